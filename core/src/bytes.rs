@@ -1,0 +1,148 @@
+//! Checked little-endian cursor: the only place that reads integers out of
+//! untrusted bytes.
+
+use alloc::format;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::{Error, Result, Rule};
+
+/// Reads forward through a slice; every read is checked against what is left.
+#[derive(Debug, Clone)]
+pub struct Cursor<'a> {
+    all: &'a [u8],
+    position: usize,
+}
+
+impl<'a> Cursor<'a> {
+    /// Starts at the first byte.
+    #[must_use]
+    pub fn new(all: &'a [u8]) -> Self {
+        Self { all, position: 0 }
+    }
+
+    /// Bytes read so far.
+    #[must_use]
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Bytes left.
+    #[must_use]
+    pub fn remaining(&self) -> usize {
+        self.all.len() - self.position
+    }
+
+    /// The next `len_bytes` bytes. `what` names the field in the error.
+    pub fn take(&mut self, len_bytes: u64, what: &str) -> Result<&'a [u8]> {
+        match usize::try_from(len_bytes) {
+            Ok(len) if len <= self.remaining() => {
+                let start = self.position;
+                self.position += len;
+                Ok(&self.all[start..self.position])
+            }
+            _ => Err(Error::malformed(
+                Rule::Truncated,
+                format!(
+                    "{what} needs {len_bytes} bytes but only {} are left",
+                    self.remaining()
+                ),
+            )
+            .at(self.position as u64)),
+        }
+    }
+
+    fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N as u64, what)?);
+        Ok(array)
+    }
+
+    /// One byte.
+    pub fn u8(&mut self, what: &str) -> Result<u8> {
+        Ok(self.array::<1>(what)?[0])
+    }
+
+    /// Two bytes.
+    pub fn u16(&mut self, what: &str) -> Result<u16> {
+        Ok(u16::from_le_bytes(self.array(what)?))
+    }
+
+    /// Three bytes, as block headers of zstd use them.
+    pub fn u24(&mut self, what: &str) -> Result<u32> {
+        let [a, b, c] = self.array(what)?;
+        Ok(u32::from_le_bytes([a, b, c, 0]))
+    }
+
+    /// Four bytes.
+    pub fn u32(&mut self, what: &str) -> Result<u32> {
+        Ok(u32::from_le_bytes(self.array(what)?))
+    }
+
+    /// Eight bytes.
+    pub fn u64(&mut self, what: &str) -> Result<u64> {
+        Ok(u64::from_le_bytes(self.array(what)?))
+    }
+}
+
+/// The bytes `range` of `all`.
+///
+/// # Panics
+/// If the range does not lie inside; callers have checked it.
+#[must_use]
+pub fn part(all: &[u8], range: Range<u64>) -> &[u8] {
+    &all[index(range.start)..index(range.end)]
+}
+
+/// A length or position inside a slice, which therefore fits.
+///
+/// # Panics
+/// If it does not fit: it is then not inside any slice.
+#[must_use]
+pub fn index(position: u64) -> usize {
+    usize::try_from(position).expect("a position inside memory")
+}
+
+/// A zeroed buffer of `len_bytes`, or a typed error where memory (or the
+/// address space of WebAssembly) does not hold it. Callers have checked that
+/// the input justifies the length.
+pub fn buffer(len_bytes: u64) -> Result<Vec<u8>> {
+    let too_large = || Error::limit(format!("{len_bytes} bytes do not fit in memory"));
+    let len = usize::try_from(len_bytes).map_err(|_| too_large())?;
+    let mut buffer = Vec::new();
+    buffer.try_reserve_exact(len).map_err(|_| too_large())?;
+    buffer.resize(len, 0);
+    Ok(buffer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_are_little_endian() {
+        let mut cursor = Cursor::new(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        assert_eq!(cursor.u16("a").unwrap(), 0x0201);
+        assert_eq!(cursor.u24("b").unwrap(), 0x05_0403);
+        assert_eq!(cursor.u32("c").unwrap(), 0x0908_0706);
+        assert_eq!(cursor.remaining(), 1);
+    }
+
+    #[test]
+    fn a_short_read_says_where_and_what() {
+        let mut cursor = Cursor::new(&[0; 5]);
+        cursor.u8("flag").unwrap();
+        let error = cursor.u64("length").unwrap_err();
+        assert_eq!(error.rule(), Some(Rule::Truncated));
+        assert_eq!(error.offset(), Some(1));
+        assert!(error.to_string().contains("length needs 8 bytes"));
+        assert_eq!(cursor.position(), 1, "a refused read moves nothing");
+    }
+
+    #[test]
+    fn lengths_near_the_end_of_u64_do_not_wrap() {
+        let mut cursor = Cursor::new(&[0; 5]);
+        cursor.u8("flag").unwrap();
+        assert!(cursor.take(u64::MAX, "payload").is_err());
+    }
+}

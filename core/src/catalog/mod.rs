@@ -1,0 +1,245 @@
+//! What every container looks like from outside: which tensors it holds,
+//! where their bytes are, and how to decode them. No I/O: bytes come from
+//! the caller, who asks [`Opening`] which ones are needed.
+
+use alloc::borrow::Cow;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::bytes;
+use crate::container::safetensors;
+use crate::container::zstn::Index;
+use crate::dtype::Dtype;
+use crate::engine::Engine;
+use crate::frame::Stored;
+use crate::{Error, Result};
+
+mod opening;
+
+pub use opening::{Opening, Recognised, recognise};
+
+/// The kinds of file that can be read tensor by tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Uncompressed safetensors.
+    Safetensors,
+    /// ZSTN version 3.
+    Zstn,
+}
+
+impl Kind {
+    /// Spelling in JSON output and in JavaScript.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Safetensors => "safetensors",
+            Self::Zstn => "zstn",
+        }
+    }
+}
+
+/// One tensor of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tensor {
+    /// Name.
+    pub name: String,
+    /// Element type.
+    pub dtype: Dtype,
+    /// Shape, outermost dimension first; empty for a scalar.
+    pub shape: Vec<u64>,
+    /// Bytes of the original data buffer.
+    pub span: Range<u64>,
+    /// Bytes of the file to fetch for it.
+    pub stored: Range<u64>,
+    /// Number of the earlier tensor that owns the stored bytes, if tied.
+    pub shared_with: Option<usize>,
+}
+
+impl Tensor {
+    /// Bytes of the tensor itself, little-endian and row-major.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.span.end - self.span.start
+    }
+
+    /// Bytes it takes in the file, shared ones included.
+    #[must_use]
+    pub fn stored_len_bytes(&self) -> u64 {
+        self.stored.end - self.stored.start
+    }
+
+    /// Number of elements.
+    #[must_use]
+    pub fn element_count(&self) -> u64 {
+        // The header's check has shown that this cannot overflow.
+        self.shape.iter().product()
+    }
+}
+
+/// Everything known about a file once its head, header and index are read.
+#[derive(Debug, Clone)]
+pub struct Catalog {
+    kind: Kind,
+    len_bytes: u64,
+    data_len_bytes: u64,
+    header_len_bytes: u64,
+    metadata: BTreeMap<String, String>,
+    tensors: Vec<Tensor>,
+    by_name: BTreeMap<String, usize>,
+}
+
+impl Catalog {
+    fn safetensors(header_json: &[u8], file_len_bytes: u64) -> Result<Self> {
+        let data_start = safetensors::PREFIX_BYTES + header_json.len() as u64;
+        let header = safetensors::Header::parse(header_json, file_len_bytes - data_start)?;
+        let tensors = header
+            .tensors
+            .into_iter()
+            .map(|tensor| Tensor {
+                stored: data_start + tensor.span.start..data_start + tensor.span.end,
+                name: tensor.name,
+                dtype: tensor.dtype,
+                shape: tensor.shape,
+                span: tensor.span,
+                shared_with: None,
+            })
+            .collect();
+        Ok(Self::new(
+            Kind::Safetensors,
+            file_len_bytes,
+            file_len_bytes - data_start,
+            header_json.len() as u64,
+            header.metadata,
+            tensors,
+        ))
+    }
+
+    fn zstn(
+        header_json: &[u8],
+        data_len_bytes: u64,
+        index: &Index,
+        file_len_bytes: u64,
+    ) -> Result<Self> {
+        let header = safetensors::Header::parse(header_json, data_len_bytes)?;
+        let tensors = index
+            .agree(&header)?
+            .into_iter()
+            .enumerate()
+            .map(|(number, tensor)| {
+                let (owner, stored) = index.frame(number);
+                Tensor {
+                    name: tensor.name.clone(),
+                    dtype: tensor.dtype,
+                    shape: tensor.shape.clone(),
+                    span: tensor.span.clone(),
+                    stored,
+                    shared_with: (owner != number).then_some(owner),
+                }
+            })
+            .collect();
+        Ok(Self::new(
+            Kind::Zstn,
+            file_len_bytes,
+            data_len_bytes,
+            header_json.len() as u64,
+            header.metadata,
+            tensors,
+        ))
+    }
+
+    fn new(
+        kind: Kind,
+        len_bytes: u64,
+        data_len_bytes: u64,
+        header_len_bytes: u64,
+        metadata: BTreeMap<String, String>,
+        tensors: Vec<Tensor>,
+    ) -> Self {
+        let by_name = tensors
+            .iter()
+            .enumerate()
+            .map(|(number, tensor)| (tensor.name.clone(), number))
+            .collect();
+        Self {
+            kind,
+            len_bytes,
+            data_len_bytes,
+            header_len_bytes,
+            metadata,
+            tensors,
+            by_name,
+        }
+    }
+
+    /// What kind of file it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Length of the file.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    /// Length of the safetensors file it is or was packed from.
+    #[must_use]
+    pub fn original_len_bytes(&self) -> u64 {
+        (safetensors::PREFIX_BYTES + self.header_len_bytes).saturating_add(self.data_len_bytes)
+    }
+
+    /// `__metadata__` of the header.
+    #[must_use]
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.metadata
+    }
+
+    /// All tensors in the order of the file's index.
+    #[must_use]
+    pub fn tensors(&self) -> &[Tensor] {
+        &self.tensors
+    }
+
+    /// Number of the tensor called `name`.
+    pub fn find(&self, name: &str) -> Result<usize> {
+        self.by_name
+            .get(name)
+            .copied()
+            .ok_or_else(|| Error::not_found(name))
+    }
+
+    /// The bytes of tensor `number` from its `stored` bytes.
+    ///
+    /// # Panics
+    /// If there is no tensor of that number.
+    pub fn decode<'a, E: Engine>(
+        &self,
+        engine: &E,
+        number: usize,
+        stored: &'a [u8],
+    ) -> Result<Cow<'a, [u8]>> {
+        let tensor = &self.tensors[number];
+        if stored.len() as u64 != tensor.stored_len_bytes() {
+            return Err(
+                Error::invalid_input("these are not the tensor's stored bytes")
+                    .tensor(&tensor.name),
+            );
+        }
+        match self.kind {
+            Kind::Safetensors => Ok(Cow::Borrowed(stored)),
+            Kind::Zstn => decode_frame(engine, stored, tensor.len_bytes())
+                .map(Cow::Owned)
+                .map_err(|error| error.within(tensor.stored.start).tensor(&tensor.name)),
+        }
+    }
+}
+
+fn decode_frame<E: Engine>(engine: &E, stored: &[u8], len_bytes: u64) -> Result<Vec<u8>> {
+    let frame = Stored::parse(stored, len_bytes)?;
+    let mut out = bytes::buffer(len_bytes)?;
+    frame.decode(engine, &mut out)?;
+    Ok(out)
+}

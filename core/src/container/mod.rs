@@ -1,0 +1,6 @@
+//! Many tensors to a file and back.
+//!
+//! These modules plan and check; they never read or write a file themselves.
+
+pub mod safetensors;
+pub mod zstn;

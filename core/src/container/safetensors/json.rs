@@ -1,0 +1,143 @@
+//! The JSON dialect of the official reader
+//! (docs/formats/z4ai-containers.md 1.3).
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+
+use crate::dtype::Dtype;
+use crate::{Error, Result, Rule};
+
+/// A tensor entry. An object or, as the derived reader allows, an array of
+/// the fields in this order.
+#[derive(Debug, serde::Deserialize)]
+pub struct Entry {
+    pub dtype: Dtype,
+    pub shape: Vec<u64>,
+    pub data_offsets: (u64, u64),
+}
+
+/// A header as it is written.
+#[derive(Debug)]
+pub struct Document {
+    pub metadata: BTreeMap<String, String>,
+    /// In the order of first appearance; of a repeated name the last entry.
+    pub entries: Vec<(String, Entry)>,
+}
+
+pub fn parse(json: &[u8]) -> Result<Document> {
+    if let Err(error) = core::str::from_utf8(json) {
+        return Err(
+            Error::malformed(Rule::SafetensorsUtf8, "the header is not UTF-8 text")
+                .at(8 + error.valid_up_to() as u64),
+        );
+    }
+    // The derived reader below skips unknown fields without looking inside;
+    // the official one reads them, with a limit on nesting. Two passes keep
+    // both behaviours.
+    let malformed = |error: serde_json::Error| {
+        Error::malformed(
+            Rule::SafetensorsJson,
+            format!("the header is not what safetensors asks for: {error}"),
+        )
+    };
+    serde_json::from_slice::<Any>(json).map_err(malformed)?;
+    serde_json::from_slice(json).map_err(malformed)
+}
+
+impl<'de> Deserialize<'de> for Document {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Top;
+
+        impl<'de> Visitor<'de> for Top {
+            type Value = Document;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("an object of tensors")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Document, A::Error> {
+                let mut metadata: Option<Option<BTreeMap<String, String>>> = None;
+                let mut places: BTreeMap<String, usize> = BTreeMap::new();
+                let mut entries: Vec<(String, Entry)> = Vec::new();
+                while let Some(key) = map.next_key::<String>()? {
+                    if key == "__metadata__" {
+                        if metadata.replace(map.next_value()?).is_some() {
+                            return Err(A::Error::duplicate_field("__metadata__"));
+                        }
+                        continue;
+                    }
+                    let entry: Entry = map.next_value()?;
+                    match places.get(&key) {
+                        Some(&place) => entries[place].1 = entry,
+                        None => {
+                            places.insert(key.clone(), entries.len());
+                            entries.push((key, entry));
+                        }
+                    }
+                }
+                Ok(Document {
+                    metadata: metadata.flatten().unwrap_or_default(),
+                    entries,
+                })
+            }
+        }
+
+        deserializer.deserialize_map(Top)
+    }
+}
+
+/// Any value, read completely and forgotten.
+struct Any;
+
+impl<'de> Deserialize<'de> for Any {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Any)
+    }
+}
+
+impl<'de> Visitor<'de> for Any {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(Self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(Self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(Self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(Self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(Self)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(Self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self, A::Error> {
+        while seq.next_element::<Self>()?.is_some() {}
+        Ok(Self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
+        while map.next_entry::<Self, Self>()?.is_some() {}
+        Ok(Self)
+    }
+}

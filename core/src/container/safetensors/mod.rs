@@ -1,0 +1,158 @@
+//! safetensors headers by the official rules
+//! (docs/formats/z4ai-containers.md 1).
+//!
+//! Only the header is needed: a checkpoint of any size is described by its
+//! first bytes. Nothing here looks at tensor data.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::bytes::Cursor;
+use crate::dtype::Dtype;
+use crate::limits::HEADER_LEN_BYTES;
+use crate::{Error, Result, Rule};
+
+mod json;
+
+/// Bytes in front of the header: its length.
+pub const PREFIX_BYTES: u64 = 8;
+
+/// One tensor of a header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tensor {
+    /// Name, with JSON escapes resolved.
+    pub name: String,
+    /// Element type.
+    pub dtype: Dtype,
+    /// Shape, outermost dimension first; empty for a scalar.
+    pub shape: Vec<u64>,
+    /// Bytes of the data buffer.
+    pub span: Range<u64>,
+}
+
+/// A header that keeps all official rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    /// In data order; tensors of the same span (empty ones) in header order.
+    pub tensors: Vec<Tensor>,
+    /// `__metadata__`, empty if there is none.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// Length of the header, from the first bytes of a file of `file_len_bytes`.
+pub fn header_len_bytes(head: &[u8], file_len_bytes: u64) -> Result<u64> {
+    if file_len_bytes < PREFIX_BYTES {
+        return Err(Error::malformed(
+            Rule::SafetensorsTooSmall,
+            format!("a file of {file_len_bytes} bytes is too small for safetensors"),
+        ));
+    }
+    let len = Cursor::new(head).u64("header length")?;
+    if len > HEADER_LEN_BYTES {
+        return Err(Error::malformed(
+            Rule::SafetensorsHeaderCap,
+            format!("a header of {len} bytes is over the cap of {HEADER_LEN_BYTES}"),
+        )
+        .at(0));
+    }
+    if len > file_len_bytes - PREFIX_BYTES {
+        return Err(Error::malformed(
+            Rule::SafetensorsHeaderLength,
+            format!("a header of {len} bytes reaches past the end of the file"),
+        )
+        .at(0));
+    }
+    Ok(len)
+}
+
+impl Header {
+    /// Reads the header `json` of a file whose data buffer is `data_len_bytes`
+    /// long.
+    pub fn parse(json: &[u8], data_len_bytes: u64) -> Result<Self> {
+        if json.len() as u64 > HEADER_LEN_BYTES {
+            return Err(Error::malformed(
+                Rule::SafetensorsHeaderCap,
+                format!("a header of {} bytes is over the cap", json.len()),
+            ));
+        }
+        let json::Document { metadata, entries } = json::parse(json)?;
+        let mut tensors: Vec<Tensor> = entries
+            .into_iter()
+            .map(|(name, entry)| Tensor {
+                name,
+                dtype: entry.dtype,
+                shape: entry.shape,
+                span: entry.data_offsets.0..entry.data_offsets.1,
+            })
+            .collect();
+        tensors.sort_by_key(|tensor| (tensor.span.start, tensor.span.end));
+        let mut end = 0;
+        for tensor in &tensors {
+            check_tensor(tensor, end).map_err(|error| error.tensor(&tensor.name))?;
+            end = tensor.span.end;
+        }
+        if end != data_len_bytes {
+            return Err(Error::malformed(
+                Rule::SafetensorsCoverage,
+                format!(
+                    "the tensors cover {end} bytes of data, the file has {data_len_bytes}{}",
+                    if end > data_len_bytes {
+                        "; it looks cut off"
+                    } else {
+                        ""
+                    }
+                ),
+            ));
+        }
+        Ok(Self { tensors, metadata })
+    }
+}
+
+fn check_tensor(tensor: &Tensor, expected_begin: u64) -> Result<()> {
+    let Range { start, end } = tensor.span;
+    if start != expected_begin || end < start {
+        return Err(Error::malformed(
+            Rule::SafetensorsOffsets,
+            format!("data offsets [{start}, {end}) where {expected_begin} should begin"),
+        ));
+    }
+    let overflow = || {
+        Error::malformed(
+            Rule::SafetensorsOverflow,
+            "the size computed from shape and dtype exceeds 64 bits",
+        )
+    };
+    // Left to right, so that a leading zero saves a product that would
+    // overflow otherwise, as in the official reader.
+    let elements = tensor
+        .shape
+        .iter()
+        .try_fold(1u64, |product, &dimension| product.checked_mul(dimension))
+        .ok_or_else(overflow)?;
+    let bits = elements
+        .checked_mul(tensor.dtype.bits())
+        .ok_or_else(overflow)?;
+    if bits % 8 != 0 {
+        return Err(Error::malformed(
+            Rule::SafetensorsSubByte,
+            format!(
+                "{elements} elements of {} do not fill whole bytes",
+                tensor.dtype
+            ),
+        ));
+    }
+    if end - start != bits / 8 {
+        return Err(Error::malformed(
+            Rule::SafetensorsSize,
+            format!(
+                "shape and dtype make {} bytes, the data offsets {}",
+                bits / 8,
+                end - start
+            ),
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! The last 20 bytes (docs/formats/z4ai-containers.md 2.2).
+
+use alloc::format;
+use core::ops::Range;
+
+use super::MAGIC;
+use crate::bytes::Cursor;
+use crate::{Error, Result, Rule};
+
+/// Length of the footer.
+pub const FOOTER_BYTES: u64 = 20;
+
+/// Where the index lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Footer {
+    /// Bytes of the file that hold the index.
+    pub index: Range<u64>,
+}
+
+impl Footer {
+    /// Reads the footer `bytes` of a file of `file_len_bytes` whose frames
+    /// begin at `frames_start` at the earliest.
+    pub fn parse(bytes: &[u8], frames_start: u64, file_len_bytes: u64) -> Result<Self> {
+        let footer_start = file_len_bytes - FOOTER_BYTES;
+        let mut cursor = Cursor::new(bytes);
+        let offset = cursor.u64("index offset")?;
+        let len = cursor.u64("index length")?;
+        if cursor.take(4, "trailer")? != MAGIC {
+            return Err(Error::malformed(
+                Rule::ZstnFooter,
+                "the file does not end with the ZSTN trailer; it looks cut off or has bytes \
+                 appended",
+            )
+            .at(file_len_bytes - 4));
+        }
+        match offset.checked_add(len) {
+            Some(end) if offset >= frames_start && end <= footer_start => {
+                Ok(Self { index: offset..end })
+            }
+            _ => Err(Error::malformed(
+                Rule::ZstnIndexPlace,
+                format!("the footer places the index at {offset} with {len} bytes"),
+            )
+            .at(footer_start)),
+        }
+    }
+
+    /// The footer of a new file.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; 20] {
+        let mut out = [0; 20];
+        out[..8].copy_from_slice(&self.index.start.to_le_bytes());
+        out[8..16].copy_from_slice(&(self.index.end - self.index.start).to_le_bytes());
+        out[16..].copy_from_slice(&MAGIC);
+        out
+    }
+}

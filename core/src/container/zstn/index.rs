@@ -1,0 +1,264 @@
+//! The index (docs/formats/z4ai-containers.md 2.2 and 2.7).
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::bytes::Cursor;
+use crate::container::safetensors;
+use crate::{Error, Result, Rule};
+
+const KIND_FRAME: u8 = 0;
+const KIND_REF: u8 = 1;
+/// A record with an empty name that is a reference.
+const LEAST_RECORD_BYTES: u64 = 23;
+
+/// What a record says about its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// They are decoded from these bytes of the file.
+    Frame(Range<u64>),
+    /// They equal those of the record of that number, which is a frame.
+    Ref(usize),
+}
+
+/// One tensor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Name, as in the header with JSON escapes resolved.
+    pub name: String,
+    /// Bytes of the original data buffer.
+    pub span: Range<u64>,
+    /// Where they come from.
+    pub content: Content,
+}
+
+/// A checked index: the spans tile the data buffer, references lead to
+/// frames, frames lie where frames may lie.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Index {
+    records: Vec<Record>,
+}
+
+impl Index {
+    /// Reads the index `bytes`, which begin at `frames.end` of the file.
+    /// Frames may lie in `frames`; the data buffer is `data_len_bytes` long.
+    pub fn parse(bytes: &[u8], frames: Range<u64>, data_len_bytes: u64) -> Result<Self> {
+        let base = frames.end;
+        let records = read_records(bytes, &frames).map_err(|e| e.within(base))?;
+        for record in &records {
+            let Content::Ref(target) = record.content else {
+                continue;
+            };
+            check_ref(record, records.get(target)).map_err(|e| e.tensor(&record.name))?;
+        }
+        check_tiling(&records, data_len_bytes)?;
+        Ok(Self { records })
+    }
+
+    /// The records in file order.
+    #[must_use]
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// Bytes of the file that hold the frame of `record`, which may be a
+    /// reference, and the number of the record that owns them.
+    #[must_use]
+    pub fn frame(&self, record: usize) -> (usize, Range<u64>) {
+        let owner = match self.records[record].content {
+            Content::Frame(_) => record,
+            Content::Ref(target) => target,
+        };
+        match &self.records[owner].content {
+            Content::Frame(range) => (owner, range.clone()),
+            // `parse` has refused references to references.
+            Content::Ref(_) => (owner, 0..0),
+        }
+    }
+
+    /// Compares with the JSON header. Reading by name is only allowed where
+    /// both name the same tensors; returns the header's tensor for every
+    /// record.
+    pub fn agree<'h>(
+        &self,
+        header: &'h safetensors::Header,
+    ) -> Result<Vec<&'h safetensors::Tensor>> {
+        let mut by_name: BTreeMap<&str, &safetensors::Tensor> = header
+            .tensors
+            .iter()
+            .map(|tensor| (tensor.name.as_str(), tensor))
+            .collect();
+        let mismatch =
+            |name: &str, detail| Error::malformed(Rule::ZstnHeaderMismatch, detail).tensor(name);
+        let found = self
+            .records
+            .iter()
+            .map(|record| {
+                let tensor = by_name.remove(record.name.as_str()).ok_or_else(|| {
+                    mismatch(
+                        &record.name,
+                        "the index lists this tensor, the header does not (or lists it once)",
+                    )
+                })?;
+                if tensor.span != record.span {
+                    return Err(mismatch(
+                        &record.name,
+                        "index and header give this tensor different bytes",
+                    ));
+                }
+                Ok(tensor)
+            })
+            .collect::<Result<Vec<_>>>()?;
+        match by_name.into_keys().next() {
+            Some(name) => Err(mismatch(
+                name,
+                "the header lists this tensor, the index does not",
+            )),
+            None => Ok(found),
+        }
+    }
+}
+
+fn read_records(bytes: &[u8], frames: &Range<u64>) -> Result<Vec<Record>> {
+    let mut cursor = Cursor::new(bytes);
+    let count = u64::from(cursor.u32("record count")?);
+    if count > cursor.remaining() as u64 / LEAST_RECORD_BYTES {
+        return Err(Error::malformed(
+            Rule::ZstnIndexCount,
+            format!(
+                "{count} records do not fit into an index of {} bytes",
+                bytes.len()
+            ),
+        )
+        .at(0));
+    }
+    // Bytes after the last record belong to extensions and are passed over.
+    (0..count)
+        .map(|number| read_record(&mut cursor, frames, number))
+        .collect()
+}
+
+fn read_record(cursor: &mut Cursor, frames: &Range<u64>, number: u64) -> Result<Record> {
+    let at = cursor.position() as u64;
+    let bad = |rule, detail: String| Error::malformed(rule, detail).at(at);
+    let short = |error: Error| {
+        bad(
+            Rule::ZstnRecord,
+            format!("record {number} reaches past the index ({error})"),
+        )
+    };
+    let name_len = cursor.u16("name length").map_err(short)?;
+    let name = cursor.take(name_len.into(), "name").map_err(short)?;
+    let name = core::str::from_utf8(name).map_err(|_| {
+        bad(
+            Rule::ZstnName,
+            format!("the name of record {number} is not UTF-8"),
+        )
+    })?;
+    let span = cursor.u64("span").map_err(short)?..cursor.u64("span").map_err(short)?;
+    let content = match cursor.u8("record kind").map_err(short)? {
+        KIND_FRAME => {
+            let offset = cursor.u64("frame offset").map_err(short)?;
+            let len = cursor.u64("frame length").map_err(short)?;
+            match offset.checked_add(len) {
+                Some(end) if len > 0 && offset >= frames.start && end <= frames.end => {
+                    Content::Frame(offset..end)
+                }
+                _ => {
+                    return Err(bad(
+                        Rule::ZstnFramePlace,
+                        format!("a frame of {len} bytes at {offset} is not where frames lie"),
+                    )
+                    .tensor(name));
+                }
+            }
+        }
+        KIND_REF => Content::Ref(cursor.u32("reference").map_err(short)? as usize),
+        kind => {
+            return Err(
+                bad(Rule::ZstnKind, format!("record kind {kind} does not exist")).tensor(name),
+            );
+        }
+    };
+    Ok(Record {
+        name: name.into(),
+        span,
+        content,
+    })
+}
+
+fn check_ref(record: &Record, target: Option<&Record>) -> Result<()> {
+    let Some(target) = target.filter(|t| matches!(t.content, Content::Frame(_))) else {
+        return Err(Error::malformed(
+            Rule::ZstnRefTarget,
+            "the tensor refers to a record that holds no frame",
+        ));
+    };
+    // Wrapping is harmless: the tiling check refuses spans that end early.
+    let len = |span: &Range<u64>| span.end.wrapping_sub(span.start);
+    if len(&record.span) != len(&target.span) {
+        return Err(Error::malformed(
+            Rule::ZstnRefLength,
+            format!(
+                "the tensor refers to `{}`, which has another length",
+                target.name
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// No hole, no overlap: this bounds all output by the length of the data.
+fn check_tiling(records: &[Record], data_len_bytes: u64) -> Result<()> {
+    let mut order: Vec<&Record> = records.iter().collect();
+    order.sort_by_key(|record| (record.span.start, record.span.end));
+    let mut end = 0;
+    for record in order {
+        if record.span.start != end || record.span.end < end {
+            return Err(Error::malformed(
+                Rule::ZstnTiling,
+                format!(
+                    "span [{}, {}) where {end} should begin",
+                    record.span.start, record.span.end
+                ),
+            )
+            .tensor(&record.name));
+        }
+        end = record.span.end;
+    }
+    if end != data_len_bytes {
+        return Err(Error::malformed(
+            Rule::ZstnTiling,
+            format!("the spans end at {end}, the data at {data_len_bytes}"),
+        ));
+    }
+    Ok(())
+}
+
+/// Appends a record to an index being written.
+pub(super) fn write_record(out: &mut Vec<u8>, record: &Record) -> Result<()> {
+    let name_len = u16::try_from(record.name.len()).map_err(|_| {
+        Error::invalid_input("a ZSTN index cannot hold names over 65535 bytes").tensor(&record.name)
+    })?;
+    out.extend_from_slice(&name_len.to_le_bytes());
+    out.extend_from_slice(record.name.as_bytes());
+    out.extend_from_slice(&record.span.start.to_le_bytes());
+    out.extend_from_slice(&record.span.end.to_le_bytes());
+    match &record.content {
+        Content::Frame(range) => {
+            out.push(KIND_FRAME);
+            out.extend_from_slice(&range.start.to_le_bytes());
+            out.extend_from_slice(&(range.end - range.start).to_le_bytes());
+        }
+        Content::Ref(target) => {
+            let target = u32::try_from(*target)
+                .map_err(|_| Error::invalid_input("a ZSTN index holds at most 2^32 records"))?;
+            out.push(KIND_REF);
+            out.extend_from_slice(&target.to_le_bytes());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,158 @@
+//! Whole containers in memory, for callers without files: tests, benchmarks
+//! and WebAssembly.
+
+use alloc::format;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::{Footer, Index, Layout, Prefix, Writer, single_frame, ties};
+use crate::bytes::{self, index as position, part};
+use crate::container::safetensors::{self, Header};
+use crate::engine::{Engine, PackEngine};
+use crate::frame::Stored;
+use crate::frame::select::{self, Effort};
+use crate::{Error, Result, Rule, limits};
+
+/// Packs the safetensors file `file`.
+///
+/// A file that breaks an official rule but has a header length within its
+/// bounds is stored as a single frame; only what cannot be expressed at all
+/// is refused.
+pub fn pack<E: PackEngine>(engine: &E, file: &[u8], effort: Effort) -> Result<Vec<u8>> {
+    let header_len = safetensors::header_len_bytes(file, file.len() as u64)?;
+    let (header, data) = file[8..].split_at(position(header_len));
+    let tensors = match Header::parse(header, data.len() as u64) {
+        Ok(parsed) if names_fit(&parsed) => parsed.tensors,
+        _ => {
+            let frame = select::encode(engine, data, None, effort);
+            let mut out = single_frame(header, data.len() as u64, frame.len() as u64);
+            out.extend_from_slice(&frame);
+            return Ok(out);
+        }
+    };
+    let slice = |span: &Range<u64>| part(data, span.clone());
+    let lens: Vec<u64> = tensors.iter().map(|t| t.span.end - t.span.start).collect();
+    let ties = ties::find(&lens, |i| slice(&tensors[i].span));
+
+    let (mut writer, mut out) = Writer::new(header, data.len() as u64);
+    let distinct: Vec<usize> = (0..tensors.len()).filter(|&i| ties[i].is_none()).collect();
+    let mut frames = engine
+        .map(distinct, |i| {
+            select::encode(
+                engine,
+                slice(&tensors[i].span),
+                Some(tensors[i].dtype),
+                effort,
+            )
+        })
+        .into_iter();
+    for (tensor, tie) in tensors.into_iter().zip(ties) {
+        match tie {
+            Some(target) => writer.reference(tensor.name, tensor.span, target)?,
+            None => {
+                let frame = frames.next().unwrap_or_default();
+                writer.frame(tensor.name, tensor.span, frame.len() as u64);
+                out.extend_from_slice(&frame);
+            }
+        }
+    }
+    out.extend_from_slice(&writer.finish()?);
+    Ok(out)
+}
+
+/// Whether a ZSTN index can hold all names of `header`.
+pub fn names_fit(header: &Header) -> bool {
+    header
+        .tensors
+        .iter()
+        .all(|tensor| tensor.name.len() <= limits::NAME_LEN_BYTES)
+}
+
+/// Restores the file that `file` was packed from, byte for byte.
+pub fn unpack<E: Engine>(engine: &E, file: &[u8]) -> Result<Vec<u8>> {
+    let file_len = file.len() as u64;
+    let prefix = Prefix::parse(file, file_len)?;
+    match prefix.layout {
+        Layout::SingleFrame => unpack_single(engine, file, &prefix),
+        Layout::Indexed => unpack_indexed(engine, file, &prefix),
+    }
+}
+
+fn start_output(file: &[u8], prefix: &Prefix) -> Result<Vec<u8>> {
+    let header = part(file, prefix.header.clone());
+    let mut out = bytes::buffer(prefix.original_len_bytes())?;
+    out[..8].copy_from_slice(&(header.len() as u64).to_le_bytes());
+    out[8..8 + header.len()].copy_from_slice(header);
+    Ok(out)
+}
+
+fn unpack_single<E: Engine>(engine: &E, file: &[u8], prefix: &Prefix) -> Result<Vec<u8>> {
+    let frame = single_frame_range(part(file, prefix.end()..file.len() as u64), prefix)?;
+    let stored = Stored::parse(part(file, frame.clone()), prefix.data_len_bytes)
+        .map_err(|error| error.within(frame.start))?;
+    let mut out = start_output(file, prefix)?;
+    let data_start = out.len() - position(prefix.data_len_bytes);
+    stored.decode(engine, &mut out[data_start..])?;
+    Ok(out)
+}
+
+/// Where the frame of the single-frame layout lies, from the bytes after the
+/// prefix.
+pub fn single_frame_range(behind: &[u8], prefix: &Prefix) -> Result<Range<u64>> {
+    let mut cursor = bytes::Cursor::new(behind);
+    let len = cursor
+        .u64("frame length")
+        .map_err(|e| e.within(prefix.end()))?;
+    if len > cursor.remaining() as u64 {
+        return Err(Error::malformed(
+            Rule::ZstnFramePlace,
+            format!("the frame of {len} bytes reaches past the end of the file"),
+        )
+        .at(prefix.end()));
+    }
+    let start = prefix.end() + 8;
+    Ok(start..start + len)
+}
+
+fn unpack_indexed<E: Engine>(engine: &E, file: &[u8], prefix: &Prefix) -> Result<Vec<u8>> {
+    let file_len = file.len() as u64;
+    let footer = part(file, file_len - super::FOOTER_BYTES..file_len);
+    let index = Footer::parse(footer, prefix.end(), file_len)?.index;
+    let index = Index::parse(
+        part(file, index.clone()),
+        prefix.end()..index.start,
+        prefix.data_len_bytes,
+    )?;
+    // Every frame is checked to be able to hold its span before the output
+    // is allocated: a forged data length costs nothing.
+    let mut jobs = Vec::with_capacity(index.records().len());
+    for (number, record) in index.records().iter().enumerate() {
+        let range = index.frame(number).1;
+        let stored = Stored::parse(
+            part(file, range.clone()),
+            record.span.end - record.span.start,
+        )
+        .map_err(|error| error.within(range.start).tensor(&record.name))?;
+        jobs.push((record, stored));
+    }
+    jobs.sort_by_key(|(record, _)| (record.span.start, record.span.end));
+
+    let mut out = start_output(file, prefix)?;
+    let data_start = out.len() - position(prefix.data_len_bytes);
+    let mut rest = &mut out[data_start..];
+    let mut work = Vec::with_capacity(jobs.len());
+    for (record, stored) in jobs {
+        let (span, behind) = rest.split_at_mut(position(record.span.end - record.span.start));
+        rest = behind;
+        work.push((record, stored, span));
+    }
+    engine
+        .map(work, |(record, stored, span)| {
+            stored
+                .decode(engine, span)
+                .map_err(|error| error.tensor(&record.name))
+        })
+        .into_iter()
+        .collect::<Result<()>>()?;
+    Ok(out)
+}

@@ -1,0 +1,28 @@
+//! ZSTN version 3 (docs/formats/z4ai-containers.md 2): the header of a
+//! safetensors file, one frame per distinct tensor, and an index at the end.
+//!
+//! ```text
+//! prefix   magic, version, flag, header length, header, data length
+//! frames   back to back
+//! index    one record per tensor: name, span, frame or reference
+//! footer   where the index is
+//! ```
+
+mod footer;
+mod index;
+mod memory;
+mod prefix;
+pub mod ties;
+mod writer;
+
+pub use footer::{FOOTER_BYTES, Footer};
+pub use index::{Content, Index, Record};
+pub use memory::{names_fit, pack, single_frame_range, unpack};
+pub use prefix::{Layout, Prefix, prefix_bytes};
+pub use writer::{Writer, single_frame};
+
+/// First and last bytes of the file.
+pub const MAGIC: [u8; 4] = *b"ZSTN";
+const VERSION: u8 = 3;
+/// Prefix without the header.
+const PREFIX_FIXED_BYTES: u64 = 22;

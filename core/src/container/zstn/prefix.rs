@@ -1,0 +1,110 @@
+//! The start of the file (docs/formats/z4ai-containers.md 2.1).
+
+use alloc::format;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::{MAGIC, PREFIX_FIXED_BYTES, VERSION};
+use crate::bytes::Cursor;
+use crate::{Error, Result, Rule};
+
+/// How the tensor data are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// One frame per tensor and an index.
+    Indexed,
+    /// The whole data buffer as a single frame; single tensors cannot be read.
+    SingleFrame,
+}
+
+/// Everything in front of the frames, but for the header's text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prefix {
+    /// How the data are stored.
+    pub layout: Layout,
+    /// Where the safetensors header lies in the file.
+    pub header: Range<u64>,
+    /// Length of the original data buffer.
+    pub data_len_bytes: u64,
+}
+
+impl Prefix {
+    /// Bytes of the prefix including the header, from the first 14 bytes of
+    /// a file of `file_len_bytes`.
+    pub fn len_bytes(head: &[u8], file_len_bytes: u64) -> Result<u64> {
+        let (layout, header_len) = read_start(&mut Cursor::new(head))?;
+        let behind = match layout {
+            Layout::Indexed => super::FOOTER_BYTES + 4,
+            Layout::SingleFrame => 8,
+        };
+        match file_len_bytes.checked_sub(PREFIX_FIXED_BYTES + behind) {
+            Some(room) if header_len <= room => Ok(PREFIX_FIXED_BYTES + header_len),
+            _ => Err(Error::malformed(
+                Rule::ZstnHeaderLength,
+                format!(
+                    "a header of {header_len} bytes does not fit into a file of \
+                     {file_len_bytes}; it looks cut off"
+                ),
+            )
+            .at(6)),
+        }
+    }
+
+    /// Reads the prefix from the first [`Prefix::len_bytes`] bytes.
+    pub fn parse(head: &[u8], file_len_bytes: u64) -> Result<Self> {
+        Self::len_bytes(head, file_len_bytes)?;
+        let mut cursor = Cursor::new(head);
+        let (layout, header_len) = read_start(&mut cursor)?;
+        let start = cursor.position() as u64;
+        cursor.take(header_len, "safetensors header")?;
+        Ok(Self {
+            layout,
+            header: start..start + header_len,
+            data_len_bytes: cursor.u64("data length")?,
+        })
+    }
+
+    /// Where frames may begin.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.header.end + 8
+    }
+
+    /// Length of the file this container restores.
+    #[must_use]
+    pub fn original_len_bytes(&self) -> u64 {
+        (self.header.end - self.header.start + 8).saturating_add(self.data_len_bytes)
+    }
+}
+
+fn read_start(cursor: &mut Cursor) -> Result<(Layout, u64)> {
+    if cursor.take(4, "magic")? != MAGIC {
+        return Err(Error::malformed(Rule::ZstnMagic, "not a ZSTN file").at(0));
+    }
+    let version = cursor.u8("version")?;
+    if version != VERSION {
+        return Err(Error::malformed(
+            Rule::ZstnVersion,
+            format!("ZSTN version {version}; this reader knows version {VERSION}"),
+        )
+        .at(4));
+    }
+    let layout = match cursor.u8("layout flag")? {
+        0 => Layout::SingleFrame,
+        _ => Layout::Indexed,
+    };
+    Ok((layout, cursor.u64("header length")?))
+}
+
+/// The prefix of a new file.
+#[must_use]
+pub fn prefix_bytes(layout: Layout, header: &[u8], data_len_bytes: u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(header.len() + 22);
+    out.extend_from_slice(&MAGIC);
+    out.push(VERSION);
+    out.push(u8::from(layout == Layout::Indexed));
+    out.extend_from_slice(&(header.len() as u64).to_le_bytes());
+    out.extend_from_slice(header);
+    out.extend_from_slice(&data_len_bytes.to_le_bytes());
+    out
+}

@@ -1,0 +1,91 @@
+//! Keeps the books of a file being written; the bytes of the frames go from
+//! the caller to the file directly.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::index::write_record;
+use super::{Content, Footer, Layout, Record, prefix_bytes};
+use crate::{Error, Result};
+
+/// A container in the making. The caller writes what [`Writer::new`] returns,
+/// then the frames in the order it announces them, then what
+/// [`Writer::finish`] returns.
+#[derive(Debug)]
+pub struct Writer {
+    position: u64,
+    records: Vec<Record>,
+}
+
+impl Writer {
+    /// Begins an indexed container; returns the bytes to write first.
+    #[must_use]
+    pub fn new(header: &[u8], data_len_bytes: u64) -> (Self, Vec<u8>) {
+        let prefix = prefix_bytes(Layout::Indexed, header, data_len_bytes);
+        let writer = Self {
+            position: prefix.len() as u64,
+            records: Vec::new(),
+        };
+        (writer, prefix)
+    }
+
+    /// Where the next frame begins in the file.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The next `stored_len_bytes` of the file are the frame of this tensor.
+    pub fn frame(&mut self, name: String, span: Range<u64>, stored_len_bytes: u64) {
+        let start = self.position;
+        self.position += stored_len_bytes;
+        self.records.push(Record {
+            name,
+            span,
+            content: Content::Frame(start..self.position),
+        });
+    }
+
+    /// This tensor's bytes equal those of record `target`, a frame.
+    pub fn reference(&mut self, name: String, span: Range<u64>, target: usize) -> Result<()> {
+        match self.records.get(target).map(|record| &record.content) {
+            Some(Content::Frame(_)) => {}
+            _ => {
+                return Err(
+                    Error::invalid_input("a reference must name an earlier frame").tensor(&name),
+                );
+            }
+        }
+        self.records.push(Record {
+            name,
+            span,
+            content: Content::Ref(target),
+        });
+        Ok(())
+    }
+
+    /// Index and footer, the last bytes of the file.
+    pub fn finish(self) -> Result<Vec<u8>> {
+        let count = u32::try_from(self.records.len())
+            .map_err(|_| Error::invalid_input("a ZSTN index holds at most 2^32 records"))?;
+        let mut out = count.to_le_bytes().to_vec();
+        for record in &self.records {
+            write_record(&mut out, record)?;
+        }
+        let footer = Footer {
+            index: self.position..self.position + out.len() as u64,
+        };
+        out.extend_from_slice(&footer.to_bytes());
+        Ok(out)
+    }
+}
+
+/// What stands in front of the frame in the single-frame layout
+/// (docs/formats/z4ai-containers.md 2.4); the file ends after the frame.
+#[must_use]
+pub fn single_frame(header: &[u8], data_len_bytes: u64, frame_len_bytes: u64) -> Vec<u8> {
+    let mut out = prefix_bytes(Layout::SingleFrame, header, data_len_bytes);
+    out.extend_from_slice(&frame_len_bytes.to_le_bytes());
+    out
+}

@@ -1,0 +1,49 @@
+//! The seam: the two things the core calls out for, zstd and running
+//! independent jobs.
+//!
+//! The native packer plugs in C zstd and a thread pool; WebAssembly plugs in
+//! [`Pure`]. No format knowledge lives behind the seam: what a zstd frame may
+//! look like is decided in [`crate::entropy::zstd`], so that every engine
+//! accepts and refuses the same files.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+#[cfg(feature = "pure")]
+mod pure;
+#[cfg(feature = "pure")]
+pub use pure::Pure;
+
+/// What decoding needs from outside.
+pub trait Engine: Sync {
+    /// Decodes one zstd frame that fills `frame` into the whole of `out`.
+    /// Anything but exactly `out.len()` bytes is an error; the text says why.
+    fn zstd_decode(&self, frame: &[u8], out: &mut [u8]) -> Result<(), String>;
+
+    /// Runs `job` once for every item, in any order or at once, and returns
+    /// the results in the order of the items.
+    fn map<T, R, F>(&self, items: Vec<T>, job: F) -> Vec<R>
+    where
+        T: Send,
+        R: Send,
+        F: Fn(T) -> R + Sync + Send;
+}
+
+/// What encoding needs on top of that.
+pub trait PackEngine: Engine {
+    /// Appends one zstd frame of `input` to `out`: content size present, no
+    /// checksum, no dictionary, window at most 2^27.
+    ///
+    /// The bytes depend on `input` and `coding` alone.
+    fn zstd_encode(&self, input: &[u8], coding: ZstdCoding, out: &mut Vec<u8>);
+}
+
+/// How a zstd frame is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ZstdCoding {
+    /// Literals coded by Huffman tables alone, no search for matches: best
+    /// and fastest where bytes are skewed but independent, such as exponents.
+    Huffman,
+    /// The ordinary search of this compression level.
+    Search(i32),
+}

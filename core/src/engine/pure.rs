@@ -1,0 +1,46 @@
+//! Engine without C and without threads.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use ruzstd::decoding::FrameDecoder;
+use twox_hash::XxHash64;
+
+use super::Engine;
+
+/// zstd by `ruzstd`, jobs one after the other.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Pure;
+
+impl Engine for Pure {
+    fn zstd_decode(&self, frame: &[u8], out: &mut [u8]) -> Result<(), String> {
+        // A fresh decoder: one that is used again reserves the whole window a
+        // frame declares, up to 128 MiB for a plane of a few bytes.
+        let mut decoder = FrameDecoder::new();
+        decoder.set_max_window_size(u64::MAX);
+        let len = decoder
+            .decode_all(frame, out)
+            .map_err(|error| error.to_string())?;
+        if len != out.len() {
+            return Err(format!("{len} bytes instead of {}", out.len()));
+        }
+        // ruzstd reads the checksum but does not compare it.
+        if let Some(stored) = decoder.get_checksum_from_data() {
+            let actual = XxHash64::oneshot(0, out) & u64::from(u32::MAX);
+            if actual != u64::from(stored) {
+                return Err("the checksum differs".into());
+            }
+        }
+        Ok(())
+    }
+
+    fn map<T, R, F>(&self, items: Vec<T>, job: F) -> Vec<R>
+    where
+        T: Send,
+        R: Send,
+        F: Fn(T) -> R + Sync + Send,
+    {
+        items.into_iter().map(job).collect()
+    }
+}

@@ -1,0 +1,96 @@
+//! Independent zstd blocks, plane method 2 (docs/formats/z4ai-frames.md 4.3):
+//! they decode in parallel, and a reader that wants some rows of a tensor
+//! fetches only the blocks that hold them.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::zstd;
+use crate::bytes::Cursor;
+use crate::engine::Engine;
+use crate::{Error, Result, Rule};
+
+/// A checked payload of method 2.
+#[derive(Debug, Clone)]
+pub struct Blocks<'a> {
+    block_bytes: u64,
+    frames: Vec<&'a [u8]>,
+}
+
+impl<'a> Blocks<'a> {
+    /// Reads the table and checks every block against the plane's decoded
+    /// length. Memory grows with what the payload really holds.
+    pub fn parse(payload: &'a [u8], len_bytes: u64) -> Result<Self> {
+        let bad = |detail| Error::malformed(Rule::BlocksTable, detail);
+        let mut cursor = Cursor::new(payload);
+        let block_bytes = u64::from(cursor.u32("block size")?);
+        let count = u64::from(cursor.u32("block count")?);
+        let mut lengths = Cursor::new(cursor.take(count * 4, "block lengths")?);
+        let fits = if len_bytes == 0 {
+            count == 0
+        } else {
+            // count and size are below 2^32, so the products fit.
+            count >= 1
+                && block_bytes >= 1
+                && (count - 1) * block_bytes < len_bytes
+                && len_bytes <= count * block_bytes
+        };
+        if !fits {
+            return Err(bad(format!(
+                "{count} blocks of {block_bytes} bytes cannot make a plane of {len_bytes} bytes"
+            )));
+        }
+        let mut frames = Vec::new();
+        let mut left = len_bytes;
+        while left > 0 {
+            let stored = u64::from(lengths.u32("block length")?);
+            let base = cursor.position() as u64;
+            let frame = cursor.take(stored, "zstd block of a plane")?;
+            let decoded = left.min(block_bytes);
+            zstd::check(frame, decoded).map_err(|e| e.within(base))?;
+            frames.push(frame);
+            left -= decoded;
+        }
+        if cursor.remaining() != 0 {
+            return Err(bad(format!(
+                "{} bytes follow the last block",
+                cursor.remaining()
+            )));
+        }
+        Ok(Self {
+            block_bytes,
+            frames,
+        })
+    }
+
+    /// Decoded bytes of every block but the last.
+    #[must_use]
+    pub fn block_bytes(&self) -> u64 {
+        self.block_bytes
+    }
+
+    /// Decodes all blocks into `out`, which is as long as the plane.
+    pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
+        let Some(size) = usize::try_from(self.block_bytes).ok().filter(|&s| s > 0) else {
+            return Ok(());
+        };
+        let jobs: Vec<_> = self.frames.iter().zip(out.chunks_mut(size)).collect();
+        engine
+            .map(jobs, |(frame, part)| zstd::decode(engine, frame, part))
+            .into_iter()
+            .collect()
+    }
+}
+
+/// The table that stands in front of the blocks: `8 + 4 * lens.len()` bytes.
+#[must_use]
+pub fn table(block_bytes: u32, stored_lens: &[u32]) -> Vec<u8> {
+    let count = u32::try_from(stored_lens.len()).unwrap_or(u32::MAX);
+    let mut out = Vec::with_capacity(8 + 4 * stored_lens.len());
+    out.extend_from_slice(&block_bytes.to_le_bytes());
+    out.extend_from_slice(&count.to_le_bytes());
+    for len in stored_lens {
+        out.extend_from_slice(&len.to_le_bytes());
+    }
+    out
+}

@@ -1,0 +1,5 @@
+//! One plane to its coded payload and back. Nothing here knows what the plane
+//! means; nothing here chooses a method.
+
+pub mod blocks;
+pub mod zstd;

@@ -1,0 +1,149 @@
+//! What a zstd payload must look like, whatever engine decodes it
+//! (docs/formats/z4ai-frames.md 1 and 4.2).
+//!
+//! The walk over the block headers costs a few instructions per 128 KiB and
+//! answers, before anything is allocated or decoded, whether the payload is
+//! one whole frame and whether it can hold as many bytes as it promises.
+
+use alloc::format;
+
+use crate::bytes::Cursor;
+use crate::engine::Engine;
+use crate::limits::{ZSTD_BLOCK_BYTES, ZSTD_WINDOW_BYTES};
+use crate::{Error, Result, Rule};
+
+const MAGIC: u32 = 0xFD2F_B528;
+
+struct Header {
+    content_bytes: Option<u64>,
+    block_cap_bytes: u64,
+    has_checksum: bool,
+}
+
+/// Checks that `payload` is exactly one frame that may decode to `len_bytes`
+/// bytes. Offsets in errors count from the start of the payload.
+pub fn check(payload: &[u8], len_bytes: u64) -> Result<()> {
+    let mut cursor = Cursor::new(payload);
+    let header = read_header(&mut cursor)?;
+    if let Some(content) = header.content_bytes
+        && content != len_bytes
+    {
+        return Err(Error::malformed(
+            Rule::ZstdContentSize,
+            format!("a zstd frame declares {content} bytes where {len_bytes} are expected"),
+        ));
+    }
+    let capacity = walk_blocks(&mut cursor, header.block_cap_bytes)?;
+    if header.has_checksum {
+        cursor.u32("zstd checksum")?;
+    }
+    if cursor.remaining() != 0 {
+        return Err(Error::malformed(
+            Rule::ZstdTrailing,
+            format!("{} bytes follow the zstd frame", cursor.remaining()),
+        )
+        .at(cursor.position() as u64));
+    }
+    if capacity < len_bytes {
+        return Err(Error::malformed(
+            Rule::ZstdCapacity,
+            format!("a zstd frame of at most {capacity} bytes promises {len_bytes}"),
+        ));
+    }
+    Ok(())
+}
+
+/// Decodes a payload that [`check`] has passed for `out.len()` bytes.
+pub fn decode<E: Engine>(engine: &E, payload: &[u8], out: &mut [u8]) -> Result<()> {
+    engine.zstd_decode(payload, out).map_err(|why| {
+        Error::malformed(
+            Rule::ZstdData,
+            format!("zstd data do not decode ({why}): the file is damaged"),
+        )
+    })
+}
+
+fn read_header(cursor: &mut Cursor) -> Result<Header> {
+    let bad = |detail: &'static str| Error::malformed(Rule::ZstdFrame, detail);
+    if cursor.u32("zstd magic")? != MAGIC {
+        return Err(bad("a zstd frame is expected here, but its magic is missing").at(0));
+    }
+    let descriptor = cursor.u8("zstd frame descriptor")?;
+    if descriptor & 0x08 != 0 {
+        return Err(bad("the reserved bit of a zstd frame is set"));
+    }
+    let single_segment = descriptor & 0x20 != 0;
+    let window_bytes = if single_segment {
+        None
+    } else {
+        let byte = cursor.u8("zstd window")?;
+        let base = 1u64 << (10 + (byte >> 3));
+        Some(base + (base >> 3) * u64::from(byte & 7))
+    };
+    let dictionary = match descriptor & 3 {
+        0 => 0,
+        1 => cursor.u8("zstd dictionary id")?.into(),
+        2 => cursor.u16("zstd dictionary id")?.into(),
+        _ => cursor.u32("zstd dictionary id")?,
+    };
+    if dictionary != 0 {
+        return Err(bad("a zstd frame asks for a dictionary"));
+    }
+    let content_bytes = match descriptor >> 6 {
+        0 if !single_segment => None,
+        0 => Some(cursor.u8("zstd content size")?.into()),
+        1 => Some(u64::from(cursor.u16("zstd content size")?) + 256),
+        2 => Some(cursor.u32("zstd content size")?.into()),
+        _ => Some(cursor.u64("zstd content size")?),
+    };
+    if let Some(window) = window_bytes
+        && window > ZSTD_WINDOW_BYTES
+    {
+        return Err(Error::malformed(
+            Rule::ZstdWindow,
+            format!("a zstd frame declares a window of {window} bytes, over {ZSTD_WINDOW_BYTES}"),
+        ));
+    }
+    let window = window_bytes.or(content_bytes).unwrap_or(0);
+    Ok(Header {
+        content_bytes,
+        block_cap_bytes: window.min(ZSTD_BLOCK_BYTES),
+        has_checksum: descriptor & 0x04 != 0,
+    })
+}
+
+/// Walks to the end of the last block; returns how many bytes all of them can
+/// decode to at the most.
+fn walk_blocks(cursor: &mut Cursor, cap_bytes: u64) -> Result<u64> {
+    let mut capacity = 0u64;
+    loop {
+        let at = cursor.position() as u64;
+        let header = cursor.u24("zstd block header")?;
+        let size = u64::from(header >> 3);
+        if size > cap_bytes {
+            return Err(Error::malformed(
+                Rule::ZstdFrame,
+                format!("a zstd block of {size} bytes is over {cap_bytes}"),
+            )
+            .at(at));
+        }
+        let (stored, decoded) = match header >> 1 & 3 {
+            0 => (size, size),
+            1 => (1, size),
+            2 => (size, cap_bytes),
+            _ => {
+                return Err(Error::malformed(
+                    Rule::ZstdFrame,
+                    "a zstd block is of the reserved type",
+                )
+                .at(at));
+            }
+        };
+        cursor.take(stored, "zstd block")?;
+        // Each block takes at least four bytes of input, so this cannot wrap.
+        capacity += decoded;
+        if header & 1 != 0 {
+            return Ok(capacity);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The one error type of the core: what is wrong, where, and which rule of
+//! the format it breaks.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
+
+use crate::Rule;
+
+/// Result of everything in this crate that can refuse.
+pub type Result<T, E = Error> = core::result::Result<T, E>;
+
+/// Who is at fault, and what can be done about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The bytes break a rule of their format: damaged, cut or forged.
+    Malformed,
+    /// The bytes are in order, but this version cannot handle what they hold.
+    Unsupported,
+    /// A named cap of [`crate::limits`], or one set by the caller, was reached.
+    Limit,
+    /// There is no tensor of that name.
+    NotFound,
+    /// The caller asked for something impossible.
+    InvalidInput,
+}
+
+impl ErrorKind {
+    /// The spelling used in JSON output and in JavaScript.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::Unsupported => "unsupported",
+            Self::Limit => "limit",
+            Self::NotFound => "not_found",
+            Self::InvalidInput => "invalid_input",
+        }
+    }
+}
+
+/// A refusal.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Error(Box<Refusal>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Refusal {
+    kind: ErrorKind,
+    rule: Option<Rule>,
+    offset: Option<u64>,
+    tensor: Option<String>,
+    detail: Cow<'static, str>,
+}
+
+impl Error {
+    fn new(kind: ErrorKind, rule: Option<Rule>, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self(Box::new(Refusal {
+            kind,
+            rule,
+            offset: None,
+            tensor: None,
+            detail: detail.into(),
+        }))
+    }
+
+    /// The bytes break `rule`.
+    #[must_use]
+    pub fn malformed(rule: Rule, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Malformed, Some(rule), detail)
+    }
+
+    /// This version does not handle `what`, which is a noun phrase.
+    #[must_use]
+    pub fn unsupported(what: impl fmt::Display) -> Self {
+        Self::new(
+            ErrorKind::Unsupported,
+            None,
+            format!("{what}: not supported yet"),
+        )
+    }
+
+    /// A cap was reached.
+    #[must_use]
+    pub fn limit(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Limit, None, detail)
+    }
+
+    /// There is no tensor called `name`.
+    #[must_use]
+    pub fn not_found(name: &str) -> Self {
+        Self::new(
+            ErrorKind::NotFound,
+            None,
+            format!("there is no tensor named `{name}` in this file"),
+        )
+    }
+
+    /// The call itself is wrong.
+    #[must_use]
+    pub fn invalid_input(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::InvalidInput, None, detail)
+    }
+
+    /// Names the byte at which the problem lies, counted from the start of
+    /// the file or frame being read. The innermost place wins.
+    #[must_use]
+    pub fn at(mut self, offset_bytes: u64) -> Self {
+        self.0.offset.get_or_insert(offset_bytes);
+        self
+    }
+
+    /// Turns an offset inside a part into one of the whole that starts
+    /// `base_bytes` earlier.
+    #[must_use]
+    pub fn within(mut self, base_bytes: u64) -> Self {
+        if let Some(offset) = &mut self.0.offset {
+            *offset = offset.saturating_add(base_bytes);
+        }
+        self
+    }
+
+    /// Names the tensor concerned.
+    #[must_use]
+    pub fn tensor(mut self, name: &str) -> Self {
+        self.0.tensor.get_or_insert_with(|| name.into());
+        self
+    }
+
+    /// Who is at fault.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The rule that was broken, for [`ErrorKind::Malformed`].
+    #[must_use]
+    pub fn rule(&self) -> Option<Rule> {
+        self.0.rule
+    }
+
+    /// Byte at which the problem lies, if known.
+    #[must_use]
+    pub fn offset(&self) -> Option<u64> {
+        self.0.offset
+    }
+
+    /// Name of the tensor concerned, if any.
+    #[must_use]
+    pub fn tensor_name(&self) -> Option<&str> {
+        self.0.tensor.as_deref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = &self.0.tensor {
+            write!(f, "tensor `{name}`: ")?;
+        }
+        f.write_str(&self.0.detail)?;
+        if let Some(offset) = self.0.offset {
+            write!(f, " (at byte {offset})")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl core::error::Error for Error {}

@@ -1,0 +1,12 @@
+//! Frame `Z4AI` (docs/formats/z4ai-frames.md 3).
+
+mod decode;
+mod encode;
+mod parse;
+
+pub use encode::{PlaneCoder, encode, head};
+pub use parse::{Frame, NumPy, Transform};
+
+const MAGIC: [u8; 4] = *b"Z4AI";
+const VERSION: u8 = 1;
+const FLAG_NUMPY: u8 = 1;

@@ -1,0 +1,231 @@
+//! Reading a frame: everything that can be checked without decoding.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::{FLAG_NUMPY, MAGIC, VERSION};
+use crate::bytes::Cursor;
+use crate::frame::plane::Plane;
+use crate::transform::FloatFormat;
+use crate::{Error, Result, Rule};
+
+/// How the buffer was cut into planes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transform {
+    /// One plane, the buffer itself.
+    Opaque,
+    /// One plane per byte of an element of that many bytes.
+    BytePlane(u8),
+    /// Sign, exponent and mantissa.
+    BitField(FloatFormat),
+}
+
+impl Transform {
+    /// Word for people.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Opaque => "opaque",
+            Self::BytePlane(_) => "byte-plane",
+            Self::BitField(_) => "bit-field",
+        }
+    }
+
+    /// Bytes of one element.
+    #[must_use]
+    pub fn item_bytes(self) -> usize {
+        match self {
+            Self::Opaque => 1,
+            Self::BytePlane(width) => width.into(),
+            Self::BitField(format) => format.item_bytes,
+        }
+    }
+}
+
+/// What a NumPy frame says about its array (3.5). Bytes come back as they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NumPy<'a> {
+    /// NumPy's `dtype.str`.
+    pub dtype: &'a str,
+    /// Shape, outermost dimension first.
+    pub shape: Vec<u64>,
+}
+
+/// A frame whose fields are consistent.
+#[derive(Debug, Clone)]
+pub struct Frame<'a> {
+    pub(super) transform: Transform,
+    pub(super) tail: &'a [u8],
+    pub(super) planes: Vec<Plane<'a>>,
+    numpy: Option<NumPy<'a>>,
+    stored_len: usize,
+    decoded_len: u64,
+}
+
+impl<'a> Frame<'a> {
+    /// Reads the frame at the start of `bytes`; offsets in errors count from
+    /// there.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self> {
+        let mut cursor = Cursor::new(bytes);
+        if cursor.take(4, "frame magic")? != MAGIC {
+            return Err(Error::malformed(Rule::Recognised, "not a Z4AI frame").at(0));
+        }
+        let version = cursor.u8("frame version")?;
+        if version != VERSION {
+            return Err(Error::malformed(
+                Rule::FrameVersion,
+                format!("frame version {version}, only {VERSION} exists"),
+            )
+            .at(4));
+        }
+        let flags = cursor.u8("frame flags")?;
+        let transform_id = cursor.u8("transform")?;
+        let width = cursor.u8("element width")?;
+        let plane_count = cursor.u8("plane count")?;
+        let dtype_len = cursor.u8("NumPy dtype length")?;
+        let dtype = ascii(&mut cursor, dtype_len, "NumPy dtype")?;
+        let format_len = cursor.u8("float format length")?;
+        let format = ascii(&mut cursor, format_len, "float format")?;
+        let transform = transform(transform_id, width, format)?;
+        let dimensions = cursor.u8("dimension count")?;
+        let shape = (0..dimensions)
+            .map(|_| cursor.u64("shape"))
+            .collect::<Result<Vec<_>>>()?;
+        let tail_len = cursor.u32("tail length")?;
+        let tail = cursor.take(tail_len.into(), "tail")?;
+
+        let expected = match transform {
+            Transform::Opaque => 1,
+            Transform::BytePlane(width) => width,
+            Transform::BitField(_) => 3,
+        };
+        if plane_count != expected {
+            return Err(Error::malformed(
+                Rule::FramePlaneCount,
+                format!(
+                    "{plane_count} planes in a {} frame, which has {expected}",
+                    transform.name()
+                ),
+            )
+            .at(8));
+        }
+        let planes = (0..plane_count)
+            .map(|_| Plane::parse(&mut cursor))
+            .collect::<Result<Vec<_>>>()?;
+        let body_len = body_len(transform, &planes)?;
+        let decoded_len = body_len
+            .checked_add(tail.len() as u64)
+            .ok_or_else(|| plane_length("the planes together exceed 64 bits"))?;
+        Ok(Self {
+            transform,
+            tail,
+            planes,
+            numpy: (flags & FLAG_NUMPY != 0).then_some(NumPy { dtype, shape }),
+            stored_len: cursor.position(),
+            decoded_len,
+        })
+    }
+
+    /// How the buffer was cut.
+    #[must_use]
+    pub fn transform(&self) -> Transform {
+        self.transform
+    }
+
+    /// The planes in frame order.
+    #[must_use]
+    pub fn planes(&self) -> &[Plane<'a>] {
+        &self.planes
+    }
+
+    /// NumPy's description, where the frame carries one.
+    #[must_use]
+    pub fn numpy(&self) -> Option<&NumPy<'a>> {
+        self.numpy.as_ref()
+    }
+
+    /// Bytes the frame takes.
+    #[must_use]
+    pub fn stored_len(&self) -> usize {
+        self.stored_len
+    }
+
+    /// Bytes it decodes to.
+    #[must_use]
+    pub fn decoded_len_bytes(&self) -> u64 {
+        self.decoded_len
+    }
+
+    /// Refuses what this version does not decode.
+    pub fn supported(&self) -> Result<()> {
+        self.planes.iter().try_for_each(Plane::supported)
+    }
+}
+
+fn ascii<'a>(cursor: &mut Cursor<'a>, len: u8, what: &str) -> Result<&'a str> {
+    let at = cursor.position() as u64;
+    let bytes = cursor.take(len.into(), what)?;
+    match core::str::from_utf8(bytes) {
+        Ok(text) if text.is_ascii() => Ok(text),
+        _ => {
+            Err(Error::malformed(Rule::FrameAscii, format!("the {what} is not ASCII text")).at(at))
+        }
+    }
+}
+
+fn transform(id: u8, width: u8, format: &str) -> Result<Transform> {
+    match id {
+        0 => Ok(Transform::Opaque),
+        1 if width == 0 => Err(Error::malformed(
+            Rule::FrameTransform,
+            "a byte-plane frame with elements of no bytes",
+        )
+        .at(7)),
+        1 => Ok(Transform::BytePlane(width)),
+        2 => FloatFormat::by_name(format.as_bytes())
+            .map(Transform::BitField)
+            .ok_or_else(|| {
+                Error::malformed(
+                    Rule::FrameFloatFormat,
+                    format!("float format \"{format}\" does not exist in bit-field frames"),
+                )
+                .at(10)
+            }),
+        _ => Err(Error::malformed(
+            Rule::FrameTransform,
+            format!("transform {id} does not exist in this frame family"),
+        )
+        .at(6)),
+    }
+}
+
+fn plane_length(detail: &'static str) -> Error {
+    Error::malformed(Rule::FramePlaneLength, detail)
+}
+
+/// Length of what the planes make together, without the tail.
+fn body_len(transform: Transform, planes: &[Plane]) -> Result<u64> {
+    let first = planes.first().map_or(0, Plane::len_bytes);
+    match transform {
+        Transform::Opaque => Ok(first),
+        Transform::BytePlane(width) => {
+            if planes.iter().any(|plane| plane.len_bytes() != first) {
+                return Err(plane_length("byte planes of unequal length"));
+            }
+            first
+                .checked_mul(width.into())
+                .ok_or_else(|| plane_length("the planes together exceed 64 bits"))
+        }
+        Transform::BitField(format) => {
+            let n = planes[1].len_bytes();
+            let mantissas = n.checked_mul(format.mantissa_bytes() as u64);
+            if planes[0].len_bytes() != n.div_ceil(8) || mantissas != Some(planes[2].len_bytes()) {
+                return Err(plane_length(
+                    "sign, exponent and mantissa planes do not fit each other",
+                ));
+            }
+            n.checked_mul(format.item_bytes as u64)
+                .ok_or_else(|| plane_length("the planes together exceed 64 bits"))
+        }
+    }
+}

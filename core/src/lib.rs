@@ -1,0 +1,37 @@
+//! Formats and transforms of zstn: model checkpoints made smaller without
+//! losing a bit, and single tensors read back out of the packed file.
+//!
+//! Bytes in, bytes out. Nothing in this crate opens a file, speaks HTTP,
+//! starts a thread, reads a clock or links C; what it needs from outside
+//! (zstd and a way to run independent jobs) it asks of an [`engine::Engine`].
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`bytes`], [`dtype`], [`limits`], [`error`] | what every stage stands on |
+//! | [`engine`] | the one seam to the outside |
+//! | [`transform`] | buffer to planes and back, pure and invertible |
+//! | [`entropy`] | one plane to its coded payload and back |
+//! | [`frame`] | one buffer to a self-describing frame and back |
+//! | [`container`] | many tensors to a file and back |
+//! | [`catalog`] | what every container looks like from outside |
+//!
+//! The formats are described in `docs/formats`; the variants of [`Rule`] cite
+//! its sections.
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+
+pub mod bytes;
+pub mod catalog;
+pub mod container;
+pub mod dtype;
+pub mod engine;
+pub mod entropy;
+pub mod error;
+pub mod frame;
+pub mod limits;
+mod rule;
+pub mod transform;
+
+pub use error::{Error, ErrorKind, Result};
+pub use rule::Rule;

@@ -1,0 +1,26 @@
+//! Named caps. Every length read from a file is checked against what is left
+//! of the file first; these are the bounds that remain.
+
+/// Largest safetensors header, in bytes. The official reader's cap; the
+/// largest header met in practice is about 26 MB (1.3 million tensors need
+/// 126 MB and are refused by the official reader too).
+pub const HEADER_LEN_BYTES: u64 = 100_000_000;
+
+/// Largest window a zstd frame may declare, in bytes. z4ai writes windows up
+/// to 2^27 for planes of 128 MiB and more. A frame in a single segment has
+/// its content for window and is bounded by that.
+pub const ZSTD_WINDOW_BYTES: u64 = 1 << 27;
+
+/// Largest decoded block of a zstd frame, in bytes (RFC 8878).
+pub const ZSTD_BLOCK_BYTES: u64 = 128 << 10;
+
+/// How much of the start of a file is read to recognise it, in bytes. Holds
+/// the whole header of most models of a few hundred tensors.
+pub const HEAD_LEN_BYTES: u64 = 32 << 10;
+
+/// Longest tensor name a ZSTN index can hold, in bytes.
+pub const NAME_LEN_BYTES: usize = u16::MAX as usize;
+
+/// Default cap for decoding a single frame whose size nothing else promises,
+/// in bytes.
+pub const FRAME_DECODED_BYTES: u64 = 1 << 36;

@@ -1,0 +1,118 @@
+//! The rules a reader enforces, one variant each, with the place in
+//! `docs/formats` that states it.
+
+macro_rules! rules {
+    ($( $(#[$doc:meta])* $name:ident = $code:literal, )*) => {
+        /// A rule of a format. Tests and scripts match on this, never on the
+        /// text of a message.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Rule { $( $(#[$doc])* $name, )* }
+
+        impl Rule {
+            /// Stable spelling, `format.rule`.
+            #[must_use]
+            pub fn code(self) -> &'static str {
+                match self { $( Self::$name => $code, )* }
+            }
+        }
+    };
+}
+
+rules! {
+    /// The file begins with the signature of a known format
+    /// (z4ai-containers 0, z4ai-frames 2).
+    Recognised = "file.recognised",
+    /// Every field lies inside the input (z4ai-frames 13 rule 1).
+    Truncated = "bytes.truncated",
+
+    /// At least eight bytes (z4ai-containers 1.2 check 1).
+    SafetensorsTooSmall = "safetensors.too_small",
+    /// Header of at most 100 000 000 bytes (1.2 check 2).
+    SafetensorsHeaderCap = "safetensors.header_cap",
+    /// Header inside the file (1.2 check 3).
+    SafetensorsHeaderLength = "safetensors.header_length",
+    /// Header is UTF-8 (1.2 check 4).
+    SafetensorsUtf8 = "safetensors.utf8",
+    /// Header is JSON of the given shape (1.2 check 5, 1.3).
+    SafetensorsJson = "safetensors.json",
+    /// Spans follow each other without hole or overlap (1.2 check 6).
+    SafetensorsOffsets = "safetensors.offsets",
+    /// Size computed from the shape fits in 64 bits (1.2 check 7).
+    SafetensorsOverflow = "safetensors.overflow",
+    /// Sub-byte dtypes fill whole bytes (1.2 check 8).
+    SafetensorsSubByte = "safetensors.sub_byte",
+    /// Span is as long as shape and dtype say (1.2 check 9).
+    SafetensorsSize = "safetensors.size",
+    /// The spans cover the data buffer (1.2 check 10).
+    SafetensorsCoverage = "safetensors.coverage",
+
+    /// Starts with `ZSTN` (z4ai-containers 2.1).
+    ZstnMagic = "zstn.magic",
+    /// Version 3 (2.1).
+    ZstnVersion = "zstn.version",
+    /// Header inside the file (2.7 rule 1).
+    ZstnHeaderLength = "zstn.header_length",
+    /// Ends with the trailer `ZSTN` (2.2, 2.7 rule 1).
+    ZstnFooter = "zstn.footer",
+    /// Index between frames and footer (2.7 rule 2).
+    ZstnIndexPlace = "zstn.index_place",
+    /// Record count fits the index (2.7 rule 3).
+    ZstnIndexCount = "zstn.index_count",
+    /// Every record inside the index (2.7 rule 3).
+    ZstnRecord = "zstn.record",
+    /// Names are UTF-8 (2.7 rule 3).
+    ZstnName = "zstn.name",
+    /// Kind 0 or 1 (2.2).
+    ZstnKind = "zstn.kind",
+    /// Spans tile the data buffer (2.7 rule 4).
+    ZstnTiling = "zstn.tiling",
+    /// A REF names a FRAME (2.7 rule 5).
+    ZstnRefTarget = "zstn.ref_target",
+    /// A REF is as long as its target (2.7 rule 5).
+    ZstnRefLength = "zstn.ref_length",
+    /// Frames lie between header and index (2.7 rule 6).
+    ZstnFramePlace = "zstn.frame_place",
+    /// Only `Z4AI`, `ZSP1` and `ZPL1` inside a container (0).
+    ZstnFrameKind = "zstn.frame_kind",
+    /// A frame decodes to as many bytes as its span (2.7 rule 7, 2.4).
+    ZstnDecodedLength = "zstn.decoded_length",
+    /// Index and JSON header name the same spans (2.7 rule 9).
+    ZstnHeaderMismatch = "zstn.header_mismatch",
+
+    /// Version 1 (z4ai-frames 3.1).
+    FrameVersion = "frame.version",
+    /// Transform 0, 1 or 2 (3.1).
+    FrameTransform = "frame.transform",
+    /// Plane count fits the transform (3.2 to 3.4).
+    FramePlaneCount = "frame.plane_count",
+    /// Plane lengths fit each other (3.3, 3.4).
+    FramePlaneLength = "frame.plane_length",
+    /// Plane method 0 to 5 (3.1).
+    FrameMethod = "frame.method",
+    /// Strings are ASCII (13 rule 4).
+    FrameAscii = "frame.ascii",
+    /// Known float format (3.4).
+    FrameFloatFormat = "frame.float_format",
+    /// Bit-field values within their width (3.4).
+    FrameFieldRange = "frame.field_range",
+    /// Nothing after the last plane (13 rule 2).
+    FrameTrailing = "frame.trailing",
+    /// A stored plane is as long as its payload (4.1).
+    StoreLength = "store.length",
+    /// Block table of method 2 (4.3).
+    BlocksTable = "blocks.table",
+
+    /// One well-formed RFC 8878 frame without dictionary (1).
+    ZstdFrame = "zstd.frame",
+    /// Window of at most 2^27 bytes (1).
+    ZstdWindow = "zstd.window",
+    /// Declared content size is the expected one (1).
+    ZstdContentSize = "zstd.content_size",
+    /// The frame can hold as many bytes as promised (13 rule 5).
+    ZstdCapacity = "zstd.capacity",
+    /// The frame fills its payload (1).
+    ZstdTrailing = "zstd.trailing",
+    /// The blocks decode (RFC 8878).
+    ZstdData = "zstd.data",
+}

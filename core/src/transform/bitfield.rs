@@ -1,0 +1,240 @@
+//! Bit fields: signs packed to bits, exponents as bytes, mantissas as bytes
+//! (docs/formats/z4ai-frames.md 3.4).
+
+use alloc::format;
+
+use crate::{Error, Result, Rule};
+
+/// Geometry of a float whose fields are split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FloatFormat {
+    /// Spelling in a frame.
+    pub name: &'static str,
+    /// Bytes of one element.
+    pub item_bytes: usize,
+    /// Bits of the exponent.
+    pub exponent_bits: u32,
+    /// Bits of the mantissa.
+    pub mantissa_bits: u32,
+}
+
+/// bfloat16, the only one that is written.
+pub const BFLOAT16: FloatFormat = FloatFormat {
+    name: "bfloat16",
+    item_bytes: 2,
+    exponent_bits: 8,
+    mantissa_bits: 7,
+};
+const FLOAT16: FloatFormat = FloatFormat {
+    name: "float16",
+    item_bytes: 2,
+    exponent_bits: 5,
+    mantissa_bits: 10,
+};
+const FLOAT32: FloatFormat = FloatFormat {
+    name: "float32",
+    item_bytes: 4,
+    exponent_bits: 8,
+    mantissa_bits: 23,
+};
+
+impl FloatFormat {
+    /// The format of that exact name.
+    #[must_use]
+    pub fn by_name(name: &[u8]) -> Option<Self> {
+        [BFLOAT16, FLOAT16, FLOAT32]
+            .into_iter()
+            .find(|format| format.name.as_bytes() == name)
+    }
+
+    /// Bytes of one mantissa in its plane.
+    #[must_use]
+    pub fn mantissa_bytes(self) -> usize {
+        self.mantissa_bits.div_ceil(8) as usize
+    }
+
+    /// Lengths in bytes of the sign, exponent and mantissa planes of `n`
+    /// elements.
+    #[must_use]
+    pub fn plane_lens(self, n: usize) -> [usize; 3] {
+        [n.div_ceil(8), n, n * self.mantissa_bytes()]
+    }
+
+    fn element(self, bytes: &[u8]) -> u32 {
+        let mut word = [0; 4];
+        word[..self.item_bytes].copy_from_slice(bytes);
+        u32::from_le_bytes(word)
+    }
+
+    /// Writes bytes `[start, start + out.len())` of plane `plane` (0 sign,
+    /// 1 exponent, 2 mantissa) of `elements`.
+    ///
+    /// # Panics
+    /// If the range reaches past the plane.
+    pub fn split(self, elements: &[u8], plane: usize, start: usize, out: &mut [u8]) {
+        let n = elements.len() / self.item_bytes;
+        let item = |i: usize| self.element(&elements[i * self.item_bytes..][..self.item_bytes]);
+        match plane {
+            0 => {
+                for (byte, first) in out.iter_mut().zip((start * 8..).step_by(8)) {
+                    *byte = (first..n.min(first + 8)).fold(0, |bits, i| {
+                        let sign = item(i) >> (8 * self.item_bytes - 1) & 1;
+                        bits | low_byte(sign) << (7 - (i - first))
+                    });
+                }
+            }
+            1 => {
+                let from = &elements[start * self.item_bytes..];
+                let mask = (1 << self.exponent_bits) - 1;
+                for (byte, bytes) in out.iter_mut().zip(from.chunks_exact(self.item_bytes)) {
+                    *byte = low_byte(self.element(bytes) >> self.mantissa_bits & mask);
+                }
+            }
+            _ => {
+                let mask = (1 << self.mantissa_bits) - 1;
+                for (byte, at) in out.iter_mut().zip(start..) {
+                    let (part, i) = (at / n, at % n);
+                    *byte = low_byte((item(i) & mask) >> (8 * part));
+                }
+            }
+        }
+    }
+
+    /// Puts the three planes back together.
+    ///
+    /// # Panics
+    /// If the lengths do not fit each other; the frame has checked them.
+    pub fn join(self, planes: [&[u8]; 3], out: &mut [u8]) -> Result<()> {
+        let [signs, exponents, mantissas] = planes;
+        let n = exponents.len();
+        assert_eq!(out.len(), n * self.item_bytes);
+        assert_eq!([signs.len(), n, mantissas.len()], self.plane_lens(n));
+        self.check_ranges(signs, exponents, mantissas)?;
+        match (self.item_bytes, self.mantissa_bytes()) {
+            (2, 1) => {
+                let to = out.as_chunks_mut::<2>().0;
+                let groups = to.chunks_mut(8).zip(exponents.chunks(8));
+                for (((to, e), m), &s) in groups.zip(mantissas.chunks(8)).zip(signs) {
+                    for (k, ((to, &e), &m)) in to.iter_mut().zip(e).zip(m).enumerate() {
+                        let sign = u16::from(s << k & 0x80) << 8;
+                        let word = sign | u16::from(e) << self.mantissa_bits | u16::from(m);
+                        *to = word.to_le_bytes();
+                    }
+                }
+            }
+            _ => {
+                for (i, to) in out.chunks_exact_mut(self.item_bytes).enumerate() {
+                    let sign = u32::from(signs[i / 8] >> (7 - i % 8) & 1);
+                    let mut word = sign << (8 * self.item_bytes - 1);
+                    word |= u32::from(exponents[i]) << self.mantissa_bits;
+                    for part in 0..self.mantissa_bytes() {
+                        word |= u32::from(mantissas[part * n + i]) << (8 * part);
+                    }
+                    to.copy_from_slice(&word.to_le_bytes()[..self.item_bytes]);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_ranges(self, signs: &[u8], exponents: &[u8], mantissas: &[u8]) -> Result<()> {
+        let n = exponents.len();
+        let top = &mantissas[n * (self.mantissa_bytes() - 1)..];
+        let top_bits = (self.mantissa_bits - 1) % 8 + 1;
+        let padding = signs.last().map_or(0, |last| match n % 8 {
+            0 => 0,
+            used => last << used,
+        });
+        for (what, bits, too_wide) in [
+            (
+                "exponent",
+                self.exponent_bits,
+                over(exponents, self.exponent_bits),
+            ),
+            ("mantissa", top_bits, over(top, top_bits)),
+            ("sign padding", 0, padding != 0),
+        ] {
+            if too_wide {
+                return Err(Error::malformed(
+                    Rule::FrameFieldRange,
+                    format!("a {what} of {} has more than {bits} bits", self.name),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn over(bytes: &[u8], bits: u32) -> bool {
+    bits < 8 && bytes.iter().fold(0, |all, byte| all | byte) >> bits != 0
+}
+
+fn low_byte(word: u32) -> u8 {
+    word.to_le_bytes()[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn planes(format: FloatFormat, elements: &[u8]) -> [Vec<u8>; 3] {
+        let lens = format.plane_lens(elements.len() / format.item_bytes);
+        core::array::from_fn(|plane| {
+            let mut out = vec![0; lens[plane]];
+            let cut = lens[plane] / 2;
+            let (a, b) = out.split_at_mut(cut);
+            format.split(elements, plane, 0, a);
+            format.split(elements, plane, cut, b);
+            out
+        })
+    }
+
+    #[test]
+    fn the_worked_examples() {
+        // docs/formats/z4ai-frames.md 17
+        let bf16 = [
+            0x0000u16, 0x3F80, 0, 0, 0xBF80, 0x3F80, 0, 0x1234, 0x8000, 0,
+        ];
+        let bytes: Vec<u8> = bf16.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let [sign, exponent, mantissa] = planes(BFLOAT16, &bytes);
+        assert_eq!(sign, [0x08, 0x80]);
+        assert_eq!(exponent, [0, 0x7F, 0, 0, 0x7F, 0x7F, 0, 0x24, 0, 0]);
+        assert_eq!(mantissa, [0, 0, 0, 0, 0, 0, 0, 0x34, 0, 0]);
+        let [sign, exponent, mantissa] = planes(FLOAT16, &[0x00, 0x3C, 0x00, 0xC1, 0x66, 0x2E]);
+        assert_eq!(
+            (sign, exponent, mantissa),
+            (
+                vec![0x40],
+                vec![0x0F, 0x10, 0x0B],
+                vec![0, 0, 0x66, 0, 1, 2]
+            )
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn join_undoes_split(which in 0usize..3, bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let format = [BFLOAT16, FLOAT16, FLOAT32][which];
+            let elements = &bytes[..bytes.len() / format.item_bytes * format.item_bytes];
+            let [a, b, c] = planes(format, elements);
+            let mut out = vec![0; elements.len()];
+            format.join([&a, &b, &c], &mut out).unwrap();
+            prop_assert_eq!(out, elements);
+        }
+    }
+
+    #[test]
+    fn values_wider_than_their_field_are_refused() {
+        let mut out = [0; 2];
+        let wide = [
+            FLOAT16.join([&[0], &[32], &[0, 0]], &mut out),
+            FLOAT16.join([&[0], &[0], &[0, 4]], &mut out),
+            BFLOAT16.join([&[0], &[0], &[128]], &mut out),
+            BFLOAT16.join([&[0x40], &[0], &[0]], &mut out),
+        ];
+        for result in wide {
+            assert_eq!(result.unwrap_err().rule(), Some(Rule::FrameFieldRange));
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The native engine: C zstd and a thread pool.
+
+use std::cell::RefCell;
+
+use rayon::ThreadPool;
+use rayon::prelude::*;
+use zstd::zstd_safe::{self, CCtx, CParameter, DCtx, ParamSwitch};
+use zstn_core::engine::{Engine, PackEngine, ZstdCoding};
+use zstn_core::limits::ZSTD_WINDOW_BYTES;
+
+use crate::{Error, Result};
+
+/// C zstd for the streams, rayon for the jobs. Cheap to share, costs threads
+/// to make: keep one.
+#[derive(Debug)]
+pub struct Native {
+    pool: ThreadPool,
+}
+
+impl Native {
+    /// An engine with that many threads; 0 means one per core.
+    pub fn new(threads: usize) -> Result<Self> {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|number| format!("zstn-{number}"))
+            .build()
+            .map_err(|error| Error::io("start threads", std::io::Error::other(error)))?;
+        Ok(Self { pool })
+    }
+
+    /// Number of threads.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.pool.current_num_threads()
+    }
+
+    /// Runs both closures, at the same time where a thread is free.
+    pub(crate) fn join<A: Send, B: Send>(
+        &self,
+        a: impl FnOnce() -> A + Send,
+        b: impl FnOnce() -> B + Send,
+    ) -> (A, B) {
+        self.pool.join(a, b)
+    }
+}
+
+thread_local! {
+    // Contexts hold the tables of a compression level, megabytes at the
+    // higher ones; making one per block would cost more than the block.
+    static COMPRESS: RefCell<CCtx<'static>> = RefCell::new(CCtx::create());
+    static DECOMPRESS: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
+}
+
+impl Engine for Native {
+    fn zstd_decode(&self, frame: &[u8], out: &mut [u8]) -> Result<(), String> {
+        let expected = out.len();
+        let len = DECOMPRESS
+            .with_borrow_mut(|context| context.decompress(out, frame))
+            .map_err(zstd_safe::get_error_name)?;
+        if len != expected {
+            return Err(format!("{len} bytes instead of {expected}"));
+        }
+        Ok(())
+    }
+
+    fn map<T, R, F>(&self, items: Vec<T>, job: F) -> Vec<R>
+    where
+        T: Send,
+        R: Send,
+        F: Fn(T) -> R + Sync + Send,
+    {
+        if items.len() < 2 {
+            return items.into_iter().map(job).collect();
+        }
+        self.pool
+            .install(|| items.into_par_iter().map(job).collect())
+    }
+}
+
+impl PackEngine for Native {
+    fn zstd_encode(&self, input: &[u8], coding: ZstdCoding, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.reserve_exact(zstd_safe::compress_bound(input.len()));
+        out.resize(start + zstd_safe::compress_bound(input.len()), 0);
+        let len = COMPRESS.with_borrow_mut(|context| {
+            let (level, literals) = match coding {
+                ZstdCoding::Huffman => (zstd_safe::min_c_level(), ParamSwitch::Enable),
+                ZstdCoding::Search(level) => (level, ParamSwitch::Auto),
+            };
+            let set = |context: &mut CCtx, parameter| {
+                context
+                    .set_parameter(parameter)
+                    .expect("zstd knows this parameter");
+            };
+            set(context, CParameter::CompressionLevel(level));
+            set(context, CParameter::LiteralCompressionMode(literals));
+            // The level's own window, unless it were over what readers take.
+            let window = if input.len() as u64 > ZSTD_WINDOW_BYTES {
+                27
+            } else {
+                0
+            };
+            set(context, CParameter::WindowLog(window));
+            context
+                .compress2(&mut out[start..], input)
+                .expect("zstd has all the room it can need")
+        });
+        out.truncate(start + len);
+    }
+}

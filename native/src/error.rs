@@ -1,0 +1,81 @@
+//! Errors of everything that touches files and the network.
+
+use std::path::Path;
+
+/// Result of everything in this crate that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file was refused.
+    #[error("{place}: {source}")]
+    Format {
+        /// Path or address of the file.
+        place: String,
+        /// Why.
+        source: zstn_core::Error,
+    },
+    /// The bytes themselves were refused, no file is involved.
+    #[error(transparent)]
+    Core(#[from] zstn_core::Error),
+    /// The operating system said no.
+    #[error("cannot {action}: {source}")]
+    Io {
+        /// What was tried, with the file's name.
+        action: String,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// A server answered with something else than the bytes asked for.
+    #[error("{url}: {detail}")]
+    Http {
+        /// Address asked.
+        url: String,
+        /// What came instead, and what to do.
+        detail: String,
+    },
+    /// Two files that should be equal are not.
+    #[error("{detail}")]
+    Differs {
+        /// Where they differ.
+        detail: String,
+    },
+    /// The request makes no sense.
+    #[error("{0}")]
+    Usage(String),
+}
+
+impl Error {
+    /// An I/O error while doing `action`, a verb phrase.
+    pub fn io(action: impl Into<String>, source: std::io::Error) -> Self {
+        Self::Io {
+            action: action.into(),
+            source,
+        }
+    }
+
+    pub(crate) fn file(action: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let action = format!("{action} {}", path.display());
+        move |source| Self::Io { action, source }
+    }
+
+    /// Names the file a refusal of the core is about.
+    pub(crate) fn place(place: impl std::fmt::Display) -> impl Fn(zstn_core::Error) -> Self {
+        let place = place.to_string();
+        move |source| Self::Format {
+            place: place.clone(),
+            source,
+        }
+    }
+
+    /// The refusal of the core behind this error, if there is one.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&zstn_core::Error> {
+        match self {
+            Self::Format { source, .. } | Self::Core(source) => Some(source),
+            _ => None,
+        }
+    }
+}

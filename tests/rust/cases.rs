@@ -1,0 +1,181 @@
+//! The vectors under `tests/vectors` and their manifests.
+
+#![allow(missing_docs)] // field names are those of the manifests
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// The bytes of `folder/name`.
+///
+/// # Panics
+/// If the file cannot be read: vectors are part of the repository.
+#[must_use]
+pub fn read(folder: &str, name: &str) -> Vec<u8> {
+    let path = folder_path(folder).join(name);
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn folder_path(folder: &str) -> PathBuf {
+    crate::repository().join("tests/vectors").join(folder)
+}
+
+fn manifest<T: DeserializeOwned>(folder: &str) -> T {
+    serde_json::from_slice(&read(folder, "manifest.json"))
+        .unwrap_or_else(|error| panic!("manifest of {folder}: {error}"))
+}
+
+/// The cases of a manifest that are containers, not deltas: those have other
+/// fields.
+fn of_type_zstn<T: DeserializeOwned>(folder: &str) -> Vec<T> {
+    #[derive(Deserialize)]
+    struct Manifest {
+        cases: Vec<serde_json::Value>,
+    }
+    manifest::<Manifest>(folder)
+        .cases
+        .into_iter()
+        .filter(|case| case["type"] == "zstn")
+        .map(|case| {
+            serde_json::from_value(case)
+                .unwrap_or_else(|error| panic!("manifest of {folder}: {error}"))
+        })
+        .collect()
+}
+
+/// A frame of `vectors/z4ai`.
+#[derive(Debug, Deserialize)]
+pub struct FrameCase {
+    pub magic: String,
+    pub original_len: u64,
+    pub original_sha256: String,
+    #[serde(default)]
+    pub transform: Option<String>,
+    #[serde(default)]
+    pub plane_methods: Vec<u8>,
+}
+
+impl FrameCase {
+    /// Whether this version decodes it.
+    #[must_use]
+    pub fn in_scope(&self) -> bool {
+        self.magic == "Z4AI" && self.plane_methods.iter().all(|&method| method <= 2)
+    }
+}
+
+/// All good frames by name.
+#[must_use]
+pub fn frames() -> BTreeMap<String, FrameCase> {
+    #[derive(Deserialize)]
+    struct Manifest {
+        cases: BTreeMap<String, FrameCase>,
+    }
+    manifest::<Manifest>("z4ai").cases
+}
+
+/// A malformed frame.
+#[derive(Debug, Deserialize)]
+pub struct BadFrameCase {
+    pub why: String,
+    pub entry: String,
+    #[serde(default)]
+    pub needs_output_limit: Option<u64>,
+}
+
+/// All malformed frames by name.
+#[must_use]
+pub fn bad_frames() -> BTreeMap<String, BadFrameCase> {
+    #[derive(Deserialize)]
+    struct Manifest {
+        cases: BTreeMap<String, BadFrameCase>,
+    }
+    manifest::<Manifest>("z4ai-bad").cases
+}
+
+/// A file named by a manifest.
+#[derive(Debug, Deserialize)]
+pub struct File {
+    pub file: Option<String>,
+    pub bytes: u64,
+    pub sha256: String,
+}
+
+/// A tensor of a container.
+#[derive(Debug, Deserialize)]
+pub struct TensorCase {
+    pub name: String,
+    pub dtype: Option<String>,
+    pub shape: Option<Vec<u64>>,
+    pub sha256: Option<String>,
+}
+
+/// Whether the official reader takes the original.
+#[derive(Debug, Deserialize)]
+pub struct Official {
+    pub valid: bool,
+}
+
+/// A container of `vectors/zstn`, of type `zstn`.
+#[derive(Debug, Deserialize)]
+pub struct ContainerCase {
+    pub name: String,
+    #[serde(default)]
+    pub made_by: Option<String>,
+    pub original: Option<File>,
+    pub container: Option<File>,
+    pub official: Option<Official>,
+    #[serde(default)]
+    pub tensors: Option<Vec<TensorCase>>,
+    #[serde(default)]
+    pub layout: Option<LayoutCase>,
+}
+
+/// Where the parts of a container are.
+#[derive(Debug, Deserialize)]
+pub struct LayoutCase {
+    pub contiguous: u8,
+}
+
+impl ContainerCase {
+    /// Tensors, none for the layouts without.
+    #[must_use]
+    pub fn tensors(&self) -> &[TensorCase] {
+        self.tensors.as_deref().unwrap_or_default()
+    }
+
+    /// Bytes of the container.
+    #[must_use]
+    pub fn packed(&self) -> Vec<u8> {
+        read("zstn", &format!("{}.zstn", self.name))
+    }
+
+    /// Bytes of the original.
+    #[must_use]
+    pub fn original(&self) -> Vec<u8> {
+        read("zstn", &format!("{}.safetensors", self.name))
+    }
+}
+
+/// All good containers (not the deltas).
+#[must_use]
+pub fn containers() -> Vec<ContainerCase> {
+    of_type_zstn("zstn")
+}
+
+/// A malformed container.
+#[derive(Debug, Deserialize)]
+pub struct BadContainerCase {
+    pub name: String,
+    pub file: String,
+    pub verdict: String,
+    pub why: String,
+    pub original: File,
+}
+
+/// All malformed containers (not the deltas).
+#[must_use]
+pub fn bad_containers() -> Vec<BadContainerCase> {
+    of_type_zstn("zstn-bad")
+}

@@ -1,0 +1,165 @@
+//! Bad input gives a typed error: never a panic, never memory that only a
+//! forged number justifies, never other bytes.
+
+use std::time::{Duration, Instant};
+
+use zstn::Native;
+use zstn_core::ErrorKind;
+use zstn_core::catalog::Opening;
+use zstn_core::container::zstn::{pack, unpack};
+use zstn_core::engine::{Engine, Pure};
+use zstn_core::frame::decompress;
+use zstn_core::frame::select::{self, Effort};
+use zstn_tests::memory::{Counting, peak_bytes};
+use zstn_tests::rng::Rng;
+use zstn_tests::{cases, sha256};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const MOST_BYTES: usize = 64 << 20;
+const MOST_TIME: Duration = Duration::from_secs(1);
+
+/// All in one test: the memory count is of the whole process.
+#[test]
+fn malformed_vectors_are_refused_in_bounded_memory_and_time() {
+    let native = Native::new(2).expect("two threads");
+    bad_frames(&native);
+    bad_frames(&Pure);
+    bad_containers(&native);
+    bad_containers(&Pure);
+}
+
+fn bad_frames(engine: &impl Engine) {
+    for (name, case) in cases::bad_frames() {
+        let frame = cases::read("z4ai-bad", &format!("{name}.z4ai"));
+        let limit = case.needs_output_limit.unwrap_or(1 << 40);
+        let started = Instant::now();
+        let (result, peak) = peak_bytes(|| decompress(engine, &frame, limit));
+        let error = match result {
+            Ok(bytes) => panic!("{name} ({}) gave {} bytes", case.why, bytes.len()),
+            Err(error) => error,
+        };
+        assert!(
+            matches!(
+                error.kind(),
+                ErrorKind::Malformed | ErrorKind::Unsupported | ErrorKind::Limit
+            ),
+            "{name}: {error}"
+        );
+        assert!(peak < MOST_BYTES, "{name} held {peak} bytes");
+        assert!(started.elapsed() < MOST_TIME, "{name} took too long");
+    }
+}
+
+fn bad_containers(engine: &impl Engine) {
+    for case in cases::bad_containers() {
+        let file = cases::read("zstn-bad", &case.file);
+        let started = Instant::now();
+        let (result, peak) = peak_bytes(|| unpack(engine, &file));
+        let name = &case.name;
+        match (case.verdict.as_str(), result) {
+            ("must_reject", Ok(_)) => panic!("{name} ({}) was accepted", case.why),
+            ("may_accept", Ok(bytes)) => {
+                assert_eq!(bytes.len() as u64, case.original.bytes, "{name}");
+                assert_eq!(sha256(&bytes), case.original.sha256, "{name}");
+            }
+            (_, Err(error)) => {
+                assert_eq!(error.kind(), ErrorKind::Malformed, "{name}: {error}");
+            }
+            ("undetectable", Ok(_)) => {}
+            (verdict, _) => panic!("{name}: unknown verdict {verdict}"),
+        }
+        assert!(peak < MOST_BYTES, "{name} held {peak} bytes");
+        assert!(started.elapsed() < MOST_TIME, "{name} took too long");
+    }
+}
+
+#[test]
+fn names_that_disagree_with_the_header_are_not_read_by_name() {
+    let file = cases::read("zstn-bad", "index_names_swapped.zstn");
+    let error = Opening::new(file.len() as u64, file)
+        .expect("a ZSTN file")
+        .finish()
+        .expect_err("names are swapped");
+    assert_eq!(error.rule().map(|r| r.code()), Some("zstn.header_mismatch"));
+}
+
+fn small_container() -> (Vec<u8>, Vec<u8>) {
+    let mut rng = Rng(5);
+    let weights = rng.bf16_weights(600);
+    let header = r#"{"a":{"dtype":"BF16","shape":[300],"data_offsets":[0,600]},"b":{"dtype":"F32","shape":[150],"data_offsets":[600,1200]},"c":{"dtype":"U8","shape":[0],"data_offsets":[1200,1200]}}"#;
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend_from_slice(header.as_bytes());
+    file.extend_from_slice(&weights);
+    let packed = pack(&Native::new(1).expect("a thread"), &file, Effort::Balanced).expect("packs");
+    (file, packed)
+}
+
+#[test]
+fn every_truncation_is_refused() {
+    let (_, packed) = small_container();
+    for len in 0..packed.len() {
+        let error = unpack(&Pure, &packed[..len]).expect_err("cut");
+        assert_eq!(error.kind(), ErrorKind::Malformed, "cut at {len}: {error}");
+    }
+    let frame = frame();
+    for len in 0..frame.len() {
+        let error = decompress(&Pure, &frame[..len], 1 << 20).expect_err("cut");
+        assert_eq!(error.kind(), ErrorKind::Malformed, "cut at {len}: {error}");
+    }
+}
+
+fn frame() -> Vec<u8> {
+    let weights = Rng(6).bf16_weights(700);
+    let engine = Native::new(1).expect("a thread");
+    select::encode(
+        &engine,
+        &weights,
+        Some(zstn_core::dtype::Dtype::Bf16),
+        Effort::Max,
+    )
+}
+
+#[test]
+fn every_bit_flip_is_refused_or_keeps_the_length() {
+    let native = Native::new(1).expect("a thread");
+    let frame = frame();
+    let truth = decompress(&Pure, &frame, 1 << 20).expect("good");
+    for_every_flip(&frame, |flipped, bit| {
+        for result in [
+            decompress(&Pure, flipped, 1 << 20),
+            decompress(&native, flipped, 1 << 20),
+        ]
+        .into_iter()
+        .flatten()
+        {
+            // Only a plane's own bytes, or its place in the frame's
+            // description, can change without notice: no checksum exists.
+            assert!(
+                result.len() <= truth.len() + 1,
+                "bit {bit} made {} bytes of {}",
+                result.len(),
+                truth.len()
+            );
+        }
+    });
+    let (file, packed) = small_container();
+    for_every_flip(&packed, |flipped, bit| {
+        for bytes in [unpack(&Pure, flipped), unpack(&native, flipped)]
+            .into_iter()
+            .flatten()
+        {
+            assert_eq!(bytes.len(), file.len(), "bit {bit} changed the length");
+        }
+    });
+}
+
+fn for_every_flip(bytes: &[u8], mut check: impl FnMut(&[u8], usize)) {
+    let mut flipped = bytes.to_vec();
+    for bit in 0..bytes.len() * 8 {
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        check(&flipped, bit);
+        flipped[bit / 8] ^= 1 << (bit % 8);
+    }
+}

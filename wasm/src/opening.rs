@@ -1,0 +1,66 @@
+//! Opening a file step by step; the reads in between are JavaScript's.
+
+use wasm_bindgen::prelude::*;
+use zstn_core::Error;
+use zstn_core::catalog::Opening as Core;
+
+use crate::Catalog;
+use crate::error::thrown;
+
+/// A file being opened.
+#[wasm_bindgen]
+pub struct Opening(Core);
+
+#[wasm_bindgen]
+impl Opening {
+    /// Starts from the first bytes of a file of `sizeBytes`: as many as
+    /// `Opening.headBytes()`, or all of a smaller file.
+    #[wasm_bindgen(constructor)]
+    pub fn new(
+        #[wasm_bindgen(js_name = sizeBytes)] size_bytes: f64,
+        head: Vec<u8>,
+    ) -> Result<Self, JsValue> {
+        let size = whole(size_bytes).map_err(|e| thrown(&e))?;
+        Core::new(size, head).map(Self).map_err(|e| thrown(&e))
+    }
+
+    /// How much of the start of a file is wanted, in bytes.
+    #[wasm_bindgen(js_name = headBytes)]
+    #[must_use]
+    pub fn head_bytes() -> u32 {
+        u32::try_from(zstn_core::limits::HEAD_LEN_BYTES).unwrap_or(u32::MAX)
+    }
+
+    /// Ranges still missing as `[offset, length, offset, length, …]`; empty
+    /// once `finish` can work.
+    pub fn needs(&self) -> Result<Vec<f64>, JsValue> {
+        let ranges = self.0.needs().map_err(|e| thrown(&e))?;
+        Ok(ranges
+            .into_iter()
+            .flat_map(|range| [range.start as f64, (range.end - range.start) as f64])
+            .collect())
+    }
+
+    /// Adds the bytes of one range that `needs` has named.
+    pub fn supply(&mut self, offset: f64, bytes: &[u8]) -> Result<(), JsValue> {
+        let offset = whole(offset).map_err(|e| thrown(&e))?;
+        self.0.supply(offset, bytes).map_err(|e| thrown(&e))
+    }
+
+    /// The catalog of the file. The opening is used up.
+    pub fn finish(self) -> Result<Catalog, JsValue> {
+        self.0.finish().map(Catalog::new).map_err(|e| thrown(&e))
+    }
+}
+
+/// JavaScript numbers hold whole numbers up to 2^53 exactly.
+fn whole(number: f64) -> Result<u64, Error> {
+    const MOST: f64 = 9_007_199_254_740_992.0;
+    if number.fract() == 0.0 && (0.0..=MOST).contains(&number) {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        return Ok(number as u64);
+    }
+    Err(Error::invalid_input(format!(
+        "{number} is not a size or position in bytes"
+    )))
+}
