@@ -1,6 +1,56 @@
-//! zstn.
-pub mod engine;
-pub mod error;
+//! zstn: packs AI model checkpoints without losing a bit, and reads single
+//! tensors out of the packed file, from disk or over HTTP.
+//!
+//! ```no_run
+//! # fn main() -> zstn::Result<()> {
+//! use zstn::{Native, PackOptions, Reader};
+//!
+//! let engine = Native::new(0)?; // one thread per core
+//! zstn::pack(&engine, "model.safetensors", "model.zstn", &PackOptions::default())?;
+//!
+//! let reader = Reader::open("model.zstn")?; // or an http(s) address
+//! let tensor = reader.read("wte.weight")?;
+//! println!("{} {:?}, {} bytes", tensor.dtype, tensor.shape, tensor.bytes.len());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The formats themselves live in `zstn_core`; this crate adds C zstd, a
+//! thread pool, files and the network. Output files appear under their name
+//! only when they are complete.
+
+pub use zstn_core as core;
+
+mod engine;
+mod error;
+mod output;
+pub mod pack;
+mod reader;
+pub mod source;
+mod unpack;
+mod verify;
+
+#[cfg(feature = "serve")]
+pub mod serve;
 
 pub use engine::Native;
 pub use error::{Error, Result};
+pub use output::Output;
+pub use pack::{PackOptions, PackReport, pack};
+pub use reader::{Reader, Tensor};
+pub use unpack::{UnpackReport, unpack, unpack_map};
+pub use verify::{VerifyReport, verify};
+pub use zstn_core::frame::select::Effort;
+
+/// Watches work on a whole file. Called from any thread; `()` looks away.
+pub trait Progress: Sync {
+    /// Work on that many bytes of original data begins.
+    fn begin(&self, len_bytes: u64);
+    /// So many more of them are done.
+    fn advance(&self, len_bytes: u64);
+}
+
+impl Progress for () {
+    fn begin(&self, _: u64) {}
+    fn advance(&self, _: u64) {}
+}

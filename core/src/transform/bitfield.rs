@@ -60,43 +60,82 @@ impl FloatFormat {
         [n.div_ceil(8), n, n * self.mantissa_bytes()]
     }
 
-    fn element(self, bytes: &[u8]) -> u32 {
-        let mut word = [0; 4];
-        word[..self.item_bytes].copy_from_slice(bytes);
-        u32::from_le_bytes(word)
-    }
-
     /// Writes bytes `[start, start + out.len())` of plane `plane` (0 sign,
     /// 1 exponent, 2 mantissa) of `elements`.
     ///
     /// # Panics
     /// If the range reaches past the plane.
     pub fn split(self, elements: &[u8], plane: usize, start: usize, out: &mut [u8]) {
-        let n = elements.len() / self.item_bytes;
-        let item = |i: usize| self.element(&elements[i * self.item_bytes..][..self.item_bytes]);
+        match self.item_bytes {
+            2 => {
+                let items = elements.as_chunks::<2>().0;
+                self.split_items(
+                    items,
+                    |&item| u16::from_le_bytes(item).into(),
+                    plane,
+                    start,
+                    out,
+                );
+            }
+            _ => {
+                let items = elements.as_chunks::<4>().0;
+                self.split_items(items, |&item| u32::from_le_bytes(item), plane, start, out);
+            }
+        }
+    }
+
+    // Generic over the item, so that each width gets loops of its own.
+    #[inline(always)]
+    fn split_items<T>(
+        self,
+        items: &[T],
+        word: impl Fn(&T) -> u32,
+        plane: usize,
+        start: usize,
+        out: &mut [u8],
+    ) {
+        let sign_shift = 8 * self.item_bytes - 1;
         match plane {
             0 => {
-                for (byte, first) in out.iter_mut().zip((start * 8..).step_by(8)) {
-                    *byte = (first..n.min(first + 8)).fold(0, |bits, i| {
-                        let sign = item(i) >> (8 * self.item_bytes - 1) & 1;
-                        bits | low_byte(sign) << (7 - (i - first))
+                let end = items.len().min((start + out.len()) * 8);
+                for (byte, group) in out.iter_mut().zip(items[start * 8..end].chunks(8)) {
+                    let bits = group.iter().enumerate().fold(0, |bits, (i, item)| {
+                        bits | (word(item) >> sign_shift & 1) << (7 - i)
                     });
+                    *byte = low_byte(bits);
                 }
             }
             1 => {
-                let from = &elements[start * self.item_bytes..];
                 let mask = (1 << self.exponent_bits) - 1;
-                for (byte, bytes) in out.iter_mut().zip(from.chunks_exact(self.item_bytes)) {
-                    *byte = low_byte(self.element(bytes) >> self.mantissa_bits & mask);
+                for (byte, item) in out.iter_mut().zip(&items[start..]) {
+                    *byte = low_byte(word(item) >> self.mantissa_bits & mask);
                 }
             }
-            _ => {
-                let mask = (1 << self.mantissa_bits) - 1;
-                for (byte, at) in out.iter_mut().zip(start..) {
-                    let (part, i) = (at / n, at % n);
-                    *byte = low_byte((item(i) & mask) >> (8 * part));
-                }
+            _ => self.split_mantissas(items, word, start, out),
+        }
+    }
+
+    /// The mantissa plane is all low bytes, then all next bytes: a range of
+    /// it may take in the end of one part and the start of another.
+    #[inline(always)]
+    fn split_mantissas<T>(
+        self,
+        items: &[T],
+        word: impl Fn(&T) -> u32,
+        start: usize,
+        mut out: &mut [u8],
+    ) {
+        let mask = (1 << self.mantissa_bits) - 1;
+        let mut at = start;
+        while !out.is_empty() {
+            let (part, first) = (at / items.len(), at % items.len());
+            let len = out.len().min(items.len() - first);
+            let (now, later) = out.split_at_mut(len);
+            for (byte, item) in now.iter_mut().zip(&items[first..]) {
+                *byte = low_byte((word(item) & mask) >> (8 * part));
             }
+            at += len;
+            out = later;
         }
     }
 

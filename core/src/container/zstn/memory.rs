@@ -32,7 +32,8 @@ pub fn pack<E: PackEngine>(engine: &E, file: &[u8], effort: Effort) -> Result<Ve
     };
     let slice = |span: &Range<u64>| part(data, span.clone());
     let lens: Vec<u64> = tensors.iter().map(|t| t.span.end - t.span.start).collect();
-    let ties = ties::find(&lens, |i| slice(&tensors[i].span));
+    let tensor = |i: usize| slice(&tensors[i].span);
+    let ties = ties::find(&lens, tensor, |i| ties::digest([tensor(i)]));
 
     let (mut writer, mut out) = Writer::new(header, data.len() as u64);
     let distinct: Vec<usize> = (0..tensors.len()).filter(|&i| ties[i].is_none()).collect();

@@ -9,9 +9,16 @@ use alloc::vec::Vec;
 const PROBE_BYTES: usize = 512;
 
 /// For every tensor the number of the first one with the same bytes, if that
-/// is an earlier one. `tensor` gives the bytes; most are only probed, those
-/// that might be equal are read whole, once.
-pub fn find<'a>(lens_bytes: &[u64], tensor: impl Fn(usize) -> &'a [u8]) -> Vec<Option<usize>> {
+/// is an earlier one.
+///
+/// `tensor` gives the bytes of a tensor, which are only probed. `digest` is
+/// asked for the few that might be equal, once each: [`digest`] of the bytes,
+/// or the same made piece by piece.
+pub fn find<'a>(
+    lens_bytes: &[u64],
+    tensor: impl Fn(usize) -> &'a [u8],
+    digest: impl Fn(usize) -> [u8; 32],
+) -> Vec<Option<usize>> {
     let mut alike: BTreeMap<(u64, [u8; 32]), Vec<usize>> = BTreeMap::new();
     for (number, &len_bytes) in lens_bytes.iter().enumerate() {
         let probe = probe(tensor(number));
@@ -29,7 +36,7 @@ pub fn find<'a>(lens_bytes: &[u64], tensor: impl Fn(usize) -> &'a [u8]) -> Vec<O
             let digest = if probed_whole {
                 [0; 32]
             } else {
-                *blake3::hash(tensor(number)).as_bytes()
+                digest(number)
             };
             let earliest = *first.entry(digest).or_insert(number);
             if earliest != number {
@@ -40,16 +47,25 @@ pub fn find<'a>(lens_bytes: &[u64], tensor: impl Fn(usize) -> &'a [u8]) -> Vec<O
     ties
 }
 
+/// BLAKE3 of a tensor given in pieces.
+pub fn digest<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    for piece in pieces {
+        hasher.update(piece);
+    }
+    *hasher.finalize().as_bytes()
+}
+
 fn probe(bytes: &[u8]) -> [u8; 32] {
     if bytes.len() <= 3 * PROBE_BYTES {
-        return *blake3::hash(bytes).as_bytes();
+        return digest([bytes]);
     }
     let middle = bytes.len() / 2;
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&bytes[..PROBE_BYTES]);
-    hasher.update(&bytes[middle..middle + PROBE_BYTES]);
-    hasher.update(&bytes[bytes.len() - PROBE_BYTES..]);
-    *hasher.finalize().as_bytes()
+    digest([
+        &bytes[..PROBE_BYTES],
+        &bytes[middle..middle + PROBE_BYTES],
+        &bytes[bytes.len() - PROBE_BYTES..],
+    ])
 }
 
 #[cfg(test)]
@@ -71,7 +87,7 @@ mod tests {
             vec![1, 3],
         ];
         let lens: Vec<u64> = tensors.iter().map(|t| t.len() as u64).collect();
-        let ties = find(&lens, |i| &tensors[i]);
+        let ties = find(&lens, |i| &tensors[i], |i| digest([tensors[i].as_slice()]));
         assert_eq!(
             ties,
             [None, None, None, Some(1), None, Some(0), Some(4), None]

@@ -1,76 +1,106 @@
-//! What coding a plane would gain, from its byte counts and one trial.
+//! What coding a plane would gain: Huffman by arithmetic, a search by trial,
+//! both on a sample.
 
 use alloc::vec::Vec;
 
 use super::{Effort, PlaneRecipe};
 use crate::engine::{PackEngine, ZstdCoding};
 
-/// Least gain, in parts of one, for which a plane is coded at all: below it
-/// the reader's time is worth more than the bytes.
-const LEAST_GAIN: f64 = 0.005;
 /// zstd leaves literals as they are when Huffman gains less than a 64th.
-const HUFFMAN_LEAST_GAIN: f64 = 1.0 / 64.0;
-/// What Huffman codes cost above the entropy, tables included; measured on
-/// exponent planes of real weights (2.591 bits against 2.545).
-const HUFFMAN_OVERHEAD: f64 = 1.02;
-/// Estimates closer than this are settled by trying both on every block.
-const CLOSE: f64 = 1.02;
+const LEAST_GAIN: f64 = 1.0 / 64.0;
+/// A search is worth its time, the packer's and the reader's, if it gains
+/// this much on Huffman codes alone.
+const SEARCH_GAIN: f64 = 0.01;
+/// Up to this gain both are tried on every block: the sample may be wrong.
+const CLOSE: f64 = 0.04;
+/// Bytes of a Huffman table and of the headers of a block of 128 KiB.
+const BLOCK_HEADS_BYTES: f64 = 110.0;
+
+const PIECES: usize = 4;
+const PIECE_BYTES: usize = 16 << 10;
 
 /// A recipe for the plane sampled, and the bytes the sample would take.
 pub fn judge<E: PackEngine>(engine: &E, plane: &[u8], effort: Effort) -> (PlaneRecipe, f64) {
     let len = plane.len() as f64;
-    let entropy_bytes = len * entropy_bits(plane) / 8.0;
-    let mut huffman = (entropy_bytes * HUFFMAN_OVERHEAD).max(len / 8.0);
-    if huffman > len * (1.0 - HUFFMAN_LEAST_GAIN) {
-        huffman = len;
-    }
+    let huffman = huffman_bytes(plane);
+    let pieces = pieces(plane);
     let mut trial = Vec::new();
-    engine.zstd_encode(plane, ZstdCoding::Search(effort.search_level()), &mut trial);
-    let search = trial.len() as f64;
+    engine.zstd_encode(
+        &pieces,
+        ZstdCoding::Search(effort.trial_level()),
+        &mut trial,
+    );
+    // How much smaller than Huffman codes the search makes the same pieces.
+    let search_gain = 1.0 - trial.len() as f64 / huffman_bytes(&pieces).max(1.0);
+    let search = huffman * (1.0 - search_gain);
 
-    let least = huffman.min(search);
-    if least > len * (1.0 - LEAST_GAIN) {
+    if huffman.min(search) > len * (1.0 - LEAST_GAIN) {
         return (PlaneRecipe::Store, len);
     }
-    let recipe = PlaneRecipe::zstd(effort, huffman <= search * CLOSE, search <= huffman * CLOSE);
-    (recipe, least)
+    if search_gain < SEARCH_GAIN {
+        return (PlaneRecipe::zstd(effort, true, false), huffman);
+    }
+    (PlaneRecipe::zstd(effort, search_gain < CLOSE, true), search)
 }
 
-/// Order-0 entropy, in bits per byte.
-fn entropy_bits(bytes: &[u8]) -> f64 {
+/// Evenly spread parts of a sample, which is too long for a slow trial.
+fn pieces(plane: &[u8]) -> Vec<u8> {
+    if plane.len() <= PIECES * PIECE_BYTES {
+        return plane.to_vec();
+    }
+    let step = (plane.len() - PIECE_BYTES) / (PIECES - 1);
+    (0..PIECES)
+        .flat_map(|k| &plane[k * step..k * step + PIECE_BYTES])
+        .copied()
+        .collect()
+}
+
+/// Size of the bytes in an optimal Huffman code, with the heads of its blocks;
+/// never more than the bytes themselves.
+fn huffman_bytes(bytes: &[u8]) -> f64 {
     // Four tables, so that runs of one value do not wait for each other.
-    let mut counts = [[0u32; 256]; 4];
+    let mut counts = [[0u64; 256]; 4];
     for group in bytes.chunks(4) {
         for (table, &byte) in counts.iter_mut().zip(group) {
             table[usize::from(byte)] += 1;
         }
     }
-    let total = bytes.len() as f64;
-    (0..256)
-        .map(|value| counts.iter().map(|table| table[value]).sum::<u32>())
+    let mut weights: Vec<u64> = (0..256)
+        .map(|value| counts.iter().map(|table| table[value]).sum())
         .filter(|&count| count > 0)
-        .map(|count| f64::from(count) / total)
-        .map(|share| -share * log2(share))
-        .sum()
+        .collect();
+    let len = bytes.len() as f64;
+    let blocks = (len / f64::from(128 << 10)).max(1.0);
+    (code_bits(&mut weights) as f64 / 8.0 + blocks * BLOCK_HEADS_BYTES).min(len)
 }
 
-/// Base-2 logarithm of a share in (0, 1], to about 1e-7. `core` has none, and
-/// a platform's own could differ in the last bit and so change the output.
-fn log2(share: f64) -> f64 {
-    let bits = share.to_bits();
-    let exponent = (bits >> 52) as i32 - 1023;
-    // The mantissa as a number in [1, 2), then its logarithm by the series of
-    // artanh, which converges fast for arguments below a third.
-    let mantissa = f64::from_bits(bits & ((1 << 52) - 1) | 1023 << 52);
-    let t = (mantissa - 1.0) / (mantissa + 1.0);
-    let square = t * t;
-    let mut term = t;
-    let mut sum = 0.0;
-    for k in 0..8 {
-        sum += term / f64::from(2 * k + 1);
-        term *= square;
+/// Length of an optimal prefix code for symbols of these counts, in bits: the
+/// sum of all inner nodes of Huffman's tree, built with two sorted queues.
+fn code_bits(weights: &mut [u64]) -> u64 {
+    if let [only] = weights {
+        return *only;
     }
-    f64::from(exponent) + 2.0 * sum * core::f64::consts::LOG2_E
+    weights.sort_unstable();
+    let mut inner: Vec<u64> = Vec::with_capacity(weights.len());
+    let (mut leaf, mut node) = (0, 0);
+    let mut total = 0;
+    for _ in 1..weights.len() {
+        let mut smallest = || match (weights.get(leaf), inner.get(node)) {
+            (Some(&a), b) if b.is_none_or(|&b| a <= b) => {
+                leaf += 1;
+                a
+            }
+            (_, Some(&b)) => {
+                node += 1;
+                b
+            }
+            _ => 0,
+        };
+        let sum = smallest() + smallest();
+        inner.push(sum);
+        total += sum;
+    }
+    total
 }
 
 #[cfg(test)]
@@ -78,19 +108,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_logarithm_is_close_enough() {
-        for k in 1..=1000 {
-            let share = f64::from(k) / 1000.0;
-            assert!((log2(share) - share.log2()).abs() < 1e-6, "{share}");
-        }
+    fn codes_of_known_distributions() {
+        assert_eq!(code_bits(&mut []), 0);
+        assert_eq!(code_bits(&mut [9]), 9);
+        assert_eq!(code_bits(&mut [5, 5]), 10);
+        // a b r c d of "abracadabra": 1, 3, 3, 3 and 3 bits.
+        assert_eq!(code_bits(&mut [5, 2, 2, 1, 1]), 23);
+        assert_eq!(code_bits(&mut [16; 256]), 8 * 16 * 256);
+        assert_eq!(code_bits(&mut [8, 4, 2, 1, 1]), 8 + 8 + 6 + 4 + 4);
     }
 
     #[test]
-    fn entropy_of_known_distributions() {
-        assert!(entropy_bits(&[7; 4096]).abs() < 1e-9);
-        let all: Vec<u8> = (0..=255).cycle().take(4096).collect();
-        assert!((entropy_bits(&all) - 8.0).abs() < 1e-6);
-        let half: Vec<u8> = (0..4096).map(|i| (i % 2) as u8).collect();
-        assert!((entropy_bits(&half) - 1.0).abs() < 1e-6);
+    fn noise_does_not_shrink() {
+        let all: Vec<u8> = (0..=255).cycle().take(1 << 16).collect();
+        assert!((huffman_bytes(&all) - 65536.0).abs() < 1e-9);
     }
 }

@@ -36,6 +36,14 @@ impl Effort {
         }
     }
 
+    /// Level of the trial on a sample, which tells whether a search pays.
+    fn trial_level(self) -> i32 {
+        match self {
+            Self::Fast | Self::Balanced => 1,
+            Self::Max => self.search_level(),
+        }
+    }
+
     /// How much smaller, in parts of one, bit fields have to be before they
     /// replace byte planes. Their mantissa plane must be entropy-decoded where
     /// byte planes are mostly copied, so reading costs about twice as much.
@@ -93,7 +101,7 @@ impl PlaneRecipe {
 
 /// Tensors up to this size are coded in every way at hand instead of being
 /// judged by a sample.
-const SMALL_BYTES: usize = 64 << 10;
+const SMALL_BYTES: usize = 16 << 10;
 
 /// The smallest frame found for `tensor`.
 #[must_use]

@@ -1,0 +1,92 @@
+//! `zstn bench`: in memory, verified, file reading not counted.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use zstn::{Error, Native, Result};
+use zstn_core::container::zstn::{pack, unpack};
+
+use super::pack::Effort;
+use super::{print, size, table};
+
+#[derive(Args)]
+pub struct Options {
+    /// Safetensors file
+    file: PathBuf,
+    /// Time against size
+    #[arg(long, value_enum, default_value_t)]
+    effort: Effort,
+    /// Threads, 0 for one per core
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    threads: usize,
+    /// Rounds; medians are printed
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    let engine = Native::new(options.threads)?;
+    let name = options.file.display().to_string();
+    let original =
+        std::fs::read(&options.file).map_err(|error| Error::io(format!("read {name}"), error))?;
+    let (mut pack_times, mut unpack_times) = (Vec::new(), Vec::new());
+    let mut packed_bytes = 0;
+    for _ in 0..options.runs {
+        let started = Instant::now();
+        let packed = pack(&engine, &original, options.effort.into())?;
+        pack_times.push(started.elapsed().as_secs_f64());
+        let started = Instant::now();
+        let restored = unpack(&engine, &packed)?;
+        unpack_times.push(started.elapsed().as_secs_f64());
+        if restored != original {
+            return Err(Error::Differs {
+                detail: format!("{name} does not survive the round trip; this is a bug in zstn"),
+            });
+        }
+        packed_bytes = packed.len() as u64;
+    }
+    let (pack_seconds, unpack_seconds) = (median(pack_times), median(unpack_times));
+    let original_bytes = original.len() as u64;
+    if options.json {
+        return print(serde_json::json!({
+            "file": name,
+            "threads": engine.threads(),
+            "runs": options.runs,
+            "original_bytes": original_bytes,
+            "packed_bytes": packed_bytes,
+            "pack_seconds": pack_seconds,
+            "unpack_seconds": unpack_seconds,
+        }));
+    }
+    print(table::facts(&[
+        ("file", name),
+        ("original", size::bytes(original_bytes)),
+        (
+            "packed",
+            format!(
+                "{} ({})",
+                size::bytes(packed_bytes),
+                size::ratio(original_bytes, packed_bytes)
+            ),
+        ),
+        ("pack", size::rate(original_bytes, pack_seconds)),
+        ("unpack", size::rate(original_bytes, unpack_seconds)),
+        (
+            "measured",
+            format!("median of {}, {} threads", options.runs, engine.threads()),
+        ),
+    ]))
+}
+
+fn median(mut seconds: Vec<f64>) -> f64 {
+    seconds.sort_by(f64::total_cmp);
+    let middle = seconds.len() / 2;
+    match seconds.len() % 2 {
+        1 => seconds[middle],
+        _ => f64::midpoint(seconds[middle - 1], seconds[middle]),
+    }
+}

@@ -1,0 +1,121 @@
+//! `zstn info`
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use zstn::Result;
+
+use super::{place, print, size, table};
+
+#[derive(Args)]
+pub struct Options {
+    /// Packed or safetensors file: a path, an http(s) address, or -
+    input: String,
+    /// Print the description as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Default, Clone, Copy, serde::Serialize)]
+struct Total {
+    tensors: usize,
+    elements: u64,
+    len_bytes: u64,
+    stored_len_bytes: u64,
+}
+
+impl Total {
+    fn add(&mut self, elements: u64, len_bytes: u64, stored_len_bytes: u64) {
+        self.tensors += 1;
+        self.elements += elements;
+        self.len_bytes += len_bytes;
+        self.stored_len_bytes += stored_len_bytes;
+    }
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    let reader = place::reader(&options.input)?;
+    let catalog = reader.catalog();
+    let mut by_dtype: BTreeMap<&str, Total> = BTreeMap::new();
+    let mut all = Total::default();
+    for tensor in catalog.tensors() {
+        // Tied tensors are stored once.
+        let stored = match tensor.shared_with {
+            None => tensor.stored_len_bytes(),
+            Some(_) => 0,
+        };
+        let (elements, len) = (tensor.element_count(), tensor.len_bytes());
+        by_dtype
+            .entry(tensor.dtype.name())
+            .or_default()
+            .add(elements, len, stored);
+        all.add(elements, len, stored);
+    }
+    let tied = catalog
+        .tensors()
+        .iter()
+        .filter(|t| t.shared_with.is_some())
+        .count();
+    if options.json {
+        return print(serde_json::json!({
+            "file": options.input,
+            "kind": catalog.kind().name(),
+            "len_bytes": catalog.len_bytes(),
+            "original_len_bytes": catalog.original_len_bytes(),
+            "tensors": catalog.tensors().len(),
+            "tied": tied,
+            "elements": all.elements,
+            "by_dtype": by_dtype,
+            "metadata": catalog.metadata(),
+        }));
+    }
+    let mut facts = vec![
+        ("file", options.input.clone()),
+        ("kind", catalog.kind().name().into()),
+        (
+            "size",
+            format!(
+                "{} ({} bytes)",
+                size::bytes(catalog.len_bytes()),
+                catalog.len_bytes()
+            ),
+        ),
+        (
+            "original",
+            format!(
+                "{} ({} bytes), ratio {}",
+                size::bytes(catalog.original_len_bytes()),
+                catalog.original_len_bytes(),
+                size::ratio(catalog.original_len_bytes(), catalog.len_bytes())
+            ),
+        ),
+        ("tensors", format!("{} ({tied} tied)", all.tensors)),
+        ("elements", all.elements.to_string()),
+    ];
+    for (key, value) in catalog.metadata() {
+        facts.push(("metadata", format!("{key} = {value}")));
+    }
+    print(table::facts(&facts))?;
+    if by_dtype.is_empty() {
+        return Ok(());
+    }
+    let mut rows = table::new(&[
+        "dtype",
+        ">tensors",
+        ">elements",
+        ">size",
+        ">stored",
+        ">ratio",
+    ]);
+    for (dtype, total) in by_dtype {
+        rows.add_row([
+            dtype.to_owned(),
+            total.tensors.to_string(),
+            total.elements.to_string(),
+            size::bytes(total.len_bytes),
+            size::bytes(total.stored_len_bytes),
+            size::ratio(total.len_bytes, total.stored_len_bytes),
+        ]);
+    }
+    print(format!("\n{}", rows.trim_fmt()))
+}

@@ -1,0 +1,116 @@
+//! `zstn pack`
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::{Args, ValueEnum};
+use zstn::pack::pack_map;
+use zstn::source::Source;
+use zstn::{Native, Output, PackOptions, Result};
+
+use super::{place, print, progress, size};
+
+#[derive(Args)]
+pub struct Options {
+    /// Safetensors file: a path, an http(s) address, or - for standard input
+    input: String,
+    /// Packed file [default: the input's name with .zstn]
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+    /// Time against size
+    #[arg(long, value_enum, default_value_t)]
+    effort: Effort,
+    /// Threads, 0 for one per core
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    threads: usize,
+    /// Memory to stay within, like 512M
+    #[arg(long, default_value = "1G", value_name = "SIZE", value_parser = size::parse)]
+    memory: u64,
+    /// Replace an existing file even if its name was not given
+    #[arg(long)]
+    force: bool,
+    /// Say nothing
+    #[arg(short, long)]
+    quiet: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Effort as it is spelled on the command line.
+#[derive(Clone, Copy, Default, ValueEnum)]
+pub enum Effort {
+    Fast,
+    #[default]
+    Balanced,
+    Max,
+}
+
+impl From<Effort> for zstn::Effort {
+    fn from(effort: Effort) -> Self {
+        match effort {
+            Effort::Fast => Self::Fast,
+            Effort::Balanced => Self::Balanced,
+            Effort::Max => Self::Max,
+        }
+    }
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    let silent = options.quiet || options.json;
+    let target = place::output(
+        &options.input,
+        options.output.as_deref(),
+        "zstn",
+        options.force,
+    )?;
+    let engine = Native::new(options.threads)?;
+    let input = place::whole(&options.input, silent)?;
+    let started = Instant::now();
+    let bar = progress::watch("packing", silent);
+    let report = pack_map(
+        &engine,
+        &input,
+        Output::create(&target)?,
+        &PackOptions {
+            effort: options.effort.into(),
+            memory_bytes: options.memory,
+            progress: &bar,
+        },
+    );
+    drop(bar);
+    let report = report?;
+    let seconds = started.elapsed().as_secs_f64();
+    if options.json {
+        return print(serde_json::json!({
+            "input": options.input,
+            "output": target.display().to_string(),
+            "original_bytes": report.original_bytes,
+            "packed_bytes": report.packed_bytes,
+            "tensors": report.tensors,
+            "tied": report.tied,
+            "indexed": report.indexed,
+            "seconds": seconds,
+        }));
+    }
+    if options.quiet {
+        return Ok(());
+    }
+    eprintln!(
+        "{} → {}: {} → {} ({}), {:.2} s, {}",
+        input.name(),
+        target.display(),
+        size::bytes(report.original_bytes),
+        size::bytes(report.packed_bytes),
+        size::ratio(report.original_bytes, report.packed_bytes),
+        seconds,
+        size::rate(report.original_bytes, seconds),
+    );
+    if !report.indexed {
+        eprintln!(
+            "note: the file breaks the safetensors rules, so it was packed as a whole; unpack \
+             restores it exactly, single tensors cannot be read"
+        );
+    }
+    Ok(())
+}

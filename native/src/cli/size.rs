@@ -1,0 +1,83 @@
+//! Sizes, rates and ratios for people. MB is 10^6 bytes.
+
+/// `90.9 MB`, three digits at least.
+pub fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
+    if bytes < 1000 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    let decimals = match value {
+        v if v < 9.995 => 2,
+        v if v < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$} {}", UNITS[unit])
+}
+
+/// Original over packed, `1.222×`.
+pub fn ratio(original: u64, packed: u64) -> String {
+    if packed == 0 {
+        return "–".into();
+    }
+    format!("{:.3}×", original as f64 / packed as f64)
+}
+
+/// `512 MB/s`.
+pub fn rate(bytes: u64, seconds: f64) -> String {
+    format!("{:.0} MB/s", bytes as f64 / 1e6 / seconds.max(1e-9))
+}
+
+/// Reads `512M`, `2GiB`, `1000000`: K, M, G, T are powers of 1024, as they
+/// are for memory everywhere else.
+pub fn parse(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        "T" | "TB" | "TIB" => 40,
+        unit => return Err(format!("`{unit}` is no unit of memory, use K, M, G or T")),
+    };
+    digits
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(1 << shift))
+        .ok_or_else(|| "a size is a whole number with K, M, G or T behind it, like 512M".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_keep_three_digits() {
+        let shown: Vec<String> = [0, 999, 1000, 9994, 99_949, 999_499, 999_500, 90_868_344]
+            .into_iter()
+            .map(bytes)
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "0 B", "999 B", "1.00 kB", "9.99 kB", "99.9 kB", "999 kB", "1.00 MB", "90.9 MB"
+            ]
+        );
+    }
+
+    #[test]
+    fn memory_sizes_are_read() {
+        assert_eq!(parse("512M"), Ok(512 << 20));
+        assert_eq!(parse("2gib"), Ok(2 << 30));
+        assert_eq!(parse("77"), Ok(77));
+        for bad in ["", "M", "1.5G", "9X", "99999999999T"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! `zstn unpack`
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use zstn::source::Source;
+use zstn::unpack_map;
+use zstn::{Native, Result};
+
+use super::{place, print, progress, size};
+
+#[derive(Args)]
+pub struct Options {
+    /// Packed file: a path, an http(s) address, or - for standard input
+    input: String,
+    /// Restored file [default: the input's name with .safetensors]
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+    /// Threads, 0 for one per core
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    threads: usize,
+    /// Replace an existing file even if its name was not given
+    #[arg(long)]
+    force: bool,
+    /// Say nothing
+    #[arg(short, long)]
+    quiet: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    let silent = options.quiet || options.json;
+    let target = place::output(
+        &options.input,
+        options.output.as_deref(),
+        "safetensors",
+        options.force,
+    )?;
+    let engine = Native::new(options.threads)?;
+    let input = place::whole(&options.input, silent)?;
+    let started = Instant::now();
+    let bar = progress::watch("unpacking", silent);
+    let report = unpack_map(&engine, &input, &target, &bar);
+    drop(bar);
+    let report = report?;
+    let seconds = started.elapsed().as_secs_f64();
+    if options.json {
+        return print(serde_json::json!({
+            "input": options.input,
+            "output": target.display().to_string(),
+            "packed_bytes": report.packed_bytes,
+            "original_bytes": report.original_bytes,
+            "seconds": seconds,
+        }));
+    }
+    if !options.quiet {
+        eprintln!(
+            "{} → {}: {} → {}, {:.2} s, {}",
+            input.name(),
+            target.display(),
+            size::bytes(report.packed_bytes),
+            size::bytes(report.original_bytes),
+            seconds,
+            size::rate(report.original_bytes, seconds),
+        );
+    }
+    Ok(())
+}

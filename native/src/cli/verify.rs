@@ -1,0 +1,62 @@
+//! `zstn verify`
+
+use clap::Args;
+use zstn::{Native, Result};
+
+use super::{place, print, progress, size};
+
+#[derive(Args)]
+pub struct Options {
+    /// Packed file: a path, an http(s) address, or - for standard input
+    input: String,
+    /// Compare every byte with this file
+    #[arg(long, value_name = "ORIGINAL")]
+    against: Option<String>,
+    /// Threads, 0 for one per core
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    threads: usize,
+    /// Say nothing
+    #[arg(short, long)]
+    quiet: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    let silent = options.quiet || options.json;
+    let engine = Native::new(options.threads)?;
+    let input = place::whole(&options.input, silent)?;
+    let original = options
+        .against
+        .as_ref()
+        .map(|original| place::whole(original, silent))
+        .transpose()?;
+    let bar = progress::watch("verifying", silent);
+    let report = zstn::verify(&engine, &input, original.as_ref(), &bar);
+    drop(bar);
+    let report = report?;
+    if options.json {
+        return print(serde_json::json!({
+            "file": options.input,
+            "frames": report.frames,
+            "packed_bytes": report.packed_bytes,
+            "original_bytes": report.original_bytes,
+            "compared": report.compared,
+            "ok": true,
+        }));
+    }
+    if !options.quiet {
+        eprintln!(
+            "{}: {} frames decode to {}, {}",
+            options.input,
+            report.frames,
+            size::bytes(report.original_bytes),
+            match &options.against {
+                Some(original) => format!("identical to {original}"),
+                None => "as the index says".into(),
+            }
+        );
+    }
+    Ok(())
+}

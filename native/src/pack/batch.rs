@@ -1,0 +1,82 @@
+//! Cutting a checkpoint into batches that fit the memory allowed.
+
+use std::ops::Range;
+
+/// Consecutive tensors that are in work at the same time.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Their numbers.
+    pub tensors: Range<usize>,
+    /// A single tensor that does not fit and has to go block by block.
+    pub large: bool,
+}
+
+/// Cuts tensors of these lengths; tied ones cost nothing.
+pub fn cut(lens_bytes: &[u64], ties: &[Option<usize>], batch_bytes: u64) -> Vec<Batch> {
+    let mut batches = Vec::new();
+    let mut start = 0;
+    let mut held = 0;
+    for (number, &len) in lens_bytes.iter().enumerate() {
+        let cost = if ties[number].is_some() { 0 } else { len };
+        let large = cost > batch_bytes;
+        if (large || held + cost > batch_bytes) && start < number {
+            batches.push(Batch {
+                tensors: start..number,
+                large: false,
+            });
+            start = number;
+            held = 0;
+        }
+        held += cost;
+        if large {
+            batches.push(Batch {
+                tensors: number..number + 1,
+                large: true,
+            });
+            start = number + 1;
+            held = 0;
+        }
+    }
+    if start < lens_bytes.len() {
+        batches.push(Batch {
+            tensors: start..lens_bytes.len(),
+            large: false,
+        });
+    }
+    batches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tensor_is_in_one_batch_and_large_ones_stand_alone() {
+        let lens = [5, 5, 30, 1, 9, 40, 2, 0, 100];
+        let mut ties = vec![None; lens.len()];
+        ties[5] = Some(2);
+        let batches = cut(&lens, &ties, 12);
+        let numbers: Vec<usize> = batches.iter().flat_map(|b| b.tensors.clone()).collect();
+        assert_eq!(numbers, (0..lens.len()).collect::<Vec<_>>());
+        let large: Vec<usize> = batches
+            .iter()
+            .filter(|b| b.large)
+            .map(|b| b.tensors.start)
+            .collect();
+        assert_eq!(large, [2, 8]);
+        for batch in &batches {
+            let cost: u64 = batch
+                .tensors
+                .clone()
+                .filter(|&t| ties[t].is_none())
+                .map(|t| lens[t])
+                .sum();
+            assert!(batch.large || cost <= 12, "{batch:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_makes_no_batches() {
+        assert!(cut(&[], &[], 100).is_empty());
+    }
+}

@@ -1,0 +1,95 @@
+//! Memory-mapped files: the shell around the operating system's `mmap`.
+//!
+//! The one thing a map cannot promise is that nobody changes the file
+//! meanwhile; other programs writing to a checkpoint while it is packed get
+//! what they would get from any reader, and cutting it short kills the
+//! process, never the output, which appears only when complete.
+#![allow(unsafe_code)]
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::ops::{Deref, Range};
+use std::path::Path;
+
+use memmap2::Mmap;
+
+use super::Source;
+use crate::{Error, Result};
+
+/// A file mapped for reading.
+#[derive(Debug)]
+pub struct Map {
+    name: String,
+    map: Mmap,
+}
+
+impl Map {
+    /// Maps the file at `path`.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = File::open(path).map_err(Error::file("open", path))?;
+        let kind = file.metadata().map_err(Error::file("look at", path))?;
+        if kind.is_dir() {
+            return Err(Error::Usage(format!(
+                "{} is a folder; name a file in it",
+                path.display()
+            )));
+        }
+        Self::new(path.display().to_string(), &file)
+    }
+
+    /// Maps an open file under the name it is to have in messages.
+    pub fn new(name: String, file: &File) -> Result<Self> {
+        // SAFETY: the map is read-only and private to this process; see the
+        // module's words on changes from outside.
+        let map = unsafe { Mmap::map(file) }
+            .map_err(|error| Error::io(format!("map {name} into memory"), error))?;
+        Ok(Self { name, map })
+    }
+
+    /// Tells the system that these bytes are not needed for now. They stay
+    /// readable; the memory they took no longer counts as this process's.
+    pub fn release(&self, range: Range<usize>) {
+        #[cfg(unix)]
+        if range.end <= self.map.len() && !range.is_empty() {
+            // SAFETY: dropping clean pages of a read-only file mapping loses
+            // nothing, the next access reads them again. Failure is harmless.
+            let _ = unsafe {
+                self.map.unchecked_advise_range(
+                    memmap2::UncheckedAdvice::DontNeed,
+                    range.start,
+                    range.len(),
+                )
+            };
+        }
+        #[cfg(not(unix))]
+        let _ = range;
+    }
+}
+
+impl Deref for Map {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.map
+    }
+}
+
+impl Source for Map {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.map.len() as u64
+    }
+
+    fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
+        if range.start > range.end || range.end > self.len_bytes() {
+            return Err(Error::Usage(format!(
+                "{} has no bytes {}..{}",
+                self.name, range.start, range.end
+            )));
+        }
+        Ok(Cow::Borrowed(zstn_core::bytes::part(&self.map, range)))
+    }
+}

@@ -1,0 +1,194 @@
+//! A ZSTN container back to the file it was packed from, byte for byte.
+
+use std::ops::Range;
+use std::path::Path;
+
+use zstn_core::bytes::part;
+use zstn_core::container::zstn::{self, FOOTER_BYTES, Footer, Index, Layout, Prefix};
+use zstn_core::engine::Engine;
+use zstn_core::frame::Stored;
+
+use crate::source::{Map, Place, Source};
+use crate::{Error, Native, Output, Progress, Result};
+
+/// What unpacking came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnpackReport {
+    /// Length of the container.
+    pub packed_bytes: u64,
+    /// Length of the restored file.
+    pub original_bytes: u64,
+}
+
+/// Restores the file that `input`, a path or an http(s) address, was packed
+/// from, as `output`.
+pub fn unpack(
+    engine: &Native,
+    input: impl AsRef<Path>,
+    output: impl AsRef<Path>,
+    progress: &dyn Progress,
+) -> Result<UnpackReport> {
+    let map = Place::from(&*input.as_ref().to_string_lossy()).whole(&|_, _| ())?;
+    unpack_map(engine, &map, output.as_ref(), progress)
+}
+
+/// Restores from a mapped file.
+pub fn unpack_map(
+    engine: &Native,
+    input: &Map,
+    output: &Path,
+    progress: &dyn Progress,
+) -> Result<UnpackReport> {
+    let container = Container::parse(engine, input)?;
+    let output = Output::create(output)?;
+    output.set_len(container.original_len_bytes())?;
+    let header = container.header();
+    output.write_at(&(header.len() as u64).to_le_bytes(), 0)?;
+    output.write_at(header, 8)?;
+    let data_start = 8 + header.len() as u64;
+    container.decode(engine, progress, |span, bytes| {
+        output.write_at(bytes, data_start + span.start)
+    })?;
+    output.finish()?;
+    Ok(UnpackReport {
+        packed_bytes: input.len_bytes(),
+        original_bytes: container.original_len_bytes(),
+    })
+}
+
+/// A container whose every frame has been checked as far as that is possible
+/// without decoding. Only then is output made or memory taken.
+pub(crate) struct Container<'a> {
+    input: &'a Map,
+    prefix: Prefix,
+    parts: Vec<Part<'a>>,
+}
+
+/// A frame and all the spans it fills.
+struct Part<'a> {
+    name: String,
+    place: Range<u64>,
+    spans: Vec<Range<u64>>,
+    stored: Stored<'a>,
+}
+
+impl<'a> Container<'a> {
+    pub(crate) fn parse(engine: &Native, input: &'a Map) -> Result<Self> {
+        let refuse = Error::place(input.name());
+        zstn_core::catalog::recognise(&input[..input.len().min(16)], input.len_bytes())
+            .map_err(&refuse)?;
+        if !input.starts_with(&zstn::MAGIC) {
+            return Err(Error::Usage(format!(
+                "{} is a safetensors file, not a packed one",
+                input.name()
+            )));
+        }
+        let prefix = Prefix::parse(input, input.len_bytes()).map_err(&refuse)?;
+        let parts = match prefix.layout {
+            Layout::Indexed => indexed(engine, input, &prefix),
+            Layout::SingleFrame => single(input, &prefix),
+        }
+        .map_err(&refuse)?;
+        Ok(Self {
+            input,
+            prefix,
+            parts,
+        })
+    }
+
+    pub(crate) fn original_len_bytes(&self) -> u64 {
+        self.prefix.original_len_bytes()
+    }
+
+    /// The header of the original file.
+    pub(crate) fn header(&self) -> &'a [u8] {
+        part(self.input, self.prefix.header.clone())
+    }
+
+    /// Number of distinct frames.
+    pub(crate) fn frame_count(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Decodes every frame and hands its bytes to `sink` with each span of
+    /// the data buffer they belong to, from many threads.
+    pub(crate) fn decode(
+        &self,
+        engine: &Native,
+        progress: &dyn Progress,
+        sink: impl Fn(Range<u64>, &[u8]) -> Result<()> + Sync + Send,
+    ) -> Result<()> {
+        let refuse = Error::place(self.input.name());
+        progress.begin(self.prefix.data_len_bytes);
+        let jobs: Vec<&Part> = self.parts.iter().collect();
+        let decode = |part: &Part| {
+            let len = part.spans.first().map_or(0, |span| span.end - span.start);
+            let mut bytes = zstn_core::bytes::buffer(len)?;
+            part.stored
+                .decode(engine, &mut bytes)
+                .map_err(|error| refuse(error.tensor(&part.name)))?;
+            for span in &part.spans {
+                sink(span.clone(), &bytes)?;
+                progress.advance(len);
+            }
+            let at = zstn_core::bytes::index;
+            self.input.release(at(part.place.start)..at(part.place.end));
+            Ok(())
+        };
+        engine.map(jobs, decode).into_iter().collect()
+    }
+}
+
+fn indexed<'a>(
+    engine: &Native,
+    input: &'a Map,
+    prefix: &Prefix,
+) -> zstn_core::Result<Vec<Part<'a>>> {
+    let file_len = input.len_bytes();
+    let footer = part(input, file_len - FOOTER_BYTES..file_len);
+    let index = Footer::parse(footer, prefix.end(), file_len)?.index;
+    let index = Index::parse(
+        part(input, index.clone()),
+        prefix.end()..index.start,
+        prefix.data_len_bytes,
+    )?;
+    let records = index.records();
+    let mut spans: Vec<Vec<Range<u64>>> = vec![Vec::new(); records.len()];
+    for (number, record) in records.iter().enumerate() {
+        spans[index.frame(number).0].push(record.span.clone());
+    }
+    let owners: Vec<_> = spans
+        .into_iter()
+        .enumerate()
+        .filter(|(_, spans)| !spans.is_empty())
+        .collect();
+    engine
+        .map(owners, |(number, spans)| {
+            let (record, place) = (&records[number], index.frame(number).1);
+            let len = record.span.end - record.span.start;
+            let stored = Stored::parse(part(input, place.clone()), len)
+                .map_err(|error| error.within(place.start).tensor(&record.name))?;
+            Ok(Part {
+                name: record.name.clone(),
+                place,
+                spans,
+                stored,
+            })
+        })
+        .into_iter()
+        .collect()
+}
+
+fn single<'a>(input: &'a Map, prefix: &Prefix) -> zstn_core::Result<Vec<Part<'a>>> {
+    let behind = part(input, prefix.end()..input.len_bytes());
+    let place = zstn::single_frame_range(behind, prefix)?;
+    let stored = Stored::parse(part(input, place.clone()), prefix.data_len_bytes)
+        .map_err(|error| error.within(place.start))?;
+    let whole = 0..prefix.data_len_bytes;
+    Ok(vec![Part {
+        name: "(all data)".into(),
+        place,
+        spans: vec![whole],
+        stored,
+    }])
+}
