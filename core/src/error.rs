@@ -72,14 +72,10 @@ impl Error {
         Self::new(ErrorKind::Malformed, Some(rule), detail)
     }
 
-    /// This version does not handle `what`, which is a noun phrase.
+    /// The bytes may be in order, but this cannot be done with them.
     #[must_use]
-    pub fn unsupported(what: impl fmt::Display) -> Self {
-        Self::new(
-            ErrorKind::Unsupported,
-            None,
-            format!("{what}: not supported yet"),
-        )
+    pub fn unsupported(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Unsupported, None, detail)
     }
 
     /// A cap was reached.

@@ -80,6 +80,8 @@ rules! {
     /// Index and JSON header name the same spans (2.7 rule 9).
     ZstnHeaderMismatch = "zstn.header_mismatch",
 
+    /// Starts with the magic of a frame family (z4ai-frames 2).
+    FrameMagic = "frame.magic",
     /// Version 1 (z4ai-frames 3.1).
     FrameVersion = "frame.version",
     /// Transform 0, 1 or 2 (3.1).

@@ -38,7 +38,7 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Recognised> {
     }
     if let Some(family) = Family::recognise(head) {
         return Err(Error::unsupported(format!(
-            "a single compressed frame of kind {} outside a container",
+            "single compressed frames (this one is {}) are not supported yet",
             family.name()
         )));
     }
@@ -50,7 +50,7 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Recognised> {
         (b"GGUF", "a GGUF file"),
     ] {
         if head.starts_with(magic) {
-            return Err(Error::unsupported(what));
+            return Err(Error::unsupported(format!("{what}: not supported yet")));
         }
     }
     // A cut container must not pass for an odd safetensors file.
@@ -173,7 +173,8 @@ impl Opening {
         let prefix = Prefix::parse(&self.head, self.len_bytes)?;
         if prefix.layout == Layout::SingleFrame {
             return Err(Error::unsupported(
-                "reading single tensors of a checkpoint stored as one frame (unpack it instead)",
+                "this checkpoint is stored as one frame: single tensors of it cannot be read, unpack \
+                 the whole file",
             ));
         }
         let index = self.footer(prefix.end())?.index;

@@ -76,14 +76,14 @@ fn parse(bytes: &[u8]) -> Result<z4ai::Frame<'_>> {
     match Family::recognise(bytes) {
         Some(Family::Z4ai) => z4ai::Frame::parse(bytes),
         Some(other) => Err(Error::unsupported(format!(
-            "frames of kind {}",
+            "frames of kind {}: not supported yet",
             other.name()
         ))),
         None if b"Z4AI".starts_with(bytes) => {
             Err(Error::malformed(Rule::Truncated, "the frame ends inside its magic").at(0))
         }
         None => Err(Error::malformed(
-            Rule::Recognised,
+            Rule::FrameMagic,
             format!(
                 "no frame starts here: its first bytes are {}",
                 printable(&bytes[..bytes.len().min(4)])

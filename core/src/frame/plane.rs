@@ -131,9 +131,12 @@ impl<'a> Plane<'a> {
     pub fn supported(&self) -> Result<()> {
         match self.method {
             Method::Store | Method::Zstd | Method::Blocks => Ok(()),
-            Method::Rans | Method::RansAdaptive | Method::RansOrder1 => Err(Error::unsupported(
-                format!("planes coded with {}", self.method.name()),
-            )),
+            Method::Rans | Method::RansAdaptive | Method::RansOrder1 => {
+                Err(Error::unsupported(format!(
+                    "planes coded with {}: not supported yet",
+                    self.method.name()
+                )))
+            }
         }
     }
 

@@ -36,6 +36,7 @@ pub fn rate(bytes: u64, seconds: f64) -> String {
 /// Reads `512M`, `2GiB`, `1000000`: K, M, G, T are powers of 1024, as they
 /// are for memory everywhere else.
 pub fn parse(text: &str) -> Result<u64, String> {
+    let wrong = || "a size is a whole number with K, M, G or T behind it, like 512M".to_owned();
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
@@ -44,13 +45,13 @@ pub fn parse(text: &str) -> Result<u64, String> {
         "M" | "MB" | "MIB" => 20,
         "G" | "GB" | "GIB" => 30,
         "T" | "TB" | "TIB" => 40,
-        unit => return Err(format!("`{unit}` is no unit of memory, use K, M, G or T")),
+        _ => return Err(wrong()),
     };
     digits
         .parse::<u64>()
         .ok()
         .and_then(|number| number.checked_mul(1 << shift))
-        .ok_or_else(|| "a size is a whole number with K, M, G or T behind it, like 512M".into())
+        .ok_or_else(wrong)
 }
 
 #[cfg(test)]

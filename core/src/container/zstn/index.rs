@@ -144,10 +144,10 @@ fn read_records(bytes: &[u8], frames: &Range<u64>) -> Result<Vec<Record>> {
 fn read_record(cursor: &mut Cursor, frames: &Range<u64>, number: u64) -> Result<Record> {
     let at = cursor.position() as u64;
     let bad = |rule, detail: String| Error::malformed(rule, detail).at(at);
-    let short = |error: Error| {
+    let short = |_| {
         bad(
             Rule::ZstnRecord,
-            format!("record {number} reaches past the index ({error})"),
+            format!("record {number} reaches past the end of the index"),
         )
     };
     let name_len = cursor.u16("name length").map_err(short)?;

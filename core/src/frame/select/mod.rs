@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 
 use crate::dtype::Dtype;
 use crate::engine::{PackEngine, ZstdCoding};
+use crate::frame::plane::HEAD_BYTES;
 use crate::frame::z4ai::{self, Transform};
 use crate::transform::bitfield::BFLOAT16;
 
@@ -152,7 +153,10 @@ pub fn recipe<E: PackEngine>(
             .iter()
             .map(|plane| estimate::judge(engine, plane, effort))
             .collect();
-        let cost = handicap(transform, effort) * judged.iter().map(|(_, bytes)| bytes).sum::<f64>();
+        let coded: f64 = judged.iter().map(|(_, bytes)| bytes).sum();
+        // Heads settle it where nothing shrinks: the fewer planes, the better.
+        let heads = judged.len() * HEAD_BYTES;
+        let cost = handicap(transform, effort) * coded + heads as f64;
         if best.as_ref().is_none_or(|(least, _)| cost < *least) {
             let planes = judged.into_iter().map(|(recipe, _)| recipe).collect();
             best = Some((cost, Recipe { transform, planes }));

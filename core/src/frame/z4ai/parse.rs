@@ -68,7 +68,7 @@ impl<'a> Frame<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Self> {
         let mut cursor = Cursor::new(bytes);
         if cursor.take(4, "frame magic")? != MAGIC {
-            return Err(Error::malformed(Rule::Recognised, "not a Z4AI frame").at(0));
+            return Err(Error::malformed(Rule::FrameMagic, "not a Z4AI frame").at(0));
         }
         let version = cursor.u8("frame version")?;
         if version != VERSION {

@@ -1,0 +1,150 @@
+/** The package in a browser, as it lies in dist: no bundler, one plain module script. */
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { MIDDLE_TENSOR, writeLanguageModel } from "../support/checkpoint.mjs";
+import { browserTests } from "../support/chromium.mjs";
+import { pack, serve } from "../support/cli.mjs";
+import { framing } from "../support/framing.mjs";
+import { scratchFolder } from "../support/scratch.mjs";
+import { answerRange, startServer, startSite } from "../support/server.mjs";
+import { goodContainers, sha256, vectorPath } from "../support/vectors.mjs";
+
+const dist = fileURLToPath(new URL("../../../wasm/dist/", import.meta.url));
+const PAGE = `<!doctype html><title>plain</title><link rel="icon" href="data:,"><input type="file"><script type="module">
+  import * as zstn from "/dist/web.js";
+  globalThis.zstn = zstn;
+  globalThis.digest = async (bytes) => [...new Uint8Array(await crypto.subtle.digest("SHA-256", bytes))].map((b) => b.toString(16).padStart(2, "0")).join("");
+  globalThis.failure = (call) => call.then(() => "no error", ({ name, code, message, status }) => ({ name, code, message, status }));
+</script>`;
+
+const scratch = scratchFolder();
+let [models, site, tensors] = [];
+
+const { inBrowser } = browserTests({
+  ready: async () => {
+    tensors = await writeLanguageModel(join(scratch, "model.safetensors"));
+    await pack(join(scratch, "model.safetensors"), join(scratch, "model.zstn"));
+    models = await serve(scratch);
+    site = await startSite({ "/dist/": dist, "/vectors/": vectorPath("zstn", "") }, { "/": PAGE });
+  },
+  done: async () => {
+    await models?.stop();
+    await site?.stop();
+  },
+});
+
+async function openPage(page) {
+  await page.goto(site.url);
+  await page.waitForFunction("globalThis.zstn");
+}
+
+inBrowser("one tensor from another origin takes three requests and little more than its own bytes", async (page, complaints) => {
+  await openPage(page);
+  const first = models.requests.length;
+  const got = await page.evaluate(
+    async ([url, name]) => {
+      const model = await zstn.open(url);
+      const tensor = await model.tensor(name);
+      return { sha256: await digest(tensor.bytes), array: tensor.data.constructor.name, stats: { ...model.stats }, storedLength: model.tensors.get(name).storedLength };
+    },
+    [`${models.url}model.zstn`, MIDDLE_TENSOR],
+  );
+  assert.equal(got.sha256, sha256(tensors[MIDDLE_TENSOR].bytes));
+  assert.equal(got.array, "Uint16Array");
+
+  const log = (await models.settled(first + got.stats.requests)).slice(first);
+  assert.ok(log.length <= 3, JSON.stringify(log));
+  assert.ok(log.every(({ method, status }) => method === "GET" && status === 206), "no preflight, no whole file");
+  const fetchedBytes = log.reduce((sum, { bytes }) => sum + bytes, 0);
+  const { headerBytes, indexBytes } = framing(readFileSync(join(scratch, "model.zstn")));
+  assert.ok(fetchedBytes <= got.storedLength + indexBytes + headerBytes + 65536, `${fetchedBytes} bytes`);
+  assert.equal(got.stats.bytesFetched, fetchedBytes);
+  assert.deepEqual(complaints, []);
+});
+
+inBrowser("a file that a person chose, a Blob and bytes", async (page) => {
+  const container = goodContainers.find(({ name }) => name === "all_dtypes");
+  await openPage(page);
+  await page.setInputFiles("input", vectorPath("zstn", container.container.file));
+  const got = await page.evaluate(async () => {
+    const file = document.querySelector("input").files[0];
+    const read = async (source) => {
+      const model = await zstn.open(source);
+      const digests = {};
+      for (const name of model.tensors.keys()) digests[name] = await digest((await model.tensor(name)).bytes);
+      return digests;
+    };
+    return Promise.all([read(file), read(file.slice()), read(await file.arrayBuffer()), read(new Uint8Array(await file.arrayBuffer()))]);
+  });
+  const expected = Object.fromEntries(container.tensors.map(({ name, sha256 }) => [name, sha256]));
+  for (const digests of got) assert.deepEqual(digests, expected);
+});
+
+inBrowser("errors keep their class and their words", async (page) => {
+  await openPage(page);
+  const [missing, noRange, name, aborted, gone] = await page.evaluate(
+    async ([served, plain]) => {
+      const model = await zstn.open(`${served}model.zstn`);
+      return [
+        await failure(zstn.open(`${served}nothing.zstn`)),
+        await failure(zstn.open("vectors/all_dtypes.zstn")),
+        await failure(model.tensor("transformer.wtf.weight")),
+        await failure(model.tensor("lm_head.weight", { signal: AbortSignal.abort() })),
+        await failure(zstn.open("http://127.0.0.1:9/model.zstn")),
+        plain,
+      ];
+    },
+    [models.url, site.url],
+  );
+  assert.deepEqual([missing.name, missing.code, missing.status], ["HttpError", "http", 404]);
+  assert.deepEqual([noRange.name, noRange.code], ["RangeNotSupportedError", "range_not_supported"], "and a relative address counts from the page");
+  assert.match(name.message, /Did you mean transformer\.w[tp]e\.weight/);
+  assert.equal(aborted.name, "AbortError");
+  assert.equal(gone.name, "NetworkError");
+  assert.match(gone.message, /CORS/);
+});
+
+inBrowser("a server that hides Content-Range from pages is asked for the size", async (page) => {
+  const file = readFileSync(join(scratch, "model.zstn"));
+  const server = await startServer((request, response) => answerRange(request, response, file, { "access-control-allow-origin": "*" }));
+  try {
+    await openPage(page);
+    const got = await page.evaluate(async (url) => {
+      const model = await zstn.open(url);
+      const tensor = await model.tensor("transformer.ln_f.weight");
+      return { size: model.size, sha256: await digest(tensor.bytes) };
+    }, `${server.url}model.zstn`);
+    assert.deepEqual(got, { size: file.length, sha256: sha256(tensors["transformer.ln_f.weight"].bytes) });
+    const methods = server.requests.map(({ method }) => method);
+    assert.equal(methods.filter((method) => method === "HEAD").length, 1);
+    assert.ok(!methods.includes("OPTIONS"), "no preflight");
+  } finally {
+    await server.stop();
+  }
+});
+
+inBrowser("a server that does not allow pages is a network error that says so", async (page) => {
+  const server = await startServer((request, response) => answerRange(request, response, Buffer.alloc(100)));
+  try {
+    await openPage(page);
+    const error = await page.evaluate((url) => failure(zstn.open(url)), `${server.url}model.zstn`);
+    assert.deepEqual([error.name, error.code], ["NetworkError", "network"]);
+  } finally {
+    await server.stop();
+  }
+});
+
+inBrowser("the module can come from elsewhere, and without it there is an error with advice", async (page) => {
+  await openPage(page);
+  const got = await page.evaluate(async () => {
+    const refused = await failure(zstn.init("/no/such.wasm"));
+    await zstn.init(await fetch("/dist/core/zstn_wasm_bg.wasm"));
+    const bytes = new Uint8Array(await (await fetch("/vectors/all_dtypes.zstn")).arrayBuffer());
+    return { refused, tensors: (await zstn.open(bytes)).tensors.size };
+  });
+  assert.deepEqual([got.refused.name, got.refused.code, got.tensors], ["CoreLoadError", "core", 22]);
+  assert.match(got.refused.message, /wasm-unsafe-eval/);
+});

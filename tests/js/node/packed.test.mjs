@@ -1,0 +1,79 @@
+/** The tarball that goes to npm: what is in it, and that projects of several kinds can use it. */
+
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { before, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { installPacked } from "../support/packed.mjs";
+import { scratchFolder } from "../support/scratch.mjs";
+import { vectorPath } from "../support/vectors.mjs";
+
+const run = promisify(execFile);
+const modules = fileURLToPath(new URL("../../../node_modules", import.meta.url));
+const project = scratchFolder();
+let files;
+
+before(async () => {
+  files = await installPacked(project);
+  writeFileSync(join(project, "package.json"), '{"type": "module"}');
+});
+
+test("the tarball holds code, types, the module and words, nothing else", () => {
+  for (const file of ["README.md", "package.json", "dist/web.js", "dist/web.d.ts", "dist/node.js", "dist/core/zstn_wasm.js", "dist/core/zstn_wasm_bg.wasm"]) {
+    assert.ok(files.includes(file), `${file} is missing`);
+  }
+  const others = files.filter((file) => !/^(dist\/.+\.(js|d\.ts)|dist\/core\/zstn_wasm_bg\.wasm|examples\/.+\.mjs|README\.md|LICENSE|package\.json)$/.test(file));
+  assert.deepEqual(others, []);
+});
+
+test("ES modules import it", async () => {
+  const program = `import { open } from "zstn"; const model = await open(process.argv[1]); console.log(model.tensors.size);`;
+  const { stdout } = await run(process.execPath, ["--input-type=module", "-e", program, vectorPath("zstn", "all_dtypes.zstn")], { cwd: project });
+  assert.equal(stdout, "22\n");
+});
+
+test("CommonJS requires it", async () => {
+  const { open } = createRequire(join(project, "main.cjs"))("zstn");
+  assert.equal((await open(vectorPath("zstn", "all_dtypes.zstn"))).tensors.size, 22);
+});
+
+const CONSUMER = `
+import { open, ZstnError, type Model, type Tensor, type Source } from "zstn";
+const mine: Source = { size: () => 3, read: async (offset, length, options) => (options?.signal?.throwIfAborted(), new Uint8Array(offset + length)) };
+export async function read(model: Model): Promise<number> {
+  const tensor: Tensor = await model.tensor("w", { signal: AbortSignal.timeout(1000), onProgress: ({ loadedBytes }) => void loadedBytes });
+  for (const [name, { dtype, shape }] of model.tensors) void [name, dtype, shape.length];
+  void new Blob([tensor.bytes, tensor.toFloat32()]);
+  return tensor.data instanceof Uint16Array ? tensor.toFloat32()[0]! : tensor.data.length + model.stats.bytesFetched;
+}
+export const opened = open(mine, { headers: { a: "b" } }).catch((error: unknown) => error instanceof ZstnError && error.code === "malformed");
+// @ts-expect-error: not something that can be opened
+void open(7);
+`;
+
+for (const [what, options] of Object.entries({
+  "a bundled page": { module: "ESNext", moduleResolution: "Bundler", lib: ["ES2022", "DOM"], types: [] },
+  "a Node program without DOM types": { module: "NodeNext", moduleResolution: "NodeNext", lib: ["ES2022"], types: ["node"] },
+})) {
+  test(`its types serve ${what}, with library checks on`, async () => {
+    const folder = join(project, what.replaceAll(" ", "-"));
+    mkdirSync(folder);
+    mkdirSync(join(project, "node_modules/@types"), { recursive: true });
+    for (const name of ["@types/node", "undici-types"]) {
+      try {
+        symlinkSync(join(modules, name), join(project, "node_modules", name), "junction");
+      } catch (error) {
+        if (error.code !== "EEXIST") throw error;
+      }
+    }
+    writeFileSync(join(folder, "main.ts"), CONSUMER);
+    const compilerOptions = { ...options, target: "ES2022", strict: true, noUncheckedIndexedAccess: true, exactOptionalPropertyTypes: true, skipLibCheck: false, noEmit: true };
+    writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, include: ["main.ts"] }));
+    const { stdout } = await run(process.execPath, [join(modules, "typescript/bin/tsc"), "--project", folder]).catch((error) => error);
+    assert.equal(stdout, "");
+  });
+}

@@ -1,0 +1,58 @@
+/** The command line program `zstn`: packing, and the file server whose log counts what was fetched. */
+
+import { execFile, spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+
+const run = promisify(execFile);
+
+/** ZSTN_BIN, or what `cargo build` leaves behind. */
+function program() {
+  const built = ["release", "debug"].map((profile) => fileURLToPath(new URL(`../../../target/${profile}/zstn`, import.meta.url)));
+  const found = process.env.ZSTN_BIN ?? built.find((path) => existsSync(path));
+  if (!found) throw new Error("No zstn program: build it with `cargo build --release -p zstn`, or name it in ZSTN_BIN.");
+  return found;
+}
+
+/** Packs a .safetensors file. */
+export async function pack(input, output) {
+  await run(program(), ["pack", input, "-o", output, "--force"]);
+}
+
+/** Serves a folder; `requests` lists everything it answered, oldest first. */
+export async function serve(folder) {
+  const server = spawn(program(), ["serve", folder, "--port", "0", "--json"], { stdio: ["ignore", "pipe", "inherit"] });
+  const requests = [];
+  const lines = createInterface({ input: server.stdout });
+  const listening = new Promise((resolve, reject) => {
+    server.once("error", reject);
+    server.once("exit", (status) => reject(new Error(`zstn serve ended with status ${status}`)));
+    lines.on("line", (line) => {
+      const entry = JSON.parse(line);
+      if (entry.event === "listening") resolve(entry.url);
+      if (entry.event === "request") requests.push(entry);
+    });
+  });
+  const url = await listening;
+  return {
+    url,
+    requests,
+    /** Waits until the log holds at least `count` requests, then for stragglers. */
+    async settled(count) {
+      for (let wait = 0; wait < 100 && requests.length < count; wait++) await pause(20);
+      await pause(60);
+      return requests;
+    },
+    async stop() {
+      server.removeAllListeners("exit");
+      if (server.exitCode !== null) return;
+      server.kill();
+      await once(server, "exit");
+    },
+  };
+}
+
+const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));

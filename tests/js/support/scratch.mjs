@@ -1,0 +1,12 @@
+/** A folder of its own for a test file, gone when the tests are. */
+
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after } from "node:test";
+
+export function scratchFolder() {
+  const folder = mkdtempSync(join(tmpdir(), "zstn-test-"));
+  after(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}

@@ -1,0 +1,63 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { DTYPE_NAMES, toFloat32, typedArray } from "../../../wasm/dist/dtype.js";
+import { Tensor } from "../../../wasm/dist/tensor.js";
+
+const ARRAYS = {
+  F64: Float64Array, F32: Float32Array, F16: Uint16Array, BF16: Uint16Array, C64: Float32Array,
+  I64: BigInt64Array, I32: Int32Array, I16: Int16Array, I8: Int8Array,
+  U64: BigUint64Array, U32: Uint32Array, U16: Uint16Array, U8: Uint8Array, BOOL: Uint8Array,
+  F8_E4M3: Uint8Array, F8_E5M2: Uint8Array, F8_E8M0: Uint8Array, F8_E4M3FNUZ: Uint8Array, F8_E5M2FNUZ: Uint8Array,
+  F6_E2M3: Uint8Array, F6_E3M2: Uint8Array, F4: Uint8Array,
+};
+
+test("the table has the 22 dtypes of safetensors", () => {
+  assert.deepEqual([...DTYPE_NAMES].sort(), Object.keys(ARRAYS).sort());
+});
+
+for (const [dtype, array] of Object.entries(ARRAYS)) {
+  test(`${dtype} comes in ${array.name}, over the same bytes`, () => {
+    const bytes = Uint8Array.from({ length: 48 }, (_, i) => i);
+    const data = typedArray(dtype, "t", bytes);
+    assert.equal(data.constructor, array);
+    assert.equal(data.buffer, bytes.buffer, "aligned bytes are not copied");
+    assert.equal(data.byteLength, 48);
+  });
+
+  test(`${dtype} from bytes that are not aligned`, () => {
+    const bytes = Uint8Array.from({ length: 49 }, (_, i) => i).subarray(1);
+    const data = typedArray(dtype, "t", bytes);
+    assert.deepEqual(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), bytes);
+  });
+}
+
+test("an unknown dtype is refused by name", () => {
+  assert.throws(() => typedArray("Q9", "w", new Uint8Array(8)), { name: "UnsupportedError", code: "unsupported", tensor: "w", message: /Q9/ });
+  assert.throws(() => typedArray("constructor", "w", new Uint8Array(8)), { name: "UnsupportedError" });
+});
+
+test("numbers become 32-bit floats", () => {
+  const cases = { F64: [1.5, -2], F32: [0.25, 3], I32: [-7, 2 ** 20], I16: [-7, 300], I8: [-7, 100], U32: [7, 2 ** 31], U16: [7, 60000], U8: [7, 255] };
+  for (const [dtype, values] of Object.entries(cases)) {
+    const data = ARRAYS[dtype].from(values);
+    assert.deepEqual([...toFloat32(dtype, "t", data, 0, 2)], values, dtype);
+    assert.deepEqual([...toFloat32(dtype, "t", data, 1, 2)], values.slice(1), `part of ${dtype}`);
+  }
+  assert.deepEqual([...toFloat32("I64", "t", BigInt64Array.of(-3n, 9n), 0, 2)], [-3, 9]);
+  assert.deepEqual([...toFloat32("U64", "t", BigUint64Array.of(2n ** 63n), 0, 1)], [2 ** 63]);
+});
+
+for (const dtype of ["BOOL", "C64", "F8_E4M3", "F6_E2M3", "F4"]) {
+  test(`${dtype} is not turned into floats yet, and says so`, () => {
+    const tensor = new Tensor({ name: "w", dtype, shape: [8] }, typedArray(dtype, "w", new Uint8Array(8)));
+    assert.throws(() => tensor.toFloat32(), { name: "UnsupportedError", message: new RegExp(dtype) });
+  });
+}
+
+test("a part outside the tensor is refused", () => {
+  const tensor = new Tensor({ name: "w", dtype: "U8", shape: [4] }, Uint8Array.of(1, 2, 3, 4));
+  assert.deepEqual([...tensor.toFloat32(1, 3)], [2, 3]);
+  for (const [begin, end] of [[0, 5], [-1, 2], [3, 2], [0.5, 2]]) {
+    assert.throws(() => tensor.toFloat32(begin, end), { name: "InvalidInputError" });
+  }
+});

@@ -1,0 +1,51 @@
+import assert from "node:assert/strict";
+import { existsSync, readFileSync, readdirSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+const root = fileURLToPath(new URL("../../../wasm/", import.meta.url));
+const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+
+test("the package has no dependencies", () => {
+  assert.equal(manifest.dependencies, undefined);
+  assert.equal(manifest.peerDependencies, undefined);
+});
+
+test("conditions are in the order that resolvers need, and their files exist", () => {
+  assert.deepEqual(Object.keys(manifest.exports["."]), ["types", "node", "default"]);
+  for (const entry of [...Object.values(manifest.exports["."]), manifest.exports["./zstn_wasm_bg.wasm"]]) {
+    assert.ok(existsSync(join(root, entry)), `${entry} is missing`);
+  }
+});
+
+test("both entries export the same names", async () => {
+  const web = await import("../../../wasm/dist/web.js");
+  const node = await import("../../../wasm/dist/node.js");
+  assert.deepEqual(Object.keys(web).sort(), Object.keys(node).sort());
+  assert.ok(Object.keys(web).includes("open") && Object.keys(web).includes("init"));
+});
+
+test("what the web entry imports are files beside it: it runs without a bundler", () => {
+  const seen = new Set();
+  const visit = (file) => {
+    if (seen.has(file)) return;
+    seen.add(file);
+    const imports = readFileSync(file, "utf8").matchAll(/^\s*(?:import|export)\b[^;]*?\bfrom\s+["']([^"']+)["']/gm);
+    for (const [, specifier] of imports) {
+      assert.match(specifier, /^\.\.?\/.+\.js$/, `${file} imports ${specifier}`);
+      visit(join(dirname(file), specifier));
+    }
+  };
+  visit(join(root, "dist/web.js"));
+  assert.ok(seen.size > 10, "the imports were found");
+  assert.ok([...seen].every((file) => !file.includes(`${join("dist", "node")}`)), "nothing of Node is among them");
+});
+
+test("no source file is longer than 300 lines", () => {
+  const sources = readdirSync(join(root, "ts"), { recursive: true }).filter((file) => file.endsWith(".ts"));
+  for (const file of sources) {
+    const lines = readFileSync(join(root, "ts", file), "utf8").split("\n").length;
+    assert.ok(lines <= 300, `${file} has ${lines} lines`);
+  }
+});

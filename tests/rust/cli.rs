@@ -1,0 +1,329 @@
+//! The command line as its users see it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use zstn_tests::rng::Rng;
+use zstn_tests::{cases, repository};
+
+/// The program under test: `$ZSTN_BIN`, or what this build made.
+fn program() -> PathBuf {
+    std::env::var_os("ZSTN_BIN").map_or_else(
+        || {
+            let status = Command::new(env!("CARGO"))
+                .args(["build", "--quiet", "-p", "zstn"])
+                .current_dir(repository())
+                .status()
+                .expect("cargo runs");
+            assert!(status.success());
+            let target = std::env::var_os("CARGO_TARGET_DIR")
+                .map_or_else(|| repository().join("target"), PathBuf::from);
+            target.join("debug").join("zstn")
+        },
+        PathBuf::from,
+    )
+}
+
+fn zstn(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(program())
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .output()
+        .expect("zstn runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("one JSON object")
+}
+
+fn folder_with(name: &str, bytes: &[u8]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join(name), bytes).expect("written");
+    folder
+}
+
+fn vector(name: &str) -> Vec<u8> {
+    cases::read("zstn", name)
+}
+
+#[test]
+fn pack_unpack_verify_ls_info_get() {
+    let original = vector("tiny_llama_tied.safetensors");
+    let folder = folder_with("model.safetensors", &original);
+    let at = |name: &str| folder.path().join(name);
+
+    let packed = zstn(folder.path(), &["pack", "model.safetensors", "--json"]);
+    let report = json(&packed);
+    assert_eq!(report["original_bytes"], original.len() as u64);
+    assert_eq!(report["tied"], 2);
+    assert_eq!(
+        report["packed_bytes"],
+        std::fs::metadata(at("model.zstn")).unwrap().len()
+    );
+
+    let out = zstn(
+        folder.path(),
+        &["unpack", "model.zstn", "-o", "back.safetensors"],
+    );
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    assert!(std::fs::read(at("back.safetensors")).unwrap() == original);
+
+    let verified = json(&zstn(
+        folder.path(),
+        &[
+            "verify",
+            "model.zstn",
+            "--against",
+            "model.safetensors",
+            "--json",
+        ],
+    ));
+    assert_eq!(
+        (&verified["ok"], &verified["compared"]),
+        (&true.into(), &true.into())
+    );
+
+    let list = json(&zstn(folder.path(), &["ls", "model.zstn", "--json"]));
+    let plain = json(&zstn(folder.path(), &["ls", "model.safetensors", "--json"]));
+    let names = |list: &serde_json::Value| -> Vec<String> {
+        let tensors = list["tensors"].as_array().expect("a list");
+        tensors.iter().map(|t| t["name"].to_string()).collect()
+    };
+    assert_eq!(names(&list), names(&plain));
+    let table = text(&zstn(folder.path(), &["ls", "model.zstn"]).stdout);
+    assert_eq!(table.lines().count(), names(&list).len() + 1);
+
+    let info = json(&zstn(folder.path(), &["info", "model.zstn", "--json"]));
+    assert_eq!((&info["kind"], &info["tied"]), (&"zstn".into(), &2.into()));
+
+    let name = list["tensors"][0]["name"].as_str().expect("a name");
+    let out = zstn(folder.path(), &["get", "model.zstn", name, "-o", "w.bin"]);
+    assert!(out.status.success());
+    let out = zstn(
+        folder.path(),
+        &["get", "model.safetensors", name, "-o", "-"],
+    );
+    assert!(std::fs::read(at("w.bin")).unwrap() == out.stdout);
+    let out = zstn(
+        folder.path(),
+        &["get", "model.zstn", name, "-o", "w.safetensors"],
+    );
+    assert!(out.status.success());
+    let one = json(&zstn(folder.path(), &["ls", "w.safetensors", "--json"]));
+    assert_eq!(one["tensors"][0]["dtype"], list["tensors"][0]["dtype"]);
+    assert_eq!(one["tensors"][0]["shape"], list["tensors"][0]["shape"]);
+}
+
+#[test]
+fn exit_status_and_sentences() {
+    let folder = folder_with(
+        "page.html",
+        b"<!doctype html><title>Not found</title> and more text",
+    );
+    let at = |name: &str| folder.path().join(name);
+    let packed = vector("float_weights.zstn");
+    std::fs::write(at("cut.zstn"), &packed[..packed.len() - 1000]).unwrap();
+    std::fs::write(at("good.zstn"), &packed).unwrap();
+    std::fs::write(at("other.safetensors"), vector("scalars.safetensors")).unwrap();
+    std::fs::write(at("sparse.zstn"), vector("sparse.zstn")).unwrap();
+    std::fs::write(at("noise.zstn"), vector("noise.zstn")).unwrap();
+    std::fs::write(at("empty"), b"").unwrap();
+    for (arguments, status, sentence) in [
+        (&["unpack", "cut.zstn", "-o", "x"][..], 1, "looks cut off"),
+        (&["ls", "cut.zstn"], 1, "looks cut off"),
+        (&["ls", "page.html"], 1, "web page"),
+        (&["pack", "page.html"], 1, "web page"),
+        (&["info", "empty"], 1, "empty"),
+        (&["unpack", "missing.zstn"], 3, "missing.zstn"),
+        (
+            &["unpack", "other.safetensors", "-o", "x"],
+            2,
+            "not a packed one",
+        ),
+        (&["pack", "good.zstn", "-o", "x"], 2, "packed already"),
+        (&["get", "good.zstn", "nope"], 1, "no tensor named `nope`"),
+        (
+            &["unpack", "sparse.zstn", "-o", "x"],
+            1,
+            "not supported yet",
+        ),
+        (
+            &["verify", "noise.zstn", "--against", "other.safetensors"],
+            1,
+            "restores",
+        ),
+        (&["pack"], 2, "Usage"),
+        (
+            &["pack", "other.safetensors", "--effort", "huge"],
+            2,
+            "possible values",
+        ),
+        (
+            &["pack", "other.safetensors", "--memory", "lots"],
+            2,
+            "512M",
+        ),
+        (
+            &["pack", "other.safetensors", "--memory", "1M"],
+            2,
+            "at least",
+        ),
+        (
+            &["ls", "http://127.0.0.1:9/model.zstn"],
+            3,
+            "cannot be reached",
+        ),
+    ] {
+        let out = zstn(folder.path(), arguments);
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(status), "{arguments:?}: {said}");
+        assert!(said.contains(sentence), "{arguments:?} says: {said}");
+        assert!(!said.contains("panicked"), "{said}");
+    }
+    assert!(!at("x").exists(), "a refusal leaves no output");
+    let out = zstn(folder.path(), &["ls", "cut.zstn", "--json"]);
+    let error: serde_json::Value = serde_json::from_slice(&out.stderr).expect("JSON");
+    assert_eq!(error["error"]["kind"], "malformed");
+    assert!(
+        error["error"]["rule"]
+            .as_str()
+            .is_some_and(|r| r.starts_with("zstn."))
+    );
+}
+
+#[test]
+fn derived_names_never_replace_a_file() {
+    let original = vector("scalars.safetensors");
+    let folder = folder_with("m.safetensors", &original);
+    assert!(
+        zstn(folder.path(), &["pack", "m.safetensors"])
+            .status
+            .success()
+    );
+    // Unpacking beside it would replace the original.
+    let out = zstn(folder.path(), &["unpack", "m.zstn"]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(text(&out.stderr).contains("--force"));
+    assert!(
+        zstn(folder.path(), &["unpack", "m.zstn", "--force"])
+            .status
+            .success()
+    );
+    assert!(std::fs::read(folder.path().join("m.safetensors")).unwrap() == original);
+}
+
+#[test]
+fn pipes_work_both_ways() {
+    let original = vector("scalars.safetensors");
+    let folder = folder_with("m.safetensors", &original);
+    let run = |arguments: &[&str], input: &[u8]| {
+        let mut child = Command::new(program())
+            .args(arguments)
+            .current_dir(folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("zstn runs");
+        std::io::Write::write_all(&mut child.stdin.take().expect("piped"), input).expect("written");
+        child.wait_with_output().expect("zstn ends").stdout
+    };
+    let packed = run(&["pack", "-", "--quiet"], &original);
+    assert!(packed.starts_with(b"ZSTN"));
+    assert!(run(&["unpack", "-", "--quiet"], &packed) == original);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_killed_pack_leaves_nothing_under_the_final_name() {
+    use std::time::{Duration, Instant};
+
+    let mut rng = Rng(9);
+    let block = rng.bf16_weights(1 << 20);
+    let count = 60;
+    let len = block.len() * count;
+    let header = format!(
+        "{{\"w\":{{\"dtype\":\"BF16\",\"shape\":[{}],\"data_offsets\":[0,{len}]}}}}",
+        len / 2
+    );
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend_from_slice(header.as_bytes());
+    for _ in 0..count {
+        file.extend_from_slice(&block);
+    }
+    let folder = folder_with("big.safetensors", &file);
+    let part = || {
+        std::fs::read_dir(folder.path())
+            .expect("a folder")
+            .flatten()
+            .find(|entry| entry.path().extension().is_some_and(|e| e == "part"))
+    };
+    let mut child = Command::new(program())
+        .args([
+            "pack",
+            "big.safetensors",
+            "--memory",
+            "64M",
+            "--effort",
+            "max",
+        ])
+        .current_dir(folder.path())
+        .spawn()
+        .expect("zstn runs");
+    // In the middle: some output is written, the rest is not.
+    let started = Instant::now();
+    while part()
+        .and_then(|p| p.metadata().ok())
+        .is_none_or(|m| m.len() < 1 << 20)
+    {
+        assert!(
+            started.elapsed() < Duration::from_secs(60),
+            "packing never began"
+        );
+        assert!(
+            child.try_wait().expect("status").is_none(),
+            "packing was too fast to interrupt"
+        );
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.kill().expect("killed"); // SIGKILL
+    child.wait().expect("ended");
+    assert!(!folder.path().join("big.zstn").exists());
+    assert!(
+        part().is_some(),
+        "what was written is still under its own name"
+    );
+}
+
+#[test]
+fn bench_reports_what_it_measured() {
+    let folder = folder_with("m.safetensors", &vector("float_weights.safetensors"));
+    for effort in ["fast", "balanced", "max"] {
+        let report = json(&zstn(
+            folder.path(),
+            &[
+                "bench",
+                "m.safetensors",
+                "--effort",
+                effort,
+                "--threads",
+                "2",
+                "--runs",
+                "1",
+                "--json",
+            ],
+        ));
+        assert!(
+            report["packed_bytes"]
+                .as_u64()
+                .is_some_and(|b| b > 50_000 && b < 98_584)
+        );
+        assert!(report["pack_seconds"].as_f64().is_some_and(|s| s > 0.0));
+        assert!(report["unpack_seconds"].as_f64().is_some_and(|s| s > 0.0));
+    }
+}

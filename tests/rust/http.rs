@@ -1,0 +1,152 @@
+//! Reading over HTTP: few requests, and a sentence for every server that
+//! does not behave.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex};
+
+use zstn::serve::{Served, Server};
+use zstn::{Native, Reader};
+use zstn_core::container::zstn::pack;
+use zstn_core::frame::select::Effort;
+use zstn_tests::rng::Rng;
+
+/// 40 tensors of 1.5 MB and the packed file.
+fn model() -> (Vec<u8>, Vec<u8>) {
+    const LEN: usize = 1_500_000;
+    let weights = Rng(21).bf16_weights(LEN / 2 + 40);
+    let entries: Vec<String> = (0..40)
+        .map(|i| {
+            format!(
+                "\"layers.{i}.weight\":{{\"dtype\":\"BF16\",\"shape\":[750,1000],\"data_offsets\":[{},{}]}}",
+                i * LEN,
+                (i + 1) * LEN
+            )
+        })
+        .collect();
+    let header = format!("{{{}}}", entries.join(","));
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend_from_slice(header.as_bytes());
+    for i in 0..40 {
+        // Each a little different, or they would be stored once.
+        file.extend_from_slice(&weights[2 * i..2 * i + LEN]);
+    }
+    let packed = pack(&Native::new(2).unwrap(), &file, Effort::Fast).unwrap();
+    (file, packed)
+}
+
+#[test]
+fn one_tensor_costs_three_requests_and_its_own_bytes() {
+    let (original, packed) = model();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("m.zstn"), &packed).unwrap();
+    let server = Server::bind(folder.path(), SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let url = format!("{}m.zstn", server.url());
+    let log: Arc<Mutex<Vec<Served>>> = Arc::default();
+    let seen = Arc::clone(&log);
+    std::thread::spawn(move || server.run(move |served| seen.lock().unwrap().push(served)));
+
+    let reader = Reader::open(&url).unwrap();
+    let tensor = reader.read("layers.17.weight").unwrap();
+    let info = &reader.catalog().tensors()[reader.catalog().find("layers.17.weight").unwrap()];
+    let start = original.len() - reader.catalog().tensors().len() * 1_500_000;
+    let truth = start + usize::try_from(info.span.start).unwrap();
+    assert!(tensor.bytes == original[truth..truth + 1_500_000]);
+    assert_eq!(tensor.shape, [750, 1000]);
+
+    let log = log.lock().unwrap();
+    assert!(log.len() <= 3, "{log:?}");
+    assert!(log.iter().all(|served| served.status == 206));
+    let fetched: u64 = log.iter().map(|served| served.body_bytes).sum();
+    let header_and_index = 2 * start as u64;
+    let most = info.stored_len_bytes() + header_and_index + (64 << 10);
+    assert!(fetched <= most, "{fetched} bytes, allowed {most}");
+}
+
+/// A server that answers every request with these bytes and hangs up.
+fn answering(answer: Vec<u8>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/m.zstn", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten().take(8) {
+            let mut lines = BufReader::new(&stream).lines();
+            while lines.next().is_some_and(|l| l.is_ok_and(|l| !l.is_empty())) {}
+            let _ = (&stream).write_all(&answer);
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            let _ = (&stream).read_to_end(&mut Vec::new());
+        }
+    });
+    url
+}
+
+fn http(head: &str, body: &[u8]) -> Vec<u8> {
+    let mut answer = format!("HTTP/1.1 {head}\r\nConnection: close\r\n\r\n").into_bytes();
+    answer.extend_from_slice(body);
+    answer
+}
+
+#[test]
+fn servers_that_do_not_behave_get_a_sentence() {
+    let (_, packed) = model();
+    let len = packed.len();
+    let html = b"<!doctype html><html><body>Sign in</body></html>";
+    for (answer, sentence) in [
+        (
+            http("404 Not Found\r\nContent-Length: 0", b""),
+            "no such file",
+        ),
+        (http("403 Forbidden\r\nContent-Length: 0", b""), "login"),
+        (
+            http("500 Oops\r\nContent-Length: 0", b""),
+            "try again later",
+        ),
+        (
+            http(
+                &format!("200 OK\r\nContent-Length: {len}"),
+                &packed[..60_000],
+            ),
+            "ignores range requests",
+        ),
+        (
+            http(
+                &format!(
+                    "206 Partial Content\r\nContent-Range: bytes 0-32767/{len}\r\nContent-Length: 32768"
+                ),
+                &packed[..9000],
+            ),
+            "9000 bytes where 32768 were asked for",
+        ),
+        (
+            http(
+                &format!(
+                    "206 Partial Content\r\nContent-Range: bytes 0-{}/{}\r\nContent-Length: {}",
+                    html.len() - 1,
+                    html.len(),
+                    html.len()
+                ),
+                html,
+            ),
+            "web page",
+        ),
+        (
+            http(
+                "206 Partial Content\r\nContent-Length: 32768",
+                &packed[..32768],
+            ),
+            "does not say how long",
+        ),
+        (
+            http("416 Range Not Satisfiable\r\nContent-Length: 0", b""),
+            "empty",
+        ),
+        (b"this is not HTTP\r\n\r\n".to_vec(), "cannot be reached"),
+    ] {
+        let url = answering(answer);
+        let error = Reader::open(&url).err().expect(sentence).to_string();
+        assert!(
+            error.contains(sentence),
+            "expected \"{sentence}\" in: {error}"
+        );
+        assert!(error.contains(&url), "{error}");
+    }
+}

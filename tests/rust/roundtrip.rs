@@ -1,0 +1,171 @@
+//! What goes in comes out: any bytes, any dtype, any effort, both engines,
+//! any number of threads, any memory allowed.
+
+use proptest::prelude::*;
+use zstn::{Native, Output, PackOptions, pack::pack_map, source::Map};
+use zstn_core::container::zstn::{pack, unpack};
+use zstn_core::dtype::Dtype;
+use zstn_core::engine::{Pure, ZstdCoding};
+use zstn_core::frame::decompress;
+use zstn_core::frame::select::{self, Effort, PlaneRecipe, Recipe};
+use zstn_core::frame::z4ai::{self, Transform};
+use zstn_core::transform::bitfield::BFLOAT16;
+use zstn_tests::rng::Rng;
+
+const EFFORTS: [Effort; 3] = [Effort::Fast, Effort::Balanced, Effort::Max];
+
+/// Data of many characters: noise, weights, few values, runs, zeros.
+fn data() -> impl Strategy<Value = Vec<u8>> {
+    (any::<u64>(), 0usize..40_000, 0..5).prop_map(|(seed, len, kind)| {
+        let mut rng = Rng(seed);
+        let mut bytes = match kind {
+            0 => rng.bytes(len),
+            1 => rng.bf16_weights(len / 2 + 1),
+            2 => rng.bytes(len).iter().map(|b| b % 3).collect(),
+            3 => vec![rng.bytes(1)[0]; len],
+            _ => rng.bytes(97).repeat(len / 97 + 1),
+        };
+        bytes.truncate(len);
+        bytes
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn frames_of_any_bytes(bytes in data(), dtype in 0usize..23, effort in 0usize..3) {
+        let engine = Native::new(2).unwrap();
+        let dtype = Dtype::ALL.get(dtype).copied();
+        let frame = select::encode(&engine, &bytes, dtype, EFFORTS[effort]);
+        prop_assert!(frame.len() <= bytes.len() + 33, "{} grew to {}", bytes.len(), frame.len());
+        prop_assert_eq!(&decompress(&Pure, &frame, 1 << 30).unwrap(), &bytes);
+        prop_assert_eq!(&decompress(&engine, &frame, 1 << 30).unwrap(), &bytes);
+    }
+
+    #[test]
+    fn every_transform_and_coding(bytes in data(), width in 1u8..20, kind in 0..3, coding in 0..4) {
+        let engine = Native::new(2).unwrap();
+        let (transform, planes) = match kind {
+            0 => (Transform::Opaque, 1),
+            1 => (Transform::BytePlane(width), usize::from(width)),
+            _ => (Transform::BitField(BFLOAT16), 3),
+        };
+        let huffman = Some(ZstdCoding::Huffman);
+        let search = Some(ZstdCoding::Search(3));
+        let plane = match coding {
+            0 => PlaneRecipe::Store,
+            1 => PlaneRecipe::Zstd { huffman, search: None },
+            2 => PlaneRecipe::Zstd { huffman: None, search },
+            _ => PlaneRecipe::Zstd { huffman, search },
+        };
+        let frame = z4ai::encode(&engine, &bytes, &Recipe { transform, planes: vec![plane; planes] });
+        prop_assert_eq!(&decompress(&Pure, &frame, 1 << 30).unwrap(), &bytes);
+        prop_assert_eq!(&decompress(&engine, &frame, 1 << 30).unwrap(), &bytes);
+    }
+}
+
+/// A checkpoint of about `len_bytes` with a tensor of most of it, small ones
+/// around, ties, and an odd length.
+fn checkpoint(len_bytes: usize) -> Vec<u8> {
+    let mut rng = Rng(11);
+    let big = rng.bf16_weights(len_bytes / 2);
+    let small = rng.bf16_weights(700);
+    let odd = rng.bytes(1001);
+    let mut data = Vec::new();
+    let mut entries = Vec::new();
+    for (name, dtype, shape, bytes) in [
+        ("first", "BF16", 700, &small),
+        ("big", "BF16", big.len() / 2, &big),
+        ("odd", "U8", 1001, &odd),
+        ("first.tied", "BF16", 700, &small),
+        ("big.tied", "BF16", big.len() / 2, &big),
+    ] {
+        let start = data.len();
+        data.extend_from_slice(bytes);
+        entries.push(format!(
+            "\"{name}\":{{\"dtype\":\"{dtype}\",\"shape\":[{shape}],\"data_offsets\":[{start},{}]}}",
+            data.len()
+        ));
+    }
+    let header = format!("{{{}}}", entries.join(","));
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend_from_slice(header.as_bytes());
+    file.extend_from_slice(&data);
+    file
+}
+
+#[test]
+fn output_depends_on_neither_threads_nor_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let original = checkpoint(40 << 20);
+    let input = folder.path().join("model.safetensors");
+    std::fs::write(&input, &original).unwrap();
+    let reference = pack(&Native::new(1).unwrap(), &original, Effort::Balanced).unwrap();
+    // 64 MiB allow batches of 21 MiB: the big tensor goes block by block.
+    for (threads, memory_bytes) in [(1, 64 << 20), (3, 64 << 20), (2, 1 << 30)] {
+        let target = folder.path().join("model.zstn");
+        let engine = Native::new(threads).unwrap();
+        let report = pack_map(
+            &engine,
+            &Map::open(&input).unwrap(),
+            Output::create(&target).unwrap(),
+            &PackOptions {
+                memory_bytes,
+                ..PackOptions::default()
+            },
+        )
+        .unwrap();
+        let packed = std::fs::read(&target).unwrap();
+        assert_eq!(report.packed_bytes, packed.len() as u64);
+        assert_eq!((report.tensors, report.tied), (5, 2));
+        assert!(
+            packed == reference,
+            "{threads} threads and {memory_bytes} bytes of memory give another file"
+        );
+        let restored = folder.path().join("restored.safetensors");
+        zstn::unpack(&engine, &target, &restored, &()).unwrap();
+        assert!(std::fs::read(&restored).unwrap() == original);
+    }
+    assert!(unpack(&Pure, &reference).unwrap() == original);
+    assert!(
+        reference.len() < original.len() / 3,
+        "the tied tensor is stored once"
+    );
+}
+
+#[test]
+fn a_large_tensor_that_does_not_shrink_is_stored() {
+    // Looks compressible to the sample, is noise everywhere else: the packer
+    // finds out after it has coded the planes.
+    let mut rng = Rng(3);
+    let mut big = rng.bytes(30 << 20);
+    let last = big.len() - (32 << 10);
+    for k in 0..16 {
+        let start = last / 15 * k / 8 * 8;
+        for item in big[start..start + (32 << 10)].chunks_exact_mut(2) {
+            item[1] %= 3;
+        }
+    }
+    let header = format!(
+        "{{\"w\":{{\"dtype\":\"BF16\",\"shape\":[{}],\"data_offsets\":[0,{}]}}}}",
+        big.len() / 2,
+        big.len()
+    );
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend_from_slice(header.as_bytes());
+    file.extend_from_slice(&big);
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("noise.safetensors");
+    std::fs::write(&input, &file).unwrap();
+    let engine = Native::new(2).unwrap();
+    let target = folder.path().join("noise.zstn");
+    let options = PackOptions {
+        memory_bytes: 64 << 20,
+        ..PackOptions::default()
+    };
+    zstn::pack(&engine, &input, &target, &options).unwrap();
+    let packed = std::fs::read(&target).unwrap();
+    assert!(packed == pack(&engine, &file, Effort::Balanced).unwrap());
+    assert!(unpack(&Pure, &packed).unwrap() == file);
+}

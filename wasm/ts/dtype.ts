@@ -1,0 +1,96 @@
+/** The 22 element types of safetensors: the typed array that holds each, and the way to 32-bit floats. */
+
+import { UnsupportedError } from "./errors.js";
+import { bfloat16ToFloat32, float16ToFloat32 } from "./float.js";
+
+/** What `tensor.data` can be. */
+export type TensorData =
+  | Float64Array<ArrayBuffer>
+  | Float32Array<ArrayBuffer>
+  | Int8Array<ArrayBuffer>
+  | Uint8Array<ArrayBuffer>
+  | Int16Array<ArrayBuffer>
+  | Uint16Array<ArrayBuffer>
+  | Int32Array<ArrayBuffer>
+  | Uint32Array<ArrayBuffer>
+  | BigInt64Array<ArrayBuffer>
+  | BigUint64Array<ArrayBuffer>;
+
+interface ArrayType {
+  new (buffer: ArrayBuffer, byteOffset: number, length: number): TensorData;
+  readonly BYTES_PER_ELEMENT: number;
+}
+
+type ToFloat32 = (data: TensorData, begin: number, out: Float32Array) => void;
+
+interface Dtype {
+  array: ArrayType;
+  /** Missing where one array element is not one number that this version can convert. */
+  toFloat32?: ToFloat32;
+}
+
+const numbers: ToFloat32 = (data, begin, out) => {
+  const from = data as Float64Array | Int32Array;
+  for (let i = 0; i < out.length; i++) out[i] = from[begin + i]!;
+};
+
+const bigInts: ToFloat32 = (data, begin, out) => {
+  const from = data as BigInt64Array;
+  for (let i = 0; i < out.length; i++) out[i] = Number(from[begin + i]!);
+};
+
+const DTYPES: Readonly<Record<string, Dtype>> = {
+  F64: { array: Float64Array, toFloat32: numbers },
+  F32: { array: Float32Array, toFloat32: (data, begin, out) => out.set(data.subarray(begin, begin + out.length) as Float32Array) },
+  F16: { array: Uint16Array, toFloat32: (data, begin, out) => float16ToFloat32(data as Uint16Array, begin, out) },
+  BF16: { array: Uint16Array, toFloat32: (data, begin, out) => bfloat16ToFloat32(data as Uint16Array, begin, out) },
+  I64: { array: BigInt64Array, toFloat32: bigInts },
+  I32: { array: Int32Array, toFloat32: numbers },
+  I16: { array: Int16Array, toFloat32: numbers },
+  I8: { array: Int8Array, toFloat32: numbers },
+  U64: { array: BigUint64Array, toFloat32: bigInts },
+  U32: { array: Uint32Array, toFloat32: numbers },
+  U16: { array: Uint16Array, toFloat32: numbers },
+  U8: { array: Uint8Array, toFloat32: numbers },
+  // The rest is handed out as it is stored; C64 as real and imaginary parts by turns.
+  C64: { array: Float32Array },
+  BOOL: { array: Uint8Array },
+  F8_E4M3: { array: Uint8Array },
+  F8_E5M2: { array: Uint8Array },
+  F8_E8M0: { array: Uint8Array },
+  F8_E4M3FNUZ: { array: Uint8Array },
+  F8_E5M2FNUZ: { array: Uint8Array },
+  F6_E2M3: { array: Uint8Array },
+  F6_E3M2: { array: Uint8Array },
+  F4: { array: Uint8Array },
+};
+
+function dtypeNamed(name: string, tensor: string): Dtype {
+  const dtype = Object.hasOwn(DTYPES, name) ? DTYPES[name] : undefined;
+  if (!dtype) throw new UnsupportedError(`The tensor ${tensor} has the dtype ${name}, which this version does not know.`, { tensor });
+  return dtype;
+}
+
+/** The typed array over `bytes`; copies only when the bytes are not aligned for it. */
+export function typedArray(dtypeName: string, tensor: string, bytes: Uint8Array<ArrayBuffer>): TensorData {
+  const { array } = dtypeNamed(dtypeName, tensor);
+  const aligned = bytes.byteOffset % array.BYTES_PER_ELEMENT === 0 ? bytes : bytes.slice();
+  return new array(aligned.buffer, aligned.byteOffset, aligned.byteLength / array.BYTES_PER_ELEMENT);
+}
+
+/** Elements `begin` to `end` (excluded) of `data` as 32-bit floats, in a new array. */
+export function toFloat32(dtypeName: string, tensor: string, data: TensorData, begin: number, end: number): Float32Array<ArrayBuffer> {
+  const convert = dtypeNamed(dtypeName, tensor).toFloat32;
+  if (!convert) {
+    throw new UnsupportedError(
+      `This version cannot turn ${dtypeName} into 32-bit floats (tensor ${tensor}); its stored bytes are in \`data\`.`,
+      { tensor },
+    );
+  }
+  const out = new Float32Array(Math.max(0, end - begin));
+  convert(data, begin, out);
+  return out;
+}
+
+/** Names of all dtypes a model can hold. */
+export const DTYPE_NAMES: readonly string[] = Object.keys(DTYPES);

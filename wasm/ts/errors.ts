@@ -1,0 +1,189 @@
+/**
+ * Every way `zstn` can refuse, as classes and as strings. Tell errors apart by
+ * `error.code` (works across copies of this package and across workers) or by
+ * `instanceof`. An aborted call is not listed here: it throws the reason of its signal.
+ */
+
+/** What went wrong, as a stable string. */
+export type ErrorCode =
+  | "malformed"
+  | "unsupported"
+  | "limit"
+  | "not_found"
+  | "invalid_input"
+  | "http"
+  | "network"
+  | "range_not_supported"
+  | "truncated"
+  | "changed"
+  | "read"
+  | "core"
+  | "closed";
+
+/** The base of all errors this package throws by itself. */
+export class ZstnError extends Error {
+  override name = "ZstnError";
+  /** What went wrong, as a stable string. */
+  readonly code: ErrorCode;
+
+  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+/** Where in a file a rejection happened; every part may be unknown. */
+export interface Place {
+  /** The rule of the format that the file breaks, as the format description names it. */
+  rule?: string | undefined;
+  /** Position in the file, in bytes. */
+  offset?: number | undefined;
+  /** Name of the tensor concerned. */
+  tensor?: string | undefined;
+}
+
+abstract class PlacedError extends ZstnError {
+  readonly rule: string | undefined;
+  readonly offset: number | undefined;
+  readonly tensor: string | undefined;
+
+  constructor(code: ErrorCode, message: string, place: Place, options?: ErrorOptions) {
+    super(code, message, options);
+    this.rule = place.rule;
+    this.offset = place.offset;
+    this.tensor = place.tensor;
+  }
+}
+
+/** The file is damaged, or is no file of a known format. */
+export class FormatError extends PlacedError {
+  override name = "FormatError";
+  constructor(message: string, place: Place = {}, options?: ErrorOptions) {
+    super("malformed", message, place, options);
+  }
+}
+
+/** The file is (or may be) fine, but uses something this version cannot read. */
+export class UnsupportedError extends PlacedError {
+  override name = "UnsupportedError";
+  constructor(message: string, place: Place = {}, options?: ErrorOptions) {
+    super("unsupported", message, place, options);
+  }
+}
+
+/** The file asks for more memory or more tensors than the reader's caps allow. */
+export class LimitError extends PlacedError {
+  override name = "LimitError";
+  constructor(message: string, place: Place = {}, options?: ErrorOptions) {
+    super("limit", message, place, options);
+  }
+}
+
+/** The model has no tensor of that name. */
+export class TensorNotFoundError extends ZstnError {
+  override name = "TensorNotFoundError";
+  /** The name that was asked for. */
+  readonly tensor: string;
+  /** Names of the model that look alike, best first; may be empty. */
+  readonly closeMatches: readonly string[];
+
+  constructor(tensor: string, closeMatches: readonly string[], message: string) {
+    super("not_found", message);
+    this.tensor = tensor;
+    this.closeMatches = closeMatches;
+  }
+}
+
+/** The server answered, but with an error status. */
+export class HttpError extends ZstnError {
+  override name = "HttpError";
+  /** HTTP status of the answer. */
+  readonly status: number;
+  /** The address that was asked, complete. */
+  readonly url: string;
+
+  constructor(url: string, status: number, message: string) {
+    super("http", message);
+    this.url = url;
+    this.status = status;
+  }
+}
+
+/** No answer came: no connection, an unknown host, or a browser that refuses the answer (CORS). */
+export class NetworkError extends ZstnError {
+  override name = "NetworkError";
+  /** The address that was asked, complete. */
+  readonly url: string;
+
+  constructor(url: string, message: string, options?: ErrorOptions) {
+    super("network", message, options);
+    this.url = url;
+  }
+}
+
+/** The server does not send parts of the file. The whole file is never downloaded instead. */
+export class RangeNotSupportedError extends ZstnError {
+  override name = "RangeNotSupportedError";
+  /** The address that was asked, complete. */
+  readonly url: string;
+
+  constructor(url: string, message: string) {
+    super("range_not_supported", message);
+    this.url = url;
+  }
+}
+
+/** Fewer bytes (or more) arrived than were asked for. */
+export class TruncatedError extends ZstnError {
+  override name = "TruncatedError";
+  /** Length that was asked for, in bytes. */
+  readonly expectedBytes: number;
+  /** Length that arrived, in bytes; when too many arrive, as many as were looked at. */
+  readonly receivedBytes: number;
+
+  constructor(expectedBytes: number, receivedBytes: number, message: string, options?: ErrorOptions) {
+    super("truncated", message, options);
+    this.expectedBytes = expectedBytes;
+    this.receivedBytes = receivedBytes;
+  }
+}
+
+/** The file behind the source is not the one that was opened any more. */
+export class SourceChangedError extends ZstnError {
+  override name = "SourceChangedError";
+  constructor(message: string) {
+    super("changed", message);
+  }
+}
+
+/** A local file or `Blob` could not be read. The system's own error is the `cause`. */
+export class ReadError extends ZstnError {
+  override name = "ReadError";
+  constructor(message: string, options?: ErrorOptions) {
+    super("read", message, options);
+  }
+}
+
+/** An argument makes no sense. */
+export class InvalidInputError extends ZstnError {
+  override name = "InvalidInputError";
+  constructor(message: string, options?: ErrorOptions) {
+    super("invalid_input", message, options);
+  }
+}
+
+/** The WebAssembly module of this package could not be loaded. */
+export class CoreLoadError extends ZstnError {
+  override name = "CoreLoadError";
+  constructor(message: string, options?: ErrorOptions) {
+    super("core", message, options);
+  }
+}
+
+/** The model was closed before or during the call. */
+export class ModelClosedError extends ZstnError {
+  override name = "ModelClosedError";
+  constructor() {
+    super("closed", "The model was closed; open it again to read more tensors.");
+  }
+}

@@ -1,0 +1,136 @@
+/** From a source to an open model. */
+
+import type { Core, CoreCatalog, CoreOpening } from "./core.js";
+import { FormatError, InvalidInputError } from "./errors.js";
+import { mistakenFor } from "./mistaken.js";
+import { Model } from "./model.js";
+import { ProgressMeter } from "./progress.js";
+import type { OnProgress } from "./progress.js";
+import { guarded } from "./rejection.js";
+import { BlobSource } from "./source/blob.js";
+import { BytesSource } from "./source/bytes.js";
+import { checked } from "./source/checked.js";
+import { counted } from "./source/counted.js";
+import { HttpSource } from "./source/http.js";
+import type { ReadOptions, Source } from "./source/source.js";
+import { Traffic } from "./source/traffic.js";
+
+/**
+ * What can be opened: an address (in Node also a path), a `Blob` or `File`, bytes, or a source of your own.
+ * In browsers a relative address counts from the page.
+ */
+export type Openable = string | URL | Blob | ArrayBuffer | Uint8Array | Source;
+
+/** What `open` may be given besides the source. */
+export interface OpenOptions {
+  /** Stops opening; reads later on take their own signal. `open` then rejects with the reason of the signal. */
+  signal?: AbortSignal;
+  /** Headers for every HTTP request, such as `{ Authorization: "Bearer …" }`. */
+  headers?: Headers | Record<string, string> | [string, string][];
+  /** Makes the HTTP requests instead of the global `fetch`. */
+  fetch?: typeof globalThis.fetch;
+  /** Called while the bytes needed for opening arrive. */
+  onProgress?: OnProgress;
+}
+
+/** Opens a model: recognises the format and learns of all tensors, normally in two round trips. */
+export type Open = (source: Openable, options?: OpenOptions) => Promise<Model>;
+
+/** What Node and browsers do differently. */
+export interface Platform {
+  loadCore: () => Promise<Core>;
+  /** What an address means here: a URL to fetch, or a source. */
+  resolve: (address: string | URL) => URL | Source;
+}
+
+/** A core that asks again and again is broken; honest files need one or two rounds. */
+const MOST_ROUNDS = 8;
+
+/** The function `open` of one platform. */
+export function opener(platform: Platform): Open {
+  return async (openable, options = {}) => {
+    const traffic = new Traffic();
+    const source = checked(sourceOf(openable, options, traffic, platform));
+    const meter = new ProgressMeter(options.onProgress, { stage: "open" });
+    const readOptions: ReadOptions = { onBytes: meter.arrived };
+    if (options.signal) readOptions.signal = options.signal;
+    // Fetching the core and the head of the file at the same time saves a round trip.
+    const [core, sizeBytes] = await Promise.all([platform.loadCore(), source.size(readOptions)]);
+    const catalog = await readCatalog(core, source, sizeBytes, readOptions, meter);
+    return new Model(source, sizeBytes, catalog, traffic);
+  };
+}
+
+function sourceOf(openable: Openable, options: OpenOptions, traffic: Traffic, platform: Platform): Source {
+  if (typeof openable === "string" || openable instanceof URL) {
+    const address = platform.resolve(openable);
+    if (!(address instanceof URL)) return counted(address, traffic);
+    const fetch = options.fetch ?? ((...request) => globalThis.fetch(...request));
+    return new HttpSource(address, { fetch, headers: options.headers, traffic });
+  }
+  return counted(localSource(openable), traffic);
+}
+
+function localSource(openable: Blob | ArrayBuffer | Uint8Array | Source): Source {
+  if (openable instanceof Blob) return new BlobSource(openable);
+  if (openable instanceof Uint8Array) return new BytesSource(openable);
+  if (openable instanceof ArrayBuffer) return new BytesSource(new Uint8Array(openable));
+  if (typeof openable?.size === "function" && typeof openable.read === "function") return openable;
+  throw new InvalidInputError("open() wants an address, a File or Blob, a Uint8Array or ArrayBuffer, or an object with size() and read().");
+}
+
+/** Reads what the core asks for until it knows every tensor. */
+async function readCatalog(core: Core, source: Source, sizeBytes: number, options: ReadOptions, meter: ProgressMeter): Promise<CoreCatalog> {
+  const headBytes = Math.min(sizeBytes, core.Opening.headBytes());
+  meter.expect(headBytes);
+  const head = headBytes > 0 ? await source.read(0, headBytes, options) : new Uint8Array(0);
+  const opening = recognise(core, sizeBytes, head);
+  let neededBytes = headBytes;
+  let finished = false;
+  try {
+    for (let round = 0; round < MOST_ROUNDS; round++) {
+      const ranges = pairs(guarded(() => opening.needs()));
+      if (ranges.length === 0) {
+        finished = true;
+        return guarded(() => opening.finish());
+      }
+      neededBytes += ranges.reduce((sum, { length }) => sum + length, 0);
+      meter.expect(neededBytes);
+      await supply(opening, source, ranges, options);
+    }
+    throw new FormatError("The file keeps referring to further parts of itself; it is damaged.");
+  } finally {
+    if (!finished) opening.free();
+  }
+}
+
+function recognise(core: Core, sizeBytes: number, head: Uint8Array): CoreOpening {
+  try {
+    return guarded(() => new core.Opening(sizeBytes, head));
+  } catch (error) {
+    const mistake = error instanceof FormatError ? mistakenFor(head) : undefined;
+    throw mistake ? new FormatError(mistake, {}, { cause: error }) : error;
+  }
+}
+
+interface Range {
+  offset: number;
+  length: number;
+}
+
+function pairs(needs: Float64Array): Range[] {
+  return Array.from({ length: needs.length / 2 }, (_, i) => ({ offset: needs[2 * i]!, length: needs[2 * i + 1]! }));
+}
+
+/** Fetches the ranges side by side; when one fails the others are stopped. */
+async function supply(opening: CoreOpening, source: Source, ranges: Range[], options: ReadOptions): Promise<void> {
+  const failed = new AbortController();
+  const signal = options.signal ? AbortSignal.any([options.signal, failed.signal]) : failed.signal;
+  try {
+    const parts = await Promise.all(ranges.map(({ offset, length }) => source.read(offset, length, { ...options, signal })));
+    for (const [i, bytes] of parts.entries()) guarded(() => opening.supply(ranges[i]!.offset, bytes));
+  } catch (error) {
+    failed.abort(error);
+    throw error;
+  }
+}

@@ -1,0 +1,24 @@
+/** The Content-Range header of HTTP (RFC 9110, section 14.4). */
+
+/** `bytes FIRST-LAST/SIZE`; for a range that cannot be served, an asterisk stands before the slash. */
+export interface ContentRange {
+  /** First and last byte sent, both included; missing in the second form. */
+  sent?: { first: number; last: number };
+  /** Size of the whole file, in bytes; missing when the server writes `*`. */
+  sizeBytes?: number;
+}
+
+/** `undefined` for anything that is not a byte range of sane numbers. */
+export function parseContentRange(header: string): ContentRange | undefined {
+  const match = /^\s*bytes\s+(?:(\d+)-(\d+)|\*)\/(\d+|\*)\s*$/i.exec(header);
+  if (!match) return undefined;
+  const [, first, last, size] = match;
+  const range: ContentRange = {};
+  if (first !== undefined && last !== undefined) range.sent = { first: Number(first), last: Number(last) };
+  if (size !== undefined && size !== "*") range.sizeBytes = Number(size);
+  const numbers = [range.sent?.first ?? 0, range.sent?.last ?? 0, range.sizeBytes ?? 0];
+  if (!numbers.every(Number.isSafeInteger)) return undefined;
+  if (range.sent && range.sent.first > range.sent.last) return undefined;
+  if (range.sent && range.sizeBytes !== undefined && range.sent.last >= range.sizeBytes) return undefined;
+  return range;
+}

@@ -1,0 +1,64 @@
+/** One tensor: what is known before reading it, and what reading it gives. */
+
+import { toFloat32 } from "./dtype.js";
+import type { TensorData } from "./dtype.js";
+import { InvalidInputError } from "./errors.js";
+
+/** What the file says about a tensor. Known as soon as the model is open. */
+export interface TensorInfo {
+  readonly name: string;
+  /** Element type in the spelling of safetensors: `"BF16"`, `"F32"`, `"I64"`, … */
+  readonly dtype: string;
+  /** Dimensions, outermost first; empty for a scalar. */
+  readonly shape: readonly number[];
+  /** Length of the tensor itself, in bytes. */
+  readonly byteLength: number;
+  /** Where the tensor is stored in the file, in bytes from its start. */
+  readonly storedOffset: number;
+  /** Length it takes in the file, in bytes. */
+  readonly storedLength: number;
+  /** Name of the tensor with equal bytes whose storage this one shares, if any (tied weights). */
+  readonly sharedWith?: string;
+}
+
+/** A tensor that has been read. */
+export class Tensor {
+  readonly name: string;
+  /** Element type in the spelling of safetensors. */
+  readonly dtype: string;
+  /** Dimensions, outermost first; empty for a scalar. */
+  readonly shape: readonly number[];
+  /**
+   * The elements in row-major order. Numbers that JavaScript has no array for come as
+   * their stored bits: F16 and BF16 in a `Uint16Array`, BOOL, F8, F6 and F4 in a
+   * `Uint8Array` (F6 and F4 packed as in the file), C64 as real and imaginary parts by
+   * turns in a `Float32Array`.
+   */
+  readonly data: TensorData;
+
+  constructor(info: TensorInfo, data: TensorData) {
+    this.name = info.name;
+    this.dtype = info.dtype;
+    this.shape = info.shape;
+    this.data = data;
+  }
+
+  /** The same memory as `data`, as little-endian bytes. */
+  get bytes(): Uint8Array<ArrayBuffer> {
+    return new Uint8Array(this.data.buffer, this.data.byteOffset, this.data.byteLength);
+  }
+
+  /**
+   * The elements as 32-bit floats, in a new array. Exact for F16, BF16 and F32; F64 and
+   * wide integers are rounded. Other dtypes throw an `UnsupportedError`.
+   *
+   * @param begin first element wanted
+   * @param end   element to stop before; together with `begin` this allows to convert a large tensor piece by piece
+   */
+  toFloat32(begin = 0, end = this.data.length): Float32Array<ArrayBuffer> {
+    if (!Number.isInteger(begin) || !Number.isInteger(end) || begin < 0 || begin > end || end > this.data.length) {
+      throw new InvalidInputError(`Elements ${begin} to ${end} are not a part of ${this.name}, which has ${this.data.length}.`);
+    }
+    return toFloat32(this.dtype, this.name, this.data, begin, end);
+  }
+}

@@ -1,0 +1,32 @@
+/** The entry for browsers (and workers): addresses relative to the page, and the WebAssembly module fetched. */
+
+import { lazyCore } from "./core.js";
+import type { CoreInput } from "./core.js";
+import { InvalidInputError } from "./errors.js";
+import { opener } from "./open.js";
+import type { Open } from "./open.js";
+
+export * from "./exports.js";
+
+// Bundlers recognise new URL("…", import.meta.url) and carry the file along.
+const loadCore = lazyCore((glue, input) => glue.default({ module_or_path: input ?? new URL("./core/zstn_wasm_bg.wasm", import.meta.url) }));
+
+/** Opens a model for reading tensors; see `Openable` for what can be opened. */
+export const open: Open = opener({ loadCore, resolve });
+
+/**
+ * Loads the WebAssembly module now, and from where you say. Optional: `open` does it by itself with the
+ * file that comes with this package. Only the first call, or the first `open`, decides.
+ */
+export async function init(input?: CoreInput): Promise<void> {
+  await loadCore(input);
+}
+
+function resolve(address: string | URL): URL {
+  // In a worker there is no document, but the worker's own address.
+  const base = globalThis.document?.baseURI ?? globalThis.location?.href;
+  if (!URL.canParse(address, base)) throw new InvalidInputError(`${String(address)} is not a valid address.`);
+  const url = new URL(address, base);
+  if (/^(https?|blob):$/.test(url.protocol)) return url;
+  throw new InvalidInputError(`Cannot read ${url.protocol} addresses; use http: or https:, or let a person choose the file.`);
+}

@@ -1,0 +1,12 @@
+/** Which of the palette's colours stands for a dtype; the colours themselves are in style/color.css. */
+
+export type DtypeFamily = "half" | "single" | "double" | "eight" | "integer" | "other";
+
+export function dtypeFamily(dtype: string): DtypeFamily {
+  if (dtype === "BF16" || dtype === "F16") return "half";
+  if (dtype === "F32") return "single";
+  if (dtype === "F64" || dtype === "C64") return "double";
+  if (/^F[468]/.test(dtype)) return "eight";
+  if (/^[IU]\d+$/.test(dtype)) return "integer";
+  return "other";
+}

@@ -1,0 +1,34 @@
+import { defineConfig } from "vite";
+import type { Plugin } from "vite";
+
+/** What the built page may do. `connect-src` is open: people look at models on any host. */
+const CONTENT_SECURITY_POLICY = [
+  "default-src 'none'",
+  "script-src 'self' 'wasm-unsafe-eval'",
+  "style-src 'self'",
+  "img-src 'self' data:",
+  "connect-src * blob:",
+  "base-uri 'none'",
+  "form-action 'self'",
+].join("; ");
+
+/** Only in the build: the development server injects styles, which the policy forbids. */
+const contentSecurityPolicy: Plugin = {
+  name: "content-security-policy",
+  apply: "build",
+  transformIndexHtml: () => [
+    {
+      tag: "meta",
+      attrs: { "http-equiv": "Content-Security-Policy", content: CONTENT_SECURITY_POLICY },
+      injectTo: "head-prepend",
+    },
+  ],
+};
+
+export default defineConfig({
+  base: "./",
+  plugins: [contentSecurityPolicy],
+  build: { target: "es2022", assetsInlineLimit: 0, modulePreload: { polyfill: false } },
+  // Bundled before serving, the package would lose sight of its .wasm file.
+  optimizeDeps: { exclude: ["zstn"] },
+});

@@ -1,0 +1,92 @@
+//! Installing distribution packages, where that is possible without asking.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::process;
+use crate::step::Step;
+
+/// What a person types to get `packages`.
+pub fn by_hand(packages: &[&str]) -> String {
+    format!(
+        "sudo apt-get update && sudo apt-get install --no-install-recommends {}",
+        packages.join(" ")
+    )
+}
+
+/// Installs `packages`, saying `why` first. Removes nothing that is installed.
+pub fn install(step: &mut Step, packages: &[&str], why: &str) -> Result<()> {
+    if process::find("apt-get").is_none() {
+        bail!("this machine has no apt-get");
+    }
+    let privilege = privilege()?;
+    step.say(&format!(
+        "Installing {} with apt-get: {why}.",
+        packages.join(", ")
+    ));
+    if step.run(&mut install_command(privilege, packages)).is_ok() {
+        return Ok(());
+    }
+    // Package lists are often empty or old, above all in containers.
+    let mut update = apt_get(privilege);
+    update.args(["update", "-qq"]);
+    step.run(&mut update)?;
+    step.run(&mut install_command(privilege, packages))
+}
+
+#[derive(Clone, Copy)]
+enum Privilege {
+    Root,
+    Sudo,
+}
+
+fn privilege() -> Result<Privilege> {
+    let user = process::ask(Command::new("id").arg("-u")).context("the user is unknown")?;
+    if user == "0" {
+        return Ok(Privilege::Root);
+    }
+    if process::ask(Command::new("sudo").args(["-n", "true"])).is_ok() {
+        return Ok(Privilege::Sudo);
+    }
+    bail!("installing packages needs root, and sudo would ask for a password")
+}
+
+fn apt_get(privilege: Privilege) -> Command {
+    match privilege {
+        Privilege::Root => {
+            let mut command = Command::new("apt-get");
+            command.env("DEBIAN_FRONTEND", "noninteractive");
+            command
+        }
+        // sudo drops the environment, so the variable goes after it.
+        Privilege::Sudo => {
+            let mut command = Command::new("sudo");
+            command.args(["-n", "env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]);
+            command
+        }
+    }
+}
+
+fn install_command(privilege: Privilege, packages: &[&str]) -> Command {
+    let mut command = apt_get(privilege);
+    command
+        .args(["install", "--yes", "-qq"])
+        // Some of these packages replace others, which the owner may want to keep.
+        .args(["--no-remove", "--no-install-recommends"])
+        .args(["-o", "DPkg::Lock::Timeout=120"])
+        .args(packages);
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_install_never_removes_packages() {
+        let shown = process::show(&install_command(Privilege::Sudo, &["a", "b"]));
+        assert!(shown.contains("--no-remove"));
+        assert!(shown.ends_with("a b"));
+    }
+}

@@ -1,0 +1,69 @@
+//! What may be typed after `cargo xtask`.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+/// Build, test and show this project.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", version)]
+pub struct Args {
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+#[derive(Subcommand)]
+pub enum Verb {
+    /// Pack a real model, serve it, read one tensor of it, and show the page
+    Demo(Demo),
+    /// Run every check, in the order a reviewer would
+    Test(Test),
+    /// Install what the other commands need, and nothing else
+    Setup,
+    /// Build the WebAssembly module and the npm package around it
+    Wasm,
+}
+
+#[derive(clap::Args)]
+pub struct Demo {
+    /// The checkpoint to show; a small real one is downloaded if none is given
+    #[arg(value_name = "MODEL.safetensors")]
+    pub model: Option<PathBuf>,
+    /// Port of the local server; 0 takes a free one
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub port: u16,
+    /// Stop when everything has been shown once
+    #[arg(long)]
+    pub no_wait: bool,
+}
+
+#[derive(clap::Args)]
+pub struct Test {
+    /// Leave out the exchange of files with other people's packages (needs Python)
+    #[arg(long)]
+    pub skip_peers: bool,
+    /// Leave out the tests in a real browser (needs Chromium)
+    #[arg(long)]
+    pub skip_browser: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn demo_takes_a_free_port_unless_told() {
+        let args = Args::try_parse_from(["xtask", "demo", "m.safetensors"]).map(|a| a.verb);
+        let Ok(Verb::Demo(demo)) = args else {
+            panic!("demo was not understood");
+        };
+        assert_eq!(demo.port, 0);
+        assert!(!demo.no_wait);
+    }
+}

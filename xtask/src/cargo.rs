@@ -1,0 +1,35 @@
+//! Calling cargo from inside `cargo run` without inheriting its traces.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::workspace::Workspace;
+
+/// Set by `cargo run` for this program. Build scripts that watch them would
+/// run again on every change between `cargo xtask` and plain `cargo`.
+const INHERITED_PREFIXES: &[&str] = &["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"];
+
+/// Cargo of the active toolchain, building into this repository's target directory.
+pub fn cargo(workspace: &Workspace) -> Command {
+    let program = env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
+    cargo_at(&program, workspace.target("").as_path())
+}
+
+/// Some cargo, building into `target`.
+pub fn cargo_at(program: &Path, target: &Path) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in env::vars_os() {
+        let inherited = name
+            .to_str()
+            .is_some_and(|name| INHERITED_PREFIXES.iter().any(|p| name.starts_with(p)));
+        if inherited {
+            command.env_remove(name);
+        }
+    }
+    command
+        .env("CARGO_TARGET_DIR", target)
+        // Binaries are looked for in target/<profile>, not target/<triple>/<profile>.
+        .env_remove("CARGO_BUILD_TARGET");
+    command
+}

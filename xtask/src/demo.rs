@@ -1,0 +1,176 @@
+//! The verb `demo`: a real model packed, served, read through Node, and shown
+//! on a page.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::args::Demo;
+use crate::cargo::cargo;
+use crate::fresh::Stamp;
+use crate::server::{Server, size};
+use crate::step::{Report, Step};
+use crate::workspace::Workspace;
+use crate::{node, python, wasm};
+
+const PACKED: &str = "model.zstn";
+const EXAMPLE: &str = "wasm/examples/read-tensor.mjs";
+
+pub fn run(workspace: &Workspace, report: &mut Report, options: &Demo) -> Result<()> {
+    let given = options.model.as_deref().map(existing).transpose()?;
+    report.step("Node and npm", node::check)?;
+    report.step("npm packages", |step| node::install(workspace, step))?;
+    report.step("command line, release build", |step| {
+        step.run(cargo(workspace).args(["build", "--release", "--package", "zstn"]))
+    })?;
+    wasm::build(workspace, report)?;
+    report.step("page", |step| wasm::page(workspace, step))?;
+    let model = match given {
+        Some(model) => model,
+        None => report.step("model (MiniLM)", |step| python::model(workspace, step))?,
+    };
+    let site = workspace.target("demo/site");
+    report.step("pack the model", |step| {
+        pack(workspace, step, &model, &site)
+    })?;
+    let server = report.step("serve model and page", |step| {
+        copy_page(&workspace.path("web-demo/dist"), &site)?;
+        Server::start(step, &workspace.zstn("release"), &site, options.port)
+    })?;
+    report.step("read one tensor of it in Node", |step| {
+        read_tensor(step, server.url(), &model)
+    })?;
+    let page = format!("{}?src={PACKED}", server.url());
+    if options.no_wait {
+        println!("\nThe page was served at {page}");
+        return Ok(());
+    }
+    println!("\nOpen {page}\nCtrl-C stops the server. Its requests:\n");
+    server.wait()
+}
+
+fn existing(model: &Path) -> Result<PathBuf> {
+    if !model.is_file() {
+        bail!(
+            "{} is no file; name a .safetensors checkpoint, or nothing to download a small one",
+            model.display()
+        );
+    }
+    std::path::absolute(model).with_context(|| format!("{} has no full path", model.display()))
+}
+
+fn pack(workspace: &Workspace, step: &mut Step, model: &Path, site: &Path) -> Result<()> {
+    fs::create_dir_all(site).with_context(|| format!("{} cannot be created", site.display()))?;
+    let zstn = workspace.zstn("release");
+    let packed = site.join(PACKED);
+    let stamp = Stamp::new(
+        workspace,
+        "demo-pack",
+        &[model.to_path_buf(), zstn.clone()],
+        std::slice::from_ref(&packed),
+    )?;
+    let fresh = stamp.is_fresh();
+    if !fresh {
+        let mut pack = Command::new(&zstn);
+        pack.arg("pack")
+            .arg(model)
+            .arg("-o")
+            .arg(&packed)
+            .arg("--force");
+        step.run(&mut pack)?;
+        stamp.save()?;
+    }
+    let (before, after) = (length(model)?, length(&packed)?);
+    step.note(format!(
+        "{} -> {}{}",
+        size(before),
+        size(after),
+        if fresh { ", unchanged" } else { "" }
+    ));
+    Ok(())
+}
+
+fn length(file: &Path) -> Result<u64> {
+    fs::metadata(file)
+        .map(|metadata| metadata.len())
+        .with_context(|| format!("{} cannot be read", file.display()))
+}
+
+/// Makes `site` the page and the packed model, with nothing left of older pages.
+fn copy_page(page: &Path, site: &Path) -> Result<()> {
+    let copied = entries(site).and_then(|old| {
+        for entry in old.iter().filter(|entry| !entry.ends_with(PACKED)) {
+            if entry.is_dir() {
+                fs::remove_dir_all(entry)?;
+            } else {
+                fs::remove_file(entry)?;
+            }
+        }
+        copy_all(page, site)
+    });
+    copied.with_context(|| format!("{} cannot be copied to {}", page.display(), site.display()))
+}
+
+fn copy_all(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in entries(from)? {
+        let Some(name) = entry.file_name() else {
+            continue;
+        };
+        let copy = to.join(name);
+        if entry.is_dir() {
+            copy_all(&entry, &copy)?;
+        } else {
+            fs::copy(&entry, &copy)?;
+        }
+    }
+    Ok(())
+}
+
+fn entries(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+    fs::read_dir(directory)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect()
+}
+
+/// The example of the npm package compares what it read with the original.
+fn read_tensor(step: &mut Step, url: &str, model: &Path) -> Result<()> {
+    let mut example = Command::new("node");
+    example
+        .arg(EXAMPLE)
+        .arg(format!("{url}{PACKED}"))
+        .arg("--original")
+        .arg(model);
+    step.run(&mut example)?;
+    let output = step.output()?;
+    // The first line of the log is the command.
+    for line in output.lines().skip(1).filter(|line| !line.is_empty()) {
+        step.after(line);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_page_goes_and_the_packed_model_stays() -> Result<()> {
+        let scratch = std::env::temp_dir().join(format!("xtask-page-{}", std::process::id()));
+        let (page, site) = (scratch.join("dist"), scratch.join("site"));
+        fs::create_dir_all(page.join("assets"))?;
+        fs::create_dir_all(site.join("assets"))?;
+        fs::write(page.join("index.html"), "new")?;
+        fs::write(page.join("assets/new.js"), "")?;
+        fs::write(site.join("assets/old.js"), "")?;
+        fs::write(site.join(PACKED), "packed")?;
+        copy_page(&page, &site)?;
+        assert!(site.join("assets/new.js").is_file());
+        assert!(!site.join("assets/old.js").exists());
+        assert_eq!(fs::read_to_string(site.join(PACKED))?, "packed");
+        fs::remove_dir_all(scratch)?;
+        Ok(())
+    }
+}

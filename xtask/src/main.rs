@@ -1,0 +1,53 @@
+//! The commands of this repository and the set-up behind them.
+//!
+//! Nothing here decides how the product behaves: a task finds tools, installs
+//! the missing ones, runs them in order and says how that went.
+
+mod apt;
+mod args;
+mod cargo;
+mod chromium;
+mod counts;
+mod demo;
+mod fresh;
+mod no_std;
+mod node;
+mod process;
+mod python;
+mod rust_target;
+mod server;
+mod setup;
+mod step;
+mod test;
+mod wasm;
+mod workspace;
+
+use std::process::ExitCode;
+
+use args::{Args, Verb};
+use clap::Parser;
+use step::Report;
+use workspace::Workspace;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let result = Workspace::find().and_then(|workspace| {
+        let mut report = Report::new(&workspace)?;
+        match args.verb {
+            Verb::Demo(options) => demo::run(&workspace, &mut report, &options),
+            Verb::Test(options) => test::run(&workspace, &mut report, &options),
+            Verb::Setup => setup::run(&workspace, &mut report),
+            Verb::Wasm => wasm::run(&workspace, &mut report),
+        }
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nerror: {error}");
+            for cause in error.chain().skip(1) {
+                eprintln!("  because: {cause}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}

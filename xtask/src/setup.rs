@@ -1,0 +1,23 @@
+//! The verb `setup`: every tool the other verbs need, and nothing built.
+
+use anyhow::Result;
+
+use crate::step::Report;
+use crate::workspace::Workspace;
+use crate::{chromium, node, python, rust_target};
+
+pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
+    report.step("Node and npm", node::check)?;
+    report.step("npm packages", |step| node::install(workspace, step))?;
+    for target in [rust_target::WEB, rust_target::BARE] {
+        report.step(&format!("Rust for {}", target.triple), |step| {
+            let toolchain = rust_target::ready(workspace, step, &target)?;
+            step.note(toolchain.describe());
+            Ok(())
+        })?;
+    }
+    report.step("Chromium", |step| chromium::ready(step).map(drop))?;
+    report.step("Python packages", |step| {
+        python::peers(workspace, step).map(drop)
+    })
+}

@@ -1,0 +1,157 @@
+//! The verb `test`: every check, cheapest and most telling first.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::args::Test;
+use crate::cargo::cargo;
+use crate::step::{Report, Step};
+use crate::workspace::Workspace;
+use crate::{chromium, counts, no_std, node, python, rust_target, wasm};
+
+/// Small, and in the repository: the demonstration without a download.
+const SMALL_MODEL: &str = "tests/vectors/zstn/tiny_llama_tied.safetensors";
+
+pub fn run(workspace: &Workspace, report: &mut Report, options: &Test) -> Result<()> {
+    // Asked now: the tests rebuild the file this program was started from.
+    let this = env::current_exe().context("this program does not know its own path")?;
+    let result = all(workspace, report, options, &this);
+    report.summary();
+    result
+}
+
+fn all(workspace: &Workspace, report: &mut Report, options: &Test, this: &Path) -> Result<()> {
+    let tools = Tools::ready(workspace, report, options)?;
+    rust(workspace, report)?;
+    wasm::build(workspace, report)?;
+    report.step("page", |step| wasm::page(workspace, step))?;
+    report.step("TypeScript types", |step| {
+        step.run(node::npm().args(["run", "check", "--workspaces", "--if-present"]))
+    })?;
+    report.step("command line, dev build", |step| {
+        step.run(cargo(workspace).args(["build", "--package", "zstn"]))
+    })?;
+    report.step("tests in Node and Chromium", |step| {
+        javascript(workspace, step, tools.chromium.as_deref())
+    })?;
+    if let Some(environment) = &tools.peers {
+        report.step("files exchanged with peers", |step| {
+            peers(workspace, step, environment)
+        })?;
+    }
+    report.step("cargo xtask demo", |step| {
+        let mut demo = Command::new(this);
+        demo.args(["demo", "--no-wait"]);
+        if options.skip_peers {
+            demo.arg(workspace.path(SMALL_MODEL));
+        }
+        step.run(&mut demo)
+    })
+}
+
+struct Tools {
+    chromium: Option<PathBuf>,
+    peers: Option<python::Environment>,
+}
+
+impl Tools {
+    /// All set-up comes first: a missing tool is said in the first minute.
+    fn ready(workspace: &Workspace, report: &mut Report, options: &Test) -> Result<Self> {
+        report.step("Node and npm", node::check)?;
+        report.step("npm packages", |step| node::install(workspace, step))?;
+        for target in [rust_target::WEB, rust_target::BARE] {
+            report.step(&format!("Rust for {}", target.triple), |step| {
+                let toolchain = rust_target::ready(workspace, step, &target)?;
+                step.note(toolchain.describe());
+                Ok(())
+            })?;
+        }
+        let chromium = if options.skip_browser {
+            None
+        } else {
+            Some(report.step("Chromium", chromium::ready)?)
+        };
+        let peers = if options.skip_peers {
+            None
+        } else {
+            Some(report.step("Python packages", |step| python::peers(workspace, step))?)
+        };
+        Ok(Self { chromium, peers })
+    }
+}
+
+fn rust(workspace: &Workspace, report: &mut Report) -> Result<()> {
+    const DENY: [&str; 3] = ["--", "-D", "warnings"];
+    let core = ["--package", "zstn-core", "--no-default-features"];
+    report.step("format", |step| {
+        step.run(cargo(workspace).args(["fmt", "--all", "--check"]))
+    })?;
+    report.step("clippy", |step| {
+        step.run(
+            cargo(workspace)
+                .args(["clippy", "--workspace", "--all-targets"])
+                .args(DENY),
+        )
+    })?;
+    report.step("clippy, core without features", |step| {
+        step.run(
+            cargo(workspace)
+                .arg("clippy")
+                .args(core)
+                .arg("--all-targets")
+                .args(DENY),
+        )
+    })?;
+    report.step("documentation", |step| {
+        let mut doc = cargo(workspace);
+        doc.env("RUSTDOCFLAGS", "-Dwarnings").args([
+            "doc",
+            "--no-deps",
+            // Documentation names what is behind a feature, too.
+            "--all-features",
+            "--package",
+            "zstn-core",
+            "--package",
+            "zstn",
+        ]);
+        step.run(&mut doc)
+    })?;
+    report.step("core without std", |step| {
+        no_std::build_core(workspace, step, &[])
+    })?;
+    report.step("core without std, pure decoder", |step| {
+        no_std::build_core(workspace, step, &["pure"])
+    })?;
+    report.step("cargo test", |step| {
+        step.run(cargo(workspace).args(["test", "--workspace"]))?;
+        counts::note(step)
+    })
+}
+
+fn javascript(workspace: &Workspace, step: &mut Step, chromium: Option<&Path>) -> Result<()> {
+    let mut npm = node::npm();
+    npm.args(["test", "--workspaces", "--if-present"])
+        .env("ZSTN_BIN", workspace.zstn("debug"))
+        // Lists the failures last, where the end of a log shows them.
+        .env("NODE_OPTIONS", "--test-reporter=spec");
+    match chromium {
+        Some(browser) => npm.env("CHROMIUM", browser).env_remove("ZSTN_SKIP_BROWSER"),
+        None => npm.env("ZSTN_SKIP_BROWSER", "1").env_remove("CHROMIUM"),
+    };
+    step.run(&mut npm)?;
+    counts::note(step)
+}
+
+fn peers(workspace: &Workspace, step: &mut Step, environment: &python::Environment) -> Result<()> {
+    let mut unittest = Command::new(environment.python());
+    unittest
+        .args(["-m", "unittest", "discover", "-v", "-s", "tests/peers"])
+        .env("ZSTN_BIN", workspace.zstn("debug"))
+        // Keeps the source tree free of __pycache__.
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    step.run(&mut unittest)?;
+    counts::note(step)
+}

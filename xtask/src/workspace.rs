@@ -1,0 +1,68 @@
+//! Where things are. No other module spells a directory of the repository's
+//! `target/`, so that a moved target directory stays moved everywhere.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+/// The repository and its target directory, both absolute.
+pub struct Workspace {
+    root: PathBuf,
+    target: PathBuf,
+}
+
+impl Workspace {
+    /// Starts from the manifest of this crate, so the current directory does not matter.
+    pub fn find() -> Result<Self> {
+        let manifest = env::var_os("CARGO_MANIFEST_DIR")
+            .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+        let root = manifest.parent().unwrap_or(&manifest).to_path_buf();
+        if !root.join("core").is_dir() {
+            bail!(
+                "{} is not this repository; run `cargo xtask` inside a clone",
+                root.display()
+            );
+        }
+        let target = match env::var_os("CARGO_TARGET_DIR") {
+            Some(directory) => env::current_dir()
+                .context("the current directory cannot be read")?
+                .join(directory),
+            None => root.join("target"),
+        };
+        Ok(Self { root, target })
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// A file or directory of the repository.
+    pub fn path(&self, relative: &str) -> PathBuf {
+        self.root.join(relative)
+    }
+
+    /// A file or directory below the target directory.
+    pub fn target(&self, relative: &str) -> PathBuf {
+        self.target.join(relative)
+    }
+
+    /// Downloads that outlive a rebuild.
+    pub fn cache(&self, relative: &str) -> PathBuf {
+        self.target.join("cache").join(relative)
+    }
+
+    /// The command line as built by `profile` (a directory of `target/`).
+    pub fn zstn(&self, profile: &str) -> PathBuf {
+        let name = format!("zstn{}", env::consts::EXE_SUFFIX);
+        self.target.join(profile).join(name)
+    }
+
+    /// A path as people want to read it: relative to the repository when inside.
+    pub fn show(&self, path: &Path) -> String {
+        path.strip_prefix(&self.root)
+            .unwrap_or(path)
+            .display()
+            .to_string()
+    }
+}
