@@ -131,12 +131,16 @@ impl<'a> Container<'a> {
                 sink(span.clone(), &bytes)?;
                 progress.advance(len);
             }
-            let at = zstn_core::bytes::index;
-            self.input.release(at(part.place.start)..at(part.place.end));
+            release(self.input, &part.place);
             Ok(())
         };
         engine.map(jobs, decode).into_iter().collect()
     }
+}
+
+fn release(input: &Map, place: &Range<u64>) {
+    let at = zstn_core::bytes::index;
+    input.release(at(place.start)..at(place.end));
 }
 
 fn indexed<'a>(
@@ -168,6 +172,8 @@ fn indexed<'a>(
             let len = record.span.end - record.span.start;
             let stored = Stored::parse(part(input, place.clone()), len)
                 .map_err(|error| error.within(place.start).tensor(&record.name))?;
+            // Checking has looked into every part of the frame.
+            release(input, &place);
             Ok(Part {
                 name: record.name.clone(),
                 place,

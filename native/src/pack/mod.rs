@@ -2,7 +2,7 @@
 //!
 //! Tensors are coded in batches that fit the memory allowed, a batch on all
 //! threads while the one before is written; a tensor too large for that goes
-//! plane by plane ([`large`]). The bytes are the same either way, and the
+//! plane by plane (`large`). The bytes are the same either way, and the
 //! same for any number of threads.
 
 use std::ops::Range;
