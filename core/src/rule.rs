@@ -82,6 +82,25 @@ rules! {
 
     /// Starts with the magic of a frame family (z4ai-frames 2).
     FrameMagic = "frame.magic",
+    /// Starts with `Z4DL` or `Z4DM` (z4ai-containers 3.1, 4.1).
+    DeltaMagic = "delta.magic",
+    /// Version 2 of `Z4DL`, 1 of `Z4DM` (3.1, 4.1).
+    DeltaVersion = "delta.version",
+    /// The reference is the one the delta was made against (3.2, 4.3).
+    DeltaReference = "delta.reference",
+    /// Every record inside the file (4.3).
+    DeltaRecord = "delta.record",
+    /// Record kind 0, 1 or 2 (4.1).
+    DeltaKind = "delta.kind",
+    /// The records cover the data buffer (4.3).
+    DeltaCoverage = "delta.coverage",
+    /// A tensor taken from the base is there, with that length and dtype (4.3).
+    DeltaBaseTensor = "delta.base_tensor",
+    /// The seal is well formed (zstn-delta 2).
+    DeltaSeal = "delta.seal",
+    /// The restored file is the one that was packed (zstn-delta 2).
+    DeltaRestored = "delta.restored",
+
     /// Version 1 (z4ai-frames 3.1).
     FrameVersion = "frame.version",
     /// Transform 0, 1 or 2 (3.1).

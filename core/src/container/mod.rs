@@ -2,5 +2,6 @@
 //!
 //! These modules plan and check; they never read or write a file themselves.
 
+pub mod model_delta;
 pub mod safetensors;
 pub mod zstn;

@@ -12,6 +12,7 @@ use crate::bytes;
 use crate::engine::Engine;
 use crate::{Error, Result, Rule};
 
+pub mod delta;
 pub mod plane;
 pub mod select;
 pub mod z4ai;

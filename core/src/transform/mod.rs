@@ -3,5 +3,6 @@
 
 pub mod bitfield;
 pub mod byteplane;
+pub mod xor;
 
 pub use bitfield::FloatFormat;

@@ -16,6 +16,9 @@ use crate::limits::HEADER_LEN_BYTES;
 use crate::{Error, Result, Rule};
 
 mod json;
+mod loose;
+
+pub use loose::{LooseTensor, parse as parse_loosely};
 
 /// Bytes in front of the header: its length.
 pub const PREFIX_BYTES: u64 = 8;

@@ -1,0 +1,57 @@
+//! Headers as z4ai reads them (docs/formats/z4ai-containers.md 1.6): enough
+//! to find tensors by name in a file that breaks the official rules, such as
+//! the base of a delta. Never used to restore a file.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use serde_json::Value;
+
+use crate::{Error, Result, Rule};
+
+/// A tensor whose span lies inside the data and of which nothing else is
+/// known to be true.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LooseTensor {
+    /// Name.
+    pub name: String,
+    /// Spelling of the dtype as the header has it; a missing one is `U8`.
+    pub dtype: Option<String>,
+    /// Bytes of the data buffer.
+    pub span: Range<u64>,
+}
+
+/// The tensors of the header `json`; of a repeated name the last one counts.
+pub fn parse(json: &[u8], data_len_bytes: u64) -> Result<Vec<LooseTensor>> {
+    let entries: BTreeMap<String, Value> = serde_json::from_slice(json).map_err(|error| {
+        Error::malformed(
+            Rule::SafetensorsJson,
+            format!("the header is not an object of tensors: {error}"),
+        )
+    })?;
+    entries
+        .into_iter()
+        .filter(|(name, _)| name != "__metadata__")
+        .map(|(name, entry)| {
+            let offset = |i: usize| entry.get("data_offsets")?.get(i)?.as_u64();
+            let span = match (offset(0), offset(1)) {
+                (Some(start), Some(end)) if start <= end && end <= data_len_bytes => start..end,
+                _ => {
+                    return Err(Error::malformed(
+                        Rule::SafetensorsOffsets,
+                        "the data offsets do not lie inside the data",
+                    )
+                    .tensor(&name));
+                }
+            };
+            let dtype = match entry.get("dtype") {
+                None => Some("U8".into()),
+                Some(dtype) => dtype.as_str().map(String::from),
+            };
+            Ok(LooseTensor { name, dtype, span })
+        })
+        .collect()
+}

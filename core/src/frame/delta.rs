@@ -1,0 +1,131 @@
+//! `Z4DL`: a buffer as its difference from another one of the same length
+//! (docs/formats/z4ai-containers.md 3).
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use blake2::digest::consts::U16;
+use blake2::{Blake2b, Digest};
+
+use super::Stored;
+use super::select::{self, Effort};
+use crate::bytes::{self, Cursor};
+use crate::dtype::Dtype;
+use crate::engine::{Engine, PackEngine};
+use crate::transform::xor;
+use crate::{Error, Result, Rule};
+
+/// First bytes.
+pub const MAGIC: [u8; 4] = *b"Z4DL";
+const VERSION: u8 = 2;
+
+/// A delta whose head has been read.
+#[derive(Debug, Clone)]
+pub struct Delta<'a> {
+    reference_len_bytes: u64,
+    reference_digest: [u8; 16],
+    inner: &'a [u8],
+}
+
+impl<'a> Delta<'a> {
+    /// Reads the head. Flags and the reserved field are ignored, as z4ai does.
+    pub fn parse(blob: &'a [u8]) -> Result<Self> {
+        let mut cursor = Cursor::new(blob);
+        if cursor.take(4, "delta magic")? != MAGIC {
+            return Err(Error::malformed(Rule::DeltaMagic, "not a Z4DL delta").at(0));
+        }
+        let version = cursor.u8("delta version")?;
+        if version != VERSION {
+            return Err(Error::malformed(
+                Rule::DeltaVersion,
+                format!("Z4DL version {version}, only {VERSION} exists"),
+            )
+            .at(4));
+        }
+        cursor.take(3, "delta flags")?;
+        let reference_len_bytes = cursor.u64("reference length")?;
+        let mut reference_digest = [0; 16];
+        reference_digest.copy_from_slice(cursor.take(16, "reference digest")?);
+        let inner = cursor.take(cursor.remaining() as u64, "inner frame")?;
+        Ok(Self {
+            reference_len_bytes,
+            reference_digest,
+            inner,
+        })
+    }
+
+    /// Length of the reference and of the result.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.reference_len_bytes
+    }
+
+    /// The buffer, from the reference it was made against; any other one is
+    /// refused.
+    pub fn decode<E: Engine>(&self, engine: &E, reference: &[u8]) -> Result<Vec<u8>> {
+        let wrong = |detail| Error::malformed(Rule::DeltaReference, detail);
+        if reference.len() as u64 != self.reference_len_bytes {
+            return Err(wrong(format!(
+                "the delta was made against {} bytes, the reference has {}",
+                self.reference_len_bytes,
+                reference.len()
+            )));
+        }
+        if digest(reference) != self.reference_digest {
+            return Err(wrong(
+                "the delta was made against other bytes than this reference".into(),
+            ));
+        }
+        // Bytes after the frame are allowed (3.1).
+        let frame = Stored::parse(self.inner, self.reference_len_bytes)
+            .map_err(|error| error.within(HEAD_BYTES))?;
+        let mut out = bytes::buffer(self.reference_len_bytes)?;
+        frame.decode(engine, &mut out)?;
+        xor::apply(&mut out, reference);
+        Ok(out)
+    }
+}
+
+const HEAD_BYTES: u64 = 32;
+
+/// `current` as its difference from `reference`; `dtype` steers the choice
+/// of frame.
+pub fn encode<E: PackEngine>(
+    engine: &E,
+    current: &[u8],
+    reference: &[u8],
+    dtype: Option<Dtype>,
+    effort: Effort,
+) -> Result<Vec<u8>> {
+    if current.len() != reference.len() {
+        return Err(Error::invalid_input(format!(
+            "a delta needs buffers of equal length, these have {} and {} bytes",
+            current.len(),
+            reference.len()
+        )));
+    }
+    let mut difference = current.to_vec();
+    xor::apply(&mut difference, reference);
+    let mut out = MAGIC.to_vec();
+    out.extend_from_slice(&[VERSION, 0, 0, 0]);
+    out.extend_from_slice(&(reference.len() as u64).to_le_bytes());
+    out.extend_from_slice(&digest(reference));
+    out.extend_from_slice(&select::encode(engine, &difference, dtype, effort));
+    Ok(out)
+}
+
+/// BLAKE2b with an output of 16 bytes, which is not a cut longer one.
+fn digest(reference: &[u8]) -> [u8; 16] {
+    Blake2b::<U16>::digest(reference).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digest_of_nothing_is_the_documented_one() {
+        let hex: alloc::string::String = digest(&[]).iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(hex, "cae66941d9efbd404e4d88758ea67670");
+    }
+}
