@@ -21,6 +21,7 @@
 
 pub use zstn_core as core;
 
+mod delta;
 mod engine;
 mod error;
 mod output;
@@ -33,6 +34,7 @@ mod verify;
 #[cfg(feature = "serve")]
 pub mod serve;
 
+pub use delta::{DeltaReport, pack_delta, unpack_delta};
 pub use engine::Native;
 pub use error::{Error, Result};
 pub use output::Output;

@@ -75,9 +75,15 @@ struct Part<'a> {
 impl<'a> Container<'a> {
     pub(crate) fn parse(engine: &Native, input: &'a Map) -> Result<Self> {
         let refuse = Error::place(input.name());
-        zstn_core::catalog::recognise(&input[..input.len().min(16)], input.len_bytes())
-            .map_err(&refuse)?;
+        if input.starts_with(&zstn_core::container::model_delta::MAGIC) {
+            return Err(Error::Usage(format!(
+                "{} is a difference from another checkpoint; name that one with --base",
+                input.name()
+            )));
+        }
         if !input.starts_with(&zstn::MAGIC) {
+            zstn_core::catalog::recognise(&input[..input.len().min(16)], input.len_bytes())
+                .map_err(&refuse)?;
             return Err(Error::Usage(format!(
                 "{} is a safetensors file, not a packed one",
                 input.name()

@@ -327,3 +327,95 @@ fn bench_reports_what_it_measured() {
         assert!(report["unpack_seconds"].as_f64().is_some_and(|s| s > 0.0));
     }
 }
+
+#[test]
+fn deltas_pack_and_unpack_against_their_base() {
+    let base = vector("md_two_percent.base.safetensors");
+    let folder = folder_with("base.safetensors", &base);
+    let at = |name: &str| folder.path().join(name);
+    let target = vector("md_two_percent.target.safetensors");
+    std::fs::write(at("tuned.safetensors"), &target).unwrap();
+    let arguments = [
+        "pack",
+        "tuned.safetensors",
+        "--base",
+        "base.safetensors",
+        "--json",
+    ];
+    let report = json(&zstn(folder.path(), &arguments));
+    let theirs = vector("md_two_percent.z4dm").len() as u64;
+    assert!(
+        report["packed_bytes"]
+            .as_u64()
+            .is_some_and(|ours| ours < theirs + theirs / 10)
+    );
+    let arguments = [
+        "unpack",
+        "tuned.z4dm",
+        "--base",
+        "base.safetensors",
+        "-o",
+        "back",
+    ];
+    let out = zstn(folder.path(), &arguments);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    assert!(std::fs::read(at("back")).unwrap() == target);
+    for (arguments, status, sentence) in [
+        (&["unpack", "tuned.z4dm", "-o", "x"][..], 2, "--base"),
+        (
+            &[
+                "unpack",
+                "tuned.z4dm",
+                "--base",
+                "tuned.safetensors",
+                "-o",
+                "x",
+            ],
+            1,
+            "made against",
+        ),
+        (
+            &["ls", "tuned.z4dm"],
+            1,
+            "difference between two checkpoints",
+        ),
+    ] {
+        let out = zstn(folder.path(), arguments);
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(status), "{arguments:?}: {said}");
+        assert!(said.contains(sentence), "{arguments:?} says: {said}");
+    }
+}
+
+#[test]
+fn frames_compress_and_decompress() {
+    let weights = Rng(13).bf16_weights(40_000);
+    let folder = folder_with("w.bin", &weights);
+    let at = |name: &str| folder.path().join(name);
+    let report = json(&zstn(
+        folder.path(),
+        &["compress", "w.bin", "--dtype", "bfloat16", "--json"],
+    ));
+    assert!(report["packed_bytes"].as_u64().is_some_and(|b| b < 58_000));
+    assert!(
+        std::fs::read(at("w.bin.z4ai"))
+            .unwrap()
+            .starts_with(b"Z4AI")
+    );
+    let out = zstn(folder.path(), &["decompress", "w.bin.z4ai", "-o", "back"]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    assert!(std::fs::read(at("back")).unwrap() == weights);
+    // The derived name is that of the original, which is not replaced.
+    assert_eq!(
+        zstn(folder.path(), &["decompress", "w.bin.z4ai"])
+            .status
+            .code(),
+        Some(2)
+    );
+    let out = zstn(
+        folder.path(),
+        &["decompress", "w.bin.z4ai", "-o", "x", "--limit", "1K"],
+    );
+    assert_eq!(out.status.code(), Some(1));
+    assert!(text(&out.stderr).contains("limit"));
+}

@@ -15,8 +15,8 @@ use core::ops::Range;
 
 use super::Catalog;
 use crate::bytes;
-use crate::container::safetensors;
 use crate::container::zstn::{self, FOOTER_BYTES, Footer, Index, Layout, Prefix};
+use crate::container::{model_delta, safetensors};
 use crate::frame::{self, Family};
 use crate::limits::HEAD_LEN_BYTES;
 use crate::{Error, Result, Rule};
@@ -42,9 +42,14 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Recognised> {
             family.name()
         )));
     }
+    if head.starts_with(&model_delta::MAGIC) {
+        return Err(Error::unsupported(
+            "this is the difference between two checkpoints (Z4DM): it can only be unpacked, \
+             together with its base",
+        ));
+    }
     for (magic, what) in [
-        (&b"Z4DM"[..], "a checkpoint delta (Z4DM)"),
-        (b"Z4DL", "a buffer delta (Z4DL)"),
+        (&b"Z4DL"[..], "a buffer delta (Z4DL)"),
         (b"ZTEN", "a zTensor file"),
         (b"GAUSS", "a Gauss file"),
         (b"GGUF", "a GGUF file"),

@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn digest_of_nothing_is_the_documented_one() {
-        let hex: alloc::string::String = digest(&[]).iter().map(|b| format!("{b:02x}")).collect();
+        let hex: String = digest(&[]).iter().map(|b| format!("{b:02x}")).collect();
         assert_eq!(hex, "cae66941d9efbd404e4d88758ea67670");
     }
 }

@@ -10,6 +10,7 @@ use zstn::Error;
 use zstn_core::ErrorKind;
 
 mod bench;
+mod frames;
 mod get;
 mod info;
 mod ls;
@@ -46,6 +47,10 @@ enum Verb {
     Get(get::Options),
     /// Decode everything and check it
     Verify(verify::Options),
+    /// Compress a file as a single frame
+    Compress(frames::CompressOptions),
+    /// Restore the file of a single frame
+    Decompress(frames::DecompressOptions),
     /// Serve a folder over HTTP with ranges, for demos and tests
     Serve(serve::Options),
     /// Time packing and unpacking in memory
@@ -61,6 +66,8 @@ impl Verb {
             Self::Info(o) => o.json,
             Self::Get(o) => o.json,
             Self::Verify(o) => o.json,
+            Self::Compress(o) => o.json,
+            Self::Decompress(o) => o.json,
             Self::Serve(o) => o.json,
             Self::Bench(o) => o.json,
         }
@@ -78,6 +85,8 @@ pub fn run() -> ExitCode {
         Verb::Info(options) => info::run(&options),
         Verb::Get(options) => get::run(&options),
         Verb::Verify(options) => verify::run(&options),
+        Verb::Compress(options) => frames::compress(&options),
+        Verb::Decompress(options) => frames::decompress(&options),
         Verb::Serve(options) => serve::run(&options),
         Verb::Bench(options) => bench::run(&options),
     };

@@ -1,12 +1,12 @@
 //! `zstn pack`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use zstn::pack::pack_map;
 use zstn::source::Source;
-use zstn::{Native, Output, PackOptions, Result};
+use zstn::{DeltaReport, Native, Output, PackOptions, Result, pack_delta};
 
 use super::{place, print, progress, size};
 
@@ -20,6 +20,9 @@ pub struct Options {
     /// Time against size
     #[arg(long, value_enum, default_value_t)]
     effort: Effort,
+    /// Store only the difference from this safetensors file
+    #[arg(long, value_name = "BASE")]
+    base: Option<String>,
     /// Threads, 0 for one per core
     #[arg(long, default_value_t = 0, value_name = "N")]
     threads: usize,
@@ -58,15 +61,26 @@ impl From<Effort> for zstn::Effort {
 
 pub fn run(options: &Options) -> Result<()> {
     let silent = options.quiet || options.json;
+    let extension = if options.base.is_some() {
+        "z4dm"
+    } else {
+        "zstn"
+    };
     let target = place::output(
         &options.input,
         options.output.as_deref(),
-        "zstn",
+        extension,
         options.force,
     )?;
     let engine = Native::new(options.threads)?;
     let input = place::whole(&options.input, silent)?;
     let started = Instant::now();
+    if let Some(base) = &options.base {
+        let base = place::whole(base, silent)?;
+        let output = Output::create(&target)?;
+        let report = pack_delta(&engine, &input, &base, output, options.effort.into())?;
+        return say_delta(options, &target, &report, started.elapsed().as_secs_f64());
+    }
     let bar = progress::watch("packing", silent);
     let report = pack_map(
         &engine,
@@ -110,6 +124,37 @@ pub fn run(options: &Options) -> Result<()> {
         eprintln!(
             "note: the file breaks the safetensors rules, so it was packed as a whole; unpack \
              restores it exactly, single tensors cannot be read"
+        );
+    }
+    Ok(())
+}
+
+fn say_delta(options: &Options, target: &Path, report: &DeltaReport, seconds: f64) -> Result<()> {
+    if options.json {
+        return print(serde_json::json!({
+            "input": options.input,
+            "base": options.base,
+            "output": target.display().to_string(),
+            "original_bytes": report.original_bytes,
+            "packed_bytes": report.packed_bytes,
+            "tensors": report.tensors,
+            "copied": report.copied,
+            "differing": report.differing,
+            "seconds": seconds,
+        }));
+    }
+    if !options.quiet {
+        eprintln!(
+            "{} → {}: {} → {} ({}), {} of {} tensors as in the base, {} as differences, {:.2} s",
+            options.input,
+            target.display(),
+            size::bytes(report.original_bytes),
+            size::bytes(report.packed_bytes),
+            size::ratio(report.original_bytes, report.packed_bytes),
+            report.copied,
+            report.tensors,
+            report.differing,
+            seconds,
         );
     }
     Ok(())

@@ -5,8 +5,7 @@ use std::time::Instant;
 
 use clap::Args;
 use zstn::source::Source;
-use zstn::unpack_map;
-use zstn::{Native, Result};
+use zstn::{Native, Output, Result, unpack_delta, unpack_map};
 
 use super::{place, print, progress, size};
 
@@ -17,6 +16,9 @@ pub struct Options {
     /// Restored file [default: the input's name with .safetensors]
     #[arg(short, long)]
     output: Option<PathBuf>,
+    /// The safetensors file that a difference was packed against
+    #[arg(long, value_name = "BASE")]
+    base: Option<String>,
     /// Threads, 0 for one per core
     #[arg(long, default_value_t = 0, value_name = "N")]
     threads: usize,
@@ -42,10 +44,16 @@ pub fn run(options: &Options) -> Result<()> {
     let engine = Native::new(options.threads)?;
     let input = place::whole(&options.input, silent)?;
     let started = Instant::now();
-    let bar = progress::watch("unpacking", silent);
-    let report = unpack_map(&engine, &input, &target, &bar);
-    drop(bar);
-    let report = report?;
+    let report = match &options.base {
+        Some(base) => {
+            let base = place::whole(base, silent)?;
+            unpack_delta(&engine, &input, &base, Output::create(&target)?)?
+        }
+        None => {
+            let bar = progress::watch("unpacking", silent);
+            unpack_map(&engine, &input, &target, &bar)?
+        }
+    };
     let seconds = started.elapsed().as_secs_f64();
     if options.json {
         return print(serde_json::json!({

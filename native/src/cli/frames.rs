@@ -1,0 +1,172 @@
+//! `zstn compress` and `zstn decompress`: single frames, as z4ai's own
+//! command line makes and reads them.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use zstn::source::{Place, Source};
+use zstn::{Error, Native, Output, Result};
+use zstn_core::dtype::Dtype;
+use zstn_core::frame::{self, select};
+
+use super::pack::Effort;
+use super::{place, print, size};
+
+#[derive(Args)]
+pub struct CompressOptions {
+    /// Any file: a path, an http(s) address, or - for standard input
+    input: String,
+    /// The frame [default: the input's name with .z4ai behind it]
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+    /// What the bytes are, like bf16, f32 or BF16; without, just bytes
+    #[arg(long, value_parser = dtype)]
+    dtype: Option<Dtype>,
+    /// Time against size
+    #[arg(long, value_enum, default_value_t)]
+    effort: Effort,
+    /// Threads, 0 for one per core
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    threads: usize,
+    /// Replace an existing file even if its name was not given
+    #[arg(long)]
+    force: bool,
+    /// Say nothing
+    #[arg(short, long)]
+    quiet: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct DecompressOptions {
+    /// A frame: a path, an http(s) address, or - for standard input
+    input: String,
+    /// The original [default: the input's name without .z4ai]
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+    /// Most bytes it may decode to
+    #[arg(long, default_value = "64G", value_name = "SIZE", value_parser = size::parse)]
+    limit: u64,
+    /// Threads, 0 for one per core
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    threads: usize,
+    /// Replace an existing file even if its name was not given
+    #[arg(long)]
+    force: bool,
+    /// Say nothing
+    #[arg(short, long)]
+    quiet: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// z4ai's spellings and those of safetensors.
+fn dtype(text: &str) -> std::result::Result<Dtype, String> {
+    let lower = text.to_ascii_lowercase();
+    let name = match lower.as_str() {
+        "bfloat16" => "bf16",
+        "fp16" | "float16" => "f16",
+        "fp32" | "float32" => "f32",
+        "fp64" | "float64" => "f64",
+        "int8" => "i8",
+        "uint8" => "u8",
+        "int16" => "i16",
+        "uint16" => "u16",
+        "int32" => "i32",
+        "uint32" => "u32",
+        "int64" => "i64",
+        "uint64" => "u64",
+        "fp8_e4m3" => "f8_e4m3",
+        "fp8_e5m2" => "f8_e5m2",
+        other => other,
+    };
+    Dtype::ALL
+        .into_iter()
+        .find(|dtype| dtype.name().eq_ignore_ascii_case(name))
+        .ok_or_else(|| format!("`{text}` is no dtype; bf16, f16, f32, f64, i8 … u64 are"))
+}
+
+/// Where the result goes if nobody says.
+fn derived(input: &str, name: impl Fn(&str) -> String, force: bool) -> Result<PathBuf> {
+    let path = match Place::from(input) {
+        Place::Stdin => return Ok("-".into()),
+        Place::Path(path) => name(&path.display().to_string()),
+        Place::Url(url) => name(url.rsplit('/').next().unwrap_or("file")),
+    };
+    let path = PathBuf::from(path);
+    if path.exists() && !force {
+        return Err(Error::Usage(format!(
+            "{} exists already; say --force to replace it, or -o to choose another name",
+            path.display()
+        )));
+    }
+    Ok(path)
+}
+
+pub fn compress(options: &CompressOptions) -> Result<()> {
+    let silent = options.quiet || options.json;
+    let target = match &options.output {
+        Some(path) => path.clone(),
+        None => derived(&options.input, |name| format!("{name}.z4ai"), options.force)?,
+    };
+    let engine = Native::new(options.threads)?;
+    let input = place::whole(&options.input, silent)?;
+    let frame = select::encode(&engine, &input, options.dtype, options.effort.into());
+    let lens = (input.len_bytes(), frame.len() as u64);
+    finish(&options.input, &target, &frame, lens, silent, options.json)
+}
+
+pub fn decompress(options: &DecompressOptions) -> Result<()> {
+    let silent = options.quiet || options.json;
+    let without = |name: &str| match name.strip_suffix(".z4ai") {
+        Some(stem) => stem.into(),
+        None => format!("{name}.out"),
+    };
+    let target = match &options.output {
+        Some(path) => path.clone(),
+        None => derived(&options.input, without, options.force)?,
+    };
+    let engine = Native::new(options.threads)?;
+    let input = place::whole(&options.input, silent)?;
+    let bytes =
+        frame::decompress(&engine, &input, options.limit).map_err(|source| Error::Format {
+            place: options.input.clone(),
+            source,
+        })?;
+    let lens = (bytes.len() as u64, input.len_bytes());
+    finish(&options.input, &target, &bytes, lens, silent, options.json)
+}
+
+fn finish(
+    input: &str,
+    target: &Path,
+    bytes: &[u8],
+    (original, packed): (u64, u64),
+    silent: bool,
+    json: bool,
+) -> Result<()> {
+    let mut output = Output::create(target)?;
+    output.write(bytes)?;
+    output.finish()?;
+    if json {
+        return print(serde_json::json!({
+            "input": input,
+            "output": target.display().to_string(),
+            "original_bytes": original,
+            "packed_bytes": packed,
+        }));
+    }
+    if !silent {
+        eprintln!(
+            "{input} → {}: {} original, {} packed ({})",
+            target.display(),
+            size::bytes(original),
+            size::bytes(packed),
+            size::ratio(original, packed)
+        );
+    }
+    Ok(())
+}
