@@ -101,7 +101,8 @@ export class HttpSource implements Source {
   async #fetch(init: RequestInit, signal: AbortSignal | undefined): Promise<Response> {
     const { fetch } = this.#options; // called without a receiver, as browsers demand of their own fetch
     try {
-      return await fetch(this.#url, signal ? { ...init, signal } : init);
+      // A browser's cache would answer a range in pieces, of which some may be of an older file.
+      return await fetch(this.#url, { ...init, cache: "no-store", ...(signal && { signal }) });
     } catch (cause) {
       signal?.throwIfAborted();
       throw new NetworkError(
