@@ -105,6 +105,24 @@ rules! {
     /// Block table of method 2 (4.3).
     BlocksTable = "blocks.table",
 
+    /// Symbol count, chunk count and flags of a rANS payload
+    /// (z4ai-frames 6 to 8).
+    RansHead = "rans.head",
+    /// Frequencies sum to 16384 (5.1).
+    RansTable = "rans.table",
+    /// Rows of an order-1 model (8.1).
+    RansModel = "rans.model",
+    /// Every context that occurs has a row (8.2).
+    RansContext = "rans.context",
+    /// Lengths of chunks and segments add up (6, 7, 8.2).
+    RansChunks = "rans.chunks",
+    /// Initial states within their range (5.4).
+    RansState = "rans.state",
+    /// All bytes are used and all states are back at their start (5.4).
+    RansEnd = "rans.end",
+    /// The stream can hold as many symbols as promised (13 rule 5).
+    RansCapacity = "rans.capacity",
+
     /// One well-formed RFC 8878 frame without dictionary (1).
     ZstdFrame = "zstd.frame",
     /// Window of at most 2^27 bytes (1).

@@ -2,4 +2,5 @@
 //! means; nothing here chooses a method.
 
 pub mod blocks;
+pub mod rans;
 pub mod zstd;

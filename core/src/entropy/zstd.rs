@@ -53,6 +53,12 @@ pub fn check(payload: &[u8], len_bytes: u64) -> Result<()> {
     Ok(())
 }
 
+/// The content size a frame declares, if it does. Trusted by nobody before
+/// [`check`].
+pub fn content_bytes(payload: &[u8]) -> Result<Option<u64>> {
+    Ok(read_header(&mut Cursor::new(payload))?.content_bytes)
+}
+
 /// Decodes a payload that [`check`] has passed for `out.len()` bytes.
 pub fn decode<E: Engine>(engine: &E, payload: &[u8], out: &mut [u8]) -> Result<()> {
     engine.zstd_decode(payload, out).map_err(|why| {
