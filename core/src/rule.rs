@@ -100,6 +100,22 @@ rules! {
     FrameFieldRange = "frame.field_range",
     /// Nothing after the last plane (13 rule 2).
     FrameTrailing = "frame.trailing",
+    /// Element width that the family knows (9.1, 10, 11.2, 12).
+    FrameWidth = "frame.width",
+    /// A part is there if and only if there are elements for it (9.1, 10).
+    FrameParts = "frame.parts",
+    /// As many elements as the bitmap has bits set, and none in its padding
+    /// (9.1).
+    SparseCount = "sparse.count",
+    /// The values are one turbo frame of as many bytes as the elements that
+    /// are not zero take (9.1).
+    SparseValues = "sparse.values",
+    /// Streams as long as the whole (9.2).
+    TurboLength = "turbo.length",
+    /// Indices of 1, 2 or 4 bytes (10).
+    PaletteIndexWidth = "palette.index_width",
+    /// Every index leads to an entry of the codebook (10).
+    PaletteIndex = "palette.index",
     /// A stored plane is as long as its payload (4.1).
     StoreLength = "store.length",
     /// Block table of method 2 (4.3).
@@ -135,4 +151,10 @@ rules! {
     ZstdTrailing = "zstd.trailing",
     /// The blocks decode (RFC 8878).
     ZstdData = "zstd.data",
+    /// An auxiliary frame declares its content size (1).
+    ZstdSized = "zstd.sized",
+    /// One RFC 7932 stream that fills its payload (1).
+    BrotliData = "brotli.data",
+    /// A brotli stream decodes to exactly the length promised (11.3).
+    BrotliLength = "brotli.length",
 }

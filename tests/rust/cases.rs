@@ -61,14 +61,6 @@ pub struct FrameCase {
     pub shape: Option<Vec<u64>>,
 }
 
-impl FrameCase {
-    /// Whether this version decodes it.
-    #[must_use]
-    pub fn in_scope(&self) -> bool {
-        self.magic == "Z4AI" && self.plane_methods.iter().all(|&method| method <= 5)
-    }
-}
-
 /// All good frames by name.
 #[must_use]
 pub fn frames() -> BTreeMap<String, FrameCase> {
