@@ -24,3 +24,9 @@ pub const NAME_LEN_BYTES: usize = u16::MAX as usize;
 /// Default cap for decoding a single frame whose size nothing else promises,
 /// in bytes.
 pub const FRAME_DECODED_BYTES: u64 = 1 << 36;
+
+/// Most bytes a plane may decode to that nothing in its payload pays for: a
+/// rANS table of a single symbol repeats it for free. z4ai codes constant
+/// planes (float32 that was bfloat16 once) with its order-1 method, whose
+/// symbol count has 32 bits.
+pub const UNEARNED_PLANE_BYTES: u64 = 1 << 32;

@@ -119,10 +119,44 @@ rules! {
     FrameFieldRange = "frame.field_range",
     /// Nothing after the last plane (13 rule 2).
     FrameTrailing = "frame.trailing",
+    /// Element width that the family knows (9.1, 10, 11.2, 12).
+    FrameWidth = "frame.width",
+    /// A part is there if and only if there are elements for it (9.1, 10).
+    FrameParts = "frame.parts",
+    /// As many elements as the bitmap has bits set, and none in its padding
+    /// (9.1).
+    SparseCount = "sparse.count",
+    /// The values are one turbo frame of as many bytes as the elements that
+    /// are not zero take (9.1).
+    SparseValues = "sparse.values",
+    /// Streams as long as the whole (9.2).
+    TurboLength = "turbo.length",
+    /// Indices of 1, 2 or 4 bytes (10).
+    PaletteIndexWidth = "palette.index_width",
+    /// Every index leads to an entry of the codebook (10).
+    PaletteIndex = "palette.index",
     /// A stored plane is as long as its payload (4.1).
     StoreLength = "store.length",
     /// Block table of method 2 (4.3).
     BlocksTable = "blocks.table",
+
+    /// Symbol count, chunk count and flags of a rANS payload
+    /// (z4ai-frames 6 to 8).
+    RansHead = "rans.head",
+    /// Frequencies sum to 16384 (5.1).
+    RansTable = "rans.table",
+    /// Rows of an order-1 model (8.1).
+    RansModel = "rans.model",
+    /// Every context that occurs has a row (8.2).
+    RansContext = "rans.context",
+    /// Lengths of chunks and segments add up (6, 7, 8.2).
+    RansChunks = "rans.chunks",
+    /// Initial states within their range (5.4).
+    RansState = "rans.state",
+    /// All bytes are used and all states are back at their start (5.4).
+    RansEnd = "rans.end",
+    /// The stream can hold as many symbols as promised (13 rule 5).
+    RansCapacity = "rans.capacity",
 
     /// One well-formed RFC 8878 frame without dictionary (1).
     ZstdFrame = "zstd.frame",
@@ -136,4 +170,10 @@ rules! {
     ZstdTrailing = "zstd.trailing",
     /// The blocks decode (RFC 8878).
     ZstdData = "zstd.data",
+    /// An auxiliary frame declares its content size (1).
+    ZstdSized = "zstd.sized",
+    /// One RFC 7932 stream that fills its payload (1).
+    BrotliData = "brotli.data",
+    /// A brotli stream decodes to exactly the length promised (11.3).
+    BrotliLength = "brotli.length",
 }

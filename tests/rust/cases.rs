@@ -55,14 +55,10 @@ pub struct FrameCase {
     pub transform: Option<String>,
     #[serde(default)]
     pub plane_methods: Vec<u8>,
-}
-
-impl FrameCase {
-    /// Whether this version decodes it.
-    #[must_use]
-    pub fn in_scope(&self) -> bool {
-        self.magic == "Z4AI" && self.plane_methods.iter().all(|&method| method <= 2)
-    }
+    #[serde(default)]
+    pub numpy_dtype: Option<String>,
+    #[serde(default)]
+    pub shape: Option<Vec<u64>>,
 }
 
 /// All good frames by name.

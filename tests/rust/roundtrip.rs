@@ -3,12 +3,14 @@
 
 use proptest::prelude::*;
 use zstn::{Native, Output, PackOptions, pack::pack_map, source::Map};
+use zstn_core::bytes::part;
+use zstn_core::catalog::Opening;
 use zstn_core::container::zstn::{pack, unpack};
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::{Pure, ZstdCoding};
-use zstn_core::frame::decompress;
 use zstn_core::frame::select::{self, Effort, PlaneRecipe, Recipe};
 use zstn_core::frame::z4ai::{self, Transform};
+use zstn_core::frame::{Family, decompress};
 use zstn_core::transform::bitfield::BFLOAT16;
 use zstn_tests::rng::Rng;
 
@@ -65,26 +67,42 @@ proptest! {
     }
 }
 
-/// A checkpoint of about `len_bytes` with a tensor of most of it, small ones
-/// around, ties, and an odd length.
+/// A checkpoint of about `len_bytes` with a tensor of most of it, one of many
+/// zeros and one of few values that are both large, small ones around, ties,
+/// and an odd length.
 fn checkpoint(len_bytes: usize) -> Vec<u8> {
     let mut rng = Rng(11);
     let big = rng.bf16_weights(len_bytes / 2);
     let small = rng.bf16_weights(700);
     let odd = rng.bytes(1001);
+    let mut sparse = rng.bf16_weights(len_bytes / 3);
+    for item in sparse.chunks_exact_mut(2) {
+        if rng.next_u64() % 5 > 1 {
+            item.fill(0);
+        }
+    }
+    let values: Vec<f32> = (0..40u8).map(|i| f32::from(i) * 0.037 - 0.5).collect();
+    let palette: Vec<u8> = (0..len_bytes / 6)
+        .flat_map(|_| {
+            values[zstn_core::bytes::index(rng.next_u64() % 7 * (rng.next_u64() % 6))].to_le_bytes()
+        })
+        .collect();
     let mut data = Vec::new();
     let mut entries = Vec::new();
-    for (name, dtype, shape, bytes) in [
-        ("first", "BF16", 700, &small),
-        ("big", "BF16", big.len() / 2, &big),
-        ("odd", "U8", 1001, &odd),
-        ("first.tied", "BF16", 700, &small),
-        ("big.tied", "BF16", big.len() / 2, &big),
+    for (name, dtype, width, bytes) in [
+        ("first", "BF16", 2, &small),
+        ("big", "BF16", 2, &big),
+        ("sparse", "BF16", 2, &sparse),
+        ("odd", "U8", 1, &odd),
+        ("palette", "F32", 4, &palette),
+        ("first.tied", "BF16", 2, &small),
+        ("big.tied", "BF16", 2, &big),
     ] {
         let start = data.len();
         data.extend_from_slice(bytes);
         entries.push(format!(
-            "\"{name}\":{{\"dtype\":\"{dtype}\",\"shape\":[{shape}],\"data_offsets\":[{start},{}]}}",
+            "\"{name}\":{{\"dtype\":\"{dtype}\",\"shape\":[{}],\"data_offsets\":[{start},{}]}}",
+            bytes.len() / width,
             data.len()
         ));
     }
@@ -102,7 +120,7 @@ fn output_depends_on_neither_threads_nor_memory() {
     let input = folder.path().join("model.safetensors");
     std::fs::write(&input, &original).unwrap();
     let reference = pack(&Native::new(1).unwrap(), &original, Effort::Balanced).unwrap();
-    // 64 MiB allow batches of 21 MiB: the big tensor goes block by block.
+    // 64 MiB allow batches of 21 MiB: the big tensors go block by block.
     for (threads, memory_bytes) in [(1, 64 << 20), (3, 64 << 20), (2, 1 << 30)] {
         let target = folder.path().join("model.zstn");
         let engine = Native::new(threads).unwrap();
@@ -118,7 +136,7 @@ fn output_depends_on_neither_threads_nor_memory() {
         .unwrap();
         let packed = std::fs::read(&target).unwrap();
         assert_eq!(report.packed_bytes, packed.len() as u64);
-        assert_eq!((report.tensors, report.tied), (5, 2));
+        assert_eq!((report.tensors, report.tied), (7, 2));
         assert!(
             packed == reference,
             "{threads} threads and {memory_bytes} bytes of memory give another file"
@@ -128,8 +146,20 @@ fn output_depends_on_neither_threads_nor_memory() {
         assert!(std::fs::read(&restored).unwrap() == original);
     }
     assert!(unpack(&Pure, &reference).unwrap() == original);
+    let catalog = Opening::new(reference.len() as u64, reference.clone())
+        .and_then(Opening::finish)
+        .unwrap();
+    for (name, family) in [
+        ("big", Family::Z4ai),
+        ("sparse", Family::Sparse),
+        ("palette", Family::Palette),
+    ] {
+        let tensor = &catalog.tensors()[catalog.find(name).unwrap()];
+        let frame = part(&reference, tensor.stored.clone());
+        assert_eq!(Family::recognise(frame), Some(family), "{name}");
+    }
     assert!(
-        reference.len() < original.len() / 3,
+        reference.len() < original.len() / 2,
         "the tied tensor is stored once"
     );
 }

@@ -1,6 +1,7 @@
 //! Every golden vector decodes to its truth, with both engines.
 
 use zstn::Native;
+use zstn_core::Result;
 use zstn_core::bytes::part;
 use zstn_core::catalog::{Catalog, Opening};
 use zstn_core::container::zstn::{pack, unpack};
@@ -8,7 +9,6 @@ use zstn_core::engine::{Engine, Pure};
 use zstn_core::frame::decompress;
 use zstn_core::frame::select::Effort;
 use zstn_core::limits::FRAME_DECODED_BYTES;
-use zstn_core::{Error, ErrorKind, Result};
 use zstn_tests::{cases, sha256};
 
 fn native() -> Native {
@@ -16,24 +16,16 @@ fn native() -> Native {
 }
 
 fn frames_decode(engine: &impl Engine) {
-    let (mut decoded, mut later) = (0, 0);
+    let mut decoded = 0;
     for (name, case) in cases::frames() {
         let frame = cases::read("z4ai", &format!("{name}.z4ai"));
-        let result = decompress(engine, &frame, FRAME_DECODED_BYTES);
-        if case.in_scope() {
-            let bytes = result.unwrap_or_else(|error| panic!("{name}: {error}"));
-            assert_eq!(bytes.len() as u64, case.original_len, "{name}");
-            assert_eq!(sha256(&bytes), case.original_sha256, "{name}");
-            decoded += 1;
-        } else {
-            let error = result.expect_err(&name);
-            assert_eq!(error.kind(), ErrorKind::Unsupported, "{name}: {error}");
-            assert!(error.to_string().contains("not supported yet"), "{error}");
-            later += 1;
-        }
+        let bytes = decompress(engine, &frame, FRAME_DECODED_BYTES)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(bytes.len() as u64, case.original_len, "{name}");
+        assert_eq!(sha256(&bytes), case.original_sha256, "{name}");
+        decoded += 1;
     }
-    assert!(decoded >= 100, "only {decoded} frames in scope");
-    println!("{decoded} frames decoded, {later} refused by name");
+    assert!(decoded >= 514, "only {decoded} frames");
 }
 
 #[test]
@@ -67,33 +59,15 @@ fn open(file: &[u8]) -> Result<(Catalog, usize, usize)> {
     }
 }
 
-fn later(error: &Error) -> bool {
-    error.kind() == ErrorKind::Unsupported
-}
-
 fn containers_restore(engine: &impl Engine) {
-    let (mut restored, mut refused) = (0, 0);
+    let mut restored = 0;
     for case in cases::containers() {
         let name = &case.name;
-        let packed = case.packed();
-        match unpack(engine, &packed) {
-            Ok(bytes) => {
-                assert!(bytes == case.original(), "{name} restores other bytes");
-                restored += 1;
-            }
-            Err(error) => {
-                assert!(later(&error), "{name}: {error}");
-                assert!(
-                    ["sparse", "palette"].contains(&name.as_str())
-                        || error.to_string().contains("rANS"),
-                    "{name} is in scope: {error}"
-                );
-                refused += 1;
-            }
-        }
+        let bytes = unpack(engine, &case.packed()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(bytes == case.original(), "{name} restores other bytes");
+        restored += 1;
     }
-    assert!(restored >= 35, "only {restored} containers in scope");
-    println!("{restored} containers restored, {refused} refused by name");
+    assert!(restored >= 35, "only {restored} containers");
 }
 
 #[test]
@@ -128,13 +102,11 @@ fn every_tensor_reads_by_name() {
             assert_eq!(Some(tensor.dtype.name()), truth.dtype.as_deref(), "{name}");
             assert_eq!(Some(&tensor.shape), truth.shape.as_ref(), "{name}");
             let stored = part(&packed, tensor.stored.clone());
-            match catalog.decode(&Pure, number, stored) {
-                Ok(bytes) => {
-                    assert_eq!(Some(sha256(&bytes)), truth.sha256, "{name}/{}", truth.name);
-                    read += 1;
-                }
-                Err(error) => assert!(later(&error), "{name}/{}: {error}", truth.name),
-            }
+            let bytes = catalog
+                .decode(&Pure, number, stored)
+                .unwrap_or_else(|error| panic!("{name}/{}: {error}", truth.name));
+            assert_eq!(Some(sha256(&bytes)), truth.sha256, "{name}/{}", truth.name);
+            read += 1;
         }
     }
     assert!(read > 600, "only {read} tensors");

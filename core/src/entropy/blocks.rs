@@ -1,6 +1,7 @@
-//! Independent zstd blocks, plane method 2 (docs/formats/z4ai-frames.md 4.3):
-//! they decode in parallel, and a reader that wants some rows of a tensor
-//! fetches only the blocks that hold them.
+//! Independent blocks: of zstd in plane method 2
+//! (docs/formats/z4ai-frames.md 4.3), of brotli in `ZARA` (11.3). They decode
+//! in parallel, and a reader that wants some rows of a tensor fetches only the
+//! blocks that hold them.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -9,6 +10,60 @@ use super::zstd;
 use crate::bytes::Cursor;
 use crate::engine::Engine;
 use crate::{Error, Result, Rule};
+
+/// One block as the table has it.
+#[derive(Debug, Clone, Copy)]
+pub struct Piece<'a> {
+    /// Where it lies in the payload.
+    pub at: u64,
+    /// Its bytes.
+    pub coded: &'a [u8],
+    /// What it decodes to.
+    pub len_bytes: u64,
+}
+
+/// Cuts a payload by its table. Returns the decoded bytes of every block but
+/// the last, and the blocks, which together make `len_bytes`.
+pub fn cut(payload: &[u8], len_bytes: u64) -> Result<(u64, Vec<Piece<'_>>)> {
+    let bad = |detail| Error::malformed(Rule::BlocksTable, detail);
+    let mut cursor = Cursor::new(payload);
+    let block_bytes = u64::from(cursor.u32("block size")?);
+    let count = u64::from(cursor.u32("block count")?);
+    let mut lengths = Cursor::new(cursor.take(count * 4, "block lengths")?);
+    let fits = if len_bytes == 0 {
+        count == 0
+    } else {
+        // count and size are below 2^32, so the products fit.
+        count >= 1
+            && block_bytes >= 1
+            && (count - 1) * block_bytes < len_bytes
+            && len_bytes <= count * block_bytes
+    };
+    if !fits {
+        return Err(bad(format!(
+            "{count} blocks of {block_bytes} bytes cannot make a plane of {len_bytes} bytes"
+        )));
+    }
+    let mut pieces = Vec::new();
+    let mut left = len_bytes;
+    while left > 0 {
+        let stored = lengths.u32("block length")?;
+        let piece = Piece {
+            at: cursor.position() as u64,
+            coded: cursor.take(stored.into(), "block of a plane")?,
+            len_bytes: left.min(block_bytes),
+        };
+        left -= piece.len_bytes;
+        pieces.push(piece);
+    }
+    if cursor.remaining() != 0 {
+        return Err(bad(format!(
+            "{} bytes follow the last block",
+            cursor.remaining()
+        )));
+    }
+    Ok((block_bytes, pieces))
+}
 
 /// A checked payload of method 2.
 #[derive(Debug, Clone)]
@@ -21,45 +76,14 @@ impl<'a> Blocks<'a> {
     /// Reads the table and checks every block against the plane's decoded
     /// length. Memory grows with what the payload really holds.
     pub fn parse(payload: &'a [u8], len_bytes: u64) -> Result<Self> {
-        let bad = |detail| Error::malformed(Rule::BlocksTable, detail);
-        let mut cursor = Cursor::new(payload);
-        let block_bytes = u64::from(cursor.u32("block size")?);
-        let count = u64::from(cursor.u32("block count")?);
-        let mut lengths = Cursor::new(cursor.take(count * 4, "block lengths")?);
-        let fits = if len_bytes == 0 {
-            count == 0
-        } else {
-            // count and size are below 2^32, so the products fit.
-            count >= 1
-                && block_bytes >= 1
-                && (count - 1) * block_bytes < len_bytes
-                && len_bytes <= count * block_bytes
-        };
-        if !fits {
-            return Err(bad(format!(
-                "{count} blocks of {block_bytes} bytes cannot make a plane of {len_bytes} bytes"
-            )));
-        }
-        let mut frames = Vec::new();
-        let mut left = len_bytes;
-        while left > 0 {
-            let stored = u64::from(lengths.u32("block length")?);
-            let base = cursor.position() as u64;
-            let frame = cursor.take(stored, "zstd block of a plane")?;
-            let decoded = left.min(block_bytes);
-            zstd::check(frame, decoded).map_err(|e| e.within(base))?;
-            frames.push(frame);
-            left -= decoded;
-        }
-        if cursor.remaining() != 0 {
-            return Err(bad(format!(
-                "{} bytes follow the last block",
-                cursor.remaining()
-            )));
-        }
+        let (block_bytes, pieces) = cut(payload, len_bytes)?;
+        let frames = pieces.into_iter().map(|piece| {
+            zstd::check(piece.coded, piece.len_bytes).map_err(|e| e.within(piece.at))?;
+            Ok(piece.coded)
+        });
         Ok(Self {
             block_bytes,
-            frames,
+            frames: frames.collect::<Result<_>>()?,
         })
     }
 

@@ -2,4 +2,6 @@
 //! means; nothing here chooses a method.
 
 pub mod blocks;
+pub mod brotli;
+pub mod rans;
 pub mod zstd;

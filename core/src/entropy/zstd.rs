@@ -23,7 +23,45 @@ struct Header {
 /// Checks that `payload` is exactly one frame that may decode to `len_bytes`
 /// bytes. Offsets in errors count from the start of the payload.
 pub fn check(payload: &[u8], len_bytes: u64) -> Result<()> {
-    let mut cursor = Cursor::new(payload);
+    let (frame, _) = walk(payload, len_bytes)?;
+    whole(payload, frame)
+}
+
+/// Like [`check`], for the bitmaps, codebooks and indices that z4ai only
+/// reads if they declare their content size.
+pub fn check_sized(payload: &[u8], len_bytes: u64) -> Result<()> {
+    whole(payload, sized_prefix(payload, len_bytes)?)
+}
+
+/// The frame that `bytes` begin with, which declares that it decodes to
+/// `len_bytes` bytes and may do so; anything may follow it.
+pub fn sized_prefix(bytes: &[u8], len_bytes: u64) -> Result<&[u8]> {
+    match walk(bytes, len_bytes)? {
+        (frame, true) => Ok(frame),
+        _ => Err(Error::malformed(
+            Rule::ZstdSized,
+            "a zstd frame does not declare its content size",
+        )
+        .at(0)),
+    }
+}
+
+fn whole(payload: &[u8], frame: &[u8]) -> Result<()> {
+    if frame.len() == payload.len() {
+        return Ok(());
+    }
+    let rest = payload.len() - frame.len();
+    Err(Error::malformed(
+        Rule::ZstdTrailing,
+        format!("{rest} bytes follow the zstd frame"),
+    )
+    .at(frame.len() as u64))
+}
+
+/// The frame at the start of `bytes`, checked against the length it is to
+/// have decoded, and whether it declares that length itself.
+fn walk(bytes: &[u8], len_bytes: u64) -> Result<(&[u8], bool)> {
+    let mut cursor = Cursor::new(bytes);
     let header = read_header(&mut cursor)?;
     if let Some(content) = header.content_bytes
         && content != len_bytes
@@ -37,20 +75,19 @@ pub fn check(payload: &[u8], len_bytes: u64) -> Result<()> {
     if header.has_checksum {
         cursor.u32("zstd checksum")?;
     }
-    if cursor.remaining() != 0 {
-        return Err(Error::malformed(
-            Rule::ZstdTrailing,
-            format!("{} bytes follow the zstd frame", cursor.remaining()),
-        )
-        .at(cursor.position() as u64));
-    }
     if capacity < len_bytes {
         return Err(Error::malformed(
             Rule::ZstdCapacity,
             format!("a zstd frame of at most {capacity} bytes promises {len_bytes}"),
         ));
     }
-    Ok(())
+    Ok((&bytes[..cursor.position()], header.content_bytes.is_some()))
+}
+
+/// The content size a frame declares, if it does. Trusted by nobody before
+/// [`check`].
+pub fn content_bytes(payload: &[u8]) -> Result<Option<u64>> {
+    Ok(read_header(&mut Cursor::new(payload))?.content_bytes)
 }
 
 /// Decodes a payload that [`check`] has passed for `out.len()` bytes.

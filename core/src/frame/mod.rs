@@ -8,14 +8,23 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::bytes;
+use crate::bytes::Cursor;
 use crate::engine::Engine;
 use crate::{Error, Result, Rule};
 
+pub mod auto;
+pub mod chunked;
 pub mod delta;
+mod numpy;
+pub mod palette;
 pub mod plane;
 pub mod select;
+pub mod sparse;
+mod stream;
+pub mod turbo;
 pub mod z4ai;
+
+pub use numpy::NumPy;
 
 /// The frame families, told apart by their magic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,21 +43,23 @@ pub enum Family {
     Chunked,
 }
 
+/// The eight-byte magic stands first, since it begins with a four-byte one.
+const MAGICS: [(&[u8], Family); 6] = [
+    (chunked::MAGIC, Family::Chunked),
+    (&z4ai::MAGIC, Family::Z4ai),
+    (sparse::MAGIC, Family::Sparse),
+    (palette::MAGIC, Family::Palette),
+    (auto::MAGIC, Family::Auto),
+    (turbo::MAGIC, Family::Turbo),
+];
+
 impl Family {
-    /// The family of a frame that starts with `bytes`. The eight-byte magic
-    /// is tried first, since it starts with a four-byte one.
+    /// The family of a frame that starts with `bytes`.
     #[must_use]
     pub fn recognise(bytes: &[u8]) -> Option<Self> {
-        [
-            (&b"Z4AIMF01"[..], Self::Chunked),
-            (b"Z4AI", Self::Z4ai),
-            (b"ZSP1", Self::Sparse),
-            (b"ZPL1", Self::Palette),
-            (b"ZARA", Self::Auto),
-            (b"ZRT1", Self::Turbo),
-        ]
-        .into_iter()
-        .find_map(|(magic, family)| bytes.starts_with(magic).then_some(family))
+        MAGICS
+            .into_iter()
+            .find_map(|(magic, family)| bytes.starts_with(magic).then_some(family))
     }
 
     /// The magic and a word for people.
@@ -72,31 +83,104 @@ impl Family {
     }
 }
 
-/// Reads the head of a frame of any supported family.
-fn parse(bytes: &[u8]) -> Result<z4ai::Frame<'_>> {
-    match Family::recognise(bytes) {
-        Some(Family::Z4ai) => z4ai::Frame::parse(bytes),
-        Some(other) => Err(Error::unsupported(format!(
-            "frames of kind {}: not supported yet",
-            other.name()
-        ))),
-        None if b"Z4AI".starts_with(bytes) => {
-            Err(Error::malformed(Rule::Truncated, "the frame ends inside its magic").at(0))
+/// A frame of any family whose fields are consistent.
+#[derive(Debug, Clone)]
+pub enum Frame<'a> {
+    /// `Z4AI`.
+    Z4ai(z4ai::Frame<'a>),
+    /// `ZSP1`.
+    Sparse(sparse::Frame<'a>),
+    /// `ZPL1`.
+    Palette(palette::Frame<'a>),
+    /// `ZARA`.
+    Auto(auto::Frame<'a>),
+    /// `ZRT1`.
+    Turbo(turbo::Frame<'a>),
+    /// `Z4AIMF01`.
+    Chunked(chunked::Frame<'a>),
+}
+
+macro_rules! each {
+    ($any:expr, $frame:ident => $result:expr) => {
+        match $any {
+            Frame::Z4ai($frame) => $result,
+            Frame::Sparse($frame) => $result,
+            Frame::Palette($frame) => $result,
+            Frame::Auto($frame) => $result,
+            Frame::Turbo($frame) => $result,
+            Frame::Chunked($frame) => $result,
         }
-        None => Err(Error::malformed(
-            Rule::FrameMagic,
-            format!(
-                "no frame starts here: its first bytes are {}",
-                printable(&bytes[..bytes.len().min(4)])
-            ),
-        )
-        .at(0)),
+    };
+}
+
+impl<'a> Frame<'a> {
+    /// Reads the frame at the start of `bytes`, checking everything that can
+    /// be checked without decoding; anything may follow it.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self> {
+        match Family::recognise(bytes) {
+            Some(Family::Z4ai) => z4ai::Frame::parse(bytes).map(Self::Z4ai),
+            Some(Family::Sparse) => sparse::Frame::parse(bytes).map(Self::Sparse),
+            Some(Family::Palette) => palette::Frame::parse(bytes).map(Self::Palette),
+            Some(Family::Auto) => auto::Frame::parse(bytes).map(Self::Auto),
+            Some(Family::Turbo) => turbo::Frame::parse(bytes).map(Self::Turbo),
+            Some(Family::Chunked) => chunked::Frame::parse(bytes).map(Self::Chunked),
+            None if MAGICS.iter().any(|(magic, _)| magic.starts_with(bytes)) => {
+                Err(Error::malformed(Rule::Truncated, "the frame ends inside its magic").at(0))
+            }
+            None => Err(Error::malformed(
+                Rule::FrameMagic,
+                format!(
+                    "no frame starts here: its first bytes are {}",
+                    printable(&bytes[..bytes.len().min(4)])
+                ),
+            )
+            .at(0)),
+        }
+    }
+
+    /// NumPy's description of the bytes, where the frame carries one.
+    #[must_use]
+    pub fn numpy(&self) -> Option<&NumPy<'a>> {
+        match self {
+            Self::Z4ai(frame) => frame.numpy(),
+            Self::Sparse(frame) => frame.numpy(),
+            Self::Palette(frame) => frame.numpy(),
+            Self::Auto(frame) => frame.numpy(),
+            Self::Turbo(_) | Self::Chunked(_) => None,
+        }
+    }
+
+    /// Bytes the frame takes.
+    #[must_use]
+    pub fn stored_len(&self) -> usize {
+        each!(self, frame => frame.stored_len())
+    }
+
+    /// Bytes it decodes to.
+    #[must_use]
+    pub fn decoded_len_bytes(&self) -> u64 {
+        each!(self, frame => frame.decoded_len_bytes())
+    }
+
+    /// Decodes into `out`.
+    pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
+        if out.len() as u64 != self.decoded_len_bytes() {
+            return Err(Error::invalid_input(
+                "the buffer is not as long as the frame's content",
+            ));
+        }
+        each!(self, frame => frame.decode(engine, out))
+    }
+
+    /// Decodes into a buffer of its own.
+    pub fn decompress<E: Engine>(&self, engine: &E) -> Result<Vec<u8>> {
+        each!(self, frame => frame.decompress(engine))
     }
 }
 
 /// Decodes a frame that fills `bytes`, to at most `limit_bytes` bytes.
 pub fn decompress<E: Engine>(engine: &E, bytes: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
-    let frame = parse(bytes)?;
+    let frame = Frame::parse(bytes)?;
     if frame.stored_len() != bytes.len() {
         return Err(Error::malformed(
             Rule::FrameTrailing,
@@ -113,10 +197,7 @@ pub fn decompress<E: Engine>(engine: &E, bytes: &[u8], limit_bytes: u64) -> Resu
             "the frame decodes to {len_bytes} bytes, over the limit of {limit_bytes}"
         )));
     }
-    frame.supported()?;
-    let mut out = bytes::buffer(len_bytes)?;
-    frame.decode(engine, &mut out)?;
-    Ok(out)
+    frame.decompress(engine)
 }
 
 /// A frame as a container holds it, checked to decode to `len_bytes` bytes.
@@ -124,7 +205,7 @@ pub fn decompress<E: Engine>(engine: &E, bytes: &[u8], limit_bytes: u64) -> Resu
 /// Bytes after the frame proper are allowed
 /// (docs/formats/z4ai-containers.md 2.6).
 #[derive(Debug, Clone)]
-pub struct Stored<'a>(z4ai::Frame<'a>);
+pub struct Stored<'a>(Frame<'a>);
 
 impl<'a> Stored<'a> {
     /// Reads and checks everything that can be checked without decoding.
@@ -139,7 +220,7 @@ impl<'a> Stored<'a> {
             )
             .at(0));
         }
-        let frame = parse(bytes)?;
+        let frame = Frame::parse(bytes)?;
         if frame.decoded_len_bytes() != len_bytes {
             return Err(Error::malformed(
                 Rule::ZstnDecodedLength,
@@ -150,13 +231,12 @@ impl<'a> Stored<'a> {
             )
             .at(0));
         }
-        frame.supported()?;
         Ok(Self(frame))
     }
 
     /// The frame itself.
     #[must_use]
-    pub fn frame(&self) -> &z4ai::Frame<'a> {
+    pub fn frame(&self) -> &Frame<'a> {
         &self.0
     }
 
@@ -164,6 +244,37 @@ impl<'a> Stored<'a> {
     pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
         self.0.decode(engine, out)
     }
+}
+
+fn check_magic(cursor: &mut Cursor, magic: &[u8]) -> Result<()> {
+    if cursor.take(magic.len() as u64, "frame magic")? == magic {
+        return Ok(());
+    }
+    let detail = format!("not a frame of kind {}", printable(magic));
+    Err(Error::malformed(Rule::FrameMagic, detail).at(0))
+}
+
+fn check_version(cursor: &mut Cursor, expected: u8) -> Result<()> {
+    let at = cursor.position() as u64;
+    let version = cursor.u8("frame version")?;
+    if version == expected {
+        return Ok(());
+    }
+    let detail = format!("frame version {version}, only {expected} exists");
+    Err(Error::malformed(Rule::FrameVersion, detail).at(at))
+}
+
+/// Bytes of that many elements and the tail behind them.
+fn decoded_len(elements: u64, item_bytes: u64, tail: &[u8]) -> Result<u64> {
+    elements
+        .checked_mul(item_bytes)
+        .and_then(|body| body.checked_add(tail.len() as u64))
+        .ok_or_else(|| {
+            Error::malformed(
+                Rule::FramePlaneLength,
+                "the frame decodes to over 2^64 bytes",
+            )
+        })
 }
 
 /// `bytes` for a message: text where it is text, else hex.

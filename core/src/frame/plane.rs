@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use crate::bytes::{self, Cursor};
 use crate::engine::Engine;
 use crate::entropy::blocks::Blocks;
+use crate::entropy::rans;
 use crate::entropy::zstd;
 use crate::{Error, Result, Rule};
 
@@ -66,7 +67,44 @@ pub struct Plane<'a> {
     method: Method,
     len_bytes: u64,
     payload: &'a [u8],
-    blocks: Option<Blocks<'a>>,
+    coded: Coded<'a>,
+}
+
+/// What is known of a checked payload.
+#[derive(Debug, Clone)]
+enum Coded<'a> {
+    Store,
+    Zstd,
+    Blocks(Blocks<'a>),
+    Rans(rans::Shared<'a>),
+    RansAdaptive(rans::Adaptive<'a>),
+    RansOrder1(rans::Order1<'a>),
+}
+
+impl<'a> Coded<'a> {
+    fn parse(method: Method, payload: &'a [u8], len_bytes: u64) -> Result<Self> {
+        Ok(match method {
+            Method::Store if payload.len() as u64 != len_bytes => {
+                return Err(Error::malformed(
+                    Rule::StoreLength,
+                    format!(
+                        "a stored plane of {len_bytes} bytes has a payload of {}",
+                        payload.len()
+                    ),
+                )
+                .at(0));
+            }
+            Method::Store => Self::Store,
+            Method::Zstd => {
+                zstd::check(payload, len_bytes)?;
+                Self::Zstd
+            }
+            Method::Blocks => Self::Blocks(Blocks::parse(payload, len_bytes)?),
+            Method::Rans => Self::Rans(rans::Shared::parse(payload, len_bytes)?),
+            Method::RansAdaptive => Self::RansAdaptive(rans::Adaptive::parse(payload, len_bytes)?),
+            Method::RansOrder1 => Self::RansOrder1(rans::Order1::parse(payload, len_bytes)?),
+        })
+    }
 }
 
 impl<'a> Plane<'a> {
@@ -85,26 +123,12 @@ impl<'a> Plane<'a> {
         let payload_len = cursor.u64("plane payload length")?;
         let base = cursor.position() as u64;
         let payload = cursor.take(payload_len, "plane payload")?;
-        let blocks = match method {
-            Method::Store if payload_len != len_bytes => {
-                return Err(Error::malformed(
-                    Rule::StoreLength,
-                    format!("a stored plane of {len_bytes} bytes has a payload of {payload_len}"),
-                )
-                .at(at));
-            }
-            Method::Zstd => {
-                zstd::check(payload, len_bytes).map_err(|e| e.within(base))?;
-                None
-            }
-            Method::Blocks => Some(Blocks::parse(payload, len_bytes).map_err(|e| e.within(base))?),
-            _ => None,
-        };
+        let coded = Coded::parse(method, payload, len_bytes).map_err(|e| e.within(base))?;
         Ok(Self {
             method,
             len_bytes,
             payload,
-            blocks,
+            coded,
         })
     }
 
@@ -114,8 +138,7 @@ impl<'a> Plane<'a> {
         self.method
     }
 
-    /// Length once decoded. Justified by the payload for the methods that
-    /// [`Plane::supported`] accepts.
+    /// Length once decoded. The payload justifies it.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.len_bytes
@@ -127,22 +150,13 @@ impl<'a> Plane<'a> {
         self.payload.len() as u64
     }
 
-    /// Refuses the methods this version does not decode.
+    /// Refuses the methods this version does not decode: none.
     pub fn supported(&self) -> Result<()> {
-        match self.method {
-            Method::Store | Method::Zstd | Method::Blocks => Ok(()),
-            Method::Rans | Method::RansAdaptive | Method::RansOrder1 => {
-                Err(Error::unsupported(format!(
-                    "planes coded with {}: not supported yet",
-                    self.method.name()
-                )))
-            }
-        }
+        Ok(())
     }
 
     /// The decoded plane; a stored one is borrowed.
     pub fn decode<E: Engine>(&self, engine: &E) -> Result<Cow<'a, [u8]>> {
-        self.supported()?;
         if self.method == Method::Store {
             return Ok(Cow::Borrowed(self.payload));
         }
@@ -153,14 +167,16 @@ impl<'a> Plane<'a> {
 
     /// Decodes into `out`, which is as long as the plane.
     pub fn decode_into<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
-        self.supported()?;
-        match &self.blocks {
-            Some(blocks) => blocks.decode(engine, out),
-            None if self.method == Method::Zstd => zstd::decode(engine, self.payload, out),
-            None => {
+        match &self.coded {
+            Coded::Store => {
                 out.copy_from_slice(self.payload);
                 Ok(())
             }
+            Coded::Zstd => zstd::decode(engine, self.payload, out),
+            Coded::Blocks(blocks) => blocks.decode(engine, out),
+            Coded::Rans(rans) => rans.decode(engine, out),
+            Coded::RansAdaptive(rans) => rans.decode(engine, out),
+            Coded::RansOrder1(rans) => rans.decode(engine, out),
         }
     }
 }

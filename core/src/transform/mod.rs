@@ -1,8 +1,26 @@
 //! Buffer to planes and back: pure, invertible, nothing about how a plane is
-//! coded (docs/formats/z4ai-frames.md 3.2 to 3.4).
+//! coded (docs/formats/z4ai-frames.md 3.2 to 3.4, 9.1, 10 and 11.2).
 
 pub mod bitfield;
+pub mod bitpack;
 pub mod byteplane;
+pub mod palette;
+pub mod sparse;
 pub mod xor;
 
 pub use bitfield::FloatFormat;
+
+/// Calls a function that is generic over the element width, so that each
+/// width gets loops of its own.
+macro_rules! by_width {
+    ($width:expr, $function:ident($($argument:expr),*)) => {
+        match $width {
+            1 => $function::<1>($($argument),*),
+            2 => $function::<2>($($argument),*),
+            4 => $function::<4>($($argument),*),
+            8 => $function::<8>($($argument),*),
+            other => panic!("elements of {other} bytes, not 1, 2, 4 or 8"),
+        }
+    };
+}
+use by_width;

@@ -169,9 +169,7 @@ impl<'a> Job<'a> {
                 match ties[number] {
                     Some(target) => writer.reference(name, span, target)?,
                     None if batch.large => {
-                        let recipe = self.recipe(&tensors[number]);
-                        let place = self.place(&span);
-                        let len = large::write(&self, place, &recipe, writer.position(), output)?;
+                        let len = self.large(&tensors[number], writer.position(), output)?;
                         writer.frame(name, span, len);
                     }
                     None => writer.frame(name, span, frame_lens.next().unwrap_or_default()),
@@ -191,9 +189,27 @@ impl<'a> Job<'a> {
         })
     }
 
-    fn recipe(&self, tensor: &safetensors::Tensor) -> select::Recipe {
-        let bytes = self.tensor(&tensor.span);
-        select::recipe(self.engine, bytes, Some(tensor.dtype), self.options.effort)
+    /// Writes the frame of a tensor that does not fit, at `position` of the
+    /// output; returns its length.
+    fn large(
+        &self,
+        tensor: &safetensors::Tensor,
+        position: u64,
+        output: &mut Output,
+    ) -> Result<u64> {
+        let (dtype, effort) = (Some(tensor.dtype), self.options.effort);
+        let recipe = select::recipe(self.engine, self.tensor(&tensor.span), dtype, effort);
+        let place = self.place(&tensor.span);
+        let len = large::write(self, place.clone(), &recipe, position, output)?;
+        let other = select::alternative(self.engine, self.tensor(&tensor.span), dtype, effort);
+        self.input.release(place);
+        let Some(other) = other.filter(|other| (other.len() as u64) < len) else {
+            return Ok(len);
+        };
+        output.set_len(position)?;
+        output.seek(position)?;
+        output.write(&other)?;
+        Ok(other.len() as u64)
     }
 
     /// The frames of the tensors of those numbers, none for a large one.

@@ -1,4 +1,5 @@
-//! The encoder's choice: which transform, and what to try on each plane.
+//! The encoder's choice: which frame, which transform, and what to try on
+//! each plane.
 //!
 //! Deterministic: the same bytes, dtype and effort give the same frame,
 //! whatever the engine's thread count or the memory at hand. No decoder
@@ -13,8 +14,11 @@ use crate::frame::plane::HEAD_BYTES;
 use crate::frame::z4ai::{self, Transform};
 use crate::transform::bitfield::BFLOAT16;
 
+mod alternatives;
 mod estimate;
 mod sample;
+
+pub use alternatives::alternative;
 
 /// How much time packing may take for how much space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -112,6 +116,19 @@ pub fn encode<E: PackEngine>(
     dtype: Option<Dtype>,
     effort: Effort,
 ) -> Vec<u8> {
+    let planes = encode_planes(engine, tensor, dtype, effort);
+    match alternative(engine, tensor, dtype, effort) {
+        Some(other) if other.len() < planes.len() => other,
+        _ => planes,
+    }
+}
+
+fn encode_planes<E: PackEngine>(
+    engine: &E,
+    tensor: &[u8],
+    dtype: Option<Dtype>,
+    effort: Effort,
+) -> Vec<u8> {
     if tensor.len() > SMALL_BYTES {
         return z4ai::encode(engine, tensor, &recipe(engine, tensor, dtype, effort));
     }
@@ -137,7 +154,7 @@ pub fn encode<E: PackEngine>(
     best.map(|(_, frame)| frame).unwrap_or_default()
 }
 
-/// What [`encode`] does with a tensor of any size, judged by a sample.
+/// How [`encode`] makes planes of a tensor of any size, judged by a sample.
 #[must_use]
 pub fn recipe<E: PackEngine>(
     engine: &E,
@@ -170,17 +187,25 @@ pub fn recipe<E: PackEngine>(
 
 /// Transforms worth a look, the one preferred at equal size first.
 fn transforms(dtype: Option<Dtype>, effort: Effort) -> Vec<Transform> {
-    let width = match dtype.and_then(Dtype::len_bytes) {
-        // A complex number is two floats.
-        Some(8) if dtype == Some(Dtype::C64) => 4,
-        Some(width @ (2 | 4 | 8)) => width.to_le_bytes()[0],
-        _ => return vec![Transform::Opaque],
+    let Some(width) = element_bytes(dtype) else {
+        return vec![Transform::Opaque];
     };
     let mut all = vec![Transform::BytePlane(width), Transform::Opaque];
     if dtype == Some(Dtype::Bf16) && effort != Effort::Fast {
         all.push(Transform::BitField(BFLOAT16));
     }
     all
+}
+
+/// Bytes of the elements as they are taken apart; `None` where that is of no
+/// use.
+fn element_bytes(dtype: Option<Dtype>) -> Option<u8> {
+    match dtype?.len_bytes()? {
+        // A complex number is two floats.
+        8 if dtype == Some(Dtype::C64) => Some(4),
+        width @ (2 | 4 | 8) => Some(width.to_le_bytes()[0]),
+        _ => None,
+    }
 }
 
 fn handicap(transform: Transform, effort: Effort) -> f64 {

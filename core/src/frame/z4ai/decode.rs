@@ -4,12 +4,20 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 use super::{Frame, Transform};
+use crate::bytes;
 use crate::engine::Engine;
 use crate::frame::plane::Plane;
 use crate::transform::byteplane;
 use crate::{Error, Result};
 
 impl Frame<'_> {
+    /// Decodes the whole frame into a buffer of its own.
+    pub fn decompress<E: Engine>(&self, engine: &E) -> Result<Vec<u8>> {
+        let mut out = bytes::buffer(self.decoded_len_bytes())?;
+        self.decode(engine, &mut out)?;
+        Ok(out)
+    }
+
     /// Decodes the whole frame into `out`, which is as long as the frame says.
     pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
         if out.len() as u64 != self.decoded_len_bytes() {

@@ -5,8 +5,7 @@ mod encode;
 mod parse;
 
 pub use encode::{PlaneCoder, encode, head};
-pub use parse::{Frame, NumPy, Transform};
+pub use parse::{Frame, Transform};
 
-const MAGIC: [u8; 4] = *b"Z4AI";
+pub(super) const MAGIC: [u8; 4] = *b"Z4AI";
 const VERSION: u8 = 1;
-const FLAG_NUMPY: u8 = 1;

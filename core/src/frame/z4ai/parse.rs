@@ -3,8 +3,9 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::{FLAG_NUMPY, MAGIC, VERSION};
+use super::{MAGIC, VERSION};
 use crate::bytes::Cursor;
+use crate::frame::numpy::{NumPy, ascii, shape};
 use crate::frame::plane::Plane;
 use crate::transform::FloatFormat;
 use crate::{Error, Result, Rule};
@@ -40,15 +41,6 @@ impl Transform {
             Self::BitField(format) => format.item_bytes,
         }
     }
-}
-
-/// What a NumPy frame says about its array (3.5). Bytes come back as they are.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NumPy<'a> {
-    /// NumPy's `dtype.str`.
-    pub dtype: &'a str,
-    /// Shape, outermost dimension first.
-    pub shape: Vec<u64>,
 }
 
 /// A frame whose fields are consistent.
@@ -88,9 +80,7 @@ impl<'a> Frame<'a> {
         let format = ascii(&mut cursor, format_len, "float format")?;
         let transform = transform(transform_id, width, format)?;
         let dimensions = cursor.u8("dimension count")?;
-        let shape = (0..dimensions)
-            .map(|_| cursor.u64("shape"))
-            .collect::<Result<Vec<_>>>()?;
+        let shape = shape(&mut cursor, dimensions)?;
         let tail_len = cursor.u32("tail length")?;
         let tail = cursor.take(tail_len.into(), "tail")?;
 
@@ -120,7 +110,7 @@ impl<'a> Frame<'a> {
             transform,
             tail,
             planes,
-            numpy: (flags & FLAG_NUMPY != 0).then_some(NumPy { dtype, shape }),
+            numpy: NumPy::flagged(flags, dtype, shape),
             stored_len: cursor.position(),
             decoded_len,
         })
@@ -159,17 +149,6 @@ impl<'a> Frame<'a> {
     /// Refuses what this version does not decode.
     pub fn supported(&self) -> Result<()> {
         self.planes.iter().try_for_each(Plane::supported)
-    }
-}
-
-fn ascii<'a>(cursor: &mut Cursor<'a>, len: u8, what: &str) -> Result<&'a str> {
-    let at = cursor.position() as u64;
-    let bytes = cursor.take(len.into(), what)?;
-    match core::str::from_utf8(bytes) {
-        Ok(text) if text.is_ascii() => Ok(text),
-        _ => {
-            Err(Error::malformed(Rule::FrameAscii, format!("the {what} is not ASCII text")).at(at))
-        }
     }
 }
 

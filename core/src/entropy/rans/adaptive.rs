@@ -1,0 +1,139 @@
+//! rANS of order 0 with a table for every chunk, plane method 4 (7).
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::capacity::Allowance;
+use super::shared::empty;
+use super::stream::{self, BITS};
+use super::table::{Frequencies, Lookup, TABLE_BYTES, count};
+use super::{check_counts, len_u32, part_lens, split, split_mut, take_chunks, write_lens};
+use crate::bytes::{self, Cursor};
+use crate::engine::{Engine, PackEngine, ZstdCoding};
+use crate::entropy::zstd;
+use crate::{Error, Result, Rule};
+
+const FLAG: u64 = 1 << 62;
+
+/// Symbols a chunk of ours has at the most, as in the reference: fewer and
+/// tables weigh too much, more and they fit less well.
+const CHUNK_SYMBOLS: usize = 1 << 16;
+
+/// Tables are mostly noise to zstd; a longer search gains nothing.
+const TABLE_CODING: ZstdCoding = ZstdCoding::Search(3);
+
+/// A payload of method 4, checked but for its packed tables.
+#[derive(Debug, Clone)]
+pub struct Adaptive<'a> {
+    tables: &'a [u8],
+    chunks: Vec<&'a [u8]>,
+}
+
+impl<'a> Adaptive<'a> {
+    /// Reads the head and the chunk lengths, and checks that the chunks could
+    /// hold a plane of `len_bytes`.
+    pub fn parse(payload: &'a [u8], len_bytes: u64) -> Result<Self> {
+        let mut cursor = Cursor::new(payload);
+        let count = cursor.u64("rANS symbol count")?;
+        if len_bytes == 0 {
+            return empty(count, &cursor).map(|()| Self {
+                tables: &[],
+                chunks: Vec::new(),
+            });
+        }
+        if count & FLAG == 0 {
+            return Err(
+                Error::malformed(Rule::RansHead, "the flag of adaptive rANS is missing").at(0),
+            );
+        }
+        let chunk_count = u64::from(cursor.u32("rANS chunk count")?);
+        check_counts(count ^ FLAG, chunk_count, len_bytes).map_err(|e| e.at(0))?;
+        let tables_len = cursor.u32("length of the rANS tables")?;
+        let lens = cursor.take(4 * chunk_count, "rANS chunk lengths")?;
+        let base = cursor.position() as u64;
+        let tables = cursor.take(tables_len.into(), "rANS tables")?;
+        let chunks = take_chunks(&mut cursor, lens, stream::HEAD_BYTES)?;
+        // The chunks are there: this justifies their tables.
+        zstd::check(tables, tables_bytes(chunks.len())).map_err(|e| e.within(base))?;
+        let parsed = Self { tables, chunks };
+        parsed.check_capacity(len_bytes, |_| 1 << BITS)?;
+        Ok(parsed)
+    }
+
+    /// `most` gives the largest frequency of a chunk.
+    fn check_capacity(&self, len_bytes: u64, most: impl Fn(usize) -> u32) -> Result<()> {
+        let mut allowance = Allowance::new();
+        let lens = part_lens(len_bytes, self.chunks.len() as u64);
+        for (i, (chunk, symbols)) in self.chunks.iter().zip(lens).enumerate() {
+            allowance.check(symbols, stream::supply(chunk.len()), most(i), BITS)?;
+        }
+        Ok(())
+    }
+
+    fn read_tables<E: Engine>(&self, engine: &E) -> Result<Vec<Frequencies>> {
+        let mut raw = bytes::buffer(tables_bytes(self.chunks.len()))?;
+        zstd::decode(engine, self.tables, &mut raw)?;
+        let mut cursor = Cursor::new(&raw);
+        (0..self.chunks.len())
+            .map(|i| {
+                Frequencies::read(&mut cursor, BITS)
+                    .map_err(|e| Error::malformed(Rule::RansTable, format!("chunk {i}: {e}")))
+            })
+            .collect()
+    }
+
+    /// Decodes into `out`, which is as long as the plane.
+    pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
+        if self.chunks.is_empty() {
+            return Ok(());
+        }
+        let tables = self.read_tables(engine)?;
+        self.check_capacity(out.len() as u64, |i| tables[i].most())?;
+        let parts = split_mut(out, self.chunks.len());
+        let jobs: Vec<_> = self.chunks.iter().zip(&tables).zip(parts).collect();
+        engine
+            .map(jobs, |((chunk, table), part)| {
+                stream::decode(chunk, &Lookup::new(table), part)
+            })
+            .into_iter()
+            .collect()
+    }
+}
+
+fn tables_bytes(chunk_count: usize) -> u64 {
+    (chunk_count * TABLE_BYTES) as u64
+}
+
+/// Codes a plane that is not empty.
+///
+/// # Panics
+/// If the plane is empty.
+#[must_use]
+pub fn encode<E: PackEngine>(engine: &E, plane: &[u8]) -> Vec<u8> {
+    assert!(!plane.is_empty(), "an empty plane is stored");
+    let chunk_count = plane.len().div_ceil(CHUNK_SYMBOLS);
+    let coded = engine.map(split(plane, chunk_count), |part| {
+        let table = Frequencies::round(&count(part), BITS);
+        let stream = stream::encode(part, &table.codes());
+        (table, stream)
+    });
+    let (tables, chunks): (Vec<_>, Vec<_>) = coded.into_iter().unzip();
+    let mut raw = Vec::with_capacity(chunk_count * TABLE_BYTES);
+    for table in &tables {
+        table.write(&mut raw);
+    }
+    let mut packed = Vec::new();
+    engine.zstd_encode(&raw, TABLE_CODING, &mut packed);
+
+    let stored: usize = chunks.iter().map(Vec::len).sum();
+    let mut out = Vec::with_capacity(16 + 4 * chunk_count + packed.len() + stored);
+    out.extend_from_slice(&(plane.len() as u64 | FLAG).to_le_bytes());
+    out.extend_from_slice(&(chunk_count as u64).to_le_bytes()[..4]);
+    out.extend_from_slice(&len_u32(&packed).to_le_bytes());
+    write_lens(&mut out, &chunks);
+    out.extend_from_slice(&packed);
+    for chunk in &chunks {
+        out.extend_from_slice(chunk);
+    }
+    out
+}

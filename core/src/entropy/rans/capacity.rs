@@ -1,0 +1,111 @@
+//! How many symbols a stream can hold at the most.
+//!
+//! The state of a coder is at least 2^23 and less than 2^31, so a state brings
+//! 8 bits beyond those of the bytes behind it. A symbol of frequency `f` out
+//! of `2^R` divides the state by `2^R / f`, which takes
+//! `log2(2^R / f) > 1.4427 * (2^R - f) / 2^R` bits; integer rounding in the
+//! state takes away less than one part in 512 of that. What is left is more
+//! than 23/16, whatever the order of symbols.
+//!
+//! A symbol of the full frequency takes nothing at all. Such tables are taken
+//! for ones of frequency `2^R - 1`; symbols beyond that are justified by
+//! nothing and are counted against [`UNEARNED_PLANE_BYTES`].
+
+use alloc::format;
+
+use crate::limits::UNEARNED_PLANE_BYTES;
+use crate::{Error, Result, Rule};
+
+/// Bits a state holds beyond its lower bound.
+const STATE_BITS: u128 = 8;
+
+/// What may still be decoded for nothing within one plane.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    left: u64,
+}
+
+/// A stream as far as its capacity goes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Supply {
+    /// Bytes behind the states.
+    pub bytes: u64,
+    /// Number of states.
+    pub states: u32,
+}
+
+impl Allowance {
+    /// The allowance of one plane.
+    pub fn new() -> Self {
+        Self {
+            left: UNEARNED_PLANE_BYTES,
+        }
+    }
+
+    /// Checks that a stream can hold `symbols` symbols of which none is more
+    /// frequent than `most` of `1 << bits`; a `most` of `1 << bits` also
+    /// stands for tables not yet known.
+    pub fn check(&mut self, symbols: u64, supply: Supply, most: u32, bits: u32) -> Result<()> {
+        let total = 1u32 << bits;
+        let spare = u128::from((total - most).max(1));
+        let held = u128::from(supply.bytes) * 8 + u128::from(supply.states) * STATE_BITS;
+        // symbols * (spare / total) * (23 / 16) <= held
+        if u128::from(symbols) * spare * 23 <= held * u128::from(total) * 16 {
+            return Ok(());
+        }
+        if most < total {
+            return Err(Error::malformed(
+                Rule::RansCapacity,
+                format!(
+                    "a rANS stream of {} bytes cannot hold {symbols} symbols",
+                    supply.bytes
+                ),
+            ));
+        }
+        match self.left.checked_sub(symbols) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => Err(Error::limit(format!(
+                "a plane repeats one byte for free beyond {UNEARNED_PLANE_BYTES} bytes"
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    #[test]
+    fn symbols_are_earned_by_bytes() {
+        let supply = Supply {
+            bytes: 100,
+            states: 4,
+        };
+        let check = |n, most| Allowance::new().check(n, supply, most, 14);
+        // 832 bits, at least 0.71875 bits a symbol.
+        assert!(check(1157, 8192).is_ok());
+        let error = check(1158, 8192).unwrap_err();
+        assert_eq!(error.rule(), Some(Rule::RansCapacity));
+        assert!(check(u64::MAX, 16383).is_err());
+    }
+
+    #[test]
+    fn free_symbols_have_a_limit() {
+        let supply = Supply {
+            bytes: 0,
+            states: 4,
+        };
+        let mut allowance = Allowance::new();
+        let half = UNEARNED_PLANE_BYTES / 2;
+        assert!(allowance.check(half, supply, 1 << 14, 14).is_ok());
+        assert!(allowance.check(half, supply, 1 << 14, 14).is_ok());
+        // What a stream can nearly pay for is not counted.
+        assert!(allowance.check(65536, supply, 1 << 14, 14).is_ok());
+        let error = allowance.check(half, supply, 1 << 14, 14).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Limit);
+    }
+}

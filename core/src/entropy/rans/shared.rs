@@ -1,0 +1,121 @@
+//! rANS of order 0 with one table, plane method 3 (6).
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::capacity::Allowance;
+use super::stream::{self, BITS};
+use super::table::{Frequencies, Lookup, TABLE_BYTES, count};
+use super::{check_counts, part_lens, split, split_mut, take_chunks, write_lens};
+use crate::bytes::Cursor;
+use crate::engine::{Engine, PackEngine};
+use crate::{Error, Result, Rule};
+
+const CHUNKED: u64 = 1 << 63;
+
+/// Symbols a chunk of ours has at least, where there is more than one.
+const CHUNK_SYMBOLS: usize = 1 << 19;
+const MOST_CHUNKS: usize = 64;
+
+/// A checked payload of method 3.
+#[derive(Debug, Clone)]
+pub struct Shared<'a> {
+    /// None for an empty plane.
+    table: Option<Frequencies>,
+    chunks: Vec<&'a [u8]>,
+}
+
+impl<'a> Shared<'a> {
+    /// Reads the table and the chunk lengths, and checks that the chunks can
+    /// hold a plane of `len_bytes`.
+    pub fn parse(payload: &'a [u8], len_bytes: u64) -> Result<Self> {
+        let mut cursor = Cursor::new(payload);
+        let count = cursor.u64("rANS symbol count")?;
+        if len_bytes == 0 {
+            return empty(count, &cursor).map(|()| Self {
+                table: None,
+                chunks: Vec::new(),
+            });
+        }
+        let chunk_count = match count & CHUNKED {
+            0 => None,
+            _ => Some(u64::from(cursor.u16("rANS chunk count")?)),
+        };
+        check_counts(count & !CHUNKED, chunk_count.unwrap_or(1), len_bytes).map_err(|e| e.at(0))?;
+        let table = Frequencies::read(&mut cursor, BITS)?;
+        let chunks = match chunk_count {
+            Some(k) => {
+                let lens = cursor.take(4 * k, "rANS chunk lengths")?;
+                take_chunks(&mut cursor, lens, stream::HEAD_BYTES)?
+            }
+            None => vec![cursor.take(cursor.remaining() as u64, "rANS stream")?],
+        };
+        let mut allowance = Allowance::new();
+        for (chunk, symbols) in chunks.iter().zip(part_lens(len_bytes, chunks.len() as u64)) {
+            allowance.check(symbols, stream::supply(chunk.len()), table.most(), BITS)?;
+        }
+        Ok(Self {
+            table: Some(table),
+            chunks,
+        })
+    }
+
+    /// Decodes into `out`, which is as long as the plane.
+    pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
+        let Some(table) = &self.table else {
+            return Ok(());
+        };
+        let lookup = Lookup::new(table);
+        let parts = split_mut(out, self.chunks.len());
+        let jobs: Vec<_> = self.chunks.iter().zip(parts).collect();
+        engine
+            .map(jobs, |(chunk, part)| stream::decode(chunk, &lookup, part))
+            .into_iter()
+            .collect()
+    }
+}
+
+/// An empty plane is coded as eight zero bytes, by methods 3 and 4.
+pub(super) fn empty(count: u64, cursor: &Cursor) -> Result<()> {
+    if count == 0 && cursor.remaining() == 0 {
+        Ok(())
+    } else {
+        Err(Error::malformed(
+            Rule::RansHead,
+            "an empty rANS plane has eight zero bytes for payload",
+        )
+        .at(0))
+    }
+}
+
+/// Codes a plane that is not empty.
+///
+/// # Panics
+/// If the plane is empty.
+#[must_use]
+pub fn encode<E: PackEngine>(engine: &E, plane: &[u8]) -> Vec<u8> {
+    assert!(!plane.is_empty(), "an empty plane is stored");
+    let chunk_count = (plane.len() / CHUNK_SYMBOLS).clamp(1, MOST_CHUNKS);
+    let table = Frequencies::round(&count(plane), BITS);
+    let codes = table.codes();
+    let chunks = engine.map(split(plane, chunk_count), |part| {
+        stream::encode(part, &codes)
+    });
+    let stored: usize = chunks.iter().map(Vec::len).sum();
+    let mut out = Vec::with_capacity(10 + TABLE_BYTES + 4 * chunk_count + stored);
+    let symbols = plane.len() as u64;
+    if let [stream] = &chunks[..] {
+        out.extend_from_slice(&symbols.to_le_bytes());
+        table.write(&mut out);
+        out.extend_from_slice(stream);
+        return out;
+    }
+    out.extend_from_slice(&(symbols | CHUNKED).to_le_bytes());
+    out.extend_from_slice(&chunk_count.to_le_bytes()[..2]);
+    table.write(&mut out);
+    write_lens(&mut out, &chunks);
+    for chunk in &chunks {
+        out.extend_from_slice(chunk);
+    }
+    out
+}

@@ -1,0 +1,101 @@
+//! Order-0 stream of four states in turn over one run of bytes (5.6).
+
+use alloc::vec::Vec;
+
+use super::capacity::Supply;
+use super::state::{self, Input, LOWER, WINDOW_SYMBOLS};
+use super::table::{Code, Lookup};
+use crate::Result;
+use crate::bytes::Cursor;
+
+/// Probability bits of order 0.
+pub(super) const BITS: u32 = 14;
+pub(super) const SLOTS: usize = 1 << BITS;
+
+const STATES: usize = 4;
+/// The states, which every stream has.
+pub(super) const HEAD_BYTES: u64 = 4 * STATES as u64;
+
+/// What a stream of that length can hold, see [`super::capacity`].
+pub(super) fn supply(len_bytes: usize) -> Supply {
+    Supply {
+        bytes: (len_bytes as u64).saturating_sub(HEAD_BYTES),
+        states: 4,
+    }
+}
+
+/// Decodes `stream` into the whole of `out`.
+pub(super) fn decode(stream: &[u8], lookup: &Lookup<SLOTS>, out: &mut [u8]) -> Result<()> {
+    let mut cursor = Cursor::new(stream);
+    let mut states = [LOWER; STATES];
+    for state in &mut states {
+        *state = state::read(&mut cursor)?;
+    }
+    let mut input = Input(&stream[cursor.position()..]);
+    let (groups, rest) = out.as_chunks_mut::<WINDOW_SYMBOLS>();
+    for group in groups {
+        let mut window = input.window();
+        for (state, byte) in states.iter_mut().zip(group) {
+            *byte = window.next(state, lookup);
+        }
+        input.consume(window)?;
+    }
+    let mut window = input.window();
+    for (state, byte) in states.iter_mut().zip(rest) {
+        *byte = window.next(state, lookup);
+    }
+    input.consume(window)?;
+    input.finish(&states)
+}
+
+/// Codes `symbols`, all of which have a frequency.
+pub(super) fn encode(symbols: &[u8], codes: &[Code; 256]) -> Vec<u8> {
+    let mut states = [LOWER; STATES];
+    let mut emitted = Vec::with_capacity(symbols.len() / 2);
+    for (i, &symbol) in symbols.iter().enumerate().rev() {
+        let code = codes[usize::from(symbol)];
+        state::push(&mut states[i % STATES], code, BITS, &mut emitted);
+    }
+    state::assemble(&states, &emitted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::{Frequencies, count};
+    use super::*;
+    use crate::Rule;
+
+    const TEXT: &[u8] = b"abracadabra";
+    const STREAM: [u8; 16] = [
+        0x7A, 0x99, 0x8F, 0x42, 0x24, 0xDE, 0x48, 0x21, 0xF4, 0xFB, 0x88, 0x42, 0x60, 0xC2, 0x6A,
+        0x02,
+    ];
+
+    fn table() -> Frequencies {
+        Frequencies::round(&count(TEXT), BITS)
+    }
+
+    #[test]
+    fn the_worked_example_of_chapter_17() {
+        assert_eq!(encode(TEXT, &table().codes()), STREAM);
+        let mut out = [0; 11];
+        decode(&STREAM, &Lookup::new(&table()), &mut out).unwrap();
+        assert_eq!(out, TEXT);
+    }
+
+    #[test]
+    fn ends_are_checked() {
+        let lookup = Lookup::new(&table());
+        let rule =
+            |stream: &[u8], n: usize| decode(stream, &lookup, &mut vec![0; n]).unwrap_err().rule();
+        assert_eq!(rule(&STREAM[..15], 11), Some(Rule::Truncated));
+        assert_eq!(rule(&STREAM, 10), Some(Rule::RansEnd));
+        assert_eq!(rule(&STREAM, 12), Some(Rule::RansEnd));
+        assert_eq!(rule(&[&STREAM[..], &[0]].concat(), 11), Some(Rule::RansEnd));
+        for state in [[0xFF, 0xFF, 0x7F, 0], [0, 0, 0, 0x80]] {
+            let mut stream = STREAM;
+            stream[4..8].copy_from_slice(&state);
+            assert_eq!(rule(&stream, 11), Some(Rule::RansState));
+        }
+    }
+}

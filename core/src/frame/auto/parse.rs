@@ -1,0 +1,206 @@
+//! Reading a frame: everything that can be checked without decoding, and
+//! then the streams back to the buffer.
+
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::stream::Stream;
+use super::{MAGIC, VERSION};
+use crate::bytes::{self, Cursor};
+use crate::engine::Engine;
+use crate::frame::numpy::{NumPy, ascii, shape};
+use crate::frame::{check_magic, check_version, decoded_len};
+use crate::transform::{FloatFormat, bitpack, byteplane};
+use crate::{Error, Result, Rule};
+
+/// How the buffer was cut into streams (11.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transform {
+    /// One stream, the buffer itself. Its elements have that many bytes.
+    Raw(u8),
+    /// One stream per byte of an element of that many bytes.
+    BytePlane(u8),
+    /// Sign, exponent, and mantissa in whole bytes.
+    BitField(FloatFormat),
+    /// Sign, exponent, and mantissa bit by bit.
+    BitPack(FloatFormat),
+}
+
+impl Transform {
+    fn read(id: u8, width: u8, format: &str) -> Result<Self> {
+        let float = || {
+            FloatFormat::by_name(format.as_bytes()).ok_or_else(|| {
+                let detail = format!("float format \"{format}\" does not exist in auto frames");
+                Error::malformed(Rule::FrameFloatFormat, detail).at(10)
+            })
+        };
+        match id {
+            0 => Ok(Self::Raw(width)),
+            1 if width == 0 => {
+                let detail = "a byte-plane frame with elements of no bytes";
+                Err(Error::malformed(Rule::FrameWidth, detail).at(7))
+            }
+            1 => Ok(Self::BytePlane(width)),
+            2 => float().map(Self::BitField),
+            3 => float().map(Self::BitPack),
+            _ => {
+                let detail = format!("transform {id} does not exist in auto frames");
+                Err(Error::malformed(Rule::FrameTransform, detail).at(6))
+            }
+        }
+    }
+
+    /// Number of streams.
+    #[must_use]
+    pub fn streams(self) -> u8 {
+        match self {
+            Self::Raw(_) => 1,
+            Self::BytePlane(width) => width,
+            Self::BitField(_) | Self::BitPack(_) => 3,
+        }
+    }
+}
+
+/// A frame whose fields are consistent.
+#[derive(Debug, Clone)]
+pub struct Frame<'a> {
+    transform: Transform,
+    streams: Vec<Stream<'a>>,
+    tail: &'a [u8],
+    numpy: Option<NumPy<'a>>,
+    stored_len: usize,
+    decoded_len: u64,
+}
+
+impl<'a> Frame<'a> {
+    /// Reads the frame at the start of `bytes`; offsets in errors count from
+    /// there.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self> {
+        let mut cursor = Cursor::new(bytes);
+        check_magic(&mut cursor, MAGIC)?;
+        check_version(&mut cursor, VERSION)?;
+        let flags = cursor.u8("frame flags")?;
+        let transform_id = cursor.u8("transform")?;
+        let width = cursor.u8("element width")?;
+        let count = cursor.u8("stream count")?;
+        let format_len = cursor.u8("float format length")?;
+        let format = ascii(&mut cursor, format_len, "float format")?;
+        let transform = Transform::read(transform_id, width, format)?;
+        let elements = cursor.u64("element count")?;
+        let dtype_len = cursor.u8("NumPy dtype length")?;
+        let dtype = ascii(&mut cursor, dtype_len, "NumPy dtype")?;
+        let dimensions = cursor.u8("dimension count")?;
+        let shape = shape(&mut cursor, dimensions)?;
+        let tail_len = cursor.u32("tail length")?;
+        let tail = cursor.take(tail_len.into(), "tail")?;
+        if count != transform.streams() {
+            let expected = transform.streams();
+            let detail = format!("{count} streams in an auto frame that has {expected}");
+            return Err(Error::malformed(Rule::FramePlaneCount, detail).at(8));
+        }
+        let streams = (0..count)
+            .map(|_| Stream::parse(&mut cursor))
+            .collect::<Result<Vec<_>>>()?;
+        let lens: Vec<u64> = streams.iter().map(Stream::len_bytes).collect();
+        let (items, item_bytes) = items(transform, &lens, elements)?;
+        Ok(Self {
+            transform,
+            streams,
+            tail,
+            numpy: NumPy::flagged(flags, dtype, shape),
+            stored_len: cursor.position(),
+            decoded_len: decoded_len(items, item_bytes, tail)?,
+        })
+    }
+
+    /// How the buffer was cut.
+    #[must_use]
+    pub fn transform(&self) -> Transform {
+        self.transform
+    }
+
+    /// NumPy's description, where the frame carries one.
+    #[must_use]
+    pub fn numpy(&self) -> Option<&NumPy<'a>> {
+        self.numpy.as_ref()
+    }
+
+    /// Bytes the frame takes.
+    #[must_use]
+    pub fn stored_len(&self) -> usize {
+        self.stored_len
+    }
+
+    /// Bytes it is said to decode to.
+    #[must_use]
+    pub fn decoded_len_bytes(&self) -> u64 {
+        self.decoded_len
+    }
+
+    /// Decodes into a buffer of its own, made once the streams are there:
+    /// brotli streams do not show what they hold.
+    pub fn decompress<E: Engine>(&self, engine: &E) -> Result<Vec<u8>> {
+        let streams = self.decode_streams(engine)?;
+        let mut out = bytes::buffer(self.decoded_len)?;
+        self.join(&streams, &mut out)?;
+        Ok(out)
+    }
+
+    /// Decodes into `out`, which is as long as the frame says.
+    pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
+        self.join(&self.decode_streams(engine)?, out)
+    }
+
+    fn decode_streams<E: Engine>(&self, engine: &E) -> Result<Vec<Cow<'a, [u8]>>> {
+        let streams: Vec<&Stream> = self.streams.iter().collect();
+        engine
+            .map(streams, |stream| stream.decode(engine))
+            .into_iter()
+            .collect()
+    }
+
+    fn join(&self, streams: &[Cow<[u8]>], out: &mut [u8]) -> Result<()> {
+        let (body, tail) = out.split_at_mut(out.len() - self.tail.len());
+        tail.copy_from_slice(self.tail);
+        match self.transform {
+            Transform::Raw(_) | Transform::BytePlane(_) => {
+                let views: Vec<&[u8]> = streams.iter().map(AsRef::as_ref).collect();
+                byteplane::join(&views, body);
+                Ok(())
+            }
+            Transform::BitField(format) => {
+                format.join([&streams[0], &streams[1], &streams[2]], body)
+            }
+            Transform::BitPack(format) => {
+                let n = body.len() / format.item_bytes;
+                let mantissas = bitpack::unpack(format, &streams[2], n)?;
+                format.join([&streams[0], &streams[1], &mantissas], body)
+            }
+        }
+    }
+}
+
+/// How many pieces of how many bytes the streams make together.
+fn items(transform: Transform, lens: &[u64], elements: u64) -> Result<(u64, u64)> {
+    let unfit = || Error::malformed(Rule::FramePlaneLength, "streams that do not fit each other");
+    let first = lens[0];
+    match transform {
+        Transform::Raw(_) => Ok((first, 1)),
+        Transform::BytePlane(width) => match lens.iter().all(|&len| len == first) {
+            true => Ok((first, width.into())),
+            false => Err(unfit()),
+        },
+        Transform::BitField(format) | Transform::BitPack(format) => {
+            let mantissas = match transform {
+                Transform::BitPack(_) => bitpack::packed_len(format, elements),
+                _ => elements.checked_mul(format.mantissa_bytes() as u64),
+            };
+            let fits = lens[..2] == [elements.div_ceil(8), elements] && mantissas == Some(lens[2]);
+            match fits {
+                true => Ok((elements, format.item_bytes as u64)),
+                false => Err(unfit()),
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Frame `Z4AIMF01` (docs/formats/z4ai-frames.md 12): byte planes of one
+//! chunk of the input after another.
+
+use alloc::borrow::Cow;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::stream::{self, Record, Stream};
+use super::{check_magic, decoded_len};
+use crate::bytes::{self, Cursor};
+use crate::engine::{Engine, PackEngine, ZstdCoding};
+use crate::transform::byteplane;
+use crate::{Error, Result, Rule};
+
+pub(super) const MAGIC: &[u8] = b"Z4AIMF01";
+
+/// A frame whose fields are consistent.
+#[derive(Debug, Clone)]
+pub struct Frame<'a> {
+    chunks: Vec<Chunk<'a>>,
+    stored_len: usize,
+    decoded_len: u64,
+}
+
+#[derive(Debug, Clone)]
+struct Chunk<'a> {
+    planes: Vec<Stream<'a>>,
+    tail: &'a [u8],
+    /// Bytes it decodes to, which its planes have room for.
+    len_bytes: u64,
+}
+
+impl<'a> Chunk<'a> {
+    fn parse(cursor: &mut Cursor<'a>, width: u8) -> Result<Self> {
+        let elements = u64::from(cursor.u32("chunk elements")?);
+        let tail_len = cursor.u8("chunk tail length")?;
+        let tail = cursor.take(tail_len.into(), "chunk tail")?;
+        let planes = (0..width).map(|_| {
+            let at = cursor.position() as u64;
+            let method = cursor.u8("plane method")?;
+            let payload_len = cursor.u32("plane payload length")?;
+            Stream::parse(&Record {
+                at,
+                method,
+                len_bytes: elements,
+                payload_at: cursor.position() as u64,
+                payload: cursor.take(payload_len.into(), "plane payload")?,
+            })
+        });
+        Ok(Self {
+            planes: planes.collect::<Result<_>>()?,
+            tail,
+            len_bytes: decoded_len(elements, width.into(), tail)?,
+        })
+    }
+
+    fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
+        let planes = self.planes.iter().map(|plane| plane.decode(engine));
+        let planes = planes.collect::<Result<Vec<_>>>()?;
+        let views: Vec<&[u8]> = planes.iter().map(AsRef::as_ref).collect();
+        let (body, tail) = out.split_at_mut(out.len() - self.tail.len());
+        byteplane::join(&views, body);
+        tail.copy_from_slice(self.tail);
+        Ok(())
+    }
+}
+
+impl<'a> Frame<'a> {
+    /// Reads the frame at the start of `bytes`; offsets in errors count from
+    /// there.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self> {
+        let mut cursor = Cursor::new(bytes);
+        check_magic(&mut cursor, MAGIC)?;
+        cursor.u8("frame flags")?;
+        let width = cursor.u8("element width")?;
+        if width == 0 {
+            let detail = "elements of no bytes in a chunked frame";
+            return Err(Error::malformed(Rule::FrameWidth, detail).at(9));
+        }
+        let count = cursor.u32("chunk count")?;
+        let mut chunks = Vec::new();
+        let mut total: u64 = 0;
+        for _ in 0..count {
+            let chunk = Chunk::parse(&mut cursor, width)?;
+            total = total.checked_add(chunk.len_bytes).ok_or_else(|| {
+                Error::malformed(Rule::FramePlaneLength, "the chunks exceed 64 bits")
+            })?;
+            chunks.push(chunk);
+        }
+        Ok(Self {
+            chunks,
+            stored_len: cursor.position(),
+            decoded_len: total,
+        })
+    }
+
+    /// Bytes the frame takes.
+    #[must_use]
+    pub fn stored_len(&self) -> usize {
+        self.stored_len
+    }
+
+    /// Bytes it decodes to: what its chunks come to.
+    #[must_use]
+    pub fn decoded_len_bytes(&self) -> u64 {
+        self.decoded_len
+    }
+
+    /// Decodes into a buffer of its own.
+    pub fn decompress<E: Engine>(&self, engine: &E) -> Result<Vec<u8>> {
+        let mut out = bytes::buffer(self.decoded_len)?;
+        self.decode(engine, &mut out)?;
+        Ok(out)
+    }
+
+    /// Decodes into `out`, which is as long as the frame says.
+    pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
+        let mut rest = out;
+        let mut jobs = Vec::with_capacity(self.chunks.len());
+        for chunk in &self.chunks {
+            let (now, later) = rest.split_at_mut(bytes::index(chunk.len_bytes));
+            rest = later;
+            jobs.push((chunk, now));
+        }
+        engine
+            .map(jobs, |(chunk, part)| chunk.decode(engine, part))
+            .into_iter()
+            .collect()
+    }
+}
+
+/// The frame of `tensor`, whose elements are `width` bytes each, in chunks of
+/// about `chunk_bytes`. Planes are tried in all `codings`.
+///
+/// # Panics
+/// If `width` is zero, a plane of a chunk reaches 2^32 bytes, or there would
+/// be 2^32 chunks.
+#[must_use]
+pub fn encode<E: PackEngine>(
+    engine: &E,
+    tensor: &[u8],
+    width: u8,
+    chunk_bytes: u32,
+    codings: &[ZstdCoding],
+) -> Vec<u8> {
+    let item_bytes = usize::from(width);
+    let asked = usize::try_from(chunk_bytes).unwrap_or(usize::MAX);
+    let step = (asked / item_bytes).max(1) * item_bytes;
+    let chunks: Vec<&[u8]> = tensor.chunks(step).collect();
+    let mut out = MAGIC.to_vec();
+    out.extend_from_slice(&[0, width]);
+    out.extend_from_slice(&field(chunks.len()));
+    let coded = engine.map(chunks, |chunk| {
+        let count = chunk.len() / item_bytes;
+        let (body, tail) = chunk.split_at(count * item_bytes);
+        let mut out = field(count).to_vec();
+        // A tail is shorter than an element.
+        out.push(tail.len().to_le_bytes()[0]);
+        out.extend_from_slice(tail);
+        for plane in 0..item_bytes {
+            let mut raw = vec![0; count];
+            byteplane::split(body, item_bytes, plane, 0, &mut raw);
+            let (method, payload) = stream::encode(engine, Cow::Owned(raw), codings);
+            out.push(method);
+            out.extend_from_slice(&field(payload.len()));
+            out.extend_from_slice(&payload);
+        }
+        out
+    });
+    for chunk in coded {
+        out.extend_from_slice(&chunk);
+    }
+    out
+}
+
+fn field(value: usize) -> [u8; 4] {
+    u32::try_from(value)
+        .expect("chunks are below 2^32 bytes, and below 2^32 in number")
+        .to_le_bytes()
+}

@@ -1,0 +1,200 @@
+//! Frame `ZPL1` (docs/formats/z4ai-frames.md 10): few distinct values.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::numpy::NumPy;
+use super::{check_magic, check_version, decoded_len, stream};
+use crate::bytes::{self, Cursor};
+use crate::engine::{Engine, PackEngine, ZstdCoding};
+use crate::entropy::zstd;
+use crate::transform::palette;
+use crate::{Error, Result, Rule};
+
+pub(super) const MAGIC: &[u8] = b"ZPL1";
+const VERSION: u8 = 1;
+
+/// A frame whose fields are consistent.
+#[derive(Debug, Clone)]
+pub struct Frame<'a> {
+    width: u8,
+    index_bytes: u8,
+    elements: u64,
+    distinct: u32,
+    codebook: &'a [u8],
+    index: &'a [u8],
+    tail: &'a [u8],
+    numpy: Option<NumPy<'a>>,
+    stored_len: usize,
+    decoded_len: u64,
+}
+
+impl<'a> Frame<'a> {
+    /// Reads the frame at the start of `bytes`; offsets in errors count from
+    /// there.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self> {
+        let mut cursor = Cursor::new(bytes);
+        check_magic(&mut cursor, MAGIC)?;
+        check_version(&mut cursor, VERSION)?;
+        let width = cursor.u8("element width")?;
+        if !matches!(width, 2 | 4 | 8) {
+            let detail = format!("elements of {width} bytes in a palette frame");
+            return Err(Error::malformed(Rule::FrameWidth, detail).at(5));
+        }
+        let flags = cursor.u8("frame flags")?;
+        let index_bytes = cursor.u8("index width")?;
+        if !matches!(index_bytes, 1 | 2 | 4) {
+            let detail = format!("indices of {index_bytes} bytes");
+            return Err(Error::malformed(Rule::PaletteIndexWidth, detail).at(7));
+        }
+        let elements = cursor.u64("element count")?;
+        let distinct = cursor.u32("count of distinct values")?;
+        let tail_len = cursor.u32("tail length")?;
+        let dtype_len = cursor.u8("NumPy dtype length")?;
+        let dimensions = cursor.u8("dimension count")?;
+        let numpy = NumPy::read(&mut cursor, flags, dtype_len, dimensions)?;
+        let tail = cursor.take(tail_len.into(), "tail")?;
+        let codebook_len = cursor.u32("codebook length")?;
+        let codebook_at = cursor.position() as u64;
+        let codebook = cursor.take(codebook_len.into(), "codebook")?;
+        if (elements == 0) != (distinct == 0) || (elements == 0) != codebook.is_empty() {
+            let detail = format!(
+                "{distinct} values in a codebook of {codebook_len} bytes for {elements} elements"
+            );
+            return Err(Error::malformed(Rule::FrameParts, detail).at(16));
+        }
+        let index_at = cursor.position();
+        let mut index = &[][..];
+        if elements > 0 {
+            let codebook_bytes = u64::from(distinct) * u64::from(width);
+            zstd::check_sized(codebook, codebook_bytes).map_err(|e| e.within(codebook_at))?;
+            let index_len = decoded_len(elements, index_bytes.into(), &[])?;
+            index = zstd::sized_prefix(&bytes[index_at..], index_len)
+                .map_err(|e| e.within(index_at as u64))?;
+        }
+        Ok(Self {
+            width,
+            index_bytes,
+            elements,
+            distinct,
+            codebook,
+            index,
+            tail,
+            numpy,
+            stored_len: index_at + index.len(),
+            decoded_len: decoded_len(elements, width.into(), tail)?,
+        })
+    }
+
+    /// Bytes of one element.
+    #[must_use]
+    pub fn width(&self) -> u8 {
+        self.width
+    }
+
+    /// Number of entries in the codebook.
+    #[must_use]
+    pub fn distinct(&self) -> u32 {
+        self.distinct
+    }
+
+    /// NumPy's description, where the frame carries one.
+    #[must_use]
+    pub fn numpy(&self) -> Option<&NumPy<'a>> {
+        self.numpy.as_ref()
+    }
+
+    /// Bytes the frame takes.
+    #[must_use]
+    pub fn stored_len(&self) -> usize {
+        self.stored_len
+    }
+
+    /// Bytes it decodes to. The index's frame has room for so many elements.
+    #[must_use]
+    pub fn decoded_len_bytes(&self) -> u64 {
+        self.decoded_len
+    }
+
+    /// Decodes into a buffer of its own, made once the index is there.
+    pub fn decompress<E: Engine>(&self, engine: &E) -> Result<Vec<u8>> {
+        let parts = self.parts(engine)?;
+        let mut out = bytes::buffer(self.decoded_len)?;
+        self.join(&parts, &mut out)?;
+        Ok(out)
+    }
+
+    /// Decodes into `out`, which is as long as the frame says.
+    pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
+        self.join(&self.parts(engine)?, out)
+    }
+
+    /// Codebook and index.
+    fn parts<E: Engine>(&self, engine: &E) -> Result<[Vec<u8>; 2]> {
+        let decode = |payload: &[u8], len_bytes| {
+            let mut out = bytes::buffer(len_bytes)?;
+            if !out.is_empty() {
+                zstd::decode(engine, payload, &mut out)?;
+            }
+            Ok(out)
+        };
+        let codebook_bytes = u64::from(self.distinct) * u64::from(self.width);
+        Ok([
+            decode(self.codebook, codebook_bytes)?,
+            decode(self.index, self.elements * u64::from(self.index_bytes))?,
+        ])
+    }
+
+    fn join(&self, [codebook, index]: &[Vec<u8>; 2], out: &mut [u8]) -> Result<()> {
+        let (body, tail) = out.split_at_mut(out.len() - self.tail.len());
+        tail.copy_from_slice(self.tail);
+        let (index_bytes, width) = (self.index_bytes.into(), self.width.into());
+        palette::join(index, index_bytes, codebook, width, body)
+    }
+}
+
+/// The frame of `tensor`, whose elements are `width` bytes each, or `None`
+/// where it has more than `most_values` distinct elements. Codebook and index
+/// are tried in all `codings`.
+///
+/// # Panics
+/// If `width` is not 2, 4 or 8.
+#[must_use]
+pub fn encode<E: PackEngine>(
+    engine: &E,
+    tensor: &[u8],
+    width: u8,
+    most_values: u32,
+    codings: &[ZstdCoding],
+) -> Option<Vec<u8>> {
+    assert!(matches!(width, 2 | 4 | 8));
+    let item_bytes = usize::from(width);
+    let count = tensor.len() / item_bytes;
+    let (body, tail) = tensor.split_at(count * item_bytes);
+    let most = usize::try_from(most_values).unwrap_or(usize::MAX);
+    let values = palette::codebook(body, item_bytes, most)?;
+    let index_bytes = palette::index_bytes(values.len());
+    let mut out = MAGIC.to_vec();
+    out.extend_from_slice(&[VERSION, width, 0, index_bytes.to_le_bytes()[0]]);
+    out.extend_from_slice(&(count as u64).to_le_bytes());
+    out.extend_from_slice(&(values.len() as u64).to_le_bytes()[..4]);
+    // A tail is shorter than an element.
+    out.extend_from_slice(&(tail.len() as u64).to_le_bytes()[..4]);
+    out.extend_from_slice(&[0, 0]);
+    out.extend_from_slice(tail);
+    if count == 0 {
+        out.extend_from_slice(&[0; 4]);
+        return Some(out);
+    }
+    let codebook: Vec<u8> = values
+        .iter()
+        .flat_map(|value| value.to_le_bytes().into_iter().take(item_bytes))
+        .collect();
+    let codebook = stream::zstd_smallest(engine, &codebook, codings);
+    // Only a codebook of gigabytes does not fit its field.
+    out.extend_from_slice(&u32::try_from(codebook.len()).ok()?.to_le_bytes());
+    out.extend_from_slice(&codebook);
+    let index = palette::index(body, item_bytes, &values);
+    out.extend_from_slice(&stream::zstd_smallest(engine, &index, codings));
+    Some(out)
+}

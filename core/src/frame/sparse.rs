@@ -1,0 +1,206 @@
+//! Frame `ZSP1` (docs/formats/z4ai-frames.md 9.1): mostly zeros.
+
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::numpy::NumPy;
+use super::{check_magic, check_version, decoded_len, stream, turbo};
+use crate::bytes::{self, Cursor};
+use crate::engine::{Engine, PackEngine, ZstdCoding};
+use crate::entropy::zstd;
+use crate::transform::sparse;
+use crate::{Error, Result, Rule};
+
+pub(super) const MAGIC: &[u8] = b"ZSP1";
+const VERSION: u8 = 1;
+
+/// A frame whose fields are consistent.
+#[derive(Debug, Clone)]
+pub struct Frame<'a> {
+    width: u8,
+    elements: u64,
+    nonzero: u64,
+    bitmap: &'a [u8],
+    values: Option<turbo::Frame<'a>>,
+    tail: &'a [u8],
+    numpy: Option<NumPy<'a>>,
+    stored_len: usize,
+    decoded_len: u64,
+}
+
+impl<'a> Frame<'a> {
+    /// Reads the frame at the start of `bytes`; offsets in errors count from
+    /// there.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self> {
+        let mut cursor = Cursor::new(bytes);
+        check_magic(&mut cursor, MAGIC)?;
+        check_version(&mut cursor, VERSION)?;
+        let width = cursor.u8("element width")?;
+        if !matches!(width, 1 | 2 | 4 | 8) {
+            let detail = format!("elements of {width} bytes in a sparse frame");
+            return Err(Error::malformed(Rule::FrameWidth, detail).at(5));
+        }
+        let flags = cursor.u8("frame flags")?;
+        cursor.u8("padding")?;
+        let elements = cursor.u64("element count")?;
+        let nonzero = cursor.u64("count of nonzero elements")?;
+        let tail_len = cursor.u32("tail length")?;
+        let dtype_len = cursor.u8("NumPy dtype length")?;
+        let dimensions = cursor.u8("dimension count")?;
+        let numpy = NumPy::read(&mut cursor, flags, dtype_len, dimensions)?;
+        let tail = cursor.take(tail_len.into(), "tail")?;
+        let bitmap_len = cursor.u64("bitmap length")?;
+        let bitmap_at = cursor.position() as u64;
+        let bitmap = cursor.take(bitmap_len, "bitmap")?;
+        if nonzero > elements {
+            let detail = format!("{nonzero} of {elements} elements are not zero");
+            return Err(Error::malformed(Rule::SparseCount, detail).at(16));
+        }
+        if (elements == 0) != bitmap.is_empty() {
+            let detail = format!("a bitmap of {bitmap_len} bytes for {elements} elements");
+            return Err(Error::malformed(Rule::FrameParts, detail).at(bitmap_at));
+        }
+        if elements > 0 {
+            zstd::check_sized(bitmap, elements.div_ceil(8)).map_err(|e| e.within(bitmap_at))?;
+        }
+        let values_at = cursor.position();
+        let values = (nonzero > 0)
+            .then(|| values(&bytes[values_at..], nonzero, width))
+            .transpose()
+            .map_err(|e| e.within(values_at as u64))?;
+        Ok(Self {
+            width,
+            elements,
+            nonzero,
+            bitmap,
+            tail,
+            numpy,
+            stored_len: values_at + values.as_ref().map_or(0, turbo::Frame::stored_len),
+            decoded_len: decoded_len(elements, width.into(), tail)?,
+            values,
+        })
+    }
+
+    /// Bytes of one element.
+    #[must_use]
+    pub fn width(&self) -> u8 {
+        self.width
+    }
+
+    /// Number of elements that are not zero.
+    #[must_use]
+    pub fn nonzero(&self) -> u64 {
+        self.nonzero
+    }
+
+    /// NumPy's description, where the frame carries one.
+    #[must_use]
+    pub fn numpy(&self) -> Option<&NumPy<'a>> {
+        self.numpy.as_ref()
+    }
+
+    /// Bytes the frame takes.
+    #[must_use]
+    pub fn stored_len(&self) -> usize {
+        self.stored_len
+    }
+
+    /// Bytes it decodes to. The bitmap's frame has room for so many elements.
+    #[must_use]
+    pub fn decoded_len_bytes(&self) -> u64 {
+        self.decoded_len
+    }
+
+    /// Decodes into a buffer of its own, made once the bitmap is there.
+    pub fn decompress<E: Engine>(&self, engine: &E) -> Result<Vec<u8>> {
+        let (bitmap, values) = self.parts(engine)?;
+        let mut out = bytes::buffer(self.decoded_len)?;
+        self.join(&bitmap, &values, &mut out);
+        Ok(out)
+    }
+
+    /// Decodes into `out`, which is as long as the frame says.
+    pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
+        let (bitmap, values) = self.parts(engine)?;
+        self.join(&bitmap, &values, out);
+        Ok(())
+    }
+
+    fn parts<E: Engine>(&self, engine: &E) -> Result<(Vec<u8>, Vec<u8>)> {
+        let mut bitmap = bytes::buffer(self.elements.div_ceil(8))?;
+        if !bitmap.is_empty() {
+            zstd::decode(engine, self.bitmap, &mut bitmap)?;
+        }
+        let count = sparse::count_values(&bitmap);
+        if count != self.nonzero || sparse::padding_set(&bitmap, self.elements) {
+            return Err(Error::malformed(
+                Rule::SparseCount,
+                format!(
+                    "a bitmap of {count} bits for {} elements that are not zero",
+                    self.nonzero
+                ),
+            ));
+        }
+        let values = match &self.values {
+            Some(frame) => frame.decompress(engine)?,
+            None => Vec::new(),
+        };
+        Ok((bitmap, values))
+    }
+
+    fn join(&self, bitmap: &[u8], values: &[u8], out: &mut [u8]) {
+        let (body, tail) = out.split_at_mut(out.len() - self.tail.len());
+        tail.copy_from_slice(self.tail);
+        sparse::join(bitmap, values, self.width.into(), body);
+    }
+}
+
+fn values(bytes: &[u8], nonzero: u64, width: u8) -> Result<turbo::Frame<'_>> {
+    let frame = turbo::Frame::parse(bytes)?;
+    if nonzero.checked_mul(width.into()) != Some(frame.decoded_len_bytes()) {
+        let detail = format!(
+            "{} bytes of values for {nonzero} elements of {width} bytes",
+            frame.decoded_len_bytes()
+        );
+        return Err(Error::malformed(Rule::SparseValues, detail).at(0));
+    }
+    Ok(frame)
+}
+
+/// The frame of `tensor`, whose elements are `width` bytes each. Bitmap and
+/// values are tried in all `codings`, the values cut as `transform` says.
+///
+/// # Panics
+/// If `width` is not 1, 2, 4 or 8.
+#[must_use]
+pub fn encode<E: PackEngine>(
+    engine: &E,
+    tensor: &[u8],
+    width: u8,
+    transform: turbo::Transform,
+    codings: &[ZstdCoding],
+) -> Vec<u8> {
+    let item_bytes = usize::from(width);
+    let count = tensor.len() / item_bytes;
+    let (body, tail) = tensor.split_at(count * item_bytes);
+    let (bitmap, values) = sparse::split(body, item_bytes);
+    let bitmap = match count {
+        0 => Cow::Borrowed(&[][..]),
+        _ => Cow::Owned(stream::zstd_smallest(engine, &bitmap, codings)),
+    };
+    let mut out = MAGIC.to_vec();
+    out.extend_from_slice(&[VERSION, width, 0, 0]);
+    out.extend_from_slice(&(count as u64).to_le_bytes());
+    out.extend_from_slice(&((values.len() / item_bytes) as u64).to_le_bytes());
+    // A tail is shorter than an element.
+    out.extend_from_slice(&(tail.len() as u64).to_le_bytes()[..4]);
+    out.extend_from_slice(&[0, 0]);
+    out.extend_from_slice(tail);
+    out.extend_from_slice(&(bitmap.len() as u64).to_le_bytes());
+    out.extend_from_slice(&bitmap);
+    if !values.is_empty() {
+        out.extend_from_slice(&turbo::encode(engine, &values, width, transform, codings));
+    }
+    out
+}

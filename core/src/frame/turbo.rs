@@ -1,0 +1,150 @@
+//! Frame `ZRT1` (docs/formats/z4ai-frames.md 9.2): the values of a sparse
+//! frame, as they are or as byte planes.
+
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::stream::{self, Record, Stream};
+use super::{check_magic, check_version};
+use crate::bytes::{self, Cursor};
+use crate::engine::{Engine, PackEngine, ZstdCoding};
+use crate::transform::byteplane;
+use crate::{Error, Result, Rule};
+
+pub(super) const MAGIC: &[u8] = b"ZRT1";
+const VERSION: u8 = 2;
+const OPAQUE: u8 = 0;
+const BYTE_PLANE: u8 = 1;
+
+/// How the buffer is cut into streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transform {
+    /// One stream, the buffer itself.
+    Opaque,
+    /// One stream per byte of an element; the buffer holds whole elements.
+    BytePlane,
+}
+
+/// A frame whose fields are consistent.
+#[derive(Debug, Clone)]
+pub struct Frame<'a> {
+    transform: Transform,
+    streams: Vec<Stream<'a>>,
+    len_bytes: u64,
+    stored_len: usize,
+}
+
+impl<'a> Frame<'a> {
+    /// Reads the frame at the start of `bytes`; offsets in errors count from
+    /// there.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self> {
+        let mut cursor = Cursor::new(bytes);
+        check_magic(&mut cursor, MAGIC)?;
+        check_version(&mut cursor, VERSION)?;
+        let width = cursor.u8("element width")?;
+        let len_bytes = cursor.u64("original length")?;
+        let (transform, expected) = match cursor.u8("transform")? {
+            OPAQUE => (Transform::Opaque, 1),
+            BYTE_PLANE if width > 0 => (Transform::BytePlane, width),
+            id => {
+                let detail = format!("transform {id} of width {width} in a turbo frame");
+                return Err(Error::malformed(Rule::FrameTransform, detail).at(14));
+            }
+        };
+        let count = cursor.u8("stream count")?;
+        if count != expected {
+            let detail = format!("{count} streams in a turbo frame that has {expected}");
+            return Err(Error::malformed(Rule::FramePlaneCount, detail).at(15));
+        }
+        let streams = (0..count)
+            .map(|_| Stream::parse(&Record::parse(&mut cursor)?))
+            .collect::<Result<Vec<_>>>()?;
+        let each = len_bytes / u64::from(count);
+        let even = len_bytes.is_multiple_of(u64::from(count));
+        if !even || streams.iter().any(|stream| stream.len_bytes() != each) {
+            let detail = format!("streams that do not make {len_bytes} bytes together");
+            return Err(Error::malformed(Rule::TurboLength, detail).at(6));
+        }
+        Ok(Self {
+            transform,
+            streams,
+            len_bytes,
+            stored_len: cursor.position(),
+        })
+    }
+
+    /// Bytes the frame takes.
+    #[must_use]
+    pub fn stored_len(&self) -> usize {
+        self.stored_len
+    }
+
+    /// Bytes it decodes to, which its streams have room for.
+    #[must_use]
+    pub fn decoded_len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    /// Decodes into a buffer of its own.
+    pub fn decompress<E: Engine>(&self, engine: &E) -> Result<Vec<u8>> {
+        let mut out = bytes::buffer(self.len_bytes)?;
+        self.decode(engine, &mut out)?;
+        Ok(out)
+    }
+
+    /// Decodes into `out`, which is as long as the frame says.
+    pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
+        if self.transform == Transform::Opaque {
+            return self.streams[0].decode_into(engine, out);
+        }
+        let planes = engine
+            .map(self.streams.iter().collect(), |stream: &Stream| {
+                stream.decode(engine)
+            })
+            .into_iter()
+            .collect::<Result<Vec<_>>>()?;
+        let views: Vec<&[u8]> = planes.iter().map(AsRef::as_ref).collect();
+        byteplane::join(&views, out);
+        Ok(())
+    }
+}
+
+/// The frame of `bytes`, whose elements are `width` bytes each. Streams are
+/// tried in all `codings`. Byte planes are only made of whole elements.
+#[must_use]
+pub fn encode<E: PackEngine>(
+    engine: &E,
+    bytes: &[u8],
+    width: u8,
+    transform: Transform,
+    codings: &[ZstdCoding],
+) -> Vec<u8> {
+    let item_bytes = usize::from(width).max(1);
+    let whole = !bytes.is_empty() && bytes.len().is_multiple_of(item_bytes);
+    let (id, streams) = match transform {
+        Transform::BytePlane if whole => (BYTE_PLANE, item_bytes),
+        _ => (OPAQUE, 1),
+    };
+    let len = bytes.len() / streams;
+    let coded = engine.map((0..streams).collect(), |plane| {
+        let raw = if streams == 1 {
+            Cow::Borrowed(bytes)
+        } else {
+            let mut raw = vec![0; len];
+            byteplane::split(bytes, streams, plane, 0, &mut raw);
+            Cow::Owned(raw)
+        };
+        stream::encode(engine, raw, codings)
+    });
+    let mut out = MAGIC.to_vec();
+    out.extend_from_slice(&[VERSION, width]);
+    out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+    out.push(id);
+    out.push(streams.to_le_bytes()[0]);
+    for (method, payload) in coded {
+        stream::write(&mut out, method, len, &payload);
+    }
+    out
+}

@@ -1,0 +1,135 @@
+//! Sparse elements: a bit per element, and the elements that are not zero
+//! (docs/formats/z4ai-frames.md 9.1).
+//!
+//! Zero means all bits zero, so a negative zero is kept as a value. All
+//! functions panic if `width` is not 1, 2, 4 or 8 or does not divide the
+//! length of the elements.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::by_width;
+
+/// Number of elements that are zero.
+#[must_use]
+pub fn count_zeros(elements: &[u8], width: usize) -> usize {
+    by_width!(width, count_zeros_fixed(elements))
+}
+
+fn count_zeros_fixed<const W: usize>(elements: &[u8]) -> usize {
+    let (items, rest) = elements.as_chunks::<W>();
+    assert!(rest.is_empty());
+    items.iter().filter(|&&item| item == [0; W]).count()
+}
+
+/// The bitmap, most significant bit first, and the values one after another.
+#[must_use]
+pub fn split(elements: &[u8], width: usize) -> (Vec<u8>, Vec<u8>) {
+    by_width!(width, split_fixed(elements))
+}
+
+fn split_fixed<const W: usize>(elements: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let (items, rest) = elements.as_chunks::<W>();
+    assert!(rest.is_empty());
+    let count = items.len() - count_zeros_fixed::<W>(elements);
+    // One value more than there is: every element is written, and the next
+    // one takes its place unless it was a value. That beats a branch which
+    // no processor can foresee.
+    let mut values = vec![0; (count + 1) * W];
+    let slots = values.as_chunks_mut::<W>().0;
+    let mut next = 0;
+    let bitmap = items
+        .chunks(8)
+        .map(|group| {
+            let mut bits = 0;
+            for (k, item) in group.iter().enumerate() {
+                slots[next] = *item;
+                let kept = *item != [0; W];
+                bits |= u8::from(kept) << (7 - k);
+                next += usize::from(kept);
+            }
+            bits
+        })
+        .collect();
+    values.truncate(count * W);
+    (bitmap, values)
+}
+
+/// Number of bits set in `bitmap`, whose padding is zero.
+#[must_use]
+pub fn count_values(bitmap: &[u8]) -> u64 {
+    let (words, rest) = bitmap.as_chunks::<8>();
+    let words = words.iter().map(|&word| u64::from_le_bytes(word));
+    let ones = words.map(|word| u64::from(word.count_ones())).sum::<u64>();
+    ones + rest.iter().map(|b| u64::from(b.count_ones())).sum::<u64>()
+}
+
+/// Whether a bit after the last of `n` elements is set.
+#[must_use]
+pub fn padding_set(bitmap: &[u8], n: u64) -> bool {
+    let used = n % 8;
+    used != 0 && bitmap.last().is_some_and(|last| last << used != 0)
+}
+
+/// Puts `values` at the places of the set bits, zeros everywhere else.
+///
+/// # Panics
+/// If there are not as many values as bits; the frame has counted them.
+pub fn join(bitmap: &[u8], values: &[u8], width: usize, out: &mut [u8]) {
+    by_width!(width, join_fixed(bitmap, values, out));
+}
+
+fn join_fixed<const W: usize>(bitmap: &[u8], values: &[u8], out: &mut [u8]) {
+    let values = values.as_chunks::<W>().0;
+    assert_eq!(values.len() as u64, count_values(bitmap));
+    let (items, rest) = out.as_chunks_mut::<W>();
+    assert!(rest.is_empty() && bitmap.len() == items.len().div_ceil(8));
+    let Some(last) = values.len().checked_sub(1) else {
+        out.fill(0);
+        return;
+    };
+    let mut next = 0;
+    for (group, &bits) in items.chunks_mut(8).zip(bitmap) {
+        for (k, item) in group.iter_mut().enumerate() {
+            // No branch here either: a mask of ones or zeros.
+            let kept = bits >> (7 - k) & 1;
+            let mask = 0u8.wrapping_sub(kept);
+            *item = values[next.min(last)].map(|byte| byte & mask);
+            next += usize::from(kept);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_worked_example() {
+        // docs/formats/z4ai-frames.md 17
+        let words = [0u16, 0x3F80, 0, 0, 0xBF80, 0x3F80, 0, 0x1234, 0x8000, 0];
+        let elements: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let (bitmap, values) = split(&elements, 2);
+        assert_eq!(bitmap, [0x4D, 0x80]);
+        assert_eq!(
+            values,
+            [0x80, 0x3F, 0x80, 0xBF, 0x80, 0x3F, 0x34, 0x12, 0, 0x80]
+        );
+        assert_eq!(count_zeros(&elements, 2), 5);
+        assert!(padding_set(&[0x4D, 0xA0], 10) && !padding_set(&bitmap, 10));
+    }
+
+    proptest! {
+        #[test]
+        fn join_undoes_split(log in 0u32..4, bytes in proptest::collection::vec(0u8..3, 0..300)) {
+            let width = 1 << log;
+            let elements = &bytes[..bytes.len() / width * width];
+            let (bitmap, values) = split(elements, width);
+            prop_assert_eq!(count_values(&bitmap), (values.len() / width) as u64);
+            let mut out = vec![9; elements.len()];
+            join(&bitmap, &values, width, &mut out);
+            prop_assert_eq!(out, elements);
+        }
+    }
+}
