@@ -8,8 +8,8 @@ use zstn_core::catalog::Opening;
 use zstn_core::container::zstn::{pack, unpack};
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::{Pure, ZstdCoding};
-use zstn_core::frame::select::{self, Effort, PlaneRecipe, Recipe};
-use zstn_core::frame::z4ai::{self, Transform};
+use zstn_core::frame::select::{self, Effort};
+use zstn_core::frame::z4ai::{self, PlaneRecipe, Recipe, Transform};
 use zstn_core::frame::{Family, decompress};
 use zstn_core::transform::bitfield::BFLOAT16;
 use zstn_tests::rng::Rng;
@@ -46,7 +46,7 @@ proptest! {
     }
 
     #[test]
-    fn every_transform_and_coding(bytes in data(), width in 1u8..20, kind in 0..3, coding in 0..4) {
+    fn every_transform_and_coding(bytes in data(), width in 1u8..20, kind in 0..3, coding in 0..5) {
         let engine = Native::new(2).unwrap();
         let (transform, planes) = match kind {
             0 => (Transform::Opaque, 1),
@@ -59,7 +59,8 @@ proptest! {
             0 => PlaneRecipe::Store,
             1 => PlaneRecipe::Zstd { huffman, search: None },
             2 => PlaneRecipe::Zstd { huffman: None, search },
-            _ => PlaneRecipe::Zstd { huffman, search },
+            3 => PlaneRecipe::Zstd { huffman, search },
+            _ => PlaneRecipe::Rans,
         };
         let frame = z4ai::encode(&engine, &bytes, &Recipe { transform, planes: vec![plane; planes] });
         prop_assert_eq!(&decompress(&Pure, &frame, 1 << 30).unwrap(), &bytes);

@@ -6,8 +6,8 @@ use std::ops::Range;
 use zstn_core::engine::Engine;
 use zstn_core::entropy::blocks;
 use zstn_core::frame::plane::{self, Method};
-use zstn_core::frame::select::Recipe;
-use zstn_core::frame::z4ai::{self, PlaneCoder};
+
+use zstn_core::frame::z4ai::{self, PlaneCoder, Recipe};
 
 use super::Job;
 use crate::{Output, Result};

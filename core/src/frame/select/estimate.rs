@@ -1,10 +1,12 @@
-//! What coding a plane would gain: Huffman by arithmetic, a search by trial,
-//! both on a sample.
+//! What coding a plane would gain: Huffman by arithmetic, a search and rANS
+//! by trial, all on a sample.
 
 use alloc::vec::Vec;
 
-use super::{Effort, PlaneRecipe};
+use super::{Effort, zstd};
 use crate::engine::{PackEngine, ZstdCoding};
+use crate::entropy::rans;
+use crate::frame::z4ai::PlaneRecipe;
 
 /// zstd leaves literals as they are when Huffman gains less than a 64th.
 const LEAST_GAIN: f64 = 1.0 / 64.0;
@@ -16,11 +18,22 @@ const CLOSE: f64 = 0.04;
 /// Bytes of a Huffman table and of the headers of a block of 128 KiB.
 const BLOCK_HEADS_BYTES: f64 = 110.0;
 
+/// rANS decodes several times slower, so it has to gain this much.
+const RANS_GAIN: f64 = 0.005;
+/// Only where codes are this short, in bits, do whole bits cost Huffman that
+/// much; elsewhere the trial is saved unless size is all that counts.
+const RANS_MOST_BITS: f64 = 2.0;
+
 const PIECES: usize = 4;
 const PIECE_BYTES: usize = 16 << 10;
 
 /// A recipe for the plane sampled, and the bytes the sample would take.
-pub fn judge<E: PackEngine>(engine: &E, plane: &[u8], effort: Effort) -> (PlaneRecipe, f64) {
+pub fn judge<E: PackEngine>(
+    engine: &E,
+    plane: &[u8],
+    effort: Effort,
+    may_rans: bool,
+) -> (PlaneRecipe, f64) {
     let len = plane.len() as f64;
     let huffman = huffman_bytes(plane);
     let pieces = pieces(plane);
@@ -31,16 +44,33 @@ pub fn judge<E: PackEngine>(engine: &E, plane: &[u8], effort: Effort) -> (PlaneR
         &mut trial,
     );
     // How much smaller than Huffman codes the search makes the same pieces.
-    let search_gain = 1.0 - trial.len() as f64 / huffman_bytes(&pieces).max(1.0);
+    let by_huffman = huffman_bytes(&pieces).max(1.0);
+    let search_gain = 1.0 - trial.len() as f64 / by_huffman;
     let search = huffman * (1.0 - search_gain);
+
+    let short_codes = huffman.min(search) * 8.0 < len * RANS_MOST_BITS;
+    if may_rans
+        && !pieces.is_empty()
+        && (short_codes && effort != Effort::Fast || effort == Effort::Max)
+    {
+        let by_rans = rans::encode_adaptive(engine, &pieces).len() as f64;
+        let least = if effort == Effort::Max {
+            0.0
+        } else {
+            RANS_GAIN
+        };
+        if by_rans < by_huffman.min(trial.len() as f64) * (1.0 - least) {
+            return (PlaneRecipe::Rans, huffman * by_rans / by_huffman);
+        }
+    }
 
     if huffman.min(search) > len * (1.0 - LEAST_GAIN) {
         return (PlaneRecipe::Store, len);
     }
     if search_gain < SEARCH_GAIN {
-        return (PlaneRecipe::zstd(effort, true, false), huffman);
+        return (zstd(effort, true, false), huffman);
     }
-    (PlaneRecipe::zstd(effort, search_gain < CLOSE, true), search)
+    (zstd(effort, search_gain < CLOSE, true), search)
 }
 
 /// Evenly spread parts of a sample, which is too long for a slow trial.

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use crate::dtype::Dtype;
 use crate::engine::{PackEngine, ZstdCoding};
 use crate::frame::plane::HEAD_BYTES;
-use crate::frame::z4ai::{self, Transform};
+use crate::frame::z4ai::{self, PlaneRecipe, RANS_MOST_BYTES, Recipe, Transform};
 use crate::transform::bitfield::BFLOAT16;
 
 mod alternatives;
@@ -61,46 +61,10 @@ impl Effort {
     }
 }
 
-/// What to do with one tensor.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Recipe {
-    /// How it is cut.
-    pub transform: Transform,
-    /// One entry per plane.
-    pub planes: Vec<PlaneRecipe>,
-}
-
-/// What to try on one plane. The smallest result wins, block by block; a
-/// plane that does not get smaller is stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PlaneRecipe {
-    /// Noise: not worth trying.
-    Store,
-    /// zstd, coded in the ways that are given.
-    Zstd {
-        /// [`ZstdCoding::Huffman`], or not at all.
-        huffman: Option<ZstdCoding>,
-        /// [`ZstdCoding::Search`], or not at all.
-        search: Option<ZstdCoding>,
-    },
-}
-
-impl PlaneRecipe {
-    fn zstd(effort: Effort, huffman: bool, search: bool) -> Self {
-        Self::Zstd {
-            huffman: huffman.then_some(ZstdCoding::Huffman),
-            search: search.then_some(ZstdCoding::Search(effort.search_level())),
-        }
-    }
-
-    /// Bytes of an independent block. Huffman tables span at most 128 KiB, so
-    /// small blocks cost nothing there; matches reach further back.
-    #[must_use]
-    pub fn block_bytes(self) -> u32 {
-        match self {
-            Self::Store | Self::Zstd { search: None, .. } => 1 << 20,
-            Self::Zstd { .. } => 1 << 23,
-        }
+fn zstd(effort: Effort, huffman: bool, search: bool) -> PlaneRecipe {
+    PlaneRecipe::Zstd {
+        huffman: huffman.then_some(ZstdCoding::Huffman),
+        search: search.then_some(ZstdCoding::Search(effort.search_level())),
     }
 }
 
@@ -143,7 +107,7 @@ fn encode_planes<E: PackEngine>(
     for transform in transforms(dtype, effort) {
         let recipe = Recipe {
             transform,
-            planes: vec![PlaneRecipe::zstd(effort, true, true); plane_count(transform)],
+            planes: vec![zstd(effort, true, true); plane_count(transform)],
         };
         let frame = z4ai::encode(engine, tensor, &recipe);
         let cost = handicap(transform, effort) * frame.len() as f64;
@@ -166,9 +130,10 @@ pub fn recipe<E: PackEngine>(
     let mut best: Option<(f64, Recipe)> = None;
     for transform in transforms(dtype, effort) {
         let sampled = sample::planes(&windows, transform);
+        let may_rans = tensor.len() / transform.item_bytes() <= RANS_MOST_BYTES;
         let judged: Vec<(PlaneRecipe, f64)> = sampled
             .iter()
-            .map(|plane| estimate::judge(engine, plane, effort))
+            .map(|plane| estimate::judge(engine, plane, effort, may_rans))
             .collect();
         let coded: f64 = judged.iter().map(|(_, bytes)| bytes).sum();
         // Heads settle it where nothing shrinks: the fewer planes, the better.

@@ -3,8 +3,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{PlaneRecipe, Recipe, plane_count};
-use crate::frame::z4ai::{PlaneCoder, Transform};
+use super::plane_count;
+use crate::frame::z4ai::{PlaneCoder, PlaneRecipe, Recipe, Transform};
 
 const WINDOWS: usize = 16;
 const WINDOW_BYTES: usize = 32 << 10;

@@ -7,11 +7,10 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{MAGIC, Transform, VERSION};
+use super::{MAGIC, PlaneRecipe, Recipe, Transform, VERSION};
 use crate::engine::PackEngine;
-use crate::entropy::blocks;
+use crate::entropy::{blocks, rans};
 use crate::frame::plane::{self, Method};
-use crate::frame::select::{PlaneRecipe, Recipe};
 use crate::transform::byteplane;
 
 /// The bytes of a frame up to its first plane record.
@@ -86,6 +85,7 @@ impl<'a> PlaneCoder<'a> {
         match self.recipe {
             _ if self.len == 0 => Method::Store,
             PlaneRecipe::Store => Method::Store,
+            PlaneRecipe::Rans => Method::RansAdaptive,
             PlaneRecipe::Zstd { .. } if self.block_count() > 1 => Method::Blocks,
             PlaneRecipe::Zstd { .. } => Method::Zstd,
         }
@@ -130,14 +130,17 @@ impl<'a> PlaneCoder<'a> {
         source(start).min(self.elements.len())..source(end).min(self.elements.len())
     }
 
-    /// Block `index`: raw for a stored plane, else one zstd frame.
+    /// Block `index`: raw for a stored plane, else one zstd frame or one rANS
+    /// payload.
     pub fn encode_block<E: PackEngine>(&self, engine: &E, index: usize) -> Vec<u8> {
         let start = index * self.block_bytes() as usize;
         let len = (self.len - start).min(self.block_bytes() as usize);
         let mut raw = vec![0; len];
         self.extract(start, &mut raw);
-        let PlaneRecipe::Zstd { huffman, search } = self.recipe else {
-            return raw;
+        let (huffman, search) = match self.recipe {
+            PlaneRecipe::Store => return raw,
+            PlaneRecipe::Rans => return rans::encode_adaptive(engine, &raw),
+            PlaneRecipe::Zstd { huffman, search } => (huffman, search),
         };
         let mut best = Vec::new();
         for coding in [huffman, search].into_iter().flatten() {

@@ -3,9 +3,11 @@
 mod decode;
 mod encode;
 mod parse;
+mod recipe;
 
 pub use encode::{PlaneCoder, encode, head};
 pub use parse::{Frame, Transform};
+pub use recipe::{PlaneRecipe, RANS_MOST_BYTES, Recipe};
 
 pub(super) const MAGIC: [u8; 4] = *b"Z4AI";
 const VERSION: u8 = 1;
