@@ -2,6 +2,7 @@
 
 use zstn::Native;
 use zstn_core::Result;
+use zstn_core::bytes::part;
 use zstn_core::catalog::{Catalog, Opening};
 use zstn_core::container::zstn::{pack, unpack};
 use zstn_core::engine::{Engine, Pure};
@@ -41,7 +42,7 @@ fn frames_decode_with_rust_alone() {
 /// Returns the catalog and the number of round trips and bytes.
 fn open(file: &[u8]) -> Result<(Catalog, usize, usize)> {
     let len = file.len() as u64;
-    let part = |range: std::ops::Range<u64>| &file[range.start as usize..range.end as usize];
+    let part = |range| part(file, range);
     let head = part(0..Opening::head_len_bytes(len));
     let (mut trips, mut bytes) = (1, head.len());
     let mut opening = Opening::new(len, head.to_vec())?;
@@ -100,7 +101,7 @@ fn every_tensor_reads_by_name() {
             let tensor = &catalog.tensors()[number];
             assert_eq!(Some(tensor.dtype.name()), truth.dtype.as_deref(), "{name}");
             assert_eq!(Some(&tensor.shape), truth.shape.as_ref(), "{name}");
-            let stored = &packed[tensor.stored.start as usize..tensor.stored.end as usize];
+            let stored = part(&packed, tensor.stored.clone());
             let bytes = catalog
                 .decode(&Pure, number, stored)
                 .unwrap_or_else(|error| panic!("{name}/{}: {error}", truth.name));
@@ -125,7 +126,7 @@ fn plain_safetensors_read_by_name() {
         for truth in case.tensors() {
             let number = catalog.find(&truth.name).expect("listed");
             let stored = catalog.tensors()[number].stored.clone();
-            let stored = &original[stored.start as usize..stored.end as usize];
+            let stored = part(&original, stored);
             let bytes = catalog.decode(&Pure, number, stored).expect("plain bytes");
             assert_eq!(
                 Some(sha256(&bytes)),
