@@ -240,6 +240,48 @@ proptest! {
     }
 }
 
+#[test]
+fn nothing_and_less_than_an_element() {
+    let engine = native();
+    let choices = [
+        Choice::Zstd(ZstdCoding::Search(1)),
+        Choice::Rans,
+        Choice::Brotli(9),
+    ];
+    for bytes in [&[][..], &[7], &[0, 0, 1]] {
+        for transform in [
+            auto::Transform::Raw(4),
+            auto::Transform::BytePlane(4),
+            auto::Transform::BitField(float("float32")),
+            bit_pack("float32"),
+        ] {
+            comes_back(
+                &engine,
+                &auto::encode(&engine, bytes, transform, &choices),
+                bytes,
+            );
+        }
+        let planes = turbo::Transform::BytePlane;
+        comes_back(
+            &engine,
+            &sparse::encode(&engine, bytes, 4, planes, &CODINGS),
+            bytes,
+        );
+        let palette = palette::encode(&engine, bytes, 4, 256, &CODINGS).expect("no values");
+        comes_back(&engine, &palette, bytes);
+        comes_back(
+            &engine,
+            &chunked::encode(&engine, bytes, 4, 100, &CODINGS),
+            bytes,
+        );
+        comes_back(
+            &engine,
+            &turbo::encode(&engine, bytes, 4, planes, &CODINGS),
+            bytes,
+        );
+    }
+}
+
 /// A small frame of every family, with every method that the family has.
 fn small_frames() -> Vec<Vec<u8>> {
     let engine = native();

@@ -85,7 +85,8 @@ fn checkpoint(len_bytes: usize) -> Vec<u8> {
     let values: Vec<f32> = (0..40u8).map(|i| f32::from(i) * 0.037 - 0.5).collect();
     let palette: Vec<u8> = (0..len_bytes / 6)
         .flat_map(|_| {
-            values[zstn_core::bytes::index(rng.next_u64() % 7 * (rng.next_u64() % 6))].to_le_bytes()
+            let pick = rng.bytes(2);
+            values[usize::from(pick[0] % 7 * (pick[1] % 6))].to_le_bytes()
         })
         .collect();
     let mut data = Vec::new();

@@ -150,11 +150,6 @@ impl<'a> Plane<'a> {
         self.payload.len() as u64
     }
 
-    /// Refuses the methods this version does not decode: none.
-    pub fn supported(&self) -> Result<()> {
-        Ok(())
-    }
-
     /// The decoded plane; a stored one is borrowed.
     pub fn decode<E: Engine>(&self, engine: &E) -> Result<Cow<'a, [u8]>> {
         if self.method == Method::Store {

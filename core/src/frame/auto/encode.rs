@@ -91,6 +91,8 @@ pub fn encode<E: PackEngine>(
     let coded = engine.map((0..transform.streams()).collect(), |number| {
         let raw = extract(body, transform, number.into());
         let (mut method, mut best) = (STORE, None::<Vec<u8>>);
+        // Nothing is smaller than nothing.
+        let choices = if raw.is_empty() { &[] } else { choices };
         for choice in choices {
             let (id, coded) = choice.encode(engine, &raw);
             if coded.len() < best.as_ref().map_or(raw.len(), Vec::len) {

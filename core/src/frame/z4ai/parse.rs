@@ -145,11 +145,6 @@ impl<'a> Frame<'a> {
     pub fn decoded_len_bytes(&self) -> u64 {
         self.decoded_len
     }
-
-    /// Refuses what this version does not decode.
-    pub fn supported(&self) -> Result<()> {
-        self.planes.iter().try_for_each(Plane::supported)
-    }
 }
 
 fn transform(id: u8, width: u8, format: &str) -> Result<Transform> {
