@@ -3,7 +3,7 @@
 //! Each method has a payload type (`parse`, then `decode`) and an `encode`.
 //! `parse` needs no engine and decodes nothing: it checks every field, and
 //! that the payload can hold as many symbols as the frame around it promises
-//! (see [`capacity`]). A caller may then allocate the plane. The packed tables
+//! (see `capacity`). A caller may then allocate the plane. The packed tables
 //! of methods 4 and 5 are first seen by `decode`, which checks them, and the
 //! promise against them, before it decodes a symbol; whatever they turn out
 //! to hold, `parse` has allowed no more than the cheapest tables would have.
