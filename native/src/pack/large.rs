@@ -6,7 +6,6 @@ use std::ops::Range;
 use zstn_core::engine::Engine;
 use zstn_core::entropy::blocks;
 use zstn_core::frame::plane::{self, Method};
-
 use zstn_core::frame::z4ai::{self, PlaneCoder, Recipe};
 
 use super::Job;
