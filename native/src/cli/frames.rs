@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use zstn::source::{Place, Source};
+use zstn::source::Source;
 use zstn::{Error, Native, Output, Result};
 use zstn_core::dtype::Dtype;
 use zstn_core::frame::{self, select};
@@ -89,29 +89,11 @@ fn dtype(text: &str) -> std::result::Result<Dtype, String> {
         .ok_or_else(|| format!("`{text}` is no dtype; bf16, f16, f32, f64, i8 … u64 are"))
 }
 
-/// Where the result goes if nobody says.
-fn derived(input: &str, name: impl Fn(&str) -> String, force: bool) -> Result<PathBuf> {
-    let path = match Place::from(input) {
-        Place::Stdin => return Ok("-".into()),
-        Place::Path(path) => name(&path.display().to_string()),
-        Place::Url(url) => name(url.rsplit('/').next().unwrap_or("file")),
-    };
-    let path = PathBuf::from(path);
-    if path.exists() && !force {
-        return Err(Error::Usage(format!(
-            "{} exists already; say --force to replace it, or -o to choose another name",
-            path.display()
-        )));
-    }
-    Ok(path)
-}
-
 pub fn compress(options: &CompressOptions) -> Result<()> {
     let silent = options.quiet || options.json;
-    let target = match &options.output {
-        Some(path) => path.clone(),
-        None => derived(&options.input, |name| format!("{name}.z4ai"), options.force)?,
-    };
+    let behind = |input: &Path| format!("{}.z4ai", input.display()).into();
+    let output = options.output.as_deref();
+    let target = place::output(&options.input, output, behind, options.force)?;
     let engine = Native::new(options.threads)?;
     let input = place::whole(&options.input, silent)?;
     let frame = select::encode(&engine, &input, options.dtype, options.effort.into());
@@ -121,14 +103,15 @@ pub fn compress(options: &CompressOptions) -> Result<()> {
 
 pub fn decompress(options: &DecompressOptions) -> Result<()> {
     let silent = options.quiet || options.json;
-    let without = |name: &str| match name.strip_suffix(".z4ai") {
-        Some(stem) => stem.into(),
-        None => format!("{name}.out"),
+    let without = |input: &Path| {
+        let name = input.display().to_string();
+        match name.strip_suffix(".z4ai") {
+            Some(stem) => stem.into(),
+            None => format!("{name}.out").into(),
+        }
     };
-    let target = match &options.output {
-        Some(path) => path.clone(),
-        None => derived(&options.input, without, options.force)?,
-    };
+    let output = options.output.as_deref();
+    let target = place::output(&options.input, output, without, options.force)?;
     let engine = Native::new(options.threads)?;
     let input = place::whole(&options.input, silent)?;
     let bytes =

@@ -69,7 +69,7 @@ pub fn run(options: &Options) -> Result<()> {
     let target = place::output(
         &options.input,
         options.output.as_deref(),
-        extension,
+        |input| input.with_extension(extension),
         options.force,
     )?;
     let engine = Native::new(options.threads)?;

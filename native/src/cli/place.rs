@@ -29,19 +29,24 @@ pub fn reader(input: &str) -> Result<Reader> {
     Reader::from_source(Place::from(input).open()?, Native::new(0)?)
 }
 
-/// Where the result goes: as the person says, else beside the input under
-/// `extension`. A name nobody has typed never replaces a file.
-pub fn output(input: &str, output: Option<&Path>, extension: &str, force: bool) -> Result<PathBuf> {
+/// Where the result goes: as the person says, else under the `name` made of
+/// the input's. A name nobody has typed never replaces a file.
+pub fn output(
+    input: &str,
+    output: Option<&Path>,
+    name: impl Fn(&Path) -> PathBuf,
+    force: bool,
+) -> Result<PathBuf> {
     if let Some(output) = output {
         return Ok(output.into());
     }
     let derived = match Place::from(input) {
         Place::Stdin => return Ok("-".into()),
-        Place::Path(path) => path.with_extension(extension),
+        Place::Path(path) => name(&path),
         Place::Url(url) => {
             let path = url.split(['?', '#']).next().unwrap_or_default();
-            let name = path.rsplit('/').next().filter(|name| !name.is_empty());
-            Path::new(name.unwrap_or("model")).with_extension(extension)
+            let file = path.rsplit('/').next().filter(|file| !file.is_empty());
+            name(Path::new(file.unwrap_or("model")))
         }
     };
     if derived.exists() && !force {

@@ -38,7 +38,7 @@ pub fn run(options: &Options) -> Result<()> {
     let target = place::output(
         &options.input,
         options.output.as_deref(),
-        "safetensors",
+        |input| input.with_extension("safetensors"),
         options.force,
     )?;
     let engine = Native::new(options.threads)?;
