@@ -46,4 +46,7 @@ pub enum ZstdCoding {
     Huffman,
     /// The ordinary search of this compression level.
     Search(i32),
+    /// The search of this level, and one for long matches up to 128 MiB back
+    /// beside it. An engine without the latter does the former.
+    Long(i32),
 }

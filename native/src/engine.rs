@@ -85,8 +85,9 @@ impl PackEngine for Native {
         let len = COMPRESS.with_borrow_mut(|context| {
             let (level, literals) = match coding {
                 ZstdCoding::Huffman => (zstd_safe::min_c_level(), ParamSwitch::Enable),
-                ZstdCoding::Search(level) => (level, ParamSwitch::Auto),
+                ZstdCoding::Search(level) | ZstdCoding::Long(level) => (level, ParamSwitch::Auto),
             };
+            let is_long = matches!(coding, ZstdCoding::Long(_));
             let set = |context: &mut CCtx, parameter| {
                 context
                     .set_parameter(parameter)
@@ -94,17 +95,27 @@ impl PackEngine for Native {
             };
             set(context, CParameter::CompressionLevel(level));
             set(context, CParameter::LiteralCompressionMode(literals));
-            // The level's own window, unless it were over what readers take.
-            let window = if input.len() as u64 > ZSTD_WINDOW_BYTES {
-                27
-            } else {
-                0
-            };
-            set(context, CParameter::WindowLog(window));
+            set(context, CParameter::EnableLongDistanceMatching(is_long));
+            set(
+                context,
+                CParameter::WindowLog(window_log(input.len(), is_long)),
+            );
             context
                 .compress2(&mut out[start..], input)
                 .expect("zstd has all the room it can need")
         });
         out.truncate(start + len);
+    }
+}
+
+/// 0 is the window of the level itself. It may not be over what readers take,
+/// and for long matches has to reach all the way back.
+fn window_log(len: usize, is_long: bool) -> u32 {
+    if is_long || len as u64 > ZSTD_WINDOW_BYTES {
+        len.next_power_of_two()
+            .ilog2()
+            .clamp(17, ZSTD_WINDOW_BYTES.ilog2())
+    } else {
+        0
     }
 }

@@ -17,7 +17,7 @@ const METHODS: [Method; 3] = [Method::Rans, Method::RansAdaptive, Method::RansOr
 fn encode(engine: &Native, method: Method, plane: &[u8]) -> Vec<u8> {
     match method {
         Method::Rans => encode_shared(engine, plane),
-        Method::RansAdaptive => encode_adaptive(engine, plane),
+        Method::RansAdaptive => encode_adaptive(engine, plane, 1 << 16),
         _ => encode_order1(engine, plane),
     }
 }

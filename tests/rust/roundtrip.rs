@@ -9,9 +9,9 @@ use zstn_core::container::zstn::{pack, unpack};
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::{Pure, ZstdCoding};
 use zstn_core::frame::select::{self, Effort};
-use zstn_core::frame::z4ai::{self, PlaneRecipe, Recipe, Transform};
+use zstn_core::frame::z4ai::{self, PlaneRecipe, Recipe, Transform, Way, ZstdWays};
 use zstn_core::frame::{Family, decompress};
-use zstn_core::transform::bitfield::BFLOAT16;
+use zstn_core::transform::bitfield::{BFLOAT16, FLOAT16, FLOAT32};
 use zstn_tests::rng::Rng;
 
 const EFFORTS: [Effort; 3] = [Effort::Fast, Effort::Balanced, Effort::Max];
@@ -46,27 +46,50 @@ proptest! {
     }
 
     #[test]
-    fn every_transform_and_coding(bytes in data(), width in 1u8..20, kind in 0..3, coding in 0..5) {
+    fn every_transform_and_coding(bytes in data(), width in 1u8..20, kind in 0usize..5, plane in 0..PLANES.len()) {
         let engine = Native::new(2).unwrap();
-        let (transform, planes) = match kind {
-            0 => (Transform::Opaque, 1),
-            1 => (Transform::BytePlane(width), usize::from(width)),
-            _ => (Transform::BitField(BFLOAT16), 3),
+        let transform = match kind {
+            0 => Transform::Opaque,
+            1 => Transform::BytePlane(width),
+            _ => Transform::BitField([BFLOAT16, FLOAT16, FLOAT32][kind - 2]),
         };
-        let huffman = Some(ZstdCoding::Huffman);
-        let search = Some(ZstdCoding::Search(3));
-        let plane = match coding {
-            0 => PlaneRecipe::Store,
-            1 => PlaneRecipe::Zstd { huffman, search: None },
-            2 => PlaneRecipe::Zstd { huffman: None, search },
-            3 => PlaneRecipe::Zstd { huffman, search },
-            _ => PlaneRecipe::Rans,
-        };
-        let frame = z4ai::encode(&engine, &bytes, &Recipe { transform, planes: vec![plane; planes] });
+        let planes = vec![PLANES[plane]; transform.planes()];
+        let frame = z4ai::encode(&engine, &bytes, &Recipe { transform, planes });
         prop_assert_eq!(&decompress(&Pure, &frame, 1 << 30).unwrap(), &bytes);
         prop_assert_eq!(&decompress(&engine, &frame, 1 << 30).unwrap(), &bytes);
     }
 }
+
+const HUFFMAN: ZstdWays = ZstdWays {
+    huffman: true,
+    search: None,
+};
+const SEARCH: ZstdWays = ZstdWays {
+    huffman: false,
+    search: Some(ZstdCoding::Search(3)),
+};
+const BOTH: ZstdWays = ZstdWays {
+    huffman: true,
+    search: Some(ZstdCoding::Long(5)),
+};
+
+/// Every way to code a plane.
+const PLANES: [PlaneRecipe; 10] = [
+    PlaneRecipe::Store,
+    PlaneRecipe::Blocks(HUFFMAN),
+    PlaneRecipe::Blocks(SEARCH),
+    PlaneRecipe::Blocks(BOTH),
+    PlaneRecipe::Smallest(&[Way::Zstd(ZstdCoding::Long(1))]),
+    PlaneRecipe::Smallest(&[Way::Rans]),
+    PlaneRecipe::Smallest(&[Way::RansAdaptive(100)]),
+    PlaneRecipe::Smallest(&[Way::RansOrder1]),
+    PlaneRecipe::Smallest(&[
+        Way::Blocks(BOTH),
+        Way::RansAdaptive(1 << 16),
+        Way::RansOrder1,
+    ]),
+    PlaneRecipe::InOrder(&[Way::Blocks(HUFFMAN), Way::Rans]),
+];
 
 /// A checkpoint of about `len_bytes` with a tensor of most of it, one of many
 /// zeros and one of few values that are both large, small ones around, ties,

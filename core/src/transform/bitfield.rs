@@ -5,6 +5,8 @@ use alloc::format;
 
 use crate::{Error, Result, Rule};
 
+mod join;
+
 /// Geometry of a float whose fields are split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FloatFormat {
@@ -18,20 +20,22 @@ pub struct FloatFormat {
     pub mantissa_bits: u32,
 }
 
-/// bfloat16, the only one that is written.
+/// bfloat16, the only one that z4ai writes in `Z4AI` frames.
 pub const BFLOAT16: FloatFormat = FloatFormat {
     name: "bfloat16",
     item_bytes: 2,
     exponent_bits: 8,
     mantissa_bits: 7,
 };
-const FLOAT16: FloatFormat = FloatFormat {
+/// IEEE half precision.
+pub const FLOAT16: FloatFormat = FloatFormat {
     name: "float16",
     item_bytes: 2,
     exponent_bits: 5,
     mantissa_bits: 10,
 };
-const FLOAT32: FloatFormat = FloatFormat {
+/// IEEE single precision.
+pub const FLOAT32: FloatFormat = FloatFormat {
     name: "float32",
     item_bytes: 4,
     exponent_bits: 8,
@@ -150,28 +154,9 @@ impl FloatFormat {
         assert_eq!([signs.len(), n, mantissas.len()], self.plane_lens(n));
         self.check_ranges(signs, exponents, mantissas)?;
         match (self.item_bytes, self.mantissa_bytes()) {
-            (2, 1) => {
-                let to = out.as_chunks_mut::<2>().0;
-                let groups = to.chunks_mut(8).zip(exponents.chunks(8));
-                for (((to, e), m), &s) in groups.zip(mantissas.chunks(8)).zip(signs) {
-                    for (k, ((to, &e), &m)) in to.iter_mut().zip(e).zip(m).enumerate() {
-                        let sign = u16::from(s << k & 0x80) << 8;
-                        let word = sign | u16::from(e) << self.mantissa_bits | u16::from(m);
-                        *to = word.to_le_bytes();
-                    }
-                }
-            }
-            _ => {
-                for (i, to) in out.chunks_exact_mut(self.item_bytes).enumerate() {
-                    let sign = u32::from(signs[i / 8] >> (7 - i % 8) & 1);
-                    let mut word = sign << (8 * self.item_bytes - 1);
-                    word |= u32::from(exponents[i]) << self.mantissa_bits;
-                    for part in 0..self.mantissa_bytes() {
-                        word |= u32::from(mantissas[part * n + i]) << (8 * part);
-                    }
-                    to.copy_from_slice(&word.to_le_bytes()[..self.item_bytes]);
-                }
-            }
+            (2, 1) => join::narrow(self.mantissa_bits, planes, out.as_chunks_mut().0),
+            (2, _) => join::half(self.mantissa_bits, planes, out.as_chunks_mut().0),
+            _ => join::single(self.mantissa_bits, planes, out.as_chunks_mut().0),
         }
         Ok(())
     }

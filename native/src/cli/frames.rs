@@ -96,7 +96,7 @@ pub fn compress(options: &CompressOptions) -> Result<()> {
     let target = place::output(&options.input, output, behind, options.force)?;
     let engine = Native::new(options.threads)?;
     let input = place::whole(&options.input, silent)?;
-    let frame = select::encode(&engine, &input, options.dtype, options.effort.into());
+    let frame = select::standalone(&engine, &input, options.dtype, options.effort.into());
     let lens = (input.len_bytes(), frame.len() as u64);
     finish(&options.input, &target, &frame, lens, silent, options.json)
 }

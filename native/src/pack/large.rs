@@ -44,36 +44,51 @@ fn write_plane(
     start: u64,
     output: &mut Output,
 ) -> Result<u64> {
+    if !coder.is_blockwise() {
+        return write_whole(job, coder, start, output);
+    }
     let len = coder.len_bytes() as u64;
     let payload_start = start + plane::HEAD_BYTES as u64;
-    let table_len = match coder.method() {
+    let table_len = match coder.block_method() {
         Method::Blocks => 8 + 4 * coder.block_count() as u64,
         _ => 0,
     };
     output.seek(payload_start + table_len)?;
     let mut stored_lens = Vec::with_capacity(coder.block_count());
     for group in groups(job, coder) {
-        let source = coder.block_source(group.start).start..coder.block_source(group.end - 1).end;
-        let coded = job.engine.map(group.collect(), |block| {
+        let coded = job.engine.map(group.clone().collect(), |block| {
             coder.encode_block(job.engine, block)
         });
-        job.input
-            .release(tensor_start + source.start..tensor_start + source.end);
+        for block in group {
+            let source = coder.block_source(block);
+            job.input
+                .release(tensor_start + source.start..tensor_start + source.end);
+        }
         for block in coded {
             output.write(&block)?;
             stored_lens.push(u32::try_from(block.len()).expect("a block is a few MiB"));
         }
     }
     let payload_len = table_len + stored_lens.iter().map(|&l| u64::from(l)).sum::<u64>();
-    if payload_len >= len && coder.method() != Method::Store {
+    if payload_len >= len && coder.block_method() != Method::Store {
         return store(job, coder, tensor_start, start, output);
     }
-    output.write_at(&plane::head(coder.method(), len, payload_len), start)?;
+    output.write_at(&plane::head(coder.block_method(), len, payload_len), start)?;
     if table_len > 0 {
         let table = blocks::table(coder.block_bytes(), &stored_lens);
         output.write_at(&table, payload_start)?;
     }
     Ok(payload_start + payload_len)
+}
+
+/// Writes a plane that is coded as a whole.
+fn write_whole(job: &Job, coder: &PlaneCoder, start: u64, output: &mut Output) -> Result<u64> {
+    let (method, payload) = coder.encode(job.engine);
+    let (len, payload_len) = (coder.len_bytes() as u64, payload.len() as u64);
+    output.seek(start)?;
+    output.write(&plane::head(method, len, payload_len))?;
+    output.write(&payload)?;
+    Ok(start + plane::HEAD_BYTES as u64 + payload_len)
 }
 
 /// Writes the plane as it is: coding has gained nothing.

@@ -199,6 +199,7 @@ impl<'a> Job<'a> {
     ) -> Result<u64> {
         let (dtype, effort) = (Some(tensor.dtype), self.options.effort);
         let recipe = select::recipe(self.engine, self.tensor(&tensor.span), dtype, effort);
+        self.input.release(self.place(&tensor.span));
         let place = self.place(&tensor.span);
         let len = large::write(self, place.clone(), &recipe, position, output)?;
         let other = select::alternative(self.engine, self.tensor(&tensor.span), dtype, effort);

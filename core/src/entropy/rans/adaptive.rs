@@ -15,10 +15,6 @@ use crate::{Error, Result, Rule};
 
 const FLAG: u64 = 1 << 62;
 
-/// Symbols a chunk of ours has at the most, as in the reference: fewer and
-/// tables weigh too much, more and they fit less well.
-const CHUNK_SYMBOLS: usize = 1 << 16;
-
 /// Tables are mostly noise to zstd; a longer search gains nothing.
 const TABLE_CODING: ZstdCoding = ZstdCoding::Search(3);
 
@@ -104,14 +100,15 @@ fn tables_bytes(chunk_count: usize) -> u64 {
     (chunk_count * TABLE_BYTES) as u64
 }
 
-/// Codes a plane that is not empty.
+/// Codes a plane that is not empty, in chunks of at most `chunk_bytes`: the
+/// shorter, the better the tables fit and the more they weigh.
 ///
 /// # Panics
-/// If the plane is empty.
+/// If the plane is empty, or `chunk_bytes` is 0.
 #[must_use]
-pub fn encode<E: PackEngine>(engine: &E, plane: &[u8]) -> Vec<u8> {
+pub fn encode<E: PackEngine>(engine: &E, plane: &[u8], chunk_bytes: usize) -> Vec<u8> {
     assert!(!plane.is_empty(), "an empty plane is stored");
-    let chunk_count = plane.len().div_ceil(CHUNK_SYMBOLS);
+    let chunk_count = plane.len().div_ceil(chunk_bytes);
     let coded = engine.map(split(plane, chunk_count), |part| {
         let table = Frequencies::round(&count(part), BITS);
         let stream = stream::encode(part, &table.codes());

@@ -68,6 +68,17 @@ pub fn encode<E: PackEngine>(
     transform: Transform,
     choices: &[Choice],
 ) -> Vec<u8> {
+    encode_by(engine, tensor, transform, |_| choices.to_vec())
+}
+
+/// As [`encode`], with choices that depend on the stream.
+#[must_use]
+pub fn encode_by<E: PackEngine>(
+    engine: &E,
+    tensor: &[u8],
+    transform: Transform,
+    choices: impl Fn(&[u8]) -> Vec<Choice> + Sync + Send,
+) -> Vec<u8> {
     let (id, width, item_bytes, format) = match transform {
         Transform::Raw(width) => (0, width, 1, None),
         Transform::BytePlane(width) => (1, width, width.into(), None),
@@ -90,11 +101,15 @@ pub fn encode<E: PackEngine>(
     out.extend_from_slice(tail);
     let coded = engine.map((0..transform.streams()).collect(), |number| {
         let raw = extract(body, transform, number.into());
-        let (mut method, mut best) = (STORE, None::<Vec<u8>>);
         // Nothing is smaller than nothing.
-        let choices = if raw.is_empty() { &[] } else { choices };
-        for choice in choices {
-            let (id, coded) = choice.encode(engine, &raw);
+        let choices = if raw.is_empty() {
+            Vec::new()
+        } else {
+            choices(&raw)
+        };
+        let coded = engine.map(choices, |choice| choice.encode(engine, &raw));
+        let (mut method, mut best) = (STORE, None::<Vec<u8>>);
+        for (id, coded) in coded {
             if coded.len() < best.as_ref().map_or(raw.len(), Vec::len) {
                 (method, best) = (id, Some(coded));
             }

@@ -1,77 +1,70 @@
-//! What coding a plane would gain: Huffman by arithmetic, a search and rANS
-//! by trial, all on a sample.
+//! What coding a plane would come to, judged on a sample of it: Huffman codes
+//! and rANS by arithmetic, a search by trial.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Effort, zstd};
+use super::Effort;
 use crate::engine::{PackEngine, ZstdCoding};
-use crate::entropy::rans;
-use crate::frame::z4ai::PlaneRecipe;
 
-/// zstd leaves literals as they are when Huffman gains less than a 64th.
-const LEAST_GAIN: f64 = 1.0 / 64.0;
-/// A search is worth its time, the packer's and the reader's, if it gains
-/// this much on Huffman codes alone.
-const SEARCH_GAIN: f64 = 0.01;
-/// Up to this gain both are tried on every block: the sample may be wrong.
-const CLOSE: f64 = 0.04;
 /// Bytes of a Huffman table and of the headers of a block of 128 KiB.
 const BLOCK_HEADS_BYTES: f64 = 110.0;
+const BLOCK_BYTES: f64 = 131_072.0;
 
-/// rANS decodes several times slower, so it has to gain this much.
-const RANS_GAIN: f64 = 0.005;
-/// Only where codes are this short, in bits, do whole bits cost Huffman that
-/// much; elsewhere the trial is saved unless size is all that counts.
-const RANS_MOST_BITS: f64 = 2.0;
+/// Bytes of the head of a rANS chunk, and of its table for every symbol that
+/// occurs.
+const CHUNK_HEAD_BYTES: f64 = 20.0;
+const TABLE_SYMBOL_BYTES: f64 = 1.5;
 
 const PIECES: usize = 4;
 const PIECE_BYTES: usize = 16 << 10;
 
-/// A recipe for the plane sampled, and the bytes the sample would take.
-pub fn judge<E: PackEngine>(
-    engine: &E,
-    plane: &[u8],
-    effort: Effort,
-    may_rans: bool,
-) -> (PlaneRecipe, f64) {
-    let len = plane.len() as f64;
-    let huffman = huffman_bytes(plane);
-    let pieces = pieces(plane);
-    let mut trial = Vec::new();
-    engine.zstd_encode(
-        &pieces,
-        ZstdCoding::Search(effort.trial_level()),
-        &mut trial,
-    );
-    // How much smaller than Huffman codes the search makes the same pieces.
-    let by_huffman = huffman_bytes(&pieces).max(1.0);
-    let search_gain = 1.0 - trial.len() as f64 / by_huffman;
-    let search = huffman * (1.0 - search_gain);
+/// Sizes of a sample, in bytes, as it is and coded.
+#[derive(Debug, Clone, Copy)]
+pub struct Estimate {
+    /// As it is.
+    pub len: f64,
+    /// In Huffman codes; never more than as it is.
+    pub huffman: f64,
+    /// Found by a search; may be more.
+    pub search: f64,
+    /// In rANS of order 0, a table per chunk.
+    pub rans: f64,
+    /// In rANS of order 1; looked at by [`Effort::Max`] alone.
+    pub order1: f64,
+}
 
-    let short_codes = huffman.min(search) * 8.0 < len * RANS_MOST_BITS;
-    if may_rans
-        && !pieces.is_empty()
-        && (short_codes && effort != Effort::Fast || effort == Effort::Max)
-    {
-        let by_rans = rans::encode_adaptive(engine, &pieces).len() as f64;
-        let least = if effort == Effort::Max {
-            0.0
-        } else {
-            RANS_GAIN
-        };
-        if by_rans < by_huffman.min(trial.len() as f64) * (1.0 - least) {
-            return (PlaneRecipe::Rans, huffman * by_rans / by_huffman);
+impl Estimate {
+    /// Of a sample of a plane, or of a part of it.
+    pub fn of<E: PackEngine>(engine: &E, sample: &[u8], effort: Effort) -> Self {
+        let len = sample.len() as f64;
+        let huffman = huffman_bytes(sample);
+        let pieces = pieces(sample);
+        let mut trial = Vec::new();
+        let coding = ZstdCoding::Search(effort.trial_level());
+        engine.zstd_encode(&pieces, coding, &mut trial);
+        // How the search does on the same pieces, against Huffman codes.
+        let share = trial.len() as f64 / huffman_bytes(&pieces).max(1.0);
+        Self {
+            len,
+            huffman,
+            search: huffman * share,
+            rans: sample.chunks(CHUNK_BYTES).map(chunk_bytes).sum(),
+            order1: match effort {
+                Effort::Max => order1_bytes(sample),
+                Effort::Fast | Effort::Balanced => f64::INFINITY,
+            },
         }
     }
 
-    if huffman.min(search) > len * (1.0 - LEAST_GAIN) {
-        return (PlaneRecipe::Store, len);
+    /// The least of all.
+    pub fn least(&self) -> f64 {
+        let coded = self.huffman.min(self.search).min(self.rans);
+        coded.min(self.order1).min(self.len)
     }
-    if search_gain < SEARCH_GAIN {
-        return (zstd(effort, true, false), huffman);
-    }
-    (zstd(effort, search_gain < CLOSE, true), search)
 }
+
+const CHUNK_BYTES: usize = 1 << 16;
 
 /// Evenly spread parts of a sample, which is too long for a slow trial.
 fn pieces(plane: &[u8]) -> Vec<u8> {
@@ -85,9 +78,7 @@ fn pieces(plane: &[u8]) -> Vec<u8> {
         .collect()
 }
 
-/// Size of the bytes in an optimal Huffman code, with the heads of its blocks;
-/// never more than the bytes themselves.
-fn huffman_bytes(bytes: &[u8]) -> f64 {
+fn counts(bytes: &[u8]) -> Vec<u64> {
     // Four tables, so that runs of one value do not wait for each other.
     let mut counts = [[0u64; 256]; 4];
     for group in bytes.chunks(4) {
@@ -95,13 +86,18 @@ fn huffman_bytes(bytes: &[u8]) -> f64 {
             table[usize::from(byte)] += 1;
         }
     }
-    let mut weights: Vec<u64> = (0..256)
+    (0..256)
         .map(|value| counts.iter().map(|table| table[value]).sum())
         .filter(|&count| count > 0)
-        .collect();
+        .collect()
+}
+
+/// Size of the bytes in an optimal Huffman code, with the heads of its blocks;
+/// never more than the bytes themselves.
+fn huffman_bytes(bytes: &[u8]) -> f64 {
     let len = bytes.len() as f64;
-    let blocks = (len / f64::from(128 << 10)).max(1.0);
-    (code_bits(&mut weights) as f64 / 8.0 + blocks * BLOCK_HEADS_BYTES).min(len)
+    let blocks = (len / BLOCK_BYTES).max(1.0);
+    (code_bits(&mut counts(bytes)) as f64 / 8.0 + blocks * BLOCK_HEADS_BYTES).min(len)
 }
 
 /// Length of an optimal prefix code for symbols of these counts, in bits: the
@@ -133,6 +129,57 @@ fn code_bits(weights: &mut [u64]) -> u64 {
     total
 }
 
+/// A chunk at its entropy, with head and table.
+fn chunk_bytes(chunk: &[u8]) -> f64 {
+    let counts = counts(chunk);
+    let table = counts.len() as f64 * TABLE_SYMBOL_BYTES;
+    entropy_bits(&counts) / 8.0 + CHUNK_HEAD_BYTES + table
+}
+
+/// Bits of symbols with these counts, all above 0, at their entropy.
+fn entropy_bits(counts: &[u64]) -> f64 {
+    let total = counts.iter().sum::<u64>() as f64;
+    let bits = |&count: &u64| count as f64 * log2(total / count as f64);
+    counts.iter().map(bits).sum()
+}
+
+/// The bytes at their entropy given the byte before. A sample shows too few
+/// of many contexts, so this flatters.
+fn order1_bytes(bytes: &[u8]) -> f64 {
+    let mut rows = vec![[0u64; 256]; 256];
+    let mut context = 0;
+    for &byte in bytes {
+        rows[usize::from(context)][usize::from(byte)] += 1;
+        context = byte;
+    }
+    let bits: f64 = rows
+        .iter()
+        .map(|row| {
+            let row: Vec<u64> = row.iter().copied().filter(|&count| count > 0).collect();
+            entropy_bits(&row)
+        })
+        .sum();
+    bits / 8.0
+}
+
+/// Base-2 logarithm of `x >= 1`, to about 2^-40: a series, since `core` has
+/// none and every platform has to come to the same choice.
+fn log2(x: f64) -> f64 {
+    let bits = x.to_bits();
+    let exponent = (bits >> 52 & 0x7FF) as f64 - 1023.0;
+    let mantissa = f64::from_bits(bits & 0x000F_FFFF_FFFF_FFFF | 1023 << 52);
+    // 1 <= mantissa < 2: ln m = 2 artanh((m - 1) / (m + 1)).
+    let z = (mantissa - 1.0) / (mantissa + 1.0);
+    let square = z * z;
+    let mut sum = 0.0;
+    let mut term = z;
+    for k in 0..12u32 {
+        sum += term / f64::from(2 * k + 1);
+        term *= square;
+    }
+    exponent + 2.0 * sum * core::f64::consts::LOG2_E
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,5 +199,24 @@ mod tests {
     fn noise_does_not_shrink() {
         let all: Vec<u8> = (0..=255).cycle().take(1 << 16).collect();
         assert!((huffman_bytes(&all) - 65536.0).abs() < 1e-9);
+        assert!(chunk_bytes(&all) > 65536.0);
+    }
+
+    #[test]
+    fn logarithms() {
+        for x in [1.0, 1.000_001, 1.3, 1.999_999, 2.0, 3.0, 10.0, 65536.0, 1e9] {
+            let x: f64 = x;
+            assert!((log2(x) - x.log2()).abs() < 1e-10, "{x}");
+        }
+        assert_eq!(log2(4096.0), 12.0);
+    }
+
+    #[test]
+    fn entropies_of_known_distributions() {
+        assert!((entropy_bits(&[1; 256]) - 2048.0).abs() < 1e-6);
+        assert!((entropy_bits(&[4, 2, 1, 1]) - 14.0).abs() < 1e-9);
+        // Every byte follows from the one before it.
+        let pairs: Vec<u8> = [1, 2].into_iter().cycle().take(1000).collect();
+        assert!(order1_bytes(&pairs) < 2.0);
     }
 }

@@ -9,70 +9,32 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::dtype::Dtype;
-use crate::engine::{PackEngine, ZstdCoding};
+use crate::engine::PackEngine;
 use crate::frame::plane::HEAD_BYTES;
-use crate::frame::z4ai::{self, PlaneRecipe, RANS_MOST_BYTES, Recipe, Transform};
-use crate::transform::bitfield::BFLOAT16;
+use crate::frame::z4ai::{self, PlaneRecipe, Recipe, Transform};
+use crate::transform::FloatFormat;
+use crate::transform::bitfield::{BFLOAT16, FLOAT16, FLOAT32};
 
 mod alternatives;
+mod effort;
 mod estimate;
+mod repeats;
 mod sample;
+mod standalone;
+mod ways;
 
 pub use alternatives::alternative;
+pub use effort::Effort;
+pub use standalone::standalone;
 
-/// How much time packing may take for how much space.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Effort {
-    /// As fast as possible.
-    Fast,
-    /// The default.
-    #[default]
-    Balanced,
-    /// As small as possible.
-    Max,
-}
-
-impl Effort {
-    fn search_level(self) -> i32 {
-        match self {
-            Self::Fast => 1,
-            Self::Balanced => 3,
-            Self::Max => 12,
-        }
-    }
-
-    /// Level of the trial on a sample, which tells whether a search pays.
-    fn trial_level(self) -> i32 {
-        match self {
-            Self::Fast | Self::Balanced => 1,
-            Self::Max => self.search_level(),
-        }
-    }
-
-    /// How much smaller, in parts of one, bit fields have to be before they
-    /// replace byte planes. Their mantissa plane must be entropy-decoded where
-    /// byte planes are mostly copied, so reading costs about twice as much.
-    fn bit_field_gain(self) -> f64 {
-        match self {
-            Self::Fast => 1.0,
-            Self::Balanced => 0.01,
-            Self::Max => 0.0,
-        }
-    }
-}
-
-fn zstd(effort: Effort, huffman: bool, search: bool) -> PlaneRecipe {
-    PlaneRecipe::Zstd {
-        huffman: huffman.then_some(ZstdCoding::Huffman),
-        search: search.then_some(ZstdCoding::Search(effort.search_level())),
-    }
-}
+use estimate::Estimate;
 
 /// Tensors up to this size are coded in every way at hand instead of being
 /// judged by a sample.
 const SMALL_BYTES: usize = 16 << 10;
 
-/// The smallest frame found for `tensor`.
+/// The smallest frame found for `tensor`, of the families that a container
+/// may hold.
 #[must_use]
 pub fn encode<E: PackEngine>(
     engine: &E,
@@ -80,45 +42,18 @@ pub fn encode<E: PackEngine>(
     dtype: Option<Dtype>,
     effort: Effort,
 ) -> Vec<u8> {
-    let planes = encode_planes(engine, tensor, dtype, effort);
+    let planes = z4ai::encode(engine, tensor, &recipe(engine, tensor, dtype, effort));
     match alternative(engine, tensor, dtype, effort) {
         Some(other) if other.len() < planes.len() => other,
         _ => planes,
     }
 }
 
-fn encode_planes<E: PackEngine>(
-    engine: &E,
-    tensor: &[u8],
-    dtype: Option<Dtype>,
-    effort: Effort,
-) -> Vec<u8> {
-    if tensor.len() > SMALL_BYTES {
-        return z4ai::encode(engine, tensor, &recipe(engine, tensor, dtype, effort));
-    }
-    if tensor.is_empty() {
-        let stored = Recipe {
-            transform: Transform::Opaque,
-            planes: vec![PlaneRecipe::Store],
-        };
-        return z4ai::encode(engine, tensor, &stored);
-    }
-    let mut best: Option<(f64, Vec<u8>)> = None;
-    for transform in transforms(dtype, effort) {
-        let recipe = Recipe {
-            transform,
-            planes: vec![zstd(effort, true, true); plane_count(transform)],
-        };
-        let frame = z4ai::encode(engine, tensor, &recipe);
-        let cost = handicap(transform, effort) * frame.len() as f64;
-        if best.as_ref().is_none_or(|(least, _)| cost < *least) {
-            best = Some((cost, frame));
-        }
-    }
-    best.map(|(_, frame)| frame).unwrap_or_default()
-}
-
-/// How [`encode`] makes planes of a tensor of any size, judged by a sample.
+/// How [`encode`] makes planes of a tensor of any size.
+///
+/// A packer that codes a tensor plane by plane takes the frame that
+/// [`alternative`] makes instead if it is strictly smaller, as [`encode`]
+/// does.
 #[must_use]
 pub fn recipe<E: PackEngine>(
     engine: &E,
@@ -126,28 +61,53 @@ pub fn recipe<E: PackEngine>(
     dtype: Option<Dtype>,
     effort: Effort,
 ) -> Recipe {
-    let windows = sample::windows(tensor);
-    let mut best: Option<(f64, Recipe)> = None;
-    for transform in transforms(dtype, effort) {
-        let sampled = sample::planes(&windows, transform);
-        let may_rans = tensor.len() / transform.item_bytes() <= RANS_MOST_BYTES;
-        let judged: Vec<(PlaneRecipe, f64)> = sampled
-            .iter()
-            .map(|plane| estimate::judge(engine, plane, effort, may_rans))
-            .collect();
-        let coded: f64 = judged.iter().map(|(_, bytes)| bytes).sum();
-        // Heads settle it where nothing shrinks: the fewer planes, the better.
-        let heads = judged.len() * HEAD_BYTES;
-        let cost = handicap(transform, effort) * coded + heads as f64;
-        if best.as_ref().is_none_or(|(least, _)| cost < *least) {
-            let planes = judged.into_iter().map(|(recipe, _)| recipe).collect();
-            best = Some((cost, Recipe { transform, planes }));
-        }
-    }
+    let best = ranked(engine, tensor, dtype, effort).into_iter().next();
     best.map(|(_, recipe)| recipe).unwrap_or(Recipe {
         transform: Transform::Opaque,
         planes: vec![PlaneRecipe::Store],
     })
+}
+
+/// A recipe for every transform worth a look, with the bytes it is expected
+/// to come to, the best one first.
+fn ranked<E: PackEngine>(
+    engine: &E,
+    tensor: &[u8],
+    dtype: Option<Dtype>,
+    effort: Effort,
+) -> Vec<(f64, Recipe)> {
+    if tensor.is_empty() {
+        return Vec::new();
+    }
+    let repeats = repeats::are_far_apart(tensor, effort);
+    let windows = sample::windows(tensor);
+    let sampled_bytes: usize = windows.iter().map(|window| window.len()).sum();
+    let scale = tensor.len() as f64 / sampled_bytes as f64;
+    let mut ranked: Vec<(f64, Recipe)> = transforms(dtype, effort)
+        .into_iter()
+        .map(|transform| {
+            let mut cost = (transform.planes() * HEAD_BYTES) as f64;
+            let lens = transform.plane_lens(tensor.len());
+            let planes = sample::planes(&windows, transform)
+                .iter()
+                .zip(lens)
+                .map(|(parts, len_bytes)| {
+                    let estimates = parts.iter().map(|part| Estimate::of(engine, part, effort));
+                    let (recipe, bytes) =
+                        ways::choose(&estimates.collect::<Vec<_>>(), len_bytes, effort, repeats);
+                    cost += bytes * scale;
+                    recipe
+                })
+                .collect();
+            (
+                cost * handicap(transform, effort),
+                Recipe { transform, planes },
+            )
+        })
+        .collect();
+    // Stable: of equals the one preferred stays in front.
+    ranked.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    ranked
 }
 
 /// Transforms worth a look, the one preferred at equal size first.
@@ -156,10 +116,21 @@ fn transforms(dtype: Option<Dtype>, effort: Effort) -> Vec<Transform> {
         return vec![Transform::Opaque];
     };
     let mut all = vec![Transform::BytePlane(width), Transform::Opaque];
-    if dtype == Some(Dtype::Bf16) && effort != Effort::Fast {
-        all.push(Transform::BitField(BFLOAT16));
+    if let Some(format) = float_format(dtype)
+        && effort != Effort::Fast
+    {
+        all.push(Transform::BitField(format));
     }
     all
+}
+
+fn float_format(dtype: Option<Dtype>) -> Option<FloatFormat> {
+    match dtype? {
+        Dtype::Bf16 => Some(BFLOAT16),
+        Dtype::F16 => Some(FLOAT16),
+        Dtype::F32 | Dtype::C64 => Some(FLOAT32),
+        _ => None,
+    }
 }
 
 /// Bytes of the elements as they are taken apart; `None` where that is of no
@@ -173,17 +144,12 @@ fn element_bytes(dtype: Option<Dtype>) -> Option<u8> {
     }
 }
 
+/// How much smaller bit fields have to be before they replace byte planes:
+/// their mantissas must be entropy-decoded where a byte plane of mantissas is
+/// copied.
 fn handicap(transform: Transform, effort: Effort) -> f64 {
-    match transform {
-        Transform::BitField(_) => 1.0 + effort.bit_field_gain(),
+    match (transform, effort) {
+        (Transform::BitField(_), Effort::Balanced) => 1.001,
         _ => 1.0,
-    }
-}
-
-fn plane_count(transform: Transform) -> usize {
-    match transform {
-        Transform::Opaque => 1,
-        Transform::BytePlane(width) => width.into(),
-        Transform::BitField(_) => 3,
     }
 }

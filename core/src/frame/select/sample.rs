@@ -3,7 +3,6 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::plane_count;
 use crate::frame::z4ai::{PlaneCoder, PlaneRecipe, Recipe, Transform};
 
 const WINDOWS: usize = 16;
@@ -25,20 +24,34 @@ pub fn windows(tensor: &[u8]) -> Vec<&[u8]> {
         .collect()
 }
 
-/// The planes that `transform` makes of the windows, one after another.
-pub fn planes(windows: &[&[u8]], transform: Transform) -> Vec<Vec<u8>> {
+/// The planes that `transform` makes of the windows, each as the parts that
+/// are alike: one, but for mantissas of several bytes, of which the upper ones
+/// say more than the lower ones.
+pub fn planes(windows: &[&[u8]], transform: Transform) -> Vec<Vec<Vec<u8>>> {
     let recipe = Recipe {
         transform,
-        planes: vec![PlaneRecipe::Store; plane_count(transform)],
+        planes: vec![PlaneRecipe::Store; transform.planes()],
     };
-    let mut planes = vec![Vec::new(); plane_count(transform)];
+    let mut planes: Vec<Vec<Vec<u8>>> = (0..transform.planes())
+        .map(|plane| vec![Vec::new(); parts(transform, plane)])
+        .collect();
     for window in windows {
         let (coders, _) = PlaneCoder::all(window, &recipe);
-        for (plane, coder) in planes.iter_mut().zip(coders) {
-            let at = plane.len();
-            plane.resize(at + coder.len_bytes(), 0);
-            coder.extract(0, &mut plane[at..]);
+        for (parts, coder) in planes.iter_mut().zip(coders) {
+            let part_len = coder.len_bytes() / parts.len();
+            for (number, part) in parts.iter_mut().enumerate() {
+                let at = part.len();
+                part.resize(at + part_len, 0);
+                coder.extract(number * part_len, &mut part[at..]);
+            }
         }
     }
     planes
+}
+
+fn parts(transform: Transform, plane: usize) -> usize {
+    match transform {
+        Transform::BitField(format) if plane == 2 => format.mantissa_bytes(),
+        _ => 1,
+    }
 }

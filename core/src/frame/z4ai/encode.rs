@@ -1,15 +1,15 @@
 //! A buffer to a frame, following a [`Recipe`] that somebody else has chosen.
 //!
-//! A plane is made block by block and no block needs another, so that a large
-//! tensor uses every core, and a packer short of memory can write the blocks
-//! of a plane as they come. Both ways give the same bytes.
+//! Most planes are made block by block and no block needs another, so that a
+//! large tensor uses every core, and a packer short of memory can write the
+//! blocks of a plane as they come. Both ways give the same bytes.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::way::{payload, smallest};
 use super::{MAGIC, PlaneRecipe, Recipe, Transform, VERSION};
 use crate::engine::PackEngine;
-use crate::entropy::{blocks, rans};
 use crate::frame::plane::{self, Method};
 use crate::transform::byteplane;
 
@@ -34,7 +34,7 @@ pub fn head(transform: Transform, tail: &[u8]) -> Vec<u8> {
     out
 }
 
-/// One plane of one tensor, ready to be coded in independent blocks.
+/// One plane of one tensor, ready to be coded.
 #[derive(Debug, Clone, Copy)]
 pub struct PlaneCoder<'a> {
     elements: &'a [u8],
@@ -51,12 +51,7 @@ impl<'a> PlaneCoder<'a> {
     pub fn all(tensor: &'a [u8], recipe: &Recipe) -> (Vec<Self>, &'a [u8]) {
         let item_bytes = recipe.transform.item_bytes();
         let (elements, tail) = tensor.split_at(tensor.len() / item_bytes * item_bytes);
-        let n = elements.len() / item_bytes;
-        let lens = match recipe.transform {
-            Transform::Opaque => vec![n],
-            Transform::BytePlane(width) => vec![n; width.into()],
-            Transform::BitField(format) => format.plane_lens(n).to_vec(),
-        };
+        let lens = recipe.transform.plane_lens(tensor.len());
         let planes = lens
             .into_iter()
             .zip(&recipe.planes)
@@ -78,23 +73,33 @@ impl<'a> PlaneCoder<'a> {
         self.len
     }
 
-    /// What the recipe asks for; the record says [`Method::Store`] all the
-    /// same where coding gained nothing.
+    /// Whether the plane is coded in independent blocks; else [`Self::encode`]
+    /// has to see all of it.
     #[must_use]
-    pub fn method(&self) -> Method {
+    pub fn is_blockwise(&self) -> bool {
+        matches!(self.recipe, PlaneRecipe::Store | PlaneRecipe::Blocks(_))
+    }
+
+    /// How a plane of blocks is coded; the record says [`Method::Store`] all
+    /// the same where coding gained nothing.
+    #[must_use]
+    pub fn block_method(&self) -> Method {
         match self.recipe {
-            _ if self.len == 0 => Method::Store,
-            PlaneRecipe::Store => Method::Store,
-            PlaneRecipe::Rans => Method::RansAdaptive,
-            PlaneRecipe::Zstd { .. } if self.block_count() > 1 => Method::Blocks,
-            PlaneRecipe::Zstd { .. } => Method::Zstd,
+            PlaneRecipe::Blocks(_) if self.len > 0 => match self.block_count() {
+                1 => Method::Zstd,
+                _ => Method::Blocks,
+            },
+            _ => Method::Store,
         }
     }
 
     /// Bytes of every block but the last.
     #[must_use]
     pub fn block_bytes(&self) -> u32 {
-        self.recipe.block_bytes()
+        match self.recipe {
+            PlaneRecipe::Blocks(ways) => ways.block_bytes(self.parts(), self.len / self.parts()),
+            _ => STORED_PIECE_BYTES,
+        }
     }
 
     /// Number of independent blocks.
@@ -117,93 +122,86 @@ impl<'a> PlaneCoder<'a> {
         }
     }
 
+    /// Parts of equal length that the plane is made of, one after another.
+    fn parts(&self) -> usize {
+        match self.transform {
+            Transform::BitField(format) if self.plane == 2 => format.mantissa_bytes(),
+            _ => 1,
+        }
+    }
+
     /// Part of the tensor, in bytes, that block `index` is made of.
     #[must_use]
     pub fn block_source(&self, index: usize) -> core::ops::Range<usize> {
-        let source = |at: usize| match self.transform {
-            Transform::BitField(format) if self.plane == 0 => at * 8 * format.item_bytes,
-            Transform::BitField(format) if self.plane == 2 && format.mantissa_bytes() > 1 => at,
-            _ => at * self.transform.item_bytes(),
-        };
+        let part_bytes = (self.len / self.parts()).max(1);
         let start = index * self.block_bytes() as usize;
         let end = self.len.min(start + self.block_bytes() as usize);
-        source(start).min(self.elements.len())..source(end).min(self.elements.len())
+        let part = start / part_bytes;
+        if end > (part + 1) * part_bytes {
+            return 0..self.elements.len();
+        }
+        let source = |at: usize| {
+            let element = match self.transform {
+                Transform::BitField(_) if self.plane == 0 => at * 8,
+                _ => at - part * part_bytes,
+            };
+            (element * self.transform.item_bytes()).min(self.elements.len())
+        };
+        source(start)..source(end)
     }
 
-    /// Block `index`: raw for a stored plane, else one zstd frame or one rANS
-    /// payload.
+    /// Block `index`: raw for a stored plane, else one zstd frame.
     pub fn encode_block<E: PackEngine>(&self, engine: &E, index: usize) -> Vec<u8> {
         let start = index * self.block_bytes() as usize;
-        let len = (self.len - start).min(self.block_bytes() as usize);
-        let mut raw = vec![0; len];
-        self.extract(start, &mut raw);
-        let (huffman, search) = match self.recipe {
-            PlaneRecipe::Store => return raw,
-            PlaneRecipe::Rans => return rans::encode_adaptive(engine, &raw),
-            PlaneRecipe::Zstd { huffman, search } => (huffman, search),
-        };
-        let mut best = Vec::new();
-        for coding in [huffman, search].into_iter().flatten() {
-            let mut coded = Vec::new();
-            engine.zstd_encode(&raw, coding, &mut coded);
-            if best.is_empty() || coded.len() < best.len() {
-                best = coded;
-            }
+        let raw = self.raw(start, (self.len - start).min(self.block_bytes() as usize));
+        match self.recipe {
+            PlaneRecipe::Blocks(ways) => ways.encode(engine, &raw),
+            _ => raw,
         }
-        best
     }
 
-    fn assemble(&self, blocks: &[Vec<u8>], out: &mut Vec<u8>) {
-        let stored: usize = blocks.iter().map(Vec::len).sum();
-        let lens: Vec<u32> = blocks
-            .iter()
-            .map(|block| u32::try_from(block.len()).expect("a block is at most a few MiB"))
-            .collect();
-        let (method, table) = match self.method() {
-            Method::Blocks => (Method::Blocks, blocks::table(self.block_bytes(), &lens)),
-            method => (method, Vec::new()),
-        };
-        if table.len() + stored >= self.len && method != Method::Store {
-            out.extend_from_slice(&plane::head(
-                Method::Store,
-                self.len as u64,
-                self.len as u64,
-            ));
-            let at = out.len();
-            out.resize(at + self.len, 0);
-            self.extract(0, &mut out[at..]);
-            return;
-        }
-        out.extend_from_slice(&plane::head(
-            method,
-            self.len as u64,
-            (table.len() + stored) as u64,
-        ));
-        out.extend_from_slice(&table);
-        for block in blocks {
-            out.extend_from_slice(block);
+    /// Method and payload of the whole plane.
+    pub fn encode<E: PackEngine>(&self, engine: &E) -> (Method, Vec<u8>) {
+        match self.recipe {
+            PlaneRecipe::Smallest(ways) => {
+                smallest(engine, self.raw(0, self.len), self.parts(), ways, None)
+            }
+            PlaneRecipe::InOrder(ways) => {
+                smallest(engine, self.raw(0, self.len), self.parts(), ways, Some(200))
+            }
+            PlaneRecipe::Blocks(_) if self.len > 0 => {
+                let blocks = engine.map((0..self.block_count()).collect(), |block| {
+                    self.encode_block(engine, block)
+                });
+                let (method, payload) = payload(blocks, self.block_bytes());
+                if payload.len() < self.len {
+                    (method, payload)
+                } else {
+                    (Method::Store, self.raw(0, self.len))
+                }
+            }
+            _ => (Method::Store, self.raw(0, self.len)),
         }
     }
+
+    fn raw(&self, start: usize, len: usize) -> Vec<u8> {
+        let mut raw = vec![0; len];
+        self.extract(start, &mut raw);
+        raw
+    }
 }
+
+/// A stored plane has no blocks; it is written in pieces of this size.
+const STORED_PIECE_BYTES: u32 = 1 << 20;
 
 /// The frame of `tensor` that follows `recipe`.
 #[must_use]
 pub fn encode<E: PackEngine>(engine: &E, tensor: &[u8], recipe: &Recipe) -> Vec<u8> {
     let (planes, tail) = PlaneCoder::all(tensor, recipe);
-    let jobs: Vec<(usize, usize)> = planes
-        .iter()
-        .enumerate()
-        .flat_map(|(plane, coder)| (0..coder.block_count()).map(move |block| (plane, block)))
-        .collect();
-    let mut coded = engine
-        .map(jobs, |(plane, block)| {
-            planes[plane].encode_block(engine, block)
-        })
-        .into_iter();
     let mut out = head(recipe.transform, tail);
-    for coder in &planes {
-        let blocks: Vec<Vec<u8>> = coded.by_ref().take(coder.block_count()).collect();
-        coder.assemble(&blocks, &mut out);
+    let coded = engine.map(planes.iter().collect(), |coder| coder.encode(engine));
+    for (coder, (method, payload)) in planes.iter().zip(coded) {
+        plane::write(&mut out, method, coder.len as u64, &payload);
     }
     out
 }

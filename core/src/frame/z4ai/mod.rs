@@ -4,10 +4,11 @@ mod decode;
 mod encode;
 mod parse;
 mod recipe;
+mod way;
 
 pub use encode::{PlaneCoder, encode, head};
 pub use parse::{Frame, Transform};
-pub use recipe::{PlaneRecipe, RANS_MOST_BYTES, Recipe};
+pub use recipe::{PlaneRecipe, Recipe, Way, ZstdWays};
 
 pub(super) const MAGIC: [u8; 4] = *b"Z4AI";
 const VERSION: u8 = 1;

@@ -32,6 +32,26 @@ impl Transform {
         }
     }
 
+    /// Number of planes.
+    #[must_use]
+    pub fn planes(self) -> usize {
+        match self {
+            Self::Opaque => 1,
+            Self::BytePlane(width) => width.into(),
+            Self::BitField(_) => 3,
+        }
+    }
+
+    /// Lengths in bytes of the planes of a buffer of `len_bytes`.
+    #[must_use]
+    pub fn plane_lens(self, len_bytes: usize) -> Vec<usize> {
+        let elements = len_bytes / self.item_bytes();
+        match self {
+            Self::Opaque | Self::BytePlane(_) => alloc::vec![elements; self.planes()],
+            Self::BitField(format) => format.plane_lens(elements).to_vec(),
+        }
+    }
+
     /// Bytes of one element.
     #[must_use]
     pub fn item_bytes(self) -> usize {

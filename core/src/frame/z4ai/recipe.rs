@@ -20,33 +20,61 @@ pub struct Recipe {
 pub enum PlaneRecipe {
     /// Noise: not worth trying.
     Store,
-    /// zstd, coded in the ways that are given; the smallest result wins,
-    /// block by block.
-    Zstd {
-        /// [`ZstdCoding::Huffman`], or not at all.
-        huffman: Option<ZstdCoding>,
-        /// [`ZstdCoding::Search`], or not at all.
-        search: Option<ZstdCoding>,
-    },
-    /// rANS of order 0 with a table per chunk, for planes of up to
-    /// [`RANS_MOST_BYTES`].
-    Rans,
+    /// Independent zstd blocks, one frame if the plane is short.
+    Blocks(ZstdWays),
+    /// The smallest of these. The packer holds the plane and its coded form
+    /// in memory, whatever it has been allowed.
+    Smallest(&'static [Way]),
+    /// As `Smallest`, but a way that comes later has to be over 0.5 % smaller
+    /// than those before it.
+    InOrder(&'static [Way]),
 }
 
-/// Longest plane coded with rANS, in bytes: it is coded as a whole, so the
-/// packer must hold it.
-pub const RANS_MOST_BYTES: usize = 1 << 25;
+/// The ways to make a zstd frame that are tried, block by block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ZstdWays {
+    /// Try [`ZstdCoding::Huffman`].
+    pub huffman: bool,
+    /// And this search.
+    pub search: Option<ZstdCoding>,
+}
 
-impl PlaneRecipe {
-    /// Bytes of an independent block. Huffman tables span at most 128 KiB, so
-    /// small blocks cost nothing there; matches reach further back; a range
-    /// coder makes one block of a plane.
+/// A way to code a plane as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// As [`PlaneRecipe::Blocks`].
+    Blocks(ZstdWays),
+    /// One zstd frame.
+    Zstd(ZstdCoding),
+    /// rANS of order 0 with one table.
+    Rans,
+    /// rANS of order 0 with a table for every chunk of so many bytes.
+    RansAdaptive(u32),
+    /// rANS of order 1. Planes of 4 GiB and more are passed over.
+    RansOrder1,
+}
+
+impl ZstdWays {
+    /// Bytes of an independent block of a plane of `parts` parts of
+    /// `part_bytes` each. Huffman tables span at most 128 KiB, so small blocks
+    /// cost nothing there; matches reach further back.
+    ///
+    /// Unlike parts are kept in blocks of their own where they can be cut into
+    /// equal ones.
     #[must_use]
-    pub fn block_bytes(self) -> u32 {
-        match self {
-            Self::Store | Self::Zstd { search: None, .. } => 1 << 20,
-            Self::Zstd { .. } => 1 << 23,
-            Self::Rans => 1 << 25,
+    pub fn block_bytes(self, parts: usize, part_bytes: usize) -> u32 {
+        let most: u32 = if self.search.is_some() {
+            1 << 23
+        } else {
+            1 << 20
+        };
+        if parts == 1 {
+            return most;
         }
+        let fewest = part_bytes.div_ceil(most as usize).max(1);
+        (fewest..=4 * fewest)
+            .find(|count| part_bytes % count == 0)
+            .and_then(|count| u32::try_from(part_bytes / count).ok())
+            .map_or(most, |block| block.clamp(1, most))
     }
 }

@@ -1,0 +1,86 @@
+//! Frames that stand alone and so may be of any family.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::alternatives::{HOPELESS, MOST_BYTES};
+use super::{Effort, Estimate, element_bytes, encode, ranked};
+use crate::dtype::Dtype;
+use crate::engine::{PackEngine, ZstdCoding};
+use crate::frame::auto::{self, Choice};
+use crate::frame::z4ai;
+
+/// Where coding leaves more than this share of a stream, z4ai's readers are
+/// spared its slowest methods, and our encoders brotli.
+const WORTH_BROTLI: f64 = 0.8;
+/// Longest stream that becomes a single brotli stream, in bytes. brotli looks
+/// back 4 MiB and uses one thread.
+#[cfg(feature = "brotli-encoder")]
+const BROTLI_BYTES: u32 = 1 << 23;
+
+/// The smallest frame found for `tensor`.
+///
+/// Up to [`Effort::Balanced`] that is the frame [`encode`] makes.
+/// [`Effort::Max`] also tries `ZARA`, which z4ai reads everywhere but in
+/// containers.
+#[must_use]
+pub fn standalone<E: PackEngine>(
+    engine: &E,
+    tensor: &[u8],
+    dtype: Option<Dtype>,
+    effort: Effort,
+) -> Vec<u8> {
+    let mut best = encode(engine, tensor, dtype, effort);
+    if effort != Effort::Max || tensor.is_empty() || tensor.len() > MOST_BYTES {
+        return best;
+    }
+    let ranked = ranked(engine, tensor, dtype, effort);
+    let least = ranked.first().map_or(0.0, |(cost, _)| *cost);
+    for (cost, recipe) in ranked {
+        if cost > least * HOPELESS {
+            break;
+        }
+        let transform = match recipe.transform {
+            z4ai::Transform::Opaque => auto::Transform::Raw(element_bytes(dtype).unwrap_or(1)),
+            z4ai::Transform::BytePlane(width) => auto::Transform::BytePlane(width),
+            z4ai::Transform::BitField(format) => auto::Transform::BitPack(format),
+        };
+        let frame = auto::encode_by(engine, tensor, transform, |stream| choices(engine, stream));
+        if frame.len() < best.len() {
+            best = frame;
+        }
+    }
+    best
+}
+
+fn choices<E: PackEngine>(engine: &E, stream: &[u8]) -> Vec<Choice> {
+    let estimate = Estimate::of(engine, stream, Effort::Max);
+    let mut choices = vec![Choice::Zstd(ZstdCoding::Huffman), Choice::Rans];
+    if estimate.search < estimate.least() * HOPELESS {
+        let level = Effort::Max.search_level();
+        choices.push(Choice::Zstd(ZstdCoding::Search(level)));
+        choices.push(Choice::Zstd(ZstdCoding::Long(level)));
+    }
+    if estimate.least() < estimate.len * WORTH_BROTLI {
+        choices.extend(brotli(stream.len()));
+    }
+    choices
+}
+
+#[cfg(feature = "brotli-encoder")]
+fn brotli(len_bytes: usize) -> Option<Choice> {
+    const QUALITY: u8 = 11;
+    Some(if len_bytes <= BROTLI_BYTES as usize {
+        Choice::Brotli(QUALITY)
+    } else {
+        Choice::BrotliBlocks {
+            quality: QUALITY,
+            block_bytes: BROTLI_BYTES,
+        }
+    })
+}
+
+#[cfg(not(feature = "brotli-encoder"))]
+fn brotli(_: usize) -> Option<Choice> {
+    None
+}

@@ -1,0 +1,149 @@
+//! From the estimates of a plane to what is tried on it.
+
+use super::{Effort, Estimate};
+use crate::engine::ZstdCoding;
+use crate::frame::z4ai::{PlaneRecipe, Way, ZstdWays};
+
+/// zstd leaves literals as they are when Huffman gains less than a 64th.
+const LEAST_GAIN: f64 = 1.0 / 64.0;
+/// A search is worth its time, the packer's and the reader's, if it gains
+/// this much on Huffman codes alone.
+const SEARCH_GAIN: f64 = 0.01;
+const MAX_SEARCH_GAIN: f64 = 0.003;
+/// Up to this gain both are tried on every block: the sample may be wrong.
+const CLOSE: f64 = 0.04;
+
+/// In longer planes only codes as short as this, in bits, where whole bits
+/// cost Huffman much.
+const RANS_MOST_BITS: f64 = 2.0;
+/// Planes up to this size, in bytes, take less time to decode than to ask
+/// for; larger ones should be fast to read.
+const RANS_QUICK_BYTES: usize = 1 << 20;
+/// Longest plane that is held in memory with its coded form, in bytes.
+const BALANCED_WHOLE_BYTES: usize = 1 << 25;
+const MAX_WHOLE_BYTES: usize = 1 << 28;
+
+/// Where the least estimate is above this share of the plane, it is noise even
+/// to [`Effort::Max`].
+const NOISE: f64 = 0.9995;
+/// A long search is left out where a short one is this much worse than the
+/// best: a level more does not make up for that.
+const HOPELESS: f64 = 1.03;
+
+const HUFFMAN: ZstdWays = ZstdWays {
+    huffman: true,
+    search: None,
+};
+const fn both(level: i32) -> ZstdWays {
+    ZstdWays {
+        huffman: true,
+        search: Some(ZstdCoding::Search(level)),
+    }
+}
+
+/// The sizes of chunks for adaptive tables that are worth comparing.
+const CHUNKS: [u32; 3] = [1 << 15, 1 << 16, 1 << 18];
+
+const BALANCED: &[Way] = &[
+    Way::Blocks(HUFFMAN),
+    Way::RansAdaptive(CHUNKS[1]),
+    Way::Rans,
+];
+const BALANCED_SEARCH: &[Way] = &[
+    Way::Blocks(both(3)),
+    Way::RansAdaptive(CHUNKS[1]),
+    Way::Rans,
+];
+const BALANCED_FAR: &[Way] = &[Way::Blocks(both(3)), Way::Zstd(ZstdCoding::Long(3))];
+const MAX: &[Way] = &[
+    Way::Blocks(HUFFMAN),
+    Way::Rans,
+    Way::RansAdaptive(CHUNKS[0]),
+    Way::RansAdaptive(CHUNKS[1]),
+    Way::RansAdaptive(CHUNKS[2]),
+    Way::RansOrder1,
+];
+const MAX_SEARCH: &[Way] = &[
+    Way::Blocks(both(19)),
+    Way::Zstd(ZstdCoding::Long(19)),
+    Way::Rans,
+    Way::RansAdaptive(CHUNKS[0]),
+    Way::RansAdaptive(CHUNKS[1]),
+    Way::RansAdaptive(CHUNKS[2]),
+    Way::RansOrder1,
+];
+
+/// What to try on planes too short to be judged.
+pub fn of_small_plane(effort: Effort) -> PlaneRecipe {
+    match effort {
+        Effort::Max => PlaneRecipe::Smallest(MAX_SEARCH),
+        Effort::Fast | Effort::Balanced => PlaneRecipe::Blocks(both(effort.search_level())),
+    }
+}
+
+/// What to try on a plane of `len_bytes` whose parts have these estimates, and
+/// the bytes the sample would take.
+pub fn choose(
+    parts: &[Estimate],
+    len_bytes: usize,
+    effort: Effort,
+    repeats: bool,
+) -> (PlaneRecipe, f64) {
+    if effort == Effort::Max && len_bytes <= MAX_WHOLE_BYTES {
+        return smallest(parts, repeats);
+    }
+    let mut cost = 0.0;
+    let (mut huffman, mut search) = (false, false);
+    for part in parts {
+        let coded = part.huffman.min(part.search);
+        if coded > part.len * (1.0 - LEAST_GAIN) {
+            cost += part.len;
+            continue;
+        }
+        let search_gain = 1.0 - part.search / part.huffman;
+        search |= search_gain >= SEARCH_GAIN;
+        huffman |= search_gain < CLOSE;
+        cost += if search_gain < SEARCH_GAIN {
+            part.huffman
+        } else {
+            part.search
+        };
+    }
+    let may_hold = effort != Effort::Fast && len_bytes <= BALANCED_WHOLE_BYTES;
+    if may_hold && repeats {
+        return (PlaneRecipe::InOrder(BALANCED_FAR), cost);
+    }
+    if let ([part], true) = (parts, may_hold) {
+        let quick = len_bytes <= RANS_QUICK_BYTES || cost * 8.0 < part.len * RANS_MOST_BITS;
+        // The real sizes decide; Huffman codes of bounded length are a little
+        // longer than the estimate.
+        if quick && part.rans < cost {
+            let ways = if search { BALANCED_SEARCH } else { BALANCED };
+            return (PlaneRecipe::InOrder(ways), part.rans);
+        }
+    }
+    let ways = ZstdWays {
+        huffman,
+        search: search.then_some(ZstdCoding::Search(effort.search_level())),
+    };
+    if huffman || search {
+        (PlaneRecipe::Blocks(ways), cost)
+    } else {
+        (PlaneRecipe::Store, cost)
+    }
+}
+
+/// Everything that is not hopeless.
+fn smallest(parts: &[Estimate], repeats: bool) -> (PlaneRecipe, f64) {
+    let cost: f64 = parts.iter().map(Estimate::least).sum();
+    let len: f64 = parts.iter().map(|part| part.len).sum();
+    let search: f64 = parts.iter().map(|part| part.search.min(part.huffman)).sum();
+    let huffman: f64 = parts.iter().map(|part| part.huffman).sum();
+    if repeats || (search < huffman * (1.0 - MAX_SEARCH_GAIN) && search < cost * HOPELESS) {
+        return (PlaneRecipe::Smallest(MAX_SEARCH), cost);
+    }
+    if cost > len * NOISE {
+        return (PlaneRecipe::Store, len);
+    }
+    (PlaneRecipe::Smallest(MAX), cost)
+}
