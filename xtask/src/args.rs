@@ -18,6 +18,8 @@ pub enum Verb {
     Demo(Demo),
     /// Run every check, in the order a reviewer would
     Test(Test),
+    /// Let the real z4ai decode random inputs through every encoder we have
+    Interop(Interop),
     /// Install what the other commands need, and nothing else
     Setup,
     /// Build the WebAssembly module and the npm package around it
@@ -45,6 +47,19 @@ pub struct Test {
     /// Leave out the tests in a real browser (needs Chromium)
     #[arg(long)]
     pub skip_browser: bool,
+}
+
+#[derive(clap::Args)]
+pub struct Interop {
+    /// Random inputs for each way to encode
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub cases: u32,
+    /// Other seeds give other inputs; the same one gives the same
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Only ways whose label contains this, such as "rANS" or "ZPL1, 4 bytes"
+    #[arg(long, value_name = "LABEL")]
+    pub only: Option<String>,
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod chromium;
 mod counts;
 mod demo;
 mod fresh;
+mod interop;
 mod no_std;
 mod node;
 mod process;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         match args.verb {
             Verb::Demo(options) => demo::run(&workspace, &mut report, &options),
             Verb::Test(options) => test::run(&workspace, &mut report, &options),
+            Verb::Interop(options) => interop::run(&workspace, &mut report, &options),
             Verb::Setup => setup::run(&workspace, &mut report),
             Verb::Wasm => wasm::run(&workspace, &mut report),
         }

@@ -10,7 +10,7 @@ use crate::args::Test;
 use crate::cargo::cargo;
 use crate::step::{Report, Step};
 use crate::workspace::Workspace;
-use crate::{chromium, counts, no_std, node, python, rust_target, wasm};
+use crate::{chromium, counts, interop, no_std, node, python, rust_target, wasm};
 
 /// Small, and in the repository: the demonstration without a download.
 const SMALL_MODEL: &str = "tests/vectors/zstn/tiny_llama_tied.safetensors";
@@ -38,6 +38,9 @@ fn all(workspace: &Workspace, report: &mut Report, options: &Test, this: &Path) 
         javascript(workspace, step, tools.chromium.as_deref())
     })?;
     if let Some(environment) = &tools.peers {
+        report.step("encoders of every kind", |step| {
+            interop::build(workspace, step)
+        })?;
         report.step("files exchanged with peers", |step| {
             peers(workspace, step, environment)
         })?;
@@ -149,9 +152,7 @@ fn peers(workspace: &Workspace, step: &mut Step, environment: &python::Environme
     let mut unittest = Command::new(environment.python());
     unittest
         .args(["-m", "unittest", "discover", "-v", "-s", "tests/peers"])
-        .env("ZSTN_BIN", workspace.zstn("debug"))
-        // Keeps the source tree free of __pycache__.
-        .env("PYTHONDONTWRITEBYTECODE", "1");
-    step.run(&mut unittest)?;
+        .env("ZSTN_BIN", workspace.zstn("debug"));
+    step.run(interop::ready(workspace, &mut unittest))?;
     counts::note(step)
 }

@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::numpy::NumPy;
+use super::numpy::{Extras, NumPy};
 use super::{check_magic, check_version, decoded_len, stream};
 use crate::bytes::{self, Cursor};
 use crate::engine::{Engine, PackEngine, ZstdCoding};
@@ -49,11 +49,7 @@ impl<'a> Frame<'a> {
         }
         let elements = cursor.u64("element count")?;
         let distinct = cursor.u32("count of distinct values")?;
-        let tail_len = cursor.u32("tail length")?;
-        let dtype_len = cursor.u8("NumPy dtype length")?;
-        let dimensions = cursor.u8("dimension count")?;
-        let numpy = NumPy::read(&mut cursor, flags, dtype_len, dimensions)?;
-        let tail = cursor.take(tail_len.into(), "tail")?;
+        let Extras { numpy, tail } = Extras::behind_their_lengths(&mut cursor, flags)?;
         let codebook_len = cursor.u32("codebook length")?;
         let codebook_at = cursor.position() as u64;
         let codebook = cursor.take(codebook_len.into(), "codebook")?;

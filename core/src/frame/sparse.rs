@@ -4,7 +4,7 @@ use alloc::borrow::Cow;
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::numpy::NumPy;
+use super::numpy::{Extras, NumPy};
 use super::{check_magic, check_version, decoded_len, stream, turbo};
 use crate::bytes::{self, Cursor};
 use crate::engine::{Engine, PackEngine, ZstdCoding};
@@ -45,11 +45,7 @@ impl<'a> Frame<'a> {
         cursor.u8("padding")?;
         let elements = cursor.u64("element count")?;
         let nonzero = cursor.u64("count of nonzero elements")?;
-        let tail_len = cursor.u32("tail length")?;
-        let dtype_len = cursor.u8("NumPy dtype length")?;
-        let dimensions = cursor.u8("dimension count")?;
-        let numpy = NumPy::read(&mut cursor, flags, dtype_len, dimensions)?;
-        let tail = cursor.take(tail_len.into(), "tail")?;
+        let Extras { numpy, tail } = Extras::behind_their_lengths(&mut cursor, flags)?;
         let bitmap_len = cursor.u64("bitmap length")?;
         let bitmap_at = cursor.position() as u64;
         let bitmap = cursor.take(bitmap_len, "bitmap")?;

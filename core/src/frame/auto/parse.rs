@@ -9,7 +9,7 @@ use super::stream::Stream;
 use super::{MAGIC, VERSION};
 use crate::bytes::{self, Cursor};
 use crate::engine::Engine;
-use crate::frame::numpy::{NumPy, ascii, shape};
+use crate::frame::numpy::{Extras, NumPy, dtype, float_format};
 use crate::frame::{check_magic, check_version, decoded_len};
 use crate::transform::{FloatFormat, bitpack, byteplane};
 use crate::{Error, Result, Rule};
@@ -84,16 +84,11 @@ impl<'a> Frame<'a> {
         let transform_id = cursor.u8("transform")?;
         let width = cursor.u8("element width")?;
         let count = cursor.u8("stream count")?;
-        let format_len = cursor.u8("float format length")?;
-        let format = ascii(&mut cursor, format_len, "float format")?;
+        let format = float_format(&mut cursor)?;
         let transform = Transform::read(transform_id, width, format)?;
         let elements = cursor.u64("element count")?;
-        let dtype_len = cursor.u8("NumPy dtype length")?;
-        let dtype = ascii(&mut cursor, dtype_len, "NumPy dtype")?;
-        let dimensions = cursor.u8("dimension count")?;
-        let shape = shape(&mut cursor, dimensions)?;
-        let tail_len = cursor.u32("tail length")?;
-        let tail = cursor.take(tail_len.into(), "tail")?;
+        let dtype = dtype(&mut cursor)?;
+        let Extras { numpy, tail } = Extras::behind_dtype(&mut cursor, flags, dtype)?;
         if count != transform.streams() {
             let expected = transform.streams();
             let detail = format!("{count} streams in an auto frame that has {expected}");
@@ -108,7 +103,7 @@ impl<'a> Frame<'a> {
             transform,
             streams,
             tail,
-            numpy: NumPy::flagged(flags, dtype, shape),
+            numpy,
             stored_len: cursor.position(),
             decoded_len: decoded_len(items, item_bytes, tail)?,
         })

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::{MAGIC, VERSION};
 use crate::bytes::Cursor;
-use crate::frame::numpy::{NumPy, ascii, shape};
+use crate::frame::numpy::{Extras, NumPy, dtype, float_format};
 use crate::frame::plane::Plane;
 use crate::transform::FloatFormat;
 use crate::{Error, Result, Rule};
@@ -94,15 +94,10 @@ impl<'a> Frame<'a> {
         let transform_id = cursor.u8("transform")?;
         let width = cursor.u8("element width")?;
         let plane_count = cursor.u8("plane count")?;
-        let dtype_len = cursor.u8("NumPy dtype length")?;
-        let dtype = ascii(&mut cursor, dtype_len, "NumPy dtype")?;
-        let format_len = cursor.u8("float format length")?;
-        let format = ascii(&mut cursor, format_len, "float format")?;
+        let dtype = dtype(&mut cursor)?;
+        let format = float_format(&mut cursor)?;
         let transform = transform(transform_id, width, format)?;
-        let dimensions = cursor.u8("dimension count")?;
-        let shape = shape(&mut cursor, dimensions)?;
-        let tail_len = cursor.u32("tail length")?;
-        let tail = cursor.take(tail_len.into(), "tail")?;
+        let Extras { numpy, tail } = Extras::behind_dtype(&mut cursor, flags, dtype)?;
 
         let expected = match transform {
             Transform::Opaque => 1,
@@ -130,7 +125,7 @@ impl<'a> Frame<'a> {
             transform,
             tail,
             planes,
-            numpy: NumPy::flagged(flags, dtype, shape),
+            numpy,
             stored_len: cursor.position(),
             decoded_len,
         })

@@ -1,0 +1,252 @@
+//! The other frame families, with everything their encoders can be told.
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use zstn_core::engine::ZstdCoding;
+use zstn_core::frame::auto::{self, Choice};
+use zstn_core::frame::{chunked, palette, sparse, turbo};
+use zstn_core::transform::FloatFormat;
+
+use crate::content::{self, Buffer, Element, Pattern};
+use crate::way::{Call, Case, Way, engine};
+
+const CODINGS: [&[ZstdCoding]; 4] = [
+    &[],
+    &[ZstdCoding::Huffman],
+    &[ZstdCoding::Search(1)],
+    &[ZstdCoding::Huffman, ZstdCoding::Search(12)],
+];
+const TURBO: [turbo::Transform; 2] = [turbo::Transform::Opaque, turbo::Transform::BytePlane];
+
+pub fn ways() -> Vec<Way> {
+    let mut ways = Vec::new();
+    for codings in CODINGS {
+        for transform in TURBO {
+            ways.extend([1, 2, 4, 8].map(|width| sparse(width, transform, codings)));
+            ways.push(turbo(transform, codings));
+        }
+        ways.push(chunked(codings));
+        ways.extend([2, 4, 8].map(|width| any_palette(width, codings)));
+    }
+    for (width, index_bytes) in [
+        (2, 1),
+        (4, 1),
+        (8, 1),
+        (2, 2),
+        (4, 2),
+        (8, 2),
+        (4, 4),
+        (8, 4),
+    ] {
+        ways.push(palette_of(width, index_bytes));
+    }
+    for transform in auto_transforms() {
+        ways.extend(choices().map(|choices| auto(transform, choices)));
+    }
+    ways
+}
+
+/// Whether `codings` did anything: there are none, or without them the frame
+/// is another one.
+fn forced(codings: &[ZstdCoding], frame: &[u8], without: impl FnOnce() -> Vec<u8>) -> bool {
+    codings.is_empty() || frame != without()
+}
+
+fn sparse(width: u8, transform: turbo::Transform, codings: &'static [ZstdCoding]) -> Way {
+    let item_bytes = usize::from(width);
+    let few = [0, 50, 99].map(|percent| Buffer {
+        element: Element::Int(item_bytes),
+        pattern: Pattern::Sparse(percent),
+        len_bytes: 9_001,
+        seed: 3,
+    });
+    Way::new(
+        format!("ZSP1, {width} bytes, {transform:?}, {codings:?}"),
+        [&content::anchors()[..], &few].concat(),
+        content::buffers(item_bytes),
+        move |buffer| {
+            let bytes = buffer.bytes();
+            let encode = |codings| sparse::encode(engine(), &bytes, width, transform, codings);
+            let frame = encode(codings);
+            let forced = forced(codings, &frame, || encode(&[]));
+            Case {
+                forced,
+                ..Case::frame(bytes, frame)
+            }
+        },
+    )
+}
+
+fn turbo(transform: turbo::Transform, codings: &'static [ZstdCoding]) -> Way {
+    let anchors = [1, 2, 3, 8, 255]
+        .into_iter()
+        .flat_map(|width| {
+            let whole = content::compressible(usize::from(width) * 900);
+            content::anchors()
+                .into_iter()
+                .chain([whole])
+                .map(move |buffer| (width, buffer))
+        })
+        .collect();
+    let inputs = any::<u8>()
+        .prop_filter("byte planes of no bytes", |&width| width > 0)
+        .prop_flat_map(|width| {
+            let whole = content::buffers(width.into()).prop_map(move |mut buffer| {
+                buffer.len_bytes -= buffer.len_bytes % usize::from(width);
+                buffer
+            });
+            (Just(width), whole)
+        });
+    Way::new(
+        format!("ZRT1, {transform:?}, {codings:?}"),
+        anchors,
+        inputs,
+        move |(width, buffer)| {
+            let bytes = buffer.bytes();
+            let encode = |codings| turbo::encode(engine(), &bytes, *width, transform, codings);
+            let frame = encode(codings);
+            let forced = forced(codings, &frame, || encode(&[]));
+            Case {
+                call: Call::Turbo,
+                forced,
+                ..Case::frame(bytes, frame)
+            }
+        },
+    )
+}
+
+fn chunked(codings: &'static [ZstdCoding]) -> Way {
+    let anchors = [1u8, 2, 3, 4, 8, 16, 255]
+        .into_iter()
+        .flat_map(|width| {
+            let buffers = content::anchors().into_iter();
+            buffers.map(move |buffer| (width, 5000u32, buffer))
+        })
+        .collect();
+    let inputs = (1..=20u8, select(&[100u32, 1 << 16, 1 << 20][..])).prop_flat_map(
+        |(width, chunk_bytes)| {
+            // Not thousands of chunks.
+            let most_bytes = chunk_bytes as usize * 50;
+            let buffers = content::short_buffers(width.into(), most_bytes);
+            (Just(width), Just(chunk_bytes), buffers)
+        },
+    );
+    Way::new(
+        format!("Z4AIMF01, {codings:?}"),
+        anchors,
+        inputs,
+        move |(width, chunk_bytes, buffer)| {
+            let bytes = buffer.bytes();
+            let encode = |codings| chunked::encode(engine(), &bytes, *width, *chunk_bytes, codings);
+            let frame = encode(codings);
+            let forced = forced(codings, &frame, || encode(&[]));
+            Case {
+                call: Call::Chunked,
+                forced,
+                ..Case::frame(bytes, frame)
+            }
+        },
+    )
+}
+
+/// Where the width of an index stands in a `ZPL1` frame.
+const INDEX_BYTES_AT: usize = 7;
+
+fn palette_case(buffer: &Buffer, width: u8, codings: &[ZstdCoding]) -> Case {
+    let bytes = buffer.bytes();
+    let frame = palette::encode(engine(), &bytes, width, u32::MAX, codings)
+        .expect("a palette of as many values as there are");
+    Case::frame(bytes, frame)
+}
+
+fn any_palette(width: u8, codings: &'static [ZstdCoding]) -> Way {
+    Way::new(
+        format!("ZPL1, {width} bytes, {codings:?}"),
+        content::anchors(),
+        content::buffers(width.into()),
+        move |buffer| palette_case(buffer, width, codings),
+    )
+}
+
+/// As many distinct values as make indices of `index_bytes` bytes.
+fn palette_of(width: u8, index_bytes: u8) -> Way {
+    let (counts, least_len) = match index_bytes {
+        1 => (&[1, 2, 255, 256][..], 256),
+        2 => (&[257, 258, 5000, 65_535, 65_536][..], 65_536),
+        _ => (&[65_537, 65_538, 70_001][..], 70_001),
+    };
+    let element = Element::Int(width.into());
+    let inputs =
+        (select(counts), 0..3000usize, any::<u64>()).prop_map(move |(count, more, seed)| Buffer {
+            element,
+            pattern: Pattern::Few(count),
+            len_bytes: least_len * element.len_bytes() + more,
+            seed,
+        });
+    Way::new(
+        format!("ZPL1, {width} bytes, indices of {index_bytes}"),
+        Vec::new(),
+        inputs,
+        move |buffer| {
+            let case = palette_case(buffer, width, &[ZstdCoding::Search(1)]);
+            assert_eq!(case.encoded[INDEX_BYTES_AT], index_bytes, "{buffer:?}");
+            case
+        },
+    )
+}
+
+fn auto_transforms() -> Vec<auto::Transform> {
+    let formats = ["bfloat16", "float16", "float32"]
+        .map(|name| FloatFormat::by_name(name.as_bytes()).expect("a float format"));
+    let mut transforms = vec![auto::Transform::Raw(1), auto::Transform::Raw(4)];
+    transforms.extend([1, 2, 3, 4, 8, 16].map(auto::Transform::BytePlane));
+    transforms.extend(formats.map(auto::Transform::BitField));
+    transforms.extend(formats.map(auto::Transform::BitPack));
+    transforms
+}
+
+/// Nothing but storing, each method alone, and the best of all.
+fn choices() -> [Vec<Choice>; 7] {
+    let zstd = Choice::Zstd(ZstdCoding::Search(3));
+    let brotli = Choice::Brotli(9);
+    let blocks = Choice::BrotliBlocks {
+        quality: 5,
+        block_bytes: 4097,
+    };
+    [
+        vec![],
+        vec![zstd],
+        vec![Choice::Zstd(ZstdCoding::Huffman)],
+        vec![Choice::Rans],
+        vec![brotli],
+        vec![blocks],
+        vec![zstd, Choice::Rans, Choice::Brotli(11), blocks],
+    ]
+}
+
+fn auto(transform: auto::Transform, choices: Vec<Choice>) -> Way {
+    let (name, item_bytes) = match transform {
+        auto::Transform::Raw(width) => (format!("raw {width}"), 1),
+        auto::Transform::BytePlane(width) => (format!("byte planes {width}"), width.into()),
+        auto::Transform::BitField(format) => {
+            (format!("bit fields {}", format.name), format.item_bytes)
+        }
+        auto::Transform::BitPack(format) => {
+            (format!("packed bits {}", format.name), format.item_bytes)
+        }
+    };
+    Way::new(
+        format!("ZARA, {name}, {choices:?}"),
+        content::anchors(),
+        content::short_buffers(item_bytes, 300_000),
+        move |buffer| {
+            let bytes = buffer.bytes();
+            let frame = auto::encode(engine(), &bytes, transform, &choices);
+            let stored = auto::encode(engine(), &bytes, transform, &[]);
+            Case {
+                forced: choices.is_empty() || frame != stored,
+                ..Case::frame(bytes, frame)
+            }
+        },
+    )
+}

@@ -1,0 +1,51 @@
+//! The verb `interop`: the real z4ai on random inputs through every encoder.
+//!
+//! The check itself is a test among those of the peers, which tries a few
+//! inputs; this verb tries as many as there is time for.
+
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::args::Interop;
+use crate::cargo::cargo;
+use crate::python;
+use crate::step::{Report, Step};
+use crate::workspace::Workspace;
+
+pub fn run(workspace: &Workspace, report: &mut Report, options: &Interop) -> Result<()> {
+    let environment = report.step("Python packages", |step| python::peers(workspace, step))?;
+    report.step("encoders of every kind", |step| build(workspace, step))?;
+    report.step("random inputs through z4ai", |step| {
+        let mut unittest = Command::new(environment.python());
+        unittest.args(["-m", "unittest", "-v", "tests/peers/test_interop.py"]);
+        ready(workspace, &mut unittest)
+            .env("ZSTN_INTEROP_CASES", options.cases.to_string())
+            .env("ZSTN_INTEROP_SEED", options.seed.to_string())
+            .env(
+                "ZSTN_INTEROP_ONLY",
+                options.only.as_deref().unwrap_or_default(),
+            );
+        step.run(&mut unittest)?;
+        let output = step.output()?;
+        let summary = output.lines().find(|line| line.contains(" ways, "));
+        step.after(summary.context("z4ai was not asked anything")?);
+        Ok(())
+    })
+}
+
+/// The program that encodes.
+pub fn build(workspace: &Workspace, step: &mut Step) -> Result<()> {
+    step.run(cargo(workspace).args(["build", "--package", "zstn-tests", "--example", "interop"]))
+}
+
+/// Tells the tests of the peers where that program is, and where to keep what
+/// z4ai refuses.
+pub fn ready<'a>(workspace: &Workspace, unittest: &'a mut Command) -> &'a mut Command {
+    let program = format!("debug/examples/interop{}", std::env::consts::EXE_SUFFIX);
+    unittest
+        .env("ZSTN_INTEROP", workspace.target(&program))
+        .env("ZSTN_INTEROP_KEEP", workspace.target("interop"))
+        // Keeps the source tree free of __pycache__.
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+}
