@@ -7,26 +7,45 @@ use zstn_core::engine::{PackEngine, ZstdCoding};
 use zstn_core::entropy::{blocks, rans};
 use zstn_core::frame::plane::{self, Method};
 use zstn_core::frame::select::{Effort, encode as choose};
-use zstn_core::frame::z4ai::{self, PlaneCoder, PlaneRecipe, Recipe, Transform};
+use zstn_core::frame::z4ai::{self, PlaneCoder, PlaneRecipe, Recipe, Transform, ZstdWays};
 use zstn_core::transform::FloatFormat;
 
 use crate::content::{self, Buffer, Element, Pattern};
 use crate::way::{Case, Way, engine};
 
 /// What the packer may ask for.
-const RECIPES: [(&str, PlaneRecipe); 5] = [
+const RECIPES: [(&str, PlaneRecipe); 8] = [
     ("store", PlaneRecipe::Store),
-    ("Huffman", zstd(Some(ZstdCoding::Huffman), None)),
-    ("search", zstd(None, Some(ZstdCoding::Search(3)))),
+    ("Huffman", PlaneRecipe::Blocks(zstd(true, None))),
+    (
+        "search",
+        PlaneRecipe::Blocks(zstd(false, Some(ZstdCoding::Search(3)))),
+    ),
     (
         "Huffman or search",
-        zstd(Some(ZstdCoding::Huffman), Some(ZstdCoding::Search(12))),
+        PlaneRecipe::Blocks(zstd(true, Some(ZstdCoding::Search(12)))),
     ),
-    ("rANS", PlaneRecipe::Rans),
+    (
+        "long search",
+        PlaneRecipe::Smallest(&[z4ai::Way::Zstd(ZstdCoding::Long(3))]),
+    ),
+    ("rANS", PlaneRecipe::Smallest(&[z4ai::Way::Rans])),
+    (
+        "rANS, small chunks",
+        PlaneRecipe::Smallest(&[z4ai::Way::RansAdaptive(1000)]),
+    ),
+    (
+        "Huffman or rANS",
+        PlaneRecipe::InOrder(&[
+            z4ai::Way::Blocks(zstd(true, None)),
+            z4ai::Way::RansAdaptive(1 << 16),
+            z4ai::Way::RansOrder1,
+        ]),
+    ),
 ];
 
-const fn zstd(huffman: Option<ZstdCoding>, search: Option<ZstdCoding>) -> PlaneRecipe {
-    PlaneRecipe::Zstd { huffman, search }
+const fn zstd(huffman: bool, search: Option<ZstdCoding>) -> ZstdWays {
+    ZstdWays { huffman, search }
 }
 
 /// A method with all it leaves open, used even where storing is smaller.
@@ -88,7 +107,7 @@ impl Coding {
                 out
             }
             Self::Rans => rans::encode_shared(engine(), raw),
-            Self::RansAdaptive => rans::encode_adaptive(engine(), raw),
+            Self::RansAdaptive => rans::encode_adaptive(engine(), raw, 1 << 16),
             Self::RansOrder1 => rans::encode_order1(engine(), raw),
         }
     }

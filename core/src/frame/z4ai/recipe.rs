@@ -73,7 +73,7 @@ impl ZstdWays {
         }
         let fewest = part_bytes.div_ceil(most as usize).max(1);
         (fewest..=4 * fewest)
-            .find(|count| part_bytes % count == 0)
+            .find(|count| part_bytes.is_multiple_of(*count))
             .and_then(|count| u32::try_from(part_bytes / count).ok())
             .map_or(most, |block| block.clamp(1, most))
     }
