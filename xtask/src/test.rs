@@ -125,6 +125,9 @@ fn rust(workspace: &Workspace, report: &mut Report) -> Result<()> {
     report.step("core without std, pure decoder", |step| {
         no_std::build_core(workspace, step, &["pure"])
     })?;
+    report.step("core without std, everything that can", |step| {
+        no_std::build_core(workspace, step, &["pure-encoder", "brotli"])
+    })?;
     report.step("cargo test", |step| {
         step.run(cargo(workspace).args(["test", "--workspace"]))?;
         counts::note(step)
