@@ -34,14 +34,14 @@ impl<'a> BitWriter<'a> {
 
     /// Writes out all whole bytes.
     pub fn flush(&mut self) {
-        let whole = (self.held_bits / 8) as usize;
-        let end = self.out.len() + whole;
+        let whole_bits = self.held_bits / 8 * 8;
+        let end = self.out.len() + (whole_bits / 8) as usize;
         // Eight bytes at once and the surplus cut off is faster than a copy
         // of a varying length.
         self.out.extend_from_slice(&self.held.to_le_bytes());
         self.out.truncate(end);
-        self.held = self.held.checked_shr(whole as u32 * 8).unwrap_or(0);
-        self.held_bits %= 8;
+        self.held = self.held.checked_shr(whole_bits).unwrap_or(0);
+        self.held_bits -= whole_bits;
     }
 
     /// Fills the last byte with zeros.

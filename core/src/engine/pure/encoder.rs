@@ -12,9 +12,9 @@ use crate::limits::ZSTD_WINDOW_BYTES;
 
 const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 const BLOCK_BYTES: usize = 128 << 10;
-const RAW: u32 = 0;
-const RUN: u32 = 1;
-const COMPRESSED: u32 = 2;
+const RAW: usize = 0;
+const RUN: usize = 1;
+const COMPRESSED: usize = 2;
 /// A code must save this part of a block: below, reading raw bytes is worth
 /// more than the space. C zstd draws the line at the same place.
 const LEAST_GAIN: usize = 64;
@@ -90,8 +90,8 @@ fn write_literals(input: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-fn write_block_header(kind: u32, len: usize, last: bool, out: &mut Vec<u8>) {
-    let header = u32::from(last) | kind << 1 | (len as u32) << 3;
+fn write_block_header(kind: usize, len: usize, last: bool, out: &mut Vec<u8>) {
+    let header = usize::from(last) | kind << 1 | len << 3;
     out.extend_from_slice(&header.to_le_bytes()[..3]);
 }
 
@@ -138,10 +138,12 @@ fn write_literals_section(block: &[u8], code: &Code, reuse: bool, out: &mut Vec<
     if !reuse {
         body.extend_from_slice(code.description());
     }
-    let (format, size_bits) = match block.len() {
-        0..=ONE_STREAM_BYTES => (0, 10),
-        0..0x4000 => (2, 14),
-        _ => (3, 18),
+    let (format, size_bits) = if block.len() <= ONE_STREAM_BYTES {
+        (0, 10)
+    } else if block.len() < 1 << 14 {
+        (2, 14)
+    } else {
+        (3, 18)
     };
     if format == 0 {
         code.encode(block, &mut body);
