@@ -92,3 +92,16 @@ pub fn encode_blocks<E: Engine>(
     }
     out
 }
+
+#[cfg(all(test, not(feature = "brotli")))]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    #[test]
+    fn without_the_decoder_a_stream_is_unsupported() {
+        let error = decode(&[0x06], 0).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains("brotli"));
+    }
+}
