@@ -137,7 +137,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
             let symbol = (share * f64::from(symbols)) as u8;
             let repeat = match runs {
                 0 => 1,
-                n => 1 + (rng.next_u64() % (1 << (4 * n))) as usize,
+                n => 1 + usize::try_from(rng.next_u64() % (1 << (4 * n))).expect("small"),
             };
             out.resize(
                 len.min(out.len() + repeat),
