@@ -89,6 +89,33 @@ impl Dtype {
             _ => None,
         }
     }
+
+    /// The dtype of that name in the spelling of safetensors or of z4ai
+    /// (docs/formats/z4ai-frames.md 14), in upper or lower case.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        let lower = name.to_ascii_lowercase();
+        let name = match lower.as_str() {
+            "bfloat16" => "bf16",
+            "fp16" | "float16" => "f16",
+            "fp32" | "float32" => "f32",
+            "fp64" | "float64" => "f64",
+            "int8" => "i8",
+            "uint8" => "u8",
+            "int16" => "i16",
+            "uint16" => "u16",
+            "int32" => "i32",
+            "uint32" => "u32",
+            "int64" => "i64",
+            "uint64" => "u64",
+            "fp8_e4m3" => "f8_e4m3",
+            "fp8_e5m2" => "f8_e5m2",
+            other => other,
+        };
+        Self::ALL
+            .into_iter()
+            .find(|dtype| dtype.name().eq_ignore_ascii_case(name))
+    }
 }
 
 impl fmt::Display for Dtype {
@@ -106,6 +133,15 @@ mod tests {
         for (i, a) in Dtype::ALL.iter().enumerate() {
             assert!(Dtype::ALL[..i].iter().all(|b| a.name() != b.name()));
             assert_eq!(a.len_bytes().is_none(), a.bits() < 8);
+            assert_eq!(Dtype::from_name(a.name()), Some(*a));
         }
+    }
+
+    #[test]
+    fn names_of_both_packages() {
+        assert_eq!(Dtype::from_name("bfloat16"), Some(Dtype::Bf16));
+        assert_eq!(Dtype::from_name("Float32"), Some(Dtype::F32));
+        assert_eq!(Dtype::from_name("fp8_e5m2"), Some(Dtype::F8E5M2));
+        assert_eq!(Dtype::from_name("f33"), None);
     }
 }

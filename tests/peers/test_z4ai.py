@@ -123,6 +123,63 @@ class Vectors(Exchange):
             self.assertEqual(z4ai_safetensors.decompress_bytes(self.at("m.zstn").read_bytes()), original)
 
 
+PACK_WITH_NODE = """
+import { readFile, writeFile } from "node:fs/promises";
+import { compress, pack } from "zstn";
+const [what, input, output, effort] = process.argv.slice(1);
+const made = what === "pack"
+  ? new Uint8Array(await (await pack(input, { effort })).blob.arrayBuffer())
+  : await compress(await readFile(input), { dtype: what, effort });
+await writeFile(output, made);
+"""
+
+
+class Node(Exchange):
+    """What the npm package packs, z4ai and the command line restore."""
+
+    def make(self, what, original, effort):
+        self.at("m").write_bytes(original)
+        command = ["node", "--input-type=module", "-e", PACK_WITH_NODE, what, self.at("m"), self.at("made"), effort]
+        # From here Node finds the package.
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, cwd=VECTORS.parents[1])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return self.at("made").read_bytes()
+
+    def test_containers(self):
+        rng = np.random.default_rng(9)
+        weights = bf16(rng.standard_normal((700, 2000)) * 0.02)
+        pruned = np.where(rng.random(90_000) < 0.6, 0, rng.standard_normal(90_000)).astype(np.float32)
+        original = checkpoint(
+            [
+                ("w", "BF16", weights.shape, weights.tobytes()),
+                ("tied", "BF16", weights.shape, weights.tobytes()),
+                ("pruned", "F32", pruned.shape, pruned.tobytes()),
+                ("levels", "F16", (40_000,), rng.choice(np.linspace(-1, 1, 15), 40_000).astype(np.float16).tobytes()),
+                ("ids", "I64", (3000,), np.arange(3000).tobytes()),
+                ("empty", "F32", (0,), b""),
+            ]
+        )
+        for effort in ("fast", "balanced", "max"):
+            made = self.make("pack", original, effort)
+            self.assertLess(len(made), len(original) * 0.5)
+            self.assertEqual(sha(z4ai_safetensors.decompress_bytes(made)), sha(original), effort)
+            self.read_by_name(made, original)
+            status, said = zstn("unpack", self.at("made"), "-o", self.at("back"))
+            self.assertEqual(status, 0, said)
+            self.assertEqual(sha(self.at("back").read_bytes()), sha(original), effort)
+        odd = (VECTORS / "noncontig_hole.safetensors").read_bytes()
+        self.assertEqual(z4ai_safetensors.decompress_bytes(self.make("pack", odd, "balanced")), odd)
+
+    def test_frames(self):
+        rng = np.random.default_rng(10)
+        for dtype, raw in (
+            ("bf16", bf16(rng.standard_normal(70_001) * 0.02).tobytes()),
+            ("float32", rng.standard_normal(50_000).astype(np.float32).tobytes()),
+            ("U8", b""),
+        ):
+            self.assertEqual(z4ai.decompress(self.make(dtype, raw, "balanced")), raw, dtype)
+
+
 class Deltas(Exchange):
     """Z4DM both ways, and never larger than z4ai's."""
 

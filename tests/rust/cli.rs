@@ -147,7 +147,7 @@ fn exit_status_and_sentences() {
         ),
         (&["pack", "good.zstn", "-o", "x"], 2, "packed already"),
         (&["get", "good.zstn", "nope"], 1, "no tensor named `nope`"),
-        (&["ls", "frame.z4ai"], 1, "not supported yet"),
+        (&["ls", "frame.z4ai"], 1, "decompress it"),
         (
             &["verify", "good.zstn", "--against", "other.safetensors"],
             1,

@@ -1,11 +1,11 @@
 //! Opening a file step by step; the reads in between are JavaScript's.
 
 use wasm_bindgen::prelude::*;
-use zstn_core::Error;
 use zstn_core::catalog::Opening as Core;
 
 use crate::Catalog;
 use crate::error::thrown;
+use crate::number::whole;
 
 /// A file being opened.
 #[wasm_bindgen]
@@ -51,16 +51,4 @@ impl Opening {
     pub fn finish(self) -> Result<Catalog, JsValue> {
         self.0.finish().map(Catalog::new).map_err(|e| thrown(&e))
     }
-}
-
-/// JavaScript numbers hold whole numbers up to 2^53 exactly.
-fn whole(number: f64) -> Result<u64, Error> {
-    const MOST: f64 = 9_007_199_254_740_992.0;
-    if number.fract() == 0.0 && (0.0..=MOST).contains(&number) {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        return Ok(number as u64);
-    }
-    Err(Error::invalid_input(format!(
-        "{number} is not a size or position in bytes"
-    )))
 }

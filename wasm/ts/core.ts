@@ -1,7 +1,8 @@
-/** The seam to the WebAssembly core: what it offers, and loading it once, when it is first needed. */
+/** The seam to the WebAssembly core that reads: what it offers. */
 
 import * as glue from "./core/zstn_wasm.js";
-import { CoreLoadError } from "./errors.js";
+import { lazyModule } from "./module.js";
+import type { CoreInput, Start } from "./module.js";
 import type { TensorInfo } from "./tensor.js";
 
 /** Recognises a file from its first bytes and says which further ranges it needs. Does no I/O. */
@@ -36,42 +37,7 @@ export interface Core {
   };
 }
 
-/** A compiled module; spelled so that these types also work where none for WebAssembly are installed. */
-export type WasmModule = typeof globalThis extends { WebAssembly: { Module: { prototype: infer M } } } ? M : never;
-
-/** Where the WebAssembly module comes from: an address, an answer of `fetch`, its bytes, or the module compiled already. */
-export type CoreInput = string | URL | Response | ArrayBuffer | ArrayBufferView<ArrayBuffer> | WasmModule;
-
-/** How the glue code is started; the names are those of wasm-bindgen. */
-export interface Glue {
-  default(input: { module_or_path: CoreInput }): Promise<unknown>;
-  initSync(input: { module: Exclude<CoreInput, string | URL | Response> }): unknown;
-}
-
-/** Starts the glue with `input`, or with the file beside this package's code when there is none. */
-export type StartCore = (glue: Glue, input: CoreInput | undefined) => Promise<unknown> | unknown;
-
 /** Loads the core once; a failed attempt may be repeated. */
-export function lazyCore(start: StartCore): (input?: CoreInput) => Promise<Core> {
-  let loading: Promise<Core> | undefined;
-  return (input) => {
-    loading ??= load(start, input).catch((error: unknown) => {
-      loading = undefined;
-      throw error;
-    });
-    return loading;
-  };
-}
-
-async function load(start: StartCore, input: CoreInput | undefined): Promise<Core> {
-  try {
-    await start(glue, input);
-    return glue as Core; // its own declarations say less than the text above
-  } catch (cause) {
-    throw new CoreLoadError(
-      "The WebAssembly part of zstn (zstn_wasm_bg.wasm) could not be loaded. Check that it is served beside the scripts, or name its " +
-        "address with init(url). A page with a Content-Security-Policy must allow 'wasm-unsafe-eval' in script-src.",
-      { cause },
-    );
-  }
+export function lazyCore(start: Start): (input?: CoreInput) => Promise<Core> {
+  return lazyModule({ file: "zstn_wasm_bg.wasm", loader: "init", glue: () => glue }, start);
 }

@@ -1,6 +1,5 @@
-/** What both entries export besides `open` and `init`. */
+/** What both entries export besides the functions. */
 
-export type { CoreInput, WasmModule } from "./core.js";
 export type { TensorData } from "./dtype.js";
 export {
   CoreLoadError,
@@ -19,8 +18,11 @@ export {
   ZstnError,
 } from "./errors.js";
 export type { ErrorCode } from "./errors.js";
+export type { Compress, CompressOptions, Decompress, DecompressOptions, Effort } from "./frames.js";
 export type { Model, TensorOptions } from "./model.js";
+export type { CoreInput, WasmModule } from "./module.js";
 export type { Open, Openable, OpenOptions } from "./open.js";
+export type { Pack, Packed, PackedTensor, PackOptions, PackReport } from "./pack.js";
 export type { OnProgress, Progress } from "./progress.js";
 export type { ReadOptions, Source } from "./source/source.js";
 export type { Stats } from "./source/traffic.js";

@@ -2,27 +2,43 @@
 
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
+import { lazyCoder } from "./coder.js";
 import { lazyCore } from "./core.js";
-import type { CoreInput } from "./core.js";
 import { InvalidInputError } from "./errors.js";
+import { compressor, decompressor } from "./frames.js";
+import type { Compress, Decompress } from "./frames.js";
+import type { CoreInput, Glue } from "./module.js";
 import { FileSource } from "./node/file.js";
 import { opener } from "./open.js";
 import type { Open } from "./open.js";
+import { packer } from "./pack.js";
+import type { Pack } from "./pack.js";
 import type { Source } from "./source/source.js";
 
 export * from "./exports.js";
 
-const loadCore = lazyCore(async (glue, input) => {
+const loadCore = lazyCore((glue, input) => start(glue, input, new URL("./core/zstn_wasm_bg.wasm", import.meta.url)));
+const loadCoder = lazyCoder((glue, input) => start(glue, input, new URL("./core/zstn_coder_bg.wasm", import.meta.url)));
+
+async function start(glue: Glue, input: CoreInput | undefined, ours: URL): Promise<unknown> {
   if (input instanceof Response || isHttp(input)) return glue.default({ module_or_path: input });
   if (input === undefined || typeof input === "string" || input instanceof URL) {
-    const bytes = await readFile(input ?? new URL("./core/zstn_wasm_bg.wasm", import.meta.url));
-    return glue.initSync({ module: bytes });
+    return glue.initSync({ module: await readFile(input ?? ours) });
   }
   return glue.initSync({ module: input });
-});
+}
 
 /** Opens a model for reading tensors; see `Openable` for what can be opened. */
 export const open: Open = opener({ loadCore, resolve });
+
+/** Packs a safetensors file into a `.zstn` container, tensor by tensor, in memory for about one; see `PackOptions`. */
+export const pack: Pack = packer(loadCoder, { resolve });
+
+/** Makes a frame of bytes, such as a tensor; see `CompressOptions`. */
+export const compress: Compress = compressor(loadCoder);
+
+/** The bytes of a frame that `compress`, z4ai or `zstn compress` made. */
+export const decompress: Decompress = decompressor(loadCoder);
 
 /**
  * Loads the WebAssembly module now, and from where you say. Optional: `open` does it by itself with the
@@ -30,6 +46,11 @@ export const open: Open = opener({ loadCore, resolve });
  */
 export async function init(input?: CoreInput): Promise<void> {
   await loadCore(input);
+}
+
+/** Like `init` for the module behind `pack`, `compress` and `decompress`, which is not loaded before one of them is called. */
+export async function initCoder(input?: CoreInput): Promise<void> {
+  await loadCoder(input);
 }
 
 function resolve(address: string | URL): URL | Source {

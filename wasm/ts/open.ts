@@ -61,7 +61,8 @@ export function opener(platform: Platform): Open {
   };
 }
 
-function sourceOf(openable: Openable, options: OpenOptions, traffic: Traffic, platform: Platform): Source {
+/** The source behind anything that can be opened. */
+export function sourceOf(openable: Openable, options: OpenOptions, traffic: Traffic, platform: Pick<Platform, "resolve">): Source {
   if (typeof openable === "string" || openable instanceof URL) {
     const address = platform.resolve(openable);
     if (!(address instanceof URL)) return counted(address, traffic);
@@ -76,7 +77,7 @@ function localSource(openable: Blob | ArrayBuffer | Uint8Array | Source): Source
   if (openable instanceof Uint8Array) return new BytesSource(openable);
   if (openable instanceof ArrayBuffer) return new BytesSource(new Uint8Array(openable));
   if (typeof openable?.size === "function" && typeof openable.read === "function") return openable;
-  throw new InvalidInputError("open() wants an address, a File or Blob, a Uint8Array or ArrayBuffer, or an object with size() and read().");
+  throw new InvalidInputError("What can be opened is an address, a File or Blob, a Uint8Array or ArrayBuffer, or an object with size() and read().");
 }
 
 /** Reads what the core asks for until it knows every tensor. */

@@ -2,8 +2,8 @@
 
 /** Told to `onProgress` while bytes arrive. */
 export interface Progress {
-  /** `"open"` while the file is being recognised, `"tensor"` while a tensor is read. */
-  readonly stage: "open" | "tensor";
+  /** `"open"` while the file is being recognised, `"tensor"` while a tensor is read, `"pack"` while a file is packed. */
+  readonly stage: "open" | "tensor" | "pack";
   /** Name of the tensor being read. */
   readonly tensor?: string;
   /** Bytes of this call that have arrived. */
@@ -20,9 +20,9 @@ export class ProgressMeter {
   #loadedBytes = 0;
   #totalBytes = 0;
   readonly #tell: OnProgress | undefined;
-  readonly #about: { stage: "open" } | { stage: "tensor"; tensor: string };
+  #about: Pick<Progress, "stage" | "tensor">;
 
-  constructor(tell: OnProgress | undefined, about: { stage: "open" } | { stage: "tensor"; tensor: string }) {
+  constructor(tell: OnProgress | undefined, about: Pick<Progress, "stage" | "tensor">) {
     this.#tell = tell;
     this.#about = about;
   }
@@ -30,6 +30,12 @@ export class ProgressMeter {
   /** As far as known by now, the call needs so many bytes in all. */
   expect(totalBytes: number): void {
     this.#totalBytes = Math.max(this.#totalBytes, totalBytes);
+  }
+
+  /** The bytes that come now are those of this tensor, or of none. */
+  about(tensor: string | undefined): void {
+    const { stage } = this.#about;
+    this.#about = tensor === undefined ? { stage } : { stage, tensor };
   }
 
   /** Bytes have arrived. */

@@ -1,18 +1,33 @@
 /** The entry for browsers (and workers): addresses relative to the page, and the WebAssembly module fetched. */
 
+import { lazyCoder } from "./coder.js";
 import { lazyCore } from "./core.js";
-import type { CoreInput } from "./core.js";
 import { InvalidInputError } from "./errors.js";
+import { compressor, decompressor } from "./frames.js";
+import type { Compress, Decompress } from "./frames.js";
+import type { CoreInput } from "./module.js";
 import { opener } from "./open.js";
 import type { Open } from "./open.js";
+import { packer } from "./pack.js";
+import type { Pack } from "./pack.js";
 
 export * from "./exports.js";
 
 // Bundlers recognise new URL("…", import.meta.url) and carry the file along.
 const loadCore = lazyCore((glue, input) => glue.default({ module_or_path: input ?? new URL("./core/zstn_wasm_bg.wasm", import.meta.url) }));
+const loadCoder = lazyCoder((glue, input) => glue.default({ module_or_path: input ?? new URL("./core/zstn_coder_bg.wasm", import.meta.url) }));
 
 /** Opens a model for reading tensors; see `Openable` for what can be opened. */
 export const open: Open = opener({ loadCore, resolve });
+
+/** Packs a safetensors file into a `.zstn` container, tensor by tensor, in memory for about one; see `PackOptions`. */
+export const pack: Pack = packer(loadCoder, { resolve });
+
+/** Makes a frame of bytes, such as a tensor; see `CompressOptions`. */
+export const compress: Compress = compressor(loadCoder);
+
+/** The bytes of a frame that `compress`, z4ai or `zstn compress` made. */
+export const decompress: Decompress = decompressor(loadCoder);
 
 /**
  * Loads the WebAssembly module now, and from where you say. Optional: `open` does it by itself with the
@@ -20,6 +35,11 @@ export const open: Open = opener({ loadCore, resolve });
  */
 export async function init(input?: CoreInput): Promise<void> {
   await loadCore(input);
+}
+
+/** Like `init` for the module behind `pack`, `compress` and `decompress`, which is not loaded before one of them is called. */
+export async function initCoder(input?: CoreInput): Promise<void> {
+  await loadCoder(input);
 }
 
 function resolve(address: string | URL): URL {

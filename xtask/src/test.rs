@@ -128,6 +128,12 @@ fn rust(workspace: &Workspace, report: &mut Report) -> Result<()> {
     report.step("core without std, pure decoder", |step| {
         no_std::build_core(workspace, step, &["pure"])
     })?;
+    report.step("core without std, everything that can", |step| {
+        no_std::build_core(workspace, step, &["pure-encoder", "brotli"])
+    })?;
+    report.step("cargo test, core without features", |step| {
+        step.run(cargo(workspace).arg("test").args(core).arg("--lib"))
+    })?;
     report.step("cargo test", |step| {
         step.run(cargo(workspace).args(["test", "--workspace"]))?;
         counts::note(step)

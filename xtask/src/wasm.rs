@@ -17,7 +17,30 @@ use crate::workspace::Workspace;
 
 /// Both are in every browser since 2023 and in every Node this project supports.
 const FLAGS: &str = "-C target-feature=+simd128,+bulk-memory";
-const NAME: &str = "zstn_wasm";
+
+/// One of the two modules of the npm package.
+struct Module {
+    /// Feature of the crate.
+    feature: &'static str,
+    /// Of the files in `wasm/dist/core`.
+    name: &'static str,
+    /// Cargo does not tell two `cdylib`s of one crate apart.
+    directory: &'static str,
+}
+
+/// Opening files and reading tensors: what every page loads.
+const READER: Module = Module {
+    feature: "reader",
+    name: "zstn_wasm",
+    directory: "wasm-st",
+};
+
+/// Single frames and packing: loaded when they are first used.
+const CODER: Module = Module {
+    feature: "coder",
+    name: "zstn_coder",
+    directory: "wasm-coder",
+};
 
 /// The verb `wasm`.
 pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
@@ -28,33 +51,41 @@ pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
 
 /// Everything below `wasm/dist`.
 pub fn build(workspace: &Workspace, report: &mut Report) -> Result<()> {
-    report.step("core as WebAssembly", |step| module(workspace, step))?;
+    report.step("core as WebAssembly, for reading", |step| {
+        module(workspace, step, &READER)
+    })?;
+    report.step("core as WebAssembly, for packing", |step| {
+        module(workspace, step, &CODER)
+    })?;
     report.step("npm package", |step| package(workspace, step))
 }
 
-fn module(workspace: &Workspace, step: &mut Step) -> Result<()> {
+fn module(workspace: &Workspace, step: &mut Step, module: &Module) -> Result<()> {
     let toolchain = rust_target::ready(workspace, step, &WEB)?;
-    let mut build = toolchain.build(workspace, "wasm-st", &WEB, FLAGS);
+    let mut build = toolchain.build(workspace, module.directory, &WEB, FLAGS);
     build.args(["--profile", "wasm", "--package", "zstn-wasm"]);
+    build.args(["--no-default-features", "--features", module.feature]);
     step.run(&mut build)?;
-    let built = workspace.target(&format!("wasm-st/{}/wasm/{NAME}.wasm", WEB.triple));
-    let glue = workspace.path("wasm/dist/core");
+    let built = format!("{}/{}/wasm/zstn_wasm.wasm", module.directory, WEB.triple);
+    let built = workspace.target(&built);
+    let into = workspace.path("wasm/dist/core");
+    let files = GLUE.map(|suffix| into.join(format!("{}{suffix}", module.name)));
     let stamp = Stamp::new(
         workspace,
-        "wasm-glue",
+        &format!("wasm-glue-{}", module.feature),
         &[
             built.clone(),
             // The version of wasm-bindgen, and the options below.
             workspace.path("Cargo.lock"),
             workspace.path("xtask/src/wasm.rs"),
         ],
-        std::slice::from_ref(&glue),
+        &files,
     )?;
     if !stamp.is_fresh() {
-        bind(&built, &glue)?;
+        bind(&built, &into, module.name)?;
         stamp.save()?;
     }
-    let size = fs::metadata(glue.join(format!("{NAME}_bg.wasm")))
+    let size = fs::metadata(&files[0])
         .context("wasm-bindgen wrote no module")?
         .len();
     step.note(format!(
@@ -65,15 +96,15 @@ fn module(workspace: &Workspace, step: &mut Step) -> Result<()> {
     Ok(())
 }
 
+/// What wasm-bindgen makes of a module.
+const GLUE: [&str; 4] = ["_bg.wasm", "_bg.wasm.d.ts", ".js", ".d.ts"];
+
 /// `--target web` is the one output that serves browsers, bundlers and Node.
-fn bind(module: &Path, into: &Path) -> Result<()> {
-    if into.exists() {
-        fs::remove_dir_all(into).with_context(|| format!("{} is in the way", into.display()))?;
-    }
+fn bind(module: &Path, into: &Path, name: &str) -> Result<()> {
     let mut bindgen = Bindgen::new();
     bindgen
         .input_path(module)
-        .out_name(NAME)
+        .out_name(name)
         .typescript(true)
         // For debuggers only, and a quarter of the file.
         .remove_name_section(true)

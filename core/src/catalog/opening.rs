@@ -38,7 +38,7 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Recognised> {
     }
     if let Some(family) = Family::recognise(head) {
         return Err(Error::unsupported(format!(
-            "single compressed frames (this one is {}) are not supported yet",
+            "this is a single compressed frame ({}), not a checkpoint of tensors: decompress it",
             family.name()
         )));
     }

@@ -63,29 +63,8 @@ pub struct DecompressOptions {
     pub json: bool,
 }
 
-/// z4ai's spellings and those of safetensors.
 fn dtype(text: &str) -> std::result::Result<Dtype, String> {
-    let lower = text.to_ascii_lowercase();
-    let name = match lower.as_str() {
-        "bfloat16" => "bf16",
-        "fp16" | "float16" => "f16",
-        "fp32" | "float32" => "f32",
-        "fp64" | "float64" => "f64",
-        "int8" => "i8",
-        "uint8" => "u8",
-        "int16" => "i16",
-        "uint16" => "u16",
-        "int32" => "i32",
-        "uint32" => "u32",
-        "int64" => "i64",
-        "uint64" => "u64",
-        "fp8_e4m3" => "f8_e4m3",
-        "fp8_e5m2" => "f8_e5m2",
-        other => other,
-    };
-    Dtype::ALL
-        .into_iter()
-        .find(|dtype| dtype.name().eq_ignore_ascii_case(name))
+    Dtype::from_name(text)
         .ok_or_else(|| format!("`{text}` is no dtype; bf16, f16, f32, f64, i8 … u64 are"))
 }
 

@@ -5,6 +5,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { MIDDLE_TENSOR, writeLanguageModel } from "../support/checkpoint.mjs";
+import { pack as packInNode } from "zstn";
 import { browserTests } from "../support/chromium.mjs";
 import { pack, serve } from "../support/cli.mjs";
 import { framing } from "../support/framing.mjs";
@@ -162,4 +163,39 @@ inBrowser("the module can come from elsewhere, and without it there is an error 
   });
   assert.deepEqual([got.refused.name, got.refused.code, got.tensors], ["CoreLoadError", "core", 22]);
   assert.match(got.refused.message, /wasm-unsafe-eval/);
+});
+
+inBrowser("a file that a person dropped is packed, read by name, and restored", async (page, complaints) => {
+  await openPage(page);
+  await page.setInputFiles("input", join(scratch, "model.safetensors"));
+  const got = await page.evaluate(async (name) => {
+    const loaded = () => performance.getEntriesByType("resource").filter(({ name }) => name.endsWith("zstn_coder_bg.wasm")).length;
+    const before = loaded();
+    const events = [];
+    const packed = await zstn.pack(document.querySelector("input").files[0], { onProgress: ({ loadedBytes, totalBytes }) => events.push(loadedBytes / totalBytes) });
+    const { blob, ...report } = packed;
+    const tensor = await (await zstn.open(blob)).tensor(name);
+    const file = new File([blob], "model.zstn");
+    return { before, after: loaded(), last: events.at(-1), report, digest: await digest(await file.arrayBuffer()), tensor: await digest(tensor.bytes) };
+  }, MIDDLE_TENSOR);
+  assert.deepEqual([got.before, got.after], [0, 1], "a page that only reads does not load what packs");
+  assert.equal(got.last, 1);
+  assert.equal(got.tensor, sha256(tensors[MIDDLE_TENSOR].bytes));
+  const inNode = await packInNode(join(scratch, "model.safetensors"));
+  assert.equal(got.digest, sha256(new Uint8Array(await inNode.blob.arrayBuffer())), "a browser and Node make the same file");
+  assert.deepEqual(got.report.tensors, inNode.tensors.map((tensor) => ({ ...tensor })));
+  assert.deepEqual(complaints, []);
+});
+
+inBrowser("single frames, and an abort while packing", async (page) => {
+  await openPage(page);
+  const got = await page.evaluate(async (url) => {
+    const bytes = Uint8Array.from({ length: 50_000 }, (_, i) => (i * i) >> 9);
+    const frame = await zstn.compress(bytes, { dtype: "U16" });
+    const back = await zstn.decompress(frame);
+    const stop = new AbortController();
+    const aborted = await failure(zstn.pack(`${url}model.safetensors`, { signal: stop.signal, onProgress: () => stop.abort() }));
+    return { same: back.every((byte, i) => byte === bytes[i]) && back.length === bytes.length, smaller: frame.length < bytes.length, aborted };
+  }, models.url);
+  assert.deepEqual([got.same, got.smaller, got.aborted.name], [true, true, "AbortError"]);
 });

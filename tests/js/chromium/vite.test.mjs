@@ -16,10 +16,11 @@ const site = join(project, "dist");
 let server;
 
 const APP = `
-import { open } from "zstn";
+import { compress, decompress, open } from "zstn";
 const model = await open("model.zstn");
 const tensor = await model.tensor("t.f32");
 document.body.dataset.sum = String(tensor.toFloat32().reduce((sum, value) => sum + value, 0));
+globalThis.backAndForth = async () => (await decompress(await compress(tensor.bytes, { dtype: "F32" }))).length === tensor.bytes.length;
 document.body.dataset.tensors = String(model.tensors.size);
 `;
 
@@ -50,4 +51,7 @@ inBrowser("the built page finds the WebAssembly module and reads a tensor", asyn
   assert.deepEqual(complaints, []);
   const log = await server.settled(3);
   assert.equal(log.filter(({ path }) => path.includes("zstn_wasm_bg")).length, 1, "the module is a file of its own, fetched once");
+  assert.equal(log.filter(({ path }) => path.includes("zstn_coder")).length, 0, "what packs is not fetched");
+  assert.equal(await page.evaluate("globalThis.backAndForth()"), true, "until it is used");
+  assert.deepEqual(complaints, []);
 });

@@ -1,13 +1,18 @@
-/** The example of the package, run as its README says. */
+/** The examples of the package, run as people would run them. */
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
+import { statSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { scratchFolder } from "../support/scratch.mjs";
 import { vectorPath } from "../support/vectors.mjs";
 
-const program = fileURLToPath(new URL("../../../wasm/examples/read-tensor.mjs", import.meta.url));
-const run = (...args) => spawnSync(process.execPath, [program, ...args], { encoding: "utf8" });
+const example = (name) => fileURLToPath(new URL(`../../../wasm/examples/${name}.mjs`, import.meta.url));
+const runExample = (name, ...args) => spawnSync(process.execPath, [example(name), ...args], { encoding: "utf8" });
+const run = (...args) => runExample("read-tensor", ...args);
+const scratch = scratchFolder();
 const packed = vectorPath("zstn", "tiny_llama_level19.zstn");
 
 test("it reads the tensor closest to 1.5 MB and finds it identical", () => {
@@ -37,4 +42,15 @@ test("errors are sentences, wrong usage has a status of its own", () => {
   assert.match(missing.stderr, /^TensorNotFoundError: .*no\.such\.tensor/);
   assert.doesNotMatch(missing.stderr, /at .*\.js:/);
   assert.equal(run().status, 2);
+});
+
+test("it packs into a file, and refuses with a sentence", () => {
+  const output = join(scratch, "model.zstn");
+  const { status, stdout, stderr } = runExample("pack", vectorPath("zstn", "tiny_llama_tied.safetensors"), output);
+  assert.equal(status, 0, stderr);
+  assert.match(stdout, new RegExp(`bytes became ${statSync(output).size} `));
+  const refused = runExample("pack", output, join(scratch, "again.zstn"));
+  assert.equal(refused.status, 1);
+  assert.match(refused.stderr, /^InvalidInputError .*packed already/);
+  assert.equal(runExample("pack").status, 2);
 });

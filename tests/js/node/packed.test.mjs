@@ -23,10 +23,10 @@ before(async () => {
 });
 
 test("the tarball holds code, types, the module and words, nothing else", () => {
-  for (const file of ["README.md", "package.json", "dist/web.js", "dist/web.d.ts", "dist/node.js", "dist/core/zstn_wasm.js", "dist/core/zstn_wasm_bg.wasm"]) {
+  for (const file of ["README.md", "package.json", "dist/web.js", "dist/web.d.ts", "dist/node.js", "dist/core/zstn_wasm.js", "dist/core/zstn_wasm_bg.wasm", "dist/core/zstn_coder.js", "dist/core/zstn_coder_bg.wasm"]) {
     assert.ok(files.includes(file), `${file} is missing`);
   }
-  const others = files.filter((file) => !/^(dist\/.+\.(js|d\.ts)|dist\/core\/zstn_wasm_bg\.wasm|examples\/.+\.mjs|README\.md|LICENSE|package\.json)$/.test(file));
+  const others = files.filter((file) => !/^(dist\/.+\.(js|d\.ts)|dist\/core\/zstn_(wasm|coder)_bg\.wasm|examples\/.+\.mjs|README\.md|LICENSE|package\.json)$/.test(file));
   assert.deepEqual(others, []);
 });
 
@@ -37,12 +37,13 @@ test("ES modules import it", async () => {
 });
 
 test("CommonJS requires it", async () => {
-  const { open } = createRequire(join(project, "main.cjs"))("zstn");
+  const { compress, decompress, open } = createRequire(join(project, "main.cjs"))("zstn");
+  assert.deepEqual(await decompress(await compress(new Uint8Array(9))), new Uint8Array(9));
   assert.equal((await open(vectorPath("zstn", "all_dtypes.zstn"))).tensors.size, 22);
 });
 
 const CONSUMER = `
-import { open, ZstnError, type Model, type Tensor, type Source } from "zstn";
+import { compress, decompress, open, pack, ZstnError, type Model, type Packed, type PackReport, type Tensor, type Source } from "zstn";
 const mine: Source = { size: () => 3, read: async (offset, length, options) => (options?.signal?.throwIfAborted(), new Uint8Array(offset + length)) };
 export async function read(model: Model): Promise<number> {
   const tensor: Tensor = await model.tensor("w", { signal: AbortSignal.timeout(1000), onProgress: ({ loadedBytes }) => void loadedBytes });
@@ -51,6 +52,16 @@ export async function read(model: Model): Promise<number> {
   return tensor.data instanceof Uint16Array ? tensor.toFloat32()[0]! : tensor.data.length + model.stats.bytesFetched;
 }
 export const opened = open(mine, { headers: { a: "b" } }).catch((error: unknown) => error instanceof ZstnError && error.code === "malformed");
+export async function repack(model: Blob, to: WritableStream<Uint8Array>): Promise<Blob> {
+  const { blob, size, tensors }: Packed = await pack(model, { effort: "max", onProgress: ({ stage }) => void stage });
+  const report: PackReport = await pack("model.safetensors", { to });
+  void new Blob([await decompress(await compress(new Uint8Array(size + report.size), { dtype: "F32" }))]);
+  return tensors[0]?.sharedWith === undefined ? blob : model;
+}
+// @ts-expect-error: a stream was given, so there is no Blob
+void pack("model.safetensors", { to: new WritableStream() }).then(({ blob }) => blob);
+// @ts-expect-error: no such effort
+void compress(new Uint8Array(1), { effort: "heroic" });
 // @ts-expect-error: not something that can be opened
 void open(7);
 `;

@@ -2,8 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ZstnError, open } from "zstn";
-import { badContainers, goodContainers, readableByName, sha256, vectorPath } from "../support/vectors.mjs";
+import { open } from "zstn";
+import { badContainers, goodContainers, isRefusal, readableByName, sha256, vectorPath } from "../support/vectors.mjs";
 
 const byName = goodContainers.filter(readableByName);
 const notByName = goodContainers.filter((container) => !readableByName(container));
@@ -57,13 +57,4 @@ for (const container of badContainers) {
 async function readEverything(path) {
   const model = await open(path);
   for (const name of model.tensors.keys()) await model.tensor(name);
-}
-
-/** An answer about the file; not about a crashed decoder, a broken source or a wrong call. */
-function isRefusal(error) {
-  assert.ok(error instanceof ZstnError, String(error));
-  assert.ok(["malformed", "unsupported", "limit"].includes(error.code), error.code);
-  assert.equal(error.cause, undefined, "the decoder did not crash");
-  assert.match(error.message, /\w{2,}.* .*\w{2,}/s, "a sentence");
-  return true;
 }

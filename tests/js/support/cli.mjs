@@ -22,6 +22,11 @@ export async function pack(input, output) {
   await run(program(), ["pack", input, "-o", output, "--force"]);
 }
 
+/** Restores what was packed. */
+export async function unpack(input, output) {
+  await run(program(), ["unpack", input, "-o", output, "--force"]);
+}
+
 /** Serves a folder; `requests` lists everything it answered, oldest first. */
 export async function serve(folder) {
   const server = spawn(program(), ["serve", folder, "--port", "0", "--json"], { stdio: ["ignore", "pipe", "inherit"] });

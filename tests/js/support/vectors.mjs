@@ -1,8 +1,10 @@
 /** The golden containers in tests/vectors, and what reading them by name must give. */
 
+import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { ZstnError } from "zstn";
 
 export const vectorPath = (folder, file) => fileURLToPath(new URL(`../../vectors/${folder}/${file}`, import.meta.url));
 const manifest = (folder) => JSON.parse(readFileSync(vectorPath(folder, "manifest.json"), "utf8"));
@@ -17,3 +19,16 @@ export const badContainers = manifest("zstn-bad").cases.filter(({ type, verdict 
 
 /** Whether single tensors can be read: the original is valid safetensors, and its tensors have frames of their own. */
 export const readableByName = ({ official, layout }) => official.valid && layout.contiguous !== 0;
+
+/** Frames by name, and the damaged ones that no reader may accept. */
+export const goodFrames = Object.entries(manifest("z4ai").cases);
+export const badFrames = Object.entries(manifest("z4ai-bad").cases);
+
+/** An answer about the file; not about a crashed decoder, a broken source or a wrong call. */
+export function isRefusal(error) {
+  assert.ok(error instanceof ZstnError, String(error));
+  assert.ok(["malformed", "unsupported", "limit"].includes(error.code), error.code);
+  assert.equal(error.cause, undefined, "the decoder did not crash");
+  assert.match(error.message, /\w{2,}.* .*\w{2,}/s, "a sentence");
+  return true;
+}

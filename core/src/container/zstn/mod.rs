@@ -11,6 +11,7 @@
 mod footer;
 mod index;
 mod memory;
+mod packing;
 mod prefix;
 pub mod ties;
 mod writer;
@@ -18,6 +19,7 @@ mod writer;
 pub use footer::{FOOTER_BYTES, Footer};
 pub use index::{Content, Index, Record};
 pub use memory::{names_fit, pack, single_frame_range, unpack};
+pub use packing::{Packed, Packing};
 pub use prefix::{Layout, Prefix, prefix_bytes};
 pub use writer::{Writer, single_frame};
 

@@ -36,6 +36,12 @@ impl Writer {
         self.position
     }
 
+    /// What has been announced so far.
+    #[must_use]
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
     /// The next `stored_len_bytes` of the file are the frame of this tensor.
     pub fn frame(&mut self, name: String, span: Range<u64>, stored_len_bytes: u64) {
         let start = self.position;

@@ -9,7 +9,17 @@ use twox_hash::XxHash64;
 
 use super::Engine;
 
-/// zstd by `ruzstd`, jobs one after the other.
+#[cfg(feature = "pure-encoder")]
+mod bits;
+#[cfg(feature = "pure-encoder")]
+mod encoder;
+#[cfg(feature = "pure-encoder")]
+mod huffman;
+#[cfg(feature = "pure-encoder")]
+mod weights;
+
+/// zstd by `ruzstd`, jobs one after the other. With the feature
+/// `pure-encoder` it packs as well.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Pure;
 

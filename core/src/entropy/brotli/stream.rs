@@ -1,8 +1,4 @@
-//! Brotli streams, which only `ZARA` frames hold
-//! (docs/formats/z4ai-frames.md 11.3).
-//!
-//! A stream says nowhere what it decodes to, and a few bytes may decode to
-//! any number: output grows with what has really been produced.
+//! One stream, decoded.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -13,9 +9,6 @@ use brotli_decompressor::{
     Allocator, BrotliDecompressStream, BrotliResult, BrotliState, SliceWrapper, SliceWrapperMut,
 };
 
-use super::blocks::{self, Piece};
-use crate::bytes;
-use crate::engine::Engine;
 use crate::{Error, Result, Rule};
 
 /// Output is made in pieces that grow from this to [`MOST_PIECE_BYTES`].
@@ -95,33 +88,6 @@ fn grow(out: &mut Vec<u8>, len_bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Independent brotli blocks, stream method 4.
-#[derive(Debug, Clone)]
-pub struct Blocks<'a>(Vec<Piece<'a>>);
-
-impl<'a> Blocks<'a> {
-    /// Reads the table.
-    pub fn parse(payload: &'a [u8], len_bytes: u64) -> Result<Self> {
-        Ok(Self(blocks::cut(payload, len_bytes)?.1))
-    }
-
-    /// Decodes all blocks.
-    pub fn decode<E: Engine>(&self, engine: &E) -> Result<Vec<u8>> {
-        let decoded = engine.map(self.0.clone(), |piece| {
-            decode(piece.coded, piece.len_bytes).map_err(|e| e.within(piece.at))
-        });
-        let decoded = decoded.into_iter().collect::<Result<Vec<_>>>()?;
-        let mut out = bytes::buffer(self.0.iter().map(|piece| piece.len_bytes).sum())?;
-        let mut rest = &mut out[..];
-        for block in decoded {
-            let (now, later) = rest.split_at_mut(block.len());
-            now.copy_from_slice(&block);
-            rest = later;
-        }
-        Ok(out)
-    }
-}
-
 /// Memory for the decoder, from the allocator of the program.
 struct Heap;
 
@@ -153,45 +119,6 @@ impl<T> SliceWrapperMut<T> for Memory<T> {
     fn slice_mut(&mut self) -> &mut [T] {
         &mut self.0
     }
-}
-
-/// One stream of `input` at `quality`, 0 to 11: generic mode, a window of at
-/// most 4 MiB, as z4ai writes them.
-#[cfg(feature = "brotli-encoder")]
-#[must_use]
-pub fn encode(input: &[u8], quality: u8) -> Vec<u8> {
-    let params = brotli::enc::BrotliEncoderParams {
-        quality: quality.into(),
-        lgwin: 22,
-        size_hint: input.len(),
-        ..Default::default()
-    };
-    let mut out = Vec::new();
-    brotli::BrotliCompress(&mut &input[..], &mut out, &params)
-        .expect("writing to memory does not fail");
-    out
-}
-
-/// The payload of stream method 4 with blocks of `block_bytes` bytes.
-#[cfg(feature = "brotli-encoder")]
-#[must_use]
-pub fn encode_blocks<E: Engine>(
-    engine: &E,
-    input: &[u8],
-    quality: u8,
-    block_bytes: u32,
-) -> Vec<u8> {
-    let size = usize::try_from(block_bytes).unwrap_or(usize::MAX).max(1);
-    let coded = engine.map(input.chunks(size).collect(), |block| encode(block, quality));
-    let lens: Vec<u32> = coded
-        .iter()
-        .map(|block| u32::try_from(block.len()).expect("a block grows by a few bytes at most"))
-        .collect();
-    let mut out = blocks::table(block_bytes.max(1), &lens);
-    for block in coded {
-        out.extend_from_slice(&block);
-    }
-    out
 }
 
 #[cfg(test)]

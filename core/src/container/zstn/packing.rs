@@ -1,0 +1,294 @@
+//! A safetensors file to a container tensor by tensor, for callers whose reads
+//! are their own affair: a page, a stream, a server.
+//!
+//! The result is that of [`super::pack`], to the byte. Tied tensors are found
+//! without a second look at the file: a tensor whose length occurs more than
+//! once is hashed while it is in memory, and tensors come in file order, so
+//! the one it equals has been there before.
+
+use alloc::borrow::Cow;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::vec::Vec;
+use core::mem;
+use core::ops::Range;
+
+use super::{Content, MAGIC, Record, Writer, names_fit, single_frame, ties};
+use crate::bytes::{index as position, part};
+use crate::container::safetensors::{self, Header, PREFIX_BYTES, Tensor};
+use crate::engine::PackEngine;
+use crate::frame::select::{self, Effort};
+use crate::limits::HEAD_LEN_BYTES;
+use crate::{Error, Result};
+
+/// A file being packed. By turns it says which bytes of the file it needs and
+/// hands out bytes of the container:
+///
+/// ```text
+/// while let Some(range) = packing.needs() {
+///     output.write(packing.supply(engine, file.read(range))?)
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Packing {
+    len_bytes: u64,
+    effort: Effort,
+    /// The first bytes of the file, as far as they have been read ahead.
+    head: Vec<u8>,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Start,
+    Header,
+    Tensors(Tensors),
+    /// The data of a file that is not safetensors by the rules.
+    Whole,
+    Done {
+        records: Vec<Record>,
+        indexed: bool,
+    },
+}
+
+#[derive(Debug)]
+struct Tensors {
+    data_start: u64,
+    left: alloc::vec::IntoIter<Tensor>,
+    writer: Writer,
+    /// Lengths of several tensors, which may be equal.
+    repeated: BTreeSet<u64>,
+    seen: BTreeMap<(u64, [u8; 32]), usize>,
+}
+
+/// What became of one tensor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Packed<'a> {
+    /// Name.
+    pub name: &'a str,
+    /// Length of the tensor.
+    pub len_bytes: u64,
+    /// Length of its frame, or of the frame it shares.
+    pub stored_len_bytes: u64,
+    /// Name of the tensor with equal bytes whose frame it shares.
+    pub shared_with: Option<&'a str>,
+}
+
+impl Packing {
+    /// Starts on a file of `len_bytes`.
+    #[must_use]
+    pub fn new(len_bytes: u64, effort: Effort) -> Self {
+        Self {
+            len_bytes,
+            effort,
+            head: Vec::new(),
+            stage: Stage::Start,
+        }
+    }
+
+    /// The bytes of the file wanted next; none of them (an empty range) where
+    /// they are known already. `None` when the container is complete.
+    #[must_use]
+    pub fn needs(&self) -> Option<Range<u64>> {
+        let wanted = self.wanted()?;
+        let known = self.head.len() as u64;
+        Some(wanted.start.max(known).min(wanted.end)..wanted.end)
+    }
+
+    /// Name of the tensor those bytes belong to.
+    #[must_use]
+    pub fn tensor(&self) -> Option<&str> {
+        match &self.stage {
+            Stage::Tensors(tensors) => Some(&tensors.left.as_slice().first()?.name),
+            _ => None,
+        }
+    }
+
+    /// Goes on with the bytes of [`Packing::needs`]; returns the next bytes of
+    /// the container, which may be none. After an error there is no going on.
+    pub fn supply<E: PackEngine>(&mut self, engine: &E, bytes: &[u8]) -> Result<Vec<u8>> {
+        let (Some(wanted), Some(needs)) = (self.wanted(), self.needs()) else {
+            return Err(Error::invalid_input("the file is packed already"));
+        };
+        if bytes.len() as u64 != needs.end - needs.start {
+            return Err(Error::invalid_input(format!(
+                "{} bytes came where {} are needed",
+                bytes.len(),
+                needs.end - needs.start
+            )));
+        }
+        let bytes = if needs.start == wanted.start {
+            Cow::Borrowed(bytes)
+        } else {
+            let known = part(&self.head, wanted.start..needs.start);
+            Cow::Owned([known, bytes].concat())
+        };
+        match mem::replace(&mut self.stage, Stage::Start) {
+            Stage::Start => self.start(&bytes),
+            Stage::Header => self.header(&bytes),
+            Stage::Tensors(mut tensors) => {
+                let mut out = tensors.next(engine, &bytes, self.effort)?;
+                self.go_on(tensors, &mut out)?;
+                Ok(out)
+            }
+            Stage::Whole => {
+                let frame = select::encode(engine, &bytes, None, self.effort);
+                let header = part(&self.head, PREFIX_BYTES..wanted.start);
+                let mut out = single_frame(header, bytes.len() as u64, frame.len() as u64);
+                out.extend_from_slice(&frame);
+                self.stage = Stage::Done {
+                    records: Vec::new(),
+                    indexed: false,
+                };
+                Ok(out)
+            }
+            done @ Stage::Done { .. } => {
+                self.stage = done;
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// Whether single tensors can be read from the container: the file keeps
+    /// the safetensors rules. Known at the end.
+    #[must_use]
+    pub fn is_indexed(&self) -> bool {
+        matches!(self.stage, Stage::Done { indexed: true, .. })
+    }
+
+    /// All tensors in data order, known at the end; none of a file that is
+    /// kept as one frame.
+    #[must_use]
+    pub fn packed<'a>(&'a self) -> Vec<Packed<'a>> {
+        let Stage::Done { records, .. } = &self.stage else {
+            return Vec::new();
+        };
+        let row = |record: &'a Record| {
+            let owner = match record.content {
+                Content::Frame(_) => record,
+                Content::Ref(target) => &records[target],
+            };
+            // The writer has refused references to references.
+            let Content::Frame(frame) = &owner.content else {
+                return None;
+            };
+            Some(Packed {
+                name: &record.name,
+                len_bytes: record.span.end - record.span.start,
+                stored_len_bytes: frame.end - frame.start,
+                shared_with: (owner.name != record.name).then_some(&*owner.name),
+            })
+        };
+        records.iter().filter_map(row).collect()
+    }
+
+    fn wanted(&self) -> Option<Range<u64>> {
+        match &self.stage {
+            Stage::Start => Some(0..self.len_bytes.min(HEAD_LEN_BYTES)),
+            Stage::Header => Some(PREFIX_BYTES..self.data_start()),
+            Stage::Tensors(tensors) => {
+                let span = &tensors.left.as_slice().first()?.span;
+                Some(tensors.data_start + span.start..tensors.data_start + span.end)
+            }
+            Stage::Whole => Some(self.data_start()..self.len_bytes),
+            Stage::Done { .. } => None,
+        }
+    }
+
+    /// Where the data begin, once the head is there and its length checked.
+    fn data_start(&self) -> u64 {
+        let len = safetensors::header_len_bytes(&self.head, self.len_bytes);
+        PREFIX_BYTES + len.unwrap_or_default()
+    }
+
+    fn start(&mut self, head: &[u8]) -> Result<Vec<u8>> {
+        if head.starts_with(&MAGIC) {
+            return Err(Error::invalid_input(
+                "the file is a ZSTN container: it is packed already",
+            ));
+        }
+        safetensors::header_len_bytes(head, self.len_bytes)?;
+        self.head = head.to_vec();
+        self.stage = Stage::Header;
+        Ok(Vec::new())
+    }
+
+    fn header(&mut self, header: &[u8]) -> Result<Vec<u8>> {
+        let data_start = self.data_start();
+        let data_len = self.len_bytes - data_start;
+        if self.head.len() < position(data_start) {
+            self.head.truncate(position(PREFIX_BYTES));
+            self.head.extend_from_slice(header);
+        }
+        let tensors = match Header::parse(header, data_len) {
+            Ok(parsed) if names_fit(&parsed) => parsed.tensors,
+            _ => {
+                self.stage = Stage::Whole;
+                return Ok(Vec::new());
+            }
+        };
+        let mut lens = BTreeSet::new();
+        let repeated = tensors
+            .iter()
+            .map(|tensor| tensor.span.end - tensor.span.start)
+            .filter(|len| !lens.insert(*len))
+            .collect();
+        let (writer, mut out) = Writer::new(header, data_len);
+        let tensors = Tensors {
+            data_start,
+            left: tensors.into_iter(),
+            writer,
+            repeated,
+            seen: BTreeMap::new(),
+        };
+        self.go_on(tensors, &mut out)?;
+        Ok(out)
+    }
+
+    /// To the next tensor or, behind the last, to the end.
+    fn go_on(&mut self, tensors: Tensors, out: &mut Vec<u8>) -> Result<()> {
+        if tensors.left.as_slice().is_empty() {
+            let records = tensors.writer.records().to_vec();
+            out.extend_from_slice(&tensors.writer.finish()?);
+            self.stage = Stage::Done {
+                records,
+                indexed: true,
+            };
+        } else {
+            self.stage = Stage::Tensors(tensors);
+        }
+        Ok(())
+    }
+}
+
+impl Tensors {
+    fn next<E: PackEngine>(&mut self, engine: &E, bytes: &[u8], effort: Effort) -> Result<Vec<u8>> {
+        let Some(Tensor {
+            name, dtype, span, ..
+        }) = self.left.next()
+        else {
+            return Ok(Vec::new());
+        };
+        let number = self.writer.records().len();
+        if let Some(target) = self.earlier(bytes, number) {
+            self.writer.reference(name, span, target)?;
+            return Ok(Vec::new());
+        }
+        let frame = select::encode(engine, bytes, Some(dtype), effort);
+        self.writer.frame(name, span, frame.len() as u64);
+        Ok(frame)
+    }
+
+    /// Number of the first tensor with these bytes if that is an earlier one.
+    fn earlier(&mut self, bytes: &[u8], number: usize) -> Option<usize> {
+        let len = bytes.len() as u64;
+        if !self.repeated.contains(&len) {
+            return None;
+        }
+        let first = *self
+            .seen
+            .entry((len, ties::digest([bytes])))
+            .or_insert(number);
+        (first != number).then_some(first)
+    }
+}

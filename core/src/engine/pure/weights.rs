@@ -1,0 +1,213 @@
+//! The description of a Huffman code: the weights of its symbols
+//! (RFC 8878, 4.2.1), four bits each or coded by FSE (4.1).
+
+use alloc::vec::Vec;
+
+use super::bits::BitWriter;
+
+/// Most weights that can be written with four bits each.
+const MOST_DIRECT: usize = 128;
+/// Longest FSE description: the byte that tells its length is below 128.
+const MOST_FSE_BYTES: usize = 127;
+/// Weights go from 0 to 11.
+const VALUES: usize = 12;
+/// Sizes of the FSE table that decoders take, as powers of two.
+const TABLE_LOGS: [u32; 2] = [5, 6];
+
+/// The shorter of the two descriptions; `None` if neither can hold them.
+pub fn describe(weights: &[u8]) -> Option<Vec<u8>> {
+    let fse = TABLE_LOGS.map(|log| by_fse(weights, log));
+    fse.into_iter()
+        .chain([direct(weights)])
+        .flatten()
+        .min_by_key(Vec::len)
+}
+
+fn direct(weights: &[u8]) -> Option<Vec<u8>> {
+    if weights.is_empty() || weights.len() > MOST_DIRECT {
+        return None;
+    }
+    let head = u8::try_from(127 + weights.len()).ok()?;
+    let pairs = weights
+        .chunks(2)
+        .map(|pair| pair[0] << 4 | pair.get(1).unwrap_or(&0));
+    Some([head].into_iter().chain(pairs).collect())
+}
+
+fn by_fse(weights: &[u8], log: u32) -> Option<Vec<u8>> {
+    let mut counts = [0; VALUES];
+    for &weight in weights {
+        counts[usize::from(weight)] += 1;
+    }
+    // A table of one value takes no bits: a reader would not find the end.
+    if counts.iter().filter(|count| **count > 0).count() < 2 {
+        return None;
+    }
+    let shares = shares(&counts, 1 << log);
+    // Room for the length.
+    let mut out = [0].to_vec();
+    write_shares(&shares, log, &mut out);
+    encode(weights, &states(&shares, log), log, &mut out);
+    let len = out.len() - 1;
+    if len > MOST_FSE_BYTES {
+        return None;
+    }
+    out[0] = u8::try_from(len).ok()?;
+    Some(out)
+}
+
+/// Counts scaled to `size` in all, at least one for each value that occurs.
+fn shares(counts: &[usize; VALUES], size: usize) -> [usize; VALUES] {
+    let total: usize = counts.iter().sum();
+    let mut shares = counts.map(|count| match count {
+        0 => 0,
+        _ => ((count * size + total / 2) / total).max(1),
+    });
+    // What rounding has left over or taken too much of is made up where it
+    // matters least.
+    while shares.iter().sum::<usize>() != size {
+        let over = shares.iter().sum::<usize>() > size;
+        if let Some(largest) = shares.iter_mut().max() {
+            *largest = if over { *largest - 1 } else { *largest + 1 };
+        }
+    }
+    shares
+}
+
+/// The table description (4.1.1).
+fn write_shares(shares: &[usize; VALUES], log: u32, out: &mut Vec<u8>) {
+    let mut bits = BitWriter::new(out);
+    bits.put(u64::from(log - 5), 4);
+    let mut left = 1usize << log;
+    let mut zeros = None;
+    for &share in shares {
+        if left == 0 {
+            break;
+        }
+        // After a zero, two bits tell how many more follow.
+        match (&mut zeros, share) {
+            (Some(more), 0) => {
+                *more += 1;
+                continue;
+            }
+            (Some(more), _) => {
+                for _ in 0..*more / 3 {
+                    bits.put(3, 2);
+                }
+                bits.put(*more % 3, 2);
+            }
+            (None, _) => {}
+        }
+        zeros = (share == 0).then_some(0u64);
+        // One of left + 2 values. The width is that of the largest; the
+        // smallest values need a bit less.
+        let value = share + 1;
+        let width = usize::BITS - (left + 1).leading_zeros();
+        let short = (1 << width) - 1 - (left + 1);
+        let half = 1 << (width - 1);
+        if value < short {
+            bits.put(value as u64, width - 1);
+        } else if value < half {
+            bits.put(value as u64, width);
+        } else {
+            bits.put((value + short) as u64, width);
+        }
+        left -= share;
+    }
+    bits.finish();
+}
+
+/// A state of the decoder: the value it stands for, and the states that may
+/// follow, as many as `bits` bits can tell apart, from `base` on.
+struct State {
+    value: u8,
+    bits: u32,
+    base: usize,
+}
+
+/// The decoding table (4.1.1).
+fn states(shares: &[usize; VALUES], log: u32) -> Vec<State> {
+    let size = 1usize << log;
+    let step = (size >> 1) + (size >> 3) + 3;
+    let mut values = alloc::vec![0u8; size];
+    let mut at = 0;
+    for (value, &share) in (0u8..).zip(shares) {
+        for _ in 0..share {
+            values[at] = value;
+            at = (at + step) % size;
+        }
+    }
+    let mut seen = *shares;
+    values
+        .into_iter()
+        .map(|value| {
+            let number = seen[usize::from(value)];
+            seen[usize::from(value)] += 1;
+            let bits = log - number.ilog2();
+            State {
+                value,
+                bits,
+                base: (number << bits) - size,
+            }
+        })
+        .collect()
+}
+
+/// Two states by turns, from the last weight to the first (4.2.1.2).
+fn encode(weights: &[u8], states: &[State], log: u32, out: &mut Vec<u8>) {
+    let mut bits = BitWriter::new(out);
+    let mut current: [Option<usize>; 2] = [None; 2];
+    for (index, &weight) in weights.iter().enumerate().rev() {
+        let state = &mut current[index % 2];
+        let mut of_weight = (0..).zip(states).filter(|(_, s)| s.value == weight);
+        let found = match *state {
+            // The first state of a value reads at least one bit: there are
+            // none left by then, which is how a reader knows the end.
+            None => of_weight.next(),
+            Some(next) => of_weight
+                .find(|(_, s)| (s.base..s.base + (1 << s.bits)).contains(&next))
+                .inspect(|(_, s)| bits.put((next - s.base) as u64, s.bits)),
+        };
+        *state = found.map(|(number, _)| number);
+    }
+    for state in current.into_iter().rev().flatten() {
+        bits.put(state as u64, log);
+    }
+    bits.finish_marked();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_fill_the_table() {
+        for counts in [
+            [1, 254, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+            [1; VALUES],
+            [0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 245],
+        ] {
+            for log in TABLE_LOGS {
+                let shares = shares(&counts, 1 << log);
+                assert_eq!(shares.iter().sum::<usize>(), 1 << log);
+                for (share, count) in shares.iter().zip(counts) {
+                    assert_eq!(*share == 0, count == 0);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn equal_weights_are_written_directly_or_not_at_all() {
+        assert_eq!(describe(&[1, 1, 1]).unwrap(), [130, 0x11, 0x10]);
+        assert!(describe(&[1; 255]).is_none());
+    }
+
+    #[test]
+    fn many_weights_take_the_shorter_form() {
+        let mut weights = alloc::vec![0u8; 200];
+        weights[150] = 3;
+        weights[199] = 1;
+        assert!(describe(&weights).unwrap().len() < 20);
+    }
+}

@@ -1,0 +1,169 @@
+/** Packing in Node: the bytes that Rust makes, from anything that can be opened, into a Blob or a stream. */
+
+import assert from "node:assert/strict";
+import { createWriteStream, openAsBlob, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { Writable } from "node:stream";
+import { test } from "node:test";
+import { open, pack } from "zstn";
+import { safetensors, writeLanguageModel } from "../support/checkpoint.mjs";
+import { unpack } from "../support/cli.mjs";
+import { scratchFolder } from "../support/scratch.mjs";
+import { startServer, answerRange } from "../support/server.mjs";
+import { goodContainers, sha256, vectorPath } from "../support/vectors.mjs";
+
+const scratch = scratchFolder();
+const digests = JSON.parse(readFileSync(vectorPath(".", "pure-pack.json"), "utf8"));
+const bytesOf = async (blob) => new Uint8Array(await blob.arrayBuffer());
+
+for (const effort of ["fast", "balanced", "max"]) {
+  test(`the bytes are those of Rust, effort ${effort}`, async () => {
+    const known = digests[effort];
+    assert.deepEqual(goodContainers.map(({ name }) => name).sort(), Object.keys(known).sort());
+    for (const { name } of goodContainers) {
+      const { blob, size } = await pack(vectorPath("zstn", `${name}.safetensors`), { effort });
+      assert.equal(size, blob.size);
+      assert.equal(sha256(await bytesOf(blob)), known[name], name);
+    }
+  });
+}
+
+const model = join(scratch, "model.safetensors");
+const tensors = await writeLanguageModel(model);
+const original = readFileSync(model);
+
+test("a model is packed in memory for a tensor, and comes back by name and whole", async () => {
+  const heard = [];
+  const packed = await pack(model, { onProgress: (progress) => heard.push(progress) });
+  assert.equal(packed.originalSize, original.length);
+  assert.ok(packed.indexed && packed.size < original.length * 0.75, `${packed.size}`);
+  assert.deepEqual(packed.tensors.map(({ name }) => name).sort(), Object.keys(tensors).sort());
+
+  const opened = await open(packed.blob);
+  for (const { name, byteLength, storedLength, sharedWith } of packed.tensors) {
+    const info = opened.tensors.get(name);
+    assert.deepEqual({ byteLength, storedLength, sharedWith }, { byteLength: info.byteLength, storedLength: info.storedLength, sharedWith: info.sharedWith });
+    assert.ok(Buffer.from((await opened.tensor(name)).bytes).equals(tensors[name].bytes), name);
+  }
+  // Both embeddings are the same bytes.
+  assert.deepEqual(packed.tensors.filter(({ sharedWith }) => sharedWith).map(({ name, sharedWith }) => [name, sharedWith]), [["transformer.wte.weight", "lm_head.weight"]]);
+
+  assert.ok(heard.every(({ stage, totalBytes }) => stage === "pack" && totalBytes === original.length));
+  assert.equal(heard.at(-1).loadedBytes, original.length);
+  assert.ok(new Set(heard.map(({ tensor }) => tensor)).has("transformer.h.3.mlp.c_fc.weight"));
+
+  writeFileSync(join(scratch, "model.zstn"), await bytesOf(packed.blob));
+  await unpack(join(scratch, "model.zstn"), join(scratch, "restored.safetensors"));
+  assert.ok(readFileSync(join(scratch, "restored.safetensors")).equals(original), "the command line restores it");
+});
+
+test("files that break the rules are kept whole and restored", async () => {
+  let count = 0;
+  for (const { name } of goodContainers.filter(({ official }) => !official.valid)) {
+    const source = vectorPath("zstn", `${name}.safetensors`);
+    const { blob, indexed, tensors } = await pack(source);
+    assert.deepEqual([indexed, tensors], [false, []], name);
+    writeFileSync(join(scratch, "odd.zstn"), await bytesOf(blob));
+    await unpack(join(scratch, "odd.zstn"), join(scratch, "odd"));
+    assert.ok(readFileSync(join(scratch, "odd")).equals(readFileSync(source)), name);
+    count += 1;
+  }
+  assert.ok(count > 5);
+});
+
+const small = goodContainers.find(({ name }) => name === "all_dtypes");
+const smallPath = vectorPath("zstn", small.original.file);
+const smallBytes = new Uint8Array(readFileSync(smallPath));
+
+test("everything that can be opened can be packed", async () => {
+  const server = await startServer((request, response) => answerRange(request, response, Buffer.from(smallBytes)));
+  try {
+    const sources = [
+      smallBytes,
+      smallBytes.buffer,
+      new Blob([smallBytes]),
+      new File([smallBytes], "model.safetensors"),
+      await openAsBlob(smallPath),
+      { size: () => smallBytes.length, read: async (offset, length) => smallBytes.slice(offset, offset + length) },
+      new URL("model.safetensors", server.url),
+    ];
+    for (const source of sources) {
+      const { blob } = await pack(source);
+      assert.equal(sha256(await bytesOf(blob)), digests.balanced.all_dtypes);
+    }
+    assert.equal(server.requests.length, 1, "a small file takes one request");
+  } finally {
+    await server.stop();
+  }
+});
+
+test("into a stream, which gets the same bytes and is closed", async () => {
+  const file = join(scratch, "streamed.zstn");
+  const report = await pack(model, { to: Writable.toWeb(createWriteStream(file)) });
+  assert.equal(report.blob, undefined);
+  assert.equal(readFileSync(file).length, report.size);
+  assert.equal(sha256(readFileSync(file)), sha256(await bytesOf((await pack(model)).blob)));
+});
+
+test("a slow stream is waited for", async () => {
+  let [underWay, most] = [0, 0];
+  const to = new WritableStream({
+    async write() {
+      most = Math.max(most, ++underWay);
+      await new Promise((resolve) => setTimeout(resolve, 2));
+      underWay -= 1;
+    },
+  });
+  await pack(smallPath, { to });
+  assert.equal(most, 1);
+  assert.equal(to.locked, false);
+});
+
+test("an aborted call says why, and the stream hears of it", async () => {
+  let heard;
+  const to = new WritableStream({ abort: (reason) => void (heard = reason) });
+  const mine = new Error("changed my mind");
+  const stop = new AbortController();
+  const onProgress = ({ loadedBytes }) => loadedBytes > 1e6 && stop.abort(mine);
+  await assert.rejects(pack(model, { to, signal: stop.signal, onProgress }), (error) => error === mine);
+  assert.equal(heard, mine);
+  await assert.rejects(pack(model, { signal: AbortSignal.abort(mine) }), (error) => error === mine);
+});
+
+test("a timer can stop what never waits for anything", async () => {
+  const started = performance.now();
+  await assert.rejects(pack(new Uint8Array(original), { effort: "max", signal: AbortSignal.timeout(100) }), { name: "TimeoutError" });
+  assert.ok(performance.now() - started < 5000);
+});
+
+test("what the stream or the source throws comes through untouched", async () => {
+  const mine = new TypeError("disk full");
+  await assert.rejects(pack(smallPath, { to: new WritableStream({ write: () => Promise.reject(mine) }) }), (error) => error === mine);
+  await assert.rejects(pack({ size: () => 100, read: () => Promise.reject(mine) }), (error) => error === mine);
+});
+
+test("tensors without bytes, and none at all", async () => {
+  const empty = safetensors({ a: { dtype: "F32", shape: [0, 3], bytes: new Uint8Array() }, b: { dtype: "U8", shape: [0], bytes: new Uint8Array() } });
+  const { tensors, blob } = await pack(empty);
+  assert.deepEqual(tensors.map(({ name, byteLength, sharedWith }) => [name, byteLength, sharedWith]), [["a", 0, undefined], ["b", 0, "a"]]);
+  assert.equal((await open(blob)).tensors.size, 2);
+  assert.equal((await open((await pack(safetensors({}))).blob)).tensors.size, 0);
+});
+
+const text = (content) => new TextEncoder().encode(content);
+for (const [what, source, expected] of [
+  ["an empty file", new Uint8Array(), { code: "malformed", rule: "safetensors.too_small" }],
+  ["a web page", text("<!DOCTYPE html><html><body>Sign in</body></html>"), { code: "malformed", message: /web page/ }],
+  ["a zip archive", text("PK\u0003\u0004 a zip archive, say, of some length"), { code: "malformed" }],
+  ["a container", vectorPath("zstn", small.container.file), { code: "invalid_input", message: /packed already/ }],
+  ["a file that is cut off", smallBytes.slice(0, 200), { code: "malformed", rule: "safetensors.header_length" }],
+  ["a number", 7, { code: "invalid_input" }],
+]) {
+  test(`${what} cannot be packed`, async () => {
+    await assert.rejects(pack(source), expected);
+  });
+}
+
+test("an effort that does not exist", async () => {
+  await assert.rejects(pack(smallPath, { effort: "heroic" }), { name: "InvalidInputError", message: /heroic/ });
+});

@@ -1,0 +1,27 @@
+#!/usr/bin/env node
+/** Packs a safetensors file: node pack.mjs model.safetensors model.zstn [fast|balanced|max] */
+
+import { createWriteStream } from "node:fs";
+import { Writable } from "node:stream";
+import { ZstnError, pack } from "zstn";
+
+const [input, output, effort = "balanced"] = process.argv.slice(2);
+if (output === undefined) {
+  console.error("usage: node pack.mjs MODEL.safetensors MODEL.zstn [fast|balanced|max]");
+  process.exit(2);
+}
+
+try {
+  const started = performance.now();
+  // A stream instead of a Blob: no more than a tensor is in memory, however large the file.
+  const to = Writable.toWeb(createWriteStream(output));
+  const { originalSize, size, tensors } = await pack(input, { effort, to });
+  const seconds = (performance.now() - started) / 1000;
+  const memory = process.resourceUsage().maxRSS / 1024;
+  console.log(`${tensors.length} tensors, ${originalSize} bytes became ${size} (${(originalSize / size).toFixed(3)}) in ${seconds.toFixed(1)} s and ${memory.toFixed(0)} MiB`);
+} catch (error) {
+  // What this package throws says what is wrong and what to do; anything else is a bug and wants its stack.
+  if (!(error instanceof ZstnError)) throw error;
+  console.error(`${error.name} (${error.code}): ${error.message}`);
+  process.exitCode = 1;
+}

@@ -1,0 +1,90 @@
+//! Packing a file step by step; the reads and writes in between are
+//! JavaScript's.
+
+use js_sys::Uint8Array;
+use serde::Serialize;
+use wasm_bindgen::prelude::*;
+use zstn_core::Error;
+use zstn_core::container::zstn::Packing as Core;
+use zstn_core::engine::Pure;
+
+use crate::error::thrown;
+use crate::frames::{answer, check_room, copied, effort_named};
+use crate::number::whole;
+
+/// A file being packed.
+#[wasm_bindgen]
+pub struct Packing(Core);
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Packed<'a> {
+    name: &'a str,
+    byte_length: u64,
+    stored_length: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shared_with: Option<&'a str>,
+}
+
+#[wasm_bindgen]
+impl Packing {
+    /// Starts on a file of `sizeBytes`; `effort` is `"fast"`, `"balanced"` or
+    /// `"max"`.
+    #[wasm_bindgen(constructor)]
+    pub fn new(
+        #[wasm_bindgen(js_name = sizeBytes)] size_bytes: f64,
+        effort: &str,
+    ) -> Result<Self, JsValue> {
+        let new = || Ok(Core::new(whole(size_bytes)?, effort_named(effort)?));
+        new().map(Self).map_err(|e| thrown(&e))
+    }
+
+    /// The range wanted next as `[offset, length]`, perhaps an empty one;
+    /// nothing when the container is complete.
+    #[must_use]
+    pub fn needs(&self) -> Option<Vec<f64>> {
+        let range = self.0.needs()?;
+        Some(vec![range.start as f64, (range.end - range.start) as f64])
+    }
+
+    /// Name of the tensor that range belongs to, if it does.
+    #[must_use]
+    pub fn tensor(&self) -> Option<String> {
+        self.0.tensor().map(Into::into)
+    }
+
+    /// Goes on with the bytes of that range; returns the next bytes of the
+    /// container, perhaps none.
+    pub fn supply(&mut self, bytes: &Uint8Array) -> Result<Uint8Array, JsValue> {
+        let mut supply = || {
+            let bytes = copied(bytes)?;
+            check_room(bytes.len())?;
+            self.0.supply(&Pure, &bytes)
+        };
+        answer(supply())
+    }
+
+    /// Whether single tensors can be read from the container. Known at the
+    /// end.
+    #[wasm_bindgen(js_name = isIndexed)]
+    #[must_use]
+    pub fn is_indexed(&self) -> bool {
+        self.0.is_indexed()
+    }
+
+    /// What became of each tensor, in data order. Known at the end.
+    pub fn packed(&self) -> Result<js_sys::Array, JsValue> {
+        let rows = self.0.packed().into_iter().map(|tensor| {
+            let row = Packed {
+                name: tensor.name,
+                byte_length: tensor.len_bytes,
+                stored_length: tensor.stored_len_bytes,
+                shared_with: tensor.shared_with,
+            };
+            serde_wasm_bindgen::to_value(&row).map_err(|_| {
+                thrown(&Error::limit("a size is too large for JavaScript numbers").tensor(row.name))
+            })
+        });
+        rows.collect()
+    }
+}
