@@ -3,6 +3,7 @@
 export type { CoreInput, WasmModule } from "./core.js";
 export type { TensorData } from "./dtype.js";
 export {
+  BaseRequiredError,
   CoreLoadError,
   FormatError,
   HttpError,

@@ -60,6 +60,18 @@ impl<'a> Delta<'a> {
         self.reference_len_bytes
     }
 
+    /// Checks everything that can be checked without decoding: after this the
+    /// input has justified the length of the result.
+    pub fn check(&self) -> Result<()> {
+        self.frame().map(|_| ())
+    }
+
+    fn frame(&self) -> Result<Stored<'a>> {
+        // Bytes after the frame are allowed (3.1).
+        Stored::parse(self.inner, self.reference_len_bytes)
+            .map_err(|error| error.within(HEAD_BYTES))
+    }
+
     /// The buffer, from the reference it was made against; any other one is
     /// refused.
     pub fn decode<E: Engine>(&self, engine: &E, reference: &[u8]) -> Result<Vec<u8>> {
@@ -76,9 +88,7 @@ impl<'a> Delta<'a> {
                 "the delta was made against other bytes than this reference".into(),
             ));
         }
-        // Bytes after the frame are allowed (3.1).
-        let frame = Stored::parse(self.inner, self.reference_len_bytes)
-            .map_err(|error| error.within(HEAD_BYTES))?;
+        let frame = self.frame()?;
         let mut out = bytes::buffer(self.reference_len_bytes)?;
         frame.decode(engine, &mut out)?;
         xor::apply(&mut out, reference);
