@@ -371,7 +371,7 @@ fn deltas_pack_and_unpack_against_their_base() {
         (&["verify", "tuned.z4dm"], 2, "--base"),
         (&["pack", "tuned.z4dm", "-o", "x"], 2, "packed already"),
         (
-            &["get", "tuned.z4dm", "model.norm.weight"],
+            &["get", "tuned.z4dm", "model.layers.0.mlp.down_proj.weight"],
             2,
             "name it with --base",
         ),

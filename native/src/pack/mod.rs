@@ -130,11 +130,12 @@ pub fn pack_map(
     Ok(report)
 }
 
-struct Job<'a> {
-    engine: &'a Native,
-    input: &'a Map,
-    data_start: usize,
-    options: &'a PackOptions<'a>,
+/// A file whose tensors are being coded.
+pub(crate) struct Job<'a> {
+    pub(crate) engine: &'a Native,
+    pub(crate) input: &'a Map,
+    pub(crate) data_start: usize,
+    pub(crate) options: &'a PackOptions<'a>,
 }
 
 impl<'a> Job<'a> {
@@ -205,7 +206,7 @@ impl<'a> Job<'a> {
 
     /// Writes the frame of a tensor that does not fit, at `position` of the
     /// output; returns its length.
-    fn large(
+    pub(crate) fn large(
         &self,
         tensor: &safetensors::Tensor,
         position: u64,

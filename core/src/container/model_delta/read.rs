@@ -286,7 +286,7 @@ pub fn decode_payload<'b, E: Engine>(
 impl Contents {
     /// Refuses a header that is not the one that was packed.
     pub fn check_header(&self, header: &[u8]) -> Result<()> {
-        if short_digest(header) == self.header {
+        if short_digest([header]) == self.header {
             return Ok(());
         }
         Err(Error::malformed(
@@ -299,7 +299,7 @@ impl Contents {
 impl super::Place {
     /// Refuses a tensor that is not the one that was packed.
     pub fn check_tensor(&self, name: &str, tensor: &[u8]) -> Result<()> {
-        if short_digest(tensor) == self.digest {
+        if short_digest([tensor]) == self.digest {
             return Ok(());
         }
         Err(Error::malformed(

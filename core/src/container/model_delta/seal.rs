@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use super::record::Kind;
 use crate::bytes::{Cursor, index};
+use crate::container::zstn::ties;
 use crate::{Error, Result, Rule};
 
 /// Last bytes of a sealed file.
@@ -21,11 +22,11 @@ const TAG_RECORDS: [u8; 4] = *b"RECS";
 /// input with the same digest, which is all that is asked of them.
 pub type ShortDigest = [u8; 16];
 
-/// The short digest of `bytes`.
+/// The short digest of bytes given in pieces.
 #[must_use]
-pub fn short_digest(bytes: &[u8]) -> ShortDigest {
+pub fn short_digest<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> ShortDigest {
     let mut short = ShortDigest::default();
-    short.copy_from_slice(&blake3::hash(bytes).as_bytes()[..16]);
+    short.copy_from_slice(&ties::digest(pieces)[..16]);
     short
 }
 

@@ -108,12 +108,8 @@ impl<'a> Packing<'a> {
         let bytes = part(self.target, self.place(number));
         let dtype = Some(tensor.dtype);
         let reference = self
-            .base
-            .tensor(&tensor.name)
-            .filter(|(other, reference)| {
-                other.dtype.as_deref() == Some(tensor.dtype.name())
-                    && reference.len() == bytes.len()
-            })
+            .reference(number)
+            .and_then(|_| self.base.tensor(&tensor.name))
             .map(|(_, reference)| reference);
         let (kind, payload) = if reference == Some(bytes) {
             (Kind::Copy, Vec::new())
@@ -128,22 +124,46 @@ impl<'a> Packing<'a> {
                 None => (Kind::Full, full),
             }
         };
-        let head = Head {
-            name: tensor.name.clone(),
-            span: tensor.span.clone(),
-            kind,
-            payload_len_bytes: payload.len() as u64,
-        };
-        let mut record = head.to_bytes()?;
+        let mut record = self.head(number, kind, payload.len() as u64)?;
         record.extend_from_slice(&payload);
         Ok(Coded {
             record,
             place: Place {
                 kind,
-                payload_len_bytes: head.payload_len_bytes,
-                digest: short_digest(bytes),
+                payload_len_bytes: payload.len() as u64,
+                digest: short_digest([bytes]),
             },
         })
+    }
+
+    /// Bytes of the base's file that tensor `number` may be a copy of or a
+    /// difference from: those of the tensor with its name, dtype and length.
+    ///
+    /// # Panics
+    /// If there is no tensor of that number.
+    #[must_use]
+    pub fn reference(&self, number: usize) -> Option<Range<u64>> {
+        let tensor = &self.tensors[number];
+        let (other, bytes) = self.base.tensor(&tensor.name)?;
+        let usable = other.dtype.as_deref() == Some(tensor.dtype.name())
+            && bytes.len() as u64 == tensor.span.end - tensor.span.start;
+        usable.then(|| self.base.place(&tensor.name)).flatten()
+    }
+
+    /// The head of the record of tensor `number`, for callers that make the
+    /// payload themselves, by the rules of [`Packing::code`].
+    ///
+    /// # Panics
+    /// If there is no tensor of that number.
+    pub fn head(&self, number: usize, kind: Kind, payload_len_bytes: u64) -> Result<Vec<u8>> {
+        let tensor = &self.tensors[number];
+        let head = Head {
+            name: tensor.name.clone(),
+            span: tensor.span.clone(),
+            kind,
+            payload_len_bytes,
+        };
+        head.to_bytes()
     }
 
     /// The bytes behind the records, from a place for each of them and the
@@ -154,7 +174,7 @@ impl<'a> Packing<'a> {
             base_table: self.base.table_digest(),
             target: target_digest,
             contents: Some(Contents {
-                header: short_digest(self.header),
+                header: short_digest([self.header]),
                 places,
             }),
         };

@@ -1,7 +1,7 @@
 //! A checkpoint as its difference from a base, and back, in bounded memory.
 //!
-//! Packing goes batch by batch like that of whole checkpoints; a tensor that
-//! fills a batch alone is held together with its difference. Unpacking puts
+//! Packing goes batch by batch like that of whole checkpoints; a tensor too
+//! large for a batch goes by way of temporary files (`large`). Unpacking puts
 //! every tensor into its place in the output as it comes.
 
 use std::ops::Range;
@@ -14,6 +14,8 @@ use zstn_core::engine::Engine;
 use crate::pack::batch;
 use crate::source::{Map, Source};
 use crate::{Error, Native, Output, PackOptions, Progress, Result, UnpackReport};
+
+mod large;
 
 /// What packing against a base came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,11 +67,21 @@ pub fn pack_delta(
         options.progress.advance(lens[number]);
         coded
     };
+    let pair = large::Pair {
+        engine,
+        target,
+        base,
+        packing: &packing,
+        options,
+    };
     let no_ties = vec![None; lens.len()];
     for batch in batch::cut(&lens, &no_ties, options.memory_bytes / SHARES) {
         // Records of the batch before go out while this one is coded.
         let (coded, written) = engine.join(
-            || engine.map(batch.tensors.collect(), code),
+            || match batch.large {
+                true => Vec::new(),
+                false => engine.map(batch.tensors.clone().collect(), code),
+            },
             || {
                 pending
                     .iter()
@@ -81,6 +93,11 @@ pub fn pack_delta(
         pending = coded.map_err(&refuse)?;
         places.extend(pending.iter().map(|coded| coded.place));
         packed_bytes += pending.iter().map(|c| c.record.len() as u64).sum::<u64>();
+        if batch.large {
+            let (len, place) = pair.write(batch.tensors.start, &mut output)?;
+            packed_bytes += len;
+            places.push(place);
+        }
     }
     for coded in &pending {
         output.write(&coded.record)?;
