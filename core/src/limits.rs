@@ -18,6 +18,11 @@ pub const ZSTD_BLOCK_BYTES: u64 = 128 << 10;
 /// the whole header of most models of a few hundred tensors.
 pub const HEAD_LEN_BYTES: u64 = 32 << 10;
 
+/// Largest checkpoint delta without a seal that is read whole to learn where
+/// its records are, in bytes. Larger ones take a request per record or so,
+/// which costs more time the fewer bytes there are.
+pub const DELTA_WHOLE_BYTES: u64 = 4 << 20;
+
 /// Longest tensor name a ZSTN index can hold, in bytes.
 pub const NAME_LEN_BYTES: usize = u16::MAX as usize;
 

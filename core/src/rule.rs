@@ -100,6 +100,12 @@ rules! {
     DeltaSeal = "delta.seal",
     /// The restored file is the one that was packed (zstn-delta 2).
     DeltaRestored = "delta.restored",
+    /// The header is the one that was packed (zstn-delta 2).
+    DeltaHeader = "delta.header",
+    /// Header, records and seal agree about every tensor (zstn-delta 3, 4).
+    DeltaPlaces = "delta.places",
+    /// The restored tensor is the one that was packed (zstn-delta 3).
+    DeltaTensor = "delta.tensor",
 
     /// Version 1 (z4ai-frames 3.1).
     FrameVersion = "frame.version",

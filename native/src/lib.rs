@@ -41,7 +41,7 @@ pub use output::Output;
 pub use pack::{PackOptions, PackReport, pack};
 pub use reader::{Reader, Tensor};
 pub use unpack::{UnpackReport, unpack, unpack_map};
-pub use verify::{VerifyReport, verify};
+pub use verify::{VerifyReport, verify, verify_delta};
 pub use zstn_core::frame::select::Effort;
 
 /// Watches work on a whole file. Called from any thread; `()` looks away.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
+use crate::source::Map;
 use crate::{Error, Result};
 
 /// A file in the making. It lies beside its final place under another name
@@ -48,6 +49,11 @@ impl Output {
         })
     }
 
+    /// Begins a file that is gone when it is dropped, which no one sees.
+    pub fn temporary() -> Result<Self> {
+        Self::create(Path::new("-"))
+    }
+
     /// Appends at the current position.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.file
@@ -75,6 +81,11 @@ impl Output {
             .as_file()
             .set_len(len_bytes)
             .map_err(|error| Error::io(format!("make room for {}", self.name()), error))
+    }
+
+    /// What has been written so far.
+    pub fn map(&self) -> Result<Map> {
+        Map::new(self.name(), self.file.as_file())
     }
 
     /// Makes the file durable and gives it its name.

@@ -21,10 +21,16 @@ pub struct Tensor {
 
 /// An opened file. Opening reads its head, header and index; after that each
 /// tensor costs one read of its stored bytes.
+///
+/// A delta (`Z4DM`) lists its tensors by itself; reading them takes its base
+/// as well, given by [`Reader::with_base`]. A tensor then costs a read of
+/// what the delta stores of it and one of the base's tensor of that name. The
+/// base may be plain, packed, or a delta with a base of its own.
 pub struct Reader {
     source: Box<dyn Source>,
     catalog: Catalog,
     engine: Native,
+    base: Option<Box<Reader>>,
 }
 
 impl Reader {
@@ -40,7 +46,31 @@ impl Reader {
             source,
             catalog,
             engine,
+            base: None,
         })
+    }
+
+    /// Adds the base of a delta. A base that does not fit is refused as far
+    /// as names, lengths and dtypes show it; other bytes in one of its
+    /// tensors are found when that is read (docs/formats/zstn-delta.md 4).
+    pub fn with_base(mut self, base: Self) -> Result<Self> {
+        if !self.catalog.needs_base() {
+            return Err(Error::Usage(format!(
+                "{} is no difference from another checkpoint and takes no base",
+                self.source.name()
+            )));
+        }
+        self.catalog
+            .check_base(&base.catalog)
+            .map_err(Error::place(self.source.name()))?;
+        self.base = Some(Box::new(base));
+        Ok(self)
+    }
+
+    /// The base of a delta, if it has been given.
+    #[must_use]
+    pub fn base(&self) -> Option<&Self> {
+        self.base.as_deref()
     }
 
     /// What the file holds.
@@ -65,10 +95,21 @@ impl Reader {
         let refuse = Error::place(self.source.name());
         let number = self.catalog.find(name).map_err(&refuse)?;
         let tensor = &self.catalog.tensors()[number];
+        let base = match (tensor.base, &self.base) {
+            (None, _) => None,
+            (Some(_), Some(base)) => Some(base.read(name)?.bytes),
+            (Some(_), None) => {
+                return Err(Error::Usage(format!(
+                    "{} is a difference from another checkpoint, and `{name}` is needed from that \
+                     one: name it with --base",
+                    self.source.name()
+                )));
+            }
+        };
         let stored = self.source.read(tensor.stored.clone())?;
         let bytes = self
             .catalog
-            .decode(&self.engine, number, &stored)
+            .decode_against(&self.engine, number, &stored, base.as_deref())
             .map_err(&refuse)?
             .into_owned();
         Ok(Tensor {

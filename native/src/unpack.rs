@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use zstn_core::bytes::part;
+use zstn_core::catalog::{Recognised, recognise};
 use zstn_core::container::zstn::{self, FOOTER_BYTES, Footer, Index, Layout, Prefix};
 use zstn_core::engine::Engine;
 use zstn_core::frame::Stored;
@@ -75,19 +76,21 @@ struct Part<'a> {
 impl<'a> Container<'a> {
     pub(crate) fn parse(engine: &Native, input: &'a Map) -> Result<Self> {
         let refuse = Error::place(input.name());
-        if input.starts_with(&zstn_core::container::model_delta::MAGIC) {
-            return Err(Error::Usage(format!(
-                "{} is a difference from another checkpoint; name that one with --base",
-                input.name()
-            )));
-        }
-        if !input.starts_with(&zstn::MAGIC) {
-            zstn_core::catalog::recognise(&input[..input.len().min(16)], input.len_bytes())
-                .map_err(&refuse)?;
-            return Err(Error::Usage(format!(
-                "{} is a safetensors file, not a packed one",
-                input.name()
-            )));
+        let head = &input[..input.len().min(16)];
+        match recognise(head, input.len_bytes()).map_err(&refuse)? {
+            Recognised::Zstn => {}
+            Recognised::Delta => {
+                return Err(Error::Usage(format!(
+                    "{} is a difference from another checkpoint; name that one with --base",
+                    input.name()
+                )));
+            }
+            Recognised::Safetensors => {
+                return Err(Error::Usage(format!(
+                    "{} is a safetensors file, not a packed one",
+                    input.name()
+                )));
+            }
         }
         let prefix = Prefix::parse(input, input.len_bytes()).map_err(&refuse)?;
         let parts = match prefix.layout {

@@ -1,10 +1,13 @@
 //! Decoding everything without keeping it, and comparing with the original.
 
-use zstn_core::bytes::part;
+use std::ops::Range;
 
+use zstn_core::bytes::{index, part};
+
+use crate::delta::Checked;
 use crate::source::{Map, Source};
 use crate::unpack::Container;
-use crate::{Error, Native, Progress, Result};
+use crate::{Error, Native, Output, Progress, Result};
 
 /// What was verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,51 +32,106 @@ pub fn verify(
     progress: &dyn Progress,
 ) -> Result<VerifyReport> {
     let container = Container::parse(engine, input)?;
-    let header = container.header();
-    let data_start = 8 + header.len() as u64;
-    if let Some(original) = original {
-        let differs = |detail| Error::Differs { detail };
-        if original.len_bytes() != container.original_len_bytes() {
-            return Err(differs(format!(
-                "{} restores {} bytes, {} has {}",
-                input.name(),
-                container.original_len_bytes(),
-                original.name(),
-                original.len_bytes()
-            )));
-        }
-        if part(original, 8..data_start) != header
-            || original[..8] != (header.len() as u64).to_le_bytes()
-        {
-            return Err(differs(format!(
-                "the header in {} differs from that of {}",
-                input.name(),
-                original.name()
-            )));
-        }
-    }
-    container.decode(engine, progress, |span, bytes| {
-        let Some(original) = original else {
-            return Ok(());
-        };
-        let start = data_start + span.start;
-        let truth = part(original, start..data_start + span.end);
-        match truth.iter().zip(bytes).position(|(a, b)| a != b) {
-            None => Ok(()),
-            Some(at) => Err(Error::Differs {
-                detail: format!(
-                    "{} differs from {} at byte {} of the original",
-                    input.name(),
-                    original.name(),
-                    start + at as u64
-                ),
-            }),
-        }
-    })?;
+    let truth = Truth::new(input, original, container.header());
+    truth.check_header(container.original_len_bytes())?;
+    container.decode(engine, progress, |span, bytes| truth.check(&span, bytes))?;
     Ok(VerifyReport {
         packed_bytes: input.len_bytes(),
         original_bytes: container.original_len_bytes(),
         frames: container.frame_count(),
         compared: original.is_some(),
     })
+}
+
+/// Restores every tensor of the delta `input` against `base`; with
+/// `original`, compares every byte. A sealed delta is compared with its
+/// digests in any case.
+pub fn verify_delta(
+    engine: &Native,
+    input: &Map,
+    base: &Map,
+    original: Option<&Map>,
+    progress: &dyn Progress,
+) -> Result<VerifyReport> {
+    let checked = Checked::parse(engine, input, base)?;
+    let delta = &checked.delta;
+    let truth = Truth::new(input, original, delta.header());
+    truth.check_header(delta.original_len_bytes())?;
+    if !delta.overlapping().is_empty() || (delta.is_sealed() && !delta.has_tensor_digests()) {
+        // Only the whole shows whether its parts agree.
+        checked.restore(engine, &Output::temporary()?, &())?;
+    }
+    checked.decode(engine, progress, |span, bytes| truth.check(&span, bytes))?;
+    Ok(VerifyReport {
+        packed_bytes: input.len_bytes(),
+        original_bytes: delta.original_len_bytes(),
+        frames: delta.records().len(),
+        compared: original.is_some(),
+    })
+}
+
+/// The original, if there is one to compare with.
+struct Truth<'a> {
+    name: &'a str,
+    original: Option<&'a Map>,
+    header: &'a [u8],
+}
+
+impl<'a> Truth<'a> {
+    fn new(input: &'a Map, original: Option<&'a Map>, header: &'a [u8]) -> Self {
+        Self {
+            name: input.name(),
+            original,
+            header,
+        }
+    }
+
+    fn data_start(&self) -> u64 {
+        8 + self.header.len() as u64
+    }
+
+    fn check_header(&self, original_len_bytes: u64) -> Result<()> {
+        let (Some(original), name) = (self.original, self.name) else {
+            return Ok(());
+        };
+        let differs = |detail| Error::Differs { detail };
+        if original.len_bytes() != original_len_bytes {
+            return Err(differs(format!(
+                "{name} restores {original_len_bytes} bytes, {} has {}",
+                original.name(),
+                original.len_bytes()
+            )));
+        }
+        if part(original, 8..self.data_start()) != self.header
+            || original[..8] != (self.header.len() as u64).to_le_bytes()
+        {
+            return Err(differs(format!(
+                "the header in {name} differs from that of {}",
+                original.name()
+            )));
+        }
+        Ok(())
+    }
+
+    fn check(&self, span: &Range<u64>, bytes: &[u8]) -> Result<()> {
+        let Some(original) = self.original else {
+            return Ok(());
+        };
+        let start = self.data_start() + span.start;
+        let end = self.data_start() + span.end;
+        let truth = part(original, start..end);
+        let found = truth.iter().zip(bytes).position(|(a, b)| a != b);
+        original.release(index(start)..index(end));
+        match found {
+            None => Ok(()),
+            Some(at) => Err(Error::Differs {
+                detail: format!(
+                    "{} differs from {} at byte {} of the original",
+                    self.name,
+                    original.name(),
+                    start + at as u64
+                ),
+            }),
+        }
+    }
 }

@@ -175,3 +175,24 @@ pub struct BadContainerCase {
 pub fn bad_containers() -> Vec<BadContainerCase> {
     of_type_zstn("zstn-bad")
 }
+
+/// The delta cases of a manifest, whose fields differ from case to case:
+/// `kind` is `z4dm` for checkpoints, `z4delta` for buffers.
+#[must_use]
+pub fn deltas(folder: &str, kind: &str) -> Vec<serde_json::Value> {
+    let all: serde_json::Value = manifest(folder);
+    let cases = all["cases"].as_array().cloned().unwrap_or_default();
+    cases
+        .into_iter()
+        .filter(|case| case["type"] == kind)
+        .collect()
+}
+
+/// The bytes of the file that a manifest's entry names.
+///
+/// # Panics
+/// If it names none.
+#[must_use]
+pub fn named(folder: &str, entry: &serde_json::Value) -> Vec<u8> {
+    read(folder, entry["file"].as_str().expect("a file name"))
+}

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use zstn::serve::{Served, Server};
 use zstn::{Native, Reader};
+use zstn_core::container::model_delta;
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
 use zstn_tests::rng::Rng;
@@ -61,6 +62,59 @@ fn one_tensor_costs_three_requests_and_its_own_bytes() {
     let header_and_index = 2 * start as u64;
     let most = info.stored_len_bytes() + header_and_index + (64 << 10);
     assert!(fetched <= most, "{fetched} bytes, allowed {most}");
+}
+
+#[test]
+fn one_tensor_of_a_fine_tune_costs_three_requests_to_each_file() {
+    let (original, packed) = model();
+    let mut tuned = original.clone();
+    let data_start = original.len() - 40 * 1_500_000;
+    for byte in tuned[data_start + 17 * 1_500_000..]
+        .iter_mut()
+        .step_by(1000)
+    {
+        *byte ^= 1;
+    }
+    let engine = Native::new(2).unwrap();
+    let base = model_delta::Base::parse(&original).unwrap();
+    let delta = model_delta::pack(&engine, &tuned, &base, Effort::Fast).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("m.zstn"), &packed).unwrap();
+    std::fs::write(folder.path().join("t.z4dm"), &delta).unwrap();
+    let server = Server::bind(folder.path(), SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let url = server.url();
+    let log: Arc<Mutex<Vec<Served>>> = Arc::default();
+    let seen = Arc::clone(&log);
+    std::thread::spawn(move || server.run(move |served| seen.lock().unwrap().push(served)));
+
+    let open = |name: &str| Reader::open(&format!("{url}{name}")).unwrap();
+    let reader = open("t.z4dm");
+    let error = reader.read("layers.17.weight").unwrap_err().to_string();
+    assert!(error.contains("--base"), "{error}");
+    let reader = reader.with_base(open("m.zstn")).unwrap();
+    let changed = data_start + 17 * 1_500_000;
+    let tensor = reader.read("layers.17.weight").unwrap();
+    assert!(tensor.bytes == tuned[changed..changed + 1_500_000]);
+    {
+        let log = log.lock().unwrap();
+        assert!(log.len() <= 6, "{log:?}");
+        let info = |reader: &Reader| {
+            let catalog = reader.catalog();
+            catalog.tensors()[catalog.find("layers.17.weight").unwrap()].stored_len_bytes()
+        };
+        let fetched: u64 = log.iter().map(|served| served.body_bytes).sum();
+        let most = info(&reader) + info(reader.base().unwrap()) + (2 << 16);
+        assert!(fetched <= most, "{fetched} bytes, allowed {most}");
+    }
+    let before = log.lock().unwrap().len();
+    let tensor = reader.read("layers.3.weight").unwrap();
+    let same = data_start + 3 * 1_500_000;
+    assert!(tensor.bytes == original[same..same + 1_500_000]);
+    assert_eq!(
+        log.lock().unwrap().len(),
+        before + 1,
+        "a copy is read from the base"
+    );
 }
 
 /// A server that answers every request with these bytes and hangs up.

@@ -94,7 +94,7 @@ const PLANES: [PlaneRecipe; 10] = [
 /// A checkpoint of about `len_bytes` with a tensor of most of it, one of many
 /// zeros and one of few values that are both large, small ones around, ties,
 /// and an odd length.
-fn checkpoint(len_bytes: usize) -> Vec<u8> {
+fn many_kinds(len_bytes: usize) -> Vec<u8> {
     let mut rng = Rng(11);
     let big = rng.bf16_weights(len_bytes / 2);
     let small = rng.bf16_weights(700);
@@ -112,36 +112,21 @@ fn checkpoint(len_bytes: usize) -> Vec<u8> {
             values[usize::from(pick[0] % 7 * (pick[1] % 6))].to_le_bytes()
         })
         .collect();
-    let mut data = Vec::new();
-    let mut entries = Vec::new();
-    for (name, dtype, width, bytes) in [
-        ("first", "BF16", 2, &small),
-        ("big", "BF16", 2, &big),
-        ("sparse", "BF16", 2, &sparse),
-        ("odd", "U8", 1, &odd),
-        ("palette", "F32", 4, &palette),
-        ("first.tied", "BF16", 2, &small),
-        ("big.tied", "BF16", 2, &big),
-    ] {
-        let start = data.len();
-        data.extend_from_slice(bytes);
-        entries.push(format!(
-            "\"{name}\":{{\"dtype\":\"{dtype}\",\"shape\":[{}],\"data_offsets\":[{start},{}]}}",
-            bytes.len() / width,
-            data.len()
-        ));
-    }
-    let header = format!("{{{}}}", entries.join(","));
-    let mut file = (header.len() as u64).to_le_bytes().to_vec();
-    file.extend_from_slice(header.as_bytes());
-    file.extend_from_slice(&data);
-    file
+    zstn_tests::checkpoint(&[
+        ("first", "BF16", &small),
+        ("big", "BF16", &big),
+        ("sparse", "BF16", &sparse),
+        ("odd", "U8", &odd),
+        ("palette", "F32", &palette),
+        ("first.tied", "BF16", &small),
+        ("big.tied", "BF16", &big),
+    ])
 }
 
 #[test]
 fn output_depends_on_neither_threads_nor_memory() {
     let folder = tempfile::tempdir().unwrap();
-    let original = checkpoint(40 << 20);
+    let original = many_kinds(40 << 20);
     let input = folder.path().join("model.safetensors");
     std::fs::write(&input, &original).unwrap();
     let reference = pack(&Native::new(1).unwrap(), &original, Effort::Balanced).unwrap();
@@ -202,14 +187,7 @@ fn a_large_tensor_that_does_not_shrink_is_stored() {
             item[1] %= 3;
         }
     }
-    let header = format!(
-        "{{\"w\":{{\"dtype\":\"BF16\",\"shape\":[{}],\"data_offsets\":[0,{}]}}}}",
-        big.len() / 2,
-        big.len()
-    );
-    let mut file = (header.len() as u64).to_le_bytes().to_vec();
-    file.extend_from_slice(header.as_bytes());
-    file.extend_from_slice(&big);
+    let file = zstn_tests::checkpoint(&[("w", "BF16", &big)]);
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("noise.safetensors");
     std::fs::write(&input, &file).unwrap();

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use wasm_bindgen::prelude::*;
 use zstn_core::Error;
-use zstn_core::catalog::Catalog as Core;
+use zstn_core::catalog::{BaseUse, Catalog as Core};
 use zstn_core::engine::Pure;
 
 use crate::error::thrown;
@@ -22,6 +22,8 @@ struct Tensor<'a> {
     stored_offset: u64,
     stored_length: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
+    base: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     shared_with: Option<&'a str>,
 }
 
@@ -33,7 +35,7 @@ impl Catalog {
 
 #[wasm_bindgen]
 impl Catalog {
-    /// `"zstn"` or `"safetensors"`.
+    /// `"zstn"`, `"z4dm"` or `"safetensors"`.
     #[must_use]
     pub fn kind(&self) -> String {
         self.0.kind().name().into()
@@ -64,6 +66,7 @@ impl Catalog {
                     byte_length: tensor.len_bytes(),
                     stored_offset: tensor.stored.start,
                     stored_length: tensor.stored_len_bytes(),
+                    base: tensor.base.map(BaseUse::name),
                     shared_with: tensor.shared_with.map(|owner| all[owner].name.as_str()),
                 };
                 serde_wasm_bindgen::to_value(&row).map_err(|_| {
@@ -77,15 +80,50 @@ impl Catalog {
             .collect()
     }
 
+    /// Whether it is a delta, which is read together with its base.
+    #[wasm_bindgen(js_name = needsBase)]
+    #[must_use]
+    pub fn needs_base(&self) -> bool {
+        self.0.needs_base()
+    }
+
+    /// Throws if `base` is not what this delta was made against.
+    #[wasm_bindgen(js_name = checkBase)]
+    pub fn check_base(&self, base: &Self) -> Result<(), JsValue> {
+        self.0.check_base(&base.0).map_err(|e| thrown(&e))
+    }
+
     /// The raw bytes of tensor `index` from its stored bytes.
     pub fn decode(&self, index: usize, stored: &[u8]) -> Result<js_sys::Uint8Array, JsValue> {
+        self.decoded(index, stored, None)
+    }
+
+    /// As `decode`, for a tensor that also needs the `base`'s of its name.
+    #[wasm_bindgen(js_name = decodeAgainst)]
+    pub fn decode_against(
+        &self,
+        index: usize,
+        stored: &[u8],
+        base: &[u8],
+    ) -> Result<js_sys::Uint8Array, JsValue> {
+        self.decoded(index, stored, Some(base))
+    }
+}
+
+impl Catalog {
+    fn decoded(
+        &self,
+        index: usize,
+        stored: &[u8],
+        base: Option<&[u8]>,
+    ) -> Result<js_sys::Uint8Array, JsValue> {
         if index >= self.0.tensors().len() {
             return Err(thrown(&Error::invalid_input(format!(
                 "there is no tensor number {index}"
             ))));
         }
         self.0
-            .decode(&Pure, index, stored)
+            .decode_against(&Pure, index, stored, base)
             .map(|bytes| js_sys::Uint8Array::from(&*bytes))
             .map_err(|e| thrown(&e))
     }

@@ -25,6 +25,12 @@ export interface CoreCatalog {
   originalBytes(): number;
   /** Stored bytes to the raw little-endian bytes of the tensor, in a fresh array. */
   decode(index: number, stored: Uint8Array): Uint8Array<ArrayBuffer>;
+  /** The same for a tensor that also needs the raw bytes of the base's tensor of its name. */
+  decodeAgainst(index: number, stored: Uint8Array, base: Uint8Array): Uint8Array<ArrayBuffer>;
+  /** Whether it is a delta. */
+  needsBase(): boolean;
+  /** Throws if the delta was made against something else. */
+  checkBase(base: CoreCatalog): void;
   free(): void;
 }
 

@@ -11,6 +11,7 @@ export type ErrorCode =
   | "limit"
   | "not_found"
   | "invalid_input"
+  | "base_required"
   | "http"
   | "network"
   | "range_not_supported"
@@ -169,6 +170,14 @@ export class InvalidInputError extends ZstnError {
   override name = "InvalidInputError";
   constructor(message: string, options?: ErrorOptions) {
     super("invalid_input", message, options);
+  }
+}
+
+/** The file is the difference from another checkpoint (Z4DM) and was opened without that one. */
+export class BaseRequiredError extends ZstnError {
+  override name = "BaseRequiredError";
+  constructor(message: string) {
+    super("base_required", message);
   }
 }
 

@@ -2,6 +2,7 @@
 
 export type { TensorData } from "./dtype.js";
 export {
+  BaseRequiredError,
   CoreLoadError,
   FormatError,
   HttpError,

@@ -2,10 +2,11 @@
 
 import type { CoreCatalog } from "./core.js";
 import { typedArray } from "./dtype.js";
-import { FormatError, ModelClosedError, TensorNotFoundError } from "./errors.js";
+import { FormatError, InvalidInputError, ModelClosedError, TensorNotFoundError } from "./errors.js";
 import { ProgressMeter } from "./progress.js";
 import type { OnProgress } from "./progress.js";
 import { guarded } from "./rejection.js";
+import { sideBySide } from "./side-by-side.js";
 import type { ReadOptions, Source } from "./source/source.js";
 import type { Stats, Traffic } from "./source/traffic.js";
 import { closeMatches } from "./suggest.js";
@@ -22,7 +23,7 @@ export interface TensorOptions {
 
 /** An open file. Made by `open`. */
 export class Model {
-  /** Format of the file: `"zstn"` or `"safetensors"`. */
+  /** Format of the file: `"zstn"`, `"safetensors"`, or `"z4dm"` for a delta. */
   readonly kind: string;
   /** Length of the file, in bytes. */
   readonly size: number;
@@ -32,13 +33,15 @@ export class Model {
   readonly metadata: Readonly<Record<string, string>>;
   /** All tensors by name, in the order of their data. */
   readonly tensors: ReadonlyMap<string, TensorInfo>;
-  /** What reading has cost so far; live. */
+  /** What reading from this file has cost so far; live. Reading from the base counts in `base.stats`. */
   readonly stats: Stats;
 
   readonly #source: Source;
   readonly #catalog: CoreCatalog;
   readonly #indices = new Map<string, number>();
   readonly #closing = new AbortController();
+  #base: Model | undefined;
+  #ownsBase = false;
 
   /** @internal */
   constructor(source: Source, sizeBytes: number, catalog: CoreCatalog, traffic: Traffic) {
@@ -57,16 +60,36 @@ export class Model {
     this.tensors = tensors;
   }
 
-  /** Reads one tensor: fetches its stored bytes, nothing else, and decodes them. */
+  /** The model that this delta was opened with; `undefined` for other files. */
+  get base(): Model | undefined {
+    return this.#base;
+  }
+
+  /** @internal */
+  get needsBase(): boolean {
+    return guarded(() => this.#catalog.needsBase());
+  }
+
+  /** @internal */
+  attach(base: Model, ownsBase: boolean): void {
+    if (!this.needsBase) {
+      throw new InvalidInputError("`base` is for deltas (Z4DM); this file is complete and has none.");
+    }
+    base.#closing.signal.throwIfAborted();
+    guarded(() => this.#catalog.checkBase(base.#catalog));
+    this.#base = base;
+    this.#ownsBase = ownsBase;
+  }
+
+  /**
+   * Reads one tensor: fetches its stored bytes, nothing else, and decodes them. In a delta what is needed of the
+   * base comes at the same time.
+   */
   async tensor(name: string, options: TensorOptions = {}): Promise<Tensor> {
     const info = this.#find(name);
-    const stored = await this.#fetch(info, options);
-    // A closed model has no catalog to decode with.
-    this.#closing.signal.throwIfAborted();
-    const raw = guarded(() => this.#catalog.decode(this.#indices.get(name)!, stored));
-    if (raw.byteLength !== info.byteLength) {
-      throw new FormatError(`The tensor ${name} should have ${info.byteLength} bytes, decoding gave ${raw.byteLength}.`, { tensor: name });
-    }
+    const meter = new ProgressMeter(options.onProgress, { stage: "tensor", tensor: name });
+    meter.expect(this.#costBytes(info));
+    const raw = await this.#raw(info, options.signal, meter);
     return new Tensor(info, typedArray(info.dtype, name, raw));
   }
 
@@ -75,6 +98,7 @@ export class Model {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort(new ModelClosedError());
     this.#catalog.free();
+    if (this.#ownsBase) this.#base?.close();
   }
 
   #find(name: string): TensorInfo {
@@ -85,14 +109,32 @@ export class Model {
     throw new TensorNotFoundError(name, matches, `The model has no tensor named ${JSON.stringify(name)}.${hint}`);
   }
 
-  async #fetch(info: TensorInfo, { signal, onProgress }: TensorOptions): Promise<Uint8Array> {
+  /** Bytes to fetch for a tensor, those of the base included. */
+  #costBytes(info: TensorInfo): number {
+    const inBase = info.base && this.#base?.tensors.get(info.name);
+    return info.storedLength + (inBase ? this.#base!.#costBytes(inBase) : 0);
+  }
+
+  async #raw(info: TensorInfo, signal: AbortSignal | undefined, meter: ProgressMeter): Promise<Uint8Array<ArrayBuffer>> {
     const closing = this.#closing.signal;
     const either = signal ? AbortSignal.any([signal, closing]) : closing;
     either.throwIfAborted();
+    const base = info.base && this.#base;
+    const [stored, reference] = await sideBySide(either, (signal) =>
+      Promise.all([this.#fetch(info, { signal, onBytes: meter.arrived }), base ? base.#raw(base.#find(info.name), signal, meter) : undefined]),
+    );
+    // A closed model has no catalog to decode with.
+    closing.throwIfAborted();
+    const index = this.#indices.get(info.name)!;
+    const raw = guarded(() => (reference ? this.#catalog.decodeAgainst(index, stored, reference) : this.#catalog.decode(index, stored)));
+    if (raw.byteLength !== info.byteLength) {
+      throw new FormatError(`The tensor ${info.name} should have ${info.byteLength} bytes, decoding gave ${raw.byteLength}.`, { tensor: info.name });
+    }
+    return raw;
+  }
+
+  async #fetch(info: TensorInfo, options: ReadOptions): Promise<Uint8Array> {
     if (info.storedLength === 0) return new Uint8Array(0);
-    const meter = new ProgressMeter(onProgress, { stage: "tensor", tensor: info.name });
-    meter.expect(info.storedLength);
-    const options: ReadOptions = { signal: either, onBytes: meter.arrived };
     return this.#source.read(info.storedOffset, info.storedLength, options);
   }
 }

@@ -1,12 +1,13 @@
 /** From a source to an open model. */
 
 import type { Core, CoreCatalog, CoreOpening } from "./core.js";
-import { FormatError, InvalidInputError } from "./errors.js";
+import { BaseRequiredError, FormatError, InvalidInputError } from "./errors.js";
 import { mistakenFor } from "./mistaken.js";
 import { Model } from "./model.js";
 import { ProgressMeter } from "./progress.js";
 import type { OnProgress } from "./progress.js";
 import { guarded } from "./rejection.js";
+import { sideBySide } from "./side-by-side.js";
 import { BlobSource } from "./source/blob.js";
 import { BytesSource } from "./source/bytes.js";
 import { checked } from "./source/checked.js";
@@ -31,6 +32,13 @@ export interface OpenOptions {
   fetch?: typeof globalThis.fetch;
   /** Called while the bytes needed for opening arrive. */
   onProgress?: OnProgress;
+  /**
+   * The checkpoint that a delta (`Z4DM`) was made against: anything `open` takes, or a model that is open already.
+   * It may be plain, packed, or a delta that was opened with a base of its own. What is opened here is closed
+   * with the model and gets the same `signal` and `fetch`, and the same `headers` if it comes from the same origin;
+   * a model given stays yours.
+   */
+  base?: Openable | Model;
 }
 
 /** Opens a model: recognises the format and learns of all tensors, normally in two round trips. */
@@ -43,22 +51,77 @@ export interface Platform {
   resolve: (address: string | URL) => URL | Source;
 }
 
-/** A core that asks again and again is broken; honest files need one or two rounds. */
-const MOST_ROUNDS = 8;
-
 /** The function `open` of one platform. */
 export function opener(platform: Platform): Open {
-  return async (openable, options = {}) => {
-    const traffic = new Traffic();
-    const source = checked(sourceOf(openable, options, traffic, platform));
-    const meter = new ProgressMeter(options.onProgress, { stage: "open" });
-    const readOptions: ReadOptions = { onBytes: meter.arrived };
-    if (options.signal) readOptions.signal = options.signal;
-    // Fetching the core and the head of the file at the same time saves a round trip.
-    const [core, sizeBytes] = await Promise.all([platform.loadCore(), source.size(readOptions)]);
-    const catalog = await readCatalog(core, source, sizeBytes, readOptions, meter);
-    return new Model(source, sizeBytes, catalog, traffic);
+  const open: Open = async (openable, options = {}) => {
+    const { base } = options;
+    if (base === undefined) return withoutBase(await openOne(platform, openable, options));
+    if (base instanceof Model) return withBase(await openOne(platform, openable, options), base, false);
+    const optionsOfBase = baseOptions(openable, base, options, platform);
+    const opened: Model[] = [];
+    try {
+      // Both at the same time, so that a base costs no further round trips.
+      const [model, baseModel] = await sideBySide(options.signal, (signal) => {
+        const keep = (model: Model) => (signal.aborted ? model.close() : opened.push(model), model);
+        const opening = openOne(platform, openable, { ...options, signal }).then(keep);
+        return Promise.all([opening, open(base, { ...optionsOfBase, signal }).catch(nameBase).then(keep)]);
+      });
+      return withBase(model, baseModel, true);
+    } catch (error) {
+      for (const model of opened) model.close();
+      throw error;
+    }
   };
+  return open;
+}
+
+function withoutBase(model: Model): Model {
+  if (!model.needsBase) return model;
+  model.close();
+  throw new BaseRequiredError(
+    "This file is the difference from another checkpoint (Z4DM) and cannot be read without it: " +
+      "pass that checkpoint, its base, as open(source, { base }).",
+  );
+}
+
+function nameBase(error: unknown): never {
+  if (!(error instanceof BaseRequiredError)) throw error;
+  throw new BaseRequiredError("The base is itself the difference from another checkpoint: open it with its own base, and pass that model as `base`.");
+}
+
+/** `model` with its base; `model` is closed if that does not fit. */
+function withBase(model: Model, base: Model, ownsBase: boolean): Model {
+  try {
+    model.attach(base, ownsBase);
+    return model;
+  } catch (error) {
+    model.close();
+    throw error;
+  }
+}
+
+/** Secrets in headers are for the server they were meant for. */
+function baseOptions(openable: Openable, base: Openable, options: OpenOptions, platform: Platform): OpenOptions {
+  const { headers, fetch } = options;
+  const origin = (place: Openable): string | undefined => {
+    if (typeof place !== "string" && !(place instanceof URL)) return undefined;
+    const resolved = platform.resolve(place);
+    return resolved instanceof URL ? resolved.origin : undefined;
+  };
+  const sameOrigin = headers !== undefined && origin(openable) !== undefined && origin(openable) === origin(base);
+  return { ...(fetch && { fetch }), ...(sameOrigin && { headers }) };
+}
+
+async function openOne(platform: Platform, openable: Openable, options: OpenOptions): Promise<Model> {
+  const traffic = new Traffic();
+  const source = checked(sourceOf(openable, options, traffic, platform));
+  const meter = new ProgressMeter(options.onProgress, { stage: "open" });
+  const readOptions: ReadOptions = { onBytes: meter.arrived };
+  if (options.signal) readOptions.signal = options.signal;
+  // Fetching the core and the head of the file at the same time saves a round trip.
+  const [core, sizeBytes] = await Promise.all([platform.loadCore(), source.size(readOptions)]);
+  const catalog = await readCatalog(core, source, sizeBytes, readOptions, meter);
+  return new Model(source, sizeBytes, catalog, traffic);
 }
 
 /** The source behind anything that can be opened. */
@@ -89,7 +152,8 @@ async function readCatalog(core: Core, source: Source, sizeBytes: number, option
   let neededBytes = headBytes;
   let finished = false;
   try {
-    for (let round = 0; round < MOST_ROUNDS; round++) {
+    // The core promises that this ends: each round leaves it fewer tensors to look for.
+    for (;;) {
       const ranges = pairs(guarded(() => opening.needs()));
       if (ranges.length === 0) {
         finished = true;
@@ -99,7 +163,6 @@ async function readCatalog(core: Core, source: Source, sizeBytes: number, option
       meter.expect(neededBytes);
       await supply(opening, source, ranges, options);
     }
-    throw new FormatError("The file keeps referring to further parts of itself; it is damaged.");
   } finally {
     if (!finished) opening.free();
   }
@@ -123,15 +186,9 @@ function pairs(needs: Float64Array): Range[] {
   return Array.from({ length: needs.length / 2 }, (_, i) => ({ offset: needs[2 * i]!, length: needs[2 * i + 1]! }));
 }
 
-/** Fetches the ranges side by side; when one fails the others are stopped. */
 async function supply(opening: CoreOpening, source: Source, ranges: Range[], options: ReadOptions): Promise<void> {
-  const failed = new AbortController();
-  const signal = options.signal ? AbortSignal.any([options.signal, failed.signal]) : failed.signal;
-  try {
-    const parts = await Promise.all(ranges.map(({ offset, length }) => source.read(offset, length, { ...options, signal })));
-    for (const [i, bytes] of parts.entries()) guarded(() => opening.supply(ranges[i]!.offset, bytes));
-  } catch (error) {
-    failed.abort(error);
-    throw error;
-  }
+  const parts = await sideBySide(options.signal, (signal) =>
+    Promise.all(ranges.map(({ offset, length }) => source.read(offset, length, { ...options, signal }))),
+  );
+  for (const [i, bytes] of parts.entries()) guarded(() => opening.supply(ranges[i]!.offset, bytes));
 }

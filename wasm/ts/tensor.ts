@@ -17,6 +17,11 @@ export interface TensorInfo {
   readonly storedOffset: number;
   /** Length it takes in the file, in bytes. */
   readonly storedLength: number;
+  /**
+   * In a delta: what the base's tensor of this name is needed for. With `"copy"` it is this tensor, and nothing
+   * is stored here; with `"difference"` the stored bytes say how this one differs. Absent when it is not needed.
+   */
+  readonly base?: "copy" | "difference";
   /** Name of the tensor with equal bytes whose storage this one shares, if any (tied weights). */
   readonly sharedWith?: string;
 }

@@ -15,9 +15,15 @@ use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::frame::Stored;
 use crate::{Error, Result};
+use delta::Delta;
 
+mod delta;
+mod delta_opening;
+mod known;
 mod opening;
+mod walk;
 
+pub use delta::BaseUse;
 pub use opening::{Opening, Recognised, recognise};
 
 /// The kinds of file that can be read tensor by tensor.
@@ -27,6 +33,8 @@ pub enum Kind {
     Safetensors,
     /// ZSTN version 3.
     Zstn,
+    /// `Z4DM`: a checkpoint as its difference from a base.
+    Delta,
 }
 
 impl Kind {
@@ -36,6 +44,7 @@ impl Kind {
         match self {
             Self::Safetensors => "safetensors",
             Self::Zstn => "zstn",
+            Self::Delta => "z4dm",
         }
     }
 }
@@ -51,8 +60,10 @@ pub struct Tensor {
     pub shape: Vec<u64>,
     /// Bytes of the original data buffer.
     pub span: Range<u64>,
-    /// Bytes of the file to fetch for it.
+    /// Bytes of the file to fetch for it; none for a copy of the base's.
     pub stored: Range<u64>,
+    /// What the base's tensor of the same name is needed for, if it is.
+    pub base: Option<BaseUse>,
     /// Number of the earlier tensor that owns the stored bytes, if tied.
     pub shared_with: Option<usize>,
 }
@@ -88,6 +99,8 @@ pub struct Catalog {
     metadata: BTreeMap<String, String>,
     tensors: Vec<Tensor>,
     by_name: BTreeMap<String, usize>,
+    /// Of a delta alone.
+    delta: Option<Delta>,
 }
 
 impl Catalog {
@@ -103,6 +116,7 @@ impl Catalog {
                 dtype: tensor.dtype,
                 shape: tensor.shape,
                 span: tensor.span,
+                base: None,
                 shared_with: None,
             })
             .collect();
@@ -135,6 +149,7 @@ impl Catalog {
                     shape: tensor.shape.clone(),
                     span: tensor.span.clone(),
                     stored,
+                    base: None,
                     shared_with: (owner != number).then_some(owner),
                 }
             })
@@ -170,6 +185,7 @@ impl Catalog {
             metadata,
             tensors,
             by_name,
+            delta: None,
         }
     }
 
@@ -221,6 +237,21 @@ impl Catalog {
         number: usize,
         stored: &'a [u8],
     ) -> Result<Cow<'a, [u8]>> {
+        self.decode_against(engine, number, stored, None)
+    }
+
+    /// As [`Catalog::decode`], with the `base`'s tensor of the same name,
+    /// which a tensor with [`Tensor::base`] needs.
+    ///
+    /// # Panics
+    /// If there is no tensor of that number.
+    pub fn decode_against<'a, E: Engine>(
+        &self,
+        engine: &E,
+        number: usize,
+        stored: &'a [u8],
+        base: Option<&'a [u8]>,
+    ) -> Result<Cow<'a, [u8]>> {
         let tensor = &self.tensors[number];
         if stored.len() as u64 != tensor.stored_len_bytes() {
             return Err(
@@ -228,11 +259,12 @@ impl Catalog {
                     .tensor(&tensor.name),
             );
         }
-        match self.kind {
-            Kind::Safetensors => Ok(Cow::Borrowed(stored)),
-            Kind::Zstn => decode_frame(engine, stored, tensor.len_bytes())
+        match (self.kind, &self.delta) {
+            (Kind::Delta, Some(delta)) => delta.decode(engine, tensor, number, stored, base),
+            (Kind::Zstn, _) => decode_frame(engine, stored, tensor.len_bytes())
                 .map(Cow::Owned)
                 .map_err(|error| error.within(tensor.stored.start).tensor(&tensor.name)),
+            _ => Ok(Cow::Borrowed(stored)),
         }
     }
 }

@@ -9,12 +9,12 @@
 //! preflight.
 
 use alloc::format;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::Catalog;
-use crate::bytes;
+use super::delta_opening::DeltaOpening;
+use super::known::Known;
 use crate::container::zstn::{self, FOOTER_BYTES, Footer, Index, Layout, Prefix};
 use crate::container::{model_delta, safetensors};
 use crate::frame::{self, Family};
@@ -28,6 +28,8 @@ pub enum Recognised {
     Zstn,
     /// A safetensors file.
     Safetensors,
+    /// A checkpoint's difference from a base, `Z4DM`.
+    Delta,
 }
 
 /// Tells the kind of a file of `file_len_bytes` from its first bytes, or says
@@ -43,10 +45,7 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Recognised> {
         )));
     }
     if head.starts_with(&model_delta::MAGIC) {
-        return Err(Error::unsupported(
-            "this is the difference between two checkpoints (Z4DM): it can only be unpacked, \
-             together with its base",
-        ));
+        return Ok(Recognised::Delta);
     }
     for (magic, what) in [
         (&b"Z4DL"[..], "a buffer delta (Z4DL)"),
@@ -71,7 +70,7 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Recognised> {
         }
         text if text.starts_with(b"{") => "this is a JSON file, not a model file".into(),
         _ => format!(
-            "this is neither a ZSTN nor a safetensors file: its first bytes are {}",
+            "this is no ZSTN, Z4DM or safetensors file: its first bytes are {}",
             frame::printable(&head[..head.len().min(8)])
         ),
     };
@@ -82,12 +81,10 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Recognised> {
 /// missing.
 #[derive(Debug, Clone)]
 pub struct Opening {
-    len_bytes: u64,
     kind: Recognised,
-    /// The file's bytes from 0 on.
-    head: Vec<u8>,
-    /// The file's last bytes.
-    tail: Vec<u8>,
+    known: Known,
+    /// For a delta alone.
+    delta: DeltaOpening,
 }
 
 impl Opening {
@@ -102,68 +99,68 @@ impl Opening {
         if (head.len() as u64) < Self::head_len_bytes(file_len_bytes) {
             return Err(Error::invalid_input("the head of the file is too short"));
         }
-        Ok(Self {
-            len_bytes: file_len_bytes,
+        let mut opening = Self {
             kind: recognise(&head, file_len_bytes)?,
-            head,
-            tail: Vec::new(),
-        })
+            known: Known::new(file_len_bytes, head),
+            delta: DeltaOpening::default(),
+        };
+        opening.advance()?;
+        Ok(opening)
     }
 
     /// Byte ranges still missing; empty once [`Opening::finish`] can work.
-    /// They do not overlap and may be read at the same time.
+    /// They do not overlap and may be read at the same time. Supplying them
+    /// again and again comes to an end: for a delta without a seal after as
+    /// many rounds as its header lists tensors, for other files after three.
     pub fn needs(&self) -> Result<Vec<Range<u64>>> {
+        let known = &self.known;
         match self.kind {
             Recognised::Safetensors => {
-                let end = 8 + safetensors::header_len_bytes(&self.head, self.len_bytes)?;
-                Ok(self.missing_head(end).into_iter().collect())
+                let end = 8 + safetensors::header_len_bytes(known.head(), known.len_bytes())?;
+                Ok(known.missing_head(end).into_iter().collect())
             }
             Recognised::Zstn => self.zstn_needs(),
+            Recognised::Delta => self.delta.needs(known),
         }
     }
 
     fn zstn_needs(&self) -> Result<Vec<Range<u64>>> {
-        let prefix_len = Prefix::len_bytes(&self.head, self.len_bytes)?;
-        let mut missing: Vec<_> = self.missing_head(prefix_len).into_iter().collect();
-        if self.head.get(5) == Some(&0) {
+        let known = &self.known;
+        let len_bytes = known.len_bytes();
+        let prefix_len = Prefix::len_bytes(known.head(), len_bytes)?;
+        let mut missing: Vec<_> = known.missing_head(prefix_len).into_iter().collect();
+        if known.head().get(5) == Some(&0) {
             return Ok(missing);
         }
         // 24: the record count and the footer.
-        let guess = self.len_bytes.saturating_sub(prefix_len + 24);
-        let covered = prefix_len.max(self.head.len() as u64);
-        if self
-            .part(self.len_bytes - FOOTER_BYTES..self.len_bytes)
-            .is_none()
-        {
-            missing.push(guess.max(covered)..self.len_bytes);
+        let guess = len_bytes.saturating_sub(prefix_len + 24);
+        let covered = prefix_len.max(known.head().len() as u64);
+        if known.part(len_bytes - FOOTER_BYTES..len_bytes).is_none() {
+            missing.push(guess.max(covered)..len_bytes);
         } else if missing.is_empty() {
             let index = self.footer(prefix_len)?.index;
-            let tail_start = self.len_bytes - self.tail.len() as u64;
-            if self.part(index.clone()).is_none() {
-                missing.push(index.start.max(covered)..tail_start);
+            if known.part(index.clone()).is_none() {
+                missing.push(index.start.max(covered)..known.tail_start());
             }
         }
         Ok(missing)
     }
 
-    fn missing_head(&self, end: u64) -> Option<Range<u64>> {
-        let have = self.head.len() as u64;
-        (have < end).then_some(have..end)
-    }
-
     /// Adds bytes that [`Opening::needs`] has asked for.
     pub fn supply(&mut self, offset_bytes: u64, bytes: &[u8]) -> Result<()> {
-        let tail_start = self.len_bytes - self.tail.len() as u64;
-        if offset_bytes == self.head.len() as u64 {
-            self.head.extend_from_slice(bytes);
-        } else if offset_bytes.checked_add(bytes.len() as u64) == Some(tail_start) {
-            let mut tail = bytes.to_vec();
-            tail.append(&mut self.tail);
-            self.tail = tail;
+        if self.kind == Recognised::Delta && self.delta.is_walking_at(offset_bytes) {
+            self.known.supply_window(offset_bytes, bytes);
         } else {
-            return Err(Error::invalid_input("nobody asked for these bytes"));
+            self.known.supply(offset_bytes, bytes)?;
         }
-        Ok(())
+        self.advance()
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        match self.kind {
+            Recognised::Delta => self.delta.advance(&self.known),
+            _ => Ok(()),
+        }
     }
 
     /// The catalog. Offsets in errors count from the start of the file.
@@ -171,11 +168,17 @@ impl Opening {
         if !self.needs()?.is_empty() {
             return Err(Error::invalid_input("bytes of the file are still missing"));
         }
-        if self.kind == Recognised::Safetensors {
-            let end = 8 + safetensors::header_len_bytes(&self.head, self.len_bytes)?;
-            return Catalog::safetensors(&self.have(8..end), self.len_bytes);
+        let known = &self.known;
+        let len_bytes = known.len_bytes();
+        match self.kind {
+            Recognised::Delta => return self.delta.finish(known),
+            Recognised::Safetensors => {
+                let end = 8 + safetensors::header_len_bytes(known.head(), len_bytes)?;
+                return Catalog::safetensors(&known.have(8..end), len_bytes);
+            }
+            Recognised::Zstn => {}
         }
-        let prefix = Prefix::parse(&self.head, self.len_bytes)?;
+        let prefix = Prefix::parse(known.head(), len_bytes)?;
         if prefix.layout == Layout::SingleFrame {
             return Err(Error::unsupported(
                 "this checkpoint is stored as one frame: single tensors of it cannot be read, unpack \
@@ -184,41 +187,17 @@ impl Opening {
         }
         let index = self.footer(prefix.end())?.index;
         let parsed = Index::parse(
-            &self.have(index.clone()),
+            &known.have(index.clone()),
             prefix.end()..index.start,
             prefix.data_len_bytes,
         )?;
-        let header = self.have(prefix.header.clone());
-        Catalog::zstn(&header, prefix.data_len_bytes, &parsed, self.len_bytes)
+        let header = known.have(prefix.header.clone());
+        Catalog::zstn(&header, prefix.data_len_bytes, &parsed, len_bytes)
     }
 
     fn footer(&self, prefix_len: u64) -> Result<Footer> {
-        let bytes = self.have(self.len_bytes - FOOTER_BYTES..self.len_bytes);
-        Footer::parse(&bytes, prefix_len, self.len_bytes)
-    }
-
-    fn have(&self, range: Range<u64>) -> Vec<u8> {
-        self.part(range).unwrap_or_default()
-    }
-
-    /// The bytes of `range` if all of them are known.
-    fn part(&self, range: Range<u64>) -> Option<Vec<u8>> {
-        let head_end = self.head.len() as u64;
-        let tail_start = self.len_bytes - self.tail.len() as u64;
-        if range.end <= head_end {
-            return Some(bytes::part(&self.head, range).to_vec());
-        }
-        let from_tail =
-            |start: u64| bytes::part(&self.tail, start - tail_start..range.end - tail_start);
-        if range.start >= tail_start {
-            return Some(from_tail(range.start).to_vec());
-        }
-        if head_end < tail_start {
-            return None;
-        }
-        let mut joined = vec![];
-        joined.extend_from_slice(bytes::part(&self.head, range.start..head_end));
-        joined.extend_from_slice(from_tail(head_end));
-        Some(joined)
+        let len_bytes = self.known.len_bytes();
+        let bytes = self.known.have(len_bytes - FOOTER_BYTES..len_bytes);
+        Footer::parse(&bytes, prefix_len, len_bytes)
     }
 }

@@ -60,6 +60,18 @@ impl<'a> Delta<'a> {
         self.reference_len_bytes
     }
 
+    /// Checks everything that can be checked without decoding: after this the
+    /// input has justified the length of the result.
+    pub fn check(&self) -> Result<()> {
+        self.frame().map(|_| ())
+    }
+
+    fn frame(&self) -> Result<Stored<'a>> {
+        // Bytes after the frame are allowed (3.1).
+        Stored::parse(self.inner, self.reference_len_bytes)
+            .map_err(|error| error.within(HEAD_BYTES))
+    }
+
     /// The buffer, from the reference it was made against; any other one is
     /// refused.
     pub fn decode<E: Engine>(&self, engine: &E, reference: &[u8]) -> Result<Vec<u8>> {
@@ -76,9 +88,7 @@ impl<'a> Delta<'a> {
                 "the delta was made against other bytes than this reference".into(),
             ));
         }
-        // Bytes after the frame are allowed (3.1).
-        let frame = Stored::parse(self.inner, self.reference_len_bytes)
-            .map_err(|error| error.within(HEAD_BYTES))?;
+        let frame = self.frame()?;
         let mut out = bytes::buffer(self.reference_len_bytes)?;
         frame.decode(engine, &mut out)?;
         xor::apply(&mut out, reference);
@@ -106,12 +116,25 @@ pub fn encode<E: PackEngine>(
     }
     let mut difference = current.to_vec();
     xor::apply(&mut difference, reference);
-    let mut out = MAGIC.to_vec();
-    out.extend_from_slice(&[VERSION, 0, 0, 0]);
-    out.extend_from_slice(&(reference.len() as u64).to_le_bytes());
-    out.extend_from_slice(&digest(reference));
+    let mut out = head([reference]);
     out.extend_from_slice(&select::encode(engine, &difference, dtype, effort));
     Ok(out)
+}
+
+/// The bytes before the inner frame, for a reference given in pieces.
+#[must_use]
+pub fn head<'a>(reference: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut len_bytes = 0;
+    let mut hasher = Blake2b::<U16>::new();
+    for piece in reference {
+        len_bytes += piece.len() as u64;
+        hasher.update(piece);
+    }
+    let mut out = MAGIC.to_vec();
+    out.extend_from_slice(&[VERSION, 0, 0, 0]);
+    out.extend_from_slice(&len_bytes.to_le_bytes());
+    out.extend_from_slice(&hasher.finalize());
+    out
 }
 
 /// BLAKE2b with an output of 16 bytes, which is not a cut longer one.

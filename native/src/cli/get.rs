@@ -18,6 +18,10 @@ pub struct Options {
     /// anything else for the raw bytes; - for raw bytes on standard output
     #[arg(short, long)]
     output: Option<PathBuf>,
+    /// The checkpoint that a difference was packed against: a path or an
+    /// http(s) address, plain or packed
+    #[arg(long, value_name = "BASE")]
+    base: Option<String>,
     /// Print the description as JSON
     #[arg(long)]
     pub json: bool,
@@ -27,7 +31,7 @@ pub struct Options {
 const FIRST: usize = 8;
 
 pub fn run(options: &Options) -> Result<()> {
-    let reader = place::reader(&options.input)?;
+    let reader = place::reader(&options.input, options.base.as_deref())?;
     let tensor = reader.read(&options.name)?;
     if let Some(path) = &options.output {
         write(&tensor, path)?;

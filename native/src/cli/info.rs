@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use zstn::Result;
+use zstn_core::catalog::BaseUse;
 
 use super::{place, print, size, table};
 
@@ -11,6 +12,10 @@ use super::{place, print, size, table};
 pub struct Options {
     /// Packed or safetensors file: a path, an http(s) address, or -
     input: String,
+    /// The checkpoint that a difference was packed against: a path or an
+    /// http(s) address, plain or packed
+    #[arg(long, value_name = "BASE")]
+    base: Option<String>,
     /// Print the description as JSON
     #[arg(long)]
     pub json: bool,
@@ -34,7 +39,7 @@ impl Total {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let reader = place::reader(&options.input)?;
+    let reader = place::reader(&options.input, options.base.as_deref())?;
     let catalog = reader.catalog();
     let mut by_dtype: BTreeMap<&str, Total> = BTreeMap::new();
     let mut all = Total::default();
@@ -56,6 +61,11 @@ pub fn run(options: &Options) -> Result<()> {
         .iter()
         .filter(|t| t.shared_with.is_some())
         .count();
+    let from_base = |wanted| {
+        let tensors = catalog.tensors().iter();
+        tensors.filter(|tensor| tensor.base == Some(wanted)).count()
+    };
+    let (copied, differing) = (from_base(BaseUse::Copy), from_base(BaseUse::Difference));
     if options.json {
         return print(serde_json::json!({
             "file": options.input,
@@ -64,6 +74,8 @@ pub fn run(options: &Options) -> Result<()> {
             "original_len_bytes": catalog.original_len_bytes(),
             "tensors": catalog.tensors().len(),
             "tied": tied,
+            "copied": copied,
+            "differing": differing,
             "elements": all.elements,
             "by_dtype": by_dtype,
             "metadata": catalog.metadata(),
@@ -92,6 +104,12 @@ pub fn run(options: &Options) -> Result<()> {
         ("tensors", format!("{} ({tied} tied)", all.tensors)),
         ("elements", all.elements.to_string()),
     ];
+    if catalog.needs_base() {
+        facts.push((
+            "base",
+            format!("{copied} tensors as in the base, {differing} as differences from it"),
+        ));
+    }
     for (key, value) in catalog.metadata() {
         facts.push(("metadata", format!("{key} = {value}")));
     }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use zstn::Result;
-use zstn_core::catalog::{Catalog, Tensor};
+use zstn_core::catalog::{BaseUse, Catalog, Tensor};
 
 use super::{place, print, size, table};
 
@@ -10,13 +10,17 @@ use super::{place, print, size, table};
 pub struct Options {
     /// Packed or safetensors file: a path, an http(s) address, or -
     input: String,
+    /// The checkpoint that a difference was packed against: a path or an
+    /// http(s) address, plain or packed
+    #[arg(long, value_name = "BASE")]
+    base: Option<String>,
     /// Print the list as JSON
     #[arg(long)]
     pub json: bool,
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let reader = place::reader(&options.input)?;
+    let reader = place::reader(&options.input, options.base.as_deref())?;
     let catalog = reader.catalog();
     if options.json {
         let tensors: Vec<_> = catalog.tensors().iter().map(|t| json(catalog, t)).collect();
@@ -39,7 +43,12 @@ pub fn run(options: &Options) -> Result<()> {
                 || size::ratio(tensor.len_bytes(), tensor.stored_len_bytes()),
                 |_| "–".into(),
             ),
-            shared.map_or_else(String::new, |owner| format!("= {}", owner.name)),
+            match (shared, tensor.base) {
+                (Some(owner), _) => format!("= {}", owner.name),
+                (None, Some(BaseUse::Copy)) => "= base".into(),
+                (None, Some(BaseUse::Difference)) => "from base".into(),
+                (None, None) => String::new(),
+            },
         ]);
     }
     if !catalog.tensors().is_empty() {
@@ -64,6 +73,7 @@ pub fn json(catalog: &Catalog, tensor: &Tensor) -> serde_json::Value {
         "len_bytes": tensor.len_bytes(),
         "stored_offset": tensor.stored.start,
         "stored_len_bytes": tensor.stored_len_bytes(),
+        "base": tensor.base.map(BaseUse::name),
         "shared_with": tensor.shared_with.map(|owner| &catalog.tensors()[owner].name),
     })
 }

@@ -77,8 +77,16 @@ pub fn run(options: &Options) -> Result<()> {
     let started = Instant::now();
     if let Some(base) = &options.base {
         let base = place::whole(base, silent)?;
+        let bar = progress::watch("packing", silent);
+        let pack_options = PackOptions {
+            effort: options.effort.into(),
+            memory_bytes: options.memory,
+            progress: &bar,
+        };
         let output = Output::create(&target)?;
-        let report = pack_delta(&engine, &input, &base, output, options.effort.into())?;
+        let report = pack_delta(&engine, &input, &base, output, &pack_options);
+        drop(bar);
+        let report = report?;
         return say_delta(options, &target, &report, started.elapsed().as_secs_f64());
     }
     let bar = progress::watch("packing", silent);

@@ -24,9 +24,14 @@ pub fn whole(input: &str, quiet: bool) -> Result<Map> {
     map
 }
 
-/// `input` for reading parts.
-pub fn reader(input: &str) -> Result<Reader> {
-    Reader::from_source(Place::from(input).open()?, Native::new(0)?)
+/// `input` for reading parts, with its base if it is a delta.
+pub fn reader(input: &str, base: Option<&str>) -> Result<Reader> {
+    let open = |place: &str| Reader::from_source(Place::from(place).open()?, Native::new(0)?);
+    let reader = open(input)?;
+    match base {
+        None => Ok(reader),
+        Some(base) => reader.with_base(open(base)?),
+    }
 }
 
 /// Where the result goes: as the person says, else under the `name` made of

@@ -47,7 +47,8 @@ pub fn run(options: &Options) -> Result<()> {
     let report = match &options.base {
         Some(base) => {
             let base = place::whole(base, silent)?;
-            unpack_delta(&engine, &input, &base, Output::create(&target)?)?
+            let bar = progress::watch("unpacking", silent);
+            unpack_delta(&engine, &input, &base, Output::create(&target)?, &bar)?
         }
         None => {
             let bar = progress::watch("unpacking", silent);

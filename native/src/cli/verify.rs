@@ -12,6 +12,9 @@ pub struct Options {
     /// Compare every byte with this file
     #[arg(long, value_name = "ORIGINAL")]
     against: Option<String>,
+    /// The safetensors file that a difference was packed against
+    #[arg(long, value_name = "BASE")]
+    base: Option<String>,
     /// Threads, 0 for one per core
     #[arg(long, default_value_t = 0, value_name = "N")]
     threads: usize,
@@ -32,8 +35,16 @@ pub fn run(options: &Options) -> Result<()> {
         .as_ref()
         .map(|original| place::whole(original, silent))
         .transpose()?;
+    let base = options
+        .base
+        .as_ref()
+        .map(|base| place::whole(base, silent))
+        .transpose()?;
     let bar = progress::watch("verifying", silent);
-    let report = zstn::verify(&engine, &input, original.as_ref(), &bar);
+    let report = match &base {
+        Some(base) => zstn::verify_delta(&engine, &input, base, original.as_ref(), &bar),
+        None => zstn::verify(&engine, &input, original.as_ref(), &bar),
+    };
     drop(bar);
     let report = report?;
     if options.json {
@@ -48,12 +59,14 @@ pub fn run(options: &Options) -> Result<()> {
     }
     if !options.quiet {
         eprintln!(
-            "{}: {} frames decode to {}, {}",
+            "{}: {} {} decode to {}, {}",
             options.input,
             report.frames,
+            if base.is_some() { "records" } else { "frames" },
             size::bytes(report.original_bytes),
             match &options.against {
                 Some(original) => format!("identical to {original}"),
+                None if base.is_some() => "as the file says".into(),
                 None => "as the index says".into(),
             }
         );

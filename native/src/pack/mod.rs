@@ -8,6 +8,7 @@
 use std::ops::Range;
 use std::path::Path;
 
+use zstn_core::catalog::{self, Recognised};
 use zstn_core::container::safetensors::{self, Header};
 use zstn_core::container::zstn::{self, Writer, ties};
 use zstn_core::engine::Engine;
@@ -16,7 +17,7 @@ use zstn_core::frame::select::{self, Effort};
 use crate::source::{Map, Place, Source};
 use crate::{Error, Native, Output, Progress, Result};
 
-mod batch;
+pub(crate) mod batch;
 mod large;
 
 /// Least memory the packer can be held to, in bytes: a few blocks per thread.
@@ -41,6 +42,18 @@ impl Default for PackOptions<'_> {
             memory_bytes: 1 << 30,
             progress: &(),
         }
+    }
+}
+
+impl PackOptions<'_> {
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.memory_bytes >= LEAST_MEMORY_BYTES {
+            return Ok(());
+        }
+        Err(Error::Usage(format!(
+            "packing needs at least {} MiB of memory",
+            LEAST_MEMORY_BYTES >> 20
+        )))
     }
 }
 
@@ -83,18 +96,19 @@ pub fn pack_map(
     mut output: Output,
     options: &PackOptions,
 ) -> Result<PackReport> {
-    if options.memory_bytes < LEAST_MEMORY_BYTES {
-        return Err(Error::Usage(format!(
-            "packing needs at least {} MiB of memory",
-            LEAST_MEMORY_BYTES >> 20
-        )));
-    }
+    options.check()?;
     let refuse = Error::place(input.name());
     if input.starts_with(&zstn::MAGIC) {
         return Err(Error::Usage(format!("{} is packed already", input.name())));
     }
-    zstn_core::catalog::recognise(&input[..input.len().min(16)], input.len_bytes())
-        .map_err(&refuse)?;
+    let head = &input[..input.len().min(16)];
+    let kind = catalog::recognise(head, input.len_bytes()).map_err(&refuse)?;
+    if kind == Recognised::Delta {
+        return Err(Error::Usage(format!(
+            "{} is packed already, as a difference from another checkpoint",
+            input.name()
+        )));
+    }
     let header_len = safetensors::header_len_bytes(input, input.len_bytes()).map_err(&refuse)?;
     let data_start = zstn_core::bytes::index(safetensors::PREFIX_BYTES + header_len);
     let (header, data) = (&input[8..data_start], &input[data_start..]);
@@ -116,11 +130,12 @@ pub fn pack_map(
     Ok(report)
 }
 
-struct Job<'a> {
-    engine: &'a Native,
-    input: &'a Map,
-    data_start: usize,
-    options: &'a PackOptions<'a>,
+/// A file whose tensors are being coded.
+pub(crate) struct Job<'a> {
+    pub(crate) engine: &'a Native,
+    pub(crate) input: &'a Map,
+    pub(crate) data_start: usize,
+    pub(crate) options: &'a PackOptions<'a>,
 }
 
 impl<'a> Job<'a> {
@@ -191,7 +206,7 @@ impl<'a> Job<'a> {
 
     /// Writes the frame of a tensor that does not fit, at `position` of the
     /// output; returns its length.
-    fn large(
+    pub(crate) fn large(
         &self,
         tensor: &safetensors::Tensor,
         position: u64,
@@ -235,7 +250,6 @@ impl<'a> Job<'a> {
     }
 
     fn ties(&self, tensors: &[safetensors::Tensor]) -> Vec<Option<usize>> {
-        const PIECE_BYTES: usize = 16 << 20;
         let lens: Vec<u64> = tensors.iter().map(|t| t.span.end - t.span.start).collect();
         let probe = |number: usize| {
             // Looking into every tensor would otherwise keep a good part of a
@@ -246,12 +260,7 @@ impl<'a> Job<'a> {
             self.tensor(&tensors[number].span)
         };
         ties::find(&lens, probe, |number| {
-            let place = self.place(&tensors[number].span);
-            let starts = place.clone().step_by(PIECE_BYTES);
-            ties::digest(starts.map(|start| {
-                self.input.release(start.saturating_sub(PIECE_BYTES)..start);
-                &self.input[start..place.end.min(start + PIECE_BYTES)]
-            }))
+            ties::digest(self.input.pieces(self.place(&tensors[number].span)))
         })
     }
 }

@@ -64,6 +64,20 @@ impl Map {
         #[cfg(not(unix))]
         let _ = range;
     }
+
+    /// The bytes of `range` a few MiB at a time, so that reading all of them
+    /// does not keep them in memory: a piece is released when the next is
+    /// asked for, and the last at the end.
+    pub fn pieces(&self, range: Range<usize>) -> impl Iterator<Item = &[u8]> {
+        const PIECE_BYTES: usize = 16 << 20;
+        let mut behind = range.start..range.start;
+        std::iter::from_fn(move || {
+            self.release(behind.clone());
+            let end = range.end.min(behind.end.saturating_add(PIECE_BYTES));
+            behind = behind.end..end;
+            (!behind.is_empty()).then(|| &self.map[behind.clone()])
+        })
+    }
 }
 
 impl Deref for Map {

@@ -17,9 +17,9 @@ function program() {
   return found;
 }
 
-/** Packs a .safetensors file. */
-export async function pack(input, output) {
-  await run(program(), ["pack", input, "-o", output, "--force"]);
+/** Packs a .safetensors file, as its difference from `base` if that is given. */
+export async function pack(input, output, { base } = {}) {
+  await run(program(), ["pack", input, "-o", output, "--force", ...(base === undefined ? [] : ["--base", base])]);
 }
 
 /** Restores what was packed. */

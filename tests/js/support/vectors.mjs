@@ -14,6 +14,10 @@ export const sha256 = (bytes) => createHash("sha256").update(bytes).digest("hex"
 /** Containers of type zstn that some writer meant to be valid. */
 export const goodContainers = manifest("zstn").cases.filter(({ type }) => type === "zstn");
 
+/** Deltas between checkpoints, and damaged ones of them. */
+export const goodDeltas = manifest("zstn").cases.filter(({ type }) => type === "z4dm");
+export const badDeltas = manifest("zstn-bad").cases.filter(({ type, verdict }) => type === "z4dm" && verdict === "must_reject");
+
 /** Damaged containers that no reader may accept. */
 export const badContainers = manifest("zstn-bad").cases.filter(({ type, verdict }) => type === "zstn" && verdict === "must_reject");
 

@@ -1,13 +1,15 @@
 //! A delta and its base back to the target.
 
-use alloc::format;
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::record::{self, Content, Record};
-use super::seal::Seal;
-use super::{Base, MAGIC, VERSION};
+use super::base::Base;
+use super::prefix::Prefix;
+use super::record::{self, Kind, Record};
+use super::seal::{Contents, Seal, short_digest};
 use crate::bytes::{self, Cursor, part};
+use crate::container::safetensors::Header;
 use crate::engine::Engine;
 use crate::frame::Stored;
 use crate::frame::delta::Delta;
@@ -17,45 +19,60 @@ use crate::{Error, Result, Rule};
 #[derive(Debug)]
 pub struct ModelDelta<'a> {
     file: &'a [u8],
-    header: Range<u64>,
-    data_len_bytes: u64,
-    base_digest: [u8; 8],
+    prefix: Prefix,
     records: Vec<Record>,
     seal: Option<Seal>,
 }
 
 impl<'a> ModelDelta<'a> {
-    /// Reads head, records and seal.
+    /// Reads prefix, records and seal, and holds them against each other.
     pub fn parse(file: &'a [u8]) -> Result<Self> {
+        let prefix = Prefix::parse(file, file.len() as u64)?;
         let mut cursor = Cursor::new(file);
-        if cursor.take(4, "delta magic")? != MAGIC {
-            return Err(Error::malformed(Rule::DeltaMagic, "not a Z4DM delta").at(0));
-        }
-        let version = cursor.u8("delta version")?;
-        if version != VERSION {
-            return Err(Error::malformed(
-                Rule::DeltaVersion,
-                format!("Z4DM version {version}, only {VERSION} exists"),
-            )
-            .at(4));
-        }
-        let header_len = cursor.u64("header length")?;
-        let start = cursor.position() as u64;
-        cursor.take(header_len, "header of the target")?;
-        let data_len_bytes = cursor.u64("data length")?;
-        let mut base_digest = [0; 8];
-        base_digest.copy_from_slice(cursor.take(8, "digest of the base")?);
-        let records = record::read(&mut cursor, data_len_bytes)?;
+        cursor.take(prefix.end(), "what stands before the records")?;
+        let records = record::read(&mut cursor, prefix.record_count, prefix.data_len_bytes)?;
         let end = cursor.position() as u64;
-        let seal = Seal::parse(part(file, end..file.len() as u64))?;
-        Ok(Self {
+        let header_len = prefix.header.end - prefix.header.start;
+        let seal = Seal::parse(part(file, end..file.len() as u64), header_len)?;
+        let delta = Self {
             file,
-            header: start..start + header_len,
-            data_len_bytes,
-            base_digest,
+            prefix,
             records,
             seal,
-        })
+        };
+        if let Some(contents) = delta.contents() {
+            delta.check_contents(contents)?;
+        }
+        Ok(delta)
+    }
+
+    fn contents(&self) -> Option<&Contents> {
+        self.seal.as_ref()?.contents.as_ref()
+    }
+
+    fn check_contents(&self, contents: &Contents) -> Result<()> {
+        contents.check_header(self.header())?;
+        let tensors = Header::parse(self.header(), self.prefix.data_len_bytes)?.tensors;
+        let same_count = tensors.len() == self.records.len();
+        if !same_count || contents.places.len() != self.records.len() {
+            return Err(Error::malformed(
+                Rule::DeltaPlaces,
+                "header, records and seal do not list the same number of tensors",
+            ));
+        }
+        for ((record, place), tensor) in self.records.iter().zip(&contents.places).zip(&tensors) {
+            let payload_len = record.payload.end - record.payload.start;
+            if (record.kind, payload_len) != (place.kind, place.payload_len_bytes)
+                || (&record.name, &record.span) != (&tensor.name, &tensor.span)
+            {
+                return Err(Error::malformed(
+                    Rule::DeltaPlaces,
+                    "header, record and seal disagree about this tensor",
+                )
+                .tensor(&record.name));
+            }
+        }
+        Ok(())
     }
 
     /// The records in file order.
@@ -67,13 +84,19 @@ impl<'a> ModelDelta<'a> {
     /// The header of the target.
     #[must_use]
     pub fn header(&self) -> &'a [u8] {
-        part(self.file, self.header.clone())
+        part(self.file, self.prefix.header.clone())
+    }
+
+    /// Length of the target's data buffer.
+    #[must_use]
+    pub fn data_len_bytes(&self) -> u64 {
+        self.prefix.data_len_bytes
     }
 
     /// Length of the restored file.
     #[must_use]
     pub fn original_len_bytes(&self) -> u64 {
-        (8 + self.header.end - self.header.start).saturating_add(self.data_len_bytes)
+        self.prefix.original_len_bytes()
     }
 
     /// Whether the file carries digests of its base's names and of the
@@ -83,10 +106,17 @@ impl<'a> ModelDelta<'a> {
         self.seal.is_some()
     }
 
-    /// Refuses a base that is not the one this delta was made against.
-    pub fn check_base(&self, base: &Base) -> Result<()> {
+    /// Whether every tensor has a digest in the seal.
+    #[must_use]
+    pub fn has_tensor_digests(&self) -> bool {
+        self.contents().is_some()
+    }
+
+    /// Refuses a base that is not the one this delta was made against. `done`
+    /// is told the bytes of the base that have been read.
+    pub fn check_base(&self, base: &Base, done: &dyn Fn(Range<u64>)) -> Result<()> {
         let wrong = |detail| Error::malformed(Rule::DeltaReference, detail);
-        if base.digest() != self.base_digest {
+        if base.digest(done) != self.prefix.base_digest {
             return Err(wrong(
                 "the base is not the checkpoint this delta was made against",
             ));
@@ -100,39 +130,53 @@ impl<'a> ModelDelta<'a> {
         }
     }
 
+    /// Checks all of record `number` that can be checked without decoding.
+    /// After this, file and base have justified the tensor's length.
+    ///
+    /// # Panics
+    /// If there is no record of that number.
+    pub fn check(&self, number: usize, base: &Base) -> Result<()> {
+        let record = &self.records[number];
+        let payload = part(self.file, record.payload.clone());
+        let len = record.len_bytes();
+        let checked = match record.kind {
+            Kind::Full => Stored::parse(payload, len).map(|_| ()),
+            Kind::Delta => Delta::parse(payload)
+                .and_then(|delta| delta.check())
+                .and_then(|()| base.bytes(&record.name, len).map(|_| ())),
+            Kind::Copy => base.bytes(&record.name, len).map(|_| ()),
+        };
+        checked.map_err(|error| error.within(record.payload.start).tensor(&record.name))
+    }
+
     /// The bytes of the tensor of record `number`.
     ///
     /// # Panics
     /// If there is no record of that number.
-    pub fn decode<E: Engine>(&self, engine: &E, number: usize, base: &Base) -> Result<Vec<u8>> {
+    pub fn decode<'b, E: Engine>(
+        &self,
+        engine: &E,
+        number: usize,
+        base: &Base<'b>,
+    ) -> Result<Cow<'b, [u8]>> {
         let record = &self.records[number];
-        let len = record.span.end - record.span.start;
-        let decoded = match &record.content {
-            Content::Copy => return Ok(base.bytes(&record.name, &record.span)?.to_vec()),
-            Content::Full(place) => Stored::parse(part(self.file, place.clone()), len)
-                .and_then(|frame| {
-                    let mut out = bytes::buffer(len)?;
-                    frame.decode(engine, &mut out)?;
-                    Ok(out)
-                })
-                .map_err(|error| error.within(place.start)),
-            Content::Delta(place) => Delta::parse(part(self.file, place.clone()))
-                .map_err(|error| error.within(place.start))
-                .and_then(|delta| {
-                    let reference = base.bytes(&record.name, &record.span)?;
-                    delta
-                        .decode(engine, reference)
-                        .map_err(|error| error.within(place.start))
-                }),
+        let reference = match record.kind {
+            Kind::Full => None,
+            _ => Some(base.bytes(&record.name, record.len_bytes())?),
         };
-        decoded.map_err(|error| error.tensor(&record.name))
+        let payload = part(self.file, record.payload.clone());
+        let tensor = decode_payload(engine, record, payload, reference)?;
+        if let Some(contents) = self.contents() {
+            contents.places[number].check_tensor(&record.name, &tensor)?;
+        }
+        Ok(tensor)
     }
 
     /// The whole target. Everything that can be checked is: lengths, the
     /// base, overlapping tensors, and the digest of the result if there is
     /// one.
     pub fn unpack<E: Engine>(&self, engine: &E, base: &Base) -> Result<Vec<u8>> {
-        self.check_base(base)?;
+        self.check_base(base, &|_| ())?;
         let numbers: Vec<usize> = (0..self.records.len()).collect();
         let tensors = engine
             .map(numbers, |number| self.decode(engine, number, base))
@@ -144,35 +188,125 @@ impl<'a> ModelDelta<'a> {
         out.extend_from_slice(&(header.len() as u64).to_le_bytes());
         out.extend_from_slice(header);
         let data_start = out.len();
-        out.resize(data_start + bytes::index(self.data_len_bytes), 0);
+        out.resize(data_start + bytes::index(self.prefix.data_len_bytes), 0);
         for (record, tensor) in self.records.iter().zip(&tensors) {
             let place = &mut out[data_start..]
                 [bytes::index(record.span.start)..bytes::index(record.span.end)];
             place.copy_from_slice(tensor);
         }
-        self.check_overlaps(&out[data_start..], &tensors)?;
-        if let Some(seal) = &self.seal
-            && *blake3::hash(&out).as_bytes() != seal.target
-        {
-            return Err(Error::malformed(
-                Rule::DeltaRestored,
-                "the restored checkpoint is not the one that was packed: the delta is damaged",
-            ));
+        let data = &out[data_start..];
+        for (record, tensor) in self.records.iter().zip(&tensors) {
+            self.check_shared(record, part(data, record.span.clone()), tensor)?;
         }
+        self.check_restored(*blake3::hash(&out).as_bytes())?;
         Ok(out)
     }
 
-    /// Tensors that share bytes must agree on them.
-    fn check_overlaps(&self, data: &[u8], tensors: &[Vec<u8>]) -> Result<()> {
-        for (record, tensor) in self.records.iter().zip(tensors) {
-            if part(data, record.span.clone()) != tensor.as_slice() {
-                return Err(Error::malformed(
-                    Rule::DeltaCoverage,
-                    "the tensor shares bytes with another one that says otherwise",
-                )
-                .tensor(&record.name));
+    /// Numbers of the records that share bytes with others. Their tensors
+    /// have to be compared with the result, as [`ModelDelta::check_shared`]
+    /// does.
+    #[must_use]
+    pub fn overlapping(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.records.len())
+            .filter(|&number| !self.records[number].span.is_empty())
+            .collect();
+        order.sort_by_key(|&number| (self.records[number].span.start, number));
+        let mut shared = Vec::new();
+        // The record that reaches furthest so far, and whether it is listed.
+        let mut furthest: Option<(usize, bool)> = None;
+        for number in order {
+            let Range { start, end } = self.records[number].span;
+            let reach = furthest.map_or(0, |(first, _)| self.records[first].span.end);
+            let overlaps = start < reach;
+            if let (true, Some((first, listed))) = (overlaps, &mut furthest) {
+                if !*listed {
+                    shared.push(*first);
+                    *listed = true;
+                }
+                shared.push(number);
+            }
+            if end > reach {
+                furthest = Some((number, overlaps));
             }
         }
-        Ok(())
+        shared
+    }
+
+    /// Tensors that share bytes must agree on them: `written` is what the
+    /// result has where `tensor` belongs.
+    pub fn check_shared(&self, record: &Record, written: &[u8], tensor: &[u8]) -> Result<()> {
+        if written == tensor {
+            return Ok(());
+        }
+        Err(Error::malformed(
+            Rule::DeltaCoverage,
+            "the tensor shares bytes with another one that says otherwise",
+        )
+        .tensor(&record.name))
+    }
+
+    /// Compares the BLAKE3 of the whole restored file with the seal's.
+    pub fn check_restored(&self, digest: [u8; 32]) -> Result<()> {
+        match &self.seal {
+            Some(seal) if seal.target != digest => Err(Error::malformed(
+                Rule::DeltaRestored,
+                "the restored checkpoint is not the one that was packed: the delta is damaged",
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The tensor of `record` from its payload and, unless it is a frame of its
+/// own, the base's tensor of the same name, whose length has been checked.
+pub fn decode_payload<'b, E: Engine>(
+    engine: &E,
+    record: &Record,
+    payload: &[u8],
+    reference: Option<&'b [u8]>,
+) -> Result<Cow<'b, [u8]>> {
+    let len = record.len_bytes();
+    let decoded = match (record.kind, reference) {
+        (Kind::Full, _) => Stored::parse(payload, len).and_then(|frame| {
+            let mut out = bytes::buffer(len)?;
+            frame.decode(engine, &mut out)?;
+            Ok(Cow::Owned(out))
+        }),
+        (Kind::Copy, Some(reference)) => Ok(Cow::Borrowed(reference)),
+        (Kind::Delta, Some(reference)) => Delta::parse(payload)
+            .and_then(|delta| delta.decode(engine, reference))
+            .map(Cow::Owned),
+        (_, None) => Err(Error::invalid_input(
+            "the tensor cannot be restored without the base",
+        )),
+    };
+    decoded.map_err(|error| error.within(record.payload.start).tensor(&record.name))
+}
+
+impl Contents {
+    /// Refuses a header that is not the one that was packed.
+    pub fn check_header(&self, header: &[u8]) -> Result<()> {
+        if short_digest([header]) == self.header {
+            return Ok(());
+        }
+        Err(Error::malformed(
+            Rule::DeltaHeader,
+            "the header is not the one that was packed: the delta is damaged",
+        ))
+    }
+}
+
+impl super::Place {
+    /// Refuses a tensor that is not the one that was packed.
+    pub fn check_tensor(&self, name: &str, tensor: &[u8]) -> Result<()> {
+        if short_digest([tensor]) == self.digest {
+            return Ok(());
+        }
+        Err(Error::malformed(
+            Rule::DeltaTensor,
+            "the restored tensor is not the one that was packed: the delta is damaged, or the \
+             base is another one",
+        )
+        .tensor(name))
     }
 }

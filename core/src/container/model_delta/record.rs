@@ -1,5 +1,6 @@
 //! The records (docs/formats/z4ai-containers.md 4.1).
 
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,21 +9,107 @@ use core::ops::Range;
 use crate::bytes::Cursor;
 use crate::{Error, Result, Rule};
 
-const KIND_FULL: u8 = 0;
-const KIND_DELTA: u8 = 1;
-const KIND_COPY: u8 = 2;
 /// A copy with an empty name.
 const LEAST_RECORD_BYTES: u64 = 19;
 
-/// Where a tensor's bytes come from.
+/// Longest possible head of a record whose name takes `name_len_bytes`.
+#[must_use]
+pub fn most_head_bytes(name_len_bytes: u64) -> u64 {
+    Kind::Full.head_bytes(name_len_bytes)
+}
+
+/// How a record stores its tensor. The numbers are those of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A frame.
+    Full = 0,
+    /// A `Z4DL` delta against the base's tensor.
+    Delta = 1,
+    /// The base's tensor as it is.
+    Copy = 2,
+}
+
+impl Kind {
+    /// The kind of that number.
+    pub fn from_id(id: u8) -> Result<Self> {
+        [Self::Full, Self::Delta, Self::Copy]
+            .into_iter()
+            .find(|kind| *kind as u8 == id)
+            .ok_or_else(|| {
+                Error::malformed(Rule::DeltaKind, format!("record kind {id} does not exist"))
+            })
+    }
+
+    /// Bytes of a record of this kind in front of its payload.
+    #[must_use]
+    pub fn head_bytes(self, name_len_bytes: u64) -> u64 {
+        let payload_len_field = if self == Self::Copy { 0 } else { 8 };
+        LEAST_RECORD_BYTES + name_len_bytes + payload_len_field
+    }
+}
+
+/// A record up to its payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Content {
-    /// A frame in these bytes of the file.
-    Full(Range<u64>),
-    /// A `Z4DL` delta against the base's tensor, in these bytes of the file.
-    Delta(Range<u64>),
-    /// The base's tensor of the same name.
-    Copy,
+pub struct Head {
+    /// Name.
+    pub name: String,
+    /// Bytes of the target's data buffer.
+    pub span: Range<u64>,
+    /// How the tensor is stored.
+    pub kind: Kind,
+    /// Length of the payload, 0 for a copy.
+    pub payload_len_bytes: u64,
+}
+
+impl Head {
+    /// Reads the head of record `number`.
+    pub fn read(cursor: &mut Cursor, number: u64) -> Result<Self> {
+        let at = cursor.position() as u64;
+        let cut = |_| {
+            Error::malformed(
+                Rule::DeltaRecord,
+                format!("record {number} reaches past the end of the file; it looks cut off"),
+            )
+            .at(at)
+        };
+        let name_len = cursor.u16("name length").map_err(cut)?;
+        let name = cursor.take(name_len.into(), "name").map_err(cut)?;
+        let name = core::str::from_utf8(name).map_err(|_| {
+            Error::malformed(
+                Rule::DeltaRecord,
+                format!("the name of record {number} is not UTF-8"),
+            )
+            .at(at)
+        })?;
+        let span = cursor.u64("span").map_err(cut)?..cursor.u64("span").map_err(cut)?;
+        let kind = Kind::from_id(cursor.u8("record kind").map_err(cut)?).map_err(|e| e.at(at))?;
+        let payload_len_bytes = match kind {
+            Kind::Copy => 0,
+            _ => cursor.u64("payload length").map_err(cut)?,
+        };
+        Ok(Self {
+            name: name.into(),
+            span,
+            kind,
+            payload_len_bytes,
+        })
+    }
+
+    /// The bytes of the head.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let name_len = u16::try_from(self.name.len()).map_err(|_| {
+            Error::invalid_input("a delta cannot hold names over 65535 bytes").tensor(&self.name)
+        })?;
+        let mut out = name_len.to_le_bytes().to_vec();
+        out.extend_from_slice(self.name.as_bytes());
+        out.extend_from_slice(&self.span.start.to_le_bytes());
+        out.extend_from_slice(&self.span.end.to_le_bytes());
+        out.push(self.kind as u8);
+        if self.kind != Kind::Copy {
+            out.extend_from_slice(&self.payload_len_bytes.to_le_bytes());
+        }
+        Ok(out)
+    }
 }
 
 /// One tensor of the target.
@@ -33,14 +120,23 @@ pub struct Record {
     /// Bytes of the target's data buffer.
     pub span: Range<u64>,
     /// Where they come from.
-    pub content: Content,
+    pub kind: Kind,
+    /// Bytes of the file that hold the payload; empty for a copy.
+    pub payload: Range<u64>,
 }
 
-/// Reads the record count and the records; offsets count from the start of
-/// the cursor's bytes.
-pub fn read(cursor: &mut Cursor, data_len_bytes: u64) -> Result<Vec<Record>> {
+impl Record {
+    /// Length of the tensor.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.span.end - self.span.start
+    }
+}
+
+/// Reads `count` records; offsets count from the start of the cursor's bytes.
+pub fn read(cursor: &mut Cursor, count: u32, data_len_bytes: u64) -> Result<Vec<Record>> {
     let at = cursor.position() as u64;
-    let count = u64::from(cursor.u32("record count")?);
+    let count = u64::from(count);
     if count > cursor.remaining() as u64 / LEAST_RECORD_BYTES {
         return Err(Error::malformed(
             Rule::DeltaRecord,
@@ -51,54 +147,40 @@ pub fn read(cursor: &mut Cursor, data_len_bytes: u64) -> Result<Vec<Record>> {
     let records = (0..count)
         .map(|number| read_one(cursor, number))
         .collect::<Result<Vec<_>>>()?;
+    check_names(&records)?;
     check_coverage(&records, data_len_bytes)?;
     Ok(records)
 }
 
 fn read_one(cursor: &mut Cursor, number: u64) -> Result<Record> {
     let at = cursor.position() as u64;
-    let bad = |rule, detail: String| Error::malformed(rule, detail).at(at);
-    let cut = |_| {
-        bad(
+    let head = Head::read(cursor, number)?;
+    let start = cursor.position() as u64;
+    cursor.take(head.payload_len_bytes, "payload").map_err(|_| {
+        Error::malformed(
             Rule::DeltaRecord,
-            format!("record {number} reaches past the end of the file; it looks cut off"),
+            format!("the payload of record {number} reaches past the end of the file; it looks cut off"),
         )
-    };
-    let name_len = cursor.u16("name length").map_err(cut)?;
-    let name = cursor.take(name_len.into(), "name").map_err(cut)?;
-    let name = core::str::from_utf8(name).map_err(|_| {
-        bad(
-            Rule::DeltaRecord,
-            format!("the name of record {number} is not UTF-8"),
-        )
+        .at(at)
     })?;
-    let span = cursor.u64("span").map_err(cut)?..cursor.u64("span").map_err(cut)?;
-    let kind = cursor.u8("record kind").map_err(cut)?;
-    let content = match kind {
-        KIND_COPY => Content::Copy,
-        KIND_FULL | KIND_DELTA => {
-            let len = cursor.u64("payload length").map_err(cut)?;
-            let start = cursor.position() as u64;
-            cursor.take(len, "payload").map_err(cut)?;
-            let place = start..start + len;
-            if kind == KIND_FULL {
-                Content::Full(place)
-            } else {
-                Content::Delta(place)
-            }
-        }
-        _ => {
-            return Err(bad(
-                Rule::DeltaKind,
-                format!("record kind {kind} does not exist"),
-            ));
-        }
-    };
     Ok(Record {
-        name: name.into(),
-        span,
-        content,
+        name: head.name,
+        span: head.span,
+        kind: head.kind,
+        payload: start..start + head.payload_len_bytes,
     })
+}
+
+/// Names differ, so that a few bytes cannot ask for the same tensor of the
+/// base over and over.
+fn check_names(records: &[Record]) -> Result<()> {
+    let mut seen = BTreeSet::new();
+    match records.iter().find(|record| !seen.insert(&record.name)) {
+        None => Ok(()),
+        Some(record) => Err(
+            Error::malformed(Rule::DeltaRecord, "two records have this name").tensor(&record.name),
+        ),
+    }
 }
 
 /// No hole and nothing beyond the end. Overlaps are legal here.
@@ -125,30 +207,6 @@ fn check_coverage(records: &[Record], data_len_bytes: u64) -> Result<()> {
             Rule::DeltaCoverage,
             format!("the records cover {end} of {data_len_bytes} bytes"),
         ));
-    }
-    Ok(())
-}
-
-/// Appends a record's fields up to its payload.
-pub fn write_head(
-    out: &mut Vec<u8>,
-    name: &str,
-    span: &Range<u64>,
-    payload: Option<(bool, u64)>,
-) -> Result<()> {
-    let name_len = u16::try_from(name.len()).map_err(|_| {
-        Error::invalid_input("a delta cannot hold names over 65535 bytes").tensor(name)
-    })?;
-    out.extend_from_slice(&name_len.to_le_bytes());
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(&span.start.to_le_bytes());
-    out.extend_from_slice(&span.end.to_le_bytes());
-    match payload {
-        None => out.push(KIND_COPY),
-        Some((is_delta, len)) => {
-            out.push(if is_delta { KIND_DELTA } else { KIND_FULL });
-            out.extend_from_slice(&len.to_le_bytes());
-        }
     }
     Ok(())
 }

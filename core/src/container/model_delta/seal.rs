@@ -1,79 +1,194 @@
-//! The seal: what z4ai's format leaves unchecked
-//! (docs/formats/zstn-delta.md 2). z4ai ignores bytes after the last record.
+//! The seal: what z4ai's format leaves out
+//! (docs/formats/zstn-delta.md). z4ai ignores bytes after the last record.
 
 use alloc::format;
 use alloc::vec::Vec;
 
-use crate::bytes::Cursor;
+use super::record::Kind;
+use crate::bytes::{Cursor, index};
+use crate::container::zstn::ties;
 use crate::{Error, Result, Rule};
 
+/// Last bytes of a sealed file.
 const MAGIC: [u8; 8] = *b"ZSTNSEAL";
+/// Length of the fields and magic, the last bytes of the file.
+pub const TRAILER_BYTES: u64 = 16;
 const TAG_BASE: [u8; 4] = *b"BASE";
 const TAG_TARGET: [u8; 4] = *b"TRGT";
+const TAG_HEADER: [u8; 4] = *b"HEAD";
+const TAG_RECORDS: [u8; 4] = *b"RECS";
 
-/// Digests of a delta made by us; BLAKE3 each.
+/// First bytes of a BLAKE3 output. Sixteen withstand the search for another
+/// input with the same digest, which is all that is asked of them.
+pub type ShortDigest = [u8; 16];
+
+/// The short digest of bytes given in pieces.
+#[must_use]
+pub fn short_digest<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> ShortDigest {
+    let mut short = ShortDigest::default();
+    short.copy_from_slice(&ties::digest(pieces)[..16]);
+    short
+}
+
+/// What the seal says about one record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// How the tensor is stored.
+    pub kind: Kind,
+    /// Length of the payload, 0 for a copy.
+    pub payload_len_bytes: u64,
+    /// Digest of the restored tensor.
+    pub digest: ShortDigest,
+}
+
+/// The part of the seal that makes single tensors readable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contents {
+    /// Digest of the target's header.
+    pub header: ShortDigest,
+    /// One for every record, in record order, which is the order of the data.
+    pub places: Vec<Place>,
+}
+
+/// Digests of a delta made by us, and where its payloads lie.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seal {
-    /// Of the base's names and spans.
+    /// BLAKE3 of the base's names and spans.
     pub base_table: [u8; 32],
-    /// Of the whole restored file.
+    /// BLAKE3 of the whole restored file.
     pub target: [u8; 32],
+    /// Missing in seals of the first kind.
+    pub contents: Option<Contents>,
+}
+
+/// Bytes of a file's end that hold the whole seal of most files with a
+/// header of `header_len_bytes`: a record takes at most half as much in the
+/// seal as in the header.
+#[must_use]
+pub fn usual_bytes(header_len_bytes: u64) -> u64 {
+    header_len_bytes / 2 + 256
+}
+
+/// Length of the fields from the last bytes of a file, `None` if they do not
+/// end with a seal. `room_bytes` lie between the header and these last bytes.
+pub fn fields_len_bytes(
+    trailer: &[u8],
+    header_len_bytes: u64,
+    room_bytes: u64,
+) -> Result<Option<u64>> {
+    let Some(len) = trailer.strip_suffix(&MAGIC) else {
+        return Ok(None);
+    };
+    let Some(len) = len.last_chunk::<8>() else {
+        return Err(Error::malformed(Rule::DeltaSeal, "the seal is cut off"));
+    };
+    let len = u64::from_le_bytes(*len);
+    if len > room_bytes || len > header_len_bytes.saturating_add(65536) {
+        return Err(Error::malformed(
+            Rule::DeltaSeal,
+            format!("a seal of {len} bytes does not belong to this file"),
+        ));
+    }
+    Ok(Some(len))
 }
 
 impl Seal {
     /// Reads the seal from the bytes after the last record. Other bytes than
     /// a seal are passed over, as z4ai does; a damaged seal is refused.
-    pub fn parse(behind: &[u8]) -> Result<Option<Self>> {
-        let bad = |detail| Error::malformed(Rule::DeltaSeal, detail);
-        let Some(payload_and_len) = behind.strip_suffix(&MAGIC) else {
-            return Ok(None);
-        };
-        let Some((payload, len)) = payload_and_len.split_last_chunk::<8>() else {
-            return Err(bad("the seal is cut off".into()));
-        };
-        let len = u64::from_le_bytes(*len);
-        if len > payload.len() as u64 {
-            return Err(bad(format!(
-                "a seal of {len} bytes, {} are there",
-                payload.len()
-            )));
+    pub fn parse(behind: &[u8], header_len_bytes: u64) -> Result<Option<Self>> {
+        let room = (behind.len() as u64).saturating_sub(TRAILER_BYTES);
+        match fields_len_bytes(behind, header_len_bytes, room)? {
+            None => Ok(None),
+            Some(len) => Self::from_fields(&behind[index(room - len)..index(room)]).map(Some),
         }
-        let start = payload.len() - crate::bytes::index(len);
-        let mut cursor = Cursor::new(&payload[start..]);
-        let (mut base_table, mut target) = (None, None);
+    }
+
+    /// Reads the fields, which fill `fields`.
+    pub fn from_fields(fields: &[u8]) -> Result<Self> {
+        let bad = |detail| Error::malformed(Rule::DeltaSeal, detail);
+        let mut cursor = Cursor::new(fields);
+        let (mut base_table, mut target, mut header, mut places) = (None, None, None, None);
         while cursor.remaining() > 0 {
             let tag = cursor.take(4, "seal tag")?;
             let len = cursor.u64("seal field length")?;
             let field = cursor.take(len, "seal field")?;
-            let digest = || {
-                <[u8; 32]>::try_from(field)
-                    .map_err(|_| bad(format!("a digest of {len} bytes in the seal")))
-            };
+            let wrong = || bad(format!("a digest of {len} bytes in the seal"));
             // Fields of later versions are passed over.
             if tag == TAG_BASE {
-                base_table = Some(digest()?);
+                base_table = Some(field.try_into().map_err(|_| wrong())?);
             } else if tag == TAG_TARGET {
-                target = Some(digest()?);
+                target = Some(field.try_into().map_err(|_| wrong())?);
+            } else if tag == TAG_HEADER {
+                header = Some(field.try_into().map_err(|_| wrong())?);
+            } else if tag == TAG_RECORDS {
+                places = Some(read_places(field)?);
             }
         }
-        match (base_table, target) {
-            (Some(base_table), Some(target)) => Ok(Some(Self { base_table, target })),
-            _ => Err(bad("the seal lacks a digest".into())),
-        }
+        let (Some(base_table), Some(target)) = (base_table, target) else {
+            return Err(bad("the seal lacks a digest".into()));
+        };
+        let contents = match (header, places) {
+            (Some(header), Some(places)) => Some(Contents { header, places }),
+            (None, None) => None,
+            _ => return Err(bad("the seal lacks a field".into())),
+        };
+        Ok(Self {
+            base_table,
+            target,
+            contents,
+        })
     }
 
     /// The bytes to write after the last record.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        for (tag, digest) in [(TAG_BASE, &self.base_table), (TAG_TARGET, &self.target)] {
+        let mut field = |tag: [u8; 4], value: &[u8]| {
             out.extend_from_slice(&tag);
-            out.extend_from_slice(&32u64.to_le_bytes());
-            out.extend_from_slice(digest);
+            out.extend_from_slice(&(value.len() as u64).to_le_bytes());
+            out.extend_from_slice(value);
+        };
+        field(TAG_BASE, &self.base_table);
+        field(TAG_TARGET, &self.target);
+        if let Some(contents) = &self.contents {
+            field(TAG_HEADER, &contents.header);
+            field(TAG_RECORDS, &write_places(&contents.places));
         }
         let len = out.len() as u64;
         out.extend_from_slice(&len.to_le_bytes());
         out.extend_from_slice(&MAGIC);
         out
     }
+}
+
+fn read_places(field: &[u8]) -> Result<Vec<Place>> {
+    let mut cursor = Cursor::new(field);
+    let mut places = Vec::new();
+    while cursor.remaining() > 0 {
+        let kind = Kind::from_id(cursor.u8("record kind in the seal")?)?;
+        let payload_len_bytes = match kind {
+            Kind::Copy => 0,
+            _ => cursor.u64("payload length in the seal")?,
+        };
+        let mut digest = ShortDigest::default();
+        digest.copy_from_slice(cursor.take(16, "digest in the seal")?);
+        places.push(Place {
+            kind,
+            payload_len_bytes,
+            digest,
+        });
+    }
+    Ok(places)
+}
+
+fn write_places(places: &[Place]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for place in places {
+        out.push(place.kind as u8);
+        if place.kind != Kind::Copy {
+            out.extend_from_slice(&place.payload_len_bytes.to_le_bytes());
+        }
+        out.extend_from_slice(&place.digest);
+    }
+    out
 }

@@ -2,10 +2,12 @@
 //! (docs/formats/z4ai-containers.md 4.2).
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
-use super::record::write_head;
-use super::seal::Seal;
-use super::{Base, MAGIC, VERSION};
+use super::base::Base;
+use super::prefix;
+use super::record::{Head, Kind};
+use super::seal::{Contents, Place, Seal, short_digest};
 use crate::bytes::part;
 use crate::container::safetensors::{self, Header, Tensor};
 use crate::engine::PackEngine;
@@ -22,105 +24,160 @@ pub fn pack<E: PackEngine>(
     base: &Base,
     effort: Effort,
 ) -> Result<Vec<u8>> {
-    let mut out = Vec::new();
-    write(engine, target, base, effort, &mut |bytes| {
-        out.extend_from_slice(bytes);
-        Ok(())
-    })?;
+    let packing = Packing::new(target, base)?;
+    let mut out = packing.prefix(base.digest(&|_| ()))?;
+    let numbers = (0..packing.tensors().len()).collect();
+    let mut places = Vec::new();
+    for coded in engine.map(numbers, |number| packing.code(engine, number, effort)) {
+        let coded = coded?;
+        out.extend_from_slice(&coded.record);
+        places.push(coded.place);
+    }
+    let target_digest = *blake3::hash(target).as_bytes();
+    out.extend_from_slice(&packing.seal(places, target_digest));
     Ok(out)
 }
 
-/// As [`pack`], handing the bytes to `sink` in order.
-pub fn write<E: PackEngine, X: From<Error>>(
-    engine: &E,
-    target: &[u8],
-    base: &Base,
-    effort: Effort,
-    sink: &mut dyn FnMut(&[u8]) -> Result<(), X>,
-) -> Result<(), X> {
-    let header_len = safetensors::header_len_bytes(target, target.len() as u64)?;
-    let start = safetensors::PREFIX_BYTES + header_len;
-    let json = part(target, safetensors::PREFIX_BYTES..start);
-    let data = part(target, start..target.len() as u64);
-    let tensors = Header::parse(json, data.len() as u64)?.tensors;
-    let count = u32::try_from(tensors.len())
-        .map_err(|_| Error::invalid_input("a delta holds at most 2^32 tensors"))?;
-
-    let mut head = MAGIC.to_vec();
-    head.push(VERSION);
-    head.extend_from_slice(&header_len.to_le_bytes());
-    head.extend_from_slice(json);
-    head.extend_from_slice(&(data.len() as u64).to_le_bytes());
-    head.extend_from_slice(&base.digest());
-    head.extend_from_slice(&count.to_le_bytes());
-    sink(&head)?;
-
-    for batch in tensors.chunk_by(same_batch()) {
-        let coded = engine.map(batch.iter().collect(), |tensor: &Tensor| {
-            code(
-                engine,
-                tensor,
-                part(data, tensor.span.clone()),
-                base,
-                effort,
-            )
-        });
-        for record in coded {
-            sink(&record?)?;
-        }
-    }
-    let seal = Seal {
-        base_table: base.table_digest(),
-        target: *blake3::hash(target).as_bytes(),
-    };
-    sink(&seal.to_bytes())
+/// A record to write, and what the seal is to say about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Coded {
+    /// Head and payload.
+    pub record: Vec<u8>,
+    /// For [`Packing::seal`].
+    pub place: Place,
 }
 
-/// Tensors that are coded at the same time: up to this many bytes together.
-const BATCH_BYTES: u64 = 256 << 20;
-
-fn same_batch() -> impl FnMut(&Tensor, &Tensor) -> bool {
-    let mut start = 0;
-    move |_, next| {
-        let together = next.span.end - start <= BATCH_BYTES;
-        if !together {
-            start = next.span.start;
-        }
-        together
-    }
+/// A checkpoint being packed, for callers that write the parts as they come:
+/// the prefix, a record for every tensor in order, and the seal.
+#[derive(Debug)]
+pub struct Packing<'a> {
+    header: &'a [u8],
+    target: &'a [u8],
+    data_start: u64,
+    tensors: Vec<Tensor>,
+    base: &'a Base<'a>,
 }
 
-/// One record: the smallest of a copy, a delta and a frame.
-fn code<E: PackEngine>(
-    engine: &E,
-    tensor: &Tensor,
-    bytes: &[u8],
-    base: &Base,
-    effort: Effort,
-) -> Result<Vec<u8>> {
-    let dtype = Some(tensor.dtype);
-    let reference = base
-        .tensor(&tensor.name)
-        .filter(|(other, reference)| {
-            other.dtype.as_deref() == Some(tensor.dtype.name()) && reference.len() == bytes.len()
+impl<'a> Packing<'a> {
+    /// Reads the header of the safetensors file `target`.
+    pub fn new(target: &'a [u8], base: &'a Base<'a>) -> Result<Self> {
+        let header_len = safetensors::header_len_bytes(target, target.len() as u64)?;
+        let data_start = safetensors::PREFIX_BYTES + header_len;
+        let header = part(target, safetensors::PREFIX_BYTES..data_start);
+        let tensors = Header::parse(header, target.len() as u64 - data_start)?.tensors;
+        Ok(Self {
+            header,
+            target,
+            data_start,
+            tensors,
+            base,
         })
-        .map(|(_, reference)| reference);
-    let mut out = Vec::new();
-    if reference == Some(bytes) {
-        write_head(&mut out, &tensor.name, &tensor.span, None)?;
-        return Ok(out);
     }
-    let full = select::encode(engine, bytes, dtype, effort);
-    let delta = reference
-        .map(|reference| delta::encode(engine, bytes, reference, dtype, effort))
-        .transpose()?
-        .filter(|delta| delta.len() < full.len());
-    let (is_delta, payload) = match delta {
-        Some(delta) => (true, delta),
-        None => (false, full),
-    };
-    let head = Some((is_delta, payload.len() as u64));
-    write_head(&mut out, &tensor.name, &tensor.span, head)?;
-    out.extend_from_slice(&payload);
-    Ok(out)
+
+    /// The tensors in the order of their records.
+    #[must_use]
+    pub fn tensors(&self) -> &[Tensor] {
+        &self.tensors
+    }
+
+    /// The bytes before the records; the digest is that of [`Base::digest`].
+    pub fn prefix(&self, base_digest: [u8; 8]) -> Result<Vec<u8>> {
+        let count = u32::try_from(self.tensors.len())
+            .map_err(|_| Error::invalid_input("a delta holds at most 2^32 tensors"))?;
+        let data_len = self.target.len() as u64 - self.data_start;
+        Ok(prefix::write(self.header, data_len, base_digest, count))
+    }
+
+    /// Bytes of the target's file that hold tensor `number`.
+    ///
+    /// # Panics
+    /// If there is no tensor of that number.
+    #[must_use]
+    pub fn place(&self, number: usize) -> Range<u64> {
+        let span = &self.tensors[number].span;
+        self.data_start + span.start..self.data_start + span.end
+    }
+
+    /// The record of tensor `number`: the smallest of a copy, a delta and a
+    /// frame.
+    ///
+    /// # Panics
+    /// If there is no tensor of that number.
+    pub fn code<E: PackEngine>(&self, engine: &E, number: usize, effort: Effort) -> Result<Coded> {
+        let tensor = &self.tensors[number];
+        let bytes = part(self.target, self.place(number));
+        let dtype = Some(tensor.dtype);
+        let reference = self
+            .reference(number)
+            .and_then(|_| self.base.tensor(&tensor.name))
+            .map(|(_, reference)| reference);
+        let (kind, payload) = if reference == Some(bytes) {
+            (Kind::Copy, Vec::new())
+        } else {
+            let full = select::encode(engine, bytes, dtype, effort);
+            let delta = reference
+                .map(|reference| delta::encode(engine, bytes, reference, dtype, effort))
+                .transpose()?
+                .filter(|delta| delta.len() < full.len());
+            match delta {
+                Some(delta) => (Kind::Delta, delta),
+                None => (Kind::Full, full),
+            }
+        };
+        let mut record = self.head(number, kind, payload.len() as u64)?;
+        record.extend_from_slice(&payload);
+        Ok(Coded {
+            record,
+            place: Place {
+                kind,
+                payload_len_bytes: payload.len() as u64,
+                digest: short_digest([bytes]),
+            },
+        })
+    }
+
+    /// Bytes of the base's file that tensor `number` may be a copy of or a
+    /// difference from: those of the tensor with its name, dtype and length.
+    ///
+    /// # Panics
+    /// If there is no tensor of that number.
+    #[must_use]
+    pub fn reference(&self, number: usize) -> Option<Range<u64>> {
+        let tensor = &self.tensors[number];
+        let (other, bytes) = self.base.tensor(&tensor.name)?;
+        let usable = other.dtype.as_deref() == Some(tensor.dtype.name())
+            && bytes.len() as u64 == tensor.span.end - tensor.span.start;
+        usable.then(|| self.base.place(&tensor.name)).flatten()
+    }
+
+    /// The head of the record of tensor `number`, for callers that make the
+    /// payload themselves, by the rules of [`Packing::code`].
+    ///
+    /// # Panics
+    /// If there is no tensor of that number.
+    pub fn head(&self, number: usize, kind: Kind, payload_len_bytes: u64) -> Result<Vec<u8>> {
+        let tensor = &self.tensors[number];
+        let head = Head {
+            name: tensor.name.clone(),
+            span: tensor.span.clone(),
+            kind,
+            payload_len_bytes,
+        };
+        head.to_bytes()
+    }
+
+    /// The bytes behind the records, from a place for each of them and the
+    /// BLAKE3 of the target's file.
+    #[must_use]
+    pub fn seal(&self, places: Vec<Place>, target_digest: [u8; 32]) -> Vec<u8> {
+        let seal = Seal {
+            base_table: self.base.table_digest(),
+            target: target_digest,
+            contents: Some(Contents {
+                header: short_digest([self.header]),
+                places,
+            }),
+        };
+        seal.to_bytes()
+    }
 }

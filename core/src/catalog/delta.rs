@@ -1,0 +1,198 @@
+//! The catalog of a delta: its tensors are in the file, in the base, or half
+//! in each.
+
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::{Catalog, Kind, Tensor};
+use crate::bytes::{Cursor, part};
+use crate::container::model_delta::{
+    self, Head, Kind as RecordKind, Place, Prefix, Record, Seal, check_tensor, table_digest,
+};
+use crate::container::safetensors::Header;
+use crate::engine::Engine;
+use crate::{Error, Result, Rule};
+
+/// What the base's tensor of the same name is needed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BaseUse {
+    /// It is the tensor.
+    Copy,
+    /// The stored bytes are the difference from it.
+    Difference,
+}
+
+impl BaseUse {
+    /// Spelling in JSON output and in JavaScript.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Copy => "copy",
+            Self::Difference => "difference",
+        }
+    }
+}
+
+/// What a catalog of a delta knows besides.
+#[derive(Debug, Clone)]
+pub(super) struct Delta {
+    base_table: Option<[u8; 32]>,
+    /// One for every tensor; a file without a seal has no digests.
+    records: Vec<(Record, Option<Place>)>,
+}
+
+impl Delta {
+    /// Decodes tensor `number` from its whole record. The record's head is
+    /// compared with what has been known of it before.
+    pub(super) fn decode<'a, E: Engine>(
+        &self,
+        engine: &E,
+        tensor: &Tensor,
+        number: usize,
+        stored: &[u8],
+        base: Option<&'a [u8]>,
+    ) -> Result<Cow<'a, [u8]>> {
+        let (record, place) = &self.records[number];
+        let payload = match record.kind {
+            RecordKind::Copy => stored,
+            _ => self.payload(tensor, record, stored)?,
+        };
+        let reference = match (tensor.base, base) {
+            (None, _) => None,
+            (Some(_), None) => {
+                return Err(Error::invalid_input(
+                    "the tensor cannot be read without the base of this delta",
+                )
+                .tensor(&tensor.name));
+            }
+            (Some(_), Some(base)) => {
+                check_tensor(&tensor.name, tensor.len_bytes(), Some(base.len() as u64))?;
+                Some(base)
+            }
+        };
+        let bytes = model_delta::decode_payload(engine, record, payload, reference)?;
+        if let Some(place) = place {
+            place.check_tensor(&tensor.name, &bytes)?;
+        }
+        Ok(bytes)
+    }
+
+    fn payload<'s>(&self, tensor: &Tensor, record: &Record, stored: &'s [u8]) -> Result<&'s [u8]> {
+        let head_len = record.payload.start - tensor.stored.start;
+        let mut cursor = Cursor::new(part(stored, 0..head_len));
+        let agrees = Head::read(&mut cursor, 0).is_ok_and(|head| {
+            (&head.name, &head.span, head.kind) == (&record.name, &record.span, record.kind)
+                && head.payload_len_bytes == record.payload.end - record.payload.start
+        });
+        if !agrees {
+            return Err(Error::malformed(
+                Rule::DeltaPlaces,
+                "another record lies where that of this tensor should be",
+            )
+            .at(tensor.stored.start)
+            .tensor(&tensor.name));
+        }
+        Ok(part(stored, head_len..stored.len() as u64))
+    }
+}
+
+impl Catalog {
+    /// The catalog of a delta whose `records` stand in the order of the
+    /// header's tensors.
+    pub(super) fn delta(
+        prefix: &Prefix,
+        header: Header,
+        records: Vec<(Record, Option<Place>)>,
+        seal: Option<&Seal>,
+        file_len_bytes: u64,
+    ) -> Self {
+        let tensors = header
+            .tensors
+            .into_iter()
+            .zip(&records)
+            .map(|(tensor, (record, _))| {
+                let start = match record.kind {
+                    RecordKind::Copy => record.payload.start,
+                    kind => record.payload.start - kind.head_bytes(record.name.len() as u64),
+                };
+                Tensor {
+                    name: tensor.name,
+                    dtype: tensor.dtype,
+                    shape: tensor.shape,
+                    span: tensor.span,
+                    stored: start..record.payload.end,
+                    base: match record.kind {
+                        RecordKind::Full => None,
+                        RecordKind::Delta => Some(BaseUse::Difference),
+                        RecordKind::Copy => Some(BaseUse::Copy),
+                    },
+                    shared_with: None,
+                }
+            })
+            .collect();
+        let mut catalog = Self::new(
+            Kind::Delta,
+            file_len_bytes,
+            prefix.data_len_bytes,
+            prefix.header.end - prefix.header.start,
+            header.metadata,
+            tensors,
+        );
+        catalog.delta = Some(Delta {
+            base_table: seal.map(|seal| seal.base_table),
+            records,
+        });
+        catalog
+    }
+
+    /// Whether it has to be opened together with its base.
+    #[must_use]
+    pub fn needs_base(&self) -> bool {
+        self.delta.is_some()
+    }
+
+    /// Whether every tensor of this delta has a digest; those made by z4ai
+    /// have none. Always true for other files, which need no base.
+    #[must_use]
+    pub fn is_sealed(&self) -> bool {
+        let records = self.delta.iter().flat_map(|delta| &delta.records);
+        records.into_iter().all(|(_, place)| place.is_some())
+    }
+
+    /// Refuses a base this delta was not made against, as far as that shows
+    /// without the base's data: the names and places of its tensors, which a
+    /// sealed delta has a digest of, and for every tensor needed its length
+    /// and dtype (docs/formats/zstn-delta.md 4). A tensor with other bytes is
+    /// found when it is read.
+    pub fn check_base(&self, base: &Self) -> Result<()> {
+        let Some(delta) = &self.delta else {
+            return Err(Error::invalid_input("the file is no delta and has no base"));
+        };
+        for tensor in self.tensors.iter().filter(|tensor| tensor.base.is_some()) {
+            let found = base.by_name.get(&tensor.name).map(|&n| &base.tensors[n]);
+            check_tensor(
+                &tensor.name,
+                tensor.len_bytes(),
+                found.map(Tensor::len_bytes),
+            )?;
+            if let Some(found) = found.filter(|found| found.dtype != tensor.dtype) {
+                return Err(Error::malformed(
+                    Rule::DeltaBaseTensor,
+                    format!("is {} in the base, {} here", found.dtype, tensor.dtype),
+                )
+                .tensor(&tensor.name));
+            }
+        }
+        let names = base.by_name.iter();
+        let table = table_digest(names.map(|(name, &n)| (name.as_str(), &base.tensors[n].span)));
+        if delta.base_table.is_some_and(|expected| expected != table) {
+            return Err(Error::malformed(
+                Rule::DeltaReference,
+                "the base is not the checkpoint this delta was made against: its tensors have \
+                 other names or places",
+            ));
+        }
+        Ok(())
+    }
+}

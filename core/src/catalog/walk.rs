@@ -1,0 +1,145 @@
+//! From record to record through a delta without a seal. Only the heads of
+//! the records are read, a window at a time; a small file is read whole.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::known::Known;
+use crate::bytes::Cursor;
+use crate::container::model_delta::{Head, Prefix, Record, most_head_bytes};
+use crate::container::safetensors::Header;
+use crate::{Error, Result, Rule};
+
+/// Least bytes asked for at a time; holds the records of several small
+/// tensors.
+const WINDOW_BYTES: u64 = 4096;
+
+/// A walk under way. Every record takes one of the header's tensors away, so
+/// that there are as many steps as tensors at most.
+#[derive(Debug, Clone)]
+pub(super) struct Walk {
+    header: Header,
+    /// Numbers of the header's tensors by name.
+    numbers: BTreeMap<String, usize>,
+    /// Longest possible head of a record.
+    head_len_bytes: u64,
+    wants_rest: bool,
+    position: u64,
+    found: usize,
+    records: Vec<Option<Record>>,
+}
+
+impl Walk {
+    /// A walk through the records behind `prefix`, with windows or, if
+    /// `wants_rest`, after all that is left of the file has been read.
+    pub(super) fn new(prefix: &Prefix, header: Header, wants_rest: bool) -> Result<Self> {
+        let count = header.tensors.len();
+        if u64::from(prefix.record_count) != count as u64 {
+            return Err(Error::malformed(
+                Rule::DeltaPlaces,
+                format!(
+                    "the header lists {count} tensors, the file has {} records",
+                    prefix.record_count
+                ),
+            ));
+        }
+        let names = header.tensors.iter().map(|tensor| tensor.name.as_str());
+        let longest = names.clone().map(str::len).max().unwrap_or(0);
+        Ok(Self {
+            numbers: names.map(String::from).zip(0..).collect(),
+            head_len_bytes: most_head_bytes(longest as u64),
+            wants_rest,
+            position: prefix.end(),
+            found: 0,
+            records: vec![None; count],
+            header,
+        })
+    }
+
+    pub(super) fn wants_rest(&self) -> bool {
+        self.wants_rest
+    }
+
+    /// Where the next record begins.
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+
+    fn is_done(&self) -> bool {
+        self.found == self.records.len()
+    }
+
+    pub(super) fn needs(&self, known: &Known) -> Option<Range<u64>> {
+        if self.is_done() {
+            return None;
+        }
+        if self.wants_rest {
+            return Some(known.head().len() as u64..known.tail_start());
+        }
+        let window = WINDOW_BYTES.max(self.head_len_bytes);
+        Some(self.position..known.len_bytes().min(self.position + window))
+    }
+
+    /// Reads as many records as the bytes known hold.
+    pub(super) fn advance(&mut self, known: &Known) -> Result<()> {
+        while !self.is_done() {
+            let end = known.len_bytes().min(self.position + self.head_len_bytes);
+            let Some(bytes) = known.part(self.position..end) else {
+                return Ok(());
+            };
+            self.step(&bytes, known.len_bytes())
+                .map_err(|error| error.at(self.position))?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, bytes: &[u8], file_len_bytes: u64) -> Result<()> {
+        let mut cursor = Cursor::new(bytes);
+        let head = Head::read(&mut cursor, self.found as u64)
+            .map_err(|error| error.within(self.position))?;
+        let start = self.position + cursor.position() as u64;
+        let end = start
+            .checked_add(head.payload_len_bytes)
+            .filter(|&end| end <= file_len_bytes)
+            .ok_or_else(|| {
+                Error::malformed(
+                    Rule::DeltaRecord,
+                    "the payload reaches past the end of the file; it looks cut off",
+                )
+                .tensor(&head.name)
+            })?;
+        let number = self.numbers.get(&head.name).copied();
+        let free = number.filter(|&number| {
+            self.records[number].is_none() && self.header.tensors[number].span == head.span
+        });
+        let Some(number) = free else {
+            return Err(Error::malformed(
+                Rule::DeltaPlaces,
+                "the header does not list this record's tensor, or at another place, or there \
+                 are two records for it",
+            )
+            .tensor(&head.name));
+        };
+        self.records[number] = Some(Record {
+            name: head.name,
+            span: head.span,
+            kind: head.kind,
+            payload: start..end,
+        });
+        self.found += 1;
+        self.position = end;
+        Ok(())
+    }
+
+    /// The header, and the records in the order of its tensors.
+    pub(super) fn finish(self) -> Result<(Header, Vec<Record>)> {
+        if !self.is_done() {
+            return Err(Error::invalid_input("bytes of the file are still missing"));
+        }
+        Ok((self.header, self.records.into_iter().flatten().collect()))
+    }
+}

@@ -1,0 +1,108 @@
+//! What stands before the records (docs/formats/z4ai-containers.md 4.1).
+
+use alloc::format;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::{MAGIC, VERSION};
+use crate::bytes::Cursor;
+use crate::{Error, Result, Rule};
+
+/// Bytes in front of the header.
+const HEADER_START: u64 = 13;
+/// Data length, digest of the base and record count, behind the header.
+const BEHIND_HEADER: u64 = 20;
+
+/// The fields before the records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prefix {
+    /// Bytes of the file that hold the header of the target.
+    pub header: Range<u64>,
+    /// Length of the target's data buffer.
+    pub data_len_bytes: u64,
+    /// BLAKE2b with an output of 8 bytes over the data of the base.
+    pub base_digest: [u8; 8],
+    /// Number of records.
+    pub record_count: u32,
+}
+
+impl Prefix {
+    /// Length of the prefix, from the first bytes of a file of
+    /// `file_len_bytes`.
+    pub fn len_bytes(head: &[u8], file_len_bytes: u64) -> Result<u64> {
+        let mut cursor = Cursor::new(head);
+        if cursor.take(4, "delta magic")? != MAGIC {
+            return Err(Error::malformed(Rule::DeltaMagic, "not a Z4DM delta").at(0));
+        }
+        let version = cursor.u8("delta version")?;
+        if version != VERSION {
+            return Err(Error::malformed(
+                Rule::DeltaVersion,
+                format!("Z4DM version {version}, only {VERSION} exists"),
+            )
+            .at(4));
+        }
+        let header_len = cursor.u64("header length")?;
+        header_len
+            .checked_add(HEADER_START + BEHIND_HEADER)
+            .filter(|&end| end <= file_len_bytes)
+            .ok_or_else(|| {
+                Error::malformed(
+                    Rule::Truncated,
+                    format!(
+                        "a header of {header_len} bytes reaches past the end of the file; it \
+                         looks cut off"
+                    ),
+                )
+                .at(5)
+            })
+    }
+
+    /// Reads the prefix from the first bytes of a file, at least
+    /// [`Prefix::len_bytes`] of them.
+    pub fn parse(head: &[u8], file_len_bytes: u64) -> Result<Self> {
+        let end = Self::len_bytes(head, file_len_bytes)?;
+        let header = HEADER_START..end - BEHIND_HEADER;
+        let mut cursor = Cursor::new(head);
+        cursor.take(header.end, "header of the target")?;
+        let data_len_bytes = cursor.u64("data length")?;
+        let mut base_digest = [0; 8];
+        base_digest.copy_from_slice(cursor.take(8, "digest of the base")?);
+        Ok(Self {
+            header,
+            data_len_bytes,
+            base_digest,
+            record_count: cursor.u32("record count")?,
+        })
+    }
+
+    /// Where the first record begins.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.header.end + BEHIND_HEADER
+    }
+
+    /// Length of the restored file.
+    #[must_use]
+    pub fn original_len_bytes(&self) -> u64 {
+        (8 + self.header.end - self.header.start).saturating_add(self.data_len_bytes)
+    }
+}
+
+/// The bytes before the records.
+#[must_use]
+pub fn write(
+    header: &[u8],
+    data_len_bytes: u64,
+    base_digest: [u8; 8],
+    record_count: u32,
+) -> Vec<u8> {
+    let mut out = MAGIC.to_vec();
+    out.push(VERSION);
+    out.extend_from_slice(&(header.len() as u64).to_le_bytes());
+    out.extend_from_slice(header);
+    out.extend_from_slice(&data_len_bytes.to_le_bytes());
+    out.extend_from_slice(&base_digest);
+    out.extend_from_slice(&record_count.to_le_bytes());
+    out
+}

@@ -1,0 +1,117 @@
+//! A tensor that does not fit into memory with its difference and its coded
+//! forms: those lie in temporary files, and the smaller one is copied.
+
+use std::ops::Range;
+
+use zstn_core::bytes::index;
+use zstn_core::container::model_delta::{Kind, Packing, Place, short_digest};
+use zstn_core::container::safetensors::Tensor;
+use zstn_core::frame::delta;
+use zstn_core::transform::xor;
+
+use crate::pack::Job;
+use crate::source::{Map, Source};
+use crate::{Error, Native, Output, PackOptions, Result};
+
+/// Two files, and how one is packed against the other.
+pub struct Pair<'a> {
+    pub engine: &'a Native,
+    pub target: &'a Map,
+    pub base: &'a Map,
+    pub packing: &'a Packing<'a>,
+    pub options: &'a PackOptions<'a>,
+}
+
+impl Pair<'_> {
+    /// Writes the record of tensor `number`, the same bytes as those of
+    /// [`Packing::code`]; returns its length and place.
+    pub fn write(&self, number: usize, output: &mut Output) -> Result<(u64, Place)> {
+        let refuse = Error::place(self.target.name());
+        let tensor = &self.packing.tensors()[number];
+        let place = at(&self.packing.place(number));
+        let reference = self.packing.reference(number).map(|place| at(&place));
+        let digest = short_digest(self.target.pieces(place.clone()));
+        let same = |reference: &Range<usize>| {
+            let pieces = self.target.pieces(place.clone());
+            pieces.eq(self.base.pieces(reference.clone()))
+        };
+        let (kind, head, payload) = if reference.as_ref().is_some_and(same) {
+            (Kind::Copy, Vec::new(), None)
+        } else {
+            let full = self.frame(self.target, place.start, tensor)?;
+            let delta = match &reference {
+                None => None,
+                Some(reference) => Some(self.delta(tensor, &place, reference)?),
+            };
+            match delta {
+                Some((head, frame)) if head.len() + frame.len() < full.len() => {
+                    (Kind::Delta, head, Some(frame))
+                }
+                _ => (Kind::Full, Vec::new(), Some(full)),
+            }
+        };
+        let payload_len = (head.len() + payload.as_ref().map_or(0, |map| map.len())) as u64;
+        let record_head = self
+            .packing
+            .head(number, kind, payload_len)
+            .map_err(&refuse)?;
+        output.write(&record_head)?;
+        output.write(&head)?;
+        if let Some(frame) = payload {
+            for piece in frame.pieces(0..frame.len()) {
+                output.write(piece)?;
+            }
+        }
+        self.options.progress.advance(place.len() as u64);
+        let seal_place = Place {
+            kind,
+            payload_len_bytes: payload_len,
+            digest,
+        };
+        Ok((record_head.len() as u64 + payload_len, seal_place))
+    }
+
+    /// The frame of as many bytes as `tensor` has, from `start` of `input`.
+    fn frame(&self, input: &Map, start: usize, tensor: &Tensor) -> Result<Map> {
+        let job = Job {
+            engine: self.engine,
+            input,
+            data_start: start,
+            options: &PackOptions {
+                progress: &(),
+                ..*self.options
+            },
+        };
+        let alone = Tensor {
+            span: 0..tensor.span.end - tensor.span.start,
+            ..tensor.clone()
+        };
+        let mut output = Output::temporary()?;
+        let len = job.large(&alone, 0, &mut output)?;
+        output.set_len(len)?;
+        output.map()
+    }
+
+    /// Head and frame of the difference.
+    fn delta(
+        &self,
+        tensor: &Tensor,
+        place: &Range<usize>,
+        reference: &Range<usize>,
+    ) -> Result<(Vec<u8>, Map)> {
+        let mut difference = Output::temporary()?;
+        let pieces = self.target.pieces(place.clone());
+        for (current, old) in pieces.zip(self.base.pieces(reference.clone())) {
+            let mut piece = current.to_vec();
+            xor::apply(&mut piece, old);
+            difference.write(&piece)?;
+        }
+        let head = delta::head(self.base.pieces(reference.clone()));
+        let frame = self.frame(&difference.map()?, 0, tensor)?;
+        Ok((head, frame))
+    }
+}
+
+fn at(place: &Range<u64>) -> Range<usize> {
+    index(place.start)..index(place.end)
+}

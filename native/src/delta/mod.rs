@@ -1,0 +1,241 @@
+//! A checkpoint as its difference from a base, and back, in bounded memory.
+//!
+//! Packing goes batch by batch like that of whole checkpoints; a tensor too
+//! large for a batch goes by way of temporary files (`large`). Unpacking puts
+//! every tensor into its place in the output as it comes.
+
+use std::ops::Range;
+
+use zstn_core::bytes::index;
+use zstn_core::container::model_delta::{Base, Coded, Kind, ModelDelta, Packing, Place};
+use zstn_core::container::zstn::ties;
+use zstn_core::engine::Engine;
+
+use crate::pack::batch;
+use crate::source::{Map, Source};
+use crate::{Error, Native, Output, PackOptions, Progress, Result, UnpackReport};
+
+mod large;
+
+/// What packing against a base came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeltaReport {
+    /// Length of the safetensors file.
+    pub original_bytes: u64,
+    /// Length of the delta.
+    pub packed_bytes: u64,
+    /// Tensors in the file.
+    pub tensors: usize,
+    /// Tensors equal to those of the base.
+    pub copied: usize,
+    /// Tensors stored as a difference.
+    pub differing: usize,
+}
+
+/// Parts of the memory allowed that a batch may take: tensors, those of the
+/// base, differences, two coded forms, and the batch being written.
+const SHARES: u64 = 6;
+
+/// Packs the safetensors file `target` against `base`.
+pub fn pack_delta(
+    engine: &Native,
+    target: &Map,
+    base: &Map,
+    mut output: Output,
+    options: &PackOptions,
+) -> Result<DeltaReport> {
+    options.check()?;
+    let refuse = Error::place(target.name());
+    let parsed = Base::parse(base).map_err(Error::place(base.name()))?;
+    let packing = Packing::new(target, &parsed).map_err(&refuse)?;
+    let tensors = packing.tensors();
+    let lens: Vec<u64> = tensors.iter().map(|t| t.span.end - t.span.start).collect();
+    options.progress.begin(lens.iter().sum());
+    let digest = parsed.digest(&|read| release(base, &read));
+    let prefix = packing.prefix(digest).map_err(&refuse)?;
+    output.write(&prefix)?;
+
+    let mut packed_bytes = prefix.len() as u64;
+    let mut places: Vec<Place> = Vec::new();
+    let mut pending: Vec<Coded> = Vec::new();
+    let code = |number: usize| {
+        let coded = packing.code(engine, number, options.effort);
+        release(target, &packing.place(number));
+        if let Some(place) = parsed.place(&tensors[number].name) {
+            release(base, &place);
+        }
+        options.progress.advance(lens[number]);
+        coded
+    };
+    let pair = large::Pair {
+        engine,
+        target,
+        base,
+        packing: &packing,
+        options,
+    };
+    let no_ties = vec![None; lens.len()];
+    for batch in batch::cut(&lens, &no_ties, options.memory_bytes / SHARES) {
+        // Records of the batch before go out while this one is coded.
+        let (coded, written) = engine.join(
+            || match batch.large {
+                true => Vec::new(),
+                false => engine.map(batch.tensors.clone().collect(), code),
+            },
+            || {
+                pending
+                    .iter()
+                    .try_for_each(|coded| output.write(&coded.record))
+            },
+        );
+        written?;
+        let coded: zstn_core::Result<Vec<Coded>> = coded.into_iter().collect();
+        pending = coded.map_err(&refuse)?;
+        places.extend(pending.iter().map(|coded| coded.place));
+        packed_bytes += pending.iter().map(|c| c.record.len() as u64).sum::<u64>();
+        if batch.large {
+            let (len, place) = pair.write(batch.tensors.start, &mut output)?;
+            packed_bytes += len;
+            places.push(place);
+        }
+    }
+    for coded in &pending {
+        output.write(&coded.record)?;
+    }
+    let count = |kind| places.iter().filter(|place| place.kind == kind).count();
+    let (copied, differing) = (count(Kind::Copy), count(Kind::Delta));
+    let seal = packing.seal(places, ties::digest(target.pieces(0..target.len())));
+    output.write(&seal)?;
+    output.finish()?;
+    Ok(DeltaReport {
+        original_bytes: target.len_bytes(),
+        packed_bytes: packed_bytes + seal.len() as u64,
+        tensors: tensors.len(),
+        copied,
+        differing,
+    })
+}
+
+/// Restores the file that `input` was packed from against `base`. What was
+/// written is compared with the seal before it gets its name.
+pub fn unpack_delta(
+    engine: &Native,
+    input: &Map,
+    base: &Map,
+    output: Output,
+    progress: &dyn Progress,
+) -> Result<UnpackReport> {
+    let delta = Checked::parse(engine, input, base)?;
+    delta.restore(engine, &output, progress)?;
+    output.finish()?;
+    Ok(UnpackReport {
+        packed_bytes: input.len_bytes(),
+        original_bytes: delta.delta.original_len_bytes(),
+    })
+}
+
+/// A delta and its base that fit each other, every record checked as far as
+/// that is possible without decoding.
+pub(crate) struct Checked<'a> {
+    pub(crate) delta: ModelDelta<'a>,
+    base: Base<'a>,
+    maps: [&'a Map; 2],
+}
+
+impl<'a> Checked<'a> {
+    pub(crate) fn parse(engine: &Native, input: &'a Map, base_map: &'a Map) -> Result<Self> {
+        let refuse = Error::place(input.name());
+        let base = Base::parse(base_map).map_err(Error::place(base_map.name()))?;
+        let delta = ModelDelta::parse(input).map_err(&refuse)?;
+        delta
+            .check_base(&base, &|read| release(base_map, &read))
+            .map_err(&refuse)?;
+        let checked = Self {
+            delta,
+            base,
+            maps: [input, base_map],
+        };
+        engine
+            .map((0..checked.delta.records().len()).collect(), |number| {
+                let result = checked.delta.check(number, &checked.base);
+                // Checking has looked into every part of the payload.
+                checked.release(number);
+                result
+            })
+            .into_iter()
+            .collect::<zstn_core::Result<()>>()
+            .map_err(&refuse)?;
+        Ok(checked)
+    }
+
+    /// Decodes every tensor and hands it to `sink` with its span of the data
+    /// buffer, from many threads.
+    pub(crate) fn decode(
+        &self,
+        engine: &Native,
+        progress: &dyn Progress,
+        sink: impl Fn(Range<u64>, &[u8]) -> Result<()> + Sync + Send,
+    ) -> Result<()> {
+        progress.begin(self.delta.data_len_bytes());
+        let numbers = (0..self.delta.records().len()).collect();
+        let decode = |number: usize| {
+            let record = &self.delta.records()[number];
+            let tensor = self.tensor(engine, number)?;
+            sink(record.span.clone(), &tensor)?;
+            self.release(number);
+            progress.advance(record.len_bytes());
+            Ok(())
+        };
+        engine.map(numbers, decode).into_iter().collect()
+    }
+
+    /// Writes the whole target and checks all that shows only then.
+    pub(crate) fn restore(
+        &self,
+        engine: &Native,
+        output: &Output,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        let delta = &self.delta;
+        output.set_len(delta.original_len_bytes())?;
+        let header = delta.header();
+        output.write_at(&(header.len() as u64).to_le_bytes(), 0)?;
+        output.write_at(header, 8)?;
+        let data_start = 8 + header.len() as u64;
+        self.decode(engine, progress, |span, tensor| {
+            output.write_at(tensor, data_start + span.start)
+        })?;
+        let refuse = Error::place(self.maps[0].name());
+        let written = output.map()?;
+        for number in delta.overlapping() {
+            let record = &delta.records()[number];
+            let span = data_start + record.span.start..data_start + record.span.end;
+            let tensor = self.tensor(engine, number)?;
+            delta
+                .check_shared(record, zstn_core::bytes::part(&written, span), &tensor)
+                .map_err(&refuse)?;
+        }
+        if delta.is_sealed() {
+            let digest = ties::digest(written.pieces(0..written.len()));
+            delta.check_restored(digest).map_err(&refuse)?;
+        }
+        Ok(())
+    }
+
+    fn tensor(&self, engine: &Native, number: usize) -> Result<std::borrow::Cow<'_, [u8]>> {
+        let decoded = self.delta.decode(engine, number, &self.base);
+        decoded.map_err(Error::place(self.maps[0].name()))
+    }
+
+    fn release(&self, number: usize) {
+        let record = &self.delta.records()[number];
+        release(self.maps[0], &record.payload);
+        if let Some(place) = self.base.place(&record.name) {
+            release(self.maps[1], &place);
+        }
+    }
+}
+
+fn release(map: &Map, place: &Range<u64>) {
+    map.release(index(place.start)..index(place.end));
+}
