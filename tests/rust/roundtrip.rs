@@ -88,7 +88,7 @@ const PLANES: [PlaneRecipe; 10] = [
         Way::RansAdaptive(1 << 16),
         Way::RansOrder1,
     ]),
-    PlaneRecipe::InOrder(&[Way::Blocks(HUFFMAN), Way::Rans]),
+    PlaneRecipe::FastFirst(&[Way::Blocks(HUFFMAN), Way::Rans]),
 ];
 
 /// A checkpoint of about `len_bytes` with a tensor of most of it, one of many

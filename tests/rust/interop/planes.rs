@@ -36,7 +36,7 @@ const RECIPES: [(&str, PlaneRecipe); 8] = [
     ),
     (
         "Huffman or rANS",
-        PlaneRecipe::InOrder(&[
+        PlaneRecipe::FastFirst(&[
             z4ai::Way::Blocks(zstd(true, None)),
             z4ai::Way::RansAdaptive(1 << 16),
             z4ai::Way::RansOrder1,

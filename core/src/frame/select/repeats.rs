@@ -13,6 +13,8 @@ const MOST_BYTES: usize = 1 << 28;
 const ANCHORS: u32 = 10;
 /// Bytes after an anchor that have to be the same.
 const MATCH_BYTES: usize = 64;
+/// And different values among them: mostly zeros repeat by chance.
+const LEAST_DISTINCT: u32 = 12;
 /// Share of the anchors, in parts of a hundred, that must have been seen
 /// before for a long search to be tried.
 const LEAST_PERCENT: usize = 2;
@@ -37,6 +39,9 @@ pub fn are_far_apart(tensor: &[u8], effort: Effort) -> bool {
         let Some(content) = tensor.get(at..at + MATCH_BYTES) else {
             break;
         };
+        if distinct(content) < LEAST_DISTINCT {
+            continue;
+        }
         anchors += 1;
         let (parts, _) = content.as_chunks::<8>();
         let hash = parts.iter().fold(0, |hash: u64, part| {
@@ -53,4 +58,48 @@ pub fn are_far_apart(tensor: &[u8], effort: Effort) -> bool {
 fn mixed(word: u64) -> u64 {
     let product = word.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (product ^ product >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9)
+}
+
+/// How many different bytes occur.
+fn distinct(bytes: &[u8]) -> u32 {
+    let mut seen = [0u64; 4];
+    for &byte in bytes {
+        seen[usize::from(byte >> 6)] |= 1 << (byte & 63);
+    }
+    seen.iter().map(|bits| bits.count_ones()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    /// Noise from a seed, `keep` of 256 bytes kept and the others zero.
+    fn noise(seed: u64, len: usize, keep: u64) -> Vec<u8> {
+        let mut state = seed;
+        let mut next = || {
+            state = mixed(state.wrapping_add(1));
+            state >> 32
+        };
+        (0..len)
+            .map(|_| match next() {
+                value if value & 0xFF < keep => value.to_le_bytes()[1],
+                _ => 0,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn copies_of_a_matrix_are_seen_and_chance_is_not() {
+        let matrix = noise(1, 3 << 20, 256);
+        let stacked = [&matrix[..], &matrix].concat();
+        assert!(are_far_apart(&stacked, Effort::Balanced));
+        assert!(!are_far_apart(&stacked, Effort::Fast));
+        assert!(!are_far_apart(&noise(2, 6 << 20, 256), Effort::Balanced));
+        assert!(!are_far_apart(&noise(3, 6 << 20, 20), Effort::Balanced));
+        assert!(!are_far_apart(&[7; 6 << 20], Effort::Balanced));
+        let near = noise(4, 1 << 18, 256).repeat(8);
+        assert!(!are_far_apart(&near, Effort::Balanced));
+    }
 }

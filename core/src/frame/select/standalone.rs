@@ -4,7 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::alternatives::{HOPELESS, MOST_BYTES};
-use super::{Effort, Estimate, element_bytes, encode, ranked};
+use super::{Effort, Estimate, SMALL_BYTES, element_bytes, encode, ranked};
 use crate::dtype::Dtype;
 use crate::engine::{PackEngine, ZstdCoding};
 use crate::frame::auto::{self, Choice};
@@ -37,7 +37,7 @@ pub fn standalone<E: PackEngine>(
     let ranked = ranked(engine, tensor, dtype, effort);
     let least = ranked.first().map_or(0.0, |(cost, _)| *cost);
     for (cost, recipe) in ranked {
-        if cost > least * HOPELESS {
+        if cost > least * HOPELESS && tensor.len() > SMALL_BYTES {
             break;
         }
         let transform = match recipe.transform {

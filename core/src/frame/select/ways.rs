@@ -49,12 +49,18 @@ const BALANCED: &[Way] = &[
     Way::RansAdaptive(CHUNKS[1]),
     Way::Rans,
 ];
-const BALANCED_SEARCH: &[Way] = &[
+const BALANCED_SHORT: &[Way] = &[
     Way::Blocks(both(3)),
     Way::RansAdaptive(CHUNKS[1]),
+    Way::RansAdaptive(CHUNKS[2]),
     Way::Rans,
+    Way::RansOrder1,
 ];
-const BALANCED_FAR: &[Way] = &[Way::Blocks(both(3)), Way::Zstd(ZstdCoding::Long(3))];
+const BALANCED_FAR: &[Way] = &[
+    Way::Blocks(both(3)),
+    Way::Zstd(ZstdCoding::Long(3)),
+    Way::RansAdaptive(CHUNKS[1]),
+];
 const MAX: &[Way] = &[
     Way::Blocks(HUFFMAN),
     Way::Rans,
@@ -111,15 +117,16 @@ pub fn choose(
     }
     let may_hold = effort != Effort::Fast && len_bytes <= BALANCED_WHOLE_BYTES;
     if may_hold && repeats {
-        return (PlaneRecipe::InOrder(BALANCED_FAR), cost);
+        return (PlaneRecipe::FastFirst(BALANCED_FAR), cost);
     }
     if let ([part], true) = (parts, may_hold) {
-        let quick = len_bytes <= RANS_QUICK_BYTES || cost * 8.0 < part.len * RANS_MOST_BITS;
         // The real sizes decide; Huffman codes of bounded length are a little
         // longer than the estimate.
-        if quick && part.rans < cost {
-            let ways = if search { BALANCED_SEARCH } else { BALANCED };
-            return (PlaneRecipe::InOrder(ways), part.rans);
+        if cost.min(part.rans) * 8.0 < part.len * RANS_MOST_BITS {
+            return (PlaneRecipe::FastFirst(BALANCED_SHORT), cost.min(part.rans));
+        }
+        if len_bytes <= RANS_QUICK_BYTES && !search && part.rans < cost {
+            return (PlaneRecipe::FastFirst(BALANCED), part.rans);
         }
     }
     let ways = ZstdWays {

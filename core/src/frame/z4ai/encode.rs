@@ -166,7 +166,7 @@ impl<'a> PlaneCoder<'a> {
             PlaneRecipe::Smallest(ways) => {
                 smallest(engine, self.raw(0, self.len), self.parts(), ways, None)
             }
-            PlaneRecipe::InOrder(ways) => {
+            PlaneRecipe::FastFirst(ways) => {
                 smallest(engine, self.raw(0, self.len), self.parts(), ways, Some(200))
             }
             PlaneRecipe::Blocks(_) if self.len > 0 => {

@@ -74,30 +74,35 @@ pub(super) fn payload(coded: Vec<Vec<u8>>, block_bytes: u32) -> (Method, Vec<u8>
     }
 }
 
-/// The smallest of `ways`, or the plane itself where none gains. A later way
-/// has to be smaller than an earlier one by more than one part in `least_gain`.
+/// The smallest of `ways`, or the plane itself where none gains. A way that
+/// is not zstd has to be smaller than the zstd ones by more than one part in
+/// `rans_gain`, if there is one.
 pub(super) fn smallest<E: PackEngine>(
     engine: &E,
     plane: Vec<u8>,
     parts: usize,
     ways: &[Way],
-    least_gain: Option<usize>,
+    rans_gain: Option<usize>,
 ) -> (Method, Vec<u8>) {
     if plane.is_empty() {
         return (Method::Store, plane);
     }
     let coded = engine.map(ways.to_vec(), |way| way.encode(engine, &plane, parts));
-    // In order, so that the result is the same on any number of threads.
+    let is_fast = |method| matches!(method, Method::Zstd | Method::Blocks);
+    let (fast, slow): (Vec<_>, Vec<_>) = coded
+        .into_iter()
+        .flatten()
+        .partition(|(method, _)| is_fast(*method));
+    // The first of equals wins, on any number of threads.
+    let least =
+        |coded: Vec<(Method, Vec<u8>)>| coded.into_iter().min_by_key(|(_, payload)| payload.len());
     let mut best = (Method::Store, plane);
-    for (method, payload) in coded.into_iter().flatten() {
-        let gain = best.1.len().saturating_sub(payload.len());
-        let least = match least_gain {
-            Some(part) if best.0 != Method::Store => best.1.len() / part,
-            _ => 0,
-        };
-        if gain > least {
-            best = (method, payload);
-        }
+    if let Some(fast) = least(fast).filter(|(_, payload)| payload.len() < best.1.len()) {
+        best = fast;
     }
-    best
+    let margin = rans_gain.map_or(0, |part| best.1.len() / part);
+    match least(slow) {
+        Some(slow) if slow.1.len() + margin < best.1.len() => slow,
+        _ => best,
+    }
 }
