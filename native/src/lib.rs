@@ -21,9 +21,11 @@
 
 pub use zstn_core as core;
 
+mod buffer;
 mod delta;
 mod engine;
 mod error;
+pub mod model_delta;
 mod output;
 pub mod pack;
 mod reader;
@@ -34,6 +36,7 @@ mod verify;
 #[cfg(feature = "serve")]
 pub mod serve;
 
+pub use buffer::{compress, compress_delta, decompress, decompress_delta};
 pub use delta::{DeltaReport, pack_delta, unpack_delta};
 pub use engine::Native;
 pub use error::{Error, Result};

@@ -1,5 +1,7 @@
 //! Single tensors out of a file, packed or plain, local or remote.
 
+use std::collections::BTreeMap;
+
 use zstn_core::catalog::{Catalog, Opening};
 use zstn_core::dtype::Dtype;
 
@@ -88,6 +90,30 @@ impl Reader {
     /// Names of all tensors, in the order of the file's index.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.catalog.tensors().iter().map(|t| t.name.as_str())
+    }
+
+    /// Name, dtype, shape and place of every tensor, in the same order.
+    #[must_use]
+    pub fn header(&self) -> &[zstn_core::catalog::Tensor] {
+        self.catalog.tensors()
+    }
+
+    /// `__metadata__` of the safetensors header.
+    #[must_use]
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        self.catalog.metadata()
+    }
+
+    /// Bytes that the tensor called `name` takes in the file.
+    pub fn frame_size(&self, name: &str) -> Result<u64> {
+        let number = self.catalog.find(name);
+        let number = number.map_err(Error::place(self.source.name()))?;
+        Ok(self.catalog.tensors()[number].stored_len_bytes())
+    }
+
+    /// Reads the bytes of the tensor called `name`.
+    pub fn read_raw(&self, name: &str) -> Result<Vec<u8>> {
+        Ok(self.read(name)?.bytes)
     }
 
     /// Reads the tensor called `name`.

@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use sha2::{Digest, Sha256};
 use zstn_core::dtype::Dtype;
 
+use crate::rng::Rng;
+
 /// The top of the repository.
 #[must_use]
 pub fn repository() -> PathBuf {
@@ -47,6 +49,39 @@ pub fn checkpoint(tensors: &[(&str, &str, &[u8])]) -> Vec<u8> {
     file.extend_from_slice(header.as_bytes());
     file.extend_from_slice(&data);
     file
+}
+
+/// A checkpoint of about `len_bytes` with a tensor of most of it, one of many
+/// zeros and one of few values that are both large, small ones around, ties,
+/// and an odd length.
+#[must_use]
+pub fn many_kinds(len_bytes: usize) -> Vec<u8> {
+    let mut rng = Rng(11);
+    let big = rng.bf16_weights(len_bytes / 2);
+    let small = rng.bf16_weights(700);
+    let odd = rng.bytes(1001);
+    let mut sparse = rng.bf16_weights(len_bytes / 3);
+    for item in sparse.chunks_exact_mut(2) {
+        if rng.next_u64() % 5 > 1 {
+            item.fill(0);
+        }
+    }
+    let values: Vec<f32> = (0..40u8).map(|i| f32::from(i) * 0.037 - 0.5).collect();
+    let palette: Vec<u8> = (0..len_bytes / 6)
+        .flat_map(|_| {
+            let pick = rng.bytes(2);
+            values[usize::from(pick[0] % 7 * (pick[1] % 6))].to_le_bytes()
+        })
+        .collect();
+    checkpoint(&[
+        ("first", "BF16", &small),
+        ("big", "BF16", &big),
+        ("sparse", "BF16", &sparse),
+        ("odd", "U8", &odd),
+        ("palette", "F32", &palette),
+        ("first.tied", "BF16", &small),
+        ("big.tied", "BF16", &big),
+    ])
 }
 
 /// SHA-256 in lower-case hex.

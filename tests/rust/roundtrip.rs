@@ -91,42 +91,10 @@ const PLANES: [PlaneRecipe; 10] = [
     PlaneRecipe::FastFirst(&[Way::Blocks(HUFFMAN), Way::Rans]),
 ];
 
-/// A checkpoint of about `len_bytes` with a tensor of most of it, one of many
-/// zeros and one of few values that are both large, small ones around, ties,
-/// and an odd length.
-fn many_kinds(len_bytes: usize) -> Vec<u8> {
-    let mut rng = Rng(11);
-    let big = rng.bf16_weights(len_bytes / 2);
-    let small = rng.bf16_weights(700);
-    let odd = rng.bytes(1001);
-    let mut sparse = rng.bf16_weights(len_bytes / 3);
-    for item in sparse.chunks_exact_mut(2) {
-        if rng.next_u64() % 5 > 1 {
-            item.fill(0);
-        }
-    }
-    let values: Vec<f32> = (0..40u8).map(|i| f32::from(i) * 0.037 - 0.5).collect();
-    let palette: Vec<u8> = (0..len_bytes / 6)
-        .flat_map(|_| {
-            let pick = rng.bytes(2);
-            values[usize::from(pick[0] % 7 * (pick[1] % 6))].to_le_bytes()
-        })
-        .collect();
-    zstn_tests::checkpoint(&[
-        ("first", "BF16", &small),
-        ("big", "BF16", &big),
-        ("sparse", "BF16", &sparse),
-        ("odd", "U8", &odd),
-        ("palette", "F32", &palette),
-        ("first.tied", "BF16", &small),
-        ("big.tied", "BF16", &big),
-    ])
-}
-
 #[test]
 fn output_depends_on_neither_threads_nor_memory() {
     let folder = tempfile::tempdir().unwrap();
-    let original = many_kinds(40 << 20);
+    let original = zstn_tests::many_kinds(40 << 20);
     let input = folder.path().join("model.safetensors");
     std::fs::write(&input, &original).unwrap();
     let reference = pack(&Native::new(1).unwrap(), &original, Effort::Balanced).unwrap();

@@ -1,0 +1,22 @@
+//! Checkpoints in memory as differences from one another. For files there are
+//! [`crate::pack_delta`] and [`crate::unpack_delta`], which need less memory.
+
+use zstn_core::container::model_delta::{self, Base, ModelDelta};
+
+use crate::{Effort, Error, Native, Result};
+
+/// The safetensors file `target` as its difference from the safetensors file
+/// `base`: a `Z4DM` file.
+pub fn compress(engine: &Native, target: &[u8], base: &[u8], effort: Effort) -> Result<Vec<u8>> {
+    let base = Base::parse(base).map_err(Error::place("the base"))?;
+    model_delta::pack(engine, target, &base, effort).map_err(Error::place("the checkpoint"))
+}
+
+/// The safetensors file that `delta` was made from, with the base it was made
+/// against; any other base is refused.
+pub fn decompress(engine: &Native, delta: &[u8], base: &[u8]) -> Result<Vec<u8>> {
+    let base = Base::parse(base).map_err(Error::place("the base"))?;
+    ModelDelta::parse(delta)
+        .and_then(|delta| delta.unpack(engine, &base))
+        .map_err(Error::place("the delta"))
+}

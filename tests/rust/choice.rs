@@ -1,0 +1,182 @@
+//! What the encoder chooses, seen from outside: determinism, sizes, and that
+//! each way is taken where it should be.
+
+use zstn::Native;
+use zstn_core::container::{model_delta, zstn::pack};
+use zstn_core::dtype::Dtype;
+use zstn_core::engine::Pure;
+use zstn_core::frame::plane::Method;
+use zstn_core::frame::select::{Effort, encode, standalone};
+use zstn_core::frame::z4ai::Transform;
+use zstn_core::frame::{Family, Frame, decompress};
+use zstn_tests::rng::Rng;
+
+const EFFORTS: [Effort; 3] = [Effort::Fast, Effort::Balanced, Effort::Max];
+
+fn native() -> Native {
+    Native::new(2).unwrap()
+}
+
+/// Codes `tensor`, checks that both engines restore it, and returns the frame.
+fn coded(tensor: &[u8], dtype: Dtype, effort: Effort) -> Vec<u8> {
+    let engine = native();
+    let frame = encode(&engine, tensor, Some(dtype), effort);
+    for restored in [
+        decompress(&engine, &frame, 1 << 32),
+        decompress(&Pure, &frame, 1 << 32),
+    ] {
+        assert!(restored.unwrap() == tensor, "{dtype:?} {effort:?}");
+    }
+    frame
+}
+
+fn planes(frame: &[u8]) -> (Transform, Vec<Method>) {
+    match Frame::parse(frame).unwrap() {
+        Frame::Z4ai(frame) => (
+            frame.transform(),
+            frame.planes().iter().map(|plane| plane.method()).collect(),
+        ),
+        other => panic!("{other:?} is no frame of planes"),
+    }
+}
+
+fn f32_weights(rng: &mut Rng, count: usize) -> Vec<u8> {
+    #[allow(clippy::cast_possible_truncation)]
+    let value = |rng: &mut Rng| (rng.normal(0.02) as f32).to_le_bytes();
+    (0..count).flat_map(|_| value(rng)).collect()
+}
+
+#[test]
+fn one_two_and_eight_threads_give_the_same_bytes() {
+    let original = zstn_tests::many_kinds(3 << 20);
+    let mut tuned = original.clone();
+    let start = tuned.len() - (1 << 20);
+    for (k, byte) in tuned[start..].iter_mut().enumerate() {
+        *byte ^= u8::from(k % 50 == 0);
+    }
+    for effort in EFFORTS {
+        let packed = |threads| {
+            let engine = Native::new(threads).unwrap();
+            let base = model_delta::Base::parse(&original).unwrap();
+            let delta = model_delta::pack(&engine, &tuned, &base, effort).unwrap();
+            (pack(&engine, &original, effort).unwrap(), delta)
+        };
+        let one = packed(1);
+        for threads in [2, 8] {
+            assert!(one == packed(threads), "{effort:?} on {threads} threads");
+        }
+    }
+}
+
+#[test]
+fn more_effort_is_never_larger() {
+    let engine = native();
+    let mut rng = Rng(21);
+    let zeros = |mut weights: Vec<u8>, rng: &mut Rng| {
+        for item in weights.chunks_exact_mut(2) {
+            if rng.next_u64() % 4 > 0 {
+                item.fill(0);
+            }
+        }
+        weights
+    };
+    let weights = rng.bf16_weights(100_000);
+    let cases = [
+        (Dtype::Bf16, weights.clone()),
+        (Dtype::Bf16, zeros(weights, &mut rng)),
+        (Dtype::F32, f32_weights(&mut rng, 60_000)),
+        (Dtype::U8, rng.bytes(50_000)),
+        (
+            Dtype::I16,
+            (0..60_000u32)
+                .flat_map(|i| [(i / 100).to_le_bytes()[0], 0])
+                .collect(),
+        ),
+    ];
+    for (dtype, tensor) in cases {
+        let [fast, balanced, max] = EFFORTS.map(|effort| coded(&tensor, dtype, effort).len());
+        let alone = standalone(&engine, &tensor, Some(dtype), Effort::Max).len();
+        // Fast may win by chance where Balanced has judged by a sample.
+        assert!(
+            balanced * 1000 <= fast * 1005,
+            "{dtype:?}: {balanced}, {fast}"
+        );
+        assert!(max <= balanced, "{dtype:?}: {max}, {balanced}");
+        assert!(alone <= max, "{dtype:?}: {alone}, {max}");
+    }
+}
+
+#[test]
+fn floats_are_cut_into_bit_fields() {
+    let mut rng = Rng(5);
+    for (dtype, tensor) in [
+        (Dtype::Bf16, rng.bf16_weights(200_000)),
+        (Dtype::F32, f32_weights(&mut rng, 200_000)),
+    ] {
+        let frame = coded(&tensor, dtype, Effort::Balanced);
+        let (transform, methods) = planes(&frame);
+        assert!(matches!(transform, Transform::BitField(_)), "{dtype:?}");
+        assert_eq!(methods[0], Method::Store, "signs are noise");
+        let (fast, _) = planes(&coded(&tensor, dtype, Effort::Fast));
+        assert!(matches!(fast, Transform::BytePlane(_)), "{dtype:?}");
+    }
+}
+
+#[test]
+fn small_planes_take_rans_and_large_ones_huffman_codes() {
+    let mut rng = Rng(6);
+    let small = coded(&rng.bf16_weights(300_000), Dtype::Bf16, Effort::Balanced);
+    let rans = [Method::Rans, Method::RansAdaptive];
+    assert!(rans.contains(&planes(&small).1[1]));
+    let large = coded(&rng.bf16_weights(1_500_000), Dtype::Bf16, Effort::Balanced);
+    assert_eq!(planes(&large).1[1], Method::Blocks);
+}
+
+#[test]
+fn order_one_takes_what_follows_from_the_byte_before() {
+    // Each byte is one of two that depend on the one before; all are equally
+    // frequent, and no two bytes match for long.
+    let mut rng = Rng(7);
+    let mut last = 0u8;
+    let chain: Vec<u8> = (0..400_000)
+        .map(|_| {
+            let step = if rng.next_u64() % 16 == 0 { 5 } else { 1 };
+            last = (last + step) % 16;
+            last
+        })
+        .collect();
+    let frame = coded(&chain, Dtype::U8, Effort::Max);
+    assert_eq!(planes(&frame).1, [Method::RansOrder1]);
+    assert!(
+        frame.len() * 8 < chain.len() * 2 / 5,
+        "{} bytes",
+        frame.len()
+    );
+}
+
+#[test]
+fn copies_far_apart_cost_next_to_nothing() {
+    let mut rng = Rng(8);
+    let matrix = rng.bf16_weights(1_100_000);
+    let single = coded(&matrix, Dtype::Bf16, Effort::Balanced).len();
+    let stacked = coded(&matrix.repeat(4), Dtype::Bf16, Effort::Balanced).len();
+    assert!(
+        stacked < single * 11 / 10,
+        "{stacked} for four, {single} for one"
+    );
+}
+
+#[test]
+fn containers_never_get_frames_that_z4ai_refuses_there() {
+    let mut rng = Rng(9);
+    let text: Vec<u8> = (0..40_000)
+        .flat_map(|_| *[b"the ", b"and ", b"of t", b"hat "][(rng.next_u64() % 4) as usize % 4])
+        .collect();
+    let alone = standalone(&native(), &text, Some(Dtype::I32), Effort::Max);
+    for effort in EFFORTS {
+        let frame = coded(&text, Dtype::I32, effort);
+        let family = Family::recognise(&frame).unwrap();
+        assert!(family.belongs_in_container(), "{family:?}");
+        assert!(alone.len() <= frame.len());
+    }
+}
