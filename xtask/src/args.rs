@@ -22,6 +22,8 @@ pub enum Verb {
     Interop(Interop),
     /// Install what the other commands need, and nothing else
     Setup,
+    /// Pack a real model in many shapes and print the sizes beside those of peers
+    Sizes(Sizes),
     /// Build the WebAssembly module and the npm package around it
     Wasm,
 }
@@ -60,6 +62,16 @@ pub struct Interop {
     /// Only ways whose label contains this, such as "rANS" or "ZPL1, 4 bytes"
     #[arg(long, value_name = "LABEL")]
     pub only: Option<String>,
+}
+
+#[derive(clap::Args)]
+pub struct Sizes {
+    /// Checkpoints to measure, such as minilm-bf16; all of them if none is named
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Effort to measure; may be given several times, all three if not at all
+    #[arg(long, value_name = "EFFORT")]
+    pub effort: Vec<String>,
 }
 
 #[cfg(test)]

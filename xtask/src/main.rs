@@ -18,6 +18,7 @@ mod python;
 mod rust_target;
 mod server;
 mod setup;
+mod sizes;
 mod step;
 mod test;
 mod wasm;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
             Verb::Demo(options) => demo::run(&workspace, &mut report, &options),
             Verb::Test(options) => test::run(&workspace, &mut report, &options),
             Verb::Interop(options) => interop::run(&workspace, &mut report, &options),
+            Verb::Sizes(options) => sizes::run(&workspace, &mut report, &options),
             Verb::Setup => setup::run(&workspace, &mut report),
             Verb::Wasm => wasm::run(&workspace, &mut report),
         }

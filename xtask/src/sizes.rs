@@ -1,0 +1,34 @@
+//! The verb `sizes`: the tables of `docs/benchmarks.md`.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::args::Sizes;
+use crate::cargo::cargo;
+use crate::python;
+use crate::step::Report;
+use crate::workspace::Workspace;
+
+pub fn run(workspace: &Workspace, report: &mut Report, options: &Sizes) -> Result<()> {
+    let environment = report.step("Python packages", |step| python::peers(workspace, step))?;
+    report.step("command line, release build", |step| {
+        step.run(cargo(workspace).args(["build", "--release", "--package", "zstn"]))
+    })?;
+    let mut table = Command::new(environment.python());
+    table
+        .arg(workspace.path("tests/peers/sizes.py"))
+        .args(&options.names)
+        .env("ZSTN_BIN", workspace.zstn("release"))
+        // Keeps the source tree free of __pycache__.
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    for effort in &options.effort {
+        table.args(["--effort", effort]);
+    }
+    // The table is the point: it goes straight to the terminal, row by row.
+    let status = table.status().context("Python does not start")?;
+    if !status.success() {
+        bail!("measuring stopped: {status}");
+    }
+    Ok(())
+}
