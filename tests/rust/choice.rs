@@ -74,7 +74,7 @@ fn more_effort_is_never_larger() {
     let mut rng = Rng(21);
     let zeros = |mut weights: Vec<u8>, rng: &mut Rng| {
         for item in weights.chunks_exact_mut(2) {
-            if rng.next_u64() % 4 > 0 {
+            if !rng.next_u64().is_multiple_of(4) {
                 item.fill(0);
             }
         }
@@ -140,7 +140,7 @@ fn order_one_takes_what_follows_from_the_byte_before() {
     let mut last = 0u8;
     let chain: Vec<u8> = (0..400_000)
         .map(|_| {
-            let step = if rng.next_u64() % 16 == 0 { 5 } else { 1 };
+            let step = if rng.next_u64().is_multiple_of(16) { 5 } else { 1 };
             last = (last + step) % 16;
             last
         })
