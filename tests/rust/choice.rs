@@ -140,7 +140,11 @@ fn order_one_takes_what_follows_from_the_byte_before() {
     let mut last = 0u8;
     let chain: Vec<u8> = (0..400_000)
         .map(|_| {
-            let step = if rng.next_u64().is_multiple_of(16) { 5 } else { 1 };
+            let step = if rng.next_u64().is_multiple_of(16) {
+                5
+            } else {
+                1
+            };
             last = (last + step) % 16;
             last
         })
