@@ -26,6 +26,14 @@ def checkpoint(tensors):
     return b"".join([struct.pack("<Q", len(text)), text, *(raw for *_, raw in tensors)])
 
 
+def split(file):
+    """Header and data of a safetensors file."""
+    (header_len,) = struct.unpack_from("<Q", file)
+    header = json.loads(file[8 : 8 + header_len])
+    header.pop("__metadata__", None)
+    return header, file[8 + header_len :]
+
+
 def bf16(values):
     """Nearest bfloat16, ties to even, as 16-bit patterns."""
     bits = values.astype(np.float32).view(np.uint32).astype(np.uint64)

@@ -23,7 +23,7 @@ def ours(folder, original, *arguments):
     """Size of the file that `zstn pack` makes, and what unpacking gives is checked."""
     source, packed, back = (folder / name for name in ("m.safetensors", "m.packed", "m.back"))
     source.write_bytes(original)
-    base = [a for a in arguments if a in ("--base",) or str(a).endswith("base.safetensors")]
+    base = [option for option in arguments if option == "--base" or isinstance(option, pathlib.Path)]
     for command in (["pack", source, "-o", packed, *arguments], ["unpack", packed, "-o", back, *base]):
         subprocess.run([ZSTN, *map(str, command), "--quiet"], check=True)
     assert back.read_bytes() == original
@@ -83,16 +83,56 @@ def deltas(folder, wanted, efforts):
         row(name, cell(len(original)), cell(theirs), *(cell(size, theirs) for size in sizes))
 
 
+def frames(folder, wanted):
+    """Every tensor as a frame of its own at effort max, where z4ai may use all its families."""
+    row("checkpoint", "tensors", "z4ai 0.2.0", "zstn", "larger than z4ai's", "by at most")
+    row("---", *["--:"] * 5)
+    spelling = {"BF16": "bf16", "F16": "fp16", "F32": "fp32", "I64": "int64"}
+    for name, make in corpus.variants().items():
+        if wanted and name not in wanted:
+            continue
+        original = make()
+        header, data = corpus.split(original)
+        theirs, mine = [], []
+        for tensor in header.values():
+            begin, end = tensor["data_offsets"]
+            dtype = spelling[tensor["dtype"]]
+            theirs.append(len(z4ai.compress(data[begin:end], dtype=dtype, effort="max")))
+            mine.append(frame(folder, data[begin:end], dtype))
+        excess = [ours / size - 1 for ours, size in zip(mine, theirs, strict=True) if ours > size]
+        row(
+            name,
+            str(len(mine)),
+            cell(sum(theirs)),
+            cell(sum(mine), sum(theirs)),
+            str(len(excess)),
+            f"{max(excess, default=0):.3%}",
+        )
+
+
+def frame(folder, tensor, dtype):
+    source, coded, back = (folder / name for name in ("t.bin", "t.z4ai", "t.back"))
+    source.write_bytes(tensor)
+    options = ["--dtype", dtype, "--effort", "max"]
+    for command in (["compress", source, "-o", coded, *options], ["decompress", coded, "-o", back]):
+        subprocess.run([ZSTN, *map(str, command), "--quiet"], check=True)
+    assert back.read_bytes() == tensor
+    return coded.stat().st_size
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="checkpoints to measure; all if none is named")
     parser.add_argument("--effort", action="append", choices=("fast", "balanced", "max"))
     parser.add_argument("--zstd-level", type=int, default=19)
+    parser.add_argument("--frames", action="store_true", help="compare single frames at effort max instead")
     options = parser.parse_args()
     efforts = options.effort or ["fast", "balanced", "max"]
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         print(f"z4ai {z4ai.__version__}; in brackets: ours by theirs\n")
+        if options.frames:
+            return frames(folder, options.names)
         containers(folder, options.names, efforts, options.zstd_level)
         print()
         deltas(folder, options.names, efforts)

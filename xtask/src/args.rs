@@ -72,6 +72,9 @@ pub struct Sizes {
     /// Effort to measure; may be given several times, all three if not at all
     #[arg(long, value_name = "EFFORT")]
     pub effort: Vec<String>,
+    /// Compare every tensor as a frame of its own at effort max instead; slow
+    #[arg(long)]
+    pub frames: bool,
 }
 
 #[cfg(test)]

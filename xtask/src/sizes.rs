@@ -25,6 +25,9 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Sizes) -> Resul
     for effort in &options.effort {
         table.args(["--effort", effort]);
     }
+    if options.frames {
+        table.arg("--frames");
+    }
     // The table is the point: it goes straight to the terminal, row by row.
     let status = table.status().context("Python does not start")?;
     if !status.success() {

@@ -16,6 +16,9 @@ const BLOCK_BYTES: f64 = 131_072.0;
 const CHUNK_HEAD_BYTES: f64 = 20.0;
 const TABLE_SYMBOL_BYTES: f64 = 1.5;
 
+/// Codes of under about two bits: where contexts are looked at by default.
+const CONTEXT_SHARE: f64 = 0.3;
+
 const PIECES: usize = 4;
 const PIECE_BYTES: usize = 16 << 10;
 
@@ -30,13 +33,14 @@ pub struct Estimate {
     pub search: f64,
     /// In rANS of order 0, a table per chunk.
     pub rans: f64,
-    /// In rANS of order 1; looked at by [`Effort::Max`] alone.
+    /// In rANS of order 1, where the effort has a use for it.
     pub order1: f64,
 }
 
 impl Estimate {
-    /// Of a sample of a plane, or of a part of it.
-    pub fn of<E: PackEngine>(engine: &E, sample: &[u8], effort: Effort) -> Self {
+    /// Of a sample of a plane, or of a part of it, that is `scale` times as
+    /// long.
+    pub fn of<E: PackEngine>(engine: &E, sample: &[u8], scale: f64, effort: Effort) -> Self {
         let len = sample.len() as f64;
         let huffman = huffman_bytes(sample);
         let pieces = pieces(sample);
@@ -51,7 +55,8 @@ impl Estimate {
             search: huffman * share,
             rans: sample.chunks(CHUNK_BYTES).map(chunk_bytes).sum(),
             order1: match effort {
-                Effort::Max => order1_bytes(sample),
+                Effort::Max => order1_bytes(sample, scale),
+                Effort::Balanced if huffman < len * CONTEXT_SHARE => order1_bytes(sample, scale),
                 Effort::Fast | Effort::Balanced => f64::INFINITY,
             },
         }
@@ -143,23 +148,22 @@ fn entropy_bits(counts: &[u64]) -> f64 {
     counts.iter().map(bits).sum()
 }
 
-/// The bytes at their entropy given the byte before. A sample shows too few
-/// of many contexts, so this flatters.
-fn order1_bytes(bytes: &[u8]) -> f64 {
+/// The bytes at their entropy given the byte before, with the table of all
+/// pairs that occur, which is written once for the whole plane.
+fn order1_bytes(bytes: &[u8], scale: f64) -> f64 {
     let mut rows = vec![[0u64; 256]; 256];
     let mut context = 0;
     for &byte in bytes {
         rows[usize::from(context)][usize::from(byte)] += 1;
         context = byte;
     }
-    let bits: f64 = rows
-        .iter()
-        .map(|row| {
-            let row: Vec<u64> = row.iter().copied().filter(|&count| count > 0).collect();
-            entropy_bits(&row)
-        })
-        .sum();
-    bits / 8.0
+    let (mut bits, mut pairs) = (0.0, 0);
+    for row in &rows {
+        let row: Vec<u64> = row.iter().copied().filter(|&count| count > 0).collect();
+        bits += entropy_bits(&row);
+        pairs += row.len();
+    }
+    bits / 8.0 + pairs as f64 * TABLE_SYMBOL_BYTES / scale
 }
 
 /// Base-2 logarithm of `x >= 1`, to about 2^-40: a series, since `core` has
@@ -217,6 +221,6 @@ mod tests {
         assert!((entropy_bits(&[4, 2, 1, 1]) - 14.0).abs() < 1e-9);
         // Every byte follows from the one before it.
         let pairs: Vec<u8> = [1, 2].into_iter().cycle().take(1000).collect();
-        assert!(order1_bytes(&pairs) < 2.0);
+        assert!(order1_bytes(&pairs, 1.0) < 8.0);
     }
 }

@@ -92,7 +92,9 @@ fn ranked<E: PackEngine>(
                 .iter()
                 .zip(lens)
                 .map(|(parts, len_bytes)| {
-                    let estimates = parts.iter().map(|part| Estimate::of(engine, part, effort));
+                    let estimates = parts
+                        .iter()
+                        .map(|part| Estimate::of(engine, part, scale, effort));
                     let (recipe, bytes) =
                         ways::choose(&estimates.collect::<Vec<_>>(), len_bytes, effort, repeats);
                     cost += bytes * scale;

@@ -54,7 +54,7 @@ pub fn standalone<E: PackEngine>(
 }
 
 fn choices<E: PackEngine>(engine: &E, stream: &[u8]) -> Vec<Choice> {
-    let estimate = Estimate::of(engine, stream, Effort::Max);
+    let estimate = Estimate::of(engine, stream, 1.0, Effort::Max);
     let mut choices = vec![Choice::Zstd(ZstdCoding::Huffman), Choice::Rans];
     if estimate.search < estimate.least() * HOPELESS {
         let level = Effort::Max.search_level();

@@ -16,6 +16,8 @@ const CLOSE: f64 = 0.04;
 /// In longer planes only codes as short as this, in bits, where whole bits
 /// cost Huffman much.
 const RANS_MOST_BITS: f64 = 2.0;
+/// rANS is left out where it is expected to be this much worse.
+const RANS_HOPELESS: f64 = 1.1;
 /// Planes up to this size, in bytes, take less time to decode than to ask
 /// for; larger ones should be fast to read.
 const RANS_QUICK_BYTES: usize = 1 << 20;
@@ -52,8 +54,11 @@ const BALANCED: &[Way] = &[
 const BALANCED_SHORT: &[Way] = &[
     Way::Blocks(both(3)),
     Way::RansAdaptive(CHUNKS[1]),
-    Way::RansAdaptive(CHUNKS[2]),
     Way::Rans,
+];
+const BALANCED_CONTEXT: &[Way] = &[
+    Way::Blocks(both(3)),
+    Way::RansAdaptive(CHUNKS[1]),
     Way::RansOrder1,
 ];
 const BALANCED_FAR: &[Way] = &[
@@ -122,8 +127,14 @@ pub fn choose(
     if let ([part], true) = (parts, may_hold) {
         // The real sizes decide; Huffman codes of bounded length are a little
         // longer than the estimate.
-        if cost.min(part.rans) * 8.0 < part.len * RANS_MOST_BITS {
-            return (PlaneRecipe::FastFirst(BALANCED_SHORT), cost.min(part.rans));
+        let rans = part.rans.min(part.order1);
+        if cost.min(rans) * 8.0 < part.len * RANS_MOST_BITS && rans < cost * RANS_HOPELESS {
+            let ways = if part.order1 < part.rans {
+                BALANCED_CONTEXT
+            } else {
+                BALANCED_SHORT
+            };
+            return (PlaneRecipe::FastFirst(ways), cost.min(rans));
         }
         if len_bytes <= RANS_QUICK_BYTES && !search && part.rans < cost {
             return (PlaneRecipe::FastFirst(BALANCED), part.rans);
