@@ -54,11 +54,14 @@ const BALANCED: &[Way] = &[
 const BALANCED_SHORT: &[Way] = &[
     Way::Blocks(both(3)),
     Way::RansAdaptive(CHUNKS[1]),
+    Way::RansAdaptive(CHUNKS[2]),
     Way::Rans,
 ];
 const BALANCED_CONTEXT: &[Way] = &[
     Way::Blocks(both(3)),
     Way::RansAdaptive(CHUNKS[1]),
+    Way::RansAdaptive(CHUNKS[2]),
+    Way::Rans,
     Way::RansOrder1,
 ];
 const BALANCED_FAR: &[Way] = &[
