@@ -35,3 +35,12 @@ pub const FRAME_DECODED_BYTES: u64 = 1 << 36;
 /// planes (float32 that was bfloat16 once) with its order-1 method, whose
 /// symbol count has 32 bits.
 pub const UNEARNED_PLANE_BYTES: u64 = 1 << 32;
+
+/// Most bytes a sparse tensor of a zTensor file may become for each byte that
+/// is stored of it, when it is made dense: one element in a thousand and less
+/// is common for pruned weights, one in a thousand pages is not.
+pub const SPARSE_BYTES_PER_BYTE: u64 = 4096;
+
+/// A sparse tensor of up to this many bytes is made dense however little is
+/// stored of it.
+pub const SPARSE_FREE_BYTES: u64 = 16 << 20;

@@ -182,4 +182,44 @@ rules! {
     BrotliData = "brotli.data",
     /// A brotli stream decodes to exactly the length promised (11.3).
     BrotliLength = "brotli.length",
+
+    /// Starts with the magic of a version that exists (ztensor 1).
+    ZTensorMagic = "ztensor.magic",
+    /// The end of the file says where the metadata are (ztensor 2, 7.1, 7.2,
+    /// 8.1).
+    ZTensorFooter = "ztensor.footer",
+    /// The manifest has the hash that the footer names (ztensor 8.1).
+    ZTensorManifestHash = "ztensor.manifest_hash",
+    /// The metadata are one CBOR item, well formed (ztensor 3.1, 6.2 step 4,
+    /// 8.2).
+    ZTensorCbor = "ztensor.cbor",
+    /// Required keys are there, with values of their types (ztensor 6.2 step
+    /// 5, 7, 8.2).
+    ZTensorField = "ztensor.field",
+    /// Names are distinct and of allowed length (ztensor 6.3, 8.2).
+    ZTensorName = "ztensor.name",
+    /// Known dtype and logical type (ztensor 4, 7.2, 8.2).
+    ZTensorDtype = "ztensor.dtype",
+    /// Known layout with the parts it must have (ztensor 6.2 step 5, 8.3).
+    ZTensorLayout = "ztensor.layout",
+    /// Known encoding and byte order (ztensor 5, 6.2 step 5).
+    ZTensorEncoding = "ztensor.encoding",
+    /// Blobs are aligned and lie before the metadata (ztensor 6.2 step 6, 8.2).
+    ZTensorPlace = "ztensor.place",
+    /// Size computed from the shape fits in 64 bits (ztensor 4).
+    ZTensorOverflow = "ztensor.overflow",
+    /// Parts decode to as many bytes as shape and dtype say (ztensor 6.2 step
+    /// 7, 7.2, 8.3).
+    ZTensorLength = "ztensor.length",
+    /// The text of a checksum has a value (ztensor 5, 8.2).
+    ZTensorChecksumText = "ztensor.checksum_text",
+    /// Bytes have the checksum that the file names (ztensor 5, 7.2, 8.2).
+    ZTensorChecksum = "ztensor.checksum",
+    /// Indices of sparse layouts are in order and in range, and no element is
+    /// stored twice (ztensor 6.1, 8.3).
+    ZTensorSparse = "ztensor.sparse",
+    /// The table of a stream of zstd frames agrees with them (ztensor 8.3).
+    ZTensorSeekTable = "ztensor.seek_table",
+    /// Truth values of version 2 are 0 or 1 (ztensor 8.2).
+    ZTensorBool = "ztensor.bool",
 }

@@ -5,3 +5,4 @@
 pub mod model_delta;
 pub mod safetensors;
 pub mod zstn;
+pub mod ztensor;
