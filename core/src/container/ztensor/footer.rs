@@ -76,7 +76,18 @@ impl Footer {
         let footer = match head.first_chunk() {
             Some(&MAGIC_V0) => {
                 let end = room(file_len_bytes, 8, 8)?;
-                Self::behind_blobs(Version::V0_1, length(tail, 8)?, end, 64)
+                let len_bytes = length(tail, 8)?;
+                if len_bytes == 0 && end > 8 {
+                    // No metadata mean no tensors to the old readers. With
+                    // bytes in between this is a file cut in its padding.
+                    return Err(Error::malformed(
+                        Rule::ZTensorFooter,
+                        "the file ends with zeros where the length of its metadata is expected; \
+                         it looks cut off",
+                    )
+                    .at(end));
+                }
+                Self::behind_blobs(Version::V0_1, len_bytes, end, 64)
             }
             Some(&MAGIC_V1) if file_len_bytes >= 16 && tail.ends_with(&MAGIC_V1) => {
                 let end = room(file_len_bytes, 8, 16)?;
