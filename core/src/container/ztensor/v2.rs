@@ -201,19 +201,19 @@ fn check_parts(tensor: &Tensor) -> Result<()> {
 /// Two blobs are the same or have nothing in common.
 fn check_disjoint(tensors: &[Tensor], footer: &Footer) -> Result<()> {
     let parts = tensors.iter().flat_map(|tensor| &tensor.parts);
-    let mut places: Vec<&Range<u64>> = parts
+    let places: BTreeSet<(u64, u64)> = parts
         .filter(|part| part.shard.is_none())
         .map(|part| &part.stored)
         .chain([&footer.manifest])
         .filter(|place| !place.is_empty())
+        .map(|place| (place.start, place.end))
         .collect();
-    places.sort_unstable_by_key(|place| (place.start, place.end));
-    for pair in places.windows(2) {
-        if pair[0] != pair[1] && pair[0].end > pair[1].start {
-            return Err(
-                Error::malformed(Rule::ZTensorPlace, "parts of tensors overlap").at(pair[1].start),
-            );
+    let mut covered = 0;
+    for (start, end) in places {
+        if start < covered {
+            return Err(Error::malformed(Rule::ZTensorPlace, "parts of tensors overlap").at(start));
         }
+        covered = end;
     }
     Ok(())
 }

@@ -86,23 +86,34 @@ impl<'a> Item<'a> {
     }
 
     /// The entries it holds; all keys have to be texts.
-    pub fn map(
-        &self,
-        what: &'a str,
-    ) -> Result<impl Iterator<Item = Result<(&'a str, Item<'a>)>> + use<'a>> {
+    pub fn map(&self, what: &'a str) -> Result<Entries<'a>> {
         let mut decoder = Decoder::new(self.bytes);
         let Ok(left) = decoder.map() else {
             return Err(self.wrong(what, "a map"));
         };
         let left = left.map(|entries| entries.saturating_mul(2));
-        let mut items = Items::new(decoder, left, self.offset);
-        Ok(core::iter::from_fn(move || {
-            let (key, value) = (items.next()?, items.next()?);
-            Some(match key.text(what) {
-                Ok(key) => Ok((key, value)),
-                Err(_) => Err(key.wrong(what, "a map whose keys are texts")),
-            })
-        }))
+        Ok(Entries {
+            items: Items::new(decoder, left, self.offset),
+            what,
+        })
+    }
+}
+
+/// The entries of a map that has been checked.
+pub struct Entries<'a> {
+    items: Items<'a>,
+    what: &'a str,
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Result<(&'a str, Item<'a>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (key, value) = (self.items.next()?, self.items.next()?);
+        Some(match key.text(self.what) {
+            Ok(key) => Ok((key, value)),
+            Err(_) => Err(key.wrong(self.what, "a map whose keys are texts")),
+        })
     }
 }
 
