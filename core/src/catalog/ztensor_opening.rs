@@ -92,16 +92,18 @@ impl Catalog {
                 shared_with: owner,
             });
         }
-        let texts = manifest.attributes.iter().filter_map(|field| {
-            let text = field.text()?;
-            Some((field.name().into(), text.into()))
-        });
+        let mut texts = BTreeMap::new();
+        for field in &manifest.attributes {
+            if let Some(text) = field.text() {
+                texts.insert(field.name().into(), text.into());
+            }
+        }
         let mut catalog = Self::new(
             Kind::ZTensor,
             file_len_bytes,
             end,
             manifest_len_bytes,
-            texts.collect(),
+            texts,
             tensors,
         );
         catalog.ztensor = manifest.tensors;

@@ -201,13 +201,13 @@ fn check_parts(tensor: &Tensor) -> Result<()> {
 /// Two blobs are the same or have nothing in common.
 fn check_disjoint(tensors: &[Tensor], footer: &Footer) -> Result<()> {
     let parts = tensors.iter().flat_map(|tensor| &tensor.parts);
-    let places: BTreeSet<(u64, u64)> = parts
-        .filter(|part| part.shard.is_none())
-        .map(|part| &part.stored)
-        .chain([&footer.manifest])
-        .filter(|place| !place.is_empty())
-        .map(|place| (place.start, place.end))
-        .collect();
+    let here = parts.filter(|part| part.shard.is_none());
+    let mut places = BTreeSet::new();
+    for place in here.map(|part| &part.stored).chain([&footer.manifest]) {
+        if !place.is_empty() {
+            places.insert((place.start, place.end));
+        }
+    }
     let mut covered = 0;
     for (start, end) in places {
         if start < covered {

@@ -33,15 +33,12 @@ impl<'a> Item<'a> {
     /// one item, well formed and without repeated text keys.
     pub fn check(bytes: &'a [u8], offset: u64, style: Style) -> Result<Self> {
         let mut walk = Walk::new(bytes, style);
-        let fault = match walk.item(style.depth) {
-            Err(fault) => fault,
+        let why = match walk.item(style.depth) {
+            Err(Fault(why)) => why,
             Ok(()) if walk.position() == bytes.len() => return Ok(Self { bytes, offset }),
-            Ok(()) => Fault::Rule("bytes are left over after the data"),
+            Ok(()) => "bytes are left over after the data",
         };
-        let detail = match fault {
-            Fault::Rule(why) => format!("the CBOR metadata are not in order: {why}"),
-            Fault::Cbor(error) => format!("the CBOR metadata are damaged ({error})"),
-        };
+        let detail = format!("the CBOR metadata are not in order: {why}");
         Err(Error::malformed(Rule::ZTensorCbor, detail).at(offset + walk.position() as u64))
     }
 

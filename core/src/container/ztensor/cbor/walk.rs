@@ -11,14 +11,13 @@ use super::Style;
 use crate::Result;
 
 /// Why bytes are refused.
-pub enum Fault {
-    Rule(&'static str),
-    Cbor(Undecodable),
-}
+pub struct Fault(pub &'static str);
 
 impl From<Undecodable> for Fault {
-    fn from(error: Undecodable) -> Self {
-        Self::Cbor(error)
+    /// The position says more than the library's text, which would take
+    /// several KB of the WebAssembly module.
+    fn from(_: Undecodable) -> Self {
+        Self("they are damaged or cut off here")
     }
 }
 
@@ -44,7 +43,7 @@ impl<'a> Walk<'a> {
     /// Walks over one item that has at most `depth` levels.
     pub fn item(&mut self, depth: u32) -> Result<(), Fault> {
         let Some(inside) = depth.checked_sub(1) else {
-            return Err(Fault::Rule("the nesting is too deep"));
+            return Err(Fault("the nesting is too deep"));
         };
         let start = self.decoder.position();
         match self.decoder.datatype()? {
@@ -112,13 +111,13 @@ impl<'a> Walk<'a> {
             Type::Bool | Type::Null | Type::Undefined | Type::Simple | Type::F16 => {
                 Ok(self.decoder.skip()?)
             }
-            Type::Break | Type::Unknown(_) => Err(Fault::Rule("no data item begins here")),
+            Type::Break | Type::Unknown(_) => Err(Fault("no data item begins here")),
         }
     }
 
     fn not_deterministic(&self, why: &'static str) -> Result<(), Fault> {
         if self.is_deterministic {
-            return Err(Fault::Rule(why));
+            return Err(Fault(why));
         }
         Ok(())
     }
@@ -171,12 +170,10 @@ impl<'a> Walk<'a> {
         self.each(count, |walk| {
             let start = walk.decoder.position();
             match walk.decoder.datatype()? {
-                Type::String => {
-                    if !names.insert(walk.decoder.probe().str()?) {
-                        return Err(Fault::Rule("a map has the same key twice"));
-                    }
+                Type::String if !names.insert(walk.decoder.probe().str()?) => {
+                    return Err(Fault("a map has the same key twice"));
                 }
-                Type::StringIndef => return Err(Fault::Rule("a key comes in pieces")),
+                Type::StringIndef => return Err(Fault("a key comes in pieces")),
                 _ => {}
             }
             walk.item(depth)?;
