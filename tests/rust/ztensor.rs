@@ -211,7 +211,7 @@ fn every_truncation_is_refused() {
         let file = vector(&case.file);
         let step = 1 + file.len() / 3000;
         for len in (0..file.len()).step_by(step) {
-            if len == 16 && file[8..16] == [0; 8] {
+            if len == 16 && file.starts_with(b"ZTEN0001\0\0\0\0\0\0\0\0") {
                 // The magic and padding: an old way to say "no tensors".
                 assert!(read_all(&Pure, &file[..len]).expect("empty").is_empty());
                 continue;
