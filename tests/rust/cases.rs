@@ -196,3 +196,12 @@ pub fn deltas(folder: &str, kind: &str) -> Vec<serde_json::Value> {
 pub fn named(folder: &str, entry: &serde_json::Value) -> Vec<u8> {
     read(folder, entry["file"].as_str().expect("a file name"))
 }
+
+/// A text of a manifest.
+///
+/// # Panics
+/// If it is none.
+#[must_use]
+pub fn text(value: &serde_json::Value) -> String {
+    value.as_str().expect("text").into()
+}
