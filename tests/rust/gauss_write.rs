@@ -87,6 +87,7 @@ fn half_step(dtype: Dtype, value: f64) -> f64 {
         _ => (52, -1022),
     };
     // The value read back may be one binade up.
+    #[allow(clippy::cast_possible_truncation)] // small
     let exponent = (value.abs().log2().floor() as i32 + 1).max(least_exponent);
     2f64.powi(exponent - fraction_bits - 1)
 }
@@ -201,6 +202,7 @@ fn files_are_those_of_python_but_where_python_clips_or_loses() {
 
 fn bytes_of(dtype: Dtype, values: impl IntoIterator<Item = f64>) -> Vec<u8> {
     let values = values.into_iter();
+    #[allow(clippy::cast_possible_truncation)] // rounded
     match dtype {
         Dtype::F32 => values.flat_map(|v| (v as f32).to_le_bytes()).collect(),
         Dtype::F16 => values

@@ -61,30 +61,25 @@ pub fn encode(
         .ok_or(RawReason::OutOfReach)
 }
 
-/// `most` of the values in their order, each as likely as any other, or
-/// nothing if there are no more. Fixed by the number of values alone.
+/// One value out of each of `most` equal stretches, or nothing if there are no
+/// more values than that. The places are fixed by the number of values alone.
 fn sample(values: &[f64], most: u64) -> Option<Vec<f64>> {
-    let mut left = values.len() as u64;
-    if left <= most {
+    let count = values.len() as u64;
+    if count <= most {
         return None;
     }
-    let mut wanted = most;
-    let mut state = 0u64;
-    let mut sample = Vec::new();
-    for &value in values {
-        // SplitMix64; the upper half of the product is uniform below `left`.
-        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = state;
+    let bound = |stretch: u64| u128::from(stretch) * u128::from(count) / u128::from(most);
+    let place = |stretch: u64| {
+        let (start, end) = (bound(stretch), bound(stretch + 1));
+        // SplitMix64; the upper half of the product is even below the length.
+        let mut mixed = stretch.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         mixed ^= mixed >> 31;
-        if (u128::from(mixed) * u128::from(left)) >> 64 < u128::from(wanted) {
-            sample.push(value);
-            wanted -= 1;
-        }
-        left -= 1;
-    }
-    Some(sample)
+        start + ((u128::from(mixed) * (end - start)) >> 64)
+    };
+    let places = (0..most).filter_map(|stretch| usize::try_from(place(stretch)).ok());
+    Some(places.map(|place| values[place]).collect())
 }
 
 fn with_mixture(dtype: Dtype, values: &[f64], fit: Fit, scale: u32) -> Option<Coded> {

@@ -18,7 +18,7 @@ pub fn from_id(id: u8) -> Option<Dtype> {
 }
 
 pub fn id(dtype: Dtype) -> Option<u8> {
-    (0u8..)
+    (0..=u8::MAX)
         .zip(IDS)
         .find(|known| known.1 == dtype)
         .map(|known| known.0)

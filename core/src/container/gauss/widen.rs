@@ -80,7 +80,7 @@ pub fn widen(
 
 fn nearest(mixture: &Mixture, value: f64) -> u8 {
     let distance = |mean: &f64| (value - mean).abs();
-    let means = (0u8..).zip(&mixture.means);
+    let means = (0..=u8::MAX).zip(&mixture.means);
     means
         .min_by(|a, b| distance(a.1).total_cmp(&distance(b.1)))
         .map_or(0, |(number, _)| number)

@@ -18,9 +18,7 @@ pub fn assign(mixture: &Mixture, values: &[f64], components: &mut [u8]) {
     assert_eq!(values.len(), components.len(), "one component a value");
     assert!(mixture.len() <= 256, "component numbers are bytes");
     let blocks = values.chunks(BLOCK).zip(components.chunks_mut(BLOCK));
-    let scorers: Vec<Scorer> = (0..mixture.len())
-        .map(|number| Scorer::new(mixture, number))
-        .collect();
+    let scorers = Scorer::all(mixture);
     for (values, components) in blocks {
         let mut block = [0f64; BLOCK];
         block[..values.len()].copy_from_slice(values);
@@ -42,13 +40,20 @@ pub fn assign(mixture: &Mixture, values: &[f64], components: &mut [u8]) {
 
 /// What does not depend on the value.
 #[derive(Debug, Clone, Copy)]
-struct Scorer {
+pub struct Scorer {
     constant: f64,
     mean: f64,
     precision: f64,
 }
 
 impl Scorer {
+    /// Those of all components.
+    pub fn all(mixture: &Mixture) -> Vec<Self> {
+        (0..mixture.len())
+            .map(|number| Self::new(mixture, number))
+            .collect()
+    }
+
     fn new(mixture: &Mixture, number: usize) -> Self {
         let deviation = mixture.deviations[number] + 1e-10;
         Self {
@@ -58,7 +63,13 @@ impl Scorer {
         }
     }
 
-    fn score(self, value: f64) -> f64 {
+    /// The best score of the numbers from `first` to `last`.
+    pub fn best_between(self, first: f64, last: f64) -> f64 {
+        self.score(self.mean.clamp(first, last))
+    }
+
+    /// The logarithm of the weighted density, but for a constant.
+    pub fn score(self, value: f64) -> f64 {
         let distance = (value - self.mean) * self.precision;
         self.constant - 0.5 * (distance * distance)
     }

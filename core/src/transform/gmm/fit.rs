@@ -3,7 +3,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{LEAST_DEVIATION, Mixture, assign, sum};
+use super::ordered::Ordered;
+use super::{LEAST_DEVIATION, Mixture, sum};
 use crate::bytes::index;
 
 /// Share of values that change component below which the fit has settled.
@@ -22,17 +23,19 @@ pub struct Fit {
 /// rounds.
 ///
 /// # Panics
-/// If there are no values, or fewer than two components.
+/// If there are no values, one of them is NaN, or there are fewer than two
+/// components.
 #[must_use]
 pub fn fit(values: &[f64], components: u8, max_iterations: u32) -> Fit {
     assert!(!values.is_empty(), "nothing to fit");
     assert!(components >= 2, "a mixture has at least two components");
-    let mut mixture = initial(values, components);
+    let ordered = Ordered::new(values);
+    let mut mixture = initial(values, &ordered.values, components);
     let mut before = vec![0; values.len()];
     let mut now = vec![0; values.len()];
     let count = as_f64(values.len());
     for iteration in 0..max_iterations {
-        assign(&mixture, values, &mut now);
+        ordered.assign(&mixture, &mut now);
         if iteration > 0 {
             let changed = now.iter().zip(&before).filter(|(a, b)| a != b).count();
             if as_f64(changed) / count < SETTLED {
@@ -52,13 +55,11 @@ pub fn fit(values: &[f64], components: u8, max_iterations: u32) -> Fit {
 }
 
 /// Equal weights, equal widths, means at even percentiles (6 step 2).
-fn initial(values: &[f64], components: u8) -> Mixture {
+fn initial(values: &[f64], sorted: &[f64], components: u8) -> Mixture {
     let count = as_f64(values.len());
     let mean = sum::pairwise(values, |value| value) / count;
     let squares = sum::pairwise(values, |value| (value - mean) * (value - mean));
     let deviation = libm::sqrt(squares / count) / f64::from(components);
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
     let last = f64::from(components - 1);
     let means = (0..components)
         .map(|number| {
@@ -67,7 +68,7 @@ fn initial(values: &[f64], components: u8) -> Mixture {
             } else {
                 5.0 + f64::from(number) * (90.0 / last)
             };
-            percentile(&sorted, percent)
+            percentile(sorted, percent)
         })
         .collect();
     let many = usize::from(components);

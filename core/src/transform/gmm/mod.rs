@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 mod assign;
 mod fit;
+mod ordered;
 mod sum;
 
 pub use assign::assign;
