@@ -44,3 +44,11 @@ pub const SPARSE_BYTES_PER_BYTE: u64 = 4096;
 /// A sparse tensor of up to this many bytes is made dense however little is
 /// stored of it.
 pub const SPARSE_FREE_BYTES: u64 = 16 << 20;
+/// Most weights that a word of a Gauss residual stream can stand for: the
+/// likeliest residual takes 0.556 bits (docs/formats/gauss.md 11 check 7).
+pub const GAUSS_ELEMENTS_PER_WORD: u64 = 58;
+
+/// Most weights of a Gauss tensor beyond those that its words pay for. Only
+/// shards that end in a run of clipped residuals have any, and they are of no
+/// use; a shard has up to 5 000 000 weights by default.
+pub const GAUSS_UNEARNED_ELEMENTS: u64 = 1 << 24;

@@ -222,4 +222,28 @@ rules! {
     ZTensorSeekTable = "ztensor.seek_table",
     /// Truth values of version 2 are 0 or 1 (ztensor 8.2).
     ZTensorBool = "ztensor.bool",
+    /// Starts with `GAUSS001` to `GAUSS004` (gauss 2.1, 11 check 2).
+    GaussMagic = "gauss.magic",
+    /// As many tensors as the file has room for (11 check 1).
+    GaussCount = "gauss.count",
+    /// Names are UTF-8 and occur once (11 check 2).
+    GaussName = "gauss.name",
+    /// Dtype 0 to 7 (11 check 2).
+    GaussDtype = "gauss.dtype",
+    /// The number of elements fits in 64 bits (11 check 4).
+    GaussShape = "gauss.shape",
+    /// The shards cover the rows of the tensor (11 checks 2 and 4).
+    GaussShards = "gauss.shards",
+    /// At least two components, of finite weight, mean and width (11 check 3).
+    GaussMixture = "gauss.mixture",
+    /// Residual scale of at least 1 (11 check 3).
+    GaussScale = "gauss.scale",
+    /// A raw tensor is as long as its shape and dtype say (11 check 5).
+    GaussRawLength = "gauss.raw_length",
+    /// The tensors lie inside the file (11 check 1).
+    GaussPlace = "gauss.place",
+    /// The last word of a stream is not zero (11 check 6).
+    GaussStream = "gauss.stream",
+    /// The coder is empty after the last symbol (11 check 6).
+    GaussEnd = "gauss.end",
 }

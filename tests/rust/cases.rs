@@ -239,3 +239,12 @@ pub fn bad_ztensor() -> Vec<String> {
     let manifest: Manifest = manifest("ztensor-bad");
     manifest.files.into_iter().map(|bad| bad.file).collect()
 }
+
+/// A text of a manifest.
+///
+/// # Panics
+/// If it is none.
+#[must_use]
+pub fn text(value: &serde_json::Value) -> String {
+    value.as_str().expect("text").into()
+}
