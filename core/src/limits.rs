@@ -35,3 +35,7 @@ pub const FRAME_DECODED_BYTES: u64 = 1 << 36;
 /// planes (float32 that was bfloat16 once) with its order-1 method, whose
 /// symbol count has 32 bits.
 pub const UNEARNED_PLANE_BYTES: u64 = 1 << 32;
+
+/// Most patterns in one list of modules of a compressed-tensors
+/// configuration. Each is tried on each module; models name tens.
+pub const MODULE_PATTERNS: usize = 1024;

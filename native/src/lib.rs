@@ -21,6 +21,7 @@
 
 pub use zstn_core as core;
 
+mod compressed;
 mod delta;
 mod engine;
 mod error;
@@ -34,6 +35,7 @@ mod verify;
 #[cfg(feature = "serve")]
 pub mod serve;
 
+pub use compressed::CompressedModel;
 pub use delta::{DeltaReport, pack_delta, unpack_delta};
 pub use engine::Native;
 pub use error::{Error, Result};

@@ -121,7 +121,7 @@ impl Reader {
     }
 }
 
-fn open_catalog(source: &dyn Source) -> Result<Catalog> {
+pub(crate) fn open_catalog(source: &dyn Source) -> Result<Catalog> {
     let refuse = Error::place(source.name());
     let len = source.len_bytes();
     let head = source.read(0..Opening::head_len_bytes(len))?.into_owned();
