@@ -142,6 +142,15 @@ mod tests {
     }
 
     #[test]
+    fn patterns_that_would_grow_or_nest_without_end_are_errors() {
+        let deep = format!("re:{}a{}", "(".repeat(100_000), ")".repeat(100_000));
+        for pattern in [deep.as_str(), r"re:(?:(?:\w{1000}){1000}){1000}"] {
+            let error = targets(&[pattern]).matches("b").unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+        }
+    }
+
+    #[test]
     fn too_many_patterns_are_refused() {
         let list = (0..=MODULE_PATTERNS).map(|n| format!("re:{n}")).collect();
         assert_eq!(Targets::new(list).unwrap_err().kind(), ErrorKind::Limit);
