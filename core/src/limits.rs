@@ -52,3 +52,6 @@ pub const GAUSS_ELEMENTS_PER_WORD: u64 = 58;
 /// shards that end in a run of clipped residuals have any, and they are of no
 /// use; a shard has up to 5 000 000 weights by default.
 pub const GAUSS_UNEARNED_ELEMENTS: u64 = 1 << 24;
+/// Most patterns in one list of modules of a compressed-tensors
+/// configuration. Each is tried on each module; models name tens.
+pub const MODULE_PATTERNS: usize = 1024;

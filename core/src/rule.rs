@@ -246,4 +246,29 @@ rules! {
     GaussStream = "gauss.stream",
     /// The coder is empty after the last symbol (11 check 6).
     GaussEnd = "gauss.end",
+    /// The entries of `config.json` have the types they should
+    /// (compressed-tensors 5).
+    CompressedTensorsConfig = "compressed_tensors.config",
+    /// The configuration says in which format a weight is stored (5.3).
+    CompressedTensorsFormat = "compressed_tensors.format",
+    /// The arguments of a quantised weight are there and make sense (5.2,
+    /// 5.3).
+    CompressedTensorsScheme = "compressed_tensors.scheme",
+    /// Every tensor has one name and one way it is stored (2).
+    CompressedTensorsName = "compressed_tensors.name",
+    /// All parts of a weight are there (2, 6 to 9).
+    CompressedTensorsParts = "compressed_tensors.parts",
+    /// Parts have the dtypes of their format (3 to 9).
+    CompressedTensorsDtype = "compressed_tensors.dtype",
+    /// The shapes of all parts fit that of the weight (3 to 9).
+    CompressedTensorsShape = "compressed_tensors.shape",
+    /// As many values as bits set in the mask, none past the last column, two
+    /// in every group of a 2:4 weight (3, 4).
+    CompressedTensorsMask = "compressed_tensors.mask",
+    /// Rows begin where their offsets say (3).
+    CompressedTensorsRowOffsets = "compressed_tensors.row_offsets",
+    /// Every column belongs to a group that there is (7.4).
+    CompressedTensorsGroupIndex = "compressed_tensors.group_index",
+    /// Two positions, the lower one first, in every group of four (9).
+    CompressedTensorsPositions = "compressed_tensors.positions",
 }
