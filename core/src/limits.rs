@@ -35,3 +35,23 @@ pub const FRAME_DECODED_BYTES: u64 = 1 << 36;
 /// planes (float32 that was bfloat16 once) with its order-1 method, whose
 /// symbol count has 32 bits.
 pub const UNEARNED_PLANE_BYTES: u64 = 1 << 32;
+
+/// Most bytes a sparse tensor of a zTensor file may become for each byte that
+/// is stored of it, when it is made dense: one element in a thousand and less
+/// is common for pruned weights, one in a thousand pages is not.
+pub const SPARSE_BYTES_PER_BYTE: u64 = 4096;
+
+/// A sparse tensor of up to this many bytes is made dense however little is
+/// stored of it.
+pub const SPARSE_FREE_BYTES: u64 = 16 << 20;
+/// Most weights that a word of a Gauss residual stream can stand for: the
+/// likeliest residual takes 0.556 bits (docs/formats/gauss.md 11 check 7).
+pub const GAUSS_ELEMENTS_PER_WORD: u64 = 58;
+
+/// Most weights of a Gauss tensor beyond those that its words pay for. Only
+/// shards that end in a run of clipped residuals have any, and they are of no
+/// use; a shard has up to 5 000 000 weights by default.
+pub const GAUSS_UNEARNED_ELEMENTS: u64 = 1 << 24;
+/// Most patterns in one list of modules of a compressed-tensors
+/// configuration. Each is tried on each module; models name tens.
+pub const MODULE_PATTERNS: usize = 1024;

@@ -182,4 +182,93 @@ rules! {
     BrotliData = "brotli.data",
     /// A brotli stream decodes to exactly the length promised (11.3).
     BrotliLength = "brotli.length",
+
+    /// Starts with the magic of a version that exists (ztensor 1).
+    ZTensorMagic = "ztensor.magic",
+    /// The end of the file says where the metadata are (ztensor 2, 7.1, 7.2,
+    /// 8.1).
+    ZTensorFooter = "ztensor.footer",
+    /// The manifest has the hash that the footer names (ztensor 8.1).
+    ZTensorManifestHash = "ztensor.manifest_hash",
+    /// The metadata are one CBOR item, well formed (ztensor 3.1, 6.2 step 4,
+    /// 8.2).
+    ZTensorCbor = "ztensor.cbor",
+    /// Required keys are there, with values of their types (ztensor 6.2 step
+    /// 5, 7, 8.2).
+    ZTensorField = "ztensor.field",
+    /// Names are distinct and of allowed length (ztensor 6.3, 8.2).
+    ZTensorName = "ztensor.name",
+    /// Known dtype and logical type (ztensor 4, 7.2, 8.2).
+    ZTensorDtype = "ztensor.dtype",
+    /// Known layout with the parts it must have (ztensor 6.2 step 5, 8.3).
+    ZTensorLayout = "ztensor.layout",
+    /// Known encoding and byte order (ztensor 5, 6.2 step 5).
+    ZTensorEncoding = "ztensor.encoding",
+    /// Blobs are aligned and lie before the metadata (ztensor 6.2 step 6, 8.2).
+    ZTensorPlace = "ztensor.place",
+    /// Size computed from the shape fits in 64 bits (ztensor 4).
+    ZTensorOverflow = "ztensor.overflow",
+    /// Parts decode to as many bytes as shape and dtype say (ztensor 6.2 step
+    /// 7, 7.2, 8.3).
+    ZTensorLength = "ztensor.length",
+    /// The text of a checksum has a value (ztensor 5, 8.2).
+    ZTensorChecksumText = "ztensor.checksum_text",
+    /// Bytes have the checksum that the file names (ztensor 5, 7.2, 8.2).
+    ZTensorChecksum = "ztensor.checksum",
+    /// Indices of sparse layouts are in order and in range, and no element is
+    /// stored twice (ztensor 6.1, 8.3).
+    ZTensorSparse = "ztensor.sparse",
+    /// The table of a stream of zstd frames agrees with them (ztensor 8.3).
+    ZTensorSeekTable = "ztensor.seek_table",
+    /// Truth values of version 2 are 0 or 1 (ztensor 8.2).
+    ZTensorBool = "ztensor.bool",
+    /// Starts with `GAUSS001` to `GAUSS004` (gauss 2.1, 11 check 2).
+    GaussMagic = "gauss.magic",
+    /// As many tensors as the file has room for (11 check 1).
+    GaussCount = "gauss.count",
+    /// Names are UTF-8 and occur once (11 check 2).
+    GaussName = "gauss.name",
+    /// Dtype 0 to 7 (11 check 2).
+    GaussDtype = "gauss.dtype",
+    /// The number of elements fits in 64 bits (11 check 4).
+    GaussShape = "gauss.shape",
+    /// The shards cover the rows of the tensor (11 checks 2 and 4).
+    GaussShards = "gauss.shards",
+    /// At least two components, of finite weight, mean and width (11 check 3).
+    GaussMixture = "gauss.mixture",
+    /// Residual scale of at least 1 (11 check 3).
+    GaussScale = "gauss.scale",
+    /// A raw tensor is as long as its shape and dtype say (11 check 5).
+    GaussRawLength = "gauss.raw_length",
+    /// The tensors lie inside the file (11 check 1).
+    GaussPlace = "gauss.place",
+    /// The last word of a stream is not zero (11 check 6).
+    GaussStream = "gauss.stream",
+    /// The coder is empty after the last symbol (11 check 6).
+    GaussEnd = "gauss.end",
+    /// The entries of `config.json` have the types they should
+    /// (compressed-tensors 5).
+    CompressedTensorsConfig = "compressed_tensors.config",
+    /// The configuration says in which format a weight is stored (5.3).
+    CompressedTensorsFormat = "compressed_tensors.format",
+    /// The arguments of a quantised weight are there and make sense (5.2,
+    /// 5.3).
+    CompressedTensorsScheme = "compressed_tensors.scheme",
+    /// Every tensor has one name and one way it is stored (2).
+    CompressedTensorsName = "compressed_tensors.name",
+    /// All parts of a weight are there (2, 6 to 9).
+    CompressedTensorsParts = "compressed_tensors.parts",
+    /// Parts have the dtypes of their format (3 to 9).
+    CompressedTensorsDtype = "compressed_tensors.dtype",
+    /// The shapes of all parts fit that of the weight (3 to 9).
+    CompressedTensorsShape = "compressed_tensors.shape",
+    /// As many values as bits set in the mask, none past the last column, two
+    /// in every group of a 2:4 weight (3, 4).
+    CompressedTensorsMask = "compressed_tensors.mask",
+    /// Rows begin where their offsets say (3).
+    CompressedTensorsRowOffsets = "compressed_tensors.row_offsets",
+    /// Every column belongs to a group that there is (7.4).
+    CompressedTensorsGroupIndex = "compressed_tensors.group_index",
+    /// Two positions, the lower one first, in every group of four (9).
+    CompressedTensorsPositions = "compressed_tensors.positions",
 }

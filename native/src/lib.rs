@@ -22,6 +22,7 @@
 pub use zstn_core as core;
 
 mod buffer;
+mod compressed;
 mod delta;
 mod engine;
 mod error;
@@ -37,6 +38,7 @@ mod verify;
 pub mod serve;
 
 pub use buffer::{compress, compress_delta, decompress, decompress_delta};
+pub use compressed::CompressedModel;
 pub use delta::{DeltaReport, pack_delta, unpack_delta};
 pub use engine::Native;
 pub use error::{Error, Result};

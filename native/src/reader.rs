@@ -147,7 +147,8 @@ impl Reader {
     }
 }
 
-fn open_catalog(source: &dyn Source) -> Result<Catalog> {
+/// The catalog of a file, by way of the reads it needs.
+pub(crate) fn open_catalog(source: &dyn Source) -> Result<Catalog> {
     let refuse = Error::place(source.name());
     let len = source.len_bytes();
     let head = source.read(0..Opening::head_len_bytes(len))?.into_owned();

@@ -85,6 +85,13 @@ impl<'a> Container<'a> {
                     input.name()
                 )));
             }
+            Recognised::ZTensor => {
+                return Err(Error::Usage(format!(
+                    "{} is a zTensor file and was not packed from another; read its tensors \
+                     with `zstn ls` and `zstn get`",
+                    input.name()
+                )));
+            }
             Recognised::Safetensors => {
                 return Err(Error::Usage(format!(
                     "{} is a safetensors file, not a packed one",

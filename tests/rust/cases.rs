@@ -196,3 +196,55 @@ pub fn deltas(folder: &str, kind: &str) -> Vec<serde_json::Value> {
 pub fn named(folder: &str, entry: &serde_json::Value) -> Vec<u8> {
     read(folder, entry["file"].as_str().expect("a file name"))
 }
+
+/// A tensor of a zTensor file.
+#[derive(Debug, Deserialize)]
+pub struct ZTensorTensor {
+    pub name: String,
+    pub shape: Vec<u64>,
+    /// Of the dense elements, little-endian.
+    pub sha256: String,
+}
+
+/// A zTensor file, and the safetensors file of the same tensors.
+#[derive(Debug, Deserialize)]
+pub struct ZTensorCase {
+    pub file: String,
+    pub format_version: String,
+    pub tensors: Vec<ZTensorTensor>,
+    pub truth: String,
+}
+
+/// All good zTensor files.
+#[must_use]
+pub fn ztensor() -> Vec<ZTensorCase> {
+    #[derive(Deserialize)]
+    struct Manifest {
+        files: Vec<ZTensorCase>,
+    }
+    manifest::<Manifest>("ztensor").files
+}
+
+/// Names of the zTensor files to be refused.
+#[must_use]
+pub fn bad_ztensor() -> Vec<String> {
+    #[derive(Deserialize)]
+    struct Bad {
+        file: String,
+    }
+    #[derive(Deserialize)]
+    struct Manifest {
+        files: Vec<Bad>,
+    }
+    let manifest: Manifest = manifest("ztensor-bad");
+    manifest.files.into_iter().map(|bad| bad.file).collect()
+}
+
+/// A text of a manifest.
+///
+/// # Panics
+/// If it is none.
+#[must_use]
+pub fn text(value: &serde_json::Value) -> String {
+    value.as_str().expect("text").into()
+}

@@ -2,6 +2,7 @@
 //! engines every one of them runs on.
 
 pub mod cases;
+pub mod checkpoints;
 pub mod memory;
 pub mod rng;
 

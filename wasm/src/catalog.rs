@@ -35,13 +35,14 @@ impl Catalog {
 
 #[wasm_bindgen]
 impl Catalog {
-    /// `"zstn"`, `"z4dm"` or `"safetensors"`.
+    /// `"zstn"`, `"z4dm"`, `"ztensor"` or `"safetensors"`.
     #[must_use]
     pub fn kind(&self) -> String {
         self.0.kind().name().into()
     }
 
-    /// Length in bytes of the safetensors file it is or was packed from.
+    /// Length in bytes of the safetensors file it is or was packed from; of a
+    /// zTensor file, of all its tensors.
     #[wasm_bindgen(js_name = originalBytes)]
     #[must_use]
     pub fn original_bytes(&self) -> f64 {

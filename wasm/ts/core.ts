@@ -21,7 +21,7 @@ export interface CoreCatalog {
   metadata(): Record<string, string>;
   /** In data order. */
   tensors(): TensorInfo[];
-  /** Length of the safetensors file that this is or was packed from, in bytes. */
+  /** Length of the safetensors file that this is or was packed from, or of all tensors of a zTensor file, in bytes. */
   originalBytes(): number;
   /** Stored bytes to the raw little-endian bytes of the tensor, in a fresh array. */
   decode(index: number, stored: Uint8Array): Uint8Array<ArrayBuffer>;

@@ -23,15 +23,18 @@ export interface TensorOptions {
 
 /** An open file. Made by `open`. */
 export class Model {
-  /** Format of the file: `"zstn"`, `"safetensors"`, or `"z4dm"` for a delta. */
+  /** Format of the file: `"zstn"`, `"safetensors"`, `"ztensor"`, or `"z4dm"` for a delta. */
   readonly kind: string;
   /** Length of the file, in bytes. */
   readonly size: number;
-  /** Length of the safetensors file it was packed from, in bytes; equal to `size` when it is one. */
+  /**
+   * Length of the safetensors file it was packed from, in bytes; equal to `size` when it is one. For zTensor, the
+   * length of all tensors together.
+   */
   readonly originalSize: number;
-  /** The `__metadata__` of the safetensors header; empty when there is none. */
+  /** The `__metadata__` of the safetensors header, or the texts among a zTensor file's attributes; empty when there are none. */
   readonly metadata: Readonly<Record<string, string>>;
-  /** All tensors by name, in the order of their data. */
+  /** All tensors by name, in the order of their data (in zTensor files, of the file's list). */
   readonly tensors: ReadonlyMap<string, TensorInfo>;
   /** What reading from this file has cost so far; live. Reading from the base counts in `base.stats`. */
   readonly stats: Stats;

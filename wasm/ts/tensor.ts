@@ -9,7 +9,7 @@ export interface TensorInfo {
   readonly name: string;
   /** Element type in the spelling of safetensors: `"BF16"`, `"F32"`, `"I64"`, … */
   readonly dtype: string;
-  /** Dimensions, outermost first; empty for a scalar. */
+  /** Dimensions, outermost first; empty for a scalar. A zTensor of complex128 is F64 with a last dimension of 2. */
   readonly shape: readonly number[];
   /** Length of the tensor itself, in bytes. */
   readonly byteLength: number;

@@ -34,17 +34,26 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Interop) -> Res
     })
 }
 
-/// The program that encodes.
+/// The programs that encode.
 pub fn build(workspace: &Workspace, step: &mut Step) -> Result<()> {
-    step.run(cargo(workspace).args(["build", "--package", "zstn-tests", "--example", "interop"]))
+    let examples = ["--example", "interop", "--example", "ztensor"];
+    step.run(
+        cargo(workspace)
+            .args(["build", "--package", "zstn-tests"])
+            .args(examples),
+    )
 }
 
-/// Tells the tests of the peers where that program is, and where to keep what
-/// z4ai refuses.
+/// Tells the tests of the peers where those programs are, and where to keep
+/// what z4ai refuses.
 pub fn ready<'a>(workspace: &Workspace, unittest: &'a mut Command) -> &'a mut Command {
-    let program = format!("debug/examples/interop{}", std::env::consts::EXE_SUFFIX);
+    let program = |name: &str| {
+        let suffix = std::env::consts::EXE_SUFFIX;
+        workspace.target(&format!("debug/examples/{name}{suffix}"))
+    };
     unittest
-        .env("ZSTN_INTEROP", workspace.target(&program))
+        .env("ZSTN_INTEROP", program("interop"))
+        .env("ZSTN_WRITE_ZTENSOR", program("ztensor"))
         .env("ZSTN_INTEROP_KEEP", workspace.target("interop"))
         // Keeps the source tree free of __pycache__.
         .env("PYTHONDONTWRITEBYTECODE", "1")

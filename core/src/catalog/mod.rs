@@ -11,6 +11,7 @@ use core::ops::Range;
 use crate::bytes;
 use crate::container::safetensors;
 use crate::container::zstn::Index;
+use crate::container::ztensor;
 use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::frame::Stored;
@@ -22,6 +23,7 @@ mod delta_opening;
 mod known;
 mod opening;
 mod walk;
+mod ztensor_opening;
 
 pub use delta::BaseUse;
 pub use opening::{Opening, Recognised, recognise};
@@ -35,6 +37,8 @@ pub enum Kind {
     Zstn,
     /// `Z4DM`: a checkpoint as its difference from a base.
     Delta,
+    /// zTensor of any version.
+    ZTensor,
 }
 
 impl Kind {
@@ -45,6 +49,7 @@ impl Kind {
             Self::Safetensors => "safetensors",
             Self::Zstn => "zstn",
             Self::Delta => "z4dm",
+            Self::ZTensor => "ztensor",
         }
     }
 }
@@ -58,7 +63,8 @@ pub struct Tensor {
     pub dtype: Dtype,
     /// Shape, outermost dimension first; empty for a scalar.
     pub shape: Vec<u64>,
-    /// Bytes of the original data buffer.
+    /// Bytes of the original data buffer; in a zTensor file, of one with its
+    /// tensors back to back.
     pub span: Range<u64>,
     /// Bytes of the file to fetch for it; none for a copy of the base's.
     pub stored: Range<u64>,
@@ -101,6 +107,8 @@ pub struct Catalog {
     by_name: BTreeMap<String, usize>,
     /// Of a delta alone.
     delta: Option<Delta>,
+    /// Of a zTensor file alone; in the order of `tensors`.
+    ztensor: Vec<ztensor::Tensor>,
 }
 
 impl Catalog {
@@ -186,6 +194,7 @@ impl Catalog {
             tensors,
             by_name,
             delta: None,
+            ztensor: Vec::new(),
         }
     }
 
@@ -201,13 +210,18 @@ impl Catalog {
         self.len_bytes
     }
 
-    /// Length of the safetensors file it is or was packed from.
+    /// Length of the safetensors file it is or was packed from; of a zTensor
+    /// file, length of all its tensors.
     #[must_use]
     pub fn original_len_bytes(&self) -> u64 {
+        if self.kind == Kind::ZTensor {
+            return self.data_len_bytes;
+        }
         (safetensors::PREFIX_BYTES + self.header_len_bytes).saturating_add(self.data_len_bytes)
     }
 
-    /// `__metadata__` of the header.
+    /// `__metadata__` of the header; of a zTensor file, the attributes that
+    /// are texts.
     #[must_use]
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.metadata
@@ -263,6 +277,9 @@ impl Catalog {
             (Kind::Delta, Some(delta)) => delta.decode(engine, tensor, number, stored, base),
             (Kind::Zstn, _) => decode_frame(engine, stored, tensor.len_bytes())
                 .map(Cow::Owned)
+                .map_err(|error| error.within(tensor.stored.start).tensor(&tensor.name)),
+            (Kind::ZTensor, _) => self.ztensor[number]
+                .decode(engine, stored)
                 .map_err(|error| error.within(tensor.stored.start).tensor(&tensor.name)),
             _ => Ok(Cow::Borrowed(stored)),
         }

@@ -15,8 +15,9 @@ use core::ops::Range;
 use super::Catalog;
 use super::delta_opening::DeltaOpening;
 use super::known::Known;
+use super::ztensor_opening;
 use crate::container::zstn::{self, FOOTER_BYTES, Footer, Index, Layout, Prefix};
-use crate::container::{model_delta, safetensors};
+use crate::container::{model_delta, safetensors, ztensor};
 use crate::frame::{self, Family};
 use crate::limits::HEAD_LEN_BYTES;
 use crate::{Error, Result, Rule};
@@ -30,6 +31,8 @@ pub enum Recognised {
     Safetensors,
     /// A checkpoint's difference from a base, `Z4DM`.
     Delta,
+    /// A zTensor file of any version.
+    ZTensor,
 }
 
 /// Tells the kind of a file of `file_len_bytes` from its first bytes, or says
@@ -47,9 +50,11 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Recognised> {
     if head.starts_with(&model_delta::MAGIC) {
         return Ok(Recognised::Delta);
     }
+    if ztensor::is_ztensor(head) {
+        return Ok(Recognised::ZTensor);
+    }
     for (magic, what) in [
         (&b"Z4DL"[..], "a buffer delta (Z4DL)"),
-        (b"ZTEN", "a zTensor file"),
         (b"GAUSS", "a Gauss file"),
         (b"GGUF", "a GGUF file"),
     ] {
@@ -70,7 +75,7 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Recognised> {
         }
         text if text.starts_with(b"{") => "this is a JSON file, not a model file".into(),
         _ => format!(
-            "this is no ZSTN, Z4DM or safetensors file: its first bytes are {}",
+            "this is no ZSTN, Z4DM, zTensor or safetensors file: its first bytes are {}",
             frame::printable(&head[..head.len().min(8)])
         ),
     };
@@ -121,6 +126,7 @@ impl Opening {
             }
             Recognised::Zstn => self.zstn_needs(),
             Recognised::Delta => self.delta.needs(known),
+            Recognised::ZTensor => Ok(ztensor_opening::needs(known)?.into_iter().collect()),
         }
     }
 
@@ -150,6 +156,8 @@ impl Opening {
     pub fn supply(&mut self, offset_bytes: u64, bytes: &[u8]) -> Result<()> {
         if self.kind == Recognised::Delta && self.delta.is_walking_at(offset_bytes) {
             self.known.supply_window(offset_bytes, bytes);
+        } else if self.kind == Recognised::ZTensor {
+            ztensor_opening::supply(&mut self.known, offset_bytes, bytes)?;
         } else {
             self.known.supply(offset_bytes, bytes)?;
         }
@@ -172,6 +180,7 @@ impl Opening {
         let len_bytes = known.len_bytes();
         match self.kind {
             Recognised::Delta => return self.delta.finish(known),
+            Recognised::ZTensor => return ztensor_opening::finish(known),
             Recognised::Safetensors => {
                 let end = 8 + safetensors::header_len_bytes(known.head(), len_bytes)?;
                 return Catalog::safetensors(&known.have(8..end), len_bytes);

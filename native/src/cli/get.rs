@@ -10,7 +10,7 @@ use super::{place, print, size, table, values};
 
 #[derive(Args)]
 pub struct Options {
-    /// Packed or safetensors file: a path, an http(s) address, or -
+    /// Packed, safetensors or zTensor file: a path, an http(s) address, or -
     input: String,
     /// Name of the tensor, as `zstn ls` prints it
     name: String,

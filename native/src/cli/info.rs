@@ -10,7 +10,7 @@ use super::{place, print, size, table};
 
 #[derive(Args)]
 pub struct Options {
-    /// Packed or safetensors file: a path, an http(s) address, or -
+    /// Packed, safetensors or zTensor file: a path, an http(s) address, or -
     input: String,
     /// The checkpoint that a difference was packed against: a path or an
     /// http(s) address, plain or packed

@@ -2,12 +2,14 @@
 
 use clap::Args;
 use zstn::{Native, Result};
+use zstn_core::catalog::Kind;
 
 use super::{place, print, progress, size};
 
 #[derive(Args)]
 pub struct Options {
-    /// Packed file: a path, an http(s) address, or - for standard input
+    /// Packed or zTensor file: a path, an http(s) address, or - for standard
+    /// input
     input: String,
     /// Compare every byte with this file
     #[arg(long, value_name = "ORIGINAL")]
@@ -62,12 +64,16 @@ pub fn run(options: &Options) -> Result<()> {
             "{}: {} {} decode to {}, {}",
             options.input,
             report.frames,
-            if base.is_some() { "records" } else { "frames" },
+            match report.kind {
+                Kind::Delta => "records",
+                Kind::ZTensor => "tensors",
+                _ => "frames",
+            },
             size::bytes(report.original_bytes),
             match &options.against {
                 Some(original) => format!("identical to {original}"),
-                None if base.is_some() => "as the file says".into(),
-                None => "as the index says".into(),
+                None if report.kind == Kind::Zstn => "as the index says".into(),
+                None => "as the file says".into(),
             }
         );
     }

@@ -109,6 +109,12 @@ pub fn pack_map(
             input.name()
         )));
     }
+    if kind == Recognised::ZTensor {
+        return Err(Error::Usage(format!(
+            "{} is a zTensor file; only safetensors files can be packed",
+            input.name()
+        )));
+    }
     let header_len = safetensors::header_len_bytes(input, input.len_bytes()).map_err(&refuse)?;
     let data_start = zstn_core::bytes::index(safetensors::PREFIX_BYTES + header_len);
     let (header, data) = (&input[8..data_start], &input[data_start..]);

@@ -24,6 +24,10 @@ export const badContainers = manifest("zstn-bad").cases.filter(({ type, verdict 
 /** Whether single tensors can be read: the original is valid safetensors, and its tensors have frames of their own. */
 export const readableByName = ({ official, layout }) => official.valid && layout.contiguous !== 0;
 
+/** zTensor files with the safetensors file of the same tensors, and those that no reader may accept. */
+export const goodZTensors = manifest("ztensor").files;
+export const badZTensors = manifest("ztensor-bad").files;
+
 /** Frames by name, and the damaged ones that no reader may accept. */
 export const goodFrames = Object.entries(manifest("z4ai").cases);
 export const badFrames = Object.entries(manifest("z4ai-bad").cases);

@@ -1,0 +1,149 @@
+//! Values back into the places that a mask marks
+//! (docs/formats/compressed-tensors.md 3, 4).
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::format::Format;
+use super::geometry::stored_shape;
+use super::part::{Role, View, Views};
+use super::stored::elements;
+use crate::bytes::{buffer, index};
+use crate::{Error, Result, Rule};
+
+fn refuse(detail: String) -> Error {
+    Error::malformed(Rule::CompressedTensorsShape, detail)
+}
+
+/// The dense shape, checked against that of the mask: it has a bit for each
+/// element, so the shape is paid for.
+pub fn dense_shape(format: Format, shape: View<'_>, bitmask: &[u64]) -> Result<Vec<u64>> {
+    let dense = stored_shape(shape, bitmask.len())?;
+    let [leading @ .., columns] = dense.as_slice() else {
+        return Err(refuse(
+            "a tensor without dimensions cannot be sparse".into(),
+        ));
+    };
+    let fits = matches!(bitmask, [rows @ .., bytes]
+        if rows == leading && *bytes == columns.div_ceil(8));
+    if !fits || elements(&dense).is_none() {
+        return Err(refuse(format!(
+            "the shape {dense:?} does not fit a mask of shape {bitmask:?}"
+        )));
+    }
+    if format == Format::Sparse24Bitmask && (dense.len() != 2 || columns % 4 != 0) {
+        return Err(refuse(format!(
+            "a tensor of shape {dense:?} has no groups of four"
+        )));
+    }
+    Ok(dense)
+}
+
+/// The dense tensor of `shape`, from the parts.
+pub fn expand(format: Format, shape: &[u64], views: Views<'_>) -> Result<Vec<u8>> {
+    let values = views.need(Role::Values)?;
+    let bitmask = views.need(Role::Bitmask)?;
+    check_values(format, shape, values)?;
+    let width = index(values.stored.dtype.bits() / 8);
+    let count = elements(shape).unwrap_or(u64::MAX);
+    let mut dense = buffer(count.saturating_mul(width as u64))?;
+    if dense.is_empty() {
+        return match values.bytes {
+            [] => Ok(dense),
+            _ => Err(mismatch(values, 0, width)),
+        };
+    }
+    let columns = index(shape.last().copied().unwrap_or_default());
+    let fours = format == Format::Sparse24Bitmask;
+    let mut offsets = views
+        .get(Role::RowOffsets)
+        .filter(|_| shape.len() == 2)
+        .map(View::integers);
+    let mut used = 0;
+    let rows = dense.chunks_exact_mut(columns * width);
+    for (row, (dense, mask)) in rows
+        .zip(bitmask.bytes.chunks_exact(columns.div_ceil(8)))
+        .enumerate()
+    {
+        if let Some(offsets) = &mut offsets {
+            let offset = offsets.next().transpose()?;
+            if offset.and_then(|offset| usize::try_from(offset).ok()) != Some(used / width) {
+                return Err(Error::malformed(
+                    Rule::CompressedTensorsRowOffsets,
+                    format!(
+                        "row {row} begins after {} values, not where its offset says",
+                        used / width
+                    ),
+                ));
+            }
+        }
+        for (byte, &marks) in mask.iter().enumerate() {
+            check_marks(marks, columns - byte * 8, fours, row)?;
+            let mut marks = marks;
+            while marks != 0 {
+                let column = byte * 8 + marks.trailing_zeros() as usize;
+                let value = values
+                    .bytes
+                    .get(used..used + width)
+                    .ok_or_else(|| mismatch(values, used / width + 1, width))?;
+                dense[column * width..][..width].copy_from_slice(value);
+                used += width;
+                marks &= marks - 1;
+            }
+        }
+    }
+    if used != values.bytes.len() {
+        return Err(mismatch(values, used / width, width));
+    }
+    Ok(dense)
+}
+
+fn check_values(format: Format, shape: &[u64], values: View<'_>) -> Result<()> {
+    let fits = match (format, shape, values.stored.shape.as_slice()) {
+        (Format::Sparse24Bitmask, [rows, columns], [r, half]) => r == rows && *half == columns / 2,
+        (Format::Sparse24Bitmask, ..) => false,
+        (_, _, [_]) => true,
+        _ => false,
+    };
+    if fits {
+        return Ok(());
+    }
+    Err(refuse(format!(
+        "the values have shape {:?}, which does not fit a tensor of shape {shape:?}",
+        values.stored.shape
+    )))
+}
+
+/// Checks one byte of a mask with `left` columns to go.
+fn check_marks(marks: u8, left: usize, fours: bool, row: usize) -> Result<()> {
+    if left < 8 && marks >> left != 0 {
+        return Err(Error::malformed(
+            Rule::CompressedTensorsMask,
+            format!("the mask of row {row} has bits set past the last column"),
+        ));
+    }
+    let two = |nibble: u8| nibble.count_ones() == 2;
+    if fours && !(two(marks & 0xF) && (two(marks >> 4) || left <= 4)) {
+        return Err(Error::malformed(
+            Rule::CompressedTensorsMask,
+            format!("a group of four in row {row} has not exactly two bits set"),
+        ));
+    }
+    Ok(())
+}
+
+fn mismatch(values: View<'_>, marked: usize, width: usize) -> Error {
+    Error::malformed(
+        Rule::CompressedTensorsMask,
+        format!(
+            "there are {} values, but the mask marks {} {marked} places",
+            values.bytes.len() / width,
+            if marked * width > values.bytes.len() {
+                "at least"
+            } else {
+                "only"
+            },
+        ),
+    )
+}

@@ -1,0 +1,197 @@
+//! The tensors of the dense model behind those that are stored
+//! (docs/formats/compressed-tensors.md 2, 5.3).
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use super::config::Config;
+use super::format::Format;
+use super::module::{Table, masked, quantised, sparse};
+use super::part::Part;
+use super::stored::Stored;
+use super::weight::Weight;
+use crate::dtype::Dtype;
+use crate::{Error, Result, Rule};
+
+/// A tensor of the dense model.
+#[derive(Debug, Clone)]
+pub enum Entry {
+    /// Stored as it is.
+    Stored(Stored),
+    /// To be decoded from its parts.
+    Weight(Weight),
+    /// It cannot be had; its parts, where they are there, are listed as
+    /// stored tensors.
+    Refused(Error),
+}
+
+/// All tensors of a model, by name. One that is damaged is no obstacle to the
+/// others.
+#[derive(Debug, Clone)]
+pub struct Checkpoint {
+    entries: BTreeMap<String, Entry>,
+}
+
+/// Parts of a sparse tensor, found by the name of the dense one.
+type Masks = BTreeMap<String, Result<(Format, Vec<Part>)>>;
+
+impl Checkpoint {
+    /// Sorts the stored tensors of all files of a model.
+    ///
+    /// Refused is a name that occurs twice, and a sparse format nobody knows.
+    pub fn new(config: &Config, stored: impl IntoIterator<Item = Stored>) -> Result<Self> {
+        let mut table = Table::new();
+        for tensor in stored {
+            if let Some(twice) = table.insert(tensor.name.clone(), tensor) {
+                return Err(Error::malformed(
+                    Rule::CompressedTensorsName,
+                    "there are two stored tensors of this name",
+                )
+                .tensor(&twice.name));
+            }
+        }
+        let mut masks = masks(config, &table)?;
+        let mut entries = BTreeMap::new();
+        let mut used = BTreeSet::new();
+        let mut take =
+            |entries: &mut BTreeMap<String, Entry>, name: String, weight: Result<Weight>| {
+                let entry = match weight {
+                    Ok(weight) => {
+                        used.extend(weight.parts.iter().map(|part| part.stored.name.clone()));
+                        Entry::Weight(weight)
+                    }
+                    Err(error) => Entry::Refused(error.tensor(&name)),
+                };
+                entries.insert(name, entry);
+            };
+        for module in modules(config, &table) {
+            let name = format!("{module}.weight");
+            match config.scheme(&module) {
+                Ok(None) => {}
+                Ok(Some((scheme, format))) => {
+                    let own = table.get(&name);
+                    if !config.is_compressed() && own.is_some_and(is_wide_float) {
+                        continue;
+                    }
+                    let weight = match masks.remove(&name) {
+                        Some(Err(error)) => Err(error),
+                        Some(Ok(_)) if own.is_some() => Err(occupied()),
+                        mask => quantised(
+                            config,
+                            &table,
+                            &module,
+                            scheme,
+                            format,
+                            mask.and_then(Result::ok),
+                        ),
+                    };
+                    let weight = weight.and_then(|weight| match own {
+                        Some(own) if weight.parts.iter().all(|p| p.stored.name != own.name) => {
+                            Err(occupied())
+                        }
+                        _ => Ok(weight),
+                    });
+                    take(&mut entries, name, weight);
+                }
+                Err(error) => take(&mut entries, name, Err(error)),
+            }
+        }
+        for (name, parts) in masks {
+            let weight = match parts {
+                Ok(_) if table.contains_key(&name) => Err(occupied()),
+                Ok((format, parts)) => sparse(name.clone(), format, parts),
+                Err(error) => Err(error),
+            };
+            take(&mut entries, name, weight);
+        }
+        for (name, tensor) in table {
+            if !used.contains(&name) {
+                entries.entry(name).or_insert(Entry::Stored(tensor));
+            }
+        }
+        Ok(Self { entries })
+    }
+
+    /// All tensors of the dense model, by name. Tensors beside a weight that
+    /// are not part of it (`input_scale`) are among them.
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        self.entries
+            .iter()
+            .map(|(name, entry)| (name.as_str(), entry))
+    }
+
+    /// The tensor called `name`; an error if there is none or if it cannot be
+    /// had.
+    pub fn find(&self, name: &str) -> Result<&Entry> {
+        match self.entries.get(name) {
+            None => Err(Error::not_found(name)),
+            Some(Entry::Refused(error)) => Err(error.clone()),
+            Some(entry) => Ok(entry),
+        }
+    }
+}
+
+fn occupied() -> Error {
+    Error::malformed(
+        Rule::CompressedTensorsName,
+        "it is stored as it is and in parts as well",
+    )
+}
+
+fn is_wide_float(stored: &Stored) -> bool {
+    matches!(
+        stored.dtype,
+        Dtype::F16 | Dtype::Bf16 | Dtype::F32 | Dtype::F64
+    )
+}
+
+/// Modules with a quantised weight. Without a word about quantisation in the
+/// configuration there are none.
+fn modules(config: &Config, table: &Table) -> BTreeSet<String> {
+    const MARKS: [&str; 3] = [".weight_packed", ".weight_scale", ".scale_packed"];
+    if !config.is_quantised() {
+        return BTreeSet::new();
+    }
+    let module = |name: &String| {
+        MARKS
+            .iter()
+            .find_map(|mark| name.strip_suffix(mark))
+            .map(ToString::to_string)
+    };
+    table.keys().filter_map(module).collect()
+}
+
+/// Sparse tensors. Where the configuration names a sparse format, a prefix
+/// with values or a mask has to have all parts; where it does not, only a
+/// complete set counts.
+fn masks(config: &Config, table: &Table) -> Result<Masks> {
+    let format = config.sparse_format()?;
+    let mut masks = Masks::new();
+    for name in table.keys() {
+        let Some(prefix) = name
+            .strip_suffix(".bitmask")
+            .or_else(|| name.strip_suffix(".compressed"))
+        else {
+            continue;
+        };
+        let parts = masked(table, prefix, format);
+        if parts.is_err() && format.is_none() {
+            continue;
+        }
+        masks.insert(dense_name(config, prefix), parts);
+    }
+    Ok(masks)
+}
+
+/// Section 2: configuration first, spelling second.
+fn dense_name(config: &Config, prefix: &str) -> String {
+    let full =
+        config.keeps_full_names() || prefix.ends_with(".weight") || prefix.ends_with(".bias");
+    if full {
+        prefix.to_string()
+    } else {
+        format!("{prefix}.weight")
+    }
+}

@@ -1,0 +1,287 @@
+//! The entries of `config.json` (docs/formats/compressed-tensors.md 5).
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use serde_json::{Map, Value};
+
+use super::fields::{Entry, Top};
+use super::format::Format;
+use super::group::{Group, read_group};
+use super::scheme::Scheme;
+use super::target::Targets;
+use crate::limits::HEADER_LEN_BYTES;
+use crate::{Error, Result, Rule};
+
+/// What `config.json` says about how weights are stored. The default says
+/// nothing: all tensors are dense.
+#[derive(Debug, Clone, Default)]
+pub struct Config {
+    /// Format of all groups that name none.
+    format: Option<String>,
+    /// Major and minor number of the release that wrote it.
+    version: Option<(u32, u32)>,
+    status: Option<String>,
+    sparsity: Option<Sparsity>,
+    groups: Vec<Group>,
+    ignore: Targets,
+    rotated: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Sparsity {
+    format: String,
+    /// Found at the top of the file, as release 0.3 wrote it.
+    full_names: bool,
+}
+
+pub(super) fn refuse(detail: String) -> Error {
+    Error::malformed(Rule::CompressedTensorsConfig, detail)
+}
+
+impl Config {
+    /// Reads the text of a model's `config.json`. One that says nothing about
+    /// compression is in order; one about another method is unsupported.
+    pub fn parse(json: &[u8]) -> Result<Self> {
+        if json.len() as u64 > HEADER_LEN_BYTES {
+            return Err(Error::limit(format!(
+                "a configuration of {} bytes is over the cap of {HEADER_LEN_BYTES}",
+                json.len()
+            )));
+        }
+        let top: Top = serde_json::from_slice(json)
+            .map_err(|error| refuse(format!("the configuration cannot be read: {error}")))?;
+        let mut config = Self::default();
+        let mut nested = None;
+        if let Some(mut entry) = top.quantization_config.or(top.compression_config) {
+            nested = entry.sparsity_config.take();
+            config.take(entry)?;
+        }
+        config.sparsity = match (nested, top.sparsity_config) {
+            (None, Some(top)) => sparsity(&top, true)?,
+            (Some(nested), _) => sparsity(&nested, false)?,
+            (None, None) => None,
+        };
+        Ok(config)
+    }
+
+    fn take(&mut self, entry: Entry) -> Result<()> {
+        if let Some(method) = entry.quant_method
+            && method != "compressed-tensors"
+        {
+            return Err(Error::unsupported(format!(
+                "the model is quantised by `{method}`, not by compressed-tensors"
+            )));
+        }
+        self.format = entry.format;
+        self.version = entry.version.as_deref().and_then(release);
+        self.status = entry.quantization_status;
+        self.ignore = Targets::new(entry.ignore.unwrap_or_default())?;
+        self.rotated = entry.transform_config.is_some_and(|map| !map.is_empty());
+        for (name, group) in entry.config_groups.map_or_else(Vec::new, |groups| groups.0) {
+            self.groups.push(read_group(&name, &group)?);
+        }
+        Ok(())
+    }
+
+    /// Whether the weights were rotated before they were quantised (11, pitfall
+    /// 14): what is decoded is the rotated weight.
+    #[must_use]
+    pub fn is_rotated(&self) -> bool {
+        self.rotated
+    }
+
+    /// The sparse format of the model, if it has one.
+    pub(super) fn sparse_format(&self) -> Result<Option<Format>> {
+        match &self.sparsity {
+            None => Ok(None),
+            Some(sparsity) => {
+                known(&sparsity.format).map(|format| Some(format).filter(|f| f.is_sparse()))
+            }
+        }
+    }
+
+    /// Whether names of parts are made from the full name of the tensor (2).
+    pub(super) fn keeps_full_names(&self) -> bool {
+        self.sparsity
+            .as_ref()
+            .is_some_and(|sparsity| sparsity.full_names)
+    }
+
+    /// Whether anything says that weights are quantised.
+    pub(super) fn is_quantised(&self) -> bool {
+        self.format.is_some() || !self.groups.is_empty()
+    }
+
+    /// Whether quantised weights are stored as such, not as the floats they
+    /// round to.
+    pub(super) fn is_compressed(&self) -> bool {
+        self.status
+            .as_deref()
+            .is_none_or(|status| status == "compressed")
+    }
+
+    /// Whether the release that wrote the model came before this one; `None`
+    /// if it is not said.
+    pub(super) fn is_older_than(&self, release: (u32, u32)) -> Option<bool> {
+        self.version.map(|version| version < release)
+    }
+
+    /// Scheme and format of the weight of `module`, `None` if it is dense
+    /// (5.3). For modules that have quantised tensors.
+    pub(super) fn scheme(&self, module: &str) -> Result<Option<(Scheme, Format)>> {
+        if self.ignore.contains(module)? {
+            return Ok(None);
+        }
+        let Some(group) = self.group(module)? else {
+            return Err(Error::malformed(
+                Rule::CompressedTensorsScheme,
+                format!(
+                    "`{module}` has quantised tensors but no group of the configuration names it"
+                ),
+            ));
+        };
+        let Some(scheme) = group.weights.clone()? else {
+            return Ok(None);
+        };
+        let name = group.format.as_ref().or(self.format.as_ref());
+        match name.map(|name| known(name)).transpose()? {
+            Some(Format::Dense) => Ok(None),
+            Some(format) if format != Format::MixedPrecision && !format.is_sparse() => {
+                Ok(Some((scheme, format)))
+            }
+            _ => Err(Error::malformed(
+                Rule::CompressedTensorsFormat,
+                format!("the configuration does not say in which format `{module}` is stored"),
+            )),
+        }
+    }
+
+    fn group(&self, module: &str) -> Result<Option<&Group>> {
+        if let Some(group) = self.groups.iter().find(|g| g.targets.names(module)) {
+            return Ok(Some(group));
+        }
+        for group in &self.groups {
+            if group.targets.matches(module)? {
+                return Ok(Some(group));
+            }
+        }
+        Ok(self.groups.iter().find(|g| g.targets.has_class()))
+    }
+}
+
+fn known(name: &str) -> Result<Format> {
+    Format::from_name(name)
+        .ok_or_else(|| Error::unsupported(format!("the format `{name}` is not known")))
+}
+
+/// `0.13.1.a20260101` is release (0, 13).
+fn release(version: &str) -> Option<(u32, u32)> {
+    let mut numbers = version.trim().split('.').map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+fn sparsity(entry: &Map<String, Value>, full_names: bool) -> Result<Option<Sparsity>> {
+    match entry.get("format") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(format)) => Ok(Some(Sparsity {
+            format: format.clone(),
+            full_names,
+        })),
+        Some(_) => Err(refuse("the sparse format is not a text".to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    fn quantised(groups: &str, rest: &str) -> Config {
+        let text = format!(
+            r#"{{"quantization_config": {{"quant_method": "compressed-tensors",
+                "config_groups": {{{groups}}} {rest}}}}}"#
+        );
+        Config::parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn paths_before_patterns_before_classes_whatever_the_order() {
+        let config = quantised(
+            r#""g9": {"targets": ["Linear"], "weights": {"num_bits": 2}},
+               "g5": {"targets": ["re:a.*"], "weights": {"num_bits": 3}},
+               "g1": {"targets": ["re:.*x"], "weights": {"num_bits": 4}},
+               "g3": {"targets": ["a.x"], "weights": {"num_bits": 5}}"#,
+            r#", "format": "pack_quantized", "ignore": ["a.y", "re:.*head$"]"#,
+        );
+        let bits = |module| {
+            config
+                .scheme(module)
+                .unwrap()
+                .map(|(scheme, _)| scheme.num_bits)
+        };
+        assert_eq!(bits("a.x"), Some(5));
+        assert_eq!(bits("a.b.x"), Some(3), "the first pattern of the file");
+        assert_eq!(bits("b.x"), Some(4));
+        assert_eq!(bits("b"), Some(2));
+        assert_eq!(bits("a.y"), None);
+        assert_eq!(bits("lm_head"), None);
+    }
+
+    #[test]
+    fn a_group_overrides_the_format_of_all() {
+        let config = quantised(
+            r#""W4A16": ["p"],
+               "g": {"targets": ["q"], "weights": {}, "format": "int-quantized"},
+               "W3A3": ["r"],
+               "a": {"targets": ["s"], "weights": null}"#,
+            r#", "format": "mixed-precision""#,
+        );
+        assert_eq!(
+            config.scheme("p").unwrap_err().rule(),
+            Some(Rule::CompressedTensorsFormat)
+        );
+        assert_eq!(config.scheme("q").unwrap().unwrap().1, Format::IntQuantized);
+        assert_eq!(
+            config.scheme("r").unwrap_err().kind(),
+            ErrorKind::Unsupported
+        );
+        assert!(config.scheme("s").unwrap().is_none());
+        assert_eq!(
+            config.scheme("t").unwrap_err().rule(),
+            Some(Rule::CompressedTensorsScheme)
+        );
+    }
+
+    #[test]
+    fn releases_compare_by_number() {
+        assert_eq!(release("0.18.0"), Some((0, 18)));
+        assert_eq!(release("0.9.1.a20250101"), Some((0, 9)));
+        assert_eq!(release("new"), None);
+        let config = quantised("", r#", "version": "0.9.0""#);
+        assert_eq!(config.is_older_than((0, 18)), Some(true));
+        assert_eq!(quantised("", "").is_older_than((0, 18)), None);
+    }
+
+    #[test]
+    fn other_methods_and_other_shapes_are_refused() {
+        let other = br#"{"quantization_config": {"quant_method": "gptq"}}"#;
+        assert_eq!(
+            Config::parse(other).unwrap_err().kind(),
+            ErrorKind::Unsupported
+        );
+        for text in [
+            "",
+            "[]x",
+            r#"{"quantization_config": {"config_groups": []}}"#,
+            r#"{"quantization_config": {"config_groups": {"a": 1}}}"#,
+            r#"{"quantization_config": {"config_groups": {"a": [1]}}}"#,
+            r#"{"sparsity_config": {"format": 1}}"#,
+        ] {
+            let error = Config::parse(text.as_bytes()).unwrap_err();
+            assert_eq!(error.rule(), Some(Rule::CompressedTensorsConfig), "{text}");
+        }
+        assert!(!Config::parse(b"{}").unwrap().is_quantised());
+    }
+}

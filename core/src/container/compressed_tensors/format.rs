@@ -1,0 +1,111 @@
+//! The names of the formats (docs/formats/compressed-tensors.md 1).
+
+use alloc::string::String;
+
+/// How a weight is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Format {
+    /// As it is.
+    Dense,
+    /// The values that are not zero, and a mask (3).
+    SparseBitmask,
+    /// Two values of every four, and a mask (4).
+    Sparse24Bitmask,
+    /// One integer or small float per byte (6).
+    NaiveQuantized,
+    /// As above; activations are quantised too (6).
+    IntQuantized,
+    /// As above, with 8-bit floats (6).
+    FloatQuantized,
+    /// Integers packed in 32-bit words (7).
+    PackQuantized,
+    /// Four-bit floats, a scale for 16 and one for all (8).
+    Nvfp4PackQuantized,
+    /// Four-bit floats with power-of-two scales (8).
+    Mxfp4PackQuantized,
+    /// Six-bit floats with power-of-two scales (8).
+    Mxfp6PackQuantized,
+    /// Eight-bit floats with power-of-two scales (8).
+    Mxfp8Quantized,
+    /// 2:4 integers in the order of one kernel (9).
+    Marlin24,
+    /// Every group of the configuration names its own (5).
+    MixedPrecision,
+}
+
+impl Format {
+    const ALL: [Self; 13] = [
+        Self::Dense,
+        Self::SparseBitmask,
+        Self::Sparse24Bitmask,
+        Self::NaiveQuantized,
+        Self::IntQuantized,
+        Self::FloatQuantized,
+        Self::PackQuantized,
+        Self::Nvfp4PackQuantized,
+        Self::Mxfp4PackQuantized,
+        Self::Mxfp6PackQuantized,
+        Self::Mxfp8Quantized,
+        Self::Marlin24,
+        Self::MixedPrecision,
+    ];
+
+    /// The spelling that is written.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dense => "dense",
+            Self::SparseBitmask => "sparse-bitmask",
+            Self::Sparse24Bitmask => "sparse-24-bitmask",
+            Self::NaiveQuantized => "naive-quantized",
+            Self::IntQuantized => "int-quantized",
+            Self::FloatQuantized => "float-quantized",
+            Self::PackQuantized => "pack-quantized",
+            Self::Nvfp4PackQuantized => "nvfp4-pack-quantized",
+            Self::Mxfp4PackQuantized => "mxfp4-pack-quantized",
+            Self::Mxfp6PackQuantized => "mxfp6-pack-quantized",
+            Self::Mxfp8Quantized => "mxfp8-quantized",
+            Self::Marlin24 => "marlin-24",
+            Self::MixedPrecision => "mixed-precision",
+        }
+    }
+
+    /// The format of that name, in any spelling of section 1.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        let name: String = name
+            .chars()
+            .map(|c| match c {
+                '_' | ' ' => '-',
+                other => other.to_ascii_lowercase(),
+            })
+            .collect();
+        if name == "dense-sparsity" {
+            return Some(Self::Dense);
+        }
+        Self::ALL.into_iter().find(|format| format.name() == name)
+    }
+
+    /// Whether a mask says where the values go.
+    #[must_use]
+    pub fn is_sparse(self) -> bool {
+        matches!(self, Self::SparseBitmask | Self::Sparse24Bitmask)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_spelling_of_a_name() {
+        for format in Format::ALL {
+            assert_eq!(Format::from_name(format.name()), Some(format));
+            let loud = format.name().to_uppercase().replace('-', "_");
+            assert_eq!(Format::from_name(&loud), Some(format));
+        }
+        assert_eq!(Format::from_name("dense-sparsity"), Some(Format::Dense));
+        assert_eq!(Format::from_name("pack-quantised"), None);
+    }
+}

@@ -1,0 +1,80 @@
+//! The shape of a weight as matrices.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::part::View;
+use super::stored::{Stored, elements};
+use crate::{Error, Result, Rule};
+
+/// A dense shape, seen as so many matrices one after the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Geometry {
+    shape: Vec<u64>,
+    /// Elements of the whole.
+    pub elements: u64,
+    /// Rows of one matrix.
+    pub rows: u64,
+    /// Columns.
+    pub columns: u64,
+}
+
+fn refuse(detail: String) -> Error {
+    Error::malformed(Rule::CompressedTensorsShape, detail)
+}
+
+impl Geometry {
+    pub fn new(shape: Vec<u64>) -> Result<Self> {
+        let elements = elements(&shape)
+            .ok_or_else(|| refuse(format!("{shape:?} has more elements than 64 bits count")))?;
+        match *shape.as_slice() {
+            [.., rows, columns] => Ok(Self {
+                elements,
+                rows,
+                columns,
+                shape,
+            }),
+            _ => Err(refuse(format!("a weight of shape {shape:?} is no matrix"))),
+        }
+    }
+
+    /// Dimensions before the last two.
+    pub fn leading(&self) -> &[u64] {
+        &self.shape[..self.shape.len() - 2]
+    }
+
+    /// Checks that a tensor has these last two dimensions and the others of
+    /// the weight.
+    pub fn expect(&self, stored: &Stored, last: [u64; 2]) -> Result<()> {
+        let fits = matches!(stored.shape.as_slice(), [leading @ .., a, b]
+            if leading == self.leading() && [*a, *b] == last);
+        if fits {
+            return Ok(());
+        }
+        Err(refuse(format!(
+            "`{}` has shape {:?} where a weight of shape {:?} needs {:?} with {last:?} at the end",
+            stored.name,
+            stored.shape,
+            self.shape,
+            self.leading(),
+        )))
+    }
+}
+
+/// A shape that is itself the content of a tensor; it has to have `rank`
+/// dimensions.
+pub fn stored_shape(view: View<'_>, rank: usize) -> Result<Vec<u64>> {
+    if elements(&view.stored.shape) != Some(rank as u64) {
+        return Err(refuse(format!(
+            "`{}` has shape {:?} but {rank} dimensions are to be read from it",
+            view.stored.name, view.stored.shape
+        )));
+    }
+    view.integers()
+        .map(|dimension| {
+            u64::try_from(dimension?)
+                .map_err(|_| refuse(format!("`{}` holds a negative dimension", view.stored.name)))
+        })
+        .collect()
+}

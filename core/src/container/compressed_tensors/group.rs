@@ -1,0 +1,66 @@
+//! One entry of `config_groups`
+//! (docs/formats/compressed-tensors.md 5.2).
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::config::refuse;
+use super::scheme::Scheme;
+use super::target::Targets;
+use crate::{Error, Result};
+
+/// Modules quantised alike.
+#[derive(Debug, Clone)]
+pub struct Group {
+    pub targets: Targets,
+    pub format: Option<String>,
+    /// A scheme that is wrong is an error for the modules of this group only.
+    pub weights: Result<Option<Scheme>>,
+}
+
+/// Reads the group called `name`.
+pub fn read_group(name: &str, group: &Value) -> Result<Group> {
+    let texts = |list: &Value| -> Result<Vec<String>> {
+        Vec::deserialize(list).map_err(|error| {
+            refuse(format!(
+                "the targets of group `{name}` are no list of texts: {error}"
+            ))
+        })
+    };
+    match group {
+        // A preset.
+        Value::Array(_) => Ok(Group {
+            targets: Targets::new(texts(group)?)?,
+            format: None,
+            weights: Scheme::preset(name)
+                .map(Some)
+                .ok_or_else(|| Error::unsupported(format!("the preset `{name}` is not known"))),
+        }),
+        Value::Object(fields) => Ok(Group {
+            targets: Targets::new(match fields.get("targets") {
+                None | Some(Value::Null) => Vec::new(),
+                Some(list) => texts(list)?,
+            })?,
+            format: match fields.get("format") {
+                None | Some(Value::Null) => None,
+                Some(Value::String(format)) => Some(format.clone()),
+                Some(_) => {
+                    return Err(refuse(format!(
+                        "the format of group `{name}` is not a text"
+                    )));
+                }
+            },
+            weights: match fields.get("weights") {
+                None | Some(Value::Null) => Ok(None),
+                Some(arguments) => Scheme::read(arguments).map(Some),
+            },
+        }),
+        _ => Err(refuse(format!(
+            "group `{name}` is neither an object nor a list"
+        ))),
+    }
+}

@@ -1,0 +1,119 @@
+//! Which elements of a dense tensor are stored
+//! (docs/formats/compressed-tensors.md 3, 4).
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Elements that are stored, and how many of them.
+pub struct Kept {
+    pub mask: Vec<u8>,
+    /// Kept elements in the rows before.
+    pub offsets: Vec<u64>,
+    pub count: u64,
+    /// Of these, zeros that fill up a group of four.
+    pub filled: u64,
+}
+
+impl Kept {
+    /// Looks through rows of `columns` elements of `width` bytes, at least
+    /// one of each. `None` if `fours` are asked for and a group of four holds
+    /// more than two values.
+    pub fn new(bytes: &[u8], columns: usize, width: usize, fours: bool) -> Option<Self> {
+        let mut kept = Kept {
+            mask: Vec::with_capacity(bytes.len() / width / 8 + 1),
+            offsets: Vec::with_capacity(bytes.len() / width / columns),
+            count: 0,
+            filled: 0,
+        };
+        for row in bytes.chunks_exact(columns * width) {
+            kept.offsets.push(kept.count);
+            for eight in row.chunks(8 * width) {
+                let elements = eight.chunks_exact(width).enumerate();
+                let mut marks = elements.fold(0u8, |marks, (place, element)| {
+                    marks | u8::from(element.iter().any(|&byte| byte != 0)) << place
+                });
+                if fours {
+                    let all = marks;
+                    marks = two_of_four(marks & 0xF)?;
+                    if eight.len() > 4 * width {
+                        marks |= two_of_four(all >> 4)? << 4;
+                    }
+                    kept.filled += u64::from(marks.count_ones() - all.count_ones());
+                }
+                kept.count += u64::from(marks.count_ones());
+                kept.mask.push(marks);
+            }
+        }
+        Some(kept)
+    }
+    /// The kept elements of the same rows.
+    pub fn values(&self, bytes: &[u8], columns: usize, width: usize) -> Vec<u8> {
+        let rows = bytes.chunks_exact(columns * width);
+        let masks = self.mask.chunks_exact(columns.div_ceil(8));
+        let mut values = Vec::new();
+        for (row, mask) in rows.zip(masks) {
+            for (place, element) in row.chunks_exact(width).enumerate() {
+                if mask[place / 8] >> (place % 8) & 1 == 1 {
+                    values.extend_from_slice(element);
+                }
+            }
+        }
+        values
+    }
+}
+
+/// The two positions of a group that are stored, `None` if more have to be:
+/// with fewer than two values, those that the package picks.
+fn two_of_four(marks: u8) -> Option<u8> {
+    match (marks, marks.count_ones()) {
+        (_, 2) => Some(marks),
+        (0b0001, _) => Some(0b0101),
+        (0b0010, _) => Some(0b1010),
+        (0 | 0b0100 | 0b1000, _) => Some(0b1100),
+        _ => None,
+    }
+}
+
+/// From the values before each row, over all rows, those that the format
+/// asks for: the running sum goes over the first dimension only.
+pub fn row_offsets(rows: &[u64], before: &[u64], count: u64) -> impl Iterator<Item = u64> {
+    let per_first: u64 = rows.iter().skip(1).product();
+    let counts: Vec<u64> = before
+        .iter()
+        .zip(before.iter().skip(1).chain([&count]))
+        .map(|(start, end)| end - start)
+        .collect();
+    let per_first = usize::try_from(per_first).unwrap_or(usize::MAX);
+    let mut sums = vec![0; per_first.min(counts.len())];
+    counts.into_iter().enumerate().map(move |(row, count)| {
+        let sum = &mut sums[row % per_first];
+        *sum += count;
+        *sum - count
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_that_the_package_picks() {
+        for (marks, expected) in [(0, 12), (1, 5), (2, 10), (4, 12), (8, 12), (3, 3), (9, 9)] {
+            assert_eq!(two_of_four(marks), Some(expected));
+        }
+        for marks in [7, 11, 13, 14, 15] {
+            assert_eq!(two_of_four(marks), None);
+        }
+    }
+
+    #[test]
+    fn offsets_of_three_dimensions_run_over_the_first() {
+        // Rows of [2, 3]: counts 1, 2, 3 and 4, 5, 6.
+        let before = [0, 1, 3, 6, 10, 15];
+        let offsets: Vec<u64> = row_offsets(&[2, 3], &before, 21).collect();
+        assert_eq!(offsets, [0, 0, 0, 1, 2, 3]);
+        let offsets: Vec<u64> = row_offsets(&[6], &before, 21).collect();
+        assert_eq!(offsets, before);
+        assert_eq!(row_offsets(&[], &[0], 21).collect::<Vec<u64>>(), [0]);
+    }
+}

@@ -1,0 +1,42 @@
+//! compressed-tensors: sparse and quantised weights inside safetensors files,
+//! described by the model's `config.json`
+//! (docs/formats/compressed-tensors.md).
+//!
+//! Nothing here reads a file. [`Config`] is made from the text of
+//! `config.json`, a [`Checkpoint`] from it and the names, dtypes and shapes of
+//! all stored tensors, over all shards. It lists the tensors of the dense
+//! model; a [`Weight`] among them names the stored tensors it is made of and
+//! the two sparse formats.
+
+mod bitmask;
+mod bitstring;
+mod checkpoint;
+mod codes;
+mod config;
+mod dequantise;
+mod fields;
+mod format;
+mod geometry;
+mod grid;
+mod group;
+mod kept;
+mod marlin;
+mod module;
+mod packed;
+mod part;
+mod scheme;
+mod small_float;
+mod sparse_writer;
+mod stored;
+mod target;
+mod weight;
+mod zero_point;
+
+pub use checkpoint::{Checkpoint, Entry};
+pub use config::Config;
+pub use format::Format;
+pub use part::{Part, Role};
+pub use scheme::{Number, Scheme, Strategy};
+pub use sparse_writer::{SparseWriter, StoredBytes};
+pub use stored::Stored;
+pub use weight::{Dense, Weight};

@@ -1,0 +1,141 @@
+//! The stored tensors that make up one weight.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::stored::Stored;
+use crate::bytes::Cursor;
+use crate::dtype::Dtype;
+use crate::{Error, Result, Rule};
+
+/// What a stored tensor is to its weight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Role {
+    /// The dense shape: `shape`, `weight_shape`.
+    Shape,
+    /// The values that a mask places: `compressed`.
+    Values,
+    /// One bit per dense element: `bitmask`.
+    Bitmask,
+    /// Values in the rows before: `row_offsets`.
+    RowOffsets,
+    /// One code per byte: `weight`.
+    Codes,
+    /// Codes of fewer bits: `weight_packed`.
+    Packed,
+    /// `weight_scale` or `scale_packed`.
+    Scale,
+    /// `weight_zero_point`.
+    ZeroPoint,
+    /// Group of each column: `weight_g_idx`.
+    GroupIndex,
+    /// The scale of the scales: `weight_global_scale`.
+    GlobalScale,
+    /// Positions of the values of a 2:4 weight: `meta`.
+    Meta,
+}
+
+/// A stored tensor and what it is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// What it is for.
+    pub role: Role,
+    /// Name, dtype and shape.
+    pub stored: Stored,
+}
+
+/// The parts of a weight with their bytes.
+#[derive(Clone, Copy)]
+pub struct Views<'a> {
+    parts: &'a [Part],
+    bytes: &'a [&'a [u8]],
+}
+
+/// One of them.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    pub stored: &'a Stored,
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Views<'a> {
+    /// Every part has to be as long as the table of tensors says.
+    pub fn new(parts: &'a [Part], bytes: &'a [&'a [u8]]) -> Result<Self> {
+        if parts.len() != bytes.len() {
+            return Err(Error::invalid_input(format!(
+                "{} parts were given where {} belong",
+                bytes.len(),
+                parts.len()
+            )));
+        }
+        for (part, bytes) in parts.iter().zip(bytes) {
+            View::new(&part.stored, bytes)?;
+        }
+        Ok(Self { parts, bytes })
+    }
+
+    pub fn get(&self, role: Role) -> Option<View<'a>> {
+        let place = self.parts.iter().position(|part| part.role == role)?;
+        Some(View {
+            stored: &self.parts[place].stored,
+            bytes: self.bytes[place],
+        })
+    }
+
+    pub fn need(&self, role: Role) -> Result<View<'a>> {
+        self.get(role).ok_or_else(|| {
+            Error::malformed(
+                Rule::CompressedTensorsParts,
+                format!("the part {role:?} of the weight is missing"),
+            )
+        })
+    }
+}
+
+impl<'a> View<'a> {
+    pub fn new(stored: &'a Stored, bytes: &'a [u8]) -> Result<Self> {
+        let expected = stored.len_bytes()?;
+        if bytes.len() as u64 != expected {
+            return Err(Error::invalid_input(format!(
+                "{} bytes were given for `{}`, which has {expected}",
+                bytes.len(),
+                stored.name
+            )));
+        }
+        Ok(Self { stored, bytes })
+    }
+
+    /// The elements of an I32 or I64 tensor.
+    pub fn integers(self) -> impl Iterator<Item = Result<i64>> + 'a {
+        let mut cursor = Cursor::new(self.bytes);
+        let wide = self.stored.dtype == Dtype::I64;
+        core::iter::from_fn(move || {
+            (cursor.remaining() > 0).then(|| {
+                if wide {
+                    cursor.u64("integer").map(u64::cast_signed)
+                } else {
+                    cursor.u32("integer").map(|n| n.cast_signed().into())
+                }
+            })
+        })
+    }
+
+    /// The elements of a float tensor, as F32.
+    pub fn floats(self) -> Vec<f32> {
+        let pairs = || self.bytes.chunks_exact(2).map(|b| [b[0], b[1]]);
+        match self.stored.dtype {
+            Dtype::F16 => pairs()
+                .map(|b| half::f16::from_le_bytes(b).to_f32())
+                .collect(),
+            Dtype::Bf16 => pairs()
+                .map(|b| half::bf16::from_le_bytes(b).to_f32())
+                .collect(),
+            _ => self
+                .bytes
+                .chunks_exact(4)
+                .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+                .collect(),
+        }
+    }
+}

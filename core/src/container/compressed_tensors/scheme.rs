@@ -1,0 +1,232 @@
+//! The arguments of a weight's quantisation
+//! (docs/formats/compressed-tensors.md 5.2).
+
+use alloc::format;
+use alloc::string::String;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{Error, Result, Rule};
+
+/// What a stored code means before it is scaled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Number {
+    /// A signed integer.
+    Int,
+    /// A float of so many bits.
+    Float,
+}
+
+/// Which elements share a scale.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Strategy {
+    /// All.
+    Tensor,
+    /// Those of a row.
+    Channel,
+    /// So many neighbours in a row.
+    Group {
+        /// Columns.
+        size: u64,
+    },
+    /// A rectangle; smaller ones at the edges.
+    Block {
+        /// Its rows.
+        rows: u64,
+        /// Its columns.
+        columns: u64,
+    },
+    /// Groups, and one more scale for all of them.
+    TensorGroup,
+}
+
+/// How the weights of a group of modules are quantised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Scheme {
+    /// Bits of a code.
+    pub num_bits: u8,
+    /// Integers or floats.
+    pub number: Number,
+    /// Without zero points.
+    pub symmetric: bool,
+    /// Which elements share a scale.
+    pub strategy: Strategy,
+    /// Columns belong to groups by an index of their own (7.4).
+    pub indexed: bool,
+}
+
+/// The fields as they are written. Those whose type changed between releases
+/// are looked at afterwards.
+#[derive(Deserialize)]
+struct Fields {
+    num_bits: Option<u8>,
+    #[serde(rename = "type")]
+    number: Option<String>,
+    symmetric: Option<bool>,
+    strategy: Option<String>,
+    group_size: Option<i64>,
+    #[serde(default)]
+    block_structure: Value,
+    #[serde(default)]
+    actorder: Value,
+}
+
+fn refuse(detail: String) -> Error {
+    Error::malformed(Rule::CompressedTensorsScheme, detail)
+}
+
+impl Scheme {
+    /// Reads the object `weights` of a group.
+    pub(super) fn read(arguments: &Value) -> Result<Self> {
+        let fields = Fields::deserialize(arguments)
+            .map_err(|error| refuse(format!("the arguments for weights are wrong: {error}")))?;
+        let number = match fields.number.as_deref() {
+            None | Some("int") => Number::Int,
+            Some("float") => Number::Float,
+            Some(other) => return Err(refuse(format!("`{other}` is no type of number"))),
+        };
+        let num_bits = fields.num_bits.unwrap_or(8);
+        if !(1..=8).contains(&num_bits) {
+            return Err(Error::unsupported(format!(
+                "codes of {num_bits} bits are not known, only of 1 to 8"
+            )));
+        }
+        let indexed = match &fields.actorder {
+            Value::Null | Value::Bool(false) => false,
+            Value::Bool(true) => true,
+            Value::String(order) => match order.to_ascii_lowercase().as_str() {
+                "weight" | "static" => false,
+                "group" | "dynamic" => true,
+                _ => return Err(refuse(format!("`{order}` is no activation order"))),
+            },
+            _ => {
+                return Err(refuse(
+                    "actorder is neither a text nor true or false".into(),
+                ));
+            }
+        };
+        Ok(Self {
+            num_bits,
+            number,
+            symmetric: fields.symmetric.unwrap_or(true),
+            strategy: strategy(&fields)?,
+            indexed,
+        })
+    }
+
+    /// The scheme behind the name of a preset, if it is one.
+    pub(super) fn preset(name: &str) -> Option<Self> {
+        let group = Strategy::Group { size: 128 };
+        let (num_bits, number, symmetric, strategy) = match name.to_ascii_uppercase().as_str() {
+            "W4A16" => (4, Number::Int, true, group),
+            "W4A16_ASYM" => (4, Number::Int, false, group),
+            "W8A16" => (8, Number::Int, true, group),
+            "INT8" | "W8A8" => (8, Number::Int, true, Strategy::Channel),
+            "FP8" => (8, Number::Float, true, Strategy::Tensor),
+            "FP8_DYNAMIC" => (8, Number::Float, true, Strategy::Channel),
+            "NVFP4" | "NVFP4A16" => (4, Number::Float, true, Strategy::TensorGroup),
+            "MXFP4" | "MXFP4A16" => (4, Number::Float, true, Strategy::Group { size: 32 }),
+            "MXFP6" | "MXFP6A16" => (6, Number::Float, true, Strategy::Group { size: 32 }),
+            "MXFP8" | "MXFP8A16" => (8, Number::Float, true, Strategy::Group { size: 32 }),
+            _ => return None,
+        };
+        Some(Self {
+            num_bits,
+            number,
+            symmetric,
+            strategy,
+            indexed: false,
+        })
+    }
+}
+
+fn strategy(fields: &Fields) -> Result<Strategy> {
+    let name = match (fields.strategy.as_deref(), fields.group_size) {
+        (Some(name), _) => name,
+        (None, None) => "tensor",
+        (None, Some(-1)) => "channel",
+        (None, Some(_)) => "group",
+    };
+    match name.to_ascii_lowercase().as_str() {
+        "tensor" => Ok(Strategy::Tensor),
+        "channel" => Ok(Strategy::Channel),
+        "tensor_group" => Ok(Strategy::TensorGroup),
+        "group" => match fields.group_size.map(u64::try_from) {
+            Some(Ok(size)) if size > 0 => Ok(Strategy::Group { size }),
+            _ => Err(refuse("strategy `group` needs a group_size above 0".into())),
+        },
+        "block" => {
+            let (rows, columns) = block(&fields.block_structure).ok_or_else(|| {
+                refuse("strategy `block` needs a block_structure of two numbers above 0".into())
+            })?;
+            Ok(Strategy::Block { rows, columns })
+        }
+        other => Err(refuse(format!("`{other}` is no strategy for weights"))),
+    }
+}
+
+/// `[128, 128]` or, in old files, `"128x128"`.
+fn block(structure: &Value) -> Option<(u64, u64)> {
+    let (rows, columns) = match structure {
+        Value::Array(sides) => match sides.as_slice() {
+            [rows, columns] => (rows.as_u64()?, columns.as_u64()?),
+            _ => return None,
+        },
+        Value::String(text) => {
+            let (rows, columns) = text.split_once(['x', 'X'])?;
+            (rows.trim().parse().ok()?, columns.trim().parse().ok()?)
+        }
+        _ => return None,
+    };
+    (rows > 0 && columns > 0).then_some((rows, columns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Scheme> {
+        Scheme::read(&serde_json::from_str(text).unwrap())
+    }
+
+    #[test]
+    fn the_strategy_follows_from_the_group_size() {
+        let strategy = |text| read(text).unwrap().strategy;
+        assert_eq!(strategy("{}"), Strategy::Tensor);
+        assert_eq!(strategy(r#"{"group_size": -1}"#), Strategy::Channel);
+        assert_eq!(
+            strategy(r#"{"group_size": 64}"#),
+            Strategy::Group { size: 64 }
+        );
+    }
+
+    #[test]
+    fn blocks_in_both_spellings() {
+        let expected = Strategy::Block {
+            rows: 64,
+            columns: 128,
+        };
+        for text in [r#"[64, 128]"#, r#""64x128""#] {
+            let text = format!(r#"{{"strategy": "block", "block_structure": {text}}}"#);
+            assert_eq!(read(&text).unwrap().strategy, expected);
+        }
+    }
+
+    #[test]
+    fn numbers_that_would_divide_by_nothing_are_refused() {
+        for text in [
+            r#"{"strategy": "group", "group_size": 0}"#,
+            r#"{"strategy": "group", "group_size": -1}"#,
+            r#"{"strategy": "group"}"#,
+            r#"{"strategy": "block", "block_structure": [0, 1]}"#,
+            r#"{"strategy": "block", "block_structure": "4"}"#,
+            r#"{"strategy": "token"}"#,
+            r#"{"num_bits": 0}"#,
+            r#"{"num_bits": 16}"#,
+            r#"{"type": "complex"}"#,
+        ] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+}

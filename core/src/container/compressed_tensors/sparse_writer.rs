@@ -1,0 +1,249 @@
+//! Dense tensors to the two sparse formats
+//! (docs/formats/compressed-tensors.md 3, 4).
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use serde_json::json;
+
+use super::format::Format;
+use super::kept::{Kept, row_offsets};
+use super::part::View;
+use super::stored::Stored;
+use crate::bytes::index;
+use crate::dtype::Dtype;
+use crate::{Error, Result, Rule};
+
+/// Release whose names and shapes are written.
+const RELEASE: &str = "0.13.0";
+
+/// Dtypes that the package is known to take.
+const DTYPES: [Dtype; 5] = [
+    Dtype::F32,
+    Dtype::F16,
+    Dtype::Bf16,
+    Dtype::I8,
+    Dtype::F8E4M3,
+];
+
+/// What a tensor costs in a safetensors header besides its name, about, in
+/// bytes.
+const HEADER_ENTRY_BYTES: u64 = 64;
+
+/// A stored tensor and its bytes.
+pub type StoredBytes = (Stored, Vec<u8>);
+
+/// Makes the stored tensors of a sparse checkpoint, one dense tensor after
+/// the other, with names of the module rule (section 2).
+///
+/// Only tensors called `….weight` of the dtypes F32, F16, BF16, I8 and F8_E4M3
+/// are made sparse, and only if that is smaller. Nothing is lost: negative
+/// zeros, which the package would drop, are kept as values, and a matrix that
+/// is not 2:4 stays dense.
+#[derive(Debug, Clone)]
+pub struct SparseWriter {
+    format: Format,
+    /// All names written, which must differ.
+    names: BTreeSet<String>,
+    modules: Vec<String>,
+    elements: u64,
+    zeros: u64,
+}
+
+impl SparseWriter {
+    /// A writer for [`Format::SparseBitmask`] or [`Format::Sparse24Bitmask`].
+    pub fn new(format: Format) -> Result<Self> {
+        if !format.is_sparse() {
+            return Err(Error::invalid_input(format!(
+                "`{}` is no sparse format",
+                format.name()
+            )));
+        }
+        Ok(Self {
+            format,
+            names: BTreeSet::new(),
+            modules: Vec::new(),
+            elements: 0,
+            zeros: 0,
+        })
+    }
+
+    /// The tensors that stand for `dense`, or `None` if it is to be stored as
+    /// it is. Refused are tensors whose names would be taken for parts of
+    /// others.
+    pub fn write(&mut self, dense: &Stored, bytes: &[u8]) -> Result<Option<Vec<StoredBytes>>> {
+        View::new(dense, bytes)?;
+        if [".bitmask", ".compressed"]
+            .iter()
+            .any(|part| dense.name.ends_with(part))
+        {
+            return Err(taken(&dense.name));
+        }
+        let Some((module, kept)) = self.kept(dense, bytes) else {
+            self.register(&dense.name)?;
+            return Ok(None);
+        };
+        let parts = self.parts(dense, module, bytes, &kept)?;
+        if !pays(dense, &parts) {
+            self.register(&dense.name)?;
+            return Ok(None);
+        }
+        for (part, _) in &parts {
+            self.register(&part.name)?;
+        }
+        let elements = (bytes.len() / width(dense)) as u64;
+        self.elements += elements;
+        self.zeros += elements - (kept.count - kept.filled);
+        self.modules.push(module.into());
+        Ok(Some(parts))
+    }
+
+    /// The object for the key `quantization_config` of `config.json`, as JSON
+    /// text.
+    #[must_use]
+    pub fn quantization_config(&self) -> String {
+        let structure = match self.format {
+            Format::Sparse24Bitmask => "2:4",
+            _ => "unstructured",
+        };
+        json!({
+            "quant_method": "compressed-tensors",
+            "version": RELEASE,
+            "sparsity_config": {
+                "format": self.format.name(),
+                "global_sparsity": self.zeros as f64 / self.elements.max(1) as f64,
+                "ignore": [],
+                "registry_requires_subclass": false,
+                "sparsity_structure": structure,
+                "targets": self.modules,
+            },
+            "transform_config": {},
+        })
+        .to_string()
+    }
+
+    fn register(&mut self, name: &str) -> Result<()> {
+        if self.names.insert(name.into()) {
+            return Ok(());
+        }
+        Err(taken(name))
+    }
+
+    /// The mask, if the tensor can be sparse at all.
+    fn kept<'a>(&self, dense: &'a Stored, bytes: &[u8]) -> Option<(&'a str, Kept)> {
+        let module = dense.name.strip_suffix(".weight")?;
+        // A reader would take these for full names.
+        if module.ends_with(".weight") || module.ends_with(".bias") {
+            return None;
+        }
+        if !DTYPES.contains(&dense.dtype) || bytes.is_empty() {
+            return None;
+        }
+        let columns = usize::try_from(*dense.shape.last()?).ok()?;
+        let fours = self.format == Format::Sparse24Bitmask;
+        if fours && !(dense.shape.len() == 2 && columns.is_multiple_of(4)) {
+            return None;
+        }
+        Kept::new(bytes, columns, width(dense), fours).map(|kept| (module, kept))
+    }
+
+    fn parts(
+        &self,
+        dense: &Stored,
+        module: &str,
+        bytes: &[u8],
+        kept: &Kept,
+    ) -> Result<Vec<StoredBytes>> {
+        let part = |name: &str, dtype, shape, bytes| {
+            let name = format!("{module}.{name}");
+            (Stored { name, dtype, shape }, bytes)
+        };
+        let (columns, rows) = match dense.shape.split_last() {
+            Some((&columns, rows)) => (columns, rows),
+            None => return Err(Error::invalid_input("a scalar cannot be sparse")),
+        };
+        let mut mask_shape = rows.to_vec();
+        mask_shape.push(columns.div_ceil(8));
+        let values = kept.values(bytes, index(columns), width(dense));
+        let rank = dense.shape.len() as u64;
+        let fours = self.format == Format::Sparse24Bitmask;
+        let shape = if fours { vec![rank, 1] } else { vec![rank] };
+        let value_shape = match fours {
+            true => vec![rows.iter().product(), columns / 2],
+            false => vec![kept.count],
+        };
+        let mut parts = vec![
+            part(
+                "shape",
+                Dtype::I64,
+                shape,
+                integers(dense.shape.iter().copied()),
+            ),
+            part("compressed", dense.dtype, value_shape, values),
+            part("bitmask", Dtype::U8, mask_shape, kept.mask.clone()),
+        ];
+        if !fours {
+            let offsets = integers(row_offsets(rows, &kept.offsets, kept.count));
+            parts.push(part("row_offsets", Dtype::I64, rows.to_vec(), offsets));
+        }
+        Ok(parts)
+    }
+}
+
+fn taken(name: &str) -> Error {
+    Error::malformed(
+        Rule::CompressedTensorsName,
+        "the name is taken by a part of another tensor or would be read as one",
+    )
+    .tensor(name)
+}
+
+fn width(dense: &Stored) -> usize {
+    dense.dtype.len_bytes().unwrap_or(1)
+}
+
+fn integers(values: impl IntoIterator<Item = u64>) -> Vec<u8> {
+    values.into_iter().flat_map(u64::to_le_bytes).collect()
+}
+
+/// Whether the parts take less than the dense tensor, headers counted.
+fn pays(dense: &Stored, parts: &[StoredBytes]) -> bool {
+    let cost = |stored: &Stored| stored.name.len() as u64 + HEADER_ENTRY_BYTES;
+    let parts = parts
+        .iter()
+        .map(|(part, bytes)| cost(part) + bytes.len() as u64);
+    dense
+        .len_bytes()
+        .is_ok_and(|len| parts.sum::<u64>() < cost(dense) + len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_would_be_read_as_parts_are_refused() {
+        let mut writer = SparseWriter::new(Format::SparseBitmask).unwrap();
+        let mut write = |name: &str| {
+            let dense = Stored {
+                name: name.into(),
+                dtype: Dtype::F32,
+                shape: vec![1024],
+            };
+            writer.write(&dense, &[0; 4096])
+        };
+        assert!(write("a.shape").unwrap().is_none());
+        for name in ["b.bitmask", "b.compressed", "a.shape", "a.weight"] {
+            assert_eq!(
+                write(name).unwrap_err().rule(),
+                Some(Rule::CompressedTensorsName),
+                "{name}"
+            );
+        }
+        assert_eq!(write("c.weight").unwrap().unwrap().len(), 4);
+        assert!(SparseWriter::new(Format::PackQuantized).is_err());
+    }
+}

@@ -1,0 +1,65 @@
+//! A tensor as it stands in the file.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::container::safetensors::Tensor;
+use crate::dtype::Dtype;
+use crate::{Error, Result, Rule};
+
+/// Name, dtype and shape of a tensor, without its place: the tensors of a
+/// model may be spread over several files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// Name in the safetensors header.
+    pub name: String,
+    /// Element type.
+    pub dtype: Dtype,
+    /// Shape, outermost dimension first; empty for a scalar.
+    pub shape: Vec<u64>,
+}
+
+impl Stored {
+    /// Bytes the tensor takes; refused if they cannot be counted or do not
+    /// fill whole bytes.
+    pub fn len_bytes(&self) -> Result<u64> {
+        len_bits(self.dtype, &self.shape)
+            .filter(|bits| bits % 8 == 0)
+            .map(|bits| bits / 8)
+            .ok_or_else(|| {
+                Error::malformed(
+                    Rule::CompressedTensorsShape,
+                    format!(
+                        "shape {:?} of {} makes no whole number of bytes in 64 bits",
+                        self.shape, self.dtype
+                    ),
+                )
+                .tensor(&self.name)
+            })
+    }
+}
+
+fn len_bits(dtype: Dtype, shape: &[u64]) -> Option<u64> {
+    elements(shape)?.checked_mul(dtype.bits())
+}
+
+/// Product of the dimensions, `None` if it exceeds 64 bits.
+pub(super) fn elements(shape: &[u64]) -> Option<u64> {
+    if shape.contains(&0) {
+        return Some(0);
+    }
+    shape
+        .iter()
+        .try_fold(1u64, |product, &n| product.checked_mul(n))
+}
+
+impl From<&Tensor> for Stored {
+    fn from(tensor: &Tensor) -> Self {
+        Self {
+            name: tensor.name.clone(),
+            dtype: tensor.dtype,
+            shape: tensor.shape.clone(),
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! One weight: its parts, and its dense bytes from theirs.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::bitmask;
+use super::bitstring::Layout;
+use super::codes::{Codes, byte_values, offset_integers};
+use super::dequantise::dequantise;
+use super::format::Format;
+use super::geometry::Geometry;
+use super::grid::Grid;
+use super::marlin;
+use super::packed;
+use super::part::{Part, Role, View, Views};
+use super::scheme::{Scheme, Strategy};
+use super::small_float::{SmallFloat, power_of_two};
+use super::stored::elements;
+use super::zero_point;
+use crate::bytes::index;
+use crate::dtype::Dtype;
+use crate::{Error, Result, Rule};
+
+/// A tensor in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dense {
+    /// Element type.
+    pub dtype: Dtype,
+    /// Shape, outermost dimension first.
+    pub shape: Vec<u64>,
+    /// The elements, little-endian and row-major.
+    pub bytes: Vec<u8>,
+}
+
+/// A tensor of the dense model that is stored in several parts.
+#[derive(Debug, Clone)]
+pub struct Weight {
+    pub(super) name: String,
+    pub(super) dtype: Dtype,
+    pub(super) format: Format,
+    pub(super) scheme: Option<Scheme>,
+    /// The mask that the codes were put under as well (4).
+    pub(super) mask: Option<Format>,
+    /// Written by a release before 0.18, as far as it is said.
+    pub(super) older_packing: bool,
+    pub(super) shape: Option<Vec<u64>>,
+    pub(super) parts: Vec<Part>,
+}
+
+impl Weight {
+    /// Name of the dense tensor.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Dtype of the dense tensor, the one the package computes in.
+    #[must_use]
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// How it is stored. Of a quantised weight under a mask, how it is
+    /// quantised.
+    #[must_use]
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// How it is quantised, if it is.
+    #[must_use]
+    pub fn scheme(&self) -> Option<&Scheme> {
+        self.scheme.as_ref()
+    }
+
+    /// The stored tensors it is made of.
+    #[must_use]
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// The dense shape, where the shapes of the parts tell it. Otherwise the
+    /// part [`Role::Shape`] holds it, for [`Weight::shape_from`].
+    #[must_use]
+    pub fn shape(&self) -> Option<&[u64]> {
+        self.shape.as_deref()
+    }
+
+    /// The dense shape, from the bytes of the part [`Role::Shape`]. It is
+    /// refused if it does not fit the shapes of the other parts.
+    pub fn shape_from(&self, bytes: &[u8]) -> Result<Vec<u64>> {
+        let part = |role| self.parts.iter().find(|part| part.role == role);
+        let Some(shape) = part(Role::Shape) else {
+            return self.shape.clone().ok_or_else(|| self.missing(Role::Shape));
+        };
+        View::new(&shape.stored, bytes)
+            .and_then(|view| match (self.sparse(), self.scheme) {
+                (Some(format), _) => {
+                    let bitmask = part(Role::Bitmask).ok_or_else(|| self.missing(Role::Bitmask))?;
+                    bitmask::dense_shape(format, view, &bitmask.stored.shape)
+                }
+                (None, Some(scheme)) => {
+                    let codes = part(Role::Packed).ok_or_else(|| self.missing(Role::Packed))?;
+                    packed::dense_shape(scheme.num_bits, view, &codes.stored)
+                }
+                (None, None) => Err(self.missing(Role::Bitmask)),
+            })
+            .map_err(|error| error.tensor(&self.name))
+    }
+
+    /// The dense tensor, from the bytes of all parts in the order of
+    /// [`Weight::parts`], bit for bit as the package restores it. What is not
+    /// a number comes out as the quiet NaN without sign and payload.
+    pub fn decode(&self, parts: &[&[u8]]) -> Result<Dense> {
+        self.decode_parts(parts)
+            .map_err(|error| error.tensor(&self.name))
+    }
+
+    fn decode_parts(&self, parts: &[&[u8]]) -> Result<Dense> {
+        let views = Views::new(&self.parts, parts)?;
+        let shape = match views.get(Role::Shape) {
+            Some(shape) => self.shape_from(shape.bytes)?,
+            None => self.shape_from(&[])?,
+        };
+        let bytes = match self.scheme {
+            None => bitmask::expand(self.format, &shape, views)?,
+            Some(scheme) => {
+                let geometry = Geometry::new(shape.clone())?;
+                match self.format {
+                    Format::PackQuantized => self.packed(&scheme, &geometry, views)?,
+                    Format::Marlin24 => marlin::decode(&scheme, &geometry, views)?,
+                    Format::Nvfp4PackQuantized
+                    | Format::Mxfp4PackQuantized
+                    | Format::Mxfp6PackQuantized
+                    | Format::Mxfp8Quantized => self.small(&geometry, views)?,
+                    _ => self.one_per_byte(&scheme, &geometry, views)?,
+                }
+            }
+        };
+        Ok(Dense {
+            dtype: self.dtype,
+            shape,
+            bytes,
+        })
+    }
+
+    /// The mask over values or codes.
+    fn sparse(&self) -> Option<Format> {
+        self.mask
+            .or_else(|| Some(self.format).filter(|f| f.is_sparse()))
+    }
+
+    fn missing(&self, role: Role) -> Error {
+        Error::malformed(
+            Rule::CompressedTensorsParts,
+            format!("the part {role:?} of the weight is missing"),
+        )
+        .tensor(&self.name)
+    }
+
+    /// Section 6.
+    fn one_per_byte(
+        &self,
+        scheme: &Scheme,
+        geometry: &Geometry,
+        views: Views<'_>,
+    ) -> Result<Vec<u8>> {
+        let scale = views.need(Role::Scale)?;
+        let grid = grid(scheme, geometry, views)?;
+        let zeros = views
+            .get(Role::ZeroPoint)
+            .map(|zeros| zero_point::plain(zeros, scale.stored))
+            .transpose()?;
+        let unmasked;
+        let (bytes, dtype) = match self.mask {
+            Some(format) => {
+                let shape = self.shape_from(views.need(Role::Shape)?.bytes)?;
+                unmasked = bitmask::expand(format, &shape, views)?;
+                (unmasked.as_slice(), views.need(Role::Values)?.stored.dtype)
+            }
+            None => {
+                let codes = views.need(Role::Codes)?;
+                (codes.bytes, codes.stored.dtype)
+            }
+        };
+        let values = byte_values(dtype == Dtype::F8E4M3);
+        let codes = Codes::new(bytes, rows(geometry), Layout::dense(8), values);
+        let scales = scale.floats();
+        dequantise(
+            self.dtype,
+            geometry,
+            &codes,
+            &grid,
+            &scales,
+            zeros.as_deref(),
+        )
+    }
+
+    /// Section 7.
+    fn packed(&self, scheme: &Scheme, geometry: &Geometry, views: Views<'_>) -> Result<Vec<u8>> {
+        let (codes, scale) = (views.need(Role::Packed)?, views.need(Role::Scale)?);
+        let bits = scheme.num_bits;
+        let grid = grid(scheme, geometry, views)?;
+        let zeros = views.get(Role::ZeroPoint);
+        let packed_zeros = zeros.filter(|zeros| zeros.stored.dtype == Dtype::I32);
+        let layout = packed::layout(
+            bits,
+            self.older_packing,
+            geometry,
+            codes.stored,
+            packed_zeros.map(|zeros| zeros.stored),
+        )?;
+        let zeros = match (packed_zeros, zeros) {
+            (Some(zeros), _) => Some(zero_point::packed(zeros, geometry, &grid, layout, bits)?),
+            (None, Some(zeros)) => Some(zero_point::plain(zeros, scale.stored)?),
+            (None, None) => None,
+        };
+        let codes = Codes::new(codes.bytes, rows(geometry), layout, offset_integers(bits));
+        let scales = scale.floats();
+        dequantise(
+            self.dtype,
+            geometry,
+            &codes,
+            &grid,
+            &scales,
+            zeros.as_deref(),
+        )
+    }
+
+    /// Section 8.
+    fn small(&self, geometry: &Geometry, views: Views<'_>) -> Result<Vec<u8>> {
+        let scale = views.need(Role::Scale)?;
+        let (small, role, size) = match self.format {
+            Format::Nvfp4PackQuantized => (SmallFloat::E2M1, Role::Packed, 16),
+            Format::Mxfp4PackQuantized => (SmallFloat::E2M1, Role::Packed, 32),
+            Format::Mxfp6PackQuantized => (SmallFloat::E2M3, Role::Packed, 32),
+            _ => (SmallFloat::E4M3, Role::Codes, 32),
+        };
+        let grid = Grid::new(Strategy::Group { size }, geometry, scale.stored)?;
+        let scales: Vec<f32> = if self.format == Format::Nvfp4PackQuantized {
+            let global = views.need(Role::GlobalScale)?;
+            if !matches!(global.stored.shape.as_slice(), [] | [1]) {
+                return Err(Error::malformed(
+                    Rule::CompressedTensorsShape,
+                    format!(
+                        "`{}` has shape {:?} where one number belongs",
+                        global.stored.name, global.stored.shape
+                    ),
+                ));
+            }
+            let global = global.floats()[0];
+            let values = SmallFloat::E4M3.values();
+            let scale = scale.bytes.iter();
+            scale
+                .map(|&code| values[usize::from(code)] / global)
+                .collect()
+        } else {
+            let scale = scale.bytes.iter();
+            scale.map(|&e| power_of_two(u32::from(e))).collect()
+        };
+        let layout = Layout::dense(small.bits());
+        let codes = views.need(role)?.bytes;
+        let codes = Codes::new(codes, rows(geometry), layout, small.values());
+        dequantise(self.dtype, geometry, &codes, &grid, &scales, None)
+    }
+}
+
+/// Where the scales go; checks their shape.
+fn grid(scheme: &Scheme, geometry: &Geometry, views: Views<'_>) -> Result<Grid> {
+    let grid = Grid::new(scheme.strategy, geometry, views.need(Role::Scale)?.stored)?;
+    match views.get(Role::GroupIndex) {
+        None => Ok(grid),
+        Some(groups) if groups.stored.shape == [geometry.columns] => grid.with_columns(groups),
+        Some(groups) => Err(Error::malformed(
+            Rule::CompressedTensorsShape,
+            format!(
+                "`{}` has shape {:?}, the weight {} columns",
+                groups.stored.name, groups.stored.shape, geometry.columns
+            ),
+        )),
+    }
+}
+
+/// Rows of all matrices; 1 for weights without elements.
+fn rows(geometry: &Geometry) -> usize {
+    match geometry.elements {
+        0 => 1,
+        _ => index(elements(geometry.leading()).unwrap_or_default() * geometry.rows),
+    }
+}

@@ -1,0 +1,153 @@
+//! One shard to its mixture and streams (docs/formats/gauss.md 5 to 8).
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::options::Options;
+use super::report::{RawReason, ShardReport};
+use super::widen::{residual, widen};
+use super::{dtypes, value};
+use crate::dtype::Dtype;
+use crate::entropy::ans::{Categorical, Encoder, Gaussian};
+use crate::transform::gmm::{self, Fit, Mixture};
+
+/// A shard, coded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Coded {
+    pub mixture: Mixture,
+    pub scale: u32,
+    pub index: Vec<u32>,
+    pub residual: Vec<u32>,
+    pub report: ShardReport,
+    pub squared_error: f64,
+}
+
+impl Coded {
+    /// Words of both streams.
+    pub fn words(&self) -> usize {
+        self.index.len() + self.residual.len()
+    }
+
+    /// Bytes in the index and in the data.
+    pub fn len_bytes(&self) -> u64 {
+        super::record::shard_record_bytes(self.mixture.len() as u64) + 4 * self.words() as u64
+    }
+}
+
+/// Codes the elements of `bytes`, at least one of them, or says why not.
+pub fn encode(
+    dtype: Dtype,
+    bytes: &[u8],
+    scale: u32,
+    options: &Options,
+) -> Result<Coded, RawReason> {
+    let values = value::to_f64(dtype, bytes);
+    // NaN is not below anything. Squares of single-precision numbers are far
+    // from overflowing, those of doubles are not.
+    if !values
+        .iter()
+        .all(|value| value.abs() <= f64::from(f32::MAX))
+    {
+        return Err(RawReason::NotFinite);
+    }
+    let sample = sample(&values, options.fit_samples);
+    let sample = sample.as_deref().unwrap_or(&values);
+    let coded = options.counts().into_iter().filter_map(|count| {
+        let fit = gmm::fit(sample, count, options.max_iterations);
+        with_mixture(dtype, &values, fit, scale)
+    });
+    coded
+        .min_by_key(Coded::len_bytes)
+        .ok_or(RawReason::OutOfReach)
+}
+
+/// One value out of each of `most` equal stretches, or nothing if there are no
+/// more values than that. The places are fixed by the number of values alone.
+fn sample(values: &[f64], most: u64) -> Option<Vec<f64>> {
+    let count = values.len() as u64;
+    if count <= most {
+        return None;
+    }
+    let bound = |stretch: u64| u128::from(stretch) * u128::from(count) / u128::from(most);
+    let place = |stretch: u64| {
+        let (start, end) = (bound(stretch), bound(stretch + 1));
+        // SplitMix64; the upper half of the product is even below the length.
+        let mut mixed = stretch.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^= mixed >> 31;
+        start + ((u128::from(mixed) * (end - start)) >> 64)
+    };
+    let places = (0..most).filter_map(|stretch| usize::try_from(place(stretch)).ok());
+    Some(places.map(|place| values[place]).collect())
+}
+
+fn with_mixture(dtype: Dtype, values: &[f64], fit: Fit, scale: u32) -> Option<Coded> {
+    let Fit {
+        mut mixture,
+        iterations,
+    } = fit;
+    let steps = f64::from(scale);
+    let mut components = vec![0; values.len()];
+    gmm::assign(&mixture, values, &mut components);
+    let added = widen(&mut mixture, values, &mut components, steps)?;
+
+    let categorical = Categorical::new(&mixture.probabilities());
+    let deviations = mixture.deviations.iter();
+    let mut gaussians: Vec<Gaussian> = deviations.map(|d| Gaussian::new(d * steps)).collect();
+    let (mut index, mut residuals) = (Encoder::new(), Encoder::new());
+    let (mut max_error, mut squared_error) = (0f64, 0f64);
+    for (&value, &component) in values.iter().zip(&components).rev() {
+        let number = usize::from(component);
+        let residual = residual(value, mixture.means[number], steps)?;
+        let interval = categorical.interval(component);
+        if interval.len == 0 {
+            return None;
+        }
+        index.push(interval);
+        residuals.push(gaussians[number].interval(residual));
+        let restored = mixture.means[number] + f64::from(residual) / steps;
+        let error = (rounded(dtype, restored) - value).abs();
+        max_error = max_error.max(error);
+        squared_error += error * error;
+    }
+    // Rounding to half precision or to bfloat16 may have reached infinity.
+    if !max_error.is_finite() {
+        return None;
+    }
+    Some(Coded {
+        scale,
+        index: index.finish(),
+        residual: residuals.finish(),
+        report: ShardReport {
+            components: u32::try_from(mixture.len()).ok()?,
+            added,
+            iterations,
+            scale,
+            max_error,
+        },
+        mixture,
+        squared_error,
+    })
+}
+
+/// What a reader makes of the exact value.
+fn rounded(dtype: Dtype, value: f64) -> f64 {
+    #[allow(clippy::cast_possible_truncation)] // the rounding that is meant
+    match dtype {
+        Dtype::F32 => f64::from(value as f32),
+        Dtype::F16 => value::f16_to_f64(value::f16(value)),
+        Dtype::Bf16 => f64::from(f32::from_bits(u32::from(value::bf16(value)) << 16)),
+        _ => value,
+    }
+}
+
+/// Steps of a unit (5).
+pub fn scale(dtype: Dtype, options: &Options) -> u32 {
+    let usual = match dtype {
+        Dtype::Bf16 => super::BF16_SCALE,
+        _ => super::SCALE,
+    };
+    debug_assert!(dtypes::is_float(dtype), "only floats are coded");
+    options.scale.unwrap_or(usual)
+}

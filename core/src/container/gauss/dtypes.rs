@@ -1,0 +1,46 @@
+//! Dtypes a Gauss file can name (docs/formats/gauss.md 3).
+
+use crate::dtype::Dtype;
+
+const IDS: [Dtype; 8] = [
+    Dtype::F32,
+    Dtype::F16,
+    Dtype::Bf16,
+    Dtype::F64,
+    Dtype::I8,
+    Dtype::I16,
+    Dtype::I32,
+    Dtype::I64,
+];
+
+pub fn from_id(id: u8) -> Option<Dtype> {
+    IDS.get(usize::from(id)).copied()
+}
+
+pub fn id(dtype: Dtype) -> Option<u8> {
+    (0..=u8::MAX)
+        .zip(IDS)
+        .find(|known| known.1 == dtype)
+        .map(|known| known.0)
+}
+
+/// Whether tensors of it may be coded.
+pub fn is_float(dtype: Dtype) -> bool {
+    matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::Bf16 | Dtype::F64)
+}
+
+/// Bytes of an element of a dtype in the table.
+pub fn width(dtype: Dtype) -> u64 {
+    dtype.bits() / 8
+}
+
+/// The integer of as many bits, for dtypes that have no id.
+pub fn signed_of_same_width(dtype: Dtype) -> Option<Dtype> {
+    match dtype.bits() {
+        8 => Some(Dtype::I8),
+        16 => Some(Dtype::I16),
+        32 => Some(Dtype::I32),
+        64 => Some(Dtype::I64),
+        _ => None,
+    }
+}

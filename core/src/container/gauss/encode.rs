@@ -1,0 +1,295 @@
+//! Tensors to a file (docs/formats/gauss.md 4).
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use super::coded::{self, Coded};
+use super::dtypes;
+use super::options::{Options, OtherDtypes};
+use super::record::product;
+use super::report::{RawReason, Report, TensorReport};
+use super::writer::{Entry, Writer, fits};
+use crate::bytes;
+use crate::dtype::Dtype;
+use crate::engine::Engine;
+use crate::{Error, Result};
+
+/// A tensor to store.
+#[derive(Debug, Clone, Copy)]
+pub struct Source<'a> {
+    /// Name.
+    pub name: &'a str,
+    /// Element type.
+    pub dtype: Dtype,
+    /// Shape, outermost dimension first; empty for a scalar.
+    pub shape: &'a [u64],
+    /// Its bytes, little-endian and row-major.
+    pub bytes: &'a [u8],
+}
+
+/// A tensor ready to be stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Encoded {
+    /// For [`Writer::add`].
+    pub(super) entry: Entry,
+    /// Its data in the file; none if the tensor is raw, for then its bytes
+    /// are.
+    pub data: Option<Vec<u8>>,
+    /// What became of it.
+    pub report: TensorReport,
+}
+
+/// Writes a file of `sources` to `sink`, piece by piece and in order. The
+/// result is the same for any number of threads; tensors come largest first.
+pub fn encode<'a, E: Engine, X: From<Error>>(
+    engine: &E,
+    sources: &[Source<'a>],
+    options: &Options,
+    mut sink: impl FnMut(&[u8]) -> Result<(), X>,
+) -> Result<Report, X> {
+    options.check()?;
+    let named = |source: &&Source<'a>| match &options.layers {
+        Some(names) => names.iter().any(|name| name == source.name),
+        None => true,
+    };
+    let mut plans = sources
+        .iter()
+        .filter(named)
+        .map(|source| match Plan::new(source, options) {
+            Ok(plan) => Ok((*source, plan)),
+            Err(error) => Err(error.tensor(source.name)),
+        })
+        .collect::<Result<Vec<_>>>()?;
+    // Those of equal size keep their order.
+    plans.sort_by_key(|(_, plan)| Reverse(plan.element_count));
+
+    // All shards of all tensors side by side.
+    let jobs = plans.iter().flat_map(|(source, plan)| {
+        plan.shards(source.bytes)
+            .map(move |part| (source.dtype, part))
+    });
+    let shards = engine.map(jobs.collect(), |(dtype, part)| {
+        coded::encode(dtype, part, coded::scale(dtype, options), options)
+    });
+    let mut shards = shards.into_iter();
+    let mut coded = Vec::new();
+    let mut raw = Vec::new();
+    for (source, plan) in plans {
+        let own = shards.by_ref().take(plan.shard_count()).collect();
+        let encoded = finish(&source, plan, own, options)?;
+        match encoded.data {
+            Some(_) => coded.push((encoded, source.bytes)),
+            None => raw.push((encoded, source.bytes)),
+        }
+    }
+
+    let mut writer = Writer::new();
+    let mut report = Report {
+        len_bytes: 0,
+        tensors: Vec::new(),
+    };
+    let all: Vec<(Encoded, &[u8])> = coded.into_iter().chain(raw).collect();
+    for (encoded, _) in &all {
+        writer.add(encoded)?;
+    }
+    let head = writer.finish()?;
+    report.len_bytes += head.len() as u64;
+    sink(&head)?;
+    for (encoded, bytes) in all {
+        let data = encoded.data.as_deref().unwrap_or(bytes);
+        report.len_bytes += data.len() as u64;
+        sink(data)?;
+        report.tensors.push(encoded.report);
+    }
+    Ok(report)
+}
+
+/// Codes one tensor.
+pub fn encode_tensor<E: Engine>(engine: &E, source: &Source, options: &Options) -> Result<Encoded> {
+    options.check()?;
+    let plan = Plan::new(source, options).map_err(|error| error.tensor(source.name))?;
+    let scale = |dtype| coded::scale(dtype, options);
+    let shards = engine.map(plan.shards(source.bytes).collect(), |part| {
+        coded::encode(source.dtype, part, scale(source.dtype), options)
+    });
+    finish(source, plan, shards, options)
+}
+
+/// Which way a tensor goes (4 steps 3 to 5).
+#[derive(Debug, Clone)]
+struct Plan {
+    dtype: Dtype,
+    element_count: u64,
+    route: Route,
+}
+
+#[derive(Debug, Clone)]
+enum Route {
+    Raw(RawReason),
+    Coded {
+        /// 0 if the tensor is not sharded.
+        shard_rows: u32,
+        /// The last may be shorter.
+        shard_len_bytes: usize,
+        count: usize,
+    },
+}
+
+impl Plan {
+    fn new(source: &Source, options: &Options) -> Result<Self> {
+        let dtype = stored_dtype(source.dtype, options)?;
+        let element_count = product(source.shape).filter(|count| {
+            count.checked_mul(dtypes::width(dtype)) == Some(source.bytes.len() as u64)
+        });
+        let Some(element_count) = element_count else {
+            return Err(Error::invalid_input(format!(
+                "{} bytes do not make a tensor of shape {:?} and dtype {}",
+                source.bytes.len(),
+                source.shape,
+                source.dtype
+            )));
+        };
+        fits(source.name, source.shape)?;
+        let small =
+            source.shape.len() == 1 || element_count < options.raw_threshold || element_count == 0;
+        let route = if !dtypes::is_float(dtype) {
+            Route::Raw(RawReason::Integers)
+        } else if small {
+            Route::Raw(RawReason::Small)
+        } else {
+            shards(source, element_count, options)?
+        };
+        Ok(Self {
+            dtype,
+            element_count,
+            route,
+        })
+    }
+
+    fn shard_count(&self) -> usize {
+        match self.route {
+            Route::Raw(_) => 0,
+            Route::Coded { count, .. } => count,
+        }
+    }
+
+    fn shards<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let (bytes, len) = match self.route {
+            Route::Raw(_) => (&bytes[..0], 1),
+            Route::Coded {
+                shard_len_bytes, ..
+            } => (bytes, shard_len_bytes),
+        };
+        bytes.chunks(len)
+    }
+}
+
+fn stored_dtype(dtype: Dtype, options: &Options) -> Result<Dtype> {
+    if dtypes::id(dtype).is_some() {
+        return Ok(dtype);
+    }
+    match (options.other_dtypes, dtypes::signed_of_same_width(dtype)) {
+        (OtherDtypes::AsSigned, Some(signed)) => Ok(signed),
+        (_, signed) => Err(Error::unsupported(format!(
+            "Gauss files cannot hold {dtype}; leave the tensor out{}",
+            match signed {
+                Some(signed) => format!(" or have its bytes stored as {signed}"),
+                None => String::new(),
+            }
+        ))),
+    }
+}
+
+fn shards(source: &Source, element_count: u64, options: &Options) -> Result<Route> {
+    let (rows, shard_rows) = match source.shape {
+        [rows, _, ..] if element_count > options.shard_threshold => {
+            (*rows, u64::from(options.shard_rows).min(*rows))
+        }
+        _ => (1, 0),
+    };
+    let count = rows.div_ceil(shard_rows.max(1));
+    if u16::try_from(count).is_err() {
+        return Err(Error::invalid_input(format!(
+            "{rows} rows make {count} shards of {shard_rows}; a Gauss file holds at most 65535 \
+             a tensor, so take more rows"
+        )));
+    }
+    let row_len_bytes = source.bytes.len() as u64 / rows;
+    Ok(Route::Coded {
+        // At most the option's 32 bits.
+        shard_rows: u32::try_from(shard_rows).unwrap_or(options.shard_rows),
+        shard_len_bytes: bytes::index(row_len_bytes * shard_rows.max(1)),
+        count: bytes::index(count),
+    })
+}
+
+/// Puts a tensor together from its shards, or leaves it raw.
+fn finish(
+    source: &Source,
+    plan: Plan,
+    shards: Vec<Result<Coded, RawReason>>,
+    options: &Options,
+) -> Result<Encoded> {
+    let len_bytes = source.bytes.len() as u64;
+    let coded = match plan.route {
+        Route::Raw(reason) => Err(reason),
+        Route::Coded { shard_rows, .. } => shards
+            .into_iter()
+            .collect::<Result<Vec<Coded>, RawReason>>()
+            .map(|shards| (shard_rows, shards)),
+    };
+    let coded = coded.and_then(|(shard_rows, shards)| {
+        let stored: u64 = shards.iter().map(Coded::len_bytes).sum();
+        if stored >= len_bytes && !options.keep_larger {
+            return Err(RawReason::Smaller);
+        }
+        Ok((shard_rows, shards, stored))
+    });
+    let mut report = TensorReport {
+        name: source.name.into(),
+        dtype: plan.dtype,
+        element_count: plan.element_count,
+        len_bytes,
+        stored_len_bytes: len_bytes,
+        max_error: 0.0,
+        rms_error: 0.0,
+        raw: None,
+        shards: Vec::new(),
+    };
+    let (entry, data) = match coded {
+        Err(reason) => {
+            report.raw = Some(reason);
+            (Entry::raw(source, plan.dtype)?, None)
+        }
+        Ok((shard_rows, shards, stored)) => {
+            report.stored_len_bytes = stored;
+            report.shards = shards.iter().map(|shard| shard.report).collect();
+            let errors = report.shards.iter().map(|shard| shard.max_error);
+            report.max_error = errors.fold(0.0, f64::max);
+            let squares: f64 = shards.iter().map(|shard| shard.squared_error).sum();
+            #[allow(clippy::cast_precision_loss)] // a figure for people
+            let mean = squares / plan.element_count as f64;
+            report.rms_error = libm::sqrt(mean);
+            let entry = Entry::coded(source, shard_rows, &shards)?;
+            (entry, Some(data(&shards)))
+        }
+    };
+    Ok(Encoded {
+        entry,
+        data,
+        report,
+    })
+}
+
+fn data(shards: &[Coded]) -> Vec<u8> {
+    let words = shards.iter().map(Coded::words).sum::<usize>();
+    let mut data = Vec::with_capacity(4 * words);
+    for shard in shards {
+        for word in shard.index.iter().chain(&shard.residual) {
+            data.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+    data
+}

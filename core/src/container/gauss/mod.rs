@@ -1,0 +1,41 @@
+//! Gauss files, versions 1 to 4 (docs/formats/gauss.md): an index, then every
+//! tensor either as it is or, lossily, as members of a mixture of Gaussians.
+//!
+//! ```text
+//! header  magic, how many coded and raw tensors
+//! index   per tensor: name, shape, dtype; mixtures and lengths if coded
+//! data    the streams of the coded tensors, then the raw ones
+//! ```
+//!
+//! Reading: [`Index::parse`] says which bytes it needs, then which bytes hold
+//! each tensor or shard; [`decode`] and [`decode_shard`] restore one. Writing:
+//! [`encode`] codes many tensors at once, [`encode_tensor`] and [`Writer`]
+//! one by one.
+
+mod coded;
+mod dtypes;
+mod encode;
+mod index;
+mod options;
+mod record;
+mod report;
+mod restore;
+mod value;
+mod widen;
+mod writer;
+
+pub use encode::{Encoded, Source, encode, encode_tensor};
+pub use index::{Coding, Index, Parsed, Shard, Tensor};
+pub use options::{Components, Options, OtherDtypes};
+pub use report::{RawReason, Report, ShardReport, TensorReport};
+pub use restore::{decode, decode_shard};
+pub use writer::Writer;
+
+/// What all versions begin with; the version's digit follows.
+pub const MAGIC: [u8; 7] = *b"GAUSS00";
+
+/// Steps of a unit in versions before 4, and of most dtypes in 4 (5).
+const SCALE: u32 = 1000;
+
+/// Steps of a unit for bfloat16 (5).
+const BF16_SCALE: u32 = 128;

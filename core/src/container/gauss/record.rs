@@ -1,0 +1,271 @@
+//! Records of the index, read and written (docs/formats/gauss.md 2.2, 2.3,
+//! 2.6).
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::index::{Coding, Shard, Tensor};
+use super::{MAGIC, SCALE, dtypes};
+use crate::bytes::Cursor;
+use crate::dtype::Dtype;
+use crate::transform::gmm::Mixture;
+use crate::{Error, Result, Rule};
+
+/// A raw tensor without name or dimensions.
+pub const LEAST_RAW_BYTES: u64 = 8;
+
+/// Version of a file, by its digit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Version(u8);
+
+impl Version {
+    pub fn read(cursor: &mut Cursor) -> Result<Self> {
+        let magic = cursor.take(8, "magic of a Gauss file")?;
+        match magic.strip_prefix(&MAGIC) {
+            Some(&[digit @ b'1'..=b'4']) => Ok(Self(digit - b'0')),
+            _ => Err(Error::malformed(
+                Rule::GaussMagic,
+                format!(
+                    "{} is not the start of a Gauss file of version 1 to 4",
+                    crate::frame::printable(magic)
+                ),
+            )
+            .at(0)),
+        }
+    }
+
+    pub fn digit(self) -> u8 {
+        self.0
+    }
+
+    /// Raw tensors, and a dtype in records of coded ones.
+    pub fn has_raw(self) -> bool {
+        self.0 >= 3
+    }
+
+    fn has_shards(self) -> bool {
+        self.0 >= 2
+    }
+
+    fn has_scale(self) -> bool {
+        self.0 >= 4
+    }
+
+    /// A coded tensor of two components without name or dimensions.
+    pub fn least_coded_bytes(self) -> u64 {
+        3 + u64::from(self.has_raw())
+            + if self.has_shards() { 6 } else { 0 }
+            + shard_record_bytes(2)
+            - if self.has_scale() { 0 } else { 4 }
+    }
+}
+
+/// Length of a version 4 shard record.
+pub fn shard_record_bytes(components: u64) -> u64 {
+    13 + 24 * components
+}
+
+/// Product of the dimensions; 0 where one of them is 0.
+pub fn product(shape: &[u64]) -> Option<u64> {
+    if shape.contains(&0) {
+        return Some(0);
+    }
+    shape
+        .iter()
+        .try_fold(1u64, |product, &dimension| product.checked_mul(dimension))
+}
+
+fn name_and_shape(cursor: &mut Cursor) -> Result<(String, Vec<u64>)> {
+    let at = cursor.position() as u64;
+    let len = u64::from(cursor.u16("length of a name")?);
+    let name = cursor.take(len, "name of a tensor")?;
+    let name = core::str::from_utf8(name).map_err(|_| {
+        Error::malformed(Rule::GaussName, "the name of a tensor is not UTF-8").at(at + 2)
+    })?;
+    let dimensions = cursor.u8("number of dimensions")?;
+    let shape = (0..dimensions)
+        .map(|_| cursor.u32("dimension").map(u64::from))
+        .collect::<Result<_>>()?;
+    Ok((name.into(), shape))
+}
+
+fn dtype(cursor: &mut Cursor) -> Result<Dtype> {
+    let at = cursor.position() as u64;
+    let id = cursor.u8("dtype")?;
+    dtypes::from_id(id).ok_or_else(|| {
+        Error::malformed(Rule::GaussDtype, format!("dtype {id}, only 0 to 7 exist")).at(at)
+    })
+}
+
+fn check_shape(shape: &[u64], dtype: Dtype) -> Result<u64> {
+    product(shape)
+        .filter(|count| count.checked_mul(dtypes::width(dtype)).is_some())
+        .ok_or_else(|| Error::malformed(Rule::GaussShape, "the size of the tensor exceeds 64 bits"))
+}
+
+/// A record of a coded tensor, whose data begin at `end` of all data.
+pub fn coded(cursor: &mut Cursor, version: Version, end: &mut u64) -> Result<Tensor> {
+    let (name, shape) = name_and_shape(cursor)?;
+    let start = *end;
+    match body(cursor, version, &shape, end) {
+        Ok((dtype, shards)) => Ok(Tensor {
+            name,
+            dtype,
+            shape,
+            stored: start..*end,
+            coding: Coding::Mixture(shards),
+        }),
+        Err(error) => Err(error.tensor(&name)),
+    }
+}
+
+fn body(
+    cursor: &mut Cursor,
+    version: Version,
+    shape: &[u64],
+    end: &mut u64,
+) -> Result<(Dtype, Vec<Shard>)> {
+    let dtype = match version.has_raw() {
+        true => dtype(cursor)?,
+        false => Dtype::F32,
+    };
+    let at = cursor.position() as u64;
+    let (count, shard_rows) = match version.has_shards() {
+        true => (
+            u64::from(cursor.u16("number of shards")?),
+            u64::from(cursor.u32("rows of a shard")?),
+        ),
+        false => (1, 0),
+    };
+    let elements = check_shape(shape, dtype)?;
+    let shard_elements = shard_elements(shape, count, shard_rows, elements)
+        .map_err(|detail| Error::malformed(Rule::GaussShards, detail).at(at))?;
+    let mut shards = Vec::new();
+    let mut first = 0u64;
+    for _ in 0..count {
+        let after = elements.min(first.saturating_add(shard_elements));
+        shards.push(shard(cursor, version, first..after, end)?);
+        first = after;
+    }
+    Ok((dtype, shards))
+}
+
+/// Elements of every shard but the last, which has what is left.
+fn shard_elements(
+    shape: &[u64],
+    count: u64,
+    shard_rows: u64,
+    elements: u64,
+) -> Result<u64, String> {
+    match (count, shape) {
+        (0, _) => Err("a coded tensor without shards".into()),
+        (1, _) => Ok(elements),
+        (_, [rows, columns @ ..])
+            if (count - 1) * shard_rows < *rows && *rows <= count * shard_rows =>
+        {
+            // Rows are at most those of the tensor, whose size is known.
+            Ok(product(columns).map_or(0, |columns| columns.saturating_mul(shard_rows)))
+        }
+        _ => Err(format!(
+            "{count} shards of {shard_rows} rows do not fit the shape {shape:?}"
+        )),
+    }
+}
+
+fn shard(
+    cursor: &mut Cursor,
+    version: Version,
+    elements: core::ops::Range<u64>,
+    end: &mut u64,
+) -> Result<Shard> {
+    let at = cursor.position() as u64;
+    let count = cursor.u8("number of components")?;
+    if count < 2 {
+        return Err(Error::malformed(
+            Rule::GaussMixture,
+            format!("{count} components; no model of fewer than two exists"),
+        )
+        .at(at));
+    }
+    let mut floats = |what| -> Result<Vec<f64>> {
+        (0..count)
+            .map(|_| cursor.u64(what).map(f64::from_bits))
+            .collect()
+    };
+    let mixture = Mixture {
+        weights: floats("weights of the components")?,
+        means: floats("means of the components")?,
+        deviations: floats("deviations of the components")?,
+    };
+    check_mixture(&mixture)
+        .map_err(|detail| Error::malformed(Rule::GaussMixture, detail).at(at))?;
+    let at = cursor.position() as u64;
+    let scale = match version.has_scale() {
+        true => cursor.u32("residual scale")?,
+        false => SCALE,
+    };
+    if scale == 0 {
+        return Err(Error::malformed(Rule::GaussScale, "a residual scale of 0").at(at));
+    }
+    let index_words = cursor.u32("words of the index stream")?;
+    let residual_words = cursor.u32("words of the residual stream")?;
+    let start = *end;
+    // 2^32 tensors of 2^16 shards of 2^35 bytes would not fit, but neither
+    // would their records in any file.
+    *end = end.saturating_add(4 * (u64::from(index_words) + u64::from(residual_words)));
+    Ok(Shard {
+        mixture,
+        scale,
+        elements,
+        index_words,
+        residual_words,
+        stored: start..*end,
+    })
+}
+
+fn check_mixture(mixture: &Mixture) -> Result<(), &'static str> {
+    if !mixture.weights.iter().all(|w| w.is_finite() && *w >= 0.0) {
+        return Err("a component's weight is negative or not finite");
+    }
+    let total = mixture.total_weight();
+    if !total.is_normal() {
+        return Err("the components' weights have no usable sum");
+    }
+    if !mixture.means.iter().all(|mean| mean.is_finite()) {
+        return Err("a component's mean is not finite");
+    }
+    if !mixture.deviations.iter().all(|d| d.is_finite() && *d > 0.0) {
+        return Err("a component's deviation is not a positive number");
+    }
+    Ok(())
+}
+
+/// A record of a raw tensor.
+pub fn raw(cursor: &mut Cursor, end: &mut u64) -> Result<Tensor> {
+    let (name, shape) = name_and_shape(cursor)?;
+    let mut rest = || {
+        let dtype = dtype(cursor)?;
+        let at = cursor.position() as u64;
+        let len = u64::from(cursor.u32("length of a raw tensor")?);
+        let expected = check_shape(&shape, dtype)? * dtypes::width(dtype);
+        if len != expected {
+            return Err(Error::malformed(
+                Rule::GaussRawLength,
+                format!("{len} bytes where shape and dtype make {expected}"),
+            )
+            .at(at));
+        }
+        Ok((dtype, len))
+    };
+    let (dtype, len) = rest().map_err(|error: Error| error.tensor(&name))?;
+    let start = *end;
+    *end = end.saturating_add(len);
+    Ok(Tensor {
+        name,
+        dtype,
+        shape,
+        stored: start..*end,
+        coding: Coding::Raw,
+    })
+}

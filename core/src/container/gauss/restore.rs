@@ -1,0 +1,184 @@
+//! A tensor from its stored bytes (docs/formats/gauss.md 8.3, 9).
+
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::index::{Coding, Shard, Tensor};
+use super::{dtypes, value};
+use crate::bytes;
+use crate::dtype::Dtype;
+use crate::engine::Engine;
+use crate::entropy::ans::{Categorical, Decoder, Gaussian};
+use crate::limits::{GAUSS_ELEMENTS_PER_WORD, GAUSS_UNEARNED_ELEMENTS};
+use crate::{Error, Result};
+
+/// Elements between two looks whether the streams are over, which lets forged
+/// promises of many elements end soon.
+const CHUNK_ELEMENTS: usize = 4096;
+
+/// The bytes of a tensor, little-endian and row-major, from the file's bytes
+/// [`Tensor::stored`].
+///
+/// Values of a coded tensor are within half a step ([`Shard::scale`]) and the
+/// rounding of the dtype of the original, unless its encoder clipped them.
+pub fn decode<'a, E: Engine>(
+    engine: &E,
+    tensor: &Tensor,
+    stored: &'a [u8],
+) -> Result<Cow<'a, [u8]>> {
+    let wrong = || Error::invalid_input("these are not the tensor's stored bytes");
+    if stored.len() as u64 != tensor.stored_len_bytes() {
+        return Err(wrong().tensor(&tensor.name));
+    }
+    let Coding::Mixture(shards) = &tensor.coding else {
+        return Ok(Cow::Borrowed(stored));
+    };
+    earned(shards).map_err(|error| error.tensor(&tensor.name))?;
+    let parts: Vec<(&Shard, &[u8])> = shards
+        .iter()
+        .map(|shard| {
+            let start = shard.stored.start - tensor.stored.start;
+            let end = shard.stored.end - tensor.stored.start;
+            (shard, bytes::part(stored, start..end))
+        })
+        .collect();
+    let parts = engine.map(parts, |(shard, stored)| {
+        restore(tensor.dtype, shard, stored)
+    });
+    let mut all = Vec::new();
+    for (number, part) in parts.into_iter().enumerate() {
+        let part = part.map_err(|error| in_shard(error, tensor, number))?;
+        if all.is_empty() {
+            all = part;
+        } else {
+            all.extend_from_slice(&part);
+        }
+    }
+    Ok(Cow::Owned(all))
+}
+
+/// The elements [`Shard::elements`] of a coded tensor, from the file's bytes
+/// [`Shard::stored`] of its shard `number`.
+pub fn decode_shard(tensor: &Tensor, number: usize, stored: &[u8]) -> Result<Vec<u8>> {
+    let Some(shard) = tensor.shards().get(number) else {
+        let detail = format!("the tensor has no shard {number}");
+        return Err(Error::invalid_input(detail).tensor(&tensor.name));
+    };
+    if stored.len() as u64 != shard.stored.end - shard.stored.start {
+        let detail = "these are not the shard's stored bytes";
+        return Err(Error::invalid_input(detail).tensor(&tensor.name));
+    }
+    earned(core::slice::from_ref(shard))
+        .and_then(|()| restore(tensor.dtype, shard, stored))
+        .map_err(|error| in_shard(error, tensor, number))
+}
+
+fn in_shard(error: Error, tensor: &Tensor, number: usize) -> Error {
+    let shard = &tensor.shards()[number];
+    error.at(0).within(shard.stored.start).tensor(&tensor.name)
+}
+
+/// Checks that the streams justify as many elements as the shape promises.
+fn earned(shards: &[Shard]) -> Result<()> {
+    let unearned = shards.iter().fold(0u64, |sum, shard| {
+        // A word more for the state at the end, one for rounding.
+        let earned = GAUSS_ELEMENTS_PER_WORD * (u64::from(shard.residual_words) + 2);
+        sum.saturating_add(shard.element_count().saturating_sub(earned))
+    });
+    if unearned > GAUSS_UNEARNED_ELEMENTS {
+        return Err(Error::limit(format!(
+            "{unearned} elements more than its streams can stand for; at most \
+             {GAUSS_UNEARNED_ELEMENTS} are accepted"
+        )));
+    }
+    Ok(())
+}
+
+fn restore(dtype: Dtype, shard: &Shard, stored: &[u8]) -> Result<Vec<u8>> {
+    /// Restores elements that `to_bytes` makes of their exact values.
+    fn each<const N: usize>(
+        shard: &Shard,
+        stored: &[u8],
+        to_bytes: impl Fn(f64) -> [u8; N],
+    ) -> Result<Vec<u8>> {
+        let mut streams = Streams::open(shard, stored)?;
+        let mut out = bytes::buffer(shard.element_count() * N as u64)?;
+        for elements in out.as_chunks_mut().0.chunks_mut(CHUNK_ELEMENTS) {
+            if streams.are_over() {
+                elements.fill(to_bytes(streams.next()));
+                continue;
+            }
+            for element in elements {
+                *element = to_bytes(streams.next());
+            }
+        }
+        streams.finish()?;
+        Ok(out)
+    }
+    // Roundings of 3; integers are truncated, and `as` saturates.
+    #[allow(clippy::cast_possible_truncation)]
+    match dtypes::id(dtype) {
+        Some(0) => each(shard, stored, |v| (v as f32).to_le_bytes()),
+        Some(1) => each(shard, stored, |v| value::f16(v).to_le_bytes()),
+        Some(2) => each(shard, stored, |v| value::bf16(v).to_le_bytes()),
+        Some(3) => each(shard, stored, f64::to_le_bytes),
+        Some(4) => each(shard, stored, |v| (v as i8).to_le_bytes()),
+        Some(5) => each(shard, stored, |v| (v as i16).to_le_bytes()),
+        Some(6) => each(shard, stored, |v| (v as i32).to_le_bytes()),
+        Some(7) => each(shard, stored, |v| (v as i64).to_le_bytes()),
+        _ => Err(Error::invalid_input(format!(
+            "{dtype} is not a dtype of Gauss files"
+        ))),
+    }
+}
+
+/// Both streams of a shard, read side by side.
+struct Streams<'a> {
+    index: Decoder<'a>,
+    residual: Decoder<'a>,
+    categorical: Categorical,
+    components: Vec<(f64, Gaussian)>,
+    scale: f64,
+}
+
+impl<'a> Streams<'a> {
+    fn open(shard: &Shard, stored: &'a [u8]) -> Result<Self> {
+        let split = 4 * u64::from(shard.index_words);
+        let (index, residual) = stored.split_at(bytes::index(split));
+        Ok(Self {
+            index: Decoder::open(index)?,
+            residual: Decoder::open(residual)?,
+            categorical: Categorical::new(&shard.mixture.probabilities()),
+            components: components(shard),
+            scale: f64::from(shard.scale),
+        })
+    }
+
+    /// The exact value of the next element.
+    fn next(&mut self) -> f64 {
+        let (component, interval) = self.categorical.find(self.index.quantile());
+        self.index.pop(interval);
+        let (mean, gaussian) = &mut self.components[usize::from(component)];
+        let (residual, interval) = gaussian.find(self.residual.quantile());
+        self.residual.pop(interval);
+        *mean + f64::from(residual) / self.scale
+    }
+
+    /// Whether all elements from here on are alike.
+    fn are_over(&self) -> bool {
+        self.index.is_empty() && self.residual.is_empty()
+    }
+
+    fn finish(self) -> Result<()> {
+        self.index.finish()?;
+        self.residual.finish()
+    }
+}
+
+fn components(shard: &Shard) -> Vec<(f64, Gaussian)> {
+    let Shard { mixture, scale, .. } = shard;
+    let gaussians = mixture.deviations.iter();
+    let gaussians = gaussians.map(|deviation| Gaussian::new(deviation * f64::from(*scale)));
+    mixture.means.iter().copied().zip(gaussians).collect()
+}

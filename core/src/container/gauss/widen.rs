@@ -1,0 +1,103 @@
+//! Values too far from their component's mean for a residual.
+//!
+//! Python clips them, and the error is without bound (docs/formats/gauss.md
+//! 12). They move to the nearest mean here; for those that are far from all,
+//! components are added.
+
+use alloc::vec::Vec;
+
+use super::value::round_even;
+use crate::entropy::ans::MOST_RESIDUAL;
+use crate::transform::gmm::{LEAST_DEVIATION, Mixture};
+
+/// Most components of a shard record.
+const MOST_COMPONENTS: usize = 255;
+
+/// The residual of `value` in the component of that mean, if it has one.
+pub fn residual(value: f64, mean: f64, scale: f64) -> Option<i32> {
+    let steps = (value - mean) * scale;
+    if steps.abs() > f64::from(MOST_RESIDUAL) {
+        return None;
+    }
+    #[allow(clippy::cast_possible_truncation)] // within 16 bits
+    Some(round_even(steps) as i32)
+}
+
+/// Makes every value reachable; returns how many components that took, or
+/// nothing if it takes more than a shard may have.
+pub fn widen(
+    mixture: &mut Mixture,
+    values: &[f64],
+    components: &mut [u8],
+    scale: f64,
+) -> Option<u32> {
+    let reaches = |mixture: &Mixture, value: f64, component: u8| {
+        residual(value, mixture.means[usize::from(component)], scale).is_some()
+    };
+    let mut far = Vec::new();
+    for (&value, component) in values.iter().zip(components.iter_mut()) {
+        if reaches(mixture, value, *component) {
+            continue;
+        }
+        let nearest = nearest(mixture, value);
+        if reaches(mixture, value, nearest) {
+            *component = nearest;
+        } else {
+            far.push(value);
+        }
+    }
+    if far.is_empty() {
+        return Some(0);
+    }
+    let before = mixture.len();
+    far.sort_unstable_by(f64::total_cmp);
+    let mut left = far.as_slice();
+    while let Some(&first) = left.first() {
+        let last = first + f64::from(2 * MOST_RESIDUAL - 2) / scale;
+        let (members, rest) = left.split_at(left.partition_point(|value| *value <= last));
+        // A value apart from all others that a sum with `last` does not move.
+        let (members, rest) = if members.is_empty() {
+            left.split_at(1)
+        } else {
+            (members, rest)
+        };
+        if mixture.len() == MOST_COMPONENTS {
+            return None;
+        }
+        add(mixture, members, values.len());
+        left = rest;
+    }
+    for (&value, component) in values.iter().zip(components.iter_mut()) {
+        if !reaches(mixture, value, *component) {
+            *component = nearest(mixture, value);
+            if !reaches(mixture, value, *component) {
+                return None;
+            }
+        }
+    }
+    u32::try_from(mixture.len() - before).ok()
+}
+
+fn nearest(mixture: &Mixture, value: f64) -> u8 {
+    let distance = |mean: &f64| (value - mean).abs();
+    let means = (0..=u8::MAX).zip(&mixture.means);
+    means
+        .min_by(|a, b| distance(a.1).total_cmp(&distance(b.1)))
+        .map_or(0, |(number, _)| number)
+}
+
+/// Adds a component in the middle of `members`, which are sorted.
+fn add(mixture: &mut Mixture, members: &[f64], all: usize) {
+    let (Some(first), Some(last)) = (members.first(), members.last()) else {
+        return;
+    };
+    let mean = first + (last - first) / 2.0;
+    #[allow(clippy::cast_precision_loss)] // far below 2^53
+    let (count, all) = (members.len() as f64, all as f64);
+    let squares: f64 = members.iter().map(|m| (m - mean) * (m - mean)).sum();
+    mixture.weights.push(count / all);
+    mixture.means.push(mean);
+    mixture
+        .deviations
+        .push(libm::sqrt(squares / count).max(LEAST_DEVIATION));
+}

@@ -1,0 +1,260 @@
+//! Checking CBOR: every head, every string, every key.
+
+use alloc::collections::BTreeSet;
+
+use half::f16;
+use minicbor::Decoder;
+use minicbor::data::Type;
+use minicbor::decode::Error as Undecodable;
+
+use super::Style;
+use crate::Result;
+
+/// Why bytes are refused.
+pub struct Fault(pub &'static str);
+
+impl From<Undecodable> for Fault {
+    /// The position says more than the library's text, which would take
+    /// several KB of the WebAssembly module.
+    fn from(_: Undecodable) -> Self {
+        Self("they are damaged or cut off here")
+    }
+}
+
+/// A walk over data items that looks at every byte once.
+pub struct Walk<'a> {
+    decoder: Decoder<'a>,
+    is_deterministic: bool,
+}
+
+impl<'a> Walk<'a> {
+    pub fn new(bytes: &'a [u8], style: Style) -> Self {
+        Self {
+            decoder: Decoder::new(bytes),
+            is_deterministic: style.is_deterministic,
+        }
+    }
+
+    /// Bytes walked over.
+    pub fn position(&self) -> usize {
+        self.decoder.position()
+    }
+
+    /// Walks over one item that has at most `depth` levels.
+    pub fn item(&mut self, depth: u32) -> Result<(), Fault> {
+        let Some(inside) = depth.checked_sub(1) else {
+            return Err(Fault("the nesting is too deep"));
+        };
+        let start = self.decoder.position();
+        match self.decoder.datatype()? {
+            Type::U8 | Type::U16 | Type::U32 | Type::U64 => {
+                let number = self.decoder.u64()?;
+                self.head(start, number, 0)
+            }
+            Type::I8 | Type::I16 | Type::I32 | Type::I64 | Type::Int => {
+                let number = -1 - i128::from(self.decoder.int()?);
+                self.head(start, u64::try_from(number).unwrap_or(u64::MAX), 0)
+            }
+            Type::Bytes => {
+                let len = self.decoder.bytes()?.len();
+                self.head(start, len as u64, len)
+            }
+            Type::String => {
+                let len = self.decoder.str()?.len();
+                self.head(start, len as u64, len)
+            }
+            Type::BytesIndef => {
+                self.not_deterministic("a string is of indefinite length")?;
+                self.decoder
+                    .bytes_iter()?
+                    .try_for_each(|part| part.map(drop))?;
+                Ok(())
+            }
+            Type::StringIndef => {
+                self.not_deterministic("a string is of indefinite length")?;
+                self.decoder
+                    .str_iter()?
+                    .try_for_each(|part| part.map(drop))?;
+                Ok(())
+            }
+            Type::Array | Type::ArrayIndef => {
+                let count = self.decoder.array()?;
+                self.count(start, count)?;
+                self.each(count, |walk| walk.item(inside))
+            }
+            Type::Map | Type::MapIndef => {
+                let count = self.decoder.map()?;
+                self.count(start, count)?;
+                self.map(count, inside)
+            }
+            Type::Tag => {
+                self.not_deterministic("a tag is used")?;
+                self.decoder.tag()?;
+                self.item(inside)
+            }
+            Type::F32 => {
+                let value = self.decoder.f32()?;
+                if f16::from_f32(value).to_f32().to_bits() == value.to_bits() {
+                    self.not_deterministic("a number is longer than it needs to be")?;
+                }
+                Ok(())
+            }
+            Type::F64 => {
+                let value = self.decoder.f64()?;
+                #[allow(clippy::cast_possible_truncation)] // whether it truncates is the question
+                let shorter = value as f32;
+                if f64::from(shorter).to_bits() == value.to_bits() {
+                    self.not_deterministic("a number is longer than it needs to be")?;
+                }
+                Ok(())
+            }
+            Type::Bool | Type::Null | Type::Undefined | Type::Simple | Type::F16 => {
+                Ok(self.decoder.skip()?)
+            }
+            Type::Break | Type::Unknown(_) => Err(Fault("no data item begins here")),
+        }
+    }
+
+    fn not_deterministic(&self, why: &'static str) -> Result<(), Fault> {
+        if self.is_deterministic {
+            return Err(Fault(why));
+        }
+        Ok(())
+    }
+
+    /// Checks the head that was read since `start` with the number in it and
+    /// `behind` bytes after it.
+    fn head(&self, start: usize, number: u64, behind: usize) -> Result<(), Fault> {
+        let shortest = match number {
+            0..24 => 1,
+            24..0x100 => 2,
+            0x100..0x1_0000 => 3,
+            0x1_0000..0x1_0000_0000 => 5,
+            _ => 9,
+        };
+        if self.decoder.position() - start - behind == shortest {
+            return Ok(());
+        }
+        self.not_deterministic("a number is longer than it needs to be")
+    }
+
+    fn count(&self, start: usize, count: Option<u64>) -> Result<(), Fault> {
+        match count {
+            Some(count) => self.head(start, count, 0),
+            None => self.not_deterministic("a length is indefinite"),
+        }
+    }
+
+    /// Runs `step` as often as `count` says or until the break. Every step
+    /// reads a byte or more, so that a forged count soon meets the end.
+    fn each(
+        &mut self,
+        count: Option<u64>,
+        mut step: impl FnMut(&mut Self) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        match count {
+            Some(count) => (0..count).try_for_each(|_| step(self)),
+            None => {
+                while self.decoder.datatype()? != Type::Break {
+                    step(self)?;
+                }
+                self.decoder.set_position(self.decoder.position() + 1);
+                Ok(())
+            }
+        }
+    }
+
+    fn map(&mut self, count: Option<u64>, depth: u32) -> Result<(), Fault> {
+        let mut names: BTreeSet<&'a str> = BTreeSet::new();
+        let mut before: &[u8] = &[];
+        self.each(count, |walk| {
+            let start = walk.decoder.position();
+            match walk.decoder.datatype()? {
+                Type::String if !names.insert(walk.decoder.probe().str()?) => {
+                    return Err(Fault("a map has the same key twice"));
+                }
+                Type::StringIndef => return Err(Fault("a key comes in pieces")),
+                _ => {}
+            }
+            walk.item(depth)?;
+            let key = &walk.decoder.input()[start..walk.decoder.position()];
+            if key <= before {
+                walk.not_deterministic("the keys of a map are not in order")?;
+            }
+            before = key;
+            walk.item(depth)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Item;
+    use super::*;
+    use crate::Rule;
+
+    fn accepts(bytes: &[u8], is_deterministic: bool) -> bool {
+        let style = Style {
+            depth: 4,
+            is_deterministic,
+        };
+        match Item::check(bytes, 0, style) {
+            Ok(_) => true,
+            Err(error) => {
+                assert_eq!(error.rule(), Some(Rule::ZTensorCbor), "{error}");
+                false
+            }
+        }
+    }
+
+    #[test]
+    fn deterministic_encoding_is_one_of_several() {
+        for bytes in [
+            &b"\x00"[..],
+            b"\x18\x18",
+            b"\x3b\xff\xff\xff\xff\xff\xff\xff\xff",
+            b"\xf9\x38\x00",
+            b"\xfa\x3d\xcc\xcc\xcd",
+            b"\xfb\x40\x09\x21\xfb\x54\x44\x2d\x18",
+            b"\xa2\x61a\x00\x62aa\xf6",
+            b"\x82\xf4\x42\x00\x01",
+        ] {
+            assert!(accepts(bytes, true), "{bytes:02x?}");
+        }
+        for bytes in [
+            &b"\x18\x17"[..],                        // a long 23
+            b"\x38\x00",                             // a long -1
+            b"\xfa\x3f\x00\x00\x00",                 // 0.5 as single
+            b"\xfb\x3f\xe0\x00\x00\x00\x00\x00\x00", // 0.5 as double
+            b"\x9f\xff",                             // indefinite lengths
+            b"\xbf\xff",
+            b"\x7f\x61a\xff",
+            b"\xc0\x00",                // a tag
+            b"\xa2\x62aa\x00\x61a\x00", // keys out of order
+            b"\x78\x01a",               // a long head of a text
+        ] {
+            assert!(accepts(bytes, false), "{bytes:02x?}");
+            assert!(!accepts(bytes, true), "{bytes:02x?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_well_formed_is_refused() {
+        for bytes in [
+            &b""[..],
+            b"\xff",
+            b"\x1c",
+            b"\x61\xff",                                 // no UTF-8
+            b"\x9f\x00",                                 // no break
+            b"\xbf\x61a\xff",                            // a key without a value
+            b"\x00\x00",                                 // something behind
+            b"\xa2\x61a\x00\x61a\x01",                   // a key twice
+            b"\xa1\x7f\x61a\xff\x00",                    // a key in pieces
+            b"\x81\x81\x81\x81\x00",                     // five levels
+            b"\x9b\xff\xff\xff\xff\xff\xff\xff\xff\x00", // a count beyond the end
+            b"\xbb\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00",
+        ] {
+            assert!(!accepts(bytes, false), "{bytes:02x?}");
+        }
+    }
+}

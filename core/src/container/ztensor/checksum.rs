@@ -1,0 +1,199 @@
+//! Checksums of parts (docs/formats/ztensor.md 5, 7.1, 8.2).
+
+use alloc::format;
+use alloc::string::String;
+
+use crc::{CRC_32_ISCSI, Crc, Table};
+use sha2::{Digest as _, Sha256};
+use twox_hash::XxHash3_64;
+
+use crate::{Error, Result, Rule};
+
+/// CRC-32C, also known as Castagnoli's.
+static CRC32C: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
+
+/// What a part's bytes must hash to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checksum {
+    /// The value.
+    pub digest: Digest,
+    /// Which bytes it is of.
+    pub covers: Covers,
+}
+
+/// The bytes that a checksum is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Covers {
+    /// As they are in the file: versions 0.1 and 1.
+    Stored,
+    /// Decoded: version 2.
+    Decoded,
+}
+
+/// A hash and its kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Digest {
+    /// CRC-32C.
+    Crc32c(u32),
+    /// SHA-256.
+    Sha256([u8; 32]),
+    /// XXH3 with 64 bits and seed 0.
+    Xxh3(u64),
+    /// The text of a known kind without a value. Versions 0.1 and 1 refuse
+    /// the tensor then, not the file.
+    Unreadable(String),
+}
+
+/// The kinds of checksum a file of version 0.1 can be written with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DigestKind {
+    /// What the released packages of that version write and check.
+    Crc32c,
+    /// Checked by readers of version 1; those of 0.1 pass over it.
+    Sha256,
+}
+
+impl Digest {
+    /// The digest of `bytes`.
+    #[must_use]
+    pub fn of(kind: DigestKind, bytes: &[u8]) -> Self {
+        match kind {
+            DigestKind::Crc32c => Self::Crc32c(CRC32C.checksum(bytes)),
+            DigestKind::Sha256 => Self::Sha256(sha256(bytes)),
+        }
+    }
+
+    /// Reads the text of versions 0.1 and 1; `None` for kinds they pass over.
+    pub(super) fn parse_stored(text: &str) -> Option<Self> {
+        let value = if let Some(digits) = text.strip_prefix("crc32c:0x") {
+            // `from_str_radix` alone would take a sign.
+            let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+            is_hex.then(|| u32::from_str_radix(digits, 16).ok().map(Self::Crc32c))
+        } else if let Some(digits) = text.strip_prefix("sha256:") {
+            Some(hex(digits).map(Self::Sha256))
+        } else {
+            return None;
+        };
+        Some(
+            value
+                .flatten()
+                .unwrap_or_else(|| Self::Unreadable(text.into())),
+        )
+    }
+
+    /// Reads the text of version 2.
+    pub(super) fn parse_decoded(text: &str) -> Option<Self> {
+        if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            return None;
+        }
+        if let Some(digits) = text.strip_prefix("xxh3:") {
+            return hex(digits).map(u64::from_be_bytes).map(Self::Xxh3);
+        }
+        hex(text.strip_prefix("sha256:")?).map(Self::Sha256)
+    }
+
+    /// The text of versions 0.1 and 1.
+    pub(super) fn to_text(&self) -> String {
+        match self {
+            Self::Crc32c(value) => format!("crc32c:0x{value:08X}"),
+            Self::Sha256(value) => value.iter().fold(String::from("sha256:"), |text, byte| {
+                text + &format!("{byte:02x}")
+            }),
+            Self::Xxh3(value) => format!("xxh3:{value:016x}"),
+            Self::Unreadable(text) => text.clone(),
+        }
+    }
+
+    fn check(&self, bytes: &[u8]) -> Result<()> {
+        let is_right = match self {
+            Self::Crc32c(value) => CRC32C.checksum(bytes) == *value,
+            Self::Sha256(value) => sha256(bytes) == *value,
+            Self::Xxh3(value) => XxHash3_64::oneshot(bytes) == *value,
+            Self::Unreadable(text) => {
+                return Err(Error::malformed(
+                    Rule::ZTensorChecksumText,
+                    format!(
+                        "the checksum `{}` has no readable value",
+                        text.escape_default()
+                    ),
+                ));
+            }
+        };
+        if is_right {
+            return Ok(());
+        }
+        Err(Error::malformed(
+            Rule::ZTensorChecksum,
+            "the bytes do not have the checksum that the file names: it is damaged",
+        ))
+    }
+}
+
+impl Checksum {
+    /// Checks `bytes` if they are the ones this checksum is of.
+    pub(super) fn check(&self, covers: Covers, bytes: &[u8]) -> Result<()> {
+        if self.covers == covers {
+            self.digest.check(bytes)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// XXH3 of a manifest of version 2.
+pub(super) fn xxh3(bytes: &[u8]) -> u64 {
+    XxHash3_64::oneshot(bytes)
+}
+
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+/// Exactly 2 N hexadecimal digits.
+fn hex<const N: usize>(digits: &str) -> Option<[u8; N]> {
+    let mut out = [0; N];
+    if digits.len() != 2 * N {
+        return None;
+    }
+    for (byte, pair) in out.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
+        let value = |digit: u8| char::from(digit).to_digit(16);
+        *byte = u8::try_from(value(pair[0])? << 4 | value(pair[1])?).ok()?;
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crc32c_texts() {
+        // The check value of CRC-32C in the catalogue of parametrised CRCs.
+        let digest = Digest::of(DigestKind::Crc32c, b"123456789");
+        assert_eq!(digest.to_text(), "crc32c:0xE3069283");
+        assert_eq!(Digest::parse_stored("crc32c:0xe3069283"), Some(digest));
+        assert_eq!(
+            Digest::parse_stored("crc32c:0x1F"),
+            Some(Digest::Crc32c(0x1F))
+        );
+        for text in [
+            "crc32c:0x",
+            "crc32c:0x+1",
+            "crc32c:0x123456789",
+            "sha256:00",
+        ] {
+            let digest = Digest::parse_stored(text);
+            assert_eq!(digest, Some(Digest::Unreadable(text.into())));
+        }
+        assert_eq!(Digest::parse_stored("md5:00"), None);
+    }
+
+    #[test]
+    fn digests_of_version_2_are_in_lower_case() {
+        let text = "xxh3:00000000000000ff";
+        assert_eq!(Digest::parse_decoded(text), Some(Digest::Xxh3(255)));
+        for text in ["xxh3:00000000000000FF", "xxh3:ff", "crc32c:0x00000000"] {
+            assert_eq!(Digest::parse_decoded(text), None, "{text}");
+        }
+    }
+}

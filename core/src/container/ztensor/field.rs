@@ -1,0 +1,73 @@
+//! Metadata beyond what the format knows (docs/formats/ztensor.md 3.4).
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use minicbor::{Decoder, Encoder};
+
+use super::cbor::{Item, Style};
+use crate::{Error, Result};
+
+/// Nesting of custom values that is read and written.
+const DEPTH: u32 = 90;
+
+/// A key with a value of any kind, kept as it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Field {
+    name: String,
+    value: Vec<u8>,
+}
+
+impl Field {
+    /// A field whose value is one CBOR item.
+    pub fn new(name: impl Into<String>, value: Vec<u8>) -> Result<Self> {
+        let style = Style {
+            depth: DEPTH,
+            is_deterministic: false,
+        };
+        Item::check(&value, 0, style)
+            .map_err(|_| Error::invalid_input("the value of a field is not one CBOR item"))?;
+        Ok(Self {
+            name: name.into(),
+            value,
+        })
+    }
+
+    /// A field whose value is a text.
+    #[must_use]
+    pub fn from_text(name: impl Into<String>, text: &str) -> Self {
+        let mut encoder = Encoder::new(Vec::new());
+        // Memory takes everything.
+        let _ = encoder.str(text);
+        Self {
+            name: name.into(),
+            value: encoder.into_writer(),
+        }
+    }
+
+    /// A field of a manifest that has been checked as a whole.
+    pub(super) fn checked(name: &str, value: Item) -> Self {
+        Self {
+            name: name.into(),
+            value: value.bytes().into(),
+        }
+    }
+
+    /// Its key.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its value: one CBOR item.
+    #[must_use]
+    pub fn cbor(&self) -> &[u8] {
+        &self.value
+    }
+
+    /// Its value if that is a text.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        Decoder::new(&self.value).str().ok()
+    }
+}

@@ -1,0 +1,235 @@
+//! Which version a file is of and where its manifest lies
+//! (docs/formats/ztensor.md 1, 2, 7.1, 7.2, 8.1).
+
+use alloc::format;
+use core::ops::Range;
+
+use super::checksum::xxh3;
+use crate::bytes::Cursor;
+use crate::limits::HEADER_LEN_BYTES;
+use crate::{Error, Result, Rule};
+
+/// Bytes of the end of a file that [`Footer::parse`] looks at, all of them
+/// for a shorter file.
+pub const FOOTER_BYTES: u64 = 40;
+
+const MAGIC_V0: [u8; 8] = *b"ZTEN0001";
+const MAGIC_V1: [u8; 8] = *b"ZTEN1000";
+const MAGIC_V2: [u8; 8] = *b"\x89ZT2\r\n\x1a\n";
+const PAGE_BYTES: u64 = 4096;
+
+/// Whether a file that begins with `head` is or was meant to be a zTensor
+/// file.
+#[must_use]
+pub fn is_ztensor(head: &[u8]) -> bool {
+    head.starts_with(b"ZTEN") || head.starts_with(&MAGIC_V2)
+}
+
+/// First bytes of a file of version 0.1.
+pub(super) fn magic() -> [u8; 8] {
+    MAGIC_V0
+}
+
+/// The formats that bear the name zTensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// 0.1, which is also written.
+    V0_1,
+    /// 1.0.
+    V1_0,
+    /// 1.1 and 1.2.
+    V1_1,
+    /// 2.
+    V2,
+}
+
+impl Version {
+    /// How people write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::V0_1 => "0.1",
+            Self::V1_0 => "1.0",
+            Self::V1_1 => "1.1",
+            Self::V2 => "2",
+        }
+    }
+}
+
+/// What the two ends of a file say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Footer {
+    /// The version.
+    pub version: Version,
+    /// Bytes of the file that hold the manifest.
+    pub manifest: Range<u64>,
+    /// Bytes of the file in which blobs may lie.
+    pub blobs: Range<u64>,
+    /// XXH3 of the manifest, in version 2.
+    hash: Option<u64>,
+}
+
+impl Footer {
+    /// Reads both ends of a file of `file_len_bytes`: `head` with at least its
+    /// first 8 bytes, and its last [`FOOTER_BYTES`].
+    pub fn parse(head: &[u8], tail: &[u8], file_len_bytes: u64) -> Result<Self> {
+        let footer = match head.first_chunk() {
+            Some(&MAGIC_V0) => {
+                let end = room(file_len_bytes, 8, 8)?;
+                let len_bytes = length(tail, 8)?;
+                if len_bytes == 0 && end > 8 {
+                    // No metadata mean no tensors to the old readers. With
+                    // bytes in between this is a file cut in its padding.
+                    return Err(Error::malformed(
+                        Rule::ZTensorFooter,
+                        "the file ends with zeros where the length of its metadata is expected; \
+                         it looks cut off",
+                    )
+                    .at(end));
+                }
+                Self::behind_blobs(Version::V0_1, len_bytes, end, 64)
+            }
+            Some(&MAGIC_V1) if file_len_bytes >= 16 && tail.ends_with(&MAGIC_V1) => {
+                let end = room(file_len_bytes, 8, 16)?;
+                Self::behind_blobs(Version::V1_1, length(tail, 16)?, end, 8)
+            }
+            Some(&MAGIC_V1) => {
+                let end = room(file_len_bytes, 8, 8)?;
+                Self::behind_blobs(Version::V1_0, length(tail, 8)?, end, 8)
+            }
+            Some(&MAGIC_V2) => Self::version_2(tail, file_len_bytes),
+            _ => Err(Error::malformed(
+                Rule::ZTensorMagic,
+                "the file begins like a zTensor file, but with no version there is",
+            )
+            .at(0)),
+        }?;
+        let len_bytes = footer.manifest.end - footer.manifest.start;
+        if len_bytes > HEADER_LEN_BYTES {
+            return Err(Error::limit(format!(
+                "metadata of {len_bytes} bytes are over the cap of {HEADER_LEN_BYTES}"
+            )));
+        }
+        Ok(footer)
+    }
+
+    /// Versions 0 and 1: the manifest of `len_bytes` ends at `end`.
+    fn behind_blobs(version: Version, len_bytes: u64, end: u64, blobs: u64) -> Result<Self> {
+        match end.checked_sub(len_bytes) {
+            Some(start) if start >= 8 => Ok(Self {
+                version,
+                manifest: start..end,
+                blobs: blobs..start,
+                hash: None,
+            }),
+            _ => Err(Error::malformed(
+                Rule::ZTensorFooter,
+                format!(
+                    "metadata of {len_bytes} bytes do not fit into the file; it looks cut off or \
+                     has bytes appended"
+                ),
+            )
+            .at(end)),
+        }
+    }
+
+    fn version_2(tail: &[u8], file_len_bytes: u64) -> Result<Self> {
+        let end = room(file_len_bytes, 8, FOOTER_BYTES)?;
+        let bad = |detail| Error::malformed(Rule::ZTensorFooter, detail).at(end);
+        if !tail.ends_with(&MAGIC_V2) {
+            return Err(bad(
+                "the file does not end with the zTensor magic; it looks cut off or has bytes \
+                 appended"
+                    .into(),
+            ));
+        }
+        let mut cursor = Cursor::new(last(tail, FOOTER_BYTES)?);
+        let start = cursor.u64("manifest offset")?;
+        let len_bytes = cursor.u64("manifest length")?;
+        let hash = cursor.u64("manifest hash")?;
+        let version = cursor.u32("version")?;
+        if version != 2 {
+            return Err(bad(format!("version {version} where 2 is expected")));
+        }
+        if (start, len_bytes, hash) == (0, 0, 0) {
+            return Err(Error::unsupported(
+                "this zTensor file holds data for another file and has no list of tensors: open \
+                 the file that it belongs to",
+            ));
+        }
+        match start.checked_add(len_bytes) {
+            Some(manifest_end)
+                if start >= PAGE_BYTES
+                    && start.is_multiple_of(PAGE_BYTES)
+                    && manifest_end <= end =>
+            {
+                Ok(Self {
+                    version: Version::V2,
+                    manifest: start..manifest_end,
+                    blobs: PAGE_BYTES..end,
+                    hash: Some(hash),
+                })
+            }
+            _ => Err(bad(format!(
+                "the footer places the manifest at {start} with {len_bytes} bytes"
+            ))),
+        }
+    }
+
+    /// Checks the bytes of the manifest against the footer's hash of them.
+    pub(super) fn check_hash(&self, manifest: &[u8]) -> Result<()> {
+        if self.hash.is_none_or(|hash| hash == xxh3(manifest)) {
+            return Ok(());
+        }
+        Err(Error::malformed(
+            Rule::ZTensorManifestHash,
+            "the list of tensors does not have the hash that the footer names: the file is damaged",
+        )
+        .at(self.manifest.start))
+    }
+
+    /// Checks that a blob of `len_bytes` at `start` lies where blobs may.
+    pub(super) fn blob(&self, start: u64, len_bytes: u64) -> Result<Range<u64>> {
+        let alignment = match self.version {
+            Version::V0_1 => 64,
+            Version::V1_0 | Version::V1_1 => 1,
+            Version::V2 => PAGE_BYTES,
+        };
+        match start.checked_add(len_bytes) {
+            Some(end)
+                if start >= self.blobs.start
+                    && end <= self.blobs.end
+                    && start.is_multiple_of(alignment) =>
+            {
+                Ok(start..end)
+            }
+            _ => Err(Error::malformed(
+                Rule::ZTensorPlace,
+                format!("{len_bytes} bytes at {start} are not where tensors lie"),
+            )),
+        }
+    }
+}
+
+/// Where the footer begins in a file that also needs `head_bytes` in front.
+fn room(file_len_bytes: u64, head_bytes: u64, footer_bytes: u64) -> Result<u64> {
+    match file_len_bytes.checked_sub(footer_bytes) {
+        Some(end) if end >= head_bytes => Ok(end),
+        _ => Err(Error::malformed(
+            Rule::ZTensorFooter,
+            format!("a file of {file_len_bytes} bytes is too short for this; it looks cut off"),
+        )),
+    }
+}
+
+/// The length field that begins `from_end` bytes before the end.
+fn length(tail: &[u8], from_end: u64) -> Result<u64> {
+    Cursor::new(last(tail, from_end)?).u64("length of the metadata")
+}
+
+fn last(tail: &[u8], len_bytes: u64) -> Result<&[u8]> {
+    let start = (tail.len() as u64).checked_sub(len_bytes);
+    start
+        .map(|start| crate::bytes::part(tail, start..tail.len() as u64))
+        .ok_or_else(|| Error::invalid_input("the end of the file is missing"))
+}

@@ -1,0 +1,99 @@
+//! The list of tensors, whatever the version.
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::cbor::{Item, Style};
+use super::field::Field;
+use super::footer::{Footer, Version};
+use super::tensor::Tensor;
+use super::{v0, v1, v2};
+use crate::{Error, Result, Rule};
+
+/// Everything a file says about its tensors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    /// The version of the file.
+    pub version: Version,
+    /// In the order of the file.
+    pub tensors: Vec<Tensor>,
+    /// Attributes of the whole file; version 0.1 has none.
+    pub attributes: Vec<Field>,
+}
+
+impl Manifest {
+    /// Reads the manifest from its `bytes`, those of `footer.manifest`.
+    /// Offsets in errors count from the start of the file.
+    pub fn parse(bytes: &[u8], footer: &Footer) -> Result<Self> {
+        footer.check_hash(bytes)?;
+        let manifest = Self {
+            version: footer.version,
+            tensors: Vec::new(),
+            attributes: Vec::new(),
+        };
+        if bytes.is_empty() && footer.version == Version::V0_1 {
+            // The released readers of 0.1 take this for a file without tensors.
+            return Ok(manifest);
+        }
+        let is_v2 = footer.version == Version::V2;
+        let style = Style {
+            depth: if is_v2 { 32 } else { 100 },
+            is_deterministic: is_v2,
+        };
+        let root = Item::check(bytes, footer.manifest.start, style)?;
+        let manifest = match footer.version {
+            Version::V0_1 => v0::parse(root, footer, manifest),
+            Version::V1_0 => v1::parse_1_0(root, footer, manifest),
+            Version::V1_1 => v1::parse_1_1(root, footer, manifest),
+            Version::V2 => v2::parse(root, footer, manifest),
+        }?;
+        check_names(&manifest.tensors)?;
+        Ok(manifest)
+    }
+}
+
+/// Two tensors of one name cannot be told apart: released readers disagree
+/// about which of them is meant.
+fn check_names(tensors: &[Tensor]) -> Result<()> {
+    let mut names = BTreeSet::new();
+    match tensors.iter().find(|tensor| !names.insert(&tensor.name)) {
+        None => Ok(()),
+        Some(tensor) => Err(Error::malformed(
+            Rule::ZTensorName,
+            "the file has two tensors of this name",
+        )
+        .tensor(&tensor.name)),
+    }
+}
+
+/// The value of a key that has to be there.
+pub(super) fn required<T>(value: Option<T>, key: &str, map: Item) -> Result<T> {
+    value.ok_or_else(|| {
+        Error::malformed(Rule::ZTensorField, format!("`{key}` is missing")).at(map.offset())
+    })
+}
+
+/// The entries of a map of attributes.
+pub(super) fn attributes(item: Item) -> Result<Vec<Field>> {
+    item.map("attributes")?
+        .map(|entry| entry.map(|(name, value)| Field::checked(name, value)))
+        .collect()
+}
+
+/// Collects one tensor for each entry of a map of them.
+pub(super) fn named<'a>(
+    map: Item<'a>,
+    what: &'a str,
+    mut parse: impl FnMut(&'a str, Item<'a>) -> Result<Tensor>,
+) -> Result<Vec<Tensor>> {
+    map.map(what)?
+        .map(|entry| {
+            let (name, item) = entry?;
+            let refuse = |error: Error| error.at(item.offset()).tensor(name);
+            let tensor = parse(name, item).map_err(refuse)?;
+            tensor.check_size().map_err(refuse)?;
+            Ok(tensor)
+        })
+        .collect()
+}

@@ -1,0 +1,150 @@
+//! Stored parts of tensors (docs/formats/ztensor.md 5, 7, 8.2).
+
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::checksum::{Checksum, Covers};
+use super::element::Element;
+use super::seekable;
+use crate::bytes;
+use crate::engine::Engine;
+use crate::entropy::zstd;
+use crate::{Error, Result, Rule};
+
+/// Order of the bytes of an element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ByteOrder {
+    /// Least significant byte first.
+    Little,
+    /// Most significant byte first; in version 0.1 alone.
+    Big,
+}
+
+/// How the elements of a part become its stored bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Coding {
+    /// As they are, in this order.
+    Raw(ByteOrder),
+    /// One zstd frame; versions 0.1 and 1.
+    Zstd,
+    /// Several zstd frames and a table of them; version 2.
+    SeekableZstd,
+}
+
+/// One blob of a tensor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// What it is to the tensor: `data`, `values`, `indices`, …
+    pub role: String,
+    /// Its elements.
+    pub element: Element,
+    /// Bytes of the file that hold it; meaningless if it is in a shard.
+    pub stored: Range<u64>,
+    /// How it is stored.
+    pub coding: Coding,
+    /// Its length once decoded, where the file says so.
+    pub decoded_len_bytes: Option<u64>,
+    /// What its bytes must hash to, if the file says so.
+    pub checksum: Option<Checksum>,
+    /// Name of the other file that holds it, if one does (version 2).
+    pub shard: Option<String>,
+}
+
+impl Part {
+    /// Bytes it takes in the file.
+    #[must_use]
+    pub fn stored_len_bytes(&self) -> u64 {
+        self.stored.end - self.stored.start
+    }
+
+    /// Its length once decoded, if that can be known from its `stored` bytes
+    /// without decoding.
+    pub fn expected_len_bytes(&self, stored: &[u8]) -> Result<Option<u64>> {
+        match (self.decoded_len_bytes, self.coding) {
+            (Some(len), _) => Ok(Some(len)),
+            (None, Coding::Raw(_)) => Ok(Some(stored.len() as u64)),
+            (None, Coding::Zstd) => zstd::content_bytes(stored),
+            (None, Coding::SeekableZstd) => Ok(None),
+        }
+    }
+
+    /// Checks the checksum, decodes the `stored` bytes to the `len_bytes` they
+    /// must give, and brings them into little-endian order. Borrows where
+    /// nothing has to be done.
+    pub fn decode<'a, E: Engine>(
+        &self,
+        engine: &E,
+        stored: &'a [u8],
+        len_bytes: u64,
+    ) -> Result<Cow<'a, [u8]>> {
+        if let Some(shard) = &self.shard {
+            return Err(Error::unsupported(format!(
+                "`{}` is stored in another file, the shard `{}`, which this version does not read",
+                self.role,
+                shard.escape_default()
+            )));
+        }
+        if stored.len() as u64 != self.stored_len_bytes() {
+            return Err(Error::invalid_input(
+                "these are not the part's stored bytes",
+            ));
+        }
+        if let Some(checksum) = &self.checksum {
+            checksum.check(Covers::Stored, stored)?;
+        }
+        if let Some(promised) = self.decoded_len_bytes.filter(|&len| len != len_bytes) {
+            return Err(wrong_length(promised, len_bytes));
+        }
+        let decoded = match self.coding {
+            Coding::Raw(order) => {
+                if stored.len() as u64 != len_bytes {
+                    return Err(wrong_length(stored.len() as u64, len_bytes));
+                }
+                match (order, self.element.width_bytes()) {
+                    (ByteOrder::Big, Some(width)) if width > 1 => swapped(stored, width)?.into(),
+                    _ => Cow::Borrowed(stored),
+                }
+            }
+            Coding::Zstd => {
+                zstd::check(stored, len_bytes)?;
+                let mut out = bytes::buffer(len_bytes)?;
+                zstd::decode(engine, stored, &mut out)?;
+                out.into()
+            }
+            Coding::SeekableZstd => seekable::decode(engine, stored, len_bytes)?.into(),
+        };
+        if let Some(checksum) = &self.checksum {
+            checksum.check(Covers::Decoded, &decoded)?;
+        }
+        Ok(decoded)
+    }
+}
+
+fn wrong_length(actual: u64, expected: u64) -> Error {
+    Error::malformed(
+        Rule::ZTensorLength,
+        format!("{actual} bytes are stored where shape and dtype ask for {expected}"),
+    )
+}
+
+/// The bytes of elements of `width` bytes, each the other way round.
+pub(super) fn swapped(elements: &[u8], width: usize) -> Result<Vec<u8>> {
+    if !elements.len().is_multiple_of(width) {
+        return Err(Error::malformed(
+            Rule::ZTensorLength,
+            format!("{} bytes are no whole number of elements", elements.len()),
+        ));
+    }
+    let mut out = bytes::buffer(elements.len() as u64)?;
+    for (from, to) in elements
+        .chunks_exact(width)
+        .zip(out.chunks_exact_mut(width))
+    {
+        to.copy_from_slice(from);
+        to.reverse();
+    }
+    Ok(out)
+}

@@ -1,0 +1,172 @@
+//! One tensor: its layout and its parts (docs/formats/ztensor.md 6.1, 7.3,
+//! 8.3).
+
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::element::Element;
+use super::field::Field;
+use super::footer::Version;
+use super::part::Part;
+use super::sparse;
+use crate::bytes;
+use crate::dtype::Dtype;
+use crate::engine::Engine;
+use crate::{Error, Result, Rule};
+
+/// How the parts make the tensor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Layout {
+    /// One part, `data`: all elements, row-major.
+    Dense,
+    /// Version 0.1: one part, `data`, of records of coordinates and a value.
+    PackedCoo,
+    /// Version 0.1: one part, `data`, of row pointers, columns and values.
+    PackedCsr,
+    /// Versions 1 and 2: `values`, and `coords` dimension by dimension.
+    Coo,
+    /// Versions 1 and 2: `values`, `indices` of columns, `indptr` of rows.
+    Csr,
+    /// Anything else. Its parts can be read, the tensor not.
+    Other(String),
+}
+
+/// A tensor as the manifest describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tensor {
+    /// Name.
+    pub name: String,
+    /// Shape, outermost dimension first; empty for a scalar.
+    pub shape: Vec<u64>,
+    /// How the parts make the tensor.
+    pub layout: Layout,
+    /// At least one.
+    pub parts: Vec<Part>,
+    /// Custom keys of version 0.1, attributes of the others.
+    pub fields: Vec<Field>,
+    /// The version, since rules of sparse layouts differ.
+    pub(super) version: Version,
+}
+
+impl Tensor {
+    /// What its elements are. For layouts unknown here, those of `values` or
+    /// else of the first part.
+    #[must_use]
+    pub fn element(&self) -> Element {
+        let values = self.part("values").or_else(|| self.part("data"));
+        let part = values.or_else(|| self.parts.first());
+        part.map_or(Element::Dtype(Dtype::U8), |part| part.element)
+    }
+
+    /// Number of elements, the ones a sparse layout leaves out included.
+    #[must_use]
+    pub fn element_count(&self) -> u64 {
+        // Checked when the manifest was read.
+        self.shape.iter().product()
+    }
+
+    /// Bytes of all elements.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        // Checked when the manifest was read.
+        let len = self.element().len_bytes(self.element_count());
+        len.unwrap_or(u64::MAX)
+    }
+
+    /// The part of that role.
+    #[must_use]
+    pub fn part(&self, role: &str) -> Option<&Part> {
+        self.parts.iter().find(|part| part.role == role)
+    }
+
+    /// Bytes of the file from its first part to its last. Writers put them
+    /// side by side.
+    #[must_use]
+    pub fn stored(&self) -> Range<u64> {
+        let here = || self.parts.iter().filter(|part| part.shard.is_none());
+        let start = here().map(|part| part.stored.start).min().unwrap_or(0);
+        let end = here().map(|part| part.stored.end).max().unwrap_or(0);
+        start..end
+    }
+
+    /// The stored bytes of `part` out of those of [`Tensor::stored`].
+    pub(super) fn stored_of<'a>(&self, part: &Part, stored: &'a [u8]) -> &'a [u8] {
+        if part.shard.is_some() {
+            return &[];
+        }
+        let start = self.stored().start;
+        bytes::part(stored, part.stored.start - start..part.stored.end - start)
+    }
+
+    /// The elements, little-endian and row-major, from the bytes of
+    /// [`Tensor::stored`]. Sparse layouts are made dense, up to a limit.
+    /// Borrows what is stored plainly. Offsets in errors count from the start
+    /// of those bytes.
+    pub fn decode<'a, E: Engine>(&self, engine: &E, stored: &'a [u8]) -> Result<Cow<'a, [u8]>> {
+        let range = self.stored();
+        if stored.len() as u64 != range.end - range.start {
+            return Err(Error::invalid_input(
+                "these are not the tensor's stored bytes",
+            ));
+        }
+        let bytes = match &self.layout {
+            Layout::Dense => {
+                let part = self.required("data")?;
+                let stored = self.stored_of(part, stored);
+                part.decode(engine, stored, self.len_bytes())?
+            }
+            Layout::PackedCoo | Layout::PackedCsr | Layout::Coo | Layout::Csr => {
+                sparse::decode(self, engine, stored)?.into()
+            }
+            Layout::Other(name) => {
+                return Err(Error::unsupported(format!(
+                    "the layout `{}` is not one this version reads",
+                    name.escape_default()
+                )));
+            }
+        };
+        if self.element() == Element::Dtype(Dtype::Bool) {
+            return self.truth_values(bytes);
+        }
+        Ok(bytes)
+    }
+
+    /// Version 2 allows 0 and 1; before, anything but 0 is true.
+    fn truth_values<'a>(&self, bytes: Cow<'a, [u8]>) -> Result<Cow<'a, [u8]>> {
+        match bytes.iter().find(|&&byte| byte > 1) {
+            None => Ok(bytes),
+            Some(byte) if self.version == Version::V2 => Err(Error::malformed(
+                Rule::ZTensorBool,
+                format!("{byte} is no truth value"),
+            )),
+            Some(_) => Ok(bytes.iter().map(|&byte| u8::from(byte != 0)).collect()),
+        }
+    }
+
+    pub(super) fn required(&self, role: &str) -> Result<&Part> {
+        self.part(role).ok_or_else(|| {
+            Error::malformed(
+                Rule::ZTensorField,
+                format!("the tensor has no part `{role}`"),
+            )
+        })
+    }
+
+    /// Checks what every version asks: a size within 64 bits.
+    pub(super) fn check_size(&self) -> Result<()> {
+        let mut count = Some(1u64);
+        for dimension in &self.shape {
+            count = count.and_then(|count| count.checked_mul(*dimension));
+        }
+        match count.and_then(|count| self.element().len_bytes(count)) {
+            Some(_) => Ok(()),
+            None => Err(Error::malformed(
+                Rule::ZTensorOverflow,
+                format!("the shape {:?} is beyond 64 bits", self.shape),
+            )),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The manifests of versions 1.0 to 1.2 (docs/formats/ztensor.md 7).
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::cbor::Item;
+use super::element::Element;
+use super::footer::{Footer, Version};
+use super::manifest::{Manifest, attributes, named, required};
+use super::part::{ByteOrder, Coding, Part};
+use super::tensor::{Layout, Tensor};
+use super::v0::{stored_checksum, unknown};
+use crate::dtype::Dtype;
+use crate::{Result, Rule};
+
+pub(super) fn parse_1_0(root: Item, footer: &Footer, manifest: Manifest) -> Result<Manifest> {
+    parse(root, footer, manifest, "tensors")
+}
+
+pub(super) fn parse_1_1(root: Item, footer: &Footer, manifest: Manifest) -> Result<Manifest> {
+    parse(root, footer, manifest, "objects")
+}
+
+fn parse<'a>(
+    root: Item<'a>,
+    footer: &Footer,
+    mut manifest: Manifest,
+    list: &'static str,
+) -> Result<Manifest> {
+    let mut tensors = None;
+    for entry in root.map("the manifest")? {
+        let (key, value) = entry?;
+        if key == list {
+            tensors = Some(value);
+        } else if key == "attributes" {
+            manifest.attributes = attributes(value)?;
+        }
+    }
+    manifest.tensors = named(required(tensors, list, root)?, list, |name, item| {
+        tensor(name, item, footer)
+    })?;
+    Ok(manifest)
+}
+
+fn tensor(name: &str, item: Item, footer: &Footer) -> Result<Tensor> {
+    let (mut shape, mut format, mut dtype, mut components) = (None, None, None, None);
+    let mut fields = Vec::new();
+    for entry in item.map("a tensor")? {
+        let (key, value) = entry?;
+        match key {
+            "shape" => shape = Some(value.unsigned_array(key)?),
+            "format" => format = Some(value.text(key)?),
+            "dtype" if footer.version == Version::V1_0 => dtype = Some(value.text(key)?),
+            "components" => components = Some(value),
+            "attributes" => fields = attributes(value)?,
+            _ => {}
+        }
+    }
+    let dtype = match footer.version {
+        Version::V1_0 => Some(Element::long(required(dtype, "dtype", item)?)?),
+        _ => None,
+    };
+    let parts = required(components, "components", item)?
+        .map("components")?
+        .map(|entry| {
+            let (role, item) = entry?;
+            component(role, item, dtype, footer).map_err(|error| error.at(item.offset()))
+        })
+        .collect::<Result<_>>()?;
+    Ok(Tensor {
+        name: name.into(),
+        shape: required(shape, "shape", item)?,
+        layout: match required(format, "format", item)? {
+            "dense" => Layout::Dense,
+            "sparse_csr" => Layout::Csr,
+            "sparse_coo" => Layout::Coo,
+            other => Layout::Other(other.into()),
+        },
+        parts,
+        fields,
+        version: footer.version,
+    })
+}
+
+/// `tensor_element` is that of the whole tensor in version 1.0, where only
+/// its values have it.
+fn component(
+    role: &str,
+    item: Item,
+    tensor_element: Option<Element>,
+    footer: &Footer,
+) -> Result<Part> {
+    let (mut dtype, mut logical, mut offset, mut length) = (None, None, None, None);
+    let (mut decoded_len, mut encoding, mut digest) = (None, None, None);
+    for entry in item.map("a component")? {
+        let (key, value) = entry?;
+        match key {
+            "dtype" => dtype = Some(value.text(key)?),
+            "type" => logical = Some(value.text(key)?),
+            "offset" => offset = Some(value.unsigned(key)?),
+            "length" => length = Some(value.unsigned(key)?),
+            "uncompressed_length" => decoded_len = Some(value.unsigned(key)?),
+            "encoding" => encoding = Some(value.text(key)?),
+            "digest" => digest = Some(value.text(key)?),
+            _ => {}
+        }
+    }
+    Ok(Part {
+        role: String::from(role),
+        element: match tensor_element {
+            Some(element) if ["data", "values"].contains(&role) => element,
+            Some(_) => Element::Dtype(Dtype::U64),
+            None => Element::short(required(dtype, "dtype", item)?, logical, true)?,
+        },
+        stored: footer.blob(
+            required(offset, "offset", item)?,
+            required(length, "length", item)?,
+        )?,
+        coding: match encoding {
+            None | Some("raw") => Coding::Raw(ByteOrder::Little),
+            Some("zstd") => Coding::Zstd,
+            Some(other) => return Err(unknown(Rule::ZTensorEncoding, "encoding", other)),
+        },
+        decoded_len_bytes: decoded_len,
+        checksum: digest.and_then(stored_checksum),
+        shard: None,
+    })
+}

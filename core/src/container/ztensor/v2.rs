@@ -1,0 +1,219 @@
+//! The manifest of version 2 (docs/formats/ztensor.md 8.2, 8.3).
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::cbor::Item;
+use super::checksum::{Checksum, Covers, Digest};
+use super::element::Element;
+use super::footer::{Footer, Version};
+use super::manifest::{Manifest, attributes, named, required};
+use super::part::{ByteOrder, Coding, Part};
+use super::tensor::{Layout, Tensor};
+use super::v0::unknown;
+use crate::dtype::Dtype;
+use crate::{Error, Result, Rule};
+
+const MAX_RANK: usize = 64;
+const NAME_LEN_BYTES: Range<usize> = 1..1025;
+
+pub(super) fn parse(root: Item, footer: &Footer, mut manifest: Manifest) -> Result<Manifest> {
+    let (mut objects, mut shards) = (None, BTreeSet::new());
+    for entry in root.map("the manifest")? {
+        let (key, value) = entry?;
+        match key {
+            "objects" => objects = Some(value),
+            "attributes" => manifest.attributes = attributes(value)?,
+            "shards" => {
+                for shard in value.map("shards")? {
+                    shards.insert(shard?.0);
+                }
+            }
+            _ => {}
+        }
+    }
+    let objects = required(objects, "objects", root)?;
+    manifest.tensors = named(objects, "objects", |name, item| {
+        check_name(name)?;
+        let tensor = tensor(name, item, footer, &shards)?;
+        check_parts(&tensor)?;
+        Ok(tensor)
+    })?;
+    check_disjoint(&manifest.tensors, footer)?;
+    Ok(manifest)
+}
+
+fn check_name(name: &str) -> Result<()> {
+    if NAME_LEN_BYTES.contains(&name.len()) && !name.contains('\0') {
+        return Ok(());
+    }
+    Err(Error::malformed(
+        Rule::ZTensorName,
+        format!("a name of {} bytes, or with a zero byte in it", name.len()),
+    ))
+}
+
+fn tensor(name: &str, item: Item, footer: &Footer, shards: &BTreeSet<&str>) -> Result<Tensor> {
+    let (mut shape, mut layout, mut parts) = (None, None, None);
+    let mut fields = Vec::new();
+    for entry in item.map("a tensor")? {
+        let (key, value) = entry?;
+        match key {
+            "shape" => shape = Some(value.unsigned_array(key)?),
+            "layout" => layout = Some(value.text(key)?),
+            "parts" => parts = Some(value),
+            "attributes" => fields = attributes(value)?,
+            _ => {}
+        }
+    }
+    Ok(Tensor {
+        name: name.into(),
+        shape: required(shape, "shape", item)?,
+        layout: match required(layout, "layout", item)? {
+            "dense" => Layout::Dense,
+            "zt.sparse_csr/1" => Layout::Csr,
+            "zt.sparse_coo/1" => Layout::Coo,
+            other => Layout::Other(other.into()),
+        },
+        parts: required(parts, "parts", item)?
+            .map("parts")?
+            .map(|entry| {
+                let (role, item) = entry?;
+                part(role, item, footer, shards).map_err(|error| error.at(item.offset()))
+            })
+            .collect::<Result<_>>()?,
+        fields,
+        version: Version::V2,
+    })
+}
+
+fn part(role: &str, item: Item, footer: &Footer, shards: &BTreeSet<&str>) -> Result<Part> {
+    let (mut dtype, mut logical, mut blob, mut shard) = (None, None, None, None);
+    let (mut decoded_len, mut encoding, mut digest) = (None, None, None);
+    for entry in item.map("a part")? {
+        let (key, value) = entry?;
+        match key {
+            "dtype" => dtype = Some(value.text(key)?),
+            "type" => logical = Some(value.text(key)?),
+            "blob" => blob = Some(value.unsigned_array(key)?),
+            "shard" => shard = Some(value.text(key)?),
+            "encoding" => encoding = Some(value.text(key)?),
+            "decoded_length" => decoded_len = Some(value.unsigned(key)?),
+            "digest" => digest = Some(value.text(key)?),
+            _ => {}
+        }
+    }
+    let field = |detail: &'static str| Error::malformed(Rule::ZTensorField, detail);
+    let [offset, len_bytes] = required(blob, "blob", item)?[..] else {
+        return Err(field("`blob` must be an offset and a length"));
+    };
+    if shard.is_some_and(|shard| !shards.contains(shard)) {
+        return Err(field("the part lies in a shard that is not listed"));
+    }
+    if encoding.is_some() != decoded_len.is_some() {
+        return Err(field("`encoding` and `decoded_length` belong together"));
+    }
+    Ok(Part {
+        role: String::from(role),
+        element: Element::short(required(dtype, "dtype", item)?, logical, false)?,
+        stored: match shard {
+            None => footer.blob(offset, len_bytes)?,
+            // The other file decides whether it is there.
+            Some(_) => 0..0,
+        },
+        coding: match encoding {
+            None => Coding::Raw(ByteOrder::Little),
+            Some("zt.zstd-seekable/1") => Coding::SeekableZstd,
+            Some(other) => return Err(unknown(Rule::ZTensorEncoding, "encoding", other)),
+        },
+        decoded_len_bytes: Some(decoded_len.unwrap_or(len_bytes)),
+        checksum: match digest {
+            None => None,
+            Some(text) => Some(Checksum {
+                digest: Digest::parse_decoded(text)
+                    .ok_or_else(|| unknown(Rule::ZTensorChecksumText, "digest", text))?,
+                covers: Covers::Decoded,
+            }),
+        },
+        shard: shard.map(String::from),
+    })
+}
+
+/// The parts that a layout must have, and lengths as far as they are known.
+fn check_parts(tensor: &Tensor) -> Result<()> {
+    let bad = |detail| Err(Error::malformed(Rule::ZTensorLayout, detail));
+    if tensor.shape.len() > MAX_RANK {
+        return bad("the tensor has more than 64 dimensions");
+    }
+    if tensor.parts.is_empty() {
+        return bad("the tensor has no parts");
+    }
+    let roles: &[&str] = match tensor.layout {
+        Layout::Dense => &["data"],
+        Layout::Csr => &["values", "indices", "indptr"],
+        Layout::Coo => &["values", "coords"],
+        _ => return Ok(()),
+    };
+    if tensor.parts.len() != roles.len() {
+        return bad("the tensor has other parts than its layout");
+    }
+    for role in roles {
+        tensor.required(role)?;
+    }
+    let index_type = |role| match tensor.part(role).map(|part| part.element) {
+        Some(Element::Dtype(dtype @ (Dtype::U32 | Dtype::U64))) => Some(dtype),
+        _ => None,
+    };
+    match tensor.layout {
+        Layout::Dense => {
+            let len = tensor.part("data").and_then(|part| part.decoded_len_bytes);
+            let count = tensor
+                .shape
+                .iter()
+                .try_fold(1u64, |all, &d| all.checked_mul(d));
+            let expected = count.and_then(|count| tensor.element().len_bytes(count));
+            if expected.is_some() && len != expected {
+                return Err(Error::malformed(
+                    Rule::ZTensorLength,
+                    "the tensor has another length than its shape and dtype",
+                ));
+            }
+        }
+        Layout::Csr if tensor.shape.len() != 2 => {
+            return bad("compressed rows are for two dimensions");
+        }
+        Layout::Csr
+            if index_type("indices").is_none() || index_type("indices") != index_type("indptr") =>
+        {
+            return bad("indices and row pointers must be both u32 or both u64");
+        }
+        Layout::Coo if index_type("coords").is_none() => {
+            return bad("coordinates must be u32 or u64");
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Two blobs are the same or have nothing in common.
+fn check_disjoint(tensors: &[Tensor], footer: &Footer) -> Result<()> {
+    let parts = tensors.iter().flat_map(|tensor| &tensor.parts);
+    let here = parts.filter(|part| part.shard.is_none());
+    let mut places = BTreeSet::new();
+    for place in here.map(|part| &part.stored).chain([&footer.manifest]) {
+        if !place.is_empty() {
+            places.insert((place.start, place.end));
+        }
+    }
+    let mut covered = 0;
+    for (start, end) in places {
+        if start < covered {
+            return Err(Error::malformed(Rule::ZTensorPlace, "parts of tensors overlap").at(start));
+        }
+        covered = end;
+    }
+    Ok(())
+}

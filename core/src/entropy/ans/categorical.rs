@@ -1,0 +1,104 @@
+//! Which component a value belongs to (docs/formats/gauss.md 8.1).
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::{BITS, Interval, TOTAL};
+use crate::bytes::index;
+
+/// The decoder's first guess comes from the upper bits of the quantile.
+const GUIDE_BITS: u32 = 8;
+
+/// Symbols 0 to K-1 by their probabilities.
+#[derive(Debug, Clone)]
+pub struct Categorical {
+    /// Where each interval begins, and the end of the last.
+    lefts: Vec<u32>,
+    /// Per value of the quantile's upper bits, the symbol its range begins in.
+    guide: Vec<u8>,
+}
+
+impl Categorical {
+    /// The model of 2 to 255 probabilities that sum to about 1, in single
+    /// precision and in this order of operations.
+    ///
+    /// # Panics
+    /// If there are fewer than 2 or more than 255.
+    #[must_use]
+    pub fn new(probabilities: &[f32]) -> Self {
+        let count = u8::try_from(probabilities.len()).expect("at most 255 components");
+        assert!(count >= 2, "no model of one symbol exists");
+        let total: f32 = probabilities.iter().sum();
+        #[allow(clippy::cast_precision_loss)] // below 2^24: exact
+        let factor = (TOTAL - u32::from(count)) as f32 / total;
+        let mut below = 0f32;
+        let mut lefts = Vec::with_capacity(probabilities.len() + 1);
+        for (symbol, probability) in (0u32..).zip(probabilities) {
+            // Saturating truncation is what the format asks for; rounding
+            // may lead one past the end, where trailing symbols vanish.
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let left = ((below * factor) as u32).saturating_add(symbol).min(TOTAL);
+            lefts.push(left);
+            below += probability;
+        }
+        lefts.push(TOTAL);
+        let mut guide = vec![0; 1 << GUIDE_BITS];
+        let mut symbol = 0u8;
+        for (start, guess) in (0u32..).zip(&mut guide) {
+            while lefts[usize::from(symbol) + 1] <= start << (BITS - GUIDE_BITS) {
+                symbol += 1;
+            }
+            *guess = symbol;
+        }
+        Self { lefts, guide }
+    }
+
+    /// The interval of `symbol`; of length 0 if it cannot be coded.
+    ///
+    /// # Panics
+    /// If there is no such symbol.
+    #[must_use]
+    pub fn interval(&self, symbol: u8) -> Interval {
+        let left = self.lefts[usize::from(symbol)];
+        Interval {
+            left,
+            len: self.lefts[usize::from(symbol) + 1] - left,
+        }
+    }
+
+    /// The symbol whose interval holds `quantile`, which is below 2^24.
+    #[must_use]
+    pub fn find(&self, quantile: u32) -> (u8, Interval) {
+        let mut symbol = self.guide[index(u64::from(quantile >> (BITS - GUIDE_BITS)))];
+        while self.lefts[usize::from(symbol) + 1] <= quantile {
+            symbol += 1;
+        }
+        (symbol, self.interval(symbol))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn symbols_are_found_from_both_ends_of_their_intervals() {
+        let probabilities: Vec<f32> = (0..255u8).map(|i| f32::from(i % 7) / 760.0).collect();
+        let model = Categorical::new(&probabilities);
+        for symbol in 0..255 {
+            let interval = model.interval(symbol);
+            assert!(interval.len >= 1);
+            assert_eq!(model.find(interval.left), (symbol, interval));
+            assert_eq!(
+                model.find(interval.left + interval.len - 1),
+                (symbol, interval)
+            );
+        }
+    }
+
+    #[test]
+    fn the_worked_value_of_the_format() {
+        let model = Categorical::new(&[0.75, 0.25]);
+        assert_eq!(model.interval(1).left, 12_582_911);
+    }
+}

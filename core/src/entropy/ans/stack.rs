@@ -1,0 +1,121 @@
+//! The coder: a state and a stack of words (docs/formats/gauss.md 8.3).
+
+use alloc::vec::Vec;
+
+use super::{BITS, Interval, TOTAL};
+use crate::{Error, Result, Rule};
+
+const WORD_BITS: u32 = 32;
+
+/// Takes symbols from the last to the first.
+#[derive(Debug, Clone, Default)]
+pub struct Encoder {
+    state: u64,
+    words: Vec<u32>,
+}
+
+impl Encoder {
+    /// An empty coder.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a symbol in front of those before.
+    ///
+    /// # Panics
+    /// If the interval is empty.
+    pub fn push(&mut self, interval: Interval) {
+        let len = u64::from(interval.len);
+        if self.state >> (64 - BITS) >= len {
+            self.words.push(low_word(self.state));
+            self.state >>= WORD_BITS;
+        }
+        self.state = ((self.state / len) << BITS) + u64::from(interval.left) + self.state % len;
+    }
+
+    /// The stream, its bottom first; the last word is not zero.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<u32> {
+        while self.state != 0 {
+            self.words.push(low_word(self.state));
+            self.state >>= WORD_BITS;
+        }
+        self.words
+    }
+}
+
+#[allow(clippy::cast_possible_truncation)] // the low half is what is wanted
+fn low_word(state: u64) -> u32 {
+    state as u32
+}
+
+/// Gives symbols from the first to the last.
+#[derive(Debug, Clone)]
+pub struct Decoder<'a> {
+    state: u64,
+    words: &'a [[u8; 4]],
+}
+
+impl<'a> Decoder<'a> {
+    /// Opens the words of a stream, little-endian.
+    pub fn open(stream: &'a [u8]) -> Result<Self> {
+        let (words, rest) = stream.as_chunks();
+        if !rest.is_empty() {
+            return Err(Error::invalid_input("an ANS stream is whole words"));
+        }
+        let mut decoder = Self { state: 0, words };
+        if decoder.refill() && decoder.state == 0 {
+            return Err(Error::malformed(
+                Rule::GaussStream,
+                "the last word of an ANS stream is zero, which no coder leaves",
+            ));
+        }
+        decoder.refill();
+        Ok(decoder)
+    }
+
+    fn refill(&mut self) -> bool {
+        let Some((word, below)) = self.words.split_last() else {
+            return false;
+        };
+        self.state = self.state << WORD_BITS | u64::from(u32::from_le_bytes(*word));
+        self.words = below;
+        true
+    }
+
+    /// Lies in the interval of the next symbol.
+    #[must_use]
+    pub fn quantile(&self) -> u32 {
+        low_word(self.state) & (TOTAL - 1)
+    }
+
+    /// Removes the next symbol, the one whose interval holds
+    /// [`Decoder::quantile`].
+    pub fn pop(&mut self, interval: Interval) {
+        let above = u64::from(self.quantile() - interval.left);
+        self.state = (self.state >> BITS) * u64::from(interval.len) + above;
+        if self.state >> WORD_BITS == 0 {
+            self.refill();
+        }
+    }
+
+    /// Whether nothing is left. The symbol whose interval begins at 0 follows
+    /// for ever then.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.state == 0 && self.words.is_empty()
+    }
+
+    /// Checks that nothing is left, as after the last symbol of a sound
+    /// stream.
+    pub fn finish(self) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        Err(Error::malformed(
+            Rule::GaussEnd,
+            "the ANS coder is not empty after the last symbol; the stream is damaged or cut",
+        ))
+    }
+}

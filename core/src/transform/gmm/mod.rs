@@ -1,0 +1,63 @@
+//! Values as members of a few Gaussians (docs/formats/gauss.md 6, 7): which
+//! one, and how far from its mean. Lossy; only Gauss files use it.
+//!
+//! Every sum has a fixed order and logarithms come from pure Rust, so that the
+//! same values give the same mixture on every machine (10.2).
+
+use alloc::vec::Vec;
+
+mod assign;
+mod fit;
+mod ordered;
+mod sum;
+
+pub use assign::assign;
+pub use fit::{Fit, fit};
+
+/// Smallest deviation a fit gives to a component, so that none collapses.
+pub const LEAST_DEVIATION: f64 = 1e-6;
+
+/// Weighted Gaussians; the three lists are equally long.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mixture {
+    /// Shares of the components (pi).
+    pub weights: Vec<f64>,
+    /// Means (mu).
+    pub means: Vec<f64>,
+    /// Standard deviations (sigma), in the unit of the values.
+    pub deviations: Vec<f64>,
+}
+
+impl Mixture {
+    /// Number of components.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.weights.len()
+    }
+
+    /// Whether there is no component.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.weights.is_empty()
+    }
+
+    /// Sum of the weights, in the order of docs/formats/gauss.md 8.1.
+    #[must_use]
+    pub fn total_weight(&self) -> f64 {
+        sum::pairwise(&self.weights, |weight| weight)
+    }
+
+    /// The weights as probabilities in single precision (8.1 step 1).
+    #[must_use]
+    pub fn probabilities(&self) -> Vec<f32> {
+        let total = self.total_weight();
+        self.weights
+            .iter()
+            .map(|weight| {
+                #[allow(clippy::cast_possible_truncation)] // rounded, as the format says
+                let probability = (weight / total) as f32;
+                probability
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,27 @@
+//! Sums in NumPy's order (docs/formats/gauss.md 8.1): the result of a
+//! floating-point sum depends on it.
+
+/// Longest stretch that is not halved.
+const STRETCH: usize = 128;
+
+/// The pairwise sum of `term` of every value.
+pub fn pairwise(values: &[f64], term: impl Fn(f64) -> f64 + Copy) -> f64 {
+    if values.len() > STRETCH {
+        let half = values.len() / 2 / 8 * 8;
+        let (first, rest) = values.split_at(half);
+        return pairwise(first, term) + pairwise(rest, term);
+    }
+    let (eights, rest) = values.as_chunks::<8>();
+    let Some((first, more)) = eights.split_first() else {
+        return rest.iter().fold(0.0, |sum, &value| sum + term(value));
+    };
+    let mut lanes = first.map(term);
+    for eight in more {
+        for (lane, &value) in lanes.iter_mut().zip(eight) {
+            *lane += term(value);
+        }
+    }
+    let [a, b, c, d, e, f, g, h] = lanes;
+    let lanes = ((a + b) + (c + d)) + ((e + f) + (g + h));
+    rest.iter().fold(lanes, |sum, &value| sum + term(value))
+}

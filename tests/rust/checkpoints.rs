@@ -1,0 +1,57 @@
+//! Safetensors files in memory, tensor by tensor.
+
+use zstn_core::bytes::part;
+use zstn_core::container::gauss::Source;
+use zstn_core::container::safetensors::{Header, PREFIX_BYTES, Tensor, header_len_bytes};
+
+/// A checkpoint.
+#[derive(Debug)]
+pub struct Checkpoint<'a> {
+    /// Its header.
+    pub header: Header,
+    data: &'a [u8],
+}
+
+impl<'a> Checkpoint<'a> {
+    /// Reads the header.
+    ///
+    /// # Panics
+    /// If the file is not safetensors.
+    #[must_use]
+    pub fn parse(file: &'a [u8]) -> Self {
+        let len = header_len_bytes(file, file.len() as u64).expect("a header");
+        let (start, end) = (PREFIX_BYTES, PREFIX_BYTES + len);
+        let data = part(file, end..file.len() as u64);
+        let header = Header::parse(part(file, start..end), data.len() as u64).expect("a header");
+        Self { header, data }
+    }
+
+    /// The tensor called `name` and its bytes.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[must_use]
+    pub fn tensor(&self, name: &str) -> (&Tensor, &'a [u8]) {
+        let tensor = self
+            .header
+            .tensors
+            .iter()
+            .find(|tensor| tensor.name == name);
+        let tensor = tensor.expect("a tensor of that name");
+        (tensor, part(self.data, tensor.span.clone()))
+    }
+
+    /// All tensors, in data order, for an encoder.
+    #[must_use]
+    pub fn sources(&self) -> Vec<Source<'_>> {
+        let tensors = self.header.tensors.iter();
+        tensors
+            .map(|tensor| Source {
+                name: &tensor.name,
+                dtype: tensor.dtype,
+                shape: &tensor.shape,
+                bytes: part(self.data, tensor.span.clone()),
+            })
+            .collect()
+    }
+}

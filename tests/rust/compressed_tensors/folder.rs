@@ -1,0 +1,112 @@
+//! Models in folders, whole and in shards.
+
+use std::path::Path;
+
+use serde_json::json;
+use zstn::{CompressedModel, Error};
+use zstn_core::container::compressed_tensors::{Entry, Stored};
+use zstn_tests::cases::read;
+
+use crate::GOOD;
+use crate::model::safetensors;
+
+fn write(folder: &Path, name: &str, bytes: &[u8]) {
+    std::fs::write(folder.join(name), bytes).expect("a file");
+}
+
+fn file(tensors: &[&(Stored, Vec<u8>)]) -> Vec<u8> {
+    let mut header = serde_json::Map::new();
+    let mut data = Vec::new();
+    for (stored, bytes) in tensors {
+        let end = data.len() + bytes.len();
+        let entry = json!({
+            "dtype": stored.dtype.name(), "shape": stored.shape, "data_offsets": [data.len(), end],
+        });
+        header.insert(stored.name.clone(), entry);
+        data.extend_from_slice(bytes);
+    }
+    let header = serde_json::to_vec(&header).expect("JSON");
+    [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()
+}
+
+fn check(folder: &Path, vector: &str) {
+    let model = CompressedModel::open(folder).expect("a model");
+    assert!(!model.is_rotated());
+    for (truth, bytes) in safetensors(&read(GOOD, &format!("{vector}.dense.safetensors"))) {
+        let tensor = model.read(&truth.name).expect("a tensor");
+        assert_eq!((tensor.dtype, &tensor.shape), (truth.dtype, &truth.shape));
+        assert!(tensor.bytes == bytes, "{}", truth.name);
+        if let Ok(Entry::Weight(weight)) = model.checkpoint().find(&truth.name) {
+            assert_eq!(model.shape(weight).expect("a shape"), truth.shape);
+        }
+    }
+    let error = model.read("nothing").expect_err("no such tensor");
+    assert!(error.to_string().contains("nothing"));
+}
+
+#[test]
+fn a_folder_with_one_file() {
+    for vector in ["mixed_int8_w4", "sb013_f32", "nvfp4_g16"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        write(
+            folder.path(),
+            "config.json",
+            &read(GOOD, &format!("{vector}.config.json")),
+        );
+        let model = read(GOOD, &format!("{vector}.safetensors"));
+        write(folder.path(), "model.safetensors", &model);
+        check(folder.path(), vector);
+    }
+}
+
+#[test]
+fn parts_of_a_weight_in_different_shards() {
+    let vector = "pack013_w4_g32_asym_gidx";
+    let folder = tempfile::tempdir().expect("a folder");
+    write(
+        folder.path(),
+        "config.json",
+        &read(GOOD, &format!("{vector}.config.json")),
+    );
+    let tensors = safetensors(&read(GOOD, &format!("{vector}.safetensors")));
+    let mut map = serde_json::Map::new();
+    for shard in 0..3 {
+        let name = format!("model-{shard}.safetensors");
+        let own: Vec<_> = tensors.iter().skip(shard).step_by(3).collect();
+        for (stored, _) in &own {
+            map.insert(stored.name.clone(), json!(name));
+        }
+        write(folder.path(), &name, &file(&own));
+    }
+    let index = json!({ "metadata": {}, "weight_map": map }).to_string();
+    write(
+        folder.path(),
+        "model.safetensors.index.json",
+        index.as_bytes(),
+    );
+    check(folder.path(), vector);
+}
+
+#[test]
+fn an_index_reaches_no_file_outside() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for shard in [
+        "../model.safetensors",
+        "/etc/passwd",
+        "a/b",
+        "..",
+        "https://a.b/c",
+    ] {
+        let index = json!({ "weight_map": { "w": shard } }).to_string();
+        write(
+            folder.path(),
+            "model.safetensors.index.json",
+            index.as_bytes(),
+        );
+        match CompressedModel::open(folder.path()) {
+            Err(Error::Format { source, .. }) => assert!(source.to_string().contains(shard)),
+            Err(other) => panic!("{shard}: {other}"),
+            Ok(_) => panic!("{shard} was opened"),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! compressed-tensors: files of the real package, damaged ones, and our own.
+
+mod edges;
+mod folder;
+mod hostile;
+mod model;
+mod sparse;
+
+use std::collections::BTreeSet;
+
+use model::{Model, cases, safetensors};
+use zstn_core::container::compressed_tensors::Entry;
+use zstn_core::{ErrorKind, Rule};
+use zstn_tests::memory::Counting;
+use zstn_tests::{cases::read, sha256};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const GOOD: &str = "compressed-tensors";
+const BAD: &str = "compressed-tensors-bad";
+
+#[test]
+fn every_vector_decodes_to_the_truth_beside_it() {
+    for case in cases(GOOD) {
+        let model = Model::vector(GOOD, &case.name);
+        let truth = safetensors(&read(GOOD, &format!("{}.dense.safetensors", case.name)));
+        let mut names = BTreeSet::new();
+        for (stored, bytes) in truth {
+            let name = &stored.name;
+            let dense = model
+                .read(name)
+                .unwrap_or_else(|error| panic!("{}: {error}", case.name));
+            assert!(dense.bytes == bytes, "{}: {name} differs", case.name);
+            let expected = &case.tensors[name];
+            assert_eq!(dense.dtype.name(), expected.dtype, "{}: {name}", case.name);
+            assert_eq!(dense.shape, expected.shape, "{}: {name}", case.name);
+            assert_eq!(sha256(&dense.bytes), expected.sha256);
+            names.insert(stored.name);
+        }
+        assert!(!model.weights().is_empty(), "{}", case.name);
+        for (name, entry) in model.checkpoint().expect("a checkpoint").entries() {
+            match entry {
+                Entry::Weight(weight) => {
+                    assert!(names.contains(name), "{}: {name}", case.name);
+                    let format = case.format.as_deref().expect("a format");
+                    let own = weight.format().name();
+                    assert!(format.contains(own) || format == "mixed-precision", "{own}");
+                }
+                Entry::Stored(_) => {
+                    // Beside the weights: scales of activations.
+                    assert!(
+                        names.contains(name) || name.ends_with(".input_scale"),
+                        "{name}"
+                    );
+                }
+                other => panic!("{}: {name} is {other:?}", case.name),
+            }
+        }
+    }
+}
+
+#[test]
+fn every_bad_vector_is_refused() {
+    for case in cases(BAD) {
+        let model = Model::vector(BAD, &case.name);
+        let expected = match case.name.as_str() {
+            "sb_value_missing" | "sb_value_extra" => Some(Rule::CompressedTensorsMask),
+            "sb_no_bitmask" | "sb_no_shape" | "pack_no_zero_point" | "pack_no_shape"
+            | "nvfp4_no_global" => Some(Rule::CompressedTensorsParts),
+            "sb_bitmask_i32" => Some(Rule::CompressedTensorsDtype),
+            "unknown_format" => None,
+            _ => Some(Rule::CompressedTensorsShape),
+        };
+        let modules: Vec<String> = match case.bad_tensor {
+            Some(module) => vec![module],
+            None => (0..2).map(|n| format!("model.layers.{n}.proj")).collect(),
+        };
+        for module in modules {
+            let name = format!("{module}.weight");
+            let error = model.read(&name).expect_err(&case.name);
+            assert_eq!(error.rule(), expected, "{}: {error}", case.name);
+            let kind = expected.map_or(ErrorKind::Unsupported, |_| ErrorKind::Malformed);
+            assert_eq!(error.kind(), kind, "{}: {error}", case.name);
+            assert_eq!(error.tensor_name(), Some(name.as_str()));
+        }
+    }
+}
+
+#[test]
+fn one_bad_tensor_is_no_obstacle_to_the_others() {
+    let model = Model::vector(BAD, "sb_no_bitmask");
+    let good = Model::vector(GOOD, "sb013_f32");
+    let name = "layers.1.proj.weight";
+    assert_eq!(model.read(name), good.read(name));
+}

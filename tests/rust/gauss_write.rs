@@ -1,0 +1,558 @@
+//! Gauss files we write: as Python's where it has a point, within the promised
+//! error everywhere, raw where that cannot be promised.
+
+use std::collections::BTreeMap;
+
+use half::{bf16, f16};
+use proptest::prelude::*;
+use serde_json::Value;
+use zstn::Native;
+use zstn_core::bytes::part;
+use zstn_core::container::gauss::{
+    Components, Index, Options, OtherDtypes, Parsed, RawReason, Report, Source, Writer, decode,
+    encode, encode_tensor,
+};
+use zstn_core::dtype::Dtype;
+use zstn_core::engine::{Engine, Pure};
+use zstn_core::{Error, ErrorKind, Result};
+use zstn_tests::cases::{self, text};
+use zstn_tests::checkpoints::Checkpoint;
+use zstn_tests::rng::Rng;
+
+fn write<E: Engine>(
+    engine: &E,
+    sources: &[Source],
+    options: &Options,
+) -> Result<(Vec<u8>, Report)> {
+    let mut file = Vec::new();
+    let report = encode(engine, sources, options, |bytes: &[u8]| {
+        file.extend_from_slice(bytes);
+        Ok::<(), Error>(())
+    })?;
+    assert_eq!(report.len_bytes, file.len() as u64);
+    Ok((file, report))
+}
+
+fn index(file: &[u8]) -> Index {
+    match Index::parse(file, file.len() as u64).expect("our own file") {
+        Parsed::Complete(index) => index,
+        Parsed::Needs(bytes) => panic!("a whole file needs {bytes} bytes"),
+    }
+}
+
+fn read(file: &[u8], name: &str) -> (Dtype, Vec<u8>) {
+    let index = index(file);
+    let tensor = index.find(name).expect("there");
+    let stored = part(file, tensor.stored.clone());
+    let bytes = decode(&Pure, tensor, stored).expect("our own file");
+    (tensor.dtype, bytes.into_owned())
+}
+
+fn values(dtype: Dtype, bytes: &[u8]) -> Vec<f64> {
+    match dtype {
+        Dtype::F32 => bytes
+            .as_chunks()
+            .0
+            .iter()
+            .map(|&e| f32::from_le_bytes(e).into())
+            .collect(),
+        Dtype::F16 => bytes
+            .as_chunks()
+            .0
+            .iter()
+            .map(|&e| f16::from_le_bytes(e).into())
+            .collect(),
+        Dtype::Bf16 => bytes
+            .as_chunks()
+            .0
+            .iter()
+            .map(|&e| bf16::from_le_bytes(e).into())
+            .collect(),
+        Dtype::F64 => bytes
+            .as_chunks()
+            .0
+            .iter()
+            .map(|&e| f64::from_le_bytes(e))
+            .collect(),
+        other => panic!("{other} is not a float"),
+    }
+}
+
+/// Half the distance between numbers of the dtype around `value`.
+fn half_step(dtype: Dtype, value: f64) -> f64 {
+    let (fraction_bits, least_exponent) = match dtype {
+        Dtype::F32 => (23, -126),
+        Dtype::F16 => (10, -14),
+        Dtype::Bf16 => (7, -126),
+        _ => (52, -1022),
+    };
+    // The value read back may be one binade up.
+    #[allow(clippy::cast_possible_truncation)] // small
+    let exponent = (value.abs().log2().floor() as i32 + 1).max(least_exponent);
+    2f64.powi(exponent - fraction_bits - 1)
+}
+
+/// Checks the promise for every element and that the report knows the truth.
+fn check(source: &Source, file: &[u8], report: &Report) {
+    let own = report
+        .tensors
+        .iter()
+        .find(|t| t.name == source.name)
+        .expect("reported");
+    let (dtype, bytes) = read(file, source.name);
+    assert_eq!(dtype, own.dtype);
+    if own.raw.is_some() {
+        assert!(bytes == source.bytes, "raw tensors are bit-exact");
+        assert_eq!((own.max_error, own.stored_len_bytes), (0.0, own.len_bytes));
+        return;
+    }
+    assert_eq!(dtype, source.dtype);
+    let scale = own.shards[0].scale;
+    let (before, after) = (values(dtype, source.bytes), values(dtype, &bytes));
+    assert_eq!(before.len(), after.len());
+    let mut worst = 0f64;
+    for (before, after) in before.iter().zip(&after) {
+        let error = (before - after).abs();
+        let bound =
+            0.5 / f64::from(scale) * (1.0 + 1e-9) + half_step(dtype, before.abs().max(after.abs()));
+        assert!(error <= bound, "{before} became {after}, {error} > {bound}");
+        worst = worst.max(error);
+    }
+    assert_eq!(own.max_error, worst);
+    assert!(own.rms_error <= own.max_error);
+}
+
+fn options_of(vector: &Value) -> Options {
+    let number = |name: &str| vector["options"][name].as_u64();
+    let small = |name: &str| number(name).map(|n| u32::try_from(n).expect("small"));
+    let usual = Options::default();
+    Options {
+        components: small("K").map_or(usual.components, Components::Exactly),
+        max_iterations: small("max_iter").unwrap_or(usual.max_iterations),
+        shard_threshold: number("shard_threshold").unwrap_or(usual.shard_threshold),
+        shard_rows: small("shard_rows").unwrap_or(usual.shard_rows),
+        raw_threshold: number("raw_threshold").unwrap_or(usual.raw_threshold),
+        layers: vector["options"]["layer_filter"]
+            .as_array()
+            .map(|names| names.iter().map(text).collect()),
+        keep_larger: true,
+        ..usual
+    }
+}
+
+#[test]
+fn files_are_those_of_python_but_where_python_clips_or_loses() {
+    let manifest: Value =
+        serde_json::from_slice(&cases::read("gauss", "manifest.json")).expect("JSON");
+    let mut equal = 0;
+    for vector in manifest["vectors"].as_array().expect("a list") {
+        let name = text(&vector["name"]);
+        if vector["options"]["writer"].is_string() {
+            continue;
+        }
+        let original = cases::read("gauss", &format!("{name}.safetensors"));
+        let checkpoint = Checkpoint::parse(&original);
+        let sources = checkpoint.sources();
+        let options = options_of(vector);
+        if name == "k1_dropped" {
+            let error = write(&Pure, &sources, &options).expect_err("no such mixture");
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            continue;
+        }
+        let (file, report) = write(&Pure, &sources, &options).expect(&name);
+        let theirs = cases::read("gauss", &format!("{name}.gauss"));
+        match name.as_str() {
+            // Components are added for values Python clips.
+            "clipped" | "big_values" => {
+                assert!(
+                    report
+                        .tensors
+                        .iter()
+                        .all(|t| t.raw.is_some() || t.shards[0].added > 0)
+                );
+            }
+            // Integers come back as they were.
+            "int_gmm" => {
+                assert!(
+                    report
+                        .tensors
+                        .iter()
+                        .all(|t| t.raw == Some(RawReason::Integers))
+                );
+            }
+            // Doubles are not made single first.
+            "mixed_dtypes" => {
+                assert!(file.len().abs_diff(theirs.len()) * 100 < theirs.len());
+            }
+            _ => {
+                assert!(file == theirs, "{name} is not Python's file");
+                equal += 1;
+            }
+        }
+        for source in &sources {
+            if report.tensors.iter().any(|t| t.name == source.name) {
+                check(source, &file, &report);
+            } else {
+                assert!(options.layers.is_some(), "{name} lost {}", source.name);
+            }
+        }
+    }
+    assert!(equal >= 30, "only {equal} files");
+}
+
+fn bytes_of(dtype: Dtype, values: impl IntoIterator<Item = f64>) -> Vec<u8> {
+    let values = values.into_iter();
+    #[allow(clippy::cast_possible_truncation)] // rounded
+    match dtype {
+        Dtype::F32 => values.flat_map(|v| (v as f32).to_le_bytes()).collect(),
+        Dtype::F16 => values
+            .flat_map(|v| f16::from_f64(v).to_le_bytes())
+            .collect(),
+        Dtype::Bf16 => values
+            .flat_map(|v| bf16::from_f64(v).to_le_bytes())
+            .collect(),
+        Dtype::F64 => values.flat_map(f64::to_le_bytes).collect(),
+        other => panic!("{other} is not a float"),
+    }
+}
+
+fn small() -> Options {
+    Options {
+        raw_threshold: 1,
+        ..Options::default()
+    }
+}
+
+fn one(dtype: Dtype, shape: &[u64], bytes: &[u8], options: &Options) -> (Vec<u8>, Report) {
+    let source = Source {
+        name: "w",
+        dtype,
+        shape,
+        bytes,
+    };
+    let (file, report) = write(&Pure, &[source], options).expect("written");
+    check(&source, &file, &report);
+    let own = &report.tensors[0];
+    assert!(own.raw.is_some() || own.stored_len_bytes < own.len_bytes);
+    (file, report)
+}
+
+/// Two-dimensional tensors of every float and many shapes of distribution.
+fn tensors() -> impl Strategy<Value = (Dtype, [u64; 2], Vec<f64>)> {
+    let dtype = prop::sample::select(vec![Dtype::F32, Dtype::F16, Dtype::Bf16, Dtype::F64]);
+    let shape = [0u64..12, 0u64..40];
+    (dtype, shape, 0u8..9, any::<u64>(), -6i32..5).prop_map(|(dtype, shape, kind, seed, size)| {
+        let mut rng = Rng(seed);
+        let size = 10f64.powi(size);
+        let count = shape[0] * shape[1];
+        let values = (0..count)
+            .map(|number| match kind {
+                0 | 1 => rng.normal(size),
+                // Cauchy: a few values far beyond the rest.
+                2 => rng.normal(size) / rng.normal(1.0),
+                3 => size,
+                4 => (rng.unit() * 8.0).floor() * size,
+                5 if number == seed % (count + 1) => f64::NAN,
+                6 if number == seed % (count + 1) => f64::NEG_INFINITY,
+                7 => rng.unit() * 1e-40,
+                _ => f64::from_bits(rng.next_u64()),
+            })
+            .collect();
+        (dtype, shape, values)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_value_is_within_the_promised_error(
+        (dtype, shape, values) in tensors(),
+        components in prop_oneof![
+            (2u32..=255).prop_map(Components::Exactly),
+            Just(Components::Exactly(4)),
+            Just(Components::Smallest),
+        ],
+        scale in prop::option::of(1u32..100_000),
+        shard_rows in 1u32..6,
+        shard_threshold in 0u64..400,
+        max_iterations in 0u32..12,
+    ) {
+        let bytes = bytes_of(dtype, values);
+        let options = Options {
+            components, scale, shard_rows, shard_threshold, max_iterations, ..small()
+        };
+        one(dtype, &shape, &bytes, &options);
+    }
+}
+
+#[test]
+fn tensors_that_cannot_keep_the_promise_stay_raw() {
+    let normal =
+        |rng: &mut Rng, deviation| (0..900).map(|_| rng.normal(deviation)).collect::<Vec<_>>();
+    // Means stay at percentiles, so that none moves to a far value by itself.
+    let options = Options {
+        max_iterations: 0,
+        ..small()
+    };
+    let mut rng = Rng(3);
+    let reason = |dtype, values: Vec<f64>| {
+        let (_, report) = one(dtype, &[30, 30], &bytes_of(dtype, values), &options);
+        (
+            report.tensors[0].raw,
+            report.tensors[0].shards.first().map(|s| s.added),
+        )
+    };
+    let mut with = |far: f64| {
+        let mut values = normal(&mut rng, 0.05);
+        values[77] = far;
+        values
+    };
+    assert_eq!(
+        reason(Dtype::F32, with(f64::NAN)).0,
+        Some(RawReason::NotFinite)
+    );
+    assert_eq!(
+        reason(Dtype::F16, with(f64::INFINITY)).0,
+        Some(RawReason::NotFinite)
+    );
+    assert_eq!(
+        reason(Dtype::F64, with(1e300)).0,
+        Some(RawReason::NotFinite)
+    );
+    // One value far away gets a component of its own.
+    for dtype in [Dtype::F32, Dtype::F64] {
+        assert_eq!(reason(dtype, with(0.1)), (None, Some(0)));
+        assert_eq!(reason(dtype, with(-5e4)), (None, Some(1)));
+    }
+    let spread = normal(&mut rng, 1e30);
+    assert_eq!(reason(Dtype::F32, spread).0, Some(RawReason::OutOfReach));
+    let random = (0..900).map(|_| rng.unit() * 30000.0).collect();
+    assert_eq!(reason(Dtype::Bf16, random).0, Some(RawReason::Smaller));
+}
+
+#[test]
+fn one_far_value_costs_little() {
+    let mut rng = Rng(4);
+    let mut values: Vec<f64> = (0..250_000).map(|_| rng.normal(0.05)).collect();
+    let size = |values: &[f64]| {
+        let bytes = bytes_of(Dtype::F32, values.iter().copied());
+        one(Dtype::F32, &[500, 500], &bytes, &Options::default())
+            .0
+            .len()
+    };
+    let without = size(&values);
+    values[9] = 1e6;
+    let with = size(&values);
+    assert!(with < without * 11 / 10, "{without} became {with} bytes");
+}
+
+#[test]
+fn the_file_is_the_same_for_any_number_of_threads() {
+    let mut rng = Rng(8);
+    let weights: Vec<Vec<u8>> = (0..4)
+        .map(|_| {
+            bytes_of(
+                Dtype::F32,
+                (0..6000).map(|_| rng.normal(0.05)).collect::<Vec<_>>(),
+            )
+        })
+        .collect();
+    let names = ["a", "b", "c", "d"];
+    let sources: Vec<Source> = names
+        .iter()
+        .zip(&weights)
+        .map(|(name, bytes)| Source {
+            name,
+            dtype: Dtype::F32,
+            shape: &[60, 100],
+            bytes,
+        })
+        .collect();
+    let options = Options {
+        fit_samples: 500,
+        shard_rows: 7,
+        shard_threshold: 1000,
+        ..small()
+    };
+    let (file, report) = write(&Pure, &sources, &options).expect("written");
+    for threads in [1, 2, 5] {
+        let engine = Native::new(threads).expect("threads");
+        assert_eq!(
+            write(&engine, &sources, &options).expect("written"),
+            (file.clone(), report.clone())
+        );
+    }
+    // Tensor by tensor, with the data kept aside.
+    let (mut writer, mut data) = (Writer::new(), Vec::new());
+    for source in &sources {
+        let encoded = encode_tensor(&Pure, source, &options).expect("coded");
+        writer.add(&encoded).expect("new");
+        assert!(writer.add(&encoded).is_err(), "the name is taken");
+        data.extend(encoded.data.expect("not raw"));
+    }
+    let mut streamed = writer.finish().expect("small");
+    streamed.extend(data);
+    assert!(streamed == file);
+}
+
+#[test]
+fn fewer_components_are_smaller() {
+    let mut rng = Rng(9);
+    let bytes = bytes_of(
+        Dtype::F32,
+        (0..40_000).map(|_| rng.normal(0.05)).collect::<Vec<_>>(),
+    );
+    let size = |components| {
+        let options = Options {
+            components,
+            ..Options::default()
+        };
+        one(Dtype::F32, &[200, 200], &bytes, &options).0.len()
+    };
+    let smallest = size(Components::Smallest);
+    assert!(smallest < size(Components::Exactly(16)));
+    assert!(smallest <= size(Components::Exactly(4)));
+}
+
+#[test]
+fn integers_are_lossless_and_other_dtypes_are_not_renamed() {
+    let mut rng = Rng(10);
+    let bytes = rng.bytes(64 * 64 * 8);
+    let mut refused = 0;
+    for dtype in Dtype::ALL {
+        let Some(width) = dtype.len_bytes() else {
+            continue;
+        };
+        if matches!(dtype, Dtype::F16 | Dtype::Bf16 | Dtype::F32 | Dtype::F64) {
+            continue;
+        }
+        let bytes = &bytes[..64 * 64 * width];
+        let source = Source {
+            name: "w",
+            dtype,
+            shape: &[64, 64],
+            bytes,
+        };
+        let strict = write(&Pure, &[source], &small());
+        match dtype.name() {
+            "I8" | "I16" | "I32" | "I64" => {
+                assert_eq!(
+                    read(&strict.expect("known").0, "w"),
+                    (dtype, bytes.to_vec())
+                );
+            }
+            _ => {
+                let error = strict.expect_err("no such dtype");
+                assert_eq!(error.kind(), ErrorKind::Unsupported);
+                assert_eq!(error.tensor_name(), Some("w"));
+                refused += 1;
+                let options = Options {
+                    other_dtypes: OtherDtypes::AsSigned,
+                    ..small()
+                };
+                let (_, report) = one(dtype, &[64, 64], bytes, &options);
+                assert_eq!(report.tensors[0].raw, Some(RawReason::Integers));
+                assert_eq!(report.tensors[0].dtype.bits(), dtype.bits());
+            }
+        }
+    }
+    assert_eq!(refused, 11);
+}
+
+#[test]
+fn impossible_options_and_tensors_are_refused_before_work() {
+    let source = |name, shape, bytes| Source {
+        name,
+        dtype: Dtype::F32,
+        shape,
+        bytes,
+    };
+    let good = source("w", &[1, 2][..], &[0; 8][..]);
+    let kind = |sources: &[Source], options: Options| {
+        write(&Pure, sources, &options)
+            .map(|_| ())
+            .map_err(|error| error.kind())
+    };
+    let wrong = Err(ErrorKind::InvalidInput);
+    for count in [0, 1, 256, u32::MAX] {
+        let components = Components::Exactly(count);
+        assert_eq!(
+            kind(
+                &[good],
+                Options {
+                    components,
+                    ..small()
+                }
+            ),
+            wrong
+        );
+    }
+    for options in [
+        Options {
+            shard_rows: 0,
+            ..small()
+        },
+        Options {
+            scale: Some(0),
+            ..small()
+        },
+        Options {
+            fit_samples: 0,
+            ..small()
+        },
+    ] {
+        assert_eq!(kind(&[good], options), wrong);
+    }
+    let long = "n".repeat(65536);
+    for bad in [
+        source(&long, &[1, 2], &[0; 8]),
+        source("w", &[1, 3], &[0; 8]),
+        source("w", &[0, 1 << 32], &[]),
+        source("w", &[1; 256], &[0; 4]),
+    ] {
+        assert_eq!(kind(&[bad], small()), wrong);
+    }
+    assert_eq!(kind(&[good, good], small()), wrong);
+    let many = vec![0; 4 * 2 * 70_000];
+    let many = source("w", &[70_000, 2], &many);
+    let options = Options {
+        shard_threshold: 10,
+        shard_rows: 1,
+        ..small()
+    };
+    assert_eq!(kind(&[many], options), wrong);
+    assert_eq!(kind(&[], small()), Ok(()));
+}
+
+#[test]
+fn sizes_and_errors_per_tensor_are_those_of_the_file() {
+    let original = cases::read("gauss", "sharded_mixed.safetensors");
+    let checkpoint = Checkpoint::parse(&original);
+    let options = Options {
+        shard_threshold: 1500,
+        shard_rows: 32,
+        raw_threshold: 64,
+        ..Options::default()
+    };
+    let (file, report) = write(&Pure, &checkpoint.sources(), &options).expect("written");
+    let index = index(&file);
+    let reported: BTreeMap<_, _> = report
+        .tensors
+        .iter()
+        .map(|t| (t.name.as_str(), t))
+        .collect();
+    assert_eq!(index.tensors.len(), reported.len());
+    for tensor in &index.tensors {
+        let own = reported[tensor.name.as_str()];
+        let records: u64 = tensor
+            .shards()
+            .iter()
+            .map(|s| 13 + 24 * s.mixture.len() as u64)
+            .sum();
+        assert_eq!(own.stored_len_bytes, tensor.stored_len_bytes() + records);
+        assert_eq!(own.shards.len(), tensor.shards().len());
+        let bits = own.stored_len_bytes as f64 * 8.0 / tensor.element_count() as f64;
+        assert!((own.bits_per_element() - bits).abs() < 1e-12);
+    }
+}
