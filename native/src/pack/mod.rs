@@ -12,7 +12,7 @@ use zstn_core::catalog::{self, Recognised};
 use zstn_core::container::safetensors::{self, Header};
 use zstn_core::container::zstn::{self, Writer, ties};
 use zstn_core::engine::Engine;
-use zstn_core::frame::select::{self, Effort};
+use zstn_core::frame::select::{self, Effort, Ranking};
 
 use crate::source::{Map, Place, Source};
 use crate::{Error, Native, Output, Progress, Result};
@@ -219,11 +219,11 @@ impl<'a> Job<'a> {
         output: &mut Output,
     ) -> Result<u64> {
         let (dtype, effort) = (Some(tensor.dtype), self.options.effort);
-        let recipe = select::recipe(self.engine, self.tensor(&tensor.span), dtype, effort);
+        let ranking = Ranking::new(self.engine, self.tensor(&tensor.span), dtype, effort);
         self.input.release(self.place(&tensor.span));
         let place = self.place(&tensor.span);
-        let len = large::write(self, place.clone(), &recipe, position, output)?;
-        let other = select::alternative(self.engine, self.tensor(&tensor.span), dtype, effort);
+        let len = large::write(self, place.clone(), ranking.best(), position, output)?;
+        let other = select::alternative(self.engine, self.tensor(&tensor.span), &ranking);
         self.input.release(place);
         let Some(other) = other.filter(|other| (other.len() as u64) < len) else {
             return Ok(len);

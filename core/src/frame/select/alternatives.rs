@@ -5,7 +5,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Effort, SMALL_BYTES, element_bytes, ranked, transforms, ways};
+use super::{Effort, Ranking, SMALL_BYTES, element_bytes, ways};
 use crate::dtype::Dtype;
 use crate::engine::{PackEngine, ZstdCoding};
 use crate::frame::z4ai::{self, Recipe};
@@ -26,60 +26,35 @@ const LEAST_ZEROS_PERCENT: usize = 10;
 /// Most values of a palette: what an index of one byte can tell apart.
 const MOST_VALUES: u32 = 256;
 
-/// A transform expected to come to more than this times the best one is not
-/// tried by [`Effort::Max`].
-pub(super) const HOPELESS: f64 = 1.15;
-
 /// The smallest of those frames for `tensor`, or `None` where there is none to
 /// be made or the tensor is too large.
 #[must_use]
-pub fn alternative<E: PackEngine>(
-    engine: &E,
-    tensor: &[u8],
-    dtype: Option<Dtype>,
-    effort: Effort,
-) -> Option<Vec<u8>> {
+pub fn alternative<E: PackEngine>(engine: &E, tensor: &[u8], ranking: &Ranking) -> Option<Vec<u8>> {
     if tensor.is_empty() || tensor.len() > MOST_BYTES {
         return None;
     }
-    let structured = structured(engine, tensor, dtype, effort);
-    let planes = other_planes(engine, tensor, dtype, effort);
+    let structured = structured(engine, tensor, ranking.dtype, ranking.effort);
+    let planes = other_planes(engine, tensor, ranking);
     // The first of equals: planes decode faster.
     planes.into_iter().chain(structured).min_by_key(Vec::len)
 }
 
 /// Small tensors are cut in every way there is; of others `Max` tries the
-/// transforms that [`super::recipe`] has not taken, where they may be close.
-fn other_planes<E: PackEngine>(
-    engine: &E,
-    tensor: &[u8],
-    dtype: Option<Dtype>,
-    effort: Effort,
-) -> Vec<Vec<u8>> {
-    let recipes: Vec<Recipe> = if tensor.len() <= SMALL_BYTES {
-        let all = transforms(dtype, effort).into_iter();
-        all.map(|transform| Recipe {
+/// transforms that came second and later, where they may be close.
+fn other_planes<E: PackEngine>(engine: &E, tensor: &[u8], ranking: &Ranking) -> Vec<Vec<u8>> {
+    let coded = |recipe: &Recipe| z4ai::encode(engine, tensor, recipe);
+    if tensor.len() <= SMALL_BYTES {
+        let plane = ways::of_small_plane(ranking.effort);
+        let recipes = ranking.transforms().map(|transform| Recipe {
             transform,
-            planes: (0..transform.planes())
-                .map(|_| ways::of_small_plane(effort))
-                .collect(),
-        })
-        .collect()
-    } else if effort == Effort::Max {
-        let ranked = ranked(engine, tensor, dtype, effort);
-        let least = ranked.first().map_or(0.0, |(cost, _)| *cost);
-        let others = ranked.into_iter().skip(1);
-        others
-            .take_while(|(cost, _)| *cost <= least * HOPELESS)
-            .map(|(_, recipe)| recipe)
-            .collect()
-    } else {
-        Vec::new()
-    };
-    let frames = recipes.iter();
-    frames
-        .map(|recipe| z4ai::encode(engine, tensor, recipe))
-        .collect()
+            planes: vec![plane; transform.planes()],
+        });
+        return recipes.map(|recipe| coded(&recipe)).collect();
+    }
+    match ranking.effort {
+        Effort::Max => ranking.close(tensor.len()).skip(1).map(coded).collect(),
+        Effort::Fast | Effort::Balanced => Vec::new(),
+    }
 }
 
 /// The smaller of a palette and a sparse frame. Cheap exact tests come first.

@@ -3,8 +3,9 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::alternatives::{HOPELESS, MOST_BYTES};
-use super::{Effort, Estimate, SMALL_BYTES, element_bytes, encode, ranked};
+use super::alternatives::MOST_BYTES;
+use super::estimate::Estimate;
+use super::{Effort, Ranking, element_bytes, encode_ranked};
 use crate::dtype::Dtype;
 use crate::engine::{PackEngine, ZstdCoding};
 use crate::frame::auto::{self, Choice};
@@ -13,6 +14,8 @@ use crate::frame::z4ai;
 /// Where coding leaves more than this share of a stream, z4ai's readers are
 /// spared its slowest methods, and our encoders brotli.
 const WORTH_BROTLI: f64 = 0.8;
+/// A search expected to come to more than this times the best is not tried.
+const HOPELESS: f64 = 1.15;
 /// Longest stream that becomes a single brotli stream, in bytes. brotli looks
 /// back 4 MiB and uses one thread.
 #[cfg(feature = "brotli-encoder")]
@@ -20,7 +23,7 @@ const BROTLI_BYTES: u32 = 1 << 23;
 
 /// The smallest frame found for `tensor`.
 ///
-/// Up to [`Effort::Balanced`] that is the frame [`encode`] makes.
+/// Up to [`Effort::Balanced`] that is the frame [`super::encode`] makes.
 /// [`Effort::Max`] also tries `ZARA`, which z4ai reads everywhere but in
 /// containers.
 #[must_use]
@@ -30,16 +33,12 @@ pub fn standalone<E: PackEngine>(
     dtype: Option<Dtype>,
     effort: Effort,
 ) -> Vec<u8> {
-    let mut best = encode(engine, tensor, dtype, effort);
+    let ranking = Ranking::new(engine, tensor, dtype, effort);
+    let mut best = encode_ranked(engine, tensor, &ranking);
     if effort != Effort::Max || tensor.is_empty() || tensor.len() > MOST_BYTES {
         return best;
     }
-    let ranked = ranked(engine, tensor, dtype, effort);
-    let least = ranked.first().map_or(0.0, |(cost, _)| *cost);
-    for (cost, recipe) in ranked {
-        if cost > least * HOPELESS && tensor.len() > SMALL_BYTES {
-            break;
-        }
+    for recipe in ranking.close(tensor.len()) {
         let transform = match recipe.transform {
             z4ai::Transform::Opaque => auto::Transform::Raw(element_bytes(dtype).unwrap_or(1)),
             z4ai::Transform::BytePlane(width) => auto::Transform::BytePlane(width),

@@ -1,6 +1,7 @@
 //! From the estimates of a plane to what is tried on it.
 
-use super::{Effort, Estimate};
+use super::Effort;
+use super::estimate::Estimate;
 use crate::engine::ZstdCoding;
 use crate::frame::z4ai::{PlaneRecipe, Way, ZstdWays};
 

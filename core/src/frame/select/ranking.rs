@@ -1,0 +1,151 @@
+//! The transforms worth a look, judged by a sample.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::estimate::Estimate;
+use super::{Effort, SMALL_BYTES, element_bytes, repeats, sample, ways};
+use crate::dtype::Dtype;
+use crate::engine::PackEngine;
+use crate::frame::plane::HEAD_BYTES;
+use crate::frame::z4ai::{PlaneRecipe, Recipe, Transform};
+use crate::transform::FloatFormat;
+use crate::transform::bitfield::{BFLOAT16, FLOAT16, FLOAT32};
+
+/// A transform expected to come to more than this times the best one is not
+/// tried by [`Effort::Max`].
+const HOPELESS: f64 = 1.15;
+
+/// What is known of a tensor before it is coded: a recipe for every transform
+/// worth a look.
+#[derive(Debug, Clone)]
+pub struct Ranking {
+    pub(super) dtype: Option<Dtype>,
+    pub(super) effort: Effort,
+    /// Each with the bytes it is expected to come to, the best one first;
+    /// never empty.
+    recipes: Vec<(f64, Recipe)>,
+}
+
+impl Ranking {
+    /// Judges a tensor of any size by samples of it.
+    #[must_use]
+    pub fn new<E: PackEngine>(
+        engine: &E,
+        tensor: &[u8],
+        dtype: Option<Dtype>,
+        effort: Effort,
+    ) -> Self {
+        let recipes = if tensor.is_empty() {
+            let stored = Recipe {
+                transform: Transform::Opaque,
+                planes: vec![PlaneRecipe::Store],
+            };
+            vec![(0.0, stored)]
+        } else {
+            rank(engine, tensor, dtype, effort)
+        };
+        Self {
+            dtype,
+            effort,
+            recipes,
+        }
+    }
+
+    /// The recipe expected to give the smallest frame.
+    #[must_use]
+    pub fn best(&self) -> &Recipe {
+        &self.recipes[0].1
+    }
+
+    /// All transforms, for a tensor too small to be judged.
+    pub(super) fn transforms(&self) -> impl Iterator<Item = Transform> {
+        transforms(self.dtype, self.effort).into_iter()
+    }
+
+    /// The best recipe and, in order, those that may turn out to be smaller
+    /// for a tensor of `len_bytes`.
+    pub(super) fn close(&self, len_bytes: usize) -> impl Iterator<Item = &Recipe> {
+        let most = match len_bytes {
+            0..=SMALL_BYTES => f64::INFINITY,
+            _ => self.recipes[0].0 * HOPELESS,
+        };
+        let close = self
+            .recipes
+            .iter()
+            .take_while(move |(cost, _)| *cost <= most);
+        close.map(|(_, recipe)| recipe)
+    }
+}
+
+fn rank<E: PackEngine>(
+    engine: &E,
+    tensor: &[u8],
+    dtype: Option<Dtype>,
+    effort: Effort,
+) -> Vec<(f64, Recipe)> {
+    let repeats = repeats::are_far_apart(tensor, effort);
+    let windows = sample::windows(tensor);
+    let sampled_bytes: usize = windows.iter().map(|window| window.len()).sum();
+    let scale = tensor.len() as f64 / sampled_bytes as f64;
+    let mut ranked: Vec<(f64, Recipe)> = transforms(dtype, effort)
+        .into_iter()
+        .map(|transform| {
+            let mut cost = (transform.planes() * HEAD_BYTES) as f64;
+            let lens = transform.plane_lens(tensor.len());
+            let planes = sample::planes(&windows, transform)
+                .iter()
+                .zip(lens)
+                .map(|(parts, len_bytes)| {
+                    let estimates = parts
+                        .iter()
+                        .map(|part| Estimate::of(engine, part, scale, effort));
+                    let (recipe, bytes) =
+                        ways::choose(&estimates.collect::<Vec<_>>(), len_bytes, effort, repeats);
+                    cost += bytes * scale;
+                    recipe
+                })
+                .collect();
+            (
+                cost * handicap(transform, effort),
+                Recipe { transform, planes },
+            )
+        })
+        .collect();
+    // Stable: of equals the one preferred stays in front.
+    ranked.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    ranked
+}
+
+/// Transforms worth a look, the one preferred at equal size first.
+fn transforms(dtype: Option<Dtype>, effort: Effort) -> Vec<Transform> {
+    let Some(width) = element_bytes(dtype) else {
+        return vec![Transform::Opaque];
+    };
+    let mut all = vec![Transform::BytePlane(width), Transform::Opaque];
+    if let Some(format) = float_format(dtype)
+        && effort != Effort::Fast
+    {
+        all.push(Transform::BitField(format));
+    }
+    all
+}
+
+fn float_format(dtype: Option<Dtype>) -> Option<FloatFormat> {
+    match dtype? {
+        Dtype::Bf16 => Some(BFLOAT16),
+        Dtype::F16 => Some(FLOAT16),
+        Dtype::F32 | Dtype::C64 => Some(FLOAT32),
+        _ => None,
+    }
+}
+
+/// How much smaller bit fields have to be before they replace byte planes:
+/// their mantissas must be entropy-decoded where a byte plane of mantissas is
+/// copied.
+fn handicap(transform: Transform, effort: Effort) -> f64 {
+    match (transform, effort) {
+        (Transform::BitField(_), Effort::Balanced) => 1.001,
+        _ => 1.0,
+    }
+}
