@@ -42,11 +42,7 @@ pub fn unpack_map(
 ) -> Result<UnpackReport> {
     let container = Container::parse(engine, input)?;
     let output = Output::create(output)?;
-    output.set_len(container.original_len_bytes())?;
-    let header = container.header();
-    output.write_at(&(header.len() as u64).to_le_bytes(), 0)?;
-    output.write_at(header, 8)?;
-    let data_start = 8 + header.len() as u64;
+    let data_start = begin(&output, container.header(), container.original_len_bytes())?;
     container.decode(engine, progress, |span, bytes| {
         output.write_at(bytes, data_start + span.start)
     })?;
@@ -55,6 +51,15 @@ pub fn unpack_map(
         packed_bytes: input.len_bytes(),
         original_bytes: container.original_len_bytes(),
     })
+}
+
+/// Begins a safetensors file of `len_bytes` with its header; returns where its
+/// data start.
+pub(crate) fn begin(output: &Output, header: &[u8], len_bytes: u64) -> Result<u64> {
+    output.set_len(len_bytes)?;
+    output.write_at(&(header.len() as u64).to_le_bytes(), 0)?;
+    output.write_at(header, 8)?;
+    Ok(8 + header.len() as u64)
 }
 
 /// A container whose every frame has been checked as far as that is possible

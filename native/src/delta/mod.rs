@@ -13,7 +13,7 @@ use zstn_core::engine::Engine;
 
 use crate::pack::batch;
 use crate::source::{Map, Source};
-use crate::{Error, Native, Output, PackOptions, Progress, Result, UnpackReport};
+use crate::{Error, Native, Output, PackOptions, Progress, Result, UnpackReport, unpack};
 
 mod large;
 
@@ -197,11 +197,7 @@ impl<'a> Checked<'a> {
         progress: &dyn Progress,
     ) -> Result<()> {
         let delta = &self.delta;
-        output.set_len(delta.original_len_bytes())?;
-        let header = delta.header();
-        output.write_at(&(header.len() as u64).to_le_bytes(), 0)?;
-        output.write_at(header, 8)?;
-        let data_start = 8 + header.len() as u64;
+        let data_start = unpack::begin(output, delta.header(), delta.original_len_bytes())?;
         self.decode(engine, progress, |span, tensor| {
             output.write_at(tensor, data_start + span.start)
         })?;
