@@ -7,7 +7,7 @@ use clap::Args;
 use zstn::source::Source;
 use zstn::{Error, Native, Output, Result};
 use zstn_core::dtype::Dtype;
-use zstn_core::frame::{self, select};
+use zstn_core::frame;
 
 use super::pack::Effort;
 use super::{place, print, size};
@@ -75,7 +75,7 @@ pub fn compress(options: &CompressOptions) -> Result<()> {
     let target = place::output(&options.input, output, behind, options.force)?;
     let engine = Native::new(options.threads)?;
     let input = place::whole(&options.input, silent)?;
-    let frame = select::standalone(&engine, &input, options.dtype, options.effort.into());
+    let frame = zstn::compress(&engine, &input, options.dtype, options.effort.into());
     let lens = (input.len_bytes(), frame.len() as u64);
     finish(&options.input, &target, &frame, lens, silent, options.json)
 }

@@ -186,15 +186,8 @@ impl Weight {
         };
         let values = byte_values(dtype == Dtype::F8E4M3);
         let codes = Codes::new(bytes, rows(geometry), Layout::dense(8), values);
-        let scales = scale.floats();
-        dequantise(
-            self.dtype,
-            geometry,
-            &codes,
-            &grid,
-            &scales,
-            zeros.as_deref(),
-        )
+        let (scales, zeros) = (scale.floats(), zeros.as_deref());
+        dequantise(self.dtype, geometry, &codes, &grid, &scales, zeros)
     }
 
     /// Section 7.
@@ -217,15 +210,8 @@ impl Weight {
             (None, None) => None,
         };
         let codes = Codes::new(codes.bytes, rows(geometry), layout, offset_integers(bits));
-        let scales = scale.floats();
-        dequantise(
-            self.dtype,
-            geometry,
-            &codes,
-            &grid,
-            &scales,
-            zeros.as_deref(),
-        )
+        let (scales, zeros) = (scale.floats(), zeros.as_deref());
+        dequantise(self.dtype, geometry, &codes, &grid, &scales, zeros)
     }
 
     /// Section 8.
