@@ -47,6 +47,15 @@ rules! {
     /// The spans cover the data buffer (1.2 check 10).
     SafetensorsCoverage = "safetensors.coverage",
 
+    /// The index of the shards is JSON of the given shape (sharded 1).
+    ShardIndex = "sharded.index",
+    /// Shards are files beside the index (sharded 1).
+    ShardFileName = "sharded.file_name",
+    /// A tensor is in one file (sharded 1).
+    ShardTensorTwice = "sharded.tensor_twice",
+    /// Files hold the tensors that the index says (sharded 2).
+    ShardTensorMissing = "sharded.tensor_missing",
+
     /// Starts with `ZSTN` (z4ai-containers 2.1).
     ZstnMagic = "zstn.magic",
     /// Version 3 (2.1).

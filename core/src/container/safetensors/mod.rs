@@ -17,8 +17,10 @@ use crate::{Error, Result, Rule};
 
 mod json;
 mod loose;
+mod shards;
 
 pub use loose::{LooseTensor, parse as parse_loosely};
+pub use shards::{SHARD_INDEX_SUFFIX, ShardIndex};
 
 /// Bytes in front of the header: its length.
 pub const PREFIX_BYTES: u64 = 8;

@@ -1,0 +1,192 @@
+//! The index of a checkpoint in several files,
+//! `model.safetensors.index.json` (docs/formats/sharded.md).
+
+use alloc::collections::btree_map::{BTreeMap, Entry};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+
+use crate::limits::HEADER_LEN_BYTES;
+use crate::{Error, Result, Rule};
+
+/// How the names of such indices end.
+pub const SHARD_INDEX_SUFFIX: &str = ".index.json";
+
+/// Which file holds which tensor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShardIndex {
+    files: Vec<String>,
+    weights: BTreeMap<String, usize>,
+}
+
+#[derive(serde::Deserialize)]
+struct Document {
+    weight_map: Pairs,
+}
+
+/// The members of an object, in order and as often as they occur.
+struct Pairs(Vec<(String, String)>);
+
+impl<'de> Deserialize<'de> for Pairs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct All;
+        impl<'de> Visitor<'de> for All {
+            type Value = Pairs;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("an object with a file name for every tensor")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some(pair) = map.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(Pairs(pairs))
+            }
+        }
+        deserializer.deserialize_map(All)
+    }
+}
+
+impl ShardIndex {
+    /// Reads the text of an index (sharded 1). A file is only accepted beside
+    /// the index: a plain name, nothing that leads elsewhere.
+    pub fn parse(json: &[u8]) -> Result<Self> {
+        if json.len() as u64 > HEADER_LEN_BYTES {
+            return Err(Error::limit(format!(
+                "an index of {} bytes is over the cap of {HEADER_LEN_BYTES}",
+                json.len()
+            )));
+        }
+        let document: Document = serde_json::from_slice(json).map_err(|error| {
+            Error::malformed(
+                Rule::ShardIndex,
+                format!("this is not the index of a sharded checkpoint: {error}"),
+            )
+        })?;
+        let Pairs(pairs) = document.weight_map;
+        let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+        for (tensor, file) in &pairs {
+            if !is_plain(file) {
+                return Err(Error::malformed(
+                    Rule::ShardFileName,
+                    format!("the shard {file:?} is not the name of a file beside the index"),
+                )
+                .tensor(tensor));
+            }
+            numbers.insert(file, 0);
+        }
+        for (number, value) in numbers.values_mut().enumerate() {
+            *value = number;
+        }
+        let files = numbers.keys().map(ToString::to_string).collect();
+        let mut weights = BTreeMap::new();
+        for (tensor, file) in &pairs {
+            let number = numbers[file.as_str()];
+            match weights.entry(tensor.clone()) {
+                Entry::Vacant(entry) => {
+                    entry.insert(number);
+                }
+                Entry::Occupied(entry) if *entry.get() == number => {}
+                Entry::Occupied(_) => {
+                    return Err(Error::malformed(
+                        Rule::ShardTensorTwice,
+                        "the index says of the tensor that it is in two files",
+                    )
+                    .tensor(tensor));
+                }
+            }
+        }
+        if weights.is_empty() {
+            return Err(Error::malformed(
+                Rule::ShardIndex,
+                "the index of the shards names no tensor",
+            ));
+        }
+        Ok(Self { files, weights })
+    }
+
+    /// Names of the files, sorted.
+    #[must_use]
+    pub fn files(&self) -> &[String] {
+        &self.files
+    }
+
+    /// Number of the file that holds the tensor, if the index knows of it.
+    #[must_use]
+    pub fn file_of(&self, tensor: &str) -> Option<usize> {
+        self.weights.get(tensor).copied()
+    }
+
+    /// All tensors with the number of their file, by name.
+    pub fn weights(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.weights
+            .iter()
+            .map(|(tensor, file)| (tensor.as_str(), *file))
+    }
+}
+
+fn is_plain(file: &str) -> bool {
+    !file.is_empty() && file != "." && file != ".." && !file.contains(['/', '\\', ':', '\0'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(json: &str) -> Option<Rule> {
+        ShardIndex::parse(json.as_bytes()).unwrap_err().rule()
+    }
+
+    #[test]
+    fn files_are_numbered_by_name() {
+        let index = ShardIndex::parse(
+            br#"{"metadata":{"total_size":9},"weight_map":{"z":"b.safetensors","a":"b.safetensors","m":"a.safetensors"}}"#,
+        )
+        .unwrap();
+        assert_eq!(index.files(), ["a.safetensors", "b.safetensors"]);
+        let weights: Vec<_> = index.weights().collect();
+        assert_eq!(weights, [("a", 1), ("m", 0), ("z", 1)]);
+        assert_eq!(index.file_of("z"), Some(1));
+        assert_eq!(index.file_of("y"), None);
+    }
+
+    #[test]
+    fn files_elsewhere_are_refused() {
+        for file in [
+            "../a",
+            "/etc/passwd",
+            "sub/a",
+            "c:a",
+            "..\\\\a",
+            "",
+            ".",
+            "..",
+        ] {
+            let json = format!(r#"{{"weight_map":{{"w":"{file}"}}}}"#);
+            assert_eq!(rule(&json), Some(Rule::ShardFileName), "{file}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_index_is_refused() {
+        for json in [
+            "",
+            "{}",
+            "[]",
+            r#"{"weight_map":{}}"#,
+            r#"{"weight_map":{"w":1}}"#,
+            r#"{"weight_map":"w"}"#,
+            r#"{"weight_map":{"w":"a"}"#,
+        ] {
+            assert_eq!(rule(json), Some(Rule::ShardIndex), "{json}");
+        }
+        let twice = r#"{"weight_map":{"w":"a","w":"b"}}"#;
+        assert_eq!(rule(twice), Some(Rule::ShardTensorTwice));
+        assert!(ShardIndex::parse(br#"{"weight_map":{"w":"a","w":"a"}}"#).is_ok());
+    }
+}
