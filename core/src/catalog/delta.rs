@@ -5,7 +5,7 @@ use alloc::borrow::Cow;
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::{Catalog, Kind, Tensor};
+use super::{Catalog, Contents, Tensor};
 use crate::bytes::{Cursor, part};
 use crate::container::model_delta::{
     self, Head, Kind as RecordKind, Place, Prefix, Record, Seal, check_tensor, table_digest,
@@ -131,32 +131,38 @@ impl Catalog {
                 }
             })
             .collect();
-        let mut catalog = Self::new(
-            Kind::Delta,
+        let delta = Delta {
+            base_table: seal.map(|seal| seal.base_table),
+            records,
+        };
+        Self::new(
+            Contents::Delta(delta),
             file_len_bytes,
             prefix.data_len_bytes,
             prefix.header.end - prefix.header.start,
             header.metadata,
             tensors,
-        );
-        catalog.delta = Some(Delta {
-            base_table: seal.map(|seal| seal.base_table),
-            records,
-        });
-        catalog
+        )
+    }
+
+    fn as_delta(&self) -> Option<&Delta> {
+        match &self.contents {
+            Contents::Delta(delta) => Some(delta),
+            _ => None,
+        }
     }
 
     /// Whether it has to be opened together with its base.
     #[must_use]
     pub fn needs_base(&self) -> bool {
-        self.delta.is_some()
+        self.as_delta().is_some()
     }
 
     /// Whether every tensor of this delta has a digest; those made by z4ai
     /// have none. Always true for other files, which need no base.
     #[must_use]
     pub fn is_sealed(&self) -> bool {
-        let records = self.delta.iter().flat_map(|delta| &delta.records);
+        let records = self.as_delta().into_iter().flat_map(|delta| &delta.records);
         records.into_iter().all(|(_, place)| place.is_some())
     }
 
@@ -166,7 +172,7 @@ impl Catalog {
     /// and dtype (docs/formats/zstn-delta.md 4). A tensor with other bytes is
     /// found when it is read.
     pub fn check_base(&self, base: &Self) -> Result<()> {
-        let Some(delta) = &self.delta else {
+        let Some(delta) = self.as_delta() else {
             return Err(Error::invalid_input("the file is no delta and has no base"));
         };
         for tensor in self.tensors.iter().filter(|tensor| tensor.base.is_some()) {

@@ -9,9 +9,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::bytes;
-use crate::container::safetensors;
 use crate::container::zstn::Index;
-use crate::container::ztensor;
+use crate::container::{gauss, safetensors, ztensor};
 use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::frame::Stored;
@@ -20,6 +19,7 @@ use delta::Delta;
 
 mod delta;
 mod delta_opening;
+mod gauss_opening;
 mod known;
 mod opening;
 mod walk;
@@ -39,6 +39,8 @@ pub enum Kind {
     Delta,
     /// zTensor of any version.
     ZTensor,
+    /// Gauss of any version.
+    Gauss,
 }
 
 impl Kind {
@@ -50,6 +52,7 @@ impl Kind {
             Self::Zstn => "zstn",
             Self::Delta => "z4dm",
             Self::ZTensor => "ztensor",
+            Self::Gauss => "gauss",
         }
     }
 }
@@ -63,8 +66,8 @@ pub struct Tensor {
     pub dtype: Dtype,
     /// Shape, outermost dimension first; empty for a scalar.
     pub shape: Vec<u64>,
-    /// Bytes of the original data buffer; in a zTensor file, of one with its
-    /// tensors back to back.
+    /// Bytes of the original data buffer; in a zTensor or Gauss file, of one
+    /// with its tensors back to back.
     pub span: Range<u64>,
     /// Bytes of the file to fetch for it; none for a copy of the base's.
     pub stored: Range<u64>,
@@ -95,20 +98,26 @@ impl Tensor {
     }
 }
 
+/// What a kind of file knows of its tensors besides, in their order.
+#[derive(Debug, Clone)]
+enum Contents {
+    Safetensors,
+    Zstn,
+    Delta(Delta),
+    ZTensor(Vec<ztensor::Tensor>),
+    Gauss(Vec<gauss::Tensor>),
+}
+
 /// Everything known about a file once its head, header and index are read.
 #[derive(Debug, Clone)]
 pub struct Catalog {
-    kind: Kind,
+    contents: Contents,
     len_bytes: u64,
     data_len_bytes: u64,
     header_len_bytes: u64,
     metadata: BTreeMap<String, String>,
     tensors: Vec<Tensor>,
     by_name: BTreeMap<String, usize>,
-    /// Of a delta alone.
-    delta: Option<Delta>,
-    /// Of a zTensor file alone; in the order of `tensors`.
-    ztensor: Vec<ztensor::Tensor>,
 }
 
 impl Catalog {
@@ -129,7 +138,7 @@ impl Catalog {
             })
             .collect();
         Ok(Self::new(
-            Kind::Safetensors,
+            Contents::Safetensors,
             file_len_bytes,
             file_len_bytes - data_start,
             header_json.len() as u64,
@@ -163,7 +172,7 @@ impl Catalog {
             })
             .collect();
         Ok(Self::new(
-            Kind::Zstn,
+            Contents::Zstn,
             file_len_bytes,
             data_len_bytes,
             header_json.len() as u64,
@@ -173,7 +182,7 @@ impl Catalog {
     }
 
     fn new(
-        kind: Kind,
+        contents: Contents,
         len_bytes: u64,
         data_len_bytes: u64,
         header_len_bytes: u64,
@@ -186,22 +195,26 @@ impl Catalog {
             .map(|(number, tensor)| (tensor.name.clone(), number))
             .collect();
         Self {
-            kind,
+            contents,
             len_bytes,
             data_len_bytes,
             header_len_bytes,
             metadata,
             tensors,
             by_name,
-            delta: None,
-            ztensor: Vec::new(),
         }
     }
 
     /// What kind of file it is.
     #[must_use]
     pub fn kind(&self) -> Kind {
-        self.kind
+        match self.contents {
+            Contents::Safetensors => Kind::Safetensors,
+            Contents::Zstn => Kind::Zstn,
+            Contents::Delta(_) => Kind::Delta,
+            Contents::ZTensor(_) => Kind::ZTensor,
+            Contents::Gauss(_) => Kind::Gauss,
+        }
     }
 
     /// Length of the file.
@@ -211,10 +224,10 @@ impl Catalog {
     }
 
     /// Length of the safetensors file it is or was packed from; of a zTensor
-    /// file, length of all its tensors.
+    /// or Gauss file, length of all its tensors.
     #[must_use]
     pub fn original_len_bytes(&self) -> u64 {
-        if self.kind == Kind::ZTensor {
+        if matches!(self.contents, Contents::ZTensor(_) | Contents::Gauss(_)) {
             return self.data_len_bytes;
         }
         (safetensors::PREFIX_BYTES + self.header_len_bytes).saturating_add(self.data_len_bytes)
@@ -273,16 +286,15 @@ impl Catalog {
                     .tensor(&tensor.name),
             );
         }
-        match (self.kind, &self.delta) {
-            (Kind::Delta, Some(delta)) => delta.decode(engine, tensor, number, stored, base),
-            (Kind::Zstn, _) => decode_frame(engine, stored, tensor.len_bytes())
-                .map(Cow::Owned)
-                .map_err(|error| error.within(tensor.stored.start).tensor(&tensor.name)),
-            (Kind::ZTensor, _) => self.ztensor[number]
-                .decode(engine, stored)
-                .map_err(|error| error.within(tensor.stored.start).tensor(&tensor.name)),
-            _ => Ok(Cow::Borrowed(stored)),
+        match &self.contents {
+            Contents::Safetensors => return Ok(Cow::Borrowed(stored)),
+            Contents::Delta(delta) => return delta.decode(engine, tensor, number, stored, base),
+            Contents::Zstn => decode_frame(engine, stored, tensor.len_bytes()).map(Cow::Owned),
+            Contents::ZTensor(tensors) => tensors[number].decode(engine, stored),
+            // Its errors count from the start of the file already.
+            Contents::Gauss(tensors) => return gauss::decode(engine, &tensors[number], stored),
         }
+        .map_err(|error| error.within(tensor.stored.start).tensor(&tensor.name))
     }
 }
 

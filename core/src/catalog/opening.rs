@@ -15,9 +15,9 @@ use core::ops::Range;
 use super::Catalog;
 use super::delta_opening::DeltaOpening;
 use super::known::Known;
-use super::ztensor_opening;
+use super::{gauss_opening, ztensor_opening};
 use crate::container::zstn::{self, FOOTER_BYTES, Footer, Index, Layout, Prefix};
-use crate::container::{model_delta, safetensors, ztensor};
+use crate::container::{gauss, model_delta, safetensors, ztensor};
 use crate::frame::{self, Family};
 use crate::limits::HEAD_LEN_BYTES;
 use crate::{Error, Result, Rule};
@@ -33,6 +33,8 @@ pub enum Recognised {
     Delta,
     /// A zTensor file of any version.
     ZTensor,
+    /// A Gauss file of any version.
+    Gauss,
 }
 
 /// Tells the kind of a file of `file_len_bytes` from its first bytes, or says
@@ -53,9 +55,11 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Recognised> {
     if ztensor::is_ztensor(head) {
         return Ok(Recognised::ZTensor);
     }
+    if head.starts_with(&gauss::MAGIC) {
+        return Ok(Recognised::Gauss);
+    }
     for (magic, what) in [
         (&b"Z4DL"[..], "a buffer delta (Z4DL)"),
-        (b"GAUSS", "a Gauss file"),
         (b"GGUF", "a GGUF file"),
     ] {
         if head.starts_with(magic) {
@@ -75,7 +79,7 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Recognised> {
         }
         text if text.starts_with(b"{") => "this is a JSON file, not a model file".into(),
         _ => format!(
-            "this is no ZSTN, Z4DM, zTensor or safetensors file: its first bytes are {}",
+            "this is no ZSTN, Z4DM, zTensor, Gauss or safetensors file: its first bytes are {}",
             frame::printable(&head[..head.len().min(8)])
         ),
     };
@@ -116,7 +120,8 @@ impl Opening {
     /// Byte ranges still missing; empty once [`Opening::finish`] can work.
     /// They do not overlap and may be read at the same time. Supplying them
     /// again and again comes to an end: for a delta without a seal after as
-    /// many rounds as its header lists tensors, for other files after three.
+    /// many rounds as its header lists tensors, for a Gauss file as often as
+    /// its index can be doubled, for other files after three.
     pub fn needs(&self) -> Result<Vec<Range<u64>>> {
         let known = &self.known;
         match self.kind {
@@ -127,6 +132,7 @@ impl Opening {
             Recognised::Zstn => self.zstn_needs(),
             Recognised::Delta => self.delta.needs(known),
             Recognised::ZTensor => Ok(ztensor_opening::needs(known)?.into_iter().collect()),
+            Recognised::Gauss => Ok(gauss_opening::needs(known)?.into_iter().collect()),
         }
     }
 
@@ -181,6 +187,7 @@ impl Opening {
         match self.kind {
             Recognised::Delta => return self.delta.finish(known),
             Recognised::ZTensor => return ztensor_opening::finish(known),
+            Recognised::Gauss => return gauss_opening::finish(known),
             Recognised::Safetensors => {
                 let end = 8 + safetensors::header_len_bytes(known.head(), len_bytes)?;
                 return Catalog::safetensors(&known.have(8..end), len_bytes);

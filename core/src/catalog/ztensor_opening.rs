@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::known::Known;
-use super::{Catalog, Kind, Tensor};
+use super::{Catalog, Contents, Tensor};
 use crate::container::ztensor::{self, Element, FOOTER_BYTES, Footer, Layout, Manifest};
 use crate::limits::HEAD_LEN_BYTES;
 use crate::{Error, Result};
@@ -98,23 +98,24 @@ impl Catalog {
                 texts.insert(field.name().into(), text.into());
             }
         }
-        let mut catalog = Self::new(
-            Kind::ZTensor,
+        Ok(Self::new(
+            Contents::ZTensor(manifest.tensors),
             file_len_bytes,
             end,
             manifest_len_bytes,
             texts,
             tensors,
-        );
-        catalog.ztensor = manifest.tensors;
-        Ok(catalog)
+        ))
     }
 
     /// Layout, parts and fields of tensor `number` of a zTensor file, for
     /// those who want its stored parts; `None` for other files.
     #[must_use]
     pub fn ztensor_tensor(&self, number: usize) -> Option<&ztensor::Tensor> {
-        self.ztensor.get(number)
+        match &self.contents {
+            Contents::ZTensor(tensors) => tensors.get(number),
+            _ => None,
+        }
     }
 }
 
