@@ -14,6 +14,7 @@
 //! | [`frame`] | one buffer to a self-describing frame and back |
 //! | [`container`] | many tensors to a file and back |
 //! | [`catalog`] | what every container looks like from outside |
+//! | [`model`] | the tensors of one file or several, as their user wants them |
 //!
 //! The formats are described in `docs/formats`; the variants of [`Rule`] cite
 //! its sections.
@@ -30,6 +31,7 @@ pub mod entropy;
 pub mod error;
 pub mod frame;
 pub mod limits;
+pub mod model;
 mod rule;
 pub mod transform;
 

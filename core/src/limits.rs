@@ -23,6 +23,11 @@ pub const HEAD_LEN_BYTES: u64 = 32 << 10;
 /// which costs more time the fewer bytes there are.
 pub const DELTA_WHOLE_BYTES: u64 = 4 << 20;
 
+/// Two shapes that are stored as tensors and lie at most this far apart are
+/// read together, in bytes. Writers of safetensors sort by dtype, so that all
+/// shapes of a model, whose dtype nothing else has, lie side by side.
+pub const SHAPE_GAP_BYTES: u64 = 16 << 10;
+
 /// Longest tensor name a ZSTN index can hold, in bytes.
 pub const NAME_LEN_BYTES: usize = u16::MAX as usize;
 

@@ -41,6 +41,9 @@ pub enum Kind {
     ZTensor,
     /// Gauss of any version.
     Gauss,
+    /// Weights as `config.json` describes them, in files of another kind; a
+    /// [`Model`](crate::model::Model) alone can be that.
+    CompressedTensors,
 }
 
 impl Kind {
@@ -53,6 +56,7 @@ impl Kind {
             Self::Delta => "z4dm",
             Self::ZTensor => "ztensor",
             Self::Gauss => "gauss",
+            Self::CompressedTensors => "compressed-tensors",
         }
     }
 }

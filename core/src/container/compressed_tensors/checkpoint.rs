@@ -147,15 +147,28 @@ fn is_wide_float(stored: &Stored) -> bool {
     )
 }
 
+/// What names of quantised tensors end with.
+const QUANTISED: [&str; 3] = [".weight_packed", ".weight_scale", ".scale_packed"];
+
+/// What names of sparse tensors end with.
+const SPARSE: [&str; 2] = [".bitmask", ".compressed"];
+
+/// Whether a tensor of this name may be a part of a weight, so that it takes
+/// `config.json` to know.
+#[must_use]
+pub fn may_be_part(name: &str) -> bool {
+    let mut marks = QUANTISED.iter().chain(&SPARSE);
+    marks.any(|mark| name.ends_with(mark))
+}
+
 /// Modules with a quantised weight. Without a word about quantisation in the
 /// configuration there are none.
 fn modules(config: &Config, table: &Table) -> BTreeSet<String> {
-    const MARKS: [&str; 3] = [".weight_packed", ".weight_scale", ".scale_packed"];
     if !config.is_quantised() {
         return BTreeSet::new();
     }
     let module = |name: &String| {
-        MARKS
+        QUANTISED
             .iter()
             .find_map(|mark| name.strip_suffix(mark))
             .map(ToString::to_string)
@@ -170,10 +183,7 @@ fn masks(config: &Config, table: &Table) -> Result<Masks> {
     let format = config.sparse_format()?;
     let mut masks = Masks::new();
     for name in table.keys() {
-        let Some(prefix) = name
-            .strip_suffix(".bitmask")
-            .or_else(|| name.strip_suffix(".compressed"))
-        else {
+        let Some(prefix) = SPARSE.iter().find_map(|mark| name.strip_suffix(mark)) else {
             continue;
         };
         let parts = masked(table, prefix, format);

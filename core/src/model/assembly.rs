@@ -1,0 +1,300 @@
+//! From opened files to a [`Model`].
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::{Model, Part, Tensor};
+use crate::bytes;
+use crate::catalog::Catalog;
+use crate::container::compressed_tensors::{
+    Checkpoint, Config, Entry, Role, Stored, Weight, may_be_part,
+};
+use crate::container::safetensors::ShardIndex;
+use crate::engine::Engine;
+use crate::limits::SHAPE_GAP_BYTES;
+use crate::{Error, ErrorKind, Result, Rule};
+
+/// Whether names of tensors in `files` are such that `config.json` may have
+/// something to say about them.
+#[must_use]
+pub fn wants_config(files: &[Catalog]) -> bool {
+    let mut tensors = files.iter().flat_map(Catalog::tensors);
+    tensors.any(|tensor| may_be_part(&tensor.name))
+}
+
+/// Where a stored tensor is: number of the file, number in its catalog.
+type Place = (usize, usize);
+
+/// A model being put together. Some weights keep their shape in a small
+/// tensor beside them, which has to be read.
+#[derive(Debug, Clone)]
+pub struct Assembly {
+    files: Vec<Catalog>,
+    /// All stored tensors that belong to the model, by name.
+    places: BTreeMap<String, Place>,
+    dense: Option<(Config, Checkpoint)>,
+    /// Stored bytes of the tensors that hold shapes.
+    shapes: BTreeMap<Place, Option<Vec<u8>>>,
+}
+
+impl Assembly {
+    /// Takes the files of a model, in the order of the shard index's
+    /// ([`ShardIndex::files`]) if it has one, and the text of its
+    /// `config.json`. Without that, or if it tells of no compression or of a
+    /// method unknown here, tensors are as they are stored.
+    /// A delta is always as it is stored.
+    pub fn new(
+        files: Vec<Catalog>,
+        shards: Option<&ShardIndex>,
+        config: Option<&[u8]>,
+    ) -> Result<Self> {
+        if files.is_empty() {
+            return Err(Error::invalid_input("a model has at least one file"));
+        }
+        let mut assembly = Self {
+            places: places(&files, shards)?,
+            files,
+            dense: None,
+            shapes: BTreeMap::new(),
+        };
+        let config = match config.map(Config::parse).transpose() {
+            Err(error) if error.kind() == ErrorKind::Unsupported => None,
+            config => config?,
+        };
+        let is_delta = assembly.files.iter().any(Catalog::needs_base);
+        if let Some(config) = config.filter(|_| !is_delta) {
+            assembly.make_dense(config)?;
+        }
+        Ok(assembly)
+    }
+
+    fn make_dense(&mut self, config: Config) -> Result<()> {
+        let stored = self.places.iter().map(|(name, &(file, number))| {
+            let tensor = &self.files[file].tensors()[number];
+            Stored {
+                name: name.clone(),
+                dtype: tensor.dtype,
+                shape: tensor.shape.clone(),
+            }
+        });
+        let checkpoint = Checkpoint::new(&config, stored)?;
+        let entries = || checkpoint.entries().map(|(_, entry)| entry);
+        if entries().all(|entry| matches!(entry, Entry::Stored(_))) {
+            return Ok(());
+        }
+        for entry in entries() {
+            if let Entry::Weight(weight) = entry
+                && let Some(part) = shape_part(weight)
+            {
+                self.shapes.insert(self.places[part], None);
+            }
+        }
+        self.dense = Some((config, checkpoint));
+        Ok(())
+    }
+
+    /// Ranges still missing, each with the number of its file; empty once
+    /// [`Assembly::finish`] can work. Small tensors that lie close together
+    /// are in one range.
+    #[must_use]
+    pub fn needs(&self) -> Vec<(usize, Range<u64>)> {
+        let mut wanted: Vec<(usize, Range<u64>)> = self
+            .shapes
+            .iter()
+            .filter(|(_, bytes)| bytes.is_none())
+            .map(|(place, _)| (place.0, self.stored(*place)))
+            .collect();
+        wanted.sort_by_key(|(file, range)| (*file, range.start));
+        let mut joined: Vec<(usize, Range<u64>)> = Vec::new();
+        for (file, range) in wanted {
+            match joined.last_mut() {
+                Some((last_file, last))
+                    if *last_file == file
+                        && range.start.saturating_sub(last.end) <= SHAPE_GAP_BYTES =>
+                {
+                    last.end = last.end.max(range.end);
+                }
+                _ => joined.push((file, range)),
+            }
+        }
+        joined
+    }
+
+    /// Adds bytes of a range that [`Assembly::needs`] has named.
+    pub fn supply(&mut self, file: usize, offset_bytes: u64, supplied: &[u8]) {
+        let end = offset_bytes.saturating_add(supplied.len() as u64);
+        for (&(of, number), known) in &mut self.shapes {
+            let stored = self.files[of].tensors()[number].stored.clone();
+            if of == file && stored.start >= offset_bytes && stored.end <= end {
+                let range = stored.start - offset_bytes..stored.end - offset_bytes;
+                *known = Some(bytes::part(supplied, range).to_vec());
+            }
+        }
+    }
+
+    /// The model. `engine` decodes shapes in packed files.
+    pub fn finish<E: Engine>(self, engine: &E) -> Result<Model> {
+        let mut refused = BTreeMap::new();
+        let mut tensors: Vec<(Place, Tensor)> = Vec::new();
+        match &self.dense {
+            None => {
+                for &place in self.places.values() {
+                    tensors.push((place, self.as_stored(place)));
+                }
+            }
+            Some((_, checkpoint)) => {
+                for (name, entry) in checkpoint.entries() {
+                    match entry {
+                        Entry::Stored(_) => {
+                            let place = self.places[name];
+                            tensors.push((place, self.as_stored(place)));
+                        }
+                        Entry::Refused(error) => {
+                            refused.insert(name.into(), error.clone());
+                        }
+                        Entry::Weight(weight) => match self.weight(engine, weight) {
+                            Ok(tensor) => tensors.push(tensor),
+                            Err(error) if error.kind() == ErrorKind::InvalidInput => {
+                                return Err(error);
+                            }
+                            Err(error) => {
+                                refused.insert(name.into(), error);
+                            }
+                        },
+                    }
+                }
+            }
+        }
+        tensors.sort_by_key(|(place, _)| *place);
+        let owners: BTreeMap<Place, usize> = tensors
+            .iter()
+            .enumerate()
+            .map(|(at, (place, _))| (*place, at))
+            .collect();
+        let tensors: Vec<Tensor> = tensors
+            .into_iter()
+            .map(|((file, number), mut tensor)| {
+                let owner = self.files[file].tensors()[number].shared_with;
+                let owner = owner.filter(|_| tensor.weight.is_none());
+                tensor.shared_with = owner.and_then(|owner| owners.get(&(file, owner)).copied());
+                tensor
+            })
+            .collect();
+        let by_name = tensors.iter().enumerate();
+        let mut metadata = BTreeMap::new();
+        for file in self.files.iter().rev() {
+            let own = file.metadata().iter();
+            metadata.extend(own.map(|(key, value)| (key.clone(), value.clone())));
+        }
+        Ok(Model {
+            by_name: by_name.map(|(at, t)| (t.name.clone(), at)).collect(),
+            tensors,
+            refused,
+            metadata,
+            is_rotated: self
+                .dense
+                .as_ref()
+                .is_some_and(|(config, _)| config.is_rotated()),
+            is_dense: self.dense.is_some(),
+            files: self.files,
+        })
+    }
+
+    fn stored(&self, (file, number): Place) -> Range<u64> {
+        self.files[file].tensors()[number].stored.clone()
+    }
+
+    fn part(&self, place: Place) -> Part {
+        Part {
+            file: place.0,
+            number: place.1,
+            stored: self.stored(place),
+        }
+    }
+
+    fn as_stored(&self, place: Place) -> Tensor {
+        let tensor = &self.files[place.0].tensors()[place.1];
+        Tensor {
+            name: tensor.name.clone(),
+            dtype: tensor.dtype,
+            shape: tensor.shape.clone(),
+            parts: [self.part(place)].into(),
+            base: tensor.base,
+            shared_with: None,
+            len_bytes: tensor.len_bytes(),
+            weight: None,
+        }
+    }
+
+    fn weight<E: Engine>(&self, engine: &E, weight: &Weight) -> Result<(Place, Tensor)> {
+        let shape = match shape_part(weight) {
+            None => weight.shape_from(&[])?,
+            Some(part) => {
+                let (file, number) = self.places[part];
+                let known = self.shapes.get(&(file, number)).and_then(Option::as_ref);
+                let stored = known
+                    .ok_or_else(|| Error::invalid_input("bytes of the shapes are still missing"))?;
+                weight.shape_from(&self.files[file].decode(engine, number, stored)?)?
+            }
+        };
+        let dense = Stored {
+            name: weight.name().into(),
+            dtype: weight.dtype(),
+            shape,
+        };
+        let len_bytes = dense.len_bytes()?;
+        let places = weight
+            .parts()
+            .iter()
+            .map(|part| self.places[&part.stored.name]);
+        let places: Vec<Place> = places.collect();
+        let first = places.iter().min().copied().unwrap_or_default();
+        let tensor = Tensor {
+            name: dense.name,
+            dtype: dense.dtype,
+            shape: dense.shape,
+            parts: places.into_iter().map(|place| self.part(place)).collect(),
+            base: None,
+            shared_with: None,
+            len_bytes,
+            weight: Some(weight.clone()),
+        };
+        Ok((first, tensor))
+    }
+}
+
+/// Name of the stored tensor that has to be read for the shape of `weight`.
+fn shape_part(weight: &Weight) -> Option<&String> {
+    if weight.shape().is_some() {
+        return None;
+    }
+    let part = weight.parts().iter().find(|part| part.role == Role::Shape);
+    part.map(|part| &part.stored.name)
+}
+
+/// Which stored tensors belong to the model (docs/formats/sharded.md 2).
+fn places(files: &[Catalog], shards: Option<&ShardIndex>) -> Result<BTreeMap<String, Place>> {
+    let mut places = BTreeMap::new();
+    for (tensor, file) in shards.into_iter().flat_map(ShardIndex::weights) {
+        let number = files.get(file).and_then(|file| file.find(tensor).ok());
+        let number = number.ok_or_else(|| {
+            let name = shards.map_or("", |shards| &shards.files()[file]);
+            Error::malformed(
+                Rule::ShardTensorMissing,
+                format!("the index says that the tensor is in `{name}`, where it is not"),
+            )
+            .tensor(tensor)
+        })?;
+        places.insert(tensor.into(), (file, number));
+    }
+    for (file, catalog) in files.iter().enumerate() {
+        for (number, tensor) in catalog.tensors().iter().enumerate() {
+            let entry = places.entry(tensor.name.clone());
+            entry.or_insert((file, number));
+        }
+    }
+    Ok(places)
+}
