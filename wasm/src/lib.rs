@@ -11,7 +11,11 @@ mod error;
 mod number;
 
 #[cfg(feature = "reader")]
+mod assembly;
+#[cfg(feature = "reader")]
 mod catalog;
+#[cfg(feature = "reader")]
+mod model;
 #[cfg(feature = "reader")]
 mod opening;
 
@@ -21,9 +25,13 @@ mod frames;
 mod packing;
 
 #[cfg(feature = "reader")]
+pub use assembly::{Assembly, ShardIndex};
+#[cfg(feature = "reader")]
 pub use catalog::Catalog;
 #[cfg(feature = "coder")]
 pub use frames::{compress, decompress};
+#[cfg(feature = "reader")]
+pub use model::Model;
 #[cfg(feature = "reader")]
 pub use opening::Opening;
 #[cfg(feature = "coder")]

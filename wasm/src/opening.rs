@@ -47,7 +47,7 @@ impl Opening {
         self.0.supply(offset, bytes).map_err(|e| thrown(&e))
     }
 
-    /// The catalog of the file. The opening is used up.
+    /// What the file holds. The opening is used up.
     pub fn finish(self) -> Result<Catalog, JsValue> {
         self.0.finish().map(Catalog::new).map_err(|e| thrown(&e))
     }

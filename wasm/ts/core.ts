@@ -15,22 +15,46 @@ export interface CoreOpening {
   free(): void;
 }
 
-/** What a recognised file contains. */
+/** What a recognised file holds. */
 export interface CoreCatalog {
+  /** Whether the model's `config.json` may have something to say about its tensors. */
+  wantsConfig(): boolean;
+  free(): void;
+}
+
+/** The index of a checkpoint in several files. */
+export interface CoreShardIndex {
+  /** Names of the files beside the index. */
+  files(): string[];
+  free(): void;
+}
+
+/** A model being put together. Does no I/O. */
+export interface CoreAssembly {
+  /** [file, offset, length, …] still missing. */
+  needs(): Float64Array;
+  supply(file: number, offset: number, bytes: Uint8Array): void;
+  /** Uses up the assembly. */
+  finish(): CoreModel;
+  free(): void;
+}
+
+/** The tensors of a model, over all its files. */
+export interface CoreModel {
   kind(): string;
   metadata(): Record<string, string>;
-  /** In data order. */
+  /** File by file, in data order. */
   tensors(): TensorInfo[];
-  /** Length of the safetensors file that this is or was packed from, or of all tensors of a zTensor file, in bytes. */
+  /** The rejections of tensors that cannot be had. */
+  refused(): unknown[];
+  /** Length of the safetensors files that this is or was packed from, or of all tensors where there were none, in bytes. */
   originalBytes(): number;
-  /** Stored bytes to the raw little-endian bytes of the tensor, in a fresh array. */
-  decode(index: number, stored: Uint8Array): Uint8Array<ArrayBuffer>;
-  /** The same for a tensor that also needs the raw bytes of the base's tensor of its name. */
-  decodeAgainst(index: number, stored: Uint8Array, base: Uint8Array): Uint8Array<ArrayBuffer>;
+  /** The stored bytes of all parts to the raw little-endian bytes of the tensor, in a fresh array. */
+  decode(index: number, parts: Uint8Array[], base?: Uint8Array): Uint8Array<ArrayBuffer>;
   /** Whether it is a delta. */
   needsBase(): boolean;
   /** Throws if the delta was made against something else. */
-  checkBase(base: CoreCatalog): void;
+  checkBase(base: CoreModel): void;
   free(): void;
 }
 
@@ -41,6 +65,13 @@ export interface Core {
     /** Length of the head that `new Opening` wants, in bytes. */
     headBytes(): number;
   };
+  readonly ShardIndex: {
+    new (json: Uint8Array): CoreShardIndex;
+    /** Whether a file with these first bytes is text like that of an index. */
+    recognise(head: Uint8Array): boolean;
+  };
+  /** Uses up the catalogs and the index. */
+  readonly Assembly: new (files: CoreCatalog[], shards: CoreShardIndex | undefined, config: Uint8Array | undefined) => CoreAssembly;
 }
 
 /** Loads the core once; a failed attempt may be repeated. */

@@ -1,5 +1,6 @@
 /** What both entries export besides the functions. */
 
+export type { Beside } from "./beside.js";
 export type { TensorData } from "./dtype.js";
 export {
   BaseRequiredError,
@@ -27,4 +28,4 @@ export type { Pack, Packed, PackedTensor, PackOptions, PackReport } from "./pack
 export type { OnProgress, Progress } from "./progress.js";
 export type { ReadOptions, Source } from "./source/source.js";
 export type { Stats } from "./source/traffic.js";
-export type { Tensor, TensorInfo } from "./tensor.js";
+export type { StoredPart, Tensor, TensorInfo } from "./tensor.js";

@@ -1,11 +1,12 @@
 /** An open model: the list of its tensors, and reading one of them. */
 
-import type { CoreCatalog } from "./core.js";
+import type { CoreModel } from "./core.js";
 import { typedArray } from "./dtype.js";
 import { FormatError, InvalidInputError, ModelClosedError, TensorNotFoundError } from "./errors.js";
+import type { ZstnError } from "./errors.js";
 import { ProgressMeter } from "./progress.js";
 import type { OnProgress } from "./progress.js";
-import { guarded } from "./rejection.js";
+import { asError, guarded } from "./rejection.js";
 import { sideBySide } from "./side-by-side.js";
 import type { ReadOptions, Source } from "./source/source.js";
 import type { Stats, Traffic } from "./source/traffic.js";
@@ -21,46 +22,56 @@ export interface TensorOptions {
   onProgress?: OnProgress;
 }
 
-/** An open file. Made by `open`. */
+/** An open model, in one file or several. Made by `open`. */
 export class Model {
-  /** Format of the file: `"zstn"`, `"safetensors"`, `"ztensor"`, or `"z4dm"` for a delta. */
+  /**
+   * Format of its files: `"zstn"`, `"safetensors"`, `"ztensor"`, `"gauss"`, or `"z4dm"` for a delta;
+   * `"compressed-tensors"` if weights are stored in parts that `config.json` explains.
+   */
   readonly kind: string;
-  /** Length of the file, in bytes. */
+  /** Length of all its files together, in bytes. */
   readonly size: number;
   /**
-   * Length of the safetensors file it was packed from, in bytes; equal to `size` when it is one. For zTensor, the
-   * length of all tensors together.
+   * Length of the safetensors files it was packed from, in bytes; equal to `size` when it is stored so. Where there
+   * were none (zTensor, Gauss, compressed-tensors), the length of all tensors together.
    */
   readonly originalSize: number;
-  /** The `__metadata__` of the safetensors header, or the texts among a zTensor file's attributes; empty when there are none. */
+  /** Number of its files. */
+  readonly fileCount: number;
+  /** The `__metadata__` of the safetensors headers, or the texts among a zTensor file's attributes; empty when there are none. */
   readonly metadata: Readonly<Record<string, string>>;
-  /** All tensors by name, in the order of their data (in zTensor files, of the file's list). */
+  /** All tensors by name, file by file in the order of their data (in zTensor files, of the file's list). */
   readonly tensors: ReadonlyMap<string, TensorInfo>;
+  /** Weights that cannot be read because their parts or their description are damaged or unknown, and why. */
+  readonly unreadable: ReadonlyMap<string, ZstnError>;
   /** What reading from this file has cost so far; live. Reading from the base counts in `base.stats`. */
   readonly stats: Stats;
 
-  readonly #source: Source;
-  readonly #catalog: CoreCatalog;
+  readonly #sources: readonly Source[];
+  readonly #core: CoreModel;
   readonly #indices = new Map<string, number>();
   readonly #closing = new AbortController();
   #base: Model | undefined;
   #ownsBase = false;
 
   /** @internal */
-  constructor(source: Source, sizeBytes: number, catalog: CoreCatalog, traffic: Traffic) {
-    this.#source = source;
-    this.#catalog = catalog;
+  constructor(sources: readonly Source[], sizeBytes: number, core: CoreModel, traffic: Traffic) {
+    this.#sources = sources;
+    this.#core = core;
     this.size = sizeBytes;
+    this.fileCount = sources.length;
     this.stats = traffic;
-    this.kind = guarded(() => catalog.kind());
-    this.originalSize = guarded(() => catalog.originalBytes());
-    this.metadata = Object.freeze(guarded(() => catalog.metadata()));
+    this.kind = guarded(() => core.kind());
+    this.originalSize = guarded(() => core.originalBytes());
+    this.metadata = Object.freeze(guarded(() => core.metadata()));
     const tensors = new Map<string, TensorInfo>();
-    for (const [index, info] of guarded(() => catalog.tensors()).entries()) {
+    for (const [index, info] of guarded(() => core.tensors()).entries()) {
       tensors.set(info.name, Object.freeze(info));
       this.#indices.set(info.name, index);
     }
     this.tensors = tensors;
+    const refusals = guarded(() => core.refused()).map((rejection) => asError(rejection));
+    this.unreadable = new Map(refusals.map((error) => [(error as { tensor?: string }).tensor ?? "", error]));
   }
 
   /** The model that this delta was opened with; `undefined` for other files. */
@@ -70,7 +81,7 @@ export class Model {
 
   /** @internal */
   get needsBase(): boolean {
-    return guarded(() => this.#catalog.needsBase());
+    return guarded(() => this.#core.needsBase());
   }
 
   /** @internal */
@@ -79,7 +90,7 @@ export class Model {
       throw new InvalidInputError("`base` is for deltas (Z4DM); this file is complete and has none.");
     }
     base.#closing.signal.throwIfAborted();
-    guarded(() => this.#catalog.checkBase(base.#catalog));
+    guarded(() => this.#core.checkBase(base.#core));
     this.#base = base;
     this.#ownsBase = ownsBase;
   }
@@ -100,13 +111,15 @@ export class Model {
   close(): void {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort(new ModelClosedError());
-    this.#catalog.free();
+    this.#core.free();
     if (this.#ownsBase) this.#base?.close();
   }
 
   #find(name: string): TensorInfo {
     const info = this.tensors.get(name);
     if (info) return info;
+    const refusal = this.unreadable.get(name);
+    if (refusal) throw refusal;
     const matches = closeMatches(name, this.tensors.keys());
     const hint = matches.length > 0 ? ` Did you mean ${matches.join(" or ")}?` : "";
     throw new TensorNotFoundError(name, matches, `The model has no tensor named ${JSON.stringify(name)}.${hint}`);
@@ -123,21 +136,22 @@ export class Model {
     const either = signal ? AbortSignal.any([signal, closing]) : closing;
     either.throwIfAborted();
     const base = info.base && this.#base;
-    const [stored, reference] = await sideBySide(either, (signal) =>
+    const [parts, reference] = await sideBySide(either, (signal) =>
       Promise.all([this.#fetch(info, { signal, onBytes: meter.arrived }), base ? base.#raw(base.#find(info.name), signal, meter) : undefined]),
     );
-    // A closed model has no catalog to decode with.
+    // A closed model has nothing to decode with.
     closing.throwIfAborted();
-    const index = this.#indices.get(info.name)!;
-    const raw = guarded(() => (reference ? this.#catalog.decodeAgainst(index, stored, reference) : this.#catalog.decode(index, stored)));
+    const raw = guarded(() => this.#core.decode(this.#indices.get(info.name)!, parts, reference));
     if (raw.byteLength !== info.byteLength) {
       throw new FormatError(`The tensor ${info.name} should have ${info.byteLength} bytes, decoding gave ${raw.byteLength}.`, { tensor: info.name });
     }
     return raw;
   }
 
-  async #fetch(info: TensorInfo, options: ReadOptions): Promise<Uint8Array> {
-    if (info.storedLength === 0) return new Uint8Array(0);
-    return this.#source.read(info.storedOffset, info.storedLength, options);
+  #fetch(info: TensorInfo, options: ReadOptions): Promise<Uint8Array[]> {
+    const reads = info.parts.map(({ file, offset, length }) =>
+      length === 0 ? new Uint8Array(0) : this.#sources[file]!.read(offset, length, options),
+    );
+    return Promise.all(reads);
   }
 }

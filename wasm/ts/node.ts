@@ -1,6 +1,7 @@
 /** The entry for Node: paths and file: addresses besides http(s), and the WebAssembly module read from disk. */
 
 import { readFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { lazyCoder } from "./coder.js";
 import { lazyCore } from "./core.js";
@@ -29,7 +30,7 @@ async function start(glue: Glue, input: CoreInput | undefined, ours: URL): Promi
 }
 
 /** Opens a model for reading tensors; see `Openable` for what can be opened. */
-export const open: Open = opener({ loadCore, resolve });
+export const open: Open = opener({ loadCore, resolve, beside });
 
 /** Packs a safetensors file into a `.zstn` container, tensor by tensor, in memory for about one; see `PackOptions`. */
 export const pack: Pack = packer(loadCoder, { resolve });
@@ -60,6 +61,11 @@ function resolve(address: string | URL): URL | Source {
   if (url.protocol === "file:") return new FileSource(fileURLToPath(url));
   if (/^https?:$/.test(url.protocol)) return url;
   throw new InvalidInputError(`Cannot read ${url.protocol} addresses; use http:, https: or file:, or a path.`);
+}
+
+function beside(address: string | URL, name: string): string {
+  const path = String(address).startsWith("file:") ? fileURLToPath(address) : String(address);
+  return join(dirname(path), name);
 }
 
 function isHttp(address: CoreInput | undefined): address is string | URL {

@@ -1,12 +1,16 @@
 /** From a source to an open model. */
 
-import type { Core, CoreCatalog, CoreOpening } from "./core.js";
-import { BaseRequiredError, FormatError, InvalidInputError } from "./errors.js";
-import { mistakenFor } from "./mistaken.js";
+import { assemble } from "./assemble.js";
+import { besideOf } from "./beside.js";
+import type { Beside } from "./beside.js";
+import { readConfig } from "./config.js";
+import type { Core } from "./core.js";
+import { BaseRequiredError, InvalidInputError } from "./errors.js";
+import { openFiles } from "./files.js";
+import type { Reading } from "./files.js";
 import { Model } from "./model.js";
 import { ProgressMeter } from "./progress.js";
 import type { OnProgress } from "./progress.js";
-import { guarded } from "./rejection.js";
 import { sideBySide } from "./side-by-side.js";
 import { BlobSource } from "./source/blob.js";
 import { BytesSource } from "./source/bytes.js";
@@ -39,6 +43,16 @@ export interface OpenOptions {
    * a model given stays yours.
    */
   base?: Openable | Model;
+  /**
+   * Finds a file beside the one opened: the shards that an index names, and `config.json`. Needed where there is
+   * no address to go by, such as for files dropped on a page; `undefined` means that there is no such file.
+   */
+  beside?: Beside;
+  /**
+   * The `config.json` of a model in the formats of compressed-tensors: anything `open` takes, or `false` to have all
+   * tensors as they are stored. By default it is looked for beside the file, if names of tensors call for it.
+   */
+  config?: Openable | false;
 }
 
 /** Opens a model: recognises the format and learns of all tensors, normally in two round trips. */
@@ -49,6 +63,8 @@ export interface Platform {
   loadCore: () => Promise<Core>;
   /** What an address means here: a URL to fetch, or a source. */
   resolve: (address: string | URL) => URL | Source;
+  /** The file of that name beside one that is no URL. */
+  beside?: (address: string | URL, name: string) => string;
 }
 
 /** The function `open` of one platform. */
@@ -57,7 +73,7 @@ export function opener(platform: Platform): Open {
     const { base } = options;
     if (base === undefined) return withoutBase(await openOne(platform, openable, options));
     if (base instanceof Model) return withBase(await openOne(platform, openable, options), base, false);
-    const optionsOfBase = baseOptions(openable, base, options, platform);
+    const optionsOfBase = optionsBeside(openable, base, options, platform);
     const opened: Model[] = [];
     try {
       // Both at the same time, so that a base costs no further round trips.
@@ -100,28 +116,35 @@ function withBase(model: Model, base: Model, ownsBase: boolean): Model {
   }
 }
 
-/** Secrets in headers are for the server they were meant for. */
-function baseOptions(openable: Openable, base: Openable, options: OpenOptions, platform: Platform): OpenOptions {
+/** Options for another file that belongs to `openable`. Secrets in headers are for the server they were meant for. */
+function optionsBeside(openable: Openable, other: Openable, options: OpenOptions, platform: Platform): OpenOptions {
   const { headers, fetch } = options;
   const origin = (place: Openable): string | undefined => {
     if (typeof place !== "string" && !(place instanceof URL)) return undefined;
     const resolved = platform.resolve(place);
     return resolved instanceof URL ? resolved.origin : undefined;
   };
-  const sameOrigin = headers !== undefined && origin(openable) !== undefined && origin(openable) === origin(base);
+  const sameOrigin = headers !== undefined && origin(openable) !== undefined && origin(openable) === origin(other);
   return { ...(fetch && { fetch }), ...(sameOrigin && { headers }) };
 }
 
 async function openOne(platform: Platform, openable: Openable, options: OpenOptions): Promise<Model> {
   const traffic = new Traffic();
-  const source = checked(sourceOf(openable, options, traffic, platform));
   const meter = new ProgressMeter(options.onProgress, { stage: "open" });
   const readOptions: ReadOptions = { onBytes: meter.arrived };
   if (options.signal) readOptions.signal = options.signal;
+  const beside = besideOf(openable, options, platform);
+  const openSource = (other: Openable) =>
+    checked(sourceOf(other, other === openable ? options : optionsBeside(openable, other, options, platform), traffic, platform));
+  const first = openSource(openable);
   // Fetching the core and the head of the file at the same time saves a round trip.
-  const [core, sizeBytes] = await Promise.all([platform.loadCore(), source.size(readOptions)]);
-  const catalog = await readCatalog(core, source, sizeBytes, readOptions, meter);
-  return new Model(source, sizeBytes, catalog, traffic);
+  const [core, sizeBytes] = await Promise.all([platform.loadCore(), first.size(readOptions)]);
+  const reading: Reading = { core, meter, options: readOptions, openSource, beside };
+  const { files, shards } = await openFiles(reading, first, sizeBytes);
+  const config = await readConfig(reading, files, options.config);
+  const model = await assemble(core, files, shards, config, readOptions, meter);
+  const size = files.reduce((sum, file) => sum + file.sizeBytes, 0);
+  return new Model(files.map(({ source }) => source), size, model, traffic);
 }
 
 /** The source behind anything that can be opened. */
@@ -141,54 +164,4 @@ function localSource(openable: Blob | ArrayBuffer | Uint8Array | Source): Source
   if (openable instanceof ArrayBuffer) return new BytesSource(new Uint8Array(openable));
   if (typeof openable?.size === "function" && typeof openable.read === "function") return openable;
   throw new InvalidInputError("What can be opened is an address, a File or Blob, a Uint8Array or ArrayBuffer, or an object with size() and read().");
-}
-
-/** Reads what the core asks for until it knows every tensor. */
-async function readCatalog(core: Core, source: Source, sizeBytes: number, options: ReadOptions, meter: ProgressMeter): Promise<CoreCatalog> {
-  const headBytes = Math.min(sizeBytes, core.Opening.headBytes());
-  meter.expect(headBytes);
-  const head = headBytes > 0 ? await source.read(0, headBytes, options) : new Uint8Array(0);
-  const opening = recognise(core, sizeBytes, head);
-  let neededBytes = headBytes;
-  let finished = false;
-  try {
-    // The core promises that this ends: each round leaves it fewer tensors to look for.
-    for (;;) {
-      const ranges = pairs(guarded(() => opening.needs()));
-      if (ranges.length === 0) {
-        finished = true;
-        return guarded(() => opening.finish());
-      }
-      neededBytes += ranges.reduce((sum, { length }) => sum + length, 0);
-      meter.expect(neededBytes);
-      await supply(opening, source, ranges, options);
-    }
-  } finally {
-    if (!finished) opening.free();
-  }
-}
-
-function recognise(core: Core, sizeBytes: number, head: Uint8Array): CoreOpening {
-  try {
-    return guarded(() => new core.Opening(sizeBytes, head));
-  } catch (error) {
-    const mistake = error instanceof FormatError ? mistakenFor(head) : undefined;
-    throw mistake ? new FormatError(mistake, {}, { cause: error }) : error;
-  }
-}
-
-interface Range {
-  offset: number;
-  length: number;
-}
-
-function pairs(needs: Float64Array): Range[] {
-  return Array.from({ length: needs.length / 2 }, (_, i) => ({ offset: needs[2 * i]!, length: needs[2 * i + 1]! }));
-}
-
-async function supply(opening: CoreOpening, source: Source, ranges: Range[], options: ReadOptions): Promise<void> {
-  const parts = await sideBySide(options.signal, (signal) =>
-    Promise.all(ranges.map(({ offset, length }) => source.read(offset, length, { ...options, signal }))),
-  );
-  for (const [i, bytes] of parts.entries()) guarded(() => opening.supply(ranges[i]!.offset, bytes));
 }

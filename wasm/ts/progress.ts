@@ -32,6 +32,11 @@ export class ProgressMeter {
     this.#totalBytes = Math.max(this.#totalBytes, totalBytes);
   }
 
+  /** The call needs so many bytes besides those known of. */
+  expectMore(bytes: number): void {
+    this.#totalBytes += bytes;
+  }
+
   /** The bytes that come now are those of this tensor, or of none. */
   about(tensor: string | undefined): void {
     const { stage } = this.#about;

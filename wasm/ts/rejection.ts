@@ -18,8 +18,13 @@ export function guarded<T>(call: () => T): T {
   try {
     return call();
   } catch (thrown) {
-    throw isRejection(thrown) ? fromRejection(thrown) : fromTrap(thrown);
+    throw asError(thrown);
   }
+}
+
+/** An error that the core throws, or hands over, as a `ZstnError`. */
+export function asError(thrown: unknown): ZstnError {
+  return isRejection(thrown) ? fromRejection(thrown) : fromTrap(thrown);
 }
 
 function fromRejection(rejection: Rejection): ZstnError {

@@ -4,6 +4,16 @@ import { toFloat32 } from "./dtype.js";
 import type { TensorData } from "./dtype.js";
 import { InvalidInputError } from "./errors.js";
 
+/** A range of bytes that belongs to a tensor. */
+export interface StoredPart {
+  /** Number of the file, from 0; always 0 for a model in one file. */
+  readonly file: number;
+  /** Position in that file, in bytes. */
+  readonly offset: number;
+  /** Length, in bytes. */
+  readonly length: number;
+}
+
 /** What the file says about a tensor. Known as soon as the model is open. */
 export interface TensorInfo {
   readonly name: string;
@@ -13,10 +23,12 @@ export interface TensorInfo {
   readonly shape: readonly number[];
   /** Length of the tensor itself, in bytes. */
   readonly byteLength: number;
-  /** Where the tensor is stored in the file, in bytes from its start. */
-  readonly storedOffset: number;
-  /** Length it takes in the file, in bytes. */
+  /** Length it takes in its files, in bytes. */
   readonly storedLength: number;
+  /** Where it is stored: one part, or several for a weight that has a `format`. */
+  readonly parts: readonly StoredPart[];
+  /** How a weight of compressed-tensors is stored, such as `"pack-quantized"`. Absent for tensors in one part. */
+  readonly format?: string;
   /**
    * In a delta: what the base's tensor of this name is needed for. With `"copy"` it is this tensor, and nothing
    * is stored here; with `"difference"` the stored bytes say how this one differs. Absent when it is not needed.

@@ -53,6 +53,20 @@ impl<'de> Deserialize<'de> for Pairs {
 }
 
 impl ShardIndex {
+    /// Whether a file with these first bytes is JSON text, which a shard index
+    /// is and no model file.
+    #[must_use]
+    pub fn recognise(head: &[u8]) -> bool {
+        // The length that safetensors files begin with may look like a brace,
+        // but its upper bytes are zero.
+        let text = head.trim_ascii_start();
+        let is_text = !head[..head.len().min(8)].contains(&0);
+        is_text
+            && text
+                .strip_prefix(b"{")
+                .is_some_and(|rest| matches!(rest.trim_ascii_start().first(), Some(b'"' | b'}')))
+    }
+
     /// Reads the text of an index (sharded 1). A file is only accepted beside
     /// the index: a plain name, nothing that leads elsewhere.
     pub fn parse(json: &[u8]) -> Result<Self> {
@@ -153,6 +167,19 @@ mod tests {
         assert_eq!(weights, [("a", 1), ("m", 0), ("z", 1)]);
         assert_eq!(index.file_of("z"), Some(1));
         assert_eq!(index.file_of("y"), None);
+    }
+
+    #[test]
+    fn json_is_told_from_safetensors() {
+        for json in ["{\"weight_map\":{}}", " \n{ \t\"metadata\":", "{}"] {
+            assert!(ShardIndex::recognise(json.as_bytes()), "{json}");
+        }
+        // A header of 8827 bytes, whose length reads `{"`.
+        let mut file = 8827u64.to_le_bytes().to_vec();
+        file.extend(b"{\"w\":");
+        for other in [&file[..], b"", b"{", b"ZSTN", b"[{\"a\"", b"<html>"] {
+            assert!(!ShardIndex::recognise(other), "{other:?}");
+        }
     }
 
     #[test]

@@ -1,0 +1,83 @@
+//! From opened files to a model; the reads in between are JavaScript's.
+
+use wasm_bindgen::prelude::*;
+use zstn_core::container::safetensors::ShardIndex as CoreShardIndex;
+use zstn_core::engine::Pure;
+use zstn_core::model::Assembly as Core;
+
+use crate::error::thrown;
+use crate::number::whole;
+use crate::{Catalog, Model};
+
+/// The index of a checkpoint in several files.
+#[wasm_bindgen]
+pub struct ShardIndex(CoreShardIndex);
+
+#[wasm_bindgen]
+impl ShardIndex {
+    /// Reads the text of `model.safetensors.index.json`.
+    #[wasm_bindgen(constructor)]
+    pub fn new(json: &[u8]) -> Result<Self, JsValue> {
+        CoreShardIndex::parse(json)
+            .map(Self)
+            .map_err(|e| thrown(&e))
+    }
+
+    /// Whether a file with these first bytes is text like that of an index.
+    #[must_use]
+    pub fn recognise(head: &[u8]) -> bool {
+        CoreShardIndex::recognise(head)
+    }
+
+    /// Names of the files, which lie beside the index.
+    #[must_use]
+    pub fn files(&self) -> Vec<String> {
+        self.0.files().to_vec()
+    }
+}
+
+/// A model being put together.
+#[wasm_bindgen]
+pub struct Assembly(Core);
+
+#[wasm_bindgen]
+impl Assembly {
+    /// Takes the `files` of a model, in the order of `shards.files()` if there
+    /// are shards, and the text of its `config.json`, if that is wanted.
+    #[wasm_bindgen(constructor)]
+    pub fn new(
+        files: Vec<Catalog>,
+        shards: Option<ShardIndex>,
+        config: Option<Vec<u8>>,
+    ) -> Result<Self, JsValue> {
+        let files = files.into_iter().map(Catalog::into_core).collect();
+        Core::new(files, shards.as_ref().map(|s| &s.0), config.as_deref())
+            .map(Self)
+            .map_err(|e| thrown(&e))
+    }
+
+    /// Ranges still missing as `[file, offset, length, …]`; empty once
+    /// `finish` can work.
+    #[must_use]
+    pub fn needs(&self) -> Vec<f64> {
+        let ranges = self.0.needs().into_iter();
+        ranges
+            .flat_map(|(file, range)| {
+                let len = range.end - range.start;
+                [file as f64, range.start as f64, len as f64]
+            })
+            .collect()
+    }
+
+    /// Adds the bytes of one range that `needs` has named.
+    pub fn supply(&mut self, file: usize, offset: f64, bytes: &[u8]) -> Result<(), JsValue> {
+        let offset = whole(offset).map_err(|e| thrown(&e))?;
+        self.0.supply(file, offset, bytes);
+        Ok(())
+    }
+
+    /// The model. The assembly is used up.
+    pub fn finish(self) -> Result<Model, JsValue> {
+        self.0.finish(&Pure).map(Model::new).map_err(|e| thrown(&e))
+    }
+}

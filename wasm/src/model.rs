@@ -1,0 +1,143 @@
+//! The tensors of an opened model.
+
+use serde::Serialize;
+use wasm_bindgen::prelude::*;
+use zstn_core::Error;
+use zstn_core::catalog::BaseUse;
+use zstn_core::engine::Pure;
+use zstn_core::model::{Model as Core, Tensor as CoreTensor};
+
+use crate::error::thrown;
+
+/// What a model holds and how to decode it.
+#[wasm_bindgen]
+pub struct Model(Core);
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Tensor<'a> {
+    name: &'a str,
+    dtype: &'static str,
+    shape: &'a [u64],
+    byte_length: u64,
+    stored_length: u64,
+    parts: Vec<Part>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shared_with: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Part {
+    file: usize,
+    offset: u64,
+    length: u64,
+}
+
+impl Model {
+    pub(crate) fn new(core: Core) -> Self {
+        Self(core)
+    }
+
+    fn row<'a>(&'a self, tensor: &'a CoreTensor) -> Tensor<'a> {
+        let parts = tensor.parts.iter().map(|part| Part {
+            file: part.file,
+            offset: part.stored.start,
+            length: part.stored.end - part.stored.start,
+        });
+        let owner = tensor.shared_with.map(|owner| &self.0.tensors()[owner]);
+        Tensor {
+            name: &tensor.name,
+            dtype: tensor.dtype.name(),
+            shape: &tensor.shape,
+            byte_length: tensor.len_bytes(),
+            stored_length: tensor.stored_len_bytes(),
+            parts: parts.collect(),
+            base: tensor.base.map(BaseUse::name),
+            shared_with: owner.map(|owner| owner.name.as_str()),
+            format: tensor.weight().map(|weight| weight.format().name()),
+        }
+    }
+}
+
+#[wasm_bindgen]
+impl Model {
+    /// `"zstn"`, `"safetensors"`, `"z4dm"`, `"ztensor"`, `"gauss"` or
+    /// `"compressed-tensors"`.
+    #[must_use]
+    pub fn kind(&self) -> String {
+        self.0.kind().name().into()
+    }
+
+    /// Length in bytes of the safetensors files it is or was packed from; of
+    /// all its tensors if there were none.
+    #[wasm_bindgen(js_name = originalBytes)]
+    #[must_use]
+    pub fn original_bytes(&self) -> f64 {
+        self.0.original_len_bytes() as f64
+    }
+
+    /// `__metadata__` of the headers as a plain object.
+    pub fn metadata(&self) -> Result<JsValue, JsValue> {
+        let plain = serde_wasm_bindgen::Serializer::new().serialize_maps_as_objects(true);
+        Ok(self.0.metadata().serialize(&plain)?)
+    }
+
+    /// All tensors, file by file and in data order.
+    pub fn tensors(&self) -> Result<js_sys::Array, JsValue> {
+        let all = self.0.tensors().iter();
+        all.map(|tensor| {
+            serde_wasm_bindgen::to_value(&self.row(tensor)).map_err(|_| {
+                // Only numbers beyond 2^53 do not pass.
+                let error = Error::limit("a size is too large for JavaScript numbers");
+                thrown(&error.tensor(&tensor.name))
+            })
+        })
+        .collect()
+    }
+
+    /// Tensors that cannot be had, as errors.
+    #[must_use]
+    pub fn refused(&self) -> js_sys::Array {
+        let all = self.0.refused();
+        all.map(|(name, error)| thrown(&error.clone().tensor(name)))
+            .collect()
+    }
+
+    /// Whether it is a delta, which is read together with its base.
+    #[wasm_bindgen(js_name = needsBase)]
+    #[must_use]
+    pub fn needs_base(&self) -> bool {
+        self.0.needs_base()
+    }
+
+    /// Throws if `base` is not what this delta was made against.
+    #[wasm_bindgen(js_name = checkBase)]
+    pub fn check_base(&self, base: &Self) -> Result<(), JsValue> {
+        self.0.check_base(&base.0).map_err(|e| thrown(&e))
+    }
+
+    /// The raw bytes of tensor `index` from those of its parts, in their
+    /// order, and from the `base`'s tensor of its name if it needs that.
+    pub fn decode(
+        &self,
+        index: usize,
+        parts: Vec<js_sys::Uint8Array>,
+        base: Option<Vec<u8>>,
+    ) -> Result<js_sys::Uint8Array, JsValue> {
+        if index >= self.0.tensors().len() {
+            return Err(thrown(&Error::invalid_input(format!(
+                "there is no tensor number {index}"
+            ))));
+        }
+        let parts: Vec<Vec<u8>> = parts.iter().map(js_sys::Uint8Array::to_vec).collect();
+        let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+        self.0
+            .decode(&Pure, index, &parts, base.as_deref())
+            .map(|bytes| js_sys::Uint8Array::from(&*bytes))
+            .map_err(|e| thrown(&e))
+    }
+}
