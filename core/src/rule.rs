@@ -53,6 +53,8 @@ rules! {
     ShardFileName = "sharded.file_name",
     /// A tensor is in one file (sharded 1).
     ShardTensorTwice = "sharded.tensor_twice",
+    /// Every file that the index names is beside it (sharded 2).
+    ShardMissing = "sharded.missing",
     /// Files hold the tensors that the index says (sharded 2).
     ShardTensorMissing = "sharded.tensor_missing",
 

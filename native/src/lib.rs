@@ -30,6 +30,7 @@ pub mod model_delta;
 mod output;
 pub mod pack;
 mod reader;
+pub mod shards;
 pub mod source;
 mod unpack;
 mod verify;

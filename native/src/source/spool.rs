@@ -1,13 +1,28 @@
 //! Inputs as a person names them, and bringing a whole one onto this machine.
 
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
-use ureq::http::{StatusCode, header};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use ureq::http::{Response, StatusCode, header};
 
 use super::{Map, Remote, Source, http};
 use crate::{Error, Result};
+
+/// What stands for itself in the path of an address.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// An address without its query, and the query. The fragment goes.
+fn split(url: &str) -> (&str, &str) {
+    let url = url.split('#').next().unwrap_or_default();
+    url.split_at(url.find('?').unwrap_or(url.len()))
+}
 
 /// What a command line's IN means.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,15 +76,83 @@ impl Place {
             Self::Url(url) => download(url, progress),
         }
     }
+
+    /// All of a small file beside a checkpoint, such as its index or
+    /// `config.json`; `None` if there is none. One of more than `most_bytes`
+    /// is refused. A server that hides what is not there behind a login gives
+    /// `None` as well: storage without a public list answers so.
+    pub fn small(&self, most_bytes: u64) -> Result<Option<Vec<u8>>> {
+        let unreadable = |error| Error::io(format!("read {self}"), error);
+        let from: Box<dyn Read> = match self {
+            Self::Stdin => Box::new(io::stdin()),
+            Self::Path(path) => match File::open(path) {
+                Ok(file) => Box::new(file),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(Error::file("open", path)(error)),
+            },
+            Self::Url(url) => {
+                let response = get(url)?;
+                match response.status().as_u16() {
+                    200 => Box::new(response.into_body().into_reader()),
+                    401 | 403 | 404 | 410 => return Ok(None),
+                    _ => return Err(http::refused(url, response.status())),
+                }
+            }
+        };
+        let mut bytes = Vec::new();
+        from.take(most_bytes.saturating_add(1))
+            .read_to_end(&mut bytes)
+            .map_err(unreadable)?;
+        if bytes.len() as u64 > most_bytes {
+            let detail = format!("the file is over the cap of {most_bytes} bytes");
+            return Err(Error::place(self)(zstn_core::Error::limit(detail)));
+        }
+        Ok(Some(bytes))
+    }
+
+    /// The file of that name beside this one; the query of an address stays.
+    /// `None` for standard input, which has no neighbours. `name` must be a
+    /// plain file name.
+    #[must_use]
+    pub fn beside(&self, name: &str) -> Option<Self> {
+        match self {
+            Self::Stdin => None,
+            Self::Path(path) => Some(Self::Path(path.with_file_name(name))),
+            Self::Url(url) => {
+                let (path, query) = split(url);
+                let folder = path.rfind('/').map_or(path, |slash| &path[..=slash]);
+                let name = utf8_percent_encode(name, PLAIN);
+                Some(Self::Url(format!("{folder}{name}{query}")))
+            }
+        }
+    }
+
+    /// The last part of the path or address; `None` where there is none.
+    #[must_use]
+    pub fn file_name(&self) -> Option<String> {
+        let name = match self {
+            Self::Stdin => return None,
+            Self::Path(path) => path.file_name()?.to_string_lossy().into_owned(),
+            Self::Url(url) => {
+                let last = split(url).0.rsplit('/').next()?;
+                percent_decode_str(last).decode_utf8_lossy().into_owned()
+            }
+        };
+        (!name.is_empty()).then_some(name)
+    }
+}
+
+fn get(url: &str) -> Result<Response<ureq::Body>> {
+    http::agent()
+        .get(url)
+        .header(header::ACCEPT_ENCODING, "identity")
+        .call()
+        .map_err(|error| http::problem(url, format!("cannot be reached: {error}")))
 }
 
 /// Fetches the file at `url` in one request.
 pub fn download(url: &str, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
-    let response = http::agent()
-        .get(url)
-        .header(header::ACCEPT_ENCODING, "identity")
-        .call()
-        .map_err(|error| http::problem(url, format!("cannot be reached: {error}")))?;
+    let response = get(url)?;
     if response.status() != StatusCode::OK {
         return Err(http::refused(url, response.status()));
     }
@@ -110,4 +193,34 @@ fn spool(name: &str, from: &mut dyn Read, progress: impl Fn(u64)) -> Result<Map>
         progress(so_far);
     }
     Map::new(name.into(), &file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_keep_the_query_and_never_leave_the_folder() {
+        let beside = |place: &str, name: &str| Place::from(place).beside(name).unwrap();
+        for (place, name, expected) in [
+            (
+                "https://h/a/m.index.json?download=true#top",
+                "s 1.bin",
+                "https://h/a/s%201.bin?download=true",
+            ),
+            ("http://h/m.index.json?x=/y/z", "s", "http://h/s?x=/y/z"),
+            ("http://h/a/m", "s?evil#%2e", "http://h/a/s%3Fevil%23%252e"),
+            ("a/m.index.json", "s.bin", "a/s.bin"),
+            ("m.index.json", "s.bin", "s.bin"),
+        ] {
+            assert_eq!(beside(place, name), Place::from(expected), "{place}");
+        }
+        assert_eq!(Place::Stdin.beside("s"), None);
+        let name = |place: &str| Place::from(place).file_name();
+        assert_eq!(
+            name("http://h/a/m%201.index.json?x=/y").unwrap(),
+            "m 1.index.json"
+        );
+        assert_eq!(name("http://h/a/"), None);
+    }
 }

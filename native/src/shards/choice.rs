@@ -1,0 +1,107 @@
+//! Which files of a folder are its checkpoint.
+
+use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
+
+/// Extensions of all kinds of file that can be read tensor by tensor, plain
+/// ones first.
+pub const READABLE: [&str; 5] = ["safetensors", "zstn", "z4dm", "zt", "gauss"];
+
+/// The file that leads to the checkpoint.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Choice<'a> {
+    /// An index of shards.
+    Index(&'a str),
+    /// A checkpoint in one file.
+    File(&'a str),
+}
+
+/// Chooses among the names of a folder's files by the extensions that count,
+/// the first that is there: an index, else `model.KIND`, else the only file of
+/// the kind. The error says what a person can do.
+pub(super) fn choose<'a>(names: &'a [String], kinds: &[&str]) -> Result<Choice<'a>, String> {
+    let ending = |suffix: String| -> Vec<&'a str> {
+        let names = names.iter().map(String::as_str);
+        names.filter(|name| name.ends_with(&suffix)).collect()
+    };
+    for kind in kinds {
+        match &ending(format!(".{kind}{SHARD_INDEX_SUFFIX}"))[..] {
+            [] => {}
+            [index] => return Ok(Choice::Index(index)),
+            several => {
+                return Err(format!(
+                    "the folder holds several indices of shards ({}); name the one you mean",
+                    several.join(", ")
+                ));
+            }
+        }
+    }
+    for kind in kinds {
+        let files = ending(format!(".{kind}"));
+        if let Some(model) = files.iter().find(|name| **name == format!("model.{kind}")) {
+            return Ok(Choice::File(model));
+        }
+        match &files[..] {
+            [] => {}
+            [file] => return Ok(Choice::File(file)),
+            several => {
+                return Err(format!(
+                    "the folder holds {} .{kind} files and no index that says how they belong \
+                     together; name the file you mean, or add the .{kind}{SHARD_INDEX_SUFFIX} that \
+                     came with them",
+                    several.len()
+                ));
+            }
+        }
+    }
+    let kinds: Vec<String> = kinds.iter().map(|kind| format!(".{kind}")).collect();
+    Err(format!("the folder holds no {} file", kinds.join(" or ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn an_index_comes_first_then_the_model_then_the_only_file() {
+        let folder = names(&[
+            "consolidated.safetensors",
+            "model-1.safetensors",
+            "model.safetensors.index.json",
+            "model.zstn",
+        ]);
+        assert_eq!(
+            choose(&folder, &["safetensors"]),
+            Ok(Choice::Index("model.safetensors.index.json"))
+        );
+        assert_eq!(choose(&folder, &["zstn"]), Ok(Choice::File("model.zstn")));
+        let folder = names(&["adapter.safetensors", "model.safetensors"]);
+        assert_eq!(
+            choose(&folder, &["safetensors"]),
+            Ok(Choice::File("model.safetensors"))
+        );
+        let folder = names(&["config.json", "w.z4dm"]);
+        assert_eq!(
+            choose(&folder, &["zstn", "z4dm"]),
+            Ok(Choice::File("w.z4dm"))
+        );
+    }
+
+    #[test]
+    fn what_is_not_clear_is_refused() {
+        for (folder, sentence) in [
+            (&["a.zstn", "b.zstn"][..], "2 .zstn files"),
+            (
+                &["a.zstn.index.json", "b.zstn.index.json"],
+                "several indices",
+            ),
+            (&["config.json", "a.safetensors"], "no .zstn or .z4dm file"),
+        ] {
+            let refusal = choose(&names(folder), &["zstn", "z4dm"]).unwrap_err();
+            assert!(refusal.contains(sentence), "{refusal}");
+        }
+    }
+}

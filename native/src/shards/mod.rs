@@ -1,0 +1,227 @@
+//! A checkpoint in several files: an index and the shards beside it, or what
+//! lies in a folder (docs/formats/sharded.md).
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use zstn_core::Rule;
+use zstn_core::catalog::Catalog;
+use zstn_core::container::safetensors::{SHARD_INDEX_SUFFIX, ShardIndex};
+use zstn_core::limits::HEADER_LEN_BYTES;
+
+use crate::source::{Map, Place, Source};
+use crate::{Error, Result};
+
+mod choice;
+
+use choice::Choice;
+pub use choice::READABLE;
+
+/// The files of a checkpoint: those that an index names, or the one model of
+/// a folder.
+#[derive(Debug, Clone)]
+pub struct Shards {
+    place: Place,
+    is_folder: bool,
+    index: Option<Index>,
+    files: Vec<Shard>,
+}
+
+/// The index of a checkpoint in several files.
+#[derive(Debug, Clone)]
+pub struct Index {
+    /// Name of its file.
+    pub name: String,
+    /// Its bytes.
+    pub text: Vec<u8>,
+    /// What they say.
+    pub parsed: ShardIndex,
+}
+
+/// One of the files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shard {
+    /// Name of the file.
+    pub name: String,
+    /// Where it is.
+    pub place: Place,
+}
+
+impl Shards {
+    /// Opens a local folder, or an index by its path or http(s) address, which
+    /// ends with `.index.json`. `None` is for anything else: a file by itself.
+    ///
+    /// A folder holds the checkpoint of its index; without one, that of
+    /// `model.KIND`, or of its only file of that kind. `kinds` says which
+    /// kinds count, such as [`READABLE`]; the first of them that is there is
+    /// taken.
+    ///
+    /// # Errors
+    /// A folder that holds no checkpoint or more than one; an index that
+    /// breaks a rule (docs/formats/sharded.md 1).
+    pub fn open(place: &Place, kinds: &[&str]) -> Result<Option<Self>> {
+        if let Place::Path(path) = place
+            && path.is_dir()
+        {
+            return Self::of_folder(path, kinds).map(Some);
+        }
+        match place.file_name() {
+            Some(name) if name.ends_with(SHARD_INDEX_SUFFIX) => {
+                Self::of_index(place, name).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn of_folder(folder: &Path, kinds: &[&str]) -> Result<Self> {
+        let names = file_names(folder)?;
+        let choice = choice::choose(&names, kinds)
+            .map_err(|problem| Error::Usage(format!("{}: {problem}", folder.display())))?;
+        let mut shards = match choice {
+            Choice::Index(name) => Self::of_index(&Place::Path(folder.join(name)), name.into())?,
+            Choice::File(name) => Self {
+                place: Place::Path(folder.into()),
+                is_folder: true,
+                index: None,
+                files: vec![Shard {
+                    name: name.into(),
+                    place: Place::Path(folder.join(name)),
+                }],
+            },
+        };
+        shards.place = Place::Path(folder.into());
+        shards.is_folder = true;
+        Ok(shards)
+    }
+
+    fn of_index(place: &Place, name: String) -> Result<Self> {
+        let text = place
+            .small(HEADER_LEN_BYTES)?
+            .ok_or_else(|| missing(place))?;
+        let parsed = ShardIndex::parse(&text).map_err(Error::place(place))?;
+        let files = parsed
+            .files()
+            .iter()
+            .filter_map(|name| {
+                let place = place.beside(name)?;
+                let name = name.clone();
+                Some(Shard { name, place })
+            })
+            .collect();
+        Ok(Self {
+            place: place.clone(),
+            is_folder: false,
+            index: Some(Index { name, text, parsed }),
+            files,
+        })
+    }
+
+    /// What was opened: the folder or the index.
+    #[must_use]
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Whether that is a folder.
+    #[must_use]
+    pub fn is_folder(&self) -> bool {
+        self.is_folder
+    }
+
+    /// The index, if there is one. Without, there is one file.
+    #[must_use]
+    pub fn index(&self) -> Option<&Index> {
+        self.index.as_ref()
+    }
+
+    /// The files, by name; their numbers are those of [`ShardIndex`].
+    #[must_use]
+    pub fn files(&self) -> &[Shard] {
+        &self.files
+    }
+
+    /// Checks that the file of that number holds every tensor that the index
+    /// says it does.
+    ///
+    /// # Errors
+    /// [`Rule::ShardTensorMissing`].
+    pub fn check(&self, number: usize, catalog: &Catalog) -> Result<()> {
+        let Some(index) = &self.index else {
+            return Ok(());
+        };
+        let mut expected = index.parsed.weights().filter(|(_, file)| *file == number);
+        match expected.find(|(tensor, _)| catalog.find(tensor).is_err()) {
+            None => Ok(()),
+            Some((tensor, _)) => {
+                let detail = format!("{} says it is in this file, but it is not", index.name);
+                let refusal = zstn_core::Error::malformed(Rule::ShardTensorMissing, detail);
+                let place = &self.files[number].place;
+                Err(Error::place(place)(refusal.tensor(tensor)))
+            }
+        }
+    }
+}
+
+impl Shard {
+    /// Opens it for reading parts.
+    ///
+    /// # Errors
+    /// [`Rule::ShardMissing`] if there is no such local file.
+    pub fn open(&self) -> Result<Box<dyn Source>> {
+        self.check_there()?;
+        self.place.open()
+    }
+
+    /// Makes all of it available as a map; see [`Place::whole`].
+    ///
+    /// # Errors
+    /// [`Rule::ShardMissing`] if there is no such local file.
+    pub fn whole(&self, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
+        self.check_there()?;
+        self.place.whole(progress)
+    }
+
+    fn check_there(&self) -> Result<()> {
+        match &self.place {
+            Place::Path(path) => match path.metadata() {
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    let detail = "the index of the shards names this file, but it is not there; \
+                                  download it as well";
+                    let refusal = zstn_core::Error::malformed(Rule::ShardMissing, detail);
+                    Err(Error::place(path.display())(refusal))
+                }
+                _ => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+}
+
+fn missing(place: &Place) -> Error {
+    match place {
+        Place::Url(url) => Error::Http {
+            url: url.clone(),
+            detail: "there is no such file, or it needs a login; check the address".into(),
+        },
+        _ => Error::io(format!("open {place}"), ErrorKind::NotFound.into()),
+    }
+}
+
+/// Names of the regular files at the top of `folder` that are not hidden,
+/// sorted. A name that is not Unicode is none of a checkpoint's.
+fn file_names(folder: &Path) -> Result<Vec<String>> {
+    let unreadable = || Error::file("list", folder);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(unreadable())? {
+        let entry = entry.map_err(unreadable())?;
+        // Model caches are made of links: what counts is where they lead.
+        let is_file = fs::metadata(entry.path()).is_ok_and(|metadata| metadata.is_file());
+        if is_file && let Ok(name) = entry.file_name().into_string() {
+            names.push(name);
+        }
+    }
+    names.retain(|name| !name.starts_with('.'));
+    names.sort();
+    Ok(names)
+}
