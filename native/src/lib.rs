@@ -22,7 +22,6 @@
 pub use zstn_core as core;
 
 mod buffer;
-mod compressed;
 mod delta;
 mod engine;
 mod error;
@@ -39,15 +38,14 @@ mod verify;
 pub mod serve;
 
 pub use buffer::{compress, compress_delta, decompress, decompress_delta};
-pub use compressed::CompressedModel;
 pub use delta::{DeltaReport, pack_delta, unpack_delta};
 pub use engine::Native;
 pub use error::{Error, Result};
 pub use output::Output;
 pub use pack::{PackOptions, PackReport, pack};
-pub use reader::{Reader, Tensor};
+pub use reader::{Reader, Tensor, View};
 pub use unpack::{UnpackReport, unpack, unpack_map};
-pub use verify::{VerifyReport, verify, verify_delta};
+pub use verify::{VerifyReport, is_packed, verify, verify_delta, verify_tensors};
 pub use zstn_core::frame::select::Effort;
 
 /// Watches work on a whole file. Called from any thread; `()` looks away.

@@ -1,12 +1,20 @@
-//! Single tensors out of a file, packed or plain, local or remote.
+//! Single tensors out of a model, packed or plain, local or remote.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use zstn_core::catalog::{Catalog, Opening};
+use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::dtype::Dtype;
+use zstn_core::limits::HEADER_LEN_BYTES;
+use zstn_core::model::{Assembly, Model, wants_config};
 
+use crate::shards::{READABLE, Shards};
 use crate::source::{Place, Source};
 use crate::{Error, Native, Result};
+
+/// The description of a model, beside its files.
+const CONFIG: &str = "config.json";
 
 /// A tensor in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,32 +29,91 @@ pub struct Tensor {
     pub bytes: Vec<u8>,
 }
 
-/// An opened file. Opening reads its head, header and index; after that each
-/// tensor costs one read of its stored bytes.
+/// Whether weights that are stored in parts are put together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum View {
+    /// Weights in the formats of compressed-tensors are read dense, if a
+    /// `config.json` beside the files says how they are stored.
+    #[default]
+    Dense,
+    /// Every tensor is as it is stored.
+    Stored,
+}
+
+/// An opened model. Opening reads head, header and index of each of its
+/// files; after that each tensor costs one read of its stored bytes, or one
+/// per part for a weight that is stored in several.
 ///
 /// A delta (`Z4DM`) lists its tensors by itself; reading them takes its base
 /// as well, given by [`Reader::with_base`]. A tensor then costs a read of
 /// what the delta stores of it and one of the base's tensor of that name. The
 /// base may be plain, packed, or a delta with a base of its own.
 pub struct Reader {
-    source: Box<dyn Source>,
-    catalog: Catalog,
+    name: String,
+    sources: Vec<Box<dyn Source>>,
+    model: Model,
     engine: Native,
     base: Option<Box<Reader>>,
 }
 
 impl Reader {
-    /// Opens a path or an http(s) address.
+    /// Opens a path or an http(s) address: a file of any kind, the index of a
+    /// sharded checkpoint, or a local folder that holds a model
+    /// (docs/formats/sharded.md).
     pub fn open(place: &str) -> Result<Self> {
-        Self::from_source(Place::from(place).open()?, Native::new(0)?)
+        Self::from_place(&Place::from(place), View::default(), Native::new(0)?)
     }
 
-    /// Opens any source.
+    /// As [`Reader::open`], with a choice of what is read.
+    pub fn from_place(place: &Place, view: View, engine: Native) -> Result<Self> {
+        let shards = Shards::open(place, &READABLE)?;
+        let (sources, beside) = match &shards {
+            None => (vec![place.open()?], place),
+            Some(shards) => {
+                let files = shards.files();
+                let sources = files.iter().map(|file| file.open());
+                let first = files.first().map_or(place, |file| &file.place);
+                (sources.collect::<Result<_>>()?, first)
+            }
+        };
+        let config = |files: &[Catalog]| match view {
+            View::Dense if wants_config(files) => beside
+                .beside(CONFIG)
+                .map_or(Ok(None), |config| config.small(HEADER_LEN_BYTES)),
+            _ => Ok(None),
+        };
+        let index = shards.as_ref().and_then(Shards::index);
+        let shards = index.map(|index| &index.parsed);
+        Self::assemble(place.to_string(), sources, shards, config, engine)
+    }
+
+    /// Opens any source, a file of which every tensor is as it is stored.
     pub fn from_source(source: Box<dyn Source>, engine: Native) -> Result<Self> {
-        let catalog = open_catalog(&*source)?;
+        let name = source.name().to_owned();
+        Self::assemble(name, vec![source], None, |_| Ok(None), engine)
+    }
+
+    fn assemble(
+        name: String,
+        sources: Vec<Box<dyn Source>>,
+        shards: Option<&ShardIndex>,
+        config: impl FnOnce(&[Catalog]) -> Result<Option<Vec<u8>>>,
+        engine: Native,
+    ) -> Result<Self> {
+        let refuse = |error| Error::place(&name)(error);
+        let catalogs = sources.iter().map(|source| open_catalog(&**source));
+        let catalogs = catalogs.collect::<Result<Vec<_>>>()?;
+        let config = config(&catalogs)?;
+        let mut assembly = Assembly::new(catalogs, shards, config.as_deref()).map_err(&refuse)?;
+        for (file, range) in assembly.needs() {
+            let bytes = sources[file].read(range.clone())?;
+            assembly.supply(file, range.start, &bytes);
+        }
+        let model = assembly.finish(&engine).map_err(&refuse)?;
         Ok(Self {
-            source,
-            catalog,
+            name,
+            sources,
+            model,
             engine,
             base: None,
         })
@@ -56,15 +123,15 @@ impl Reader {
     /// as names, lengths and dtypes show it; other bytes in one of its
     /// tensors are found when that is read (docs/formats/zstn-delta.md 4).
     pub fn with_base(mut self, base: Self) -> Result<Self> {
-        if !self.catalog.needs_base() {
+        if !self.model.needs_base() {
             return Err(Error::Usage(format!(
                 "{} is no difference from another checkpoint and takes no base",
-                self.source.name()
+                self.name
             )));
         }
-        self.catalog
-            .check_base(&base.catalog)
-            .map_err(Error::place(self.source.name()))?;
+        self.model
+            .check_base(&base.model)
+            .map_err(Error::place(&self.name))?;
         self.base = Some(Box::new(base));
         Ok(self)
     }
@@ -75,40 +142,45 @@ impl Reader {
         self.base.as_deref()
     }
 
-    /// What the file holds.
+    /// What the model holds.
     #[must_use]
-    pub fn catalog(&self) -> &Catalog {
-        &self.catalog
+    pub fn model(&self) -> &Model {
+        &self.model
     }
 
-    /// Where it comes from.
+    /// Path or address it was opened by.
     #[must_use]
-    pub fn source(&self) -> &dyn Source {
-        &*self.source
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
-    /// Names of all tensors, in the order of the file's index.
+    /// Where its files come from, in the order of their numbers.
+    #[must_use]
+    pub fn sources(&self) -> &[Box<dyn Source>] {
+        &self.sources
+    }
+
+    /// Names of all tensors, file by file and there in the order of the index.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.catalog.tensors().iter().map(|t| t.name.as_str())
+        self.model.tensors().iter().map(|t| t.name.as_str())
     }
 
     /// Name, dtype, shape and place of every tensor, in the same order.
     #[must_use]
-    pub fn header(&self) -> &[zstn_core::catalog::Tensor] {
-        self.catalog.tensors()
+    pub fn header(&self) -> &[zstn_core::model::Tensor] {
+        self.model.tensors()
     }
 
-    /// `__metadata__` of the safetensors header.
+    /// `__metadata__` of the safetensors headers.
     #[must_use]
     pub fn metadata(&self) -> &BTreeMap<String, String> {
-        self.catalog.metadata()
+        self.model.metadata()
     }
 
-    /// Bytes that the tensor called `name` takes in the file.
+    /// Bytes that the tensor called `name` takes in its files.
     pub fn frame_size(&self, name: &str) -> Result<u64> {
-        let number = self.catalog.find(name);
-        let number = number.map_err(Error::place(self.source.name()))?;
-        Ok(self.catalog.tensors()[number].stored_len_bytes())
+        let number = self.model.find(name).map_err(Error::place(&self.name))?;
+        Ok(self.model.tensors()[number].stored_len_bytes())
     }
 
     /// Reads the bytes of the tensor called `name`.
@@ -118,9 +190,9 @@ impl Reader {
 
     /// Reads the tensor called `name`.
     pub fn read(&self, name: &str) -> Result<Tensor> {
-        let refuse = Error::place(self.source.name());
-        let number = self.catalog.find(name).map_err(&refuse)?;
-        let tensor = &self.catalog.tensors()[number];
+        let refuse = Error::place(&self.name);
+        let number = self.model.find(name).map_err(&refuse)?;
+        let tensor = &self.model.tensors()[number];
         let base = match (tensor.base, &self.base) {
             (None, _) => None,
             (Some(_), Some(base)) => Some(base.read(name)?.bytes),
@@ -128,14 +200,22 @@ impl Reader {
                 return Err(Error::Usage(format!(
                     "{} is a difference from another checkpoint, and `{name}` is needed from that \
                      one: name it with --base",
-                    self.source.name()
+                    self.name
                 )));
             }
         };
-        let stored = self.source.read(tensor.stored.clone())?;
+        let stored = tensor
+            .parts
+            .iter()
+            .map(|part| match part.stored.is_empty() {
+                true => Ok(Cow::Borrowed(&[][..])),
+                false => self.sources[part.file].read(part.stored.clone()),
+            });
+        let stored = stored.collect::<Result<Vec<_>>>()?;
+        let parts: Vec<&[u8]> = stored.iter().map(|part| &**part).collect();
         let bytes = self
-            .catalog
-            .decode_against(&self.engine, number, &stored, base.as_deref())
+            .model
+            .decode(&self.engine, number, &parts, base.as_deref())
             .map_err(&refuse)?
             .into_owned();
         Ok(Tensor {

@@ -90,10 +90,9 @@ impl<'a> Container<'a> {
                     input.name()
                 )));
             }
-            Recognised::ZTensor => {
+            Recognised::ZTensor | Recognised::Gauss => {
                 return Err(Error::Usage(format!(
-                    "{} is a zTensor file and was not packed from another; read its tensors \
-                     with `zstn ls` and `zstn get`",
+                    "{} was not packed from a safetensors file; `zstn convert` makes one of it",
                     input.name()
                 )));
             }

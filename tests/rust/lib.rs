@@ -3,6 +3,7 @@
 
 pub mod cases;
 pub mod checkpoints;
+pub mod command;
 pub mod memory;
 pub mod rng;
 

@@ -10,18 +10,14 @@ use super::{place, print, size, table, values};
 
 #[derive(Args)]
 pub struct Options {
-    /// Packed, safetensors or zTensor file: a path, an http(s) address, or -
-    input: String,
+    #[command(flatten)]
+    model: place::Model,
     /// Name of the tensor, as `zstn ls` prints it
     name: String,
     /// Write it to this file, whose ending says how: .npy, .safetensors, or
     /// anything else for the raw bytes; - for raw bytes on standard output
     #[arg(short, long)]
     output: Option<PathBuf>,
-    /// The checkpoint that a difference was packed against: a path or an
-    /// http(s) address, plain or packed
-    #[arg(long, value_name = "BASE")]
-    base: Option<String>,
     /// Print the description as JSON
     #[arg(long)]
     pub json: bool,
@@ -31,7 +27,7 @@ pub struct Options {
 const FIRST: usize = 8;
 
 pub fn run(options: &Options) -> Result<()> {
-    let reader = place::reader(&options.input, options.base.as_deref())?;
+    let reader = options.model.open()?;
     let tensor = reader.read(&options.name)?;
     if let Some(path) = &options.output {
         write(&tensor, path)?;

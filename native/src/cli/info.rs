@@ -6,16 +6,12 @@ use clap::Args;
 use zstn::Result;
 use zstn_core::catalog::BaseUse;
 
-use super::{place, print, size, table};
+use super::{gauss, place, print, size, table};
 
 #[derive(Args)]
 pub struct Options {
-    /// Packed, safetensors or zTensor file: a path, an http(s) address, or -
-    input: String,
-    /// The checkpoint that a difference was packed against: a path or an
-    /// http(s) address, plain or packed
-    #[arg(long, value_name = "BASE")]
-    base: Option<String>,
+    #[command(flatten)]
+    model: place::Model,
     /// Print the description as JSON
     #[arg(long)]
     pub json: bool,
@@ -39,11 +35,11 @@ impl Total {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let reader = place::reader(&options.input, options.base.as_deref())?;
-    let catalog = reader.catalog();
+    let reader = options.model.open()?;
+    let model = reader.model();
     let mut by_dtype: BTreeMap<&str, Total> = BTreeMap::new();
     let mut all = Total::default();
-    for tensor in catalog.tensors() {
+    for tensor in model.tensors() {
         // Tied tensors are stored once.
         let stored = match tensor.shared_with {
             None => tensor.stored_len_bytes(),
@@ -56,61 +52,72 @@ pub fn run(options: &Options) -> Result<()> {
             .add(elements, len, stored);
         all.add(elements, len, stored);
     }
-    let tied = catalog
+    let tied = model
         .tensors()
         .iter()
         .filter(|t| t.shared_with.is_some())
         .count();
     let from_base = |wanted| {
-        let tensors = catalog.tensors().iter();
+        let tensors = model.tensors().iter();
         tensors.filter(|tensor| tensor.base == Some(wanted)).count()
     };
     let (copied, differing) = (from_base(BaseUse::Copy), from_base(BaseUse::Difference));
     if options.json {
         return print(serde_json::json!({
-            "file": options.input,
-            "kind": catalog.kind().name(),
-            "len_bytes": catalog.len_bytes(),
-            "original_len_bytes": catalog.original_len_bytes(),
-            "tensors": catalog.tensors().len(),
+            "file": options.model.input,
+            "kind": model.kind().name(),
+            "files": reader.sources().iter().map(|source| source.name()).collect::<Vec<_>>(),
+            "len_bytes": model.len_bytes(),
+            "original_len_bytes": model.original_len_bytes(),
+            "tensors": model.tensors().len(),
             "tied": tied,
             "copied": copied,
             "differing": differing,
             "elements": all.elements,
             "by_dtype": by_dtype,
-            "metadata": catalog.metadata(),
+            "metadata": model.metadata(),
+            "gauss": gauss::json(model),
         }));
     }
     let mut facts = vec![
-        ("file", options.input.clone()),
-        ("kind", catalog.kind().name().into()),
+        ("file", options.model.input.clone()),
+        ("kind", model.kind().name().into()),
         (
             "size",
             format!(
                 "{} ({} bytes)",
-                size::bytes(catalog.len_bytes()),
-                catalog.len_bytes()
+                size::bytes(model.len_bytes()),
+                model.len_bytes()
             ),
         ),
         (
             "original",
             format!(
                 "{} ({} bytes), ratio {}",
-                size::bytes(catalog.original_len_bytes()),
-                catalog.original_len_bytes(),
-                size::ratio(catalog.original_len_bytes(), catalog.len_bytes())
+                size::bytes(model.original_len_bytes()),
+                model.original_len_bytes(),
+                size::ratio(model.original_len_bytes(), model.len_bytes())
             ),
         ),
         ("tensors", format!("{} ({tied} tied)", all.tensors)),
         ("elements", all.elements.to_string()),
     ];
-    if catalog.needs_base() {
+    if model.files().len() > 1 {
+        facts.insert(1, ("files", model.files().len().to_string()));
+    }
+    if model.is_rotated() {
+        facts.push((
+            "rotated",
+            "weights were rotated before they were quantised, and are read so".into(),
+        ));
+    }
+    if model.needs_base() {
         facts.push((
             "base",
             format!("{copied} tensors as in the base, {differing} as differences from it"),
         ));
     }
-    for (key, value) in catalog.metadata() {
+    for (key, value) in model.metadata() {
         facts.push(("metadata", format!("{key} = {value}")));
     }
     print(table::facts(&facts))?;
@@ -135,5 +142,9 @@ pub fn run(options: &Options) -> Result<()> {
             size::ratio(total.len_bytes, total.stored_len_bytes),
         ]);
     }
-    print(format!("\n{}", rows.trim_fmt()))
+    print(format!("\n{}", rows.trim_fmt()))?;
+    match gauss::table(model) {
+        None => Ok(()),
+        Some(table) => print(format!("\n{table}")),
+    }
 }

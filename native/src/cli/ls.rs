@@ -2,37 +2,39 @@
 
 use clap::Args;
 use zstn::Result;
-use zstn_core::catalog::{BaseUse, Catalog, Tensor};
+use zstn_core::catalog::BaseUse;
+use zstn_core::model::{Model, Tensor};
 
 use super::{place, print, size, table};
 
 #[derive(Args)]
 pub struct Options {
-    /// Packed, safetensors or zTensor file: a path, an http(s) address, or -
-    input: String,
-    /// The checkpoint that a difference was packed against: a path or an
-    /// http(s) address, plain or packed
-    #[arg(long, value_name = "BASE")]
-    base: Option<String>,
+    #[command(flatten)]
+    model: place::Model,
     /// Print the list as JSON
     #[arg(long)]
     pub json: bool,
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let reader = place::reader(&options.input, options.base.as_deref())?;
-    let catalog = reader.catalog();
+    let reader = options.model.open()?;
+    let model = reader.model();
     if options.json {
-        let tensors: Vec<_> = catalog.tensors().iter().map(|t| json(catalog, t)).collect();
+        let tensors: Vec<_> = model.tensors().iter().map(|t| json(model, t)).collect();
         return print(serde_json::json!({
-            "file": options.input,
-            "kind": catalog.kind().name(),
+            "file": options.model.input,
+            "kind": model.kind().name(),
+            "files": reader.sources().iter().map(|source| source.name()).collect::<Vec<_>>(),
             "tensors": tensors,
+            "refused": model.refused().map(|(name, refusal)| serde_json::json!({
+                "name": name,
+                "message": refusal.to_string(),
+            })).collect::<Vec<_>>(),
         }));
     }
     let mut rows = table::new(&["name", "dtype", "shape", ">size", ">stored", ">ratio", ""]);
-    for tensor in catalog.tensors() {
-        let shared = tensor.shared_with.map(|owner| &catalog.tensors()[owner]);
+    for tensor in model.tensors() {
+        let shared = tensor.shared_with.map(|owner| &model.tensors()[owner]);
         rows.add_row([
             tensor.name.clone(),
             tensor.dtype.to_string(),
@@ -43,37 +45,46 @@ pub fn run(options: &Options) -> Result<()> {
                 || size::ratio(tensor.len_bytes(), tensor.stored_len_bytes()),
                 |_| "–".into(),
             ),
-            match (shared, tensor.base) {
-                (Some(owner), _) => format!("= {}", owner.name),
-                (None, Some(BaseUse::Copy)) => "= base".into(),
-                (None, Some(BaseUse::Difference)) => "from base".into(),
-                (None, None) => String::new(),
+            match (shared, tensor.base, tensor.weight()) {
+                (Some(owner), ..) => format!("= {}", owner.name),
+                (None, Some(BaseUse::Copy), _) => "= base".into(),
+                (None, Some(BaseUse::Difference), _) => "from base".into(),
+                (None, None, Some(weight)) => weight.format().name().into(),
+                (None, None, None) => String::new(),
             },
         ]);
     }
-    if !catalog.tensors().is_empty() {
+    if !model.tensors().is_empty() {
         print(rows.trim_fmt())?;
+    }
+    for (name, refusal) in model.refused() {
+        eprintln!("warning: {name} cannot be read: {refusal}");
     }
     eprintln!(
         "{} tensors, {} in {} ({})",
-        catalog.tensors().len(),
-        size::bytes(catalog.original_len_bytes()),
-        size::bytes(catalog.len_bytes()),
-        size::ratio(catalog.original_len_bytes(), catalog.len_bytes()),
+        model.tensors().len(),
+        size::bytes(model.original_len_bytes()),
+        size::bytes(model.len_bytes()),
+        size::ratio(model.original_len_bytes(), model.len_bytes()),
     );
     Ok(())
 }
 
 /// One tensor for scripts.
-pub fn json(catalog: &Catalog, tensor: &Tensor) -> serde_json::Value {
+fn json(model: &Model, tensor: &Tensor) -> serde_json::Value {
     serde_json::json!({
         "name": tensor.name,
         "dtype": tensor.dtype.name(),
         "shape": tensor.shape,
         "len_bytes": tensor.len_bytes(),
-        "stored_offset": tensor.stored.start,
         "stored_len_bytes": tensor.stored_len_bytes(),
+        "parts": tensor.parts.iter().map(|part| serde_json::json!({
+            "file": part.file,
+            "offset": part.stored.start,
+            "len_bytes": part.stored.end - part.stored.start,
+        })).collect::<Vec<_>>(),
+        "format": tensor.weight().map(|weight| weight.format().name()),
         "base": tensor.base.map(BaseUse::name),
-        "shared_with": tensor.shared_with.map(|owner| &catalog.tensors()[owner].name),
+        "shared_with": tensor.shared_with.map(|owner| &model.tensors()[owner].name),
     })
 }

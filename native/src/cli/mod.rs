@@ -11,6 +11,7 @@ use zstn_core::ErrorKind;
 
 mod bench;
 mod frames;
+mod gauss;
 mod get;
 mod info;
 mod ls;

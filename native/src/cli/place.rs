@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use zstn::source::{Map, Place};
-use zstn::{Error, Native, Reader, Result};
+use zstn::{Error, Native, Reader, Result, View};
 
 use super::progress;
 
@@ -24,13 +25,37 @@ pub fn whole(input: &str, quiet: bool) -> Result<Map> {
     map
 }
 
-/// `input` for reading parts, with its base if it is a delta.
-pub fn reader(input: &str, base: Option<&str>) -> Result<Reader> {
-    let open = |place: &str| Reader::from_source(Place::from(place).open()?, Native::new(0)?);
-    let reader = open(input)?;
-    match base {
-        None => Ok(reader),
-        Some(base) => reader.with_base(open(base)?),
+/// What the verbs that read single tensors are given.
+#[derive(Args)]
+pub struct Model {
+    /// A file of any kind, the .index.json of a sharded checkpoint, or a local
+    /// folder: a path, an http(s) address, or - for standard input
+    pub input: String,
+    /// The checkpoint that a difference was packed against: a path or an
+    /// http(s) address, plain or packed
+    #[arg(long, value_name = "BASE")]
+    base: Option<String>,
+    /// Tensors as they are stored, even if config.json says how to make
+    /// weights of them (compressed-tensors)
+    #[arg(long)]
+    stored: bool,
+}
+
+impl Model {
+    /// Opens it, with its base if it is a delta.
+    pub fn open(&self) -> Result<Reader> {
+        let view = match self.stored {
+            true => View::Stored,
+            false => View::Dense,
+        };
+        let reader = Reader::from_place(&Place::from(self.input.as_str()), view, Native::new(0)?)?;
+        match &self.base {
+            None => Ok(reader),
+            Some(base) => {
+                let base = Place::from(base.as_str());
+                reader.with_base(Reader::from_place(&base, View::Stored, Native::new(0)?)?)
+            }
+        }
     }
 }
 

@@ -1,17 +1,20 @@
 //! `zstn verify`
 
 use clap::Args;
-use zstn::{Native, Result};
+use zstn::shards::{READABLE, Shards};
+use zstn::source::{Map, Place};
+use zstn::{Native, Reader, Result, VerifyReport, View, is_packed};
 use zstn_core::catalog::Kind;
 
 use super::{place, print, progress, size};
 
 #[derive(Args)]
 pub struct Options {
-    /// Packed or zTensor file: a path, an http(s) address, or - for standard
-    /// input
+    /// A file of any kind but plain safetensors, the .index.json of a sharded
+    /// checkpoint, or a local folder: a path, an http(s) address, or - for
+    /// standard input
     input: String,
-    /// Compare every byte with this file
+    /// Compare every byte with this one
     #[arg(long, value_name = "ORIGINAL")]
     against: Option<String>,
     /// The safetensors file that a difference was packed against
@@ -30,25 +33,10 @@ pub struct Options {
 
 pub fn run(options: &Options) -> Result<()> {
     let silent = options.quiet || options.json;
-    let engine = Native::new(options.threads)?;
-    let input = place::whole(&options.input, silent)?;
-    let original = options
-        .against
-        .as_ref()
-        .map(|original| place::whole(original, silent))
-        .transpose()?;
-    let base = options
-        .base
-        .as_ref()
-        .map(|base| place::whole(base, silent))
-        .transpose()?;
-    let bar = progress::watch("verifying", silent);
-    let report = match &base {
-        Some(base) => zstn::verify_delta(&engine, &input, base, original.as_ref(), &bar),
-        None => zstn::verify(&engine, &input, original.as_ref(), &bar),
-    };
-    drop(bar);
-    let report = report?;
+    let report = match Input::open(&options.input, options.threads, silent)? {
+        Input::Packed(input) => packed(options, &input, silent),
+        Input::Model(input) => model(options, *input, silent),
+    }?;
     if options.json {
         return print(serde_json::json!({
             "file": options.input,
@@ -56,6 +44,7 @@ pub fn run(options: &Options) -> Result<()> {
             "packed_bytes": report.packed_bytes,
             "original_bytes": report.original_bytes,
             "compared": report.compared,
+            "max_error": report.max_error,
             "ok": true,
         }));
     }
@@ -66,16 +55,87 @@ pub fn run(options: &Options) -> Result<()> {
             report.frames,
             match report.kind {
                 Kind::Delta => "records",
-                Kind::ZTensor => "tensors",
-                _ => "frames",
+                Kind::Zstn => "frames",
+                _ => "tensors",
             },
             size::bytes(report.original_bytes),
-            match &options.against {
-                Some(original) => format!("identical to {original}"),
-                None if report.kind == Kind::Zstn => "as the index says".into(),
-                None => "as the file says".into(),
+            match (&options.against, report.max_error) {
+                (Some(original), None) => format!("identical to {original}"),
+                (Some(original), Some(error)) => {
+                    format!("within {error:.3e} of {original}, as promised")
+                }
+                (None, _) if report.kind == Kind::Zstn => "as the index says".into(),
+                (None, _) => "as the file says".into(),
             }
         );
     }
     Ok(())
+}
+
+/// What there is to verify.
+enum Input {
+    /// A file that restores another byte for byte.
+    Packed(Map),
+    /// Tensors in files of other kinds, or in several.
+    Model(Box<Reader>),
+}
+
+impl Input {
+    fn open(input: &str, threads: usize, silent: bool) -> Result<Self> {
+        let place = Place::from(input);
+        let reader = || {
+            let engine = Native::new(threads)?;
+            let reader = Reader::from_place(&place, View::Dense, engine)?;
+            Ok(Self::Model(Box::new(reader)))
+        };
+        if Shards::open(&place, &READABLE)?.is_some() {
+            return reader();
+        }
+        if matches!(place, Place::Url(_)) {
+            // Only a packed file is fetched whole.
+            return match is_packed(&*place.open()?)? {
+                true => place::whole(input, silent).map(Self::Packed),
+                false => reader(),
+            };
+        }
+        let map = place::whole(input, silent)?;
+        match (is_packed(&map)?, &place) {
+            (true, _) => Ok(Self::Packed(map)),
+            (false, Place::Stdin) => {
+                let reader = Reader::from_source(Box::new(map), Native::new(threads)?)?;
+                Ok(Self::Model(Box::new(reader)))
+            }
+            (false, _) => reader(),
+        }
+    }
+}
+
+fn packed(options: &Options, input: &Map, silent: bool) -> Result<VerifyReport> {
+    let whole = |place: &String| place::whole(place, silent);
+    let engine = Native::new(options.threads)?;
+    let original = options.against.as_ref().map(whole).transpose()?;
+    let base = options.base.as_ref().map(whole).transpose()?;
+    let bar = progress::watch("verifying", silent);
+    match &base {
+        Some(base) => zstn::verify_delta(&engine, input, base, original.as_ref(), &bar),
+        None => zstn::verify(&engine, input, original.as_ref(), &bar),
+    }
+}
+
+fn model(options: &Options, input: Reader, silent: bool) -> Result<VerifyReport> {
+    let open = |place: &String, view| {
+        let engine = Native::new(options.threads)?;
+        Reader::from_place(&Place::from(place.as_str()), view, engine)
+    };
+    let original = options
+        .against
+        .as_ref()
+        .map(|original| open(original, View::Dense));
+    let original = original.transpose()?;
+    let input = match &options.base {
+        Some(base) => input.with_base(open(base, View::Stored)?)?,
+        None => input,
+    };
+    let bar = progress::watch("verifying", silent);
+    zstn::verify_tensors(&input, original.as_ref(), &bar)
 }

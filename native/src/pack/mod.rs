@@ -109,9 +109,9 @@ pub fn pack_map(
             input.name()
         )));
     }
-    if kind == Recognised::ZTensor {
+    if kind != Recognised::Safetensors {
         return Err(Error::Usage(format!(
-            "{} is a zTensor file; only safetensors files can be packed",
+            "{} is no safetensors file; `zstn convert` packs files of other kinds",
             input.name()
         )));
     }

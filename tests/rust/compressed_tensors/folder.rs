@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use serde_json::json;
-use zstn::{CompressedModel, Error};
-use zstn_core::container::compressed_tensors::{Entry, Stored};
+use zstn::{Error, Reader};
+use zstn_core::catalog::Kind;
+use zstn_core::container::compressed_tensors::Stored;
 use zstn_tests::cases::read;
 
 use crate::GOOD;
@@ -30,17 +31,19 @@ fn file(tensors: &[&(Stored, Vec<u8>)]) -> Vec<u8> {
 }
 
 fn check(folder: &Path, vector: &str) {
-    let model = CompressedModel::open(folder).expect("a model");
-    assert!(!model.is_rotated());
+    let reader = Reader::open(&folder.display().to_string()).expect("a model");
+    assert_eq!(reader.model().kind(), Kind::CompressedTensors);
+    assert!(!reader.model().is_rotated());
     for (truth, bytes) in safetensors(&read(GOOD, &format!("{vector}.dense.safetensors"))) {
-        let tensor = model.read(&truth.name).expect("a tensor");
+        let number = reader.model().find(&truth.name).expect("in the list");
+        let listed = &reader.header()[number];
+        assert_eq!((listed.dtype, &listed.shape), (truth.dtype, &truth.shape));
+        assert_eq!(listed.len_bytes(), bytes.len() as u64);
+        let tensor = reader.read(&truth.name).expect("a tensor");
         assert_eq!((tensor.dtype, &tensor.shape), (truth.dtype, &truth.shape));
         assert!(tensor.bytes == bytes, "{}", truth.name);
-        if let Ok(Entry::Weight(weight)) = model.checkpoint().find(&truth.name) {
-            assert_eq!(model.shape(weight).expect("a shape"), truth.shape);
-        }
     }
-    let error = model.read("nothing").expect_err("no such tensor");
+    let error = reader.read("nothing").expect_err("no such tensor");
     assert!(error.to_string().contains("nothing"));
 }
 
@@ -103,7 +106,7 @@ fn an_index_reaches_no_file_outside() {
             "model.safetensors.index.json",
             index.as_bytes(),
         );
-        match CompressedModel::open(folder.path()) {
+        match Reader::open(&folder.path().display().to_string()) {
             Err(Error::Format { source, .. }) => assert!(source.to_string().contains(shard)),
             Err(other) => panic!("{shard}: {other}"),
             Ok(_) => panic!("{shard} was opened"),

@@ -10,9 +10,6 @@ use crate::dtype::Dtype;
 /// # Panics
 /// If the dtype is not a float of Gauss files.
 pub fn to_f64(dtype: Dtype, bytes: &[u8]) -> Vec<f64> {
-    fn each<const N: usize>(bytes: &[u8], convert: impl Fn([u8; N]) -> f64) -> Vec<f64> {
-        bytes.as_chunks().0.iter().map(|&e| convert(e)).collect()
-    }
     match dtype {
         Dtype::F32 => each(bytes, |e| f32::from_le_bytes(e).into()),
         Dtype::F16 => each(bytes, |e| f16_to_f64(u16::from_le_bytes(e))),
@@ -22,6 +19,11 @@ pub fn to_f64(dtype: Dtype, bytes: &[u8]) -> Vec<f64> {
         Dtype::F64 => each(bytes, f64::from_le_bytes),
         other => panic!("{other} is not coded"),
     }
+}
+
+/// Every `N` bytes, converted.
+pub fn each<const N: usize>(bytes: &[u8], convert: impl Fn([u8; N]) -> f64) -> Vec<f64> {
+    bytes.as_chunks().0.iter().map(|&e| convert(e)).collect()
 }
 
 /// The number with these bits.
@@ -40,8 +42,8 @@ pub fn f16_to_f64(bits: u16) -> f64 {
     }
 }
 
-/// For exponents of normal numbers.
-fn power_of_two(exponent: i32) -> f64 {
+/// Two to this power, for exponents of normal numbers.
+pub fn power_of_two(exponent: i32) -> f64 {
     f64::from_bits(u64::from((exponent + 1023).unsigned_abs()) << 52)
 }
 

@@ -3,45 +3,55 @@
 use std::ops::Range;
 
 use zstn_core::bytes::{index, part};
-use zstn_core::catalog::{Catalog, Kind};
-use zstn_core::container::ztensor::is_ztensor;
+use zstn_core::catalog::{Kind, Recognised, recognise};
+use zstn_core::limits::HEAD_LEN_BYTES;
 
 use crate::delta::Checked;
-use crate::reader::open_catalog;
 use crate::source::{Map, Source};
 use crate::unpack::Container;
 use crate::{Error, Native, Output, Progress, Result};
 
+mod tensors;
+
+pub use tensors::verify_tensors;
+
 /// What was verified.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct VerifyReport {
     /// What kind of file it is.
     pub kind: Kind,
     /// Length of the container.
     pub packed_bytes: u64,
-    /// Length of the file it restores; of a zTensor file, of its tensors.
+    /// Length of the file it restores; where there is none, of its tensors.
     pub original_bytes: u64,
     /// Frames, records or tensors decoded.
     pub frames: usize,
     /// Whether every byte was compared with the original.
     pub compared: bool,
+    /// Largest distance from the original of an element that was stored
+    /// lossily, within what the file promises. `None` if nothing was lossy, or
+    /// nothing compared.
+    pub max_error: Option<f64>,
+}
+
+/// Whether a file restores another, byte for byte, and is for [`verify`] or,
+/// with a base, [`verify_delta`]; others are for [`verify_tensors`].
+pub fn is_packed(source: &dyn Source) -> Result<bool> {
+    let len = source.len_bytes();
+    let head = source.read(0..len.min(HEAD_LEN_BYTES))?;
+    let kind = recognise(&head, len).map_err(Error::place(source.name()))?;
+    Ok(matches!(kind, Recognised::Zstn | Recognised::Delta))
 }
 
 /// Decodes every frame of `input`; with `original`, compares every byte.
 /// Without, damage inside stored planes stays unseen: the format has no
 /// checksum of its own.
-///
-/// Of a zTensor file every tensor is decoded and compared with its checksum,
-/// where it has one. The `original` may then be any file of the same tensors.
 pub fn verify(
     engine: &Native,
     input: &Map,
     original: Option<&Map>,
     progress: &dyn Progress,
 ) -> Result<VerifyReport> {
-    if is_ztensor(input) {
-        return verify_tensors(engine, input, original, progress);
-    }
     let container = Container::parse(engine, input)?;
     let truth = Truth::new(input, original, container.header());
     truth.check_header(container.original_len_bytes())?;
@@ -52,6 +62,7 @@ pub fn verify(
         original_bytes: container.original_len_bytes(),
         frames: container.frame_count(),
         compared: original.is_some(),
+        max_error: None,
     })
 }
 
@@ -80,67 +91,8 @@ pub fn verify_delta(
         original_bytes: delta.original_len_bytes(),
         frames: delta.records().len(),
         compared: original.is_some(),
+        max_error: None,
     })
-}
-
-fn verify_tensors(
-    engine: &Native,
-    input: &Map,
-    original: Option<&Map>,
-    progress: &dyn Progress,
-) -> Result<VerifyReport> {
-    let catalog = open_catalog(input)?;
-    let truth = original.map(open_catalog_of).transpose()?;
-    if let Some((original, truth)) = &truth
-        && truth.tensors().len() != catalog.tensors().len()
-    {
-        return Err(Error::Differs {
-            detail: format!(
-                "{} has {} tensors, {} has {}",
-                input.name(),
-                catalog.tensors().len(),
-                original.name(),
-                truth.tensors().len()
-            ),
-        });
-    }
-    progress.begin(catalog.original_len_bytes());
-    for (number, tensor) in catalog.tensors().iter().enumerate() {
-        let bytes = catalog
-            .decode(engine, number, part(input, tensor.stored.clone()))
-            .map_err(Error::place(input.name()))?;
-        if let Some((original, truth)) = &truth {
-            let refuse = Error::place(original.name());
-            let twin = truth.find(&tensor.name).map_err(&refuse)?;
-            let place = &truth.tensors()[twin];
-            let expected = truth
-                .decode(engine, twin, part(original, place.stored.clone()))
-                .map_err(&refuse)?;
-            if (tensor.dtype, &tensor.shape) != (place.dtype, &place.shape) || bytes != expected {
-                return Err(Error::Differs {
-                    detail: format!(
-                        "{} differs from {} in the tensor {}",
-                        input.name(),
-                        original.name(),
-                        tensor.name
-                    ),
-                });
-            }
-        }
-        progress.advance(tensor.len_bytes());
-        input.release(index(tensor.stored.start)..index(tensor.stored.end));
-    }
-    Ok(VerifyReport {
-        kind: Kind::ZTensor,
-        packed_bytes: input.len_bytes(),
-        original_bytes: catalog.original_len_bytes(),
-        frames: catalog.tensors().len(),
-        compared: original.is_some(),
-    })
-}
-
-fn open_catalog_of(original: &Map) -> Result<(&Map, Catalog)> {
-    Ok((original, open_catalog(original)?))
 }
 
 /// The original, if there is one to compare with.

@@ -1,0 +1,86 @@
+//! How close a coded tensor is to its original (docs/formats/gauss.md 5).
+
+use alloc::vec::Vec;
+
+use super::index::Tensor;
+use super::value::{each, power_of_two, to_f64};
+use crate::bytes::part;
+use crate::dtype::Dtype;
+use crate::{Error, Result};
+
+/// Room for the rounding of the comparison itself.
+const SLACK: f64 = 1.0 + 1e-9;
+
+/// What a comparison of a tensor with its original has shown.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Errors {
+    /// Largest distance between an element and what is read back for it.
+    pub max: f64,
+    /// Number of the first element that is further away than the file
+    /// promises: half a step of its shard and the rounding of the dtype.
+    pub beyond: Option<u64>,
+}
+
+/// Compares `restored`, the bytes of a coded tensor as they are read back,
+/// with `original`, both little-endian and row-major.
+///
+/// Refused are bytes of another length than the tensor's, and a raw tensor,
+/// which has to be equal.
+pub fn errors(tensor: &Tensor, original: &[u8], restored: &[u8]) -> Result<Errors> {
+    let len = tensor.len_bytes();
+    if [original, restored].iter().any(|b| b.len() as u64 != len) || tensor.shards().is_empty() {
+        return Err(
+            Error::invalid_input("these are not two versions of a coded tensor")
+                .tensor(&tensor.name),
+        );
+    }
+    let mut errors = Errors {
+        max: 0.0,
+        beyond: None,
+    };
+    let width = super::dtypes::width(tensor.dtype);
+    for shard in tensor.shards() {
+        let range = shard.elements.start * width..shard.elements.end * width;
+        let before = numbers(tensor.dtype, part(original, range.clone()));
+        let after = numbers(tensor.dtype, part(restored, range));
+        let half = 0.5 / f64::from(shard.scale) * SLACK;
+        for (at, (before, after)) in before.iter().zip(&after).enumerate() {
+            let error = (before - after).abs();
+            // Written so that NaN is beyond every promise.
+            let kept = error <= half + rounding(tensor.dtype, before.abs().max(after.abs()));
+            if !kept && errors.beyond.is_none() {
+                errors.beyond = Some(shard.elements.start + at as u64);
+            }
+            errors.max = errors.max.max(error);
+        }
+    }
+    Ok(errors)
+}
+
+/// The elements; integers as well, which other encoders code.
+fn numbers(dtype: Dtype, bytes: &[u8]) -> Vec<f64> {
+    #[allow(clippy::cast_precision_loss)] // they went through single precision
+    match dtype {
+        Dtype::I8 => bytes.iter().map(|&e| e.cast_signed().into()).collect(),
+        Dtype::I16 => each(bytes, |e| i16::from_le_bytes(e).into()),
+        Dtype::I32 => each(bytes, |e| i32::from_le_bytes(e).into()),
+        Dtype::I64 => each(bytes, |e| i64::from_le_bytes(e) as f64),
+        _ => to_f64(dtype, bytes),
+    }
+}
+
+/// Most that rounding to the dtype moves a number of about this size. Doubles
+/// go through single precision.
+fn rounding(dtype: Dtype, size: f64) -> f64 {
+    let (fraction_bits, least_exponent) = match dtype {
+        // Cut off, not rounded.
+        Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64 => return 1.0,
+        Dtype::F16 => (10, -14),
+        Dtype::Bf16 => (7, -126),
+        _ => (23, -126),
+    };
+    let biased = i32::try_from(size.to_bits() >> 52).unwrap_or(2046);
+    // The number read back may be one binade up.
+    let exponent = (biased - 1022).max(least_exponent).min(1023);
+    power_of_two(exponent - fraction_bits - 1)
+}

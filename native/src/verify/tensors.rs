@@ -1,0 +1,95 @@
+//! Verifying a model of any kind tensor by tensor.
+
+use zstn_core::container::gauss;
+
+use super::VerifyReport;
+use crate::{Error, Progress, Reader, Result, Tensor};
+
+/// Reads every tensor of `input`; with `original`, a model of any kind with
+/// the same tensors, compares every byte. Tensors with a checksum are compared
+/// with that in any case; a weight that cannot be had is an error here.
+///
+/// Tensors that a Gauss file stores lossily have to be as close to the
+/// original as it promises: half a step, and the rounding of the dtype
+/// (docs/formats/gauss.md 5).
+pub fn verify_tensors(
+    input: &Reader,
+    original: Option<&Reader>,
+    progress: &dyn Progress,
+) -> Result<VerifyReport> {
+    let model = input.model();
+    if let Some((name, refusal)) = model.refused().next() {
+        return Err(Error::place(input.name())(refusal.clone().tensor(name)));
+    }
+    if let Some(original) = original
+        && original.header().len() != input.header().len()
+    {
+        return Err(Error::Differs {
+            detail: format!(
+                "{} has {} tensors, {} has {}",
+                input.name(),
+                input.header().len(),
+                original.name(),
+                original.header().len()
+            ),
+        });
+    }
+    progress.begin(model.tensors().iter().map(|t| t.len_bytes()).sum());
+    let mut max_error: Option<f64> = None;
+    for tensor in model.tensors() {
+        let read = input.read(&tensor.name)?;
+        if let Some(original) = original {
+            let part = &tensor.parts[0];
+            let lossy = model.files()[part.file].gauss_tensor(part.number);
+            let lossy = lossy.filter(|lossy| !lossy.shards().is_empty());
+            let error = compare(input, &read, original, lossy)?;
+            max_error = error.map_or(max_error, |e| Some(max_error.map_or(e, |m| m.max(e))));
+        }
+        progress.advance(tensor.len_bytes());
+    }
+    Ok(VerifyReport {
+        kind: model.kind(),
+        packed_bytes: model.len_bytes(),
+        original_bytes: model.original_len_bytes(),
+        frames: model.tensors().len(),
+        compared: original.is_some(),
+        max_error,
+    })
+}
+
+/// The largest error, if the tensor is lossy.
+fn compare(
+    input: &Reader,
+    read: &Tensor,
+    original: &Reader,
+    lossy: Option<&gauss::Tensor>,
+) -> Result<Option<f64>> {
+    let truth = original.read(&read.name)?;
+    let differs = |how: String| Error::Differs {
+        detail: format!(
+            "{} differs from {} in the tensor {}{how}",
+            input.name(),
+            original.name(),
+            read.name
+        ),
+    };
+    if (read.dtype, &read.shape) != (truth.dtype, &truth.shape) {
+        return Err(differs(format!(
+            ": {} {:?} instead of {} {:?}",
+            read.dtype, read.shape, truth.dtype, truth.shape
+        )));
+    }
+    let Some(lossy) = lossy else {
+        return match read.bytes == truth.bytes {
+            true => Ok(None),
+            false => Err(differs(String::new())),
+        };
+    };
+    let errors = gauss::errors(lossy, &truth.bytes, &read.bytes).map_err(Error::Core)?;
+    match errors.beyond {
+        None => Ok(Some(errors.max)),
+        Some(element) => Err(differs(format!(
+            ": element {element} is further away than the file promises"
+        ))),
+    }
+}

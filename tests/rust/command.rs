@@ -1,0 +1,59 @@
+//! Running the command line under test.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use crate::repository;
+
+/// The program under test: `$ZSTN_BIN`, or what this build makes.
+///
+/// # Panics
+/// If it cannot be built.
+pub fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| std::env::var_os("ZSTN_BIN").map_or_else(built, PathBuf::from))
+}
+
+fn built() -> PathBuf {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--quiet", "-p", "zstn"])
+        .current_dir(repository())
+        .status()
+        .expect("cargo runs");
+    assert!(status.success());
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| repository().join("target"), PathBuf::from);
+    target.join("debug").join("zstn")
+}
+
+/// Runs `zstn` in `folder`.
+///
+/// # Panics
+/// If it cannot be built or started.
+#[must_use]
+pub fn zstn(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(program())
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .output()
+        .expect("zstn runs")
+}
+
+/// What it printed.
+#[must_use]
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The object it printed.
+///
+/// # Panics
+/// If it failed or printed something else.
+#[must_use]
+pub fn json(output: &Output) -> serde_json::Value {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("one JSON object")
+}
