@@ -4,8 +4,7 @@
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-use zstn::source::{Map, Place};
-use zstn::{Native, verify};
+use zstn::Native;
 use zstn_core::bytes::part;
 use zstn_core::catalog::{Catalog, Kind, Opening};
 use zstn_core::container::ztensor::{

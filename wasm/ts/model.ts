@@ -71,7 +71,7 @@ export class Model {
     }
     this.tensors = tensors;
     const refusals = guarded(() => core.refused()).map((rejection) => asError(rejection));
-    this.unreadable = new Map(refusals.map((error) => [(error as { tensor?: string }).tensor ?? "", error]));
+    this.unreadable = new Map(refusals.map((error) => [("tensor" in error && error.tensor) || "", error] as [string, ZstnError]));
   }
 
   /** The model that this delta was opened with; `undefined` for other files. */

@@ -11,19 +11,27 @@ const LEAST_MARK_WIDTH = 2;
 const FETCHED_HEIGHT = 5;
 const GAP = 3;
 
+/** Bytes of the file that belong to a tensor. */
+interface Extent {
+  tensor: TensorInfo;
+  begin: number;
+  end: number;
+}
+
 export class FileMap {
   readonly node: HTMLElement;
   readonly #canvas = element("canvas", { class: "map-strip", role: "img" });
   readonly #caption = element("p", { class: "map-caption" });
   readonly #opened: Opened;
-  readonly #stored: TensorInfo[];
+  readonly #stored: Extent[];
   #selected: TensorInfo | undefined;
 
   constructor(opened: Opened, onPick: (tensor: TensorInfo) => void) {
     this.#opened = opened;
     this.#stored = [...opened.model.tensors.values()]
-      .filter((tensor) => tensor.sharedWith === undefined && tensor.storedLength > 0)
-      .sort((a, b) => a.storedOffset - b.storedOffset);
+      .filter((tensor) => tensor.sharedWith === undefined)
+      .flatMap(extents)
+      .sort((a, b) => a.begin - b.begin);
     this.node = element("div", { class: "map" }, this.#canvas, this.#caption);
     this.#canvas.addEventListener("pointermove", (event) => this.#describe(this.#at(event)));
     this.#canvas.addEventListener("pointerleave", () => this.#describe(undefined));
@@ -63,8 +71,7 @@ export class FileMap {
       this.#mark(pen, begin, end, bandHeight + GAP, FETCHED_HEIGHT);
     }
     if (this.#selected) {
-      const { storedOffset, storedLength } = this.#selected;
-      this.#mark(pen, storedOffset, storedOffset + storedLength, 0, bandHeight);
+      for (const { begin, end } of extents(this.#selected)) this.#mark(pen, begin, end, 0, bandHeight);
     }
     this.#canvas.setAttribute("aria-label", `Map of the file: ${this.#stored.length} stored tensors in ${formatBytes(this.#opened.model.size)}`);
   }
@@ -74,9 +81,10 @@ export class FileMap {
     const colors = new Map<string, string>();
     let drawnTo = -1;
     let wideOnes = 0;
-    for (const tensor of this.#stored) {
-      const begin = tensor.storedOffset * scale;
-      const end = begin + tensor.storedLength * scale;
+    for (const extent of this.#stored) {
+      const { tensor } = extent;
+      const begin = extent.begin * scale;
+      const end = extent.end * scale;
       // Thousands of tensors may share a pixel; one of them is enough.
       if (end < drawnTo + 0.5) continue;
       drawnTo = end;
@@ -101,11 +109,11 @@ export class FileMap {
     let [low, high] = [0, this.#stored.length];
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (this.#stored[middle]!.storedOffset <= position) low = middle + 1;
+      if (this.#stored[middle]!.begin <= position) low = middle + 1;
       else high = middle;
     }
-    const tensor = this.#stored[low - 1];
-    return tensor && position < tensor.storedOffset + tensor.storedLength ? tensor : undefined;
+    const extent = this.#stored[low - 1];
+    return extent && position < extent.end ? extent.tensor : undefined;
   }
 
   #describe(tensor: TensorInfo | undefined): void {
@@ -118,4 +126,9 @@ export class FileMap {
       this.#caption.replaceChildren(element("span", {}, "The file from its first byte to its last"), fetched);
     }
   }
+}
+
+function extents(tensor: TensorInfo): Extent[] {
+  const stored = tensor.parts.filter(({ length }) => length > 0);
+  return stored.map(({ offset, length }) => ({ tensor, begin: offset, end: offset + length }));
 }

@@ -68,11 +68,11 @@ export class Panel {
     close.addEventListener("click", () => this.#events.onClose());
     const elements = info.shape.reduce((product, size) => product * size, 1);
     const facts = element("p", { class: "facts" }, dtypeChip(info.dtype), element("span", {}, formatShape(info.shape)), element("span", {}, plural(elements, "value")));
-    const end = info.storedOffset + info.storedLength;
+    const ranges = info.parts.map(({ offset, length }) => `${formatCount(offset)} to ${formatCount(offset + length)}`);
     const place = element(
       "p",
       { class: "place" },
-      `${formatBytes(info.byteLength)}, stored in ${formatBytes(info.storedLength)} at bytes ${formatCount(info.storedOffset)} to ${formatCount(end)}`,
+      `${formatBytes(info.byteLength)}, stored in ${formatBytes(info.storedLength)} at bytes ${ranges.join(", ")}`,
       info.sharedWith !== undefined && `, shared with ${info.sharedWith}`,
     );
     return element("header", { class: "panel-head" }, close, element("h2", {}, info.name || "(no name)"), facts, place);

@@ -32,7 +32,8 @@ for (const vector of lazily) {
       const info = model.tensors.get(record.name);
       assert.equal(info.base, { COPY: "copy", DELTA: "difference", FULL: undefined }[record.kind]);
       if (record.payload_offset !== undefined) {
-        assert.equal(info.storedOffset + info.storedLength, record.payload_offset + record.payload_len);
+        const [{ offset, length }] = info.parts;
+        assert.equal(offset + length, record.payload_offset + record.payload_len);
       }
       const tensor = await model.tensor(record.name);
       const expected = await target.tensor(record.name);

@@ -28,6 +28,14 @@ export const readableByName = ({ official, layout }) => official.valid && layout
 export const goodZTensors = manifest("ztensor").files;
 export const badZTensors = manifest("ztensor-bad").files;
 
+/** Gauss files with what they restore, and those that no reader may accept. */
+export const goodGauss = manifest("gauss").vectors;
+export const badGauss = manifest("gauss-bad").files;
+
+/** Models in the formats of compressed-tensors with the dense weights they stand for, and damaged ones. */
+export const goodCompressed = manifest("compressed-tensors").vectors;
+export const badCompressed = manifest("compressed-tensors-bad").vectors;
+
 /** Frames by name, and the damaged ones that no reader may accept. */
 export const goodFrames = Object.entries(manifest("z4ai").cases);
 export const badFrames = Object.entries(manifest("z4ai-bad").cases);
