@@ -58,7 +58,7 @@ impl Model {
             parts: parts.collect(),
             base: tensor.base.map(BaseUse::name),
             shared_with: owner.map(|owner| owner.name.as_str()),
-            format: tensor.weight().map(|weight| weight.format().name()),
+            format: tensor.format(),
         }
     }
 }

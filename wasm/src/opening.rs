@@ -31,6 +31,13 @@ impl Opening {
         u32::try_from(zstn_core::limits::HEAD_LEN_BYTES).unwrap_or(u32::MAX)
     }
 
+    /// Whether a file that begins so needs the module with all formats.
+    #[wasm_bindgen(js_name = isLeftOut)]
+    #[must_use]
+    pub fn is_left_out(head: &[u8]) -> bool {
+        zstn_core::catalog::is_left_out(head)
+    }
+
     /// Ranges still missing as `[offset, length, offset, length, …]`; empty
     /// once `finish` can work.
     pub fn needs(&self) -> Result<Vec<f64>, JsValue> {

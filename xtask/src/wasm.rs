@@ -18,7 +18,7 @@ use crate::workspace::Workspace;
 /// Both are in every browser since 2023 and in every Node this project supports.
 const FLAGS: &str = "-C target-feature=+simd128,+bulk-memory";
 
-/// One of the two modules of the npm package.
+/// One of the modules of the npm package.
 struct Module {
     /// Feature of the crate.
     feature: &'static str,
@@ -33,6 +33,13 @@ const READER: Module = Module {
     feature: "reader",
     name: "zstn_wasm",
     directory: "wasm-st",
+};
+
+/// The same with all formats: loaded when a file of another is met.
+const FORMATS: Module = Module {
+    feature: "formats",
+    name: "zstn_formats",
+    directory: "wasm-formats",
 };
 
 /// Single frames and packing: loaded when they are first used.
@@ -53,6 +60,9 @@ pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
 pub fn build(workspace: &Workspace, report: &mut Report) -> Result<()> {
     report.step("core as WebAssembly, for reading", |step| {
         module(workspace, step, &READER)
+    })?;
+    report.step("core as WebAssembly, for all formats", |step| {
+        module(workspace, step, &FORMATS)
     })?;
     report.step("core as WebAssembly, for packing", |step| {
         module(workspace, step, &CODER)

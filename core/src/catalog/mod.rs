@@ -9,8 +9,12 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::bytes;
+#[cfg(feature = "gauss")]
+use crate::container::gauss;
+use crate::container::safetensors;
 use crate::container::zstn::Index;
-use crate::container::{gauss, safetensors, ztensor};
+#[cfg(feature = "ztensor")]
+use crate::container::ztensor;
 use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::frame::Stored;
@@ -19,14 +23,16 @@ use delta::Delta;
 
 mod delta;
 mod delta_opening;
+#[cfg(feature = "gauss")]
 mod gauss_opening;
 mod known;
 mod opening;
 mod walk;
+#[cfg(feature = "ztensor")]
 mod ztensor_opening;
 
 pub use delta::BaseUse;
-pub use opening::{Opening, Recognised, recognise};
+pub use opening::{Opening, Recognised, is_left_out, recognise};
 
 /// The kinds of file that can be read tensor by tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +114,9 @@ enum Contents {
     Safetensors,
     Zstn,
     Delta(Delta),
+    #[cfg(feature = "ztensor")]
     ZTensor(Vec<ztensor::Tensor>),
+    #[cfg(feature = "gauss")]
     Gauss(Vec<gauss::Tensor>),
 }
 
@@ -216,7 +224,9 @@ impl Catalog {
             Contents::Safetensors => Kind::Safetensors,
             Contents::Zstn => Kind::Zstn,
             Contents::Delta(_) => Kind::Delta,
+            #[cfg(feature = "ztensor")]
             Contents::ZTensor(_) => Kind::ZTensor,
+            #[cfg(feature = "gauss")]
             Contents::Gauss(_) => Kind::Gauss,
         }
     }
@@ -231,7 +241,7 @@ impl Catalog {
     /// or Gauss file, length of all its tensors.
     #[must_use]
     pub fn original_len_bytes(&self) -> u64 {
-        if matches!(self.contents, Contents::ZTensor(_) | Contents::Gauss(_)) {
+        if matches!(self.kind(), Kind::ZTensor | Kind::Gauss) {
             return self.data_len_bytes;
         }
         (safetensors::PREFIX_BYTES + self.header_len_bytes).saturating_add(self.data_len_bytes)
@@ -294,7 +304,9 @@ impl Catalog {
             Contents::Safetensors => return Ok(Cow::Borrowed(stored)),
             Contents::Delta(delta) => return delta.decode(engine, tensor, number, stored, base),
             Contents::Zstn => decode_frame(engine, stored, tensor.len_bytes()).map(Cow::Owned),
+            #[cfg(feature = "ztensor")]
             Contents::ZTensor(tensors) => tensors[number].decode(engine, stored),
+            #[cfg(feature = "gauss")]
             // Its errors count from the start of the file already.
             Contents::Gauss(tensors) => return gauss::decode(engine, &tensors[number], stored),
         }

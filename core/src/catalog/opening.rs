@@ -14,10 +14,13 @@ use core::ops::Range;
 
 use super::Catalog;
 use super::delta_opening::DeltaOpening;
+#[cfg(feature = "gauss")]
+use super::gauss_opening;
 use super::known::Known;
-use super::{gauss_opening, ztensor_opening};
+#[cfg(feature = "ztensor")]
+use super::ztensor_opening;
 use crate::container::zstn::{self, FOOTER_BYTES, Footer, Index, Layout, Prefix};
-use crate::container::{gauss, model_delta, safetensors, ztensor};
+use crate::container::{model_delta, safetensors};
 use crate::frame::{self, Family};
 use crate::limits::HEAD_LEN_BYTES;
 use crate::{Error, Result, Rule};
@@ -32,9 +35,24 @@ pub enum Recognised {
     /// A checkpoint's difference from a base, `Z4DM`.
     Delta,
     /// A zTensor file of any version.
+    #[cfg(feature = "ztensor")]
     ZTensor,
     /// A Gauss file of any version.
+    #[cfg(feature = "gauss")]
     Gauss,
+}
+
+/// Whether a file with these first bytes can be read, but not by this build,
+/// which leaves out its format.
+#[must_use]
+pub fn is_left_out(head: &[u8]) -> bool {
+    let formats: [(&[u8], bool); 3] = [
+        (b"ZTEN", cfg!(feature = "ztensor")),
+        (b"\x89ZT2\r\n", cfg!(feature = "ztensor")),
+        (b"GAUSS00", cfg!(feature = "gauss")),
+    ];
+    let mut formats = formats.iter();
+    formats.any(|(magic, is_in)| !is_in && head.starts_with(magic))
 }
 
 /// Tells the kind of a file of `file_len_bytes` from its first bytes, or says
@@ -52,11 +70,18 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Recognised> {
     if head.starts_with(&model_delta::MAGIC) {
         return Ok(Recognised::Delta);
     }
-    if ztensor::is_ztensor(head) {
+    #[cfg(feature = "ztensor")]
+    if crate::container::ztensor::is_ztensor(head) {
         return Ok(Recognised::ZTensor);
     }
-    if head.starts_with(&gauss::MAGIC) {
+    #[cfg(feature = "gauss")]
+    if head.starts_with(&crate::container::gauss::MAGIC) {
         return Ok(Recognised::Gauss);
+    }
+    if is_left_out(head) {
+        return Err(Error::unsupported(
+            "this build of the reader leaves out the format of this file",
+        ));
     }
     for (magic, what) in [
         (&b"Z4DL"[..], "a buffer delta (Z4DL)"),
@@ -131,7 +156,9 @@ impl Opening {
             }
             Recognised::Zstn => self.zstn_needs(),
             Recognised::Delta => self.delta.needs(known),
+            #[cfg(feature = "ztensor")]
             Recognised::ZTensor => Ok(ztensor_opening::needs(known)?.into_iter().collect()),
+            #[cfg(feature = "gauss")]
             Recognised::Gauss => Ok(gauss_opening::needs(known)?.into_iter().collect()),
         }
     }
@@ -160,12 +187,15 @@ impl Opening {
 
     /// Adds bytes that [`Opening::needs`] has asked for.
     pub fn supply(&mut self, offset_bytes: u64, bytes: &[u8]) -> Result<()> {
-        if self.kind == Recognised::Delta && self.delta.is_walking_at(offset_bytes) {
-            self.known.supply_window(offset_bytes, bytes);
-        } else if self.kind == Recognised::ZTensor {
-            ztensor_opening::supply(&mut self.known, offset_bytes, bytes)?;
-        } else {
-            self.known.supply(offset_bytes, bytes)?;
+        match self.kind {
+            Recognised::Delta if self.delta.is_walking_at(offset_bytes) => {
+                self.known.supply_window(offset_bytes, bytes);
+            }
+            #[cfg(feature = "ztensor")]
+            Recognised::ZTensor => {
+                ztensor_opening::supply(&mut self.known, offset_bytes, bytes)?;
+            }
+            _ => self.known.supply(offset_bytes, bytes)?,
         }
         self.advance()
     }
@@ -186,7 +216,9 @@ impl Opening {
         let len_bytes = known.len_bytes();
         match self.kind {
             Recognised::Delta => return self.delta.finish(known),
+            #[cfg(feature = "ztensor")]
             Recognised::ZTensor => return ztensor_opening::finish(known),
+            #[cfg(feature = "gauss")]
             Recognised::Gauss => return gauss_opening::finish(known),
             Recognised::Safetensors => {
                 let end = 8 + safetensors::header_len_bytes(known.head(), len_bytes)?;

@@ -1,6 +1,7 @@
 //! One plane to its coded payload and back. Nothing here knows what the plane
 //! means; nothing here chooses a method.
 
+#[cfg(feature = "gauss")]
 pub mod ans;
 pub mod blocks;
 pub mod brotli;

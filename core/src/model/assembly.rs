@@ -6,16 +6,15 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::dense::Dense;
 use super::{Model, Part, Tensor};
 use crate::bytes;
 use crate::catalog::Catalog;
-use crate::container::compressed_tensors::{
-    Checkpoint, Config, Entry, Role, Stored, Weight, may_be_part,
-};
+use crate::container::part_name::may_be_part;
 use crate::container::safetensors::ShardIndex;
 use crate::engine::Engine;
 use crate::limits::SHAPE_GAP_BYTES;
-use crate::{Error, ErrorKind, Result, Rule};
+use crate::{Error, Result, Rule};
 
 /// Whether names of tensors in `files` are such that `config.json` may have
 /// something to say about them.
@@ -26,7 +25,7 @@ pub fn wants_config(files: &[Catalog]) -> bool {
 }
 
 /// Where a stored tensor is: number of the file, number in its catalog.
-type Place = (usize, usize);
+pub type Place = (usize, usize);
 
 /// A model being put together. Some weights keep their shape in a small
 /// tensor beside them, which has to be read.
@@ -35,7 +34,7 @@ pub struct Assembly {
     files: Vec<Catalog>,
     /// All stored tensors that belong to the model, by name.
     places: BTreeMap<String, Place>,
-    dense: Option<(Config, Checkpoint)>,
+    dense: Option<Dense>,
     /// Stored bytes of the tensors that hold shapes.
     shapes: BTreeMap<Place, Option<Vec<u8>>>,
 }
@@ -54,46 +53,19 @@ impl Assembly {
         if files.is_empty() {
             return Err(Error::invalid_input("a model has at least one file"));
         }
-        let mut assembly = Self {
-            places: places(&files, shards)?,
+        let places = places(&files, shards)?;
+        let is_delta = files.iter().any(Catalog::needs_base);
+        let dense = match config.filter(|_| !is_delta) {
+            Some(config) => Dense::new(config, &files, &places)?,
+            None => None,
+        };
+        let shapes = dense.iter().flat_map(|dense| dense.shape_places(&places));
+        Ok(Self {
+            shapes: shapes.map(|place| (place, None)).collect(),
             files,
-            dense: None,
-            shapes: BTreeMap::new(),
-        };
-        let config = match config.map(Config::parse).transpose() {
-            Err(error) if error.kind() == ErrorKind::Unsupported => None,
-            config => config?,
-        };
-        let is_delta = assembly.files.iter().any(Catalog::needs_base);
-        if let Some(config) = config.filter(|_| !is_delta) {
-            assembly.make_dense(config)?;
-        }
-        Ok(assembly)
-    }
-
-    fn make_dense(&mut self, config: Config) -> Result<()> {
-        let stored = self.places.iter().map(|(name, &(file, number))| {
-            let tensor = &self.files[file].tensors()[number];
-            Stored {
-                name: name.clone(),
-                dtype: tensor.dtype,
-                shape: tensor.shape.clone(),
-            }
-        });
-        let checkpoint = Checkpoint::new(&config, stored)?;
-        let entries = || checkpoint.entries().map(|(_, entry)| entry);
-        if entries().all(|entry| matches!(entry, Entry::Stored(_))) {
-            return Ok(());
-        }
-        for entry in entries() {
-            if let Entry::Weight(weight) = entry
-                && let Some(part) = shape_part(weight)
-            {
-                self.shapes.insert(self.places[part], None);
-            }
-        }
-        self.dense = Some((config, checkpoint));
-        Ok(())
+            places,
+            dense,
+        })
     }
 
     /// Ranges still missing, each with the number of its file; empty once
@@ -137,37 +109,22 @@ impl Assembly {
 
     /// The model. `engine` decodes shapes in packed files.
     pub fn finish<E: Engine>(self, engine: &E) -> Result<Model> {
-        let mut refused = BTreeMap::new();
-        let mut tensors: Vec<(Place, Tensor)> = Vec::new();
-        match &self.dense {
+        let shape = |place: Place| {
+            let stored = self.shapes.get(&place).and_then(Option::as_ref);
+            let stored = stored
+                .ok_or_else(|| Error::invalid_input("bytes of the shapes are still missing"))?;
+            let bytes = self.files[place.0].decode(engine, place.1, stored)?;
+            Ok(bytes.into_owned())
+        };
+        let as_stored = |place| self.as_stored(place);
+        let (mut tensors, refused) = match &self.dense {
+            Some(dense) => dense.tensors(as_stored, shape, &self.places)?,
             None => {
-                for &place in self.places.values() {
-                    tensors.push((place, self.as_stored(place)));
-                }
+                let places = self.places.values();
+                let tensors = places.map(|&place| (place, as_stored(place)));
+                (tensors.collect(), BTreeMap::new())
             }
-            Some((_, checkpoint)) => {
-                for (name, entry) in checkpoint.entries() {
-                    match entry {
-                        Entry::Stored(_) => {
-                            let place = self.places[name];
-                            tensors.push((place, self.as_stored(place)));
-                        }
-                        Entry::Refused(error) => {
-                            refused.insert(name.into(), error.clone());
-                        }
-                        Entry::Weight(weight) => match self.weight(engine, weight) {
-                            Ok(tensor) => tensors.push(tensor),
-                            Err(error) if error.kind() == ErrorKind::InvalidInput => {
-                                return Err(error);
-                            }
-                            Err(error) => {
-                                refused.insert(name.into(), error);
-                            }
-                        },
-                    }
-                }
-            }
-        }
+        };
         tensors.sort_by_key(|(place, _)| *place);
         let owners: BTreeMap<Place, usize> = tensors
             .iter()
@@ -194,10 +151,7 @@ impl Assembly {
             tensors,
             refused,
             metadata,
-            is_rotated: self
-                .dense
-                .as_ref()
-                .is_some_and(|(config, _)| config.is_rotated()),
+            is_rotated: self.dense.as_ref().is_some_and(Dense::is_rotated),
             is_dense: self.dense.is_some(),
             files: self.files,
         })
@@ -228,51 +182,6 @@ impl Assembly {
             weight: None,
         }
     }
-
-    fn weight<E: Engine>(&self, engine: &E, weight: &Weight) -> Result<(Place, Tensor)> {
-        let shape = match shape_part(weight) {
-            None => weight.shape_from(&[])?,
-            Some(part) => {
-                let (file, number) = self.places[part];
-                let known = self.shapes.get(&(file, number)).and_then(Option::as_ref);
-                let stored = known
-                    .ok_or_else(|| Error::invalid_input("bytes of the shapes are still missing"))?;
-                weight.shape_from(&self.files[file].decode(engine, number, stored)?)?
-            }
-        };
-        let dense = Stored {
-            name: weight.name().into(),
-            dtype: weight.dtype(),
-            shape,
-        };
-        let len_bytes = dense.len_bytes()?;
-        let places = weight
-            .parts()
-            .iter()
-            .map(|part| self.places[&part.stored.name]);
-        let places: Vec<Place> = places.collect();
-        let first = places.iter().min().copied().unwrap_or_default();
-        let tensor = Tensor {
-            name: dense.name,
-            dtype: dense.dtype,
-            shape: dense.shape,
-            parts: places.into_iter().map(|place| self.part(place)).collect(),
-            base: None,
-            shared_with: None,
-            len_bytes,
-            weight: Some(weight.clone()),
-        };
-        Ok((first, tensor))
-    }
-}
-
-/// Name of the stored tensor that has to be read for the shape of `weight`.
-fn shape_part(weight: &Weight) -> Option<&String> {
-    if weight.shape().is_some() {
-        return None;
-    }
-    let part = weight.parts().iter().find(|part| part.role == Role::Shape);
-    part.map(|part| &part.stored.name)
 }
 
 /// Which stored tensors belong to the model (docs/formats/sharded.md 2).

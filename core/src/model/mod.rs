@@ -5,20 +5,24 @@
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
-use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::catalog::{BaseUse, Catalog, Kind};
-use crate::container::compressed_tensors::Weight;
 use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::{Error, Result};
 
 mod assembly;
+#[cfg(feature = "compressed-tensors")]
+mod dense;
+#[cfg(not(feature = "compressed-tensors"))]
+#[path = "dense_left_out.rs"]
+mod dense;
 
 pub use assembly::{Assembly, wants_config};
+pub use dense::Weight;
 
 /// A stored tensor that a tensor of the model is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +84,12 @@ impl Tensor {
     #[must_use]
     pub fn weight(&self) -> Option<&Weight> {
         self.weight.as_ref()
+    }
+
+    /// Name of the format of such a weight, like `pack-quantized`.
+    #[must_use]
+    pub fn format(&self) -> Option<&'static str> {
+        self.weight.as_ref().map(dense::format)
     }
 }
 
@@ -231,14 +241,6 @@ impl Model {
         };
         let decoded = decoded.collect::<Result<Vec<_>>>()?;
         let parts: Vec<&[u8]> = decoded.iter().map(|part| &**part).collect();
-        let dense = weight.decode(&parts)?;
-        if dense.shape != tensor.shape {
-            return Err(Error::invalid_input(format!(
-                "its shape is {:?} now, when the model was opened it was {:?}: the file was changed",
-                dense.shape, tensor.shape
-            ))
-            .tensor(&tensor.name));
-        }
-        Ok(Cow::Owned(dense.bytes))
+        dense::decode(weight, &tensor.shape, &parts).map(Cow::Owned)
     }
 }

@@ -1,10 +1,11 @@
 //! Buffer to planes and back: pure, invertible, nothing about how a plane is
-//! coded (docs/formats/z4ai-frames.md 3.2 to 3.4, 9.1, 10 and 11.2). [`gmm`] alone is
+//! coded (docs/formats/z4ai-frames.md 3.2 to 3.4, 9.1, 10 and 11.2). `gmm` alone is
 //! not invertible.
 
 pub mod bitfield;
 pub mod bitpack;
 pub mod byteplane;
+#[cfg(feature = "gauss")]
 pub mod gmm;
 pub mod palette;
 pub mod sparse;

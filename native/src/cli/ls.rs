@@ -45,11 +45,11 @@ pub fn run(options: &Options) -> Result<()> {
                 || size::ratio(tensor.len_bytes(), tensor.stored_len_bytes()),
                 |_| "–".into(),
             ),
-            match (shared, tensor.base, tensor.weight()) {
+            match (shared, tensor.base, tensor.format()) {
                 (Some(owner), ..) => format!("= {}", owner.name),
                 (None, Some(BaseUse::Copy), _) => "= base".into(),
                 (None, Some(BaseUse::Difference), _) => "from base".into(),
-                (None, None, Some(weight)) => weight.format().name().into(),
+                (None, None, Some(format)) => format.into(),
                 (None, None, None) => String::new(),
             },
         ]);
@@ -83,7 +83,7 @@ fn json(model: &Model, tensor: &Tensor) -> serde_json::Value {
             "offset": part.stored.start,
             "len_bytes": part.stored.end - part.stored.start,
         })).collect::<Vec<_>>(),
-        "format": tensor.weight().map(|weight| weight.format().name()),
+        "format": tensor.format(),
         "base": tensor.base.map(BaseUse::name),
         "shared_with": tensor.shared_with.map(|owner| &model.tensors()[owner].name),
     })

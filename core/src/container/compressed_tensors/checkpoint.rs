@@ -12,6 +12,7 @@ use super::module::{Table, masked, quantised, sparse};
 use super::part::Part;
 use super::stored::Stored;
 use super::weight::Weight;
+use crate::container::part_name::{QUANTISED, SPARSE};
 use crate::dtype::Dtype;
 use crate::{Error, Result, Rule};
 
@@ -145,20 +146,6 @@ fn is_wide_float(stored: &Stored) -> bool {
         stored.dtype,
         Dtype::F16 | Dtype::Bf16 | Dtype::F32 | Dtype::F64
     )
-}
-
-/// What names of quantised tensors end with.
-const QUANTISED: [&str; 3] = [".weight_packed", ".weight_scale", ".scale_packed"];
-
-/// What names of sparse tensors end with.
-const SPARSE: [&str; 2] = [".bitmask", ".compressed"];
-
-/// Whether a tensor of this name may be a part of a weight, so that it takes
-/// `config.json` to know.
-#[must_use]
-pub fn may_be_part(name: &str) -> bool {
-    let mut marks = QUANTISED.iter().chain(&SPARSE);
-    marks.any(|mark| name.ends_with(mark))
 }
 
 /// Modules with a quantised weight. Without a word about quantisation in the

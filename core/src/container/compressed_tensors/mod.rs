@@ -32,7 +32,7 @@ mod target;
 mod weight;
 mod zero_point;
 
-pub use checkpoint::{Checkpoint, Entry, may_be_part};
+pub use checkpoint::{Checkpoint, Entry};
 pub use config::Config;
 pub use format::Format;
 pub use part::{Part, Role};

@@ -1,0 +1,53 @@
+//! The place of `dense` in a build without compressed-tensors: nothing of it
+//! ever exists.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::Tensor;
+use super::assembly::Place;
+use crate::catalog::Catalog;
+use crate::{Error, Result};
+
+/// A tensor of the dense model that is stored in several parts.
+#[derive(Debug, Clone)]
+pub enum Weight {}
+
+/// How weights are made of what is stored.
+#[derive(Debug, Clone)]
+pub enum Dense {}
+
+/// A tensor of the model, and where its first part is.
+pub type Placed = (Place, Tensor);
+
+impl Dense {
+    pub fn new(_: &[u8], _: &[Catalog], _: &BTreeMap<String, Place>) -> Result<Option<Self>> {
+        Ok(None)
+    }
+
+    pub fn shape_places(&self, _: &BTreeMap<String, Place>) -> Vec<Place> {
+        match *self {}
+    }
+
+    pub fn tensors(
+        &self,
+        _: impl Fn(Place) -> Tensor,
+        _: impl Fn(Place) -> Result<Vec<u8>>,
+        _: &BTreeMap<String, Place>,
+    ) -> Result<(Vec<Placed>, BTreeMap<String, Error>)> {
+        match *self {}
+    }
+
+    pub fn is_rotated(&self) -> bool {
+        match *self {}
+    }
+}
+
+pub fn format(weight: &Weight) -> &'static str {
+    match *weight {}
+}
+
+pub fn decode(weight: &Weight, _: &[u64], _: &[&[u8]]) -> Result<Vec<u8>> {
+    match *weight {}
+}
