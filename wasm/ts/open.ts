@@ -12,7 +12,9 @@ import { BlobSource } from "./source/blob.js";
 import { BytesSource } from "./source/bytes.js";
 import { checked } from "./source/checked.js";
 import { counted } from "./source/counted.js";
-import { HttpSource } from "./source/http.js";
+import { optionsBeside } from "./source/http-options.js";
+import type { HttpOptions } from "./source/http-options.js";
+import { remoteSource } from "./source/remote.js";
 import type { ReadOptions, Source } from "./source/source.js";
 import { Traffic } from "./source/traffic.js";
 
@@ -22,21 +24,17 @@ import { Traffic } from "./source/traffic.js";
  */
 export type Openable = string | URL | Blob | ArrayBuffer | Uint8Array | Source;
 
-/** What `open` may be given besides the source. */
-export interface OpenOptions {
+/** What `open` may be given besides the source; `HttpOptions` are for http(s) addresses. */
+export interface OpenOptions extends HttpOptions {
   /** Stops opening; reads later on take their own signal. `open` then rejects with the reason of the signal. */
   signal?: AbortSignal;
-  /** Headers for every HTTP request, such as `{ Authorization: "Bearer …" }`. */
-  headers?: Headers | Record<string, string> | [string, string][];
-  /** Makes the HTTP requests instead of the global `fetch`. */
-  fetch?: typeof globalThis.fetch;
   /** Called while the bytes needed for opening arrive. */
   onProgress?: OnProgress;
   /**
    * The checkpoint that a delta (`Z4DM`) was made against: anything `open` takes, or a model that is open already.
    * It may be plain, packed, or a delta that was opened with a base of its own. What is opened here is closed
-   * with the model and gets the same `signal` and `fetch`, and the same `headers` if it comes from the same origin;
-   * a model given stays yours.
+   * with the model and gets the same `signal` and `HttpOptions`, but `headers` and `token` only if it comes from the
+   * same origin; a model given stays yours.
    */
   base?: Openable | Model;
 }
@@ -102,21 +100,19 @@ function withBase(model: Model, base: Model, ownsBase: boolean): Model {
 
 /** Secrets in headers are for the server they were meant for. */
 function baseOptions(openable: Openable, base: Openable, options: OpenOptions, platform: Platform): OpenOptions {
-  const { headers, fetch } = options;
   const origin = (place: Openable): string | undefined => {
     if (typeof place !== "string" && !(place instanceof URL)) return undefined;
     const resolved = platform.resolve(place);
     return resolved instanceof URL ? resolved.origin : undefined;
   };
-  const sameOrigin = headers !== undefined && origin(openable) !== undefined && origin(openable) === origin(base);
-  return { ...(fetch && { fetch }), ...(sameOrigin && { headers }) };
+  return optionsBeside(options, origin(openable) !== undefined && origin(openable) === origin(base));
 }
 
 async function openOne(platform: Platform, openable: Openable, options: OpenOptions): Promise<Model> {
   const traffic = new Traffic();
   const source = checked(sourceOf(openable, options, traffic, platform));
   const meter = new ProgressMeter(options.onProgress, { stage: "open" });
-  const readOptions: ReadOptions = { onBytes: meter.arrived };
+  const readOptions: ReadOptions = { onBytes: meter.arrived, onTotal: (bytes) => meter.expect(bytes) };
   if (options.signal) readOptions.signal = options.signal;
   // Fetching the core and the head of the file at the same time saves a round trip.
   const [core, sizeBytes] = await Promise.all([platform.loadCore(), source.size(readOptions)]);
@@ -129,8 +125,7 @@ export function sourceOf(openable: Openable, options: OpenOptions, traffic: Traf
   if (typeof openable === "string" || openable instanceof URL) {
     const address = platform.resolve(openable);
     if (!(address instanceof URL)) return counted(address, traffic);
-    const fetch = options.fetch ?? ((...request) => globalThis.fetch(...request));
-    return new HttpSource(address, { fetch, headers: options.headers, traffic });
+    return remoteSource(address, options, traffic);
   }
   return counted(localSource(openable), traffic);
 }
