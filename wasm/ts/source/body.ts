@@ -37,8 +37,10 @@ export async function readBody(answer: Answer, received: Received, expected: Bod
     void reader?.cancel().catch(() => {});
     throw error;
   }
-  if (exact && received.filledBytes < Math.min(mostBytes, beforeBytes + declaredBytes(answer, mostBytes))) throw short(received, expected);
-  refuseDecoded(answer, received.filledBytes - beforeBytes);
+  const bodyBytes = received.filledBytes - beforeBytes;
+  const declared = declaredBytes(answer, bodyBytes);
+  if (received.filledBytes < mostBytes && (bodyBytes < declared || (exact && bodyBytes === declared))) throw short(received, expected);
+  refuseDecoded(answer, bodyBytes);
 }
 
 /** The next piece of the body, or nothing at its end. */

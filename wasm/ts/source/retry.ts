@@ -35,10 +35,11 @@ export async function retrying<T>(attempt: () => Promise<T>, policy: RetryPolicy
     } catch (error) {
       signal?.throwIfAborted();
       if (!mayPass(error)) throw error;
-      if (receivedBytes() - beforeBytes >= PROGRESS_BYTES) failures = 0;
+      const progressed = receivedBytes() - beforeBytes >= PROGRESS_BYTES;
+      if (progressed) failures = 0;
       if (failures >= policy.retries) throw error;
       await clock.sleep(waitMs(failures, error, clock), signal);
-      failures += 1;
+      if (!progressed) failures += 1;
       policy.onRetry();
     }
   }
