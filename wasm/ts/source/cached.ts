@@ -1,5 +1,6 @@
 /** Reads through a cache. A cache that fails makes nothing worse than reading without it. */
 
+import { abortable } from "./abortable.js";
 import type { ByteCache } from "./byte-cache.js";
 import type { ReadOptions, Source } from "./source.js";
 import type { Traffic } from "./traffic.js";
@@ -15,15 +16,16 @@ export function cached(source: Source, cache: ByteCache, keyOf: () => string | u
     async read(offset, length, options: ReadOptions = {}) {
       const key = keyOf();
       if (key === undefined) return source.read(offset, length, options);
-      const kept: unknown = await cache.get(key, offset, length).catch(() => undefined);
-      options.signal?.throwIfAborted();
+      const { signal } = options;
+      const kept: unknown = await abortable(cache.get(key, offset, length).catch(() => undefined), signal);
+      signal?.throwIfAborted();
       if (kept instanceof Uint8Array && kept.byteLength === length) {
         traffic.cached(length);
         options.onBytes?.(length);
         return kept;
       }
       const bytes = await source.read(offset, length, options);
-      await cache.put(key, offset, bytes).catch(() => {});
+      await abortable(cache.put(key, offset, bytes).catch(() => {}), signal);
       return bytes;
     },
   };

@@ -79,7 +79,6 @@ export class HttpSource implements Source {
       return bytes;
     }
     const received = new Received(options.onBytes);
-    received.begin(length);
     await this.#retrying(received, options.signal, () => this.#readOn(pinned, offset, length, received, options.signal));
     return received.bytes;
   }
@@ -164,7 +163,7 @@ export class HttpSource implements Source {
   async #readOn(pinned: Pinned, offset: number, length: number, received: Received, signal: AbortSignal | undefined): Promise<void> {
     const { etag, lastModified } = pinned.validators;
     // Only where a changed file would be noticed may the pieces of two answers be put together.
-    if (etag === undefined && lastModified === undefined) received.begin(length);
+    if (etag === undefined && lastModified === undefined) received.begin(0);
     const first = offset + received.filledBytes;
     const missingBytes = offset + length - first;
     const headers: Record<string, string> = { Range: `bytes=${first}-${offset + length - 1}` };
@@ -177,6 +176,7 @@ export class HttpSource implements Source {
         throw this.#changed(`: it had ${pinned.sizeBytes} bytes, now it has ${range.sizeBytes}`);
       }
       if (range) this.#checkRange(range, first, missingBytes);
+      if (received.filledBytes === 0) received.begin(length); // memory only for a server that has agreed to send so much
       await readBody(answer, received, { mostBytes: length, exact: true, what: this.#words(offset, length) });
     });
   }

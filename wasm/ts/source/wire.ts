@@ -71,7 +71,7 @@ export class Wire {
       signal.throwIfAborted();
       throw new NetworkError(
         this.url,
-        `Could not reach ${shortened(this.url)}. Check the address and the connection; for use from web pages the server must also allow it (CORS).`,
+        `Could not reach ${shortened(this.url)}. Check the address and the connection; for use from web pages the server must also allow it (CORS), and must not compress what it sends.`,
         { cause },
       );
     }
