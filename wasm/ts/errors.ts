@@ -15,6 +15,7 @@ export type ErrorCode =
   | "http"
   | "network"
   | "range_not_supported"
+  | "content_encoding"
   | "truncated"
   | "changed"
   | "read"
@@ -102,15 +103,18 @@ export class HttpError extends ZstnError {
   readonly status: number;
   /** The address that was asked, complete. */
   readonly url: string;
+  /** How long the server asks to wait before the next attempt, in milliseconds; `undefined` when it does not say or a page may not see it. */
+  readonly retryAfterMs: number | undefined;
 
-  constructor(url: string, status: number, message: string) {
+  constructor(url: string, status: number, message: string, retryAfterMs?: number) {
     super("http", message);
     this.url = url;
     this.status = status;
+    this.retryAfterMs = retryAfterMs;
   }
 }
 
-/** No answer came: no connection, an unknown host, or a browser that refuses the answer (CORS). */
+/** No answer came, or it came to a halt: no connection, an unknown host, or a browser that refuses the answer (CORS). */
 export class NetworkError extends ZstnError {
   override name = "NetworkError";
   /** The address that was asked, complete. */
@@ -122,7 +126,7 @@ export class NetworkError extends ZstnError {
   }
 }
 
-/** The server does not send parts of the file. The whole file is never downloaded instead. */
+/** The server does not send parts of the file, or other parts than asked for, and the file is too large to be read whole (`wholeFileBytes`). */
 export class RangeNotSupportedError extends ZstnError {
   override name = "RangeNotSupportedError";
   /** The address that was asked, complete. */
@@ -130,6 +134,18 @@ export class RangeNotSupportedError extends ZstnError {
 
   constructor(url: string, message: string) {
     super("range_not_supported", message);
+    this.url = url;
+  }
+}
+
+/** The server sent the file compressed (`Content-Encoding`), so that positions in it mean nothing. */
+export class ContentEncodingError extends ZstnError {
+  override name = "ContentEncodingError";
+  /** The address that was asked, complete. */
+  readonly url: string;
+
+  constructor(url: string, message: string) {
+    super("content_encoding", message);
     this.url = url;
   }
 }

@@ -4,6 +4,7 @@ export type { Beside } from "./beside.js";
 export type { TensorData } from "./dtype.js";
 export {
   BaseRequiredError,
+  ContentEncodingError,
   CoreLoadError,
   FormatError,
   HttpError,
@@ -26,6 +27,13 @@ export type { CoreInput, WasmModule } from "./module.js";
 export type { Open, Openable, OpenOptions } from "./open.js";
 export type { Pack, Packed, PackedTensor, PackOptions, PackReport } from "./pack.js";
 export type { OnProgress, Progress } from "./progress.js";
+export type { ByteCache } from "./source/byte-cache.js";
+export type { CoalesceOptions } from "./source/coalesced.js";
+export type { HttpOptions } from "./source/http-options.js";
+export { memoryCache } from "./source/memory-cache.js";
+export { opfsCache } from "./source/opfs-cache.js";
+export type { OpfsCacheOptions } from "./source/opfs-cache.js";
 export type { ReadOptions, Source } from "./source/source.js";
+export type { StoredCache, StoredCacheOptions } from "./source/stored-cache.js";
 export type { Stats } from "./source/traffic.js";
 export type { StoredPart, Tensor, TensorInfo } from "./tensor.js";

@@ -17,6 +17,7 @@ import type { Pack } from "./pack.js";
 import type { Source } from "./source/source.js";
 
 export * from "./exports.js";
+export { folderCache } from "./node/folder-cache.js";
 
 const loadCore = lazyCore((glue, input) => start(glue, input, new URL("./core/zstn_wasm_bg.wasm", import.meta.url)));
 const loadCoder = lazyCoder((glue, input) => start(glue, input, new URL("./core/zstn_coder_bg.wasm", import.meta.url)));

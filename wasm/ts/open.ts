@@ -16,7 +16,9 @@ import { BlobSource } from "./source/blob.js";
 import { BytesSource } from "./source/bytes.js";
 import { checked } from "./source/checked.js";
 import { counted } from "./source/counted.js";
-import { HttpSource } from "./source/http.js";
+import { cacheOf, optionsBeside } from "./source/http-options.js";
+import type { HttpOptions } from "./source/http-options.js";
+import { remoteSource } from "./source/remote.js";
 import type { ReadOptions, Source } from "./source/source.js";
 import { Traffic } from "./source/traffic.js";
 
@@ -26,21 +28,17 @@ import { Traffic } from "./source/traffic.js";
  */
 export type Openable = string | URL | Blob | ArrayBuffer | Uint8Array | Source;
 
-/** What `open` may be given besides the source. */
-export interface OpenOptions {
+/** What `open` may be given besides the source; `HttpOptions` are for http(s) addresses. */
+export interface OpenOptions extends HttpOptions {
   /** Stops opening; reads later on take their own signal. `open` then rejects with the reason of the signal. */
   signal?: AbortSignal;
-  /** Headers for every HTTP request, such as `{ Authorization: "Bearer …" }`. */
-  headers?: Headers | Record<string, string> | [string, string][];
-  /** Makes the HTTP requests instead of the global `fetch`. */
-  fetch?: typeof globalThis.fetch;
   /** Called while the bytes needed for opening arrive. */
   onProgress?: OnProgress;
   /**
    * The checkpoint that a delta (`Z4DM`) was made against: anything `open` takes, or a model that is open already.
    * It may be plain, packed, or a delta that was opened with a base of its own. What is opened here is closed
-   * with the model and gets the same `signal` and `fetch`, and the same `headers` if it comes from the same origin;
-   * a model given stays yours.
+   * with the model and gets the same `signal` and `HttpOptions`, but `headers` and `token` only if it comes from the
+   * same origin; a model given stays yours.
    */
   base?: Openable | Model;
   /**
@@ -69,11 +67,12 @@ export interface Platform {
 
 /** The function `open` of one platform. */
 export function opener(platform: Platform): Open {
-  const open: Open = async (openable, options = {}) => {
+  const open: Open = async (openable, given = {}) => {
+    const options = withOneCache(given);
     const { base } = options;
     if (base === undefined) return withoutBase(await openOne(platform, openable, options));
     if (base instanceof Model) return withBase(await openOne(platform, openable, options), base, false);
-    const optionsOfBase = optionsBeside(openable, base, options, platform);
+    const optionsOfBase = optionsFor(base, openable, options, platform);
     const opened: Model[] = [];
     try {
       // Both at the same time, so that a base costs no further round trips.
@@ -89,6 +88,11 @@ export function opener(platform: Platform): Open {
     }
   };
   return open;
+}
+
+/** All files of a model share one cache. */
+function withOneCache(options: OpenOptions): OpenOptions {
+  return typeof options.cache === "number" ? { ...options, cache: cacheOf(options.cache) } : options;
 }
 
 function withoutBase(model: Model): Model {
@@ -116,26 +120,24 @@ function withBase(model: Model, base: Model, ownsBase: boolean): Model {
   }
 }
 
-/** Options for another file that belongs to `openable`. Secrets in headers are for the server they were meant for. */
-function optionsBeside(openable: Openable, other: Openable, options: OpenOptions, platform: Platform): OpenOptions {
-  const { headers, fetch } = options;
+/** Options for another file that belongs to `openable`. Secrets are for the server they were meant for. */
+function optionsFor(other: Openable, openable: Openable, options: OpenOptions, platform: Platform): OpenOptions {
   const origin = (place: Openable): string | undefined => {
     if (typeof place !== "string" && !(place instanceof URL)) return undefined;
     const resolved = platform.resolve(place);
     return resolved instanceof URL ? resolved.origin : undefined;
   };
-  const sameOrigin = headers !== undefined && origin(openable) !== undefined && origin(openable) === origin(other);
-  return { ...(fetch && { fetch }), ...(sameOrigin && { headers }) };
+  return optionsBeside(options, origin(openable) !== undefined && origin(openable) === origin(other));
 }
 
 async function openOne(platform: Platform, openable: Openable, options: OpenOptions): Promise<Model> {
   const traffic = new Traffic();
   const meter = new ProgressMeter(options.onProgress, { stage: "open" });
-  const readOptions: ReadOptions = { onBytes: meter.arrived };
+  const readOptions: ReadOptions = { onBytes: meter.arrived, onTotal: (bytes) => meter.expect(bytes) };
   if (options.signal) readOptions.signal = options.signal;
   const beside = besideOf(openable, options, platform);
   const openSource = (other: Openable) =>
-    checked(sourceOf(other, other === openable ? options : optionsBeside(openable, other, options, platform), traffic, platform));
+    checked(sourceOf(other, other === openable ? options : optionsFor(other, openable, options, platform), traffic, platform));
   const first = openSource(openable);
   // Fetching the core and the head of the file at the same time saves a round trip.
   const [core, sizeBytes] = await Promise.all([platform.loadCore(), first.size(readOptions)]);
@@ -152,8 +154,7 @@ export function sourceOf(openable: Openable, options: OpenOptions, traffic: Traf
   if (typeof openable === "string" || openable instanceof URL) {
     const address = platform.resolve(openable);
     if (!(address instanceof URL)) return counted(address, traffic);
-    const fetch = options.fetch ?? ((...request) => globalThis.fetch(...request));
-    return new HttpSource(address, { fetch, headers: options.headers, traffic });
+    return remoteSource(address, options, traffic);
   }
   return counted(localSource(openable), traffic);
 }

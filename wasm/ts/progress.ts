@@ -18,7 +18,7 @@ export type OnProgress = (progress: Progress) => void;
 /** Adds up the bytes of one call, whose reads may run side by side. */
 export class ProgressMeter {
   #loadedBytes = 0;
-  #totalBytes = 0;
+  #expectedBytes = 0;
   readonly #tell: OnProgress | undefined;
   #about: Pick<Progress, "stage" | "tensor">;
 
@@ -29,12 +29,12 @@ export class ProgressMeter {
 
   /** As far as known by now, the call needs so many bytes in all. */
   expect(totalBytes: number): void {
-    this.#totalBytes = Math.max(this.#totalBytes, totalBytes);
+    this.#expectedBytes = Math.max(this.#expectedBytes, totalBytes);
   }
 
   /** The call needs so many bytes besides those known of. */
   expectMore(bytes: number): void {
-    this.#totalBytes += bytes;
+    this.#expectedBytes += bytes;
   }
 
   /** The bytes that come now are those of this tensor, or of none. */
@@ -46,7 +46,8 @@ export class ProgressMeter {
   /** Bytes have arrived. */
   readonly arrived = (bytes: number): void => {
     this.#loadedBytes += bytes;
-    this.expect(this.#loadedBytes); // the head of a file arrives before anyone knows how long it is
-    this.#tell?.({ ...this.#about, loadedBytes: this.#loadedBytes, totalBytes: this.#totalBytes });
+    // The head of a file arrives before anyone knows how long it is.
+    const totalBytes = Math.max(this.#expectedBytes, this.#loadedBytes);
+    this.#tell?.({ ...this.#about, loadedBytes: this.#loadedBytes, totalBytes });
   };
 }

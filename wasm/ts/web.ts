@@ -10,6 +10,7 @@ import { opener } from "./open.js";
 import type { Open } from "./open.js";
 import { packer } from "./pack.js";
 import type { Pack } from "./pack.js";
+import type { StoredCache, StoredCacheOptions } from "./source/stored-cache.js";
 
 export * from "./exports.js";
 
@@ -40,6 +41,12 @@ export async function init(input?: CoreInput): Promise<void> {
 /** Like `init` for the module behind `pack`, `compress` and `decompress`, which is not loaded before one of them is called. */
 export async function initCoder(input?: CoreInput): Promise<void> {
   await loadCoder(input);
+}
+
+/** A cache in a folder, which is made if need be; several programs may use it. It needs Node. */
+export function folderCache(path: string, options?: StoredCacheOptions): StoredCache;
+export function folderCache(): never {
+  throw new InvalidInputError("There are no folders in a browser; use `opfsCache` or `memoryCache`.");
 }
 
 function resolve(address: string | URL): URL {

@@ -8,6 +8,7 @@ import { ZstnError, open } from "zstn";
 import { MIDDLE_TENSOR, safetensors, writeLanguageModel } from "../support/checkpoint.mjs";
 import { pack, serve } from "../support/cli.mjs";
 import { scratchFolder } from "../support/scratch.mjs";
+import { cost } from "../support/traffic.mjs";
 import { answerRange, startServer } from "../support/server.mjs";
 import { badDeltas, goodDeltas, vectorPath } from "../support/vectors.mjs";
 
@@ -114,7 +115,7 @@ for (const base of ["base.safetensors", "base.zstn"]) {
     assert.ok(info.storedLength < info.byteLength / 10, `${info.storedLength} bytes`);
     const ofDelta = log.filter(({ path }) => path.endsWith("tuned.z4dm"));
     const fetchedBytes = ofDelta.reduce((sum, { bytes }) => sum + bytes, 0);
-    assert.deepEqual({ ...stats }, { requests: 3, roundTrips: 3, bytesFetched: fetchedBytes });
+    assert.deepEqual(cost(stats), { requests: 3, roundTrips: 3, bytesFetched: fetchedBytes });
     assert.equal(ofDelta.length, 3);
     const headerBytes = Number(readFileSync(at("tuned.z4dm")).readBigUInt64LE(5));
     assert.ok(fetchedBytes <= info.storedLength + 32768 + headerBytes / 2 + 512, `${fetchedBytes} bytes`);

@@ -43,7 +43,8 @@ test("CommonJS requires it", async () => {
 });
 
 const CONSUMER = `
-import { compress, decompress, open, pack, ZstnError, type Model, type Packed, type PackReport, type Tensor, type Source } from "zstn";
+import { compress, decompress, folderCache, memoryCache, open, opfsCache, pack, ZstnError } from "zstn";
+import type { ByteCache, HttpOptions, Model, Packed, PackReport, StoredCache, Tensor, Source } from "zstn";
 const mine: Source = { size: () => 3, read: async (offset, length, options) => (options?.signal?.throwIfAborted(), new Uint8Array(offset + length)) };
 export async function read(model: Model): Promise<number> {
   const tensor: Tensor = await model.tensor("w", { signal: AbortSignal.timeout(1000), onProgress: ({ loadedBytes }) => void loadedBytes });
@@ -58,6 +59,10 @@ export async function repack(model: Blob, to: WritableStream<Uint8Array>): Promi
   void new Blob([await decompress(await compress(new Uint8Array(size + report.size), { dtype: "F32" }))]);
   return tensors[0]?.sharedWith === undefined ? blob : model;
 }
+const kept: ByteCache = { persistent: false, get: async () => undefined, put: async (_key, _offset, bytes) => void bytes.byteLength };
+const patient: HttpOptions = { token: "t", retries: 5, stallMs: 60_000, wholeFileBytes: 0, coalesce: { gapBytes: 0 }, cache: kept };
+export const cached = (inNode: boolean): StoredCache => (inNode ? folderCache("cache", { limitBytes: 1e9 }) : opfsCache({ folder: "models" }));
+void open("https://host/model", { ...patient, cache: memoryCache(1 << 26) }).then(({ stats }) => stats.cacheHits + stats.cacheBytes + stats.retries);
 // @ts-expect-error: a stream was given, so there is no Blob
 void pack("model.safetensors", { to: new WritableStream() }).then(({ blob }) => blob);
 // @ts-expect-error: no such effort

@@ -8,6 +8,7 @@ import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { open } from "zstn";
 import { scratchFolder } from "../support/scratch.mjs";
+import { cost } from "../support/traffic.mjs";
 import { goodContainers, sha256, vectorPath } from "../support/vectors.mjs";
 
 const container = goodContainers.find(({ name }) => name === "all_dtypes");
@@ -40,13 +41,13 @@ for (const [what, source] of Object.entries(sources)) {
     const last = [...model.tensors.values()].reduce((a, b) => (b.storedLength > a.storedLength ? b : a));
     const before = { ...model.stats };
     await model.tensor(last.name);
-    assert.deepEqual({ ...model.stats }, { requests: before.requests + 1, roundTrips: before.roundTrips + 1, bytesFetched: before.bytesFetched + last.storedLength });
+    assert.deepEqual(cost(model.stats), { requests: before.requests + 1, roundTrips: before.roundTrips + 1, bytesFetched: before.bytesFetched + last.storedLength });
   });
 }
 
 test("a small file is known after one read", async () => {
   const model = await open(path);
-  assert.deepEqual({ ...model.stats }, { requests: 1, roundTrips: 1, bytesFetched: bytes.length });
+  assert.deepEqual(cost(model.stats), { requests: 1, roundTrips: 1, bytesFetched: bytes.length });
 });
 
 test("typed arrays, shapes and metadata", async () => {

@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { checked } from "../../../wasm/dist/source/checked.js";
 import { counted } from "../../../wasm/dist/source/counted.js";
 import { Traffic } from "../../../wasm/dist/source/traffic.js";
+import { cost } from "../support/traffic.mjs";
 
 const source = (over) => ({ size: () => 100, read: async (_offset, length) => new Uint8Array(length), ...over });
 
@@ -10,9 +11,9 @@ test("reads side by side are one round trip, reads one after the other are two",
   const traffic = new Traffic();
   const tallied = counted(source(), traffic);
   await Promise.all([tallied.read(0, 10), tallied.read(10, 20)]);
-  assert.deepEqual({ ...traffic }, { requests: 2, roundTrips: 1, bytesFetched: 30 });
+  assert.deepEqual(cost(traffic), { requests: 2, roundTrips: 1, bytesFetched: 30 });
   await tallied.read(30, 5);
-  assert.deepEqual({ ...traffic }, { requests: 3, roundTrips: 2, bytesFetched: 35 });
+  assert.deepEqual(cost(traffic), { requests: 3, roundTrips: 2, bytesFetched: 35 });
 });
 
 test("bytes announced on the way are not counted twice", async () => {
@@ -35,7 +36,7 @@ test("a failed read is counted, and is over", async () => {
   const failing = counted(source({ read: () => Promise.reject(new Error("no")) }), traffic);
   await assert.rejects(failing.read(0, 1), { message: "no" });
   await assert.rejects(failing.read(0, 1), { message: "no" });
-  assert.deepEqual({ ...traffic }, { requests: 2, roundTrips: 2, bytesFetched: 0 });
+  assert.deepEqual(cost(traffic), { requests: 2, roundTrips: 2, bytesFetched: 0 });
 });
 
 test("a source that breaks its word is caught", async () => {

@@ -1,59 +1,84 @@
 /** The body of an HTTP answer, to the exact byte. */
 
-import { TruncatedError } from "../errors.js";
+import { ContentEncodingError, TruncatedError } from "../errors.js";
+import { abortable } from "./abortable.js";
+import { shortened } from "./http-message.js";
+import type { Received } from "./received.js";
+import type { Answer } from "./wire.js";
 
-/** What to expect, and whom to tell. */
+/** What to expect. */
 export interface BodyExpectation {
-  /** Upper limit, in bytes; the body is dropped as soon as it goes beyond. */
+  /** Length of the read once it is complete, in bytes, with what `received` has already. The body is dropped as soon as it goes beyond. */
   mostBytes: number;
   /** Whether fewer bytes are an error too. */
   exact: boolean;
   /** For messages: what was asked, such as "bytes 0 to 99 of https://host/model". */
   what: string;
-  /** Called with the number of new bytes. */
-  arrived: (bytes: number) => void;
-  signal: AbortSignal | undefined;
 }
 
-/** Reads the body; the result is a view of a buffer of `mostBytes`. */
-export async function readBody(response: Response, expected: BodyExpectation): Promise<Uint8Array> {
-  const { mostBytes, what } = expected;
-  const received = new Uint8Array(mostBytes);
-  let receivedBytes = 0;
-  const reader = response.body?.getReader();
+/** Adds the body to `received`. */
+export async function readBody(answer: Answer, received: Received, expected: BodyExpectation): Promise<void> {
+  const { mostBytes, exact, what } = expected;
+  const reader = answer.response.body?.getReader();
+  const beforeBytes = received.filledBytes;
   try {
-    for (let chunk = await next(reader, expected, 0); chunk; chunk = await next(reader, expected, receivedBytes)) {
-      const seenBytes = receivedBytes + chunk.byteLength;
+    for (;;) {
+      const chunk = await next(reader, answer, received, expected);
+      if (!chunk) break;
+      const seenBytes = received.filledBytes + chunk.byteLength;
       if (seenBytes > mostBytes) {
+        refuseDecoded(answer, seenBytes - beforeBytes);
         throw new TruncatedError(mostBytes, seenBytes, `The server sent more than the ${mostBytes} bytes asked for (${what}).`);
       }
-      received.set(chunk, receivedBytes);
-      receivedBytes = seenBytes;
-      expected.arrived(chunk.byteLength);
+      answer.arrived(chunk.byteLength);
+      received.add(chunk);
     }
   } catch (error) {
     void reader?.cancel().catch(() => {});
     throw error;
   }
-  if (expected.exact && receivedBytes !== mostBytes) throw short(expected, receivedBytes);
-  return received.subarray(0, receivedBytes);
+  const bodyBytes = received.filledBytes - beforeBytes;
+  const declared = declaredBytes(answer, bodyBytes);
+  if (received.filledBytes < mostBytes && (bodyBytes < declared || (exact && bodyBytes === declared))) throw short(received, expected);
+  refuseDecoded(answer, bodyBytes);
 }
 
 /** The next piece of the body, or nothing at its end. */
-async function next(reader: ReadableStreamDefaultReader<Uint8Array> | undefined, expected: BodyExpectation, receivedBytes: number) {
+async function next(reader: ReadableStreamDefaultReader<Uint8Array> | undefined, answer: Answer, received: Received, expected: BodyExpectation) {
   try {
-    return (await reader?.read())?.value;
+    return reader && (await abortable(reader.read(), answer.signal)).value;
   } catch (cause) {
-    expected.signal?.throwIfAborted();
-    throw short(expected, receivedBytes, cause);
+    answer.signal.throwIfAborted();
+    // Servers may break a connection after the last byte.
+    if (received.filledBytes === expected.mostBytes) return undefined;
+    throw short(received, expected, cause);
   }
 }
 
-function short({ mostBytes, what }: BodyExpectation, receivedBytes: number, cause?: unknown): TruncatedError {
+/** The length announced for the body, or `otherwise`. */
+function declaredBytes({ response }: Answer, otherwise: number): number {
+  const declared = response.headers.get("content-length") ?? "";
+  return /^\d+$/.test(declared) ? Number(declared) : otherwise;
+}
+
+/** A body of another length than announced was decoded on the way, even where no header shows it. */
+function refuseDecoded(answer: Answer, bodyBytes: number): void {
+  const declared = declaredBytes(answer, bodyBytes);
+  if (declared === bodyBytes) return;
+  const { url } = answer;
+  throw new ContentEncodingError(
+    url,
+    `The server of ${shortened(url)} announced ${declared} bytes and ${bodyBytes} came out of them: it seems to compress the file. ` +
+      "Positions in it mean nothing then; turn compression off for this file.",
+  );
+}
+
+function short(received: Received, { mostBytes, what }: BodyExpectation, cause?: unknown): TruncatedError {
+  const { filledBytes } = received;
   return new TruncatedError(
     mostBytes,
-    receivedBytes,
-    `The connection ended after ${receivedBytes} of ${mostBytes} bytes (${what}). Try again; if it happens again, the server is at fault.`,
+    filledBytes,
+    `The connection ended after ${filledBytes} of ${mostBytes} bytes (${what}). Try again; if it happens again, the server is at fault.`,
     cause === undefined ? undefined : { cause },
   );
 }

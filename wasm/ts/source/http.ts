@@ -1,157 +1,256 @@
 /**
  * A file on a web server, read with range requests. The first request asks for the head of
- * the file and learns the size from its answer, so that opening costs no request of its own.
+ * the file and learns its size and version from the answer, so that opening costs no request of its own.
  */
 
-import { HttpError, NetworkError, RangeNotSupportedError, SourceChangedError } from "../errors.js";
-import { discard, readBody } from "./body.js";
+import { ContentEncodingError, HttpError, RangeNotSupportedError, SourceChangedError } from "../errors.js";
+import { readBody } from "./body.js";
+import type { Clock } from "./clock.js";
 import { parseContentRange } from "./content-range.js";
+import type { ContentRange } from "./content-range.js";
 import { shortened, statusMessage } from "./http-message.js";
+import { hidesHeaders, inBrowser } from "./page.js";
+import { Received } from "./received.js";
+import { parseRetryAfter } from "./retry-after.js";
+import { mayPass, retrying } from "./retry.js";
 import type { ReadOptions, Source } from "./source.js";
-import type { Traffic } from "./traffic.js";
+import { sameVersion, strongEtag, validatorsOf } from "./validator.js";
+import type { Validators } from "./validator.js";
+import type { Answer, Wire } from "./wire.js";
 
 /** Length of the first read, in bytes: enough to recognise any file, and to hold most headers whole. */
 const HEAD_BYTES = 32768;
 
-export interface HttpOptions {
-  fetch: typeof globalThis.fetch;
-  headers: Headers | Record<string, string> | [string, string][] | undefined;
-  traffic: Traffic;
+export interface HttpSourceOptions {
+  retries: number;
+  /** Up to this length a file is read whole if its server does not send parts, in bytes. */
+  wholeFileBytes: number;
+  clock: Clock;
+  onRetry: () => void;
 }
 
-export class HttpSource implements Source {
-  readonly #url: string;
-  readonly #options: HttpOptions;
-  #sizeBytes: number | undefined;
-  /** The head that came with the size; given away once, to the read that asks for it. */
-  #head: Uint8Array | undefined;
+/** What the first answer told. */
+interface Pinned {
+  sizeBytes: number;
+  validators: Validators;
+  /** Sent with every range as `If-Range`, where that is worth something and costs nothing. */
+  ifRange: string | undefined;
+  /** The head, or the whole file from a server that does not send parts. */
+  kept: Uint8Array;
+  /** Whether someone was told of the head when it arrived. */
+  announced: boolean;
+}
 
-  constructor(url: URL, options: HttpOptions) {
-    this.#url = url.href;
+type Beginning = Pick<Pinned, "validators" | "ifRange" | "kept"> & { sizeBytes: number | undefined };
+
+export class HttpSource implements Source {
+  readonly #wire: Wire;
+  readonly #options: HttpSourceOptions;
+  #pinned: Pinned | undefined;
+
+  constructor(wire: Wire, options: HttpSourceOptions) {
+    this.#wire = wire;
     this.#options = options;
   }
 
   async size(options: ReadOptions = {}): Promise<number> {
-    if (this.#sizeBytes === undefined) await this.#readHead(options);
-    return this.#sizeBytes!;
+    this.#pinned ??= await this.#begin(options);
+    return this.#pinned.sizeBytes;
+  }
+
+  /** What tells this version of the file from all others, if there is such a thing. */
+  get version(): string | undefined {
+    return this.#pinned && strongEtag(this.#pinned.validators);
+  }
+
+  /** Whether a read will be answered from memory. */
+  holds(offset: number, length: number): boolean {
+    const pinned = this.#pinned;
+    if (pinned === undefined) return false;
+    return (isWhole(pinned) || offset === 0) && offset + length <= pinned.kept.byteLength;
   }
 
   async read(offset: number, length: number, options: ReadOptions = {}): Promise<Uint8Array> {
-    if (offset === 0 && this.#head && length <= this.#head.byteLength) {
-      const head = this.#head.subarray(0, length);
-      this.#head = undefined;
-      return head;
+    const pinned = (this.#pinned ??= await this.#begin(options));
+    if (this.holds(offset, length)) {
+      const bytes = pinned.kept.subarray(offset, offset + length);
+      if (offset > 0 || !pinned.announced) options.onBytes?.(length);
+      if (!isWhole(pinned)) pinned.kept = new Uint8Array(0); // given away once
+      return bytes;
     }
-    return this.#options.traffic.request(async () => {
-      const response = await this.#get(offset, length, options.signal);
-      this.#checkRange(response, offset, length);
-      return this.#body(response, offset, length, true, options);
-    });
+    const received = new Received(options.onBytes);
+    await this.#retrying(received, options.signal, () => this.#readOn(pinned, offset, length, received, options.signal));
+    return received.bytes;
   }
 
-  async #readHead(options: ReadOptions): Promise<void> {
-    await this.#options.traffic.request(async () => {
-      const response = await this.#get(0, HEAD_BYTES, options.signal, true);
-      if (response.status !== 206) {
-        this.#sizeBytes = 0;
-        return;
-      }
-      const range = this.#contentRange(response);
-      this.#sizeBytes = range?.sizeBytes;
-      const length = Math.min(HEAD_BYTES, this.#sizeBytes ?? HEAD_BYTES);
-      if (this.#sizeBytes !== undefined) this.#checkRange(response, 0, length);
-      this.#head = await this.#body(response, 0, length, this.#sizeBytes !== undefined, options);
-    });
+  #retrying<T>(received: Received, signal: AbortSignal | undefined, attempt: () => Promise<T>): Promise<T> {
+    const { retries, clock, onRetry } = this.#options;
+    return retrying(attempt, { retries, clock, signal, onRetry, receivedBytes: () => received.filledBytes });
+  }
+
+  async #begin(options: ReadOptions): Promise<Pinned> {
+    const { signal } = options;
+    const received = new Received(options.onBytes);
+    const headers = { Range: `bytes=0-${HEAD_BYTES - 1}` };
+    const attempt = () => this.#wire.exchange("GET", headers, signal, (answer) => this.#firstAnswer(answer, received, options));
+    const beginning = await this.#retrying(received, signal, attempt);
     // Content-Range is hidden from a web page unless the server exposes it; Content-Length never is.
-    this.#sizeBytes ??= await this.#options.traffic.request(() => this.#askSize(options.signal));
+    const sizeBytes = beginning.sizeBytes ?? (await this.#retrying(received, signal, () => this.#askSize(beginning.validators, signal)));
+    const expectedBytes = Math.min(sizeBytes, HEAD_BYTES);
+    const kept = beginning.kept.byteLength < expectedBytes ? new Uint8Array(0) : beginning.kept;
+    return { ...beginning, sizeBytes, kept, announced: options.onBytes !== undefined };
   }
 
-  /** An answer with status 206. With `mayBeEmpty`, also the answers that an empty file gets. */
-  async #get(offset: number, length: number, signal: AbortSignal | undefined, mayBeEmpty = false): Promise<Response> {
-    const headers = new Headers(this.#options.headers);
-    headers.set("Range", `bytes=${offset}-${offset + length - 1}`);
-    const response = await this.#fetch({ headers }, signal);
-    if (response.status === 206) return response;
-    discard(response);
-    if (mayBeEmpty && isEmptyFile(response)) return response;
+  async #firstAnswer(answer: Answer, received: Received, options: ReadOptions): Promise<Beginning> {
+    const { response } = answer;
+    const validators = validatorsOf(response);
+    // A header of its own costs a preflight where the answer comes from another origin, be it after a redirect.
+    const ifRange = !inBrowser() || response.type === "basic" ? strongEtag(validators) : undefined;
+    if (isEmptyFile(response)) return { sizeBytes: 0, validators, ifRange, kept: new Uint8Array(0) };
     if (response.status === 200) {
-      throw new RangeNotSupportedError(
-        this.#url,
-        `The server of ${shortened(this.#url)} does not support range requests: it would send the whole file instead of a part. ` +
+      const kept = await this.#readWhole(answer, received, options);
+      return { sizeBytes: kept.byteLength, validators, ifRange, kept };
+    }
+    if (response.status !== 206) throw this.#statusError(response);
+    this.#refuseEncoded(response);
+    const range = this.#contentRange(response);
+    const sentBytes = range && Math.min(HEAD_BYTES, range.sizeBytes ?? range.sent!.last + 1);
+    if (range) this.#checkRange(range, 0, sentBytes!);
+    const expected = { mostBytes: sentBytes ?? HEAD_BYTES, exact: sentBytes !== undefined };
+    received.begin(expected.mostBytes);
+    await readBody(answer, received, { ...expected, what: this.#words(0, expected.mostBytes) });
+    return { sizeBytes: range?.sizeBytes, validators, ifRange, kept: received.bytes };
+  }
+
+  /** The file from a server that sends nothing less, if it is small enough. */
+  async #readWhole(answer: Answer, received: Received, options: ReadOptions): Promise<Uint8Array> {
+    const { response } = answer;
+    this.#refuseEncoded(response);
+    const length = response.headers.get("content-length") ?? "";
+    const { wholeFileBytes } = this.#options;
+    // Without a length nobody could tell a file from one that was cut short.
+    if (!/^\d+$/.test(length) || Number(length) > wholeFileBytes) {
+      throw this.#noRanges(
+        `does not support range requests: it would send the whole file instead of a part, ${length === "" ? "without saying how long it is" : `${length} bytes`}. ` +
+          `Up to ${wholeFileBytes} bytes would be read whole (option \`wholeFileBytes\`). ` +
           "Use a server that does (nearly every static file host and object store), or download the file and open it locally.",
       );
     }
-    if (response.status === 416) {
-      throw new SourceChangedError(`The server has no bytes ${offset} to ${offset + length - 1} of ${shortened(this.#url)} any more: the file has become shorter. Open it again.`);
-    }
-    throw new HttpError(this.#url, response.status, statusMessage(this.#url, response));
+    const mostBytes = Number(length);
+    options.onTotal?.(mostBytes);
+    received.begin(mostBytes);
+    await readBody(answer, received, { mostBytes, exact: true, what: shortened(this.#wire.url) });
+    return received.bytes;
   }
 
-  async #askSize(signal: AbortSignal | undefined): Promise<number> {
-    const response = await this.#fetch({ method: "HEAD", headers: new Headers(this.#options.headers) }, signal);
-    const length = response.ok ? response.headers.get("content-length") : null;
-    if (length !== null && /^\d+$/.test(length)) return Number(length);
-    throw new RangeNotSupportedError(
-      this.#url,
-      `The server of ${shortened(this.#url)} does not tell how large the file is. ` +
-        'For use from web pages it should send "Access-Control-Expose-Headers: Content-Range".',
-    );
+  async #askSize(validators: Validators, signal: AbortSignal | undefined): Promise<number> {
+    // Browsers ask for what they like, and refuse this header without a word.
+    const headers: Record<string, string> = inBrowser() ? {} : { "Accept-Encoding": "identity" };
+    return this.#wire.exchange("HEAD", headers, signal, async ({ response }) => {
+      if (!response.ok) {
+        const error = this.#statusError(response);
+        throw mayPass(error) ? error : this.#unknownSize(); // signed addresses are often for GET alone
+      }
+      this.#refuseEncoded(response);
+      if (!sameVersion(validators, validatorsOf(response), true)) throw this.#changed();
+      const length = response.headers.get("content-length") ?? "";
+      if (/^\d+$/.test(length)) return Number(length);
+      throw this.#unknownSize();
+    });
   }
 
-  async #fetch(init: RequestInit, signal: AbortSignal | undefined): Promise<Response> {
-    const { fetch } = this.#options; // called without a receiver, as browsers demand of their own fetch
-    try {
-      // A browser's cache would answer a range in pieces, of which some may be of an older file.
-      return await fetch(this.#url, { ...init, cache: "no-store", ...(signal && { signal }) });
-    } catch (cause) {
-      signal?.throwIfAborted();
-      throw new NetworkError(
-        this.#url,
-        `Could not reach ${shortened(this.#url)}. Check the address and the connection; for use from web pages the server must also allow it (CORS).`,
-        { cause },
-      );
+  /** One attempt at what is missing of a read. */
+  async #readOn(pinned: Pinned, offset: number, length: number, received: Received, signal: AbortSignal | undefined): Promise<void> {
+    const { etag, lastModified } = pinned.validators;
+    // Only where a changed file would be noticed may the pieces of two answers be put together.
+    if (etag === undefined && lastModified === undefined) received.begin(0);
+    const first = offset + received.filledBytes;
+    const missingBytes = offset + length - first;
+    const headers: Record<string, string> = { Range: `bytes=${first}-${offset + length - 1}` };
+    if (pinned.ifRange !== undefined) headers["If-Range"] = pinned.ifRange;
+    await this.#wire.exchange("GET", headers, signal, async (answer) => {
+      const { response } = answer;
+      this.#checkAnswer(response, pinned);
+      const range = this.#contentRange(response);
+      if (range?.sizeBytes !== undefined && range.sizeBytes !== pinned.sizeBytes) {
+        throw this.#changed(`: it had ${pinned.sizeBytes} bytes, now it has ${range.sizeBytes}`);
+      }
+      if (range) this.#checkRange(range, first, missingBytes);
+      if (received.filledBytes === 0) received.begin(length); // memory only for a server that has agreed to send so much
+      await readBody(answer, received, { mostBytes: length, exact: true, what: this.#words(offset, length) });
+    });
+  }
+
+  /** Status and version of an answer to a later request. */
+  #checkAnswer(response: Response, pinned: Pinned): void {
+    const answered = validatorsOf(response);
+    const comparedByServer = pinned.ifRange !== undefined;
+    if (response.status === 206) {
+      if (!sameVersion(pinned.validators, answered, comparedByServer)) throw this.#changed();
+      this.#refuseEncoded(response);
+      return;
     }
+    if (response.status === 200) {
+      // With If-Range the whole file means that it is another one, unless it says otherwise.
+      if (!sameVersion(pinned.validators, answered, !comparedByServer)) throw this.#changed();
+      throw this.#noRanges("sent the whole file instead of a part, although it sent a part before. Try again later.");
+    }
+    if (response.status === 416) throw this.#changed(" and has become shorter");
+    throw this.#statusError(response);
   }
 
   /** The range the server says it sent; `undefined` where a web page may not see it. */
-  #contentRange(response: Response) {
+  #contentRange(response: Response): ContentRange | undefined {
     const header = response.headers.get("content-range");
     const range = header === null ? undefined : parseContentRange(header);
-    if (header !== null && !range?.sent) throw this.#wrongRange(response, header);
-    return range;
+    if (range?.sent) return range;
+    if (header !== null) throw this.#noRanges(`answered with other bytes than were asked for: ${header}.`);
+    if (hidesHeaders(response)) return undefined;
+    throw this.#noRanges("answered without saying which bytes it sends and how large the file is (Content-Range).");
   }
 
-  #checkRange(response: Response, offset: number, length: number): void {
-    const range = this.#contentRange(response);
-    if (!range?.sent) return;
-    if (range.sizeBytes !== undefined && range.sizeBytes !== this.#sizeBytes) {
-      discard(response);
-      throw new SourceChangedError(
-        `The file at ${shortened(this.#url)} was changed while it was being read: it had ${this.#sizeBytes} bytes, now it has ${range.sizeBytes}. Open it again.`,
-      );
-    }
-    if (range.sent.first !== offset || range.sent.last !== offset + length - 1) {
-      throw this.#wrongRange(response, `bytes ${range.sent.first} to ${range.sent.last} instead of ${offset} to ${offset + length - 1}`);
-    }
+  #checkRange({ sent }: ContentRange, offset: number, length: number): void {
+    if (sent!.first === offset && sent!.last === offset + length - 1) return;
+    throw this.#noRanges(`answered with other bytes than were asked for: bytes ${sent!.first} to ${sent!.last} instead of ${offset} to ${offset + length - 1}.`);
   }
 
-  #wrongRange(response: Response, got: string): RangeNotSupportedError {
-    discard(response);
-    return new RangeNotSupportedError(this.#url, `The server of ${shortened(this.#url)} answered with other bytes than were asked for: ${got}.`);
+  /** Ranges are always asked for as they are; some servers compress them all the same. */
+  #refuseEncoded(response: Response): void {
+    const encoding = response.headers.get("content-encoding")?.trim() ?? "";
+    if (encoding === "" || /^identity$/i.test(encoding)) return;
+    const { url } = this.#wire;
+    throw new ContentEncodingError(
+      url,
+      `The server of ${shortened(url)} sent the file compressed (${encoding}), although it was asked for as it is. Turn compression off for this file.`,
+    );
   }
 
-  #body(response: Response, offset: number, length: number, exact: boolean, options: ReadOptions): Promise<Uint8Array> {
-    return readBody(response, {
-      mostBytes: length,
-      exact,
-      what: `bytes ${offset} to ${offset + length - 1} of ${shortened(this.#url)}`,
-      signal: options.signal,
-      arrived: (bytes) => {
-        this.#options.traffic.arrived(bytes);
-        options.onBytes?.(bytes);
-      },
-    });
+  #statusError(response: Response): HttpError {
+    const { url } = this.#wire;
+    const retryAfterMs = parseRetryAfter(response.headers.get("retry-after"), this.#options.clock.now());
+    return new HttpError(url, response.status, statusMessage(url, response), retryAfterMs);
   }
+
+  #noRanges(what: string): RangeNotSupportedError {
+    const { url } = this.#wire;
+    return new RangeNotSupportedError(url, `The server of ${shortened(url)} ${what}`);
+  }
+
+  #unknownSize(): RangeNotSupportedError {
+    return this.#noRanges('does not tell how large the file is. For use from web pages it should send "Access-Control-Expose-Headers: Content-Range".');
+  }
+
+  #changed(how = ""): SourceChangedError {
+    return new SourceChangedError(`The file at ${shortened(this.#wire.url)} was changed while it was being read${how}. Open it again.`);
+  }
+
+  #words(offset: number, length: number): string {
+    return `bytes ${offset} to ${offset + length - 1} of ${shortened(this.#wire.url)}`;
+  }
+}
+
+function isWhole({ kept, sizeBytes }: Pinned): boolean {
+  return kept.byteLength === sizeBytes;
 }
 
 /** No range of an empty file exists: servers answer 416 with its size, or 200 with nothing. */

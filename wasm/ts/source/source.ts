@@ -6,6 +6,8 @@ export interface ReadOptions {
   signal?: AbortSignal;
   /** Called with the number of new bytes as they arrive. A source that gets all at once need not call it. */
   onBytes?: (bytes: number) => void;
+  /** Called with the number of bytes to come where that is not the length asked for: when a file has to be read whole. */
+  onTotal?: (bytes: number) => void;
 }
 
 /** A file as `zstn` sees it. Give your own to `open` to read from anywhere. */

@@ -8,6 +8,12 @@ export interface Stats {
   readonly roundTrips: number;
   /** Bytes of the file that arrived, without HTTP headers. */
   readonly bytesFetched: number;
+  /** Reads that a cache answered; they are no requests. */
+  readonly cacheHits: number;
+  /** Bytes of the file that came from a cache. */
+  readonly cacheBytes: number;
+  /** Attempts made again after one that failed; each is a request, too. */
+  readonly retries: number;
 }
 
 /** Counts; handed to whatever makes the requests. */
@@ -15,6 +21,9 @@ export class Traffic implements Stats {
   requests = 0;
   roundTrips = 0;
   bytesFetched = 0;
+  cacheHits = 0;
+  cacheBytes = 0;
+  retries = 0;
   #underWay = 0;
 
   /** Counts a request, which is under way until `work` settles. */
@@ -32,5 +41,16 @@ export class Traffic implements Stats {
   /** Counts bytes that arrived. */
   arrived(bytes: number): void {
     this.bytesFetched += bytes;
+  }
+
+  /** Counts a read that a cache answered. */
+  cached(bytes: number): void {
+    this.cacheHits += 1;
+    this.cacheBytes += bytes;
+  }
+
+  /** Counts an attempt made again. */
+  retried(): void {
+    this.retries += 1;
   }
 }

@@ -1,0 +1,255 @@
+/** Each fault of a server, at opening and later: what passes costs time alone, the rest has its error, and wrong bytes never come out. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { open } from "zstn";
+import { compressed, cutChunkedTo, cutTo, reset, resetAfter, silence, stallAfter, startFaultServer, status, whole, wrongRange } from "../support/fault-server.mjs";
+import { readAndCheck, version } from "../support/faulty-model.mjs";
+
+const OPTIONS = { stallMs: 200 };
+
+/** Runs `work` with a server; options as in `startFaultServer`. */
+async function against(options, work, file = version()) {
+  const server = await startFaultServer(file, options);
+  try {
+    await work(server, file);
+  } finally {
+    await server.stop();
+  }
+}
+
+const PASSING = {
+  "a connection reset before the answer": reset,
+  "a connection reset in the body": resetAfter(1000),
+  "a body cut short that says so": cutTo(1000),
+  "a body cut short without a length": cutChunkedTo(1000),
+  "an answer that never comes": silence,
+  "a body that comes to a halt": stallAfter(1000),
+  "status 408": status(408),
+  "status 429": status(429),
+  "status 429 with Retry-After": status(429, { "retry-after": "0" }),
+  "status 500": status(500),
+  "status 503": status(503),
+  "status 503 with Retry-After as a date": status(503, { "retry-after": new Date(Date.now()).toUTCString() }),
+};
+
+for (const [what, fault] of Object.entries(PASSING)) {
+  test(`${what}, once at opening and once later, is made good`, async () => {
+    await against({ faults: [fault] }, async (server, file) => {
+      const heard = [];
+      const model = await open(server.url, { ...OPTIONS, onProgress: (progress) => heard.push(progress) });
+      assert.equal(heard.at(-1).loadedBytes, 32768, "what came twice is told once");
+      assert.deepEqual([model.stats.retries, model.stats.requests], [1, 2]);
+      server.faults.push(fault);
+      await readAndCheck(model, file, "a");
+      assert.deepEqual([model.stats.retries, model.stats.requests], [2, 4]);
+    });
+  });
+
+  test(`${what}, every time, is an error after the last attempt`, async () => {
+    await against({ always: fault }, async (server) => {
+      const error = await open(server.url, { ...OPTIONS, retries: 1 }).catch((error) => error);
+      assert.ok(["network", "truncated", "http"].includes(error.code), String(error));
+      assert.equal(server.log.length, 2);
+    });
+  });
+}
+
+const FINAL = {
+  "status 403": [status(403), "http"],
+  "status 404": [status(404), "http"],
+  "status 501": [status(501), "http"],
+  "status 416": [status(416), "http", "changed"],
+  "another range": [wrongRange, "range_not_supported"],
+  "compression": [compressed, "content_encoding"],
+  "the whole file, which is too large": [whole, "range_not_supported"],
+};
+
+for (const [what, [fault, code, laterCode = code]] of Object.entries(FINAL)) {
+  test(`${what} is refused at once, at opening and later`, async () => {
+    await against({ faults: [fault] }, async (server, file) => {
+      await assert.rejects(open(server.url, { wholeFileBytes: 1000 }), { code });
+      assert.equal(server.log.length, 1, "not tried again");
+      const model = await open(server.url);
+      server.faults.push(fault);
+      await assert.rejects(model.tensor("a"), { code: laterCode });
+      assert.deepEqual([server.log.length, model.stats.retries], [3, 0]);
+      await readAndCheck(model, file, "a");
+    });
+  });
+}
+
+test("what has arrived is kept: only the rest is asked for again, and only if it is still the same file", async () => {
+  await against({}, async (server, file) => {
+    const model = await open(server.url, OPTIONS);
+    server.faults.push(resetAfter(100_000), resetAfter(50_000));
+    const before = model.stats.bytesFetched;
+    await readAndCheck(model, file, "a");
+    const { storedOffset, storedLength } = model.tensors.get("a");
+    const last = storedOffset + storedLength - 1;
+    const ranges = server.log.slice(1).map(({ headers }) => headers.range);
+    assert.deepEqual(ranges, [0, 100_000, 150_000].map((done) => `bytes=${storedOffset + done}-${last}`));
+    assert.ok(server.log.slice(1).every(({ headers }) => headers["if-range"] === file.etag));
+    assert.equal(model.stats.bytesFetched - before, storedLength);
+
+    server.faults.push((...call) => {
+      resetAfter(100_000)(...call);
+      server.file = version(50);
+    });
+    await assert.rejects(model.tensor("a"), { code: "changed" });
+  });
+});
+
+test("without anything that tells versions apart, a read starts again from its beginning", async () => {
+  const file = { ...version(), etag: undefined, lastModified: undefined };
+  await against({}, async (server) => {
+    const model = await open(server.url, OPTIONS);
+    server.faults.push((...call) => {
+      resetAfter(100_000)(...call);
+      Object.assign(file, { ...version(50), etag: undefined, lastModified: undefined });
+    });
+    await readAndCheck(model, file, "a"); // all of it of the second version
+  }, file);
+});
+
+test("a line that breaks again and again still brings a large tensor, as long as every piece brings something", async () => {
+  await against({}, async (server, file) => {
+    const model = await open(server.url, { ...OPTIONS, retries: 1 });
+    server.faults.push(resetAfter(1_100_000), reset, reset);
+    await assert.rejects(model.tensor("d"), { code: "network" }, "a break after much, then one more than allowed");
+    server.faults.length = 0;
+    server.faults.push(reset, resetAfter(1_100_000), reset);
+    await readAndCheck(model, file, "d");
+  });
+});
+
+for (const [what, pinned, later, expected] of [
+  ["another strong ETag", { etag: '"1"' }, { etag: '"2"' }, "changed"],
+  ["another weak ETag", { etag: 'W/"1"' }, { etag: 'W/"2"' }, "changed"],
+  ["a weak ETag instead of a strong one", { etag: '"1"' }, { etag: 'W/"1"' }, "changed"],
+  ["another Last-Modified", { lastModified: "Mon, 01 Jan 2024 00:00:00 GMT" }, { lastModified: "Mon, 01 Jan 2024 00:00:01 GMT" }, "changed"],
+  ["no Last-Modified any more", { lastModified: "Mon, 01 Jan 2024 00:00:00 GMT" }, {}, "changed"],
+  ["the same weak ETag", { etag: 'W/"1"' }, { etag: 'W/"1"' }, undefined],
+  ["the same strong ETag and another Last-Modified", { etag: '"1"', lastModified: "Mon, 01 Jan 2024 00:00:00 GMT" }, { etag: '"1"', lastModified: "Tue, 02 Jan 2024 00:00:00 GMT" }, undefined],
+]) {
+  for (const honest of [true, false]) {
+    test(`${what}: ${expected ?? "the same file"}, with a server that ${honest ? "honours" : "ignores"} If-Range`, async () => {
+      const bare = { etag: undefined, lastModified: undefined };
+      const file = { ...version(), ...bare, ...pinned };
+      await against({}, async (server) => {
+        const model = await open(server.url);
+        server.file = { ...version(expected ? 50 : 1), ...bare, ...later };
+        if (!honest) {
+          server.always = (request, response) => {
+            delete request.headers["if-range"];
+            cutTo(Infinity)(request, response, server);
+          };
+        }
+        const reading = model.tensor("a");
+        if (expected) await assert.rejects(reading, { code: expected });
+        else assert.ok(Buffer.from((await reading).bytes).equals(Buffer.from(file.tensors.a.bytes)));
+        assert.deepEqual([server.log.length, server.log[1].headers["if-range"]], [2, /^"/.test(pinned.etag) ? pinned.etag : undefined]);
+      }, file);
+    });
+  }
+}
+
+test("Retry-After is waited for, and an abort ends the wait at once", async () => {
+  await against({ faults: [status(503, { "retry-after": "1" })] }, async (server) => {
+    const began = performance.now();
+    await open(server.url);
+    assert.ok(performance.now() - began >= 990);
+
+    server.faults.push(status(429, { "retry-after": "30" }));
+    const stop = new AbortController();
+    const reason = new Error("no patience");
+    const opening = open(server.url, { signal: stop.signal });
+    while (server.faults.length > 0) await new Promise((resolve) => setTimeout(resolve, 5));
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    const aborted = performance.now();
+    stop.abort(reason);
+    await assert.rejects(opening, (error) => error === reason);
+    assert.ok(performance.now() - aborted < 200);
+
+    server.faults.push(status(429, { "retry-after": "7" }));
+    await assert.rejects(open(server.url, { retries: 0 }), { status: 429, retryAfterMs: 7000 });
+  });
+});
+
+test("a fetch that ignores its signal still stalls and aborts", async () => {
+  const deaf = () => new Promise(() => {});
+  await assert.rejects(open("http://127.0.0.1:1/x", { fetch: deaf, retries: 0, stallMs: 50 }), { code: "network", message: /Nothing came .* for 0\.05 seconds/ });
+  const stop = new AbortController();
+  const opening = open("http://127.0.0.1:1/x", { fetch: deaf, signal: stop.signal });
+  setTimeout(() => stop.abort(), 20);
+  await assert.rejects(opening, { name: "AbortError" });
+});
+
+test("a slow answer is no stall as long as something comes", async () => {
+  const file = version();
+  const slow = (request, response) => {
+    const [, first, last] = /(\d+)-(\d+)/.exec(request.headers.range).map(Number);
+    const part = file.bytes.subarray(first, last + 1);
+    response.writeHead(206, { "content-range": `bytes ${first}-${first + part.length - 1}/${file.bytes.length}`, etag: file.etag });
+    let sent = 0;
+    const timer = setInterval(() => {
+      response.write(part.subarray(sent, (sent += part.length / 8)));
+      if (sent >= part.length) clearInterval(timer), response.end();
+    }, 60);
+  };
+  await against({ always: slow }, async (server) => {
+    const model = await open(server.url, OPTIONS);
+    assert.equal(model.stats.retries, 0);
+  }, file);
+});
+
+test("reads asked for together are one request, each caller on their own", async () => {
+  await against({}, async (server, file) => {
+    const model = await open(server.url);
+    const opened = model.stats.requests;
+    await Promise.all(["b", "c"].map((name) => readAndCheck(model, file, name)));
+    assert.equal(model.stats.requests, opened + 1);
+
+    const stop = new AbortController();
+    const reason = new Error("not this one");
+    const first = model.tensor("b", { signal: stop.signal, onProgress: () => stop.abort(reason) });
+    const second = readAndCheck(model, file, "c");
+    await assert.rejects(first, (error) => error === reason);
+    await second;
+    assert.equal(model.stats.requests, opened + 2);
+
+    const alone = await open(server.url, { coalesce: false });
+    await Promise.all([alone.tensor("b"), alone.tensor("c")]);
+    assert.equal(alone.stats.requests, 3);
+  });
+});
+
+test("a memory cache answers what was read before, whatever the server says about versions", async () => {
+  for (const file of [version(), { ...version(), etag: undefined, lastModified: undefined }]) {
+    await against({}, async (server) => {
+      const model = await open(server.url, { cache: 1 << 20 });
+      await readAndCheck(model, file, "a");
+      const { requests, bytesFetched } = model.stats;
+      await readAndCheck(model, file, "a");
+      const { storedLength } = model.tensors.get("a");
+      assert.deepEqual({ ...model.stats, roundTrips: undefined }, { requests, roundTrips: undefined, bytesFetched, cacheHits: 1, cacheBytes: storedLength, retries: 0 });
+      await readAndCheck(model, file, "d");
+      await readAndCheck(model, file, "d");
+      assert.equal(model.stats.cacheHits, 1, "larger than the cache");
+    }, file);
+  }
+});
+
+for (const [what, options] of Object.entries({
+  "retries that are no number": { retries: "3" },
+  "a negative number of retries": { retries: -1 },
+  "a time limit of nothing": { stallMs: 0 },
+  "a token with a line break": { token: "a\nb" },
+  "a token and an Authorization header": { token: "a", headers: { authorization: "Basic b" } },
+  "a negative cache": { cache: -1 },
+  "a gap that is no number": { coalesce: { gapBytes: Number.NaN } },
+})) {
+  test(`${what} is refused before anything is asked`, async () => {
+    await assert.rejects(open("http://127.0.0.1:1/x", options), { code: "invalid_input" });
+  });
+}

@@ -1,0 +1,100 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { FormatError, HttpError, NetworkError, SourceChangedError, TruncatedError } from "../../../wasm/dist/errors.js";
+import { parseRetryAfter } from "../../../wasm/dist/source/retry-after.js";
+import { retrying } from "../../../wasm/dist/source/retry.js";
+
+/** A policy whose clock only writes down how long it was asked to wait. */
+function policy(over = {}) {
+  const waits = [];
+  const clock = { now: () => 0, random: () => 1, sleep: async (durationMs, signal) => (signal?.throwIfAborted(), void waits.push(durationMs)) };
+  return { waits, retries: 3, clock, signal: undefined, receivedBytes: () => 0, onRetry: () => {}, ...over };
+}
+
+const failing = (...errors) => async () => {
+  const error = errors.shift();
+  if (error) throw error;
+  return "done";
+};
+const network = () => new NetworkError("u", "gone");
+const status = (code, retryAfterMs) => new HttpError("u", code, "no", retryAfterMs);
+
+test("waits double, up to a limit", async () => {
+  const plan = policy({ retries: 7 });
+  await assert.rejects(retrying(async () => { throw network(); }, plan), { code: "network" });
+  assert.deepEqual(plan.waits, [300, 600, 1200, 2400, 4800, 9600, 10_000]);
+});
+
+test("the jitter is full: from nothing to the limit", async () => {
+  for (const random of [0, 0.25, 0.5]) {
+    const plan = policy();
+    plan.clock.random = () => random;
+    assert.equal(await retrying(failing(network(), network()), plan), "done");
+    assert.deepEqual(plan.waits, [300 * random, 600 * random]);
+  }
+});
+
+test("Retry-After is a lower limit, and has an upper one", async () => {
+  const plan = policy();
+  await retrying(failing(status(429, 5000), status(503, 100), status(503, 3_600_000)), plan);
+  assert.deepEqual(plan.waits, [5000, 600, 60_000]);
+});
+
+test("attempts are counted, and none is made without leave", async () => {
+  let retries = 0;
+  await retrying(failing(network(), network()), policy({ onRetry: () => (retries += 1) }));
+  assert.equal(retries, 2);
+  const plan = policy({ retries: 0 });
+  await assert.rejects(retrying(failing(network()), plan), { code: "network" });
+  assert.deepEqual(plan.waits, []);
+});
+
+test("an attempt that brought much does not count as a failure", async () => {
+  let received = 0;
+  const plan = policy({ retries: 1, receivedBytes: () => received });
+  let attempts = 0;
+  const attempt = async () => {
+    if ((attempts += 1) === 10) return "done";
+    received += 1 << 20;
+    throw network();
+  };
+  assert.equal(await retrying(attempt, plan), "done");
+  assert.deepEqual(plan.waits, Array(9).fill(300));
+});
+
+for (const error of [status(404), status(403), status(416), status(501), new SourceChangedError("x"), new FormatError("x"), new TruncatedError(10, 11, "more"), new TypeError("mine")]) {
+  test(`${error.name} ${error.status ?? ""} is not tried again`, async () => {
+    const plan = policy();
+    await assert.rejects(retrying(failing(error), plan), (thrown) => thrown === error);
+    assert.deepEqual(plan.waits, []);
+  });
+}
+
+for (const error of [network(), status(408), status(429), status(500), status(503), new TruncatedError(10, 9, "less")]) {
+  test(`${error.name} ${error.status ?? ""} is tried again`, async () => assert.equal(await retrying(failing(error), policy()), "done"));
+}
+
+test("an abort while waiting is the end, with its reason", async () => {
+  const stop = new AbortController();
+  const reason = new Error("enough");
+  const plan = policy({ signal: stop.signal });
+  plan.clock.sleep = (_ms, signal) => (stop.abort(reason), Promise.reject(signal.reason));
+  await assert.rejects(retrying(failing(network()), plan), (error) => error === reason);
+});
+
+for (const [header, expected] of [
+  ["0", 0],
+  ["120", 120_000],
+  [" 3 ", 3000],
+  ["Sun, 06 Nov 1994 08:49:37 GMT", 37_000],
+  ["Sunday, 06-Nov-94 08:49:37 GMT", 37_000],
+  ["Sun Nov  6 08:49:37 1994", 37_000],
+  ["Sun, 06 Nov 1994 08:40:00 GMT", 0],
+  ["-5", undefined],
+  ["1.5", undefined],
+  ["soon", undefined],
+  ["", undefined],
+  [null, undefined],
+]) {
+  test(`Retry-After: ${header}`, () => assert.equal(parseRetryAfter(header, Date.UTC(1994, 10, 6, 8, 49, 0)), expected));
+}

@@ -1,0 +1,70 @@
+/** A stored cache in a folder on disk. */
+
+import { mkdir, open, readFile, readdir, rename, rm, stat, utimes } from "node:fs/promises";
+import { join } from "node:path";
+import { InvalidInputError } from "../errors.js";
+import { isEntryName } from "../source/entry.js";
+import { storedCache } from "../source/stored-cache.js";
+import type { Item, Shelf, StoredCache, StoredCacheOptions } from "../source/stored-cache.js";
+
+/** A cache in a folder, which is made if need be; several programs may use it. It needs Node. */
+export function folderCache(path: string, options: StoredCacheOptions = {}): StoredCache {
+  if (typeof path !== "string" || path === "") throw new InvalidInputError("The cache needs the path of a folder.");
+  return storedCache(new FolderShelf(path), options);
+}
+
+/** What is left of a write that was interrupted is removed after this time, in milliseconds. */
+const ABANDONED_MS = 3_600_000;
+const UNFINISHED = ".part";
+
+class FolderShelf implements Shelf {
+  readonly #path: string;
+
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  async list(): Promise<Item[]> {
+    const items: Item[] = [];
+    for (const name of await readdir(this.#path)) {
+      const [entry] = name.split(".");
+      if (!isEntryName(entry!)) continue;
+      const file = join(this.#path, name);
+      const info = await stat(file).catch(() => undefined); // may have gone meanwhile
+      if (!info) continue;
+      if (name === entry) items.push({ name, sizeBytes: info.size, usedMs: info.mtimeMs });
+      else if (name.endsWith(UNFINISHED) && info.mtimeMs < Date.now() - ABANDONED_MS) await rm(file, { force: true });
+    }
+    return items;
+  }
+
+  read(name: string): Promise<Uint8Array> {
+    return readFile(join(this.#path, name));
+  }
+
+  async write(name: string, parts: Uint8Array[]): Promise<void> {
+    await mkdir(this.#path, { recursive: true });
+    const unfinished = join(this.#path, `${name}.${crypto.randomUUID()}${UNFINISHED}`);
+    try {
+      const file = await open(unfinished, "wx", 0o600);
+      try {
+        for (const part of parts) await file.writeFile(part);
+      } finally {
+        await file.close();
+      }
+      await rename(unfinished, join(this.#path, name));
+    } catch (error) {
+      await rm(unfinished, { force: true });
+      throw error;
+    }
+  }
+
+  async remove(name: string): Promise<void> {
+    await rm(join(this.#path, name));
+  }
+
+  async touch(name: string): Promise<void> {
+    const now = new Date();
+    await utimes(join(this.#path, name), now, now);
+  }
+}

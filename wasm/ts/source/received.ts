@@ -1,0 +1,45 @@
+/** The bytes of one read, gathered in one attempt or several. */
+
+import { LimitError } from "../errors.js";
+
+export class Received {
+  #bytes = new Uint8Array(0);
+  #filledBytes = 0;
+  #announcedBytes = 0;
+  readonly #onBytes: ((bytes: number) => void) | undefined;
+
+  /** `onBytes` hears of every byte once, however often it has to be fetched. */
+  constructor(onBytes: ((bytes: number) => void) | undefined) {
+    this.#onBytes = onBytes;
+  }
+
+  get filledBytes(): number {
+    return this.#filledBytes;
+  }
+
+  /** What has arrived. */
+  get bytes(): Uint8Array<ArrayBuffer> {
+    return this.#bytes.subarray(0, this.#filledBytes);
+  }
+
+  /** Starts from the beginning, with room for `lengthBytes`. */
+  begin(lengthBytes: number): void {
+    this.#filledBytes = 0;
+    if (this.#bytes.byteLength === lengthBytes) return;
+    try {
+      this.#bytes = new Uint8Array(lengthBytes);
+    } catch (cause) {
+      throw new LimitError(`There is no memory for ${lengthBytes} bytes at once.`, {}, { cause });
+    }
+  }
+
+  /** Adds the next bytes, for which there must be room. */
+  add(chunk: Uint8Array): void {
+    this.#bytes.set(chunk, this.#filledBytes);
+    this.#filledBytes += chunk.byteLength;
+    const news = this.#filledBytes - this.#announcedBytes;
+    if (news <= 0) return;
+    this.#announcedBytes += news;
+    this.#onBytes?.(news);
+  }
+}

@@ -1,0 +1,61 @@
+/** One read among others that share a request. */
+
+import type { ReadOptions } from "./source.js";
+
+export class SharedRead {
+  readonly begin: number;
+  readonly end: number;
+  readonly promise: Promise<Uint8Array>;
+  settled = false;
+  /** Called once the read is over, one way or another. */
+  onSettled: () => void = () => {};
+  readonly #options: ReadOptions;
+  readonly #resolve: (bytes: Uint8Array) => void;
+  readonly #reject: (error: unknown) => void;
+  readonly #aborted = () => this.fail(this.#options.signal!.reason);
+  #announcedBytes = 0;
+
+  constructor(offset: number, length: number, options: ReadOptions) {
+    this.begin = offset;
+    this.end = offset + length;
+    this.#options = options;
+    let settle: [(bytes: Uint8Array) => void, (error: unknown) => void];
+    this.promise = new Promise((resolve, reject) => (settle = [resolve, reject]));
+    [this.#resolve, this.#reject] = settle!;
+    const { signal } = options;
+    if (signal?.aborted) this.#aborted();
+    else signal?.addEventListener("abort", this.#aborted, { once: true });
+  }
+
+  /** Bytes from position `begin` to `end` of the file have arrived for the whole group. */
+  arrived(begin: number, end: number): void {
+    this.#announce(Math.min(end, this.end) - Math.max(begin, this.begin));
+  }
+
+  succeed(bytes: Uint8Array): void {
+    this.#announce(this.end - this.begin - this.#announcedBytes); // a source need not tell on the way
+    this.#settle(() => this.#resolve(bytes));
+  }
+
+  fail(error: unknown): void {
+    this.#settle(() => this.#reject(error));
+  }
+
+  #announce(bytes: number): void {
+    if (this.settled || bytes <= 0) return;
+    this.#announcedBytes += bytes;
+    try {
+      this.#options.onBytes?.(bytes);
+    } catch (error) {
+      this.fail(error); // theirs alone, and no reason to stop the others
+    }
+  }
+
+  #settle(how: () => void): void {
+    if (this.settled) return;
+    this.settled = true;
+    this.#options.signal?.removeEventListener("abort", this.#aborted);
+    how();
+    this.onSettled();
+  }
+}
