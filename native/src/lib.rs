@@ -43,9 +43,13 @@ pub use compressed::CompressedModel;
 pub use delta::{DeltaReport, pack_delta, unpack_delta};
 pub use engine::Native;
 pub use error::{Error, Result};
-pub use output::Output;
+pub use output::{Output, OutputFolder, remove_unfinished};
 pub use pack::{PackOptions, PackReport, pack};
 pub use reader::{Reader, Tensor};
+pub use shards::{
+    Packed, ShardReport, Shards, ShardsReport, ShardsVerified, pack_shards, unpack_shards,
+    verify_shards,
+};
 pub use unpack::{UnpackReport, unpack, unpack_map};
 pub use verify::{VerifyReport, verify, verify_delta};
 pub use zstn_core::frame::select::Effort;
@@ -56,6 +60,11 @@ pub trait Progress: Sync {
     fn begin(&self, len_bytes: u64);
     /// So many more of them are done.
     fn advance(&self, len_bytes: u64);
+    /// One of several files is being fetched before work on it can go on: so
+    /// many bytes of it are here, of so many if that is known.
+    fn fetching(&self, so_far_bytes: u64, len_bytes: Option<u64>) {
+        let _ = (so_far_bytes, len_bytes);
+    }
 }
 
 impl Progress for () {

@@ -4,31 +4,34 @@ use clap::Args;
 use zstn::{Native, Result};
 use zstn_core::catalog::Kind;
 
-use super::{place, print, progress, size};
+use super::{place, print, progress, shards, size};
 
 #[derive(Args)]
 pub struct Options {
-    /// Packed or zTensor file: a path, an http(s) address, or - for standard
-    /// input
-    input: String,
-    /// Compare every byte with this file
+    /// Packed or zTensor file, or the .index.json of packed shards: a path, an
+    /// http(s) address, or - for standard input; or a local folder
+    pub input: String,
+    /// Compare every byte with this one
     #[arg(long, value_name = "ORIGINAL")]
-    against: Option<String>,
-    /// The safetensors file that a difference was packed against
+    pub against: Option<String>,
+    /// What a difference was packed against
     #[arg(long, value_name = "BASE")]
-    base: Option<String>,
+    pub base: Option<String>,
     /// Threads, 0 for one per core
     #[arg(long, default_value_t = 0, value_name = "N")]
-    threads: usize,
+    pub threads: usize,
     /// Say nothing
     #[arg(short, long)]
-    quiet: bool,
+    pub quiet: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
 }
 
 pub fn run(options: &Options) -> Result<()> {
+    if let Some(input) = shards::packed(&options.input)? {
+        return shards::verify(options, &input);
+    }
     let silent = options.quiet || options.json;
     let engine = Native::new(options.threads)?;
     let input = place::whole(&options.input, silent)?;
