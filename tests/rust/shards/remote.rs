@@ -1,0 +1,67 @@
+//! Shards on a server.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use zstn::serve::{Served, Server};
+use zstn::source::Place;
+use zstn::{PackOptions, Shards, pack_shards, unpack_shards};
+
+use crate::*;
+
+/// A server of that folder, its address, and what it is asked.
+fn serve(folder: &Path) -> (String, Arc<Mutex<Vec<Served>>>) {
+    let server = Server::bind(folder, SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let url = server.url();
+    let log: Arc<Mutex<Vec<Served>>> = Arc::default();
+    let seen = Arc::clone(&log);
+    std::thread::spawn(move || server.run(move |served| seen.lock().unwrap().push(served)));
+    (url, log)
+}
+
+#[test]
+fn shards_come_from_a_server_one_by_one() {
+    let mut files = model(false);
+    let (scratch, folder) = scratch(&files);
+    let (url, log) = serve(scratch.path());
+    let at = |name: &str| scratch.path().join(name);
+    let open = |path: &str, kinds: &[&str]| {
+        let place = Place::Url(format!("{url}{path}?download=true"));
+        Shards::open(&place, kinds).unwrap().expect("an index")
+    };
+    let input = open(&format!("model/{INDEX}"), &["safetensors"]);
+    let told = Told::default();
+    let options = PackOptions {
+        progress: &told,
+        ..PackOptions::default()
+    };
+    pack_shards(&engine(), &input, None, &at("packed"), &options).unwrap();
+    {
+        let (begun, done) = &*told.0.lock().unwrap();
+        assert_eq!(
+            (begun.len(), begun[0]),
+            (1, *done),
+            "the lengths are known at once"
+        );
+    }
+    let fetched = |name: &str| {
+        let log = log.lock().unwrap();
+        let whole = log.iter().filter(|served| served.range.is_none());
+        whole.filter(|served| served.path.contains(name)).count()
+    };
+    assert_eq!([FIRST, SECOND, THIRD].map(fetched), [1, 1, 1]);
+    let packed = open("packed/model.zstn.index.json", &zstn::shards::PACKED);
+    unpack_shards(&engine(), &packed, None, &at("back"), &()).unwrap();
+    files.remove("tokenizer.model");
+    assert!(read(&at("back")) == files);
+    let verified = zstn::verify_shards(&engine(), &packed, None, Some(&input), &()).unwrap();
+    assert_eq!(verified.indexed_tensors, 4);
+
+    // What is missing is found before anything else is fetched.
+    std::fs::remove_file(folder.join(THIRD)).unwrap();
+    let error = pack_shards(&engine(), &input, None, &at("x"), &options).unwrap_err();
+    assert!(error.to_string().contains("no such file"), "{error}");
+    assert_eq!(fetched(FIRST), 2, "once to pack, once to verify");
+    assert_eq!(names(scratch.path()), ["back", "model", "packed"]);
+}
