@@ -15,6 +15,9 @@
 //! # }
 //! ```
 //!
+//! A checkpoint in several files, by its folder or index, is [`Shards`]; see
+//! [`pack_shards`] and [`unpack_shards`].
+//!
 //! The formats themselves live in `zstn_core`; this crate adds C zstd, a
 //! thread pool, files and the network. Output files appear under their name
 //! only when they are complete.
