@@ -37,7 +37,7 @@ pub enum Packed {
 }
 
 /// What was verified. Shards are in the order of their names.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ShardsVerified {
     /// Name of each file, and what it came to.
     pub shards: Vec<(String, VerifyReport)>,
