@@ -57,6 +57,8 @@ rules! {
     ShardMissing = "sharded.missing",
     /// Files hold the tensors that the index says (sharded 2).
     ShardTensorMissing = "sharded.tensor_missing",
+    /// The names in the index can be changed and changed back (sharded 3).
+    ShardRenaming = "sharded.renaming",
 
     /// Starts with `ZSTN` (z4ai-containers 2.1).
     ZstnMagic = "zstn.magic",

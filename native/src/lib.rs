@@ -15,6 +15,9 @@
 //! # }
 //! ```
 //!
+//! A checkpoint in several files, by its folder or index, is [`Shards`]; see
+//! [`pack_shards`] and [`unpack_shards`].
+//!
 //! The formats themselves live in `zstn_core`; this crate adds C zstd, a
 //! thread pool, files and the network. Output files appear under their name
 //! only when they are complete.
@@ -41,9 +44,13 @@ pub use buffer::{compress, compress_delta, decompress, decompress_delta};
 pub use delta::{DeltaReport, pack_delta, unpack_delta};
 pub use engine::Native;
 pub use error::{Error, Result};
-pub use output::Output;
+pub use output::{Output, OutputFolder, remove_unfinished};
 pub use pack::{PackOptions, PackReport, pack};
 pub use reader::{Reader, Tensor, View};
+pub use shards::{
+    Packed, ShardReport, Shards, ShardsReport, ShardsVerified, pack_shards, unpack_shards,
+    verify_shards,
+};
 pub use unpack::{UnpackReport, unpack, unpack_map};
 pub use verify::{VerifyReport, is_packed, verify, verify_delta, verify_tensors};
 pub use zstn_core::frame::select::Effort;
@@ -54,6 +61,11 @@ pub trait Progress: Sync {
     fn begin(&self, len_bytes: u64);
     /// So many more of them are done.
     fn advance(&self, len_bytes: u64);
+    /// One of several files is being fetched before work on it can go on: so
+    /// many bytes of it are here, of so many if that is known.
+    fn fetching(&self, so_far_bytes: u64, len_bytes: Option<u64>) {
+        let _ = (so_far_bytes, len_bytes);
+    }
 }
 
 impl Progress for () {

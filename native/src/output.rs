@@ -1,4 +1,4 @@
-//! Files that appear only when they are complete.
+//! Files and folders that appear only when they are complete.
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
@@ -8,15 +8,24 @@ use tempfile::NamedTempFile;
 
 use crate::source::Map;
 use crate::{Error, Result};
+use unfinished::Unfinished;
+
+mod folder;
+mod unfinished;
+
+pub use folder::OutputFolder;
+pub use unfinished::remove_unfinished;
 
 /// A file in the making. It lies beside its final place under another name
 /// until [`Output::finish`] renames it; dropped before, it is removed. Only a
-/// killed process can leave the hidden `.part` file behind.
+/// killed process can leave the hidden `.part` file behind, unless it could
+/// still call [`remove_unfinished`].
 #[derive(Debug)]
 pub struct Output {
     file: NamedTempFile,
     /// `None` is standard output.
     target: Option<PathBuf>,
+    unfinished: Unfinished,
 }
 
 impl Output {
@@ -25,12 +34,16 @@ impl Output {
         if path.as_os_str() == "-" {
             let file =
                 NamedTempFile::new().map_err(|error| Error::io("make a temporary file", error))?;
-            return Ok(Self { file, target: None });
+            return Ok(Self {
+                unfinished: Unfinished::new(file.path()),
+                file,
+                target: None,
+            });
         }
         let name = path
             .file_name()
             .ok_or_else(|| Error::Usage(format!("{} is no file name", path.display())))?;
-        let folder = folder(path);
+        let folder = parent(path);
         let mut builder = tempfile::Builder::new();
         let prefix = format!(".{}.", name.display());
         builder.prefix(&prefix).suffix(".part");
@@ -44,6 +57,7 @@ impl Output {
             .tempfile_in(folder)
             .map_err(|error| Error::io(format!("write into {}", folder.display()), error))?;
         Ok(Self {
+            unfinished: Unfinished::new(file.path()),
             file,
             target: Some(path.into()),
         })
@@ -100,9 +114,10 @@ impl Output {
         };
         self.file.as_file().sync_all().map_err(fail)?;
         self.file.persist(&target).map_err(|e| fail(e.error))?;
+        drop(self.unfinished);
         // Without this the new name itself could be lost with the power.
         #[cfg(unix)]
-        File::open(folder(&target))
+        File::open(parent(&target))
             .and_then(|folder| folder.sync_all())
             .map_err(fail)?;
         Ok(())
@@ -116,7 +131,7 @@ impl Output {
     }
 }
 
-fn folder(path: &Path) -> &Path {
+fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),

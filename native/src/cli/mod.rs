@@ -1,7 +1,8 @@
 //! One module per verb, its options beside its handler.
 //!
 //! Results go to standard output, everything else to standard error. Exit
-//! status: 0 done, 1 the input is bad or differs, 2 wrong usage, 3 I/O.
+//! status: 0 done, 1 the input is bad or differs, 2 wrong usage, 3 I/O, 130
+//! stopped.
 
 use std::process::ExitCode;
 
@@ -19,6 +20,7 @@ mod pack;
 mod place;
 mod progress;
 mod serve;
+mod shards;
 mod size;
 mod table;
 mod unpack;
@@ -36,9 +38,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Pack a safetensors file
+    /// Pack a safetensors file, or a checkpoint in several
     Pack(pack::Options),
-    /// Restore the original file, byte for byte
+    /// Restore the original, byte for byte
     Unpack(unpack::Options),
     /// List the tensors of a file
     Ls(ls::Options),
@@ -79,6 +81,9 @@ impl Verb {
 pub fn run() -> ExitCode {
     let verb = Cli::parse().verb;
     let json = verb.json();
+    if !matches!(verb, Verb::Serve(_)) {
+        clean_up_when_stopped();
+    }
     let result = match verb {
         Verb::Pack(options) => pack::run(&options),
         Verb::Unpack(options) => unpack::run(&options),
@@ -102,6 +107,16 @@ pub fn run() -> ExitCode {
             ExitCode::from(status(&error))
         }
     }
+}
+
+/// Ctrl-C leaves nothing half-made behind. Where a signal is ignored or
+/// handled already, as under `nohup`, all stays as it is.
+fn clean_up_when_stopped() {
+    const STOPPED: i32 = 130; // what a shell says of a program ended by Ctrl-C
+    let _ = ctrlc::try_set_handler(|| {
+        zstn::remove_unfinished();
+        std::process::exit(STOPPED);
+    });
 }
 
 fn status(error: &Error) -> u8 {

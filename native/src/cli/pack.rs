@@ -5,36 +5,39 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use zstn::pack::pack_map;
-use zstn::source::Source;
-use zstn::{DeltaReport, Native, Output, PackOptions, Result, pack_delta};
+use zstn::source::{Place, Source};
+use zstn::{DeltaReport, Native, Output, PackOptions, Result, Shards, pack_delta};
 
-use super::{place, print, progress, size};
+use super::{place, print, progress, shards, size};
 
 #[derive(Args)]
 pub struct Options {
-    /// Safetensors file: a path, an http(s) address, or - for standard input
-    input: String,
-    /// Packed file [default: the input's name with .zstn]
+    /// Safetensors file, or .safetensors.index.json of a sharded checkpoint: a
+    /// path, an http(s) address, or - for standard input; or a local folder
+    pub input: String,
+    /// Packed file [default: the input's name with .zstn]; of a folder or an
+    /// index a new folder [default: its name with -zstn behind]
     #[arg(short, long)]
-    output: Option<PathBuf>,
+    pub output: Option<PathBuf>,
     /// Time against size
     #[arg(long, value_enum, default_value_t)]
-    effort: Effort,
-    /// Store only the difference from this safetensors file
+    pub effort: Effort,
+    /// Store only the difference from this one, plain and cut into the same
+    /// shards
     #[arg(long, value_name = "BASE")]
-    base: Option<String>,
+    pub base: Option<String>,
     /// Threads, 0 for one per core
     #[arg(long, default_value_t = 0, value_name = "N")]
-    threads: usize,
+    pub threads: usize,
     /// Memory to stay within, like 512M
     #[arg(long, default_value = "1G", value_name = "SIZE", value_parser = size::parse)]
-    memory: u64,
+    pub memory: u64,
     /// Replace an existing file even if its name was not given
     #[arg(long)]
     force: bool,
     /// Say nothing
     #[arg(short, long)]
-    quiet: bool,
+    pub quiet: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
@@ -61,6 +64,9 @@ impl From<Effort> for zstn::Effort {
 
 pub fn run(options: &Options) -> Result<()> {
     let silent = options.quiet || options.json;
+    if let Some(input) = Shards::open(&Place::from(options.input.as_str()), &["safetensors"])? {
+        return shards::pack(options, &input);
+    }
     let extension = if options.base.is_some() {
         "z4dm"
     } else {

@@ -1,29 +1,53 @@
 //! Progress bars: on a terminal, on standard error, and nowhere else.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::size;
+
 /// A bar as the library drives it.
-pub struct Watch(pub ProgressBar);
+pub struct Watch {
+    bar: ProgressBar,
+    label: String,
+    fetching: AtomicBool,
+}
 
 impl zstn::Progress for Watch {
     fn begin(&self, len_bytes: u64) {
-        self.0.set_length(len_bytes);
+        self.bar.set_length(len_bytes);
     }
 
     fn advance(&self, len_bytes: u64) {
-        self.0.inc(len_bytes);
+        if self.fetching.swap(false, Relaxed) {
+            self.bar.set_message(self.label.clone());
+        }
+        self.bar.inc(len_bytes);
+    }
+
+    fn fetching(&self, so_far_bytes: u64, len_bytes: Option<u64>) {
+        self.fetching.store(true, Relaxed);
+        let so_far = size::bytes(so_far_bytes);
+        self.bar.set_message(match len_bytes {
+            Some(len) => format!("fetching {so_far} of {}", size::bytes(len)),
+            None => format!("fetching {so_far}"),
+        });
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
 }
 
 /// A bar that learns its length when the work begins.
 pub fn watch(label: &str, quiet: bool) -> Watch {
-    Watch(bar(label, 0, quiet))
+    Watch {
+        bar: bar(label, 0, quiet),
+        label: label.into(),
+        fetching: AtomicBool::new(false),
+    }
 }
 
 /// A bar for `len_bytes` bytes of work.

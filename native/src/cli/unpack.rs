@@ -4,30 +4,33 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use zstn::source::Source;
-use zstn::{Native, Output, Result, unpack_delta, unpack_map};
+use zstn::shards::PACKED;
+use zstn::source::{Place, Source};
+use zstn::{Native, Output, Result, Shards, unpack_delta, unpack_map};
 
-use super::{place, print, progress, size};
+use super::{place, print, progress, shards, size};
 
 #[derive(Args)]
 pub struct Options {
-    /// Packed file: a path, an http(s) address, or - for standard input
-    input: String,
-    /// Restored file [default: the input's name with .safetensors]
+    /// Packed file, or the .index.json of packed shards: a path, an http(s)
+    /// address, or - for standard input; or a local folder
+    pub input: String,
+    /// Restored file [default: the input's name with .safetensors]; of a folder
+    /// or an index a new folder [default: its name without -zstn]
     #[arg(short, long)]
-    output: Option<PathBuf>,
-    /// The safetensors file that a difference was packed against
+    pub output: Option<PathBuf>,
+    /// What a difference was packed against
     #[arg(long, value_name = "BASE")]
-    base: Option<String>,
+    pub base: Option<String>,
     /// Threads, 0 for one per core
     #[arg(long, default_value_t = 0, value_name = "N")]
-    threads: usize,
+    pub threads: usize,
     /// Replace an existing file even if its name was not given
     #[arg(long)]
     force: bool,
     /// Say nothing
     #[arg(short, long)]
-    quiet: bool,
+    pub quiet: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
@@ -35,6 +38,9 @@ pub struct Options {
 
 pub fn run(options: &Options) -> Result<()> {
     let silent = options.quiet || options.json;
+    if let Some(input) = Shards::open(&Place::from(options.input.as_str()), &PACKED)? {
+        return shards::unpack(options, &input);
+    }
     let target = place::output(
         &options.input,
         options.output.as_deref(),

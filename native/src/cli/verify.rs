@@ -6,32 +6,35 @@ use zstn::source::{Map, Place};
 use zstn::{Native, Reader, Result, VerifyReport, View, is_packed};
 use zstn_core::catalog::Kind;
 
-use super::{place, print, progress, size};
+use super::{place, print, progress, shards, size};
 
 #[derive(Args)]
 pub struct Options {
     /// A file of any kind but plain safetensors, the .index.json of a sharded
     /// checkpoint, or a local folder: a path, an http(s) address, or - for
     /// standard input
-    input: String,
+    pub input: String,
     /// Compare every byte with this one
     #[arg(long, value_name = "ORIGINAL")]
-    against: Option<String>,
+    pub against: Option<String>,
     /// The safetensors file that a difference was packed against
     #[arg(long, value_name = "BASE")]
-    base: Option<String>,
+    pub base: Option<String>,
     /// Threads, 0 for one per core
     #[arg(long, default_value_t = 0, value_name = "N")]
-    threads: usize,
+    pub threads: usize,
     /// Say nothing
     #[arg(short, long)]
-    quiet: bool,
+    pub quiet: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
 }
 
 pub fn run(options: &Options) -> Result<()> {
+    if let Some(input) = shards::packed(&options.input)? {
+        return shards::verify(options, &input);
+    }
     let silent = options.quiet || options.json;
     let report = match Input::open(&options.input, options.threads, silent)? {
         Input::Packed(input) => packed(options, &input, silent),

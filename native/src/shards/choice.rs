@@ -6,6 +6,9 @@ use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 /// ones first.
 pub const READABLE: [&str; 5] = ["safetensors", "zstn", "z4dm", "zt", "gauss"];
 
+/// Extensions of what packing makes: containers and deltas.
+pub const PACKED: [&str; 2] = ["zstn", "z4dm"];
+
 /// The file that leads to the checkpoint.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Choice<'a> {

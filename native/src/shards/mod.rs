@@ -14,9 +14,22 @@ use crate::source::{Map, Place, Source};
 use crate::{Error, Result};
 
 mod choice;
+mod kind;
+mod pack;
+mod parts;
+mod plan;
+mod report;
+mod unpack;
+mod verify;
+
+pub use choice::{PACKED, READABLE};
+pub use pack::pack_shards;
+pub use report::{Packed, ShardReport, ShardsReport, ShardsVerified};
+pub use unpack::unpack_shards;
+pub use verify::verify_shards;
 
 use choice::Choice;
-pub use choice::READABLE;
+use kind::Kind;
 
 /// The files of a checkpoint: those that an index names, or the one model of
 /// a folder.
@@ -33,6 +46,8 @@ pub struct Shards {
 pub struct Index {
     /// Name of its file.
     pub name: String,
+    /// Where it was read.
+    pub place: Place,
     /// Its bytes.
     pub text: Vec<u8>,
     /// What they say.
@@ -46,6 +61,8 @@ pub struct Shard {
     pub name: String,
     /// Where it is.
     pub place: Place,
+    /// Tensors that the index says it holds, sorted; none without an index.
+    pub tensors: Vec<String>,
 }
 
 impl Shards {
@@ -74,21 +91,29 @@ impl Shards {
         }
     }
 
+    /// A checkpoint in one file.
+    #[must_use]
+    pub fn of_file(place: Place) -> Self {
+        let name = place.file_name().unwrap_or_else(|| place.to_string());
+        Self {
+            files: vec![Shard {
+                name,
+                place: place.clone(),
+                tensors: Vec::new(),
+            }],
+            place,
+            is_folder: false,
+            index: None,
+        }
+    }
+
     fn of_folder(folder: &Path, kinds: &[&str]) -> Result<Self> {
         let names = file_names(folder)?;
         let choice = choice::choose(&names, kinds)
             .map_err(|problem| Error::Usage(format!("{}: {problem}", folder.display())))?;
         let mut shards = match choice {
             Choice::Index(name) => Self::of_index(&Place::Path(folder.join(name)), name.into())?,
-            Choice::File(name) => Self {
-                place: Place::Path(folder.into()),
-                is_folder: true,
-                index: None,
-                files: vec![Shard {
-                    name: name.into(),
-                    place: Place::Path(folder.join(name)),
-                }],
-            },
+            Choice::File(name) => Self::of_file(Place::Path(folder.join(name))),
         };
         shards.place = Place::Path(folder.into());
         shards.is_folder = true;
@@ -100,19 +125,26 @@ impl Shards {
             .small(HEADER_LEN_BYTES)?
             .ok_or_else(|| missing(place))?;
         let parsed = ShardIndex::parse(&text).map_err(Error::place(place))?;
-        let files = parsed
-            .files()
-            .iter()
-            .filter_map(|name| {
-                let place = place.beside(name)?;
-                let name = name.clone();
-                Some(Shard { name, place })
-            })
-            .collect();
+        let mut files: Vec<Shard> = Vec::new();
+        for name in parsed.files() {
+            files.push(Shard {
+                name: name.clone(),
+                place: place.beside(name).ok_or_else(|| missing(place))?,
+                tensors: Vec::new(),
+            });
+        }
+        for (tensor, file) in parsed.weights() {
+            files[file].tensors.push(tensor.into());
+        }
         Ok(Self {
             place: place.clone(),
             is_folder: false,
-            index: Some(Index { name, text, parsed }),
+            index: Some(Index {
+                name,
+                place: place.clone(),
+                text,
+                parsed,
+            }),
             files,
         })
     }
@@ -129,6 +161,12 @@ impl Shards {
         self.is_folder
     }
 
+    /// Whether the files are packed, containers or deltas, by their names.
+    #[must_use]
+    pub fn is_packed(&self) -> bool {
+        Kind::of_packed(self).is_ok()
+    }
+
     /// The index, if there is one. Without, there is one file.
     #[must_use]
     pub fn index(&self) -> Option<&Index> {
@@ -140,43 +178,41 @@ impl Shards {
     pub fn files(&self) -> &[Shard] {
         &self.files
     }
-
-    /// Checks that the file of that number holds every tensor that the index
-    /// says it does.
-    ///
-    /// # Errors
-    /// [`Rule::ShardTensorMissing`].
-    pub fn check(&self, number: usize, catalog: &Catalog) -> Result<()> {
-        let Some(index) = &self.index else {
-            return Ok(());
-        };
-        let mut expected = index.parsed.weights().filter(|(_, file)| *file == number);
-        match expected.find(|(tensor, _)| catalog.find(tensor).is_err()) {
-            None => Ok(()),
-            Some((tensor, _)) => {
-                let detail = format!("{} says it is in this file, but it is not", index.name);
-                let refusal = zstn_core::Error::malformed(Rule::ShardTensorMissing, detail);
-                let place = &self.files[number].place;
-                Err(Error::place(place)(refusal.tensor(tensor)))
-            }
-        }
-    }
 }
 
 impl Shard {
+    /// Checks that the file, which has this catalog, holds every tensor that
+    /// the index says it does.
+    ///
+    /// # Errors
+    /// [`Rule::ShardTensorMissing`].
+    pub fn check(&self, catalog: &Catalog) -> Result<()> {
+        let mut names = self.tensors.iter();
+        match names.find(|tensor| catalog.find(tensor).is_err()) {
+            None => Ok(()),
+            Some(tensor) => {
+                let detail = "the index of the shards says it is in this file, but it is not";
+                let refusal = zstn_core::Error::malformed(Rule::ShardTensorMissing, detail);
+                Err(Error::place(&self.place)(refusal.tensor(tensor)))
+            }
+        }
+    }
+
     /// Opens it for reading parts.
     ///
     /// # Errors
-    /// [`Rule::ShardMissing`] if there is no such local file.
+    /// As [`Place::open`], and [`Rule::ShardMissing`] if there is no such local
+    /// file.
     pub fn open(&self) -> Result<Box<dyn Source>> {
         self.check_there()?;
         self.place.open()
     }
 
-    /// Makes all of it available as a map; see [`Place::whole`].
+    /// Makes all of it available as a map.
     ///
     /// # Errors
-    /// [`Rule::ShardMissing`] if there is no such local file.
+    /// As [`Place::whole`], and [`Rule::ShardMissing`] if there is no such
+    /// local file.
     pub fn whole(&self, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
         self.check_there()?;
         self.place.whole(progress)

@@ -59,6 +59,11 @@ impl Remote {
     /// Reads the first `head_len_bytes` bytes of the file at `url` and learns
     /// its length from the answer.
     pub fn open(url: &str, head_len_bytes: u64) -> Result<Self> {
+        Self::open_ranged(url, head_len_bytes)?.ok_or_else(|| ignores_ranges(url))
+    }
+
+    /// As [`Remote::open`], with `None` for a server that ignores ranges.
+    pub(crate) fn open_ranged(url: &str, head_len_bytes: u64) -> Result<Option<Self>> {
         let agent = agent();
         let response = get(&agent, url, 0..head_len_bytes)?;
         let len_bytes = match response.status() {
@@ -66,7 +71,7 @@ impl Remote {
                 .ok_or_else(|| problem(url, "the server does not say how long the file is"))?,
             // What a server says to any range of an empty file.
             StatusCode::RANGE_NOT_SATISFIABLE => 0,
-            StatusCode::OK => return Err(ignores_ranges(url)),
+            StatusCode::OK => return Ok(None),
             status => return Err(refused(url, status)),
         };
         let expected = len_bytes.min(head_len_bytes);
@@ -75,14 +80,14 @@ impl Remote {
         } else {
             body(url, response, expected)?
         };
-        Ok(Self {
+        Ok(Some(Self {
             agent,
             url: url.into(),
             len_bytes,
             fetched_bytes: AtomicU64::new(head.len() as u64),
             head: Mutex::new(Some(head)),
             requests: AtomicU64::new(1),
-        })
+        }))
     }
 
     /// Requests made so far.

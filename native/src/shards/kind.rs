@@ -1,0 +1,176 @@
+//! The kinds of shard that packing leads between, and the names that go with
+//! them (docs/formats/sharded.md 3).
+
+use zstn_core::Rule;
+use zstn_core::container::safetensors::{SHARD_INDEX_SUFFIX, ShardIndex};
+
+use super::{Index, Shards};
+use crate::{Error, Result};
+
+/// What the shards of a checkpoint are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Safetensors,
+    Zstn,
+    Delta,
+}
+
+impl Kind {
+    pub(super) fn extension(self) -> &'static str {
+        match self {
+            Self::Safetensors => "safetensors",
+            Self::Zstn => "zstn",
+            Self::Delta => "z4dm",
+        }
+    }
+
+    /// What `shards` is by the names of its files, the packed kinds.
+    pub(super) fn of_packed(shards: &Shards) -> Result<Self> {
+        let name = match shards.index() {
+            Some(index) => index.name.strip_suffix(SHARD_INDEX_SUFFIX),
+            None => shards.files().first().map(|file| file.name.as_str()),
+        };
+        let name = name.unwrap_or_default();
+        [Self::Zstn, Self::Delta]
+            .into_iter()
+            .find(|kind| kind.stem(name).is_some())
+            .ok_or_else(|| {
+                Error::Usage(format!(
+                    "{} is not packed: its files are neither .zstn nor .z4dm",
+                    shards.place()
+                ))
+            })
+    }
+
+    /// A base has to be given for deltas and for nothing else.
+    pub(super) fn check_base(self, shards: &Shards, base: Option<&Shards>) -> Result<()> {
+        match (self, base) {
+            (Self::Delta, None) => Err(Error::Usage(format!(
+                "{} is a difference from another checkpoint; name that one with --base",
+                shards.place()
+            ))),
+            (Self::Delta, Some(_)) | (_, None) => Ok(()),
+            (_, Some(_)) => Err(Error::Usage(format!(
+                "{} is no difference from another checkpoint and takes no base",
+                shards.place()
+            ))),
+        }
+    }
+
+    fn stem(self, name: &str) -> Option<&str> {
+        name.strip_suffix(self.extension())?.strip_suffix('.')
+    }
+
+    /// The name of a shard once it is of the kind `to`.
+    pub(super) fn renamed(self, name: &str, to: Self) -> Option<String> {
+        Some(format!("{}.{}", self.stem(name)?, to.extension()))
+    }
+
+    /// The index of the same shards once they are of the kind `to`. What this
+    /// gives leads back to the same bytes, or it is refused.
+    pub(super) fn renamed_index(self, index: &Index, to: Self) -> Result<Index> {
+        let refuse = |detail: String| {
+            let refusal = zstn_core::Error::malformed(Rule::ShardRenaming, detail);
+            Error::place(&index.place)(refusal)
+        };
+        let name = index
+            .name
+            .strip_suffix(SHARD_INDEX_SUFFIX)
+            .and_then(|name| self.renamed(name, to))
+            .ok_or_else(|| {
+                refuse(format!(
+                    "the name of the index does not end with .{}{SHARD_INDEX_SUFFIX}; rename it",
+                    self.extension()
+                ))
+            })?;
+        let [old, new] = [self, to].map(|kind| format!(".{}\"", kind.extension()));
+        let text = replaced(&index.text, old.as_bytes(), new.as_bytes());
+        if replaced(&text, new.as_bytes(), old.as_bytes()) != index.text {
+            return Err(refuse(format!(
+                "the index has names that end with .{} as well and could not be restored",
+                to.extension()
+            )));
+        }
+        let parsed = ShardIndex::parse(&text).map_err(Error::place(&index.place))?;
+        let files = index.parsed.files();
+        for (tensor, number) in index.parsed.weights() {
+            let file = &files[number];
+            let expected = self.renamed(file, to);
+            let found = parsed.file_of(tensor).map(|file| &parsed.files()[file]);
+            if expected.is_none() || found != expected.as_ref() {
+                return Err(refuse(format!(
+                    "the index says that the tensor {tensor} is in {file}, and only names that \
+                     end with .{}, written as they are, can be changed",
+                    self.extension()
+                )));
+            }
+        }
+        Ok(Index {
+            name: format!("{name}{SHARD_INDEX_SUFFIX}"),
+            place: index.place.clone(),
+            text,
+            parsed,
+        })
+    }
+}
+
+fn replaced(text: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
+    let mut result = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((first, behind)) = rest.split_first() {
+        if let Some(behind) = rest.strip_prefix(old) {
+            result.extend_from_slice(new);
+            rest = behind;
+        } else {
+            result.push(*first);
+            rest = behind;
+        }
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index(name: &str, text: &str) -> Index {
+        Index {
+            name: name.into(),
+            place: name.into(),
+            text: text.into(),
+            parsed: ShardIndex::parse(text.as_bytes()).unwrap(),
+        }
+    }
+
+    #[test]
+    fn an_index_goes_there_and_back() {
+        let text = "{ \"metadata\": {\"from\":\"x.safetensors\"},\n \"weight_map\": \
+                    {\"a\":\"m-1.safetensors\", \"b\":\"m-2.safetensors\"}}\n";
+        let plain = index("m.safetensors.index.json", text);
+        let packed = Kind::Safetensors.renamed_index(&plain, Kind::Zstn).unwrap();
+        assert_eq!(packed.name, "m.zstn.index.json");
+        assert_eq!(packed.parsed.files(), ["m-1.zstn", "m-2.zstn"]);
+        let back = Kind::Zstn
+            .renamed_index(&packed, Kind::Safetensors)
+            .unwrap();
+        assert_eq!(back.name, plain.name);
+        assert_eq!(back.text, plain.text);
+    }
+
+    #[test]
+    fn an_index_that_would_not_come_back_is_refused() {
+        let name = "m.safetensors.index.json";
+        for (name, text) in [
+            ("m.index.json", r#"{"weight_map":{"a":"m.safetensors"}}"#),
+            (name, r#"{"weight_map":{"a":"m.bin"}}"#),
+            (name, r#"{"weight_map":{"a":"m\u002esafetensors"}}"#),
+            (name, r#"{"weight_map":{"a.safetensors":"m.safetensors"}}"#),
+            (name, r#"{"x":"y.zstn","weight_map":{"a":"m.safetensors"}}"#),
+        ] {
+            let error = Kind::Safetensors.renamed_index(&index(name, text), Kind::Zstn);
+            let error = error.expect_err(text);
+            let rule = error.refusal().and_then(zstn_core::Error::rule);
+            assert_eq!(rule, Some(Rule::ShardRenaming), "{text}");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The shards of a checkpoint one after the other, as parts of one piece of
+//! work.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::{Shard, Shards};
+use crate::reader::open_catalog;
+use crate::source::{Map, Place, Remote, Source};
+use crate::{Error, Progress, Result};
+
+/// Local shards are opened and looked into before work begins; remote ones
+/// are looked into if their server allows it, and fetched when it is their
+/// turn, so that the disk holds one at a time.
+pub(super) struct Parts<'a> {
+    shards: &'a Shards,
+    maps: Vec<Option<Map>>,
+    lens_bytes: Vec<u64>,
+    progress: &'a dyn Progress,
+    /// Tensors of the index that were found.
+    indexed_tensors: usize,
+}
+
+impl<'a> Parts<'a> {
+    /// Opens all local files, checks them against the index, and begins.
+    pub(super) fn open(shards: &'a Shards, progress: &'a dyn Progress) -> Result<Self> {
+        let mut parts = Self {
+            shards,
+            maps: Vec::new(),
+            lens_bytes: Vec::new(),
+            progress,
+            indexed_tensors: 0,
+        };
+        for (number, shard) in shards.files().iter().enumerate() {
+            let (map, len) = match &shard.place {
+                Place::Url(url) => {
+                    let head = zstn_core::limits::HEAD_LEN_BYTES;
+                    let source = Remote::open_ranged(url, head)?;
+                    let len = source.map(|source| parts.check(number, &source));
+                    (None, len.transpose()?.unwrap_or(0))
+                }
+                _ => {
+                    let map = shard.whole(&|_, _| ())?;
+                    let len = parts.check(number, &map)?;
+                    (Some(map), len)
+                }
+            };
+            parts.maps.push(map);
+            parts.lens_bytes.push(len);
+        }
+        progress.begin(parts.lens_bytes.iter().sum());
+        Ok(parts)
+    }
+
+    /// Length of the file that a shard is or restores, once its tensors have
+    /// been looked for. Nothing can be looked for in a file that is kept whole
+    /// because it breaks the rules of safetensors; what is no checkpoint at
+    /// all is refused by the work itself.
+    fn check(&mut self, number: usize, source: &dyn Source) -> Result<u64> {
+        let catalog = match open_catalog(source) {
+            Ok(catalog) => catalog,
+            Err(Error::Format { .. }) => return Ok(source.len_bytes()),
+            Err(other) => return Err(other),
+        };
+        let shard = &self.shards.files()[number];
+        shard.check(&catalog)?;
+        self.indexed_tensors += shard.tensors.len();
+        Ok(catalog.original_len_bytes())
+    }
+
+    /// Does the work on one shard after the other. It is given the number of
+    /// the shard, its bytes, and whom to tell of its progress. With the results
+    /// comes the number of tensors of the index, all of which were found.
+    pub(super) fn each<T>(
+        mut self,
+        mut work: impl FnMut(usize, &Map, &dyn Progress) -> Result<T>,
+    ) -> Result<(Vec<T>, usize)> {
+        let mut results = Vec::new();
+        for number in 0..self.maps.len() {
+            let map = match self.maps[number].take() {
+                Some(map) => map,
+                None => self.fetch(number)?,
+            };
+            let part = Part {
+                whole: self.progress,
+                left_bytes: AtomicU64::new(self.lens_bytes[number]),
+            };
+            results.push(work(number, &map, &part)?);
+            part.finish();
+        }
+        Ok((results, self.indexed_tensors))
+    }
+
+    fn fetch(&mut self, number: usize) -> Result<Map> {
+        let shard = &self.shards.files()[number];
+        let map = fetch(shard, self.progress)?;
+        if self.lens_bytes[number] == 0 {
+            self.lens_bytes[number] = self.check(number, &map)?;
+            self.progress.begin(self.lens_bytes.iter().sum());
+        }
+        Ok(map)
+    }
+}
+
+/// All of a shard.
+pub(super) fn fetch(shard: &Shard, progress: &dyn Progress) -> Result<Map> {
+    shard.whole(&|so_far, len| progress.fetching(so_far, len))
+}
+
+/// The progress of one shard, which is part of that of all.
+struct Part<'a> {
+    whole: &'a dyn Progress,
+    left_bytes: AtomicU64,
+}
+
+impl Part<'_> {
+    /// What is not worked on, like headers and tied tensors, is done as well.
+    fn finish(&self) {
+        self.whole.advance(self.left_bytes.load(Relaxed));
+    }
+}
+
+impl Progress for Part<'_> {
+    fn begin(&self, _: u64) {}
+
+    fn advance(&self, len_bytes: u64) {
+        let take = |left: u64| Some(left.saturating_sub(len_bytes));
+        if let Ok(before) = self.left_bytes.fetch_update(Relaxed, Relaxed, take) {
+            self.whole.advance(before.min(len_bytes));
+        }
+    }
+
+    fn fetching(&self, so_far_bytes: u64, len_bytes: Option<u64>) {
+        self.whole.fetching(so_far_bytes, len_bytes);
+    }
+}
+
+/// The file of `others` that goes with each of `shards`: that of the same
+/// name but for the extension, or the only one with the only one. `role` is
+/// what the others are, for the refusal.
+pub(super) fn counterparts<'a>(
+    shards: &Shards,
+    others: &'a Shards,
+    role: &str,
+) -> Result<Vec<&'a Shard>> {
+    if let ([_], [other]) = (shards.files(), others.files()) {
+        return Ok(vec![other]);
+    }
+    let mut by_stem: BTreeMap<&str, &Shard> = BTreeMap::new();
+    for shard in others.files() {
+        by_stem.insert(stem(shard), shard);
+    }
+    let found: Result<Vec<&Shard>> = shards
+        .files()
+        .iter()
+        .map(|shard| {
+            by_stem.remove(stem(shard)).ok_or_else(|| {
+                Error::Usage(format!(
+                    "{} has no counterpart to {}; the {role} must be cut into the same shards",
+                    others.place(),
+                    shard.name
+                ))
+            })
+        })
+        .collect();
+    let found = found?;
+    match by_stem.into_values().next() {
+        None => Ok(found),
+        Some(more) => Err(Error::Usage(format!(
+            "{} has {}, for which there is no counterpart; the {role} must be cut into the same \
+             shards",
+            others.place(),
+            more.name
+        ))),
+    }
+}
+
+fn stem(shard: &Shard) -> &str {
+    shard
+        .name
+        .rsplit_once('.')
+        .map_or(&shard.name, |(stem, _)| stem)
+}

@@ -1,0 +1,48 @@
+//! Unpacking shard by shard.
+
+use std::path::Path;
+
+use super::Shards;
+use super::kind::Kind;
+use super::parts::{Parts, counterparts, fetch};
+use super::plan::Plan;
+use super::report::ShardsReport;
+use crate::unpack::unpack_map;
+use crate::{Native, Output, OutputFolder, Progress, Result, UnpackReport, unpack_delta};
+
+/// Restores the files that `input` was packed from as the new folder `target`,
+/// byte for byte; deltas with the `base` they were packed against. A folder's
+/// other files are copied, of those around an index `config.json`.
+///
+/// # Errors
+/// An index that its files do not agree with; a base that is missing, not
+/// wanted or has other shards; a target that is there and not empty; whatever
+/// unpacking one file refuses. Nothing of the target is left then.
+pub fn unpack_shards(
+    engine: &Native,
+    input: &Shards,
+    base: Option<&Shards>,
+    target: &Path,
+    progress: &dyn Progress,
+) -> Result<ShardsReport<UnpackReport>> {
+    let kind = Kind::of_packed(input)?;
+    kind.check_base(input, base)?;
+    let plan = Plan::new(input, kind, Kind::Safetensors)?;
+    let bases = base.map(|base| counterparts(input, base, "base"));
+    let bases = bases.transpose()?;
+    let folder = OutputFolder::create(target)?;
+    let parts = Parts::open(input, progress)?;
+    let (reports, _) = parts.each(|number, map, progress| {
+        let path = folder.path(&plan.names[number]);
+        match &bases {
+            None => unpack_map(engine, map, &path, progress),
+            Some(bases) => {
+                let base = fetch(bases[number], progress)?;
+                unpack_delta(engine, map, &base, Output::create(&path)?, progress)
+            }
+        }
+    })?;
+    plan.write_others(input, &folder)?;
+    folder.finish()?;
+    Ok(plan.report(input, reports))
+}
