@@ -23,6 +23,7 @@ pub use zstn_core as core;
 
 mod buffer;
 mod compressed;
+pub mod convert;
 mod delta;
 mod engine;
 mod error;
@@ -39,6 +40,7 @@ pub mod serve;
 
 pub use buffer::{compress, compress_delta, decompress, decompress_delta};
 pub use compressed::CompressedModel;
+pub use convert::{ConvertOptions, ConvertReport, convert};
 pub use delta::{DeltaReport, pack_delta, unpack_delta};
 pub use engine::Native;
 pub use error::{Error, Result};

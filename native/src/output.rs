@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
@@ -61,6 +62,11 @@ impl Output {
             .map_err(|error| Error::io(format!("write {}", self.name()), error))
     }
 
+    /// Appends a part of a file without keeping it in memory.
+    pub fn write_pieces(&mut self, map: &Map, range: Range<usize>) -> Result<()> {
+        map.pieces(range).try_for_each(|piece| self.write(piece))
+    }
+
     /// Writes at `offset_bytes`; threads may do so side by side.
     pub fn write_at(&self, bytes: &[u8], offset_bytes: u64) -> Result<()> {
         write_all_at(self.file.as_file(), bytes, offset_bytes)
@@ -116,7 +122,8 @@ impl Output {
     }
 }
 
-fn folder(path: &Path) -> &Path {
+/// The folder that `path` is in.
+pub(crate) fn folder(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),

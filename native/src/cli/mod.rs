@@ -10,6 +10,7 @@ use zstn::Error;
 use zstn_core::ErrorKind;
 
 mod bench;
+mod convert;
 mod frames;
 mod get;
 mod info;
@@ -39,6 +40,8 @@ enum Verb {
     Pack(pack::Options),
     /// Restore the original file, byte for byte
     Unpack(unpack::Options),
+    /// Write a checkpoint in another format
+    Convert(convert::Options),
     /// List the tensors of a file
     Ls(ls::Options),
     /// Describe a file
@@ -62,6 +65,7 @@ impl Verb {
         match self {
             Self::Pack(o) => o.json,
             Self::Unpack(o) => o.json,
+            Self::Convert(o) => o.json,
             Self::Ls(o) => o.json,
             Self::Info(o) => o.json,
             Self::Get(o) => o.json,
@@ -81,6 +85,7 @@ pub fn run() -> ExitCode {
     let result = match verb {
         Verb::Pack(options) => pack::run(&options),
         Verb::Unpack(options) => unpack::run(&options),
+        Verb::Convert(options) => convert::run(&options),
         Verb::Ls(options) => ls::run(&options),
         Verb::Info(options) => info::run(&options),
         Verb::Get(options) => get::run(&options),

@@ -1,0 +1,78 @@
+//! Files that appear together, when all of them are complete.
+
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::output::folder;
+use crate::{Error, Result};
+
+/// A hidden folder beside an output. Dropped, it is removed with all that is
+/// in it.
+#[derive(Debug)]
+pub struct Staging {
+    folder: TempDir,
+}
+
+impl Staging {
+    /// Begins a folder beside `output`.
+    pub fn beside(output: &Path) -> Result<Self> {
+        let parent = folder(output);
+        let name = output.file_name().unwrap_or_default();
+        let prefix = format!(".{}.", name.display());
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(&prefix).suffix(".part");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            // It may become the output; the user's umask still applies.
+            builder.permissions(std::fs::Permissions::from_mode(0o777));
+        }
+        let folder = builder
+            .tempdir_in(parent)
+            .map_err(|error| Error::io(format!("write into {}", parent.display()), error))?;
+        Ok(Self { folder })
+    }
+
+    /// Where the file called `name` goes.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Gives the files of those names to the folder that `output` is in, one
+    /// after the other; returns where they are.
+    pub fn publish(self, output: &Path, names: &[String]) -> Result<Vec<PathBuf>> {
+        let parent = folder(output);
+        let mut paths = Vec::with_capacity(names.len());
+        for name in names {
+            let path = parent.join(name);
+            std::fs::rename(self.path(name), &path).map_err(Error::file("complete", &path))?;
+            paths.push(path);
+        }
+        sync(parent)?;
+        Ok(paths)
+    }
+
+    /// Becomes the folder `output`, which must not exist or be empty.
+    pub fn become_folder(self, output: &Path) -> Result<()> {
+        if output.exists() {
+            std::fs::remove_dir(output).map_err(Error::file("replace", output))?;
+        }
+        let complete = Error::file("complete", output);
+        std::fs::rename(self.folder.path(), output).map_err(complete)?;
+        // Nothing is there any more to be removed.
+        let _ = self.folder.keep();
+        sync(folder(output))
+    }
+}
+
+/// Makes new names in `folder` durable.
+fn sync(folder: &Path) -> Result<()> {
+    #[cfg(unix)]
+    std::fs::File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(Error::file("complete the files in", folder))?;
+    #[cfg(not(unix))]
+    let _ = folder;
+    Ok(())
+}
