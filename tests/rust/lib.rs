@@ -4,6 +4,7 @@
 pub mod cases;
 pub mod checkpoints;
 pub mod memory;
+pub mod program;
 pub mod rng;
 
 use std::path::PathBuf;

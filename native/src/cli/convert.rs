@@ -48,14 +48,14 @@ pub struct Options {
     /// To compressed-tensors: how weights are stored [default: sparse-bitmask]
     #[arg(long, value_enum)]
     format: Option<Format>,
-    #[command(flatten, next_help_heading = "To Gauss")]
-    gauss: gauss::Options,
     /// Say nothing
     #[arg(short, long)]
     quiet: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten, next_help_heading = "To Gauss")]
+    gauss: gauss::GaussOptions,
 }
 
 #[derive(Clone, Copy, ValueEnum)]

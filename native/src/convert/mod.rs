@@ -181,8 +181,7 @@ fn check(input: &str, output: &Path, target: &Target) -> Result<()> {
     let naming = shards::Naming::of_index(output)?;
     if naming.is_some() && TargetKind::from_path(output) != Some(target.kind()) {
         return Err(Error::Usage(format!(
-            "{} is no name for an index of {} files: .safetensors.index.json and \
-             .zstn.index.json are",
+            "{} is no name for an index of {} files",
             output.display(),
             target.kind().name()
         )));

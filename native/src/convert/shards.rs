@@ -10,7 +10,6 @@ use super::Written;
 use super::job::Job;
 use super::safetensors::Plan;
 use super::staging::Staging;
-use crate::output::folder;
 use crate::{Error, Output, Result};
 
 /// Names of an index and its shards, made of the index's.
@@ -27,15 +26,19 @@ impl Naming {
         if !name.to_string_lossy().ends_with(SHARD_INDEX_SUFFIX) {
             return Ok(None);
         }
-        let Some(name) = name.to_str() else {
-            return Err(Error::Usage(format!(
-                "{} is not a name in Unicode, as an index has to have",
-                path.display()
-            )));
-        };
-        let file = name.strip_suffix(SHARD_INDEX_SUFFIX);
+        let file = name
+            .to_str()
+            .and_then(|n| n.strip_suffix(SHARD_INDEX_SUFFIX));
         let parts = file.and_then(|file| file.rsplit_once('.'));
-        Ok(parts.map(|(stem, extension)| Self {
+        let parts = parts.filter(|(_, extension)| ["safetensors", "zstn"].contains(extension));
+        let (stem, extension) = parts.ok_or_else(|| {
+            Error::Usage(format!(
+                "{} is no name for an index: it has to end in .safetensors.index.json or \
+                 .zstn.index.json",
+                path.display()
+            ))
+        })?;
+        Ok(Some(Self {
             stem: stem.into(),
             extension: extension.into(),
         }))
@@ -129,7 +132,7 @@ pub fn write(
         .map(|number| naming.shard(number, plans.len()))
         .collect();
     for name in &names {
-        super::refuse_input(job.input, &folder(job.output).join(name))?;
+        super::refuse_input(job.input, &job.output.with_file_name(name))?;
     }
     job.options.progress.begin(job.tensors_len_bytes());
     let staging = Staging::beside(job.output)?;
@@ -175,6 +178,9 @@ mod tests {
         let packed = naming("a.b.zstn.index.json").unwrap();
         assert_eq!(packed.shard(1, 2), "a.b-00002-of-00002.zstn");
         assert!(naming("model.safetensors").is_none());
+        for name in ["m.index.json", "m.gauss.index.json"] {
+            assert!(Naming::of_index(Path::new(name)).is_err(), "{name}");
+        }
         assert_eq!(Naming::of_model().index(), model.index());
         assert_eq!(Naming::of_model().single(), "model.safetensors");
     }

@@ -42,14 +42,13 @@ impl Staging {
     /// Gives the files of those names to the folder that `output` is in, one
     /// after the other; returns where they are.
     pub fn publish(self, output: &Path, names: &[String]) -> Result<Vec<PathBuf>> {
-        let parent = folder(output);
         let mut paths = Vec::with_capacity(names.len());
         for name in names {
-            let path = parent.join(name);
+            let path = output.with_file_name(name);
             std::fs::rename(self.path(name), &path).map_err(Error::file("complete", &path))?;
             paths.push(path);
         }
-        sync(parent)?;
+        sync(folder(output))?;
         Ok(paths)
     }
 

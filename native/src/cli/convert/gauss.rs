@@ -13,10 +13,10 @@ use zstn_core::container::gauss::{self, Components, OtherDtypes, RawReason, Tens
 use super::super::{size, table};
 
 /// Half a step over the standard deviation from which people are warned.
-const LARGE_SHARE: f64 = 0.1;
+const LARGE_SHARE: f64 = 0.05;
 
 #[derive(Args)]
-pub struct Options {
+pub struct GaussOptions {
     /// Accept that values change, by half a thousandth at most and bfloat16
     /// by 1/256
     #[arg(long)]
@@ -54,7 +54,7 @@ fn components(text: &str) -> Result<Components, String> {
     count.map_err(|_| "a number from 2 to 255, or `auto`".to_owned())
 }
 
-impl Options {
+impl GaussOptions {
     pub fn options(&self) -> Result<gauss::Options> {
         if !self.lossy {
             return Err(Error::Usage(
@@ -222,8 +222,8 @@ pub fn say(tensors: &[TensorReport]) {
     let coarse = coarse(tensors);
     if let Some(first) = coarse.first() {
         eprintln!(
-            "warning: the steps are coarse for {} of these tensors: half of one is over a tenth of \
-             their standard deviation, most in {} ({}), {:.1e} of {:.1e}; see whether the model \
+            "warning: the steps are coarse for {} of these tensors: half of one is over a \
+             twentieth of their standard deviation, most in {} ({}), {:.1e} of {:.1e}; see whether the model \
              still works",
             coarse.len(),
             first.name,
