@@ -25,6 +25,7 @@
 pub use zstn_core as core;
 
 mod buffer;
+pub mod convert;
 mod delta;
 mod engine;
 mod error;
@@ -41,6 +42,7 @@ mod verify;
 pub mod serve;
 
 pub use buffer::{compress, compress_delta, decompress, decompress_delta};
+pub use convert::{ConvertOptions, ConvertReport, convert};
 pub use delta::{DeltaReport, pack_delta, unpack_delta};
 pub use engine::Native;
 pub use error::{Error, Result};

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
@@ -11,9 +12,11 @@ use crate::{Error, Result};
 use unfinished::Unfinished;
 
 mod folder;
+mod staging;
 mod unfinished;
 
 pub use folder::OutputFolder;
+pub(crate) use staging::Staging;
 pub use unfinished::remove_unfinished;
 
 /// A file in the making. It lies beside its final place under another name
@@ -75,6 +78,11 @@ impl Output {
             .map_err(|error| Error::io(format!("write {}", self.name()), error))
     }
 
+    /// Appends a part of a file without keeping it in memory.
+    pub fn write_pieces(&mut self, map: &Map, range: Range<usize>) -> Result<()> {
+        map.pieces(range).try_for_each(|piece| self.write(piece))
+    }
+
     /// Writes at `offset_bytes`; threads may do so side by side.
     pub fn write_at(&self, bytes: &[u8], offset_bytes: u64) -> Result<()> {
         write_all_at(self.file.as_file(), bytes, offset_bytes)
@@ -131,6 +139,7 @@ impl Output {
     }
 }
 
+/// The folder that `path` is in.
 fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

@@ -5,6 +5,7 @@ pub mod cases;
 pub mod checkpoints;
 pub mod command;
 pub mod memory;
+
 pub mod rng;
 
 use std::path::PathBuf;

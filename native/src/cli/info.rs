@@ -6,7 +6,9 @@ use clap::Args;
 use zstn::Result;
 use zstn_core::catalog::BaseUse;
 
-use super::{gauss, place, print, size, table};
+use super::{place, print, size, table};
+
+mod gauss;
 
 #[derive(Args)]
 pub struct Options {

@@ -11,8 +11,8 @@ use zstn::Error;
 use zstn_core::ErrorKind;
 
 mod bench;
+mod convert;
 mod frames;
-mod gauss;
 mod get;
 mod info;
 mod ls;
@@ -42,6 +42,8 @@ enum Verb {
     Pack(pack::Options),
     /// Restore the original, byte for byte
     Unpack(unpack::Options),
+    /// Write a checkpoint in another format
+    Convert(convert::Options),
     /// List the tensors of a file
     Ls(ls::Options),
     /// Describe a file
@@ -65,6 +67,7 @@ impl Verb {
         match self {
             Self::Pack(o) => o.json,
             Self::Unpack(o) => o.json,
+            Self::Convert(o) => o.json,
             Self::Ls(o) => o.json,
             Self::Info(o) => o.json,
             Self::Get(o) => o.json,
@@ -87,6 +90,7 @@ pub fn run() -> ExitCode {
     let result = match verb {
         Verb::Pack(options) => pack::run(&options),
         Verb::Unpack(options) => unpack::run(&options),
+        Verb::Convert(options) => convert::run(&options),
         Verb::Ls(options) => ls::run(&options),
         Verb::Info(options) => info::run(&options),
         Verb::Get(options) => get::run(&options),

@@ -35,6 +35,13 @@ impl zstn::Progress for Watch {
     }
 }
 
+impl Watch {
+    /// The bar itself, for lines printed above it.
+    pub fn bar(&self) -> &ProgressBar {
+        &self.bar
+    }
+}
+
 impl Drop for Watch {
     fn drop(&mut self) {
         self.bar.finish_and_clear();

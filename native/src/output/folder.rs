@@ -4,10 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
-
-use super::parent;
-use super::unfinished::Unfinished;
+use super::staging::Staging;
 use crate::{Error, Result};
 
 /// A folder in the making. It lies beside its final place under a hidden name
@@ -15,9 +12,8 @@ use crate::{Error, Result};
 /// with all that is in it.
 #[derive(Debug)]
 pub struct OutputFolder {
-    folder: TempDir,
+    staging: Staging,
     target: PathBuf,
-    unfinished: Unfinished,
 }
 
 impl OutputFolder {
@@ -29,26 +25,13 @@ impl OutputFolder {
                 "the result is a folder and cannot go to standard output; name one with -o".into(),
             ));
         }
-        let name = target
-            .file_name()
-            .ok_or_else(|| Error::Usage(format!("{} is no folder name", target.display())))?;
-        check_free(target)?;
-        let mut builder = tempfile::Builder::new();
-        let prefix = format!(".{}.", name.display());
-        builder.prefix(&prefix).suffix(".part");
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            // What any new folder gets; the user's umask still applies.
-            builder.permissions(fs::Permissions::from_mode(0o777));
+        if target.file_name().is_none() {
+            let detail = format!("{} is no folder name", target.display());
+            return Err(Error::Usage(detail));
         }
-        let place = parent(target);
-        let folder = builder
-            .tempdir_in(place)
-            .map_err(|error| Error::io(format!("write into {}", place.display()), error))?;
+        check_free(target)?;
         Ok(Self {
-            unfinished: Unfinished::new(folder.path()),
-            folder,
+            staging: Staging::beside(target)?,
             target: target.into(),
         })
     }
@@ -56,7 +39,7 @@ impl OutputFolder {
     /// Where the file of that name, a plain one, is to be written.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.staging.path(name)
     }
 
     /// Writes a file of these bytes; there must be none of that name.
@@ -72,24 +55,8 @@ impl OutputFolder {
 
     /// Makes the folder durable and gives it its name.
     pub fn finish(self) -> Result<()> {
-        let target = self.target;
-        let fail = |error| Error::io(format!("complete {}", target.display()), error);
-        check_free(&target)?;
-        #[cfg(unix)]
-        File::open(self.folder.path())
-            .and_then(|folder| folder.sync_all())
-            .map_err(fail)?;
-        // Elsewhere a folder does not take the place of an empty one.
-        #[cfg(not(unix))]
-        let _ = fs::remove_dir(&target);
-        fs::rename(self.folder.path(), &target).map_err(fail)?;
-        let _ = self.folder.keep();
-        drop(self.unfinished);
-        #[cfg(unix)]
-        File::open(parent(&target))
-            .and_then(|folder| folder.sync_all())
-            .map_err(fail)?;
-        Ok(())
+        check_free(&self.target)?;
+        self.staging.become_folder(&self.target)
     }
 }
 

@@ -3,6 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::moments::Moments;
 use super::options::Options;
 use super::report::{RawReason, ShardReport};
 use super::widen::{residual, widen};
@@ -20,6 +21,8 @@ pub struct Coded {
     pub residual: Vec<u32>,
     pub report: ShardReport,
     pub squared_error: f64,
+    /// Of the values.
+    pub moments: Moments,
 }
 
 impl Coded {
@@ -128,6 +131,7 @@ fn with_mixture(dtype: Dtype, values: &[f64], fit: Fit, scale: u32) -> Option<Co
         },
         mixture,
         squared_error,
+        moments: Moments::of(values),
     })
 }
 

@@ -1,17 +1,14 @@
 //! Tensors to a file (docs/formats/gauss.md 4).
 
-use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::coded::{self, Coded};
-use super::dtypes;
-use super::options::{Options, OtherDtypes};
-use super::record::product;
+use super::moments::Moments;
+use super::options::Options;
+use super::plan::{Plan, Route};
 use super::report::{RawReason, Report, TensorReport};
-use super::writer::{Entry, Writer, fits};
-use crate::bytes;
+use super::writer::{Entry, Writer};
 use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::{Error, Result};
@@ -57,7 +54,7 @@ pub fn encode<'a, E: Engine, X: From<Error>>(
     let mut plans = sources
         .iter()
         .filter(named)
-        .map(|source| match Plan::new(source, options) {
+        .map(|source| match Plan::of(source, options) {
             Ok(plan) => Ok((*source, plan)),
             Err(error) => Err(error.tensor(source.name)),
         })
@@ -109,120 +106,12 @@ pub fn encode<'a, E: Engine, X: From<Error>>(
 /// Codes one tensor.
 pub fn encode_tensor<E: Engine>(engine: &E, source: &Source, options: &Options) -> Result<Encoded> {
     options.check()?;
-    let plan = Plan::new(source, options).map_err(|error| error.tensor(source.name))?;
+    let plan = Plan::of(source, options).map_err(|error| error.tensor(source.name))?;
     let scale = |dtype| coded::scale(dtype, options);
     let shards = engine.map(plan.shards(source.bytes).collect(), |part| {
         coded::encode(source.dtype, part, scale(source.dtype), options)
     });
     finish(source, plan, shards, options)
-}
-
-/// Which way a tensor goes (4 steps 3 to 5).
-#[derive(Debug, Clone)]
-struct Plan {
-    dtype: Dtype,
-    element_count: u64,
-    route: Route,
-}
-
-#[derive(Debug, Clone)]
-enum Route {
-    Raw(RawReason),
-    Coded {
-        /// 0 if the tensor is not sharded.
-        shard_rows: u32,
-        /// The last may be shorter.
-        shard_len_bytes: usize,
-        count: usize,
-    },
-}
-
-impl Plan {
-    fn new(source: &Source, options: &Options) -> Result<Self> {
-        let dtype = stored_dtype(source.dtype, options)?;
-        let element_count = product(source.shape).filter(|count| {
-            count.checked_mul(dtypes::width(dtype)) == Some(source.bytes.len() as u64)
-        });
-        let Some(element_count) = element_count else {
-            return Err(Error::invalid_input(format!(
-                "{} bytes do not make a tensor of shape {:?} and dtype {}",
-                source.bytes.len(),
-                source.shape,
-                source.dtype
-            )));
-        };
-        fits(source.name, source.shape)?;
-        let small =
-            source.shape.len() == 1 || element_count < options.raw_threshold || element_count == 0;
-        let route = if !dtypes::is_float(dtype) {
-            Route::Raw(RawReason::Integers)
-        } else if small {
-            Route::Raw(RawReason::Small)
-        } else {
-            shards(source, element_count, options)?
-        };
-        Ok(Self {
-            dtype,
-            element_count,
-            route,
-        })
-    }
-
-    fn shard_count(&self) -> usize {
-        match self.route {
-            Route::Raw(_) => 0,
-            Route::Coded { count, .. } => count,
-        }
-    }
-
-    fn shards<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let (bytes, len) = match self.route {
-            Route::Raw(_) => (&bytes[..0], 1),
-            Route::Coded {
-                shard_len_bytes, ..
-            } => (bytes, shard_len_bytes),
-        };
-        bytes.chunks(len)
-    }
-}
-
-fn stored_dtype(dtype: Dtype, options: &Options) -> Result<Dtype> {
-    if dtypes::id(dtype).is_some() {
-        return Ok(dtype);
-    }
-    match (options.other_dtypes, dtypes::signed_of_same_width(dtype)) {
-        (OtherDtypes::AsSigned, Some(signed)) => Ok(signed),
-        (_, signed) => Err(Error::unsupported(format!(
-            "Gauss files cannot hold {dtype}; leave the tensor out{}",
-            match signed {
-                Some(signed) => format!(" or have its bytes stored as {signed}"),
-                None => String::new(),
-            }
-        ))),
-    }
-}
-
-fn shards(source: &Source, element_count: u64, options: &Options) -> Result<Route> {
-    let (rows, shard_rows) = match source.shape {
-        [rows, _, ..] if element_count > options.shard_threshold => {
-            (*rows, u64::from(options.shard_rows).min(*rows))
-        }
-        _ => (1, 0),
-    };
-    let count = rows.div_ceil(shard_rows.max(1));
-    if u16::try_from(count).is_err() {
-        return Err(Error::invalid_input(format!(
-            "{rows} rows make {count} shards of {shard_rows}; a Gauss file holds at most 65535 \
-             a tensor, so take more rows"
-        )));
-    }
-    let row_len_bytes = source.bytes.len() as u64 / rows;
-    Ok(Route::Coded {
-        // At most the option's 32 bits.
-        shard_rows: u32::try_from(shard_rows).unwrap_or(options.shard_rows),
-        shard_len_bytes: bytes::index(row_len_bytes * shard_rows.max(1)),
-        count: bytes::index(count),
-    })
 }
 
 /// Puts a tensor together from its shards, or leaves it raw.
@@ -255,6 +144,7 @@ fn finish(
         stored_len_bytes: len_bytes,
         max_error: 0.0,
         rms_error: 0.0,
+        deviation: 0.0,
         raw: None,
         shards: Vec::new(),
     };
@@ -272,6 +162,8 @@ fn finish(
             #[allow(clippy::cast_precision_loss)] // a figure for people
             let mean = squares / plan.element_count as f64;
             report.rms_error = libm::sqrt(mean);
+            let moments = shards.iter().map(|shard| shard.moments);
+            report.deviation = moments.fold(Moments::default(), Moments::join).deviation();
             let entry = Entry::coded(source, shard_rows, &shards)?;
             (entry, Some(data(&shards)))
         }

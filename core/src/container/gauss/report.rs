@@ -31,6 +31,9 @@ pub struct TensorReport {
     pub max_error: f64,
     /// Root of the mean squared distance.
     pub rms_error: f64,
+    /// Standard deviation of its elements, to compare the errors with; 0 if
+    /// it is raw.
+    pub deviation: f64,
     /// Why it is stored raw, if it is.
     pub raw: Option<RawReason>,
     /// One per shard; none if it is raw.

@@ -133,7 +133,7 @@ fn len_u16(len: usize) -> u16 {
     u16::try_from(len).expect("a checked length")
 }
 
-fn len_u32(len: u64) -> Result<u32> {
+pub fn len_u32(len: u64) -> Result<u32> {
     u32::try_from(len).map_err(|_| {
         Error::unsupported(format!(
             "{len} is beyond the 32 bits a Gauss file has for lengths"

@@ -15,10 +15,12 @@ use crate::dtype::Dtype;
 use crate::limits::HEADER_LEN_BYTES;
 use crate::{Error, Result, Rule};
 
+mod head;
 mod json;
 mod loose;
 mod shards;
 
+pub use head::head;
 pub use loose::{LooseTensor, parse as parse_loosely};
 pub use shards::{SHARD_INDEX_SUFFIX, ShardIndex};
 

@@ -35,4 +35,4 @@ pub use footer::{FOOTER_BYTES, Footer, Version, is_ztensor};
 pub use manifest::Manifest;
 pub use part::{ByteOrder, Coding, Part};
 pub use tensor::{Layout, Tensor};
-pub use writer::{Entry, Storage, Writer, write};
+pub use writer::{Entry, Storage, Writer, can_write, write};

@@ -35,6 +35,12 @@ const RESERVED: [&str; 9] = [
     "checksum",
 ];
 
+/// Whether tensors of `dtype` can be written: version 0.1 has thirteen.
+#[must_use]
+pub fn can_write(dtype: Dtype) -> bool {
+    long_name(dtype).is_some()
+}
+
 /// How the bytes of a new tensor are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Storage {

@@ -4,7 +4,7 @@
 use zstn_core::container::gauss::Tensor;
 use zstn_core::model::Model;
 
-use super::{size, table};
+use crate::cli::{size, table};
 
 /// The tensors of a Gauss file; none of another.
 fn tensors(model: &Model) -> Vec<&Tensor> {

@@ -1,0 +1,146 @@
+//! Which way a tensor goes (docs/formats/gauss.md 4 steps 3 to 5). Its bytes
+//! are not needed for that.
+
+use alloc::format;
+use alloc::string::String;
+
+use super::dtypes;
+use super::encode::Source;
+use super::options::{Options, OtherDtypes};
+use super::record::product;
+use super::report::RawReason;
+use super::writer::{fits, len_u32};
+use crate::bytes;
+use crate::dtype::Dtype;
+use crate::{Error, Result};
+
+/// What is decided before a tensor is coded.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Dtype in the file.
+    pub dtype: Dtype,
+    pub element_count: u64,
+    pub route: Route,
+}
+
+#[derive(Debug, Clone)]
+pub enum Route {
+    Raw(RawReason),
+    Coded {
+        /// 0 if the tensor is not sharded.
+        shard_rows: u32,
+        /// The last may be shorter.
+        shard_len_bytes: usize,
+        count: usize,
+    },
+}
+
+/// Number of shards that a tensor is to be coded in, 0 if it is to stay raw:
+/// as far as can be told without its bytes, which may yet show that coding it
+/// would be of no use. Refuses what no Gauss file can hold.
+pub fn shard_count(name: &str, dtype: Dtype, shape: &[u64], options: &Options) -> Result<usize> {
+    let plan = Plan::new(name, dtype, shape, options);
+    Ok(plan.map_err(|error| error.tensor(name))?.shard_count())
+}
+
+impl Plan {
+    /// The plan for a tensor whose bytes are there.
+    pub fn of(source: &Source, options: &Options) -> Result<Self> {
+        let plan = Self::new(source.name, source.dtype, source.shape, options)?;
+        if plan.element_count * dtypes::width(plan.dtype) != source.bytes.len() as u64 {
+            return Err(Error::invalid_input(format!(
+                "{} bytes do not make a tensor of shape {:?} and dtype {}",
+                source.bytes.len(),
+                source.shape,
+                source.dtype
+            )));
+        }
+        Ok(plan)
+    }
+
+    fn new(name: &str, dtype: Dtype, shape: &[u64], options: &Options) -> Result<Self> {
+        let stored = stored_dtype(dtype, options)?;
+        let element_count = product(shape).filter(|count| {
+            let len = count.checked_mul(dtypes::width(stored));
+            len.is_some_and(|len| usize::try_from(len).is_ok())
+        });
+        let Some(element_count) = element_count else {
+            return Err(Error::invalid_input(format!(
+                "the size of shape {shape:?} and dtype {dtype} is beyond this machine's memory"
+            )));
+        };
+        fits(name, shape)?;
+        let small = shape.len() == 1 || element_count < options.raw_threshold || element_count == 0;
+        let route = if !dtypes::is_float(stored) {
+            Route::Raw(RawReason::Integers)
+        } else if small {
+            Route::Raw(RawReason::Small)
+        } else {
+            shards(stored, shape, element_count, options)?
+        };
+        if matches!(route, Route::Raw(_)) {
+            len_u32(element_count * dtypes::width(stored))?;
+        }
+        Ok(Self {
+            dtype: stored,
+            element_count,
+            route,
+        })
+    }
+
+    pub fn shard_count(&self) -> usize {
+        match self.route {
+            Route::Raw(_) => 0,
+            Route::Coded { count, .. } => count,
+        }
+    }
+
+    pub fn shards<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let (bytes, len) = match self.route {
+            Route::Raw(_) => (&bytes[..0], 1),
+            Route::Coded {
+                shard_len_bytes, ..
+            } => (bytes, shard_len_bytes),
+        };
+        bytes.chunks(len)
+    }
+}
+
+fn stored_dtype(dtype: Dtype, options: &Options) -> Result<Dtype> {
+    if dtypes::id(dtype).is_some() {
+        return Ok(dtype);
+    }
+    match (options.other_dtypes, dtypes::signed_of_same_width(dtype)) {
+        (OtherDtypes::AsSigned, Some(signed)) => Ok(signed),
+        (_, signed) => Err(Error::unsupported(format!(
+            "Gauss files cannot hold {dtype}; leave the tensor out{}",
+            match signed {
+                Some(signed) => format!(" or have its bytes stored as {signed}"),
+                None => String::new(),
+            }
+        ))),
+    }
+}
+
+fn shards(dtype: Dtype, shape: &[u64], element_count: u64, options: &Options) -> Result<Route> {
+    let (rows, shard_rows) = match shape {
+        [rows, _, ..] if element_count > options.shard_threshold => {
+            (*rows, u64::from(options.shard_rows).min(*rows))
+        }
+        _ => (1, 0),
+    };
+    let count = rows.div_ceil(shard_rows.max(1));
+    if u16::try_from(count).is_err() {
+        return Err(Error::invalid_input(format!(
+            "{rows} rows make {count} shards of {shard_rows}; a Gauss file holds at most 65535 \
+             a tensor, so take more rows"
+        )));
+    }
+    let row_len_bytes = element_count * dtypes::width(dtype) / rows;
+    Ok(Route::Coded {
+        // At most the option's 32 bits.
+        shard_rows: u32::try_from(shard_rows).unwrap_or(options.shard_rows),
+        shard_len_bytes: bytes::index(row_len_bytes * shard_rows.max(1)),
+        count: bytes::index(count),
+    })
+}

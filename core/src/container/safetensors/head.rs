@@ -1,0 +1,115 @@
+//! Heads of new files (docs/formats/z4ai-containers.md 1), as the official
+//! writer spells them.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde_json::Value;
+
+use super::{PREFIX_BYTES, Tensor, check_tensor};
+use crate::limits::HEADER_LEN_BYTES;
+use crate::{Error, Result};
+
+/// The first bytes of a file: length, header, and blanks so that the data
+/// begin at a multiple of eight. `tensors` are in data order, without holes
+/// between their spans; `metadata` stands in front if there is any.
+///
+/// Refuses tensors that the format cannot hold: with elements that do not
+/// fill whole bytes, or called `__metadata__`.
+pub fn head(metadata: &BTreeMap<String, String>, tensors: &[Tensor]) -> Result<Vec<u8>> {
+    let mut head = Vec::from([0; 8]);
+    head.push(b'{');
+    let mut separator = "";
+    if !metadata.is_empty() {
+        let pairs = metadata
+            .iter()
+            .map(|(key, value)| (key.clone(), Value::from(value.as_str())));
+        let object = Value::Object(pairs.collect());
+        head.extend_from_slice(format!("\"__metadata__\":{object}").as_bytes());
+        separator = ",";
+    }
+    let mut end = 0;
+    for tensor in tensors {
+        if tensor.name == "__metadata__" {
+            return Err(Error::unsupported(
+                "a safetensors file cannot have a tensor of this name: rename it",
+            )
+            .tensor(&tensor.name));
+        }
+        check_tensor(tensor, end).map_err(|error| error.tensor(&tensor.name))?;
+        end = tensor.span.end;
+        let entry = format!(
+            "{separator}{}:{{\"dtype\":\"{}\",\"shape\":{},\"data_offsets\":[{},{end}]}}",
+            Value::from(tensor.name.as_str()),
+            tensor.dtype,
+            Value::from(tensor.shape.as_slice()),
+            tensor.span.start,
+        );
+        head.extend_from_slice(entry.as_bytes());
+        separator = ",";
+    }
+    head.push(b'}');
+    head.resize(head.len().next_multiple_of(8), b' ');
+    let len_bytes = head.len() as u64 - PREFIX_BYTES;
+    if len_bytes > HEADER_LEN_BYTES {
+        return Err(Error::limit(format!(
+            "the header would have {len_bytes} bytes, over the cap of {HEADER_LEN_BYTES} of \
+             safetensors: write a sharded checkpoint"
+        )));
+    }
+    head[..8].copy_from_slice(&len_bytes.to_le_bytes());
+    Ok(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rule;
+    use crate::container::safetensors::Header;
+    use crate::dtype::Dtype;
+    use alloc::string::ToString;
+    use alloc::vec;
+
+    fn tensor(name: &str, dtype: Dtype, shape: &[u64], span: core::ops::Range<u64>) -> Tensor {
+        Tensor {
+            name: name.into(),
+            dtype,
+            shape: shape.into(),
+            span,
+        }
+    }
+
+    #[test]
+    fn a_header_is_read_as_it_was_written() {
+        let metadata = BTreeMap::from([("for\"mat".to_string(), "p\nt".to_string())]);
+        let tensors = vec![
+            tensor("b \"quoted\" \u{1F980}", Dtype::F32, &[2, 3], 0..24),
+            tensor("empty", Dtype::I64, &[0, 7], 24..24),
+            tensor("", Dtype::F4, &[4], 24..26),
+            tensor("scalar", Dtype::C64, &[], 26..34),
+        ];
+        let head = head(&metadata, &tensors).unwrap();
+        assert_eq!(head.len() % 8, 0);
+        assert_eq!(head[..8], (head.len() as u64 - 8).to_le_bytes());
+        let header = Header::parse(&head[8..], 34).unwrap();
+        assert_eq!(header, Header { tensors, metadata });
+        let bare = super::head(&BTreeMap::new(), &[]).unwrap();
+        assert_eq!(bare, b"\x08\0\0\0\0\0\0\0{}      ");
+    }
+
+    #[test]
+    fn what_no_file_can_hold() {
+        let write = |tensor| head(&BTreeMap::new(), &[tensor]).unwrap_err();
+        let odd = write(tensor("odd", Dtype::F4, &[3], 0..2));
+        assert_eq!(
+            (odd.rule(), odd.tensor_name()),
+            (Some(Rule::SafetensorsSubByte), Some("odd"))
+        );
+        let huge = write(tensor("w", Dtype::U8, &[1 << 40, 1 << 40, 0], 0..0));
+        assert_eq!(huge.rule(), Some(Rule::SafetensorsOverflow));
+        let name = write(tensor("__metadata__", Dtype::U8, &[1], 0..1));
+        assert_eq!(name.tensor_name(), Some("__metadata__"));
+    }
+}

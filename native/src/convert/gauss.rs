@@ -1,0 +1,144 @@
+//! To Gauss, lossily.
+
+use std::cmp::Reverse;
+use std::time::{Duration, Instant};
+
+use zstn_core::container::gauss::{
+    self, Encoded, Options, Source, TensorReport, Writer, shard_count,
+};
+
+use super::job::Job;
+use super::{Report, Written};
+use crate::output::Staging;
+use crate::source::Source as _;
+use crate::{Error, Output, Result};
+
+/// What is to be coded, as far as names, dtypes and shapes show it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GaussPlan {
+    /// Tensors to code. Some may turn out not to be worth it.
+    pub coded: usize,
+    /// Those of them that have more than one shard.
+    pub sharded: usize,
+    /// Shards of all of them.
+    pub shards: usize,
+    /// Tensors that are stored raw.
+    pub raw: usize,
+}
+
+/// Watches tensors being coded; `()` looks away.
+pub trait GaussWatch: Sync {
+    /// Work begins.
+    fn begin(&self, plan: GaussPlan);
+    /// A tensor is done after so much time. Called from any thread.
+    fn done(&self, report: &TensorReport, time: Duration);
+}
+
+impl GaussWatch for () {
+    fn begin(&self, _: GaussPlan) {}
+    fn done(&self, _: &TensorReport, _: Duration) {}
+}
+
+pub fn write(job: &Job, options: &Options) -> Result<Written> {
+    let refuse = job.refuse();
+    let tensors = job.tensors();
+    let numbers = chosen(job, options)?;
+    let mut plan = GaussPlan::default();
+    for &number in &numbers {
+        let tensor = &tensors[number];
+        let count = shard_count(&tensor.name, tensor.dtype, &tensor.shape, options);
+        let count = count.map_err(&refuse)?;
+        plan.shards += count;
+        plan.coded += usize::from(count > 0);
+        plan.sharded += usize::from(count > 1);
+        plan.raw += usize::from(count == 0);
+    }
+    let lens = numbers.iter().map(|&number| tensors[number].len_bytes());
+    job.options.progress.begin(lens.sum());
+    job.options.gauss.begin(plan);
+
+    // The index stands in front and is known last.
+    let staging = Staging::beside(job.output)?;
+    let mut coded = Spool::create(&staging, "coded")?;
+    let mut raw = Spool::create(&staging, "raw")?;
+    let mut writer = Writer::new();
+    job.each(
+        &numbers,
+        |_, tensor| {
+            let started = Instant::now();
+            let source = Source {
+                name: &tensor.name,
+                dtype: tensor.dtype,
+                shape: &tensor.shape,
+                bytes: &tensor.bytes,
+            };
+            let mut encoded =
+                gauss::encode_tensor(job.engine, &source, options).map_err(&refuse)?;
+            job.options.gauss.done(&encoded.report, started.elapsed());
+            let is_coded = encoded.data.is_some();
+            let data = encoded.data.take().unwrap_or(tensor.bytes);
+            Ok((is_coded, data, encoded))
+        },
+        |_, (is_coded, data, encoded): (bool, Vec<u8>, Encoded)| {
+            writer.add(&encoded).map_err(&refuse)?;
+            let spool = if is_coded { &mut coded } else { &mut raw };
+            spool.add(&data, encoded.report)
+        },
+    )?;
+    let head = writer.finish().map_err(&refuse)?;
+    let mut output = Output::create(job.output)?;
+    output.write(&head)?;
+    let mut len_bytes = head.len() as u64;
+    let mut reports = Vec::new();
+    for spool in [coded, raw] {
+        len_bytes += spool.copy(&mut output)?;
+        reports.extend(spool.reports);
+    }
+    output.finish()?;
+    Ok(Written {
+        detail: Report::Gauss(reports),
+        ..Written::file(job, len_bytes)
+    })
+}
+
+/// Numbers of the tensors to store, largest first; those of equal size keep
+/// their order.
+fn chosen(job: &Job, options: &Options) -> Result<Vec<usize>> {
+    let tensors = job.tensors();
+    let mut numbers: Vec<usize> = (0..tensors.len()).collect();
+    if let Some(names) = &options.layers {
+        let is_there = |name: &String| tensors.iter().any(|tensor| tensor.name == *name);
+        if let Some(name) = names.iter().find(|name| !is_there(name)) {
+            return Err(Error::place(job.input)(zstn_core::Error::not_found(name)));
+        }
+        numbers.retain(|&number| names.contains(&tensors[number].name));
+    }
+    numbers.sort_by_key(|&number| Reverse(tensors[number].element_count()));
+    Ok(numbers)
+}
+
+/// Data on their way into the file.
+struct Spool {
+    output: Output,
+    reports: Vec<TensorReport>,
+}
+
+impl Spool {
+    fn create(staging: &Staging, name: &str) -> Result<Self> {
+        Ok(Self {
+            output: Output::create(&staging.path(name))?,
+            reports: Vec::new(),
+        })
+    }
+
+    fn add(&mut self, data: &[u8], report: TensorReport) -> Result<()> {
+        self.reports.push(report);
+        self.output.write(data)
+    }
+
+    fn copy(&self, output: &mut Output) -> Result<u64> {
+        let map = self.output.map()?;
+        output.write_pieces(&map, 0..map.len())?;
+        Ok(map.len_bytes())
+    }
+}

@@ -1,0 +1,187 @@
+//! Several files and their index (docs/formats/sharded.md).
+
+use std::ops::Range;
+use std::path::Path;
+
+use serde::Serialize;
+use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
+
+use super::Written;
+use super::job::Job;
+use super::safetensors::Plan;
+use crate::output::Staging;
+use crate::{Error, Output, Result};
+
+/// Names of an index and its shards, made of the index's.
+pub struct Naming {
+    /// `X.safetensors`, `X.zstn`.
+    stem: String,
+    extension: String,
+}
+
+impl Naming {
+    /// Those of the index `path`, if it is one by its name.
+    pub fn of_index(path: &Path) -> Result<Option<Self>> {
+        let name = path.file_name().unwrap_or_default();
+        if !name.to_string_lossy().ends_with(SHARD_INDEX_SUFFIX) {
+            return Ok(None);
+        }
+        let file = name
+            .to_str()
+            .and_then(|n| n.strip_suffix(SHARD_INDEX_SUFFIX));
+        let parts = file.and_then(|file| file.rsplit_once('.'));
+        let parts = parts.filter(|(_, extension)| ["safetensors", "zstn"].contains(extension));
+        let (stem, extension) = parts.ok_or_else(|| {
+            Error::Usage(format!(
+                "{} is no name for an index: it has to end in .safetensors.index.json or \
+                 .zstn.index.json",
+                path.display()
+            ))
+        })?;
+        Ok(Some(Self {
+            stem: stem.into(),
+            extension: extension.into(),
+        }))
+    }
+
+    /// Those that model hubs use.
+    pub fn of_model() -> Self {
+        Self {
+            stem: "model".into(),
+            extension: "safetensors".into(),
+        }
+    }
+
+    /// Name of a file that holds all.
+    pub fn single(&self) -> String {
+        format!("{}.{}", self.stem, self.extension)
+    }
+
+    /// Name of one of `count` shards, counted from 0.
+    pub fn shard(&self, number: usize, count: usize) -> String {
+        let Self { stem, extension } = self;
+        format!("{stem}-{:05}-of-{count:05}.{extension}", number + 1)
+    }
+
+    /// Name of the index.
+    pub fn index(&self) -> String {
+        format!("{}.{}{SHARD_INDEX_SUFFIX}", self.stem, self.extension)
+    }
+}
+
+/// Cuts tensors of those lengths into shards of at most `most_bytes`, but of
+/// one tensor at least.
+pub fn cut(lens_bytes: &[u64], most_bytes: u64) -> Vec<Range<usize>> {
+    let mut shards = Vec::new();
+    let (mut start, mut held) = (0, 0u64);
+    for (number, &len) in lens_bytes.iter().enumerate() {
+        if start < number && held.saturating_add(len) > most_bytes {
+            shards.push(start..number);
+            (start, held) = (number, 0);
+        }
+        held = held.saturating_add(len);
+    }
+    if start < lens_bytes.len() {
+        shards.push(start..lens_bytes.len());
+    }
+    shards
+}
+
+/// The text of an index: names of tensors with those of their files.
+pub fn index<'a>(total_bytes: u64, tensors: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Metadata {
+        total_size: u64,
+    }
+    #[derive(Serialize)]
+    struct Index<'a> {
+        metadata: Metadata,
+        // Sorted, as the packages of the model hubs write it.
+        weight_map: std::collections::BTreeMap<&'a str, &'a str>,
+    }
+    let index = Index {
+        metadata: Metadata {
+            total_size: total_bytes,
+        },
+        weight_map: tensors.collect(),
+    };
+    let mut text = serde_json::to_vec_pretty(&index).expect("texts and a number are JSON");
+    text.push(b'\n');
+    text
+}
+
+/// Writes all tensors of the input into shards, each made by `make` from a
+/// plan at a path; it returns the length of the file.
+pub fn write(
+    job: &Job,
+    naming: &Naming,
+    make: impl Fn(&Plan, &Path) -> Result<u64>,
+) -> Result<Written> {
+    let tensors = job.tensors();
+    if tensors.is_empty() {
+        return Err(Error::Usage(format!(
+            "{} has no tensors, and an index has to name one: write a single file",
+            job.input
+        )));
+    }
+    let lens: Vec<u64> = tensors.iter().map(|tensor| tensor.len_bytes()).collect();
+    let cuts = cut(&lens, job.options.shard_len_bytes);
+    let plans = cuts.into_iter().map(|shard| Plan::new(job, shard));
+    let plans = plans.collect::<Result<Vec<Plan>>>()?;
+    let mut names: Vec<String> = (0..plans.len())
+        .map(|number| naming.shard(number, plans.len()))
+        .collect();
+    for name in &names {
+        super::refuse_input(job.input, &job.output.with_file_name(name))?;
+    }
+    job.options.progress.begin(job.tensors_len_bytes());
+    let staging = Staging::beside(job.output)?;
+    let mut len_bytes = 0;
+    for (plan, name) in plans.iter().zip(&names) {
+        len_bytes += make(plan, &staging.path(name))?;
+    }
+    let files = plans.iter().zip(&names).flat_map(|(plan, file)| {
+        let own = &tensors[plan.tensors.clone()];
+        own.iter()
+            .map(|tensor| (tensor.name.as_str(), file.as_str()))
+    });
+    let text = index(job.tensors_len_bytes(), files);
+    len_bytes += text.len() as u64;
+    names.push(naming.index());
+    let mut output = Output::create(&staging.path(&naming.index()))?;
+    output.write(&text)?;
+    output.finish()?;
+    Ok(Written {
+        files: staging.publish(job.output, &names)?,
+        ..Written::file(job, len_bytes)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_are_full_but_not_too_full() {
+        assert_eq!(cut(&[3, 3, 4, 1, 20, 0, 10], 10), [0..3, 3..4, 4..5, 5..7]);
+        assert_eq!(cut(&[11, 11], 10), [0..1, 1..2]);
+        assert_eq!(cut(&[0, 0, 1], 0), [0..2, 2..3]);
+        assert!(cut(&[], 10).is_empty());
+    }
+
+    #[test]
+    fn names_of_shards_come_from_the_index() {
+        let naming = |name: &str| Naming::of_index(Path::new(name)).unwrap();
+        let model = naming("x/model.safetensors.index.json").unwrap();
+        assert_eq!(model.shard(0, 12), "model-00001-of-00012.safetensors");
+        assert_eq!(model.index(), "model.safetensors.index.json");
+        let packed = naming("a.b.zstn.index.json").unwrap();
+        assert_eq!(packed.shard(1, 2), "a.b-00002-of-00002.zstn");
+        assert!(naming("model.safetensors").is_none());
+        for name in ["m.index.json", "m.gauss.index.json"] {
+            assert!(Naming::of_index(Path::new(name)).is_err(), "{name}");
+        }
+        assert_eq!(Naming::of_model().index(), model.index());
+        assert_eq!(Naming::of_model().single(), "model.safetensors");
+    }
+}

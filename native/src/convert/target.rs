@@ -1,0 +1,139 @@
+//! What a conversion can make.
+
+use std::path::Path;
+
+use zstn_core::container::compressed_tensors::Format;
+use zstn_core::container::gauss;
+use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
+use zstn_core::container::ztensor::DigestKind;
+
+use crate::Effort;
+
+/// The kinds of file a checkpoint can be converted to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TargetKind {
+    /// safetensors, one file or several beside an index.
+    Safetensors,
+    /// ZSTN version 3, one file or several beside an index.
+    Zstn,
+    /// zTensor 0.1.
+    ZTensor,
+    /// GAUSS004, which is lossy.
+    Gauss,
+    /// A folder with `config.json` and sparse weights in safetensors.
+    CompressedTensors,
+}
+
+impl TargetKind {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Safetensors,
+        Self::Zstn,
+        Self::ZTensor,
+        Self::Gauss,
+        Self::CompressedTensors,
+    ];
+
+    /// Spelling on the command line and in JSON output.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Safetensors => "safetensors",
+            Self::Zstn => "zstn",
+            Self::ZTensor => "ztensor",
+            Self::Gauss => "gauss",
+            Self::CompressedTensors => "compressed-tensors",
+        }
+    }
+
+    /// The kind that the name of an output means: by its extension, before
+    /// `.index.json` if it ends so. No extension or a slash at the end mean a
+    /// folder of compressed-tensors.
+    #[must_use]
+    pub fn from_path(path: &Path) -> Option<Self> {
+        let whole = path.as_os_str().to_string_lossy();
+        if whole.ends_with(std::path::is_separator) {
+            return Some(Self::CompressedTensors);
+        }
+        let name = path.file_name()?.to_string_lossy();
+        if let Some(stem) = name.strip_suffix(SHARD_INDEX_SUFFIX) {
+            let inner = Self::from_path(Path::new(stem));
+            return inner.filter(|kind| matches!(kind, Self::Safetensors | Self::Zstn));
+        }
+        match Path::new(&*name).extension().and_then(|e| e.to_str()) {
+            Some("safetensors") => Some(Self::Safetensors),
+            Some("zstn") => Some(Self::Zstn),
+            Some("zt") => Some(Self::ZTensor),
+            Some("gauss") => Some(Self::Gauss),
+            Some(_) => None,
+            None => (name != "-").then_some(Self::CompressedTensors),
+        }
+    }
+}
+
+/// What to make, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// safetensors.
+    Safetensors,
+    /// ZSTN.
+    Zstn {
+        /// Time against space.
+        effort: Effort,
+    },
+    /// zTensor 0.1.
+    ZTensor {
+        /// Whether tensors are stored as zstd frames.
+        is_zstd: bool,
+        /// The checksum each tensor gets.
+        checksum: Option<DigestKind>,
+    },
+    /// Gauss, within half a step of the values: it is lossy.
+    Gauss(gauss::Options),
+    /// compressed-tensors, in a folder.
+    CompressedTensors {
+        /// One of the two sparse formats.
+        format: Format,
+    },
+}
+
+impl Target {
+    /// Its kind.
+    #[must_use]
+    pub fn kind(&self) -> TargetKind {
+        match self {
+            Self::Safetensors => TargetKind::Safetensors,
+            Self::Zstn { .. } => TargetKind::Zstn,
+            Self::ZTensor { .. } => TargetKind::ZTensor,
+            Self::Gauss(_) => TargetKind::Gauss,
+            Self::CompressedTensors { .. } => TargetKind::CompressedTensors,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_the_kind() {
+        let kind = |name: &str| TargetKind::from_path(Path::new(name)).map(TargetKind::name);
+        for (name, expected) in [
+            ("a.safetensors", Some("safetensors")),
+            ("a.b.zstn", Some("zstn")),
+            ("x/m.zt", Some("ztensor")),
+            ("m.gauss", Some("gauss")),
+            ("m.safetensors.index.json", Some("safetensors")),
+            ("x/m.zstn.index.json", Some("zstn")),
+            ("out", Some("compressed-tensors")),
+            ("v1.5/", Some("compressed-tensors")),
+            ("v1.5", None),
+            ("m.gauss.index.json", None),
+            ("m.index.json", None),
+            ("m.json", None),
+            ("-", None),
+        ] {
+            assert_eq!(kind(name), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! To zTensor 0.1.
+
+use std::borrow::Cow;
+
+use zstn_core::container::ztensor::{ByteOrder, DigestKind, Entry, Storage, Writer, can_write};
+use zstn_core::engine::ZstdCoding;
+
+use super::Written;
+use super::job::Job;
+use crate::{Output, Result};
+
+/// What the released writers use.
+const LEVEL: i32 = 3;
+
+pub fn write(job: &Job, is_zstd: bool, checksum: Option<DigestKind>) -> Result<Written> {
+    let refuse = job.refuse();
+    let tensors = job.tensors();
+    if let Some(tensor) = tensors.iter().find(|tensor| !can_write(tensor.dtype)) {
+        let error = zstn_core::Error::unsupported(format!(
+            "zTensor 0.1 has no dtype {}; convert to .safetensors or .zstn, which have",
+            tensor.dtype
+        ));
+        return Err(refuse(error.tensor(&tensor.name)));
+    }
+    let storage = match is_zstd {
+        true => Storage::Zstd(ZstdCoding::Search(LEVEL)),
+        false => Storage::Raw(ByteOrder::Little),
+    };
+    let entries: Vec<Entry> = tensors
+        .iter()
+        .map(|tensor| Entry {
+            storage,
+            checksum,
+            ..Entry::dense(&tensor.name, tensor.dtype, &tensor.shape)
+        })
+        .collect();
+    job.options.progress.begin(job.tensors_len_bytes());
+    let mut output = Output::create(job.output)?;
+    let (mut writer, magic) = Writer::new();
+    output.write(&magic)?;
+    let mut len_bytes = magic.len() as u64;
+    let mut put = |output: &mut Output, bytes: &[u8]| {
+        len_bytes += bytes.len() as u64;
+        output.write(bytes)
+    };
+    let numbers: Vec<usize> = (0..tensors.len()).collect();
+    job.each(
+        &numbers,
+        |number, tensor| {
+            let stored = entries[number].encode(job.engine, &tensor.bytes);
+            Ok(match stored.map_err(&refuse)? {
+                Cow::Owned(stored) => stored,
+                Cow::Borrowed(_) => tensor.bytes,
+            })
+        },
+        |number, stored| {
+            let padding = writer.add(&entries[number], &stored);
+            put(&mut output, padding.map_err(&refuse)?)?;
+            put(&mut output, &stored)
+        },
+    )?;
+    put(&mut output, &writer.finish())?;
+    output.finish()?;
+    Ok(Written::file(job, len_bytes))
+}
