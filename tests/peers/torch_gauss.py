@@ -6,7 +6,9 @@ has to be within the bound of its original.
 """
 
 import argparse
+import contextlib
 import importlib.metadata
+import io
 import os
 import pathlib
 import statistics
@@ -117,7 +119,8 @@ class Case:
 
 
 def measure(case, rounds):
-    compress_file(str(case.source), str(case.file("theirs")), K=case.components, n_workers=1)
+    with contextlib.redirect_stdout(io.StringIO()):
+        compress_file(str(case.source), str(case.file("theirs")), K=case.components, n_workers=1)
     times = {(what, whose): [] for what in ("encode", "decode") for whose in ("theirs", "ours")}
     for number in range(rounds):
         times["encode", "theirs"].append(case.encode_theirs(number))

