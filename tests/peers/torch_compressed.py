@@ -127,7 +127,11 @@ def parameters(random, weight, arguments, dtype):
 
 def quantised(random, form, arguments, dtype):
     """We read what the package quantised as it does itself."""
-    more = {"group": {"group_size": 32}, "tensor_group": {"group_size": 16}, "block": {"block_structure": [16, 32]}}
+    more = {
+        "group": {"group_size": 32},
+        "tensor_group": {"group_size": 16, "scale_dtype": torch.float8_e4m3fn},
+        "block": {"block_structure": [16, 32]},
+    }
     arguments = QuantizationArgs(**arguments, **more.get(arguments["strategy"], {}))
     scheme = QuantizationScheme(targets=["Linear"], weights=arguments)
     schemes = dict.fromkeys(MODULES, scheme)
