@@ -1,6 +1,8 @@
 //! Safetensors files in memory, tensor by tensor.
 
+use serde_json::{Map, json};
 use zstn_core::bytes::part;
+use zstn_core::container::compressed_tensors::Stored;
 use zstn_core::container::gauss::Source;
 use zstn_core::container::safetensors::{Header, PREFIX_BYTES, Tensor, header_len_bytes};
 
@@ -54,4 +56,22 @@ impl<'a> Checkpoint<'a> {
             })
             .collect()
     }
+}
+
+/// The file of these tensors, in this order.
+#[must_use]
+pub fn safetensors<'a>(tensors: impl IntoIterator<Item = (&'a Stored, &'a [u8])>) -> Vec<u8> {
+    let mut header = Map::new();
+    let mut data = Vec::new();
+    for (stored, bytes) in tensors {
+        let end = data.len() + bytes.len();
+        let entry = json!({
+            "dtype": stored.dtype.name(), "shape": stored.shape, "data_offsets": [data.len(), end],
+        });
+        header.insert(stored.name.clone(), entry);
+        data.extend_from_slice(bytes);
+    }
+    let header = json!(header).to_string();
+    let len = (header.len() as u64).to_le_bytes();
+    [&len[..], header.as_bytes(), &data].concat()
 }

@@ -1,22 +1,25 @@
 /** From opened files to a model: weights in parts need `config.json`, and sometimes a few small tensors. */
 
+import { catalogIn } from "./catalog.js";
 import type { OpenedFile } from "./catalog.js";
-import type { Core, CoreModel, CoreShardIndex } from "./core.js";
-import type { ProgressMeter } from "./progress.js";
+import type { CoreModel } from "./core.js";
+import type { Reading } from "./files.js";
 import { guarded } from "./rejection.js";
 import { sideBySide } from "./side-by-side.js";
-import type { ReadOptions } from "./source/source.js";
 
-/** Puts the files together; `config` is the text of `config.json` if that is wanted. Uses up shards and catalogs. */
+/** Puts the files together; `config` is the text of `config.json` if that is wanted. Uses up catalogs. */
 export async function assemble(
-  core: Core,
+  { core: plain, loadFormats, options, meter }: Reading,
   files: OpenedFile[],
-  shards: CoreShardIndex | undefined,
+  shards: Uint8Array | undefined,
   config: Uint8Array | undefined,
-  options: ReadOptions,
-  meter: ProgressMeter,
 ): Promise<CoreModel> {
-  const assembly = guarded(() => new core.Assembly(files.map(({ catalog }) => catalog), shards, config));
+  // A configuration takes the core with all formats, and all files have to be in the same one.
+  const all = config !== undefined || files.some(({ core }) => core !== plain);
+  const core = all ? await loadFormats() : plain;
+  const index = shards && guarded(() => new core.ShardIndex(shards));
+  const catalogs = files.map((file) => catalogIn(core, file));
+  const assembly = guarded(() => new core.Assembly(catalogs, index, config));
   let finished = false;
   try {
     const reads = triples(guarded(() => assembly.needs()));

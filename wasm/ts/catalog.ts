@@ -12,7 +12,17 @@ import type { ReadOptions, Source } from "./source/source.js";
 export interface OpenedFile {
   source: Source;
   sizeBytes: number;
+  /** Where its catalog was made; another core cannot use it. */
+  core: Core;
   catalog: CoreCatalog;
+  /** What was read of it, to make the catalog again. */
+  head: Uint8Array;
+  supplied: Supplied[];
+}
+
+interface Supplied {
+  offset: number;
+  bytes: Uint8Array;
 }
 
 /** The first bytes of a file, as many as it takes to recognise it. */
@@ -23,7 +33,8 @@ export async function readHead(core: Core, source: Source, sizeBytes: number, op
 }
 
 /** Reads what the core asks for until it knows every tensor. */
-export async function readCatalog(core: Core, source: Source, sizeBytes: number, head: Uint8Array, options: ReadOptions, meter: ProgressMeter): Promise<CoreCatalog> {
+export async function openFile(core: Core, source: Source, sizeBytes: number, head: Uint8Array, options: ReadOptions, meter: ProgressMeter): Promise<OpenedFile> {
+  const supplied: Supplied[] = [];
   const opening = recognise(core, sizeBytes, head);
   let finished = false;
   try {
@@ -32,14 +43,28 @@ export async function readCatalog(core: Core, source: Source, sizeBytes: number,
       const ranges = pairs(guarded(() => opening.needs()));
       if (ranges.length === 0) {
         finished = true;
-        return guarded(() => opening.finish());
+        return { source, sizeBytes, core, catalog: guarded(() => opening.finish()), head, supplied };
       }
       meter.expectMore(ranges.reduce((sum, { length }) => sum + length, 0));
-      await supply(opening, source, ranges, options);
+      const parts = await readAll(source, ranges, options);
+      for (const [i, bytes] of parts.entries()) {
+        const { offset } = ranges[i]!;
+        guarded(() => opening.supply(offset, bytes));
+        supplied.push({ offset, bytes });
+      }
     }
   } finally {
     if (!finished) opening.free();
   }
+}
+
+/** The catalog of a file for use in `core`, from the bytes that are there. The file's own is used up. */
+export function catalogIn(core: Core, file: OpenedFile): CoreCatalog {
+  if (file.core === core) return file.catalog;
+  file.catalog.free();
+  const opening = recognise(core, file.sizeBytes, file.head);
+  for (const { offset, bytes } of file.supplied) guarded(() => opening.supply(offset, bytes));
+  return guarded(() => opening.finish());
 }
 
 function recognise(core: Core, sizeBytes: number, head: Uint8Array): CoreOpening {
@@ -60,9 +85,8 @@ function pairs(needs: Float64Array): Range[] {
   return Array.from({ length: needs.length / 2 }, (_, i) => ({ offset: needs[2 * i]!, length: needs[2 * i + 1]! }));
 }
 
-async function supply(opening: CoreOpening, source: Source, ranges: Range[], options: ReadOptions): Promise<void> {
-  const parts = await sideBySide(options.signal, (signal) =>
+function readAll(source: Source, ranges: Range[], options: ReadOptions): Promise<Uint8Array[]> {
+  return sideBySide(options.signal, (signal) =>
     Promise.all(ranges.map(({ offset, length }) => source.read(offset, length, { ...options, signal }))),
   );
-  for (const [i, bytes] of parts.entries()) guarded(() => opening.supply(ranges[i]!.offset, bytes));
 }

@@ -2,7 +2,7 @@
 
 import * as glue from "./core/zstn_wasm.js";
 import { lazyModule } from "./module.js";
-import type { CoreInput, Start } from "./module.js";
+import type { CoreInput, Glue, Start } from "./module.js";
 import type { TensorInfo } from "./tensor.js";
 
 /** Recognises a file from its first bytes and says which further ranges it needs. Does no I/O. */
@@ -64,6 +64,8 @@ export interface Core {
     new (sizeBytes: number, head: Uint8Array): CoreOpening;
     /** Length of the head that `new Opening` wants, in bytes. */
     headBytes(): number;
+    /** Whether it takes the module with all formats to open a file that begins so. */
+    isLeftOut(head: Uint8Array): boolean;
   };
   readonly ShardIndex: {
     new (json: Uint8Array): CoreShardIndex;
@@ -72,6 +74,12 @@ export interface Core {
   };
   /** Uses up the catalogs and the index. */
   readonly Assembly: new (files: CoreCatalog[], shards: CoreShardIndex | undefined, config: Uint8Array | undefined) => CoreAssembly;
+}
+
+/** Loads the core with all formats once, when a file of one of them is met. */
+export function lazyFormats(start: Start): (input?: CoreInput) => Promise<Core> {
+  const glue = (): Promise<Glue> => import("./core/zstn_formats.js");
+  return lazyModule({ file: "zstn_formats_bg.wasm", loader: "initFormats", glue }, start);
 }
 
 /** Loads the core once; a failed attempt may be repeated. */

@@ -1,9 +1,9 @@
 /** The files of a model: one, or the shards that an index names. */
 
 import type { Beside } from "./beside.js";
-import { readCatalog, readHead } from "./catalog.js";
+import { openFile, readHead } from "./catalog.js";
 import type { OpenedFile } from "./catalog.js";
-import type { Core, CoreShardIndex } from "./core.js";
+import type { Core } from "./core.js";
 import { InvalidInputError, LimitError, ZstnError } from "./errors.js";
 import type { Openable } from "./open.js";
 import type { ProgressMeter } from "./progress.js";
@@ -20,6 +20,8 @@ const INDEX_BYTES = 100_000_000;
 /** What opening works with. */
 export interface Reading {
   core: Core;
+  /** The core with all formats. */
+  loadFormats: () => Promise<Core>;
   meter: ProgressMeter;
   options: ReadOptions;
   /** The source behind a file of the model. */
@@ -27,10 +29,10 @@ export interface Reading {
   beside: Beside;
 }
 
-/** The files, in the order of the index if there is one. */
+/** The files, in the order of the index if there is one, and its text. */
 export interface ModelFiles {
   files: OpenedFile[];
-  shards: CoreShardIndex | undefined;
+  shards: Uint8Array | undefined;
 }
 
 /** Opens the file behind `source`, or all that it names if it is an index. */
@@ -38,17 +40,18 @@ export async function openFiles(reading: Reading, source: Source, sizeBytes: num
   const { core, options, meter } = reading;
   const head = await readHead(core, source, sizeBytes, options, meter);
   if (!core.ShardIndex.recognise(head)) {
-    const catalog = await readCatalog(core, source, sizeBytes, head, options, meter);
-    return { files: [{ source, sizeBytes, catalog }], shards: undefined };
+    return { files: [await openWith(reading, source, sizeBytes, head)], shards: undefined };
   }
-  const text = await readText(source, sizeBytes, head, options, meter);
-  const shards = guarded(() => new core.ShardIndex(text));
-  try {
-    return { files: await openShards(reading, shards.files()), shards };
-  } catch (error) {
-    shards.free();
-    throw error;
-  }
+  const shards = await readText(source, sizeBytes, head, options, meter);
+  const index = guarded(() => new core.ShardIndex(shards));
+  const names = guarded(() => index.files());
+  index.free();
+  return { files: await openShards(reading, names), shards };
+}
+
+async function openWith({ core, loadFormats, options, meter }: Reading, source: Source, sizeBytes: number, head: Uint8Array): Promise<OpenedFile> {
+  const able = core.Opening.isLeftOut(head) ? await loadFormats() : core;
+  return openFile(able, source, sizeBytes, head, options, meter);
 }
 
 async function readText(source: Source, sizeBytes: number, head: Uint8Array, options: ReadOptions, meter: ProgressMeter): Promise<Uint8Array> {
@@ -82,7 +85,8 @@ async function openShards(reading: Reading, names: string[]): Promise<OpenedFile
   }
 }
 
-async function openShard({ core, options, meter, openSource, beside }: Reading, name: string): Promise<OpenedFile> {
+async function openShard(reading: Reading, name: string): Promise<OpenedFile> {
+  const { core, options, meter, openSource, beside } = reading;
   const openable = beside(name);
   if (openable === undefined) {
     throw new InvalidInputError(
@@ -93,7 +97,7 @@ async function openShard({ core, options, meter, openSource, beside }: Reading, 
     const source = openSource(openable);
     const sizeBytes = await source.size(options);
     const head = await readHead(core, source, sizeBytes, options, meter);
-    return { source, sizeBytes, catalog: await readCatalog(core, source, sizeBytes, head, options, meter) };
+    return await openWith(reading, source, sizeBytes, head);
   } catch (error) {
     if (error instanceof ZstnError) error.message = `In ${name}: ${error.message}`;
     throw error;

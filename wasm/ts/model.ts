@@ -90,6 +90,9 @@ export class Model {
       throw new InvalidInputError("`base` is for deltas (Z4DM); this file is complete and has none.");
     }
     base.#closing.signal.throwIfAborted();
+    if (base.#core.constructor !== this.#core.constructor) {
+      throw new InvalidInputError(`A base is a safetensors file, plain or packed, opened with { config: false }; this one was opened as ${base.kind}.`);
+    }
     guarded(() => this.#core.checkBase(base.#core));
     this.#base = base;
     this.#ownsBase = ownsBase;

@@ -4,7 +4,7 @@ import { readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { lazyCoder } from "./coder.js";
-import { lazyCore } from "./core.js";
+import { lazyCore, lazyFormats } from "./core.js";
 import { InvalidInputError } from "./errors.js";
 import { compressor, decompressor } from "./frames.js";
 import type { Compress, Decompress } from "./frames.js";
@@ -20,6 +20,7 @@ export * from "./exports.js";
 export { folderCache } from "./node/folder-cache.js";
 
 const loadCore = lazyCore((glue, input) => start(glue, input, new URL("./core/zstn_wasm_bg.wasm", import.meta.url)));
+const loadFormats = lazyFormats((glue, input) => start(glue, input, new URL("./core/zstn_formats_bg.wasm", import.meta.url)));
 const loadCoder = lazyCoder((glue, input) => start(glue, input, new URL("./core/zstn_coder_bg.wasm", import.meta.url)));
 
 async function start(glue: Glue, input: CoreInput | undefined, ours: URL): Promise<unknown> {
@@ -31,7 +32,7 @@ async function start(glue: Glue, input: CoreInput | undefined, ours: URL): Promi
 }
 
 /** Opens a model for reading tensors; see `Openable` for what can be opened. */
-export const open: Open = opener({ loadCore, resolve, beside });
+export const open: Open = opener({ loadCore, loadFormats, resolve, beside });
 
 /** Packs a safetensors file into a `.zstn` container, tensor by tensor, in memory for about one; see `PackOptions`. */
 export const pack: Pack = packer(loadCoder, { resolve });
@@ -48,6 +49,11 @@ export const decompress: Decompress = decompressor(loadCoder);
  */
 export async function init(input?: CoreInput): Promise<void> {
   await loadCore(input);
+}
+
+/** Like `init` for the module that reads zTensor, Gauss and compressed-tensors, which is not loaded before such a file is met. */
+export async function initFormats(input?: CoreInput): Promise<void> {
+  await loadFormats(input);
 }
 
 /** Like `init` for the module behind `pack`, `compress` and `decompress`, which is not loaded before one of them is called. */

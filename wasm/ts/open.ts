@@ -59,6 +59,8 @@ export type Open = (source: Openable, options?: OpenOptions) => Promise<Model>;
 /** What Node and browsers do differently. */
 export interface Platform {
   loadCore: () => Promise<Core>;
+  /** The core that reads all formats. */
+  loadFormats: () => Promise<Core>;
   /** What an address means here: a URL to fetch, or a source. */
   resolve: (address: string | URL) => URL | Source;
   /** The file of that name beside one that is no URL. */
@@ -79,7 +81,7 @@ export function opener(platform: Platform): Open {
       const [model, baseModel] = await sideBySide(options.signal, (signal) => {
         const keep = (model: Model) => (signal.aborted ? model.close() : opened.push(model), model);
         const opening = openOne(platform, openable, { ...options, signal }).then(keep);
-        return Promise.all([opening, open(base, { ...optionsOfBase, signal }).catch(nameBase).then(keep)]);
+        return Promise.all([opening, open(base, { ...optionsOfBase, signal, config: false }).catch(nameBase).then(keep)]);
       });
       return withBase(model, baseModel, true);
     } catch (error) {
@@ -141,10 +143,10 @@ async function openOne(platform: Platform, openable: Openable, options: OpenOpti
   const first = openSource(openable);
   // Fetching the core and the head of the file at the same time saves a round trip.
   const [core, sizeBytes] = await Promise.all([platform.loadCore(), first.size(readOptions)]);
-  const reading: Reading = { core, meter, options: readOptions, openSource, beside };
+  const reading: Reading = { core, loadFormats: platform.loadFormats, meter, options: readOptions, openSource, beside };
   const { files, shards } = await openFiles(reading, first, sizeBytes);
   const config = await readConfig(reading, files, options.config);
-  const model = await assemble(core, files, shards, config, readOptions, meter);
+  const model = await assemble(reading, files, shards, config);
   const size = files.reduce((sum, file) => sum + file.sizeBytes, 0);
   return new Model(files.map(({ source }) => source), size, model, traffic);
 }

@@ -1,7 +1,7 @@
 /** The entry for browsers (and workers): addresses relative to the page, and the WebAssembly module fetched. */
 
 import { lazyCoder } from "./coder.js";
-import { lazyCore } from "./core.js";
+import { lazyCore, lazyFormats } from "./core.js";
 import { InvalidInputError } from "./errors.js";
 import { compressor, decompressor } from "./frames.js";
 import type { Compress, Decompress } from "./frames.js";
@@ -16,10 +16,11 @@ export * from "./exports.js";
 
 // Bundlers recognise new URL("…", import.meta.url) and carry the file along.
 const loadCore = lazyCore((glue, input) => glue.default({ module_or_path: input ?? new URL("./core/zstn_wasm_bg.wasm", import.meta.url) }));
+const loadFormats = lazyFormats((glue, input) => glue.default({ module_or_path: input ?? new URL("./core/zstn_formats_bg.wasm", import.meta.url) }));
 const loadCoder = lazyCoder((glue, input) => glue.default({ module_or_path: input ?? new URL("./core/zstn_coder_bg.wasm", import.meta.url) }));
 
 /** Opens a model for reading tensors; see `Openable` for what can be opened. */
-export const open: Open = opener({ loadCore, resolve });
+export const open: Open = opener({ loadCore, loadFormats, resolve });
 
 /** Packs a safetensors file into a `.zstn` container, tensor by tensor, in memory for about one; see `PackOptions`. */
 export const pack: Pack = packer(loadCoder, { resolve });
@@ -36,6 +37,11 @@ export const decompress: Decompress = decompressor(loadCoder);
  */
 export async function init(input?: CoreInput): Promise<void> {
   await loadCore(input);
+}
+
+/** Like `init` for the module that reads zTensor, Gauss and compressed-tensors, which is not loaded before such a file is met. */
+export async function initFormats(input?: CoreInput): Promise<void> {
+  await loadFormats(input);
 }
 
 /** Like `init` for the module behind `pack`, `compress` and `decompress`, which is not loaded before one of them is called. */

@@ -20,6 +20,10 @@ pub enum Verb {
     Test(Test),
     /// Let the real z4ai decode random inputs through every encoder we have
     Interop(Interop),
+    /// Code real matrices with us and with gauss-compress in turns; installs PyTorch
+    Gauss(ByHand),
+    /// Exchange models with the real compressed-tensors; installs PyTorch
+    Compressed(ByHand),
     /// Install what the other commands need, and nothing else
     Setup,
     /// Pack a real model in many shapes and print the sizes beside those of peers
@@ -75,6 +79,13 @@ pub struct Sizes {
     /// Compare every tensor as a frame of its own at effort max instead; slow
     #[arg(long)]
     pub frames: bool,
+}
+
+#[derive(clap::Args)]
+pub struct ByHand {
+    /// Passed on to the comparison; `-- --help` says what it takes
+    #[arg(last = true, value_name = "ARGUMENT")]
+    pub arguments: Vec<String>,
 }
 
 #[cfg(test)]

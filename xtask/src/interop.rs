@@ -19,7 +19,7 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Interop) -> Res
     report.step("random inputs through z4ai", |step| {
         let mut unittest = Command::new(environment.python());
         unittest.args(["-m", "unittest", "-v", "tests/peers/test_interop.py"]);
-        ready(workspace, &mut unittest)
+        ready(workspace, &environment, &mut unittest)
             .env("ZSTN_INTEROP_CASES", options.cases.to_string())
             .env("ZSTN_INTEROP_SEED", options.seed.to_string())
             .env(
@@ -44,9 +44,13 @@ pub fn build(workspace: &Workspace, step: &mut Step) -> Result<()> {
     )
 }
 
-/// Tells the tests of the peers where those programs are, and where to keep
-/// what z4ai refuses.
-pub fn ready<'a>(workspace: &Workspace, unittest: &'a mut Command) -> &'a mut Command {
+/// Tells the tests of the peers where those programs and the second ztensor
+/// are, and where to keep what z4ai refuses.
+pub fn ready<'a>(
+    workspace: &Workspace,
+    environment: &python::Environment,
+    unittest: &'a mut Command,
+) -> &'a mut Command {
     let program = |name: &str| {
         let suffix = std::env::consts::EXE_SUFFIX;
         workspace.target(&format!("debug/examples/{name}{suffix}"))
@@ -54,6 +58,7 @@ pub fn ready<'a>(workspace: &Workspace, unittest: &'a mut Command) -> &'a mut Co
     unittest
         .env("ZSTN_INTEROP", program("interop"))
         .env("ZSTN_WRITE_ZTENSOR", program("ztensor"))
+        .env("ZSTN_ZTENSOR_1", environment.ztensor_1())
         .env("ZSTN_INTEROP_KEEP", workspace.target("interop"))
         // Keeps the source tree free of __pycache__.
         .env("PYTHONDONTWRITEBYTECODE", "1")

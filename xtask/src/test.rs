@@ -159,6 +159,6 @@ fn peers(workspace: &Workspace, step: &mut Step, environment: &python::Environme
     unittest
         .args(["-m", "unittest", "discover", "-v", "-s", "tests/peers"])
         .env("ZSTN_BIN", workspace.zstn("debug"));
-    step.run(interop::ready(workspace, &mut unittest))?;
+    step.run(interop::ready(workspace, environment, &mut unittest))?;
     counts::note(step)
 }

@@ -5,29 +5,14 @@ use std::path::Path;
 use serde_json::json;
 use zstn::{Error, Reader};
 use zstn_core::catalog::Kind;
-use zstn_core::container::compressed_tensors::Stored;
 use zstn_tests::cases::read;
+use zstn_tests::checkpoints;
 
 use crate::GOOD;
 use crate::model::safetensors;
 
 fn write(folder: &Path, name: &str, bytes: &[u8]) {
     std::fs::write(folder.join(name), bytes).expect("a file");
-}
-
-fn file(tensors: &[&(Stored, Vec<u8>)]) -> Vec<u8> {
-    let mut header = serde_json::Map::new();
-    let mut data = Vec::new();
-    for (stored, bytes) in tensors {
-        let end = data.len() + bytes.len();
-        let entry = json!({
-            "dtype": stored.dtype.name(), "shape": stored.shape, "data_offsets": [data.len(), end],
-        });
-        header.insert(stored.name.clone(), entry);
-        data.extend_from_slice(bytes);
-    }
-    let header = serde_json::to_vec(&header).expect("JSON");
-    [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()
 }
 
 fn check(folder: &Path, vector: &str) {
@@ -79,7 +64,8 @@ fn parts_of_a_weight_in_different_shards() {
         for (stored, _) in &own {
             map.insert(stored.name.clone(), json!(name));
         }
-        write(folder.path(), &name, &file(&own));
+        let own = own.into_iter().map(|(stored, bytes)| (stored, &bytes[..]));
+        write(folder.path(), &name, &checkpoints::safetensors(own));
     }
     let index = json!({ "metadata": {}, "weight_map": map }).to_string();
     write(

@@ -12,6 +12,9 @@ use crate::dtype::Dtype;
 use crate::entropy::ans::{Categorical, Encoder, Gaussian};
 use crate::transform::gmm::{self, Fit, Mixture};
 
+/// Components up to that many are so wide that a common grid gains nothing.
+const FEW_COMPONENTS: u8 = 8;
+
 /// A shard, coded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Coded {
@@ -54,10 +57,21 @@ pub fn encode(
         return Err(RawReason::NotFinite);
     }
     let sample = sample(&values, options.fit_samples);
-    let sample = sample.as_deref().unwrap_or(&values);
     let coded = options.counts().into_iter().filter_map(|count| {
-        let fit = gmm::fit(sample, count, options.max_iterations);
-        with_mixture(dtype, &values, fit, scale)
+        let assigned = match &sample {
+            None => {
+                let fit = gmm::fit(&values, count, options.max_iterations);
+                assign(fit, &values, &values, scale)?
+            }
+            Some(sample) => {
+                let fit = gmm::fit_sample(sample.clone(), count, options.max_iterations);
+                match count {
+                    0..=FEW_COMPONENTS => assign(fit, &values, &values, scale)?,
+                    _ => assign_on_grid(fit, &values, scale)?,
+                }
+            }
+        };
+        with_mixture(dtype, &values, assigned, scale)
     });
     coded
         .min_by_key(Coded::len_bytes)
@@ -85,16 +99,52 @@ fn sample(values: &[f64], most: u64) -> Option<Vec<f64>> {
     Some(places.map(|place| values[place]).collect())
 }
 
-fn with_mixture(dtype: Dtype, values: &[f64], fit: Fit, scale: u32) -> Option<Coded> {
+/// A mixture and the component of each value.
+struct Assigned {
+    mixture: Mixture,
+    components: Vec<u8>,
+    added: u32,
+    iterations: u32,
+}
+
+/// Lets `placed`, which stand for `values`, choose their components.
+fn assign(fit: Fit, values: &[f64], placed: &[f64], scale: u32) -> Option<Assigned> {
     let Fit {
         mut mixture,
         iterations,
     } = fit;
-    let steps = f64::from(scale);
     let mut components = vec![0; values.len()];
-    gmm::assign(&mixture, values, &mut components);
-    let added = widen(&mut mixture, values, &mut components, steps)?;
+    gmm::assign(&mixture, placed, &mut components);
+    let added = widen(&mut mixture, values, &mut components, f64::from(scale))?;
+    Some(Assigned {
+        mixture,
+        components,
+        added,
+        iterations,
+    })
+}
 
+/// Lets `values` choose among components whose means have become whole
+/// numbers of steps, each by the step nearest to it: no step is shared by two
+/// components then, which would cost both.
+fn assign_on_grid(mut fit: Fit, values: &[f64], scale: u32) -> Option<Assigned> {
+    let steps = f64::from(scale);
+    let nearest = |value: &f64| value::round_even(value * steps) / steps;
+    for mean in &mut fit.mixture.means {
+        *mean = nearest(mean);
+    }
+    let placed: Vec<f64> = values.iter().map(nearest).collect();
+    assign(fit, values, &placed, scale)
+}
+
+fn with_mixture(dtype: Dtype, values: &[f64], assigned: Assigned, scale: u32) -> Option<Coded> {
+    let Assigned {
+        mixture,
+        components,
+        added,
+        iterations,
+    } = assigned;
+    let steps = f64::from(scale);
     let categorical = Categorical::new(&mixture.probabilities());
     let deviations = mixture.deviations.iter();
     let mut gaussians: Vec<Gaussian> = deviations.map(|d| Gaussian::new(d * steps)).collect();

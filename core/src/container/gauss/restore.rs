@@ -15,7 +15,7 @@ use crate::{Error, Result};
 
 /// Elements between two looks whether the streams are over, which lets forged
 /// promises of many elements end soon.
-const CHUNK_ELEMENTS: usize = 4096;
+const CHUNK_ELEMENTS: usize = 512;
 
 /// The bytes of a tensor, little-endian and row-major, from the file's bytes
 /// [`Tensor::stored`].
@@ -104,13 +104,17 @@ fn restore(dtype: Dtype, shard: &Shard, stored: &[u8]) -> Result<Vec<u8>> {
     ) -> Result<Vec<u8>> {
         let mut streams = Streams::open(shard, stored)?;
         let mut out = bytes::buffer(shard.element_count() * N as u64)?;
+        let mut values = [0.0; CHUNK_ELEMENTS];
         for elements in out.as_chunks_mut().0.chunks_mut(CHUNK_ELEMENTS) {
+            let values = &mut values[..elements.len()];
             if streams.are_over() {
-                elements.fill(to_bytes(streams.next()));
+                streams.fill(&mut values[..1]);
+                elements.fill(to_bytes(values[0]));
                 continue;
             }
-            for element in elements {
-                *element = to_bytes(streams.next());
+            streams.fill(values);
+            for (element, value) in elements.iter_mut().zip(values) {
+                *element = to_bytes(*value);
             }
         }
         streams.finish()?;
@@ -155,14 +159,19 @@ impl<'a> Streams<'a> {
         })
     }
 
-    /// The exact value of the next element.
-    fn next(&mut self) -> f64 {
-        let (component, interval) = self.categorical.find(self.index.quantile());
-        self.index.pop(interval);
-        let (mean, gaussian) = &mut self.components[usize::from(component)];
-        let (residual, interval) = gaussian.find(self.residual.quantile());
-        self.residual.pop(interval);
-        *mean + f64::from(residual) / self.scale
+    /// The exact values of the next elements.
+    fn fill(&mut self, values: &mut [f64]) {
+        // Copies, which the compiler keeps in registers.
+        let (mut index, mut residual) = (self.index.clone(), self.residual.clone());
+        for value in values {
+            let (component, interval) = self.categorical.find(index.quantile());
+            index.pop(interval);
+            let (mean, gaussian) = &mut self.components[usize::from(component)];
+            let (steps, interval) = gaussian.find(residual.quantile());
+            residual.pop(interval);
+            *value = *mean + f64::from(steps) / self.scale;
+        }
+        (self.index, self.residual) = (index, residual);
     }
 
     /// Whether all elements from here on are alike.

@@ -19,8 +19,6 @@ const FREE: f64 = 16_711_681.0;
 /// Residuals beyond that many deviations are too rare for the table.
 const TABLE_DEVIATIONS: f64 = 6.5;
 
-const GUIDE_BITS: u32 = 10;
-
 /// Residuals -32767 to 32767 around 0.
 #[derive(Debug, Clone)]
 pub struct Gaussian {
@@ -30,16 +28,22 @@ pub struct Gaussian {
     half: i32,
     /// Look-ups until the table pays.
     lookups_left: i32,
-    table: Option<Table>,
+    table: Table,
 }
 
-/// The model's formula, evaluated once for the residuals that occur.
-#[derive(Debug, Clone)]
+/// The model's formula, evaluated once for the residuals that occur; empty
+/// until then.
+#[derive(Debug, Clone, Default)]
 struct Table {
-    /// Of `-half` to `half + 1`.
-    lefts: Vec<u32>,
+    /// Of `-half` to `half`, and where the next one begins.
+    intervals: Vec<Interval>,
+    /// Where the first interval begins, and how far all of them reach.
+    left: u32,
+    len: u32,
     /// Per value of the quantile's upper bits, the entry its range begins in.
-    guide: Vec<u32>,
+    guide: Vec<u16>,
+    /// How many of the quantile's bits are no upper ones.
+    shift: u32,
 }
 
 impl Gaussian {
@@ -55,7 +59,7 @@ impl Gaussian {
             half,
             // A search takes 16 evaluations, the table two a residual.
             lookups_left: half / 8,
-            table: None,
+            table: Table::default(),
         }
     }
 
@@ -80,40 +84,39 @@ impl Gaussian {
         }
     }
 
-    fn table(&mut self) -> Option<&Table> {
-        if self.table.is_none() {
-            self.lookups_left -= 1;
-            if self.lookups_left >= 0 {
-                return None;
-            }
-            self.table = Some(Table::new(self));
-        }
-        self.table.as_ref()
-    }
-
     /// The interval of `residual`, which is from -32767 to 32767.
     #[must_use]
+    #[inline]
     pub fn interval(&mut self, residual: i32) -> Interval {
-        let half = self.half;
-        if residual.abs() <= half
-            && let Some(table) = self.table()
-        {
-            let entry = index(u64::from((residual + half).unsigned_abs()));
-            return Self::between(table.lefts[entry], table.lefts[entry + 1]);
+        // Negative ones beyond the table wrap to large numbers.
+        #[allow(clippy::cast_sign_loss)]
+        let entry = index(u64::from((residual + self.half) as u32));
+        match self.table.intervals.get(entry) {
+            Some(&interval) if residual <= self.half => interval,
+            _ => self.interval_by_formula(residual),
         }
+    }
+
+    #[cold]
+    fn interval_by_formula(&mut self, residual: i32) -> Interval {
+        self.count();
         Self::between(self.formula(residual), self.formula(residual + 1))
     }
 
     /// The residual whose interval holds `quantile`, which is below 2^24.
     #[must_use]
+    #[inline]
     pub fn find(&mut self, quantile: u32) -> (i32, Interval) {
-        let half = self.half;
-        if let Some(table) = self.table()
-            && let Some((entry, interval)) = table.find(quantile)
-        {
-            return (entry - half, interval);
+        match self.table.find(quantile) {
+            Some((entry, interval)) => (entry - self.half, interval),
+            None => self.search(quantile),
         }
-        // The largest residual that does not begin after the quantile.
+    }
+
+    /// The largest residual that does not begin after the quantile.
+    #[cold]
+    fn search(&mut self, quantile: u32) -> (i32, Interval) {
+        self.count();
         let (mut found, mut after) = (-MOST_RESIDUAL, MOST_RESIDUAL + 1);
         while after - found > 1 {
             let middle = found + (after - found) / 2;
@@ -126,6 +129,16 @@ impl Gaussian {
         let interval = Self::between(self.formula(found), self.formula(after));
         (found, interval)
     }
+
+    /// Makes the table once it pays.
+    fn count(&mut self) {
+        if self.table.intervals.is_empty() {
+            self.lookups_left -= 1;
+            if self.lookups_left < 0 {
+                self.table = Table::new(self);
+            }
+        }
+    }
 }
 
 impl Table {
@@ -133,35 +146,51 @@ impl Table {
         let lefts: Vec<u32> = (-model.half..=model.half + 1)
             .map(|residual| model.formula(residual))
             .collect();
-        let mut entry = 0u32;
-        let last = lefts.len() - 2;
-        let guide = (0..=1u32 << GUIDE_BITS)
+        let (left, end) = (lefts[0], lefts[lefts.len() - 1]);
+        let mut intervals: Vec<Interval> = lefts
+            .windows(2)
+            .map(|pair| Gaussian::between(pair[0], pair[1]))
+            .collect();
+        intervals.push(Interval { left: end, len: 0 });
+        // As many ranges as residuals: in the middle, where nearly all
+        // quantiles are, a range is much shorter than an interval.
+        let guide_bits = lefts.len().next_power_of_two().ilog2();
+        let shift = BITS - guide_bits;
+        let mut entry = 0u16;
+        let guide = (0..1u32 << guide_bits)
             .map(|start| {
-                let quantile = u64::from(start) << (BITS - GUIDE_BITS);
-                while index(u64::from(entry)) < last
-                    && u64::from(lefts[index(u64::from(entry)) + 1]) <= quantile
+                let quantile = start << shift;
+                while let Some(next) = lefts.get(usize::from(entry) + 1)
+                    && *next <= quantile
+                    && *next < end
                 {
                     entry += 1;
                 }
                 entry
             })
             .collect();
-        Self { lefts, guide }
+        Self {
+            intervals,
+            left,
+            len: end - left,
+            guide,
+            shift,
+        }
     }
 
     /// Number of the entry that holds `quantile`, if one does.
+    #[inline]
     fn find(&self, quantile: u32) -> Option<(i32, Interval)> {
-        let (first, last) = (self.lefts.first()?, self.lefts.last()?);
-        if quantile < *first || quantile >= *last {
+        if quantile.wrapping_sub(self.left) >= self.len {
             return None;
         }
-        let bucket = index(u64::from(quantile >> (BITS - GUIDE_BITS)));
-        let from = index(u64::from(self.guide[bucket]));
-        let to = index(u64::from(self.guide[bucket + 1]));
-        let within = &self.lefts[from + 1..=to];
-        let entry = from + within.partition_point(|&left| left <= quantile);
-        let interval = Gaussian::between(self.lefts[entry], self.lefts[entry + 1]);
-        Some((i32::try_from(entry).ok()?, interval))
+        let mut entry = usize::from(self.guide[index(u64::from(quantile >> self.shift))]);
+        // The first step is taken without a branch, the others are rare.
+        entry += usize::from(self.intervals[entry + 1].left <= quantile);
+        while self.intervals[entry + 1].left <= quantile {
+            entry += 1;
+        }
+        Some((i32::try_from(entry).ok()?, self.intervals[entry]))
     }
 }
 
@@ -193,7 +222,7 @@ mod tests {
                 assert_eq!(tabled.find(left), (residual, interval));
                 assert_eq!(tabled.find(right - 1), (residual, interval));
             }
-            assert!(tabled.table.is_some());
+            assert!(!tabled.table.intervals.is_empty());
         }
     }
 }

@@ -55,6 +55,8 @@ fn low_word(state: u64) -> u32 {
 pub struct Decoder<'a> {
     state: u64,
     words: &'a [[u8; 4]],
+    /// How many of the words are still on the stack.
+    left: usize,
 }
 
 impl<'a> Decoder<'a> {
@@ -64,7 +66,12 @@ impl<'a> Decoder<'a> {
         if !rest.is_empty() {
             return Err(Error::invalid_input("an ANS stream is whole words"));
         }
-        let mut decoder = Self { state: 0, words };
+        let left = words.len();
+        let mut decoder = Self {
+            state: 0,
+            words,
+            left,
+        };
         if decoder.refill() && decoder.state == 0 {
             return Err(Error::malformed(
                 Rule::GaussStream,
@@ -76,27 +83,37 @@ impl<'a> Decoder<'a> {
     }
 
     fn refill(&mut self) -> bool {
-        let Some((word, below)) = self.words.split_last() else {
+        let Some(word) = self.top() else {
             return false;
         };
-        self.state = self.state << WORD_BITS | u64::from(u32::from_le_bytes(*word));
-        self.words = below;
+        self.state = self.state << WORD_BITS | word;
+        self.left -= 1;
         true
+    }
+
+    fn top(&self) -> Option<u64> {
+        let word = self.words.get(self.left.checked_sub(1)?)?;
+        Some(u32::from_le_bytes(*word).into())
     }
 
     /// Lies in the interval of the next symbol.
     #[must_use]
+    #[inline]
     pub fn quantile(&self) -> u32 {
         low_word(self.state) & (TOTAL - 1)
     }
 
     /// Removes the next symbol, the one whose interval holds
     /// [`Decoder::quantile`].
+    #[inline]
     pub fn pop(&mut self, interval: Interval) {
         let above = u64::from(self.quantile() - interval.left);
         self.state = (self.state >> BITS) * u64::from(interval.len) + above;
-        if self.state >> WORD_BITS == 0 {
-            self.refill();
+        if let Some(word) = self.top() {
+            // Nothing to branch on: no processor foresees when a word is due.
+            let due = u64::from(self.state >> WORD_BITS == 0);
+            self.state = self.state << (due * u64::from(WORD_BITS)) | word & due.wrapping_neg();
+            self.left -= usize::from(due != 0);
         }
     }
 
@@ -104,7 +121,7 @@ impl<'a> Decoder<'a> {
     /// for ever then.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.state == 0 && self.words.is_empty()
+        self.state == 0 && self.left == 0
     }
 
     /// Checks that nothing is left, as after the last symbol of a sound

@@ -2,11 +2,15 @@
 
 use alloc::vec::Vec;
 
-use super::Mixture;
+use super::cells::{Cells, Winners};
+use super::{Mixture, sum};
 
 /// Values compared with one component after the other while they stay in
 /// registers and cache.
 const BLOCK: usize = 256;
+
+/// Fewer values than this are not worth the cells.
+const FEW: usize = 1 << 12;
 
 /// Writes the number of the component with the largest weighted density of
 /// each value; the lowest of those that tie.
@@ -17,6 +21,20 @@ const BLOCK: usize = 256;
 pub fn assign(mixture: &Mixture, values: &[f64], components: &mut [u8]) {
     assert_eq!(values.len(), components.len(), "one component a value");
     assert!(mixture.len() <= 256, "component numbers are bytes");
+    if values.len() < FEW {
+        assign_one_by_one(mixture, values, components);
+        return;
+    }
+    let (mean, deviation) = sum::mean_and_deviation(values);
+    let cells = Cells::new(mean, deviation);
+    let winners = Winners::new(mixture, &cells);
+    for (value, component) in values.iter().zip(components) {
+        *component = winners.find(*value, cells.find(*value));
+    }
+}
+
+/// By trying all components.
+pub(super) fn assign_one_by_one(mixture: &Mixture, values: &[f64], components: &mut [u8]) {
     let blocks = values.chunks(BLOCK).zip(components.chunks_mut(BLOCK));
     let scorers = Scorer::all(mixture);
     for (values, components) in blocks {

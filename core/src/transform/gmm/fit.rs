@@ -3,7 +3,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::ordered::Ordered;
+use super::cells::{Cells, Winners};
+use super::grouped::Grouped;
 use super::{LEAST_DEVIATION, Mixture, sum};
 use crate::bytes::index;
 
@@ -20,33 +21,68 @@ pub struct Fit {
 }
 
 /// Fits `components` Gaussians to `values` in at most `max_iterations`
-/// rounds.
+/// rounds, as Python does to the last bit.
 ///
 /// # Panics
 /// If there are no values, one of them is NaN, or there are fewer than two
 /// components.
 #[must_use]
 pub fn fit(values: &[f64], components: u8, max_iterations: u32) -> Fit {
-    assert!(!values.is_empty(), "nothing to fit");
-    assert!(components >= 2, "a mixture has at least two components");
-    let ordered = Ordered::new(values);
-    let mut mixture = initial(values, &ordered.values, components);
-    let mut before = vec![0; values.len()];
-    let mut now = vec![0; values.len()];
-    let count = as_f64(values.len());
-    for iteration in 0..max_iterations {
-        ordered.assign(&mixture, &mut now);
-        if iteration > 0 {
-            let changed = now.iter().zip(&before).filter(|(a, b)| a != b).count();
-            if as_f64(changed) / count < SETTLED {
-                return Fit {
-                    mixture,
-                    iterations: iteration + 1,
-                };
-            }
+    let (mean, deviation) = sum::mean_and_deviation(values);
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let mixture = initial(&sorted, deviation, components);
+    let cells = Cells::new(mean, deviation);
+    let numbers: Vec<u16> = values.iter().map(|value| cells.find(*value)).collect();
+    let mut assigned = vec![0; values.len()];
+    let round = |winners: &Winners, members: &mut [Members]| {
+        let mut changed = 0usize;
+        for ((&value, &cell), assigned) in values.iter().zip(&numbers).zip(&mut assigned) {
+            let component = winners.find(value, cell);
+            changed += usize::from(component != *assigned);
+            *assigned = component;
+            members[usize::from(component)].add(value);
         }
-        update(&mut mixture, values, &now);
-        core::mem::swap(&mut before, &mut now);
+        changed
+    };
+    rounds(mixture, &cells, values.len(), max_iterations, round)
+}
+
+/// The same, several times faster and not to the last bit.
+///
+/// # Panics
+/// As [`fit`].
+#[must_use]
+pub fn fit_sample(values: Vec<f64>, components: u8, max_iterations: u32) -> Fit {
+    let (mean, deviation) = sum::mean_and_deviation(&values);
+    let cells = Cells::new(mean, deviation);
+    let mut grouped = Grouped::new(values, &cells);
+    let mixture = initial(&grouped.values, deviation, components);
+    let count = grouped.values.len();
+    let round = |winners: &Winners, members: &mut [Members]| grouped.assign(winners, members);
+    rounds(mixture, &cells, count, max_iterations, round)
+}
+
+/// Assigns and updates until few values change component. `round` assigns
+/// them, sums up the members of the components, and says how many changed.
+fn rounds(
+    mut mixture: Mixture,
+    cells: &Cells,
+    count: usize,
+    max_iterations: u32,
+    mut round: impl FnMut(&Winners, &mut [Members]) -> usize,
+) -> Fit {
+    let count = as_f64(count);
+    for iteration in 0..max_iterations {
+        let mut members = vec![Members::default(); mixture.len()];
+        let changed = round(&Winners::new(&mixture, cells), &mut members);
+        if iteration > 0 && as_f64(changed) / count < SETTLED {
+            return Fit {
+                mixture,
+                iterations: iteration + 1,
+            };
+        }
+        update(&mut mixture, &members, count);
     }
     Fit {
         mixture,
@@ -54,12 +90,33 @@ pub fn fit(values: &[f64], components: u8, max_iterations: u32) -> Fit {
     }
 }
 
+/// Sums over the values of a component, in their order.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Members {
+    count: u64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Members {
+    pub fn join(&mut self, more: &Self) {
+        self.count += more.count;
+        self.sum += more.sum;
+        self.squares += more.squares;
+    }
+
+    pub fn add(&mut self, value: f64) {
+        self.count += 1;
+        self.sum += value;
+        self.squares += value * value;
+    }
+}
+
 /// Equal weights, equal widths, means at even percentiles (6 step 2).
-fn initial(values: &[f64], sorted: &[f64], components: u8) -> Mixture {
-    let count = as_f64(values.len());
-    let mean = sum::pairwise(values, |value| value) / count;
-    let squares = sum::pairwise(values, |value| (value - mean) * (value - mean));
-    let deviation = libm::sqrt(squares / count) / f64::from(components);
+fn initial(sorted: &[f64], deviation: f64, components: u8) -> Mixture {
+    assert!(!sorted.is_empty(), "nothing to fit");
+    assert!(components >= 2, "a mixture has at least two components");
+    let deviation = deviation / f64::from(components);
     let last = f64::from(components - 1);
     let means = (0..components)
         .map(|number| {
@@ -95,21 +152,14 @@ fn percentile(sorted: &[f64], percent: f64) -> f64 {
 }
 
 /// Weights, means and deviations of the members (6 step 3c).
-fn update(mixture: &mut Mixture, values: &[f64], components: &[u8]) {
-    let mut members: Vec<(u64, f64, f64)> = vec![(0, 0.0, 0.0); mixture.len()];
-    for (&value, &component) in values.iter().zip(components) {
-        let (count, sum, squares) = &mut members[usize::from(component)];
-        *count += 1;
-        *sum += value;
-        *squares += value * value;
-    }
-    for (number, (count, sum, squares)) in members.into_iter().enumerate() {
+fn update(mixture: &mut Mixture, members: &[Members], all: f64) {
+    for (number, members) in members.iter().enumerate() {
         #[allow(clippy::cast_precision_loss)] // far below 2^53
-        let count = count as f64;
-        mixture.weights[number] = count / as_f64(values.len());
-        if count > 0.0 {
-            let mean = sum / count;
-            let variance = (squares / count - mean * mean).max(0.0);
+        let count = members.count as f64;
+        mixture.weights[number] = count / all;
+        if members.count > 0 {
+            let mean = members.sum / count;
+            let variance = (members.squares / count - mean * mean).max(0.0);
             mixture.means[number] = mean;
             mixture.deviations[number] = libm::sqrt(variance).max(LEAST_DEVIATION);
         }

@@ -7,12 +7,13 @@
 use alloc::vec::Vec;
 
 mod assign;
+mod cells;
 mod fit;
-mod ordered;
+mod grouped;
 mod sum;
 
 pub use assign::assign;
-pub use fit::{Fit, fit};
+pub use fit::{Fit, fit, fit_sample};
 
 /// Smallest deviation a fit gives to a component, so that none collapses.
 pub const LEAST_DEVIATION: f64 = 1e-6;

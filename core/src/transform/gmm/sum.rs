@@ -4,6 +4,15 @@
 /// Longest stretch that is not halved.
 const STRETCH: usize = 128;
 
+/// Mean and population deviation, in two passes.
+pub fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
+    #[allow(clippy::cast_precision_loss)] // far below 2^53
+    let count = values.len() as f64;
+    let mean = pairwise(values, |value| value) / count;
+    let squares = pairwise(values, |value| (value - mean) * (value - mean));
+    (mean, libm::sqrt(squares / count))
+}
+
 /// The pairwise sum of `term` of every value.
 pub fn pairwise(values: &[f64], term: impl Fn(f64) -> f64 + Copy) -> f64 {
     if values.len() > STRETCH {

@@ -1,0 +1,215 @@
+//! The line cut into short cells, in most of which one component is the
+//! likeliest of every value: assigning is looking up.
+//!
+//! A score never grows with the distance from the mean, not even in its last
+//! bit, since each operation of it rounds monotonically. So scores at the ends
+//! of a cell bound those inside, and leaving a component out changes nothing.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::Mixture;
+use super::assign::Scorer;
+
+/// Cells of the part of the line where nearly all values are; one more on
+/// either side has no end.
+const CELLS: usize = 1 << 13;
+
+/// Cells that share one choice of components to try.
+const STRETCH: usize = 1 << 5;
+
+/// How many deviations from their mean values have cells.
+const REACH_DEVIATIONS: f64 = 6.0;
+
+/// What a cell is widened by on either side, in cells. Places are rounded, by
+/// far less than that.
+const SLACK: f64 = 1e-6;
+
+/// Stands for a cell in which several components may win.
+pub const CONTENDED: u16 = 1 << 8;
+
+/// Where the cells are.
+#[derive(Debug, Clone, Copy)]
+pub struct Cells {
+    first: f64,
+    len: f64,
+    cells_per_unit: f64,
+}
+
+impl Cells {
+    /// Cells for values of that mean and deviation.
+    pub fn new(mean: f64, deviation: f64) -> Self {
+        // Any length will do, but none that makes infinities.
+        let reach = (deviation * REACH_DEVIATIONS).max(f64::MIN_POSITIVE / f64::EPSILON);
+        #[allow(clippy::cast_precision_loss)] // a power of two
+        let cells = CELLS as f64;
+        Self {
+            first: mean - reach,
+            len: 2.0 * reach / cells,
+            cells_per_unit: cells / (2.0 * reach),
+        }
+    }
+
+    /// The cell of `value`: 0 in front of all that have ends, and one more
+    /// than their number behind them.
+    pub fn find(&self, value: f64) -> u16 {
+        let place = (value - self.first) * self.cells_per_unit + 1.0;
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates, then cut
+        let cell = (place as u32).min(CELLS as u32 + 1) as u16;
+        cell
+    }
+
+    /// Ends that the values of the cells from `first` on, `count` of them,
+    /// are certainly between; `first` counts from 0 for the first with ends.
+    fn ends(&self, first: usize, count: usize) -> (f64, f64) {
+        #[allow(clippy::cast_precision_loss)] // small
+        let (from, to) = (first as f64 - SLACK, (first + count) as f64 + SLACK);
+        (self.first + from * self.len, self.first + to * self.len)
+    }
+}
+
+/// Which component wins in each cell.
+#[derive(Debug, Clone)]
+pub struct Winners {
+    all: Vec<(u8, Scorer)>,
+    /// One per cell; [`CONTENDED`] if it depends on the value.
+    winners: Vec<u16>,
+    /// Candidates of each stretch of cells, one after the other.
+    rivals: Vec<(u8, Scorer)>,
+    /// Where those of each stretch begin, and the end of the last.
+    starts: Vec<usize>,
+}
+
+impl Winners {
+    /// Of the components of `mixture`, at most 256.
+    pub fn new(mixture: &Mixture, cells: &Cells) -> Self {
+        let all: Vec<(u8, Scorer)> = (0..=u8::MAX).zip(Scorer::all(mixture)).collect();
+        let mut winners = vec![CONTENDED; CELLS + 2];
+        let mut rivals = Vec::new();
+        let mut starts = vec![0];
+        for (number, winners) in winners[1..=CELLS].chunks_mut(STRETCH).enumerate() {
+            let start = rivals.len();
+            contend(&all, cells.ends(number * STRETCH, STRETCH), &mut rivals);
+            for (cell, winner) in winners.iter_mut().enumerate() {
+                let ends = cells.ends(number * STRETCH + cell, 1);
+                *winner = sole(&rivals[start..], ends);
+            }
+            starts.push(rivals.len());
+        }
+        Self {
+            all,
+            winners,
+            rivals,
+            starts,
+        }
+    }
+
+    /// The component of all values in that cell, or [`CONTENDED`].
+    pub fn of_cell(&self, cell: u16) -> u16 {
+        self.winners[usize::from(cell)]
+    }
+
+    /// The component of `value`, which is in that cell.
+    #[inline]
+    pub fn find(&self, value: f64, cell: u16) -> u8 {
+        let [component, contended] = self.winners[usize::from(cell)].to_le_bytes();
+        if contended == 0 {
+            return component;
+        }
+        self.compare(value, cell)
+    }
+
+    #[inline(never)]
+    fn compare(&self, value: f64, cell: u16) -> u8 {
+        let stretch = usize::from(cell).wrapping_sub(1) / STRETCH;
+        let rivals = match self.starts.get(stretch..stretch.saturating_add(2)) {
+            Some(&[start, end]) => &self.rivals[start..end],
+            _ => &self.all,
+        };
+        let mut best = f64::NEG_INFINITY;
+        // Where all scores are infinitely low, the first one counts.
+        let mut chosen = 0;
+        for &(number, scorer) in rivals {
+            let score = scorer.score(value);
+            if score > best {
+                (best, chosen) = (score, number);
+            }
+        }
+        chosen
+    }
+}
+
+/// What some component reaches everywhere between the ends.
+fn everywhere(scorers: &[(u8, Scorer)], (first, last): (f64, f64)) -> f64 {
+    let least = |scorer: &Scorer| scorer.score(first).min(scorer.score(last));
+    let scores = scorers.iter().map(|(_, scorer)| least(scorer));
+    scores.fold(f64::NEG_INFINITY, f64::max)
+}
+
+/// Adds the components that may be the likeliest of a value between the ends,
+/// in order.
+fn contend(scorers: &[(u8, Scorer)], ends: (f64, f64), rivals: &mut Vec<(u8, Scorer)>) {
+    let needed = everywhere(scorers, ends);
+    let able = |(_, scorer): &&(u8, Scorer)| scorer.best_between(ends.0, ends.1) >= needed;
+    rivals.extend(scorers.iter().filter(able));
+}
+
+/// The one that wins everywhere between the ends, if one does.
+fn sole(scorers: &[(u8, Scorer)], ends: (f64, f64)) -> u16 {
+    let needed = everywhere(scorers, ends);
+    let mut able = scorers
+        .iter()
+        .filter(|(_, scorer)| scorer.best_between(ends.0, ends.1) >= needed);
+    match (able.next(), able.next()) {
+        (Some((number, _)), None) => u16::from(*number),
+        _ => CONTENDED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transform::gmm::assign::assign_one_by_one;
+    use crate::transform::gmm::{assign, fit};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn cells_change_no_assignment(
+            values in prop::collection::vec(
+                prop_oneof![-1.0..1.0f64, -1e-3..1e-3f64, Just(0.0), Just(-0.0), -1e30..1e30f64],
+                1..700,
+            ),
+            components in 2u8..=255,
+            rounds in 0u32..4,
+            mean in prop_oneof![Just(0.0), -1.0..1.0f64],
+            deviation in prop_oneof![Just(0.0), 0.0..1e-300f64, 0.0..1e-3f64, 0.0..1.0f64, 0.0..1e30f64],
+        ) {
+            let mixture = fit(&values, components, rounds).mixture;
+            let mut direct = vec![0; values.len()];
+            assign_one_by_one(&mixture, &values, &mut direct);
+            let mut all = vec![1; values.len()];
+            assign(&mixture, &values, &mut all);
+            prop_assert_eq!(&direct, &all);
+            let cells = Cells::new(mean, deviation);
+            let winners = Winners::new(&mixture, &cells);
+            for (value, component) in values.iter().zip(direct) {
+                prop_assert_eq!(winners.find(*value, cells.find(*value)), component);
+            }
+        }
+    }
+
+    #[test]
+    fn most_cells_have_one_winner() {
+        let values: Vec<f64> = (1..4000)
+            .map(|n| libm::sin(f64::from(n)) / f64::from(n % 7 + 1))
+            .collect();
+        let mixture = fit(&values, 16, 20).mixture;
+        let winners = Winners::new(&mixture, &Cells::new(0.0, 0.3));
+        let contended = winners
+            .winners
+            .iter()
+            .filter(|winner| **winner == CONTENDED);
+        assert!(contended.count() < CELLS / 20);
+    }
+}

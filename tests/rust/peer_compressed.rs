@@ -1,0 +1,72 @@
+//! Writes and reads models of compressed-tensors, for the package:
+//! `compressed write DENSE.safetensors FOLDER FORMAT` or
+//! `compressed read FOLDER DENSE.safetensors`.
+
+use std::error::Error;
+use std::path::Path;
+use std::{env, fs};
+
+use zstn::Reader;
+use zstn_core::container::compressed_tensors::{Format, SparseWriter, Stored};
+use zstn_tests::checkpoints::{self, Checkpoint};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["write", dense, folder, "sparse-bitmask"] => {
+            write(dense, folder.as_ref(), Format::SparseBitmask)
+        }
+        ["write", dense, folder, "sparse-24-bitmask"] => {
+            write(dense, folder.as_ref(), Format::Sparse24Bitmask)
+        }
+        ["read", folder, dense] => read(folder, dense),
+        _ => Err("write DENSE FOLDER FORMAT, or read FOLDER DENSE".into()),
+    }
+}
+
+/// Prints how many tensors became sparse.
+fn write(dense: &str, folder: &Path, format: Format) -> Result<(), Box<dyn Error>> {
+    let file = fs::read(dense)?;
+    let checkpoint = Checkpoint::parse(&file);
+    let mut writer = SparseWriter::new(format)?;
+    let mut tensors = Vec::new();
+    let mut sparse = 0;
+    for tensor in &checkpoint.header.tensors {
+        let (_, bytes) = checkpoint.tensor(&tensor.name);
+        let stored = Stored::from(tensor);
+        match writer.write(&stored, bytes)? {
+            Some(parts) => {
+                sparse += 1;
+                tensors.extend(parts);
+            }
+            None => tensors.push((stored, bytes.to_vec())),
+        }
+    }
+    let config = writer.quantization_config();
+    let config = format!(r#"{{"quantization_config": {config}}}"#);
+    fs::write(folder.join("config.json"), config)?;
+    save(&folder.join("model.safetensors"), &tensors)?;
+    println!("{sparse}");
+    Ok(())
+}
+
+fn read(folder: &str, dense: &str) -> Result<(), Box<dyn Error>> {
+    let model = Reader::open(folder)?;
+    let mut tensors = Vec::new();
+    for name in model.names() {
+        let tensor = model.read(name)?;
+        let stored = Stored {
+            name: tensor.name,
+            dtype: tensor.dtype,
+            shape: tensor.shape,
+        };
+        tensors.push((stored, tensor.bytes));
+    }
+    save(dense.as_ref(), &tensors)
+}
+
+fn save(path: &Path, tensors: &[(Stored, Vec<u8>)]) -> Result<(), Box<dyn Error>> {
+    let tensors = tensors.iter().map(|(stored, bytes)| (stored, &bytes[..]));
+    Ok(fs::write(path, checkpoints::safetensors(tensors))?)
+}
