@@ -219,6 +219,9 @@ fn say(options: &Options, report: &ConvertReport, seconds: f64) {
             report.from.name()
         );
     }
+    if report.is_rotated {
+        eprintln!("note: the weights had been rotated before they were quantised, and still are");
+    }
     if !report.dropped.is_empty() {
         eprintln!(
             "note: metadata that a {} output has no place for were dropped: {}",
@@ -241,6 +244,7 @@ fn json(options: &Options, report: &ConvertReport, seconds: f64) -> serde_json::
         "files": files.collect::<Vec<_>>(),
         "dropped": report.dropped,
         "decoded": report.is_decoded,
+        "rotated": report.is_rotated,
         "lossy": report.to == TargetKind::Gauss,
         "seconds": seconds,
     });

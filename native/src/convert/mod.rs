@@ -77,6 +77,9 @@ pub struct ConvertReport {
     /// Whether values were made from codes that stand for them: they are what
     /// the input says, which may be less than what was once encoded.
     pub is_decoded: bool,
+    /// Whether weights had been rotated before they were quantised; the
+    /// output has the rotated ones.
+    pub is_rotated: bool,
     /// What only this kind of output tells.
     pub detail: Report,
 }
@@ -133,6 +136,10 @@ pub fn convert(
     if let Some(base) = options.base {
         reader = reader.with_base(Reader::open(base)?)?;
     }
+    if let Some((name, error)) = reader.model().refused().next() {
+        // Without it the output would look complete.
+        return Err(Error::place(input)(error.clone().tensor(name)));
+    }
     let job = Job {
         engine,
         input,
@@ -148,12 +155,6 @@ pub fn convert(
         Target::Gauss(options) => gauss::write(&job, options),
         Target::CompressedTensors { format } => sparse::write(&job, *format),
     }?;
-    let is_plain = |kind| {
-        matches!(
-            kind,
-            Kind::Safetensors | Kind::Zstn | Kind::Delta | Kind::ZTensor
-        )
-    };
     Ok(ConvertReport {
         from: job.kind(),
         to: target.kind(),
@@ -162,7 +163,8 @@ pub fn convert(
         written_bytes: written.len_bytes,
         files: written.files,
         dropped: dropped.into_iter().collect(),
-        is_decoded: !is_plain(job.kind()),
+        is_decoded: matches!(job.kind(), Kind::Gauss | Kind::CompressedTensors),
+        is_rotated: reader.model().is_rotated(),
         detail: written.detail,
     })
 }

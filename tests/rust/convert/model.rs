@@ -166,7 +166,8 @@ pub fn run(folder: &Path, input: &str, output: &str, target: &Target) -> Result<
 /// All tensors of what is at `path`, in its order, and the metadata.
 pub fn read(path: &Path) -> (Vec<Tensor>, BTreeMap<String, String>) {
     if path.is_dir() {
-        return (folder_of_compressed(path), BTreeMap::new());
+        assert!(path.join("config.json").is_file());
+        return one(path);
     }
     match path.extension().and_then(|e| e.to_str()) {
         Some("json") => sharded(path),
@@ -223,14 +224,4 @@ fn gauss(path: &Path) -> Vec<Tensor> {
         }
     });
     decoded.collect()
-}
-
-fn folder_of_compressed(path: &Path) -> Vec<Tensor> {
-    let model = Reader::open(&path.display().to_string()).expect("our own folder");
-    let mut names: Vec<&str> = model.names().collect();
-    names.sort_unstable();
-    let tensors = names.into_iter();
-    tensors
-        .map(|name| model.read(name).expect("there"))
-        .collect()
 }

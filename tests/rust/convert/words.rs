@@ -4,13 +4,9 @@ use std::path::Path;
 
 use zstn_core::dtype::Dtype;
 use zstn_tests::cases;
-use zstn_tests::command::zstn;
+use zstn_tests::command::{text, zstn};
 
 use crate::model::{COMMON, file, folder, listing, model, read, tensor};
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 fn json(folder: &Path, arguments: &[&str]) -> serde_json::Value {
     let output = zstn(folder, &[arguments, &["--json"]].concat());
