@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { open } from "zstn";
 import { scratchFolder } from "../support/scratch.mjs";
 import { answerRange, startServer } from "../support/server.mjs";
-import { badCompressed, badGauss, goodCompressed, goodGauss, isRefusal, vectorPath } from "../support/vectors.mjs";
+import { badCompressed, badGauss, goodCompressed, goodDeltas, goodGauss, isRefusal, vectorPath } from "../support/vectors.mjs";
 
 const scratch = scratchFolder();
 
@@ -83,6 +83,15 @@ for (const { name, why } of badCompressed) {
     await assert.rejects(open(join(folder, "model.safetensors")).then(readEverything), isRefusal);
   });
 }
+
+test("a base that only the other core can read is named as such", async () => {
+  const { container, base } = goodDeltas.find(({ layout, name }) => layout !== undefined || name);
+  const zt = await open(vectorPath("ztensor", "v01_py011_basic.zt"));
+  await assert.rejects(open(vectorPath("zstn", container), { base: zt }), { code: "invalid_input", message: /ztensor/ });
+  const right = await open(vectorPath("zstn", base));
+  const model = await open(vectorPath("zstn", container), { base: right });
+  assert.equal(model.base, right);
+});
 
 /** Tensors of a safetensors file dealt out over `count` files, with their index. */
 function deal(folder, file, count) {

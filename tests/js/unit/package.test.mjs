@@ -14,7 +14,7 @@ test("the package has no dependencies", () => {
 
 test("conditions are in the order that resolvers need, and their files exist", () => {
   assert.deepEqual(Object.keys(manifest.exports["."]), ["types", "node", "default"]);
-  for (const entry of [...Object.values(manifest.exports["."]), manifest.exports["./zstn_wasm_bg.wasm"], manifest.exports["./zstn_coder_bg.wasm"]]) {
+  for (const entry of [...Object.values(manifest.exports["."]), manifest.exports["./zstn_wasm_bg.wasm"], manifest.exports["./zstn_formats_bg.wasm"], manifest.exports["./zstn_coder_bg.wasm"]]) {
     assert.ok(existsSync(join(root, entry)), `${entry} is missing`);
   }
 });
@@ -23,7 +23,7 @@ test("both entries export the same names", async () => {
   const web = await import("../../../wasm/dist/web.js");
   const node = await import("../../../wasm/dist/node.js");
   assert.deepEqual(Object.keys(web).sort(), Object.keys(node).sort());
-  for (const name of ["open", "init", "pack", "compress", "decompress", "initCoder"]) assert.equal(typeof web[name], "function");
+  for (const name of ["open", "init", "pack", "compress", "decompress", "initFormats", "initCoder"]) assert.equal(typeof web[name], "function");
 });
 
 test("what the web entry imports are files beside it: it runs without a bundler", () => {
@@ -40,7 +40,7 @@ test("what the web entry imports are files beside it: it runs without a bundler"
   visit(join(root, "dist/web.js"));
   assert.ok(seen.size > 10, "the imports were found");
   assert.ok([...seen].every((file) => !file.includes(`${join("dist", "node")}`)), "nothing of Node is among them");
-  assert.ok([...seen].every((file) => !file.endsWith("zstn_coder.js")), "what packs is not loaded by those who read");
+  assert.ok([...seen].every((file) => !/zstn_(coder|formats)\.js$/.test(file)), "what packs and what reads other formats is not loaded by those who read");
 });
 
 test("no source file is longer than 300 lines", () => {
