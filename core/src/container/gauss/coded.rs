@@ -12,8 +12,8 @@ use crate::dtype::Dtype;
 use crate::entropy::ans::{Categorical, Encoder, Gaussian};
 use crate::transform::gmm::{self, Fit, Mixture};
 
-/// Components up to that many are so wide that a common grid gains nothing.
-const FEW_COMPONENTS: u8 = 8;
+/// One of that many values of a sample is coded on trial.
+const TRIAL_STEP: usize = 4;
 
 /// A shard, coded.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,9 +65,17 @@ pub fn encode(
             }
             Some(sample) => {
                 let fit = gmm::fit_sample(sample.clone(), count, options.max_iterations);
-                match count {
-                    0..=FEW_COMPONENTS => assign(fit, &values, &values, scale)?,
-                    _ => assign_on_grid(fit, &values, scale)?,
+                let len_bytes = |assigned: Option<Assigned>, part: &[f64]| {
+                    let coded = with_mixture(dtype, part, assigned?, scale)?;
+                    Some(coded.len_bytes())
+                };
+                // Whether the grid gains is seen in a part of the sample.
+                let part: Vec<f64> = sample.iter().copied().step_by(TRIAL_STEP).collect();
+                let plain = len_bytes(assign(fit.clone(), &part, &part, scale), &part);
+                let grid = len_bytes(assign_on_grid(fit.clone(), &part, scale), &part);
+                match grid.is_some() && (plain.is_none() || grid < plain) {
+                    true => assign_on_grid(fit, &values, scale)?,
+                    false => assign(fit, &values, &values, scale)?,
                 }
             }
         };
