@@ -1,47 +1,10 @@
 //! The command line.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 
-use zstn_tests::repository;
+use zstn_tests::command::{json, program, text, zstn};
 
 use crate::*;
-
-/// The program under test: `$ZSTN_BIN`, or what this build made.
-fn program() -> PathBuf {
-    std::env::var_os("ZSTN_BIN").map_or_else(
-        || {
-            let status = Command::new(env!("CARGO"))
-                .args(["build", "--quiet", "-p", "zstn"])
-                .current_dir(repository())
-                .status()
-                .expect("cargo runs");
-            assert!(status.success());
-            let target = std::env::var_os("CARGO_TARGET_DIR")
-                .map_or_else(|| repository().join("target"), PathBuf::from);
-            target.join("debug").join("zstn")
-        },
-        PathBuf::from,
-    )
-}
-
-fn zstn(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(program())
-        .args(arguments)
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .output()
-        .expect("zstn runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn json(output: &Output) -> serde_json::Value {
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    serde_json::from_slice(&output.stdout).expect("one JSON object")
-}
 
 #[test]
 fn the_command_line_names_and_reports() {
