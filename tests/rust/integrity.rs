@@ -4,11 +4,11 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tempfile::TempDir;
 use zstn::source::{Map, Source};
-use zstn::{Native, Output, PackOptions, Reader, Tensor};
+use zstn::{Native, PackOptions, Reader, Tensor};
 use zstn_core::Rule;
 use zstn_core::container::zstn::integrity::{FIXED_BYTES, checksum};
 use zstn_core::container::zstn::{Packing, pack, unpack};
@@ -20,17 +20,17 @@ use zstn_tests::{cases, checkpoint, sha256};
 const TRAILER_BYTES: usize = 16;
 const FOOTER_BYTES: usize = 20;
 
-/// A checkpoint of less than 2 kB whose frames are of several kinds, with a
+/// A checkpoint of about a kB whose frames are of several kinds, with a
 /// tie and an empty tensor.
 fn original() -> Vec<u8> {
     let mut rng = Rng(31);
-    let weights = rng.bf16_weights(400);
-    let noise = rng.bytes(60);
+    let weights = rng.bf16_weights(120);
+    let noise = rng.bytes(20);
     checkpoint(&[
         ("w", "BF16", &weights),
         ("noise", "U8", &noise),
         ("tied", "BF16", &weights),
-        ("zeros", "F32", &[0; 400]),
+        ("zeros", "F32", &[0; 200]),
         ("none", "F32", &[]),
     ])
 }
@@ -109,7 +109,7 @@ impl Disk {
 fn every_flipped_bit_is_refused_or_changes_nothing() {
     let (original, packed, disk) = (original(), packed(), Disk::new());
     let truth = read_all(&packed).expect("in order");
-    assert!(truth.len() == 5 && packed.len() < 4000);
+    assert!(truth.len() == 5 && packed.len() < 2500);
     assert!(disk.verify(&packed).expect("in order"));
     let mut harmless = 0;
     for bit in 0..packed.len() * 8 {
@@ -346,28 +346,4 @@ fn files_of_z4ai_hold_none() {
         .find(|case| case.made_by.as_deref() == Some("z4ai 0.2.0") && case.tensors().len() > 2)
         .expect("one of z4ai's");
     assert!(!disk.verify(&case.packed()).expect("in order"));
-}
-
-#[test]
-fn large_tensors_have_the_same_sums() {
-    let original = zstn_tests::many_kinds(50 << 20);
-    let disk = Disk::new();
-    let input = disk.path("plain.safetensors");
-    std::fs::write(&input, &original).expect("written");
-    let pack_within = |memory_bytes: u64, path: &Path| {
-        let options = PackOptions {
-            memory_bytes,
-            effort: Effort::Fast,
-            ..PackOptions::default()
-        };
-        let output = Output::create(path).expect("a place");
-        let input = Map::open(&input).expect("there");
-        zstn::pack::pack_map(&disk.engine, &input, output, &options).expect("packs");
-        section(&std::fs::read(path).expect("there")).1
-    };
-    let small = pack_within(64 << 20, &disk.path("a.zstn"));
-    let large = pack_within(1 << 30, &disk.path("b.zstn"));
-    assert!(small == large);
-    let hex: String = small[0].1[8..].iter().map(|b| format!("{b:02x}")).collect();
-    assert_eq!(hex, sha256(&original));
 }
