@@ -92,6 +92,17 @@ rules! {
     ZstnDecodedLength = "zstn.decoded_length",
     /// Index and JSON header name the same spans (2.7 rule 9).
     ZstnHeaderMismatch = "zstn.header_mismatch",
+    /// The integrity section is well formed and tells of this index
+    /// (zstn-integrity 1 to 3).
+    ZstnIntegrity = "zstn.integrity",
+    /// Header and index have their checksums (zstn-integrity 3).
+    ZstnHeadChecksum = "zstn.head_checksum",
+    /// A stored frame has its checksum (zstn-integrity 3).
+    ZstnFrameChecksum = "zstn.frame_checksum",
+    /// A decoded tensor has its digest (zstn-integrity 3).
+    ZstnTensorDigest = "zstn.tensor_digest",
+    /// The restored file has its length and digest (zstn-integrity 3).
+    ZstnFileDigest = "zstn.file_digest",
 
     /// Starts with the magic of a frame family (z4ai-frames 2).
     FrameMagic = "frame.magic",

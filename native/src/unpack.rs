@@ -5,7 +5,8 @@ use std::path::Path;
 
 use zstn_core::bytes::part;
 use zstn_core::catalog::{Recognised, recognise};
-use zstn_core::container::zstn::{self, FOOTER_BYTES, Footer, Index, Layout, Prefix};
+use zstn_core::container::zstn::integrity::Integrity;
+use zstn_core::container::zstn::{self, Layout, Prefix, Tail};
 use zstn_core::engine::Engine;
 use zstn_core::frame::Stored;
 
@@ -33,7 +34,9 @@ pub fn unpack(
     unpack_map(engine, &map, output.as_ref(), progress)
 }
 
-/// Restores from a mapped file.
+/// Restores from a mapped file. With an integrity section every frame, every
+/// tensor and the restored file are compared with it before the output gets
+/// its name.
 pub fn unpack_map(
     engine: &Native,
     input: &Map,
@@ -46,6 +49,12 @@ pub fn unpack_map(
     container.decode(engine, progress, |span, bytes| {
         output.write_at(bytes, data_start + span.start)
     })?;
+    if let Some(integrity) = &container.integrity {
+        let written = output.map()?;
+        integrity
+            .check_file(written.pieces(0..written.len()))
+            .map_err(Error::place(input.name()))?;
+    }
     output.finish()?;
     Ok(UnpackReport {
         packed_bytes: input.len_bytes(),
@@ -67,11 +76,14 @@ pub(crate) fn begin(output: &Output, header: &[u8], len_bytes: u64) -> Result<u6
 pub(crate) struct Container<'a> {
     input: &'a Map,
     prefix: Prefix,
+    integrity: Option<Integrity>,
     parts: Vec<Part<'a>>,
 }
 
 /// A frame and all the spans it fills.
 struct Part<'a> {
+    /// Of its record.
+    number: usize,
     name: String,
     place: Range<u64>,
     spans: Vec<Range<u64>>,
@@ -104,14 +116,15 @@ impl<'a> Container<'a> {
             }
         }
         let prefix = Prefix::parse(input, input.len_bytes()).map_err(&refuse)?;
-        let parts = match prefix.layout {
+        let (integrity, parts) = match prefix.layout {
             Layout::Indexed => indexed(engine, input, &prefix),
-            Layout::SingleFrame => single(input, &prefix),
+            Layout::SingleFrame => single(input, &prefix).map(|parts| (None, parts)),
         }
         .map_err(&refuse)?;
         Ok(Self {
             input,
             prefix,
+            integrity,
             parts,
         })
     }
@@ -123,6 +136,11 @@ impl<'a> Container<'a> {
     /// The header of the original file.
     pub(crate) fn header(&self) -> &'a [u8] {
         part(self.input, self.prefix.header.clone())
+    }
+
+    /// Whether decoding compares every byte with digests in the file.
+    pub(crate) fn has_digests(&self) -> bool {
+        self.integrity.as_ref().is_some_and(Integrity::is_complete)
     }
 
     /// Number of distinct frames.
@@ -144,9 +162,15 @@ impl<'a> Container<'a> {
         let decode = |part: &Part| {
             let len = part.spans.first().map_or(0, |span| span.end - span.start);
             let mut bytes = zstn_core::bytes::buffer(len)?;
-            part.stored
-                .decode(engine, &mut bytes)
-                .map_err(|error| refuse(error.tensor(&part.name)))?;
+            let named = |error: zstn_core::Error| refuse(error.tensor(&part.name));
+            if let Some(integrity) = &self.integrity {
+                let stored = zstn_core::bytes::part(self.input, part.place.clone());
+                integrity.check_stored(part.number, stored).map_err(named)?;
+            }
+            part.stored.decode(engine, &mut bytes).map_err(named)?;
+            if let Some(integrity) = &self.integrity {
+                integrity.check_tensor(part.number, &bytes).map_err(named)?;
+            }
             for span in &part.spans {
                 sink(span.clone(), &bytes)?;
                 progress.advance(len);
@@ -167,15 +191,8 @@ fn indexed<'a>(
     engine: &Native,
     input: &'a Map,
     prefix: &Prefix,
-) -> zstn_core::Result<Vec<Part<'a>>> {
-    let file_len = input.len_bytes();
-    let footer = part(input, file_len - FOOTER_BYTES..file_len);
-    let index = Footer::parse(footer, prefix.end(), file_len)?.index;
-    let index = Index::parse(
-        part(input, index.clone()),
-        prefix.end()..index.start,
-        prefix.data_len_bytes,
-    )?;
+) -> zstn_core::Result<(Option<Integrity>, Vec<Part<'a>>)> {
+    let Tail { index, integrity } = Tail::of_file(prefix, input)?;
     let records = index.records();
     let mut spans: Vec<Vec<Range<u64>>> = vec![Vec::new(); records.len()];
     for (number, record) in records.iter().enumerate() {
@@ -186,15 +203,20 @@ fn indexed<'a>(
         .enumerate()
         .filter(|(_, spans)| !spans.is_empty())
         .collect();
-    engine
+    let parts: zstn_core::Result<Vec<Part>> = engine
         .map(owners, |(number, spans)| {
             let (record, place) = (&records[number], index.frame(number).1);
             let len = record.span.end - record.span.start;
-            let stored = Stored::parse(part(input, place.clone()), len)
+            let bytes = part(input, place.clone());
+            let damaged = |integrity: &Integrity| integrity.check_stored(number, bytes).err();
+            let stored = Stored::parse(bytes, len)
+                // That the bytes are damaged says more than what is wrong with them.
+                .map_err(|error| integrity.as_ref().and_then(damaged).unwrap_or(error))
                 .map_err(|error| error.within(place.start).tensor(&record.name))?;
             // Checking has looked into every part of the frame.
             release(input, &place);
             Ok(Part {
+                number,
                 name: record.name.clone(),
                 place,
                 spans,
@@ -202,7 +224,8 @@ fn indexed<'a>(
             })
         })
         .into_iter()
-        .collect()
+        .collect();
+    Ok((integrity, parts?))
 }
 
 fn single<'a>(input: &'a Map, prefix: &Prefix) -> zstn_core::Result<Vec<Part<'a>>> {
@@ -212,6 +235,7 @@ fn single<'a>(input: &'a Map, prefix: &Prefix) -> zstn_core::Result<Vec<Part<'a>
         .map_err(|error| error.within(place.start))?;
     let whole = 0..prefix.data_len_bytes;
     Ok(vec![Part {
+        number: 0,
         name: "(all data)".into(),
         place,
         spans: vec![whole],

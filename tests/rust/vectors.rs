@@ -173,22 +173,25 @@ fn what_we_pack_has_the_structure_z4ai_would_write() {
 
 #[test]
 fn a_large_index_opens_in_two_round_trips() {
-    // 3000 tensors: header and index are both far larger than the head.
+    // 3000 tensors, none like another: header, index and integrity section
+    // are all far larger than the head.
     let mut header = String::from("{");
     for i in 0..3000 {
         use std::fmt::Write as _;
         let comma = if i == 0 { "" } else { "," };
         let _ = write!(
             header,
-            "{comma}\"a.{i}\":{{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[{i},{}]}}",
-            i + 1
+            "{comma}\"a.{i}\":{{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[{},{}]}}",
+            2 * i,
+            2 * i + 2
         );
     }
     header.push('}');
     let mut file = (header.len() as u64).to_le_bytes().to_vec();
     file.extend_from_slice(header.as_bytes());
-    file.extend((0..3000u32).map(|i| i.to_le_bytes()[0]));
+    file.extend((0..3000u16).flat_map(u16::to_le_bytes));
     let packed = pack(&native(), &file, Effort::Fast).expect("packs");
     let (catalog, trips, _) = open(&packed).expect("opens");
     assert_eq!((catalog.tensors().len(), trips), (3000, 2));
+    assert!(catalog.integrity().is_some_and(|i| i.is_complete()));
 }

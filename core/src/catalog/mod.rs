@@ -12,7 +12,8 @@ use crate::bytes;
 #[cfg(feature = "gauss")]
 use crate::container::gauss;
 use crate::container::safetensors;
-use crate::container::zstn::Index;
+use crate::container::zstn::Tail;
+use crate::container::zstn::integrity::Integrity;
 #[cfg(feature = "ztensor")]
 use crate::container::ztensor;
 use crate::dtype::Dtype;
@@ -112,7 +113,7 @@ impl Tensor {
 #[derive(Debug, Clone)]
 enum Contents {
     Safetensors,
-    Zstn,
+    Zstn(Option<Integrity>),
     Delta(Delta),
     #[cfg(feature = "ztensor")]
     ZTensor(Vec<ztensor::Tensor>),
@@ -162,9 +163,10 @@ impl Catalog {
     fn zstn(
         header_json: &[u8],
         data_len_bytes: u64,
-        index: &Index,
+        tail: Tail,
         file_len_bytes: u64,
     ) -> Result<Self> {
+        let index = tail.index;
         let header = safetensors::Header::parse(header_json, data_len_bytes)?;
         let tensors = index
             .agree(&header)?
@@ -184,7 +186,7 @@ impl Catalog {
             })
             .collect();
         Ok(Self::new(
-            Contents::Zstn,
+            Contents::Zstn(tail.integrity),
             file_len_bytes,
             data_len_bytes,
             header_json.len() as u64,
@@ -222,7 +224,7 @@ impl Catalog {
     pub fn kind(&self) -> Kind {
         match self.contents {
             Contents::Safetensors => Kind::Safetensors,
-            Contents::Zstn => Kind::Zstn,
+            Contents::Zstn(_) => Kind::Zstn,
             Contents::Delta(_) => Kind::Delta,
             #[cfg(feature = "ztensor")]
             Contents::ZTensor(_) => Kind::ZTensor,
@@ -254,6 +256,16 @@ impl Catalog {
         &self.metadata
     }
 
+    /// What a ZSTN file says about itself (docs/formats/zstn-integrity.md);
+    /// z4ai's files say nothing.
+    #[must_use]
+    pub fn integrity(&self) -> Option<&Integrity> {
+        match &self.contents {
+            Contents::Zstn(integrity) => integrity.as_ref(),
+            _ => None,
+        }
+    }
+
     /// All tensors in the order of the file's index.
     #[must_use]
     pub fn tensors(&self) -> &[Tensor] {
@@ -268,7 +280,8 @@ impl Catalog {
             .ok_or_else(|| Error::not_found(name))
     }
 
-    /// The bytes of tensor `number` from its `stored` bytes.
+    /// The bytes of tensor `number` from its `stored` bytes. Stored and
+    /// decoded bytes are compared with what the file says of them, if it does.
     ///
     /// # Panics
     /// If there is no tensor of that number.
@@ -303,7 +316,10 @@ impl Catalog {
         match &self.contents {
             Contents::Safetensors => return Ok(Cow::Borrowed(stored)),
             Contents::Delta(delta) => return delta.decode(engine, tensor, number, stored, base),
-            Contents::Zstn => decode_frame(engine, stored, tensor.len_bytes()).map(Cow::Owned),
+            Contents::Zstn(integrity) => {
+                let integrity = integrity.as_ref().map(|integrity| (integrity, number));
+                decode_frame(engine, stored, tensor.len_bytes(), integrity).map(Cow::Owned)
+            }
             #[cfg(feature = "ztensor")]
             Contents::ZTensor(tensors) => tensors[number].decode(engine, stored),
             #[cfg(feature = "gauss")]
@@ -314,9 +330,21 @@ impl Catalog {
     }
 }
 
-fn decode_frame<E: Engine>(engine: &E, stored: &[u8], len_bytes: u64) -> Result<Vec<u8>> {
+/// Compares with the integrity section before and after, if there is one.
+fn decode_frame<E: Engine>(
+    engine: &E,
+    stored: &[u8],
+    len_bytes: u64,
+    integrity: Option<(&Integrity, usize)>,
+) -> Result<Vec<u8>> {
+    if let Some((integrity, number)) = integrity {
+        integrity.check_stored(number, stored)?;
+    }
     let frame = Stored::parse(stored, len_bytes)?;
     let mut out = bytes::buffer(len_bytes)?;
     frame.decode(engine, &mut out)?;
+    if let Some((integrity, number)) = integrity {
+        integrity.check_tensor(number, &out)?;
+    }
     Ok(out)
 }

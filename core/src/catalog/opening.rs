@@ -1,9 +1,10 @@
 //! From the first bytes of a file to its [`Catalog`], by way of as few reads
 //! as possible.
 //!
-//! The head tells the length of the header. An index is never longer than
-//! the header it belongs to (a record takes 35 bytes and a name, the shortest
-//! entry of a header more), so header and index can be asked for together:
+//! The head tells the length of the header. Index and integrity section take
+//! at most one and a half times what the header does, and a little (for a
+//! tensor they take 75 bytes and a name, the shortest usual entry of a header
+//! 50 and a name), so all of them can be asked for together:
 //! two round trips, whatever the size of the model, and no request that
 //! counts from the end of the file, which browsers do not allow without a
 //! preflight.
@@ -19,7 +20,7 @@ use super::gauss_opening;
 use super::known::Known;
 #[cfg(feature = "ztensor")]
 use super::ztensor_opening;
-use crate::container::zstn::{self, FOOTER_BYTES, Footer, Index, Layout, Prefix};
+use crate::container::zstn::{self, FOOTER_BYTES, Footer, Layout, Prefix, Tail, integrity};
 use crate::container::{model_delta, safetensors};
 use crate::frame::{self, Family};
 use crate::limits::HEAD_LEN_BYTES;
@@ -172,13 +173,15 @@ impl Opening {
             return Ok(missing);
         }
         // 24: the record count and the footer.
-        let guess = len_bytes.saturating_sub(prefix_len + 24);
+        let usual = prefix_len.saturating_add(prefix_len / 2 + 24 + integrity::FIXED_BYTES);
+        let guess = len_bytes.saturating_sub(usual);
         let covered = prefix_len.max(known.head().len() as u64);
-        if known.part(len_bytes - FOOTER_BYTES..len_bytes).is_none() {
+        let footer_start = len_bytes - FOOTER_BYTES;
+        if known.part(footer_start..len_bytes).is_none() {
             missing.push(guess.max(covered)..len_bytes);
         } else if missing.is_empty() {
             let index = self.footer(prefix_len)?.index;
-            if known.part(index.clone()).is_none() {
+            if known.part(index.start..footer_start).is_none() {
                 missing.push(index.start.max(covered)..known.tail_start());
             }
         }
@@ -234,13 +237,10 @@ impl Opening {
             ));
         }
         let index = self.footer(prefix.end())?.index;
-        let parsed = Index::parse(
-            &known.have(index.clone()),
-            prefix.end()..index.start,
-            prefix.data_len_bytes,
-        )?;
+        let behind = known.have(index.start..len_bytes - FOOTER_BYTES);
+        let tail = Tail::parse(&prefix, &known.have(0..prefix.end()), &index, &behind)?;
         let header = known.have(prefix.header.clone());
-        Catalog::zstn(&header, prefix.data_len_bytes, &parsed, len_bytes)
+        Catalog::zstn(&header, prefix.data_len_bytes, tail, len_bytes)
     }
 
     fn footer(&self, prefix_len: u64) -> Result<Footer> {

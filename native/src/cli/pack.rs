@@ -32,6 +32,9 @@ pub struct Options {
     /// Memory to stay within, like 512M
     #[arg(long, default_value = "1G", value_name = "SIZE", value_parser = size::parse)]
     pub memory: u64,
+    /// Leave out the checksums and digests that show damage
+    #[arg(long)]
+    pub no_integrity: bool,
     /// Replace an existing file even if its name was not given
     #[arg(long)]
     force: bool,
@@ -87,6 +90,7 @@ pub fn run(options: &Options) -> Result<()> {
         let pack_options = PackOptions {
             effort: options.effort.into(),
             memory_bytes: options.memory,
+            integrity: !options.no_integrity,
             progress: &bar,
         };
         let output = Output::create(&target)?;
@@ -103,6 +107,7 @@ pub fn run(options: &Options) -> Result<()> {
         &PackOptions {
             effort: options.effort.into(),
             memory_bytes: options.memory,
+            integrity: !options.no_integrity,
             progress: &bar,
         },
     );

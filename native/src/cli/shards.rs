@@ -38,6 +38,7 @@ pub fn pack(options: &super::pack::Options, input: &Shards) -> Result<()> {
     let pack_options = PackOptions {
         effort: options.effort.into(),
         memory_bytes: options.memory,
+        integrity: !options.no_integrity,
         progress: &bar,
     };
     let report = pack_shards(&engine, input, base.as_ref(), &target, &pack_options);

@@ -44,6 +44,7 @@ pub fn run(options: &Options) -> Result<()> {
         return print(serde_json::json!({
             "file": options.input,
             "frames": report.frames,
+            "has_digests": report.has_digests,
             "packed_bytes": report.packed_bytes,
             "original_bytes": report.original_bytes,
             "compared": report.compared,
@@ -67,7 +68,10 @@ pub fn run(options: &Options) -> Result<()> {
                 (Some(original), Some(error)) => {
                     format!("within {error:.3e} of {original}, as promised")
                 }
-                (None, _) if report.kind == Kind::Zstn => "as the index says".into(),
+                (None, _) if report.has_digests => "every byte as its digests say".into(),
+                (None, _) if report.kind == Kind::Zstn => {
+                    "as long as the index says (the file holds no digests)".into()
+                }
                 (None, _) => "as the file says".into(),
             }
         );

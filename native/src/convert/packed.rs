@@ -37,6 +37,7 @@ pub fn write(job: &Job, effort: Effort) -> Result<Written> {
             effort,
             memory_bytes: job.options.memory_bytes,
             progress,
+            ..PackOptions::default()
         };
         pack_map(job.engine, input, Output::create(output)?, &options)
     };

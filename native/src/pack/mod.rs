@@ -10,6 +10,7 @@ use std::path::Path;
 
 use zstn_core::catalog::{self, Recognised};
 use zstn_core::container::safetensors::{self, Header};
+use zstn_core::container::zstn::integrity::{FrameSums, Sums, checksum};
 use zstn_core::container::zstn::{self, Writer, ties};
 use zstn_core::engine::Engine;
 use zstn_core::frame::select::{self, Effort, Ranking};
@@ -31,6 +32,9 @@ pub struct PackOptions<'a> {
     /// Memory to stay within, roughly, in bytes; at least
     /// [`LEAST_MEMORY_BYTES`]. It never changes the output.
     pub memory_bytes: u64,
+    /// Whether a container gets an integrity section
+    /// (docs/formats/zstn-integrity.md). Deltas have their seal in any case.
+    pub integrity: bool,
     /// Told the original bytes dealt with.
     pub progress: &'a dyn Progress,
 }
@@ -40,6 +44,7 @@ impl Default for PackOptions<'_> {
         Self {
             effort: Effort::default(),
             memory_bytes: 1 << 30,
+            integrity: true,
             progress: &(),
         }
     }
@@ -167,10 +172,11 @@ impl<'a> Job<'a> {
         let ties = self.ties(&tensors);
         let (mut writer, prefix) = Writer::new(header, data_len as u64);
         output.write(&prefix)?;
+        let mut sums = self.options.integrity.then(|| Sums::new(header));
 
         let lens: Vec<u64> = tensors.iter().map(|t| t.span.end - t.span.start).collect();
         let batches = batch::cut(&lens, &ties, self.batch_bytes());
-        let mut pending: Vec<Vec<u8>> = Vec::new();
+        let mut pending: Vec<Coded> = Vec::new();
         for batch in batches {
             let distinct: Vec<usize> = batch
                 .tensors
@@ -180,26 +186,43 @@ impl<'a> Job<'a> {
             // Frames of the batch before go out while this one is coded.
             let (coded, written) = self.engine.join(
                 || self.code(&tensors, &distinct, batch.large),
-                || write_all(output, &pending),
+                || {
+                    if let Some(sums) = &mut sums {
+                        let spans = tensors[batch.tensors.clone()].iter().map(|t| &t.span);
+                        let pieces = spans.flat_map(|span| self.input.pieces(self.place(span)));
+                        pieces.for_each(|piece| sums.data(piece));
+                    }
+                    write_all(output, &pending)
+                },
             );
             written?;
             pending = coded;
-            let mut frame_lens = pending.iter().map(|frame| frame.len() as u64);
+            let mut frames = pending.iter();
             for number in batch.tensors {
                 let safetensors::Tensor { name, span, .. } = tensors[number].clone();
                 match ties[number] {
                     Some(target) => writer.reference(name, span, target)?,
                     None if batch.large => {
-                        let len = self.large(&tensors[number], writer.position(), output)?;
+                        let start = writer.position();
+                        let len = self.large(&tensors[number], start, output)?;
+                        if let Some(sums) = &mut sums {
+                            sums.frame(self.large_sums(&span, start..start + len, output)?);
+                        }
                         writer.frame(name, span, len);
                     }
-                    None => writer.frame(name, span, frame_lens.next().unwrap_or_default()),
+                    None => {
+                        let coded = frames.next().expect("a frame for every tensor coded");
+                        if let (Some(sums), Some(own)) = (&mut sums, coded.sums) {
+                            sums.frame(own);
+                        }
+                        writer.frame(name, span, coded.frame.len() as u64);
+                    }
                 }
             }
         }
         write_all(output, &pending)?;
         let packed_bytes = writer.position();
-        let end = writer.finish()?;
+        let end = writer.finish(sums)?;
         output.write(&end)?;
         Ok(PackReport {
             original_bytes: self.input.len() as u64,
@@ -234,13 +257,24 @@ impl<'a> Job<'a> {
         Ok(other.len() as u64)
     }
 
-    /// The frames of the tensors of those numbers, none for a large one.
-    fn code(
+    /// What the integrity section says about a tensor written by
+    /// [`Job::large`], whose blocks were not written in their order.
+    fn large_sums(
         &self,
-        tensors: &[safetensors::Tensor],
-        numbers: &[usize],
-        large: bool,
-    ) -> Vec<Vec<u8>> {
+        span: &Range<u64>,
+        stored: Range<u64>,
+        output: &Output,
+    ) -> Result<FrameSums> {
+        let at = zstn_core::bytes::index;
+        let written = output.map()?;
+        Ok(FrameSums {
+            stored: checksum(written.pieces(at(stored.start)..at(stored.end))),
+            tensor: ties::digest(self.input.pieces(self.place(span))),
+        })
+    }
+
+    /// The frames of the tensors of those numbers, none for a large one.
+    fn code(&self, tensors: &[safetensors::Tensor], numbers: &[usize], large: bool) -> Vec<Coded> {
         if large {
             return Vec::new();
         }
@@ -249,9 +283,10 @@ impl<'a> Job<'a> {
             let bytes = self.tensor(&tensor.span);
             let effort = self.options.effort;
             let frame = select::encode(self.engine, bytes, Some(tensor.dtype), effort);
+            let sums = self.options.integrity.then(|| FrameSums::of(bytes, &frame));
             self.input.release(self.place(&tensor.span));
             self.options.progress.advance(bytes.len() as u64);
-            frame
+            Coded { frame, sums }
         })
     }
 
@@ -271,8 +306,16 @@ impl<'a> Job<'a> {
     }
 }
 
-fn write_all(output: &mut Output, frames: &[Vec<u8>]) -> Result<()> {
-    frames.iter().try_for_each(|frame| output.write(frame))
+/// A frame to be written.
+struct Coded {
+    frame: Vec<u8>,
+    sums: Option<FrameSums>,
+}
+
+fn write_all(output: &mut Output, frames: &[Coded]) -> Result<()> {
+    frames
+        .iter()
+        .try_for_each(|coded| output.write(&coded.frame))
 }
 
 /// The layout for files that are not safetensors by the rules.

@@ -26,6 +26,8 @@ pub struct VerifyReport {
     pub original_bytes: u64,
     /// Frames, records or tensors decoded.
     pub frames: usize,
+    /// Whether every byte was compared with digests that the file holds.
+    pub has_digests: bool,
     /// Whether every byte was compared with the original.
     pub compared: bool,
     /// Largest distance from the original of an element that was stored
@@ -43,9 +45,9 @@ pub fn is_packed(source: &dyn Source) -> Result<bool> {
     Ok(matches!(kind, Recognised::Zstn | Recognised::Delta))
 }
 
-/// Decodes every frame of `input`; with `original`, compares every byte.
-/// Without, damage inside stored planes stays unseen: the format has no
-/// checksum of its own.
+/// Decodes every frame of `input`; with `original`, compares every byte. An
+/// integrity section is compared with in any case. Without both, damage inside
+/// stored planes stays unseen.
 pub fn verify(
     engine: &Native,
     input: &Map,
@@ -61,6 +63,7 @@ pub fn verify(
         packed_bytes: input.len_bytes(),
         original_bytes: container.original_len_bytes(),
         frames: container.frame_count(),
+        has_digests: container.has_digests(),
         compared: original.is_some(),
         max_error: None,
     })
@@ -90,6 +93,7 @@ pub fn verify_delta(
         packed_bytes: input.len_bytes(),
         original_bytes: delta.original_len_bytes(),
         frames: delta.records().len(),
+        has_digests: delta.is_sealed(),
         compared: original.is_some(),
         max_error: None,
     })

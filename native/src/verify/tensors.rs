@@ -1,6 +1,7 @@
 //! Verifying a model of any kind tensor by tensor.
 
 use zstn_core::container::gauss;
+use zstn_core::container::zstn::integrity::Integrity;
 
 use super::VerifyReport;
 use crate::{Error, Progress, Reader, Result, Tensor};
@@ -52,6 +53,10 @@ pub fn verify_tensors(
         packed_bytes: model.len_bytes(),
         original_bytes: model.original_len_bytes(),
         frames: model.tensors().len(),
+        has_digests: model.files().iter().all(|file| {
+            let integrity = file.integrity();
+            integrity.is_some_and(Integrity::is_complete)
+        }),
         compared: original.is_some(),
         max_error,
     })

@@ -5,7 +5,8 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::{Footer, Index, Layout, Prefix, Writer, single_frame, ties};
+use super::integrity::{FrameSums, Sums};
+use super::{Layout, Prefix, Tail, Writer, single_frame, ties};
 use crate::bytes::{self, index as position, part};
 use crate::container::safetensors::{self, Header};
 use crate::engine::{Engine, PackEngine};
@@ -13,7 +14,7 @@ use crate::frame::Stored;
 use crate::frame::select::{self, Effort};
 use crate::{Error, Result, Rule, limits};
 
-/// Packs the safetensors file `file`.
+/// Packs the safetensors file `file`, with an integrity section.
 ///
 /// A file that breaks an official rule but has a header length within its
 /// bounds is stored as a single frame; only what cannot be expressed at all
@@ -39,25 +40,26 @@ pub fn pack<E: PackEngine>(engine: &E, file: &[u8], effort: Effort) -> Result<Ve
     let distinct: Vec<usize> = (0..tensors.len()).filter(|&i| ties[i].is_none()).collect();
     let mut frames = engine
         .map(distinct, |i| {
-            select::encode(
-                engine,
-                slice(&tensors[i].span),
-                Some(tensors[i].dtype),
-                effort,
-            )
+            let frame = select::encode(engine, tensor(i), Some(tensors[i].dtype), effort);
+            (FrameSums::of(tensor(i), &frame), frame)
         })
         .into_iter();
+    let mut sums = Sums::new(header);
+    sums.data(data);
     for (tensor, tie) in tensors.into_iter().zip(ties) {
         match tie {
             Some(target) => writer.reference(tensor.name, tensor.span, target)?,
             None => {
-                let frame = frames.next().unwrap_or_default();
+                let Some((frame_sums, frame)) = frames.next() else {
+                    continue;
+                };
+                sums.frame(frame_sums);
                 writer.frame(tensor.name, tensor.span, frame.len() as u64);
                 out.extend_from_slice(&frame);
             }
         }
     }
-    out.extend_from_slice(&writer.finish()?);
+    out.extend_from_slice(&writer.finish(Some(sums))?);
     Ok(out)
 }
 
@@ -69,7 +71,8 @@ pub fn names_fit(header: &Header) -> bool {
         .all(|tensor| tensor.name.len() <= limits::NAME_LEN_BYTES)
 }
 
-/// Restores the file that `file` was packed from, byte for byte.
+/// Restores the file that `file` was packed from, byte for byte. Everything is
+/// compared with the integrity section, if there is one.
 pub fn unpack<E: Engine>(engine: &E, file: &[u8]) -> Result<Vec<u8>> {
     let file_len = file.len() as u64;
     let prefix = Prefix::parse(file, file_len)?;
@@ -116,44 +119,46 @@ pub fn single_frame_range(behind: &[u8], prefix: &Prefix) -> Result<Range<u64>> 
 }
 
 fn unpack_indexed<E: Engine>(engine: &E, file: &[u8], prefix: &Prefix) -> Result<Vec<u8>> {
-    let file_len = file.len() as u64;
-    let footer = part(file, file_len - super::FOOTER_BYTES..file_len);
-    let index = Footer::parse(footer, prefix.end(), file_len)?.index;
-    let index = Index::parse(
-        part(file, index.clone()),
-        prefix.end()..index.start,
-        prefix.data_len_bytes,
-    )?;
+    let Tail { index, integrity } = Tail::of_file(prefix, file)?;
     // Every frame is checked to be able to hold its span before the output
     // is allocated: a forged data length costs nothing.
     let mut jobs = Vec::with_capacity(index.records().len());
     for (number, record) in index.records().iter().enumerate() {
         let range = index.frame(number).1;
-        let stored = Stored::parse(
-            part(file, range.clone()),
-            record.span.end - record.span.start,
-        )
+        let bytes = part(file, range.clone());
+        let stored = match &integrity {
+            Some(integrity) => integrity.check_stored(number, bytes),
+            None => Ok(()),
+        }
+        .and_then(|()| Stored::parse(bytes, record.span.end - record.span.start))
         .map_err(|error| error.within(range.start).tensor(&record.name))?;
-        jobs.push((record, stored));
+        jobs.push((number, record, stored));
     }
-    jobs.sort_by_key(|(record, _)| (record.span.start, record.span.end));
+    jobs.sort_by_key(|(_, record, _)| (record.span.start, record.span.end));
 
     let mut out = start_output(file, prefix)?;
     let data_start = out.len() - position(prefix.data_len_bytes);
     let mut rest = &mut out[data_start..];
     let mut work = Vec::with_capacity(jobs.len());
-    for (record, stored) in jobs {
+    for (number, record, stored) in jobs {
         let (span, behind) = rest.split_at_mut(position(record.span.end - record.span.start));
         rest = behind;
-        work.push((record, stored, span));
+        work.push((number, record, stored, span));
     }
     engine
-        .map(work, |(record, stored, span)| {
+        .map(work, |(number, record, stored, span)| {
             stored
                 .decode(engine, span)
+                .and_then(|()| match &integrity {
+                    Some(integrity) => integrity.check_tensor(number, span),
+                    None => Ok(()),
+                })
                 .map_err(|error| error.tensor(&record.name))
         })
         .into_iter()
         .collect::<Result<()>>()?;
+    if let Some(integrity) = &integrity {
+        integrity.check_file([out.as_slice()])?;
+    }
     Ok(out)
 }

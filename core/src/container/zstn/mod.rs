@@ -5,14 +5,17 @@
 //! prefix   magic, version, flag, header length, header, data length
 //! frames   back to back
 //! index    one record per tensor: name, span, frame or reference
+//! section  checksums and digests, ours (zstn-integrity.md), may be missing
 //! footer   where the index is
 //! ```
 
 mod footer;
 mod index;
+pub mod integrity;
 mod memory;
 mod packing;
 mod prefix;
+mod tail;
 pub mod ties;
 mod writer;
 
@@ -21,6 +24,7 @@ pub use index::{Content, Index, Record};
 pub use memory::{names_fit, pack, single_frame_range, unpack};
 pub use packing::{Packed, Packing};
 pub use prefix::{Layout, Prefix, prefix_bytes};
+pub use tail::Tail;
 pub use writer::{Writer, single_frame};
 
 /// First and last bytes of the file.

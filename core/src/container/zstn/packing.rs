@@ -7,12 +7,14 @@
 //! the one it equals has been there before.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec::Vec;
 use core::mem;
 use core::ops::Range;
 
+use super::integrity::{FrameSums, Sums, TensorDigest, checksum};
 use super::{Content, MAGIC, Record, Writer, names_fit, single_frame, ties};
 use crate::bytes::{index as position, part};
 use crate::container::safetensors::{self, Header, PREFIX_BYTES, Tensor};
@@ -33,6 +35,7 @@ use crate::{Error, Result};
 pub struct Packing {
     len_bytes: u64,
     effort: Effort,
+    has_integrity: bool,
     /// The first bytes of the file, as far as they have been read ahead.
     head: Vec<u8>,
     stage: Stage,
@@ -42,7 +45,7 @@ pub struct Packing {
 enum Stage {
     Start,
     Header,
-    Tensors(Tensors),
+    Tensors(Box<Tensors>),
     /// The data of a file that is not safetensors by the rules.
     Whole,
     Done {
@@ -56,6 +59,8 @@ struct Tensors {
     data_start: u64,
     left: alloc::vec::IntoIter<Tensor>,
     writer: Writer,
+    /// For the integrity section, unless it is left out.
+    sums: Option<Sums>,
     /// Lengths of several tensors, which may be equal.
     repeated: BTreeSet<u64>,
     seen: BTreeMap<(u64, [u8; 32]), usize>,
@@ -81,9 +86,18 @@ impl Packing {
         Self {
             len_bytes,
             effort,
+            has_integrity: true,
             head: Vec::new(),
             stage: Stage::Start,
         }
+    }
+
+    /// Leaves out the integrity section (docs/formats/zstn-integrity.md), as
+    /// z4ai does.
+    #[must_use]
+    pub fn without_integrity(mut self) -> Self {
+        self.has_integrity = false;
+        self
     }
 
     /// The bytes of the file wanted next; none of them (an empty range) where
@@ -234,22 +248,23 @@ impl Packing {
             .filter(|len| !lens.insert(*len))
             .collect();
         let (writer, mut out) = Writer::new(header, data_len);
-        let tensors = Tensors {
+        let tensors = Box::new(Tensors {
             data_start,
             left: tensors.into_iter(),
             writer,
+            sums: self.has_integrity.then(|| Sums::new(header)),
             repeated,
             seen: BTreeMap::new(),
-        };
+        });
         self.go_on(tensors, &mut out)?;
         Ok(out)
     }
 
     /// To the next tensor or, behind the last, to the end.
-    fn go_on(&mut self, tensors: Tensors, out: &mut Vec<u8>) -> Result<()> {
+    fn go_on(&mut self, tensors: Box<Tensors>, out: &mut Vec<u8>) -> Result<()> {
         if tensors.left.as_slice().is_empty() {
             let records = tensors.writer.records().to_vec();
-            out.extend_from_slice(&tensors.writer.finish()?);
+            out.extend_from_slice(&tensors.writer.finish(tensors.sums)?);
             self.stage = Stage::Done {
                 records,
                 indexed: true,
@@ -269,26 +284,30 @@ impl Tensors {
         else {
             return Ok(Vec::new());
         };
-        let number = self.writer.records().len();
-        if let Some(target) = self.earlier(bytes, number) {
+        if let Some(sums) = &mut self.sums {
+            sums.data(bytes);
+        }
+        let is_repeated = self.repeated.contains(&(bytes.len() as u64));
+        let digest = (is_repeated || self.sums.is_some()).then(|| ties::digest([bytes]));
+        let earlier = digest.filter(|_| is_repeated);
+        if let Some(target) = earlier.and_then(|digest| self.earlier(bytes, digest)) {
             self.writer.reference(name, span, target)?;
             return Ok(Vec::new());
         }
         let frame = select::encode(engine, bytes, Some(dtype), effort);
         self.writer.frame(name, span, frame.len() as u64);
+        if let (Some(sums), Some(tensor)) = (&mut self.sums, digest) {
+            let stored = checksum([frame.as_slice()]);
+            sums.frame(FrameSums { stored, tensor });
+        }
         Ok(frame)
     }
 
     /// Number of the first tensor with these bytes if that is an earlier one.
-    fn earlier(&mut self, bytes: &[u8], number: usize) -> Option<usize> {
-        let len = bytes.len() as u64;
-        if !self.repeated.contains(&len) {
-            return None;
-        }
-        let first = *self
-            .seen
-            .entry((len, ties::digest([bytes])))
-            .or_insert(number);
+    fn earlier(&mut self, bytes: &[u8], digest: TensorDigest) -> Option<usize> {
+        let number = self.writer.records().len();
+        let seen = self.seen.entry((bytes.len() as u64, digest));
+        let first = *seen.or_insert(number);
         (first != number).then_some(first)
     }
 }

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::index::write_record;
+use super::integrity::{Head, Section, Sums, checksum};
 use super::{Content, Footer, Layout, Record, prefix_bytes};
 use crate::{Error, Result};
 
@@ -14,6 +15,8 @@ use crate::{Error, Result};
 /// [`Writer::finish`] returns.
 #[derive(Debug)]
 pub struct Writer {
+    original_len_bytes: u64,
+    prefix_checksum: u64,
     position: u64,
     records: Vec<Record>,
 }
@@ -24,6 +27,8 @@ impl Writer {
     pub fn new(header: &[u8], data_len_bytes: u64) -> (Self, Vec<u8>) {
         let prefix = prefix_bytes(Layout::Indexed, header, data_len_bytes);
         let writer = Self {
+            original_len_bytes: (header.len() as u64 + 8).saturating_add(data_len_bytes),
+            prefix_checksum: checksum([prefix.as_slice()]),
             position: prefix.len() as u64,
             records: Vec::new(),
         };
@@ -71,8 +76,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Index and footer, the last bytes of the file.
-    pub fn finish(self) -> Result<Vec<u8>> {
+    /// Index, integrity section and footer, the last bytes of the file. The
+    /// section needs `sums` that have gone over all of the original and all
+    /// frames; without, there is none.
+    pub fn finish(self, sums: Option<Sums>) -> Result<Vec<u8>> {
         let count = u32::try_from(self.records.len())
             .map_err(|_| Error::invalid_input("a ZSTN index holds at most 2^32 records"))?;
         let mut out = count.to_le_bytes().to_vec();
@@ -82,8 +89,33 @@ impl Writer {
         let footer = Footer {
             index: self.position..self.position + out.len() as u64,
         };
+        if let Some(sums) = sums {
+            let section = self.section(&sums, checksum([out.as_slice()]))?;
+            out.extend_from_slice(&section.to_bytes());
+        }
         out.extend_from_slice(&footer.to_bytes());
         Ok(out)
+    }
+
+    fn section(&self, sums: &Sums, index_checksum: u64) -> Result<Section> {
+        let owners = |record: &&Record| matches!(record.content, Content::Frame(_));
+        let file = sums.file();
+        if sums.frames.len() != self.records.iter().filter(owners).count()
+            || file.len_bytes != self.original_len_bytes
+        {
+            return Err(Error::invalid_input(
+                "the sums are not those of all frames and of the whole original file",
+            ));
+        }
+        Ok(Section {
+            file: Some(file),
+            head: Some(Head {
+                prefix: self.prefix_checksum,
+                index: index_checksum,
+            }),
+            frames: Some(sums.frames.iter().map(|frame| frame.stored).collect()),
+            tensors: Some(sums.frames.iter().map(|frame| frame.tensor).collect()),
+        })
     }
 }
 

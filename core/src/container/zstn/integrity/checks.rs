@@ -1,0 +1,163 @@
+//! Comparing a file with its integrity section
+//! (docs/formats/zstn-integrity.md 4).
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use sha2::{Digest as _, Sha256};
+
+use super::section::FileDigest;
+use super::{Section, TensorDigest, checksum};
+use crate::container::zstn::{Content, Index, Prefix, ties};
+use crate::{Error, Result, Rule};
+
+/// An integrity section that belongs to an index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Integrity {
+    file: Option<FileDigest>,
+    frames: Option<Vec<u64>>,
+    tensors: Option<Vec<TensorDigest>>,
+    /// For every record of the index the entry that tells of its bytes.
+    entries: Vec<usize>,
+}
+
+impl Section {
+    /// Compares the checksums of `prefix_bytes`, the file up to its frames,
+    /// and of the index.
+    pub(in crate::container::zstn) fn check_head(
+        &self,
+        prefix_bytes: &[u8],
+        index_bytes: &[u8],
+    ) -> Result<()> {
+        let Some(head) = &self.head else {
+            return Ok(());
+        };
+        for (expected, bytes, what) in [
+            (head.prefix, prefix_bytes, "header"),
+            (head.index, index_bytes, "index"),
+        ] {
+            if checksum([bytes]) != expected {
+                return Err(Error::malformed(
+                    Rule::ZstnHeadChecksum,
+                    format!(
+                        "the {what} does not have the checksum in the file: it is damaged, get \
+                         the file again"
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a section made for another number of frames or another
+    /// original.
+    pub(in crate::container::zstn) fn attach(
+        self,
+        prefix: &Prefix,
+        index: &Index,
+    ) -> Result<Integrity> {
+        let mut owners = 0;
+        let numbers: Vec<usize> = index
+            .records()
+            .iter()
+            .map(|record| {
+                let number = owners;
+                owners += usize::from(matches!(record.content, Content::Frame(_)));
+                number
+            })
+            .collect();
+        let entries = (0..numbers.len()).map(|record| numbers[index.frame(record).0]);
+        let counts = [
+            self.frames.as_ref().map(Vec::len),
+            self.tensors.as_ref().map(Vec::len),
+        ];
+        if let Some(count) = counts.into_iter().flatten().find(|&count| count != owners) {
+            return Err(Error::malformed(
+                Rule::ZstnIntegrity,
+                format!("the integrity section tells of {count} frames, the index of {owners}"),
+            ));
+        }
+        let original = prefix.original_len_bytes();
+        if let Some(file) = self.file.as_ref().filter(|f| f.len_bytes != original) {
+            return Err(Error::malformed(
+                Rule::ZstnFileDigest,
+                format!(
+                    "the file restores {original} bytes, but was packed from {}",
+                    file.len_bytes
+                ),
+            ));
+        }
+        Ok(Integrity {
+            file: self.file,
+            frames: self.frames,
+            tensors: self.tensors,
+            entries: entries.collect(),
+        })
+    }
+}
+
+impl Integrity {
+    /// SHA-256 of the file that was packed, if it is told; Git LFS and model
+    /// hubs know a file by it.
+    #[must_use]
+    pub fn original_sha256(&self) -> Option<&[u8; 32]> {
+        self.file.as_ref().map(|file| &file.sha256)
+    }
+
+    /// Whether it covers every stored frame and every tensor.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.frames.is_some() && self.tensors.is_some()
+    }
+
+    /// Compares the stored frame of record `number`, which may be a
+    /// reference.
+    ///
+    /// # Panics
+    /// If there is no record of that number.
+    pub fn check_stored(&self, number: usize, stored: &[u8]) -> Result<()> {
+        let entry = self.entries[number];
+        match &self.frames {
+            Some(frames) if frames[entry] != checksum([stored]) => Err(Error::malformed(
+                Rule::ZstnFrameChecksum,
+                "the stored bytes do not have the checksum in the file: they are damaged, get \
+                 the file again",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Compares the decoded bytes of record `number`.
+    ///
+    /// # Panics
+    /// If there is no record of that number.
+    pub fn check_tensor(&self, number: usize, tensor: &[u8]) -> Result<()> {
+        let entry = self.entries[number];
+        match &self.tensors {
+            Some(digests) if digests[entry] != ties::digest([tensor]) => Err(Error::malformed(
+                Rule::ZstnTensorDigest,
+                "the restored bytes are not those that were packed: the file is damaged, get it \
+                 again",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Compares the whole restored file, given in pieces.
+    pub fn check_file<'a>(&self, pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<()> {
+        let Some(file) = &self.file else {
+            return Ok(());
+        };
+        let mut sha256 = Sha256::new();
+        pieces.into_iter().for_each(|piece| sha256.update(piece));
+        let found: [u8; 32] = sha256.finalize().into();
+        if found == file.sha256 {
+            return Ok(());
+        }
+        Err(Error::malformed(
+            Rule::ZstnFileDigest,
+            "the restored file is not the one that was packed: the packed file is damaged, get \
+             it again",
+        ))
+    }
+}

@@ -1,0 +1,31 @@
+//! What a ZSTN file says about itself so that damage shows
+//! (docs/formats/zstn-integrity.md). z4ai ignores bytes between index and
+//! footer; a file without this section is in order.
+
+use core::hash::Hasher as _;
+
+use twox_hash::XxHash3_64;
+
+mod checks;
+mod section;
+mod sums;
+
+pub use checks::Integrity;
+pub(super) use section::{FileDigest, Head, Section};
+pub use sums::{FrameSums, Sums};
+
+/// Bytes of a section that do not depend on the number of tensors.
+pub const FIXED_BYTES: u64 = 130;
+
+/// BLAKE3 of a tensor's bytes.
+pub type TensorDigest = [u8; 32];
+
+/// XXH3 with 64 bits and seed 0 of bytes given in pieces.
+#[must_use]
+pub fn checksum<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> u64 {
+    let mut hasher = XxHash3_64::new();
+    for piece in pieces {
+        hasher.write(piece);
+    }
+    hasher.finish()
+}

@@ -1,0 +1,288 @@
+//! The section's bytes (docs/formats/zstn-integrity.md 1 to 3).
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use twox_hash::XxHash3_64;
+
+use super::TensorDigest;
+use crate::bytes::{Cursor, part};
+use crate::{Error, Result, Rule};
+
+const MAGIC: [u8; 8] = *b"ZSTNINTG";
+const VERSION: u16 = 1;
+const CHECKSUM_BYTES: u64 = 8;
+const TAG_FILE: [u8; 4] = *b"FILE";
+const TAG_HEAD: [u8; 4] = *b"HEAD";
+const TAG_FRAMES: [u8; 4] = *b"FRMS";
+const TAG_TENSORS: [u8; 4] = *b"TENS";
+
+/// The file that was packed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileDigest {
+    pub len_bytes: u64,
+    pub sha256: [u8; 32],
+}
+
+/// Checksums of what is read on opening.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    pub prefix: u64,
+    pub index: u64,
+}
+
+/// What the records say, before it is known what the file holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Section {
+    pub file: Option<FileDigest>,
+    pub head: Option<Head>,
+    /// One for every owner.
+    pub frames: Option<Vec<u64>>,
+    /// One for every owner.
+    pub tensors: Option<Vec<TensorDigest>>,
+}
+
+impl Section {
+    /// Reads the section at the end of `behind`, the bytes between index and
+    /// footer. `None` if there is none or one of another version. Offsets in
+    /// errors count from the start of `behind`.
+    pub fn parse(behind: &[u8]) -> Result<Option<Self>> {
+        let Some(front) = behind.strip_suffix(&MAGIC) else {
+            return Ok(None);
+        };
+        let Some((front, len)) = front.split_last_chunk::<8>() else {
+            return Err(bad("the integrity section is cut off").at(0));
+        };
+        let (room, len) = (front.len() as u64, u64::from_le_bytes(*len));
+        if len > room || len < 2 + CHECKSUM_BYTES {
+            return Err(bad(format!(
+                "an integrity section of {len} bytes does not fit between index and footer, \
+                     which are {room} apart"
+            ))
+            .at(room));
+        }
+        let start = room - len;
+        let covered = part(front, start..room - CHECKSUM_BYTES);
+        let mut cursor = Cursor::new(part(front, room - CHECKSUM_BYTES..room));
+        if cursor.u64("checksum of the integrity section")? != XxHash3_64::oneshot(covered) {
+            return Err(
+                bad("the integrity section does not have its own checksum: it is damaged")
+                    .at(start),
+            );
+        }
+        let mut cursor = Cursor::new(covered);
+        if cursor.u16("version of the integrity section")? != VERSION {
+            return Ok(None);
+        }
+        Self::from_records(&mut cursor)
+            .map(Some)
+            .map_err(|error| error.within(start))
+    }
+
+    fn from_records(cursor: &mut Cursor) -> Result<Self> {
+        let mut section = Self::default();
+        while cursor.remaining() > 0 {
+            let at = cursor.position() as u64;
+            let tag = cursor.take(4, "tag of an integrity record")?;
+            let len = cursor.u64("length of an integrity record")?;
+            let mut value = Cursor::new(cursor.take(len, "an integrity record")?);
+            // Records of later writers are passed over.
+            let is_first = if tag == TAG_FILE {
+                section.file.replace(read_file(&mut value, at)?).is_none()
+            } else if tag == TAG_HEAD {
+                section.head.replace(read_head(&mut value, at)?).is_none()
+            } else if tag == TAG_FRAMES {
+                let frames = entries(&mut value, at, 8, |value| value.u64("frame checksum"))?;
+                section.frames.replace(frames).is_none()
+            } else if tag == TAG_TENSORS {
+                let tensors = entries(&mut value, at, 32, digest)?;
+                section.tensors.replace(tensors).is_none()
+            } else {
+                true
+            };
+            if !is_first {
+                return Err(bad("a record of the integrity section occurs twice").at(at));
+            }
+        }
+        Ok(section)
+    }
+
+    /// The bytes to write between index and footer.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = VERSION.to_le_bytes().to_vec();
+        let mut record = |tag: [u8; 4], values: &[&[u8]]| {
+            let len: usize = values.iter().map(|value| value.len()).sum();
+            out.extend_from_slice(&tag);
+            out.extend_from_slice(&(len as u64).to_le_bytes());
+            values.iter().for_each(|value| out.extend_from_slice(value));
+        };
+        if let Some(file) = &self.file {
+            record(TAG_FILE, &[&file.len_bytes.to_le_bytes(), &file.sha256]);
+        }
+        if let Some(head) = &self.head {
+            let sums = [head.prefix.to_le_bytes(), head.index.to_le_bytes()];
+            record(TAG_HEAD, &[&sums.concat()]);
+        }
+        if let Some(frames) = &self.frames {
+            let sums: Vec<u8> = frames.iter().flat_map(|sum| sum.to_le_bytes()).collect();
+            record(TAG_FRAMES, &[&sums]);
+        }
+        if let Some(tensors) = &self.tensors {
+            record(TAG_TENSORS, &[&tensors.concat()]);
+        }
+        let checksum = XxHash3_64::oneshot(&out);
+        out.extend_from_slice(&checksum.to_le_bytes());
+        let len = out.len() as u64;
+        out.extend_from_slice(&len.to_le_bytes());
+        out.extend_from_slice(&MAGIC);
+        out
+    }
+}
+
+fn bad(detail: impl Into<alloc::borrow::Cow<'static, str>>) -> Error {
+    Error::malformed(Rule::ZstnIntegrity, detail)
+}
+
+fn read_file(value: &mut Cursor, at: u64) -> Result<FileDigest> {
+    sized(value, at, 40)?;
+    Ok(FileDigest {
+        len_bytes: value.u64("original length")?,
+        sha256: digest(value)?,
+    })
+}
+
+fn read_head(value: &mut Cursor, at: u64) -> Result<Head> {
+    sized(value, at, 16)?;
+    Ok(Head {
+        prefix: value.u64("checksum of the header")?,
+        index: value.u64("checksum of the index")?,
+    })
+}
+
+fn sized(value: &Cursor, at: u64, len_bytes: usize) -> Result<()> {
+    if value.remaining() == len_bytes {
+        return Ok(());
+    }
+    Err(bad(format!(
+        "a record of {} bytes in the integrity section where {len_bytes} belong",
+        value.remaining()
+    ))
+    .at(at))
+}
+
+fn entries<T>(
+    value: &mut Cursor,
+    at: u64,
+    entry_bytes: usize,
+    mut read: impl FnMut(&mut Cursor) -> Result<T>,
+) -> Result<Vec<T>> {
+    let count = value.remaining() / entry_bytes;
+    sized(value, at, count * entry_bytes)?;
+    (0..count).map(|_| read(value)).collect()
+}
+
+fn digest(value: &mut Cursor) -> Result<[u8; 32]> {
+    let mut digest = [0; 32];
+    digest.copy_from_slice(value.take(32, "digest")?);
+    Ok(digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::super::FIXED_BYTES;
+    use super::*;
+
+    fn section() -> Section {
+        Section {
+            file: Some(FileDigest {
+                len_bytes: 77,
+                sha256: [3; 32],
+            }),
+            head: Some(Head {
+                prefix: 1,
+                index: u64::MAX,
+            }),
+            frames: Some(vec![5, 6]),
+            tensors: Some(vec![[7; 32], [8; 32]]),
+        }
+    }
+
+    /// A payload with its checksum and trailer.
+    fn framed(mut payload: Vec<u8>) -> Vec<u8> {
+        payload.extend_from_slice(&XxHash3_64::oneshot(&payload).to_le_bytes());
+        let len = payload.len() as u64;
+        [payload, len.to_le_bytes().to_vec(), MAGIC.to_vec()].concat()
+    }
+
+    fn rule(behind: &[u8]) -> Option<Rule> {
+        Section::parse(behind).expect_err("malformed").rule()
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let bytes = section().to_bytes();
+        assert_eq!(bytes.len() as u64, FIXED_BYTES + 2 * 40);
+        assert_eq!(Section::parse(&bytes), Ok(Some(section())));
+        let after_others = [b"other things".to_vec(), bytes].concat();
+        assert_eq!(Section::parse(&after_others), Ok(Some(section())));
+        let none = Section::default();
+        assert_eq!(Section::parse(&none.to_bytes()), Ok(Some(none)));
+    }
+
+    #[test]
+    fn other_bytes_are_no_section() {
+        for behind in [&b""[..], b"ZSTN", b"something else between them"] {
+            assert_eq!(Section::parse(behind), Ok(None));
+        }
+    }
+
+    #[test]
+    fn unknown_records_and_versions_are_passed_over() {
+        let mut payload = VERSION.to_le_bytes().to_vec();
+        payload.extend_from_slice(b"STAT\x03\0\0\0\0\0\0\0abc");
+        assert_eq!(
+            Section::parse(&framed(payload)),
+            Ok(Some(Section::default()))
+        );
+        let later = [&2u16.to_le_bytes()[..], b"anything"].concat();
+        assert_eq!(Section::parse(&framed(later)), Ok(None));
+    }
+
+    #[test]
+    fn every_flip_and_every_cut_shows_or_hides_the_section() {
+        let bytes = section().to_bytes();
+        let magic_start = bytes.len() - MAGIC.len();
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            if bit / 8 >= magic_start {
+                assert_eq!(Section::parse(&flipped), Ok(None));
+            } else {
+                assert_eq!(rule(&flipped), Some(Rule::ZstnIntegrity), "bit {bit}");
+            }
+        }
+        for start in 1..magic_start {
+            assert_eq!(rule(&bytes[start..]), Some(Rule::ZstnIntegrity), "{start}");
+        }
+    }
+
+    #[test]
+    fn records_of_other_lengths_are_refused() {
+        for (tag, len) in [(b"FILE", 39), (b"HEAD", 24), (b"FRMS", 9), (b"TENS", 33)] {
+            let value = vec![0; len];
+            let length = (len as u64).to_le_bytes();
+            let record = [&tag[..], &length, &value].concat();
+            let version = VERSION.to_le_bytes();
+            let once = [&version[..], &record].concat();
+            assert_eq!(rule(&framed(once)), Some(Rule::ZstnIntegrity));
+            let long = [&version[..], tag, &u64::MAX.to_le_bytes()].concat();
+            assert_eq!(rule(&framed(long)), Some(Rule::Truncated));
+        }
+        let empty = [&b"FRMS"[..], &[0; 8]].concat();
+        let twice = [&VERSION.to_le_bytes()[..], &empty, &empty].concat();
+        assert_eq!(rule(&framed(twice)), Some(Rule::ZstnIntegrity));
+    }
+}

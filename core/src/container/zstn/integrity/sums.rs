@@ -1,0 +1,71 @@
+//! What is summed up while a file is packed.
+
+use alloc::vec::Vec;
+
+use sha2::{Digest as _, Sha256};
+
+use super::{FileDigest, TensorDigest, checksum};
+use crate::container::zstn::ties;
+
+/// Of a frame and the tensor it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameSums {
+    /// [`checksum`] of the frame as it is stored.
+    pub stored: u64,
+    /// [`ties::digest`] of the tensor.
+    pub tensor: TensorDigest,
+}
+
+impl FrameSums {
+    /// Those of a tensor and its frame in memory.
+    #[must_use]
+    pub fn of(tensor: &[u8], frame: &[u8]) -> Self {
+        Self {
+            stored: checksum([frame]),
+            tensor: ties::digest([tensor]),
+        }
+    }
+}
+
+/// Goes over a file in step with the [`Writer`](crate::container::zstn::Writer)
+/// that packs it.
+#[derive(Debug, Clone)]
+pub struct Sums {
+    sha256: Sha256,
+    len_bytes: u64,
+    pub(in crate::container::zstn) frames: Vec<FrameSums>,
+}
+
+impl Sums {
+    /// Starts with the header of the original file.
+    #[must_use]
+    pub fn new(header: &[u8]) -> Self {
+        let mut sums = Self {
+            sha256: Sha256::new(),
+            len_bytes: 0,
+            frames: Vec::new(),
+        };
+        sums.data(&(header.len() as u64).to_le_bytes());
+        sums.data(header);
+        sums
+    }
+
+    /// The next bytes of the original's data, tied tensors included.
+    pub fn data(&mut self, bytes: &[u8]) {
+        self.sha256.update(bytes);
+        self.len_bytes += bytes.len() as u64;
+    }
+
+    /// The next frame, in the order of
+    /// [`Writer::frame`](crate::container::zstn::Writer::frame).
+    pub fn frame(&mut self, sums: FrameSums) {
+        self.frames.push(sums);
+    }
+
+    pub(in crate::container::zstn) fn file(&self) -> FileDigest {
+        FileDigest {
+            len_bytes: self.len_bytes,
+            sha256: self.sha256.clone().finalize().into(),
+        }
+    }
+}

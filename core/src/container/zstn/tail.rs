@@ -1,0 +1,54 @@
+//! Index and integrity section, the part of a file behind its frames.
+
+use core::ops::Range;
+
+use super::integrity::{Integrity, Section};
+use super::{Index, Prefix};
+use crate::Result;
+use crate::bytes::part;
+
+/// A checked index, and what the file says about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tail {
+    /// Where everything is.
+    pub index: Index,
+    /// Missing in files of z4ai.
+    pub integrity: Option<Integrity>,
+}
+
+impl Tail {
+    /// Reads the part of the file between `index.start` and the footer, whose
+    /// index lies at `index`. `prefix_bytes` is the file up to its frames.
+    /// Offsets in errors count from the start of the file.
+    pub fn parse(
+        prefix: &Prefix,
+        prefix_bytes: &[u8],
+        index: &Range<u64>,
+        bytes: &[u8],
+    ) -> Result<Self> {
+        let index_len = index.end - index.start;
+        let behind = part(bytes, index_len..bytes.len() as u64);
+        let section = Section::parse(behind).map_err(|error| error.within(index.end))?;
+        let index_bytes = part(bytes, 0..index_len);
+        if let Some(section) = &section {
+            section.check_head(prefix_bytes, index_bytes)?;
+        }
+        let frames = prefix.end()..index.start;
+        let index = Index::parse(index_bytes, frames, prefix.data_len_bytes)?;
+        let integrity = section.map(|section| section.attach(prefix, &index));
+        Ok(Self {
+            integrity: integrity.transpose()?,
+            index,
+        })
+    }
+
+    /// As [`Tail::parse`], from the whole file.
+    pub fn of_file(prefix: &Prefix, file: &[u8]) -> Result<Self> {
+        let len = file.len() as u64;
+        let footer_start = len - super::FOOTER_BYTES;
+        let footer = part(file, footer_start..len);
+        let index = super::Footer::parse(footer, prefix.end(), len)?.index;
+        let bytes = part(file, index.start..footer_start);
+        Self::parse(prefix, part(file, 0..prefix.end()), &index, bytes)
+    }
+}

@@ -1,0 +1,349 @@
+//! The integrity section: damage anywhere in a packed file is an error or
+//! changes nothing, however the file is read; sections that are wrong are
+//! refused, missing ones are not (docs/formats/zstn-integrity.md).
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+use zstn::source::{Map, Source};
+use zstn::{Native, PackOptions, Reader, Tensor};
+use zstn_core::Rule;
+use zstn_core::container::zstn::integrity::{FIXED_BYTES, checksum};
+use zstn_core::container::zstn::{Packing, pack, unpack};
+use zstn_core::engine::Pure;
+use zstn_core::frame::select::Effort;
+use zstn_tests::rng::Rng;
+use zstn_tests::{cases, checkpoint, sha256};
+
+const TRAILER_BYTES: usize = 16;
+const FOOTER_BYTES: usize = 20;
+
+/// A checkpoint of about a kB whose frames are of several kinds, with a
+/// tie and an empty tensor.
+fn original() -> Vec<u8> {
+    let mut rng = Rng(31);
+    let weights = rng.bf16_weights(120);
+    let noise = rng.bytes(20);
+    checkpoint(&[
+        ("w", "BF16", &weights),
+        ("noise", "U8", &noise),
+        ("tied", "BF16", &weights),
+        ("zeros", "F32", &[0; 200]),
+        ("none", "F32", &[]),
+    ])
+}
+
+fn packed() -> Vec<u8> {
+    pack(&native(), &original(), Effort::Balanced).expect("packs")
+}
+
+fn native() -> Native {
+    Native::new(1).expect("a thread")
+}
+
+/// A file in memory.
+struct Memory(Vec<u8>);
+
+impl Source for Memory {
+    fn name(&self) -> &str {
+        "memory"
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read(&self, range: Range<u64>) -> zstn::Result<Cow<'_, [u8]>> {
+        Ok(Cow::Borrowed(zstn_core::bytes::part(&self.0, range)))
+    }
+}
+
+/// Every tensor, read by itself.
+fn read_all(file: &[u8]) -> zstn::Result<Vec<Tensor>> {
+    let reader = Reader::from_source(Box::new(Memory(file.into())), native())?;
+    let names: Vec<&str> = reader.names().collect();
+    names.into_iter().map(|name| reader.read(name)).collect()
+}
+
+/// A place on disk for files under test.
+struct Disk {
+    folder: TempDir,
+    engine: Native,
+}
+
+impl Disk {
+    fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().expect("a folder"),
+            engine: native(),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn map(&self, file: &[u8]) -> Map {
+        let path = self.path("m.zstn");
+        std::fs::write(&path, file).expect("written");
+        Map::open(&path).expect("there")
+    }
+
+    fn unpack(&self, file: &[u8]) -> zstn::Result<Vec<u8>> {
+        let restored = self.path("m.safetensors");
+        zstn::unpack_map(&self.engine, &self.map(file), &restored, &())?;
+        let bytes = std::fs::read(&restored).expect("restored");
+        std::fs::remove_file(&restored).expect("there");
+        Ok(bytes)
+    }
+
+    fn verify(&self, file: &[u8]) -> zstn::Result<bool> {
+        let report = zstn::verify(&self.engine, &self.map(file), None, &())?;
+        Ok(report.has_digests)
+    }
+}
+
+#[test]
+fn every_flipped_bit_is_refused_or_changes_nothing() {
+    let (original, packed, disk) = (original(), packed(), Disk::new());
+    let truth = read_all(&packed).expect("in order");
+    assert!(truth.len() == 5 && packed.len() < 2500);
+    assert!(disk.verify(&packed).expect("in order"));
+    let mut harmless = 0;
+    for bit in 0..packed.len() * 8 {
+        let mut flipped = packed.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        let in_memory = unpack(&Pure, &flipped);
+        harmless += usize::from(in_memory.is_ok());
+        let is_right = in_memory.is_ok();
+        assert!(
+            !in_memory.is_ok_and(|bytes| bytes != original),
+            "bit {bit} in memory"
+        );
+        let unpacked = disk.unpack(&flipped);
+        assert!(
+            !unpacked.is_ok_and(|bytes| bytes != original),
+            "bit {bit} unpacked"
+        );
+        let read = read_all(&flipped);
+        assert!(
+            !read.is_ok_and(|tensors| tensors != truth),
+            "bit {bit} read"
+        );
+        // It has nothing to compare with but the file itself.
+        let verified = disk.verify(&flipped);
+        assert_eq!(verified.is_ok(), is_right, "bit {bit} verified");
+    }
+    // Without its magic the section is none.
+    assert!(
+        (64..80).contains(&harmless),
+        "{harmless} flips change nothing"
+    );
+    let left: Vec<_> = std::fs::read_dir(disk.folder.path())
+        .expect("there")
+        .collect();
+    assert_eq!(left.len(), 1, "refused files leave nothing behind");
+}
+
+#[test]
+fn every_truncation_is_refused() {
+    let (packed, disk) = (packed(), Disk::new());
+    for len in 1..packed.len() {
+        let cut = &packed[..len];
+        assert!(read_all(cut).is_err(), "{len} bytes read");
+        assert!(disk.unpack(cut).is_err(), "{len} bytes unpacked");
+        assert!(disk.verify(cut).is_err(), "{len} bytes verified");
+    }
+}
+
+/// Where the section lies, and its records.
+fn section(packed: &[u8]) -> (Range<usize>, Vec<(String, Vec<u8>)>) {
+    let end = packed.len() - FOOTER_BYTES;
+    let number = |at: usize| {
+        let bytes = packed[at..at + 8].try_into().expect("eight");
+        usize::try_from(u64::from_le_bytes(bytes)).expect("small")
+    };
+    assert_eq!(&packed[end - 8..end], b"ZSTNINTG");
+    let start = end - TRAILER_BYTES - number(end - TRAILER_BYTES);
+    assert_eq!(number(end), start - number(end + 8), "it follows the index");
+    let mut records = Vec::new();
+    let mut at = start + 2;
+    while at < end - TRAILER_BYTES - 8 {
+        let tag = String::from_utf8(packed[at..at + 4].to_vec()).expect("ASCII");
+        let value = at + 12..at + 12 + number(at + 4);
+        at = value.end;
+        records.push((tag, packed[value].to_vec()));
+    }
+    (start..end, records)
+}
+
+/// The file with a section of these records and the right checksum.
+fn with_records(packed: &[u8], version: u16, records: &[(String, Vec<u8>)]) -> Vec<u8> {
+    let mut payload = version.to_le_bytes().to_vec();
+    for (tag, value) in records {
+        payload.extend_from_slice(tag.as_bytes());
+        payload.extend_from_slice(&(value.len() as u64).to_le_bytes());
+        payload.extend_from_slice(value);
+    }
+    payload.extend_from_slice(&checksum([payload.as_slice()]).to_le_bytes());
+    let len = payload.len() as u64;
+    let place = section(packed).0;
+    let behind = &packed[place.end..];
+    [
+        &packed[..place.start],
+        &payload,
+        &len.to_le_bytes(),
+        b"ZSTNINTG",
+        behind,
+    ]
+    .concat()
+}
+
+fn rule<T>(result: zstn::Result<T>) -> (Option<Rule>, Option<String>) {
+    match result.err() {
+        Some(zstn::Error::Format { source, .. } | zstn::Error::Core(source)) => {
+            (source.rule(), source.tensor_name().map(Into::into))
+        }
+        _ => (None, None),
+    }
+}
+
+#[test]
+fn a_section_is_what_the_format_says() {
+    let (original, packed) = (original(), packed());
+    let (place, records) = section(&packed);
+    assert_eq!(
+        place.len() as u64,
+        FIXED_BYTES + 40 * 4,
+        "the tied tensor has no entry"
+    );
+    let tags: Vec<&str> = records.iter().map(|(tag, _)| tag.as_str()).collect();
+    assert_eq!(tags, ["FILE", "HEAD", "FRMS", "TENS"]);
+    let file = &records[0].1;
+    assert_eq!(file[..8], (original.len() as u64).to_le_bytes());
+    let hex: String = file[8..].iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(hex, sha256(&original));
+    assert!(with_records(&packed, 1, &records) == packed);
+}
+
+#[test]
+fn a_wrong_section_is_refused_where_it_is_used() {
+    let (packed, disk) = (packed(), Disk::new());
+    let records = section(&packed).1;
+    let changed = |tag: &str, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut records = records.clone();
+        let found = records.iter_mut().find(|record| record.0 == tag);
+        change(&mut found.expect("there").1);
+        with_records(&packed, 1, &records)
+    };
+    let on_opening = |file: &[u8], expected: Rule| {
+        assert_eq!(rule(read_all(file)), (Some(expected), None));
+        assert_eq!(rule(disk.unpack(file)), (Some(expected), None));
+        assert_eq!(rule(disk.verify(file)), (Some(expected), None));
+        assert_eq!(
+            unpack(&Pure, file).expect_err("wrong").rule(),
+            Some(expected)
+        );
+    };
+    let flip = |at: usize| move |value: &mut Vec<u8>| value[at] ^= 1;
+    on_opening(&changed("FILE", &flip(0)), Rule::ZstnFileDigest);
+    on_opening(&changed("HEAD", &flip(0)), Rule::ZstnHeadChecksum);
+    on_opening(&changed("HEAD", &flip(8)), Rule::ZstnHeadChecksum);
+    for (tag, entry) in [("FRMS", 8), ("TENS", 32)] {
+        let longer = |value: &mut Vec<u8>| value.resize(value.len() + entry, 0);
+        on_opening(&changed(tag, &longer), Rule::ZstnIntegrity);
+        let odd = |value: &mut Vec<u8>| value.truncate(value.len() - 1);
+        on_opening(&changed(tag, &odd), Rule::ZstnIntegrity);
+        let none = |value: &mut Vec<u8>| value.clear();
+        on_opening(&changed(tag, &none), Rule::ZstnIntegrity);
+    }
+    // The entry of `zeros`: `tied` has none.
+    for (tag, at, expected) in [
+        ("FRMS", 2 * 8, Rule::ZstnFrameChecksum),
+        ("TENS", 2 * 32, Rule::ZstnTensorDigest),
+    ] {
+        let file = changed(tag, &flip(at));
+        let named = (Some(expected), Some("zeros".into()));
+        assert_eq!(rule(read_all(&file)), named);
+        assert_eq!(rule(disk.unpack(&file)), named);
+        assert_eq!(rule(disk.verify(&file)), named);
+        let error = unpack(&Pure, &file).expect_err("wrong");
+        assert_eq!(
+            (error.rule(), error.tensor_name()),
+            (Some(expected), Some("zeros"))
+        );
+    }
+    // The digest of the whole shows in the whole alone.
+    let file = changed("FILE", &flip(20));
+    assert_eq!(read_all(&file).expect("right tensors").len(), 5);
+    assert_eq!(rule(disk.unpack(&file)).0, Some(Rule::ZstnFileDigest));
+    assert!(!disk.path("m.safetensors").exists());
+    let error = unpack(&Pure, &file).expect_err("wrong");
+    assert_eq!(error.rule(), Some(Rule::ZstnFileDigest));
+}
+
+#[test]
+fn sections_of_later_writers_and_missing_ones_are_in_order() {
+    let (original, packed, disk) = (original(), packed(), Disk::new());
+    let truth = read_all(&packed).expect("in order");
+    let records = section(&packed).1;
+    let mut more = records.clone();
+    more.insert(1, ("STAT".into(), b"whatever".to_vec()));
+    let nothing = vec![("FILE".into(), vec![])];
+    let place = section(&packed).0;
+    let unknown = b"bytes that are no section";
+    let foreign = [&packed[..place.start], unknown, &packed[place.end..]].concat();
+    for (file, has_digests) in [
+        (with_records(&packed, 1, &more), true),
+        (with_records(&packed, 1, &records[..3]), false),
+        (with_records(&packed, 1, &[]), false),
+        (with_records(&packed, 2, &nothing), false),
+        (foreign, false),
+    ] {
+        assert!(read_all(&file).expect("in order") == truth);
+        assert!(disk.unpack(&file).expect("in order") == original);
+        assert_eq!(disk.verify(&file).expect("in order"), has_digests);
+        assert!(unpack(&Pure, &file).expect("in order") == original);
+    }
+}
+
+#[test]
+fn the_section_can_be_left_out() {
+    let (original, packed, disk) = (original(), packed(), Disk::new());
+    let place = section(&packed).0;
+    let bare = [&packed[..place.start], &packed[place.end..]].concat();
+    assert!(disk.unpack(&bare).expect("in order") == original);
+
+    let input = disk.path("plain.safetensors");
+    std::fs::write(&input, &original).expect("written");
+    let target = disk.path("bare.zstn");
+    let options = PackOptions {
+        integrity: false,
+        ..PackOptions::default()
+    };
+    zstn::pack(&disk.engine, &input, &target, &options).expect("packs");
+    assert!(std::fs::read(&target).expect("there") == bare);
+
+    let len = original.len() as u64;
+    let mut packing = Packing::new(len, Effort::Balanced).without_integrity();
+    let mut out = Vec::new();
+    while let Some(range) = packing.needs() {
+        let bytes = zstn_core::bytes::part(&original, range);
+        out.extend(packing.supply(&Pure, bytes).expect("packs"));
+    }
+    assert!(!out.windows(8).any(|bytes| bytes == b"ZSTNINTG"));
+    assert!(unpack(&Pure, &out).expect("in order") == original);
+    assert!(!disk.verify(&out).expect("in order"));
+}
+
+#[test]
+fn files_of_z4ai_hold_none() {
+    let disk = Disk::new();
+    let case = cases::containers()
+        .into_iter()
+        .find(|case| case.made_by.as_deref() == Some("z4ai 0.2.0") && case.tensors().len() > 2)
+        .expect("one of z4ai's");
+    assert!(!disk.verify(&case.packed()).expect("in order"));
+}
