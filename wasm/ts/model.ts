@@ -8,6 +8,8 @@ import { ProgressMeter } from "./progress.js";
 import type { OnProgress } from "./progress.js";
 import { asError, guarded } from "./rejection.js";
 import { sideBySide } from "./side-by-side.js";
+import { DEFAULT_AHEAD_BYTES, checkAhead, inOrder } from "./stream.js";
+import type { StreamOptions } from "./stream.js";
 import type { ReadOptions, Source } from "./source/source.js";
 import type { Stats, Traffic } from "./source/traffic.js";
 import { closeMatches } from "./suggest.js";
@@ -106,8 +108,24 @@ export class Model {
     const info = this.#find(name);
     const meter = new ProgressMeter(options.onProgress, { stage: "tensor", tensor: name });
     meter.expect(this.#costBytes(info));
-    const raw = await this.#raw(info, options.signal, meter);
-    return new Tensor(info, typedArray(info.dtype, name, raw));
+    return this.#read(info, options.signal, meter);
+  }
+
+  /**
+   * Reads tensors one after the other, in the order of `names` (without them: all, in the order of `tensors`), the
+   * next ones while the caller works, so that neighbours come in one request. Leaving the loop, an error and an
+   * abort stop every read under way.
+   */
+  async *stream(names: Iterable<string> = this.tensors.keys(), options: StreamOptions = {}): AsyncGenerator<Tensor, void, undefined> {
+    const { maxBytes = DEFAULT_AHEAD_BYTES, signal } = options;
+    checkAhead(maxBytes);
+    const tensors = Array.from(names, (name) => {
+      const info = this.#find(name);
+      return { info, heldBytes: this.#costBytes(info) + info.byteLength };
+    });
+    const meter = new ProgressMeter(options.onProgress, { stage: "stream" });
+    meter.expect(tensors.reduce((sum, { info }) => sum + this.#costBytes(info), 0));
+    yield* inOrder(tensors, maxBytes, signal, (info, signal) => this.#read(info, signal, meter));
   }
 
   /** Frees the memory of the model and stops reads under way. Calling it again does nothing. */
@@ -132,6 +150,10 @@ export class Model {
   #costBytes(info: TensorInfo): number {
     const inBase = info.base && this.#base?.tensors.get(info.name);
     return info.storedLength + (inBase ? this.#base!.#costBytes(inBase) : 0);
+  }
+
+  async #read(info: TensorInfo, signal: AbortSignal | undefined, meter: ProgressMeter): Promise<Tensor> {
+    return new Tensor(info, typedArray(info.dtype, info.name, await this.#raw(info, signal, meter)));
   }
 
   async #raw(info: TensorInfo, signal: AbortSignal | undefined, meter: ProgressMeter): Promise<Uint8Array<ArrayBuffer>> {
