@@ -12,6 +12,7 @@ import { DEFAULT_AHEAD_BYTES, checkAhead, inOrder } from "./stream.js";
 import type { StreamOptions } from "./stream.js";
 import type { ReadOptions, Source } from "./source/source.js";
 import type { Stats, Traffic } from "./source/traffic.js";
+import { checkSize } from "./size.js";
 import { closeMatches } from "./suggest.js";
 import { Tensor } from "./tensor.js";
 import type { TensorInfo } from "./tensor.js";
@@ -121,6 +122,7 @@ export class Model {
     checkAhead(maxBytes);
     const tensors = Array.from(names, (name) => {
       const info = this.#find(name);
+      checkSize(info);
       return { info, heldBytes: this.#costBytes(info) + info.byteLength };
     });
     const meter = new ProgressMeter(options.onProgress, { stage: "stream" });
@@ -160,6 +162,7 @@ export class Model {
     const closing = this.#closing.signal;
     const either = signal ? AbortSignal.any([signal, closing]) : closing;
     either.throwIfAborted();
+    checkSize(info);
     const base = info.base && this.#base;
     const [parts, reference] = await sideBySide(either, (signal) =>
       Promise.all([this.#fetch(info, { signal, onBytes: meter.arrived }), base ? base.#raw(base.#find(info.name), signal, meter) : undefined]),
