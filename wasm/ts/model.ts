@@ -1,3 +1,4 @@
+/// <reference lib="esnext.disposable" preserve="true" />
 /** An open model: the list of its tensors, and reading one of them. */
 
 import type { CoreModel } from "./core.js";
@@ -136,6 +137,14 @@ export class Model {
     this.#closing.abort(new ModelClosedError());
     this.#core.free();
     if (this.#ownsBase) this.#base?.close();
+  }
+
+  /** Closes the model at the end of a block: `using model = await open(…)`. There where the runtime knows `Symbol.dispose`. */
+  declare readonly [Symbol.dispose]: () => void;
+
+  static {
+    // As a method it would, in a runtime without the symbol, be one called "undefined".
+    if (Symbol.dispose) Object.defineProperty(this.prototype, Symbol.dispose, { value: this.prototype.close });
   }
 
   #find(name: string): TensorInfo {
