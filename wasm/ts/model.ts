@@ -11,12 +11,16 @@ import { asError, guarded } from "./rejection.js";
 import { sideBySide } from "./side-by-side.js";
 import { DEFAULT_AHEAD_BYTES, checkAhead, inOrder } from "./stream.js";
 import type { StreamOptions } from "./stream.js";
+import { ending } from "./source/ending.js";
 import type { ReadOptions, Source } from "./source/source.js";
 import type { Stats, Traffic } from "./source/traffic.js";
 import { checkSize } from "./size.js";
 import { closeMatches } from "./suggest.js";
 import { Tensor } from "./tensor.js";
 import type { TensorInfo } from "./tensor.js";
+import { SafetensorsBlob } from "./virtual/blob.js";
+import { DEFAULT_DECODED_BYTES, modelFile } from "./virtual/model-file.js";
+import type { SafetensorsBlobOptions } from "./virtual/model-file.js";
 
 /** What `model.tensor` may be given besides the name. */
 export interface TensorOptions {
@@ -83,6 +87,13 @@ export class Model {
     return this.#base;
   }
 
+  /** @internal What tells the files of this model from all others, if there is such a thing. */
+  get version(): string | undefined {
+    const versions = this.#sources.map((source) => source.version);
+    if (this.#base) versions.push(this.#base.version);
+    return versions.includes(undefined) ? undefined : versions.join(" ");
+  }
+
   /** @internal */
   get needsBase(): boolean {
     return guarded(() => this.#core.needsBase());
@@ -129,6 +140,23 @@ export class Model {
     const meter = new ProgressMeter(options.onProgress, { stage: "stream" });
     meter.expect(tensors.reduce((sum, { info }) => sum + this.#costBytes(info), 0));
     yield* inOrder(tensors, maxBytes, signal, (info, signal) => this.#read(info, signal, meter));
+  }
+
+  /**
+   * The model as a safetensors file that is read like a `Blob`, in slices: a slice fetches and decodes the tensors it
+   * touches. Of a plain file in one piece it is that file. Of others the header is written anew: metadata sorted, then the
+   * tensors in the order of `tensors`. Where the original was written so, byte for byte the file is the original; else the
+   * header may differ in spelling and length, the data behind it do not. Ends with the model.
+   */
+  asSafetensorsBlob(options: SafetensorsBlobOptions = {}): SafetensorsBlob {
+    const closing = this.#closing.signal;
+    closing.throwIfAborted();
+    const { cacheBytes = DEFAULT_DECODED_BYTES } = options;
+    if (!(cacheBytes >= 0)) throw new InvalidInputError(`\`cacheBytes\` is a number of bytes, not ${String(cacheBytes)}.`);
+    const decode = (info: TensorInfo, signal: AbortSignal) => this.#raw(info, signal, new ProgressMeter(undefined, { stage: "tensor" }));
+    const { kind, metadata, tensors, unreadable, size } = this;
+    const file = ending(modelFile({ kind, metadata, tensors, unreadable, files: this.#sources, sizeBytes: size, decode }, cacheBytes), closing);
+    return new SafetensorsBlob(file, 0, file.size() as number, "application/octet-stream");
   }
 
   /** Frees the memory of the model and stops reads under way. Calling it again does nothing. */
