@@ -18,6 +18,8 @@ export class DecodedTensors {
   /** By number of the tensor; a Map remembers the order in which things were put, the oldest first. */
   readonly #entries = new Map<number, Entry>();
   #heldBytes = 0;
+  /** The tensor used last. */
+  #last: number | undefined;
 
   /** At most `limitBytes` are kept, but always the tensor used last: a large one is mostly read piece after piece. */
   constructor(limitBytes: number, decode: (index: number, signal: AbortSignal) => Promise<Uint8Array<ArrayBuffer>>) {
@@ -31,6 +33,7 @@ export class DecodedTensors {
     const entry = this.#entries.get(index) ?? this.#start(index, lengthBytes);
     this.#entries.delete(index);
     this.#entries.set(index, entry);
+    this.#last = index;
     this.#trim();
     entry.waiting += 1;
     try {
@@ -63,10 +66,9 @@ export class DecodedTensors {
 
   /** Those still awaited stay: their bytes are needed anyway. */
   #trim(): void {
-    const last = [...this.#entries.keys()].at(-1);
     for (const [index, entry] of this.#entries) {
       if (this.#heldBytes <= this.#limitBytes) return;
-      if (entry.done && index !== last) this.#drop(index, entry);
+      if (entry.done && index !== this.#last) this.#drop(index, entry);
     }
   }
 

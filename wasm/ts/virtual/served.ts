@@ -1,6 +1,6 @@
 /** One address behind which a packed model is served as safetensors. */
 
-import { HttpError, SourceChangedError } from "../errors.js";
+import { HttpError, ModelClosedError, SourceChangedError } from "../errors.js";
 import type { Model } from "../model.js";
 import { answer } from "./answer.js";
 import type { Asked } from "./answer.js";
@@ -38,7 +38,8 @@ export class ServedFile {
     try {
       return await this.#attempt(request).catch((error: unknown) => {
         // The packed file is another one now, and so is this one: as from any server, the next answer is about that.
-        if (error instanceof SourceChangedError) return this.#attempt(request);
+        // Others who had noticed before have closed the old one.
+        if (error instanceof SourceChangedError || error instanceof ModelClosedError) return this.#attempt(request);
         throw error;
       });
     } catch (error) {
