@@ -1,7 +1,8 @@
 /** The 22 element types of safetensors: the typed array that holds each, and the way to 32-bit floats. */
 
-import { UnsupportedError } from "./errors.js";
-import { bfloat16ToFloat32, float16ToFloat32 } from "./float.js";
+import { LimitError, UnsupportedError } from "./errors.js";
+import { bfloat16ToFloat32, float16ToFloat32, float8ToFloat32 } from "./float.js";
+import type { Float8Dtype } from "./float.js";
 
 /** What `tensor.data` can be. */
 export type TensorData =
@@ -39,6 +40,11 @@ const bigInts: ToFloat32 = (data, begin, out) => {
   for (let i = 0; i < out.length; i++) out[i] = Number(from[begin + i]!);
 };
 
+const float8 = (dtype: Float8Dtype): Dtype => ({
+  array: Uint8Array,
+  toFloat32: (data, begin, out) => float8ToFloat32(dtype, data as Uint8Array, begin, out),
+});
+
 const DTYPES: Readonly<Record<string, Dtype>> = {
   F64: { array: Float64Array, toFloat32: numbers },
   F32: { array: Float32Array, toFloat32: (data, begin, out) => out.set(data.subarray(begin, begin + out.length) as Float32Array) },
@@ -52,14 +58,14 @@ const DTYPES: Readonly<Record<string, Dtype>> = {
   U32: { array: Uint32Array, toFloat32: numbers },
   U16: { array: Uint16Array, toFloat32: numbers },
   U8: { array: Uint8Array, toFloat32: numbers },
+  F8_E4M3: float8("F8_E4M3"),
+  F8_E5M2: float8("F8_E5M2"),
+  F8_E8M0: float8("F8_E8M0"),
+  F8_E4M3FNUZ: float8("F8_E4M3FNUZ"),
+  F8_E5M2FNUZ: float8("F8_E5M2FNUZ"),
   // The rest is handed out as it is stored; C64 as real and imaginary parts by turns.
   C64: { array: Float32Array },
   BOOL: { array: Uint8Array },
-  F8_E4M3: { array: Uint8Array },
-  F8_E5M2: { array: Uint8Array },
-  F8_E8M0: { array: Uint8Array },
-  F8_E4M3FNUZ: { array: Uint8Array },
-  F8_E5M2FNUZ: { array: Uint8Array },
   F6_E2M3: { array: Uint8Array },
   F6_E3M2: { array: Uint8Array },
   F4: { array: Uint8Array },
@@ -87,9 +93,17 @@ export function toFloat32(dtypeName: string, tensor: string, data: TensorData, b
       { tensor },
     );
   }
-  const out = new Float32Array(Math.max(0, end - begin));
+  const out = floats(end - begin, tensor);
   convert(data, begin, out);
   return out;
+}
+
+function floats(length: number, tensor: string): Float32Array<ArrayBuffer> {
+  try {
+    return new Float32Array(length);
+  } catch (cause) {
+    throw new LimitError(`There is no memory for ${length} 32-bit floats at once; convert ${tensor} in parts, with toFloat32(begin, end).`, { tensor }, { cause });
+  }
 }
 
 /** Names of all dtypes a model can hold. */

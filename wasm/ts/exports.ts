@@ -35,5 +35,8 @@ export { opfsCache } from "./source/opfs-cache.js";
 export type { OpfsCacheOptions } from "./source/opfs-cache.js";
 export type { ReadOptions, Source } from "./source/source.js";
 export type { StoredCache, StoredCacheOptions } from "./source/stored-cache.js";
+export type { StreamOptions } from "./stream.js";
 export type { Stats } from "./source/traffic.js";
 export type { StoredPart, Tensor, TensorInfo } from "./tensor.js";
+export type { BlobReadOptions, SafetensorsBlob } from "./virtual/blob.js";
+export type { SafetensorsBlobOptions } from "./virtual/model-file.js";

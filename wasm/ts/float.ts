@@ -1,4 +1,4 @@
-/** 16-bit floats to 32-bit floats. Both conversions are exact and keep the payload bits of NaN. */
+/** 16-bit and 8-bit floats to 32-bit floats, all exact. Those of 16 bits keep the payload bits of NaN; 8 bits have one NaN here. */
 
 /** Fills `out` from `bits[begin]` on. bfloat16 is the upper half of a 32-bit float. */
 export function bfloat16ToFloat32(bits: Uint16Array, begin: number, out: Float32Array): void {
@@ -23,4 +23,55 @@ export function float16ToFloat32(bits: Uint16Array, begin: number, out: Float32A
       outBits[i] = sign | (wide << 23) | (mantissa << 13);
     }
   }
+}
+
+/** An 8-bit float: sign, then exponent and mantissa bits. */
+interface SmallFloat {
+  exponentBits: number;
+  bias: number;
+  /** Whether the magnitude of these bits means no number, for either sign: what then? */
+  special: (magnitudeBits: number) => number | undefined;
+  /** In these kinds the pattern of negative zero is the only NaN. */
+  noNegativeZero?: true;
+}
+
+/** OCP 8-bit floating point specification, tables 1 and 2; the FNUZ kinds are those of AMD and Graphcore. */
+const SMALL_FLOATS = {
+  F8_E4M3: { exponentBits: 4, bias: 7, special: (bits) => (bits === 0x7f ? Number.NaN : undefined) },
+  F8_E5M2: { exponentBits: 5, bias: 15, special: (bits) => (bits < 0x7c ? undefined : bits === 0x7c ? Number.POSITIVE_INFINITY : Number.NaN) },
+  F8_E4M3FNUZ: { exponentBits: 4, bias: 8, special: () => undefined, noNegativeZero: true },
+  F8_E5M2FNUZ: { exponentBits: 5, bias: 16, special: () => undefined, noNegativeZero: true },
+} as const satisfies Record<string, SmallFloat>;
+
+/** The dtypes of one byte that are floats. */
+export type Float8Dtype = keyof typeof SMALL_FLOATS | "F8_E8M0";
+
+const tables = new Map<Float8Dtype, Float32Array>();
+
+/** Fills `out` from `bytes[begin]` on. */
+export function float8ToFloat32(dtype: Float8Dtype, bytes: Uint8Array, begin: number, out: Float32Array): void {
+  let table = tables.get(dtype);
+  if (!table) {
+    const value = dtype === "F8_E8M0" ? scaleValue : (byte: number) => smallValue(SMALL_FLOATS[dtype], byte);
+    table = Float32Array.from({ length: 256 }, (_, byte) => value(byte));
+    tables.set(dtype, table);
+  }
+  for (let i = 0; i < out.length; i++) out[i] = table[bytes[begin + i]!]!;
+}
+
+function smallValue({ exponentBits, bias, special, noNegativeZero }: SmallFloat, byte: number): number {
+  if (noNegativeZero && byte === 0x80) return Number.NaN;
+  const magnitudeBits = byte & 0x7f;
+  const mantissaBits = 7 - exponentBits;
+  const exponent = magnitudeBits >> mantissaBits;
+  const mantissa = magnitudeBits - (exponent << mantissaBits);
+  // Subnormals lie as far apart as the smallest normal numbers, which have one bit more.
+  const steps = exponent === 0 ? mantissa : mantissa + (1 << mantissaBits);
+  const magnitude = special(magnitudeBits) ?? steps * 2 ** (Math.max(exponent, 1) - bias - mantissaBits);
+  return byte < 0x80 ? magnitude : -magnitude;
+}
+
+/** E8M0 has an exponent alone: a power of two, or NaN (OCP microscaling formats, 5.4.1). */
+function scaleValue(byte: number): number {
+  return byte === 0xff ? Number.NaN : 2 ** (byte - 127);
 }

@@ -1,3 +1,4 @@
+/// <reference lib="esnext.disposable" preserve="true" />
 /** An open model: the list of its tensors, and reading one of them. */
 
 import type { CoreModel } from "./core.js";
@@ -8,11 +9,18 @@ import { ProgressMeter } from "./progress.js";
 import type { OnProgress } from "./progress.js";
 import { asError, guarded } from "./rejection.js";
 import { sideBySide } from "./side-by-side.js";
+import { DEFAULT_AHEAD_BYTES, checkAhead, inOrder } from "./stream.js";
+import type { StreamOptions } from "./stream.js";
+import { ending } from "./source/ending.js";
 import type { ReadOptions, Source } from "./source/source.js";
 import type { Stats, Traffic } from "./source/traffic.js";
+import { checkSize } from "./size.js";
 import { closeMatches } from "./suggest.js";
 import { Tensor } from "./tensor.js";
 import type { TensorInfo } from "./tensor.js";
+import { SafetensorsBlob } from "./virtual/blob.js";
+import { DEFAULT_DECODED_BYTES, modelFile } from "./virtual/model-file.js";
+import type { SafetensorsBlobOptions } from "./virtual/model-file.js";
 
 /** What `model.tensor` may be given besides the name. */
 export interface TensorOptions {
@@ -79,6 +87,13 @@ export class Model {
     return this.#base;
   }
 
+  /** @internal What tells the files of this model from all others, if there is such a thing. */
+  get version(): string | undefined {
+    const versions = this.#sources.map((source) => source.version);
+    if (this.#base) versions.push(this.#base.version);
+    return versions.includes(undefined) ? undefined : versions.join(" ");
+  }
+
   /** @internal */
   get needsBase(): boolean {
     return guarded(() => this.#core.needsBase());
@@ -106,8 +121,42 @@ export class Model {
     const info = this.#find(name);
     const meter = new ProgressMeter(options.onProgress, { stage: "tensor", tensor: name });
     meter.expect(this.#costBytes(info));
-    const raw = await this.#raw(info, options.signal, meter);
-    return new Tensor(info, typedArray(info.dtype, name, raw));
+    return this.#read(info, options.signal, meter);
+  }
+
+  /**
+   * Reads tensors one after the other, in the order of `names` (without them: all, in the order of `tensors`), the
+   * next ones while the caller works, so that neighbours come in one request. Leaving the loop, an error and an
+   * abort stop every read under way.
+   */
+  async *stream(names: Iterable<string> = this.tensors.keys(), options: StreamOptions = {}): AsyncGenerator<Tensor, void, undefined> {
+    const { maxBytes = DEFAULT_AHEAD_BYTES, signal } = options;
+    checkAhead(maxBytes);
+    const tensors = Array.from(names, (name) => {
+      const info = this.#find(name);
+      checkSize(info);
+      return { info, heldBytes: this.#costBytes(info) + info.byteLength };
+    });
+    const meter = new ProgressMeter(options.onProgress, { stage: "stream" });
+    meter.expect(tensors.reduce((sum, { info }) => sum + this.#costBytes(info), 0));
+    yield* inOrder(tensors, maxBytes, signal, (info, signal) => this.#read(info, signal, meter));
+  }
+
+  /**
+   * The model as a safetensors file that is read like a `Blob`, in slices: a slice fetches and decodes the tensors it
+   * touches. Of a plain file in one piece it is that file. Of others the header is written anew: metadata sorted, then the
+   * tensors in the order of `tensors`. Where the original was written so, byte for byte the file is the original; else the
+   * header may differ in spelling and length, the data behind it do not. Ends with the model.
+   */
+  asSafetensorsBlob(options: SafetensorsBlobOptions = {}): SafetensorsBlob {
+    const closing = this.#closing.signal;
+    closing.throwIfAborted();
+    const { cacheBytes = DEFAULT_DECODED_BYTES } = options;
+    if (!(cacheBytes >= 0)) throw new InvalidInputError(`\`cacheBytes\` is a number of bytes, not ${String(cacheBytes)}.`);
+    const decode = (info: TensorInfo, signal: AbortSignal) => this.#raw(info, signal, new ProgressMeter(undefined, { stage: "tensor" }));
+    const { kind, metadata, tensors, unreadable, size } = this;
+    const file = ending(modelFile({ kind, metadata, tensors, unreadable, files: this.#sources, sizeBytes: size, decode }, cacheBytes), closing);
+    return new SafetensorsBlob(file, 0, file.size() as number, "application/octet-stream");
   }
 
   /** Frees the memory of the model and stops reads under way. Calling it again does nothing. */
@@ -116,6 +165,14 @@ export class Model {
     this.#closing.abort(new ModelClosedError());
     this.#core.free();
     if (this.#ownsBase) this.#base?.close();
+  }
+
+  /** Closes the model at the end of a block: `using model = await open(…)`. There where the runtime knows `Symbol.dispose`. */
+  declare readonly [Symbol.dispose]: () => void;
+
+  static {
+    // As a method it would, in a runtime without the symbol, be one called "undefined".
+    if (Symbol.dispose) Object.defineProperty(this.prototype, Symbol.dispose, { value: this.prototype.close });
   }
 
   #find(name: string): TensorInfo {
@@ -134,10 +191,15 @@ export class Model {
     return info.storedLength + (inBase ? this.#base!.#costBytes(inBase) : 0);
   }
 
+  async #read(info: TensorInfo, signal: AbortSignal | undefined, meter: ProgressMeter): Promise<Tensor> {
+    return new Tensor(info, typedArray(info.dtype, info.name, await this.#raw(info, signal, meter)));
+  }
+
   async #raw(info: TensorInfo, signal: AbortSignal | undefined, meter: ProgressMeter): Promise<Uint8Array<ArrayBuffer>> {
     const closing = this.#closing.signal;
     const either = signal ? AbortSignal.any([signal, closing]) : closing;
     either.throwIfAborted();
+    checkSize(info);
     const base = info.base && this.#base;
     const [parts, reference] = await sideBySide(either, (signal) =>
       Promise.all([this.#fetch(info, { signal, onBytes: meter.arrived }), base ? base.#raw(base.#find(info.name), signal, meter) : undefined]),

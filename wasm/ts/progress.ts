@@ -2,9 +2,12 @@
 
 /** Told to `onProgress` while bytes arrive. */
 export interface Progress {
-  /** `"open"` while the file is being recognised, `"tensor"` while a tensor is read, `"pack"` while a file is packed. */
-  readonly stage: "open" | "tensor" | "pack";
-  /** Name of the tensor being read. */
+  /**
+   * `"open"` while the file is being recognised, `"tensor"` while a tensor is read, `"stream"` while several are,
+   * `"pack"` while a file is packed.
+   */
+  readonly stage: "open" | "tensor" | "stream" | "pack";
+  /** Name of the tensor being read; none where several are read at the same time. */
   readonly tensor?: string;
   /** Bytes of this call that have arrived. */
   readonly loadedBytes: number;

@@ -66,8 +66,8 @@ export class Tensor {
   }
 
   /**
-   * The elements as 32-bit floats, in a new array. Exact for F16, BF16 and F32; F64 and
-   * wide integers are rounded. Other dtypes throw an `UnsupportedError`.
+   * The elements as 32-bit floats, in a new array. Exact for F32, F16, BF16 and the F8 kinds; F64 and wide integers
+   * are rounded. BOOL, C64, F6 and F4 throw an `UnsupportedError`, and more floats than there is memory for a `LimitError`.
    *
    * @param begin first element wanted
    * @param end   element to stop before; together with `begin` this allows to convert a large tensor piece by piece

@@ -10,6 +10,7 @@ import { opener } from "./open.js";
 import type { Open } from "./open.js";
 import { packer } from "./pack.js";
 import type { Pack } from "./pack.js";
+import { pageAddress } from "./page-address.js";
 import type { StoredCache, StoredCacheOptions } from "./source/stored-cache.js";
 
 export * from "./exports.js";
@@ -20,10 +21,10 @@ const loadFormats = lazyFormats((glue, input) => glue.default({ module_or_path: 
 const loadCoder = lazyCoder((glue, input) => glue.default({ module_or_path: input ?? new URL("./core/zstn_coder_bg.wasm", import.meta.url) }));
 
 /** Opens a model for reading tensors; see `Openable` for what can be opened. */
-export const open: Open = opener({ loadCore, loadFormats, resolve });
+export const open: Open = opener({ loadCore, loadFormats, resolve: pageAddress });
 
 /** Packs a safetensors file into a `.zstn` container, tensor by tensor, in memory for about one; see `PackOptions`. */
-export const pack: Pack = packer(loadCoder, { resolve });
+export const pack: Pack = packer(loadCoder, { resolve: pageAddress });
 
 /** Makes a frame of bytes, such as a tensor; see `CompressOptions`. */
 export const compress: Compress = compressor(loadCoder);
@@ -53,13 +54,4 @@ export async function initCoder(input?: CoreInput): Promise<void> {
 export function folderCache(path: string, options?: StoredCacheOptions): StoredCache;
 export function folderCache(): never {
   throw new InvalidInputError("There are no folders in a browser; use `opfsCache` or `memoryCache`.");
-}
-
-function resolve(address: string | URL): URL {
-  // In a worker there is no document, but the worker's own address.
-  const base = globalThis.document?.baseURI ?? globalThis.location?.href;
-  if (!URL.canParse(address, base)) throw new InvalidInputError(`${String(address)} is not a valid address.`);
-  const url = new URL(address, base);
-  if (/^(https?|blob):$/.test(url.protocol)) return url;
-  throw new InvalidInputError(`Cannot read ${url.protocol} addresses; use http: or https:, or let a person choose the file.`);
 }

@@ -23,7 +23,7 @@ before(async () => {
 });
 
 test("the tarball holds code, types, the module and words, nothing else", () => {
-  for (const file of ["README.md", "package.json", "dist/web.js", "dist/web.d.ts", "dist/node.js", "dist/core/zstn_wasm.js", "dist/core/zstn_wasm_bg.wasm", "dist/core/zstn_formats.js", "dist/core/zstn_formats_bg.wasm", "dist/core/zstn_coder.js", "dist/core/zstn_coder_bg.wasm"]) {
+  for (const file of ["README.md", "package.json", "dist/web.js", "dist/web.d.ts", "dist/node.js", "dist/service-worker.js", "dist/service-worker.d.ts", "dist/core/zstn_wasm.js", "dist/core/zstn_wasm_bg.wasm", "dist/core/zstn_formats.js", "dist/core/zstn_formats_bg.wasm", "dist/core/zstn_coder.js", "dist/core/zstn_coder_bg.wasm"]) {
     assert.ok(files.includes(file), `${file} is missing`);
   }
   const others = files.filter((file) => !/^(dist\/.+\.(js|d\.ts)|dist\/core\/zstn_(wasm|formats|coder)_bg\.wasm|examples\/.+\.mjs|README\.md|LICENSE|package\.json)$/.test(file));
@@ -44,7 +44,8 @@ test("CommonJS requires it", async () => {
 
 const CONSUMER = `
 import { compress, decompress, folderCache, memoryCache, open, opfsCache, pack, ZstnError } from "zstn";
-import type { ByteCache, HttpOptions, Model, Packed, PackReport, StoredCache, Tensor, Source } from "zstn";
+import { serveSafetensors } from "zstn/service-worker";
+import type { ByteCache, HttpOptions, Model, Packed, PackReport, SafetensorsBlob, StoredCache, Tensor, Source } from "zstn";
 const mine: Source = { size: () => 3, read: async (offset, length, options) => (options?.signal?.throwIfAborted(), new Uint8Array(offset + length)) };
 export async function read(model: Model): Promise<number> {
   const tensor: Tensor = await model.tensor("w", { signal: AbortSignal.timeout(1000), onProgress: ({ loadedBytes }) => void loadedBytes });
@@ -63,6 +64,13 @@ const kept: ByteCache = { persistent: false, get: async () => undefined, put: as
 const patient: HttpOptions = { token: "t", retries: 5, stallMs: 60_000, wholeFileBytes: 0, coalesce: { gapBytes: 0 }, cache: kept };
 export const cached = (inNode: boolean): StoredCache => (inNode ? folderCache("cache", { limitBytes: 1e9 }) : opfsCache({ folder: "models" }));
 void open("https://host/model", { ...patient, cache: memoryCache(1 << 26) }).then(({ stats }) => stats.cacheHits + stats.cacheBytes + stats.retries);
+export async function slices(model: Model): Promise<number> {
+  serveSafetensors({ "/a.safetensors": new URL("https://host/a.zstn") }, { cacheBytes: 1e9, token: "t" });
+  for await (const { name, data } of model.stream(["a"], { maxBytes: 1e9, signal: AbortSignal.timeout(9) })) void [name, data];
+  const file: SafetensorsBlob = model.asSafetensorsBlob({ cacheBytes: 0 });
+  for await (const piece of file.stream() as unknown as AsyncIterable<Uint8Array>) void piece;
+  return (await file.slice(0, -8).arrayBuffer()).byteLength + (await file.text()).length;
+}
 // @ts-expect-error: a stream was given, so there is no Blob
 void pack("model.safetensors", { to: new WritableStream() }).then(({ blob }) => blob);
 // @ts-expect-error: no such effort

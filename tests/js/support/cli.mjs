@@ -27,6 +27,11 @@ export async function unpack(input, output) {
   await run(program(), ["unpack", input, "-o", output, "--force"]);
 }
 
+/** Writes a checkpoint in the format that the name of `output` says. */
+export async function convert(input, output) {
+  await run(program(), ["convert", input, output]);
+}
+
 /** Serves a folder; `requests` lists everything it answered, oldest first. */
 export async function serve(folder) {
   const server = spawn(program(), ["serve", folder, "--port", "0", "--json"], { stdio: ["ignore", "pipe", "inherit"] });

@@ -23,13 +23,14 @@ export async function startServer(handler) {
   return { url: `http://127.0.0.1:${server.address().port}/`, requests, stop };
 }
 
-/** Serves folders whole, without ranges: {"/prefix/": folder, …}, the longest prefix first. `pages` are HTML texts by path. */
+/** Serves folders whole, without ranges: {"/prefix/": folder, …}, the longest prefix first. `pages` are texts by path: HTML, or { type, text }. */
 export function startSite(folders, pages = {}) {
   return startServer(async (request, response) => {
     const path = decodeURIComponent(new URL(request.url, "http://localhost").pathname);
     if (Object.hasOwn(pages, path)) {
-      response.writeHead(200, { "content-type": TYPES[".html"] });
-      return response.end(pages[path]);
+      const { type, text } = typeof pages[path] === "string" ? { type: TYPES[".html"], text: pages[path] } : pages[path];
+      response.writeHead(200, { "content-type": type });
+      return response.end(text);
     }
     const prefix = Object.keys(folders).find((candidate) => path.startsWith(candidate));
     const file = prefix && join(folders[prefix], normalize(`/${path.slice(prefix.length)}`));

@@ -47,12 +47,26 @@ test("numbers become 32-bit floats", () => {
   assert.deepEqual([...toFloat32("U64", "t", BigUint64Array.of(2n ** 63n), 0, 1)], [2 ** 63]);
 });
 
-for (const dtype of ["BOOL", "C64", "F8_E4M3", "F6_E2M3", "F4"]) {
+for (const dtype of ["BOOL", "C64", "F6_E2M3", "F6_E3M2", "F4"]) {
   test(`${dtype} is not turned into floats yet, and says so`, () => {
     const tensor = new Tensor({ name: "w", dtype, shape: [8] }, typedArray(dtype, "w", new Uint8Array(8)));
     assert.throws(() => tensor.toFloat32(), { name: "UnsupportedError", message: new RegExp(dtype) });
   });
 }
+
+test("8-bit floats, whole and in part", () => {
+  const bytes = Uint8Array.of(0x38, 0xb8, 0x00, 0x7e);
+  for (const [dtype, values] of Object.entries({ F8_E4M3: [1, -1, 0, 448], F8_E5M2: [0.5, -0.5, 0, Number.NaN], F8_E8M0: [2 ** -71, 2 ** 57, 2 ** -127, 0.5], F8_E4M3FNUZ: [0.5, -0.5, 0, 224], F8_E5M2FNUZ: [0.25, -0.25, 0, 49152] })) {
+    const tensor = new Tensor({ name: "w", dtype, shape: [4] }, typedArray(dtype, "w", bytes));
+    assert.deepEqual([...tensor.toFloat32()], values, dtype);
+    assert.deepEqual([...tensor.toFloat32(1, 3)], values.slice(1, 3), dtype);
+  }
+});
+
+test("more floats than there is memory for are refused, with advice", () => {
+  const data = { length: 2 ** 40 };
+  assert.throws(() => toFloat32("U8", "w", data, 0, data.length), { name: "LimitError", code: "limit", tensor: "w", message: /in parts/ });
+});
 
 test("a part outside the tensor is refused", () => {
   const tensor = new Tensor({ name: "w", dtype: "U8", shape: [4] }, Uint8Array.of(1, 2, 3, 4));

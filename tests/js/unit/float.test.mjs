@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bfloat16ToFloat32, float16ToFloat32 } from "../../../wasm/dist/float.js";
+import { bfloat16ToFloat32, float16ToFloat32, float8ToFloat32 } from "../../../wasm/dist/float.js";
 
 const everyPattern = Uint16Array.from({ length: 65536 }, (_, i) => i);
 
@@ -39,4 +39,53 @@ test("NaN keeps its payload bits", () => {
   const out = new Float32Array(1);
   float16ToFloat32(Uint16Array.of(0xfe01), 0, out);
   assert.equal(new Uint32Array(out.buffer)[0], 0xffc02000);
+});
+
+/** What the specifications say of each kind besides its layout: whether a pattern is a number at all, and what else it is. */
+const SMALL = {
+  F8_E4M3: { exponentBits: 4, bias: 7, most: 448, least: 2 ** -9, nan: [0x7f, 0xff], infinite: [] },
+  F8_E5M2: { exponentBits: 5, bias: 15, most: 57344, least: 2 ** -16, nan: [0x7d, 0x7e, 0x7f, 0xfd, 0xfe, 0xff], infinite: [0x7c, 0xfc] },
+  F8_E4M3FNUZ: { exponentBits: 4, bias: 8, most: 240, least: 2 ** -10, nan: [0x80], infinite: [] },
+  F8_E5M2FNUZ: { exponentBits: 5, bias: 16, most: 57344, least: 2 ** -17, nan: [0x80], infinite: [] },
+};
+
+/** The value of a pattern by its digits: sign, implied one or zero, binary fraction, scaled. */
+function byDigits(byte, { exponentBits, bias, nan, infinite }) {
+  if (nan.includes(byte)) return Number.NaN;
+  const digits = byte.toString(2).padStart(8, "0");
+  const sign = digits[0] === "1" ? -1 : 1;
+  if (infinite.includes(byte)) return sign * Number.POSITIVE_INFINITY;
+  const exponent = Number.parseInt(digits.slice(1, 1 + exponentBits), 2);
+  let significand = exponent === 0 ? 0 : 1;
+  for (const [i, digit] of [...digits.slice(1 + exponentBits)].entries()) significand += digit === "1" ? 1 / 2 ** (i + 1) : 0;
+  return sign * significand * 2 ** ((exponent === 0 ? 1 : exponent) - bias);
+}
+
+const everyByte = Uint8Array.from({ length: 256 }, (_, i) => i);
+
+for (const [dtype, kind] of Object.entries(SMALL)) {
+  test(`all 256 patterns of ${dtype}`, () => {
+    const out = new Float32Array(256);
+    float8ToFloat32(dtype, everyByte, 0, out);
+    for (const byte of everyByte) assert.ok(Object.is(out[byte], byDigits(byte, kind)), `0x${byte.toString(16)}: ${out[byte]}`);
+    const finite = [...out].filter(Number.isFinite);
+    assert.deepEqual([Math.max(...finite), Math.min(...finite), Math.min(...finite.filter((value) => value > 0))], [kind.most, -kind.most, kind.least]);
+    assert.equal(finite.length, 256 - kind.nan.length - kind.infinite.length);
+  });
+}
+
+test("F8_E5M2 is the upper byte of a float16", () => {
+  const [small, wide] = [new Float32Array(256), new Float32Array(256)];
+  float8ToFloat32("F8_E5M2", everyByte, 0, small);
+  float16ToFloat32(Uint16Array.from(everyByte, (byte) => byte << 8), 0, wide);
+  assert.deepEqual([...small], [...wide]);
+});
+
+test("F8_E8M0 is the exponent of a 32-bit float", () => {
+  const out = new Float32Array(256);
+  float8ToFloat32("F8_E8M0", everyByte, 0, out);
+  const bits = new Uint32Array(out.buffer);
+  assert.equal(bits[0], 1 << 22, "2^-127 is a subnormal there");
+  for (let byte = 1; byte < 255; byte++) assert.equal(bits[byte], byte << 23);
+  assert.ok(Number.isNaN(out[255]));
 });

@@ -14,7 +14,8 @@ test("the package has no dependencies", () => {
 
 test("conditions are in the order that resolvers need, and their files exist", () => {
   assert.deepEqual(Object.keys(manifest.exports["."]), ["types", "node", "default"]);
-  for (const entry of [...Object.values(manifest.exports["."]), manifest.exports["./zstn_wasm_bg.wasm"], manifest.exports["./zstn_formats_bg.wasm"], manifest.exports["./zstn_coder_bg.wasm"]]) {
+  assert.deepEqual(Object.keys(manifest.exports["./service-worker"]), ["types", "default"]);
+  for (const entry of [...Object.values(manifest.exports["."]), ...Object.values(manifest.exports["./service-worker"]), manifest.exports["./zstn_wasm_bg.wasm"], manifest.exports["./zstn_formats_bg.wasm"], manifest.exports["./zstn_coder_bg.wasm"]]) {
     assert.ok(existsSync(join(root, entry)), `${entry} is missing`);
   }
 });
@@ -24,6 +25,11 @@ test("both entries export the same names", async () => {
   const node = await import("../../../wasm/dist/node.js");
   assert.deepEqual(Object.keys(web).sort(), Object.keys(node).sort());
   for (const name of ["open", "init", "pack", "compress", "decompress", "initFormats", "initCoder"]) assert.equal(typeof web[name], "function");
+});
+
+test("the entry for service workers exports its functions", async () => {
+  const names = Object.keys(await import("../../../wasm/dist/service-worker.js"));
+  assert.deepEqual(names.sort(), ["init", "initFormats", "serveSafetensors"]);
 });
 
 test("what the web entry imports are files beside it: it runs without a bundler", () => {

@@ -30,5 +30,8 @@ export function checked(source: Source): Source {
       }
       return bytes;
     },
+    get version() {
+      return source.version;
+    },
   };
 }

@@ -31,6 +31,9 @@ export function remoteSource(address: URL, options: HttpOptions, traffic: Traffi
 
   return {
     size: (options) => file.size(options),
+    get version() {
+      return file.version;
+    },
     // What is in memory needs neither company nor a cache.
     read: (offset, length, options) => (file.holds(offset, length) ? file : kept).read(offset, length, options),
   };

@@ -19,4 +19,6 @@ export interface Source {
    * and is never empty. Reads may run side by side. The caller does not change the bytes it gets.
    */
   read(offset: number, length: number, options?: ReadOptions): Promise<Uint8Array>;
+  /** @internal What tells this version of the file from all others, if there is such a thing. */
+  readonly version?: string | undefined;
 }

@@ -1,0 +1,104 @@
+/** Projects that install the packed package, each built by another bundler with its defaults, and what the pages then do. */
+
+import assert from "node:assert/strict";
+import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import * as esbuild from "esbuild";
+import { build as viteBuild } from "vite";
+import webpack from "webpack";
+import { browserTests } from "../support/chromium.mjs";
+import { serve } from "../support/cli.mjs";
+import { installPacked } from "../support/packed.mjs";
+import { scratchFolder } from "../support/scratch.mjs";
+import { goodContainers, vectorPath } from "../support/vectors.mjs";
+
+const container = goodContainers.find(({ name }) => name === "all_dtypes");
+
+const APP = `
+import { compress, decompress, open } from "zstn";
+const model = await open("model.zstn");
+const tensor = await model.tensor("t.f32");
+document.body.dataset.sum = String(tensor.toFloat32().reduce((sum, value) => sum + value, 0));
+globalThis.backAndForth = async () => (await decompress(await compress(tensor.bytes, { dtype: "F32" }))).length === tensor.bytes.length;
+document.body.dataset.tensors = String(model.tensors.size);
+`;
+
+/** esbuild does not carry along what new URL() names: the files are imported. */
+const NAMED = `
+import { init, initCoder } from "zstn";
+import reader from "zstn/zstn_wasm_bg.wasm";
+import coder from "zstn/zstn_coder_bg.wasm";
+await init(new URL(reader, import.meta.url));
+globalThis.prepare = () => initCoder(new URL(coder, import.meta.url));
+`;
+
+const html = (script) => `<!doctype html><title>app</title><link rel="icon" href="data:,"><body><script type="module" src="${script}"></script>`;
+
+const BUNDLERS = {
+  Vite: {
+    app: APP,
+    build: async (root) => {
+      writeFileSync(join(root, "index.html"), html("/src/main.js"));
+      await viteBuild({ root, configFile: false, logLevel: "warn" });
+    },
+  },
+  "webpack 5": {
+    app: APP,
+    build: async (root) => {
+      const bundle = promisify(webpack);
+      const stats = await bundle({ context: root, mode: "production", entry: "./src/main.js", output: { path: join(root, "dist"), filename: "main.js" }, performance: false });
+      assert.equal(stats.toString({ all: false, errors: true, warnings: true }), "");
+      writeFileSync(join(root, "dist/index.html"), html("main.js"));
+    },
+  },
+  esbuild: {
+    app: NAMED + APP,
+    build: async (root) => {
+      const { warnings } = await esbuild.build({ entryPoints: [join(root, "src/main.js")], outdir: join(root, "dist"), bundle: true, minify: true, splitting: true, format: "esm", loader: { ".wasm": "file" }, logLevel: "silent" });
+      assert.deepEqual(warnings, []);
+      writeFileSync(join(root, "dist/index.html"), html("main.js"));
+    },
+  },
+};
+
+const scratch = scratchFolder();
+const servers = {};
+
+const { inBrowser } = browserTests({
+  ready: async () => {
+    for (const [name, { app, build }] of Object.entries(BUNDLERS)) {
+      const project = join(scratch, name.replaceAll(" ", "-"));
+      mkdirSync(project);
+      await installPacked(project);
+      mkdirSync(join(project, "src"));
+      writeFileSync(join(project, "package.json"), '{"type": "module"}');
+      writeFileSync(join(project, "src/main.js"), app);
+      await build(project);
+      copyFileSync(vectorPath("zstn", container.container.file), join(project, "dist/model.zstn"));
+      servers[name] = await serve(join(project, "dist"));
+    }
+  },
+  done: () => Promise.all(Object.values(servers).map((server) => server.stop())),
+});
+
+for (const name of Object.keys(BUNDLERS)) {
+  inBrowser(`${name}: the built page finds the WebAssembly module and reads a tensor`, async (page, complaints) => {
+    const server = servers[name];
+    await page.goto(`${server.url}index.html`);
+    await page.waitForSelector("body[data-tensors]", { state: "attached" });
+    const got = await page.evaluate(() => ({ ...document.body.dataset }));
+    const [begin, end] = container.tensors.find(({ name }) => name === "t.f32").data_offsets;
+    const original = readFileSync(vectorPath("zstn", container.original.file));
+    const data = original.subarray(8 + container.layout.header_len);
+    const values = Array.from({ length: (end - begin) / 4 }, (_, i) => data.readFloatLE(begin + 4 * i));
+    assert.equal(got.tensors, "22");
+    assert.equal(Number(got.sum), values.reduce((sum, value) => sum + value, 0));
+    assert.deepEqual(complaints, []);
+    const log = await server.settled(3);
+    assert.equal(log.filter(({ path }) => path.endsWith(".wasm")).length, 1, "the module is a file of its own, fetched once; what packs and what reads other formats is not");
+    await page.evaluate("globalThis.prepare?.()");
+    assert.equal(await page.evaluate("globalThis.backAndForth()"), true, "until it is used");
+    assert.deepEqual(complaints, []);
+  });
+}

@@ -1,0 +1,35 @@
+/** The tarball before the eyes of those who check such things: publint, and "Are the types wrong?". */
+
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
+import { before, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { publint } from "publint";
+import { installPacked } from "../support/packed.mjs";
+import { scratchFolder } from "../support/scratch.mjs";
+
+const run = promisify(execFile);
+const modules = fileURLToPath(new URL("../../../node_modules", import.meta.url));
+const project = scratchFolder();
+
+before(() => installPacked(project));
+
+test("publint has nothing to say", async () => {
+  const { messages } = await publint({ pkgDir: join(project, "node_modules/zstn"), strict: true, pack: false });
+  assert.deepEqual(messages, []);
+});
+
+test("types are found by everyone who can import ES modules", async () => {
+  const tarball = join(project, readdirSync(project).find((name) => name.endsWith(".tgz")));
+  const modulesOfWasm = ["zstn_wasm_bg.wasm", "zstn_formats_bg.wasm", "zstn_coder_bg.wasm"];
+  const attw = [join(modules, "@arethetypeswrong/cli/dist/index.js"), tarball, "--profile", "esm-only", "--format", "json", "--exclude-entrypoints", ...modulesOfWasm];
+  const { stdout } = await run(process.execPath, attw).catch((error) => error);
+  const { analysis } = JSON.parse(stdout);
+  assert.deepEqual(Object.keys(analysis.entrypoints).sort(), [".", "./package.json", "./service-worker"]);
+  // What CommonJS cannot resolve is no problem of a package of ES modules; its other ways in are all looked at.
+  const problems = analysis.problems.filter(({ resolutionKind }) => !["node10", "node16-cjs"].includes(resolutionKind));
+  assert.deepEqual(problems, []);
+});

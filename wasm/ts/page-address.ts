@@ -1,0 +1,13 @@
+/** What an address means in a page or a worker. */
+
+import { InvalidInputError } from "./errors.js";
+
+/** `address` as a URL that can be fetched; a relative one counts from the page. */
+export function pageAddress(address: string | URL): URL {
+  // In a worker there is no document, but the worker's own address.
+  const base = globalThis.document?.baseURI ?? globalThis.location?.href;
+  if (!URL.canParse(address, base)) throw new InvalidInputError(`${String(address)} is not a valid address.`);
+  const url = new URL(address, base);
+  if (/^(https?|blob):$/.test(url.protocol)) return url;
+  throw new InvalidInputError(`Cannot read ${url.protocol} addresses; use http: or https:, or let a person choose the file.`);
+}
