@@ -290,6 +290,7 @@ fn files_are_the_same_whatever_the_memory_and_come_back() {
             memory_bytes,
             progress: &seen,
             effort: Effort::Fast,
+            ..PackOptions::default()
         };
         let output = Output::create(&path).unwrap();
         let report = pack_delta(&engine, &target_map, &base_map, output, &options).unwrap();
