@@ -243,6 +243,32 @@ fn rows_that_are_not_there_are_refused() {
     assert!(reader.read_rows("nothing", 0..1).is_err());
 }
 
+#[test]
+fn verifying_looks_at_the_tables_too() {
+    let tensor = Rng(6).bf16_weights(400_000);
+    let file = checkpoint("BF16", 1000, 400, &tensor);
+    let packed = pack(&native(), &file, Effort::Balanced).expect("packs");
+    let place = Watched::new(packed.clone()).open().expect("opens");
+    let table = place.model().files()[0]
+        .integrity()
+        .and_then(|i| i.table(0));
+    let table = table.expect("a table");
+    let folder = tempfile::tempdir().expect("a folder");
+    let verify = |file: &[u8]| {
+        let path = folder.path().join("m.zstn");
+        std::fs::write(&path, file).expect("written");
+        let map = zstn::source::Map::open(&path).expect("there");
+        zstn::verify(&native(), &map, None, &())
+    };
+    assert!(verify(&packed).is_ok());
+    for at in table {
+        let mut damaged = packed.clone();
+        damaged[usize::try_from(at).expect("small")] ^= 16;
+        let refusal = verify(&damaged).expect_err("refused");
+        assert!(refusal.to_string().contains("block table"), "{refusal}");
+    }
+}
+
 /// A flip anywhere in a packed file, tables and blocks included: rows are the
 /// right ones, or refused.
 #[test]

@@ -7,14 +7,14 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::BlockTable;
-use super::table::{PlaneBlocks, short_checksum};
+use super::table::{Block, PlaneBlocks};
 use crate::bytes::{self, index, part};
 use crate::engine::Engine;
 use crate::entropy::zstd;
 use crate::frame::plane::{Method, Plane};
 use crate::frame::z4ai::Transform;
 use crate::transform::byteplane;
-use crate::{Error, Result, Rule};
+use crate::{Error, Result};
 
 /// A range of a tensor's bytes and what has to be fetched for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +46,7 @@ struct Piece {
     method: Method,
     stored: Range<u64>,
     decoded: Range<u64>,
-    checksum: u32,
+    block: Block,
 }
 
 impl Plan {
@@ -171,13 +171,7 @@ impl Plan {
 
 impl Piece {
     fn decode<'a, E: Engine>(&self, engine: &E, stored: &'a [u8]) -> Result<Cow<'a, [u8]>> {
-        if short_checksum(stored) != self.checksum {
-            return Err(Error::malformed(
-                Rule::ZstnBlockChecksum,
-                "a stored block does not have the checksum in the file: it is damaged, get the \
-                 file again",
-            ));
-        }
+        self.block.check(stored)?;
         let len_bytes = self.decoded.end - self.decoded.start;
         if self.method != Method::Blocks {
             return Plane::new(self.method, len_bytes, stored)?.decode(engine);
@@ -231,7 +225,7 @@ fn pieces(plane: &PlaneBlocks, wanted: &[Range<u64>]) -> Vec<Piece> {
         method: plane.method,
         stored,
         decoded: plane.decoded(number),
-        checksum: block.checksum,
+        block: *block,
     });
     pieces.filter(|piece| is_wanted(&piece.decoded)).collect()
 }

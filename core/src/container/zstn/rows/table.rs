@@ -6,6 +6,7 @@ use core::ops::Range;
 
 use super::LEAST_FRAME_BYTES;
 use super::table_bytes::{self, Fields};
+use crate::bytes::part;
 use crate::container::zstn::integrity::checksum;
 use crate::frame::plane::{self, Method, Plane};
 use crate::frame::z4ai::{self, Transform};
@@ -31,9 +32,21 @@ impl Block {
             checksum: short_checksum(stored),
         }
     }
+
+    /// Refuses stored bytes that have another checksum.
+    pub(super) fn check(self, stored: &[u8]) -> Result<()> {
+        if short_checksum(stored) == self.checksum {
+            return Ok(());
+        }
+        Err(Error::malformed(
+            Rule::ZstnBlockChecksum,
+            "a stored block does not have the checksum in the file: it is damaged, get the file \
+             again",
+        ))
+    }
 }
 
-pub(super) fn short_checksum(stored: &[u8]) -> u32 {
+fn short_checksum(stored: &[u8]) -> u32 {
     let [a, b, c, d, ..] = checksum([stored]).to_le_bytes();
     u32::from_le_bytes([a, b, c, d])
 }
@@ -202,6 +215,19 @@ impl BlockTable {
             tail,
             planes,
         })
+    }
+
+    /// Compares every block of `frame`, which has the length given to
+    /// [`BlockTable::parse`]. Offsets in errors count from its start.
+    pub fn check(&self, frame: &[u8]) -> Result<()> {
+        for plane in &self.planes {
+            for (stored, block) in plane.stored().zip(&plane.blocks) {
+                block
+                    .check(part(frame, stored.clone()))
+                    .map_err(|error| error.at(stored.start))?;
+            }
+        }
+        Ok(())
     }
 
     /// The bytes to write.
