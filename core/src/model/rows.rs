@@ -93,9 +93,9 @@ impl Tensor {
         if rows.is_empty() {
             return Ok(0..0);
         }
-        // The whole tensor has been found to fit, and none of its dimensions
-        // before these rows is zero.
-        let row_bits = row_shape.iter().product::<u64>() * u64::from(self.dtype.bits());
+        // The bits of the whole tensor have been found to fit 64 bits, and
+        // there is at least one row.
+        let row_bits = row_shape.iter().product::<u64>() * self.dtype.bits();
         let (start, end) = (rows.start * row_bits, rows.end * row_bits);
         if !start.is_multiple_of(8) || !end.is_multiple_of(8) {
             return refuse(format!(

@@ -14,7 +14,7 @@ use crate::source::Source;
 use crate::{Error, Output, Result};
 
 /// How much of a plane that is stored after all is written at a time.
-const STORED_AT_A_TIME_BYTES: usize = 16 * STORED_PIECE_BYTES as usize;
+const STORED_AT_A_TIME_BYTES: usize = 16 * STORED_PIECE_BYTES;
 
 /// A frame that has been written.
 pub struct Written {

@@ -88,6 +88,10 @@ fn with_record(packed: &[u8], tag: &[u8; 4], value: &[u8]) -> Vec<u8> {
     [&front[..start], &payload, &len, magic, footer].concat()
 }
 
+fn below(rng: &mut Rng, end: usize) -> usize {
+    zstn_core::bytes::index(rng.next_u64() % end as u64)
+}
+
 /// Elements of every width, about 2 MB, in rows of 250.
 fn tensors() -> Vec<(&'static str, usize, Vec<u8>)> {
     let mut rng = Rng(77);
@@ -128,8 +132,8 @@ fn rows_of_every_dtype_are_those_of_the_tensor() {
                 let mut rng = Rng(9);
                 let mut cuts = vec![0..0, 0..1, rows - 1..rows, 0..rows, rows..rows];
                 cuts.extend((0..20).map(|_| {
-                    let start = rng.next_u64() as usize % rows;
-                    start..rows.min(start + 1 + rng.next_u64() as usize % (rows / 3))
+                    let start = below(&mut rng, rows);
+                    start..rows.min(start + 1 + below(&mut rng, rows / 3))
                 }));
                 for cut in cuts {
                     let read = reader

@@ -2,8 +2,8 @@
 //! those pieces.
 
 use alloc::borrow::Cow;
-use alloc::vec;
 use alloc::vec::Vec;
+use core::iter;
 use core::ops::Range;
 
 use super::BlockTable;
@@ -204,13 +204,15 @@ fn wanted(table: &BlockTable, number: usize, elements: &Range<u64>) -> Vec<Range
         return Vec::new();
     }
     match (table.transform, number) {
-        (Transform::BitField(_), 0) => vec![elements.start / 8..elements.end.div_ceil(8)],
+        (Transform::BitField(_), 0) => {
+            iter::once(elements.start / 8..elements.end.div_ceil(8)).collect()
+        }
         (Transform::BitField(format), 2) => {
             let count = table.planes[1].len_bytes;
             let shifted = |rank| rank * count + elements.start..rank * count + elements.end;
             (0..format.mantissa_bytes() as u64).map(shifted).collect()
         }
-        _ => vec![elements.clone()],
+        _ => Vec::from([elements.clone()]),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which pieces a frame's planes are made of.
 
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -15,7 +16,7 @@ use crate::{Error, Result, Rule};
 
 /// A stored plane has no blocks of its own: its checksums go over pieces of
 /// this many bytes.
-pub const STORED_PIECE_BYTES: u64 = 64 << 10;
+pub const STORED_PIECE_BYTES: usize = 64 << 10;
 
 /// A piece of a plane that can be fetched, checked and decoded by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +75,7 @@ impl PlaneBlocks {
             len_bytes,
             start,
             block_bytes: match method {
-                Method::Store => STORED_PIECE_BYTES,
+                Method::Store => STORED_PIECE_BYTES as u64,
                 Method::Blocks => block_bytes,
                 _ => len_bytes,
             },
@@ -108,7 +109,7 @@ impl PlaneBlocks {
     /// but the last are a multiple of [`STORED_PIECE_BYTES`].
     pub fn push(&mut self, stored: &[u8]) {
         if self.method == Method::Store {
-            let pieces = stored.chunks(STORED_PIECE_BYTES as usize);
+            let pieces = stored.chunks(STORED_PIECE_BYTES);
             self.blocks.extend(pieces.map(Block::of));
         } else {
             self.blocks.push(Block::of(stored));
@@ -192,10 +193,10 @@ impl BlockTable {
             transform,
             tail,
             planes,
-        } = table_bytes::read(bytes, STORED_PIECE_BYTES)?;
+        } = table_bytes::read(bytes, STORED_PIECE_BYTES as u64)?;
         for (number, plane) in planes.iter().enumerate() {
-            let stored = plane.blocks.iter().map(|block| block.stored_len_bytes);
-            let end = stored.fold(Some(plane.start), |end, len| end?.checked_add(len));
+            let mut lens = plane.blocks.iter().map(|block| block.stored_len_bytes);
+            let end = lens.try_fold(plane.start, u64::checked_add);
             if end.is_none_or(|end| end > frame_len_bytes) {
                 return Err(bad(format!(
                     "plane {number} reaches past the frame of {frame_len_bytes} bytes"
@@ -247,7 +248,7 @@ impl BlockTable {
     }
 }
 
-pub(super) fn bad(detail: alloc::string::String) -> Error {
+pub(super) fn bad(detail: String) -> Error {
     Error::malformed(
         Rule::ZstnBlockTable,
         format!("a block table is not in order: {detail}"),
