@@ -9,7 +9,8 @@ pub fn whole(number: f64) -> Result<u64, Error> {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         return Ok(number as u64);
     }
-    Err(Error::invalid_input(format!(
-        "{number} is not a size or position in bytes"
-    )))
+    // Printing it would bring the code for decimal fractions along.
+    Err(Error::invalid_input(
+        "a size, position or number of a row is no whole number from 0 to 2^53",
+    ))
 }

@@ -19,7 +19,7 @@ use crate::container::ztensor;
 use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::frame::Stored;
-use crate::{Error, Result};
+use crate::{Error, Result, order};
 use delta::Delta;
 
 mod delta;
@@ -206,11 +206,8 @@ impl Catalog {
         metadata: BTreeMap<String, String>,
         tensors: Vec<Tensor>,
     ) -> Self {
-        let by_name = tensors
-            .iter()
-            .enumerate()
-            .map(|(number, tensor)| (tensor.name.clone(), number))
-            .collect();
+        let names = tensors.iter().map(|tensor| tensor.name.clone());
+        let by_name = order::map(names.zip(0..));
         Self {
             contents,
             len_bytes,

@@ -14,7 +14,7 @@ use crate::container::part_name::may_be_part;
 use crate::container::safetensors::ShardIndex;
 use crate::engine::Engine;
 use crate::limits::SHAPE_GAP_BYTES;
-use crate::{Error, Result, Rule};
+use crate::{Error, Result, Rule, order};
 
 /// Whether names of tensors in `files` are such that `config.json` may have
 /// something to say about them.
@@ -61,7 +61,7 @@ impl Assembly {
         };
         let shapes = dense.iter().flat_map(|dense| dense.shape_places(&places));
         Ok(Self {
-            shapes: shapes.map(|place| (place, None)).collect(),
+            shapes: order::map(shapes.map(|place| (place, None))),
             files,
             places,
             dense,
@@ -73,13 +73,13 @@ impl Assembly {
     /// are in one range.
     #[must_use]
     pub fn needs(&self) -> Vec<(usize, Range<u64>)> {
-        let mut wanted: Vec<(usize, Range<u64>)> = self
+        let wanted: Vec<(usize, Range<u64>)> = self
             .shapes
             .iter()
             .filter(|(_, bytes)| bytes.is_none())
             .map(|(place, _)| (place.0, self.stored(*place)))
             .collect();
-        wanted.sort_by_key(|(file, range)| (*file, range.start));
+        let wanted = order::sorted(wanted, |(file, range)| (*file as u64, range.start));
         let mut joined: Vec<(usize, Range<u64>)> = Vec::new();
         for (file, range) in wanted {
             match joined.last_mut() {
@@ -117,7 +117,7 @@ impl Assembly {
             Ok(bytes.into_owned())
         };
         let as_stored = |place| self.as_stored(place);
-        let (mut tensors, refused) = match &self.dense {
+        let (tensors, refused) = match &self.dense {
             Some(dense) => dense.tensors(as_stored, shape, &self.places)?,
             None => {
                 let places = self.places.values();
@@ -125,12 +125,11 @@ impl Assembly {
                 (tensors.collect(), BTreeMap::new())
             }
         };
-        tensors.sort_by_key(|(place, _)| *place);
-        let owners: BTreeMap<Place, usize> = tensors
-            .iter()
-            .enumerate()
-            .map(|(at, (place, _))| (*place, at))
-            .collect();
+        let tensors = order::sorted(tensors, |((file, number), _)| {
+            (*file as u64, *number as u64)
+        });
+        let places = tensors.iter().map(|(place, _)| *place);
+        let owners = order::map(places.zip(0..));
         let tensors: Vec<Tensor> = tensors
             .into_iter()
             .map(|((file, number), mut tensor)| {
@@ -140,14 +139,14 @@ impl Assembly {
                 tensor
             })
             .collect();
-        let by_name = tensors.iter().enumerate();
+        let names = tensors.iter().map(|tensor| tensor.name.clone());
         let mut metadata = BTreeMap::new();
         for file in self.files.iter().rev() {
             let own = file.metadata().iter();
             metadata.extend(own.map(|(key, value)| (key.clone(), value.clone())));
         }
         Ok(Model {
-            by_name: by_name.map(|(at, t)| (t.name.clone(), at)).collect(),
+            by_name: order::map(names.zip(0..)),
             tensors,
             refused,
             metadata,

@@ -11,7 +11,7 @@ use blake2::{Blake2b, Digest};
 use crate::bytes::part;
 use crate::container::safetensors::{self, LooseTensor};
 use crate::container::zstn;
-use crate::{Error, Result, Rule};
+use crate::{Error, Result, Rule, order};
 
 /// A base held as a whole. Its header may break the official rules; only
 /// names, dtypes and spans inside the data count.
@@ -34,10 +34,8 @@ impl<'a> Base<'a> {
         let data_start = safetensors::PREFIX_BYTES + len;
         let header = part(file, safetensors::PREFIX_BYTES..data_start);
         let data_len_bytes = file.len() as u64 - data_start;
-        let tensors = safetensors::parse_loosely(header, data_len_bytes)?
-            .into_iter()
-            .map(|tensor| (tensor.name.clone(), tensor))
-            .collect();
+        let tensors = safetensors::parse_loosely(header, data_len_bytes)?.into_iter();
+        let tensors = order::map(tensors.map(|tensor| (tensor.name.clone(), tensor)));
         Ok(Self {
             file,
             data_start,

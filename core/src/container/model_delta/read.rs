@@ -13,7 +13,7 @@ use crate::container::safetensors::Header;
 use crate::engine::Engine;
 use crate::frame::Stored;
 use crate::frame::delta::Delta;
-use crate::{Error, Result, Rule};
+use crate::{Error, Result, Rule, order};
 
 /// A delta file whose records cover the target's data.
 #[derive(Debug)]
@@ -207,10 +207,9 @@ impl<'a> ModelDelta<'a> {
     /// does.
     #[must_use]
     pub fn overlapping(&self) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.records.len())
-            .filter(|&number| !self.records[number].span.is_empty())
-            .collect();
-        order.sort_by_key(|&number| (self.records[number].span.start, number));
+        let starts = self.records.iter().map(|record| (record.span.start, 0));
+        let mut order = order::by_key(starts);
+        order.retain(|&number| !self.records[number].span.is_empty());
         let mut shared = Vec::new();
         // The record that reaches furthest so far, and whether it is listed.
         let mut furthest: Option<(usize, bool)> = None;

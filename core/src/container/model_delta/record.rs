@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::bytes::Cursor;
-use crate::{Error, Result, Rule};
+use crate::{Error, Result, Rule, order};
 
 /// A copy with an empty name.
 const LEAST_RECORD_BYTES: u64 = 19;
@@ -185,10 +185,10 @@ fn check_names(records: &[Record]) -> Result<()> {
 
 /// No hole and nothing beyond the end. Overlaps are legal here.
 fn check_coverage(records: &[Record], data_len_bytes: u64) -> Result<()> {
-    let mut order: Vec<&Record> = records.iter().collect();
-    order.sort_by_key(|record| (record.span.start, record.span.end));
+    let spans = records.iter().map(|record| &record.span);
     let mut end = 0;
-    for record in order {
+    for number in order::by_key(spans.map(|span| (span.start, span.end))) {
+        let record = &records[number];
         let Range {
             start,
             end: record_end,

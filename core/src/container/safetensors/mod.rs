@@ -13,7 +13,7 @@ use core::ops::Range;
 use crate::bytes::Cursor;
 use crate::dtype::Dtype;
 use crate::limits::HEADER_LEN_BYTES;
-use crate::{Error, Result, Rule};
+use crate::{Error, Result, Rule, order};
 
 mod head;
 mod json;
@@ -86,7 +86,7 @@ impl Header {
             ));
         }
         let json::Document { metadata, entries } = json::parse(json)?;
-        let mut tensors: Vec<Tensor> = entries
+        let tensors: Vec<Tensor> = entries
             .into_iter()
             .map(|(name, entry)| Tensor {
                 name,
@@ -95,7 +95,7 @@ impl Header {
                 span: entry.data_offsets.0..entry.data_offsets.1,
             })
             .collect();
-        tensors.sort_by_key(|tensor| (tensor.span.start, tensor.span.end));
+        let tensors = order::sorted(tensors, |tensor| (tensor.span.start, tensor.span.end));
         let mut end = 0;
         for tensor in &tensors {
             check_tensor(tensor, end).map_err(|error| error.tensor(&tensor.name))?;

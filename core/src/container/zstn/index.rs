@@ -1,6 +1,5 @@
 //! The index (docs/formats/z4ai-containers.md 2.2 and 2.7).
 
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,7 +7,7 @@ use core::ops::Range;
 
 use crate::bytes::Cursor;
 use crate::container::safetensors;
-use crate::{Error, Result, Rule};
+use crate::{Error, Result, Rule, order};
 
 const KIND_FRAME: u8 = 0;
 const KIND_REF: u8 = 1;
@@ -86,11 +85,8 @@ impl Index {
         &self,
         header: &'h safetensors::Header,
     ) -> Result<Vec<&'h safetensors::Tensor>> {
-        let mut by_name: BTreeMap<&str, &safetensors::Tensor> = header
-            .tensors
-            .iter()
-            .map(|tensor| (tensor.name.as_str(), tensor))
-            .collect();
+        let tensors = header.tensors.iter();
+        let mut by_name = order::map(tensors.map(|tensor| (tensor.name.as_str(), tensor)));
         let mismatch =
             |name: &str, detail| Error::malformed(Rule::ZstnHeaderMismatch, detail).tensor(name);
         let found = self
@@ -213,10 +209,10 @@ fn check_ref(record: &Record, target: Option<&Record>) -> Result<()> {
 
 /// No hole, no overlap: this bounds all output by the length of the data.
 fn check_tiling(records: &[Record], data_len_bytes: u64) -> Result<()> {
-    let mut order: Vec<&Record> = records.iter().collect();
-    order.sort_by_key(|record| (record.span.start, record.span.end));
+    let spans = records.iter().map(|record| &record.span);
     let mut end = 0;
-    for record in order {
+    for number in order::by_key(spans.map(|span| (span.start, span.end))) {
+        let record = &records[number];
         if record.span.start != end || record.span.end < end {
             return Err(Error::malformed(
                 Rule::ZstnTiling,

@@ -12,7 +12,7 @@ use crate::container::safetensors::{self, Header};
 use crate::engine::{Engine, PackEngine};
 use crate::frame::Stored;
 use crate::frame::select::{self, Effort};
-use crate::{Error, Result, Rule, limits};
+use crate::{Error, Result, Rule, limits, order};
 
 /// Packs the safetensors file `file`, with an integrity section.
 ///
@@ -134,7 +134,7 @@ fn unpack_indexed<E: Engine>(engine: &E, file: &[u8], prefix: &Prefix) -> Result
         .map_err(|error| error.within(range.start).tensor(&record.name))?;
         jobs.push((number, record, stored));
     }
-    jobs.sort_by_key(|(_, record, _)| (record.span.start, record.span.end));
+    let jobs = order::sorted(jobs, |(_, record, _)| (record.span.start, record.span.end));
 
     let mut out = start_output(file, prefix)?;
     let data_start = out.len() - position(prefix.data_len_bytes);

@@ -14,7 +14,7 @@ use crate::entropy::zstd;
 use crate::frame::plane::{Method, Plane};
 use crate::frame::z4ai::Transform;
 use crate::transform::byteplane;
-use crate::{Error, Result};
+use crate::{Error, Result, order};
 
 /// A range of a tensor's bytes and what has to be fetched for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -235,8 +235,8 @@ fn pieces(plane: &PlaneBlocks, wanted: &[Range<u64>]) -> Vec<Piece> {
 /// All pieces as ranges in order that do not touch.
 fn merged(planes: &[PlanePlan]) -> Vec<Range<u64>> {
     let pieces = planes.iter().flat_map(|plane| &plane.pieces);
-    let mut stored: Vec<Range<u64>> = pieces.map(|piece| piece.stored.clone()).collect();
-    stored.sort_by_key(|range| (range.start, range.end));
+    let stored: Vec<Range<u64>> = pieces.map(|piece| piece.stored.clone()).collect();
+    let stored = order::sorted(stored, |range| (range.start, range.end));
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for range in stored {
         match ranges.last_mut() {

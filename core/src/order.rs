@@ -1,0 +1,53 @@
+//! Sorting in one place. The standard library compiles its sort anew for
+//! every type; the module that readers load in a page has room for one.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// Numbers of the items with these keys, least first; of equal keys the
+/// earlier item.
+pub fn by_key(keys: impl Iterator<Item = (u64, u64)>) -> Vec<usize> {
+    let numbered = keys.enumerate().map(|(number, (a, b))| (a, b, number));
+    let mut order: Vec<(u64, u64, usize)> = numbered.collect();
+    order.sort_unstable();
+    order.into_iter().map(|(_, _, number)| number).collect()
+}
+
+/// The items in the order of their keys; of equal keys the earlier first.
+pub fn sorted<T>(items: Vec<T>, key: impl Fn(&T) -> (u64, u64)) -> Vec<T> {
+    let order = by_key(items.iter().map(key));
+    let mut items: Vec<Option<T>> = items.into_iter().map(Some).collect();
+    let taken = order.into_iter().map(|number| items[number].take());
+    taken.flatten().collect()
+}
+
+/// A map of these pairs, of which the last one of a key counts. Collecting
+/// them would sort them first.
+pub fn map<K: Ord, V>(pairs: impl Iterator<Item = (K, V)>) -> BTreeMap<K, V> {
+    let mut map = BTreeMap::new();
+    for (key, value) in pairs {
+        map.insert(key, value);
+    }
+    map
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    #[test]
+    fn equal_keys_keep_their_order() {
+        let items = vec![(3, 'a'), (1, 'b'), (3, 'c'), (1, 'd')];
+        let sorted = sorted(items, |&(key, _)| (key, 0));
+        assert_eq!(sorted, [(1, 'b'), (1, 'd'), (3, 'a'), (3, 'c')]);
+        assert_eq!(by_key([(1, 2), (1, 1), (0, 9)].into_iter()), [2, 1, 0]);
+    }
+
+    #[test]
+    fn the_last_of_a_key_counts() {
+        let pairs = [("a", 1), ("b", 2), ("a", 3)];
+        assert_eq!(map(pairs.into_iter()), BTreeMap::from([("a", 3), ("b", 2)]));
+    }
+}
