@@ -42,6 +42,10 @@ impl Model {
         Self(core)
     }
 
+    pub(crate) fn core(&self) -> &Core {
+        &self.0
+    }
+
     fn row<'a>(&'a self, tensor: &'a CoreTensor) -> Tensor<'a> {
         let parts = tensor.parts.iter().map(|part| Part {
             file: part.file,

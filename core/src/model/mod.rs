@@ -20,9 +20,11 @@ mod dense;
 #[cfg(not(feature = "compressed-tensors"))]
 #[path = "dense_left_out.rs"]
 mod dense;
+mod unpacked;
 
 pub use assembly::{Assembly, wants_config};
 pub use dense::Weight;
+pub use unpacked::{Piece, Unpacked};
 
 /// A stored tensor that a tensor of the model is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
