@@ -1,24 +1,32 @@
-//! Static files over HTTP with what lazy readers need: ranges, CORS, ETag.
+//! Files over HTTP with what lazy readers need: ranges, CORS, ETag. Beside
+//! every `NAME.zstn` there is a `NAME.safetensors`, decoded as it is asked for.
 //! Meant for demos, tests and a look at a local model from a browser.
 
 use std::net::SocketAddr;
-use std::ops::Bound;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use axum::http::{Method, Request, StatusCode, header};
 use axum::response::Response;
-use headers::{ETag, HeaderMapExt, IfNoneMatch, IfRange, LastModified, Range};
-use tokio::fs::File;
-use tokio::io::{AsyncReadExt, AsyncSeekExt};
-use tokio_util::io::ReaderStream;
 
-use crate::{Error, Result};
+use crate::{Error, Native, Result};
+use answer::{method_not_allowed, plain, preflight};
+use path::{Found, resolve};
+use unpacked::Unpacked;
+
+mod answer;
+mod file;
+mod listing;
+mod path;
+mod range;
+mod unpacked;
+
+/// Decoded tensors that a server keeps unless it is told otherwise, in bytes.
+pub const CACHE_BYTES: u64 = 256 << 20;
 
 /// One request, after it was answered.
 #[derive(Debug, Clone)]
@@ -41,6 +49,7 @@ pub struct Server {
     root: PathBuf,
     listener: std::net::TcpListener,
     address: SocketAddr,
+    cache_bytes: u64,
 }
 
 type Log = Arc<dyn Fn(Served) + Send + Sync>;
@@ -60,7 +69,16 @@ impl Server {
             root,
             listener,
             address,
+            cache_bytes: CACHE_BYTES,
         })
+    }
+
+    /// Keeps that many bytes of decoded tensors for the next request, but
+    /// always the tensor used last.
+    #[must_use]
+    pub fn with_cache(mut self, cache_bytes: u64) -> Self {
+        self.cache_bytes = cache_bytes;
+        self
     }
 
     /// Address of the root, with a slash at its end.
@@ -73,10 +91,14 @@ impl Server {
     pub fn run(self, log: impl Fn(Served) + Send + Sync + 'static) -> Result<()> {
         let log: Log = Arc::new(log);
         let fail = |error| Error::io("serve", error);
-        let root = Arc::new(self.root);
+        let engine = Native::new(0)?;
+        let site = Arc::new(Site {
+            root: self.root,
+            unpacked: Arc::new(Unpacked::new(engine, self.cache_bytes)),
+        });
         let app = Router::new()
             .fallback(answer_and_log)
-            .with_state((root, log));
+            .with_state((site, log));
         tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
@@ -94,24 +116,12 @@ impl Server {
 }
 
 async fn answer_and_log(
-    State((root, log)): State<(Arc<PathBuf>, Log)>,
+    State((site, log)): State<(Arc<Site>, Log)>,
     request: Request<Body>,
 ) -> Response {
     let (request, _) = request.into_parts();
-    let (mut response, body_bytes) = answer(&root, &request).await;
-    let headers = response.headers_mut();
-    let set = |headers: &mut HeaderMap, name, value| {
-        headers.insert(name, HeaderValue::from_static(value));
-    };
-    set(headers, header::ACCEPT_RANGES, "bytes");
-    set(headers, header::CACHE_CONTROL, "no-cache");
-    set(headers, header::ACCESS_CONTROL_ALLOW_ORIGIN, "*");
-    set(
-        headers,
-        header::ACCESS_CONTROL_EXPOSE_HEADERS,
-        "accept-ranges, content-length, content-range, etag, last-modified",
-    );
-    set(headers, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    let (mut response, body_bytes) = site.answer(&request).await;
+    answer::common(response.headers_mut());
     log(Served {
         method: request.method.to_string(),
         path: request.uri.path().into(),
@@ -125,208 +135,41 @@ async fn answer_and_log(
     response
 }
 
-fn plain(status: StatusCode, text: &str) -> (Response, u64) {
-    let mut response = Response::new(Body::from(format!("{text}\n")));
-    *response.status_mut() = status;
-    response.headers_mut().insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("text/plain; charset=utf-8"),
-    );
-    (response, text.len() as u64 + 1)
+/// What is served.
+struct Site {
+    root: PathBuf,
+    unpacked: Arc<Unpacked>,
 }
 
-fn empty(status: StatusCode) -> (Response, u64) {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = status;
-    (response, 0)
-}
-
-async fn answer(root: &Path, request: &Parts) -> (Response, u64) {
-    match request.method {
-        Method::OPTIONS => return preflight(),
-        Method::GET | Method::HEAD => {}
-        _ => return plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD"),
-    }
-    let Some(path) = resolve(root, request.uri.path()) else {
-        return plain(StatusCode::NOT_FOUND, "no such file");
-    };
-    match send(&path, request).await {
-        Ok(answer) => answer,
-        Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the file cannot be read"),
-    }
-}
-
-fn preflight() -> (Response, u64) {
-    let (mut response, len) = empty(StatusCode::NO_CONTENT);
-    for (name, value) in [
-        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD"),
-        (
-            header::ACCESS_CONTROL_ALLOW_HEADERS,
-            "authorization, range, if-range, if-none-match",
-        ),
-        (header::ACCESS_CONTROL_MAX_AGE, "86400"),
-    ] {
-        response
-            .headers_mut()
-            .insert(name, HeaderValue::from_static(value));
-    }
-    (response, len)
-}
-
-/// The file a path means; nothing outside `root`, not even by a link.
-fn resolve(root: &Path, path: &str) -> Option<PathBuf> {
-    let decoded = percent_decode(path)?;
-    let relative = Path::new(decoded.trim_start_matches('/'));
-    if !relative
-        .components()
-        .all(|part| matches!(part, Component::Normal(_)))
-    {
-        return None;
-    }
-    let mut full = root.join(relative);
-    if full.is_dir() {
-        full.push("index.html");
-    }
-    let full = full.canonicalize().ok()?;
-    (full.starts_with(root) && full.is_file()).then_some(full)
-}
-
-fn percent_decode(path: &str) -> Option<String> {
-    let mut bytes = path.bytes();
-    let mut decoded = Vec::with_capacity(path.len());
-    while let Some(byte) = bytes.next() {
-        decoded.push(match byte {
-            b'%' => {
-                let digits = [bytes.next()?, bytes.next()?];
-                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+impl Site {
+    async fn answer(&self, request: &Parts) -> (Response, u64) {
+        match request.method {
+            Method::OPTIONS => return preflight(),
+            Method::GET | Method::HEAD => {}
+            _ => return method_not_allowed(),
+        }
+        let address = request.uri.path();
+        let unreadable = |_| {
+            let status = StatusCode::INTERNAL_SERVER_ERROR;
+            plain(status, "the file cannot be read")
+        };
+        match resolve(&self.root, address) {
+            None => plain(StatusCode::NOT_FOUND, "no such file"),
+            Some(Found::File(path)) => {
+                let sent = file::send(&path, request).await;
+                sent.unwrap_or_else(unreadable)
             }
-            other => other,
-        });
-    }
-    String::from_utf8(decoded).ok()
-}
-
-async fn send(path: &Path, request: &Parts) -> std::io::Result<(Response, u64)> {
-    let mut file = File::open(path).await?;
-    let meta = file.metadata().await?;
-    let len = meta.len();
-    let modified = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-    let tag = tag(len, modified);
-    let asked = &request.headers;
-
-    if asked
-        .typed_get::<IfNoneMatch>()
-        .is_some_and(|header| !header.precondition_passes(&tag))
-    {
-        return Ok(empty(StatusCode::NOT_MODIFIED));
-    }
-    let unchanged = asked
-        .typed_get::<IfRange>()
-        .is_none_or(|header| !header.is_modified(Some(&tag), Some(&LastModified::from(modified))));
-    let range = asked.typed_get::<Range>().filter(|_| unchanged);
-    let mut response = Response::new(Body::empty());
-    let (start, end) = match range.map(|range| part(&range, len)) {
-        None | Some(Wanted::Whole) => (0, len),
-        Some(Wanted::None) => {
-            let (mut response, sent) = empty(StatusCode::RANGE_NOT_SATISFIABLE);
-            let all = HeaderValue::try_from(format!("bytes */{len}"));
-            response
-                .headers_mut()
-                .extend(all.map(|v| (header::CONTENT_RANGE, v)));
-            return Ok((response, sent));
-        }
-        Some(Wanted::Some(start, end)) => {
-            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
-            let part = HeaderValue::try_from(format!("bytes {start}-{}/{len}", end - 1));
-            response
-                .headers_mut()
-                .extend(part.map(|v| (header::CONTENT_RANGE, v)));
-            (start, end)
-        }
-    };
-    let mime = mime_guess::from_path(path).first_or_octet_stream();
-    let headers = response.headers_mut();
-    headers.typed_insert(headers::ContentType::from(mime));
-    headers.typed_insert(headers::ContentLength(end - start));
-    headers.typed_insert(LastModified::from(modified));
-    headers.typed_insert(tag);
-    if request.method == Method::HEAD {
-        return Ok((response, 0));
-    }
-    file.seek(std::io::SeekFrom::Start(start)).await?;
-    let body = ReaderStream::with_capacity(file.take(end - start), 256 << 10);
-    *response.body_mut() = Body::from_stream(body);
-    Ok((response, end - start))
-}
-
-enum Wanted {
-    Whole,
-    None,
-    Some(u64, u64),
-}
-
-/// The part of `len` bytes asked for. Several ranges at once are answered
-/// with the whole file, as any server may.
-fn part(range: &Range, len: u64) -> Wanted {
-    let mut ranges = range.satisfiable_ranges(len);
-    match (ranges.next(), ranges.next()) {
-        (Some((from, to)), None) => {
-            let start = match from {
-                Bound::Included(start) => start,
-                Bound::Excluded(before) => before + 1,
-                Bound::Unbounded => 0,
-            };
-            let end = match to {
-                Bound::Included(last) => last.saturating_add(1).min(len),
-                Bound::Excluded(end) => end.min(len),
-                Bound::Unbounded => len,
-            };
-            if start < end {
-                Wanted::Some(start, end)
-            } else {
-                Wanted::None
+            Some(Found::Folder(path)) => {
+                let (address, unpacked) = (address.to_owned(), Arc::clone(&self.unpacked));
+                let listed = tokio::task::spawn_blocking(move || {
+                    listing::page(&path, &address, |packed| unpacked.can_open(packed))
+                });
+                let listed = listed.await.map_err(std::io::Error::other);
+                let listed = listed.and_then(|page| page);
+                listed.map_or_else(unreadable, answer::page)
             }
-        }
-        (None, _) => Wanted::None,
-        _ => Wanted::Whole,
-    }
-}
-
-/// Length and time of change: strong enough for files that are replaced, as
-/// finished models are, not edited in place.
-fn tag(len: u64, modified: SystemTime) -> ETag {
-    let nanos = modified
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |since| since.as_nanos());
-    format!("\"{len:x}-{nanos:x}\"")
-        .parse()
-        .expect("hex digits make an ETag")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_outside_the_root_is_served() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
-        std::fs::write(root.join("a b.bin"), b"x").unwrap();
-        assert!(resolve(&root, "/a%20b.bin").is_some());
-        for path in [
-            "/../etc/passwd",
-            "/%2e%2e/etc/passwd",
-            "/a/../../etc/passwd",
-            "//etc/passwd",
-            "/%zz",
-            "/missing",
-        ] {
-            assert!(resolve(&root, path).is_none(), "{path}");
-        }
-        #[cfg(unix)]
-        {
-            std::os::unix::fs::symlink("/etc/passwd", root.join("link")).unwrap();
-            assert!(resolve(&root, "/link").is_none());
+            Some(Found::Unpacked(path)) => Arc::clone(&self.unpacked).send(path, request).await,
+            Some(Found::UnpackedIndex(path)) => unpacked::send_index(path, request).await,
         }
     }
 }
