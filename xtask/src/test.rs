@@ -31,6 +31,9 @@ fn all(workspace: &Workspace, report: &mut Report, options: &Test, this: &Path) 
     report.step("TypeScript types", |step| {
         step.run(node::npm().args(["run", "check", "--workspaces", "--if-present"]))
     })?;
+    report.step("API reference of the npm package", |step| {
+        step.run(node::npm().args(["run", "docs"]))
+    })?;
     report.step("command line, dev build", |step| {
         step.run(cargo(workspace).args(["build", "--package", "zstn"]))
     })?;
