@@ -20,7 +20,7 @@ pub struct Options {
     #[arg(long, default_value = "127.0.0.1")]
     host: IpAddr,
     /// Decoded tensors to keep for the next request, like 512M; the one used
-    /// last is always kept
+    /// last is always kept [default: 256M]
     #[arg(long, default_value_t = CACHE_BYTES, hide_default_value = true, value_name = "SIZE", value_parser = size::parse)]
     cache: u64,
     /// Print one JSON object per line: where it listens, then every request

@@ -3,16 +3,10 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 
 use super::path::unpacked_name;
-
-/// What stands for itself in the path of an address.
-const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
+use crate::source::PLAIN;
 
 /// The page of `folder`, which was asked for as `address`; files and folders
 /// by name but for hidden ones, and files that can be had unpacked.

@@ -1,6 +1,5 @@
 //! What the path of a request means.
 
-use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
@@ -44,24 +43,25 @@ pub(super) fn resolve(root: &Path, path: &str) -> Option<Found> {
     if full.symlink_metadata().is_ok() {
         return None;
     }
-    let (packed, found) = packed_name(full.file_name()?)?;
-    within(root, &full.with_file_name(packed))
-        .filter(|packed| packed.is_file())
-        .map(found)
+    let name = full.file_name()?.to_str()?;
+    let packed = full.with_file_name(packed_name(name)?);
+    // Under the name it has here: that says what it is, also where it is a
+    // link into a cache.
+    let is_there = within(root, &packed)?.is_file();
+    is_there.then(|| match name.ends_with(SHARD_INDEX_SUFFIX) {
+        true => Found::UnpackedIndex(packed),
+        false => Found::Unpacked(packed),
+    })
 }
 
 /// The name of the file that one called `name` would be unpacked from.
-fn packed_name(name: &OsStr) -> Option<(String, fn(PathBuf) -> Found)> {
-    let name = name.to_str()?;
+fn packed_name(name: &str) -> Option<String> {
     if let Some(stem) = name.strip_suffix(".safetensors") {
-        return Some((format!("{stem}.zstn"), Found::Unpacked));
+        return Some(format!("{stem}.zstn"));
     }
     let stem = name.strip_suffix(SHARD_INDEX_SUFFIX)?;
     let stem = stem.strip_suffix(".safetensors")?;
-    Some((
-        format!("{stem}.zstn{SHARD_INDEX_SUFFIX}"),
-        Found::UnpackedIndex,
-    ))
+    Some(format!("{stem}.zstn{SHARD_INDEX_SUFFIX}"))
 }
 
 /// The name of the file that the packed one called `name` unpacks to.
@@ -129,6 +129,10 @@ mod tests {
             ] {
                 std::os::unix::fs::symlink(target, root.join(name)).unwrap();
             }
+            std::fs::write(root.join("blob"), b"x").unwrap();
+            std::os::unix::fs::symlink("blob", root.join("cached.zstn")).unwrap();
+            let cached = Found::Unpacked(root.join("cached.zstn"));
+            assert_eq!(resolve(&root, "/cached.safetensors"), Some(cached));
             for path in [
                 "/link",
                 "/packed.zstn",

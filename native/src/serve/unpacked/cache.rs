@@ -12,6 +12,10 @@ pub(super) type Key = (u64, usize);
 /// The bytes, or why there are none.
 type Outcome = Result<Arc<Vec<u8>>, String>;
 
+/// Tells all who wait, once.
+type Sender = watch::Sender<Option<Outcome>>;
+type Receiver = watch::Receiver<Option<Outcome>>;
+
 /// Decodes tensors when they are asked for, off the threads that answer, as
 /// many at a time as there are processors; those asked for at the same time
 /// share the work. Up to a limit those that nobody uses now are kept, the one
@@ -37,7 +41,7 @@ struct Entry {
     phase: Phase,
     users: usize,
     used_at: u64,
-    outcome: watch::Receiver<Option<Outcome>>,
+    outcome: Receiver,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -97,16 +101,7 @@ impl DecodedTensors {
 
     /// Counts one more user of the tensor; the sender is for who has to fill
     /// a new entry.
-    #[allow(clippy::type_complexity)]
-    fn enter(
-        self: &Arc<Self>,
-        key: Key,
-        len_bytes: u64,
-    ) -> (
-        Lease,
-        watch::Receiver<Option<Outcome>>,
-        Option<watch::Sender<Option<Outcome>>>,
-    ) {
+    fn enter(self: &Arc<Self>, key: Key, len_bytes: u64) -> (Lease, Receiver, Option<Sender>) {
         let mut state = self.state();
         let state = &mut *state;
         state.uses += 1;
@@ -141,7 +136,7 @@ impl DecodedTensors {
     async fn fill(
         self: Arc<Self>,
         key: Key,
-        sender: watch::Sender<Option<Outcome>>,
+        sender: Sender,
         decode: impl FnOnce() -> Result<Vec<u8>, String> + Send + 'static,
     ) {
         let Ok(turn) = Arc::clone(&self.turns).acquire_owned().await else {
