@@ -20,6 +20,8 @@ mod model;
 mod opening;
 #[cfg(feature = "reader")]
 mod rows;
+#[cfg(feature = "reader")]
+mod unpacked;
 
 #[cfg(feature = "coder")]
 mod frames;
@@ -40,3 +42,5 @@ pub use opening::Opening;
 pub use packing::Packing;
 #[cfg(feature = "reader")]
 pub use rows::Rows;
+#[cfg(feature = "reader")]
+pub use unpacked::Unpacked;

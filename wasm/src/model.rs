@@ -52,6 +52,10 @@ impl Model {
         Err(thrown(&Error::invalid_input(detail)))
     }
 
+    pub(crate) fn core(&self) -> &Core {
+        &self.0
+    }
+
     fn row<'a>(&'a self, tensor: &'a CoreTensor) -> Tensor<'a> {
         let parts = tensor.parts.iter().map(|part| Part {
             file: part.file,

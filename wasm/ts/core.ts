@@ -58,6 +58,21 @@ export interface CoreModel {
   needsBase(): boolean;
   /** Throws if the delta was made against something else. */
   checkBase(base: CoreModel): void;
+  /** The model as one safetensors file; throws if it cannot be one. */
+  unpacked(): CoreUnpacked;
+  free(): void;
+}
+
+/** A model as one safetensors file. Does no I/O. */
+export interface CoreUnpacked {
+  /** The file up to its data, in a fresh array. */
+  head(): Uint8Array<ArrayBuffer>;
+  /** Length of the file, in bytes. */
+  sizeBytes(): number;
+  /** Whether the file is the one that was packed, byte for byte. */
+  isOriginal(): boolean;
+  /** [number, begin, end, …] of the tensors in bytes `begin` to `end` of the file, in bytes of the tensor. */
+  tensors(begin: number, end: number): Float64Array;
   free(): void;
 }
 

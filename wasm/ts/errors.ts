@@ -24,6 +24,7 @@ export type ErrorCode =
 
 /** The base of all errors this package throws by itself. */
 export class ZstnError extends Error {
+  /** Name of the class. */
   override name = "ZstnError";
   /** What went wrong, as a stable string. */
   readonly code: ErrorCode;
@@ -44,7 +45,7 @@ export interface Place {
   tensor?: string | undefined;
 }
 
-abstract class PlacedError extends ZstnError {
+abstract class PlacedError extends ZstnError implements Place {
   readonly rule: string | undefined;
   readonly offset: number | undefined;
   readonly tensor: string | undefined;

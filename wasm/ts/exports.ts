@@ -20,7 +20,7 @@ export {
   UnsupportedError,
   ZstnError,
 } from "./errors.js";
-export type { ErrorCode } from "./errors.js";
+export type { ErrorCode, Place } from "./errors.js";
 export type { Compress, CompressOptions, Decompress, DecompressOptions, Effort } from "./frames.js";
 export type { Model, PlanOptions, TensorOptions } from "./model.js";
 export type { CoreInput, WasmModule } from "./module.js";

@@ -14,6 +14,7 @@ export interface CompressOptions {
    * parts are told apart. Without it they are just bytes.
    */
   dtype?: string;
+  /** Time against size; `"balanced"` unless said otherwise. */
   effort?: Effort;
 }
 

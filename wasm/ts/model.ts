@@ -1,7 +1,7 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 /** An open model: the list of its tensors, and reading one of them. */
 
-import type { CoreModel } from "./core.js";
+import type { CoreModel, CoreUnpacked } from "./core.js";
 import { typedArray } from "./dtype.js";
 import { FormatError, InvalidInputError, ModelClosedError, TensorNotFoundError } from "./errors.js";
 import type { ZstnError } from "./errors.js";
@@ -71,6 +71,7 @@ export class Model {
   readonly #indices = new Map<string, number>();
   readonly #closing = new AbortController();
   readonly #rows: RowPlanner;
+  #unpacked: CoreUnpacked | undefined;
   #base: Model | undefined;
   #ownsBase = false;
 
@@ -176,9 +177,9 @@ export class Model {
 
   /**
    * The model as a safetensors file that is read like a `Blob`, in slices: a slice fetches and decodes the tensors it
-   * touches. Of a plain file in one piece it is that file. Of others the header is written anew: metadata sorted, then the
-   * tensors in the order of `tensors`. Where the original was written so, byte for byte the file is the original; else the
-   * header may differ in spelling and length, the data behind it do not. Ends with the model.
+   * touches. Of a plain or packed file in one piece, or a delta, it is the original, byte for byte. Of others (several files,
+   * formats that keep no safetensors header, weights in parts) the header is written anew: metadata sorted, then the
+   * tensors in the order of `tensors`; `isOriginal` of the result tells. Ends with the model.
    */
   asSafetensorsBlob(options: SafetensorsBlobOptions = {}): SafetensorsBlob {
     const closing = this.#closing.signal;
@@ -186,15 +187,17 @@ export class Model {
     const { cacheBytes = DEFAULT_DECODED_BYTES } = options;
     if (!(cacheBytes >= 0)) throw new InvalidInputError(`\`cacheBytes\` is a number of bytes, not ${String(cacheBytes)}.`);
     const decode = (info: TensorInfo, signal: AbortSignal) => this.#raw(info, signal, new ProgressMeter(undefined, { stage: "tensor" }));
-    const { kind, metadata, tensors, unreadable, size } = this;
-    const file = ending(modelFile({ kind, metadata, tensors, unreadable, files: this.#sources, sizeBytes: size, decode }, cacheBytes), closing);
-    return new SafetensorsBlob(file, 0, file.size() as number, "application/octet-stream");
+    const unpacked = (this.#unpacked ??= guarded(() => this.#core.unpacked()));
+    const { kind, tensors } = this;
+    const file = ending(modelFile({ kind, tensors, files: this.#sources, unpacked, decode }, cacheBytes), closing);
+    return new SafetensorsBlob(file, 0, file.size() as number, "application/octet-stream", unpacked.isOriginal());
   }
 
   /** Frees the memory of the model and stops reads under way. Calling it again does nothing. */
   close(): void {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort(new ModelClosedError());
+    this.#unpacked?.free();
     this.#core.free();
     if (this.#ownsBase) this.#base?.close();
   }

@@ -24,6 +24,7 @@ export interface PackOptions extends OpenOptions {
 
 /** What became of one tensor. */
 export interface PackedTensor {
+  /** Its name. */
   readonly name: string;
   /** Length of the tensor itself, in bytes. */
   readonly byteLength: number;

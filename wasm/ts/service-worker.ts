@@ -1,6 +1,8 @@
 /**
  * The entry `zstn/service-worker`: in the page's own service worker, packed models are answered as the safetensors
  * files they were packed from, so that whatever reads safetensors with ranges works unchanged.
+ *
+ * @module zstn/service-worker
  */
 
 import * as formatsGlue from "./core/zstn_formats.js";

@@ -16,6 +16,7 @@ export interface StoredPart {
 
 /** What the file says about a tensor. Known as soon as the model is open. */
 export interface TensorInfo {
+  /** Its name, as in the header. */
   readonly name: string;
   /** Element type in the spelling of safetensors: `"BF16"`, `"F32"`, `"I64"`, … */
   readonly dtype: string;
@@ -40,6 +41,7 @@ export interface TensorInfo {
 
 /** A tensor that has been read. */
 export class Tensor {
+  /** Its name, as in the header. */
   readonly name: string;
   /** Element type in the spelling of safetensors. */
   readonly dtype: string;

@@ -1,4 +1,8 @@
-/** The entry for browsers (and workers): addresses relative to the page, and the WebAssembly module fetched. */
+/**
+ * The entry for browsers (and workers): addresses relative to the page, and the WebAssembly module fetched.
+ *
+ * @module zstn
+ */
 
 import { lazyCoder } from "./coder.js";
 import { lazyCore, lazyFormats } from "./core.js";

@@ -29,10 +29,15 @@ pub fn install(step: &mut Step, packages: &[&str], why: &str) -> Result<()> {
         return Ok(());
     }
     // Package lists are often empty or old, above all in containers.
-    let mut update = apt_get(privilege);
-    update.args(["update", "-qq"]);
-    step.run(&mut update)?;
+    update(step)?;
     step.run(&mut install_command(privilege, packages))
+}
+
+/// Gets the lists of packages.
+pub fn update(step: &mut Step) -> Result<()> {
+    let mut update = apt_get(privilege()?);
+    update.args(["update", "-qq"]);
+    step.run(&mut update)
 }
 
 #[derive(Clone, Copy)]

@@ -11,6 +11,7 @@ mod counts;
 mod demo;
 mod fresh;
 mod interop;
+mod nginx;
 mod no_std;
 mod node;
 mod process;

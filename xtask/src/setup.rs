@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::step::Report;
 use crate::workspace::Workspace;
-use crate::{chromium, node, python, rust_target};
+use crate::{chromium, nginx, node, python, rust_target};
 
 pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
     report.step("Node and npm", node::check)?;
@@ -17,6 +17,7 @@ pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
         })?;
     }
     report.step("Chromium", |step| chromium::ready(step).map(drop))?;
+    report.step("nginx", |step| nginx::ready(workspace, step).map(drop))?;
     report.step("Python packages", |step| {
         python::peers(workspace, step).map(drop)
     })

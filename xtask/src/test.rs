@@ -10,7 +10,7 @@ use crate::args::Test;
 use crate::cargo::cargo;
 use crate::step::{Report, Step};
 use crate::workspace::Workspace;
-use crate::{chromium, counts, interop, no_std, node, python, rust_target, wasm};
+use crate::{chromium, counts, interop, nginx, no_std, node, python, rust_target, wasm};
 
 /// Small, and in the repository: the demonstration without a download.
 const SMALL_MODEL: &str = "tests/vectors/zstn/tiny_llama_tied.safetensors";
@@ -31,11 +31,14 @@ fn all(workspace: &Workspace, report: &mut Report, options: &Test, this: &Path) 
     report.step("TypeScript types", |step| {
         step.run(node::npm().args(["run", "check", "--workspaces", "--if-present"]))
     })?;
+    report.step("API reference of the npm package", |step| {
+        step.run(node::npm().args(["run", "docs"]))
+    })?;
     report.step("command line, dev build", |step| {
         step.run(cargo(workspace).args(["build", "--package", "zstn"]))
     })?;
     report.step("tests in Node and Chromium", |step| {
-        javascript(workspace, step, tools.chromium.as_deref())
+        javascript(workspace, step, &tools)
     })?;
     if let Some(environment) = &tools.peers {
         report.step("encoders of every kind", |step| {
@@ -57,6 +60,7 @@ fn all(workspace: &Workspace, report: &mut Report, options: &Test, this: &Path) 
 
 struct Tools {
     chromium: Option<PathBuf>,
+    nginx: Option<PathBuf>,
     peers: Option<python::Environment>,
 }
 
@@ -77,12 +81,17 @@ impl Tools {
         } else {
             Some(report.step("Chromium", chromium::ready)?)
         };
+        let nginx = report.step("nginx", |step| nginx::ready(workspace, step))?;
         let peers = if options.skip_peers {
             None
         } else {
             Some(report.step("Python packages", |step| python::peers(workspace, step))?)
         };
-        Ok(Self { chromium, peers })
+        Ok(Self {
+            chromium,
+            nginx,
+            peers,
+        })
     }
 }
 
@@ -140,13 +149,16 @@ fn rust(workspace: &Workspace, report: &mut Report) -> Result<()> {
     })
 }
 
-fn javascript(workspace: &Workspace, step: &mut Step, chromium: Option<&Path>) -> Result<()> {
+fn javascript(workspace: &Workspace, step: &mut Step, tools: &Tools) -> Result<()> {
     let mut npm = node::npm();
     npm.args(["test", "--workspaces", "--if-present"])
         .env("ZSTN_BIN", workspace.zstn("debug"))
         // Lists the failures last, where the end of a log shows them.
         .env("NODE_OPTIONS", "--test-reporter=spec");
-    match chromium {
+    if let Some(nginx) = &tools.nginx {
+        npm.env("ZSTN_NGINX", nginx);
+    }
+    match &tools.chromium {
         Some(browser) => npm.env("CHROMIUM", browser).env_remove("ZSTN_SKIP_BROWSER"),
         None => npm.env("ZSTN_SKIP_BROWSER", "1").env_remove("CHROMIUM"),
     };

@@ -102,6 +102,7 @@ impl Catalog {
     /// header's tensors.
     pub(super) fn delta(
         prefix: &Prefix,
+        header_json: Vec<u8>,
         header: Header,
         records: Vec<(Record, Option<Place>)>,
         seal: Option<&Seal>,
@@ -139,7 +140,7 @@ impl Catalog {
             Contents::Delta(delta),
             file_len_bytes,
             prefix.data_len_bytes,
-            prefix.header.end - prefix.header.start,
+            Some(header_json),
             header.metadata,
             tensors,
         )

@@ -122,7 +122,15 @@ impl DeltaOpening {
         };
         let seal = self.seal.as_ref();
         let len_bytes = known.len_bytes();
-        Ok(Catalog::delta(&prefix, header, records, seal, len_bytes))
+        let header_json = known.have(prefix.header.clone()).into_owned();
+        Ok(Catalog::delta(
+            &prefix,
+            header_json,
+            header,
+            records,
+            seal,
+            len_bytes,
+        ))
     }
 }
 

@@ -53,7 +53,7 @@ impl Catalog {
             Contents::Gauss(index.tensors),
             file_len_bytes,
             end,
-            index.len_bytes,
+            None,
             BTreeMap::new(),
             tensors,
         ))

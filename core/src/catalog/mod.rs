@@ -129,7 +129,7 @@ pub struct Catalog {
     contents: Contents,
     len_bytes: u64,
     data_len_bytes: u64,
-    header_len_bytes: u64,
+    original_header: Option<Vec<u8>>,
     metadata: BTreeMap<String, String>,
     tensors: Vec<Tensor>,
     by_name: BTreeMap<String, usize>,
@@ -156,7 +156,7 @@ impl Catalog {
             Contents::Safetensors,
             file_len_bytes,
             file_len_bytes - data_start,
-            header_json.len() as u64,
+            Some(header_json.to_vec()),
             header.metadata,
             tensors,
         ))
@@ -192,7 +192,7 @@ impl Catalog {
             Contents::Zstn(tail.integrity, tables),
             file_len_bytes,
             data_len_bytes,
-            header_json.len() as u64,
+            Some(header_json.to_vec()),
             header.metadata,
             tensors,
         ))
@@ -202,7 +202,7 @@ impl Catalog {
         contents: Contents,
         len_bytes: u64,
         data_len_bytes: u64,
-        header_len_bytes: u64,
+        original_header: Option<Vec<u8>>,
         metadata: BTreeMap<String, String>,
         tensors: Vec<Tensor>,
     ) -> Self {
@@ -212,7 +212,7 @@ impl Catalog {
             contents,
             len_bytes,
             data_len_bytes,
-            header_len_bytes,
+            original_header,
             metadata,
             tensors,
             by_name,
@@ -243,10 +243,20 @@ impl Catalog {
     /// or Gauss file, length of all its tensors.
     #[must_use]
     pub fn original_len_bytes(&self) -> u64 {
-        if matches!(self.kind(), Kind::ZTensor | Kind::Gauss) {
-            return self.data_len_bytes;
-        }
-        (safetensors::PREFIX_BYTES + self.header_len_bytes).saturating_add(self.data_len_bytes)
+        let head_len_bytes = match &self.original_header {
+            Some(header) => safetensors::PREFIX_BYTES + header.len() as u64,
+            None => 0,
+        };
+        head_len_bytes.saturating_add(self.data_len_bytes)
+    }
+
+    /// The JSON header of the safetensors file it is or was packed from, byte
+    /// for byte, padding included: behind its length and in front of the
+    /// tensors at their [`Tensor::span`] it makes that file. `None` for zTensor
+    /// and Gauss files, which keep none.
+    #[must_use]
+    pub fn original_header(&self) -> Option<&[u8]> {
+        self.original_header.as_deref()
     }
 
     /// `__metadata__` of the header; of a zTensor file, the attributes that

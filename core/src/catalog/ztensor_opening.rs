@@ -55,15 +55,11 @@ pub(super) fn finish(known: &Known) -> Result<Catalog> {
     let missing = || Error::invalid_input("bytes of the file are still missing");
     let footer = footer(known).ok_or_else(missing)??;
     let manifest = known.part(footer.manifest.clone()).ok_or_else(missing)?;
-    Catalog::ztensor(
-        Manifest::parse(&manifest, &footer)?,
-        manifest.len() as u64,
-        known.len_bytes(),
-    )
+    Catalog::ztensor(Manifest::parse(&manifest, &footer)?, known.len_bytes())
 }
 
 impl Catalog {
-    fn ztensor(manifest: Manifest, manifest_len_bytes: u64, file_len_bytes: u64) -> Result<Self> {
+    fn ztensor(manifest: Manifest, file_len_bytes: u64) -> Result<Self> {
         let mut owners: BTreeMap<(u64, u64), usize> = BTreeMap::new();
         let mut end = 0u64;
         let mut tensors = Vec::new();
@@ -102,7 +98,7 @@ impl Catalog {
             Contents::ZTensor(manifest.tensors),
             file_len_bytes,
             end,
-            manifest_len_bytes,
+            None,
             texts,
             tensors,
         ))

@@ -21,10 +21,12 @@ mod dense;
 #[path = "dense_left_out.rs"]
 mod dense;
 mod rows;
+mod unpacked;
 
 pub use assembly::{Assembly, wants_config};
 pub use dense::Weight;
 pub use rows::Rows;
+pub use unpacked::{Piece, Unpacked};
 
 /// A stored tensor that a tensor of the model is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]

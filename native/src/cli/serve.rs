@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use zstn::Result;
-use zstn::serve::{Served, Server};
+use zstn::serve::{CACHE_BYTES, Served, Server};
 
 use super::{print, size};
 
@@ -19,6 +19,10 @@ pub struct Options {
     /// Address to listen at; others than this machine see it at 0.0.0.0
     #[arg(long, default_value = "127.0.0.1")]
     host: IpAddr,
+    /// Decoded tensors to keep for the next request, like 512M; the one used
+    /// last is always kept [default: 256M]
+    #[arg(long, default_value_t = CACHE_BYTES, hide_default_value = true, value_name = "SIZE", value_parser = size::parse)]
+    cache: u64,
     /// Print one JSON object per line: where it listens, then every request
     #[arg(long)]
     pub json: bool,
@@ -26,7 +30,7 @@ pub struct Options {
 
 pub fn run(options: &Options) -> Result<()> {
     let address = SocketAddr::new(options.host, options.port);
-    let server = Server::bind(&options.folder, address)?;
+    let server = Server::bind(&options.folder, address)?.with_cache(options.cache);
     let url = server.url();
     if options.json {
         print(serde_json::json!({"event": "listening", "url": url}))?;

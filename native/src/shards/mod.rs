@@ -234,6 +234,17 @@ impl Shard {
     }
 }
 
+/// The text of the index that the one at `path`, of packed shards, was made
+/// from.
+#[cfg(feature = "serve")]
+pub(crate) fn unpacked_index(path: &Path) -> Result<Vec<u8>> {
+    let place = Place::Path(path.into());
+    let name = place.file_name().ok_or_else(|| missing(&place))?;
+    let shards = Shards::of_index(&place, name)?;
+    let index = shards.index.as_ref().ok_or_else(|| missing(&place))?;
+    Ok(Kind::Zstn.renamed_index(index, Kind::Safetensors)?.text)
+}
+
 fn missing(place: &Place) -> Error {
     match place {
         Place::Url(url) => Error::Http {

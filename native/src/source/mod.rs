@@ -11,6 +11,8 @@ mod spool;
 
 pub use http::Remote;
 pub use map::Map;
+#[cfg(feature = "serve")]
+pub(crate) use spool::PLAIN;
 pub use spool::{Place, download};
 
 /// Bytes that can be read anywhere.

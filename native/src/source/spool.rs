@@ -12,7 +12,7 @@ use super::{Map, Remote, Source, http};
 use crate::{Error, Result};
 
 /// What stands for itself in the path of an address.
-const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
+pub(crate) const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')

@@ -1,4 +1,4 @@
-/** A real nginx, where there is one (on the PATH, in /usr/sbin, or named in NGINX). */
+/** A real nginx, where there is one (on the PATH, in /usr/sbin, or named in ZSTN_NGINX). */
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -12,8 +12,8 @@ import { readAndCheck, version } from "../support/faulty-model.mjs";
 import { scratchFolder } from "../support/scratch.mjs";
 
 const places = [...(process.env.PATH ?? "").split(delimiter), "/usr/sbin"].map((folder) => join(folder, "nginx"));
-const program = process.env.NGINX ?? places.find((path) => existsSync(path));
-const skip = program ? false : "there is no nginx; name one in NGINX";
+const program = process.env.ZSTN_NGINX ?? places.find((path) => existsSync(path));
+const skip = program ? false : "there is no nginx; name one in ZSTN_NGINX";
 
 const scratch = scratchFolder();
 const file = version();

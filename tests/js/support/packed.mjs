@@ -1,7 +1,7 @@
 /** The npm package as people get it: packed, and unpacked into the node_modules of a project. */
 
 import { execFile } from "node:child_process";
-import { mkdir, rename } from "node:fs/promises";
+import { mkdir, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -9,11 +9,24 @@ import { promisify } from "node:util";
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../../../wasm", import.meta.url));
 
-/** Installs the packed package into `project`; returns the names of its files. */
-export async function installPacked(project) {
-  const { stdout } = await run("npm", ["pack", "--json", "--pack-destination", project], { cwd: root });
+/** The tarball that goes to npm, made in `folder`. */
+async function tarball(folder) {
+  const { stdout } = await run("npm", ["pack", "--json", "--pack-destination", folder], { cwd: root });
   // npm changed this from a list to an object by name.
   const [packed] = Object.values(JSON.parse(stdout));
+  return packed;
+}
+
+/** Makes `project` one of a person who follows the README: `npm install` with the tarball, which needs no network. */
+export async function installTarball(project) {
+  const { filename } = await tarball(project);
+  await writeFile(join(project, "package.json"), '{ "private": true, "type": "module" }');
+  await run("npm", ["install", "--offline", "--no-audit", "--no-fund", `./${filename}`], { cwd: project });
+}
+
+/** Installs the packed package into `project`; returns the names of its files. */
+export async function installPacked(project) {
+  const packed = await tarball(project);
   await mkdir(join(project, "node_modules"), { recursive: true });
   await run("tar", ["-xzf", join(project, packed.filename), "-C", project]);
   await rename(join(project, "package"), join(project, "node_modules", "zstn"));

@@ -22,22 +22,25 @@ export class SafetensorsBlob {
   readonly size: number;
   /** Media type. */
   readonly type: string;
+  /** Whether all of it is, byte for byte, the file that was packed (or the plain one); else its header was written by this package. */
+  readonly isOriginal: boolean;
   readonly #source: Source;
   readonly #begin: number;
 
   /** @internal */
-  constructor(source: Source, begin: number, end: number, type: string) {
+  constructor(source: Source, begin: number, end: number, type: string, isOriginal: boolean) {
     this.#source = source;
     this.#begin = begin;
     this.size = end - begin;
     this.type = type;
+    this.isOriginal = isOriginal;
   }
 
   /** A part of it, by the rules of `Blob.slice`; reads nothing. */
   slice(start = 0, end = this.size, contentType = ""): SafetensorsBlob {
     const from = this.#position(start);
     const to = Math.max(from, this.#position(end));
-    return new SafetensorsBlob(this.#source, this.#begin + from, this.#begin + to, contentType.toLowerCase());
+    return new SafetensorsBlob(this.#source, this.#begin + from, this.#begin + to, contentType.toLowerCase(), this.isOriginal);
   }
 
   /** All bytes, in memory of their own. */

@@ -1,11 +1,9 @@
 /** The safetensors file that a model is, was packed from, or could be. */
 
-import { UnsupportedError } from "../errors.js";
-import type { ZstnError } from "../errors.js";
+import type { CoreUnpacked } from "../core.js";
 import type { ReadOptions, Source } from "../source/source.js";
 import type { TensorInfo } from "../tensor.js";
 import { DecodedTensors } from "./decoded.js";
-import { safetensorsHead } from "./head.js";
 import { UnpackedFile } from "./unpacked.js";
 
 /** What `model.asSafetensorsBlob` may be given. */
@@ -20,29 +18,24 @@ export const DEFAULT_DECODED_BYTES = 64 << 20;
 /** What is needed of a model. */
 export interface Readable {
   kind: string;
-  metadata: Readonly<Record<string, string>>;
   tensors: ReadonlyMap<string, TensorInfo>;
-  unreadable: ReadonlyMap<string, ZstnError>;
   files: readonly Source[];
-  sizeBytes: number;
+  unpacked: CoreUnpacked;
   decode: (info: TensorInfo, signal: AbortSignal) => Promise<Uint8Array<ArrayBuffer>>;
 }
 
 /** That file. A plain one in one piece is itself, byte for byte. */
 export function modelFile(model: Readable, cacheBytes: number): Source {
-  const { kind, metadata, tensors, unreadable, files, sizeBytes } = model;
+  const { kind, tensors, files, unpacked } = model;
   const plain = kind === "safetensors";
   if (plain && files.length === 1) {
+    const sizeBytes = unpacked.sizeBytes();
     return { size: () => sizeBytes, read: async (offset, length, options) => own(await files[0]!.read(offset, length, options)) };
   }
-  for (const [name, cause] of unreadable) {
-    throw new UnsupportedError(`This model cannot be had as a safetensors file, since ${name} cannot be read: ${cause.message}`, { tensor: name }, { cause });
-  }
   const infos = [...tensors.values()];
-  const head = safetensorsHead(metadata, infos);
-  if (plain) return new UnpackedFile(head, infos, (index, begin, end, signal) => readStored(files, infos[index]!, begin, end, signal && { signal }));
+  if (plain) return new UnpackedFile(unpacked, (index, begin, end, signal) => readStored(files, infos[index]!, begin, end, signal && { signal }));
   const decoded = new DecodedTensors(cacheBytes, (index, signal) => model.decode(infos[index]!, signal));
-  return new UnpackedFile(head, infos, async (index, begin, end, signal) => {
+  return new UnpackedFile(unpacked, async (index, begin, end, signal) => {
     const bytes = await decoded.get(index, infos[index]!.byteLength, signal);
     return bytes.subarray(begin, end);
   });

@@ -82,7 +82,7 @@ export class ServedFile {
   /** A strong ETag promises the same bytes: it takes one of the packed file, and names how the header is written. */
   async #etag(version: string | undefined): Promise<string | undefined> {
     if (version === undefined) return undefined;
-    const text = `zstn safetensors 1\n${this.#identity}\n${version}`;
+    const text = `zstn safetensors 2\n${this.#identity}\n${version}`;
     const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
     return `"${Array.from(new Uint8Array(digest, 0, 16), (byte) => byte.toString(16).padStart(2, "0")).join("")}"`;
   }

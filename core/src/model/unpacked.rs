@@ -1,0 +1,170 @@
+//! A model as one safetensors file that nobody has written: its head, and
+//! which tensors its bytes are. Readers that only know safetensors are served
+//! from it range by range.
+
+use alloc::format;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::Model;
+use crate::container::safetensors::{self, PREFIX_BYTES};
+use crate::{Error, Result, bytes, order};
+
+/// The layout of such a file.
+#[derive(Debug, Clone)]
+pub struct Unpacked {
+    head: Vec<u8>,
+    is_original: bool,
+    /// Numbers of the tensors that have bytes, in data order.
+    order: Vec<usize>,
+    /// Where each of them begins in the file, and at last where it ends.
+    begins: Vec<u64>,
+}
+
+/// Some bytes of such a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Piece {
+    /// These bytes of [`Unpacked::head`].
+    Head(Range<usize>),
+    /// Bytes of a tensor.
+    Tensor {
+        /// Its number in [`Model::tensors`].
+        number: usize,
+        /// Which of its bytes.
+        bytes: Range<u64>,
+    },
+}
+
+impl Unpacked {
+    /// The first bytes of the file: length of the header, and the header.
+    #[must_use]
+    pub fn head(&self) -> &[u8] {
+        &self.head
+    }
+
+    /// Whether the file is, byte for byte, the one that was packed, or the
+    /// plain one itself. Otherwise the header is made here.
+    #[must_use]
+    pub fn is_original(&self) -> bool {
+        self.is_original
+    }
+
+    /// Length of the file.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.begins.last().copied().unwrap_or_default()
+    }
+
+    /// What the bytes of `range` are, in their order; of a range that goes
+    /// beyond the end of the file, the part within.
+    pub fn pieces(&self, range: Range<u64>) -> impl Iterator<Item = Piece> {
+        let head_len = self.head.len() as u64;
+        let head = (range.start < head_len && range.start < range.end)
+            .then(|| Piece::Head(bytes::index(range.start)..bytes::index(range.end.min(head_len))));
+        let first = self.begins.partition_point(|&begin| begin <= range.start);
+        let first = first.saturating_sub(1);
+        let tensors = self.order.iter().zip(self.begins.windows(2)).skip(first);
+        let tensors = tensors
+            .map(move |(&number, begins)| {
+                let [begin, end] = [begins[0], begins[1]];
+                let bytes =
+                    range.start.clamp(begin, end) - begin..range.end.min(end).max(begin) - begin;
+                (number, bytes)
+            })
+            .take_while(|(_, bytes)| !bytes.is_empty())
+            .map(|(number, bytes)| Piece::Tensor { number, bytes });
+        head.into_iter().chain(tensors)
+    }
+}
+
+impl Model {
+    /// This model as one safetensors file. Of a single file that was
+    /// safetensors once, or is, that is the original. Of several files, and
+    /// of what never was safetensors, it is one with the tensors in the order
+    /// of [`Model::tensors`] and a header as the official writer spells it.
+    ///
+    /// # Errors
+    /// If a weight of the model cannot be had, or safetensors cannot hold it.
+    pub fn unpacked(&self) -> Result<Unpacked> {
+        if let Some((name, refusal)) = self.refused().next() {
+            return Err(Error::unsupported(format!(
+                "this model cannot be had as a safetensors file, since a tensor cannot be \
+                 read: {refusal}"
+            ))
+            .tensor(name));
+        }
+        match &self.files[..] {
+            [file] if !self.is_dense => match file.original_header() {
+                Some(header) => Ok(self.original(header)),
+                None => self.written(),
+            },
+            _ => self.written(),
+        }
+    }
+
+    fn original(&self, header: &[u8]) -> Unpacked {
+        let mut head = (header.len() as u64).to_le_bytes().to_vec();
+        head.extend_from_slice(header);
+        let span = |number: usize| {
+            let part = &self.tensors[number].parts[0];
+            self.files[part.file].tensors()[part.number].span.clone()
+        };
+        let starts = (0..self.tensors.len()).map(|number| (span(number).start, 0));
+        let mut order = order::by_key(starts);
+        order.retain(|&number| !span(number).is_empty());
+        // Opening has made sure that the spans leave no gap.
+        let data_start = PREFIX_BYTES + header.len() as u64;
+        let lens = order.iter().map(|&number| {
+            let span = span(number);
+            span.end - span.start
+        });
+        let begins = begins(data_start, lens);
+        Unpacked {
+            head,
+            is_original: true,
+            order,
+            begins,
+        }
+    }
+
+    fn written(&self) -> Result<Unpacked> {
+        let mut end = 0u64;
+        let tensors = self.tensors.iter().map(|tensor| {
+            let start = end;
+            end = start.checked_add(tensor.len_bytes()).ok_or_else(|| {
+                Error::limit("the tensors have more bytes than 64 bits can count")
+                    .tensor(&tensor.name)
+            })?;
+            Ok(safetensors::Tensor {
+                name: tensor.name.clone(),
+                dtype: tensor.dtype,
+                shape: tensor.shape.clone(),
+                span: start..end,
+            })
+        });
+        let tensors = tensors.collect::<Result<Vec<_>>>()?;
+        let head = safetensors::head(&self.metadata, &tensors)?;
+        let order = 0..self.tensors.len();
+        let order: Vec<usize> = order
+            .filter(|&number| self.tensors[number].len_bytes() > 0)
+            .collect();
+        let lens = order.iter().map(|&number| self.tensors[number].len_bytes());
+        let begins = begins(head.len() as u64, lens);
+        Ok(Unpacked {
+            head,
+            is_original: false,
+            order,
+            begins,
+        })
+    }
+}
+
+fn begins(data_start: u64, lens: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut end = data_start;
+    let mut begins = Vec::from([end]);
+    begins.extend(lens.map(|len| {
+        end = end.saturating_add(len);
+        end
+    }));
+    begins
+}

@@ -1,0 +1,138 @@
+//! Answers: short ones, and how one about a file begins, wherever its bytes
+//! come from.
+
+use std::ops::Range;
+use std::time::SystemTime;
+
+use axum::body::Body;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::Response;
+use headers::{ContentLength, ContentType, ETag, HeaderMapExt, IfNoneMatch, IfRange, LastModified};
+
+use super::range::{Wanted, part};
+
+/// What is said of a file.
+pub(super) struct About {
+    pub(super) len_bytes: u64,
+    pub(super) tag: ETag,
+    pub(super) modified: SystemTime,
+    pub(super) content_type: ContentType,
+}
+
+/// The answer to a request about a file but for its body, and the bytes of
+/// the file that are to be the body, if any.
+pub(super) fn begin(about: &About, request: &Parts) -> (Response, Option<Range<u64>>) {
+    let asked = &request.headers;
+    let modified = LastModified::from(about.modified);
+    let len = about.len_bytes;
+    if asked
+        .typed_get::<IfNoneMatch>()
+        .is_some_and(|header| !header.precondition_passes(&about.tag))
+    {
+        let mut response = empty(StatusCode::NOT_MODIFIED);
+        response.headers_mut().typed_insert(about.tag.clone());
+        return (response, None);
+    }
+    let unchanged = asked
+        .typed_get::<IfRange>()
+        .is_none_or(|header| !header.is_modified(Some(&about.tag), Some(&modified)));
+    let range = asked
+        .typed_get::<headers::Range>()
+        .filter(|_| unchanged && request.method == Method::GET);
+    let mut response = empty(StatusCode::OK);
+    let range = match range.map(|range| part(&range, len)) {
+        None | Some(Wanted::Whole) => 0..len,
+        Some(Wanted::None) => {
+            *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
+            insert(
+                &mut response,
+                header::CONTENT_RANGE,
+                &format!("bytes */{len}"),
+            );
+            return (response, None);
+        }
+        Some(Wanted::Some(start, end)) => {
+            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+            let part = format!("bytes {start}-{}/{len}", end - 1);
+            insert(&mut response, header::CONTENT_RANGE, &part);
+            start..end
+        }
+    };
+    let headers = response.headers_mut();
+    headers.typed_insert(about.content_type.clone());
+    headers.typed_insert(ContentLength(range.end - range.start));
+    headers.typed_insert(modified);
+    headers.typed_insert(about.tag.clone());
+    let wants_body = request.method != Method::HEAD;
+    (response, wants_body.then_some(range))
+}
+
+fn insert(response: &mut Response, name: header::HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::try_from(value) {
+        response.headers_mut().insert(name, value);
+    }
+}
+
+pub(super) fn plain(status: StatusCode, text: &str) -> (Response, u64) {
+    text_of("text/plain; charset=utf-8", status, format!("{text}\n"))
+}
+
+pub(super) fn page(html: String) -> (Response, u64) {
+    text_of("text/html; charset=utf-8", StatusCode::OK, html)
+}
+
+fn text_of(content_type: &'static str, status: StatusCode, text: String) -> (Response, u64) {
+    let len = text.len() as u64;
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    let content_type = HeaderValue::from_static(content_type);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, content_type);
+    (response, len)
+}
+
+fn empty(status: StatusCode) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}
+
+pub(super) fn method_not_allowed() -> (Response, u64) {
+    let (mut response, len) = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD");
+    insert(&mut response, header::ALLOW, "GET, HEAD");
+    (response, len)
+}
+
+/// What a page on another origin may ask.
+pub(super) fn preflight() -> (Response, u64) {
+    let mut response = empty(StatusCode::NO_CONTENT);
+    for (name, value) in [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD"),
+        (
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            "authorization, range, if-range, if-none-match",
+        ),
+        (header::ACCESS_CONTROL_MAX_AGE, "86400"),
+    ] {
+        insert(&mut response, name, value);
+    }
+    (response, 0)
+}
+
+/// What every answer says.
+pub(super) fn common(headers: &mut HeaderMap) {
+    for (name, value) in [
+        (header::ACCEPT_RANGES, "bytes"),
+        (header::CACHE_CONTROL, "no-cache"),
+        (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+        (
+            header::ACCESS_CONTROL_EXPOSE_HEADERS,
+            "accept-ranges, content-length, content-range, etag, last-modified",
+        ),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+}

@@ -1,0 +1,72 @@
+/** What the READMEs show, run as it is written there; only the address is that of a server here. */
+
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { delimiter, dirname, join } from "node:path";
+import { after, before, test } from "node:test";
+import { promisify } from "node:util";
+import { program, serve } from "../support/cli.mjs";
+import { installTarball } from "../support/packed.mjs";
+import { WEIGHTS, block, blocks, writeModels } from "../support/readme.mjs";
+import { scratchFolder } from "../support/scratch.mjs";
+
+const run = promisify(execFile);
+const scratch = scratchFolder();
+const served = join(scratch, "served");
+const project = join(scratch, "project");
+let server;
+const here = (text) => text.replaceAll("https://example.org/", server.url);
+
+before(async () => {
+  mkdirSync(served);
+  mkdirSync(project);
+  await writeModels(served);
+  server = await serve(served);
+  await installTarball(project);
+  copyFileSync(join(served, "tuned.z4dm"), join(project, "tuned.z4dm"));
+});
+after(() => server?.stop());
+
+/** Runs a block as a module, then `more` behind it, which prints one line of JSON. */
+async function module(name, code, more) {
+  writeFileSync(join(project, name), `${here(code)}\n${more}\n`);
+  const { stdout, stderr } = await run(process.execPath, [name], { cwd: project });
+  assert.equal(stderr, "");
+  const lines = stdout.trimEnd().split("\n");
+  return { last: JSON.parse(lines.pop()), lines };
+}
+
+test("README.md: reading", async () => {
+  const code = block("README.md", "js", "await open(");
+  const more = "console.log(JSON.stringify({ stats: model.stats, data: [...tensor.data], floats: tensor.toFloat32().length, tuned: [...(await tuned.tensor('wte.weight')).data] }));";
+  const { last, lines } = await module("read.mjs", code, more);
+  assert.deepEqual(last.data, [...WEIGHTS]);
+  assert.deepEqual(last.tuned, [...WEIGHTS].map((bits, i) => (i === 17 ? bits ^ 3 : bits)));
+  assert.equal(last.floats, WEIGHTS.length);
+  assert.ok(last.stats.requests <= 3);
+  assert.match(lines.join("\n"), /wte\.weight BF16 \[ 60, 100 \]/);
+});
+
+test("wasm/README.md: reading", async () => {
+  const code = block("wasm/README.md", "js", "console.log(name, dtype, shape, byteLength, storedLength)");
+  const { last, lines } = await module("use.mjs", code, "console.log(JSON.stringify({ shape: t.shape, requests: model.stats.requests }));");
+  assert.deepEqual(last.shape, [100, 60]);
+  assert.ok(last.requests <= 3);
+  assert.equal(lines.length, 2);
+});
+
+test("README.md: the command line", { skip: process.platform === "win32" && "a shell of POSIX" }, async () => {
+  const folder = join(scratch, "commands");
+  mkdirSync(join(folder, "llama"), { recursive: true });
+  await writeModels(folder, { packed: false });
+  copyFileSync(join(folder, "model.safetensors"), join(folder, "llama/model.safetensors"));
+  const lines = blocks("README.md", "sh").join("").split("\n").map((line) => line.split(/\s+#/)[0].trim());
+  const commands = lines.filter((line) => line.startsWith("zstn ") && !line.startsWith("zstn serve"));
+  assert.ok(commands.length >= 10, `only ${commands}`);
+  const env = { ...process.env, PATH: `${dirname(program())}${delimiter}${process.env.PATH}` };
+  for (const command of commands) await run("sh", ["-c", here(command)], { cwd: folder, env, maxBuffer: 1 << 26 });
+  const original = readFileSync(join(folder, "model.safetensors"));
+  for (const same of ["restored.safetensors", "restored/model.safetensors"]) assert.ok(original.equals(readFileSync(join(folder, same))), same);
+  for (const made of ["model.zstn", "wte.npy", "tuned.z4dm", "llama-zstn/model.zstn", "model.safetensors.index.json"]) assert.ok(existsSync(join(folder, made)), made);
+});

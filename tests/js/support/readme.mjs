@@ -1,0 +1,36 @@
+/** The code blocks of a README, and the files they speak of. */
+
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { pack } from "./cli.mjs";
+import { safetensors } from "./checkpoint.mjs";
+
+/** The blocks of that language, oldest first. */
+export function blocks(path, language) {
+  const text = readFileSync(fileURLToPath(new URL(`../../../${path}`, import.meta.url)), "utf8");
+  return Array.from(text.matchAll(new RegExp(`^\`\`\`${language}\n(.*?)^\`\`\`$`, "gms")), ([, code]) => code);
+}
+
+/** The one that has this line in it. */
+export function block(path, language, line) {
+  const found = blocks(path, language).filter((code) => code.includes(line));
+  if (found.length !== 1) throw new Error(`${path} has ${found.length} ${language} blocks with ${line}`);
+  return found[0];
+}
+
+/** Values of `wte.weight`. */
+export const WEIGHTS = Uint16Array.from({ length: 6000 }, (_, i) => 0x3c00 + ((i * 7919) % 512));
+
+/** Writes model.safetensors and tuned.safetensors, and if asked for what packing makes of them. */
+export async function writeModels(folder, { packed = true } = {}) {
+  const bf16 = (data, shape) => ({ dtype: "BF16", shape, bytes: new Uint8Array(data.buffer) });
+  const model = (weights) => safetensors({ "wte.weight": bf16(weights, [60, 100]), "transformer.wte.weight": bf16(WEIGHTS.map((bits) => bits ^ 1), [100, 60]) });
+  const tuned = WEIGHTS.slice();
+  tuned[17] ^= 3;
+  writeFileSync(join(folder, "model.safetensors"), model(WEIGHTS));
+  writeFileSync(join(folder, "tuned.safetensors"), model(tuned));
+  if (!packed) return;
+  await pack(join(folder, "model.safetensors"), join(folder, "model.zstn"));
+  await pack(join(folder, "tuned.safetensors"), join(folder, "tuned.z4dm"), { base: join(folder, "model.safetensors") });
+}

@@ -1,0 +1,33 @@
+//! The README's lines of Rust compile as they are written there.
+
+use zstn_tests::repository;
+
+#[rustfmt::skip]
+fn lines() -> zstn::Result<()> {
+// The block begins.
+use zstn::{Native, PackOptions, Reader};
+
+let engine = Native::new(0)?; // a thread per core
+let options = PackOptions { memory_bytes: 512 << 20, ..PackOptions::default() };
+let report = zstn::pack(&engine, "model.safetensors", "model.zstn", &options)?;
+println!("{} → {} bytes", report.original_bytes, report.packed_bytes);
+
+let reader = Reader::open("https://example.org/model.zstn")?;
+let tensor = reader.read("wte.weight")?;
+println!("{} {:?}", tensor.dtype, tensor.shape);
+// The block ends.
+Ok(())
+}
+
+#[test]
+fn the_block_is_that_of_this_file() {
+    let compiled = include_str!("readme.rs");
+    let compiled = compiled.split("// The block begins.\n").nth(1);
+    let compiled = compiled.and_then(|rest| rest.split("// The block ends.\n").next());
+    let readme = std::fs::read_to_string(repository().join("README.md")).expect("a README");
+    let shown = readme.split("```rust\n").nth(1);
+    let shown = shown.and_then(|rest| rest.split("```\n").next());
+    assert!(shown.is_some() && shown == compiled, "{shown:?}");
+    // There is no such file here: it has been run, too, as far as it goes.
+    assert!(lines().is_err());
+}

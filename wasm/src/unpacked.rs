@@ -1,0 +1,66 @@
+//! A model as one safetensors file; reads and decoding are JavaScript's to
+//! ask for.
+
+use js_sys::Uint8Array;
+use wasm_bindgen::prelude::*;
+use zstn_core::Error;
+use zstn_core::model::{Piece, Unpacked as Core};
+
+use crate::Model;
+use crate::error::thrown;
+use crate::number::whole;
+
+/// The layout of that file.
+#[wasm_bindgen]
+pub struct Unpacked(Core);
+
+#[wasm_bindgen]
+impl Model {
+    /// The layout of the safetensors file that it is or was packed from, or
+    /// of one with its tensors.
+    pub fn unpacked(&self) -> Result<Unpacked, JsValue> {
+        let unpacked = self.core().unpacked().map_err(|e| thrown(&e))?;
+        whole(unpacked.len_bytes() as f64).map_err(|_| {
+            let error = "all tensors together are longer than JavaScript can count";
+            thrown(&Error::limit(error))
+        })?;
+        Ok(Unpacked(unpacked))
+    }
+}
+
+#[wasm_bindgen]
+impl Unpacked {
+    /// The first bytes of the file, up to its data.
+    #[must_use]
+    pub fn head(&self) -> Uint8Array {
+        Uint8Array::from(self.0.head())
+    }
+
+    /// Length of the file in bytes.
+    #[wasm_bindgen(js_name = sizeBytes)]
+    #[must_use]
+    pub fn size_bytes(&self) -> f64 {
+        self.0.len_bytes() as f64
+    }
+
+    /// Whether the file is, byte for byte, the one that was packed.
+    #[wasm_bindgen(js_name = isOriginal)]
+    #[must_use]
+    pub fn is_original(&self) -> bool {
+        self.0.is_original()
+    }
+
+    /// The tensors in bytes `begin` to `end` of the file, in their order, as
+    /// `[number, begin, end, …]` in bytes of the tensor; the head is none.
+    pub fn tensors(&self, begin: f64, end: f64) -> Result<Vec<f64>, JsValue> {
+        let range = || Ok(whole(begin)?..whole(end)?);
+        let range = range().map_err(|e: Error| thrown(&e))?;
+        let tensors = self.0.pieces(range).filter_map(|piece| match piece {
+            Piece::Head(_) => None,
+            Piece::Tensor { number, bytes } => {
+                Some([number as f64, bytes.start as f64, bytes.end as f64])
+            }
+        });
+        Ok(tensors.flatten().collect())
+    }
+}
