@@ -1,14 +1,20 @@
 //! WebAssembly shell of `zstn-core`: bytes in, bytes out. Sources, requests
 //! and typed arrays are TypeScript (`wasm/ts`).
 //!
-//! The npm package holds two modules of it: `reader` for opening files and
-//! reading tensors, `coder` for single frames and for packing.
+//! The npm package holds several modules of it: `reader` and `formats` for
+//! opening files and reading tensors, `coder` for single frames and for
+//! packing, `threads` for decoding on several threads with shared memory.
 //!
 //! Every error leaves as a plain object
 //! `{zstn: true, kind, rule, offset, tensor, message}`.
 
 mod error;
 mod number;
+
+#[cfg(any(feature = "reader", feature = "threads"))]
+mod decode;
+#[cfg(any(feature = "reader", feature = "threads"))]
+mod engine;
 
 #[cfg(feature = "reader")]
 mod assembly;
@@ -28,6 +34,8 @@ mod packing;
 pub use assembly::{Assembly, ShardIndex};
 #[cfg(feature = "reader")]
 pub use catalog::Catalog;
+#[cfg(any(feature = "reader", feature = "threads"))]
+pub use decode::decode;
 #[cfg(feature = "coder")]
 pub use frames::{compress, decompress};
 #[cfg(feature = "reader")]
@@ -36,3 +44,5 @@ pub use model::Model;
 pub use opening::Opening;
 #[cfg(feature = "coder")]
 pub use packing::Packing;
+#[cfg(feature = "threads")]
+pub use wasm_bindgen_rayon::init_thread_pool;

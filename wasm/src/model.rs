@@ -1,12 +1,14 @@
 //! The tensors of an opened model.
 
+use js_sys::Uint8Array;
 use serde::Serialize;
 use wasm_bindgen::prelude::*;
 use zstn_core::Error;
 use zstn_core::catalog::BaseUse;
-use zstn_core::engine::Pure;
 use zstn_core::model::{Model as Core, Tensor as CoreTensor};
 
+use crate::decode::decoded;
+use crate::engine::ENGINE;
 use crate::error::thrown;
 
 /// What a model holds and how to decode it.
@@ -120,24 +122,35 @@ impl Model {
         self.0.check_base(&base.0).map_err(|e| thrown(&e))
     }
 
+    /// What another instance needs to decode tensor `index`: the argument
+    /// `recipe` of the function `decode`.
+    pub fn recipe(&self, index: usize) -> Result<Vec<u8>, JsValue> {
+        self.check(index)?;
+        Ok(self.0.recipe(index).to_bytes())
+    }
+
     /// The raw bytes of tensor `index` from those of its parts, in their
-    /// order, and from the `base`'s tensor of its name if it needs that.
+    /// order, and from the `base`'s tensor of its name if it needs that; in
+    /// `into` if it is given.
     pub fn decode(
         &self,
         index: usize,
-        parts: Vec<js_sys::Uint8Array>,
+        parts: Vec<Uint8Array>,
         base: Option<Vec<u8>>,
-    ) -> Result<js_sys::Uint8Array, JsValue> {
-        if index >= self.0.tensors().len() {
-            return Err(thrown(&Error::invalid_input(format!(
-                "there is no tensor number {index}"
-            ))));
+        into: Option<Uint8Array>,
+    ) -> Result<Uint8Array, JsValue> {
+        self.check(index)?;
+        decoded(&parts, base.as_deref(), into, |parts, base| {
+            self.0.decode(&ENGINE, index, parts, base)
+        })
+    }
+
+    fn check(&self, index: usize) -> Result<(), JsValue> {
+        if index < self.0.tensors().len() {
+            return Ok(());
         }
-        let parts: Vec<Vec<u8>> = parts.iter().map(js_sys::Uint8Array::to_vec).collect();
-        let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-        self.0
-            .decode(&Pure, index, &parts, base.as_deref())
-            .map(|bytes| js_sys::Uint8Array::from(&*bytes))
-            .map_err(|e| thrown(&e))
+        Err(thrown(&Error::invalid_input(format!(
+            "there is no tensor number {index}"
+        ))))
     }
 }

@@ -8,6 +8,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::bytes;
 #[cfg(feature = "gauss")]
 use crate::container::gauss;
@@ -27,6 +29,8 @@ mod delta_opening;
 #[cfg(feature = "gauss")]
 mod gauss_opening;
 mod known;
+#[cfg(feature = "portable")]
+mod only;
 mod opening;
 mod walk;
 #[cfg(feature = "ztensor")]
@@ -69,7 +73,7 @@ impl Kind {
 }
 
 /// One tensor of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tensor {
     /// Name.
     pub name: String,
@@ -110,7 +114,7 @@ impl Tensor {
 }
 
 /// What a kind of file knows of its tensors besides, in their order.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 enum Contents {
     Safetensors,
     Zstn(Option<Integrity>),
@@ -122,7 +126,7 @@ enum Contents {
 }
 
 /// Everything known about a file once its head, header and index are read.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Catalog {
     contents: Contents,
     len_bytes: u64,

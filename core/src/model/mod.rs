@@ -9,6 +9,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::catalog::{BaseUse, Catalog, Kind};
 use crate::dtype::Dtype;
 use crate::engine::Engine;
@@ -20,12 +22,16 @@ mod dense;
 #[cfg(not(feature = "compressed-tensors"))]
 #[path = "dense_left_out.rs"]
 mod dense;
+#[cfg(feature = "portable")]
+mod recipe;
 
 pub use assembly::{Assembly, wants_config};
 pub use dense::Weight;
+#[cfg(feature = "portable")]
+pub use recipe::Recipe;
 
 /// A stored tensor that a tensor of the model is made of.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// Number of the file.
     pub file: usize,
@@ -42,7 +48,7 @@ impl Part {
 }
 
 /// One tensor of a model.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Tensor {
     /// Name.
     pub name: String,
@@ -227,20 +233,31 @@ impl Model {
         parts: &[&'a [u8]],
         base: Option<&'a [u8]>,
     ) -> Result<Cow<'a, [u8]>> {
-        let tensor = &self.tensors[number];
-        if parts.len() != tensor.parts.len() {
-            return Err(
-                Error::invalid_input("these are not the parts of the tensor").tensor(&tensor.name),
-            );
-        }
-        let mut decoded = tensor.parts.iter().zip(parts).map(|(part, &stored)| {
-            self.files[part.file].decode_against(engine, part.number, stored, base)
-        });
-        let Some(weight) = &tensor.weight else {
-            return decoded.next().unwrap_or(Ok(Cow::Borrowed(&[])));
-        };
-        let decoded = decoded.collect::<Result<Vec<_>>>()?;
-        let parts: Vec<&[u8]> = decoded.iter().map(|part| &**part).collect();
-        dense::decode(weight, &tensor.shape, &parts).map(Cow::Owned)
+        decode(&self.files, &self.tensors[number], engine, parts, base)
     }
+}
+
+/// The bytes of `tensor`, whose parts are in `files`.
+fn decode<'a, E: Engine>(
+    files: &[Catalog],
+    tensor: &Tensor,
+    engine: &E,
+    parts: &[&'a [u8]],
+    base: Option<&'a [u8]>,
+) -> Result<Cow<'a, [u8]>> {
+    if parts.len() != tensor.parts.len() {
+        return Err(
+            Error::invalid_input("these are not the parts of the tensor").tensor(&tensor.name),
+        );
+    }
+    let mut decoded =
+        tensor.parts.iter().zip(parts).map(|(part, &stored)| {
+            files[part.file].decode_against(engine, part.number, stored, base)
+        });
+    let Some(weight) = &tensor.weight else {
+        return decoded.next().unwrap_or(Ok(Cow::Borrowed(&[])));
+    };
+    let decoded = decoded.collect::<Result<Vec<_>>>()?;
+    let parts: Vec<&[u8]> = decoded.iter().map(|part| &**part).collect();
+    dense::decode(weight, &tensor.shape, &parts).map(Cow::Owned)
 }

@@ -4,6 +4,8 @@
 use alloc::format;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use sha2::{Digest as _, Sha256};
 
 use super::section::FileDigest;
@@ -12,7 +14,7 @@ use crate::container::zstn::{Content, Index, Prefix, ties};
 use crate::{Error, Result, Rule};
 
 /// An integrity section that belongs to an index.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Integrity {
     file: Option<FileDigest>,
     frames: Option<Vec<u64>>,
@@ -108,6 +110,21 @@ impl Integrity {
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.frames.is_some() && self.tensors.is_some()
+    }
+
+    /// What it says of record `number`, as that of a record 0.
+    ///
+    /// # Panics
+    /// If there is no record of that number.
+    #[cfg(feature = "portable")]
+    pub(crate) fn only(&self, number: usize) -> Self {
+        let entry = self.entries[number];
+        Self {
+            file: None,
+            frames: self.frames.as_ref().map(|all| [all[entry]].into()),
+            tensors: self.tensors.as_ref().map(|all| [all[entry]].into()),
+            entries: [0].into(),
+        }
     }
 
     /// Compares the stored frame of record `number`, which may be a

@@ -1,0 +1,42 @@
+//! A catalog of one of its tensors.
+
+use alloc::collections::BTreeMap;
+
+use super::{Catalog, Contents, Tensor};
+
+impl Catalog {
+    /// Tensor `number` alone, with what decoding it takes and nothing else.
+    ///
+    /// # Panics
+    /// If there is no tensor of that number.
+    pub(crate) fn only(&self, number: usize) -> Self {
+        Self {
+            contents: self.contents.only(number),
+            tensors: [Tensor {
+                shared_with: None,
+                ..self.tensors[number].clone()
+            }]
+            .into(),
+            metadata: BTreeMap::new(),
+            by_name: BTreeMap::new(),
+            ..*self
+        }
+    }
+}
+
+impl Contents {
+    fn only(&self, number: usize) -> Self {
+        match self {
+            Self::Safetensors => Self::Safetensors,
+            Self::Zstn(integrity) => Self::Zstn(integrity.as_ref().map(|all| all.only(number))),
+            Self::Delta(delta) => Self::Delta(delta.only(number)),
+            #[cfg(feature = "ztensor")]
+            Self::ZTensor(tensors) => {
+                let tensor = tensors[number].clone();
+                Self::ZTensor([tensor.without_fields()].into())
+            }
+            #[cfg(feature = "gauss")]
+            Self::Gauss(tensors) => Self::Gauss([tensors[number].clone()].into()),
+        }
+    }
+}
