@@ -122,6 +122,26 @@ impl Model {
         self.0.check_base(&base.0).map_err(|e| thrown(&e))
     }
 
+    /// This module, compiled, for other instances of it.
+    #[must_use]
+    pub fn module(&self) -> JsValue {
+        wasm_bindgen::module()
+    }
+
+    /// Whether it is the module with all formats.
+    #[wasm_bindgen(js_name = hasFormats)]
+    #[must_use]
+    pub fn has_formats(&self) -> bool {
+        cfg!(feature = "formats")
+    }
+
+    /// Whether the stored bytes of tensor `index` are the tensor.
+    #[wasm_bindgen(js_name = isPlain)]
+    pub fn is_plain(&self, index: usize) -> Result<bool, JsValue> {
+        self.check(index)?;
+        Ok(self.0.is_plain(index))
+    }
+
     /// What another instance needs to decode tensor `index`: the argument
     /// `recipe` of the function `decode`.
     pub fn recipe(&self, index: usize) -> Result<Vec<u8>, JsValue> {

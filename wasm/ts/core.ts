@@ -2,7 +2,7 @@
 
 import * as glue from "./core/zstn_wasm.js";
 import { lazyModule } from "./module.js";
-import type { CoreInput, Glue, Start } from "./module.js";
+import type { CoreInput, Glue, Start, WasmModule } from "./module.js";
 import type { TensorInfo } from "./tensor.js";
 
 /** Recognises a file from its first bytes and says which further ranges it needs. Does no I/O. */
@@ -49,14 +49,25 @@ export interface CoreModel {
   refused(): unknown[];
   /** Length of the safetensors files that this is or was packed from, or of all tensors where there were none, in bytes. */
   originalBytes(): number;
-  /** The stored bytes of all parts to the raw little-endian bytes of the tensor, in a fresh array. */
-  decode(index: number, parts: Uint8Array[], base?: Uint8Array): Uint8Array<ArrayBuffer>;
+  /** The stored bytes of all parts to the raw little-endian bytes of the tensor: in `into`, or in a fresh array. */
+  decode(index: number, parts: Uint8Array[], base?: Uint8Array, into?: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>;
+  /** Whether the stored bytes of a tensor are the tensor, with nothing to decode or to compare. */
+  isPlain(index: number): boolean;
+  /** What decoding this tensor takes in another instance, as the first argument of `CoreDecode`. */
+  recipe(index: number): Uint8Array<ArrayBuffer>;
+  /** The compiled module it lives in. */
+  module(): WasmModule;
+  /** Whether that is the one with all formats. */
+  hasFormats(): boolean;
   /** Whether it is a delta. */
   needsBase(): boolean;
   /** Throws if the delta was made against something else. */
   checkBase(base: CoreModel): void;
   free(): void;
 }
+
+/** Decodes a tensor of a model that lives in another instance of the same module. */
+export type CoreDecode = (recipe: Uint8Array, parts: Uint8Array[], base?: Uint8Array) => Uint8Array<ArrayBuffer>;
 
 /** The core, loaded. */
 export interface Core {

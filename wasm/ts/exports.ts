@@ -18,8 +18,10 @@ export {
   TensorNotFoundError,
   TruncatedError,
   UnsupportedError,
+  WorkerError,
   ZstnError,
 } from "./errors.js";
+export type { WorkerPool, WorkerPoolOptions } from "./decode/pool.js";
 export type { ErrorCode } from "./errors.js";
 export type { Compress, CompressOptions, Decompress, DecompressOptions, Effort } from "./frames.js";
 export type { Model, TensorOptions } from "./model.js";

@@ -2,6 +2,9 @@
 /** An open model: the list of its tensors, and reading one of them. */
 
 import type { CoreModel } from "./core.js";
+import type { Decoder } from "./decode/decoder.js";
+import type { WorkerPool } from "./decode/pool.js";
+import { room } from "./decode/room.js";
 import { typedArray } from "./dtype.js";
 import { FormatError, InvalidInputError, ModelClosedError, TensorNotFoundError } from "./errors.js";
 import type { ZstnError } from "./errors.js";
@@ -28,6 +31,19 @@ export interface TensorOptions {
   signal?: AbortSignal;
   /** Called while the bytes arrive. */
   onProgress?: OnProgress;
+  /**
+   * Memory to decode into, such as an array of the tensor's type or the one before: `data` is then at its beginning,
+   * and nothing new is allocated for it. At least as long as the tensor, and placed as its elements need it. When
+   * the call fails its contents are undefined.
+   */
+  into?: ArrayBufferView<ArrayBuffer> | ArrayBuffer;
+}
+
+/** Where a model has its tensors decoded. */
+export interface Decoding {
+  decoder: Decoder;
+  /** Closed with the model. */
+  ownPool?: WorkerPool;
 }
 
 /** An open model, in one file or several. Made by `open`. */
@@ -59,13 +75,15 @@ export class Model {
   readonly #core: CoreModel;
   readonly #indices = new Map<string, number>();
   readonly #closing = new AbortController();
+  readonly #decoding: Decoding;
   #base: Model | undefined;
   #ownsBase = false;
 
   /** @internal */
-  constructor(sources: readonly Source[], sizeBytes: number, core: CoreModel, traffic: Traffic) {
+  constructor(sources: readonly Source[], sizeBytes: number, core: CoreModel, traffic: Traffic, decoding: Decoding) {
     this.#sources = sources;
     this.#core = core;
+    this.#decoding = decoding;
     this.size = sizeBytes;
     this.fileCount = sources.length;
     this.stats = traffic;
@@ -121,7 +139,8 @@ export class Model {
     const info = this.#find(name);
     const meter = new ProgressMeter(options.onProgress, { stage: "tensor", tensor: name });
     meter.expect(this.#costBytes(info));
-    return this.#read(info, options.signal, meter);
+    const into = options.into && room(info, options.into);
+    return new Tensor(info, typedArray(info.dtype, name, await this.#raw(info, options.signal, meter, into)));
   }
 
   /**
@@ -139,7 +158,7 @@ export class Model {
     });
     const meter = new ProgressMeter(options.onProgress, { stage: "stream" });
     meter.expect(tensors.reduce((sum, { info }) => sum + this.#costBytes(info), 0));
-    yield* inOrder(tensors, maxBytes, signal, (info, signal) => this.#read(info, signal, meter));
+    yield* inOrder(tensors, maxBytes, signal, async (info, signal) => new Tensor(info, typedArray(info.dtype, info.name, await this.#raw(info, signal, meter))));
   }
 
   /**
@@ -164,6 +183,7 @@ export class Model {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort(new ModelClosedError());
     this.#core.free();
+    this.#decoding.ownPool?.close();
     if (this.#ownsBase) this.#base?.close();
   }
 
@@ -191,22 +211,21 @@ export class Model {
     return info.storedLength + (inBase ? this.#base!.#costBytes(inBase) : 0);
   }
 
-  async #read(info: TensorInfo, signal: AbortSignal | undefined, meter: ProgressMeter): Promise<Tensor> {
-    return new Tensor(info, typedArray(info.dtype, info.name, await this.#raw(info, signal, meter)));
-  }
-
-  async #raw(info: TensorInfo, signal: AbortSignal | undefined, meter: ProgressMeter): Promise<Uint8Array<ArrayBuffer>> {
+  async #raw(info: TensorInfo, signal: AbortSignal | undefined, meter: ProgressMeter, into?: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
     const closing = this.#closing.signal;
     const either = signal ? AbortSignal.any([signal, closing]) : closing;
     either.throwIfAborted();
     checkSize(info);
+    const { decoder } = this.#decoding;
+    const subject = { model: this.#core, index: this.#indices.get(info.name)!, info };
+    decoder.expect(subject);
     const base = info.base && this.#base;
     const [parts, reference] = await sideBySide(either, (signal) =>
       Promise.all([this.#fetch(info, { signal, onBytes: meter.arrived }), base ? base.#raw(base.#find(info.name), signal, meter) : undefined]),
     );
     // A closed model has nothing to decode with.
     closing.throwIfAborted();
-    const raw = guarded(() => this.#core.decode(this.#indices.get(info.name)!, parts, reference));
+    const raw = await decoder.decode({ ...subject, parts, reference, into, signal: either });
     if (raw.byteLength !== info.byteLength) {
       throw new FormatError(`The tensor ${info.name} should have ${info.byteLength} bytes, decoding gave ${raw.byteLength}.`, { tensor: info.name });
     }

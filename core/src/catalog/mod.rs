@@ -129,11 +129,16 @@ enum Contents {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Catalog {
     contents: Contents,
+    #[serde(skip)]
     len_bytes: u64,
+    #[serde(skip)]
     data_len_bytes: u64,
+    #[serde(skip)]
     header_len_bytes: u64,
+    #[serde(skip)]
     metadata: BTreeMap<String, String>,
     tensors: Vec<Tensor>,
+    #[serde(skip)]
     by_name: BTreeMap<String, usize>,
 }
 

@@ -9,8 +9,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use serde::{Deserialize, Serialize};
-
 use crate::catalog::{BaseUse, Catalog, Kind};
 use crate::dtype::Dtype;
 use crate::engine::Engine;
@@ -31,7 +29,7 @@ pub use dense::Weight;
 pub use recipe::Recipe;
 
 /// A stored tensor that a tensor of the model is made of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     /// Number of the file.
     pub file: usize,
@@ -48,7 +46,7 @@ impl Part {
 }
 
 /// One tensor of a model.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone)]
 pub struct Tensor {
     /// Name.
     pub name: String,
@@ -220,6 +218,18 @@ impl Model {
         Ok(())
     }
 
+    /// Whether the stored bytes of tensor `number` are the tensor, with nothing
+    /// to decode or to compare.
+    ///
+    /// # Panics
+    /// If there is no tensor of that number.
+    #[must_use]
+    pub fn is_plain(&self, number: usize) -> bool {
+        let tensor = &self.tensors[number];
+        let mut files = tensor.parts.iter().map(|part| &self.files[part.file]);
+        tensor.weight.is_none() && files.all(|file| file.kind() == Kind::Safetensors)
+    }
+
     /// The bytes of tensor `number` from those of its parts, in their order,
     /// and from the `base`'s tensor of the same name where [`Tensor::base`]
     /// says so.
@@ -233,31 +243,35 @@ impl Model {
         parts: &[&'a [u8]],
         base: Option<&'a [u8]>,
     ) -> Result<Cow<'a, [u8]>> {
-        decode(&self.files, &self.tensors[number], engine, parts, base)
+        let tensor = &self.tensors[number];
+        let places = tensor.parts.iter();
+        let places = places.map(|part| (&self.files[part.file], part.number));
+        let weight = tensor.weight.as_ref();
+        let weight = weight.map(|weight| (weight, tensor.shape.as_slice()));
+        decode(&tensor.name, places, weight, engine, parts, base)
     }
 }
 
-/// The bytes of `tensor`, whose parts are in `files`.
-fn decode<'a, E: Engine>(
-    files: &[Catalog],
-    tensor: &Tensor,
+/// The bytes of a tensor from those of its parts, which are at `places`: in
+/// that catalog, of that number. If it is a `weight`, with the shape it has.
+fn decode<'a, 'm, E: Engine>(
+    name: &str,
+    places: impl ExactSizeIterator<Item = (&'m Catalog, usize)>,
+    weight: Option<(&Weight, &[u64])>,
     engine: &E,
     parts: &[&'a [u8]],
     base: Option<&'a [u8]>,
 ) -> Result<Cow<'a, [u8]>> {
-    if parts.len() != tensor.parts.len() {
-        return Err(
-            Error::invalid_input("these are not the parts of the tensor").tensor(&tensor.name),
-        );
+    if parts.len() != places.len() {
+        return Err(Error::invalid_input("these are not the parts of the tensor").tensor(name));
     }
-    let mut decoded =
-        tensor.parts.iter().zip(parts).map(|(part, &stored)| {
-            files[part.file].decode_against(engine, part.number, stored, base)
-        });
-    let Some(weight) = &tensor.weight else {
+    let mut decoded = places
+        .zip(parts)
+        .map(|((file, number), &stored)| file.decode_against(engine, number, stored, base));
+    let Some((weight, shape)) = weight else {
         return decoded.next().unwrap_or(Ok(Cow::Borrowed(&[])));
     };
     let decoded = decoded.collect::<Result<Vec<_>>>()?;
     let parts: Vec<&[u8]> = decoded.iter().map(|part| &**part).collect();
-    dense::decode(weight, &tensor.shape, &parts).map(Cow::Owned)
+    dense::decode(weight, shape, &parts).map(Cow::Owned)
 }

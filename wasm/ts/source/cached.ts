@@ -26,7 +26,7 @@ export function cached(source: Source, cache: ByteCache, keyOf: () => string | u
       }
       const bytes = await source.read(offset, length, options);
       await abortable(cache.put(key, offset, bytes).catch(() => {}), signal);
-      return bytes;
+      return bytes.subarray(); // not `given` any more: the cache has them, too
     },
   };
 }
