@@ -9,6 +9,7 @@
 //! `{zstn: true, kind, rule, offset, tensor, message}`.
 
 mod error;
+#[cfg(any(feature = "reader", feature = "coder"))]
 mod number;
 
 #[cfg(any(feature = "reader", feature = "threads"))]

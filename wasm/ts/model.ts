@@ -213,7 +213,8 @@ export class Model {
 
   async #raw(info: TensorInfo, signal: AbortSignal | undefined, meter: ProgressMeter, into?: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
     const closing = this.#closing.signal;
-    const either = signal ? AbortSignal.any([signal, closing]) : closing;
+    // Always a signal of its own: Node warns where many listen to one.
+    const either = AbortSignal.any(signal ? [signal, closing] : [closing]);
     either.throwIfAborted();
     checkSize(info);
     const { decoder } = this.#decoding;

@@ -51,7 +51,7 @@ export class Member {
     const formats = model.hasFormats();
     const request: Request = {
       formats,
-      module: this.#modules.has(formats) ? undefined : model.module(),
+      module: this.#thread.hasModule || this.#modules.has(formats) ? undefined : model.module(),
       recipe: model.recipe(index),
       parts: parts.map(own),
       reference,

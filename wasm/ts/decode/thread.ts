@@ -4,6 +4,8 @@ import type { Answer } from "./message.js";
 
 /** A worker that runs. */
 export interface Thread {
+  /** It brings the module it decodes with. */
+  readonly hasModule?: boolean;
   post(message: unknown, transfer: ArrayBuffer[]): void;
   /** Whether it keeps the process running (Node). It does so from the start. */
   hold(hold: boolean): void;
