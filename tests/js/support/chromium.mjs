@@ -29,8 +29,8 @@ export function browserTests({ ready = async () => {}, done = async () => {} } =
       await done();
     });
   }
-  const inBrowser = (name, work, options = {}) =>
-    test(name, { skip, timeout: 40_000 }, async () => {
+  const inBrowser = (name, work, { skip: why = false, ...options } = {}) =>
+    test(name, { skip: skip || why, timeout: 40_000 }, async () => {
       const { page, complaints, close } = await newPage(browser, options);
       try {
         await work(page, complaints);

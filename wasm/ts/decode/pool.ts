@@ -3,7 +3,7 @@
 
 import { InvalidInputError, WorkerError } from "../errors.js";
 import { inline } from "./decoder.js";
-import type { Decoder, Job, Subject } from "./decoder.js";
+import type { Job, Subject } from "./decoder.js";
 import { Member } from "./member.js";
 import type { Events } from "./member.js";
 import { Task } from "./task.js";
@@ -32,7 +32,7 @@ const MOST_BY_DEFAULT = 4;
 const IDLE_MS = 10_000;
 
 /** Workers for one model or several, made by `workerPool`. They are started when they are needed and stopped when they are not. */
-export class WorkerPool implements Decoder {
+export class WorkerPool {
   /** Most workers at the same time. */
   readonly size: number;
   readonly #leastBytes: number;
