@@ -16,12 +16,15 @@ const ARGUMENTS = [
 
 const skip = process.env.ZSTN_SKIP_BROWSER ? "ZSTN_SKIP_BROWSER is set" : false;
 
+/** Starts it. */
+export const launchChromium = () => chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ARGUMENTS });
+
 /** The tests of a file that need a browser: `ready` and `done` run around them, `inBrowser` is one of them. */
 export function browserTests({ ready = async () => {}, done = async () => {} } = {}) {
   let browser;
   if (!skip) {
     before(async () => {
-      browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ARGUMENTS });
+      browser = await launchChromium();
       await ready();
     });
     after(async () => {

@@ -10,7 +10,7 @@ import { promisify } from "node:util";
 const run = promisify(execFile);
 
 /** ZSTN_BIN, or what `cargo build` leaves behind. */
-function program() {
+export function program() {
   const built = ["release", "debug"].map((profile) => fileURLToPath(new URL(`../../../target/${profile}/zstn`, import.meta.url)));
   const found = process.env.ZSTN_BIN ?? built.find((path) => existsSync(path));
   if (!found) throw new Error("No zstn program: build it with `cargo build --release -p zstn`, or name it in ZSTN_BIN.");
