@@ -12,7 +12,7 @@ export async function inChromium(packed, withThreads) {
     import * as zstn from "/dist/web.js";
     import { threadPool } from "/dist/threads/web.js";
     import { measured } from "/bench/measured.mjs";
-    const model = await (await fetch("/model/model.zstn")).blob();
+    const model = new Uint8Array(await (await fetch("/model/model.zstn")).arrayBuffer());
     globalThis.measured = await measured(zstn, threadPool, model, ${withThreads});
   </script>`;
   const headers = { "cross-origin-opener-policy": "same-origin", "cross-origin-embedder-policy": "require-corp" };
