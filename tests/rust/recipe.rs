@@ -1,7 +1,7 @@
 //! Recipes: what another thread needs to decode one tensor, for every kind of
 //! file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use zstn::Reader;
@@ -57,11 +57,11 @@ fn compare(reader: &Reader, files: &[Vec<u8>], base: Option<&Reader>) -> (usize,
     (model.tensors().len(), longest)
 }
 
-fn open(path: &PathBuf) -> Option<Reader> {
+fn open(path: &Path) -> Option<Reader> {
     Reader::open(&path.display().to_string()).ok()
 }
 
-fn read(path: &PathBuf) -> Vec<u8> {
+fn read(path: &Path) -> Vec<u8> {
     std::fs::read(path).expect("a vector")
 }
 

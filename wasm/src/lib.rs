@@ -25,6 +25,8 @@ mod catalog;
 mod model;
 #[cfg(feature = "reader")]
 mod opening;
+#[cfg(feature = "reader")]
+mod rows;
 
 #[cfg(feature = "coder")]
 mod frames;
@@ -45,5 +47,7 @@ pub use model::Model;
 pub use opening::Opening;
 #[cfg(feature = "coder")]
 pub use packing::Packing;
+#[cfg(feature = "reader")]
+pub use rows::Rows;
 #[cfg(feature = "threads")]
 pub use wasm_bindgen_rayon::init_thread_pool;

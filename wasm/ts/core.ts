@@ -49,6 +49,9 @@ export interface CoreModel {
   refused(): unknown[];
   /** Length of the safetensors files that this is or was packed from, or of all tensors where there were none, in bytes. */
   originalBytes(): number;
+  /** Where the table lies that `rows` has to be given: [file, offset, length], or nothing. */
+  blockTable(index: number): Float64Array;
+  rows(index: number, start: number, end: number, table?: Uint8Array): CoreRows;
   /** The stored bytes of all parts to the raw little-endian bytes of the tensor: in `into`, or in a fresh array. */
   decode(index: number, parts: Uint8Array[], base?: Uint8Array, into?: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>;
   /** Whether the stored bytes of a tensor are the tensor, with nothing to decode or to compare. */
@@ -68,6 +71,19 @@ export interface CoreModel {
 
 /** Decodes a tensor of a model that lives in another instance of the same module. */
 export type CoreDecode = (recipe: Uint8Array, parts: Uint8Array[], base?: Uint8Array) => Uint8Array<ArrayBuffer>;
+
+/** What has to be fetched for some rows of a tensor. Does no I/O. */
+export interface CoreRows {
+  /** Whether the tensor has to be read as a whole; the rows are then the bytes `span` of it. */
+  isWhole(): boolean;
+  /** [start, end] in the tensor. */
+  span(): Float64Array;
+  /** [file, offset, length, …] to fetch. */
+  ranges(): Float64Array;
+  /** The raw bytes of the rows. */
+  decode(parts: Uint8Array[]): Uint8Array<ArrayBuffer>;
+  free(): void;
+}
 
 /** The core, loaded. */
 export interface Core {

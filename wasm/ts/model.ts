@@ -8,16 +8,19 @@ import { room } from "./decode/room.js";
 import { typedArray } from "./dtype.js";
 import { FormatError, InvalidInputError, ModelClosedError, TensorNotFoundError } from "./errors.js";
 import type { ZstnError } from "./errors.js";
+import { readParts, storedParts } from "./parts.js";
 import { ProgressMeter } from "./progress.js";
 import type { OnProgress } from "./progress.js";
 import { asError, guarded } from "./rejection.js";
+import { RowPlanner, rowsInfo, rowsOfWhole } from "./rows.js";
+import type { ReadPlan, RowRange } from "./rows.js";
 import { sideBySide } from "./side-by-side.js";
 import { DEFAULT_AHEAD_BYTES, checkAhead, inOrder } from "./stream.js";
 import type { StreamOptions } from "./stream.js";
 import { ending } from "./source/ending.js";
-import type { ReadOptions, Source } from "./source/source.js";
+import type { Source } from "./source/source.js";
 import type { Stats, Traffic } from "./source/traffic.js";
-import { checkSize } from "./size.js";
+import { checkRowsSize, checkSize } from "./size.js";
 import { closeMatches } from "./suggest.js";
 import { Tensor } from "./tensor.js";
 import type { TensorInfo } from "./tensor.js";
@@ -27,14 +30,19 @@ import type { SafetensorsBlobOptions } from "./virtual/model-file.js";
 
 /** What `model.tensor` may be given besides the name. */
 export interface TensorOptions {
+  /**
+   * Only these rows, slices of the outermost dimension: the first one and the one to stop before. Where the tensor is
+   * stored in blocks or as it is, nothing else is fetched; `model.plan` tells.
+   */
+  rows?: RowRange;
   /** Stops the read; the call then rejects with the reason of the signal. */
   signal?: AbortSignal;
   /** Called while the bytes arrive. */
   onProgress?: OnProgress;
   /**
-   * Memory to decode into, such as an array of the tensor's type or the one before: `data` is then at its beginning,
-   * and nothing new is allocated for it. At least as long as the tensor, and placed as its elements need it. When
-   * the call fails its contents are undefined.
+   * Memory to decode into, such as an array of the tensor's type or that of the tensor before: `data` is then at its
+   * beginning. At least as long as the tensor, or its rows, and placed as its elements need it. When the call fails
+   * its contents are undefined.
    */
   into?: ArrayBufferView<ArrayBuffer> | ArrayBuffer;
 }
@@ -45,6 +53,9 @@ export interface Decoding {
   /** Closed with the model. */
   ownPool?: WorkerPool;
 }
+
+/** What `model.plan` may be given besides the name. */
+export type PlanOptions = Pick<TensorOptions, "rows" | "signal">;
 
 /** An open model, in one file or several. Made by `open`. */
 export class Model {
@@ -76,6 +87,7 @@ export class Model {
   readonly #indices = new Map<string, number>();
   readonly #closing = new AbortController();
   readonly #decoding: Decoding;
+  readonly #rows: RowPlanner;
   #base: Model | undefined;
   #ownsBase = false;
 
@@ -84,6 +96,7 @@ export class Model {
     this.#sources = sources;
     this.#core = core;
     this.#decoding = decoding;
+    this.#rows = new RowPlanner(core, sources);
     this.size = sizeBytes;
     this.fileCount = sources.length;
     this.stats = traffic;
@@ -138,9 +151,28 @@ export class Model {
   async tensor(name: string, options: TensorOptions = {}): Promise<Tensor> {
     const info = this.#find(name);
     const meter = new ProgressMeter(options.onProgress, { stage: "tensor", tensor: name });
+    if (options.rows) return this.#readRows(info, options.rows, options, meter);
     meter.expect(this.#costBytes(info));
     const into = options.into && room(info, options.into);
     return new Tensor(info, typedArray(info.dtype, name, await this.#raw(info, options.signal, meter, into)));
+  }
+
+  /** What `model.tensor` would fetch. Reads nothing, or the small table that says where the blocks of the tensor are. */
+  async plan(name: string, { rows, signal }: PlanOptions = {}): Promise<ReadPlan> {
+    const info = this.#find(name);
+    if (rows) {
+      rowsInfo(info, rows);
+      const plan = await this.#rows.plan(this.#indices.get(name)!, rows, { signal: this.#untilClosed(signal) });
+      try {
+        if (!plan.isWhole()) {
+          const parts = storedParts(plan.ranges());
+          return { whole: false, bytes: parts.reduce((sum, { length }) => sum + length, 0), parts };
+        }
+      } finally {
+        plan.free();
+      }
+    }
+    return { whole: true, bytes: info.storedLength, parts: info.parts };
   }
 
   /**
@@ -211,18 +243,46 @@ export class Model {
     return info.storedLength + (inBase ? this.#base!.#costBytes(inBase) : 0);
   }
 
-  async #raw(info: TensorInfo, signal: AbortSignal | undefined, meter: ProgressMeter, into?: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
+  async #readRows(whole: TensorInfo, range: RowRange, options: TensorOptions, meter: ProgressMeter): Promise<Tensor> {
+    const info = rowsInfo(whole, range);
+    const into = options.into && room(info, options.into);
+    const signal = this.#untilClosed(options.signal);
+    const rows = await this.#rows.plan(this.#indices.get(info.name)!, range, { signal });
+    try {
+      let raw: Uint8Array<ArrayBuffer>;
+      if (rows.isWhole()) {
+        meter.expect(this.#costBytes(whole));
+        raw = rowsOfWhole(rows, await this.#raw(whole, options.signal, meter));
+      } else {
+        checkRowsSize(info);
+        meter.expect(storedParts(rows.ranges()).reduce((sum, { length }) => sum + length, 0));
+        raw = await this.#rows.read(rows, { signal, onBytes: meter.arrived });
+      }
+      into?.set(raw);
+      return new Tensor(info, typedArray(info.dtype, info.name, into ?? raw));
+    } finally {
+      rows.free();
+    }
+  }
+
+  #untilClosed(signal: AbortSignal | undefined): AbortSignal {
     const closing = this.#closing.signal;
     // Always a signal of its own: Node warns where many listen to one.
     const either = AbortSignal.any(signal ? [signal, closing] : [closing]);
     either.throwIfAborted();
+    return either;
+  }
+
+  async #raw(info: TensorInfo, signal: AbortSignal | undefined, meter: ProgressMeter, into?: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
+    const closing = this.#closing.signal;
+    const either = this.#untilClosed(signal);
     checkSize(info);
     const { decoder } = this.#decoding;
     const subject = { model: this.#core, index: this.#indices.get(info.name)!, info };
     decoder.expect(subject);
     const base = info.base && this.#base;
     const [parts, reference] = await sideBySide(either, (signal) =>
-      Promise.all([this.#fetch(info, { signal, onBytes: meter.arrived }), base ? base.#raw(base.#find(info.name), signal, meter) : undefined]),
+      Promise.all([readParts(this.#sources, info.parts, { signal, onBytes: meter.arrived }), base ? base.#raw(base.#find(info.name), signal, meter) : undefined]),
     );
     // A closed model has nothing to decode with.
     closing.throwIfAborted();
@@ -231,12 +291,5 @@ export class Model {
       throw new FormatError(`The tensor ${info.name} should have ${info.byteLength} bytes, decoding gave ${raw.byteLength}.`, { tensor: info.name });
     }
     return raw;
-  }
-
-  #fetch(info: TensorInfo, options: ReadOptions): Promise<Uint8Array[]> {
-    const reads = info.parts.map(({ file, offset, length }) =>
-      length === 0 ? new Uint8Array(0) : this.#sources[file]!.read(offset, length, options),
-    );
-    return Promise.all(reads);
   }
 }

@@ -32,12 +32,14 @@ mod known;
 #[cfg(feature = "portable")]
 mod only;
 mod opening;
+mod rows;
 mod walk;
 #[cfg(feature = "ztensor")]
 mod ztensor_opening;
 
 pub use delta::BaseUse;
 pub use opening::{Opening, Recognised, is_left_out, recognise};
+pub use rows::Plan;
 
 /// The kinds of file that can be read tensor by tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,7 +119,7 @@ impl Tensor {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 enum Contents {
     Safetensors,
-    Zstn(Option<Integrity>),
+    Zstn(Option<Integrity>, #[serde(skip)] rows::Tables),
     Delta(Delta),
     #[cfg(feature = "ztensor")]
     ZTensor(Vec<ztensor::Tensor>),
@@ -173,6 +175,7 @@ impl Catalog {
         header_json: &[u8],
         data_len_bytes: u64,
         tail: Tail,
+        tables: rows::Tables,
         file_len_bytes: u64,
     ) -> Result<Self> {
         let index = tail.index;
@@ -195,7 +198,7 @@ impl Catalog {
             })
             .collect();
         Ok(Self::new(
-            Contents::Zstn(tail.integrity),
+            Contents::Zstn(tail.integrity, tables),
             file_len_bytes,
             data_len_bytes,
             header_json.len() as u64,
@@ -233,7 +236,7 @@ impl Catalog {
     pub fn kind(&self) -> Kind {
         match self.contents {
             Contents::Safetensors => Kind::Safetensors,
-            Contents::Zstn(_) => Kind::Zstn,
+            Contents::Zstn(..) => Kind::Zstn,
             Contents::Delta(_) => Kind::Delta,
             #[cfg(feature = "ztensor")]
             Contents::ZTensor(_) => Kind::ZTensor,
@@ -270,7 +273,7 @@ impl Catalog {
     #[must_use]
     pub fn integrity(&self) -> Option<&Integrity> {
         match &self.contents {
-            Contents::Zstn(integrity) => integrity.as_ref(),
+            Contents::Zstn(integrity, _) => integrity.as_ref(),
             _ => None,
         }
     }
@@ -325,7 +328,7 @@ impl Catalog {
         match &self.contents {
             Contents::Safetensors => return Ok(Cow::Borrowed(stored)),
             Contents::Delta(delta) => return delta.decode(engine, tensor, number, stored, base),
-            Contents::Zstn(integrity) => {
+            Contents::Zstn(integrity, _) => {
                 let integrity = integrity.as_ref().map(|integrity| (integrity, number));
                 decode_frame(engine, stored, tensor.len_bytes(), integrity).map(Cow::Owned)
             }

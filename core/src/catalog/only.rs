@@ -28,7 +28,11 @@ impl Contents {
     fn only(&self, number: usize) -> Self {
         match self {
             Self::Safetensors => Self::Safetensors,
-            Self::Zstn(integrity) => Self::Zstn(integrity.as_ref().map(|all| all.only(number))),
+            // Tables are for rows; a tensor as a whole does without.
+            Self::Zstn(integrity, _) => {
+                let integrity = integrity.as_ref().map(|all| all.only(number));
+                Self::Zstn(integrity, Default::default())
+            }
             Self::Delta(delta) => Self::Delta(delta.only(number)),
             #[cfg(feature = "ztensor")]
             Self::ZTensor(tensors) => {

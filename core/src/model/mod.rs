@@ -22,11 +22,13 @@ mod dense;
 mod dense;
 #[cfg(feature = "portable")]
 mod recipe;
+mod rows;
 
 pub use assembly::{Assembly, wants_config};
 pub use dense::Weight;
 #[cfg(feature = "portable")]
 pub use recipe::Recipe;
+pub use rows::Rows;
 
 /// A stored tensor that a tensor of the model is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +77,14 @@ impl Tensor {
     #[must_use]
     pub fn stored_len_bytes(&self) -> u64 {
         self.parts.iter().map(Part::len_bytes).sum()
+    }
+
+    /// Its only part, if it needs nothing else.
+    fn alone(&self) -> Option<&Part> {
+        match self.parts.as_slice() {
+            [only] if self.weight.is_none() && self.base.is_none() => Some(only),
+            _ => None,
+        }
     }
 
     /// Number of elements.

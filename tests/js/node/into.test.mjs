@@ -18,6 +18,11 @@ for (const [how, file, workers] of [["inline", container.file, 0], ["by workers"
       assert.deepEqual([tensor.data, tensor.dtype, tensor.shape], [expected.data, expected.dtype, expected.shape], name);
       assert.ok(into.subarray(byteLength).every((byte) => byte === 0xa5), "what is behind it is left alone");
     }
+    const [rows] = model.tensors.get("t.f32").shape;
+    const part = new Float32Array(100);
+    const some = await model.tensor("t.f32", { rows: [1, rows], into: part });
+    assert.equal(some.data.buffer, part.buffer);
+    assert.deepEqual(some.data, (await model.tensor("t.f32")).data.slice(-some.data.length));
     const floats = new Float32Array(104);
     const tensor = await model.tensor("t.f32", { into: floats.subarray(4) });
     assert.deepEqual(floats.subarray(4), tensor.data);

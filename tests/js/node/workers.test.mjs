@@ -221,6 +221,17 @@ test("a program ends by itself, and not before it has its tensors", async () => 
   }
 });
 
+test("a program on the command line has workers, too", async () => {
+  const text = `
+    import { open, workerPool } from ${JSON.stringify(import.meta.resolve("zstn"))};
+    const pool = workerPool();
+    await (await open(${JSON.stringify(packed)}, { workers: pool })).tensor("lm_head.weight");
+    console.log(pool.decoded);
+  `;
+  const { stdout } = await run(process.execPath, ["--input-type=module", "-e", text], { timeout: 20_000 });
+  assert.equal(stdout, "1\n");
+});
+
 test("a number of workers that is none is refused", async () => {
   for (const workers of [-1, 1.5, NaN]) await assert.rejects(open(packed, { workers }), { code: "invalid_input", message: /number of workers/ });
   assert.throws(() => workerPool({ leastBytes: -1 }), { code: "invalid_input" });

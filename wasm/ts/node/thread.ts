@@ -3,8 +3,11 @@
 import { Worker } from "node:worker_threads";
 import type { StartThread } from "../decode/thread.js";
 
-/** A worker with the script of this package. */
-export const makeWorker = (): Worker => new Worker(new URL("../decode/node-worker.js", import.meta.url), { name: "zstn" });
+/** A worker with a script of this package. Some flags of the program, such as those of `node -e`, would keep it from starting. */
+export const workerOf = (script: URL, name: string): Worker => new Worker(script, { name, execArgv: [] });
+
+/** A worker that decodes. */
+export const makeWorker = (): Worker => workerOf(new URL("../decode/node-worker.js", import.meta.url), "zstn");
 
 /** Starts a worker that `make` makes. */
 export function nodeThread(make: () => Worker): StartThread {
