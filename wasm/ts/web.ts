@@ -4,7 +4,7 @@ import { lazyCoder } from "./coder.js";
 import { lazyCore, lazyFormats } from "./core.js";
 import { WorkerPool } from "./decode/pool.js";
 import type { WorkerPoolOptions } from "./decode/pool.js";
-import { makeWorker, webThread } from "./decode/web-thread.js";
+import { coreCount, makeWorker, webThread } from "./decode/web-thread.js";
 import { InvalidInputError } from "./errors.js";
 import { compressor, decompressor } from "./frames.js";
 import type { Compress, Decompress } from "./frames.js";
@@ -26,7 +26,7 @@ const loadCoder = lazyCoder((glue, input) => glue.default({ module_or_path: inpu
 /** Workers that decode tensors, for the option `workers` of one model or several. They are started when they are needed. */
 export function workerPool(options: WorkerPoolOptions = {}): WorkerPool {
   const make = (options.worker as (() => Worker) | undefined) ?? makeWorker;
-  return new WorkerPool(options, navigator.hardwareConcurrency, webThread(make));
+  return new WorkerPool(options, coreCount(), webThread(make));
 }
 
 /** Opens a model for reading tensors; see `Openable` for what can be opened. */

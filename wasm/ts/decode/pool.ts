@@ -22,7 +22,7 @@ export interface WorkerPoolOptions {
   worker?: () => object;
 }
 
-/** The worker that takes a quarter of a megabyte has cost ten times as much to ask. */
+/** Decoding this much takes some milliseconds, asking a worker and hearing from it some tenths of one. */
 const LEAST_BYTES = 256 << 10;
 
 /** Each has memory of its own for stored and decoded bytes. */

@@ -5,6 +5,9 @@ import type { StartThread } from "./thread.js";
 /** Makes the worker; bundlers recognise these very words and carry the script along. */
 export const makeWorker = (): Worker => new Worker(new URL("./web-worker.js", import.meta.url), { type: "module", name: "zstn" });
 
+/** Cores of this machine, as far as the browser tells. */
+export const coreCount = (): number => globalThis.navigator?.hardwareConcurrency || 1;
+
 /** Starts a worker that `make` makes. */
 export function webThread(make: () => Worker): StartThread {
   return (listener) => {

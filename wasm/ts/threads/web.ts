@@ -3,7 +3,7 @@
  * tensor takes all of them; a `workerPool` decodes several tensors at once and works everywhere.
  */
 
-import { webThread } from "../decode/web-thread.js";
+import { coreCount, webThread } from "../decode/web-thread.js";
 import type { WorkerPool } from "../decode/pool.js";
 import { UnsupportedError } from "../errors.js";
 import { poolOfThreads } from "./pool.js";
@@ -22,5 +22,5 @@ export function threadPool(options: ThreadPoolOptions = {}): WorkerPool {
     );
   }
   const make = (options.worker as (() => Worker) | undefined) ?? (() => new Worker(new URL("./web-worker.js", import.meta.url), { type: "module", name: "zstn threads" }));
-  return poolOfThreads(options, navigator.hardwareConcurrency, webThread(make));
+  return poolOfThreads(options, coreCount(), webThread(make));
 }
