@@ -3,12 +3,12 @@
 
 use core::fmt;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 macro_rules! dtypes {
     ($( $(#[$doc:meta])* $name:ident $spelling:literal $bits:literal, )*) => {
         /// Element type of a tensor: the 22 dtypes of safetensors.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum Dtype { $( $(#[$doc])* #[serde(rename = $spelling)] $name, )* }
 
         impl Dtype {

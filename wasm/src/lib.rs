@@ -1,14 +1,21 @@
 //! WebAssembly shell of `zstn-core`: bytes in, bytes out. Sources, requests
 //! and typed arrays are TypeScript (`wasm/ts`).
 //!
-//! The npm package holds two modules of it: `reader` for opening files and
-//! reading tensors, `coder` for single frames and for packing.
+//! The npm package holds several modules of it: `reader` and `formats` for
+//! opening files and reading tensors, `coder` for single frames and for
+//! packing, `threads` for decoding on several threads with shared memory.
 //!
 //! Every error leaves as a plain object
 //! `{zstn: true, kind, rule, offset, tensor, message}`.
 
 mod error;
+#[cfg(any(feature = "reader", feature = "coder"))]
 mod number;
+
+#[cfg(any(feature = "reader", feature = "threads"))]
+mod decode;
+#[cfg(any(feature = "reader", feature = "threads"))]
+mod engine;
 
 #[cfg(feature = "reader")]
 mod assembly;
@@ -32,6 +39,8 @@ mod packing;
 pub use assembly::{Assembly, ShardIndex};
 #[cfg(feature = "reader")]
 pub use catalog::Catalog;
+#[cfg(any(feature = "reader", feature = "threads"))]
+pub use decode::decode;
 #[cfg(feature = "coder")]
 pub use frames::{compress, decompress};
 #[cfg(feature = "reader")]
@@ -44,3 +53,5 @@ pub use packing::Packing;
 pub use rows::Rows;
 #[cfg(feature = "reader")]
 pub use unpacked::Unpacked;
+#[cfg(feature = "threads")]
+pub use wasm_bindgen_rayon::init_thread_pool;

@@ -1,13 +1,15 @@
 //! The tensors of an opened model.
 
+use js_sys::Uint8Array;
 use serde::Serialize;
 use wasm_bindgen::prelude::*;
 use zstn_core::Error;
 use zstn_core::catalog::BaseUse;
-use zstn_core::engine::Pure;
 use zstn_core::model::{Model as Core, Tensor as CoreTensor};
 
 use crate::Rows;
+use crate::decode::decoded;
+use crate::engine::ENGINE;
 use crate::error::thrown;
 use crate::number::whole;
 
@@ -134,6 +136,33 @@ impl Model {
         self.0.check_base(&base.0).map_err(|e| thrown(&e))
     }
 
+    /// This module, compiled, for other instances of it.
+    #[must_use]
+    pub fn module(&self) -> JsValue {
+        wasm_bindgen::module()
+    }
+
+    /// Whether it is the module with all formats.
+    #[wasm_bindgen(js_name = hasFormats)]
+    #[must_use]
+    pub fn has_formats(&self) -> bool {
+        cfg!(feature = "formats")
+    }
+
+    /// Whether the stored bytes of tensor `index` are the tensor.
+    #[wasm_bindgen(js_name = isPlain)]
+    pub fn is_plain(&self, index: usize) -> Result<bool, JsValue> {
+        self.check(index)?;
+        Ok(self.0.is_plain(index))
+    }
+
+    /// What another instance needs to decode tensor `index`: the argument
+    /// `recipe` of the function `decode`.
+    pub fn recipe(&self, index: usize) -> Result<Vec<u8>, JsValue> {
+        self.check(index)?;
+        Ok(self.0.recipe(index).to_bytes())
+    }
+
     /// Where the block table of tensor `index` lies that `rows` has to be
     /// given, as `[file, offset, length]`; empty if it takes none.
     #[wasm_bindgen(js_name = blockTable)]
@@ -162,19 +191,18 @@ impl Model {
     }
 
     /// The raw bytes of tensor `index` from those of its parts, in their
-    /// order, and from the `base`'s tensor of its name if it needs that.
+    /// order, and from the `base`'s tensor of its name if it needs that; in
+    /// `into` if it is given.
     pub fn decode(
         &self,
         index: usize,
-        parts: Vec<js_sys::Uint8Array>,
+        parts: Vec<Uint8Array>,
         base: Option<Vec<u8>>,
-    ) -> Result<js_sys::Uint8Array, JsValue> {
+        into: Option<Uint8Array>,
+    ) -> Result<Uint8Array, JsValue> {
         self.check(index)?;
-        let parts: Vec<Vec<u8>> = parts.iter().map(js_sys::Uint8Array::to_vec).collect();
-        let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-        self.0
-            .decode(&Pure, index, &parts, base.as_deref())
-            .map(|bytes| js_sys::Uint8Array::from(&*bytes))
-            .map_err(|e| thrown(&e))
+        decoded(&parts, base.as_deref(), into, |parts, base| {
+            self.0.decode(&ENGINE, index, parts, base)
+        })
     }
 }

@@ -1,10 +1,12 @@
 //! Some rows of a tensor; the reads are JavaScript's.
 
+use std::borrow::Cow;
+
 use wasm_bindgen::prelude::*;
-use zstn_core::engine::Pure;
 use zstn_core::model::Rows as Core;
 
-use crate::error::thrown;
+use crate::decode::decoded;
+use crate::engine::ENGINE;
 
 /// What has to be fetched for some rows of a tensor.
 #[wasm_bindgen]
@@ -47,11 +49,8 @@ impl Rows {
 
     /// The raw bytes of the rows from those of `ranges`.
     pub fn decode(&self, parts: Vec<js_sys::Uint8Array>) -> Result<js_sys::Uint8Array, JsValue> {
-        let parts: Vec<Vec<u8>> = parts.iter().map(js_sys::Uint8Array::to_vec).collect();
-        let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-        self.0
-            .decode(&Pure, &parts)
-            .map(|bytes| js_sys::Uint8Array::from(bytes.as_slice()))
-            .map_err(|e| thrown(&e))
+        decoded(&parts, None, None, |parts, _| {
+            self.0.decode(&ENGINE, parts).map(Cow::Owned)
+        })
     }
 }

@@ -2,7 +2,7 @@
 
 import * as glue from "./core/zstn_wasm.js";
 import { lazyModule } from "./module.js";
-import type { CoreInput, Glue, Start } from "./module.js";
+import type { CoreInput, Glue, Start, WasmModule } from "./module.js";
 import type { TensorInfo } from "./tensor.js";
 
 /** Recognises a file from its first bytes and says which further ranges it needs. Does no I/O. */
@@ -52,8 +52,16 @@ export interface CoreModel {
   /** Where the table lies that `rows` has to be given: [file, offset, length], or nothing. */
   blockTable(index: number): Float64Array;
   rows(index: number, start: number, end: number, table?: Uint8Array): CoreRows;
-  /** The stored bytes of all parts to the raw little-endian bytes of the tensor, in a fresh array. */
-  decode(index: number, parts: Uint8Array[], base?: Uint8Array): Uint8Array<ArrayBuffer>;
+  /** The stored bytes of all parts to the raw little-endian bytes of the tensor: in `into`, or in a fresh array. */
+  decode(index: number, parts: Uint8Array[], base?: Uint8Array, into?: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>;
+  /** Whether the stored bytes of a tensor are the tensor, with nothing to decode or to compare. */
+  isPlain(index: number): boolean;
+  /** What decoding this tensor takes in another instance, as the first argument of `CoreDecode`. */
+  recipe(index: number): Uint8Array<ArrayBuffer>;
+  /** The compiled module it lives in. */
+  module(): WasmModule;
+  /** Whether that is the one with all formats. */
+  hasFormats(): boolean;
   /** Whether it is a delta. */
   needsBase(): boolean;
   /** Throws if the delta was made against something else. */
@@ -75,6 +83,9 @@ export interface CoreUnpacked {
   tensors(begin: number, end: number): Float64Array;
   free(): void;
 }
+
+/** Decodes a tensor of a model that lives in another instance of the same module. */
+export type CoreDecode = (recipe: Uint8Array, parts: Uint8Array[], base?: Uint8Array) => Uint8Array<ArrayBuffer>;
 
 /** What has to be fetched for some rows of a tensor. Does no I/O. */
 export interface CoreRows {

@@ -77,6 +77,11 @@ function dtypeNamed(name: string, tensor: string): Dtype {
   return dtype;
 }
 
+/** Length of an element of the typed array that holds this dtype, in bytes; such an array begins at a multiple of it. */
+export function bytesPerElement(dtypeName: string, tensor: string): number {
+  return dtypeNamed(dtypeName, tensor).array.BYTES_PER_ELEMENT;
+}
+
 /** The typed array over `bytes`; copies only when the bytes are not aligned for it. */
 export function typedArray(dtypeName: string, tensor: string, bytes: Uint8Array<ArrayBuffer>): TensorData {
   const { array } = dtypeNamed(dtypeName, tensor);

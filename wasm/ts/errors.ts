@@ -20,6 +20,7 @@ export type ErrorCode =
   | "changed"
   | "read"
   | "core"
+  | "worker"
   | "closed";
 
 /** The base of all errors this package throws by itself. */
@@ -203,6 +204,18 @@ export class CoreLoadError extends ZstnError {
   override name = "CoreLoadError";
   constructor(message: string, options?: ErrorOptions) {
     super("core", message, options);
+  }
+}
+
+/** A worker ended while it was decoding, or its pool was closed. What it was asked for can be read again. */
+export class WorkerError extends ZstnError {
+  override name = "WorkerError";
+  /** The tensor it was decoding. */
+  readonly tensor: string;
+
+  constructor(message: string, tensor: string, options?: ErrorOptions) {
+    super("worker", message, options);
+    this.tensor = tensor;
   }
 }
 

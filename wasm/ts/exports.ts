@@ -18,8 +18,10 @@ export {
   TensorNotFoundError,
   TruncatedError,
   UnsupportedError,
+  WorkerError,
   ZstnError,
 } from "./errors.js";
+export type { WorkerPool, WorkerPoolOptions } from "./decode/pool.js";
 export type { ErrorCode, Place } from "./errors.js";
 export type { Compress, CompressOptions, Decompress, DecompressOptions, Effort } from "./frames.js";
 export type { Model, PlanOptions, TensorOptions } from "./model.js";

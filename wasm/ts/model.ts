@@ -2,6 +2,9 @@
 /** An open model: the list of its tensors, and reading one of them. */
 
 import type { CoreModel, CoreUnpacked } from "./core.js";
+import type { Decoder } from "./decode/decoder.js";
+import type { WorkerPool } from "./decode/pool.js";
+import { room } from "./decode/room.js";
 import { typedArray } from "./dtype.js";
 import { FormatError, InvalidInputError, ModelClosedError, TensorNotFoundError } from "./errors.js";
 import type { ZstnError } from "./errors.js";
@@ -36,6 +39,19 @@ export interface TensorOptions {
   signal?: AbortSignal;
   /** Called while the bytes arrive. */
   onProgress?: OnProgress;
+  /**
+   * Memory to decode into, such as an array of the tensor's type or that of the tensor before: `data` is then at its
+   * beginning. At least as long as the tensor, or its rows, and placed as its elements need it. When the call fails
+   * its contents are undefined.
+   */
+  into?: ArrayBufferView<ArrayBuffer> | ArrayBuffer;
+}
+
+/** Where a model has its tensors decoded. */
+export interface Decoding {
+  decoder: Decoder;
+  /** Closed with the model. */
+  ownPool?: WorkerPool;
 }
 
 /** What `model.plan` may be given besides the name. */
@@ -70,15 +86,17 @@ export class Model {
   readonly #core: CoreModel;
   readonly #indices = new Map<string, number>();
   readonly #closing = new AbortController();
+  readonly #decoding: Decoding;
   readonly #rows: RowPlanner;
   #unpacked: CoreUnpacked | undefined;
   #base: Model | undefined;
   #ownsBase = false;
 
   /** @internal */
-  constructor(sources: readonly Source[], sizeBytes: number, core: CoreModel, traffic: Traffic) {
+  constructor(sources: readonly Source[], sizeBytes: number, core: CoreModel, traffic: Traffic, decoding: Decoding) {
     this.#sources = sources;
     this.#core = core;
+    this.#decoding = decoding;
     this.#rows = new RowPlanner(core, sources);
     this.size = sizeBytes;
     this.fileCount = sources.length;
@@ -134,9 +152,10 @@ export class Model {
   async tensor(name: string, options: TensorOptions = {}): Promise<Tensor> {
     const info = this.#find(name);
     const meter = new ProgressMeter(options.onProgress, { stage: "tensor", tensor: name });
-    if (options.rows) return this.#readRows(info, options.rows, options.signal, meter);
+    if (options.rows) return this.#readRows(info, options.rows, options, meter);
     meter.expect(this.#costBytes(info));
-    return this.#read(info, options.signal, meter);
+    const into = options.into && room(info, options.into);
+    return new Tensor(info, typedArray(info.dtype, name, await this.#raw(info, options.signal, meter, into)));
   }
 
   /** What `model.tensor` would fetch. Reads nothing, or the small table that says where the blocks of the tensor are. */
@@ -172,7 +191,7 @@ export class Model {
     });
     const meter = new ProgressMeter(options.onProgress, { stage: "stream" });
     meter.expect(tensors.reduce((sum, { info }) => sum + this.#costBytes(info), 0));
-    yield* inOrder(tensors, maxBytes, signal, (info, signal) => this.#read(info, signal, meter));
+    yield* inOrder(tensors, maxBytes, signal, async (info, signal) => new Tensor(info, typedArray(info.dtype, info.name, await this.#raw(info, signal, meter))));
   }
 
   /**
@@ -199,6 +218,7 @@ export class Model {
     this.#closing.abort(new ModelClosedError());
     this.#unpacked?.free();
     this.#core.free();
+    this.#decoding.ownPool?.close();
     if (this.#ownsBase) this.#base?.close();
   }
 
@@ -226,24 +246,23 @@ export class Model {
     return info.storedLength + (inBase ? this.#base!.#costBytes(inBase) : 0);
   }
 
-  async #read(info: TensorInfo, signal: AbortSignal | undefined, meter: ProgressMeter): Promise<Tensor> {
-    return new Tensor(info, typedArray(info.dtype, info.name, await this.#raw(info, signal, meter)));
-  }
-
-  async #readRows(whole: TensorInfo, range: RowRange, signal: AbortSignal | undefined, meter: ProgressMeter): Promise<Tensor> {
+  async #readRows(whole: TensorInfo, range: RowRange, options: TensorOptions, meter: ProgressMeter): Promise<Tensor> {
     const info = rowsInfo(whole, range);
-    const either = this.#untilClosed(signal);
-    const rows = await this.#rows.plan(this.#indices.get(info.name)!, range, { signal: either });
+    const into = options.into && room(info, options.into);
+    const signal = this.#untilClosed(options.signal);
+    const rows = await this.#rows.plan(this.#indices.get(info.name)!, range, { signal });
     try {
+      let raw: Uint8Array<ArrayBuffer>;
       if (rows.isWhole()) {
         meter.expect(this.#costBytes(whole));
-        const raw = await this.#raw(whole, signal, meter);
-        return new Tensor(info, typedArray(info.dtype, info.name, rowsOfWhole(rows, raw)));
+        raw = rowsOfWhole(rows, await this.#raw(whole, options.signal, meter));
+      } else {
+        checkRowsSize(info);
+        meter.expect(storedParts(rows.ranges()).reduce((sum, { length }) => sum + length, 0));
+        raw = await this.#rows.read(rows, { signal, onBytes: meter.arrived });
       }
-      checkRowsSize(info);
-      meter.expect(storedParts(rows.ranges()).reduce((sum, { length }) => sum + length, 0));
-      const raw = await this.#rows.read(rows, { signal: either, onBytes: meter.arrived });
-      return new Tensor(info, typedArray(info.dtype, info.name, raw));
+      into?.set(raw);
+      return new Tensor(info, typedArray(info.dtype, info.name, into ?? raw));
     } finally {
       rows.free();
     }
@@ -251,26 +270,29 @@ export class Model {
 
   #untilClosed(signal: AbortSignal | undefined): AbortSignal {
     const closing = this.#closing.signal;
-    const either = signal ? AbortSignal.any([signal, closing]) : closing;
+    // Always a signal of its own: Node warns where many listen to one.
+    const either = AbortSignal.any(signal ? [signal, closing] : [closing]);
     either.throwIfAborted();
     return either;
   }
 
-  async #raw(info: TensorInfo, signal: AbortSignal | undefined, meter: ProgressMeter): Promise<Uint8Array<ArrayBuffer>> {
+  async #raw(info: TensorInfo, signal: AbortSignal | undefined, meter: ProgressMeter, into?: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
     const closing = this.#closing.signal;
     const either = this.#untilClosed(signal);
     checkSize(info);
+    const { decoder } = this.#decoding;
+    const subject = { model: this.#core, index: this.#indices.get(info.name)!, info };
+    decoder.expect(subject);
     const base = info.base && this.#base;
     const [parts, reference] = await sideBySide(either, (signal) =>
       Promise.all([readParts(this.#sources, info.parts, { signal, onBytes: meter.arrived }), base ? base.#raw(base.#find(info.name), signal, meter) : undefined]),
     );
     // A closed model has nothing to decode with.
     closing.throwIfAborted();
-    const raw = guarded(() => this.#core.decode(this.#indices.get(info.name)!, parts, reference));
+    const raw = await decoder.decode({ ...subject, parts, reference, into, signal: either });
     if (raw.byteLength !== info.byteLength) {
       throw new FormatError(`The tensor ${info.name} should have ${info.byteLength} bytes, decoding gave ${raw.byteLength}.`, { tensor: info.name });
     }
     return raw;
   }
-
 }

@@ -1,15 +1,20 @@
 /** The entry for Node: paths and file: addresses besides http(s), and the WebAssembly module read from disk. */
 
 import { readFile } from "node:fs/promises";
+import { availableParallelism } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import type { Worker } from "node:worker_threads";
 import { lazyCoder } from "./coder.js";
 import { lazyCore, lazyFormats } from "./core.js";
+import { WorkerPool } from "./decode/pool.js";
+import type { WorkerPoolOptions } from "./decode/pool.js";
 import { InvalidInputError } from "./errors.js";
 import { compressor, decompressor } from "./frames.js";
 import type { Compress, Decompress } from "./frames.js";
 import type { CoreInput, Glue } from "./module.js";
 import { FileSource } from "./node/file.js";
+import { makeWorker, nodeThread } from "./node/thread.js";
 import { opener } from "./open.js";
 import type { Open } from "./open.js";
 import { packer } from "./pack.js";
@@ -31,8 +36,14 @@ async function start(glue: Glue, input: CoreInput | undefined, ours: URL): Promi
   return glue.initSync({ module: input });
 }
 
+/** Workers that decode tensors, for the option `workers` of one model or several. They are started when they are needed. */
+export function workerPool(options: WorkerPoolOptions = {}): WorkerPool {
+  const make = (options.worker as (() => Worker) | undefined) ?? makeWorker;
+  return new WorkerPool(options, availableParallelism(), nodeThread(make));
+}
+
 /** Opens a model for reading tensors; see `Openable` for what can be opened. */
-export const open: Open = opener({ loadCore, loadFormats, resolve, beside });
+export const open: Open = opener({ loadCore, loadFormats, pool: workerPool, resolve, beside });
 
 /** Packs a safetensors file into a `.zstn` container, tensor by tensor, in memory for about one; see `PackOptions`. */
 export const pack: Pack = packer(loadCoder, { resolve });

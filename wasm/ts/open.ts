@@ -5,10 +5,14 @@ import { besideOf } from "./beside.js";
 import type { Beside } from "./beside.js";
 import { readConfig } from "./config.js";
 import type { Core } from "./core.js";
+import { inline } from "./decode/decoder.js";
+import { WorkerPool } from "./decode/pool.js";
+import type { WorkerPoolOptions } from "./decode/pool.js";
 import { BaseRequiredError, InvalidInputError } from "./errors.js";
 import { openFiles } from "./files.js";
 import type { Reading } from "./files.js";
 import { Model } from "./model.js";
+import type { Decoding } from "./model.js";
 import { ProgressMeter } from "./progress.js";
 import type { OnProgress } from "./progress.js";
 import { sideBySide } from "./side-by-side.js";
@@ -51,6 +55,13 @@ export interface OpenOptions extends HttpOptions {
    * tensors as they are stored. By default it is looked for beside the file, if names of tensors call for it.
    */
   config?: Openable | false;
+  /**
+   * Where tensors are decoded: in so many workers of its own, which are closed with the model; in those of a pool
+   * (`workerPool`), which stays yours; with 0 on the thread that asks. Unless said otherwise in a pool that all such
+   * models share. Small tensors, and those that are not packed, never go to workers, and nothing does where no
+   * worker can be started.
+   */
+  workers?: number | WorkerPool;
 }
 
 /** Opens a model: recognises the format and learns of all tensors, normally in two round trips. */
@@ -61,6 +72,8 @@ export interface Platform {
   loadCore: () => Promise<Core>;
   /** The core that reads all formats. */
   loadFormats: () => Promise<Core>;
+  /** Workers for decoding. Without, tensors are decoded on the thread that asks. */
+  pool?: (options: WorkerPoolOptions) => WorkerPool;
   /** What an address means here: a URL to fetch, or a source. */
   resolve: (address: string | URL) => URL | Source;
   /** The file of that name beside one that is no URL. */
@@ -69,18 +82,29 @@ export interface Platform {
 
 /** The function `open` of one platform. */
 export function opener(platform: Platform): Open {
+  let shared: WorkerPool | undefined;
+  const decoding = (workers: number | WorkerPool | undefined): Decoding => {
+    if (workers instanceof WorkerPool) return { decoder: workers };
+    if (!platform.pool || workers === 0) return { decoder: inline };
+    if (workers === undefined) return { decoder: (shared ??= platform.pool({})) };
+    const ownPool = platform.pool({ size: workers });
+    return { decoder: ownPool, ownPool };
+  };
   const open: Open = async (openable, given = {}) => {
     const options = withOneCache(given);
     const { base } = options;
-    if (base === undefined) return withoutBase(await openOne(platform, openable, options));
-    if (base instanceof Model) return withBase(await openOne(platform, openable, options), base, false);
+    const decoded = decoding(options.workers);
+    if (base === undefined) return withoutBase(await openOne(platform, openable, options, decoded));
+    if (base instanceof Model) return withBase(await openOne(platform, openable, options, decoded), base, false);
     const optionsOfBase = optionsFor(base, openable, options, platform);
+    const workers = decoded.ownPool ?? options.workers;
+    if (workers !== undefined) optionsOfBase.workers = workers;
     const opened: Model[] = [];
     try {
       // Both at the same time, so that a base costs no further round trips.
       const [model, baseModel] = await sideBySide(options.signal, (signal) => {
         const keep = (model: Model) => (signal.aborted ? model.close() : opened.push(model), model);
-        const opening = openOne(platform, openable, { ...options, signal }).then(keep);
+        const opening = openOne(platform, openable, { ...options, signal }, decoded).then(keep);
         return Promise.all([opening, open(base, { ...optionsOfBase, signal, config: false }).catch(nameBase).then(keep)]);
       });
       return withBase(model, baseModel, true);
@@ -132,7 +156,7 @@ function optionsFor(other: Openable, openable: Openable, options: OpenOptions, p
   return optionsBeside(options, origin(openable) !== undefined && origin(openable) === origin(other));
 }
 
-async function openOne(platform: Platform, openable: Openable, options: OpenOptions): Promise<Model> {
+async function openOne(platform: Platform, openable: Openable, options: OpenOptions, decoding: Decoding): Promise<Model> {
   const traffic = new Traffic();
   const meter = new ProgressMeter(options.onProgress, { stage: "open" });
   const readOptions: ReadOptions = { onBytes: meter.arrived, onTotal: (bytes) => meter.expect(bytes) };
@@ -148,7 +172,7 @@ async function openOne(platform: Platform, openable: Openable, options: OpenOpti
   const config = await readConfig(reading, files, options.config);
   const model = await assemble(reading, files, shards, config);
   const size = files.reduce((sum, file) => sum + file.sizeBytes, 0);
-  return new Model(files.map(({ source }) => source), size, model, traffic);
+  return new Model(files.map(({ source }) => source), size, model, traffic, decoding);
 }
 
 /** The source behind anything that can be opened. */

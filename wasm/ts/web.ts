@@ -6,6 +6,9 @@
 
 import { lazyCoder } from "./coder.js";
 import { lazyCore, lazyFormats } from "./core.js";
+import { WorkerPool } from "./decode/pool.js";
+import type { WorkerPoolOptions } from "./decode/pool.js";
+import { coreCount, makeWorker, webThread } from "./decode/web-thread.js";
 import { InvalidInputError } from "./errors.js";
 import { compressor, decompressor } from "./frames.js";
 import type { Compress, Decompress } from "./frames.js";
@@ -24,8 +27,14 @@ const loadCore = lazyCore((glue, input) => glue.default({ module_or_path: input 
 const loadFormats = lazyFormats((glue, input) => glue.default({ module_or_path: input ?? new URL("./core/zstn_formats_bg.wasm", import.meta.url) }));
 const loadCoder = lazyCoder((glue, input) => glue.default({ module_or_path: input ?? new URL("./core/zstn_coder_bg.wasm", import.meta.url) }));
 
+/** Workers that decode tensors, for the option `workers` of one model or several. They are started when they are needed. */
+export function workerPool(options: WorkerPoolOptions = {}): WorkerPool {
+  const make = (options.worker as (() => Worker) | undefined) ?? makeWorker;
+  return new WorkerPool(options, coreCount(), webThread(make));
+}
+
 /** Opens a model for reading tensors; see `Openable` for what can be opened. */
-export const open: Open = opener({ loadCore, loadFormats, resolve: pageAddress });
+export const open: Open = opener({ loadCore, loadFormats, pool: workerPool, resolve: pageAddress });
 
 /** Packs a safetensors file into a `.zstn` container, tensor by tensor, in memory for about one; see `PackOptions`. */
 export const pack: Pack = packer(loadCoder, { resolve: pageAddress });

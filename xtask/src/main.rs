@@ -16,6 +16,7 @@ mod no_std;
 mod node;
 mod process;
 mod python;
+mod rust_source;
 mod rust_target;
 mod server;
 mod setup;

@@ -16,13 +16,14 @@ use anyhow::{Context, Result, bail};
 use crate::apt;
 use crate::cargo::{cargo, cargo_at};
 use crate::process;
+use crate::rust_source::{self, NIGHTLY};
 use crate::step::Step;
 use crate::workspace::Workspace;
 
 /// A target and the crates of the standard library it needs.
 pub struct Target {
     pub triple: &'static str,
-    crates: &'static str,
+    pub crates: &'static str,
 }
 
 /// Browsers and Node.
@@ -42,13 +43,17 @@ const PACKAGED_RUSTC: &str = "/usr/bin/rustc";
 const PACKAGED_CARGO: &str = "/usr/bin/cargo";
 const PACKAGED_LINKER: &str = "/usr/bin/rust-lld";
 /// About 30 MB; longer than this, and the network is not to be had.
-const RUSTUP_LIMIT: Duration = Duration::from_secs(120);
+pub const RUSTUP_LIMIT: Duration = Duration::from_secs(120);
 
 /// A toolchain that builds for one [`Target`].
 pub enum Toolchain {
     Active,
     /// Debian's, which brings the standard library as source only.
     Packaged {
+        crates: &'static str,
+    },
+    /// Rustup's nightly, which builds the standard library from source.
+    Nightly {
         crates: &'static str,
     },
 }
@@ -81,6 +86,18 @@ impl Toolchain {
                     .arg(format!("-Zbuild-std={crates}"));
                 command
             }
+            Self::Nightly { crates } => {
+                let mut command = cargo_at(Path::new("rustup"), &into);
+                command
+                    // Set by rustup for this program's own toolchain.
+                    .env_remove("RUSTUP_TOOLCHAIN")
+                    .env_remove("RUSTC")
+                    .env_remove("LD_LIBRARY_PATH")
+                    .current_dir(workspace.root())
+                    .args(["run", NIGHTLY, "cargo", "build"])
+                    .arg(format!("-Zbuild-std={crates}"));
+                command
+            }
         };
         command
             .args(["--target", target.triple])
@@ -93,6 +110,7 @@ impl Toolchain {
         match self {
             Self::Active => "active toolchain",
             Self::Packaged { .. } => "Debian's toolchain, std from source",
+            Self::Nightly { .. } => "nightly toolchain, std from source",
         }
     }
 }
@@ -150,7 +168,7 @@ fn active_rustc(workspace: &Workspace) -> Command {
     command
 }
 
-fn rustlib(rustc: &mut Command) -> Option<PathBuf> {
+pub fn rustlib(rustc: &mut Command) -> Option<PathBuf> {
     let sysroot = process::ask(rustc.args(["--print", "sysroot"])).ok()?;
     Some(Path::new(&sysroot).join("lib").join("rustlib"))
 }
@@ -200,7 +218,7 @@ fn rustup_adds(workspace: &Workspace, step: &mut Step, target: &Target) -> bool 
     added
 }
 
-fn packaged_is_complete() -> bool {
+pub fn packaged_is_complete() -> bool {
     packaged_compiler() && packaged_linker_missing().is_none()
 }
 
@@ -210,8 +228,7 @@ fn packaged_compiler() -> bool {
         return false;
     };
     let new_enough = process::version(&version) >= process::version(env!("CARGO_PKG_RUST_VERSION"));
-    let has_source =
-        rustlib(&mut rustc()).is_some_and(|lib| lib.join("src/rust/library/Cargo.lock").is_file());
+    let has_source = rustlib(&mut rustc()).is_some_and(|lib| rust_source::is_in(&lib));
     new_enough
         && has_source
         && Path::new(PACKAGED_CARGO).is_file()

@@ -6,12 +6,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use wasm_bindgen_cli_support::Bindgen;
 
 use crate::fresh::Stamp;
 use crate::node;
-use crate::rust_target::{self, WEB};
+use crate::rust_source;
+use crate::rust_target::{self, Toolchain, WEB};
 use crate::step::{Report, Step};
 use crate::workspace::Workspace;
 
@@ -49,6 +50,19 @@ const CODER: Module = Module {
     directory: "wasm-coder",
 };
 
+/// Decoding on several threads with shared memory, for pages that may have it.
+const THREADS: Module = Module {
+    feature: "threads",
+    name: "zstn_threads",
+    directory: "wasm-threads",
+};
+
+/// Shared memory has to be told how far it may grow: as far as addresses go.
+const THREADS_FLAGS: &str = "-C target-feature=+simd128,+bulk-memory,+atomics \
+    -C link-arg=--shared-memory -C link-arg=--import-memory -C link-arg=--max-memory=4294967296 \
+    -C link-arg=--export=__wasm_init_tls -C link-arg=--export=__tls_size \
+    -C link-arg=--export=__tls_align -C link-arg=--export=__tls_base";
+
 /// The verb `wasm`.
 pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
     report.step("Node and npm", node::check)?;
@@ -67,12 +81,72 @@ pub fn build(workspace: &Workspace, report: &mut Report) -> Result<()> {
     report.step("core as WebAssembly, for packing", |step| {
         module(workspace, step, &CODER)
     })?;
+    report.step("core as WebAssembly, with threads", |step| {
+        threads(workspace, step)
+    })?;
     report.step("npm package", |step| package(workspace, step))
 }
 
 fn module(workspace: &Workspace, step: &mut Step, module: &Module) -> Result<()> {
     let toolchain = rust_target::ready(workspace, step, &WEB)?;
-    let mut build = toolchain.build(workspace, module.directory, &WEB, FLAGS);
+    compile(workspace, step, module, &toolchain, FLAGS)
+}
+
+/// The one module that stable Rust cannot build. The package works without
+/// it, so that a machine that cannot either says so and goes on.
+fn threads(workspace: &Workspace, step: &mut Step) -> Result<()> {
+    match rust_source::toolchain(workspace, step, &WEB) {
+        Ok(toolchain) => {
+            compile(workspace, step, &THREADS, &toolchain, THREADS_FLAGS)?;
+            let glue = workspace.path("wasm/dist/core/zstn_threads.js");
+            own_workers(&glue)
+        }
+        Err(why) => {
+            // One of an earlier build would not understand what this one says.
+            for suffix in GLUE {
+                let file = format!("wasm/dist/core/{}{suffix}", THREADS.name);
+                let _ = fs::remove_file(workspace.path(&file));
+            }
+            step.note(format!("left out, `zstn/threads` will not work: {why}"));
+            Ok(())
+        }
+    }
+}
+
+/// Has the glue ask this package for workers. Those that come with
+/// wasm-bindgen-rayon do not start in Node, and elsewhere from `blob:`
+/// addresses, which a page may have forbidden.
+fn own_workers(glue: &Path) -> Result<()> {
+    const OURS: &str = "import { startWorkers } from '../threads/rayon.js';";
+    let text = fs::read_to_string(glue)?;
+    let lines = text.lines().map(|line| {
+        match line.starts_with("import { startWorkers } from './snippets/") {
+            true => OURS,
+            false => line,
+        }
+    });
+    let ours = lines.collect::<Vec<_>>().join("\n") + "\n";
+    if !ours.contains(OURS) {
+        bail!("{} does not import startWorkers any more", glue.display());
+    }
+    if ours != text {
+        fs::write(glue, ours)?;
+    }
+    let snippets = glue.with_file_name("snippets");
+    if snippets.exists() {
+        fs::remove_dir_all(snippets)?;
+    }
+    Ok(())
+}
+
+fn compile(
+    workspace: &Workspace,
+    step: &mut Step,
+    module: &Module,
+    toolchain: &Toolchain,
+    flags: &str,
+) -> Result<()> {
+    let mut build = toolchain.build(workspace, module.directory, &WEB, flags);
     build.args(["--profile", "wasm", "--package", "zstn-wasm"]);
     build.args(["--no-default-features", "--features", module.feature]);
     step.run(&mut build)?;

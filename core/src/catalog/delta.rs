@@ -5,6 +5,8 @@ use alloc::borrow::Cow;
 use alloc::format;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Catalog, Contents, Tensor};
 use crate::bytes::{Cursor, part};
 use crate::container::model_delta::{
@@ -15,7 +17,7 @@ use crate::engine::Engine;
 use crate::{Error, Result, Rule};
 
 /// What the base's tensor of the same name is needed for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BaseUse {
     /// It is the tensor.
     Copy,
@@ -35,7 +37,7 @@ impl BaseUse {
 }
 
 /// What a catalog of a delta knows besides.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Delta {
     base_table: Option<[u8; 32]>,
     /// One for every tensor; a file without a seal has no digests.
@@ -43,6 +45,15 @@ pub(super) struct Delta {
 }
 
 impl Delta {
+    /// What is known of tensor `number`.
+    #[cfg(feature = "portable")]
+    pub(super) fn only(&self, number: usize) -> Self {
+        Self {
+            base_table: None,
+            records: [self.records[number].clone()].into(),
+        }
+    }
+
     /// Decodes tensor `number` from its whole record. The record's head is
     /// compared with what has been known of it before.
     pub(super) fn decode<'a, E: Engine>(

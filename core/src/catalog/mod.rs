@@ -8,6 +8,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::bytes;
 #[cfg(feature = "gauss")]
 use crate::container::gauss;
@@ -27,6 +29,8 @@ mod delta_opening;
 #[cfg(feature = "gauss")]
 mod gauss_opening;
 mod known;
+#[cfg(feature = "portable")]
+mod only;
 mod opening;
 mod rows;
 mod walk;
@@ -71,7 +75,7 @@ impl Kind {
 }
 
 /// One tensor of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tensor {
     /// Name.
     pub name: String,
@@ -112,10 +116,10 @@ impl Tensor {
 }
 
 /// What a kind of file knows of its tensors besides, in their order.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 enum Contents {
     Safetensors,
-    Zstn(Option<Integrity>, rows::Tables),
+    Zstn(Option<Integrity>, #[serde(skip)] rows::Tables),
     Delta(Delta),
     #[cfg(feature = "ztensor")]
     ZTensor(Vec<ztensor::Tensor>),
@@ -124,14 +128,19 @@ enum Contents {
 }
 
 /// Everything known about a file once its head, header and index are read.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Catalog {
     contents: Contents,
+    #[serde(skip)]
     len_bytes: u64,
+    #[serde(skip)]
     data_len_bytes: u64,
+    #[serde(skip)]
     original_header: Option<Vec<u8>>,
+    #[serde(skip)]
     metadata: BTreeMap<String, String>,
     tensors: Vec<Tensor>,
+    #[serde(skip)]
     by_name: BTreeMap<String, usize>,
 }
 

@@ -5,13 +5,15 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::Tensor;
 use super::assembly::Place;
 use crate::catalog::Catalog;
 use crate::{Error, Result};
 
 /// A tensor of the dense model that is stored in several parts.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Weight {}
 
 /// How weights are made of what is stored.

@@ -20,11 +20,15 @@ mod dense;
 #[cfg(not(feature = "compressed-tensors"))]
 #[path = "dense_left_out.rs"]
 mod dense;
+#[cfg(feature = "portable")]
+mod recipe;
 mod rows;
 mod unpacked;
 
 pub use assembly::{Assembly, wants_config};
 pub use dense::Weight;
+#[cfg(feature = "portable")]
+pub use recipe::Recipe;
 pub use rows::Rows;
 pub use unpacked::{Piece, Unpacked};
 
@@ -226,6 +230,18 @@ impl Model {
         Ok(())
     }
 
+    /// Whether the stored bytes of tensor `number` are the tensor, with nothing
+    /// to decode or to compare.
+    ///
+    /// # Panics
+    /// If there is no tensor of that number.
+    #[must_use]
+    pub fn is_plain(&self, number: usize) -> bool {
+        let tensor = &self.tensors[number];
+        let mut files = tensor.parts.iter().map(|part| &self.files[part.file]);
+        tensor.weight.is_none() && files.all(|file| file.kind() == Kind::Safetensors)
+    }
+
     /// The bytes of tensor `number` from those of its parts, in their order,
     /// and from the `base`'s tensor of the same name where [`Tensor::base`]
     /// says so.
@@ -240,19 +256,34 @@ impl Model {
         base: Option<&'a [u8]>,
     ) -> Result<Cow<'a, [u8]>> {
         let tensor = &self.tensors[number];
-        if parts.len() != tensor.parts.len() {
-            return Err(
-                Error::invalid_input("these are not the parts of the tensor").tensor(&tensor.name),
-            );
-        }
-        let mut decoded = tensor.parts.iter().zip(parts).map(|(part, &stored)| {
-            self.files[part.file].decode_against(engine, part.number, stored, base)
-        });
-        let Some(weight) = &tensor.weight else {
-            return decoded.next().unwrap_or(Ok(Cow::Borrowed(&[])));
-        };
-        let decoded = decoded.collect::<Result<Vec<_>>>()?;
-        let parts: Vec<&[u8]> = decoded.iter().map(|part| &**part).collect();
-        dense::decode(weight, &tensor.shape, &parts).map(Cow::Owned)
+        let places = tensor.parts.iter();
+        let places = places.map(|part| (&self.files[part.file], part.number));
+        let weight = tensor.weight.as_ref();
+        let weight = weight.map(|weight| (weight, tensor.shape.as_slice()));
+        decode(&tensor.name, places, weight, engine, parts, base)
     }
+}
+
+/// The bytes of a tensor from those of its parts, which are at `places`: in
+/// that catalog, of that number. If it is a `weight`, with the shape it has.
+fn decode<'a, 'm, E: Engine>(
+    name: &str,
+    places: impl ExactSizeIterator<Item = (&'m Catalog, usize)>,
+    weight: Option<(&Weight, &[u64])>,
+    engine: &E,
+    parts: &[&'a [u8]],
+    base: Option<&'a [u8]>,
+) -> Result<Cow<'a, [u8]>> {
+    if parts.len() != places.len() {
+        return Err(Error::invalid_input("these are not the parts of the tensor").tensor(name));
+    }
+    let mut decoded = places
+        .zip(parts)
+        .map(|((file, number), &stored)| file.decode_against(engine, number, stored, base));
+    let Some((weight, shape)) = weight else {
+        return decoded.next().unwrap_or(Ok(Cow::Borrowed(&[])));
+    };
+    let decoded = decoded.collect::<Result<Vec<_>>>()?;
+    let parts: Vec<&[u8]> = decoded.iter().map(|part| &**part).collect();
+    dense::decode(weight, shape, &parts).map(Cow::Owned)
 }

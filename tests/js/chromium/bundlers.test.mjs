@@ -16,21 +16,28 @@ import { goodContainers, vectorPath } from "../support/vectors.mjs";
 const container = goodContainers.find(({ name }) => name === "all_dtypes");
 
 const APP = `
-import { compress, decompress, open } from "zstn";
+import { compress, decompress, open, workerPool } from "zstn";
 const model = await open("model.zstn");
 const tensor = await model.tensor("t.f32");
 document.body.dataset.sum = String(tensor.toFloat32().reduce((sum, value) => sum + value, 0));
 globalThis.backAndForth = async () => (await decompress(await compress(tensor.bytes, { dtype: "F32" }))).length === tensor.bytes.length;
+globalThis.byWorker = async () => {
+  const pool = workerPool({ size: 1, leastBytes: 0, ...globalThis.poolOptions });
+  const same = await (await open("model.zstn", { workers: pool })).tensor("t.f32");
+  pool.close();
+  return { decoded: pool.decoded, same: same.data.every((value, i) => value === tensor.data[i]), problem: String(pool.problem) };
+};
 document.body.dataset.tensors = String(model.tensors.size);
 `;
 
-/** esbuild does not carry along what new URL() names: the files are imported. */
+/** esbuild does not carry along what new URL() names: the files are imported, and the worker is an entry of its own. */
 const NAMED = `
 import { init, initCoder } from "zstn";
 import reader from "zstn/zstn_wasm_bg.wasm";
 import coder from "zstn/zstn_coder_bg.wasm";
 await init(new URL(reader, import.meta.url));
 globalThis.prepare = () => initCoder(new URL(coder, import.meta.url));
+globalThis.poolOptions = { worker: () => new Worker(new URL("./worker.js", import.meta.url), { type: "module" }) };
 `;
 
 const html = (script) => `<!doctype html><title>app</title><link rel="icon" href="data:,"><body><script type="module" src="${script}"></script>`;
@@ -55,7 +62,7 @@ const BUNDLERS = {
   esbuild: {
     app: NAMED + APP,
     build: async (root) => {
-      const { warnings } = await esbuild.build({ entryPoints: [join(root, "src/main.js")], outdir: join(root, "dist"), bundle: true, minify: true, splitting: true, format: "esm", loader: { ".wasm": "file" }, logLevel: "silent" });
+      const { warnings } = await esbuild.build({ entryPoints: ["main", "worker"].map((name) => join(root, `src/${name}.js`)), outdir: join(root, "dist"), bundle: true, minify: true, splitting: true, format: "esm", loader: { ".wasm": "file" }, logLevel: "silent" });
       assert.deepEqual(warnings, []);
       writeFileSync(join(root, "dist/index.html"), html("main.js"));
     },
@@ -74,6 +81,7 @@ const { inBrowser } = browserTests({
       mkdirSync(join(project, "src"));
       writeFileSync(join(project, "package.json"), '{"type": "module"}');
       writeFileSync(join(project, "src/main.js"), app);
+      writeFileSync(join(project, "src/worker.js"), 'import "zstn/worker";');
       await build(project);
       copyFileSync(vectorPath("zstn", container.container.file), join(project, "dist/model.zstn"));
       servers[name] = await serve(join(project, "dist"));
@@ -97,6 +105,7 @@ for (const name of Object.keys(BUNDLERS)) {
     assert.deepEqual(complaints, []);
     const log = await server.settled(3);
     assert.equal(log.filter(({ path }) => path.endsWith(".wasm")).length, 1, "the module is a file of its own, fetched once; what packs and what reads other formats is not");
+    assert.deepEqual(await page.evaluate("globalThis.byWorker()"), { decoded: 1, same: true, problem: "undefined" });
     await page.evaluate("globalThis.prepare?.()");
     assert.equal(await page.evaluate("globalThis.backAndForth()"), true, "until it is used");
     assert.deepEqual(complaints, []);

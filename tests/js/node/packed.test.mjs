@@ -23,10 +23,10 @@ before(async () => {
 });
 
 test("the tarball holds code, types, the module and words, nothing else", () => {
-  for (const file of ["README.md", "package.json", "dist/web.js", "dist/web.d.ts", "dist/node.js", "dist/service-worker.js", "dist/service-worker.d.ts", "dist/core/zstn_wasm.js", "dist/core/zstn_wasm_bg.wasm", "dist/core/zstn_formats.js", "dist/core/zstn_formats_bg.wasm", "dist/core/zstn_coder.js", "dist/core/zstn_coder_bg.wasm"]) {
+  for (const file of ["README.md", "package.json", "dist/web.js", "dist/web.d.ts", "dist/node.js", "dist/service-worker.js", "dist/service-worker.d.ts", "dist/core/zstn_wasm.js", "dist/core/zstn_wasm_bg.wasm", "dist/core/zstn_formats.js", "dist/core/zstn_formats_bg.wasm", "dist/core/zstn_coder.js", "dist/core/zstn_coder_bg.wasm", "dist/decode/web-worker.js", "dist/decode/node-worker.js", "dist/threads/web.js", "dist/threads/node.js"]) {
     assert.ok(files.includes(file), `${file} is missing`);
   }
-  const others = files.filter((file) => !/^(dist\/.+\.(js|d\.ts)|dist\/core\/zstn_(wasm|formats|coder)_bg\.wasm|examples\/.+\.mjs|README\.md|LICENSE|package\.json)$/.test(file));
+  const others = files.filter((file) => !/^(dist\/.+\.(js|d\.ts)|dist\/core\/zstn_(wasm|formats|coder|threads)_bg\.wasm|examples\/.+\.mjs|README\.md|LICENSE|package\.json)$/.test(file));
   assert.deepEqual(others, []);
 });
 
@@ -43,9 +43,10 @@ test("CommonJS requires it", async () => {
 });
 
 const CONSUMER = `
-import { compress, decompress, folderCache, memoryCache, open, opfsCache, pack, ZstnError } from "zstn";
+import { compress, decompress, folderCache, memoryCache, open, opfsCache, pack, workerPool, WorkerError, ZstnError } from "zstn";
 import { serveSafetensors } from "zstn/service-worker";
-import type { ByteCache, HttpOptions, Model, Packed, PackReport, SafetensorsBlob, StoredCache, Tensor, Source } from "zstn";
+import { threadPool } from "zstn/threads";
+import type { ByteCache, HttpOptions, Model, Packed, PackReport, SafetensorsBlob, StoredCache, Tensor, Source, WorkerPool } from "zstn";
 const mine: Source = { size: () => 3, read: async (offset, length, options) => (options?.signal?.throwIfAborted(), new Uint8Array(offset + length)) };
 export async function read(model: Model): Promise<number> {
   const tensor: Tensor = await model.tensor("w", { signal: AbortSignal.timeout(1000), onProgress: ({ loadedBytes }) => void loadedBytes });
@@ -70,6 +71,13 @@ export async function slices(model: Model): Promise<number> {
   const file: SafetensorsBlob = model.asSafetensorsBlob({ cacheBytes: 0 });
   for await (const piece of file.stream() as unknown as AsyncIterable<Uint8Array>) void piece;
   return (await file.slice(0, -8).arrayBuffer()).byteLength + (await file.text()).length;
+}
+export async function decoded(into: Float32Array<ArrayBuffer>): Promise<number> {
+  const pool: WorkerPool = Math.random() > 0.5 ? workerPool({ size: 2, leastBytes: 0 }) : threadPool({ threads: 2 });
+  const model = await open("https://host/model", { workers: pool });
+  await model.tensor("w", { into }).catch((error: unknown) => error instanceof WorkerError && error.tensor);
+  pool.close();
+  return pool.decoded + pool.running + pool.size + ((await open(mine, { workers: 0 })).fileCount);
 }
 // @ts-expect-error: a stream was given, so there is no Blob
 void pack("model.safetensors", { to: new WritableStream() }).then(({ blob }) => blob);

@@ -24,11 +24,11 @@ test("publint has nothing to say", async () => {
 
 test("types are found by everyone who can import ES modules", async () => {
   const tarball = join(project, readdirSync(project).find((name) => name.endsWith(".tgz")));
-  const modulesOfWasm = ["zstn_wasm_bg.wasm", "zstn_formats_bg.wasm", "zstn_coder_bg.wasm"];
+  const modulesOfWasm = ["zstn_wasm_bg.wasm", "zstn_formats_bg.wasm", "zstn_coder_bg.wasm", "zstn_threads_bg.wasm"];
   const attw = [join(modules, "@arethetypeswrong/cli/dist/index.js"), tarball, "--profile", "esm-only", "--format", "json", "--exclude-entrypoints", ...modulesOfWasm];
   const { stdout } = await run(process.execPath, attw).catch((error) => error);
   const { analysis } = JSON.parse(stdout);
-  assert.deepEqual(Object.keys(analysis.entrypoints).sort(), [".", "./package.json", "./service-worker"]);
+  assert.deepEqual(Object.keys(analysis.entrypoints).sort(), [".", "./package.json", "./service-worker", "./threads", "./threads-worker", "./worker"]);
   // What CommonJS cannot resolve is no problem of a package of ES modules; its other ways in are all looked at.
   const problems = analysis.problems.filter(({ resolutionKind }) => !["node10", "node16-cjs"].includes(resolutionKind));
   assert.deepEqual(problems, []);

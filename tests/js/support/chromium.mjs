@@ -16,12 +16,15 @@ const ARGUMENTS = [
 
 const skip = process.env.ZSTN_SKIP_BROWSER ? "ZSTN_SKIP_BROWSER is set" : false;
 
+/** Starts it. */
+export const launchChromium = () => chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ARGUMENTS });
+
 /** The tests of a file that need a browser: `ready` and `done` run around them, `inBrowser` is one of them. */
 export function browserTests({ ready = async () => {}, done = async () => {} } = {}) {
   let browser;
   if (!skip) {
     before(async () => {
-      browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ARGUMENTS });
+      browser = await launchChromium();
       await ready();
     });
     after(async () => {
@@ -29,8 +32,8 @@ export function browserTests({ ready = async () => {}, done = async () => {} } =
       await done();
     });
   }
-  const inBrowser = (name, work, options = {}) =>
-    test(name, { skip, timeout: 40_000 }, async () => {
+  const inBrowser = (name, work, { skip: why = false, ...options } = {}) =>
+    test(name, { skip: skip || why, timeout: 40_000 }, async () => {
       const { page, complaints, close } = await newPage(browser, options);
       try {
         await work(page, complaints);

@@ -23,9 +23,13 @@ export async function startServer(handler) {
   return { url: `http://127.0.0.1:${server.address().port}/`, requests, stop };
 }
 
-/** Serves folders whole, without ranges: {"/prefix/": folder, …}, the longest prefix first. `pages` are texts by path: HTML, or { type, text }. */
-export function startSite(folders, pages = {}) {
+/**
+ * Serves folders whole, without ranges: {"/prefix/": folder, …}, the longest prefix first. `pages` are texts by path:
+ * HTML, or { type, text }. `headers` go with every answer.
+ */
+export function startSite(folders, pages = {}, headers = {}) {
   return startServer(async (request, response) => {
+    for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
     const path = decodeURIComponent(new URL(request.url, "http://localhost").pathname);
     if (Object.hasOwn(pages, path)) {
       const { type, text } = typeof pages[path] === "string" ? { type: TYPES[".html"], text: pages[path] } : pages[path];

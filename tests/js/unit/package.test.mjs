@@ -24,7 +24,20 @@ test("both entries export the same names", async () => {
   const web = await import("../../../wasm/dist/web.js");
   const node = await import("../../../wasm/dist/node.js");
   assert.deepEqual(Object.keys(web).sort(), Object.keys(node).sort());
-  for (const name of ["open", "init", "pack", "compress", "decompress", "initFormats", "initCoder"]) assert.equal(typeof web[name], "function");
+  for (const name of ["open", "init", "pack", "compress", "decompress", "initFormats", "initCoder", "workerPool"]) assert.equal(typeof web[name], "function");
+});
+
+test("entries for workers and threads exist, and what has effects is said to", () => {
+  for (const entry of ["./threads", "./worker", "./threads-worker"]) {
+    assert.deepEqual(Object.keys(manifest.exports[entry]), ["types", "node", "default"]);
+    for (const file of Object.values(manifest.exports[entry])) assert.ok(existsSync(join(root, file)), `${file} is missing`);
+  }
+  // A bundler drops what it takes for pure; a worker's script is nothing but effects.
+  const kept = manifest.sideEffects.map((pattern) => new RegExp(`^${pattern.replaceAll(".", "\\.").replaceAll("*", "[^/]*")}$`));
+  const scripts = ["./worker", "./threads-worker"].flatMap((entry) => [manifest.exports[entry].node, manifest.exports[entry].default]);
+  for (const script of [...scripts, "./dist/threads/web-thread.js", "./dist/threads/node-thread.js"]) {
+    assert.ok(kept.some((pattern) => pattern.test(script)), script);
+  }
 });
 
 test("the entry for service workers exports its functions", async () => {

@@ -3,6 +3,7 @@
 import { open } from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
 import { ReadError, SourceChangedError, ZstnError } from "../errors.js";
+import { give } from "../source/given.js";
 import type { Source } from "../source/source.js";
 
 interface Identity {
@@ -36,7 +37,7 @@ export class FileSource implements Source {
         if (bytesRead === 0) break;
         filled += bytesRead;
       }
-      return bytes.subarray(0, filled);
+      return give(bytes.subarray(0, filled));
     });
   }
 

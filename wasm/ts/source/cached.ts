@@ -24,7 +24,8 @@ export function cached(source: Source, cache: ByteCache, keyOf: () => string | u
         options.onBytes?.(length);
         return kept;
       }
-      const bytes = await source.read(offset, length, options);
+      // A view, which is not `given`: the cache will have these bytes, too.
+      const bytes = (await source.read(offset, length, options)).subarray();
       await abortable(cache.put(key, offset, bytes).catch(() => {}), signal);
       return bytes;
     },

@@ -1,5 +1,6 @@
 /** Joins reads that are asked for at the same time and lie close together into one. */
 
+import { give } from "./given.js";
 import { grouped } from "./group.js";
 import type { Group } from "./group.js";
 import { SharedRead } from "./shared-read.js";
@@ -53,9 +54,8 @@ async function fetchGroup(source: Source, { begin, end, members }: Group<SharedR
     const bytes = await source.read(begin, end - begin, { signal: stop.signal, onBytes });
     underWay = false;
     for (const member of members) {
-      const all = member.begin === begin && member.end === end;
       // A copy: a view would keep the bytes of the whole group alive.
-      member.succeed(all ? bytes : bytes.slice(member.begin - begin, member.end - begin));
+      member.succeed(members.length === 1 ? bytes : give(bytes.slice(member.begin - begin, member.end - begin)));
     }
   } catch (error) {
     underWay = false;

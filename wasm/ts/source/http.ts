@@ -8,6 +8,7 @@ import { readBody } from "./body.js";
 import type { Clock } from "./clock.js";
 import { parseContentRange } from "./content-range.js";
 import type { ContentRange } from "./content-range.js";
+import { give } from "./given.js";
 import { shortened, statusMessage } from "./http-message.js";
 import { hidesHeaders, inBrowser } from "./page.js";
 import { Received } from "./received.js";
@@ -80,7 +81,7 @@ export class HttpSource implements Source {
     }
     const received = new Received(options.onBytes);
     await this.#retrying(received, options.signal, () => this.#readOn(pinned, offset, length, received, options.signal));
-    return received.bytes;
+    return give(received.bytes);
   }
 
   #retrying<T>(received: Received, signal: AbortSignal | undefined, attempt: () => Promise<T>): Promise<T> {

@@ -2,8 +2,10 @@
 
 use alloc::string::String;
 
+use serde::{Deserialize, Serialize};
+
 /// How a weight is stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Format {
     /// As it is.

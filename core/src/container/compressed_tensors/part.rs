@@ -3,13 +3,15 @@
 use alloc::format;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::stored::Stored;
 use crate::bytes::Cursor;
 use crate::dtype::Dtype;
 use crate::{Error, Result, Rule};
 
 /// What a stored tensor is to its weight.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Role {
     /// The dense shape: `shape`, `weight_shape`.
@@ -37,7 +39,7 @@ pub enum Role {
 }
 
 /// A stored tensor and what it is for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// What it is for.
     pub role: Role,

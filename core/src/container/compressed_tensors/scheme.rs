@@ -4,13 +4,13 @@
 use alloc::format;
 use alloc::string::String;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{Error, Result, Rule};
 
 /// What a stored code means before it is scaled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Number {
     /// A signed integer.
     Int,
@@ -19,7 +19,7 @@ pub enum Number {
 }
 
 /// Which elements share a scale.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Strategy {
     /// All.
     Tensor,
@@ -42,7 +42,7 @@ pub enum Strategy {
 }
 
 /// How the weights of a group of modules are quantised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Scheme {
     /// Bits of a code.
     pub num_bits: u8,

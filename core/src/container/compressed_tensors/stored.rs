@@ -4,13 +4,15 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use crate::container::safetensors::Tensor;
 use crate::dtype::Dtype;
 use crate::{Error, Result, Rule};
 
 /// Name, dtype and shape of a tensor, without its place: the tensors of a
 /// model may be spread over several files.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
     /// Name in the safetensors header.
     pub name: String,

@@ -4,6 +4,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::bitmask;
 use super::bitstring::Layout;
 use super::codes::{Codes, byte_values, offset_integers};
@@ -34,7 +36,7 @@ pub struct Dense {
 }
 
 /// A tensor of the dense model that is stored in several parts.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Weight {
     pub(super) name: String,
     pub(super) dtype: Dtype,

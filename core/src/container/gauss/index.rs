@@ -7,6 +7,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use super::record::{self, Version};
 use crate::bytes::Cursor;
 use crate::dtype::Dtype;
@@ -15,7 +17,7 @@ use crate::transform::gmm::Mixture;
 use crate::{Error, Result, Rule};
 
 /// One tensor of a file.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tensor {
     /// Name.
     pub name: String,
@@ -30,7 +32,7 @@ pub struct Tensor {
 }
 
 /// How a tensor is stored.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Coding {
     /// Its bytes, unchanged.
     Raw,
@@ -40,7 +42,7 @@ pub enum Coding {
 }
 
 /// Some rows of a tensor, coded on their own.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Shard {
     /// The mixture its values are members of.
     pub mixture: Mixture,

@@ -6,6 +6,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::bytes::Cursor;
 use crate::{Error, Result, Rule, order};
 
@@ -19,7 +21,7 @@ pub fn most_head_bytes(name_len_bytes: u64) -> u64 {
 }
 
 /// How a record stores its tensor. The numbers are those of the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// A frame.
     Full = 0,
@@ -113,7 +115,7 @@ impl Head {
 }
 
 /// One tensor of the target.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// Name.
     pub name: String,

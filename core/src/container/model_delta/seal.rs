@@ -4,6 +4,8 @@
 use alloc::format;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::record::Kind;
 use crate::bytes::{Cursor, index};
 use crate::container::zstn::ties;
@@ -31,7 +33,7 @@ pub fn short_digest<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> ShortDige
 }
 
 /// What the seal says about one record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// How the tensor is stored.
     pub kind: Kind,

@@ -3,6 +3,8 @@
 use alloc::format;
 use alloc::string::String;
 
+use serde::{Deserialize, Serialize};
+
 use crc::{CRC_32_ISCSI, Crc, Table};
 use sha2::{Digest as _, Sha256};
 use twox_hash::XxHash3_64;
@@ -13,7 +15,7 @@ use crate::{Error, Result, Rule};
 static CRC32C: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
 
 /// What a part's bytes must hash to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checksum {
     /// The value.
     pub digest: Digest,
@@ -22,7 +24,7 @@ pub struct Checksum {
 }
 
 /// The bytes that a checksum is of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Covers {
     /// As they are in the file: versions 0.1 and 1.
     Stored,
@@ -31,7 +33,7 @@ pub enum Covers {
 }
 
 /// A hash and its kind.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Digest {
     /// CRC-32C.
     Crc32c(u32),

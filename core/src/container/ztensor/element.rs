@@ -2,11 +2,13 @@
 
 use alloc::format;
 
+use serde::{Deserialize, Serialize};
+
 use crate::dtype::Dtype;
 use crate::{Error, Result, Rule};
 
 /// What one element of a part is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Element {
     /// Something that has a dtype of its own.
     Dtype(Dtype),

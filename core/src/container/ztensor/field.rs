@@ -3,6 +3,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use minicbor::{Decoder, Encoder};
 
 use super::cbor::{Item, Style};
@@ -12,7 +14,7 @@ use crate::{Error, Result};
 const DEPTH: u32 = 90;
 
 /// A key with a value of any kind, kept as it is written.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Field {
     name: String,
     value: Vec<u8>,

@@ -4,6 +4,8 @@
 use alloc::format;
 use core::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use super::checksum::xxh3;
 use crate::bytes::Cursor;
 use crate::limits::HEADER_LEN_BYTES;
@@ -31,7 +33,7 @@ pub(super) fn magic() -> [u8; 8] {
 }
 
 /// The formats that bear the name zTensor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Version {
     /// 0.1, which is also written.
     V0_1,

@@ -6,6 +6,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use super::checksum::{Checksum, Covers};
 use super::element::Element;
 use super::seekable;
@@ -15,7 +17,7 @@ use crate::entropy::zstd;
 use crate::{Error, Result, Rule};
 
 /// Order of the bytes of an element.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ByteOrder {
     /// Least significant byte first.
     Little,
@@ -24,7 +26,7 @@ pub enum ByteOrder {
 }
 
 /// How the elements of a part become its stored bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Coding {
     /// As they are, in this order.
     Raw(ByteOrder),
@@ -35,7 +37,7 @@ pub enum Coding {
 }
 
 /// One blob of a tensor.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// What it is to the tensor: `data`, `values`, `indices`, …
     pub role: String,

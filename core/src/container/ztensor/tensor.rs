@@ -7,6 +7,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use super::element::Element;
 use super::field::Field;
 use super::footer::Version;
@@ -18,7 +20,7 @@ use crate::engine::Engine;
 use crate::{Error, Result, Rule};
 
 /// How the parts make the tensor.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Layout {
     /// One part, `data`: all elements, row-major.
     Dense,
@@ -35,7 +37,7 @@ pub enum Layout {
 }
 
 /// A tensor as the manifest describes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tensor {
     /// Name.
     pub name: String,
@@ -52,6 +54,15 @@ pub struct Tensor {
 }
 
 impl Tensor {
+    /// The same without what no reader of its elements needs.
+    #[cfg(feature = "portable")]
+    pub(crate) fn without_fields(self) -> Self {
+        Self {
+            fields: Vec::new(),
+            ..self
+        }
+    }
+
     /// What its elements are. For layouts unknown here, those of `values` or
     /// else of the first part.
     #[must_use]

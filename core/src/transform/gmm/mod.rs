@@ -6,6 +6,8 @@
 
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 mod assign;
 mod cells;
 mod fit;
@@ -19,7 +21,7 @@ pub use fit::{Fit, fit, fit_sample};
 pub const LEAST_DEVIATION: f64 = 1e-6;
 
 /// Weighted Gaussians; the three lists are equally long.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Mixture {
     /// Shares of the components (pi).
     pub weights: Vec<f64>,

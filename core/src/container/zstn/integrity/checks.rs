@@ -5,6 +5,8 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use sha2::{Digest as _, Sha256};
 
 use super::section::FileDigest;
@@ -13,12 +15,13 @@ use crate::container::zstn::{Content, Index, Prefix, ties};
 use crate::{Error, Result, Rule};
 
 /// An integrity section that belongs to an index.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Integrity {
     file: Option<FileDigest>,
     frames: Option<Vec<u64>>,
     tensors: Option<Vec<TensorDigest>>,
     /// Places of the block tables in the file.
+    #[serde(skip)]
     tables: Option<Vec<Range<u64>>>,
     /// For every record of the index the entry that tells of its bytes.
     entries: Vec<usize>,
@@ -152,6 +155,22 @@ impl Integrity {
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.frames.is_some() && self.tensors.is_some()
+    }
+
+    /// What it says of record `number`, as that of a record 0.
+    ///
+    /// # Panics
+    /// If there is no record of that number.
+    #[cfg(feature = "portable")]
+    pub(crate) fn only(&self, number: usize) -> Self {
+        let entry = self.entries[number];
+        Self {
+            file: None,
+            frames: self.frames.as_ref().map(|all| [all[entry]].into()),
+            tensors: self.tensors.as_ref().map(|all| [all[entry]].into()),
+            tables: None,
+            entries: [0].into(),
+        }
     }
 
     /// Compares the stored frame of record `number`, which may be a

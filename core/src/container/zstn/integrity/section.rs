@@ -3,6 +3,8 @@
 use alloc::format;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use twox_hash::XxHash3_64;
 
 use super::TensorDigest;
@@ -19,7 +21,7 @@ const TAG_TENSORS: [u8; 4] = *b"TENS";
 const TAG_TABLES: [u8; 4] = *b"BLKS";
 
 /// The file that was packed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileDigest {
     pub len_bytes: u64,
     pub sha256: [u8; 32],

@@ -1,0 +1,47 @@
+//! A catalog of one of its tensors.
+
+use alloc::collections::BTreeMap;
+
+use super::{Catalog, Contents, Tensor};
+
+impl Catalog {
+    /// Tensor `number` alone, with what decoding it takes and nothing else.
+    ///
+    /// # Panics
+    /// If there is no tensor of that number.
+    pub(crate) fn only(&self, number: usize) -> Self {
+        Self {
+            contents: self.contents.only(number),
+            tensors: [Tensor {
+                shared_with: None,
+                ..self.tensors[number].clone()
+            }]
+            .into(),
+            metadata: BTreeMap::new(),
+            by_name: BTreeMap::new(),
+            original_header: None,
+            ..*self
+        }
+    }
+}
+
+impl Contents {
+    fn only(&self, number: usize) -> Self {
+        match self {
+            Self::Safetensors => Self::Safetensors,
+            // Tables are for rows; a tensor as a whole does without.
+            Self::Zstn(integrity, _) => {
+                let integrity = integrity.as_ref().map(|all| all.only(number));
+                Self::Zstn(integrity, Default::default())
+            }
+            Self::Delta(delta) => Self::Delta(delta.only(number)),
+            #[cfg(feature = "ztensor")]
+            Self::ZTensor(tensors) => {
+                let tensor = tensors[number].clone();
+                Self::ZTensor([tensor.without_fields()].into())
+            }
+            #[cfg(feature = "gauss")]
+            Self::Gauss(tensors) => Self::Gauss([tensors[number].clone()].into()),
+        }
+    }
+}

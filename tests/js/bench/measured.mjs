@@ -1,0 +1,39 @@
+/** The ways to decode that are compared, in Node and in a page alike. */
+
+/**
+ * Ways by name; each decodes the model once and gives MB of tensors a second. A tensor's bytes are asked of `source`, which
+ * should have them in memory.
+ */
+export async function measured(zstn, threadPool, source, withThreads) {
+  const pools = { "2 workers": zstn.workerPool({ size: 2 }), "1 worker": zstn.workerPool({ size: 1 }), ...(withThreads && { "2 threads": threadPool({ threads: 2 }) }) };
+  const models = { "inline": await zstn.open(source, { workers: 0 }) };
+  for (const [name, pool] of Object.entries(pools)) models[name] = await zstn.open(source, { workers: pool });
+
+  const ways = {};
+  for (const [name, model] of Object.entries(models)) {
+    ways[name] = () => speed(async () => {
+      let bytes = 0;
+      for await (const tensor of model.stream(undefined, { maxBytes: 2 ** 30 })) bytes += tensor.bytes.length;
+      return bytes;
+    });
+  }
+  const rooms = new Map(Array.from(models.inline.tensors, ([name, { byteLength }]) => [name, new Uint8Array(byteLength)]));
+  for (const name of ["inline", "2 workers"]) {
+    ways[`${name}, into memory given`] = () => speed(async () => {
+      const reads = Array.from(rooms, ([tensor, into]) => models[name].tensor(tensor, { into }));
+      return (await Promise.all(reads)).reduce((bytes, tensor) => bytes + tensor.bytes.length, 0);
+    });
+  }
+  for (const way of Object.values(ways)) await way(); // starts workers, and compiles what is hot
+  const done = async () => {
+    for (const [name, pool] of Object.entries(pools)) if (pool.decoded === 0) throw new Error(`${name}: ${pool.problem}`);
+    for (const pool of Object.values(pools)) pool.close();
+  };
+  return { ways, done };
+}
+
+async function speed(decode) {
+  const begin = performance.now();
+  const bytes = await decode();
+  return bytes / (performance.now() - begin) / 1000;
+}

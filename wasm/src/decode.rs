@@ -1,0 +1,51 @@
+//! Stored bytes to a tensor's, whoever knows how.
+
+use std::borrow::Cow;
+
+use js_sys::Uint8Array;
+use wasm_bindgen::prelude::*;
+use zstn_core::model::Recipe;
+use zstn_core::{Error, Result};
+
+use crate::engine::ENGINE;
+use crate::error::thrown;
+
+/// The raw bytes of the tensor that `recipe` is for, from those of its parts,
+/// in their order, and from the `base`'s tensor of its name if it needs that;
+/// in `into` if it is given.
+#[wasm_bindgen]
+pub fn decode(
+    recipe: &[u8],
+    parts: Vec<Uint8Array>,
+    base: Option<Vec<u8>>,
+    into: Option<Uint8Array>,
+) -> Result<Uint8Array, JsValue> {
+    let recipe = Recipe::from_bytes(recipe).map_err(|e| thrown(&e))?;
+    decoded(&parts, base.as_deref(), into, |parts, base| {
+        recipe.decode(&ENGINE, parts, base)
+    })
+}
+
+/// Runs `decode` on copies of `parts` in this module's memory.
+pub fn decoded(
+    parts: &[Uint8Array],
+    base: Option<&[u8]>,
+    into: Option<Uint8Array>,
+    decode: impl for<'a> FnOnce(&[&'a [u8]], Option<&'a [u8]>) -> Result<Cow<'a, [u8]>>,
+) -> Result<Uint8Array, JsValue> {
+    let parts: Vec<Vec<u8>> = parts.iter().map(Uint8Array::to_vec).collect();
+    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+    let bytes = decode(&parts, base).map_err(|e| thrown(&e))?;
+    let Some(into) = into else {
+        return Ok(Uint8Array::from(&*bytes));
+    };
+    if into.length() as usize != bytes.len() {
+        return Err(thrown(&Error::invalid_input(format!(
+            "a tensor of {} bytes does not fit into {} exactly",
+            bytes.len(),
+            into.length()
+        ))));
+    }
+    into.copy_from(&bytes);
+    Ok(into)
+}

@@ -1,0 +1,28 @@
+//! What decodes zstd and runs jobs in this build.
+
+#[cfg(not(feature = "threads"))]
+pub const ENGINE: zstn_core::engine::Pure = zstn_core::engine::Pure;
+
+#[cfg(feature = "threads")]
+pub const ENGINE: Threads = Threads;
+
+/// Zstd in Rust, jobs on the threads of the page's pool.
+#[cfg(feature = "threads")]
+pub struct Threads;
+
+#[cfg(feature = "threads")]
+impl zstn_core::engine::Engine for Threads {
+    fn zstd_decode(&self, frame: &[u8], out: &mut [u8]) -> Result<(), String> {
+        zstn_core::engine::Pure.zstd_decode(frame, out)
+    }
+
+    fn map<T, R, F>(&self, items: Vec<T>, job: F) -> Vec<R>
+    where
+        T: Send,
+        R: Send,
+        F: Fn(T) -> R + Sync + Send,
+    {
+        use rayon::prelude::*;
+        items.into_par_iter().map(job).collect()
+    }
+}

@@ -1,0 +1,15 @@
+/** The glue of the module with threads, which not every machine can build. */
+
+import type { CoreDecode } from "../core.js";
+import type { CoreInput, WasmModule } from "../module.js";
+
+/** Starts the module. */
+declare const init: (input: { module_or_path: CoreInput }) => Promise<unknown>;
+export default init;
+/** Starts it beside one that runs already, with the memory of that. */
+export const initSync: (input: { module: WasmModule | Uint8Array; memory?: unknown }) => unknown;
+/** Starts so many threads, by `startWorkers` of threads/rayon.ts. */
+export const initThreadPool: (threads: number) => Promise<unknown>;
+/** What a thread of the pool does; it never returns. */
+export const wbg_rayon_start_worker: (receiver: number) => void;
+export const decode: CoreDecode;

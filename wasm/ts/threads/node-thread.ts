@@ -1,0 +1,10 @@
+/** The script of one thread, in Node. */
+
+import { parentPort, workerData } from "node:worker_threads";
+import { initSync, wbg_rayon_start_worker } from "../core/zstn_threads.js";
+import type { ThreadSeed } from "./rayon.js";
+
+const { module, memory, receiver } = workerData as ThreadSeed;
+initSync({ module, memory });
+parentPort!.postMessage("ready");
+wbg_rayon_start_worker(receiver);

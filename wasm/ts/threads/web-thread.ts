@@ -1,0 +1,12 @@
+/** The script of one thread, in browsers. */
+
+import { initSync, wbg_rayon_start_worker } from "../core/zstn_threads.js";
+import type { ThreadSeed } from "./rayon.js";
+
+const scope = globalThis as unknown as { postMessage(message: unknown): void; onmessage: ((event: MessageEvent<ThreadSeed>) => void) | null };
+
+scope.onmessage = ({ data: { module, memory, receiver } }) => {
+  initSync({ module, memory });
+  scope.postMessage("ready");
+  wbg_rayon_start_worker(receiver);
+};

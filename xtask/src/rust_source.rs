@@ -1,0 +1,79 @@
+//! A compiler that builds the standard library from its source.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::process;
+use crate::rust_target::{RUSTUP_LIMIT, Target, Toolchain, packaged_is_complete, rustlib};
+use crate::step::Step;
+use crate::workspace::Workspace;
+
+/// Stable compilers do not build it.
+pub const NIGHTLY: &str = "nightly";
+
+/// Finds a toolchain that builds the standard library of `target` from
+/// source, for flags that the one it comes with was not built with. Nothing
+/// but the source is installed for that; without, there is a sentence on why.
+pub fn toolchain(
+    workspace: &Workspace,
+    step: &mut Step,
+    target: &Target,
+) -> Result<Toolchain, String> {
+    if nightly_has_source() || rustup_adds_source(workspace, step) {
+        return Ok(Toolchain::Nightly {
+            crates: target.crates,
+        });
+    }
+    if packaged_is_complete() {
+        return Ok(Toolchain::Packaged {
+            crates: target.crates,
+        });
+    }
+    Err(format!(
+        "it takes the source of Rust's standard library: type \
+         `rustup toolchain install {NIGHTLY} --component rust-src`"
+    ))
+}
+
+fn nightly_rustc() -> Command {
+    let mut rustup = Command::new("rustup");
+    rustup
+        .args(["run", NIGHTLY, "rustc"])
+        .env_remove("RUSTUP_TOOLCHAIN");
+    rustup
+}
+
+/// A toolchain of that name may be an old one, or have come without source.
+fn nightly_has_source() -> bool {
+    process::find("rustup").is_some()
+        && rustlib(&mut nightly_rustc()).is_some_and(|lib| is_in(&lib))
+}
+
+fn rustup_adds_source(workspace: &Workspace, step: &mut Step) -> bool {
+    let has_nightly =
+        process::find("rustup").is_some() && process::ask(nightly_rustc().arg("--version")).is_ok();
+    // As above: not every network leads to the server, and the limit is long.
+    let failed = workspace.cache("rustup-without-rust-src");
+    if !has_nightly || failed.exists() {
+        return false;
+    }
+    step.say("Adding the source of the standard library to the nightly toolchain with rustup.");
+    let mut rustup = Command::new("rustup");
+    rustup
+        .args(["--quiet", "component", "add", "rust-src", "--toolchain"])
+        .arg(NIGHTLY)
+        .env("RUSTUP_MAX_RETRIES", "0");
+    let added = process::succeeds_within(&mut rustup, RUSTUP_LIMIT) && nightly_has_source();
+    if !added {
+        // Only a shortcut for the next run: nothing is lost without it.
+        let _ = fs::create_dir_all(workspace.cache(""));
+        let _ = fs::write(failed, "");
+    }
+    added
+}
+
+/// Whether the library folder of a sysroot has it.
+pub fn is_in(rustlib: &Path) -> bool {
+    rustlib.join("src/rust/library/Cargo.lock").is_file()
+}
