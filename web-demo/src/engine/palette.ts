@@ -8,7 +8,7 @@ interface Scheme {
   ground: Colour;
   positive: readonly Colour[];
   negative: readonly Colour[];
-  /** No number. */
+  /** Infinite. */
   nothing: Colour;
 }
 
@@ -28,7 +28,7 @@ const DARK: Scheme = {
 
 const STEPS = 512;
 
-/** From a level, -1 to 1, to a pixel as it lies in memory. What is no number but known is marked, what is not known stays clear. */
+/** From a level, -1 to 1, to a pixel as it lies in memory. What is infinite is marked, what is no number or not known stays clear. */
 export function palette(shading: Shading, dark: boolean): (level: number) => number {
   const scheme = dark ? DARK : LIGHT;
   const positive = ramp([scheme.ground, ...scheme.positive]);

@@ -29,7 +29,7 @@ function within({ rowBegin, rowEnd, columnBegin, columnEnd }: Area, { rows, colu
   return { rowBegin: top, rowEnd: clamp(Math.ceil(rowEnd), top + 1, rows), columnBegin: left, columnEnd: clamp(Math.ceil(columnEnd), left + 1, columns) };
 }
 
-/** A level for each pixel; NaN where there is no value, infinite where nothing is known yet. */
+/** A level for each pixel; NaN where there is no number or nothing is known yet. */
 function reduced(cells: Cells, area: Area, width: number, height: number, shading: Shading) {
   const levels = new Float32Array(width * height);
   const [rows, columns] = [area.rowEnd - area.rowBegin, area.columnEnd - area.columnBegin];

@@ -36,7 +36,7 @@ export class Opener {
       else this.#second.focus();
     });
     this.#second.addEventListener("input", () => (this.#secondFiles = []));
-    document.addEventListener("click", (event) => {
+    document.addEventListener("pointerdown", (event) => {
       if (this.#more.open && !this.#more.contains(event.target as Node)) this.#more.open = false;
     });
     this.#more.addEventListener("keydown", (event) => {

@@ -18,7 +18,8 @@ export function overview(first: ModelSummary, second: ModelSummary | undefined, 
   const beside = second
     ? element("p", { class: "beside" }, element("span", {}, "Beside it: ", element("b", {}, second.name)), button("Remove", onForgetSecond, { class: "button small" }))
     : button("Compare with …", onCompare);
-  const head = element("header", { class: "stage-head" }, element("h1", { tabIndex: -1 }, first.name), beside);
+  const toList = button("All tensors ↓", () => document.getElementById("sidebar")?.scrollIntoView(), { class: "button to-list" });
+  const head = element("header", { class: "stage-head" }, element("h1", { tabIndex: -1 }, first.name), element("div", { class: "buttons" }, beside, toList));
   const cards = [byDtype(first), tied(first, onPick), unreadable(first), metadata(first)].filter((card) => card !== undefined);
   return element("div", { class: "overview" }, head, totals(first), new Treemap(treeOf(first.tensors), onPick).node, element("div", { class: "cards" }, ...cards));
 }

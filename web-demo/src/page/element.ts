@@ -28,7 +28,7 @@ export function button(label: string, onclick: (event: MouseEvent) => void, prop
 
 /** A choice among a few, with its label. */
 export function choice(label: string, options: readonly (readonly [value: string, text: string])[], chosen: string, onChange: (value: string) => void): HTMLLabelElement {
-  const select = element("select", {}, ...options.map(([value, text]) => element("option", { value, selected: value === chosen }, text)));
+  const select = element("select", { "aria-label": label }, ...options.map(([value, text]) => element("option", { value, selected: value === chosen }, text)));
   select.addEventListener("change", () => onChange(select.value));
   return element("label", { class: "choice" }, element("span", {}, label), select);
 }

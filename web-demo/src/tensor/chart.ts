@@ -67,7 +67,7 @@ export class Chart {
         cursor: { y: false, drag: { x: false, y: false }, points: { show: !bars } },
         scales: { x: { time: false }, y: log ? { distr: 3 } : { range: (_, _low, high) => [0, high > 0 ? high * 1.04 : 1] } },
         axes: [
-          { ...axis, values: (_, ticks) => ticks.map(formatX), space: 60 },
+          { ...axis, values: (_, ticks) => ticks.map(formatX), space: 60, size: 30 },
           { ...axis, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : formatY(tick))), size: 54 },
         ],
         series: [{}, { stroke: ink, width: bars ? 0 : 1.25, ...(bars && { fill: ink }), ...(paths && { paths }), points: { show: false } }],

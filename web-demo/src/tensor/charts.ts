@@ -37,7 +37,7 @@ function histogram({ histogram: { edges, counts, outside }, count }: Description
 
 function magnitudes({ magnitudes: { edges, counts }, zeros, count }: Description): HTMLElement {
   const chart = new Chart({ x: edges, y: counts }, { label: `Histogram of magnitudes, by powers of two from 2^${edges[0]} to 2^${edges.at(-1)}`, bars: true, log: true, stroke: "single", formatX: power });
-  return card("Magnitudes, by powers of two", chart, zeros > 0 ? `${formatShare(zeros / count)} zeros are not in it.` : undefined, logBox(chart, true));
+  return card("Magnitudes", chart, zeros > 0 ? `${formatShare(zeros / count)} zeros are not in it.` : undefined, logBox(chart, true));
 }
 
 function exponents(description: Description, info: TensorInfo): HTMLElement {
@@ -51,5 +51,4 @@ function norms(title: string, what: string, { positions, values }: Description["
   return card(title, chart, `by ${what}`);
 }
 
-const SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹";
-const power = (exponent: number) => (Number.isInteger(exponent) ? `2${String(exponent).replace("-", "⁻").replace(/\d/g, (digit) => SUPERSCRIPTS[Number(digit)]!)}` : "");
+const power = (exponent: number) => (Number.isInteger(exponent) ? `2^${String(exponent).replace("-", "−")}` : "");

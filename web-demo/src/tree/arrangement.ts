@@ -41,6 +41,8 @@ export function matching(tensors: readonly TensorInfo[], { words, dtype }: Filte
 
 /** A tree of up to so many rows is shown with all its branches open. */
 const OPEN_ROWS = 40;
+/** Fewer rows are not worth a list. */
+const FEW_ROWS = 8;
 
 /** The branches to open at first: so many that there is something to see. */
 export function firstOpen(root: Branch): Set<string> {
@@ -54,11 +56,15 @@ export function firstOpen(root: Branch): Set<string> {
     return open;
   }
   let level: Branch[] = [root];
-  while (level.length > 0 && level.reduce((sum, { children }) => sum + children.length, 0) <= OPEN_ROWS) {
+  let rows = 0;
+  // A single module with all layers in it says nothing; its layers do.
+  while (level.length > 0) {
+    const below = level.reduce((sum, { children }) => sum + children.length, 0);
+    if (rows >= FEW_ROWS && rows + below > OPEN_ROWS) break;
+    rows += below;
     for (const { path } of level) open.add(path);
     level = level.flatMap(({ children }) => children.filter((child) => child.kind === "module"));
   }
-  open.add(root.path);
   return open;
 }
 
