@@ -14,7 +14,7 @@ export function matrixShape(shape: readonly number[]): MatrixShape {
   if (count === 0) return { rows: 0, columns: 0 };
   const longest = Math.max(1, ...shape);
   if (longest === count) {
-    const columns = count <= LEAST_COLUMNS ? count : Math.ceil(Math.sqrt(count) / 8) * 8;
+    const columns = count <= LEAST_COLUMNS ? count : foldedColumns(count);
     return { rows: Math.ceil(count / columns), columns };
   }
   let columns = 1;
@@ -23,4 +23,11 @@ export function matrixShape(shape: readonly number[]): MatrixShape {
     columns *= shape[i]!;
   }
   return { rows: count / columns, columns };
+}
+
+/** Columns for a long vector: the least from its root on that leave no gap, if they are not many times more. */
+function foldedColumns(count: number): number {
+  const root = Math.ceil(Math.sqrt(count));
+  for (let columns = root; columns <= 3 * root; columns++) if (count % columns === 0) return columns;
+  return Math.ceil(root / 8) * 8;
 }
