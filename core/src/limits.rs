@@ -18,6 +18,11 @@ pub const ZSTD_BLOCK_BYTES: u64 = 128 << 10;
 /// the whole header of most models of a few hundred tensors.
 pub const HEAD_LEN_BYTES: u64 = 32 << 10;
 
+/// How much of the end of a ZSTN file is read at the least, in bytes. Holds
+/// the block tables, too, of models of a few hundred MB, so that reading some
+/// rows of a tensor does not begin with asking for its table.
+pub const TAIL_LEN_BYTES: u64 = 32 << 10;
+
 /// Largest checkpoint delta without a seal that is read whole to learn where
 /// its records are, in bytes. Larger ones take a request per record or so,
 /// which costs more time the fewer bytes there are.

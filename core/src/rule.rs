@@ -99,6 +99,11 @@ rules! {
     ZstnHeadChecksum = "zstn.head_checksum",
     /// A stored frame has its checksum (zstn-integrity 3).
     ZstnFrameChecksum = "zstn.frame_checksum",
+    /// A block table is well formed and tells of this frame
+    /// (zstn-integrity 5).
+    ZstnBlockTable = "zstn.block_table",
+    /// A stored block has its checksum (zstn-integrity 5).
+    ZstnBlockChecksum = "zstn.block_checksum",
     /// A decoded tensor has its digest (zstn-integrity 3).
     ZstnTensorDigest = "zstn.tensor_digest",
     /// The restored file has its length and digest (zstn-integrity 3).

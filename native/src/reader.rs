@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use zstn_core::catalog::{Catalog, Opening};
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::dtype::Dtype;
 use zstn_core::limits::HEADER_LEN_BYTES;
-use zstn_core::model::{Assembly, Model, wants_config};
+use zstn_core::model::{Assembly, Model, Rows, wants_config};
 
 use crate::shards::{READABLE, Shards};
 use crate::source::{Place, Source};
@@ -177,15 +178,65 @@ impl Reader {
         self.model.metadata()
     }
 
+    /// What is known of the tensor called `name` before it is read.
+    pub fn find(&self, name: &str) -> Result<&zstn_core::model::Tensor> {
+        let number = self.model.find(name).map_err(Error::place(&self.name))?;
+        Ok(&self.model.tensors()[number])
+    }
+
     /// Bytes that the tensor called `name` takes in its files.
     pub fn frame_size(&self, name: &str) -> Result<u64> {
-        let number = self.model.find(name).map_err(Error::place(&self.name))?;
-        Ok(self.model.tensors()[number].stored_len_bytes())
+        Ok(self.find(name)?.stored_len_bytes())
     }
 
     /// Reads the bytes of the tensor called `name`.
     pub fn read_raw(&self, name: &str) -> Result<Vec<u8>> {
         Ok(self.read(name)?.bytes)
+    }
+
+    /// Reads the `rows` of the tensor called `name`, slices of its outermost
+    /// dimension. Fetches no more than the blocks that hold them, where the
+    /// tensor is stored so.
+    pub fn read_rows(&self, name: &str, rows: Range<u64>) -> Result<Tensor> {
+        self.read_planned(&self.plan_rows(name, rows)?)
+    }
+
+    /// What has to be fetched for `rows` of the tensor called `name`. Reads
+    /// the tensor's block table if that did not come with the index.
+    pub fn plan_rows(&self, name: &str, rows: Range<u64>) -> Result<Rows> {
+        let refuse = Error::place(&self.name);
+        let number = self.model.find(name).map_err(&refuse)?;
+        let table = self.model.block_table(number);
+        let table = table.map(|(file, range)| self.sources[file].read(range));
+        let table = table.transpose()?;
+        self.model
+            .rows(number, rows, table.as_deref())
+            .map_err(&refuse)
+    }
+
+    /// Reads what [`Reader::plan_rows`] has planned.
+    pub fn read_planned(&self, rows: &Rows) -> Result<Tensor> {
+        let tensor = self.find(rows.name())?;
+        let bytes = if rows.is_whole() {
+            let mut bytes = self.read(rows.name())?.bytes;
+            let span = rows.span();
+            bytes.truncate(zstn_core::bytes::index(span.end));
+            bytes.drain(..zstn_core::bytes::index(span.start));
+            bytes
+        } else {
+            let ranges = rows.ranges();
+            let fetched = ranges.map(|(file, range)| self.sources[file].read(range));
+            let fetched = fetched.collect::<Result<Vec<_>>>()?;
+            let fetched: Vec<&[u8]> = fetched.iter().map(|bytes| &**bytes).collect();
+            rows.decode(&self.engine, &fetched)
+                .map_err(Error::place(&self.name))?
+        };
+        Ok(Tensor {
+            name: tensor.name.clone(),
+            dtype: tensor.dtype,
+            shape: rows.shape().to_vec(),
+            bytes,
+        })
     }
 
     /// Reads the tensor called `name`.

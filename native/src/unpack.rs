@@ -6,6 +6,7 @@ use std::path::Path;
 use zstn_core::bytes::part;
 use zstn_core::catalog::{Recognised, recognise};
 use zstn_core::container::zstn::integrity::Integrity;
+use zstn_core::container::zstn::rows::BlockTable;
 use zstn_core::container::zstn::{self, Layout, Prefix, Tail};
 use zstn_core::engine::Engine;
 use zstn_core::frame::Stored;
@@ -179,6 +180,32 @@ impl<'a> Container<'a> {
             Ok(())
         };
         engine.map(jobs, decode).into_iter().collect()
+    }
+
+    /// Compares the block tables, which only readers of rows use, with the
+    /// frames.
+    pub(crate) fn check_tables(&self, engine: &Native) -> Result<()> {
+        let Some(integrity) = &self.integrity else {
+            return Ok(());
+        };
+        let check = |frame: &Part| {
+            let Some(table) = integrity.table(frame.number) else {
+                return Ok(());
+            };
+            let len = frame.spans.first().map_or(0, |span| span.end - span.start);
+            let stored = part(self.input, frame.place.clone());
+            let bytes = part(self.input, table.clone());
+            let checked = BlockTable::parse(bytes, stored.len() as u64, len)
+                .map_err(|error| error.within(table.start))
+                .and_then(|table| {
+                    let checked = table.check(stored);
+                    checked.map_err(|error| error.within(frame.place.start))
+                });
+            release(self.input, &frame.place);
+            checked.map_err(|error| Error::place(self.input.name())(error.tensor(&frame.name)))
+        };
+        let frames: Vec<&Part> = self.parts.iter().collect();
+        engine.map(frames, check).into_iter().collect()
     }
 }
 

@@ -214,9 +214,10 @@ fn rule<T>(result: zstn::Result<T>) -> (Option<Rule>, Option<String>) {
 fn a_section_is_what_the_format_says() {
     let (original, packed) = (original(), packed());
     let (place, records) = section(&packed);
+    // 12 bytes are the head of a record that short frames have no use for.
     assert_eq!(
         place.len() as u64,
-        FIXED_BYTES + 40 * 4,
+        FIXED_BYTES - 12 + 40 * 4,
         "the tied tensor has no entry"
     );
     let tags: Vec<&str> = records.iter().map(|(tag, _)| tag.as_str()).collect();

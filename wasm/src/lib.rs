@@ -18,6 +18,8 @@ mod catalog;
 mod model;
 #[cfg(feature = "reader")]
 mod opening;
+#[cfg(feature = "reader")]
+mod rows;
 
 #[cfg(feature = "coder")]
 mod frames;
@@ -36,3 +38,5 @@ pub use model::Model;
 pub use opening::Opening;
 #[cfg(feature = "coder")]
 pub use packing::Packing;
+#[cfg(feature = "reader")]
+pub use rows::Rows;

@@ -7,7 +7,9 @@ use zstn_core::catalog::BaseUse;
 use zstn_core::engine::Pure;
 use zstn_core::model::{Model as Core, Tensor as CoreTensor};
 
+use crate::Rows;
 use crate::error::thrown;
+use crate::number::whole;
 
 /// What a model holds and how to decode it.
 #[wasm_bindgen]
@@ -40,6 +42,14 @@ struct Part {
 impl Model {
     pub(crate) fn new(core: Core) -> Self {
         Self(core)
+    }
+
+    fn check(&self, index: usize) -> Result<(), JsValue> {
+        if index < self.0.tensors().len() {
+            return Ok(());
+        }
+        let detail = format!("there is no tensor number {index}");
+        Err(thrown(&Error::invalid_input(detail)))
     }
 
     fn row<'a>(&'a self, tensor: &'a CoreTensor) -> Tensor<'a> {
@@ -120,6 +130,33 @@ impl Model {
         self.0.check_base(&base.0).map_err(|e| thrown(&e))
     }
 
+    /// Where the block table of tensor `index` lies that `rows` has to be
+    /// given, as `[file, offset, length]`; empty if it takes none.
+    #[wasm_bindgen(js_name = blockTable)]
+    pub fn block_table(&self, index: usize) -> Result<Vec<f64>, JsValue> {
+        self.check(index)?;
+        let table = self.0.block_table(index).map(|(file, range)| {
+            let len = range.end - range.start;
+            vec![file as f64, range.start as f64, len as f64]
+        });
+        Ok(table.unwrap_or_default())
+    }
+
+    /// What has to be fetched for rows `start` to `end` of tensor `index`.
+    pub fn rows(
+        &self,
+        index: usize,
+        start: f64,
+        end: f64,
+        table: Option<Vec<u8>>,
+    ) -> Result<Rows, JsValue> {
+        self.check(index)?;
+        let rows = whole(start).and_then(|start| Ok(start..whole(end)?));
+        rows.and_then(|rows| self.0.rows(index, rows, table.as_deref()))
+            .map(Rows::new)
+            .map_err(|e| thrown(&e))
+    }
+
     /// The raw bytes of tensor `index` from those of its parts, in their
     /// order, and from the `base`'s tensor of its name if it needs that.
     pub fn decode(
@@ -128,11 +165,7 @@ impl Model {
         parts: Vec<js_sys::Uint8Array>,
         base: Option<Vec<u8>>,
     ) -> Result<js_sys::Uint8Array, JsValue> {
-        if index >= self.0.tensors().len() {
-            return Err(thrown(&Error::invalid_input(format!(
-                "there is no tensor number {index}"
-            ))));
-        }
+        self.check(index)?;
         let parts: Vec<Vec<u8>> = parts.iter().map(js_sys::Uint8Array::to_vec).collect();
         let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
         self.0

@@ -4,6 +4,7 @@ import { catalogIn } from "./catalog.js";
 import type { OpenedFile } from "./catalog.js";
 import type { CoreModel } from "./core.js";
 import type { Reading } from "./files.js";
+import { storedParts } from "./parts.js";
 import { guarded } from "./rejection.js";
 import { sideBySide } from "./side-by-side.js";
 
@@ -22,7 +23,7 @@ export async function assemble(
   const assembly = guarded(() => new core.Assembly(catalogs, index, config));
   let finished = false;
   try {
-    const reads = triples(guarded(() => assembly.needs()));
+    const reads = storedParts(guarded(() => assembly.needs()));
     meter.expectMore(reads.reduce((sum, { length }) => sum + length, 0));
     const parts = await sideBySide(options.signal, (signal) =>
       Promise.all(reads.map(({ file, offset, length }) => files[file]!.source.read(offset, length, { ...options, signal }))),
@@ -33,8 +34,4 @@ export async function assemble(
   } finally {
     if (!finished) assembly.free();
   }
-}
-
-function triples(needs: Float64Array) {
-  return Array.from({ length: needs.length / 3 }, (_, i) => ({ file: needs[3 * i]!, offset: needs[3 * i + 1]!, length: needs[3 * i + 2]! }));
 }

@@ -49,12 +49,28 @@ export interface CoreModel {
   refused(): unknown[];
   /** Length of the safetensors files that this is or was packed from, or of all tensors where there were none, in bytes. */
   originalBytes(): number;
+  /** Where the table lies that `rows` has to be given: [file, offset, length], or nothing. */
+  blockTable(index: number): Float64Array;
+  rows(index: number, start: number, end: number, table?: Uint8Array): CoreRows;
   /** The stored bytes of all parts to the raw little-endian bytes of the tensor, in a fresh array. */
   decode(index: number, parts: Uint8Array[], base?: Uint8Array): Uint8Array<ArrayBuffer>;
   /** Whether it is a delta. */
   needsBase(): boolean;
   /** Throws if the delta was made against something else. */
   checkBase(base: CoreModel): void;
+  free(): void;
+}
+
+/** What has to be fetched for some rows of a tensor. Does no I/O. */
+export interface CoreRows {
+  /** Whether the tensor has to be read as a whole; the rows are then the bytes `span` of it. */
+  isWhole(): boolean;
+  /** [start, end] in the tensor. */
+  span(): Float64Array;
+  /** [file, offset, length, …] to fetch. */
+  ranges(): Float64Array;
+  /** The raw bytes of the rows. */
+  decode(parts: Uint8Array[]): Uint8Array<ArrayBuffer>;
   free(): void;
 }
 

@@ -22,7 +22,7 @@ export {
 } from "./errors.js";
 export type { ErrorCode } from "./errors.js";
 export type { Compress, CompressOptions, Decompress, DecompressOptions, Effort } from "./frames.js";
-export type { Model, TensorOptions } from "./model.js";
+export type { Model, PlanOptions, TensorOptions } from "./model.js";
 export type { CoreInput, WasmModule } from "./module.js";
 export type { Open, Openable, OpenOptions } from "./open.js";
 export type { Pack, Packed, PackedTensor, PackOptions, PackReport } from "./pack.js";
@@ -35,6 +35,7 @@ export { opfsCache } from "./source/opfs-cache.js";
 export type { OpfsCacheOptions } from "./source/opfs-cache.js";
 export type { ReadOptions, Source } from "./source/source.js";
 export type { StoredCache, StoredCacheOptions } from "./source/stored-cache.js";
+export type { ReadPlan, RowRange } from "./rows.js";
 export type { StreamOptions } from "./stream.js";
 export type { Stats } from "./source/traffic.js";
 export type { StoredPart, Tensor, TensorInfo } from "./tensor.js";

@@ -5,16 +5,19 @@ import type { CoreModel } from "./core.js";
 import { typedArray } from "./dtype.js";
 import { FormatError, InvalidInputError, ModelClosedError, TensorNotFoundError } from "./errors.js";
 import type { ZstnError } from "./errors.js";
+import { readParts, storedParts } from "./parts.js";
 import { ProgressMeter } from "./progress.js";
 import type { OnProgress } from "./progress.js";
 import { asError, guarded } from "./rejection.js";
+import { RowPlanner, rowsInfo, rowsOfWhole } from "./rows.js";
+import type { ReadPlan, RowRange } from "./rows.js";
 import { sideBySide } from "./side-by-side.js";
 import { DEFAULT_AHEAD_BYTES, checkAhead, inOrder } from "./stream.js";
 import type { StreamOptions } from "./stream.js";
 import { ending } from "./source/ending.js";
-import type { ReadOptions, Source } from "./source/source.js";
+import type { Source } from "./source/source.js";
 import type { Stats, Traffic } from "./source/traffic.js";
-import { checkSize } from "./size.js";
+import { checkRowsSize, checkSize } from "./size.js";
 import { closeMatches } from "./suggest.js";
 import { Tensor } from "./tensor.js";
 import type { TensorInfo } from "./tensor.js";
@@ -24,11 +27,19 @@ import type { SafetensorsBlobOptions } from "./virtual/model-file.js";
 
 /** What `model.tensor` may be given besides the name. */
 export interface TensorOptions {
+  /**
+   * Only these rows, slices of the outermost dimension: the first one and the one to stop before. Where the tensor is
+   * stored in blocks or as it is, nothing else is fetched; `model.plan` tells.
+   */
+  rows?: RowRange;
   /** Stops the read; the call then rejects with the reason of the signal. */
   signal?: AbortSignal;
   /** Called while the bytes arrive. */
   onProgress?: OnProgress;
 }
+
+/** What `model.plan` may be given besides the name. */
+export type PlanOptions = Pick<TensorOptions, "rows" | "signal">;
 
 /** An open model, in one file or several. Made by `open`. */
 export class Model {
@@ -59,6 +70,7 @@ export class Model {
   readonly #core: CoreModel;
   readonly #indices = new Map<string, number>();
   readonly #closing = new AbortController();
+  readonly #rows: RowPlanner;
   #base: Model | undefined;
   #ownsBase = false;
 
@@ -66,6 +78,7 @@ export class Model {
   constructor(sources: readonly Source[], sizeBytes: number, core: CoreModel, traffic: Traffic) {
     this.#sources = sources;
     this.#core = core;
+    this.#rows = new RowPlanner(core, sources);
     this.size = sizeBytes;
     this.fileCount = sources.length;
     this.stats = traffic;
@@ -120,8 +133,27 @@ export class Model {
   async tensor(name: string, options: TensorOptions = {}): Promise<Tensor> {
     const info = this.#find(name);
     const meter = new ProgressMeter(options.onProgress, { stage: "tensor", tensor: name });
+    if (options.rows) return this.#readRows(info, options.rows, options.signal, meter);
     meter.expect(this.#costBytes(info));
     return this.#read(info, options.signal, meter);
+  }
+
+  /** What `model.tensor` would fetch. Reads nothing, or the small table that says where the blocks of the tensor are. */
+  async plan(name: string, { rows, signal }: PlanOptions = {}): Promise<ReadPlan> {
+    const info = this.#find(name);
+    if (rows) {
+      rowsInfo(info, rows);
+      const plan = await this.#rows.plan(this.#indices.get(name)!, rows, { signal: this.#untilClosed(signal) });
+      try {
+        if (!plan.isWhole()) {
+          const parts = storedParts(plan.ranges());
+          return { whole: false, bytes: parts.reduce((sum, { length }) => sum + length, 0), parts };
+        }
+      } finally {
+        plan.free();
+      }
+    }
+    return { whole: true, bytes: info.storedLength, parts: info.parts };
   }
 
   /**
@@ -195,14 +227,39 @@ export class Model {
     return new Tensor(info, typedArray(info.dtype, info.name, await this.#raw(info, signal, meter)));
   }
 
-  async #raw(info: TensorInfo, signal: AbortSignal | undefined, meter: ProgressMeter): Promise<Uint8Array<ArrayBuffer>> {
+  async #readRows(whole: TensorInfo, range: RowRange, signal: AbortSignal | undefined, meter: ProgressMeter): Promise<Tensor> {
+    const info = rowsInfo(whole, range);
+    const either = this.#untilClosed(signal);
+    const rows = await this.#rows.plan(this.#indices.get(info.name)!, range, { signal: either });
+    try {
+      if (rows.isWhole()) {
+        meter.expect(this.#costBytes(whole));
+        const raw = await this.#raw(whole, signal, meter);
+        return new Tensor(info, typedArray(info.dtype, info.name, rowsOfWhole(rows, raw)));
+      }
+      checkRowsSize(info);
+      meter.expect(storedParts(rows.ranges()).reduce((sum, { length }) => sum + length, 0));
+      const raw = await this.#rows.read(rows, { signal: either, onBytes: meter.arrived });
+      return new Tensor(info, typedArray(info.dtype, info.name, raw));
+    } finally {
+      rows.free();
+    }
+  }
+
+  #untilClosed(signal: AbortSignal | undefined): AbortSignal {
     const closing = this.#closing.signal;
     const either = signal ? AbortSignal.any([signal, closing]) : closing;
     either.throwIfAborted();
+    return either;
+  }
+
+  async #raw(info: TensorInfo, signal: AbortSignal | undefined, meter: ProgressMeter): Promise<Uint8Array<ArrayBuffer>> {
+    const closing = this.#closing.signal;
+    const either = this.#untilClosed(signal);
     checkSize(info);
     const base = info.base && this.#base;
     const [parts, reference] = await sideBySide(either, (signal) =>
-      Promise.all([this.#fetch(info, { signal, onBytes: meter.arrived }), base ? base.#raw(base.#find(info.name), signal, meter) : undefined]),
+      Promise.all([readParts(this.#sources, info.parts, { signal, onBytes: meter.arrived }), base ? base.#raw(base.#find(info.name), signal, meter) : undefined]),
     );
     // A closed model has nothing to decode with.
     closing.throwIfAborted();
@@ -213,10 +270,4 @@ export class Model {
     return raw;
   }
 
-  #fetch(info: TensorInfo, options: ReadOptions): Promise<Uint8Array[]> {
-    const reads = info.parts.map(({ file, offset, length }) =>
-      length === 0 ? new Uint8Array(0) : this.#sources[file]!.read(offset, length, options),
-    );
-    return Promise.all(reads);
-  }
 }

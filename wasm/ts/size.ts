@@ -12,7 +12,15 @@ export function checkSize({ name, byteLength, storedLength }: TensorInfo): void 
   if (mostBytes <= MOST_BYTES) return;
   throw new LimitError(
     `The tensor ${name} has ${mostBytes} bytes; at most ${MOST_BYTES} can be read at once in JavaScript. ` +
-      "Read it with `zstn get`, or store it as several tensors.",
+      "Read some of its rows at a time, with `rows`, or all of it with `zstn get`.",
     { tensor: name },
   );
+}
+
+/** Refuses rows that are too many to be read at once. */
+export function checkRowsSize({ name, byteLength }: TensorInfo): void {
+  if (byteLength <= MOST_BYTES) return;
+  throw new LimitError(`These rows of ${name} have ${byteLength} bytes; at most ${MOST_BYTES} can be read at once in JavaScript. Read fewer.`, {
+    tensor: name,
+  });
 }

@@ -48,6 +48,14 @@ impl Known {
         self.len_bytes - self.tail.len() as u64
     }
 
+    /// From where on all bytes to the end of the file are known.
+    pub(super) fn tail_from(&self) -> u64 {
+        match self.tail_start() {
+            start if start <= self.head.len() as u64 => 0,
+            start => start,
+        }
+    }
+
     /// What is missing of the file's bytes up to `end`.
     pub(super) fn missing_head(&self, end: u64) -> Option<Range<u64>> {
         let have = self.head.len() as u64;

@@ -28,12 +28,14 @@ mod delta_opening;
 mod gauss_opening;
 mod known;
 mod opening;
+mod rows;
 mod walk;
 #[cfg(feature = "ztensor")]
 mod ztensor_opening;
 
 pub use delta::BaseUse;
 pub use opening::{Opening, Recognised, is_left_out, recognise};
+pub use rows::Plan;
 
 /// The kinds of file that can be read tensor by tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +115,7 @@ impl Tensor {
 #[derive(Debug, Clone)]
 enum Contents {
     Safetensors,
-    Zstn(Option<Integrity>),
+    Zstn(Option<Integrity>, rows::Tables),
     Delta(Delta),
     #[cfg(feature = "ztensor")]
     ZTensor(Vec<ztensor::Tensor>),
@@ -164,6 +166,7 @@ impl Catalog {
         header_json: &[u8],
         data_len_bytes: u64,
         tail: Tail,
+        tables: rows::Tables,
         file_len_bytes: u64,
     ) -> Result<Self> {
         let index = tail.index;
@@ -186,7 +189,7 @@ impl Catalog {
             })
             .collect();
         Ok(Self::new(
-            Contents::Zstn(tail.integrity),
+            Contents::Zstn(tail.integrity, tables),
             file_len_bytes,
             data_len_bytes,
             header_json.len() as u64,
@@ -224,7 +227,7 @@ impl Catalog {
     pub fn kind(&self) -> Kind {
         match self.contents {
             Contents::Safetensors => Kind::Safetensors,
-            Contents::Zstn(_) => Kind::Zstn,
+            Contents::Zstn(..) => Kind::Zstn,
             Contents::Delta(_) => Kind::Delta,
             #[cfg(feature = "ztensor")]
             Contents::ZTensor(_) => Kind::ZTensor,
@@ -261,7 +264,7 @@ impl Catalog {
     #[must_use]
     pub fn integrity(&self) -> Option<&Integrity> {
         match &self.contents {
-            Contents::Zstn(integrity) => integrity.as_ref(),
+            Contents::Zstn(integrity, _) => integrity.as_ref(),
             _ => None,
         }
     }
@@ -316,7 +319,7 @@ impl Catalog {
         match &self.contents {
             Contents::Safetensors => return Ok(Cow::Borrowed(stored)),
             Contents::Delta(delta) => return delta.decode(engine, tensor, number, stored, base),
-            Contents::Zstn(integrity) => {
+            Contents::Zstn(integrity, _) => {
                 let integrity = integrity.as_ref().map(|integrity| (integrity, number));
                 decode_frame(engine, stored, tensor.len_bytes(), integrity).map(Cow::Owned)
             }

@@ -3,7 +3,7 @@
 //!
 //! The head tells the length of the header. Index and integrity section take
 //! at most one and a half times what the header does, and a little (for a
-//! tensor they take 75 bytes and a name, the shortest usual entry of a header
+//! tensor they take 79 bytes and a name, the shortest usual entry of a header
 //! 50 and a name), so all of them can be asked for together:
 //! two round trips, whatever the size of the model, and no request that
 //! counts from the end of the file, which browsers do not allow without a
@@ -18,12 +18,14 @@ use super::delta_opening::DeltaOpening;
 #[cfg(feature = "gauss")]
 use super::gauss_opening;
 use super::known::Known;
+use super::rows::Tables;
 #[cfg(feature = "ztensor")]
 use super::ztensor_opening;
-use crate::container::zstn::{self, FOOTER_BYTES, Footer, Layout, Prefix, Tail, integrity};
+use crate::container::zstn::integrity::{self, Integrity};
+use crate::container::zstn::{self, FOOTER_BYTES, Footer, Layout, Prefix, Tail};
 use crate::container::{model_delta, safetensors};
 use crate::frame::{self, Family};
-use crate::limits::HEAD_LEN_BYTES;
+use crate::limits::{HEAD_LEN_BYTES, TAIL_LEN_BYTES};
 use crate::{Error, Result, Rule};
 
 /// What the first bytes of a file say about it.
@@ -174,7 +176,7 @@ impl Opening {
         }
         // 24: the record count and the footer.
         let usual = prefix_len.saturating_add(prefix_len / 2 + 24 + integrity::FIXED_BYTES);
-        let guess = len_bytes.saturating_sub(usual);
+        let guess = len_bytes.saturating_sub(usual.max(TAIL_LEN_BYTES));
         let covered = prefix_len.max(known.head().len() as u64);
         let footer_start = len_bytes - FOOTER_BYTES;
         if known.part(footer_start..len_bytes).is_none() {
@@ -240,7 +242,21 @@ impl Opening {
         let behind = known.have(index.start..len_bytes - FOOTER_BYTES);
         let tail = Tail::parse(&prefix, &known.have(0..prefix.end()), &index, &behind)?;
         let header = known.have(prefix.header.clone());
-        Catalog::zstn(&header, prefix.data_len_bytes, tail, len_bytes)
+        let tables = self.tables(&tail, index.start);
+        Catalog::zstn(&header, prefix.data_len_bytes, tail, tables, len_bytes)
+    }
+
+    /// The block tables that have come with the index.
+    fn tables(&self, tail: &Tail, index_start: u64) -> Tables {
+        let all = tail.integrity.as_ref().and_then(Integrity::tables_start);
+        let Some(start) = all.map(|start| start.max(self.known.tail_from())) else {
+            return Tables::default();
+        };
+        let bytes = self.known.part(start..index_start.max(start));
+        Tables {
+            start,
+            bytes: bytes.unwrap_or_default().into_owned(),
+        }
     }
 
     fn footer(&self, prefix_len: u64) -> Result<Footer> {

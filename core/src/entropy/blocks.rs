@@ -93,6 +93,12 @@ impl<'a> Blocks<'a> {
         self.block_bytes
     }
 
+    /// The stored blocks.
+    #[must_use]
+    pub fn frames(&self) -> &[&'a [u8]] {
+        &self.frames
+    }
+
     /// Decodes all blocks into `out`, which is as long as the plane.
     pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
         let Some(size) = usize::try_from(self.block_bytes).ok().filter(|&s| s > 0) else {

@@ -265,7 +265,7 @@ fn check_version(cursor: &mut Cursor, expected: u8) -> Result<()> {
 }
 
 /// Bytes of that many elements and the tail behind them.
-fn decoded_len(elements: u64, item_bytes: u64, tail: &[u8]) -> Result<u64> {
+pub(crate) fn decoded_len(elements: u64, item_bytes: u64, tail: &[u8]) -> Result<u64> {
     elements
         .checked_mul(item_bytes)
         .and_then(|body| body.checked_add(tail.len() as u64))

@@ -33,7 +33,8 @@ pub enum Method {
 }
 
 impl Method {
-    fn from_id(id: u8) -> Option<Self> {
+    /// The method of that number.
+    pub(crate) fn from_id(id: u8) -> Option<Self> {
         [
             Self::Store,
             Self::Zstd,
@@ -123,12 +124,17 @@ impl<'a> Plane<'a> {
         let payload_len = cursor.u64("plane payload length")?;
         let base = cursor.position() as u64;
         let payload = cursor.take(payload_len, "plane payload")?;
-        let coded = Coded::parse(method, payload, len_bytes).map_err(|e| e.within(base))?;
+        Self::new(method, len_bytes, payload).map_err(|e| e.within(base))
+    }
+
+    /// A payload whose record is known from elsewhere. Offsets in errors
+    /// count from its start.
+    pub(crate) fn new(method: Method, len_bytes: u64, payload: &'a [u8]) -> Result<Self> {
         Ok(Self {
             method,
             len_bytes,
             payload,
-            coded,
+            coded: Coded::parse(method, payload, len_bytes)?,
         })
     }
 
@@ -148,6 +154,21 @@ impl<'a> Plane<'a> {
     #[must_use]
     pub fn stored_len_bytes(&self) -> u64 {
         self.payload.len() as u64
+    }
+
+    /// The coded bytes.
+    #[must_use]
+    pub fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+
+    /// Its independent blocks, if it is [`Method::Blocks`].
+    #[must_use]
+    pub fn blocks(&self) -> Option<&Blocks<'a>> {
+        match &self.coded {
+            Coded::Blocks(blocks) => Some(blocks),
+            _ => None,
+        }
     }
 
     /// The decoded plane; a stored one is borrowed.

@@ -20,9 +20,11 @@ mod dense;
 #[cfg(not(feature = "compressed-tensors"))]
 #[path = "dense_left_out.rs"]
 mod dense;
+mod rows;
 
 pub use assembly::{Assembly, wants_config};
 pub use dense::Weight;
+pub use rows::Rows;
 
 /// A stored tensor that a tensor of the model is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +73,14 @@ impl Tensor {
     #[must_use]
     pub fn stored_len_bytes(&self) -> u64 {
         self.parts.iter().map(Part::len_bytes).sum()
+    }
+
+    /// Its only part, if it needs nothing else.
+    fn alone(&self) -> Option<&Part> {
+        match self.parts.as_slice() {
+            [only] if self.weight.is_none() && self.base.is_none() => Some(only),
+            _ => None,
+        }
     }
 
     /// Number of elements.

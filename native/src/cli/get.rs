@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use zstn::{Error, Output, Result, Tensor};
 use zstn_core::dtype::Dtype;
+use zstn_core::model::Rows;
 
-use super::{place, print, size, table, values};
+use super::{place, print, rows, size, table, values};
 
 #[derive(Args)]
 pub struct Options {
@@ -14,6 +15,10 @@ pub struct Options {
     model: place::Model,
     /// Name of the tensor, as `zstn ls` prints it
     name: String,
+    /// Only these rows, slices of the outermost dimension: the first and the
+    /// one to stop before, as in 100..200, 100.. or ..200
+    #[arg(long, value_name = "A..B")]
+    rows: Option<rows::Bounds>,
     /// Write it to this file, whose ending says how: .npy, .safetensors, or
     /// anything else for the raw bytes; - for raw bytes on standard output
     #[arg(short, long)]
@@ -28,7 +33,13 @@ const FIRST: usize = 8;
 
 pub fn run(options: &Options) -> Result<()> {
     let reader = options.model.open()?;
-    let tensor = reader.read(&options.name)?;
+    let plan = options.rows.as_ref();
+    let plan = plan.map(|bounds| rows::plan(&reader, &options.name, bounds));
+    let plan = plan.transpose()?;
+    let tensor = match &plan {
+        None => reader.read(&options.name)?,
+        Some(rows) => reader.read_planned(rows)?,
+    };
     if let Some(path) = &options.output {
         write(&tensor, path)?;
     }
@@ -47,6 +58,7 @@ pub fn run(options: &Options) -> Result<()> {
             "max": stats.as_ref().map(|s| s.max),
             "mean": stats.as_ref().map(|s| s.mean),
             "first": stats.as_ref().map(|s| &s.first),
+            "fetched_bytes": plan.as_ref().and_then(Rows::fetched_len_bytes),
             "output": options.output.as_ref().map(|path| path.display().to_string()),
         }));
     }
@@ -62,6 +74,9 @@ pub fn run(options: &Options) -> Result<()> {
         ("shape", table::shape(&tensor.shape)),
         ("size", size::bytes(tensor.bytes.len() as u64)),
     ];
+    if let Some(rows) = &plan {
+        facts.push(("fetched", rows::cost(&reader, rows)?));
+    }
     if let Some(stats) = stats {
         facts.extend([
             ("min", number(stats.min)),

@@ -19,6 +19,7 @@ mod ls;
 mod pack;
 mod place;
 mod progress;
+mod rows;
 mod serve;
 mod shards;
 mod size;

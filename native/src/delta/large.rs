@@ -87,7 +87,7 @@ impl Pair<'_> {
             ..tensor.clone()
         };
         let mut output = Output::temporary()?;
-        let len = job.large(&alone, 0, &mut output)?;
+        let len = job.large(&alone, 0, &mut output)?.len_bytes;
         output.set_len(len)?;
         output.map()
     }

@@ -3,122 +3,170 @@
 
 use std::ops::Range;
 
+use zstn_core::container::zstn::rows::{BlockTable, PlaneBlocks, STORED_PIECE_BYTES};
 use zstn_core::engine::Engine;
 use zstn_core::entropy::blocks;
 use zstn_core::frame::plane::{self, Method};
 use zstn_core::frame::z4ai::{self, PlaneCoder, Recipe};
 
 use super::Job;
-use crate::{Output, Result};
+use crate::source::Source;
+use crate::{Error, Output, Result};
+
+/// How much of a plane that is stored after all is written at a time.
+const STORED_AT_A_TIME_BYTES: usize = 16 * STORED_PIECE_BYTES;
+
+/// A frame that has been written.
+pub struct Written {
+    /// Length of the frame.
+    pub len_bytes: u64,
+    /// What [`BlockTable::of`] would say of it.
+    pub table: Option<BlockTable>,
+}
 
 /// Writes the frame of the tensor at `place` of the input, which begins at
-/// `position` of the output; returns its length. The bytes are those of
-/// [`z4ai::encode`].
+/// `position` of the output. The bytes are those of [`z4ai::encode`].
 pub fn write(
     job: &Job,
     place: Range<usize>,
     recipe: &Recipe,
     position: u64,
     output: &mut Output,
-) -> Result<u64> {
+) -> Result<Written> {
     let (planes, tail) = PlaneCoder::all(&job.input[place.clone()], recipe);
     let head = z4ai::head(recipe.transform, tail);
     output.write(&head)?;
     let mut end = position + head.len() as u64;
     let share = place.len() as u64 / planes.len().max(1) as u64;
+    let mut tables = Vec::with_capacity(planes.len());
     for coder in &planes {
-        end = write_plane(job, coder, place.start, end, output)?;
+        let record = PlaneRecord {
+            job,
+            coder,
+            tensor_start: place.start,
+            frame_start: position,
+            start: end,
+        };
+        let (record_end, blocks) = record.write(output)?;
+        end = record_end;
+        tables.push(blocks);
         job.options.progress.advance(share);
     }
     // What the division has left over.
     let rest = place.len() as u64 - share * planes.len() as u64;
     job.options.progress.advance(rest);
-    Ok(end - position)
+    let len_bytes = end - position;
+    let table = BlockTable::new(recipe.transform, tail, len_bytes, tables);
+    Ok(Written { len_bytes, table })
 }
 
-/// Writes one plane record at `start`; returns where it ends.
-fn write_plane(
-    job: &Job,
-    coder: &PlaneCoder,
+/// A plane record to be written.
+struct PlaneRecord<'a> {
+    job: &'a Job<'a>,
+    coder: &'a PlaneCoder<'a>,
+    /// Where the tensor begins in the input.
     tensor_start: usize,
+    /// Where its frame begins in the output.
+    frame_start: u64,
+    /// Where the record begins there.
     start: u64,
-    output: &mut Output,
-) -> Result<u64> {
-    if !coder.is_blockwise() {
-        return write_whole(job, coder, start, output);
-    }
-    let len = coder.len_bytes() as u64;
-    let payload_start = start + plane::HEAD_BYTES as u64;
-    let table_len = match coder.block_method() {
-        Method::Blocks => 8 + 4 * coder.block_count() as u64,
-        _ => 0,
-    };
-    output.seek(payload_start + table_len)?;
-    let mut stored_lens = Vec::with_capacity(coder.block_count());
-    for group in groups(job, coder) {
-        let coded = job.engine.map(group.clone().collect(), |block| {
-            coder.encode_block(job.engine, block)
-        });
-        for block in group {
-            let source = coder.block_source(block);
-            job.input
-                .release(tensor_start + source.start..tensor_start + source.end);
-        }
-        for block in coded {
-            output.write(&block)?;
-            stored_lens.push(u32::try_from(block.len()).expect("a block is a few MiB"));
-        }
-    }
-    let payload_len = table_len + stored_lens.iter().map(|&l| u64::from(l)).sum::<u64>();
-    if payload_len >= len && coder.block_method() != Method::Store {
-        return store(job, coder, tensor_start, start, output);
-    }
-    output.write_at(&plane::head(coder.block_method(), len, payload_len), start)?;
-    if table_len > 0 {
-        let table = blocks::table(coder.block_bytes(), &stored_lens);
-        output.write_at(&table, payload_start)?;
-    }
-    Ok(payload_start + payload_len)
 }
 
-/// Writes a plane that is coded as a whole.
-fn write_whole(job: &Job, coder: &PlaneCoder, start: u64, output: &mut Output) -> Result<u64> {
-    let (method, payload) = coder.encode(job.engine);
-    let (len, payload_len) = (coder.len_bytes() as u64, payload.len() as u64);
-    output.seek(start)?;
-    output.write(&plane::head(method, len, payload_len))?;
-    output.write(&payload)?;
-    Ok(start + plane::HEAD_BYTES as u64 + payload_len)
-}
-
-/// Writes the plane as it is: coding has gained nothing.
-fn store(
-    job: &Job,
-    coder: &PlaneCoder,
-    tensor_start: usize,
-    start: u64,
-    output: &mut Output,
-) -> Result<u64> {
-    let len = coder.len_bytes();
-    output.set_len(start)?;
-    output.seek(start)?;
-    output.write(&plane::head(Method::Store, len as u64, len as u64))?;
-    let piece = coder.block_bytes() as usize;
-    for block in 0..coder.block_count() {
-        let mut raw = vec![0; piece.min(len - block * piece)];
-        coder.extract(block * piece, &mut raw);
-        output.write(&raw)?;
-        let source = coder.block_source(block);
-        job.input
-            .release(tensor_start + source.start..tensor_start + source.end);
+impl PlaneRecord<'_> {
+    /// Writes the record; returns where it ends and what it is made of.
+    fn write(&self, output: &mut Output) -> Result<(u64, PlaneBlocks)> {
+        let Self { job, coder, .. } = self;
+        if !coder.is_blockwise() {
+            return self.write_whole(output);
+        }
+        let (method, len) = (coder.block_method(), coder.len_bytes() as u64);
+        let table_len = match method {
+            Method::Blocks => 8 + 4 * coder.block_count() as u64,
+            _ => 0,
+        };
+        output.seek(self.payload_start() + table_len)?;
+        let mut table = self.blocks(method, table_len);
+        let mut stored_lens = Vec::with_capacity(coder.block_count());
+        for group in groups(job, coder) {
+            let coded = job.engine.map(group.clone().collect(), |block| {
+                coder.encode_block(job.engine, block)
+            });
+            group.for_each(|block| self.release(coder.block(block)));
+            for block in coded {
+                output.write(&block)?;
+                table.push(&block);
+                stored_lens.push(u32::try_from(block.len()).expect("a block is a few MiB"));
+            }
+        }
+        let payload_len = table_len + stored_lens.iter().map(|&l| u64::from(l)).sum::<u64>();
+        if payload_len >= len && method != Method::Store {
+            return self.store(output);
+        }
+        output.write_at(&plane::head(method, len, payload_len), self.start)?;
+        if table_len > 0 {
+            let table = blocks::table(coder.block_bytes(), &stored_lens);
+            output.write_at(&table, self.payload_start())?;
+        }
+        Ok((self.payload_start() + payload_len, table))
     }
-    Ok(start + (plane::HEAD_BYTES + len) as u64)
+
+    /// Writes a plane that is coded as a whole.
+    fn write_whole(&self, output: &mut Output) -> Result<(u64, PlaneBlocks)> {
+        let (method, payload) = self.coder.encode(self.job.engine);
+        let (len, payload_len) = (self.coder.len_bytes() as u64, payload.len() as u64);
+        output.seek(self.start)?;
+        output.write(&plane::head(method, len, payload_len))?;
+        output.write(&payload)?;
+        let place = self.payload_start() - self.frame_start;
+        let blocks = PlaneBlocks::of(method, len, &payload, place)
+            .map_err(Error::place(self.job.input.name()))?;
+        Ok((self.payload_start() + payload_len, blocks))
+    }
+
+    /// Writes the plane as it is: coding has gained nothing.
+    fn store(&self, output: &mut Output) -> Result<(u64, PlaneBlocks)> {
+        let len = self.coder.len_bytes();
+        output.set_len(self.start)?;
+        output.seek(self.start)?;
+        output.write(&plane::head(Method::Store, len as u64, len as u64))?;
+        let mut blocks = self.blocks(Method::Store, 0);
+        for start in (0..len).step_by(STORED_AT_A_TIME_BYTES) {
+            let part = start..len.min(start + STORED_AT_A_TIME_BYTES);
+            let mut raw = vec![0; part.len()];
+            self.coder.extract(start, &mut raw);
+            output.write(&raw)?;
+            blocks.push(&raw);
+            self.release(part);
+        }
+        Ok((self.payload_start() + len as u64, blocks))
+    }
+
+    fn payload_start(&self) -> u64 {
+        self.start + plane::HEAD_BYTES as u64
+    }
+
+    /// The blocks of the plane, none so far; they begin `table_len` bytes
+    /// behind the start of the payload.
+    fn blocks(&self, method: Method, table_len: u64) -> PlaneBlocks {
+        let len = self.coder.len_bytes() as u64;
+        let place = self.payload_start() + table_len - self.frame_start;
+        PlaneBlocks::new(method, len, place, self.coder.block_bytes().into())
+    }
+
+    /// Tells that the part of the tensor that these bytes of the plane are
+    /// made of is not needed for now.
+    fn release(&self, part: Range<usize>) {
+        let source = self.coder.source(part);
+        let start = self.tensor_start;
+        let source = start + source.start..start + source.end;
+        self.job.input.release(source);
+    }
 }
 
 /// Blocks to code at the same time: as many as the memory allows, but no
 /// fewer than there are threads.
 fn groups(job: &Job, coder: &PlaneCoder) -> impl Iterator<Item = Range<usize>> {
-    let source_bytes = coder.block_source(0).len().max(1) as u64;
+    let source_bytes = coder.source(coder.block(0)).len().max(1) as u64;
     let fit = usize::try_from(job.batch_bytes() / source_bytes).unwrap_or(usize::MAX);
     let count = coder.block_count();
     let step = fit.max(job.engine.threads());

@@ -11,6 +11,7 @@ use std::path::Path;
 use zstn_core::catalog::{self, Recognised};
 use zstn_core::container::safetensors::{self, Header};
 use zstn_core::container::zstn::integrity::{FrameSums, Sums, checksum};
+use zstn_core::container::zstn::rows::BlockTable;
 use zstn_core::container::zstn::{self, Writer, ties};
 use zstn_core::engine::Engine;
 use zstn_core::frame::select::{self, Effort, Ranking};
@@ -20,6 +21,8 @@ use crate::{Error, Native, Output, Progress, Result};
 
 pub(crate) mod batch;
 mod large;
+
+use large::Written;
 
 /// Least memory the packer can be held to, in bytes: a few blocks per thread.
 pub const LEAST_MEMORY_BYTES: u64 = 64 << 20;
@@ -204,16 +207,16 @@ impl<'a> Job<'a> {
                     Some(target) => writer.reference(name, span, target)?,
                     None if batch.large => {
                         let start = writer.position();
-                        let len = self.large(&tensors[number], start, output)?;
+                        let written = self.large(&tensors[number], start, output)?;
+                        writer.frame(name, span.clone(), written.len_bytes);
                         if let Some(sums) = &mut sums {
-                            sums.frame(self.large_sums(&span, start..start + len, output)?);
+                            sums.frame(self.large_sums(&span, start, written, output)?);
                         }
-                        writer.frame(name, span, len);
                     }
                     None => {
                         let coded = frames.next().expect("a frame for every tensor coded");
-                        if let (Some(sums), Some(own)) = (&mut sums, coded.sums) {
-                            sums.frame(own);
+                        if let (Some(sums), Some(own)) = (&mut sums, &coded.sums) {
+                            sums.frame(own.clone());
                         }
                         writer.frame(name, span, coded.frame.len() as u64);
                     }
@@ -234,42 +237,49 @@ impl<'a> Job<'a> {
     }
 
     /// Writes the frame of a tensor that does not fit, at `position` of the
-    /// output; returns its length.
+    /// output.
     pub(crate) fn large(
         &self,
         tensor: &safetensors::Tensor,
         position: u64,
         output: &mut Output,
-    ) -> Result<u64> {
+    ) -> Result<Written> {
         let (dtype, effort) = (Some(tensor.dtype), self.options.effort);
         let ranking = Ranking::new(self.engine, self.tensor(&tensor.span), dtype, effort);
         self.input.release(self.place(&tensor.span));
         let place = self.place(&tensor.span);
-        let len = large::write(self, place.clone(), ranking.best(), position, output)?;
+        let written = large::write(self, place.clone(), ranking.best(), position, output)?;
         let other = select::alternative(self.engine, self.tensor(&tensor.span), &ranking);
         self.input.release(place);
-        let Some(other) = other.filter(|other| (other.len() as u64) < len) else {
-            return Ok(len);
+        let Some(other) = other.filter(|other| (other.len() as u64) < written.len_bytes) else {
+            return Ok(written);
         };
         output.set_len(position)?;
         output.seek(position)?;
         output.write(&other)?;
-        Ok(other.len() as u64)
+        Ok(Written {
+            len_bytes: other.len() as u64,
+            table: BlockTable::of(&other),
+        })
     }
 
-    /// What the integrity section says about a tensor written by
-    /// [`Job::large`], whose blocks were not written in their order.
+    /// What the integrity section says about a tensor that [`Job::large`] has
+    /// written at `position`, not block after block in their order.
     fn large_sums(
         &self,
         span: &Range<u64>,
-        stored: Range<u64>,
+        position: u64,
+        written: Written,
         output: &Output,
     ) -> Result<FrameSums> {
         let at = zstn_core::bytes::index;
-        let written = output.map()?;
+        let file = output.map()?;
+        let end = position + written.len_bytes;
+        let table = written.table.as_ref().map(BlockTable::to_bytes);
         Ok(FrameSums {
-            stored: checksum(written.pieces(at(stored.start)..at(stored.end))),
+            stored: checksum(file.pieces(at(position)..at(end))),
             tensor: ties::digest(self.input.pieces(self.place(span))),
+            table: table.unwrap_or_default(),
         })
     }
 

@@ -58,6 +58,7 @@ pub fn verify(
     let truth = Truth::new(input, original, container.header());
     truth.check_header(container.original_len_bytes())?;
     container.decode(engine, progress, |span, bytes| truth.check(&span, bytes))?;
+    container.check_tables(engine)?;
     Ok(VerifyReport {
         kind: Kind::Zstn,
         packed_bytes: input.len_bytes(),

@@ -41,6 +41,15 @@ test("tensors beyond 4 GiB are read from where they are", async () => {
   assert.deepEqual((await model.tensor("last")).data, last);
 });
 
+test("some rows of a tensor that no array can hold can be read, too many of them cannot", async () => {
+  const model = await open(path);
+  const { data } = await model.tensor("hole", { rows: [3 * GB - 7, 3 * GB] });
+  assert.deepEqual(data, new Uint8Array(7));
+  const before = { ...model.stats };
+  await assert.rejects(model.tensor("hole", { rows: [0, 2 ** 31] }), { name: "LimitError", tensor: "hole", message: /2147483648 bytes.*fewer/ });
+  assert.deepEqual({ ...model.stats }, before);
+});
+
 test("a tensor that no array can hold is refused before a byte of it is fetched", async () => {
   const model = await open(path);
   const before = { ...model.stats };

@@ -3,7 +3,7 @@
 import { writeFile } from "node:fs/promises";
 
 /** Small, fast and repeatable; any quality of randomness will do here. */
-function xorshift(seed) {
+export function xorshift(seed) {
   let state = seed >>> 0 || 1;
   return () => {
     state ^= state << 13;
@@ -29,7 +29,7 @@ function normalTable(deviation, random) {
   return bits;
 }
 
-function bf16Tensor(elements, random) {
+export function bf16Tensor(elements, random) {
   const table = normalTable(0.02, random);
   const data = new Uint16Array(elements);
   for (let i = 0; i < elements; i++) data[i] = table[random() >>> (32 - TABLE_BITS)];

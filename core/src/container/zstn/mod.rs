@@ -15,6 +15,7 @@ pub mod integrity;
 mod memory;
 mod packing;
 mod prefix;
+pub mod rows;
 mod tail;
 pub mod ties;
 mod writer;

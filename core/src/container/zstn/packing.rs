@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use core::mem;
 use core::ops::Range;
 
-use super::integrity::{FrameSums, Sums, TensorDigest, checksum};
+use super::integrity::{FrameSums, Sums, TensorDigest};
 use super::{Content, MAGIC, Record, Writer, names_fit, single_frame, ties};
 use crate::bytes::{index as position, part};
 use crate::container::safetensors::{self, Header, PREFIX_BYTES, Tensor};
@@ -297,8 +297,7 @@ impl Tensors {
         let frame = select::encode(engine, bytes, Some(dtype), effort);
         self.writer.frame(name, span, frame.len() as u64);
         if let (Some(sums), Some(tensor)) = (&mut self.sums, digest) {
-            let stored = checksum([frame.as_slice()]);
-            sums.frame(FrameSums { stored, tensor });
+            sums.frame(FrameSums::with_digest(tensor, &frame));
         }
         Ok(frame)
     }

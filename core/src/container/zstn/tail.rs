@@ -33,9 +33,10 @@ impl Tail {
         if let Some(section) = &section {
             section.check_head(prefix_bytes, index_bytes)?;
         }
-        let frames = prefix.end()..index.start;
+        let index_start = index.start;
+        let frames = prefix.end()..index_start;
         let index = Index::parse(index_bytes, frames, prefix.data_len_bytes)?;
-        let integrity = section.map(|section| section.attach(prefix, &index));
+        let integrity = section.map(|section| section.attach(prefix, &index, index_start));
         Ok(Self {
             integrity: integrity.transpose()?,
             index,

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::index::write_record;
-use super::integrity::{Head, Section, Sums, checksum};
+use super::integrity::{FrameSums, Head, Section, Sums, checksum};
 use super::{Content, Footer, Layout, Record, prefix_bytes};
 use crate::{Error, Result};
 
@@ -76,21 +76,28 @@ impl Writer {
         Ok(())
     }
 
-    /// Index, integrity section and footer, the last bytes of the file. The
-    /// section needs `sums` that have gone over all of the original and all
-    /// frames; without, there is none.
+    /// Block tables, index, integrity section and footer, the last bytes of
+    /// the file. Tables and section need `sums` that have gone over all of the
+    /// original and all frames; without, there are none.
     pub fn finish(self, sums: Option<Sums>) -> Result<Vec<u8>> {
         let count = u32::try_from(self.records.len())
             .map_err(|_| Error::invalid_input("a ZSTN index holds at most 2^32 records"))?;
-        let mut out = count.to_le_bytes().to_vec();
+        let mut index = count.to_le_bytes().to_vec();
         for record in &self.records {
-            write_record(&mut out, record)?;
+            write_record(&mut index, record)?;
         }
+        let mut out = Vec::new();
+        if let Some(sums) = &sums {
+            let tables = sums.frames.iter().map(|frame| &frame.table);
+            tables.for_each(|table| out.extend_from_slice(table));
+        }
+        let index_start = self.position + out.len() as u64;
         let footer = Footer {
-            index: self.position..self.position + out.len() as u64,
+            index: index_start..index_start + index.len() as u64,
         };
+        out.extend_from_slice(&index);
         if let Some(sums) = sums {
-            let section = self.section(&sums, checksum([out.as_slice()]))?;
+            let section = self.section(&sums, checksum([index.as_slice()]))?;
             out.extend_from_slice(&section.to_bytes());
         }
         out.extend_from_slice(&footer.to_bytes());
@@ -107,7 +114,11 @@ impl Writer {
                 "the sums are not those of all frames and of the whole original file",
             ));
         }
+        // An entry's room is a table of 4 GiB: no plane has as many blocks.
+        let table_len = |frame: &FrameSums| u32::try_from(frame.table.len()).unwrap_or(u32::MAX);
+        let tables: Vec<u32> = sums.frames.iter().map(table_len).collect();
         Ok(Section {
+            tables: tables.iter().any(|&len| len > 0).then_some(tables),
             file: Some(file),
             head: Some(Head {
                 prefix: self.prefix_checksum,

@@ -6,6 +6,7 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::way::{payload, smallest};
 use super::{MAGIC, PlaneRecipe, Recipe, Transform, VERSION};
@@ -130,12 +131,18 @@ impl<'a> PlaneCoder<'a> {
         }
     }
 
-    /// Part of the tensor, in bytes, that block `index` is made of.
+    /// Bytes of the plane that block `index` holds.
     #[must_use]
-    pub fn block_source(&self, index: usize) -> core::ops::Range<usize> {
-        let part_bytes = (self.len / self.parts()).max(1);
+    pub fn block(&self, index: usize) -> Range<usize> {
         let start = index * self.block_bytes() as usize;
-        let end = self.len.min(start + self.block_bytes() as usize);
+        start..self.len.min(start + self.block_bytes() as usize)
+    }
+
+    /// Part of the tensor, in bytes, that these bytes of the plane are made
+    /// of.
+    #[must_use]
+    pub fn source(&self, Range { start, end }: Range<usize>) -> Range<usize> {
+        let part_bytes = (self.len / self.parts()).max(1);
         let part = start / part_bytes;
         if end > (part + 1) * part_bytes {
             return 0..self.elements.len();
@@ -152,8 +159,8 @@ impl<'a> PlaneCoder<'a> {
 
     /// Block `index`: raw for a stored plane, else one zstd frame.
     pub fn encode_block<E: PackEngine>(&self, engine: &E, index: usize) -> Vec<u8> {
-        let start = index * self.block_bytes() as usize;
-        let raw = self.raw(start, (self.len - start).min(self.block_bytes() as usize));
+        let block = self.block(index);
+        let raw = self.raw(block.start, block.len());
         match self.recipe {
             PlaneRecipe::Blocks(ways) => ways.encode(engine, &raw),
             _ => raw,

@@ -7,6 +7,7 @@ mod recipe;
 mod way;
 
 pub use encode::{PlaneCoder, encode, head};
+pub(crate) use parse::body_len;
 pub use parse::{Frame, Transform};
 pub use recipe::{PlaneRecipe, Recipe, Way, ZstdWays};
 

@@ -117,7 +117,8 @@ impl<'a> Frame<'a> {
         let planes = (0..plane_count)
             .map(|_| Plane::parse(&mut cursor))
             .collect::<Result<Vec<_>>>()?;
-        let body_len = body_len(transform, &planes)?;
+        let lens: Vec<u64> = planes.iter().map(Plane::len_bytes).collect();
+        let body_len = body_len(transform, &lens)?;
         let decoded_len = body_len
             .checked_add(tail.len() as u64)
             .ok_or_else(|| plane_length("the planes together exceed 64 bits"))?;
@@ -147,6 +148,12 @@ impl<'a> Frame<'a> {
     #[must_use]
     pub fn numpy(&self) -> Option<&NumPy<'a>> {
         self.numpy.as_ref()
+    }
+
+    /// Bytes behind the last whole element.
+    #[must_use]
+    pub fn tail(&self) -> &'a [u8] {
+        self.tail
     }
 
     /// Bytes the frame takes.
@@ -192,13 +199,14 @@ fn plane_length(detail: &'static str) -> Error {
     Error::malformed(Rule::FramePlaneLength, detail)
 }
 
-/// Length of what the planes make together, without the tail.
-fn body_len(transform: Transform, planes: &[Plane]) -> Result<u64> {
-    let first = planes.first().map_or(0, Plane::len_bytes);
+/// Length of what planes of these lengths make together, without the tail.
+/// There are as many as the transform makes.
+pub(crate) fn body_len(transform: Transform, lens_bytes: &[u64]) -> Result<u64> {
+    let first = lens_bytes.first().copied().unwrap_or(0);
     match transform {
         Transform::Opaque => Ok(first),
         Transform::BytePlane(width) => {
-            if planes.iter().any(|plane| plane.len_bytes() != first) {
+            if lens_bytes.iter().any(|&len| len != first) {
                 return Err(plane_length("byte planes of unequal length"));
             }
             first
@@ -206,9 +214,9 @@ fn body_len(transform: Transform, planes: &[Plane]) -> Result<u64> {
                 .ok_or_else(|| plane_length("the planes together exceed 64 bits"))
         }
         Transform::BitField(format) => {
-            let n = planes[1].len_bytes();
+            let n = lens_bytes[1];
             let mantissas = n.checked_mul(format.mantissa_bytes() as u64);
-            if planes[0].len_bytes() != n.div_ceil(8) || mantissas != Some(planes[2].len_bytes()) {
+            if lens_bytes[0] != n.div_ceil(8) || mantissas != Some(lens_bytes[2]) {
                 return Err(plane_length(
                     "sign, exponent and mantissa planes do not fit each other",
                 ));

@@ -54,19 +54,24 @@ pub enum Way {
     RansOrder1,
 }
 
+const HUFFMAN_BLOCK_BYTES: u32 = 256 << 10;
+const SEARCH_BLOCK_BYTES: u32 = 512 << 10;
+
 impl ZstdWays {
     /// Bytes of an independent block of a plane of `parts` parts of
-    /// `part_bytes` each. Huffman tables span at most 128 KiB, so small blocks
-    /// cost nothing there; matches reach further back.
+    /// `part_bytes` each. Whoever reads some rows of a tensor fetches a block
+    /// of each plane, so that blocks are as small as costs at most a hundredth
+    /// of a percent (docs/benchmarks.md): matches reach further back than
+    /// Huffman tables, which span 128 KiB.
     ///
     /// Unlike parts are kept in blocks of their own where they can be cut into
     /// equal ones.
     #[must_use]
     pub fn block_bytes(self, parts: usize, part_bytes: usize) -> u32 {
         let most: u32 = if self.search.is_some() {
-            1 << 23
+            SEARCH_BLOCK_BYTES
         } else {
-            1 << 20
+            HUFFMAN_BLOCK_BYTES
         };
         if parts == 1 {
             return most;

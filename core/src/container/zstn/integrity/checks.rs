@@ -3,6 +3,7 @@
 
 use alloc::format;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use sha2::{Digest as _, Sha256};
 
@@ -17,6 +18,8 @@ pub struct Integrity {
     file: Option<FileDigest>,
     frames: Option<Vec<u64>>,
     tensors: Option<Vec<TensorDigest>>,
+    /// Places of the block tables in the file.
+    tables: Option<Vec<Range<u64>>>,
     /// For every record of the index the entry that tells of its bytes.
     entries: Vec<usize>,
 }
@@ -55,6 +58,7 @@ impl Section {
         self,
         prefix: &Prefix,
         index: &Index,
+        index_start: u64,
     ) -> Result<Integrity> {
         let mut owners = 0;
         let numbers: Vec<usize> = index
@@ -70,6 +74,7 @@ impl Section {
         let counts = [
             self.frames.as_ref().map(Vec::len),
             self.tensors.as_ref().map(Vec::len),
+            self.tables.as_ref().map(Vec::len),
         ];
         if let Some(count) = counts.into_iter().flatten().find(|&count| count != owners) {
             return Err(Error::malformed(
@@ -87,7 +92,12 @@ impl Section {
                 ),
             ));
         }
+        let room = prefix.end()..index_start;
         Ok(Integrity {
+            tables: self
+                .tables
+                .map(|lens| table_places(&lens, room))
+                .transpose()?,
             file: self.file,
             frames: self.frames,
             tensors: self.tensors,
@@ -96,7 +106,41 @@ impl Section {
     }
 }
 
+/// Tables stand back to back in front of the index.
+fn table_places(lens_bytes: &[u32], room: Range<u64>) -> Result<Vec<Range<u64>>> {
+    let total: u64 = lens_bytes.iter().map(|&len| u64::from(len)).sum();
+    let Some(mut end) = room.end.checked_sub(total).filter(|&s| s >= room.start) else {
+        return Err(Error::malformed(
+            Rule::ZstnIntegrity,
+            format!("block tables of {total} bytes do not fit in front of the index"),
+        ));
+    };
+    let places = lens_bytes.iter().map(|&len| {
+        let start = end;
+        end += u64::from(len);
+        start..end
+    });
+    Ok(places.collect())
+}
+
 impl Integrity {
+    /// Where the file has the block table of record `number`; `None` if there
+    /// is none.
+    ///
+    /// # Panics
+    /// If there is no record of that number.
+    #[must_use]
+    pub fn table(&self, number: usize) -> Option<Range<u64>> {
+        let place = self.tables.as_ref()?[self.entries[number]].clone();
+        (!place.is_empty()).then_some(place)
+    }
+
+    /// Where the block tables begin, if there are any.
+    #[must_use]
+    pub fn tables_start(&self) -> Option<u64> {
+        Some(self.tables.as_ref()?.first()?.start)
+    }
+
     /// SHA-256 of the file that was packed, if it is told; Git LFS and model
     /// hubs know a file by it.
     #[must_use]

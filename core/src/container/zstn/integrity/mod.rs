@@ -15,7 +15,7 @@ pub(super) use section::{FileDigest, Head, Section};
 pub use sums::{FrameSums, Sums};
 
 /// Bytes of a section that do not depend on the number of tensors.
-pub const FIXED_BYTES: u64 = 130;
+pub const FIXED_BYTES: u64 = 142;
 
 /// BLAKE3 of a tensor's bytes.
 pub type TensorDigest = [u8; 32];

@@ -16,6 +16,7 @@ const TAG_FILE: [u8; 4] = *b"FILE";
 const TAG_HEAD: [u8; 4] = *b"HEAD";
 const TAG_FRAMES: [u8; 4] = *b"FRMS";
 const TAG_TENSORS: [u8; 4] = *b"TENS";
+const TAG_TABLES: [u8; 4] = *b"BLKS";
 
 /// The file that was packed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +41,9 @@ pub struct Section {
     pub frames: Option<Vec<u64>>,
     /// One for every owner.
     pub tensors: Option<Vec<TensorDigest>>,
+    /// Length of the block table of every owner, in bytes; none where there
+    /// is no table in the file.
+    pub tables: Option<Vec<u32>>,
 }
 
 impl Section {
@@ -97,6 +101,9 @@ impl Section {
             } else if tag == TAG_TENSORS {
                 let tensors = entries(&mut value, at, 32, digest)?;
                 section.tensors.replace(tensors).is_none()
+            } else if tag == TAG_TABLES {
+                let tables = entries(&mut value, at, 4, |value| value.u32("length of a table"))?;
+                section.tables.replace(tables).is_none()
             } else {
                 true
             };
@@ -130,6 +137,10 @@ impl Section {
         }
         if let Some(tensors) = &self.tensors {
             record(TAG_TENSORS, &[&tensors.concat()]);
+        }
+        if let Some(tables) = &self.tables {
+            let lens: Vec<u8> = tables.iter().flat_map(|len| len.to_le_bytes()).collect();
+            record(TAG_TABLES, &[&lens]);
         }
         let checksum = XxHash3_64::oneshot(&out);
         out.extend_from_slice(&checksum.to_le_bytes());
@@ -207,6 +218,7 @@ mod tests {
             }),
             frames: Some(vec![5, 6]),
             tensors: Some(vec![[7; 32], [8; 32]]),
+            tables: Some(vec![0, 99]),
         }
     }
 
@@ -224,7 +236,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let bytes = section().to_bytes();
-        assert_eq!(bytes.len() as u64, FIXED_BYTES + 2 * 40);
+        assert_eq!(bytes.len() as u64, FIXED_BYTES + 2 * 44);
         assert_eq!(Section::parse(&bytes), Ok(Some(section())));
         let after_others = [b"other things".to_vec(), bytes].concat();
         assert_eq!(Section::parse(&after_others), Ok(Some(section())));
@@ -271,7 +283,13 @@ mod tests {
 
     #[test]
     fn records_of_other_lengths_are_refused() {
-        for (tag, len) in [(b"FILE", 39), (b"HEAD", 24), (b"FRMS", 9), (b"TENS", 33)] {
+        for (tag, len) in [
+            (b"FILE", 39),
+            (b"HEAD", 24),
+            (b"FRMS", 9),
+            (b"TENS", 33),
+            (b"BLKS", 7),
+        ] {
             let value = vec![0; len];
             let length = (len as u64).to_le_bytes();
             let record = [&tag[..], &length, &value].concat();

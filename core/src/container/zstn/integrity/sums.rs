@@ -5,24 +5,35 @@ use alloc::vec::Vec;
 use sha2::{Digest as _, Sha256};
 
 use super::{FileDigest, TensorDigest, checksum};
+use crate::container::zstn::rows::BlockTable;
 use crate::container::zstn::ties;
 
 /// Of a frame and the tensor it holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrameSums {
     /// [`checksum`] of the frame as it is stored.
     pub stored: u64,
     /// [`ties::digest`] of the tensor.
     pub tensor: TensorDigest,
+    /// Bytes of the [`BlockTable`], none for a frame without.
+    pub table: Vec<u8>,
 }
 
 impl FrameSums {
     /// Those of a tensor and its frame in memory.
     #[must_use]
     pub fn of(tensor: &[u8], frame: &[u8]) -> Self {
+        Self::with_digest(ties::digest([tensor]), frame)
+    }
+
+    /// As [`FrameSums::of`], with the digest of the tensor.
+    #[must_use]
+    pub fn with_digest(tensor: TensorDigest, frame: &[u8]) -> Self {
+        let table = BlockTable::of(frame).as_ref().map(BlockTable::to_bytes);
         Self {
             stored: checksum([frame]),
-            tensor: ties::digest([tensor]),
+            tensor,
+            table: table.unwrap_or_default(),
         }
     }
 }

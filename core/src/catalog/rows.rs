@@ -1,0 +1,116 @@
+//! A part of a tensor: which bytes of the file it takes, and the part from
+//! them.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::{Catalog, Contents};
+use crate::Result;
+use crate::bytes::part;
+use crate::container::zstn::rows::{self, BlockTable};
+use crate::engine::Engine;
+
+/// The block tables of a ZSTN file that came with its index, from byte
+/// `start` of the file on.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tables {
+    pub(super) start: u64,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Tables {
+    fn get(&self, place: &Range<u64>) -> Option<&[u8]> {
+        let start = place.start.checked_sub(self.start)?;
+        let end = place.end - self.start;
+        (end <= self.bytes.len() as u64).then(|| part(&self.bytes, start..end))
+    }
+}
+
+/// How a part of a tensor is read by itself. Made by [`Catalog::plan`].
+#[derive(Debug, Clone)]
+pub struct Plan {
+    ranges: Vec<Range<u64>>,
+    /// Where the frame begins in the file, and what is needed of it; `None`
+    /// where the part is stored as it is.
+    cut: Option<(u64, rows::Plan)>,
+}
+
+impl Plan {
+    /// Bytes of the file to fetch, in order; none of them touch.
+    #[must_use]
+    pub fn ranges(&self) -> &[Range<u64>] {
+        &self.ranges
+    }
+
+    /// The part of the tensor from the bytes of [`Plan::ranges`]. Every block
+    /// is compared with its checksum.
+    pub fn decode<E: Engine>(&self, engine: &E, fetched: &[&[u8]]) -> Result<Vec<u8>> {
+        match &self.cut {
+            Some((start, plan)) => plan
+                .decode(engine, fetched)
+                .map_err(|error| error.within(*start)),
+            None => Ok(fetched.concat()),
+        }
+    }
+}
+
+impl Catalog {
+    /// Bytes of the file that [`Catalog::plan`] has to be given for tensor
+    /// `number`, if there are any and they are not known.
+    ///
+    /// # Panics
+    /// If there is no tensor of that number.
+    #[must_use]
+    pub fn block_table(&self, number: usize) -> Option<Range<u64>> {
+        let Contents::Zstn(integrity, tables) = &self.contents else {
+            return None;
+        };
+        let place = integrity.as_ref()?.table(number)?;
+        tables.get(&place).is_none().then_some(place)
+    }
+
+    /// Plans for the bytes `span` of tensor `number`. `table` are the bytes
+    /// that [`Catalog::block_table`] has named. `None` if the tensor cannot be
+    /// cut: it has to be read whole.
+    ///
+    /// # Panics
+    /// If there is no tensor of that number, or `span` is not inside it.
+    pub fn plan(
+        &self,
+        number: usize,
+        span: Range<u64>,
+        table: Option<&[u8]>,
+    ) -> Result<Option<Plan>> {
+        let tensor = &self.tensors[number];
+        let stored = &tensor.stored;
+        match &self.contents {
+            Contents::Safetensors => {
+                let range = stored.start + span.start..stored.start + span.end;
+                let ranges = if range.is_empty() {
+                    vec![]
+                } else {
+                    vec![range]
+                };
+                Ok(Some(Plan { ranges, cut: None }))
+            }
+            Contents::Zstn(Some(integrity), tables) => {
+                let Some(place) = integrity.table(number) else {
+                    return Ok(None);
+                };
+                let Some(bytes) = table.or_else(|| tables.get(&place)) else {
+                    return Ok(None);
+                };
+                let table = BlockTable::parse(bytes, stored.end - stored.start, tensor.len_bytes())
+                    .map_err(|error| error.within(place.start).tensor(&tensor.name))?;
+                let plan = rows::Plan::new(&table, span);
+                let in_file = |r: &Range<u64>| stored.start + r.start..stored.start + r.end;
+                Ok(Some(Plan {
+                    ranges: plan.ranges().iter().map(in_file).collect(),
+                    cut: Some((stored.start, plan)),
+                }))
+            }
+            _ => Ok(None),
+        }
+    }
+}

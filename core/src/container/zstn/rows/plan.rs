@@ -1,0 +1,248 @@
+//! Which pieces of a frame some bytes of its tensor need, and the bytes from
+//! those pieces.
+
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+use core::iter;
+use core::ops::Range;
+
+use super::BlockTable;
+use super::table::{Block, PlaneBlocks};
+use crate::bytes::{self, index, part};
+use crate::engine::Engine;
+use crate::entropy::zstd;
+use crate::frame::plane::{Method, Plane};
+use crate::frame::z4ai::Transform;
+use crate::transform::byteplane;
+use crate::{Error, Result};
+
+/// A range of a tensor's bytes and what has to be fetched for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// Bytes of the tensor.
+    span: Range<u64>,
+    /// Bytes of it that the planes' parts join to, whole elements.
+    joined: Range<u64>,
+    transform: Transform,
+    /// What of the bytes behind the last whole element belongs to `span`.
+    tail: Vec<u8>,
+    /// One for every plane.
+    planes: Vec<PlanePlan>,
+    /// Bytes of the frame to fetch, in order, apart from each other.
+    ranges: Vec<Range<u64>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct PlanePlan {
+    /// Bytes of the decoded plane, in order: more than one range where the
+    /// bytes of an element lie in several places.
+    wanted: Vec<Range<u64>>,
+    pieces: Vec<Piece>,
+}
+
+/// A block to fetch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Piece {
+    method: Method,
+    stored: Range<u64>,
+    decoded: Range<u64>,
+    block: Block,
+}
+
+impl Plan {
+    /// Plans for the bytes `span` of the tensor whose frame has this `table`.
+    ///
+    /// # Panics
+    /// If `span` does not lie in the tensor.
+    #[must_use]
+    pub fn new(table: &BlockTable, span: Range<u64>) -> Self {
+        let body = table.body_len_bytes();
+        let len = body + table.tail.len() as u64;
+        assert!(span.start <= span.end && span.end <= len);
+        let elements = elements(table, span.start.min(body)..span.end.min(body));
+        let item_bytes = table.transform.item_bytes() as u64;
+        let planes: Vec<PlanePlan> = table
+            .planes
+            .iter()
+            .enumerate()
+            .map(|(number, plane)| {
+                let wanted = wanted(table, number, &elements);
+                let pieces = pieces(plane, &wanted);
+                PlanePlan { wanted, pieces }
+            })
+            .collect();
+        let tail = span.start.max(body) - body..span.end.max(body) - body;
+        Self {
+            joined: elements.start * item_bytes..elements.end * item_bytes,
+            transform: table.transform,
+            tail: part(&table.tail, tail).to_vec(),
+            ranges: merged(&planes),
+            planes,
+            span,
+        }
+    }
+
+    /// Bytes of the frame to fetch, in order; none of them touch.
+    #[must_use]
+    pub fn ranges(&self) -> &[Range<u64>] {
+        &self.ranges
+    }
+
+    /// The bytes of the tensor that were planned for, from those of
+    /// [`Plan::ranges`]. Every piece is compared with its checksum first.
+    pub fn decode<E: Engine>(&self, engine: &E, fetched: &[&[u8]]) -> Result<Vec<u8>> {
+        let lens = self.ranges.iter().map(|range| range.end - range.start);
+        if !lens.eq(fetched.iter().map(|bytes| bytes.len() as u64)) {
+            return Err(Error::invalid_input("these are not the planned bytes"));
+        }
+        let planes = self
+            .planes
+            .iter()
+            .map(|plane| self.decode_plane(engine, plane, fetched))
+            .collect::<Result<Vec<_>>>()?;
+        let views: Vec<&[u8]> = planes.iter().map(Vec::as_slice).collect();
+        let mut out = bytes::buffer(self.joined.end - self.joined.start)?;
+        match (self.transform, views.as_slice()) {
+            (Transform::BitField(format), &[signs, exponents, mantissas]) => {
+                // The padding of the last signs is checked where it is read.
+                format.join([signs, exponents, mantissas], &mut out)?;
+            }
+            _ => byteplane::join(&views, &mut out),
+        }
+        let body_end = self.span.end.min(self.joined.end).max(self.joined.start);
+        out.truncate(index(body_end - self.joined.start));
+        if self.span.start > self.joined.start {
+            let surplus = index(self.span.start - self.joined.start).min(out.len());
+            out.drain(..surplus);
+        }
+        out.extend_from_slice(&self.tail);
+        Ok(out)
+    }
+
+    /// The wanted bytes of a plane, one range after another.
+    fn decode_plane<E: Engine>(
+        &self,
+        engine: &E,
+        plane: &PlanePlan,
+        fetched: &[&[u8]],
+    ) -> Result<Vec<u8>> {
+        let pieces: Vec<&Piece> = plane.pieces.iter().collect();
+        let decoded = engine
+            .map(pieces, |piece| {
+                let stored = self.stored(piece, fetched);
+                piece
+                    .decode(engine, stored)
+                    .map_err(|error| error.within(piece.stored.start))
+            })
+            .into_iter()
+            .collect::<Result<Vec<_>>>()?;
+        // The pieces have been decoded: this much is paid for.
+        let len: u64 = plane
+            .wanted
+            .iter()
+            .map(|range| range.end - range.start)
+            .sum();
+        let mut out = Vec::with_capacity(index(len));
+        for range in &plane.wanted {
+            for (piece, bytes) in plane.pieces.iter().zip(&decoded) {
+                let start = range.start.max(piece.decoded.start);
+                let end = range.end.min(piece.decoded.end);
+                if start < end {
+                    let at = piece.decoded.start;
+                    out.extend_from_slice(part(bytes, start - at..end - at));
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    fn stored<'a>(&self, piece: &Piece, fetched: &[&'a [u8]]) -> &'a [u8] {
+        let after = self
+            .ranges
+            .partition_point(|range| range.start <= piece.stored.start);
+        let number = after.saturating_sub(1);
+        let base = self.ranges[number].start;
+        part(
+            fetched[number],
+            piece.stored.start - base..piece.stored.end - base,
+        )
+    }
+}
+
+impl Piece {
+    fn decode<'a, E: Engine>(&self, engine: &E, stored: &'a [u8]) -> Result<Cow<'a, [u8]>> {
+        self.block.check(stored)?;
+        let len_bytes = self.decoded.end - self.decoded.start;
+        if self.method != Method::Blocks {
+            return Plane::new(self.method, len_bytes, stored)?.decode(engine);
+        }
+        zstd::check(stored, len_bytes)?;
+        let mut out = bytes::buffer(len_bytes)?;
+        zstd::decode(engine, stored, &mut out)?;
+        Ok(Cow::Owned(out))
+    }
+}
+
+/// Whole elements that hold the bytes `body` of the planes; where eight of
+/// them share a byte of signs, all eight.
+fn elements(table: &BlockTable, body: Range<u64>) -> Range<u64> {
+    let item_bytes = table.transform.item_bytes() as u64;
+    let (start, end) = (body.start / item_bytes, body.end.div_ceil(item_bytes));
+    if body.is_empty() {
+        return start..start;
+    }
+    match table.transform {
+        Transform::BitField(_) => {
+            start - start % 8..end.next_multiple_of(8).min(table.planes[1].len_bytes)
+        }
+        _ => start..end,
+    }
+}
+
+fn wanted(table: &BlockTable, number: usize, elements: &Range<u64>) -> Vec<Range<u64>> {
+    if elements.is_empty() {
+        return Vec::new();
+    }
+    match (table.transform, number) {
+        (Transform::BitField(_), 0) => {
+            iter::once(elements.start / 8..elements.end.div_ceil(8)).collect()
+        }
+        (Transform::BitField(format), 2) => {
+            let count = table.planes[1].len_bytes;
+            let shifted = |rank| rank * count + elements.start..rank * count + elements.end;
+            (0..format.mantissa_bytes() as u64).map(shifted).collect()
+        }
+        _ => Vec::from([elements.clone()]),
+    }
+}
+
+/// The blocks that hold any of the `wanted` bytes, each once.
+fn pieces(plane: &PlaneBlocks, wanted: &[Range<u64>]) -> Vec<Piece> {
+    let is_wanted = |decoded: &Range<u64>| {
+        let mut wanted = wanted.iter();
+        wanted.any(|range| range.start < decoded.end && decoded.start < range.end)
+    };
+    let blocks = plane.stored().zip(&plane.blocks).enumerate();
+    let pieces = blocks.map(|(number, (stored, block))| Piece {
+        method: plane.method,
+        stored,
+        decoded: plane.decoded(number),
+        block: *block,
+    });
+    pieces.filter(|piece| is_wanted(&piece.decoded)).collect()
+}
+
+/// All pieces as ranges in order that do not touch.
+fn merged(planes: &[PlanePlan]) -> Vec<Range<u64>> {
+    let pieces = planes.iter().flat_map(|plane| &plane.pieces);
+    let mut stored: Vec<Range<u64>> = pieces.map(|piece| piece.stored.clone()).collect();
+    stored.sort_by_key(|range| (range.start, range.end));
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for range in stored {
+        match ranges.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => ranges.push(range),
+        }
+    }
+    ranges
+}

@@ -1,0 +1,256 @@
+//! Which pieces a frame's planes are made of.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::LEAST_FRAME_BYTES;
+use super::table_bytes::{self, Fields};
+use crate::bytes::part;
+use crate::container::zstn::integrity::checksum;
+use crate::frame::plane::{self, Method, Plane};
+use crate::frame::z4ai::{self, Transform};
+use crate::frame::{Family, decoded_len};
+use crate::{Error, Result, Rule};
+
+/// A stored plane has no blocks of its own: its checksums go over pieces of
+/// this many bytes.
+pub const STORED_PIECE_BYTES: usize = 64 << 10;
+
+/// A piece of a plane that can be fetched, checked and decoded by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Block {
+    pub(super) stored_len_bytes: u64,
+    /// Lower half of the [`checksum`] of its stored bytes.
+    pub(super) checksum: u32,
+}
+
+impl Block {
+    fn of(stored: &[u8]) -> Self {
+        Self {
+            stored_len_bytes: stored.len() as u64,
+            checksum: short_checksum(stored),
+        }
+    }
+
+    /// Refuses stored bytes that have another checksum.
+    pub(super) fn check(self, stored: &[u8]) -> Result<()> {
+        if short_checksum(stored) == self.checksum {
+            return Ok(());
+        }
+        Err(Error::malformed(
+            Rule::ZstnBlockChecksum,
+            "a stored block does not have the checksum in the file: it is damaged, get the file \
+             again",
+        ))
+    }
+}
+
+fn short_checksum(stored: &[u8]) -> u32 {
+    let [a, b, c, d, ..] = checksum([stored]).to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
+}
+
+/// One plane and its blocks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlaneBlocks {
+    pub(super) method: Method,
+    /// Length of the decoded plane.
+    pub(super) len_bytes: u64,
+    /// Where its first block lies in the frame.
+    pub(super) start: u64,
+    /// Decoded bytes of every block but the last.
+    pub(super) block_bytes: u64,
+    pub(super) blocks: Vec<Block>,
+}
+
+impl PlaneBlocks {
+    /// A plane of `len_bytes` whose blocks, none so far, begin at byte `start`
+    /// of the frame and hold `block_bytes` each, if it is made of blocks.
+    #[must_use]
+    pub fn new(method: Method, len_bytes: u64, start: u64, block_bytes: u64) -> Self {
+        Self {
+            method,
+            len_bytes,
+            start,
+            block_bytes: match method {
+                Method::Store => STORED_PIECE_BYTES as u64,
+                Method::Blocks => block_bytes,
+                _ => len_bytes,
+            },
+            blocks: Vec::new(),
+        }
+    }
+
+    /// The blocks of a payload that begins at byte `start` of the frame.
+    pub fn of(method: Method, len_bytes: u64, payload: &[u8], start: u64) -> Result<Self> {
+        Ok(Self::of_plane(
+            &Plane::new(method, len_bytes, payload)?,
+            start,
+        ))
+    }
+
+    fn of_plane(plane: &Plane, start: u64) -> Self {
+        let (payload, method) = (plane.payload(), plane.method());
+        let Some(blocks) = plane.blocks() else {
+            let mut only = Self::new(method, plane.len_bytes(), start, 0);
+            only.push(payload);
+            return only;
+        };
+        let stored: usize = blocks.frames().iter().map(|block| block.len()).sum();
+        let start = start + (payload.len() - stored) as u64;
+        let mut table = Self::new(method, plane.len_bytes(), start, blocks.block_bytes());
+        blocks.frames().iter().for_each(|block| table.push(block));
+        table
+    }
+
+    /// Adds its next block; of a stored plane, its next bytes, of which all
+    /// but the last are a multiple of [`STORED_PIECE_BYTES`].
+    pub fn push(&mut self, stored: &[u8]) {
+        if self.method == Method::Store {
+            let pieces = stored.chunks(STORED_PIECE_BYTES);
+            self.blocks.extend(pieces.map(Block::of));
+        } else {
+            self.blocks.push(Block::of(stored));
+        }
+    }
+
+    /// Decoded bytes of block `number`.
+    pub(super) fn decoded(&self, number: usize) -> Range<u64> {
+        // A block's number times its size is inside the plane: this fits.
+        let start = number as u64 * self.block_bytes;
+        start..self.len_bytes.min(start.saturating_add(self.block_bytes))
+    }
+
+    /// Where the stored bytes of each block lie in the frame.
+    pub(super) fn stored(&self) -> impl Iterator<Item = Range<u64>> {
+        let mut end = self.start;
+        self.blocks.iter().map(move |block| {
+            let start = end;
+            end += block.stored_len_bytes;
+            start..end
+        })
+    }
+
+    /// Whether a part of it can be had without the rest.
+    pub(super) fn is_cut(&self) -> bool {
+        self.blocks.len() > 1
+    }
+}
+
+/// The planes of one `Z4AI` frame, piece by piece.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockTable {
+    pub(super) transform: Transform,
+    /// Bytes behind the last whole element.
+    pub(super) tail: Vec<u8>,
+    pub(super) planes: Vec<PlaneBlocks>,
+}
+
+impl BlockTable {
+    /// The table of a stored frame. `None` where it would be of no use: the
+    /// frame is short, of another family, or none of its planes can be cut.
+    #[must_use]
+    pub fn of(frame: &[u8]) -> Option<Self> {
+        let len_bytes = frame.len() as u64;
+        if len_bytes <= LEAST_FRAME_BYTES || Family::recognise(frame) != Some(Family::Z4ai) {
+            return None;
+        }
+        let frame = z4ai::Frame::parse(frame).ok()?;
+        let record_bytes = |plane: &Plane| plane::HEAD_BYTES as u64 + plane.stored_len_bytes();
+        let records: u64 = frame.planes().iter().map(record_bytes).sum();
+        let mut position = frame.stored_len() as u64 - records;
+        let planes = frame.planes().iter().map(|plane| {
+            let start = position + plane::HEAD_BYTES as u64;
+            position += record_bytes(plane);
+            PlaneBlocks::of_plane(plane, start)
+        });
+        Self::new(frame.transform(), frame.tail(), len_bytes, planes.collect())
+    }
+
+    /// As [`BlockTable::of`], for a `Z4AI` frame of `len_bytes` that has these
+    /// planes and these bytes behind its last whole element.
+    #[must_use]
+    pub fn new(
+        transform: Transform,
+        tail: &[u8],
+        len_bytes: u64,
+        planes: Vec<PlaneBlocks>,
+    ) -> Option<Self> {
+        let is_of_use = len_bytes > LEAST_FRAME_BYTES && planes.iter().any(PlaneBlocks::is_cut);
+        is_of_use.then(|| Self {
+            transform,
+            tail: tail.to_vec(),
+            planes,
+        })
+    }
+
+    /// Reads the table of a frame of `frame_len_bytes` that holds a tensor of
+    /// `tensor_len_bytes`. Offsets in errors count from the start of `bytes`.
+    pub fn parse(bytes: &[u8], frame_len_bytes: u64, tensor_len_bytes: u64) -> Result<Self> {
+        let Fields {
+            transform,
+            tail,
+            planes,
+        } = table_bytes::read(bytes, STORED_PIECE_BYTES as u64)?;
+        for (number, plane) in planes.iter().enumerate() {
+            let mut lens = plane.blocks.iter().map(|block| block.stored_len_bytes);
+            let end = lens.try_fold(plane.start, u64::checked_add);
+            if end.is_none_or(|end| end > frame_len_bytes) {
+                return Err(bad(format!(
+                    "plane {number} reaches past the frame of {frame_len_bytes} bytes"
+                )));
+            }
+        }
+        let lens: Vec<u64> = planes.iter().map(|plane| plane.len_bytes).collect();
+        let body_len = z4ai::body_len(transform, &lens)?;
+        let len_bytes = decoded_len(body_len, 1, &tail)?;
+        if len_bytes != tensor_len_bytes {
+            return Err(bad(format!(
+                "it tells of {len_bytes} bytes, the tensor has {tensor_len_bytes}"
+            )));
+        }
+        Ok(Self {
+            transform,
+            tail,
+            planes,
+        })
+    }
+
+    /// Compares every block of `frame`, which has the length given to
+    /// [`BlockTable::parse`]. Offsets in errors count from its start.
+    pub fn check(&self, frame: &[u8]) -> Result<()> {
+        for plane in &self.planes {
+            for (stored, block) in plane.stored().zip(&plane.blocks) {
+                block
+                    .check(part(frame, stored.clone()))
+                    .map_err(|error| error.at(stored.start))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes to write.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        table_bytes::write(self)
+    }
+
+    /// Bytes of the planes together.
+    pub(super) fn body_len_bytes(&self) -> u64 {
+        // Bytes of every element are in one plane each, but for bit fields,
+        // whose exponents are as many bytes as there are elements.
+        match self.transform {
+            Transform::BitField(format) => self.planes[1].len_bytes * format.item_bytes as u64,
+            _ => self.planes.iter().map(|plane| plane.len_bytes).sum(),
+        }
+    }
+}
+
+pub(super) fn bad(detail: String) -> Error {
+    Error::malformed(
+        Rule::ZstnBlockTable,
+        format!("a block table is not in order: {detail}"),
+    )
+}

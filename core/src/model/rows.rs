@@ -1,0 +1,149 @@
+//! Some rows of a tensor: slices of its outermost dimension.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::{Model, Tensor};
+use crate::catalog::Plan;
+use crate::engine::Engine;
+use crate::{Error, Result};
+
+/// Rows of a tensor and what has to be fetched for them. Made by
+/// [`Model::rows`].
+#[derive(Debug, Clone)]
+pub struct Rows {
+    name: String,
+    shape: Vec<u64>,
+    span: Range<u64>,
+    /// Number of the file, and how the rows are read from it.
+    cut: Option<(usize, Plan)>,
+}
+
+impl Rows {
+    /// Name of the tensor.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Their shape: that of the tensor, with as many rows as are wanted.
+    #[must_use]
+    pub fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    /// Bytes of the tensor they are.
+    #[must_use]
+    pub fn span(&self) -> Range<u64> {
+        self.span.clone()
+    }
+
+    /// Whether the tensor cannot be cut and has to be read as a whole, by
+    /// [`Model::decode`]; the rows are then the bytes [`Rows::span`] of it.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.cut.is_none()
+    }
+
+    /// Number of the file and bytes of it to fetch, in order; nothing if
+    /// [`Rows::is_whole`].
+    pub fn ranges(&self) -> impl ExactSizeIterator<Item = (usize, Range<u64>)> {
+        let (file, ranges) = match &self.cut {
+            Some((file, plan)) => (*file, plan.ranges()),
+            None => (0, &[][..]),
+        };
+        ranges.iter().map(move |range| (file, range.clone()))
+    }
+
+    /// Bytes that [`Rows::ranges`] come to; `None` if [`Rows::is_whole`].
+    #[must_use]
+    pub fn fetched_len_bytes(&self) -> Option<u64> {
+        let ranges = self.cut.as_ref()?.1.ranges().iter();
+        Some(ranges.map(|range| range.end - range.start).sum())
+    }
+
+    /// The rows from the bytes of [`Rows::ranges`]. What the file has a
+    /// checksum of is compared with it.
+    pub fn decode<E: Engine>(&self, engine: &E, fetched: &[&[u8]]) -> Result<Vec<u8>> {
+        let Some((_, plan)) = &self.cut else {
+            return Err(
+                Error::invalid_input("this tensor has to be read as a whole").tensor(&self.name),
+            );
+        };
+        plan.decode(engine, fetched)
+            .map_err(|error| error.tensor(&self.name))
+    }
+}
+
+impl Tensor {
+    /// Where the rows lie in the tensor's bytes.
+    fn row_span(&self, rows: &Range<u64>) -> Result<Range<u64>> {
+        let refuse = |detail| Err(Error::invalid_input(detail).tensor(&self.name));
+        let Some((&count, row_shape)) = self.shape.split_first() else {
+            return refuse("a scalar has no rows".into());
+        };
+        if rows.start > rows.end || rows.end > count {
+            return refuse(format!(
+                "rows {}..{} are not among its {count}",
+                rows.start, rows.end
+            ));
+        }
+        if rows.is_empty() {
+            return Ok(0..0);
+        }
+        // The bits of the whole tensor have been found to fit 64 bits, and
+        // there is at least one row.
+        let row_bits = row_shape.iter().product::<u64>() * self.dtype.bits();
+        let (start, end) = (rows.start * row_bits, rows.end * row_bits);
+        if !start.is_multiple_of(8) || !end.is_multiple_of(8) {
+            return refuse(format!(
+                "rows {}..{} of {row_bits} bits each do not begin and end on a byte",
+                rows.start, rows.end
+            ));
+        }
+        Ok(start / 8..end / 8)
+    }
+}
+
+impl Model {
+    /// Number of the file and bytes of it that [`Model::rows`] has to be given
+    /// for tensor `number`, if there are any and they are not known.
+    ///
+    /// # Panics
+    /// If there is no tensor of that number.
+    #[must_use]
+    pub fn block_table(&self, number: usize) -> Option<(usize, Range<u64>)> {
+        let part = self.tensors[number].alone()?;
+        let table = self.files[part.file].block_table(part.number)?;
+        Some((part.file, table))
+    }
+
+    /// Plans for `rows` of tensor `number`. `table` are the bytes that
+    /// [`Model::block_table`] has named.
+    ///
+    /// # Panics
+    /// If there is no tensor of that number.
+    pub fn rows(&self, number: usize, rows: Range<u64>, table: Option<&[u8]>) -> Result<Rows> {
+        let tensor = &self.tensors[number];
+        let span = tensor.row_span(&rows)?;
+        let mut shape = tensor.shape.clone();
+        shape[0] = rows.end - rows.start;
+        // All of it also has a digest to be compared with.
+        let is_all = span == (0..tensor.len_bytes());
+        let cut = match tensor.alone().filter(|_| !is_all) {
+            Some(part) => {
+                let plan = self.files[part.file].plan(part.number, span.clone(), table)?;
+                plan.map(|plan| (part.file, plan))
+            }
+            None => None,
+        };
+        Ok(Rows {
+            name: tensor.name.clone(),
+            shape,
+            span,
+            cut,
+        })
+    }
+}
