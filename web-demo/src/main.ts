@@ -2,6 +2,7 @@
 
 import type { TensorInfo } from "zstn";
 import { Engine } from "./engine/client.js";
+import type { ByteShares } from "./engine/protocol.js";
 import { acceptDrops } from "./open/drop.js";
 import { Loader } from "./open/loader.js";
 import type { Loaded } from "./open/loader.js";
@@ -148,8 +149,12 @@ function showTensor(info: TensorInfo): void {
 
 function showOverview(): void {
   const { first, second } = loaded!;
-  overviewNode ??= overview(first, second, { onPick: pick, onCompare: () => opener.askSecond(), onForgetSecond: () => void forgetSecond() });
+  overviewNode ??= overview(first, second, { onPick: pick, onCompare: () => opener.askSecond(), onForgetSecond: () => void forgetSecond(), shares });
   byId("stage").replaceChildren(overviewNode);
+}
+
+function shares(): Promise<ByteShares> {
+  return activities.run("Block tables", (options) => engine.call("shares", { slot: "first" }, options));
 }
 
 function showPack(): void {

@@ -7,7 +7,7 @@ import { safetensors, writeLanguageModel } from "../support/checkpoint.mjs";
 import { browserTests } from "../support/chromium.mjs";
 import { pack } from "../support/cli.mjs";
 import { manyTensors } from "../support/viewer-models.mjs";
-import { goTo, idle, openModel, row, serveViewer, viewerFolder } from "../support/viewer.mjs";
+import { counters, goTo, idle, openModel, row, serveViewer, viewerFolder } from "../support/viewer.mjs";
 
 const folder = viewerFolder();
 const models = join(folder, "models");
@@ -34,7 +34,7 @@ inBrowser("totals, types, ties and metadata of a packed model", async (page, com
   assert.equal(figures.Original, "42.4 MB");
   assert.equal(figures.Tensors, "34");
   assert.match(figures.Ratio, /^1\.\d\d×$/);
-  const types = await page.locator(".table tbody tr").evaluateAll((rows) => rows.map((line) => [...line.children].map((cell) => cell.textContent)));
+  const types = await page.locator(".card", { hasText: "By type" }).locator("tbody tr").evaluateAll((rows) => rows.map((line) => [...line.children].map((cell) => cell.textContent)));
   assert.deepEqual(types.map(([dtype, tensors]) => [dtype, tensors]), [["BF16", "23"], ["F32", "11"]]);
   assert.ok(Number(types[0][4]) > 7 && Number(types[0][4]) < 11, `${types[0][4]} bits per value`);
   assert.match(await page.locator(".cards").innerText(), /producer\s+zstn tests/);
@@ -42,6 +42,23 @@ inBrowser("totals, types, ties and metadata of a packed model", async (page, com
   assert.match(await tied.innerText(), /1 tensor stored once with another/);
   await tied.getByRole("button").click();
   await page.getByRole("heading", { name: /wte\.weight|lm_head\.weight/ }).waitFor();
+  assert.deepEqual(complaints, []);
+});
+
+inBrowser("where the bytes go: planes and how they are coded, of the model and of a tensor", async (page, complaints) => {
+  await openModel(page, server, "models/model.zstn");
+  const card = page.locator(".card").filter({ hasText: "Where the bytes go" });
+  await card.locator("tbody tr").first().waitFor();
+  const lines = await card.locator("tbody tr").evaluateAll((rows) => rows.map((line) => [line.children[0].textContent, line.children[1].textContent, Number(line.querySelector("data").value)]));
+  const of = (plane) => lines.filter(([name]) => name === plane).reduce((sum, [, , bytes]) => sum + bytes, 0);
+  assert.ok(of("mantissa") > 2 * of("exponent") && of("exponent") > of("sign"), JSON.stringify(lines));
+  const all = lines.reduce((sum, [, , bytes]) => sum + bytes, 0);
+  const file = statSync(PACKED).size;
+  assert.ok(all < file && all > 0.99 * file, `${all} of ${file} bytes`);
+  assert.equal((await counters(page)).requests, 2, "the tables came along with the index");
+  await goTo(page, server, { src: "models/model.zstn", tensor: "lm_head.weight" });
+  await page.locator(".shares tbody tr").nth(2).waitFor();
+  assert.match(await page.locator(".shares").innerText(), /exponent[^]*mantissa|mantissa[^]*exponent/);
   assert.deepEqual(complaints, []);
 });
 

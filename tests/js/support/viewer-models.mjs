@@ -13,23 +13,27 @@ export function manyTensors(blocks) {
 
 export const LARGE = { name: "embeddings.word.weight", rows: 30_000, columns: 768 };
 
-/** Value of the large tensor, exact in bfloat16: the row's number can be read from any value. */
-export const largeValue = (row, column) => ((row % 127) - 63) / 64 + (column === row % 768 ? 2 : 0);
+const TABLE_BITS = 12;
+/** Roughly the shape of weights: many small values, few large ones. */
+const table = Uint16Array.from({ length: 1 << TABLE_BITS }, (_, i) => new Uint32Array(Float32Array.of((i / 2 ** (TABLE_BITS - 1) - 1) ** 3).buffer)[0] >>> 16);
+const values = Float32Array.from(table, (bits) => new Float32Array(Uint32Array.of(bits << 16).buffer)[0]);
 
-/** A file with one bfloat16 tensor of 30 000 × 768 and a small one. Returns the bytes of the large one. */
+/** Where in the table an element's value is: the same on every run, without a pattern that a packer could use. */
+function place(row, column) {
+  let mixed = Math.imul(row * LARGE.columns + column + 1, 2654435761);
+  mixed = Math.imul(mixed ^ (mixed >>> 15), 2246822519);
+  return (mixed ^ (mixed >>> 13)) >>> (32 - TABLE_BITS);
+}
+
+/** Value of the large tensor, exact in bfloat16. */
+export const largeValue = (row, column) => values[place(row, column)];
+
+/** A file with one bfloat16 tensor of 30 000 × 768 and a small one. */
 export async function writeLarge(path) {
   const { rows, columns, name } = LARGE;
   const data = new Uint16Array(rows * columns);
-  const one = new Float32Array(1);
-  const bits = new Uint32Array(one.buffer);
-  for (let row = 0; row < rows; row++) {
-    one[0] = largeValue(row, -1);
-    data.fill(bits[0] >>> 16, row * columns, (row + 1) * columns);
-    one[0] = largeValue(row, row % 768);
-    data[row * columns + (row % 768)] = bits[0] >>> 16;
-  }
+  for (let row = 0, i = 0; row < rows; row++) for (let column = 0; column < columns; column++, i++) data[i] = table[place(row, column)];
   const bytes = new Uint8Array(data.buffer);
   const norm = new Uint8Array(Float32Array.from({ length: columns }, (_, i) => 1 + i / columns).buffer);
   await writeFile(path, safetensors({ [name]: { dtype: "BF16", shape: [rows, columns], bytes }, "embeddings.norm.weight": { dtype: "F32", shape: [columns], bytes: norm } }));
-  return bytes;
 }

@@ -23,6 +23,8 @@ export interface Cells {
   readonly compare?: (piece: Piece) => Compared;
   /** Rows that stand for all: all, where it is small. */
   readonly sample: readonly (readonly [number, number])[];
+  /** Finds out what can be read alone; the sample is known then. */
+  prepare(context: Context): Promise<void>;
   /** Reads rows and hands them out in order, in pieces. */
   visit(rowBegin: number, rowEnd: number, context: Context, use: (piece: Piece) => void, keep?: "sample"): Promise<void>;
   /** The piece with this row, if it is in memory. */

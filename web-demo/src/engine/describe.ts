@@ -9,6 +9,7 @@ import type { Context } from "./worker.js";
 const MOST_POINTS = 4096;
 
 export async function describe(cells: Cells, whole: boolean, context: Context): Promise<Description> {
+  await cells.prepare(context);
   const census = new Census();
   const norms = new Norms(cells);
   let changed = 0;

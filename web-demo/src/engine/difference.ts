@@ -11,8 +11,6 @@ export class Difference implements Cells {
   readonly columns: number;
   readonly count: number;
   readonly bits = undefined;
-  readonly isSmall: boolean;
-  readonly sample: readonly (readonly [number, number])[];
   readonly #left: Cells;
   readonly #right: Cells;
   /** Differences of pieces that were asked for lately, by the left piece. */
@@ -25,10 +23,21 @@ export class Difference implements Cells {
     this.rows = left.rows;
     this.columns = left.columns;
     this.count = left.count;
-    this.isSmall = left.isSmall && right.isSmall;
-    this.sample = left.sample;
     this.#left = left;
     this.#right = right;
+  }
+
+  /** The same rows of both. */
+  get sample(): readonly (readonly [number, number])[] {
+    return this.#right.sample.length > 0 ? this.#left.sample : [];
+  }
+
+  get isSmall(): boolean {
+    return this.#left.isSmall && this.#right.isSmall;
+  }
+
+  async prepare(context: Context): Promise<void> {
+    await Promise.all([this.#left.prepare(context), this.#right.prepare(context)]);
   }
 
   async visit(rowBegin: number, rowEnd: number, context: Context, use: (piece: Piece) => void, keep?: "sample"): Promise<void> {

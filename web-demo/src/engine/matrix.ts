@@ -8,6 +8,8 @@ import type { Context } from "./worker.js";
 
 /** A tensor up to this length is read whole, in bytes. */
 const SMALL_BYTES = 8 << 20;
+/** One that cannot be read in parts may be this long, if it is stored in as little as a small one. */
+const UNPACKED_BYTES = 128 << 20;
 /** Rows are kept by chunks of about so many elements. */
 const CHUNK_ELEMENTS = 1 << 19;
 /** Chunks read at once. */
@@ -26,8 +28,8 @@ export class Matrix implements Cells {
   readonly columns: number;
   readonly count: number;
   readonly bits: FloatBits | undefined;
-  readonly isSmall: boolean;
-  readonly sample: readonly (readonly [number, number])[];
+  isSmall: boolean;
+  sample: readonly (readonly [number, number])[];
   readonly #model: Model;
   readonly #info: TensorInfo;
   /** Elements in one step of the outermost dimension, which is what can be read alone. */
@@ -35,8 +37,8 @@ export class Matrix implements Cells {
   readonly #chunkRows: number;
   readonly #chunks = new Map<number, Piece>();
   readonly #strips: Piece[] = [];
-  /** Whether reading a few rows has turned out to cost the whole tensor. */
-  #indivisible = false;
+  /** Whether a few rows cost the whole tensor; unknown before someone asks. */
+  #indivisible: boolean | undefined;
 
   constructor(model: Model, info: TensorInfo) {
     this.#model = model;
@@ -53,6 +55,15 @@ export class Matrix implements Cells {
     const unitRows = Math.max(1, Math.floor(this.#stride / Math.max(1, this.columns)));
     this.#chunkRows = Math.max(1, Math.floor(CHUNK_ELEMENTS / Math.max(1, this.columns * unitRows))) * unitRows;
     this.sample = this.isSmall ? [[0, this.rows]] : this.#strata(unitRows, (info.byteLength / this.count) * this.columns * unitRows);
+  }
+
+  async prepare({ signal }: Context): Promise<void> {
+    if (this.isSmall || this.#indivisible !== undefined) return;
+    this.#indivisible = this.#info.shape.length === 0 || (await this.#model.plan(this.#info.name, { rows: [0, 1], signal })).whole;
+    if (!this.#indivisible) return;
+    const { storedLength, byteLength } = this.#info;
+    this.isSmall = storedLength <= SMALL_BYTES && byteLength <= UNPACKED_BYTES;
+    this.sample = this.isSmall ? [[0, this.rows]] : [];
   }
 
   async visit(rowBegin: number, rowEnd: number, context: Context, use: (piece: Piece) => void, keep?: "sample"): Promise<void> {
@@ -119,16 +130,13 @@ export class Matrix implements Cells {
   }
 
   async #read(rowBegin: number, rowEnd: number, { signal, onStep }: Context): Promise<Piece> {
-    const { name, shape, storedLength } = this.#info;
+    const { name, shape } = this.#info;
     const firstElement = rowBegin * this.columns;
     const endElement = Math.min(rowEnd * this.columns, this.count);
     const begin = Math.floor(firstElement / this.#stride);
     const end = Math.ceil(endElement / this.#stride);
     const all = shape.length === 0 || (begin === 0 && end === shape[0]);
-    const before = this.#model.stats.bytesFetched;
     const tensor = await this.#model.tensor(name, { signal, onProgress: onStep, ...(!all && this.#stride < this.count && { rows: [begin, end] as const }) });
-    const cost = this.#model.stats.bytesFetched - before;
-    if (!all && (end - begin) * 2 < shape[0]! && cost > 0.9 * storedLength) this.#indivisible = true;
     const numbers = numbersOf(tensor) as Numbers;
     const skipped = begin * this.#stride;
     return { rowBegin, rowEnd, numbers: numbers.length === endElement - firstElement ? numbers : numbers.subarray(firstElement - skipped, endElement - skipped) };

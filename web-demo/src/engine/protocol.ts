@@ -141,6 +141,15 @@ export interface Values {
   readonly values: Float64Array<ArrayBuffer>;
 }
 
+/** Where the bytes of the packed tensors go. */
+export interface ByteShares {
+  /** By plane and method, the largest first. */
+  readonly planes: readonly { readonly name: string; readonly method: string; readonly byteLength: number; readonly storedLength: number }[];
+  /** Tensors that were looked into, and stored bytes of those that say nothing about their planes. */
+  readonly tensors: number;
+  readonly otherBytes: number;
+}
+
 export type SaveFormat = "npy" | "bin" | "safetensors";
 
 /** Every call: what goes in and what comes out. */
@@ -152,6 +161,7 @@ export interface Calls {
   raster: { request: RasterRequest; result: Raster };
   describe: { request: DescribeRequest; result: Description };
   values: { request: { of: Reference; minus?: Reference | undefined; area: Area }; result: Values };
+  shares: { request: { slot: Slot; tensor?: string | undefined }; result: ByteShares };
   save: { request: { of: Reference; format: SaveFormat }; result: Blob };
   pack: { request: { file: File; effort: "fast" | "balanced" | "max" }; result: PackReport & { blob: Blob } };
 }

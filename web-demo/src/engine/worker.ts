@@ -5,6 +5,7 @@ import { describe } from "./describe.js";
 import { failure } from "./failure.js";
 import type { CallName, Calls, FromWorker, Step, ToWorker } from "./protocol.js";
 import { raster } from "./raster.js";
+import { byteShares } from "./shares.js";
 import { save } from "./save.js";
 import { Session } from "./session.js";
 import { valuesOf } from "./values.js";
@@ -28,6 +29,7 @@ const handlers: Handlers = {
   raster: (request, context) => raster(session.matrix(request.of, request.minus), request, context),
   describe: (request, context) => describe(session.matrix(request.of, request.minus), request.whole, context),
   values: (request, context) => valuesOf(session.matrix(request.of, request.minus), request.area, context),
+  shares: ({ slot, tensor }, context) => byteShares(session.model(slot), tensor, context),
   save: ({ of, format }, context) => save(session.model(of.slot), of.tensor, format, context),
   pack: ({ file, effort }, { signal, onStep }) => pack(file, { effort, signal, onProgress: onStep }),
 };

@@ -60,7 +60,7 @@ export function byDtype({ tensors }: ModelSummary): HTMLElement {
   }
   const sorted = [...sums].sort((a, b) => b[1].originalBytes - a[1].originalBytes);
   const most = Math.max(1, ...sorted.map(([, { originalBytes }]) => originalBytes));
-  const head = element("tr", {}, ...["Type", "Tensors", "Original", "Stored", "Bits per value"].map((label) => element("th", { scope: "col" }, label)));
+  const head = element("tr", {}, ...["Type", "Tensors", "Original", "Stored", "Bits each"].map((label) => element("th", { scope: "col" }, label)));
   const rows = sorted.map(([dtype, sum]) =>
     element(
       "tr",
@@ -81,6 +81,6 @@ function twoBars(dtype: string, original: number, stored: number): HTMLElement {
   const fill = element("i");
   fill.style.width = `${(100 * stored) / Math.max(original, 1e-9)}%`;
   const bar = element("span", { class: `bar ${dtypeFamily(dtype)}`, "aria-hidden": "true" }, fill);
-  bar.style.width = `${Math.max(2, 72 * original)}px`;
+  bar.style.width = `${Math.max(2, 56 * original)}px`;
   return bar;
 }

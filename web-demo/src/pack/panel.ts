@@ -115,5 +115,5 @@ function ratioRow({ name, byteLength, storedLength, sharedWith }: PackedTensor):
   fill.style.width = `${sharedWith === undefined ? Math.min(100, (100 * storedLength) / Math.max(1, byteLength)) : 0}%`;
   const ratio = sharedWith === undefined ? formatRatio(byteLength / Math.max(1, storedLength)) : `tied to ${sharedWith}`;
   const bar = element("span", { class: "bar", "aria-hidden": "true" }, fill);
-  return element("tr", {}, element("th", { scope: "row", class: "mono" }, name), element("td", {}, formatBytes(byteLength)), element("td", {}, sharedWith === undefined ? formatBytes(storedLength) : "–"), element("td", { class: "ratio-cell" }, bar, ratio));
+  return element("tr", {}, element("th", { scope: "row", class: "mono" }, name), element("td", {}, formatBytes(byteLength)), element("td", {}, sharedWith === undefined ? formatBytes(storedLength) : "–"), element("td", { class: "ratio-cell" }, sharedWith === undefined && bar, ratio));
 }

@@ -15,7 +15,7 @@ export function wayOut(error: unknown): string | undefined {
   if (!(error instanceof EngineError)) return undefined;
   if (error.code === "base_required") return "Open it again with its base: under “More”, name the base's address or choose its file.";
   if (error.code === "http" && (error.status === 401 || error.status === 403)) return "If the file is not public, put a token under “More” and open it again.";
-  if (error.code === "http" && error.status === 404) return "Check the address, or look at the sample meanwhile.";
+  if (error.code === "http" && error.status === 404) return "Or look at the sample meanwhile.";
   if (error.code === "network") return "If the address is right, its server may not let other pages read it (CORS): download the file and drop it here.";
   if (error.code === "malformed" || error.code === "unsupported") return "This page reads .safetensors, .zstn, .z4dm, .zt, .gauss and index files of models in shards.";
   if (error.code === "limit") return "Look at some rows in the heatmap instead, or read it with the command line.";

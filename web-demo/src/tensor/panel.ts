@@ -8,6 +8,7 @@ import { formatBytes, formatCount, formatShare, plural } from "../page/format.js
 import { announce, errorBox } from "../page/notice.js";
 import { wasStopped } from "../page/sentence.js";
 import type { Activities } from "../wire/activity.js";
+import { sharesTable } from "../overview/shares.js";
 import { charts } from "./charts.js";
 import { figures } from "./figures.js";
 import { Heatmap } from "./heatmap.js";
@@ -77,8 +78,18 @@ export class TensorPanel {
     if (description.rowsRead === 0) return;
     this.#figures.replaceChildren(figures(description));
     this.#charts.replaceChildren(...charts(description, info));
+    if (!this.#options.minus) void this.#showShares();
     if (this.#heatmap) return this.#heatmap.refresh();
     this.#showHeatmap(description);
+  }
+
+  /** How the tensor's planes are coded, where the file says so. */
+  async #showShares(): Promise<void> {
+    const { engine, of, info, signal } = this.#options;
+    const shares = await engine.call("shares", { slot: of.slot, tensor: info.name }, { signal }).catch(() => undefined);
+    if (!shares || shares.planes.length === 0 || signal.aborted) return;
+    this.#charts.querySelector(".shares")?.remove();
+    this.#charts.append(element("section", { class: "card shares" }, element("h3", {}, "Where the bytes go"), sharesTable(shares, "")));
   }
 
   #sampleNote({ rowsRead, rows }: Description, complete: boolean): (HTMLElement | string)[] {
