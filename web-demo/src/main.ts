@@ -27,6 +27,9 @@ engine.onWire = (wire) => strip.heard(wire);
 
 let route: Route = {};
 let loaded: Loaded | undefined;
+/** What was in the address bar when `loaded` was opened. */
+let shownRoute: Route = {};
+let attempts = 0;
 let list: TensorList | undefined;
 let tensorView: TensorView | undefined;
 let overviewNode: HTMLElement | undefined;
@@ -61,9 +64,16 @@ function openGiven(given: Given): void {
 }
 
 async function open(given: Given, second: Given | undefined): Promise<void> {
+  const mine = ++attempts;
   const opened = await loader.open(given, second);
-  if (!opened) return;
+  if (mine !== attempts) return;
+  if (!opened) {
+    // What was open stays, and the address says so.
+    if (loaded) go(shownRoute, true);
+    return;
+  }
   loaded = opened;
+  shownRoute = { ...route, view: undefined };
   strip.begin(opened.first.sizeBytes);
   list = new TensorList(opened.first.tensors, pick);
   byId("sidebar").replaceChildren(list.node);

@@ -94,7 +94,7 @@ export interface Description {
   readonly zeros: number;
   readonly nans: number;
   readonly infinities: number;
-  /** Values without a single number, that is rows of zeros alone. */
+  /** Rows of zeros alone. */
   readonly zeroRows: number;
   readonly histogram: Histogram;
   /** Of |value|, by powers of two. */
@@ -135,7 +135,7 @@ export interface DescribeRequest {
   readonly whole: boolean;
 }
 
-/** Values row by row; `undefined` stands where the tensor has ended. */
+/** Values row by row; NaN also stands where the tensor has ended. */
 export interface Values {
   readonly area: Area;
   readonly values: Float64Array<ArrayBuffer>;
@@ -157,7 +157,6 @@ export interface Calls {
   open: { request: OpenRequest; result: OpenResult };
   openSecond: { request: { place: Place; name: string; token?: string | undefined }; result: ModelSummary };
   closeSecond: { request: undefined; result: undefined };
-  close: { request: undefined; result: undefined };
   raster: { request: RasterRequest; result: Raster };
   describe: { request: DescribeRequest; result: Description };
   values: { request: { of: Reference; minus?: Reference | undefined; area: Area }; result: Values };

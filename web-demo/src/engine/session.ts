@@ -55,7 +55,7 @@ export class Session {
       });
     }
     context.signal.throwIfAborted();
-    this.close();
+    this.#close();
     this.#log.begin(log);
     this.#models.set("first", model);
     const first = summaryOf(model, given.name);
@@ -91,7 +91,7 @@ export class Session {
     this.#matrices = this.#matrices.filter(({ key }) => !key.startsWith("second "));
   }
 
-  close(): undefined {
+  #close(): void {
     for (const model of this.#models.values()) model.close();
     this.#models.clear();
     this.#matrices = [];

@@ -25,7 +25,6 @@ const handlers: Handlers = {
   open: (request, context) => session.open(request, context),
   openSecond: (request, context) => session.openSecond(request, context),
   closeSecond: async () => session.closeSecond(),
-  close: async () => session.close(),
   raster: (request, context) => raster(session.matrix(request.of, request.minus), request, context),
   describe: (request, context) => describe(session.matrix(request.of, request.minus), request.whole, context),
   values: (request, context) => valuesOf(session.matrix(request.of, request.minus), request.area, context),

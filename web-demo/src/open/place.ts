@@ -2,7 +2,7 @@
 
 import type { Place } from "../engine/protocol.js";
 import { findFiles } from "./hub.js";
-import { nameOf, understand } from "./source-text.js";
+import { DEFAULT_HUB, nameOf, understand } from "./source-text.js";
 
 /** What was given: words, or files. */
 export type Given = { readonly text: string } | { readonly files: readonly File[] };
@@ -32,7 +32,9 @@ export async function locate(given: Given, hub: string, token: string | undefine
   }
   const found = await findFiles(hub, typed, token, signal);
   if ("files" in found) throw new ChoiceNeeded(typed.repository, found.files);
-  return { place: { address: found.address }, name: `${typed.repository} · ${nameOf(found.address)}` };
+  // A link may name any hub; nobody should take it for the usual one.
+  const elsewhere = hub === DEFAULT_HUB ? "" : `, at ${new URL(found.address).host}`;
+  return { place: { address: found.address }, name: `${typed.repository} · ${nameOf(found.address)}${elsewhere}` };
 }
 
 /** Of several files the index is opened, or the first that is a model. */

@@ -130,7 +130,6 @@ export class TensorList {
     const properties = { class: `row ${node.kind}`, role: "treeitem", id: `row-${position}`, "aria-level": level, "aria-posinset": row.position, "aria-setsize": siblings, "aria-selected": String(selected) };
     const expanded = node.kind === "module" ? { "aria-expanded": String(this.#isOpen(position)) } : {};
     const made = element("div", { ...properties, ...expanded }, ...rowContent(row));
-    made.dataset["position"] = String(position);
     made.style.transform = `translateY(${position * height}px)`;
     made.style.setProperty("--level", String(Math.min(level, 8)));
     if (position === this.#active) made.classList.add("active");
@@ -143,8 +142,8 @@ export class TensorList {
   }
 
   #onClick(event: MouseEvent): void {
-    const row = (event.target as Element).closest<HTMLElement>("[data-position]");
-    if (row) this.#use(Number(row.dataset["position"]));
+    // By place: the row that was pressed may have been drawn anew before it was let go.
+    this.#use(Math.floor((event.clientY - this.#rowsNode.getBoundingClientRect().top) / this.#rowHeight));
   }
 
   /** Opens or closes a module, shows a tensor. */
