@@ -12,20 +12,19 @@ export function sharesTable({ planes, otherBytes, tensors }: ByteShares, restWor
     const fill = element("i");
     fill.style.width = `${(100 * storedLength) / Math.max(1, byteLength)}%`;
     const bar = element("span", { class: `bar ${storedLength < 0.98 * byteLength ? "half" : "other"}`, "aria-hidden": "true" }, fill);
-    bar.style.width = `${Math.max(2, (90 * byteLength) / most)}px`;
+    bar.style.width = `${Math.max(2, (64 * byteLength) / most)}px`;
     return element(
       "tr",
       {},
       element("th", { scope: "row" }, name),
       element("td", {}, method),
       element("td", {}, bar, figure(storedLength, formatBytes(storedLength))),
-      element("td", {}, formatShare(storedLength / Math.max(1, byteLength))),
       element("td", {}, formatShare(storedLength / Math.max(1, all))),
     );
   };
   const rows = planes.map(({ name, method, byteLength, storedLength }) => line(name, METHODS[method] ?? method, byteLength, storedLength));
   if (otherBytes > 0 && tensors > 0) rows.push(line(restWords, "–", otherBytes, otherBytes));
-  const head = element("tr", {}, ...["Plane", "Coded as", "Stored", "of the plane", "of all"].map((label) => element("th", { scope: "col" }, label)));
+  const head = element("tr", {}, ...["Plane", "Coded as", "Stored", "of all"].map((label) => element("th", { scope: "col" }, label)));
   return element("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Bytes by plane" }, element("table", { class: "table" }, element("thead", {}, head), element("tbody", {}, ...rows)));
 }
 
