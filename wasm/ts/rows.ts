@@ -45,12 +45,16 @@ export class RowPlanner {
   /** A plan, to be freed by the caller. Reads the block table of the tensor if it takes one. */
   async plan(index: number, [begin, end]: RowRange, options: ReadOptions): Promise<CoreRows> {
     const table = await this.#table(index, options);
+    // A closed model has nothing to ask.
+    options.signal?.throwIfAborted();
     return guarded(() => this.#core.rows(index, begin, end, table));
   }
 
   /** What the planes of a tensor take, if its block table says it, which is read if need be. */
   async planes(index: number, options: ReadOptions): Promise<StoredPlane[] | undefined> {
     const table = await this.#table(index, options);
+    // A closed model has nothing to ask.
+    options.signal?.throwIfAborted();
     return guarded(() => this.#core.planeSizes(index, table));
   }
 
@@ -59,7 +63,6 @@ export class RowPlanner {
     const known = this.#tables.get(index);
     if (!place || known) return known;
     const [table] = await readParts(this.#sources, [place], options);
-    options.signal?.throwIfAborted();
     this.#tables.set(index, new Uint8Array(table!));
     return table;
   }

@@ -52,3 +52,10 @@ test("a name that is not there, and a closed model", async () => {
   other.close();
   await assert.rejects(other.planes("lm_head.weight"), { code: "closed" });
 });
+
+test("a model that is closed meanwhile", async () => {
+  const other = await open(packed);
+  const planes = other.planes("lm_head.weight");
+  other.close();
+  await assert.rejects(planes, { code: "closed" });
+});
