@@ -44,12 +44,12 @@ for (const name of Object.keys(VIEWS)) {
   inBrowser(`${name}: every control has a name, one heading leads, nothing complains`, async (page, complaints) => {
     await view(page, name);
     if (name === "overview") await page.locator("#more summary").click();
-    const session = await page.context().newCDPSession(page);
-    const { nodes } = await session.send("Accessibility.getFullAXTree");
+    const devtools = await page.context().newCDPSession(page);
+    const { nodes } = await devtools.send("Accessibility.getFullAXTree");
     const nameless = nodes.filter(({ ignored, role, name: named }) => !ignored && NAMED.has(role?.value) && !named?.value?.trim());
     const described = await Promise.all(
       nameless.map(async ({ role, backendDOMNodeId }) => {
-        const { outerHTML } = await session.send("DOM.getOuterHTML", { backendNodeId: backendDOMNodeId });
+        const { outerHTML } = await devtools.send("DOM.getOuterHTML", { backendNodeId: backendDOMNodeId });
         return `${role.value}: ${outerHTML.slice(0, 200)}`;
       }),
     );

@@ -1,14 +1,14 @@
 /** The page's worker: holds the models, reads and computes, so that the page stays free to draw. */
 
-import { pack } from "zstn";
 import { describe } from "./describe.js";
 import { failure } from "./failure.js";
+import { OpenModels } from "./open-models.js";
 import type { CallName, Calls, FromWorker, Step, ToWorker } from "./protocol.js";
 import { raster } from "./raster.js";
-import { byteShares } from "./shares.js";
 import { save } from "./save.js";
-import { Session } from "./session.js";
+import { byteShares } from "./shares.js";
 import { valuesOf } from "./values.js";
+import { pack } from "zstn";
 
 /** What every call is given besides its request. */
 export interface Context {
@@ -19,17 +19,17 @@ export interface Context {
 type Handlers = { [N in CallName]: (request: Calls[N]["request"], context: Context) => Promise<Calls[N]["result"]> };
 
 const send = (message: FromWorker, transfer: Transferable[] = []) => postMessage(message, { transfer });
-const session = new Session((wire) => send({ wire }));
+const models = new OpenModels((wire) => send({ wire }));
 
 const handlers: Handlers = {
-  open: (request, context) => session.open(request, context),
-  openSecond: (request, context) => session.openSecond(request, context),
-  closeSecond: async () => session.closeSecond(),
-  raster: (request, context) => raster(session.matrix(request.of, request.minus), request, context),
-  describe: (request, context) => describe(session.matrix(request.of, request.minus), request.whole, context),
-  values: (request, context) => valuesOf(session.matrix(request.of, request.minus), request.area, context),
-  shares: ({ slot, tensor }, context) => byteShares(session.model(slot), tensor, context),
-  save: ({ of, format }, context) => save(session.model(of.slot), of.tensor, format, context),
+  open: (request, context) => models.open(request, context),
+  openSecond: (request, context) => models.openSecond(request, context),
+  closeSecond: async () => models.closeSecond(),
+  raster: (request, context) => raster(models.matrix(request.of, request.minus), request, context),
+  describe: (request, context) => describe(models.matrix(request.of, request.minus), request.whole, context),
+  values: (request, context) => valuesOf(models.matrix(request.of, request.minus), request.area, context),
+  shares: ({ slot, tensor }, context) => byteShares(models.model(slot), tensor, context),
+  save: ({ of, format }, context) => save(models.model(of.slot), of.tensor, format, context),
   pack: ({ file, effort }, { signal, onStep }) => pack(file, { effort, signal, onProgress: onStep }),
 };
 
@@ -51,7 +51,7 @@ async function answer(id: number, call: CallName, request: unknown): Promise<voi
     send({ id, failure: failure(error) });
   } finally {
     running.delete(id);
-    session.tell();
+    models.tell();
   }
 }
 
@@ -59,7 +59,7 @@ async function answer(id: number, call: CallName, request: unknown): Promise<voi
 function stepsOf(id: number): (step: Step) => void {
   let last = 0;
   return ({ loadedBytes, totalBytes }) => {
-    session.tell();
+    models.tell();
     const now = performance.now();
     if (now - last < 50 && loadedBytes < totalBytes) return;
     last = now;

@@ -18,7 +18,7 @@ const MOST_TENSORS = 4;
 
 type Given = Omit<OpenRequest, "second">;
 
-export class Session {
+export class OpenModels {
   readonly #log: WireLog;
   readonly #models = new Map<Slot, Model>();
   #matrices: { key: string; matrix: Matrix }[] = [];
