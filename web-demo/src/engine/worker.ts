@@ -1,5 +1,6 @@
 /** The page's worker: holds the models, reads and computes, so that the page stays free to draw. */
 
+import { pack } from "zstn";
 import { describe } from "./describe.js";
 import { failure } from "./failure.js";
 import { OpenModels } from "./open-models.js";
@@ -8,7 +9,6 @@ import { raster } from "./raster.js";
 import { save } from "./save.js";
 import { byteShares } from "./shares.js";
 import { valuesOf } from "./values.js";
-import { pack } from "zstn";
 
 /** What every call is given besides its request. */
 export interface Context {
