@@ -1,10 +1,12 @@
 import { defineConfig } from "vite";
 import type { Plugin } from "vite";
+import { sampleFiles } from "./sample/plugin.js";
 
 /** What the built page may do. `connect-src` is open: people look at models on any host. */
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
   "script-src 'self' 'wasm-unsafe-eval'",
+  "worker-src 'self'",
   "style-src 'self'",
   "img-src 'self' data:",
   "connect-src * blob:",
@@ -27,7 +29,8 @@ const contentSecurityPolicy: Plugin = {
 
 export default defineConfig({
   base: "./",
-  plugins: [contentSecurityPolicy],
+  plugins: [contentSecurityPolicy, sampleFiles],
+  worker: { format: "es" },
   build: { target: "es2022", assetsInlineLimit: 0, modulePreload: { polyfill: false } },
   // Bundled before serving, the package would lose sight of its .wasm file.
   optimizeDeps: { exclude: ["zstn"] },

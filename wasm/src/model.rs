@@ -35,6 +35,15 @@ struct Tensor<'a> {
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Plane {
+    name: String,
+    method: &'static str,
+    byte_length: u64,
+    stored_length: u64,
+}
+
+#[derive(Serialize)]
 struct Part {
     file: usize,
     offset: u64,
@@ -173,6 +182,25 @@ impl Model {
             vec![file as f64, range.start as f64, len as f64]
         });
         Ok(table.unwrap_or_default())
+    }
+
+    /// What each plane of tensor `index` takes; undefined where the file does
+    /// not say. `table` as for `rows`.
+    #[wasm_bindgen(js_name = planeSizes)]
+    pub fn plane_sizes(&self, index: usize, table: Option<Vec<u8>>) -> Result<JsValue, JsValue> {
+        self.check(index)?;
+        let planes = self.0.plane_sizes(index, table.as_deref());
+        let planes = planes.map_err(|e| thrown(&e))?;
+        let plain = planes.map(|planes| {
+            let sizes = planes.into_iter().map(|plane| Plane {
+                name: plane.name,
+                method: plane.method.name(),
+                byte_length: plane.len_bytes,
+                stored_length: plane.stored_len_bytes,
+            });
+            sizes.collect::<Vec<_>>()
+        });
+        Ok(serde_wasm_bindgen::to_value(&plain)?)
     }
 
     /// What has to be fetched for rows `start` to `end` of tensor `index`.

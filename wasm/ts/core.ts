@@ -3,7 +3,7 @@
 import * as glue from "./core/zstn_wasm.js";
 import { lazyModule } from "./module.js";
 import type { CoreInput, Glue, Start, WasmModule } from "./module.js";
-import type { TensorInfo } from "./tensor.js";
+import type { StoredPlane, TensorInfo } from "./tensor.js";
 
 /** Recognises a file from its first bytes and says which further ranges it needs. Does no I/O. */
 export interface CoreOpening {
@@ -52,6 +52,8 @@ export interface CoreModel {
   /** Where the table lies that `rows` has to be given: [file, offset, length], or nothing. */
   blockTable(index: number): Float64Array;
   rows(index: number, start: number, end: number, table?: Uint8Array): CoreRows;
+  /** What each plane takes; undefined where there is no table. */
+  planeSizes(index: number, table?: Uint8Array): StoredPlane[] | undefined;
   /** The stored bytes of all parts to the raw little-endian bytes of the tensor: in `into`, or in a fresh array. */
   decode(index: number, parts: Uint8Array[], base?: Uint8Array, into?: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>;
   /** Whether the stored bytes of a tensor are the tensor, with nothing to decode or to compare. */

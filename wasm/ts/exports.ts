@@ -40,6 +40,6 @@ export type { StoredCache, StoredCacheOptions } from "./source/stored-cache.js";
 export type { ReadPlan, RowRange } from "./rows.js";
 export type { StreamOptions } from "./stream.js";
 export type { Stats } from "./source/traffic.js";
-export type { StoredPart, Tensor, TensorInfo } from "./tensor.js";
+export type { StoredPart, StoredPlane, Tensor, TensorInfo } from "./tensor.js";
 export type { BlobReadOptions, SafetensorsBlob } from "./virtual/blob.js";
 export type { SafetensorsBlobOptions } from "./virtual/model-file.js";

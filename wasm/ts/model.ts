@@ -23,7 +23,7 @@ import type { Stats, Traffic } from "./source/traffic.js";
 import { checkRowsSize, checkSize } from "./size.js";
 import { closeMatches } from "./suggest.js";
 import { Tensor } from "./tensor.js";
-import type { TensorInfo } from "./tensor.js";
+import type { StoredPlane, TensorInfo } from "./tensor.js";
 import { SafetensorsBlob } from "./virtual/blob.js";
 import { DEFAULT_DECODED_BYTES, modelFile } from "./virtual/model-file.js";
 import type { SafetensorsBlobOptions } from "./virtual/model-file.js";
@@ -156,6 +156,16 @@ export class Model {
     meter.expect(this.#costBytes(info));
     const into = options.into && room(info, options.into);
     return new Tensor(info, typedArray(info.dtype, name, await this.#raw(info, options.signal, meter, into)));
+  }
+
+  /**
+   * Where the bytes of a packed tensor go: each part of its elements, how it is coded and what it takes. Read from the
+   * tensor's block table, which is small and often here already; `undefined` for tensors without one: short ones, mostly
+   * zeros or few values, deltas, files of z4ai and what is not packed.
+   */
+  async planes(name: string, { signal }: Pick<TensorOptions, "signal"> = {}): Promise<readonly StoredPlane[] | undefined> {
+    this.#find(name);
+    return this.#rows.planes(this.#indices.get(name)!, { signal: this.#untilClosed(signal) });
   }
 
   /** What `model.tensor` would fetch. Reads nothing, or the small table that says where the blocks of the tensor are. */

@@ -5,7 +5,7 @@ import { InvalidInputError } from "./errors.js";
 import { readParts, storedParts } from "./parts.js";
 import { guarded } from "./rejection.js";
 import type { ReadOptions, Source } from "./source/source.js";
-import type { StoredPart, TensorInfo } from "./tensor.js";
+import type { StoredPart, StoredPlane, TensorInfo } from "./tensor.js";
 
 /** Rows of a tensor, slices of its outermost dimension: the first one and the one to stop before. */
 export type RowRange = readonly [begin: number, end: number];
@@ -44,14 +44,27 @@ export class RowPlanner {
 
   /** A plan, to be freed by the caller. Reads the block table of the tensor if it takes one. */
   async plan(index: number, [begin, end]: RowRange, options: ReadOptions): Promise<CoreRows> {
-    const [place] = storedParts(guarded(() => this.#core.blockTable(index)));
-    let table = this.#tables.get(index);
-    if (place && !table) {
-      [table] = await readParts(this.#sources, [place], options);
-      options.signal?.throwIfAborted();
-      this.#tables.set(index, new Uint8Array(table!));
-    }
+    const table = await this.#table(index, options);
+    // A closed model has nothing to ask.
+    options.signal?.throwIfAborted();
     return guarded(() => this.#core.rows(index, begin, end, table));
+  }
+
+  /** What the planes of a tensor take, if its block table says it, which is read if need be. */
+  async planes(index: number, options: ReadOptions): Promise<StoredPlane[] | undefined> {
+    const table = await this.#table(index, options);
+    // A closed model has nothing to ask.
+    options.signal?.throwIfAborted();
+    return guarded(() => this.#core.planeSizes(index, table));
+  }
+
+  async #table(index: number, options: ReadOptions): Promise<Uint8Array | undefined> {
+    const [place] = storedParts(guarded(() => this.#core.blockTable(index)));
+    const known = this.#tables.get(index);
+    if (!place || known) return known;
+    const [table] = await readParts(this.#sources, [place], options);
+    this.#tables.set(index, new Uint8Array(table!));
+    return table;
   }
 
   /** Fetches and decodes what has been planned. */

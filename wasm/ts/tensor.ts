@@ -14,6 +14,18 @@ export interface StoredPart {
   readonly length: number;
 }
 
+/** A part of every element of a packed tensor, which is coded by itself. */
+export interface StoredPlane {
+  /** `"sign"`, `"exponent"`, `"mantissa"`; `"byte 0"` and so on, from the least significant one; or `"bytes"` for all of it. */
+  readonly name: string;
+  /** How it is coded: `"store"`, `"zstd"`, `"zstd blocks"`, `"rANS"`, `"rANS adaptive"` or `"rANS order 1"`. */
+  readonly method: string;
+  /** Length of the plane itself, in bytes. Seven bits of mantissa take one, so planes may be more than the tensor. */
+  readonly byteLength: number;
+  /** Length it takes in its file, in bytes. */
+  readonly storedLength: number;
+}
+
 /** What the file says about a tensor. Known as soon as the model is open. */
 export interface TensorInfo {
   /** Its name, as in the header. */

@@ -1,128 +1,228 @@
-/** The page: opens what it is given and keeps its parts in step. */
+/** The page: opens what it is given and keeps its parts in step with the address bar. */
 
-import { byId, element } from "./element.js";
-import { acceptDrops } from "./drop.js";
-import { openModel } from "./opened.js";
-import type { Opened } from "./opened.js";
-import { Panel } from "./panel.js";
-import { sentenceOf } from "./sentence.js";
-import { Summary } from "./summary.js";
-import { TensorList } from "./tensor-list.js";
 import type { TensorInfo } from "zstn";
+import { Engine } from "./engine/client.js";
+import type { ByteShares } from "./engine/protocol.js";
+import { acceptDrops } from "./open/drop.js";
+import { Loader } from "./open/loader.js";
+import type { Loaded } from "./open/loader.js";
+import { Opener } from "./open/opener.js";
+import type { Given } from "./open/place.js";
+import { overview } from "./overview/overview.js";
+import { PackPanel } from "./pack/panel.js";
+import { byId } from "./page/element.js";
+import { announce, clearNotice } from "./page/notice.js";
+import { readRoute, writeRoute } from "./page/route.js";
+import type { Route } from "./page/route.js";
+import { TensorView } from "./tensor/view.js";
+import type { Mode } from "./tensor/view.js";
+import { TensorList } from "./tree/list.js";
+import { Activities } from "./wire/activity.js";
+import { WireStrip } from "./wire/strip.js";
 
-const address = byId<HTMLInputElement>("address");
-const notice = byId("notice");
+const engine = new Engine();
+const activities = new Activities();
+const strip = new WireStrip(byId("wire"), activities);
+engine.onWire = (wire) => strip.heard(wire);
 
-/** What is on the page while a file is open. */
-interface View {
-  opened: Opened;
-  list: TensorList;
-  close: () => void;
-  dismissPanel: () => void;
+let route: Route = {};
+let loaded: Loaded | undefined;
+/** What was in the address bar when `loaded` was opened. */
+let shownRoute: Route = {};
+let attempts = 0;
+let list: TensorList | undefined;
+let tensorView: TensorView | undefined;
+let overviewNode: HTMLElement | undefined;
+let packPanel: PackPanel | undefined;
+
+const loader = new Loader(engine, activities, {
+  token: () => opener.token,
+  hub: () => route.hub,
+  askToken: () => opener.askToken(),
+  askSecond: () => opener.askSecond(),
+  open: (given) => openGiven(given),
+  useSample: () => openGiven({ text: SAMPLE }),
+});
+
+const opener = new Opener({
+  onOpen: (given) => openGiven(given),
+  onSecond: (given) => void openSecond(given),
+});
+
+const SAMPLE = "sample.zstn";
+const TUNED_SAMPLE = "sample-tuned.zstn";
+
+/** Another model, as someone asked for it. */
+function openGiven(given: Given): void {
+  const src = "text" in given ? given.text : undefined;
+  // What was beside another model before does not belong to this one.
+  const second = loaded?.second ? undefined : opener.second;
+  const secondText = second && "text" in second ? second.text : undefined;
+  if (!second || secondText !== undefined) opener.show(src, secondText);
+  go({ src, hub: route.hub, with: secondText });
+  void open(given, second);
 }
 
-let opening = new AbortController();
-let view: View | undefined;
-
-async function show(input: string | File): Promise<void> {
-  opening.abort();
-  const attempt = new AbortController();
-  opening = attempt;
-  const name = typeof input === "string" ? input : input.name;
-  say(`Opening ${name} …`);
-  try {
-    const opened = await openModel(input, attempt.signal, () => {});
-    if (attempt.signal.aborted) return opened.model.close();
-    view?.close();
-    view = present(opened);
-    notice.replaceChildren();
-    document.title = `${opened.name} – zstn`;
-    announce(`${opened.name} is open: ${opened.model.tensors.size} tensors.`);
-  } catch (error) {
-    if (attempt.signal.aborted) return;
-    notice.replaceChildren(element("p", { class: "notice error", role: "alert" }, sentenceOf(error)));
+async function open(given: Given, second: Given | undefined): Promise<void> {
+  const mine = ++attempts;
+  const opened = await loader.open(given, second);
+  if (mine !== attempts) return;
+  if (!opened) {
+    // What was open stays, and the address says so.
+    if (loaded) go(shownRoute, true);
+    return;
   }
+  loaded = opened;
+  shownRoute = { ...route, view: undefined };
+  strip.begin(opened.first.sizeBytes);
+  list = new TensorList(opened.first.tensors, pick);
+  byId("sidebar").replaceChildren(list.node);
+  announce(`${opened.first.name} is open: ${opened.first.tensors.length} tensors.`);
+  overviewNode = undefined;
+  // Whoever has gone on meanwhile is not taken back.
+  render(true);
 }
 
-function present(opened: Opened): View {
-  const { model } = opened;
-  byId("welcome").hidden = true;
-  byId("work").hidden = false;
-  const pick = (tensor: TensorInfo) => {
-    list.select(tensor);
-    summary.map.select(tensor);
-    document.body.classList.add("with-panel");
-    void panel.show(tensor);
-  };
-  const dismissPanel = () => {
-    panel.close();
-    list.select(undefined);
-    summary.map.select(undefined);
-    document.body.classList.remove("with-panel");
-  };
-  const summary = new Summary(byId("summary"), opened, pick);
-  const list = new TensorList(byId("list"), [...model.tensors.values()], pick);
-  const panel = new Panel(byId("panel"), opened, { onTraffic: () => summary.update(), onClose: dismissPanel, announce });
-  const close = () => {
-    dismissPanel();
-    list.close();
-    model.close();
-  };
-  return { opened, list, close, dismissPanel };
+async function openSecond(given: Given): Promise<void> {
+  if (!loaded) return openFirstAsked();
+  const second = await loader.openSecond(given);
+  if (!second || !loaded) return;
+  loaded = { ...loaded, second };
+  opener.close();
+  overviewNode = undefined;
+  go({ ...route, with: "text" in given ? given.text : undefined }, true);
+  render(true);
 }
 
-function say(sentence: string): void {
-  notice.replaceChildren(element("p", { class: "notice busy" }, sentence));
-  announce(sentence);
+function openFirstAsked(): void {
+  byId("address").focus();
 }
 
-function announce(sentence: string): void {
-  byId("status").textContent = sentence;
+async function forgetSecond(): Promise<void> {
+  await engine.call("closeSecond", undefined);
+  if (loaded) loaded = { first: loaded.first, second: undefined };
+  overviewNode = undefined;
+  opener.show(route.src, undefined);
+  go({ ...route, with: undefined }, true);
+  render(true);
 }
 
-/** The address bar follows, so that what is on the page can be sent to someone. */
-function showAddress(src: string | undefined): void {
-  const url = new URL(location.href);
-  if (src === undefined) url.searchParams.delete("src");
-  else url.searchParams.set("src", src);
-  history.replaceState(null, "", url);
+function pick(tensor: TensorInfo): void {
+  go({ src: route.src, with: route.with, hub: route.hub, tensor: tensor.name, mode: loaded?.second ? route.mode : undefined });
+  render();
 }
 
-function openAddress(): void {
-  const src = address.value.trim();
-  if (src === "") return address.focus();
-  showAddress(src);
-  void show(src);
+function leaveTensor(): void {
+  go({ ...route, tensor: undefined, mode: undefined, against: undefined });
+  render();
 }
 
-function openFile(file: File): void {
-  address.value = "";
-  showAddress(undefined);
-  void show(file);
+function compare(mode: Mode, against: string | undefined): void {
+  const own = against === route.tensor ? undefined : against;
+  go({ ...route, mode: mode === "alone" ? undefined : mode, against: own }, true);
+  render();
 }
 
-byId("opener").addEventListener("submit", (event) => {
-  event.preventDefault();
-  openAddress();
-});
-byId<HTMLInputElement>("file").addEventListener("change", ({ target }) => {
-  const input = target as HTMLInputElement;
-  const file = input.files?.[0];
-  input.value = ""; // so that choosing the same file again counts
-  if (file) openFile(file);
-});
-acceptDrops(byId("drop-veil"), openFile);
+function go(next: Route, replace = false): void {
+  route = next;
+  writeRoute(next, replace);
+}
+
+/** Shows what the route says, of what is open. */
+function render(opened = false): void {
+  const packing = route.view === "pack";
+  const viewing = !packing && loaded !== undefined;
+  byId("pack").hidden = !packing;
+  byId("viewer").hidden = !viewing;
+  byId("welcome").hidden = packing || viewing;
+  document.title = packing ? "Pack a file – zstn" : loaded ? `${route.tensor ?? loaded.first.name} – zstn` : "zstn: look inside a model";
+  tensorView?.close();
+  tensorView = undefined;
+  if (packing) return showPack();
+  if (!loaded || !viewing) return;
+  const info = route.tensor === undefined ? undefined : loaded.first.byName.get(route.tensor);
+  document.body.classList.toggle("with-tensor", info !== undefined);
+  list?.select(info);
+  if (info) showTensor(info);
+  else showOverview();
+  if (!info && route.tensor !== undefined) loader.say(new Error(`The model has no tensor named ${route.tensor}. Search the list for a part of its name.`));
+  if (!opened) focusHead();
+}
+
+function showTensor(info: TensorInfo): void {
+  const { first, second } = loaded!;
+  const mode = route.mode === "side" || route.mode === "difference" ? route.mode : "alone";
+  tensorView = new TensorView({ engine, activities, first, second, info, mode, against: route.against, onLeave: leaveTensor, onCompare: compare });
+  byId("stage").replaceChildren(tensorView.node);
+  scrollTo({ top: 0 });
+}
+
+function showOverview(): void {
+  const { first, second } = loaded!;
+  overviewNode ??= overview(first, second, { onPick: pick, onCompare: () => opener.askSecond(), onForgetSecond: () => void forgetSecond(), shares });
+  byId("stage").replaceChildren(overviewNode);
+}
+
+function shares(): Promise<ByteShares> {
+  return activities.run("Block tables", (options) => engine.call("shares", { slot: "first" }, options));
+}
+
+function showPack(): void {
+  packPanel ??= new PackPanel(activities, (file) => openGiven({ files: [file] }));
+  byId("pack").replaceChildren(packPanel.node);
+  focusHead();
+}
+
+function focusHead(): void {
+  document.querySelector<HTMLElement>("main h1[tabindex]:not([hidden] *)")?.focus({ preventScroll: true });
+}
+
+/** What the address says, when the page is loaded and when someone goes back. */
+async function follow(): Promise<void> {
+  const before = route;
+  route = readRoute();
+  opener.show(route.src, route.with);
+  const same = loaded !== undefined && before.src === route.src && before.with === route.with;
+  if (same || route.view === "pack" || route.src === undefined) {
+    if (route.src === undefined && route.view === undefined && before.src !== undefined) loaded = undefined;
+    return render();
+  }
+  await open({ text: route.src }, route.with === undefined ? undefined : { text: route.with });
+}
+
+function dropped(files: File[]): void {
+  const packable = files.length === 1 && /\.safetensors$/i.test(files[0]!.name);
+  if (route.view === "pack" && packable && packPanel) return void packPanel.pack(files[0]!);
+  openGiven({ files });
+}
+
+acceptDrops(byId("drop-veil"), dropped);
+addEventListener("popstate", () => void follow());
 addEventListener("keydown", (event) => {
-  if (event.key === "Escape") view?.dismissPanel();
-  const typing = event.target instanceof HTMLInputElement;
-  if (event.key === "/" && !typing && view) {
+  const typing = event.target instanceof HTMLElement && /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
+  if (event.key === "Escape" && !typing && tensorView) leaveTensor();
+  if (event.key === "/" && !typing && list && loaded && route.view === undefined) {
     event.preventDefault();
-    view.list.focusFilter();
+    list.focusFilter();
   }
 });
-
-const wanted = new URLSearchParams(location.search).get("src");
-if (wanted) {
-  address.value = wanted;
-  openAddress();
+for (const link of document.querySelectorAll<HTMLElement>("[data-go]")) {
+  link.addEventListener("click", (event) => {
+    event.preventDefault();
+    clearNotice();
+    const to = link.dataset["go"];
+    if (to === "pack") go({ ...route, view: "pack" });
+    if (to === "model") go({ ...route, view: undefined, ...(loaded && { tensor: undefined, mode: undefined, against: undefined }) });
+    if (to === "sample") return openSample(undefined);
+    if (to === "comparison") return openSample(TUNED_SAMPLE);
+    render();
+  });
 }
+
+function openSample(tuned: string | undefined): void {
+  loaded = undefined;
+  opener.show(SAMPLE, tuned);
+  openGiven({ text: SAMPLE });
+}
+
+void follow();

@@ -8,7 +8,7 @@ use core::ops::Range;
 use super::{Catalog, Contents};
 use crate::Result;
 use crate::bytes::part;
-use crate::container::zstn::rows::{self, BlockTable};
+use crate::container::zstn::rows::{self, BlockTable, PlaneSize};
 use crate::engine::Engine;
 
 /// The block tables of a ZSTN file that came with its index, from byte
@@ -70,6 +70,38 @@ impl Catalog {
         tables.get(&place).is_none().then_some(place)
     }
 
+    /// What each plane of tensor `number` takes. `table` are the bytes that
+    /// [`Catalog::block_table`] has named. `None` where there is no table:
+    /// short frames, sparse ones, palettes, and what is not packed.
+    ///
+    /// # Panics
+    /// If there is no tensor of that number.
+    pub fn plane_sizes(
+        &self,
+        number: usize,
+        table: Option<&[u8]>,
+    ) -> Result<Option<Vec<PlaneSize>>> {
+        let table = self.parsed_table(number, table)?;
+        Ok(table.map(|table| table.plane_sizes()))
+    }
+
+    fn parsed_table(&self, number: usize, table: Option<&[u8]>) -> Result<Option<BlockTable>> {
+        let Contents::Zstn(Some(integrity), tables) = &self.contents else {
+            return Ok(None);
+        };
+        let Some(place) = integrity.table(number) else {
+            return Ok(None);
+        };
+        let Some(bytes) = table.or_else(|| tables.get(&place)) else {
+            return Ok(None);
+        };
+        let tensor = &self.tensors[number];
+        let frame_len_bytes = tensor.stored.end - tensor.stored.start;
+        BlockTable::parse(bytes, frame_len_bytes, tensor.len_bytes())
+            .map(Some)
+            .map_err(|error| error.within(place.start).tensor(&tensor.name))
+    }
+
     /// Plans for the bytes `span` of tensor `number`. `table` are the bytes
     /// that [`Catalog::block_table`] has named. `None` if the tensor cannot be
     /// cut: it has to be read whole.
@@ -94,15 +126,10 @@ impl Catalog {
                 };
                 Ok(Some(Plan { ranges, cut: None }))
             }
-            Contents::Zstn(Some(integrity), tables) => {
-                let Some(place) = integrity.table(number) else {
+            Contents::Zstn(..) => {
+                let Some(table) = self.parsed_table(number, table)? else {
                     return Ok(None);
                 };
-                let Some(bytes) = table.or_else(|| tables.get(&place)) else {
-                    return Ok(None);
-                };
-                let table = BlockTable::parse(bytes, stored.end - stored.start, tensor.len_bytes())
-                    .map_err(|error| error.within(place.start).tensor(&tensor.name))?;
                 let plan = rows::Plan::new(&table, span);
                 let in_file = |r: &Range<u64>| stored.start + r.start..stored.start + r.end;
                 Ok(Some(Plan {

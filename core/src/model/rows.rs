@@ -7,6 +7,7 @@ use core::ops::Range;
 
 use super::{Model, Tensor};
 use crate::catalog::Plan;
+use crate::container::zstn::rows::PlaneSize;
 use crate::engine::Engine;
 use crate::{Error, Result};
 
@@ -118,6 +119,23 @@ impl Model {
         let part = self.tensors[number].alone()?;
         let table = self.files[part.file].block_table(part.number)?;
         Some((part.file, table))
+    }
+
+    /// What each plane of tensor `number` takes in its file, in the order of
+    /// the frame. `table` are the bytes that [`Model::block_table`] has named.
+    /// `None` where the file has no block table for it.
+    ///
+    /// # Panics
+    /// If there is no tensor of that number.
+    pub fn plane_sizes(
+        &self,
+        number: usize,
+        table: Option<&[u8]>,
+    ) -> Result<Option<Vec<PlaneSize>>> {
+        match self.tensors[number].alone() {
+            Some(part) => self.files[part.file].plane_sizes(part.number, table),
+            None => Ok(None),
+        }
     }
 
     /// Plans for `rows` of tensor `number`. `table` are the bytes that

@@ -128,3 +128,17 @@ fn a_table_cannot_promise_more_than_it_holds() {
         assert!(refusal.rule().is_some(), "{what}: {refusal}");
     }
 }
+
+#[test]
+fn plane_sizes_add_up() {
+    let (frame, tensor) = frame(400_001);
+    let planes = BlockTable::of(&frame).expect("a table").plane_sizes();
+    let names: Vec<&str> = planes.iter().map(|plane| plane.name.as_str()).collect();
+    assert_eq!(names, ["sign", "exponent", "mantissa"]);
+    let stored: u64 = planes.iter().map(|plane| plane.stored_len_bytes).sum();
+    let frame_len = frame.len() as u64;
+    assert!(stored < frame_len && stored > frame_len - 1000, "{stored}");
+    let decoded: Vec<u64> = planes.iter().map(|plane| plane.len_bytes).collect();
+    let elements = tensor.len() as u64 / 2;
+    assert_eq!(decoded, [elements.div_ceil(8), elements, elements]);
+}

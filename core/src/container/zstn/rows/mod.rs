@@ -8,7 +8,7 @@ mod table;
 mod table_bytes;
 
 pub use plan::Plan;
-pub use table::{BlockTable, PlaneBlocks, STORED_PIECE_BYTES};
+pub use table::{BlockTable, PlaneBlocks, PlaneSize, STORED_PIECE_BYTES};
 
 /// Frames up to this size, in bytes, have no table: fetching one whole takes
 /// hardly longer than fetching a block of each plane.

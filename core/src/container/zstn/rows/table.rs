@@ -139,6 +139,20 @@ impl PlaneBlocks {
     }
 }
 
+/// What one plane of a stored tensor takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlaneSize {
+    /// `bytes`, `byte 0` and so on from the least significant one, or `sign`,
+    /// `exponent` and `mantissa`.
+    pub name: String,
+    /// How it is stored.
+    pub method: Method,
+    /// Length of the decoded plane.
+    pub len_bytes: u64,
+    /// Length of its blocks in the file.
+    pub stored_len_bytes: u64,
+}
+
 /// The planes of one `Z4AI` frame, piece by piece.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockTable {
@@ -229,6 +243,29 @@ impl BlockTable {
             }
         }
         Ok(())
+    }
+
+    /// What each plane takes, in the order of the frame.
+    #[must_use]
+    pub fn plane_sizes(&self) -> Vec<PlaneSize> {
+        let planes = self.planes.iter().enumerate();
+        planes
+            .map(|(number, plane)| PlaneSize {
+                name: match self.transform {
+                    Transform::Opaque => "bytes".into(),
+                    Transform::BytePlane(_) => format!("byte {number}"),
+                    Transform::BitField(_) => ["sign", "exponent", "mantissa"][number].into(),
+                },
+                method: plane.method,
+                len_bytes: plane.len_bytes,
+                // Inside the frame, as `parse` has found or the frame has had.
+                stored_len_bytes: plane
+                    .blocks
+                    .iter()
+                    .map(|block| block.stored_len_bytes)
+                    .sum(),
+            })
+            .collect()
     }
 
     /// The bytes to write.

@@ -1,0 +1,39 @@
+/** Models that a viewer finds hard: many tensors, and one too large to be read unasked. */
+
+import { writeFile } from "node:fs/promises";
+import { safetensors } from "./checkpoint.mjs";
+
+/** Names of a deep network: `blocks` blocks of ten tensors, none of them larger than a few bytes. */
+export function manyTensors(blocks) {
+  const parts = ["attn.q", "attn.k", "attn.v", "attn.o", "mlp.up", "mlp.gate", "mlp.down", "norm_1", "norm_2", "scale"];
+  const tensor = (seed) => ({ dtype: seed % 3 === 0 ? "F32" : "BF16", shape: seed % 3 === 0 ? [2] : [2, 2], bytes: new Uint8Array(8).fill(seed % 60) });
+  const entries = Array.from({ length: blocks }, (_, block) => parts.map((part, i) => [`model.layers.${block}.${part}.weight`, tensor(block + i)])).flat();
+  return safetensors(Object.fromEntries(entries), { format: "pt" });
+}
+
+export const LARGE = { name: "embeddings.word.weight", rows: 30_000, columns: 768 };
+
+const TABLE_BITS = 12;
+/** Roughly the shape of weights: many small values, few large ones. */
+const table = Uint16Array.from({ length: 1 << TABLE_BITS }, (_, i) => new Uint32Array(Float32Array.of((i / 2 ** (TABLE_BITS - 1) - 1) ** 3).buffer)[0] >>> 16);
+const values = Float32Array.from(table, (bits) => new Float32Array(Uint32Array.of(bits << 16).buffer)[0]);
+
+/** Where in the table an element's value is: the same on every run, without a pattern that a packer could use. */
+function place(row, column) {
+  let mixed = Math.imul(row * LARGE.columns + column + 1, 2654435761);
+  mixed = Math.imul(mixed ^ (mixed >>> 15), 2246822519);
+  return (mixed ^ (mixed >>> 13)) >>> (32 - TABLE_BITS);
+}
+
+/** Value of the large tensor, exact in bfloat16. */
+export const largeValue = (row, column) => values[place(row, column)];
+
+/** A file with one bfloat16 tensor of 30 000 × 768 and a small one. */
+export async function writeLarge(path) {
+  const { rows, columns, name } = LARGE;
+  const data = new Uint16Array(rows * columns);
+  for (let row = 0, i = 0; row < rows; row++) for (let column = 0; column < columns; column++, i++) data[i] = table[place(row, column)];
+  const bytes = new Uint8Array(data.buffer);
+  const norm = new Uint8Array(Float32Array.from({ length: columns }, (_, i) => 1 + i / columns).buffer);
+  await writeFile(path, safetensors({ [name]: { dtype: "BF16", shape: [rows, columns], bytes }, "embeddings.norm.weight": { dtype: "F32", shape: [columns], bytes: norm } }));
+}

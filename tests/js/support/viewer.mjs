@@ -1,0 +1,108 @@
+/** The viewer as a person meets it: a server with the page and models, and the ways to find things on it. */
+
+import { cpSync, mkdirSync, readFileSync, statSync } from "node:fs";
+import { extname, join, normalize } from "node:path";
+import { fileURLToPath } from "node:url";
+import { scratchFolder } from "./scratch.mjs";
+import { answerRange, startServer } from "./server.mjs";
+
+const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".wasm": "application/wasm", ".svg": "image/svg+xml", ".json": "application/json" };
+
+/** A folder with the built page, to which models are added. */
+export function viewerFolder() {
+  const folder = scratchFolder();
+  cpSync(fileURLToPath(new URL("../../../web-demo/dist", import.meta.url)), folder, { recursive: true });
+  mkdirSync(join(folder, "models"));
+  return folder;
+}
+
+/**
+ * Serves the folder with ranges. `before(request)` may give a promise, to make an answer wait, or a status to refuse
+ * with; `fetched(path)` is how often and how much of a file was asked for.
+ */
+export async function serveViewer(folder, before = () => undefined) {
+  const contents = new Map();
+  const asked = new Map();
+  const server = await startServer(async (request, response) => {
+    const url = new URL(request.url, "http://localhost");
+    const path = decodeURIComponent(url.pathname) === "/" ? "/index.html" : decodeURIComponent(url.pathname);
+    const verdict = await before(request, path);
+    if (typeof verdict === "number") return response.writeHead(verdict).end("no");
+    if (typeof verdict === "object") return response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(verdict));
+    const file = join(folder, normalize(path));
+    if (!statSync(file, { throwIfNoEntry: false })?.isFile()) return response.writeHead(404).end();
+    if (!contents.has(file)) contents.set(file, readFileSync(file));
+    const range = /^bytes=(\d+)-(\d+)$/.exec(request.headers.range ?? "");
+    const count = asked.get(path) ?? { requests: 0, bytes: 0 };
+    asked.set(path, count);
+    count.requests += 1;
+    if (range) count.bytes += Math.min(Number(range[2]), contents.get(file).length - 1) - Number(range[1]) + 1;
+    answerRange(request, response, contents.get(file), { "content-type": TYPES[extname(path)] ?? "application/octet-stream", "accept-ranges": "bytes", etag: `"${contents.get(file).length}"` });
+  });
+  return { ...server, fetched: (path) => asked.get(path) ?? { requests: 0, bytes: 0 }, forget: () => asked.clear() };
+}
+
+/** Opens a route of the page: {src, tensor, …}. */
+export async function goTo(page, server, route = {}) {
+  await page.goto(`${server.url}?${new URLSearchParams(route)}`);
+}
+
+export async function openModel(page, server, src, route = {}) {
+  await goTo(page, server, { src, ...route });
+  await page.locator(".tree .row").first().waitFor();
+}
+
+/** Opens a tensor, and waits until its figures are there. */
+export async function openTensor(page, server, src, tensor, route = {}) {
+  await goTo(page, server, { src, tensor, ...route });
+  await page.locator(".statistics").first().waitFor();
+}
+
+/** A tensor's row in the list, by the end of its name. */
+export const row = (page, label) => page.getByRole("treeitem").filter({ has: page.locator(".label", { hasText: new RegExp(`${label.replaceAll(".", "\\.")}$`) }) });
+
+/** Counters of the strip, as the page has them from `model.stats`, once nothing is under way. */
+export async function counters(page) {
+  await idle(page);
+  const pairs = await page.locator("#wire data").evaluateAll((all) => all.map((data) => [data.dataset.counter, Number(data.value)]));
+  return Object.fromEntries(pairs);
+}
+
+/** Waits until the page has nothing under way, and the last word about it has come. */
+export async function idle(page) {
+  let quiet = 0;
+  for (let turn = 0; turn < 200 && quiet < 3; turn++) {
+    const running = await page.locator(".running li").count();
+    quiet = running === 0 ? quiet + 1 : 0;
+    await page.waitForTimeout(80);
+  }
+}
+
+/** Exact figures of a tensor, by label. */
+export async function figures(scope) {
+  await scope.locator(".statistics").first().waitFor();
+  const pairs = await scope.locator(".statistics").first().locator("> div").evaluateAll((all) => all.map((div) => [div.children[0].textContent, Number(div.querySelector("data").value)]));
+  return Object.fromEntries(pairs);
+}
+
+/** The file that a click makes the page save. */
+export async function saved(page, click) {
+  const [download] = await Promise.all([page.waitForEvent("download"), click()]);
+  return { name: download.suggestedFilename(), bytes: readFileSync(await download.path()) };
+}
+
+/** Values of a BF16 or F32 tensor. */
+export function valuesOf({ bytes, dtype }) {
+  const copy = Uint8Array.from(bytes).buffer;
+  return dtype === "F32" ? new Float32Array(copy) : Float32Array.from(new Uint16Array(copy), (bits) => new Float32Array(Uint32Array.of(bits << 16).buffer)[0]);
+}
+
+export function truth(tensor) {
+  const values = valuesOf(tensor);
+  const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
+  const variance = values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / values.length;
+  return { min: values.reduce((a, b) => Math.min(a, b)), max: values.reduce((a, b) => Math.max(a, b)), mean, "std. dev.": Math.sqrt(variance), norm: Math.sqrt(values.reduce((sum, value) => sum + value * value, 0)) };
+}
+
+/** Whether two figures are the same but for rounding. */
+export const near = (a, b, tolerance = 1e-5) => Math.abs(a - b) <= tolerance * Math.max(1e-6, Math.abs(b));

@@ -1,0 +1,11 @@
+/** Errors as they cross threads. */
+
+import type { Failure } from "./protocol.js";
+
+export function failure(error: unknown): Failure {
+  if (!(error instanceof Error)) return { name: "Error", message: String(error) };
+  const { name, message } = error;
+  const code = "code" in error && typeof error.code === "string" ? { code: error.code } : {};
+  const status = "status" in error && typeof error.status === "number" ? { status: error.status } : {};
+  return { name, message, ...code, ...status };
+}

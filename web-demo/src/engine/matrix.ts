@@ -1,0 +1,176 @@
+/** A tensor as a matrix, of which rows are read when they are looked at. */
+
+import type { Model, TensorInfo } from "zstn";
+import type { Cells, FloatBits, Piece } from "./cells.js";
+import { floatBits, numbersOf } from "./numbers.js";
+import { matrixShape } from "./shape.js";
+import type { Context } from "./worker.js";
+
+/** A tensor up to this length is read whole, in bytes. */
+const SMALL_BYTES = 8 << 20;
+/** One that cannot be read in parts may be this long, if it is stored in as little as a small one. */
+const UNPACKED_BYTES = 128 << 20;
+/** Rows are kept by chunks of about so many elements. */
+const CHUNK_ELEMENTS = 1 << 19;
+/** Chunks read at once. */
+const RUN_CHUNKS = 8;
+/** Elements that stay in memory, in chunks. */
+const HELD_ELEMENTS = 48 << 20;
+/** A sample is so many strips at most, of together not much more than these bytes. */
+const SAMPLE_STRIPS = 24;
+const SAMPLE_BYTES = 4 << 20;
+const STRIP_BYTES = 64 << 10;
+
+type Numbers = ArrayLike<number> & { subarray(begin: number, end: number): ArrayLike<number> };
+
+export class Matrix implements Cells {
+  readonly rows: number;
+  readonly columns: number;
+  readonly count: number;
+  readonly bits: FloatBits | undefined;
+  isSmall: boolean;
+  sample: readonly (readonly [number, number])[];
+  readonly #model: Model;
+  readonly #info: TensorInfo;
+  /** Elements in one step of the outermost dimension, which is what can be read alone. */
+  readonly #stride: number;
+  readonly #chunkRows: number;
+  readonly #chunks = new Map<number, Piece>();
+  readonly #strips: Piece[] = [];
+  /** Whether a few rows cost the whole tensor; unknown before someone asks. */
+  #indivisible: boolean | undefined;
+
+  constructor(model: Model, info: TensorInfo) {
+    this.#model = model;
+    this.#info = info;
+    const complex = info.dtype === "C64" ? 2 : 1;
+    const packed = /^F[46](_|$)/.test(info.dtype);
+    const shape = packed ? [info.byteLength] : complex === 2 ? [...info.shape, 2] : info.shape;
+    ({ rows: this.rows, columns: this.columns } = matrixShape(shape));
+    this.count = shape.reduce((product, size) => product * size, 1);
+    const outermost = packed || info.shape.length === 0 ? 1 : info.shape[0]!;
+    this.#stride = outermost === 0 ? 0 : this.count / outermost;
+    this.bits = floatBits(info.dtype);
+    this.isSmall = info.byteLength <= SMALL_BYTES;
+    const unitRows = Math.max(1, Math.floor(this.#stride / Math.max(1, this.columns)));
+    this.#chunkRows = Math.max(1, Math.floor(CHUNK_ELEMENTS / Math.max(1, this.columns * unitRows))) * unitRows;
+    this.sample = this.isSmall ? [[0, this.rows]] : this.#strata(unitRows, (info.byteLength / this.count) * this.columns * unitRows);
+  }
+
+  async prepare({ signal }: Context): Promise<void> {
+    if (this.isSmall || this.#indivisible !== undefined) return;
+    this.#indivisible = this.#info.shape.length === 0 || (await this.#model.plan(this.#info.name, { rows: [0, 1], signal })).whole;
+    if (!this.#indivisible) return;
+    const { storedLength, byteLength } = this.#info;
+    this.isSmall = storedLength <= SMALL_BYTES && byteLength <= UNPACKED_BYTES;
+    this.sample = this.isSmall ? [[0, this.rows]] : [];
+  }
+
+  async visit(rowBegin: number, rowEnd: number, context: Context, use: (piece: Piece) => void, keep?: "sample"): Promise<void> {
+    if (keep === "sample" && !this.isSmall) return this.#visitStrip(rowBegin, rowEnd, context, use);
+    const total = this.#bytesOf(rowEnd - rowBegin);
+    let row = rowBegin;
+    while (row < rowEnd) {
+      context.signal.throwIfAborted();
+      const first = Math.floor(row / this.#chunkRows);
+      const chunk = this.#chunks.get(first) ?? (await this.#readRun(first, rowEnd, this.#bytesOf(row - rowBegin), total, context));
+      const end = Math.min(rowEnd, chunk.rowEnd);
+      use(this.#cut(chunk, row, end));
+      row = end;
+      context.onStep({ loadedBytes: this.#bytesOf(row - rowBegin), totalBytes: total });
+      if (rowEnd - rowBegin > this.#chunkRows) await turn();
+    }
+  }
+
+  held(row: number): Piece | undefined {
+    const chunk = this.#chunks.get(Math.floor(row / this.#chunkRows));
+    return chunk ?? this.#strips.find(({ rowBegin, rowEnd }) => rowBegin <= row && row < rowEnd);
+  }
+
+  /** Strips spread evenly; none where already a step of the outermost dimension is more than a sample should cost. */
+  #strata(unitRows: number, unitBytes: number): [number, number][] {
+    const units = Math.ceil(this.rows / unitRows);
+    const strips = Math.min(SAMPLE_STRIPS, units, Math.floor(SAMPLE_BYTES / unitBytes));
+    const long = Math.max(1, Math.floor(STRIP_BYTES / unitBytes));
+    return Array.from({ length: strips }, (_, i) => {
+      const middle = ((i + 0.5) * units) / strips;
+      const begin = Math.max(0, Math.min(units - long, Math.floor(middle - long / 2)));
+      return [begin * unitRows, Math.min(this.rows, (begin + long) * unitRows)];
+    });
+  }
+
+  async #visitStrip(rowBegin: number, rowEnd: number, context: Context, use: (piece: Piece) => void): Promise<void> {
+    let strip = this.#strips.find((known) => known.rowBegin === rowBegin && known.rowEnd === rowEnd);
+    if (!strip) {
+      const chunk = this.#chunks.get(Math.floor(rowBegin / this.#chunkRows));
+      strip = chunk && chunk.rowEnd >= rowEnd ? this.#cut(chunk, rowBegin, rowEnd) : await this.#read(rowBegin, rowEnd, context);
+      this.#strips.push(strip);
+    }
+    use(strip);
+  }
+
+  /** Reads missing chunks from number `first` on, several at once, and gives the first of them. */
+  async #readRun(first: number, rowEnd: number, doneBytes: number, totalBytes: number, { signal, onStep }: Context): Promise<Piece> {
+    let last = first + 1;
+    const chunkCount = Math.ceil(rowEnd / this.#chunkRows);
+    const most = this.isSmall || this.#indivisible ? Number.POSITIVE_INFINITY : RUN_CHUNKS;
+    while (last < chunkCount && last - first < most && !this.#chunks.has(last)) last += 1;
+    const begin = first * this.#chunkRows;
+    const end = Math.min(this.rows, last * this.#chunkRows);
+    const own = this.#bytesOf(end - begin);
+    const run = await this.#read(begin, end, {
+      signal,
+      onStep: (step) => onStep({ loadedBytes: Math.min(totalBytes, doneBytes + own * (step.loadedBytes / Math.max(1, step.totalBytes))), totalBytes }),
+    });
+    for (let i = first; i < last; i++) {
+      this.#chunks.set(i, this.#cut(run, i * this.#chunkRows, Math.min(end, (i + 1) * this.#chunkRows)));
+    }
+    this.#forget(first, last);
+    return this.#chunks.get(first)!;
+  }
+
+  async #read(rowBegin: number, rowEnd: number, { signal, onStep }: Context): Promise<Piece> {
+    const { name, shape } = this.#info;
+    const firstElement = rowBegin * this.columns;
+    const endElement = Math.min(rowEnd * this.columns, this.count);
+    const begin = Math.floor(firstElement / this.#stride);
+    const end = Math.ceil(endElement / this.#stride);
+    const all = shape.length === 0 || (begin === 0 && end === shape[0]);
+    const tensor = await this.#model.tensor(name, { signal, onProgress: onStep, ...(!all && this.#stride < this.count && { rows: [begin, end] as const }) });
+    const numbers = numbersOf(tensor) as Numbers;
+    const skipped = begin * this.#stride;
+    return { rowBegin, rowEnd, numbers: numbers.length === endElement - firstElement ? numbers : numbers.subarray(firstElement - skipped, endElement - skipped) };
+  }
+
+  #cut(piece: Piece, rowBegin: number, rowEnd: number): Piece {
+    if (piece.rowBegin === rowBegin && piece.rowEnd === rowEnd) return piece;
+    const offset = (rowBegin - piece.rowBegin) * this.columns;
+    const end = Math.min((rowEnd - piece.rowBegin) * this.columns, piece.numbers.length);
+    return { rowBegin, rowEnd, numbers: (piece.numbers as Numbers).subarray(offset, end) };
+  }
+
+  /** Drops what was read longest ago, but not chunks `first` to `last`. */
+  #forget(first: number, last: number): void {
+    const most = Math.max(1, Math.floor(HELD_ELEMENTS / (this.#chunkRows * this.columns)));
+    for (const key of this.#chunks.keys()) {
+      if (this.#chunks.size <= most) return;
+      if (key < first || key >= last) this.#chunks.delete(key);
+    }
+  }
+
+  #bytesOf(rows: number): number {
+    return Math.round((rows / Math.max(1, this.rows)) * this.#info.byteLength);
+  }
+}
+
+/** Lets the worker hear what it is told meanwhile, such as to stop; without the 4 ms that nested timeouts take. */
+function turn(): Promise<void> {
+  return new Promise((resolve) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => {
+      port1.close();
+      resolve();
+    };
+    port2.postMessage(undefined);
+  });
+}

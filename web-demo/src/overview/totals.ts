@@ -1,0 +1,86 @@
+/** The model in figures. */
+
+import type { TensorInfo } from "zstn";
+import type { ModelSummary } from "../engine/protocol.js";
+import { element } from "../page/element.js";
+import { formatBytes, formatCount, formatMagnitude, formatRatio, formatShare } from "../page/format.js";
+import { dtypeFamily } from "../tree/dtype-family.js";
+import { ownBytes } from "../tree/node.js";
+import { dtypeChip } from "../tree/row.js";
+
+export const valuesOf = ({ shape }: Pick<TensorInfo, "shape">): number => shape.reduce((product, size) => product * size, 1);
+
+/** Size, original, ratio, values. */
+export function totals(model: ModelSummary): HTMLElement {
+  const { sizeBytes, originalBytes, tensors, fileCount, kind } = model;
+  const values = tensors.reduce((sum, tensor) => sum + (tensor.sharedWith === undefined ? valuesOf(tensor) : 0), 0);
+  const ratio = originalBytes / sizeBytes;
+  const plain = kind === "safetensors";
+  const saved = sizeBytes < originalBytes ? `${formatShare(1 - sizeBytes / originalBytes)} saved` : plain ? "not packed" : "no smaller";
+  return element(
+    "dl",
+    { class: "figures" },
+    entry(fileCount === 1 ? "File" : `${formatCount(fileCount)} files`, formatBytes(sizeBytes), KINDS[kind] ?? kind),
+    entry("Original", formatBytes(originalBytes), plain ? "as it is" : "as safetensors"),
+    entry("Ratio", formatRatio(ratio), saved),
+    entry("Parameters", formatMagnitude(values), `${formatCount(values)} values`),
+    entry("Tensors", formatCount(tensors.length), tiedNote(tensors)),
+  );
+}
+
+const KINDS: Readonly<Record<string, string>> = {
+  zstn: "packed, lossless",
+  safetensors: "safetensors",
+  z4dm: "difference from a base",
+  ztensor: "zTensor",
+  gauss: "Gauss, lossy",
+  "compressed-tensors": "compressed-tensors",
+};
+
+function entry(label: string, value: string, note: string): HTMLElement {
+  return element("div", { class: "figure" }, element("dt", {}, label), element("dd", {}, value), element("dd", { class: "note" }, note));
+}
+
+function tiedNote(tensors: readonly TensorInfo[]): string {
+  const tied = tensors.filter(({ sharedWith }) => sharedWith !== undefined).length;
+  return tied === 0 ? "none tied" : `${formatCount(tied)} tied`;
+}
+
+/** What every dtype takes, before and after packing. */
+export function byDtype({ tensors }: ModelSummary): HTMLElement {
+  interface Sum { tensors: number; values: number; originalBytes: number; storedBytes: number }
+  const sums = new Map<string, Sum>();
+  for (const tensor of tensors) {
+    const sum = sums.get(tensor.dtype) ?? { tensors: 0, values: 0, originalBytes: 0, storedBytes: 0 };
+    sum.tensors += 1;
+    sum.values += valuesOf(tensor);
+    sum.originalBytes += tensor.byteLength;
+    sum.storedBytes += ownBytes(tensor);
+    sums.set(tensor.dtype, sum);
+  }
+  const sorted = [...sums].sort((a, b) => b[1].originalBytes - a[1].originalBytes);
+  const most = Math.max(1, ...sorted.map(([, { originalBytes }]) => originalBytes));
+  const head = element("tr", {}, ...["Type", "Tensors", "Original", "Stored", "Bits each"].map((label) => element("th", { scope: "col" }, label)));
+  const rows = sorted.map(([dtype, sum]) =>
+    element(
+      "tr",
+      {},
+      element("th", { scope: "row" }, dtypeChip(dtype)),
+      element("td", {}, formatCount(sum.tensors)),
+      element("td", {}, formatBytes(sum.originalBytes)),
+      element("td", {}, twoBars(dtype, sum.originalBytes / most, sum.storedBytes / most), formatBytes(sum.storedBytes)),
+      element("td", {}, sum.values > 0 ? ((8 * sum.storedBytes) / sum.values).toFixed(2) : "–"),
+    ),
+  );
+  const table = element("table", { class: "table" }, element("thead", {}, head), element("tbody", {}, ...rows));
+  return element("section", { class: "card" }, element("h2", {}, "By type"), element("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Sizes by type" }, table));
+}
+
+/** The original as a pale bar, what is stored of it as a full one. */
+function twoBars(dtype: string, original: number, stored: number): HTMLElement {
+  const fill = element("i");
+  fill.style.width = `${(100 * stored) / Math.max(original, 1e-9)}%`;
+  const bar = element("span", { class: `bar ${dtypeFamily(dtype)}`, "aria-hidden": "true" }, fill);
+  bar.style.width = `${Math.max(2, 56 * original)}px`;
+  return bar;
+}

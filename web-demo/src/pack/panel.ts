@@ -1,0 +1,119 @@
+/** Packing a file of the visitor's in the page. */
+
+import type { PackReport, PackedTensor } from "zstn";
+import { Engine } from "../engine/client.js";
+import { button, choice, element, figure } from "../page/element.js";
+import { formatBytes, formatDuration, formatRatio, formatShare, plural } from "../page/format.js";
+import { announce, errorBox } from "../page/notice.js";
+import { saveBlob } from "../page/saving.js";
+import { wasStopped } from "../page/sentence.js";
+import type { Activities } from "../wire/activity.js";
+
+/** Rows shown at first; a button shows the rest. */
+const FIRST_ROWS = 200;
+
+type Effort = "fast" | "balanced" | "max";
+
+export class PackPanel {
+  readonly node: HTMLElement;
+  readonly #activities: Activities;
+  readonly #onOpen: (file: File) => void;
+  readonly #result = element("div", { class: "pack-result" });
+  #effort: Effort = "balanced";
+  #packing: AbortController | undefined;
+
+  constructor(activities: Activities, onOpen: (file: File) => void) {
+    this.#activities = activities;
+    this.#onOpen = onOpen;
+    const input = element("input", { type: "file", id: "pack-file", class: "unseen", accept: ".safetensors" });
+    input.addEventListener("change", () => {
+      const file = input.files?.[0];
+      input.value = "";
+      if (file) void this.pack(file);
+    });
+    const effort = choice("Effort", [["fast", "fast"], ["balanced", "balanced"], ["max", "smallest"]], this.#effort, (value) => (this.#effort = value as Effort));
+    this.node = element(
+      "div",
+      { class: "pack" },
+      element("header", { class: "stage-head" }, element("h1", { tabIndex: -1 }, "Pack a file here")),
+      element("p", { class: "lead" }, "A .safetensors file becomes a .zstn file: smaller, without losing a bit, and readable tensor by tensor. It does not leave your machine."),
+      element("div", { class: "pack-tools" }, input, element("label", { class: "drop", htmlFor: "pack-file" }, element("strong", {}, "Drop or choose a .safetensors file"), element("span", {}, "packed by this page, in the background")), effort),
+      this.#result,
+    );
+  }
+
+  async pack(file: File): Promise<void> {
+    this.#packing?.abort();
+    const packing = new AbortController();
+    this.#packing = packing;
+    const bar = element("progress", { max: 1, value: 0, "aria-label": `Packing ${file.name}` });
+    const note = element("p", { class: "reading", role: "status" }, `Packing ${file.name} (${formatBytes(file.size)}) …`);
+    this.#result.replaceChildren(element("div", { class: "notice packing" }, note, bar, button("Cancel", () => packing.abort(), { "aria-label": "Cancel packing" })));
+    // A worker of its own: what is looked at meanwhile does not wait.
+    const engine = new Engine();
+    const start = performance.now();
+    try {
+      const report = await this.#activities.run(
+        `Packing ${file.name}`,
+        ({ signal, onStep }) =>
+          engine.call("pack", { file, effort: this.#effort }, {
+            signal,
+            onStep: (step) => {
+              bar.value = step.loadedBytes / Math.max(1, step.totalBytes);
+              onStep(step);
+            },
+          }),
+        packing.signal,
+      );
+      this.#show(file, report, performance.now() - start);
+    } catch (error) {
+      if (this.#packing !== packing) return;
+      const stopped = wasStopped(error) ? new Error("Packing was stopped.") : error;
+      this.#result.replaceChildren(errorBox(stopped, [{ label: "Pack it again", act: () => void this.pack(file) }]));
+    } finally {
+      engine.stop();
+    }
+  }
+
+  #show(file: File, { blob, originalSize, size, tensors, indexed }: PackReport & { blob: Blob }, tookMs: number): void {
+    const name = `${file.name.replace(/\.safetensors$/i, "")}.zstn`;
+    announce(`${file.name} has been packed: ${formatRatio(originalSize / size)}.`);
+    const entry = (label: string, value: HTMLElement, note: string) => element("div", { class: "figure" }, element("dt", {}, label), element("dd", {}, value), element("dd", { class: "note" }, note));
+    const list = element(
+      "dl",
+      { class: "figures" },
+      entry("Original", figure(originalSize, formatBytes(originalSize)), plural(tensors.length, "tensor")),
+      entry("Packed", figure(size, formatBytes(size), { "data-packed": "size" }), size < originalSize ? `${formatShare(1 - size / originalSize)} saved` : "no smaller"),
+      entry("Ratio", figure(originalSize / size, formatRatio(originalSize / size)), indexed ? "lossless" : "kept whole: not valid safetensors"),
+      entry("Took", figure(tookMs, formatDuration(tookMs)), `${formatBytes((originalSize / Math.max(1, tookMs)) * 1000)} a second`),
+    );
+    const buttons = element(
+      "div",
+      { class: "buttons" },
+      button(`Save ${name}`, () => saveBlob(blob, name), { class: "button primary" }),
+      button("Look inside", () => this.#onOpen(new File([blob], name))),
+    );
+    this.#result.replaceChildren(list, buttons, ratios(tensors));
+  }
+}
+
+/** The ratio of every tensor. */
+function ratios(tensors: readonly PackedTensor[]): HTMLElement {
+  const body = element("tbody", {}, ...tensors.slice(0, FIRST_ROWS).map(ratioRow));
+  const head = element("tr", {}, ...["Tensor", "Original", "Packed", "Ratio"].map((label) => element("th", { scope: "col" }, label)));
+  const table = element("table", { class: "table" }, element("thead", {}, head), body);
+  const rest = tensors.length - FIRST_ROWS;
+  const more = button(`Show ${plural(rest, "more tensor")}`, () => {
+    body.append(...tensors.slice(FIRST_ROWS).map(ratioRow));
+    more.remove();
+  });
+  return element("section", { class: "card wide" }, element("h2", {}, "Tensor by tensor"), element("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Ratio of every tensor" }, table), rest > 0 && more);
+}
+
+function ratioRow({ name, byteLength, storedLength, sharedWith }: PackedTensor): HTMLElement {
+  const fill = element("i");
+  fill.style.width = `${sharedWith === undefined ? Math.min(100, (100 * storedLength) / Math.max(1, byteLength)) : 0}%`;
+  const ratio = sharedWith === undefined ? formatRatio(byteLength / Math.max(1, storedLength)) : `tied to ${sharedWith}`;
+  const bar = element("span", { class: "bar", "aria-hidden": "true" }, fill);
+  return element("tr", {}, element("th", { scope: "row", class: "mono" }, name), element("td", {}, formatBytes(byteLength)), element("td", {}, sharedWith === undefined ? formatBytes(storedLength) : "–"), element("td", { class: "ratio-cell" }, sharedWith === undefined && bar, ratio));
+}

@@ -1,0 +1,158 @@
+/** One tensor of the model that is open, alone or with another. */
+
+import type { TensorInfo } from "zstn";
+import type { Engine } from "../engine/client.js";
+import type { ModelSummary, Place, Reference, Slot } from "../engine/protocol.js";
+import { button, element } from "../page/element.js";
+import { formatBytes, formatCount, formatRatio, formatShape } from "../page/format.js";
+import { dtypeChip } from "../tree/row.js";
+import type { Activities } from "../wire/activity.js";
+import { TensorPanel } from "./panel.js";
+import { taking } from "./taking.js";
+import { Viewport } from "./viewport.js";
+
+/** Alone, beside another one, or minus it. */
+export type Mode = "alone" | "side" | "difference";
+
+export const MODES: readonly (readonly [Mode, string])[] = [
+  ["alone", "This one"],
+  ["side", "Side by side"],
+  ["difference", "Difference"],
+];
+
+export interface OpenModel extends ModelSummary {
+  readonly place: Place;
+  readonly byName: ReadonlyMap<string, TensorInfo>;
+}
+
+export interface TensorViewOptions {
+  readonly engine: Engine;
+  readonly activities: Activities;
+  readonly first: OpenModel;
+  readonly second: OpenModel | undefined;
+  readonly info: TensorInfo;
+  readonly mode: Mode;
+  /** The other tensor, of the second model where that has it, else of the first. */
+  readonly against: string | undefined;
+  readonly onLeave: () => void;
+  readonly onCompare: (mode: Mode, against: string | undefined) => void;
+}
+
+/** Names offered for comparison, at most. */
+const MOST_OFFERED = 300;
+
+export class TensorView {
+  readonly node: HTMLElement;
+  readonly #options: TensorViewOptions;
+  readonly #closing = new AbortController();
+  readonly #body = element("div", { class: "tensor-body" });
+
+  constructor(options: TensorViewOptions) {
+    this.#options = options;
+    this.node = element("article", { class: "tensor" }, this.#head(), this.#comparison(), this.#body);
+    void this.#show();
+  }
+
+  /** Stops everything that is read for it. */
+  close(): void {
+    this.#closing.abort();
+  }
+
+  #head(): HTMLElement {
+    const { info, onLeave } = this.#options;
+    const { name, dtype, shape, byteLength, storedLength, parts, sharedWith, base, format } = info;
+    const values = shape.reduce((product, size) => product * size, 1);
+    const ranges = parts.map(({ offset, length }) => `${formatCount(offset)}–${formatCount(offset + length)}`);
+    const facts: (HTMLElement | string)[] = [
+      dtypeChip(dtype),
+      element("b", {}, formatShape(shape)),
+      `${formatCount(values)} values`,
+      `${formatBytes(byteLength)}, stored in ${formatBytes(storedLength)} (${formatRatio(byteLength / Math.max(1, storedLength))})`,
+    ];
+    if (ranges.length <= 3) facts.push(`at bytes ${ranges.join(", ")}`);
+    if (sharedWith !== undefined) facts.push(`tied to ${sharedWith}`);
+    if (base !== undefined) facts.push(base === "copy" ? "the same in the base" : "stored as its difference from the base");
+    if (format !== undefined) facts.push(`stored as ${format}`);
+    return element(
+      "header",
+      { class: "stage-head tensor-head" },
+      button("← Overview", onLeave, { class: "button small" }),
+      element("h1", { tabIndex: -1 }, name === "" ? "(no name)" : name),
+      element("p", { class: "facts" }, ...facts.map((fact) => element("span", {}, fact))),
+    );
+  }
+
+  /** The choice of another tensor, and how both are shown. */
+  #comparison(): HTMLElement {
+    const { info, mode, against, first, second, onCompare } = this.#options;
+    const other = this.#other();
+    const names = [...(second?.tensors ?? []), ...first.tensors].filter((tensor) => tensor !== info && sameShape(tensor, info)).map(({ name }) => name);
+    const offered = element("datalist", { id: "offered" }, ...[...new Set(names)].slice(0, MOST_OFFERED).map((name) => element("option", { value: name })));
+    const input = element("input", { type: "text", value: against ?? other?.tensor ?? "", placeholder: "name of another tensor", spellcheck: false, autocomplete: "off", "aria-label": "Tensor to compare with" });
+    input.setAttribute("list", "offered");
+    input.addEventListener("change", () => onCompare(mode === "alone" ? "side" : mode, input.value.trim() || undefined));
+    const buttons = MODES.map(([value, text]) => button(text, () => onCompare(value, input.value.trim() || undefined), { class: "button small", "aria-pressed": String(value === mode), disabled: value !== "alone" && !other && input.value === "" }));
+    input.addEventListener("input", () => buttons.slice(1).forEach((item) => (item.disabled = input.value.trim() === "")));
+    const where = other && (other.slot === "second" ? ` of ${second!.name}` : "");
+    return element("div", { class: "comparison", role: "group", "aria-label": "Comparison" }, element("span", { class: "segments" }, ...buttons), element("label", {}, element("span", {}, "with"), input), where ? element("span", { class: "quiet" }, where) : undefined, offered);
+  }
+
+  /** Which tensor this one is compared with. */
+  #other(): Reference | undefined {
+    const { against, first, second, info } = this.#options;
+    const name = against ?? info.name;
+    if (second?.byName.has(name)) return { slot: "second", tensor: name };
+    if (against !== undefined && first.byName.has(against)) return { slot: "first", tensor: against };
+    return undefined;
+  }
+
+  async #show(): Promise<void> {
+    const { engine, activities, info, mode, first, second, against } = this.#options;
+    const signal = this.#closing.signal;
+    const of: Reference = { slot: "first", tensor: info.name };
+    const other = this.#other();
+    if (mode !== "alone" && !other) {
+      const name = against ?? info.name;
+      this.#body.replaceChildren(element("p", { class: "notice error", role: "alert" }, second ? `Neither model has another tensor named ${name}. Choose one of the names offered.` : `There is nothing to compare with: name another tensor of this model, or open a second model from the overview.`));
+      return;
+    }
+    const infoOf = ({ slot, tensor }: Reference): TensorInfo => this.#model(slot).byName.get(tensor)!;
+    if (mode === "side") return this.#sideBySide(of, other!, infoOf);
+    const minus = mode === "difference" ? other : undefined;
+    if (minus && !sameShape(infoOf(minus), info)) {
+      this.#body.replaceChildren(element("p", { class: "notice error", role: "alert" }, `${minus.tensor} has the shape ${formatShape(infoOf(minus).shape)}, this one ${formatShape(info.shape)}: only tensors of one shape have a difference. Look at them side by side.`));
+      return;
+    }
+    const title = minus ? `${info.name} minus ${minus.tensor === info.name ? `that of ${second?.name}` : minus.tensor}` : info.name;
+    const panel = new TensorPanel({ engine, activities, of, minus, info, title, signal });
+    this.#body.replaceChildren(panel.node);
+    const base = first.kind === "z4dm" ? second?.place : undefined;
+    if (!minus) this.#body.append(taking({ engine, activities, of, place: first.place, name: first.name, base }));
+    await panel.show();
+  }
+
+  #sideBySide(of: Reference, other: Reference, infoOf: (reference: Reference) => TensorInfo): Promise<void> {
+    const { engine, activities } = this.#options;
+    const signal = this.#closing.signal;
+    let shared: Viewport | undefined;
+    const shareView = (rows: number, columns: number): Viewport => {
+      if (shared?.rows === rows && shared.columns === columns) return shared;
+      return (shared = new Viewport(rows, columns));
+    };
+    const panels = [of, other].map((reference) => {
+      const info = infoOf(reference);
+      const title = reference.tensor === of.tensor ? `${reference.tensor} of ${this.#model(reference.slot).name}` : reference.tensor;
+      const panel = new TensorPanel({ engine, activities, of: reference, info, title, signal, shareView });
+      const heading = element("h2", { class: "side-title" }, this.#model(reference.slot).name, element("span", { class: "quiet" }, ` ${reference.tensor}`));
+      return { panel, node: element("section", { class: "side", "aria-label": title }, heading, panel.node) };
+    });
+    this.#body.replaceChildren(element("div", { class: "sides" }, ...panels.map(({ node }) => node)));
+    return Promise.all(panels.map(({ panel }) => panel.show())).then(() => {});
+  }
+
+  #model(slot: Slot): OpenModel {
+    return slot === "second" ? this.#options.second! : this.#options.first;
+  }
+}
+
+const sameShape = (a: TensorInfo, b: TensorInfo): boolean => a.shape.length === b.shape.length && a.shape.every((size, i) => size === b.shape[i]);

@@ -1,0 +1,83 @@
+/** Tensors folded by the parts of their names. */
+
+import type { TensorInfo } from "zstn";
+
+export interface Leaf {
+  readonly kind: "tensor";
+  /** The last parts of the name. */
+  readonly label: string;
+  readonly tensor: TensorInfo;
+}
+
+export interface Branch {
+  readonly kind: "module";
+  /** Parts of the name that all below it share, without those of the branch above. */
+  readonly label: string;
+  /** The whole beginning of the names below it. */
+  readonly path: string;
+  readonly children: Node[];
+  /** Of all tensors below. */
+  tensors: number;
+  originalBytes: number;
+  storedBytes: number;
+}
+
+export type Node = Leaf | Branch;
+
+/** Bytes that a tensor takes by itself: none, where it shares those of another one. */
+export const ownBytes = ({ sharedWith, storedLength }: TensorInfo): number => (sharedWith === undefined ? storedLength : 0);
+
+/** The tree, in the order of the file; a module with a single thing in it is joined with that. */
+export function treeOf(tensors: Iterable<TensorInfo>): Branch {
+  const root = branch("", "");
+  const branches = new Map<string, Branch>([["", root]]);
+  for (const tensor of tensors) {
+    const parts = tensor.name.split(".");
+    const last = parts.pop()!;
+    let above = root;
+    let path = "";
+    for (const part of parts) {
+      path += `${part}.`;
+      let next = branches.get(path);
+      if (!next) {
+        next = branch(part, path);
+        branches.set(path, next);
+        above.children.push(next);
+      }
+      above = next;
+    }
+    above.children.push({ kind: "tensor", label: last, tensor });
+  }
+  return summed(joined(root));
+}
+
+function branch(label: string, path: string): Branch {
+  return { kind: "module", label, path, children: [], tensors: 0, originalBytes: 0, storedBytes: 0 };
+}
+
+function joined(node: Branch): Branch {
+  const children = node.children.map((child): Node => {
+    if (child.kind === "tensor") return child;
+    const below = joined(child);
+    const only = below.children.length === 1 ? below.children[0]! : undefined;
+    if (!only) return below;
+    return { ...only, label: `${below.label}.${only.label}` };
+  });
+  return { ...node, children };
+}
+
+function summed(node: Branch): Branch {
+  for (const child of node.children) {
+    if (child.kind === "tensor") {
+      node.tensors += 1;
+      node.originalBytes += child.tensor.byteLength;
+      node.storedBytes += ownBytes(child.tensor);
+    } else {
+      summed(child);
+      node.tensors += child.tensors;
+      node.originalBytes += child.originalBytes;
+      node.storedBytes += child.storedBytes;
+    }
+  }
+  return node;
+}

@@ -1,0 +1,41 @@
+/** One row of the tree. */
+
+import { element } from "../page/element.js";
+import { formatBytes, formatRatio, formatShape, plural } from "../page/format.js";
+import { ratioOf } from "./arrangement.js";
+import type { Row } from "./arrangement.js";
+import { dtypeFamily } from "./dtype-family.js";
+
+/** A coloured label for a dtype. */
+export function dtypeChip(dtype: string): HTMLElement {
+  return element("span", { class: `chip ${dtypeFamily(dtype)}` }, dtype);
+}
+
+/** What is in a row, but for its place. */
+export function rowContent({ node }: Row): HTMLElement[] {
+  if (node.kind === "module") {
+    const share = node.originalBytes > 0 ? node.storedBytes / node.originalBytes : 0;
+    return [
+      element("span", { class: "label" }, node.label),
+      element("span", { class: "about" }, plural(node.tensors, "tensor")),
+      element("span", { class: "bytes" }, formatBytes(node.originalBytes)),
+      bar(share),
+    ];
+  }
+  const { tensor } = node;
+  const shared = tensor.sharedWith !== undefined;
+  const ratio = shared ? "tied" : tensor.base === "copy" ? "same" : formatRatio(ratioOf(tensor));
+  return [
+    element("span", { class: "label tensor", title: tensor.name }, node.label === "" ? "(no name)" : node.label),
+    element("span", { class: "about" }, dtypeChip(tensor.dtype), " ", formatShape(tensor.shape)),
+    element("span", { class: "bytes" }, formatBytes(tensor.byteLength)),
+    bar(shared || tensor.byteLength === 0 ? 0 : tensor.storedLength / tensor.byteLength, ratio),
+  ];
+}
+
+/** What is stored of the original, and how many times smaller that is. */
+function bar(share: number, text = share > 0 ? formatRatio(1 / share) : "–"): HTMLElement {
+  const fill = element("i");
+  fill.style.width = `${Math.min(100, share * 100)}%`;
+  return element("span", { class: "ratio" }, element("span", { class: "bar", "aria-hidden": "true" }, fill), element("b", {}, text));
+}
