@@ -32,6 +32,7 @@ pub mod error;
 pub mod frame;
 pub mod limits;
 pub mod model;
+mod order;
 mod rule;
 pub mod transform;
 

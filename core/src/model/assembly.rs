@@ -14,6 +14,7 @@ use crate::container::part_name::may_be_part;
 use crate::container::safetensors::ShardIndex;
 use crate::engine::Engine;
 use crate::limits::SHAPE_GAP_BYTES;
+use crate::order::by_place;
 use crate::{Error, Result, Rule};
 
 /// Whether names of tensors in `files` are such that `config.json` may have
@@ -73,15 +74,14 @@ impl Assembly {
     /// are in one range.
     #[must_use]
     pub fn needs(&self) -> Vec<(usize, Range<u64>)> {
-        let mut wanted: Vec<(usize, Range<u64>)> = self
+        let wanted: Vec<(usize, Range<u64>)> = self
             .shapes
             .iter()
             .filter(|(_, bytes)| bytes.is_none())
             .map(|(place, _)| (place.0, self.stored(*place)))
             .collect();
-        wanted.sort_by_key(|(file, range)| (*file, range.start));
         let mut joined: Vec<(usize, Range<u64>)> = Vec::new();
-        for (file, range) in wanted {
+        for (file, range) in by_place(wanted, |(file, range)| (*file as u64, range.start)) {
             match joined.last_mut() {
                 Some((last_file, last))
                     if *last_file == file
@@ -117,7 +117,7 @@ impl Assembly {
             Ok(bytes.into_owned())
         };
         let as_stored = |place| self.as_stored(place);
-        let (mut tensors, refused) = match &self.dense {
+        let (tensors, refused) = match &self.dense {
             Some(dense) => dense.tensors(as_stored, shape, &self.places)?,
             None => {
                 let places = self.places.values();
@@ -125,7 +125,9 @@ impl Assembly {
                 (tensors.collect(), BTreeMap::new())
             }
         };
-        tensors.sort_by_key(|(place, _)| *place);
+        let tensors = by_place(tensors, |((file, number), _)| {
+            (*file as u64, *number as u64)
+        });
         let owners: BTreeMap<Place, usize> = tensors
             .iter()
             .enumerate()

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::bytes::Cursor;
+use crate::order::by_place;
 use crate::{Error, Result, Rule};
 
 /// A copy with an empty name.
@@ -185,10 +186,9 @@ fn check_names(records: &[Record]) -> Result<()> {
 
 /// No hole and nothing beyond the end. Overlaps are legal here.
 fn check_coverage(records: &[Record], data_len_bytes: u64) -> Result<()> {
-    let mut order: Vec<&Record> = records.iter().collect();
-    order.sort_by_key(|record| (record.span.start, record.span.end));
+    let place = |record: &&Record| (record.span.start, record.span.end);
     let mut end = 0;
-    for record in order {
+    for record in by_place(records.iter().collect(), place) {
         let Range {
             start,
             end: record_end,

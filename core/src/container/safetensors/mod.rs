@@ -13,6 +13,7 @@ use core::ops::Range;
 use crate::bytes::Cursor;
 use crate::dtype::Dtype;
 use crate::limits::HEADER_LEN_BYTES;
+use crate::order::by_place;
 use crate::{Error, Result, Rule};
 
 mod head;
@@ -86,7 +87,7 @@ impl Header {
             ));
         }
         let json::Document { metadata, entries } = json::parse(json)?;
-        let mut tensors: Vec<Tensor> = entries
+        let tensors: Vec<Tensor> = entries
             .into_iter()
             .map(|(name, entry)| Tensor {
                 name,
@@ -95,7 +96,7 @@ impl Header {
                 span: entry.data_offsets.0..entry.data_offsets.1,
             })
             .collect();
-        tensors.sort_by_key(|tensor| (tensor.span.start, tensor.span.end));
+        let tensors = by_place(tensors, |tensor| (tensor.span.start, tensor.span.end));
         let mut end = 0;
         for tensor in &tensors {
             check_tensor(tensor, end).map_err(|error| error.tensor(&tensor.name))?;

@@ -8,6 +8,7 @@ use core::ops::Range;
 
 use crate::bytes::Cursor;
 use crate::container::safetensors;
+use crate::order::by_place;
 use crate::{Error, Result, Rule};
 
 const KIND_FRAME: u8 = 0;
@@ -213,10 +214,9 @@ fn check_ref(record: &Record, target: Option<&Record>) -> Result<()> {
 
 /// No hole, no overlap: this bounds all output by the length of the data.
 fn check_tiling(records: &[Record], data_len_bytes: u64) -> Result<()> {
-    let mut order: Vec<&Record> = records.iter().collect();
-    order.sort_by_key(|record| (record.span.start, record.span.end));
+    let place = |record: &&Record| (record.span.start, record.span.end);
     let mut end = 0;
-    for record in order {
+    for record in by_place(records.iter().collect(), place) {
         if record.span.start != end || record.span.end < end {
             return Err(Error::malformed(
                 Rule::ZstnTiling,

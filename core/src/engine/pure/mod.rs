@@ -1,7 +1,7 @@
 //! Engine without C and without threads.
 
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use ruzstd::decoding::FrameDecoder;
@@ -43,14 +43,17 @@ impl Engine for Pure {
     }
 }
 
+/// Decodes a frame that may have sequences.
 fn general(frame: &[u8], out: &mut [u8]) -> Result<(), String> {
     // A fresh decoder: one that is used again reserves the whole window a
     // frame declares, up to 128 MiB for a plane of a few bytes.
     let mut decoder = FrameDecoder::new();
     decoder.set_max_window_size(u64::MAX);
+    // What ruzstd says about damage is of use to nobody, and would be a part
+    // of what every page loads.
     let len = decoder
         .decode_all(frame, out)
-        .map_err(|error| error.to_string())?;
+        .map_err(|_| "its sequences are damaged")?;
     if len != out.len() {
         return Err(format!("{len} bytes instead of {}", out.len()));
     }
