@@ -168,13 +168,17 @@ fn walk_blocks(cursor: &mut Cursor, cap_bytes: u64) -> Result<u64> {
 }
 
 /// One block of a frame (RFC 8878, 3.1.1.2).
-pub(crate) struct Block<'a> {
-    pub(crate) is_last: bool,
-    pub(crate) content: Content<'a>,
+#[derive(Debug, Clone, Copy)]
+pub struct Block<'a> {
+    /// Whether no other follows.
+    pub is_last: bool,
+    /// What it decodes to.
+    pub content: Content<'a>,
 }
 
 /// What a block holds.
-pub(crate) enum Content<'a> {
+#[derive(Debug, Clone, Copy)]
+pub enum Content<'a> {
     /// Bytes as they are.
     Raw(&'a [u8]),
     /// A byte and how often it stands there.
@@ -217,19 +221,20 @@ impl<'a> Block<'a> {
 /// The blocks of a frame one after the other, and the checksum behind them:
 /// for engines that decode them by themselves.
 #[cfg(feature = "pure")]
-#[derive(Clone)]
-pub(crate) struct Blocks<'a> {
+#[derive(Debug, Clone)]
+pub struct Blocks<'a> {
     cursor: Cursor<'a>,
     has_checksum: bool,
     /// Most bytes a block may decode to.
-    pub(crate) cap_bytes: u64,
-    pub(crate) content_bytes: Option<u64>,
+    pub cap_bytes: u64,
+    /// Bytes the frame declares to hold.
+    pub content_bytes: Option<u64>,
 }
 
 #[cfg(feature = "pure")]
 impl<'a> Blocks<'a> {
     /// Reads the header of `frame`.
-    pub(crate) fn of(frame: &'a [u8]) -> Result<Self> {
+    pub fn of(frame: &'a [u8]) -> Result<Self> {
         let mut cursor = Cursor::new(frame);
         let header = read_header(&mut cursor)?;
         Ok(Self {
@@ -241,18 +246,19 @@ impl<'a> Blocks<'a> {
     }
 
     /// The next block. The caller stops after the last.
-    pub(crate) fn next(&mut self) -> Result<Block<'a>> {
+    pub fn read(&mut self) -> Result<Block<'a>> {
         Block::read(&mut self.cursor, self.cap_bytes)
     }
 
     /// The checksum behind the last block, where there is one.
-    pub(crate) fn checksum(&mut self) -> Result<Option<u32>> {
+    pub fn checksum(&mut self) -> Result<Option<u32>> {
         let read = self.has_checksum;
         read.then(|| self.cursor.u32("zstd checksum")).transpose()
     }
 
     /// Whether the frame ends here.
-    pub(crate) fn is_at_end(&self) -> bool {
+    #[must_use]
+    pub fn is_at_end(&self) -> bool {
         self.cursor.remaining() == 0
     }
 }

@@ -93,7 +93,8 @@ impl Frame<'_> {
         if n == 0 {
             return Ok(());
         }
-        let step = self.piece_elements();
+        // A block of a mantissa plane may be larger than all elements.
+        let step = self.piece_elements().min(n);
         let item_bytes = body.len() / n;
         let firsts = (0..n).step_by(step);
         let jobs: Vec<_> = firsts.zip(body.chunks_mut(step * item_bytes)).collect();

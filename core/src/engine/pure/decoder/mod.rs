@@ -41,7 +41,7 @@ impl From<Error> for Fault {
 pub fn has_sequences(frame: &[u8]) -> Result<bool, Fault> {
     let mut blocks = Blocks::of(frame)?;
     loop {
-        let block = blocks.next()?;
+        let block = blocks.read()?;
         if let Content::Compressed(body) = block.content
             && let Ok((_, sequences)) = Literals::read(body)
             && check_none(sequences) == Err(SEQUENCES)
@@ -79,7 +79,7 @@ pub fn decode(frame: &[u8], out: &mut [u8]) -> Result<(), Fault> {
     let mut code = None;
     let mut rest = &mut *out;
     loop {
-        let block = blocks.next()?;
+        let block = blocks.read()?;
         match block.content {
             Content::Raw(bytes) => room(&mut rest, bytes.len())?.copy_from_slice(bytes),
             Content::Run(byte, len) => room(&mut rest, index(len))?.fill(byte),
