@@ -101,10 +101,19 @@ impl<'a> Blocks<'a> {
 
     /// Decodes all blocks into `out`, which is as long as the plane.
     pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
+        self.decode_from(engine, 0, out)
+    }
+
+    /// Decodes whole blocks into `out`, the first of them the one with the
+    /// number `first`.
+    pub fn decode_from<E: Engine>(&self, engine: &E, first: usize, out: &mut [u8]) -> Result<()> {
         let Some(size) = usize::try_from(self.block_bytes).ok().filter(|&s| s > 0) else {
             return Ok(());
         };
-        let jobs: Vec<_> = self.frames.iter().zip(out.chunks_mut(size)).collect();
+        let jobs: Vec<_> = self.frames[first..]
+            .iter()
+            .zip(out.chunks_mut(size))
+            .collect();
         engine
             .map(jobs, |(frame, part)| zstd::decode(engine, frame, part))
             .into_iter()

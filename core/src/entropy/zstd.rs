@@ -154,6 +154,41 @@ fn read_header(cursor: &mut Cursor) -> Result<Header> {
 fn walk_blocks(cursor: &mut Cursor, cap_bytes: u64) -> Result<u64> {
     let mut capacity = 0u64;
     loop {
+        let block = Block::read(cursor, cap_bytes)?;
+        // Each block takes at least four bytes of input, so this cannot wrap.
+        capacity += match block.content {
+            Content::Raw(bytes) => bytes.len() as u64,
+            Content::Run(_, len_bytes) => len_bytes,
+            Content::Compressed(_) => cap_bytes,
+        };
+        if block.is_last {
+            return Ok(capacity);
+        }
+    }
+}
+
+/// One block of a frame (RFC 8878, 3.1.1.2).
+#[derive(Debug, Clone, Copy)]
+pub struct Block<'a> {
+    /// Whether no other follows.
+    pub is_last: bool,
+    /// What it decodes to.
+    pub content: Content<'a>,
+}
+
+/// What a block holds.
+#[derive(Debug, Clone, Copy)]
+pub enum Content<'a> {
+    /// Bytes as they are.
+    Raw(&'a [u8]),
+    /// A byte and how often it stands there.
+    Run(u8, u64),
+    /// Literals and sequences.
+    Compressed(&'a [u8]),
+}
+
+impl<'a> Block<'a> {
+    fn read(cursor: &mut Cursor<'a>, cap_bytes: u64) -> Result<Self> {
         let at = cursor.position() as u64;
         let header = cursor.u24("zstd block header")?;
         let size = u64::from(header >> 3);
@@ -164,10 +199,10 @@ fn walk_blocks(cursor: &mut Cursor, cap_bytes: u64) -> Result<u64> {
             )
             .at(at));
         }
-        let (stored, decoded) = match header >> 1 & 3 {
-            0 => (size, size),
-            1 => (1, size),
-            2 => (size, cap_bytes),
+        let content = match header >> 1 & 3 {
+            0 => Content::Raw(cursor.take(size, "zstd block")?),
+            1 => Content::Run(cursor.u8("zstd block")?, size),
+            2 => Content::Compressed(cursor.take(size, "zstd block")?),
             _ => {
                 return Err(Error::malformed(
                     Rule::ZstdFrame,
@@ -176,11 +211,54 @@ fn walk_blocks(cursor: &mut Cursor, cap_bytes: u64) -> Result<u64> {
                 .at(at));
             }
         };
-        cursor.take(stored, "zstd block")?;
-        // Each block takes at least four bytes of input, so this cannot wrap.
-        capacity += decoded;
-        if header & 1 != 0 {
-            return Ok(capacity);
-        }
+        Ok(Self {
+            is_last: header & 1 != 0,
+            content,
+        })
+    }
+}
+
+/// The blocks of a frame one after the other, and the checksum behind them:
+/// for engines that decode them by themselves.
+#[cfg(feature = "pure")]
+#[derive(Debug, Clone)]
+pub struct Blocks<'a> {
+    cursor: Cursor<'a>,
+    has_checksum: bool,
+    /// Most bytes a block may decode to.
+    pub cap_bytes: u64,
+    /// Bytes the frame declares to hold.
+    pub content_bytes: Option<u64>,
+}
+
+#[cfg(feature = "pure")]
+impl<'a> Blocks<'a> {
+    /// Reads the header of `frame`.
+    pub fn of(frame: &'a [u8]) -> Result<Self> {
+        let mut cursor = Cursor::new(frame);
+        let header = read_header(&mut cursor)?;
+        Ok(Self {
+            cursor,
+            has_checksum: header.has_checksum,
+            cap_bytes: header.block_cap_bytes,
+            content_bytes: header.content_bytes,
+        })
+    }
+
+    /// The next block. The caller stops after the last.
+    pub fn read(&mut self) -> Result<Block<'a>> {
+        Block::read(&mut self.cursor, self.cap_bytes)
+    }
+
+    /// The checksum behind the last block, where there is one.
+    pub fn checksum(&mut self) -> Result<Option<u32>> {
+        let read = self.has_checksum;
+        read.then(|| self.cursor.u32("zstd checksum")).transpose()
+    }
+
+    /// Whether the frame ends here.
+    #[must_use]
+    pub fn is_at_end(&self) -> bool {
+        self.cursor.remaining() == 0
     }
 }

@@ -4,6 +4,7 @@
 use alloc::borrow::Cow;
 use alloc::format;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::bytes::{self, Cursor};
 use crate::engine::Engine;
@@ -193,6 +194,66 @@ impl<'a> Plane<'a> {
             Coded::Rans(rans) => rans.decode(engine, out),
             Coded::RansAdaptive(rans) => rans.decode(engine, out),
             Coded::RansOrder1(rans) => rans.decode(engine, out),
+        }
+    }
+}
+
+/// A plane of which pieces can be had one by one.
+pub enum Pieces<'p, 'a> {
+    /// All of it is there.
+    Whole(Cow<'a, [u8]>),
+    /// Each piece is decoded when it is asked for, and is whole blocks.
+    Blocks(&'p Blocks<'a>),
+}
+
+impl<'a> Plane<'a> {
+    /// Decoded bytes of a block, where the plane is cut into several.
+    #[must_use]
+    pub fn block_bytes(&self) -> Option<u64> {
+        match &self.coded {
+            Coded::Blocks(blocks) if blocks.block_bytes() < self.len_bytes => {
+                Some(blocks.block_bytes())
+            }
+            _ => None,
+        }
+    }
+
+    /// Makes pieces ready, of which each begins a multiple of `step` bytes into
+    /// one of the parts of `part_bytes` that the plane is made of. They are
+    /// decoded one by one where such places are borders of blocks, else now.
+    pub fn pieces<E: Engine>(
+        &self,
+        engine: &E,
+        part_bytes: u64,
+        step: u64,
+    ) -> Result<Pieces<'_, 'a>> {
+        if let Coded::Blocks(blocks) = &self.coded
+            && let Some(size) = self.block_bytes()
+            && step.is_multiple_of(size)
+            && (part_bytes == self.len_bytes || part_bytes.is_multiple_of(size))
+        {
+            return Ok(Pieces::Blocks(blocks));
+        }
+        self.decode(engine).map(Pieces::Whole)
+    }
+}
+
+impl Pieces<'_, '_> {
+    /// The bytes `range` of the plane. `room` is where they are decoded to.
+    pub fn get<'r, E: Engine>(
+        &'r self,
+        engine: &E,
+        range: Range<usize>,
+        room: &'r mut Vec<u8>,
+    ) -> Result<&'r [u8]> {
+        match self {
+            Self::Whole(plane) => Ok(&plane[range]),
+            Self::Blocks(blocks) => {
+                *room = bytes::buffer(range.len() as u64)?;
+                let first = range.start / bytes::index(blocks.block_bytes());
+                blocks.decode_from(engine, first, room)?;
+                Ok(room)
+            }
         }
     }
 }

@@ -79,9 +79,8 @@ impl Assembly {
             .filter(|(_, bytes)| bytes.is_none())
             .map(|(place, _)| (place.0, self.stored(*place)))
             .collect();
-        let wanted = order::sorted(wanted, |(file, range)| (*file as u64, range.start));
         let mut joined: Vec<(usize, Range<u64>)> = Vec::new();
-        for (file, range) in wanted {
+        for (file, range) in order::sorted(wanted, |(file, range)| (*file as u64, range.start)) {
             match joined.last_mut() {
                 Some((last_file, last))
                     if *last_file == file

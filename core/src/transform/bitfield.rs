@@ -143,29 +143,51 @@ impl FloatFormat {
         }
     }
 
-    /// Puts the three planes back together.
+    /// The fields of `n` elements whose mantissa plane is whole.
+    ///
+    /// # Panics
+    /// If the plane is shorter than that.
+    #[must_use]
+    pub fn fields<'a>(self, [signs, exponents, plane]: [&'a [u8]; 3]) -> Fields<'a> {
+        let n = exponents.len();
+        let part = |number: usize| match number < self.mantissa_bytes() {
+            true => &plane[n * number..n * (number + 1)],
+            false => &[],
+        };
+        Fields {
+            signs,
+            exponents,
+            mantissas: [part(0), part(1), part(2)],
+        }
+    }
+
+    /// Puts the fields of as many elements as `out` has back together.
     ///
     /// # Panics
     /// If the lengths do not fit each other; the frame has checked them.
-    pub fn join(self, planes: [&[u8]; 3], out: &mut [u8]) -> Result<()> {
-        let [signs, exponents, mantissas] = planes;
+    pub fn join(self, fields: &Fields, out: &mut [u8]) -> Result<()> {
+        let &Fields {
+            signs,
+            exponents,
+            mantissas: [low, mid, high],
+        } = fields;
         let n = exponents.len();
         assert_eq!(out.len(), n * self.item_bytes);
-        assert_eq!([signs.len(), n, mantissas.len()], self.plane_lens(n));
-        self.check_ranges(signs, exponents, mantissas)?;
-        match (self.item_bytes, self.mantissa_bytes()) {
-            (2, 1) => join::narrow(self.mantissa_bits, planes, out.as_chunks_mut().0),
-            (2, _) => join::half(self.mantissa_bits, planes, out.as_chunks_mut().0),
-            _ => join::single(self.mantissa_bits, planes, out.as_chunks_mut().0),
+        assert_eq!(signs.len(), n.div_ceil(8));
+        let parts = &fields.mantissas[..self.mantissa_bytes()];
+        assert!(parts.iter().all(|part| part.len() == n));
+        self.check_ranges(signs, exponents, parts[parts.len() - 1])?;
+        match parts.len() {
+            1 => join::narrow(signs, exponents, low, out.as_chunks_mut().0),
+            2 => join::half(signs, exponents, [low, mid], out.as_chunks_mut().0),
+            _ => join::single(signs, exponents, [low, mid, high], out.as_chunks_mut().0),
         }
         Ok(())
     }
 
-    fn check_ranges(self, signs: &[u8], exponents: &[u8], mantissas: &[u8]) -> Result<()> {
-        let n = exponents.len();
-        let top = &mantissas[n * (self.mantissa_bytes() - 1)..];
+    fn check_ranges(self, signs: &[u8], exponents: &[u8], top: &[u8]) -> Result<()> {
         let top_bits = (self.mantissa_bits - 1) % 8 + 1;
-        let padding = signs.last().map_or(0, |last| match n % 8 {
+        let padding = signs.last().map_or(0, |last| match exponents.len() % 8 {
             0 => 0,
             used => last << used,
         });
@@ -187,6 +209,19 @@ impl FloatFormat {
         }
         Ok(())
     }
+}
+
+/// What planes hold of some consecutive elements, the first of which begins a
+/// byte of signs.
+#[derive(Debug, Clone, Copy)]
+pub struct Fields<'a> {
+    /// A bit for each element.
+    pub signs: &'a [u8],
+    /// A byte for each element.
+    pub exponents: &'a [u8],
+    /// A byte for each element, low ones first; empty beyond those of a
+    /// mantissa.
+    pub mantissas: [&'a [u8]; 3],
 }
 
 fn over(bytes: &[u8], bits: u32) -> bool {
@@ -243,7 +278,7 @@ mod tests {
             let elements = &bytes[..bytes.len() / format.item_bytes * format.item_bytes];
             let [a, b, c] = planes(format, elements);
             let mut out = vec![0; elements.len()];
-            format.join([&a, &b, &c], &mut out).unwrap();
+            format.join(&format.fields([&a, &b, &c]), &mut out).unwrap();
             prop_assert_eq!(out, elements);
         }
     }
@@ -251,14 +286,15 @@ mod tests {
     #[test]
     fn values_wider_than_their_field_are_refused() {
         let mut out = [0; 2];
-        let wide = [
-            FLOAT16.join([&[0], &[32], &[0, 0]], &mut out),
-            FLOAT16.join([&[0], &[0], &[0, 4]], &mut out),
-            BFLOAT16.join([&[0], &[0], &[128]], &mut out),
-            BFLOAT16.join([&[0x40], &[0], &[0]], &mut out),
+        let wide: [(_, [&[u8]; 3]); 4] = [
+            (FLOAT16, [&[0], &[32], &[0, 0]]),
+            (FLOAT16, [&[0], &[0], &[0, 4]]),
+            (BFLOAT16, [&[0], &[0], &[128]]),
+            (BFLOAT16, [&[0x40], &[0], &[0]]),
         ];
-        for result in wide {
-            assert_eq!(result.unwrap_err().rule(), Some(Rule::FrameFieldRange));
+        for (format, planes) in wide {
+            let refusal = format.join(&format.fields(planes), &mut out);
+            assert_eq!(refusal.unwrap_err().rule(), Some(Rule::FrameFieldRange));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Engine without C and without threads.
 
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use ruzstd::decoding::FrameDecoder;
@@ -11,38 +11,26 @@ use super::Engine;
 
 #[cfg(feature = "pure-encoder")]
 mod bits;
+mod decoder;
 #[cfg(feature = "pure-encoder")]
 mod encoder;
+mod fse;
 #[cfg(feature = "pure-encoder")]
 mod huffman;
 #[cfg(feature = "pure-encoder")]
 mod weights;
 
-/// zstd by `ruzstd`, jobs one after the other. With the feature
-/// `pure-encoder` it packs as well.
+/// zstd frames of literals alone by a decoder of our own, others by `ruzstd`;
+/// jobs one after the other. With the feature `pure-encoder` it packs as well.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Pure;
 
 impl Engine for Pure {
     fn zstd_decode(&self, frame: &[u8], out: &mut [u8]) -> Result<(), String> {
-        // A fresh decoder: one that is used again reserves the whole window a
-        // frame declares, up to 128 MiB for a plane of a few bytes.
-        let mut decoder = FrameDecoder::new();
-        decoder.set_max_window_size(u64::MAX);
-        let len = decoder
-            .decode_all(frame, out)
-            .map_err(|error| error.to_string())?;
-        if len != out.len() {
-            return Err(format!("{len} bytes instead of {}", out.len()));
+        if decoder::has_sequences(frame)? {
+            return general(frame, out);
         }
-        // ruzstd reads the checksum but does not compare it.
-        if let Some(stored) = decoder.get_checksum_from_data() {
-            let actual = XxHash64::oneshot(0, out) & u64::from(u32::MAX);
-            if actual != u64::from(stored) {
-                return Err("the checksum differs".into());
-            }
-        }
-        Ok(())
+        Ok(decoder::decode(frame, out)?)
     }
 
     fn map<T, R, F>(&self, items: Vec<T>, job: F) -> Vec<R>
@@ -53,4 +41,28 @@ impl Engine for Pure {
     {
         items.into_iter().map(job).collect()
     }
+}
+
+/// Decodes a frame that may have sequences.
+fn general(frame: &[u8], out: &mut [u8]) -> Result<(), String> {
+    // A fresh decoder: one that is used again reserves the whole window a
+    // frame declares, up to 128 MiB for a plane of a few bytes.
+    let mut decoder = FrameDecoder::new();
+    decoder.set_max_window_size(u64::MAX);
+    // What ruzstd says about damage is of use to nobody, and would be a part
+    // of what every page loads.
+    let len = decoder
+        .decode_all(frame, out)
+        .map_err(|_| "its sequences are damaged")?;
+    if len != out.len() {
+        return Err(format!("{len} bytes instead of {}", out.len()));
+    }
+    // ruzstd reads the checksum but does not compare it.
+    if let Some(stored) = decoder.get_checksum_from_data() {
+        let actual = XxHash64::oneshot(0, out) & u64::from(u32::MAX);
+        if actual != u64::from(stored) {
+            return Err("the checksum differs".into());
+        }
+    }
+    Ok(())
 }

@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 
 use super::bits::BitWriter;
+use super::fse::{self, State};
 
 /// Most weights that can be written with four bits each.
 const MOST_DIRECT: usize = 128;
@@ -47,7 +48,9 @@ fn by_fse(weights: &[u8], log: u32) -> Option<Vec<u8>> {
     // Room for the length.
     let mut out = [0].to_vec();
     write_shares(&shares, log, &mut out);
-    encode(weights, &states(&shares, log), log, &mut out);
+    // At most 64 each.
+    let signed = shares.map(|share| i16::try_from(share).unwrap_or(i16::MAX));
+    encode(weights, &fse::states(&signed, log), log, &mut out);
     let len = out.len() - 1;
     if len > MOST_FSE_BYTES {
         return None;
@@ -115,42 +118,6 @@ fn write_shares(shares: &[usize; VALUES], log: u32, out: &mut Vec<u8>) {
         left -= share;
     }
     bits.finish();
-}
-
-/// A state of the decoder: the value it stands for, and the states that may
-/// follow, as many as `bits` bits can tell apart, from `base` on.
-struct State {
-    value: u8,
-    bits: u32,
-    base: usize,
-}
-
-/// The decoding table (4.1.1).
-fn states(shares: &[usize; VALUES], log: u32) -> Vec<State> {
-    let size = 1usize << log;
-    let step = (size >> 1) + (size >> 3) + 3;
-    let mut values = alloc::vec![0u8; size];
-    let mut at = 0;
-    for (value, &share) in (0u8..).zip(shares) {
-        for _ in 0..share {
-            values[at] = value;
-            at = (at + step) % size;
-        }
-    }
-    let mut seen = *shares;
-    values
-        .into_iter()
-        .map(|value| {
-            let number = seen[usize::from(value)];
-            seen[usize::from(value)] += 1;
-            let bits = log - number.ilog2();
-            State {
-                value,
-                bits,
-                base: (number << bits) - size,
-            }
-        })
-        .collect()
 }
 
 /// Two states by turns, from the last weight to the first (4.2.1.2).

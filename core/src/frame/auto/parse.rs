@@ -164,13 +164,14 @@ impl<'a> Frame<'a> {
                 byteplane::join(&views, body);
                 Ok(())
             }
-            Transform::BitField(format) => {
-                format.join([&streams[0], &streams[1], &streams[2]], body)
-            }
+            Transform::BitField(format) => format.join(
+                &format.fields([&streams[0], &streams[1], &streams[2]]),
+                body,
+            ),
             Transform::BitPack(format) => {
                 let n = body.len() / format.item_bytes;
                 let mantissas = bitpack::unpack(format, &streams[2], n)?;
-                format.join([&streams[0], &streams[1], &mantissas], body)
+                format.join(&format.fields([&streams[0], &streams[1], &mantissas]), body)
             }
         }
     }

@@ -1,13 +1,15 @@
-//! Planes back to the buffer.
+//! Planes back to the buffer, piece by piece: each is decoded by one job and
+//! joined while it is in a cache, and no plane of independent blocks is ever in
+//! memory as a whole.
 
-use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 use super::{Frame, Transform};
 use crate::bytes;
 use crate::engine::Engine;
-use crate::frame::plane::Plane;
-use crate::transform::byteplane;
+use crate::frame::plane::{Pieces, Plane};
+use crate::transform::bitfield::Fields;
+use crate::transform::{FloatFormat, byteplane};
 use crate::{Error, Result};
 
 impl Frame<'_> {
@@ -30,23 +32,112 @@ impl Frame<'_> {
         match self.transform {
             Transform::Opaque => self.planes[0].decode_into(engine, body),
             Transform::BytePlane(_) => {
-                let planes = self.decode_planes(engine)?;
-                let views: Vec<&[u8]> = planes.iter().map(AsRef::as_ref).collect();
-                byteplane::join(&views, body);
-                Ok(())
+                let n = body.len() / self.planes.len();
+                let planes = self.pieces(engine, n)?;
+                self.each_piece(engine, n, body, |from, out| {
+                    let range = from..from + out.len() / planes.len();
+                    let mut rooms = alloc::vec![Vec::new(); planes.len()];
+                    let views = planes.iter().zip(&mut rooms);
+                    let views = views.map(|(plane, room)| plane.get(engine, range.clone(), room));
+                    byteplane::join(&views.collect::<Result<Vec<_>>>()?, out);
+                    Ok(())
+                })
             }
             Transform::BitField(format) => {
-                let planes = self.decode_planes(engine)?;
-                format.join([&planes[0], &planes[1], &planes[2]], body)
+                let n = body.len() / format.item_bytes;
+                let planes = self.pieces(engine, n)?;
+                self.each_piece(engine, n, body, |from, out| {
+                    join_fields(engine, format, &planes, (from, n), out)
+                })
             }
         }
     }
 
-    fn decode_planes<E: Engine>(&self, engine: &E) -> Result<Vec<Cow<'_, [u8]>>> {
-        let planes: Vec<&Plane> = self.planes.iter().collect();
+    /// Elements of a piece: whole blocks where planes are cut into blocks, and
+    /// few enough for the piece to stay in a cache until it is joined. Pieces
+    /// begin with a byte of signs.
+    fn piece_elements(&self) -> usize {
+        let blocks = self.planes.iter().filter_map(Plane::block_bytes);
+        // Shorter than the plane, for which there is room.
+        let most = blocks.max().map_or(0, bytes::index);
+        if most > 0 && most.is_multiple_of(8) {
+            most * (PIECE_ELEMENTS / most).max(1)
+        } else {
+            PIECE_ELEMENTS
+        }
+    }
+
+    fn pieces<E: Engine>(&self, engine: &E, n: usize) -> Result<Vec<Pieces<'_, '_>>> {
+        let step = self.piece_elements() as u64;
+        let is_float = matches!(self.transform, Transform::BitField(_));
+        let planes: Vec<(usize, &Plane)> = self.planes.iter().enumerate().collect();
         engine
-            .map(planes, |plane| plane.decode(engine))
+            .map(planes, |(number, plane)| match number {
+                // A bit for each element.
+                0 if is_float => plane.pieces(engine, n.div_ceil(8) as u64, step / 8),
+                _ => plane.pieces(engine, n as u64, step),
+            })
             .into_iter()
             .collect()
     }
+
+    /// Runs `job` for each piece of `body`, which holds `n` elements, with the
+    /// number of its first element.
+    fn each_piece<E: Engine>(
+        &self,
+        engine: &E,
+        n: usize,
+        body: &mut [u8],
+        job: impl Fn(usize, &mut [u8]) -> Result<()> + Sync + Send,
+    ) -> Result<()> {
+        if n == 0 {
+            return Ok(());
+        }
+        // A block of a mantissa plane may be larger than all elements.
+        let step = self.piece_elements().min(n);
+        let item_bytes = body.len() / n;
+        let firsts = (0..n).step_by(step);
+        let jobs: Vec<_> = firsts.zip(body.chunks_mut(step * item_bytes)).collect();
+        engine
+            .map(jobs, |(first, out)| job(first, out))
+            .into_iter()
+            .collect()
+    }
+}
+
+/// Elements that are decoded and joined at once.
+const PIECE_ELEMENTS: usize = 1 << 17;
+
+/// Decodes and joins the elements from `from` on that fill `out`, of `n`.
+fn join_fields<E: Engine>(
+    engine: &E,
+    format: FloatFormat,
+    planes: &[Pieces],
+    (from, n): (usize, usize),
+    out: &mut [u8],
+) -> Result<()> {
+    let range = from..from + out.len() / format.item_bytes;
+    let [mut a, mut b, mut c, mut d, mut e] = [const { Vec::new() }; 5];
+    let bits = from / 8..range.end.div_ceil(8);
+    let mantissa = |part: usize| range.start + part * n..range.end + part * n;
+    let has = |part| part < format.mantissa_bytes();
+    let empty = &[][..];
+    let fields = Fields {
+        signs: planes[0].get(engine, bits, &mut a)?,
+        exponents: planes[1].get(engine, range.clone(), &mut b)?,
+        mantissas: [
+            planes[2].get(engine, mantissa(0), &mut c)?,
+            if has(1) {
+                planes[2].get(engine, mantissa(1), &mut d)?
+            } else {
+                empty
+            },
+            if has(2) {
+                planes[2].get(engine, mantissa(2), &mut e)?
+            } else {
+                empty
+            },
+        ],
+    };
+    format.join(&fields, out)
 }

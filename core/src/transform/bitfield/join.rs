@@ -4,77 +4,75 @@
 const GROUP: usize = 8;
 
 /// Elements of two bytes, mantissas of one: bfloat16.
-pub fn narrow(mantissa_bits: u32, [signs, exponents, low]: [&[u8]; 3], out: &mut [[u8; 2]]) {
+pub fn narrow(signs: &[u8], exponents: &[u8], low: &[u8], out: &mut [[u8; 2]]) {
     let (groups, rest) = out.as_chunks_mut::<GROUP>();
     let (e_groups, e_rest) = exponents.as_chunks::<GROUP>();
     let (l_groups, l_rest) = low.as_chunks::<GROUP>();
-    let word = |sign: u8, k: usize, e: u8, l: u8| {
-        (sign16(sign, k) | u16::from(e) << mantissa_bits | u16::from(l)).to_le_bytes()
-    };
-    for (((to, &sign), e), l) in groups.iter_mut().zip(signs).zip(e_groups).zip(l_groups) {
+    let item = |sign: u8, e: u8, l: u8| [e << 7 | l, sign | e >> 1];
+    for (((to, &signs), e), l) in groups.iter_mut().zip(signs).zip(e_groups).zip(l_groups) {
+        let signs = spread(signs);
         for k in 0..GROUP {
-            to[k] = word(sign, k, e[k], l[k]);
+            to[k] = item(signs[k], e[k], l[k]);
         }
     }
-    let last = signs.last().copied().unwrap_or(0);
-    for (k, ((to, &e), &l)) in rest.iter_mut().zip(e_rest).zip(l_rest).enumerate() {
-        *to = word(last, k, e, l);
+    let last = last_of(signs);
+    for (((to, sign), &e), &l) in rest.iter_mut().zip(last).zip(e_rest).zip(l_rest) {
+        *to = item(sign, e, l);
     }
 }
 
 /// Elements of two bytes, mantissas of two: float16.
-pub fn half(mantissa_bits: u32, [signs, exponents, mantissas]: [&[u8]; 3], out: &mut [[u8; 2]]) {
-    let (low, high) = mantissas.split_at(exponents.len());
+pub fn half(signs: &[u8], exponents: &[u8], [low, high]: [&[u8]; 2], out: &mut [[u8; 2]]) {
     let (groups, rest) = out.as_chunks_mut::<GROUP>();
     let (e_groups, e_rest) = exponents.as_chunks::<GROUP>();
     let (l_groups, l_rest) = low.as_chunks::<GROUP>();
     let (h_groups, h_rest) = high.as_chunks::<GROUP>();
-    let word = |sign: u8, k: usize, e: u8, h: u8, l: u8| {
-        let mantissa = u16::from_le_bytes([l, h]);
-        (sign16(sign, k) | u16::from(e) << mantissa_bits | mantissa).to_le_bytes()
-    };
+    let item = |sign: u8, e: u8, h: u8, l: u8| [l, sign | e << 2 | h];
     let fields = e_groups.iter().zip(h_groups).zip(l_groups);
-    for ((to, &sign), ((e, h), l)) in groups.iter_mut().zip(signs).zip(fields) {
+    for ((to, &signs), ((e, h), l)) in groups.iter_mut().zip(signs).zip(fields) {
+        let signs = spread(signs);
         for k in 0..GROUP {
-            to[k] = word(sign, k, e[k], h[k], l[k]);
+            to[k] = item(signs[k], e[k], h[k], l[k]);
         }
     }
-    let last = signs.last().copied().unwrap_or(0);
     let fields = e_rest.iter().zip(h_rest).zip(l_rest);
-    for (k, (to, ((&e, &h), &l))) in rest.iter_mut().zip(fields).enumerate() {
-        *to = word(last, k, e, h, l);
+    for ((to, sign), ((&e, &h), &l)) in rest.iter_mut().zip(last_of(signs)).zip(fields) {
+        *to = item(sign, e, h, l);
     }
 }
 
 /// Elements of four bytes, mantissas of three: float32.
-pub fn single(mantissa_bits: u32, [signs, exponents, mantissas]: [&[u8]; 3], out: &mut [[u8; 4]]) {
-    let n = exponents.len();
-    let (low, upper) = mantissas.split_at(n);
-    let (mid, high) = upper.split_at(n);
+pub fn single(signs: &[u8], exponents: &[u8], [low, mid, high]: [&[u8]; 3], out: &mut [[u8; 4]]) {
     let (groups, rest) = out.as_chunks_mut::<GROUP>();
     let (e_groups, e_rest) = exponents.as_chunks::<GROUP>();
     let (l_groups, l_rest) = low.as_chunks::<GROUP>();
     let (m_groups, m_rest) = mid.as_chunks::<GROUP>();
     let (h_groups, h_rest) = high.as_chunks::<GROUP>();
-    let word = |sign: u8, k: usize, e: u8, [h, m, l]: [u8; 3]| {
-        let sign = u32::from(sign16(sign, k)) << 16;
-        let mantissa = u32::from_le_bytes([l, m, h, 0]);
-        (sign | u32::from(e) << mantissa_bits | mantissa).to_le_bytes()
-    };
+    let item = |sign: u8, e: u8, h: u8, m: u8, l: u8| [l, m, e << 7 | h, sign | e >> 1];
     let fields = e_groups.iter().zip(h_groups).zip(m_groups).zip(l_groups);
-    for ((to, &sign), (((e, h), m), l)) in groups.iter_mut().zip(signs).zip(fields) {
+    for ((to, &signs), (((e, h), m), l)) in groups.iter_mut().zip(signs).zip(fields) {
+        let signs = spread(signs);
         for k in 0..GROUP {
-            to[k] = word(sign, k, e[k], [h[k], m[k], l[k]]);
+            to[k] = item(signs[k], e[k], h[k], m[k], l[k]);
         }
     }
-    let last = signs.last().copied().unwrap_or(0);
     let fields = e_rest.iter().zip(h_rest).zip(m_rest).zip(l_rest);
-    for (k, (to, (((&e, &h), &m), &l))) in rest.iter_mut().zip(fields).enumerate() {
-        *to = word(last, k, e, [h, m, l]);
+    for ((to, sign), (((&e, &h), &m), &l)) in rest.iter_mut().zip(last_of(signs)).zip(fields) {
+        *to = item(sign, e, h, m, l);
     }
 }
 
-/// Bit `k` of a byte of signs, from the top, where a sign stands.
-fn sign16(signs: u8, k: usize) -> u16 {
-    u16::from(signs << k & 0x80) << 8
+/// The bits of a byte of signs, from the top, each on top of a byte. A product
+/// because vectors of WebAssembly cannot be shifted by as many bits as they
+/// have lanes.
+#[inline(always)]
+fn spread(signs: u8) -> [u8; GROUP] {
+    // Bit 7 - k arrives at the top of byte k; no two bits meet.
+    let copies = u64::from(signs).wrapping_mul(0x8040_2010_0804_0201);
+    (copies & 0x8080_8080_8080_8080).to_le_bytes()
+}
+
+/// The signs of the elements that make no whole group.
+fn last_of(signs: &[u8]) -> [u8; GROUP] {
+    spread(signs.last().copied().unwrap_or(0))
 }

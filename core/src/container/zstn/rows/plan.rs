@@ -105,7 +105,8 @@ impl Plan {
         match (self.transform, views.as_slice()) {
             (Transform::BitField(format), &[signs, exponents, mantissas]) => {
                 // The padding of the last signs is checked where it is read.
-                format.join([signs, exponents, mantissas], &mut out)?;
+                let fields = format.fields([signs, exponents, mantissas]);
+                format.join(&fields, &mut out)?;
             }
             _ => byteplane::join(&views, &mut out),
         }

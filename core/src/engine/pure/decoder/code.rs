@@ -1,0 +1,102 @@
+//! A Huffman code as tables: what the next bits of a stream stand for
+//! (RFC 8878, 4.2.1).
+
+use alloc::boxed::Box;
+
+use super::Fault;
+use super::weights::Weights;
+
+/// Bits that [`Several`] is looked up by.
+pub const SEVERAL_BITS: u32 = 11;
+/// Entries of [`Several`].
+pub const SEVERAL_LEN: usize = 1 << SEVERAL_BITS;
+
+/// The symbol that some bits begin with.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct One {
+    pub symbol: u8,
+    /// Length of its code.
+    pub bits: u8,
+}
+
+/// Up to three symbols that 11 bits stand for as a whole, the first one at the
+/// bottom, and from bit 24 on the length of their codes together, from bit 28
+/// on their number.
+pub type Several = u32;
+
+/// Decoding tables of a code.
+pub struct Code {
+    /// By the next `one_bits` bits.
+    one: Box<[One]>,
+    pub one_bits: u32,
+    several: Option<Box<[Several; SEVERAL_LEN]>>,
+}
+
+impl Code {
+    /// Reads the description at the start of `bytes`; returns what stands
+    /// behind it.
+    pub fn read(bytes: &[u8]) -> Result<(Self, &[u8]), Fault> {
+        let (weights, rest) = Weights::read(bytes)?;
+        let (weights, bits) = weights.complete()?;
+        let one_bits = bits.max(SEVERAL_BITS);
+        let mut one = alloc::vec![One::default(); 1 << one_bits].into_boxed_slice();
+        let mut free = &mut one[..];
+        // Long codes first, and among equals in the order of symbols.
+        for weight in 1..=bits {
+            for (symbol, _) in (0..=u8::MAX)
+                .zip(weights)
+                .filter(|(_, w)| u32::from(*w) == weight)
+            {
+                let (entries, behind) = free.split_at_mut(1 << (weight - 1 + one_bits - bits));
+                let len = (bits + 1 - weight).to_le_bytes()[0];
+                entries.fill(One { symbol, bits: len });
+                free = behind;
+            }
+        }
+        Ok((
+            Self {
+                one,
+                one_bits,
+                several: None,
+            },
+            rest,
+        ))
+    }
+
+    /// The symbol that `bits`, of which there are `one_bits`, begin with.
+    #[inline]
+    pub fn one(&self, bits: usize) -> One {
+        self.one[bits]
+    }
+
+    /// The table of up to three symbols at once, unless codes are too long
+    /// for it. Made when it is first wanted: few literals do not pay for it.
+    pub fn several(&mut self) -> Option<&[Several; SEVERAL_LEN]> {
+        if self.several.is_none() {
+            let one: &[One; SEVERAL_LEN] = (&*self.one).try_into().ok()?;
+            self.several = Some(several(one));
+        }
+        self.several.as_deref()
+    }
+}
+
+fn several(one: &[One; SEVERAL_LEN]) -> Box<[Several; SEVERAL_LEN]> {
+    let mut table = Box::new([0; SEVERAL_LEN]);
+    for (start, entry) in table.iter_mut().enumerate() {
+        let first = one[start];
+        let mut used = u32::from(first.bits);
+        let mut symbols = u32::from(first.symbol);
+        let mut count = 1;
+        while count < 3 {
+            let next = one[start << used & (SEVERAL_LEN - 1)];
+            if used + u32::from(next.bits) > SEVERAL_BITS {
+                break;
+            }
+            symbols |= u32::from(next.symbol) << (8 * count);
+            used += u32::from(next.bits);
+            count += 1;
+        }
+        *entry = symbols | used << 24 | count << 28;
+    }
+    table
+}

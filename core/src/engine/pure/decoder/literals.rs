@@ -1,0 +1,125 @@
+//! The literals section of a block (RFC 8878, 3.1.1.3.1).
+
+use super::Fault;
+use super::code::Code;
+use super::streams;
+use crate::bytes::index;
+
+/// Fewest literals that may be cut into four streams.
+const LEAST_OF_FOUR: usize = 6;
+
+/// Literals as a block holds them, not yet decoded.
+pub enum Literals<'a> {
+    /// Bytes as they are.
+    Raw(&'a [u8]),
+    /// A byte and how often it stands there.
+    Run(u8, usize),
+    /// By a Huffman code.
+    Coded(Coded<'a>),
+}
+
+/// Literals by a Huffman code.
+pub struct Coded<'a> {
+    /// Bytes they decode to.
+    len: usize,
+    /// Whether a description of the code stands in front of the streams; if
+    /// not, it is that of the block before.
+    described: bool,
+    four: bool,
+    body: &'a [u8],
+}
+
+impl<'a> Literals<'a> {
+    /// Reads the section at the start of `block`; returns what follows it.
+    pub fn read(block: &'a [u8]) -> Result<(Self, &'a [u8]), Fault> {
+        let head = *block.first().ok_or(SHORT)?;
+        let (kind, format) = (head & 3, head >> 2 & 3);
+        if kind >= 2 {
+            return Coded::read(block, kind == 2, format).map(|(c, rest)| (Self::Coded(c), rest));
+        }
+        let (size, head_bytes) = match format {
+            1 => (field(block, 2)? >> 4, 2),
+            3 => (field(block, 3)? >> 4, 3),
+            _ => (u64::from(head >> 3), 1),
+        };
+        let body = &block[head_bytes..];
+        let len = index(size);
+        if kind == 0 {
+            let (raw, rest) = body.split_at_checked(len).ok_or(SHORT)?;
+            return Ok((Self::Raw(raw), rest));
+        }
+        let (byte, rest) = body.split_first().ok_or(SHORT)?;
+        Ok((Self::Run(*byte, len), rest))
+    }
+
+    /// Bytes they decode to.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Raw(bytes) => bytes.len(),
+            Self::Run(_, len) => *len,
+            Self::Coded(coded) => coded.len,
+        }
+    }
+
+    /// Decodes into `out`, which is as long as they are. `code` is that of the
+    /// blocks before and becomes that of this one.
+    pub fn decode(&self, code: &mut Option<Code>, out: &mut [u8]) -> Result<(), Fault> {
+        match self {
+            Self::Raw(bytes) => out.copy_from_slice(bytes),
+            Self::Run(byte, _) => out.fill(*byte),
+            Self::Coded(coded) => coded.decode(code, out)?,
+        }
+        Ok(())
+    }
+}
+
+const SHORT: Fault = Fault("a block ends inside its literals");
+
+/// The first `len_bytes` bytes as a number.
+fn field(block: &[u8], len_bytes: usize) -> Result<u64, Fault> {
+    let mut bytes = [0; 8];
+    bytes[..len_bytes].copy_from_slice(block.get(..len_bytes).ok_or(SHORT)?);
+    Ok(u64::from_le_bytes(bytes))
+}
+
+impl<'a> Coded<'a> {
+    fn read(block: &'a [u8], described: bool, format: u8) -> Result<(Self, &'a [u8]), Fault> {
+        let size_bits = match format {
+            0 | 1 => 10,
+            2 => 14,
+            _ => 18,
+        };
+        // Whatever the format, C zstd wants the bytes of the longest head.
+        let head = field(block, 5)?;
+        let mask = (1 << size_bits) - 1;
+        let size = |shift: u32| index(head >> shift & mask);
+        let body = &block[(4 + 2 * size_bits as usize) / 8..];
+        let (body, rest) = body.split_at_checked(size(4 + size_bits)).ok_or(SHORT)?;
+        let coded = Self {
+            len: size(4),
+            described,
+            four: format != 0,
+            body,
+        };
+        Ok((coded, rest))
+    }
+
+    fn decode(&self, code: &mut Option<Code>, out: &mut [u8]) -> Result<(), Fault> {
+        let mut streams = self.body;
+        if self.described {
+            let (fresh, rest) = Code::read(self.body)?;
+            streams = rest;
+            *code = Some(fresh);
+        }
+        let code = code.as_mut().ok_or(Fault(
+            "a block wants the Huffman code of one before it, and there is none",
+        ))?;
+        if !self.four {
+            return streams::decode_one(code, streams, out);
+        }
+        if self.len < LEAST_OF_FOUR {
+            return Err(Fault("too few literals for four streams"));
+        }
+        streams::decode_four(code, streams, out)
+    }
+}

@@ -1,0 +1,214 @@
+//! Streams of a Huffman code, which are read from their ends
+//! (RFC 8878, 4.2.2).
+
+use super::Fault;
+use super::code::{Code, SEVERAL_BITS, SEVERAL_LEN, Several};
+
+/// Lookups between two reads of input. What they and a byte begun take fits
+/// in a word, and leaves a bit to mark the end with.
+const LOOKUPS: usize = 5;
+/// Most symbols that they make.
+const MOST_SYMBOLS: usize = 3 * LOOKUPS;
+/// Room for the symbols and for what is written behind them.
+const ROOM: usize = 20;
+/// Most bytes of input that they take.
+const MOST_BYTES: usize = 7;
+/// Shorter streams are read symbol by symbol: a table for several would cost
+/// more than it saves.
+const LEAST_SEVERAL: usize = 512;
+
+/// A stream read from its end, bit by bit.
+pub struct Backwards<'a> {
+    bytes: &'a [u8],
+    /// Bits that have not been read.
+    left: usize,
+}
+
+impl<'a> Backwards<'a> {
+    /// A stream ends with a bit that marks the end, and up to seven zeros.
+    pub fn new(bytes: &'a [u8]) -> Result<Self, Fault> {
+        let last = *bytes.last().ok_or(EMPTY)?;
+        let mark = last.checked_ilog2().ok_or(EMPTY)?;
+        Ok(Self {
+            bytes,
+            left: 8 * (bytes.len() - 1) + mark as usize,
+        })
+    }
+
+    /// The next bits, up to 12; zeros beyond the start of the stream.
+    fn peek(&self, bits: u32) -> usize {
+        let end = self.left.div_ceil(8);
+        let mut word = [0; 4];
+        let from = &self.bytes[end.saturating_sub(4)..end];
+        word[4 - from.len()..].copy_from_slice(from);
+        let word = u32::from_le_bytes(word) << (8 * end - self.left);
+        (u64::from(word) << bits >> 32) as usize
+    }
+
+    /// The next bits, up to 12, if there are so many.
+    pub fn take(&mut self, bits: u32) -> Option<usize> {
+        let read = self.peek(bits);
+        self.left = self.left.checked_sub(bits as usize)?;
+        Some(read)
+    }
+}
+
+const EMPTY: Fault = Fault("a stream of a Huffman code has no end");
+const END: Fault = Fault("a stream of a Huffman code does not end with its last symbol");
+
+/// Decodes one stream, which fills `bytes`, into the whole of `out`.
+pub fn decode_one(code: &mut Code, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
+    let mut stream = Stream::new(bytes, out)?;
+    if out_is_long(stream.out.len())
+        && let Some(table) = code.several()
+    {
+        stream.run(table);
+    }
+    stream.finish(code)
+}
+
+/// Decodes four streams behind a table of their lengths, a quarter of `out`
+/// each.
+pub fn decode_four(code: &mut Code, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
+    let (lens, mut bytes) = bytes.split_first_chunk::<6>().ok_or(EMPTY)?;
+    let quarter = out.len().div_ceil(4);
+    let mut next = |len: Option<usize>, out| {
+        let len = len.unwrap_or(bytes.len());
+        let now = bytes.split_off(..len).ok_or(EMPTY)?;
+        Stream::new(now, out)
+    };
+    let len = |k: usize| {
+        Some(usize::from(u16::from_le_bytes([
+            lens[2 * k],
+            lens[2 * k + 1],
+        ])))
+    };
+    let (a, rest) = out.split_at_mut(quarter);
+    let (b, rest) = rest.split_at_mut(quarter);
+    let (c, d) = rest.split_at_mut(quarter);
+    let mut streams = [
+        next(len(0), a)?,
+        next(len(1), b)?,
+        next(len(2), c)?,
+        next(None, d)?,
+    ];
+    if out_is_long(quarter)
+        && let Some(table) = code.several()
+    {
+        run_four(&mut streams, table);
+        for stream in &mut streams {
+            stream.run(table);
+        }
+    }
+    streams
+        .into_iter()
+        .try_for_each(|stream| stream.finish(code))
+}
+
+fn out_is_long(len: usize) -> bool {
+    len >= LEAST_SEVERAL
+}
+
+/// A stream being decoded.
+struct Stream<'a> {
+    bytes: &'a [u8],
+    out: &'a mut [u8],
+    /// What has been decoded.
+    done: usize,
+    /// Where the word begins that `word` is read from.
+    from: usize,
+    /// The next bits on top; the lowest bit set marks their end.
+    word: u64,
+}
+
+impl<'a> Stream<'a> {
+    fn new(bytes: &'a [u8], out: &'a mut [u8]) -> Result<Self, Fault> {
+        let Backwards { left, .. } = Backwards::new(bytes)?;
+        let from = bytes.len().saturating_sub(8);
+        let mut stream = Self {
+            bytes,
+            out,
+            done: 0,
+            from,
+            word: 0,
+        };
+        stream.word = stream.load(8 * bytes.len() - left);
+        Ok(stream)
+    }
+
+    /// The word at `from` without its topmost bits.
+    #[inline(always)]
+    fn load(&self, taken_bits: usize) -> u64 {
+        let word = self.bytes[self.from..].first_chunk();
+        // Streams of less than eight bytes are not read by words.
+        word.map_or(0, |word| (u64::from_le_bytes(*word) | 1) << taken_bits)
+    }
+
+    /// How often [`Self::step`] is possible without looking.
+    fn steps(&self) -> usize {
+        let room = (self.out.len() - self.done + MOST_SYMBOLS).saturating_sub(ROOM);
+        (room / MOST_SYMBOLS).min(self.from / MOST_BYTES)
+    }
+
+    #[inline(always)]
+    fn step(&mut self, table: &[Several; SEVERAL_LEN]) {
+        let Some(place) = self.out[self.done..].first_chunk_mut::<ROOM>() else {
+            return;
+        };
+        let mut word = self.word;
+        let mut at = 0;
+        for _ in 0..LOOKUPS {
+            let found = table[(word >> (64 - SEVERAL_BITS)) as usize];
+            place[at & 15..][..4].copy_from_slice(&found.to_le_bytes());
+            word <<= found >> 24 & 15;
+            at += (found >> 28) as usize;
+        }
+        self.done += at;
+        let taken = word.trailing_zeros() as usize;
+        self.from -= taken / 8;
+        self.word = self.load(taken % 8);
+    }
+
+    /// Decodes all but the ends.
+    fn run(&mut self, table: &[Several; SEVERAL_LEN]) {
+        loop {
+            let steps = self.steps();
+            if steps == 0 {
+                return;
+            }
+            for _ in 0..steps {
+                self.step(table);
+            }
+        }
+    }
+
+    /// Decodes the rest, symbol by symbol.
+    fn finish(self, code: &Code) -> Result<(), Fault> {
+        let mut stream = Backwards::new(self.bytes)?;
+        if self.done > 0 {
+            let taken = self.word.trailing_zeros() as usize;
+            stream.left = 8 * self.from + 64 - taken;
+        }
+        for byte in &mut self.out[self.done..] {
+            let found = code.one(stream.peek(code.one_bits));
+            stream.left = stream.left.checked_sub(found.bits.into()).ok_or(END)?;
+            *byte = found.symbol;
+        }
+        if stream.left == 0 { Ok(()) } else { Err(END) }
+    }
+}
+
+/// Decodes as much of all four as is possible without looking at their ends.
+fn run_four(streams: &mut [Stream; 4], table: &[Several; SEVERAL_LEN]) {
+    loop {
+        let steps = streams.iter().map(Stream::steps).min().unwrap_or(0);
+        if steps == 0 {
+            return;
+        }
+        for _ in 0..steps {
+            for stream in &mut *streams {
+                stream.step(table);
+            }
+        }
+    }
+}
