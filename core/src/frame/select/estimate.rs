@@ -20,7 +20,10 @@ const TABLE_SYMBOL_BYTES: f64 = 1.5;
 const CONTEXT_SHARE: f64 = 0.3;
 
 const PIECES: usize = 4;
-const PIECE_BYTES: usize = 16 << 10;
+
+/// A search that comes this close to Huffman codes on a short look deserves a
+/// longer one.
+const NEAR: f64 = 0.995;
 
 /// Sizes of a sample, in bytes, as it is and coded.
 #[derive(Debug, Clone, Copy)]
@@ -39,27 +42,40 @@ pub struct Estimate {
 
 impl Estimate {
     /// Of a sample of a plane, or of a part of it, that is `scale` times as
-    /// long.
-    pub fn of<E: PackEngine>(engine: &E, sample: &[u8], scale: f64, effort: Effort) -> Self {
+    /// long. A search is tried on a few pieces of it, of so many bytes each.
+    pub fn of<E: PackEngine>(
+        engine: &E,
+        sample: &[u8],
+        scale: f64,
+        piece_bytes: usize,
+        effort: Effort,
+    ) -> Self {
         let len = sample.len() as f64;
-        let huffman = huffman_bytes(sample);
-        let pieces = pieces(sample);
+        let huffman = huffman_bytes(sample, scale);
+        let pieces = pieces(sample, piece_bytes);
         let mut trial = Vec::new();
         let coding = ZstdCoding::Search(effort.trial_level());
         engine.zstd_encode(&pieces, coding, &mut trial);
         // How the search does on the same pieces, against Huffman codes.
-        let share = trial.len() as f64 / huffman_bytes(&pieces).max(1.0);
+        let share = trial.len() as f64 / huffman_bytes(&pieces, 1.0).max(1.0);
         Self {
             len,
             huffman,
             search: huffman * share,
-            rans: sample.chunks(CHUNK_BYTES).map(chunk_bytes).sum(),
+            rans: rans_bytes(sample, scale),
             order1: match effort {
                 Effort::Max => order1_bytes(sample, scale),
                 Effort::Balanced if huffman < len * CONTEXT_SHARE => order1_bytes(sample, scale),
                 Effort::Fast | Effort::Balanced => f64::INFINITY,
             },
         }
+    }
+
+    /// Whether codes of single bytes are all there is to it: no search is
+    /// near, nor are codes so short that other ways compete.
+    pub fn is_plain(&self, effort: Effort) -> bool {
+        let is_long = effort == Effort::Fast || self.huffman >= self.len * CONTEXT_SHARE;
+        is_long && self.search >= self.huffman * NEAR
     }
 
     /// The least of all.
@@ -72,36 +88,39 @@ impl Estimate {
 const CHUNK_BYTES: usize = 1 << 16;
 
 /// Evenly spread parts of a sample, which is too long for a slow trial.
-fn pieces(plane: &[u8]) -> Vec<u8> {
-    if plane.len() <= PIECES * PIECE_BYTES {
+fn pieces(plane: &[u8], piece_bytes: usize) -> Vec<u8> {
+    if plane.len() <= PIECES * piece_bytes {
         return plane.to_vec();
     }
-    let step = (plane.len() - PIECE_BYTES) / (PIECES - 1);
-    (0..PIECES)
-        .flat_map(|k| &plane[k * step..k * step + PIECE_BYTES])
-        .copied()
-        .collect()
+    let step = (plane.len() - piece_bytes) / (PIECES - 1);
+    let parts: [&[u8]; PIECES] = core::array::from_fn(|k| &plane[k * step..k * step + piece_bytes]);
+    parts.concat()
 }
 
 fn counts(bytes: &[u8]) -> Vec<u64> {
     // Four tables, so that runs of one value do not wait for each other.
-    let mut counts = [[0u64; 256]; 4];
-    for group in bytes.chunks(4) {
-        for (table, &byte) in counts.iter_mut().zip(group) {
+    let mut tables = [[0u32; 256]; 4];
+    let (groups, rest) = bytes.as_chunks::<4>();
+    for group in groups {
+        for (table, &byte) in tables.iter_mut().zip(group) {
             table[usize::from(byte)] += 1;
         }
     }
+    for &byte in rest {
+        tables[0][usize::from(byte)] += 1;
+    }
     (0..256)
-        .map(|value| counts.iter().map(|table| table[value]).sum())
+        .map(|value| tables.iter().map(|table| u64::from(table[value])).sum())
         .filter(|&count| count > 0)
         .collect()
 }
 
-/// Size of the bytes in an optimal Huffman code, with the heads of its blocks;
-/// never more than the bytes themselves.
-fn huffman_bytes(bytes: &[u8]) -> f64 {
+/// Size of the bytes in an optimal Huffman code, with their share of the heads
+/// of blocks in a plane `scale` times as long; never more than the bytes
+/// themselves.
+fn huffman_bytes(bytes: &[u8], scale: f64) -> f64 {
     let len = bytes.len() as f64;
-    let blocks = (len / BLOCK_BYTES).max(1.0);
+    let blocks = (len * scale / BLOCK_BYTES).max(1.0) / scale;
     (code_bits(&mut counts(bytes)) as f64 / 8.0 + blocks * BLOCK_HEADS_BYTES).min(len)
 }
 
@@ -134,11 +153,18 @@ fn code_bits(weights: &mut [u64]) -> u64 {
     total
 }
 
-/// A chunk at its entropy, with head and table.
-fn chunk_bytes(chunk: &[u8]) -> f64 {
-    let counts = counts(chunk);
-    let table = counts.len() as f64 * TABLE_SYMBOL_BYTES;
-    entropy_bits(&counts) / 8.0 + CHUNK_HEAD_BYTES + table
+/// The bytes at their entropy, with their share of the heads and tables of
+/// chunks in a plane `scale` times as long.
+fn rans_bytes(bytes: &[u8], scale: f64) -> f64 {
+    bytes
+        .chunks(CHUNK_BYTES)
+        .map(|chunk| {
+            let counts = counts(chunk);
+            let head = CHUNK_HEAD_BYTES + counts.len() as f64 * TABLE_SYMBOL_BYTES;
+            let shares = (CHUNK_BYTES as f64 / chunk.len() as f64).clamp(1.0, scale);
+            entropy_bits(&counts) / 8.0 + head / shares
+        })
+        .sum()
 }
 
 /// Bits of symbols with these counts, all above 0, at their entropy.
@@ -202,8 +228,8 @@ mod tests {
     #[test]
     fn noise_does_not_shrink() {
         let all: Vec<u8> = (0..=255).cycle().take(1 << 16).collect();
-        assert!((huffman_bytes(&all) - 65536.0).abs() < 1e-9);
-        assert!(chunk_bytes(&all) > 65536.0);
+        assert!((huffman_bytes(&all, 1.0) - 65536.0).abs() < 1e-9);
+        assert!(rans_bytes(&all, 1.0) > 65536.0);
     }
 
     #[test]
