@@ -44,7 +44,8 @@ impl Frequencies {
         let target = 1u32 << bits;
         let mut table = [0u16; 256];
         for (frequency, &count) in table.iter_mut().zip(counts) {
-            let scaled = u128::from(count) * u128::from(target) / u128::from(total.max(1));
+            // Planes are shorter than 2^50 bytes.
+            let scaled = count * u64::from(target) / total.max(1);
             let floor = u16::try_from(scaled).unwrap_or(u16::MAX);
             *frequency = floor.max(u16::from(count > 0));
         }

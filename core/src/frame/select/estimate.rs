@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use super::Effort;
 use crate::engine::{PackEngine, ZstdCoding};
+use crate::entropy::order0::entropy_bits;
 
 /// Bytes of a Huffman table and of the headers of a block of 128 KiB.
 const BLOCK_HEADS_BYTES: f64 = 110.0;
@@ -167,13 +168,6 @@ fn rans_bytes(bytes: &[u8], scale: f64) -> f64 {
         .sum()
 }
 
-/// Bits of symbols with these counts, all above 0, at their entropy.
-fn entropy_bits(counts: &[u64]) -> f64 {
-    let total = counts.iter().sum::<u64>() as f64;
-    let bits = |&count: &u64| count as f64 * log2(total / count as f64);
-    counts.iter().map(bits).sum()
-}
-
 /// The bytes at their entropy given the byte before, with the table of all
 /// pairs that occur, which is written once for the whole plane.
 fn order1_bytes(bytes: &[u8], scale: f64) -> f64 {
@@ -190,24 +184,6 @@ fn order1_bytes(bytes: &[u8], scale: f64) -> f64 {
         pairs += row.len();
     }
     bits / 8.0 + pairs as f64 * TABLE_SYMBOL_BYTES / scale
-}
-
-/// Base-2 logarithm of `x >= 1`, to about 2^-40: a series, since `core` has
-/// none and every platform has to come to the same choice.
-fn log2(x: f64) -> f64 {
-    let bits = x.to_bits();
-    let exponent = (bits >> 52 & 0x7FF) as f64 - 1023.0;
-    let mantissa = f64::from_bits(bits & 0x000F_FFFF_FFFF_FFFF | 1023 << 52);
-    // 1 <= mantissa < 2: ln m = 2 artanh((m - 1) / (m + 1)).
-    let z = (mantissa - 1.0) / (mantissa + 1.0);
-    let square = z * z;
-    let mut sum = 0.0;
-    let mut term = z;
-    for k in 0..12u32 {
-        sum += term / f64::from(2 * k + 1);
-        term *= square;
-    }
-    exponent + 2.0 * sum * core::f64::consts::LOG2_E
 }
 
 #[cfg(test)]
@@ -233,18 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn logarithms() {
-        for x in [1.0, 1.000_001, 1.3, 1.999_999, 2.0, 3.0, 10.0, 65536.0, 1e9] {
-            let x: f64 = x;
-            assert!((log2(x) - x.log2()).abs() < 1e-10, "{x}");
-        }
-        assert_eq!(log2(4096.0), 12.0);
-    }
-
-    #[test]
-    fn entropies_of_known_distributions() {
-        assert!((entropy_bits(&[1; 256]) - 2048.0).abs() < 1e-6);
-        assert!((entropy_bits(&[4, 2, 1, 1]) - 14.0).abs() < 1e-9);
+    fn what_follows_from_the_byte_before_is_free() {
         // Every byte follows from the one before it.
         let pairs: Vec<u8> = [1, 2].into_iter().cycle().take(1000).collect();
         assert!(order1_bytes(&pairs, 1.0) < 8.0);
