@@ -168,7 +168,6 @@ fn unpack_indexed<E: Engine>(engine: &E, file: &[u8], prefix: &Prefix) -> Result
     let data_start = out.len() - position(prefix.data_len_bytes);
     let (head, mut rest) = out.split_at_mut(data_start);
     let mut file_check = integrity.as_ref().and_then(Integrity::file_check);
-    let digested_as_file = file_check.is_some();
     let mut ready: &[u8] = head;
     let mut jobs = jobs.into_iter().peekable();
     while jobs.peek().is_some() || !ready.is_empty() {
@@ -200,8 +199,8 @@ fn unpack_indexed<E: Engine>(engine: &E, file: &[u8], prefix: &Prefix) -> Result
             Restore::Tensor((number, record, stored)) => stored
                 .decode(engine, span)
                 .and_then(|()| match &integrity {
-                    Some(integrity) if !digested_as_file => integrity.check_tensor(number, span),
-                    _ => Ok(()),
+                    Some(integrity) => integrity.check_tensor(number, span),
+                    None => Ok(()),
                 })
                 .map(|()| None)
                 .map_err(|error| error.tensor(&record.name)),
@@ -213,18 +212,7 @@ fn unpack_indexed<E: Engine>(engine: &E, file: &[u8], prefix: &Prefix) -> Result
         }
         ready = wave;
     }
-    if let (Some(integrity), Some(check)) = (&integrity, file_check)
-        && let Err(error) = check.finish()
-    {
-        // Which of the tensors it is says more.
-        for (number, record) in index.records().iter().enumerate() {
-            let tensor = part(&out[data_start..], record.span.clone());
-            integrity
-                .check_tensor(number, tensor)
-                .map_err(|error| error.tensor(&record.name))?;
-        }
-        return Err(error);
-    }
+    file_check.map_or(Ok(()), FileCheck::finish)?;
     Ok(out)
 }
 

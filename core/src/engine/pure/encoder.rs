@@ -14,6 +14,8 @@ const COMPRESSED: usize = 2;
 /// A code must save this part of a block: below, reading raw bytes is worth
 /// more than the space. C zstd draws the line at the same place.
 const LEAST_GAIN: usize = 64;
+/// What a flat code may cost more than the shortest, as one part in so many.
+const FLAT_PARTS: usize = 2048;
 /// Literals up to this length go into one stream, which needs no table of
 /// lengths.
 const ONE_STREAM_BYTES: usize = 1023;
@@ -128,8 +130,21 @@ impl Writer {
         if least >= most {
             return None;
         }
-        let reuse = by_before == Some(least);
-        if !reuse && let Some(code) = fresh {
+        // A flat code is written and read several times as fast.
+        let flat_most = least + least / FLAT_PARTS;
+        let before_is_flat = self
+            .before
+            .as_ref()
+            .is_some_and(|(code, _)| code.flat_bits().is_some());
+        let reuse = by_before == Some(least)
+            || before_is_flat && by_before.is_some_and(|len| len <= flat_most);
+        if reuse {
+            return Some(true);
+        }
+        let flat = Code::flat(counts).filter(|code| {
+            cost(code).is_some_and(|len| len + code.description().len() <= flat_most)
+        });
+        if let Some(code) = flat.or(fresh) {
             let streams = Streams::new(&code, counts);
             self.before = Some((code, streams));
         }

@@ -39,7 +39,24 @@ impl Code {
     /// The shortest code for symbols of these counts; `None` for fewer than
     /// two symbols, and for codes that cannot be described.
     pub fn new(counts: &Counts) -> Option<Self> {
-        let lens = lens(counts)?;
+        Self::of_lens(lens(counts)?)
+    }
+
+    /// The code that gives each value below `1 << bits` that many bits, for
+    /// symbols of these counts: the fewest they fit in, at most seven.
+    pub fn flat(counts: &Counts) -> Option<Self> {
+        let values = counts.iter().rposition(|&count| count > 0)? + 1;
+        let values = values.next_power_of_two();
+        let bits = values.trailing_zeros().to_le_bytes()[0];
+        if !(1..=7).contains(&bits) {
+            return None;
+        }
+        let mut lens = [0; 256];
+        lens[..values].fill(bits);
+        Self::of_lens(lens)
+    }
+
+    fn of_lens(lens: [u8; 256]) -> Option<Self> {
         let longest = lens.iter().copied().max()?;
         let last = lens.iter().rposition(|&len| len > 0)?;
         let weight = |len: u8| if len == 0 { 0 } else { longest + 1 - len };

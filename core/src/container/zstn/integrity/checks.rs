@@ -151,9 +151,7 @@ impl Integrity {
         }
     }
 
-    /// Begins to compare the restored file, if its digest is told. With that,
-    /// nothing needs to be compared tensor by tensor, but to say where an
-    /// error is.
+    /// Begins to compare the restored file, if its digest is told.
     #[must_use]
     pub fn file_check(&self) -> Option<FileCheck<'_>> {
         self.file.as_ref().map(|file| FileCheck {
