@@ -219,7 +219,8 @@ fn package_merge(leaves: &[(u32, u8)], bits: &mut [u8]) {
                 pair += 1;
             }
             len += 1;
-            level[len] = leaf as u16;
+            // At most 256.
+            level[len] = u16::try_from(leaf).unwrap_or(u16::MAX);
         }
         (below, below_len) = (items, len);
     }

@@ -167,7 +167,7 @@ impl Emitted {
         self.start -= bytes;
         let rest = *state >> (8 * bytes);
         #[allow(clippy::cast_possible_truncation)] // below the dividend
-        let quotient = (u64::from(rest) * u64::from(divided.factor) >> divided.shift) as u32;
+        let quotient = ((u64::from(rest) * u64::from(divided.factor)) >> divided.shift) as u32;
         let remainder = rest - quotient * code.frequency();
         *state = (quotient << bits) + remainder + code.start();
     }
