@@ -13,6 +13,8 @@ use alloc::vec::Vec;
 mod pure;
 #[cfg(feature = "pure")]
 pub use pure::Pure;
+#[cfg(feature = "pure-encoder")]
+pub use pure::encode_literals;
 
 /// What decoding needs from outside.
 pub trait Engine: Sync {

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 
 use rayon::ThreadPool;
 use rayon::prelude::*;
-use zstd::zstd_safe::{self, CCtx, CParameter, DCtx, ParamSwitch};
-use zstn_core::engine::{Engine, PackEngine, ZstdCoding};
+use zstd::zstd_safe::{self, CCtx, CParameter, DCtx};
+use zstn_core::engine::{Engine, PackEngine, ZstdCoding, encode_literals};
 use zstn_core::limits::ZSTD_WINDOW_BYTES;
 
 use crate::{Error, Result};
@@ -73,28 +73,28 @@ impl Engine for Native {
             return items.into_iter().map(job).collect();
         }
         self.pool
-            .install(|| items.into_par_iter().map(job).collect())
+            // One item at a time: they differ in length by orders of magnitude.
+            .install(|| items.into_par_iter().with_max_len(1).map(job).collect())
     }
 }
 
 impl PackEngine for Native {
     fn zstd_encode(&self, input: &[u8], coding: ZstdCoding, out: &mut Vec<u8>) {
+        let (level, is_long) = match coding {
+            ZstdCoding::Huffman => return encode_literals(input, out),
+            ZstdCoding::Search(level) => (level, false),
+            ZstdCoding::Long(level) => (level, true),
+        };
         let start = out.len();
         out.reserve_exact(zstd_safe::compress_bound(input.len()));
         out.resize(start + zstd_safe::compress_bound(input.len()), 0);
         let len = COMPRESS.with_borrow_mut(|context| {
-            let (level, literals) = match coding {
-                ZstdCoding::Huffman => (zstd_safe::min_c_level(), ParamSwitch::Enable),
-                ZstdCoding::Search(level) | ZstdCoding::Long(level) => (level, ParamSwitch::Auto),
-            };
-            let is_long = matches!(coding, ZstdCoding::Long(_));
             let set = |context: &mut CCtx, parameter| {
                 context
                     .set_parameter(parameter)
                     .expect("zstd knows this parameter");
             };
             set(context, CParameter::CompressionLevel(level));
-            set(context, CParameter::LiteralCompressionMode(literals));
             set(context, CParameter::EnableLongDistanceMatching(is_long));
             set(
                 context,

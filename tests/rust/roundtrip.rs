@@ -88,7 +88,10 @@ const PLANES: [PlaneRecipe; 10] = [
         Way::RansAdaptive(1 << 16),
         Way::RansOrder1,
     ]),
-    PlaneRecipe::FastFirst(&[Way::Blocks(HUFFMAN), Way::Rans]),
+    PlaneRecipe::FastFirst {
+        ways: &[Way::Blocks(HUFFMAN), Way::Rans],
+        parts: 200,
+    },
 ];
 
 #[test]

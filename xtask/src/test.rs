@@ -132,13 +132,13 @@ fn rust(workspace: &Workspace, report: &mut Report) -> Result<()> {
         step.run(&mut doc)
     })?;
     report.step("core without std", |step| {
-        no_std::build_core(workspace, step, &[])
+        no_std::build_core(workspace, step, &["pure-hashes"])
     })?;
     report.step("core without std, pure decoder", |step| {
-        no_std::build_core(workspace, step, &["pure"])
+        no_std::build_core(workspace, step, &["pure", "pure-hashes"])
     })?;
     report.step("core without std, everything that can", |step| {
-        no_std::build_core(workspace, step, &["pure-encoder", "brotli"])
+        no_std::build_core(workspace, step, &["pure-encoder", "brotli", "pure-hashes"])
     })?;
     report.step("cargo test, core without features", |step| {
         step.run(cargo(workspace).arg("test").args(core).arg("--lib"))

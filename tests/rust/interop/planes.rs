@@ -36,11 +36,14 @@ const RECIPES: [(&str, PlaneRecipe); 8] = [
     ),
     (
         "Huffman or rANS",
-        PlaneRecipe::FastFirst(&[
-            z4ai::Way::Blocks(zstd(true, None)),
-            z4ai::Way::RansAdaptive(1 << 16),
-            z4ai::Way::RansOrder1,
-        ]),
+        PlaneRecipe::FastFirst {
+            ways: &[
+                z4ai::Way::Blocks(zstd(true, None)),
+                z4ai::Way::RansAdaptive(1 << 16),
+                z4ai::Way::RansOrder1,
+            ],
+            parts: 200,
+        },
     ),
 ];
 

@@ -2,10 +2,11 @@
 //! and WebAssembly.
 
 use alloc::format;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::integrity::{FrameSums, Sums};
+use super::integrity::{FileCheck, FrameSums, Integrity, Sums};
 use super::{Layout, Prefix, Tail, Writer, single_frame, ties};
 use crate::bytes::{self, index as position, part};
 use crate::container::safetensors::{self, Header};
@@ -38,19 +39,31 @@ pub fn pack<E: PackEngine>(engine: &E, file: &[u8], effort: Effort) -> Result<Ve
 
     let (mut writer, mut out) = Writer::new(header, data.len() as u64);
     let distinct: Vec<usize> = (0..tensors.len()).filter(|&i| ties[i].is_none()).collect();
-    let mut frames = engine
-        .map(distinct, |i| {
-            let frame = select::encode(engine, tensor(i), Some(tensors[i].dtype), effort);
-            (FrameSums::of(tensor(i), &frame), frame)
+    // The digest of the file is one long chain: it comes first, so that other
+    // threads code meanwhile.
+    let jobs = [None].into_iter().chain(distinct.into_iter().map(Some));
+    let mut done = engine
+        .map(jobs.collect(), |job| match job {
+            None => {
+                let mut sums = Sums::new(header);
+                sums.data(data);
+                Done::File(sums)
+            }
+            Some(i) => {
+                let frame = select::encode(engine, tensor(i), Some(tensors[i].dtype), effort);
+                Done::Frame(FrameSums::of(tensor(i), &frame), frame)
+            }
         })
         .into_iter();
-    let mut sums = Sums::new(header);
-    sums.data(data);
+    let Some(Done::File(mut sums)) = done.next() else {
+        unreachable!("results come in the order of the jobs");
+    };
+    out.reserve_exact(done.as_slice().iter().map(Done::len_bytes).sum());
     for (tensor, tie) in tensors.into_iter().zip(ties) {
         match tie {
             Some(target) => writer.reference(tensor.name, tensor.span, target)?,
             None => {
-                let Some((frame_sums, frame)) = frames.next() else {
+                let Some(Done::Frame(frame_sums, frame)) = done.next() else {
                     continue;
                 };
                 sums.frame(frame_sums);
@@ -61,6 +74,21 @@ pub fn pack<E: PackEngine>(engine: &E, file: &[u8], effort: Effort) -> Result<Ve
     }
     out.extend_from_slice(&writer.finish(Some(sums))?);
     Ok(out)
+}
+
+/// What the jobs of [`pack`] come to.
+enum Done {
+    File(Sums),
+    Frame(FrameSums, Vec<u8>),
+}
+
+impl Done {
+    fn len_bytes(&self) -> usize {
+        match self {
+            Self::File(_) => 0,
+            Self::Frame(_, frame) => frame.len(),
+        }
+    }
 }
 
 /// Whether a ZSTN index can hold all names of `header`.
@@ -138,27 +166,62 @@ fn unpack_indexed<E: Engine>(engine: &E, file: &[u8], prefix: &Prefix) -> Result
 
     let mut out = start_output(file, prefix)?;
     let data_start = out.len() - position(prefix.data_len_bytes);
-    let mut rest = &mut out[data_start..];
-    let mut work = Vec::with_capacity(jobs.len());
-    for (number, record, stored) in jobs {
-        let (span, behind) = rest.split_at_mut(position(record.span.end - record.span.start));
+    let (head, mut rest) = out.split_at_mut(data_start);
+    let mut file_check = integrity.as_ref().and_then(Integrity::file_check);
+    let mut ready: &[u8] = head;
+    let mut jobs = jobs.into_iter().peekable();
+    while jobs.peek().is_some() || !ready.is_empty() {
+        // What the wave before has restored is hashed while this one decodes.
+        let mut work = vec![Restore::Digest(file_check.take(), ready)];
+        let mut wave_len = 0;
+        while let Some((_, record, _)) = jobs.peek() {
+            let len = position(record.span.end - record.span.start);
+            if wave_len > 0 && wave_len + len > WAVE_BYTES {
+                break;
+            }
+            wave_len += len;
+            work.extend(jobs.next().map(Restore::Tensor));
+        }
+        let (wave, behind) = rest.split_at_mut(wave_len);
         rest = behind;
-        work.push((number, record, stored, span));
-    }
-    engine
-        .map(work, |(number, record, stored, span)| {
-            stored
+        let mut spans = &mut *wave;
+        let work = work.into_iter().map(|job| {
+            let len = match &job {
+                Restore::Digest(..) => 0,
+                Restore::Tensor((_, record, _)) => position(record.span.end - record.span.start),
+            };
+            let (span, behind) = core::mem::take(&mut spans).split_at_mut(len);
+            spans = behind;
+            (job, span)
+        });
+        let results = engine.map(work.collect(), |(job, span)| match job {
+            Restore::Digest(check, bytes) => Ok(check.map(|check| check.with(bytes))),
+            Restore::Tensor((number, record, stored)) => stored
                 .decode(engine, span)
                 .and_then(|()| match &integrity {
                     Some(integrity) => integrity.check_tensor(number, span),
                     None => Ok(()),
                 })
-                .map_err(|error| error.tensor(&record.name))
-        })
-        .into_iter()
-        .collect::<Result<()>>()?;
-    if let Some(integrity) = &integrity {
-        integrity.check_file([out.as_slice()])?;
+                .map(|()| None)
+                .map_err(|error| error.tensor(&record.name)),
+        });
+        for result in results {
+            if let Some(check) = result? {
+                file_check = Some(check);
+            }
+        }
+        ready = wave;
     }
+    file_check.map_or(Ok(()), FileCheck::finish)?;
     Ok(out)
+}
+
+/// Restored bytes that are hashed at a time, while others are decoded.
+const WAVE_BYTES: usize = 4 << 20;
+
+/// A job of [`unpack`].
+enum Restore<'a, T> {
+    /// The file's digest goes on over bytes that are complete.
+    Digest(Option<FileCheck<'a>>, &'a [u8]),
+    Tensor(T),
 }

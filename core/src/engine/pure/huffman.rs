@@ -1,10 +1,8 @@
 //! Huffman codes as zstd uses them (RFC 8878, 4.2): at most 11 bits, handed
 //! out in the order of weight and symbol.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
-use super::bits::BitWriter;
 use super::weights;
 
 /// Longest code a zstd decoder takes, in bits.
@@ -41,7 +39,24 @@ impl Code {
     /// The shortest code for symbols of these counts; `None` for fewer than
     /// two symbols, and for codes that cannot be described.
     pub fn new(counts: &Counts) -> Option<Self> {
-        let lens = lens(counts)?;
+        Self::of_lens(lens(counts)?)
+    }
+
+    /// The code that gives each value below `1 << bits` that many bits, for
+    /// symbols of these counts: the fewest they fit in, at most seven.
+    pub fn flat(counts: &Counts) -> Option<Self> {
+        let values = counts.iter().rposition(|&count| count > 0)? + 1;
+        let values = values.next_power_of_two();
+        let bits = values.trailing_zeros().to_le_bytes()[0];
+        if !(1..=7).contains(&bits) {
+            return None;
+        }
+        let mut lens = [0; 256];
+        lens[..values].fill(bits);
+        Self::of_lens(lens)
+    }
+
+    fn of_lens(lens: [u8; 256]) -> Option<Self> {
         let longest = lens.iter().copied().max()?;
         let last = lens.iter().rposition(|&len| len > 0)?;
         let weight = |len: u8| if len == 0 { 0 } else { longest + 1 - len };
@@ -71,29 +86,28 @@ impl Code {
         Some(bits)
     }
 
-    /// Appends one stream, whose symbols all have codes.
-    pub fn encode(&self, symbols: &[u8], out: &mut Vec<u8>) {
-        let mut bits = BitWriter::new(out);
-        // Last symbol first, since the stream is read from its end. Four codes
-        // and what is left of a byte fit in a word.
-        let groups = symbols.rchunks_exact(4);
-        let first = groups.remainder();
-        for group in groups {
-            for &symbol in group.iter().rev() {
-                self.hold(symbol, &mut bits);
-            }
-            bits.flush();
-        }
-        for &symbol in first.iter().rev() {
-            self.hold(symbol, &mut bits);
-        }
-        bits.flush();
-        bits.finish_marked();
+    /// The bits of every symbol where all values below a power of two, and no
+    /// others, have codes of one length: each is its own code then.
+    pub fn flat_bits(&self) -> Option<u32> {
+        let bits = u32::from(self.lens[0]);
+        let values = 1usize << bits;
+        let is_flat = bits > 0
+            && values <= 256
+            && self.lens[..values]
+                .iter()
+                .all(|&len| u32::from(len) == bits)
+            && self.lens[values..].iter().all(|&len| len == 0);
+        is_flat.then_some(bits)
     }
 
-    fn hold(&self, symbol: u8, bits: &mut BitWriter) {
-        let symbol = usize::from(symbol);
-        bits.hold(self.codes[symbol].into(), self.lens[symbol].into());
+    /// Bits of a symbol, 0 without code.
+    pub fn len_bits(&self, symbol: u8) -> u8 {
+        self.lens[usize::from(symbol)]
+    }
+
+    /// Code of a symbol, its first bit on top.
+    pub fn code(&self, symbol: u8) -> u16 {
+        self.codes[usize::from(symbol)]
     }
 }
 
@@ -117,64 +131,108 @@ fn codes(weights: &[u8]) -> [u16; 256] {
     codes
 }
 
-/// Lengths of an optimal code of at most [`MOST_BITS`] bits: package-merge
-/// (Larmore and Hirschberg 1990).
+/// Lengths of an optimal code of at most [`MOST_BITS`] bits.
 fn lens(counts: &Counts) -> Option<[u8; 256]> {
-    let mut leaves: Vec<(u64, usize)> = counts
-        .iter()
-        .enumerate()
-        .filter(|(_, count)| **count > 0)
-        .map(|(symbol, &count)| (count.into(), symbol))
+    let mut leaves: Vec<(u32, u8)> = (0..=255)
+        .zip(counts)
+        .map(|(symbol, &count)| (count, symbol))
+        .filter(|(count, _)| *count > 0)
         .collect();
     if leaves.len() < 2 {
         return None;
     }
     leaves.sort_unstable();
-
-    // Each level holds the leaves and, in pairs, all of the level before.
-    // Only which of them are leaves is needed later.
-    let mut levels: Vec<Vec<bool>> = Vec::with_capacity(MOST_BITS);
-    let mut below: Vec<u64> = Vec::new();
-    for _ in 0..MOST_BITS {
-        let mut packages = below
-            .chunks_exact(2)
-            .map(|pair| pair[0] + pair[1])
-            .peekable();
-        let mut leaf = leaves.iter().map(|(count, _)| *count).peekable();
-        let mut level = Vec::with_capacity(2 * leaves.len());
-        let mut kinds = Vec::with_capacity(2 * leaves.len());
-        loop {
-            let is_leaf = match (leaf.peek(), packages.peek()) {
-                (Some(leaf), Some(package)) => leaf <= package,
-                (Some(_), None) => true,
-                (None, Some(_)) => false,
-                (None, None) => break,
-            };
-            kinds.push(is_leaf);
-            level.extend(if is_leaf {
-                leaf.next()
-            } else {
-                packages.next()
-            });
-        }
-        below = level;
-        levels.push(kinds);
+    let mut bits = [0; 256];
+    let bits = &mut bits[..leaves.len()];
+    if !tree(&leaves, bits) {
+        package_merge(&leaves, bits);
     }
+    let mut lens = [0; 256];
+    for ((_, symbol), &bits) in leaves.iter().zip(&*bits) {
+        lens[usize::from(*symbol)] = bits;
+    }
+    Some(lens)
+}
 
+/// Depths of the leaves of Huffman's tree, made with two sorted queues; false
+/// where one is over [`MOST_BITS`].
+fn tree(leaves: &[(u32, u8)], bits: &mut [u8]) -> bool {
+    let n = leaves.len();
+    // Nodes in the order of their weights; the parent of each comes later.
+    let mut weights = [0u32; 256];
+    let mut leaf_parents = [0u8; 256];
+    let mut parents = [0u8; 256];
+    let (mut leaf, mut node) = (0, 0);
+    for made in 0..n - 1 {
+        let parent = made.to_le_bytes()[0];
+        let mut sum = 0;
+        for _ in 0..2 {
+            // Of equals the leaf: the tree stays flat.
+            if leaf < n && (node == made || leaves[leaf].0 <= weights[node]) {
+                sum += leaves[leaf].0;
+                leaf_parents[leaf] = parent;
+                leaf += 1;
+            } else {
+                sum += weights[node];
+                parents[node] = parent;
+                node += 1;
+            }
+        }
+        weights[made] = sum;
+    }
+    let mut depths = [0u8; 256];
+    for inner in (0..n - 2).rev() {
+        depths[inner] = depths[usize::from(parents[inner])] + 1;
+    }
+    for (bits, parent) in bits.iter_mut().zip(leaf_parents) {
+        *bits = depths[usize::from(parent)] + 1;
+    }
+    // The rarest is among the deepest.
+    usize::from(bits[0]) <= MOST_BITS
+}
+
+/// Package-merge (Larmore and Hirschberg 1990).
+fn package_merge(leaves: &[(u32, u8)], bits: &mut [u8]) {
+    const MOST_ITEMS: usize = 512;
+    let n = leaves.len();
+    // Each level holds the leaves and, in pairs, all of the level before, in
+    // the order of their weights. Later only matters how many of the first
+    // items are leaves.
+    let mut leaves_before = [[0u16; MOST_ITEMS]; MOST_BITS];
+    let mut below = [0u32; MOST_ITEMS];
+    let mut below_len = 0;
+    for level in &mut leaves_before {
+        let mut items = [0u32; MOST_ITEMS];
+        let (mut leaf, mut pair, mut len) = (0, 0, 0);
+        let pairs = below_len / 2;
+        while leaf < n || pair < pairs {
+            let package = if pair < pairs {
+                below[2 * pair] + below[2 * pair + 1]
+            } else {
+                u32::MAX
+            };
+            if leaf < n && leaves[leaf].0 <= package {
+                items[len] = leaves[leaf].0;
+                leaf += 1;
+            } else {
+                items[len] = package;
+                pair += 1;
+            }
+            len += 1;
+            // At most 256.
+            level[len] = u16::try_from(leaf).unwrap_or(u16::MAX);
+        }
+        (below, below_len) = (items, len);
+    }
     // The cheapest 2n - 2 items of the top level; a leaf gets a bit each time
     // it is among them, a package stands for two items one level down.
-    let mut bits = vec![0u8; leaves.len()];
-    let mut wanted = 2 * leaves.len() - 2;
-    for kinds in levels.iter().rev() {
-        let chosen = kinds[..wanted].iter().filter(|is_leaf| **is_leaf).count();
+    bits.fill(0);
+    let mut wanted = 2 * n - 2;
+    for level in leaves_before.iter().rev() {
+        let chosen = usize::from(level[wanted]);
         bits[..chosen].iter_mut().for_each(|len| *len += 1);
         wanted = 2 * (wanted - chosen);
     }
-    let mut lens = [0; 256];
-    for ((_, symbol), len) in leaves.into_iter().zip(bits) {
-        lens[symbol] = len;
-    }
-    Some(lens)
 }
 
 #[cfg(test)]

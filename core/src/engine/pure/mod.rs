@@ -1,4 +1,5 @@
-//! Engine without C and without threads.
+//! Engine without C and without threads. Its frames of literals are written
+//! by every engine.
 
 use alloc::format;
 use alloc::string::String;
@@ -18,7 +19,14 @@ mod fse;
 #[cfg(feature = "pure-encoder")]
 mod huffman;
 #[cfg(feature = "pure-encoder")]
+mod search;
+#[cfg(feature = "pure-encoder")]
+mod streams;
+#[cfg(feature = "pure-encoder")]
 mod weights;
+
+#[cfg(feature = "pure-encoder")]
+pub use encoder::encode_literals;
 
 /// zstd frames of literals alone by a decoder of our own, others by `ruzstd`;
 /// jobs one after the other. With the feature `pure-encoder` it packs as well.

@@ -122,23 +122,34 @@ fn write_shares(shares: &[usize; VALUES], log: u32, out: &mut Vec<u8>) {
 
 /// Two states by turns, from the last weight to the first (4.2.1.2).
 fn encode(weights: &[u8], states: &[State], log: u32, out: &mut Vec<u8>) {
+    // The states of each value share all states that may follow among them.
+    let mut leading = [[0u8; 1 << TABLE_LOGS[1]]; VALUES];
+    let mut first = [None; VALUES];
+    for (number, state) in (0u8..).zip(states) {
+        let value = usize::from(state.value);
+        first[value].get_or_insert(number);
+        leading[value][state.base..state.base + (1 << state.bits)].fill(number);
+    }
     let mut bits = BitWriter::new(out);
-    let mut current: [Option<usize>; 2] = [None; 2];
+    let mut current: [Option<u8>; 2] = [None; 2];
     for (index, &weight) in weights.iter().enumerate().rev() {
         let state = &mut current[index % 2];
-        let mut of_weight = (0..).zip(states).filter(|(_, s)| s.value == weight);
-        let found = match *state {
+        let value = usize::from(weight);
+        *state = match *state {
             // The first state of a value reads at least one bit: there are
             // none left by then, which is how a reader knows the end.
-            None => of_weight.next(),
-            Some(next) => of_weight
-                .find(|(_, s)| (s.base..s.base + (1 << s.bits)).contains(&next))
-                .inspect(|(_, s)| bits.put((next - s.base) as u64, s.bits)),
+            None => first[value],
+            Some(next) => {
+                let next = usize::from(next);
+                let number = leading[value][next];
+                let state = &states[usize::from(number)];
+                bits.put((next - state.base) as u64, state.bits);
+                Some(number)
+            }
         };
-        *state = found.map(|(number, _)| number);
     }
     for state in current.into_iter().rev().flatten() {
-        bits.put(state as u64, log);
+        bits.put(state.into(), log);
     }
     bits.finish_marked();
 }

@@ -100,6 +100,20 @@ fn tables_bytes(chunk_count: usize) -> u64 {
     (chunk_count * TABLE_BYTES) as u64
 }
 
+/// Length of what [`encode`] will make of a plane, but for what rounding costs:
+/// a part in some thousands.
+#[must_use]
+pub fn expected_len_bytes(plane: &[u8], chunk_bytes: usize) -> usize {
+    let chunk_count = plane.len().div_ceil(chunk_bytes);
+    let chunks = split(plane, chunk_count).into_iter().map(|part| {
+        let counts = count(part);
+        let symbols = counts.iter().filter(|count| **count > 0).count();
+        // A length, the states, and a packed table of 16-bit numbers.
+        4 + stream::expected_len_bytes(&counts) + 2 * symbols
+    });
+    16 + chunks.sum::<usize>()
+}
+
 /// Codes a plane that is not empty, in chunks of at most `chunk_bytes`: the
 /// shorter, the better the tables fit and the more they weigh.
 ///

@@ -88,6 +88,13 @@ pub(super) fn empty(count: u64, cursor: &Cursor) -> Result<()> {
     }
 }
 
+/// Length of what [`encode`] will make of a plane, but for what rounding costs:
+/// a part in some thousands.
+#[must_use]
+pub fn expected_len_bytes(plane: &[u8]) -> usize {
+    8 + TABLE_BYTES + stream::expected_len_bytes(&count(plane))
+}
+
 /// Codes a plane that is not empty.
 ///
 /// # Panics

@@ -1,6 +1,7 @@
 //! One state: symbols out (5.2), symbols in (5.3), and the bounds it keeps.
 
 use alloc::format;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use super::table::{Code, Lookup};
@@ -104,6 +105,81 @@ impl Window {
         self.word <<= shift;
         self.taken_bits += shift;
         symbol
+    }
+}
+
+/// A code whose frequency is divided by with a multiplication.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Divided {
+    code: Code,
+    /// A state from here on has to be shortened first.
+    limit: u32,
+    /// `2^shift` over the frequency, rounded up: since states are below
+    /// `2^31`, the error of a product never reaches a quotient.
+    factor: u32,
+    shift: u32,
+}
+
+impl Divided {
+    /// Of a symbol with a frequency; of another it is never used.
+    pub fn new(code: Code, bits: u32) -> Self {
+        let frequency = code.frequency().max(1);
+        let shift = 31 + frequency.next_power_of_two().trailing_zeros();
+        let factor = (1u64 << shift).div_ceil(frequency.into());
+        Self {
+            code,
+            limit: frequency << (31 - bits),
+            // A frequency is over half of the power of two not below it.
+            factor: u32::try_from(factor).unwrap_or(u32::MAX),
+            shift,
+        }
+    }
+}
+
+/// What states give off, last byte first: the buffer fills from its end.
+#[derive(Debug)]
+pub(super) struct Emitted {
+    room: Vec<u8>,
+    start: usize,
+}
+
+impl Emitted {
+    /// For that many symbols, each of which takes two bytes at most.
+    pub fn room_for(symbols: usize) -> Self {
+        let room = vec![0; 2 * symbols + 2];
+        Self {
+            start: room.len(),
+            room,
+        }
+    }
+
+    /// Encodes one symbol.
+    #[inline(always)]
+    pub fn push(&mut self, state: &mut u32, divided: &Divided, bits: u32) {
+        let code = divided.code;
+        let bytes =
+            usize::from(*state >= divided.limit) + usize::from(*state >> 8 >= divided.limit);
+        // Both are written; those that do not count are written over.
+        if let Some(place) = self.room.get_mut(self.start.wrapping_sub(2)..self.start) {
+            let [low, next, ..] = state.to_le_bytes();
+            place.copy_from_slice(&[next, low]);
+        }
+        self.start -= bytes;
+        let rest = *state >> (8 * bytes);
+        #[allow(clippy::cast_possible_truncation)] // below the dividend
+        let quotient = ((u64::from(rest) * u64::from(divided.factor)) >> divided.shift) as u32;
+        let remainder = rest - quotient * code.frequency();
+        *state = (quotient << bits) + remainder + code.start();
+    }
+
+    /// The stream: states in front, then the bytes.
+    pub fn behind(&self, states: &[u32]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(4 * states.len() + self.room.len() - self.start);
+        for state in states {
+            out.extend_from_slice(&state.to_le_bytes());
+        }
+        out.extend_from_slice(&self.room[self.start..]);
+        out
     }
 }
 

@@ -3,10 +3,11 @@
 use alloc::vec::Vec;
 
 use super::capacity::Supply;
-use super::state::{self, Input, LOWER, WINDOW_SYMBOLS};
+use super::state::{self, Divided, Emitted, Input, LOWER, WINDOW_SYMBOLS};
 use super::table::{Code, Lookup};
 use crate::Result;
 use crate::bytes::Cursor;
+use crate::entropy::order0::entropy_bits;
 
 /// Probability bits of order 0.
 pub(super) const BITS: u32 = 14;
@@ -48,15 +49,28 @@ pub(super) fn decode(stream: &[u8], lookup: &Lookup<SLOTS>, out: &mut [u8]) -> R
     input.finish(&states)
 }
 
+/// Bytes of a stream of symbols with these counts.
+pub(super) fn expected_len_bytes(counts: &[u64; 256]) -> usize {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // of a plane in memory
+    let coded = (entropy_bits(counts) / 8.0) as usize;
+    4 * STATES + coded
+}
+
 /// Codes `symbols`, all of which have a frequency.
 pub(super) fn encode(symbols: &[u8], codes: &[Code; 256]) -> Vec<u8> {
+    let codes = codes.map(|code| Divided::new(code, BITS));
     let mut states = [LOWER; STATES];
-    let mut emitted = Vec::with_capacity(symbols.len() / 2);
-    for (i, &symbol) in symbols.iter().enumerate().rev() {
-        let code = codes[usize::from(symbol)];
-        state::push(&mut states[i % STATES], code, BITS, &mut emitted);
+    let mut emitted = Emitted::room_for(symbols.len());
+    let (groups, rest) = symbols.as_chunks::<STATES>();
+    for (state, &symbol) in states.iter_mut().zip(rest).rev() {
+        emitted.push(state, &codes[usize::from(symbol)], BITS);
     }
-    state::assemble(&states, &emitted)
+    for group in groups.iter().rev() {
+        for (state, &symbol) in states.iter_mut().zip(group).rev() {
+            emitted.push(state, &codes[usize::from(symbol)], BITS);
+        }
+    }
+    emitted.behind(&states)
 }
 
 #[cfg(test)]

@@ -44,7 +44,8 @@ impl Frequencies {
         let target = 1u32 << bits;
         let mut table = [0u16; 256];
         for (frequency, &count) in table.iter_mut().zip(counts) {
-            let scaled = u128::from(count) * u128::from(target) / u128::from(total.max(1));
+            // Planes are shorter than 2^50 bytes.
+            let scaled = count * u64::from(target) / total.max(1);
             let floor = u16::try_from(scaled).unwrap_or(u16::MAX);
             *frequency = floor.max(u16::from(count > 0));
         }
@@ -151,11 +152,18 @@ impl<const SLOTS: usize> Lookup<SLOTS> {
 
 /// How often each byte value occurs.
 pub(super) fn count(plane: &[u8]) -> [u64; 256] {
-    let mut counts = [0; 256];
-    for &byte in plane {
-        counts[usize::from(byte)] += 1;
+    // Four tables, so that runs of one value do not wait for each other.
+    let mut tables = [[0u64; 256]; 4];
+    let (groups, rest) = plane.as_chunks::<4>();
+    for group in groups {
+        for (table, &byte) in tables.iter_mut().zip(group) {
+            table[usize::from(byte)] += 1;
+        }
     }
-    counts
+    for &byte in rest {
+        tables[0][usize::from(byte)] += 1;
+    }
+    core::array::from_fn(|byte| tables.iter().map(|table| table[byte]).sum())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Effort, Ranking, SMALL_BYTES, element_bytes, ways};
+use super::{Effort, Ranking, SMALL_BYTES, element_bytes, sample, ways};
 use crate::dtype::Dtype;
 use crate::engine::{PackEngine, ZstdCoding};
 use crate::frame::z4ai::{self, Recipe};
@@ -84,7 +84,14 @@ fn structured<E: PackEngine>(
 
 fn enough_zeros(tensor: &[u8], width: u8) -> bool {
     let width = usize::from(width);
-    let count = tensor.len() / width;
-    let zeros = count_zeros(&tensor[..count * width], width);
-    zeros > 0 && zeros * 100 >= count * LEAST_ZEROS_PERCENT
+    let zeros_in = |part: &[u8]| count_zeros(&part[..part.len() / width * width], width);
+    // Where a sample has next to none there is no need to count.
+    let windows = sample::windows(tensor, sample::SHORT);
+    let sampled: usize = windows.iter().map(|window| window.len() / width).sum();
+    let seen: usize = windows.into_iter().map(zeros_in).sum();
+    if seen * 100 < sampled {
+        return false;
+    }
+    let zeros = zeros_in(tensor);
+    zeros > 0 && zeros * 100 >= tensor.len() / width * LEAST_ZEROS_PERCENT
 }

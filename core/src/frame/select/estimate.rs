@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use super::Effort;
 use crate::engine::{PackEngine, ZstdCoding};
+use crate::entropy::order0::entropy_bits;
 
 /// Bytes of a Huffman table and of the headers of a block of 128 KiB.
 const BLOCK_HEADS_BYTES: f64 = 110.0;
@@ -20,7 +21,10 @@ const TABLE_SYMBOL_BYTES: f64 = 1.5;
 const CONTEXT_SHARE: f64 = 0.3;
 
 const PIECES: usize = 4;
-const PIECE_BYTES: usize = 16 << 10;
+
+/// A search that comes this close to Huffman codes on a short look deserves a
+/// longer one.
+const NEAR: f64 = 0.995;
 
 /// Sizes of a sample, in bytes, as it is and coded.
 #[derive(Debug, Clone, Copy)]
@@ -39,27 +43,40 @@ pub struct Estimate {
 
 impl Estimate {
     /// Of a sample of a plane, or of a part of it, that is `scale` times as
-    /// long.
-    pub fn of<E: PackEngine>(engine: &E, sample: &[u8], scale: f64, effort: Effort) -> Self {
+    /// long. A search is tried on a few pieces of it, of so many bytes each.
+    pub fn of<E: PackEngine>(
+        engine: &E,
+        sample: &[u8],
+        scale: f64,
+        piece_bytes: usize,
+        effort: Effort,
+    ) -> Self {
         let len = sample.len() as f64;
-        let huffman = huffman_bytes(sample);
-        let pieces = pieces(sample);
+        let huffman = huffman_bytes(sample, scale);
+        let pieces = pieces(sample, piece_bytes);
         let mut trial = Vec::new();
         let coding = ZstdCoding::Search(effort.trial_level());
         engine.zstd_encode(&pieces, coding, &mut trial);
         // How the search does on the same pieces, against Huffman codes.
-        let share = trial.len() as f64 / huffman_bytes(&pieces).max(1.0);
+        let share = trial.len() as f64 / huffman_bytes(&pieces, 1.0).max(1.0);
         Self {
             len,
             huffman,
             search: huffman * share,
-            rans: sample.chunks(CHUNK_BYTES).map(chunk_bytes).sum(),
+            rans: rans_bytes(sample, scale),
             order1: match effort {
                 Effort::Max => order1_bytes(sample, scale),
                 Effort::Balanced if huffman < len * CONTEXT_SHARE => order1_bytes(sample, scale),
                 Effort::Fast | Effort::Balanced => f64::INFINITY,
             },
         }
+    }
+
+    /// Whether codes of single bytes are all there is to it: no search is
+    /// near, nor are codes so short that other ways compete.
+    pub fn is_plain(&self, effort: Effort) -> bool {
+        let is_long = effort == Effort::Fast || self.huffman >= self.len * CONTEXT_SHARE;
+        is_long && self.search >= self.huffman * NEAR
     }
 
     /// The least of all.
@@ -72,36 +89,39 @@ impl Estimate {
 const CHUNK_BYTES: usize = 1 << 16;
 
 /// Evenly spread parts of a sample, which is too long for a slow trial.
-fn pieces(plane: &[u8]) -> Vec<u8> {
-    if plane.len() <= PIECES * PIECE_BYTES {
+fn pieces(plane: &[u8], piece_bytes: usize) -> Vec<u8> {
+    if plane.len() <= PIECES * piece_bytes {
         return plane.to_vec();
     }
-    let step = (plane.len() - PIECE_BYTES) / (PIECES - 1);
-    (0..PIECES)
-        .flat_map(|k| &plane[k * step..k * step + PIECE_BYTES])
-        .copied()
-        .collect()
+    let step = (plane.len() - piece_bytes) / (PIECES - 1);
+    let parts: [&[u8]; PIECES] = core::array::from_fn(|k| &plane[k * step..k * step + piece_bytes]);
+    parts.concat()
 }
 
 fn counts(bytes: &[u8]) -> Vec<u64> {
     // Four tables, so that runs of one value do not wait for each other.
-    let mut counts = [[0u64; 256]; 4];
-    for group in bytes.chunks(4) {
-        for (table, &byte) in counts.iter_mut().zip(group) {
+    let mut tables = [[0u32; 256]; 4];
+    let (groups, rest) = bytes.as_chunks::<4>();
+    for group in groups {
+        for (table, &byte) in tables.iter_mut().zip(group) {
             table[usize::from(byte)] += 1;
         }
     }
+    for &byte in rest {
+        tables[0][usize::from(byte)] += 1;
+    }
     (0..256)
-        .map(|value| counts.iter().map(|table| table[value]).sum())
+        .map(|value| tables.iter().map(|table| u64::from(table[value])).sum())
         .filter(|&count| count > 0)
         .collect()
 }
 
-/// Size of the bytes in an optimal Huffman code, with the heads of its blocks;
-/// never more than the bytes themselves.
-fn huffman_bytes(bytes: &[u8]) -> f64 {
+/// Size of the bytes in an optimal Huffman code, with their share of the heads
+/// of blocks in a plane `scale` times as long; never more than the bytes
+/// themselves.
+fn huffman_bytes(bytes: &[u8], scale: f64) -> f64 {
     let len = bytes.len() as f64;
-    let blocks = (len / BLOCK_BYTES).max(1.0);
+    let blocks = (len * scale / BLOCK_BYTES).max(1.0) / scale;
     (code_bits(&mut counts(bytes)) as f64 / 8.0 + blocks * BLOCK_HEADS_BYTES).min(len)
 }
 
@@ -134,18 +154,18 @@ fn code_bits(weights: &mut [u64]) -> u64 {
     total
 }
 
-/// A chunk at its entropy, with head and table.
-fn chunk_bytes(chunk: &[u8]) -> f64 {
-    let counts = counts(chunk);
-    let table = counts.len() as f64 * TABLE_SYMBOL_BYTES;
-    entropy_bits(&counts) / 8.0 + CHUNK_HEAD_BYTES + table
-}
-
-/// Bits of symbols with these counts, all above 0, at their entropy.
-fn entropy_bits(counts: &[u64]) -> f64 {
-    let total = counts.iter().sum::<u64>() as f64;
-    let bits = |&count: &u64| count as f64 * log2(total / count as f64);
-    counts.iter().map(bits).sum()
+/// The bytes at their entropy, with their share of the heads and tables of
+/// chunks in a plane `scale` times as long.
+fn rans_bytes(bytes: &[u8], scale: f64) -> f64 {
+    bytes
+        .chunks(CHUNK_BYTES)
+        .map(|chunk| {
+            let counts = counts(chunk);
+            let head = CHUNK_HEAD_BYTES + counts.len() as f64 * TABLE_SYMBOL_BYTES;
+            let shares = (CHUNK_BYTES as f64 / chunk.len() as f64).clamp(1.0, scale);
+            entropy_bits(&counts) / 8.0 + head / shares
+        })
+        .sum()
 }
 
 /// The bytes at their entropy given the byte before, with the table of all
@@ -166,24 +186,6 @@ fn order1_bytes(bytes: &[u8], scale: f64) -> f64 {
     bits / 8.0 + pairs as f64 * TABLE_SYMBOL_BYTES / scale
 }
 
-/// Base-2 logarithm of `x >= 1`, to about 2^-40: a series, since `core` has
-/// none and every platform has to come to the same choice.
-fn log2(x: f64) -> f64 {
-    let bits = x.to_bits();
-    let exponent = (bits >> 52 & 0x7FF) as f64 - 1023.0;
-    let mantissa = f64::from_bits(bits & 0x000F_FFFF_FFFF_FFFF | 1023 << 52);
-    // 1 <= mantissa < 2: ln m = 2 artanh((m - 1) / (m + 1)).
-    let z = (mantissa - 1.0) / (mantissa + 1.0);
-    let square = z * z;
-    let mut sum = 0.0;
-    let mut term = z;
-    for k in 0..12u32 {
-        sum += term / f64::from(2 * k + 1);
-        term *= square;
-    }
-    exponent + 2.0 * sum * core::f64::consts::LOG2_E
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,23 +204,12 @@ mod tests {
     #[test]
     fn noise_does_not_shrink() {
         let all: Vec<u8> = (0..=255).cycle().take(1 << 16).collect();
-        assert!((huffman_bytes(&all) - 65536.0).abs() < 1e-9);
-        assert!(chunk_bytes(&all) > 65536.0);
+        assert!((huffman_bytes(&all, 1.0) - 65536.0).abs() < 1e-9);
+        assert!(rans_bytes(&all, 1.0) > 65536.0);
     }
 
     #[test]
-    fn logarithms() {
-        for x in [1.0, 1.000_001, 1.3, 1.999_999, 2.0, 3.0, 10.0, 65536.0, 1e9] {
-            let x: f64 = x;
-            assert!((log2(x) - x.log2()).abs() < 1e-10, "{x}");
-        }
-        assert_eq!(log2(4096.0), 12.0);
-    }
-
-    #[test]
-    fn entropies_of_known_distributions() {
-        assert!((entropy_bits(&[1; 256]) - 2048.0).abs() < 1e-6);
-        assert!((entropy_bits(&[4, 2, 1, 1]) - 14.0).abs() < 1e-9);
+    fn what_follows_from_the_byte_before_is_free() {
         // Every byte follows from the one before it.
         let pairs: Vec<u8> = [1, 2].into_iter().cycle().take(1000).collect();
         assert!(order1_bytes(&pairs, 1.0) < 8.0);

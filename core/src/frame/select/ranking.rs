@@ -4,7 +4,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::estimate::Estimate;
-use super::{Effort, SMALL_BYTES, element_bytes, repeats, sample, ways};
+use super::sample::{self, Look};
+use super::{Effort, SMALL_BYTES, element_bytes, repeats, ways};
 use crate::dtype::Dtype;
 use crate::engine::PackEngine;
 use crate::frame::plane::HEAD_BYTES;
@@ -85,7 +86,27 @@ fn rank<E: PackEngine>(
     effort: Effort,
 ) -> Vec<(f64, Recipe)> {
     let repeats = repeats::are_far_apart(tensor, effort);
-    let windows = sample::windows(tensor);
+    if effort != Effort::Max && !repeats {
+        let (ranked, is_plain) = judge(engine, tensor, dtype, effort, false, sample::SHORT);
+        if is_plain {
+            return ranked;
+        }
+    }
+    judge(engine, tensor, dtype, effort, repeats, sample::LONG).0
+}
+
+/// The recipes by their expected cost; and whether all planes of all of them
+/// are plain ([`Estimate::is_plain`]).
+fn judge<E: PackEngine>(
+    engine: &E,
+    tensor: &[u8],
+    dtype: Option<Dtype>,
+    effort: Effort,
+    repeats: bool,
+    look: Look,
+) -> (Vec<(f64, Recipe)>, bool) {
+    let mut is_plain = true;
+    let windows = sample::windows(tensor, look);
     let sampled_bytes: usize = windows.iter().map(|window| window.len()).sum();
     let scale = tensor.len() as f64 / sampled_bytes as f64;
     let mut ranked: Vec<(f64, Recipe)> = transforms(dtype, effort)
@@ -97,11 +118,12 @@ fn rank<E: PackEngine>(
                 .iter()
                 .zip(lens)
                 .map(|(parts, len_bytes)| {
-                    let estimates = parts
+                    let estimates: Vec<Estimate> = parts
                         .iter()
-                        .map(|part| Estimate::of(engine, part, scale, effort));
-                    let (recipe, bytes) =
-                        ways::choose(&estimates.collect::<Vec<_>>(), len_bytes, effort, repeats);
+                        .map(|part| Estimate::of(engine, part, scale, look.piece_bytes, effort))
+                        .collect();
+                    is_plain &= estimates.iter().all(|part| part.is_plain(effort));
+                    let (recipe, bytes) = ways::choose(&estimates, len_bytes, effort, repeats);
                     cost += bytes * scale;
                     recipe
                 })
@@ -114,7 +136,7 @@ fn rank<E: PackEngine>(
         .collect();
     // Stable: of equals the one preferred stays in front.
     ranked.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-    ranked
+    (ranked, is_plain)
 }
 
 /// Transforms worth a look, the one preferred at equal size first.

@@ -6,20 +6,39 @@ use alloc::vec::Vec;
 use crate::frame::z4ai::{PlaneCoder, PlaneRecipe, Recipe, Transform};
 
 const WINDOWS: usize = 16;
-const WINDOW_BYTES: usize = 32 << 10;
+
+/// How long a look is taken at a tensor.
+#[derive(Debug, Clone, Copy)]
+pub struct Look {
+    window_bytes: usize,
+    /// Bytes of the pieces of a plane on which a search is tried.
+    pub piece_bytes: usize,
+}
+
+/// Enough to see that there is nothing to see.
+pub const SHORT: Look = Look {
+    window_bytes: 4 << 10,
+    piece_bytes: 4 << 10,
+};
+/// Enough to choose by.
+pub const LONG: Look = Look {
+    window_bytes: 32 << 10,
+    piece_bytes: 16 << 10,
+};
 
 /// The whole tensor if it is small, else windows at places that depend on its
 /// length alone, so that a sample never makes output differ between runs.
-pub fn windows(tensor: &[u8]) -> Vec<&[u8]> {
-    if tensor.len() <= WINDOWS * WINDOW_BYTES {
+pub fn windows(tensor: &[u8], look: Look) -> Vec<&[u8]> {
+    let window_bytes = look.window_bytes;
+    if tensor.len() <= WINDOWS * window_bytes {
         return vec![tensor];
     }
-    let last = tensor.len() - WINDOW_BYTES;
+    let last = tensor.len() - window_bytes;
     (0..WINDOWS)
         .map(|k| {
             // In steps of 8, so that every window starts at an element.
             let start = last / (WINDOWS - 1) * k / 8 * 8;
-            &tensor[start..start + WINDOW_BYTES]
+            &tensor[start..start + window_bytes]
         })
         .collect()
 }

@@ -16,6 +16,8 @@ use crate::frame::z4ai;
 const WORTH_BROTLI: f64 = 0.8;
 /// A search expected to come to more than this times the best is not tried.
 const HOPELESS: f64 = 1.15;
+/// Length of the pieces on which a search is tried.
+const PIECE_BYTES: usize = 16 << 10;
 /// Longest stream that becomes a single brotli stream, in bytes. brotli looks
 /// back 4 MiB and uses one thread.
 #[cfg(feature = "brotli-encoder")]
@@ -53,7 +55,7 @@ pub fn standalone<E: PackEngine>(
 }
 
 fn choices<E: PackEngine>(engine: &E, stream: &[u8]) -> Vec<Choice> {
-    let estimate = Estimate::of(engine, stream, 1.0, Effort::Max);
+    let estimate = Estimate::of(engine, stream, 1.0, PIECE_BYTES, Effort::Max);
     let mut choices = vec![Choice::Zstd(ZstdCoding::Huffman), Choice::Rans];
     if estimate.search < estimate.least() * HOPELESS {
         let level = Effort::Max.search_level();

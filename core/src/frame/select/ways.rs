@@ -22,6 +22,12 @@ const RANS_HOPELESS: f64 = 1.1;
 /// Planes up to this size, in bytes, take less time to decode than to ask
 /// for; larger ones should be fast to read.
 const RANS_QUICK_BYTES: usize = 1 << 20;
+/// What rANS has to gain there, as one part of the plane in so many: a
+/// thirtieth of a bit for each byte, about what it gains on weights of a
+/// common kind.
+const QUICK_PARTS: usize = 240;
+/// And where codes are short.
+const SHORT_PARTS: usize = 1000;
 /// Longest plane that is held in memory with its coded form, in bytes.
 const BALANCED_WHOLE_BYTES: usize = 1 << 25;
 const MAX_WHOLE_BYTES: usize = 1 << 28;
@@ -126,7 +132,7 @@ pub fn choose(
     }
     let may_hold = effort != Effort::Fast && len_bytes <= BALANCED_WHOLE_BYTES;
     if may_hold && repeats {
-        return (PlaneRecipe::FastFirst(BALANCED_FAR), cost);
+        return (fast_first(BALANCED_FAR, SHORT_PARTS), cost);
     }
     if let ([part], true) = (parts, may_hold) {
         // The real sizes decide; Huffman codes of bounded length are a little
@@ -138,10 +144,10 @@ pub fn choose(
             } else {
                 BALANCED_SHORT
             };
-            return (PlaneRecipe::FastFirst(ways), cost.min(rans));
+            return (fast_first(ways, SHORT_PARTS), cost.min(rans));
         }
         if len_bytes <= RANS_QUICK_BYTES && !search && part.rans < cost {
-            return (PlaneRecipe::FastFirst(BALANCED), part.rans);
+            return (fast_first(BALANCED, QUICK_PARTS), part.rans);
         }
     }
     let ways = ZstdWays {
@@ -153,6 +159,10 @@ pub fn choose(
     } else {
         (PlaneRecipe::Store, cost)
     }
+}
+
+fn fast_first(ways: &'static [Way], parts: usize) -> PlaneRecipe {
+    PlaneRecipe::FastFirst { ways, parts }
 }
 
 /// Everything that is not hopeless.

@@ -8,7 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::way::{payload, smallest};
+use super::way::{fast_first, payload, smallest};
 use super::{MAGIC, PlaneRecipe, Recipe, Transform, VERSION};
 use crate::engine::PackEngine;
 use crate::frame::plane::{self, Method};
@@ -171,10 +171,10 @@ impl<'a> PlaneCoder<'a> {
     pub fn encode<E: PackEngine>(&self, engine: &E) -> (Method, Vec<u8>) {
         match self.recipe {
             PlaneRecipe::Smallest(ways) => {
-                smallest(engine, self.raw(0, self.len), self.parts(), ways, None)
+                smallest(engine, self.raw(0, self.len), self.parts(), ways)
             }
-            PlaneRecipe::FastFirst(ways) => {
-                smallest(engine, self.raw(0, self.len), self.parts(), ways, Some(200))
+            PlaneRecipe::FastFirst { ways, parts } => {
+                fast_first(engine, self.raw(0, self.len), self.parts(), ways, parts)
             }
             PlaneRecipe::Blocks(_) if self.len > 0 => {
                 let blocks = engine.map((0..self.block_count()).collect(), |block| {

@@ -26,8 +26,14 @@ pub enum PlaneRecipe {
     /// in memory, whatever it has been allowed.
     Smallest(&'static [Way]),
     /// The smallest of those that make zstd frames, or of the others where
-    /// that is over 0.5 % smaller: rANS decodes several times slower.
-    FastFirst(&'static [Way]),
+    /// that is smaller by more than one in `parts` of the plane: rANS takes
+    /// several times as long for each of its bytes.
+    FastFirst {
+        /// What is tried.
+        ways: &'static [Way],
+        /// 800 asks for a hundredth of a bit for each byte.
+        parts: usize,
+    },
 }
 
 /// The ways to make a zstd frame that are tried, block by block.

@@ -23,6 +23,22 @@ impl ZstdWays {
 }
 
 impl Way {
+    fn is_zstd(self) -> bool {
+        matches!(self, Self::Blocks(_) | Self::Zstd(_))
+    }
+
+    /// Length of what [`Self::encode`] will make of a plane, to a part in a
+    /// thousand or so, where counting tells it.
+    fn expected_len_bytes(self, plane: &[u8]) -> Option<usize> {
+        match self {
+            Self::Rans => Some(rans::shared_len_bytes(plane)),
+            Self::RansAdaptive(chunk_bytes) => {
+                Some(rans::adaptive_len_bytes(plane, chunk_bytes as usize))
+            }
+            Self::Blocks(_) | Self::Zstd(_) | Self::RansOrder1 => None,
+        }
+    }
+
     /// Method and payload for `plane`, made of `parts` unlike parts of equal
     /// length; `None` where this way cannot code it.
     pub(super) fn encode<E: PackEngine>(
@@ -74,35 +90,64 @@ pub(super) fn payload(coded: Vec<Vec<u8>>, block_bytes: u32) -> (Method, Vec<u8>
     }
 }
 
-/// The smallest of `ways`, or the plane itself where none gains. A way that
-/// is not zstd has to be smaller than the zstd ones by more than one part in
-/// `rans_gain`, if there is one.
+/// The smallest of `ways`, or the plane itself where none gains.
 pub(super) fn smallest<E: PackEngine>(
     engine: &E,
     plane: Vec<u8>,
     parts: usize,
     ways: &[Way],
-    rans_gain: Option<usize>,
 ) -> (Method, Vec<u8>) {
-    if plane.is_empty() {
-        return (Method::Store, plane);
-    }
-    let coded = engine.map(ways.to_vec(), |way| way.encode(engine, &plane, parts));
-    let is_fast = |method| matches!(method, Method::Zstd | Method::Blocks);
-    let (fast, slow): (Vec<_>, Vec<_>) = coded
+    let coded = try_all(engine, &plane, parts, ways.to_vec());
+    least(coded, plane.len()).unwrap_or((Method::Store, plane))
+}
+
+/// The smallest of the ways that are zstd, or of the others where that is
+/// smaller by more than the `gain_parts`-th part of the plane. Of these, those
+/// whose size can be told from counts are coded only if they are it.
+pub(super) fn fast_first<E: PackEngine>(
+    engine: &E,
+    plane: Vec<u8>,
+    parts: usize,
+    ways: &[Way],
+    gain_parts: usize,
+) -> (Method, Vec<u8>) {
+    let (fast, slow): (Vec<Way>, Vec<Way>) = ways.iter().partition(|way| way.is_zstd());
+    let best = least(try_all(engine, &plane, parts, fast), plane.len());
+    let best_len = best
+        .as_ref()
+        .map_or(plane.len(), |(_, payload)| payload.len());
+    let most = best_len.saturating_sub(plane.len() / gain_parts);
+
+    let (told, mut worth): (Vec<_>, Vec<_>) = slow
         .into_iter()
-        .flatten()
-        .partition(|(method, _)| is_fast(*method));
-    // The first of equals wins, on any number of threads.
-    let least =
-        |coded: Vec<(Method, Vec<u8>)>| coded.into_iter().min_by_key(|(_, payload)| payload.len());
-    let mut best = (Method::Store, plane);
-    if let Some(fast) = least(fast).filter(|(_, payload)| payload.len() < best.1.len()) {
-        best = fast;
+        .map(|way| (way.expected_len_bytes(&plane), way))
+        .partition(|(expected, _)| expected.is_some());
+    let promising = told.into_iter().min_by_key(|(expected, _)| *expected);
+    worth.extend(promising.filter(|(expected, _)| expected.is_some_and(|len| len < most)));
+    let worth = worth.into_iter().map(|(_, way)| way).collect();
+    least(try_all(engine, &plane, parts, worth), most)
+        .or(best)
+        .unwrap_or((Method::Store, plane))
+}
+
+fn try_all<E: PackEngine>(
+    engine: &E,
+    plane: &[u8],
+    parts: usize,
+    ways: Vec<Way>,
+) -> Vec<(Method, Vec<u8>)> {
+    if plane.is_empty() {
+        return Vec::new();
     }
-    let margin = rans_gain.map_or(0, |part| best.1.len() / part);
-    match least(slow) {
-        Some(slow) if slow.1.len() + margin < best.1.len() => slow,
-        _ => best,
-    }
+    let coded = engine.map(ways, |way| way.encode(engine, plane, parts));
+    coded.into_iter().flatten().collect()
+}
+
+/// The shortest below `most` bytes; of equals the first, on any number of
+/// threads.
+fn least(coded: Vec<(Method, Vec<u8>)>, most: usize) -> Option<(Method, Vec<u8>)> {
+    coded
+        .into_iter()
+        .min_by_key(|(_, payload)| payload.len())
+        .filter(|(_, payload)| payload.len() < most)
 }

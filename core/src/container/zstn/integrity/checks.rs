@@ -208,13 +208,41 @@ impl Integrity {
 
     /// Compares the whole restored file, given in pieces.
     pub fn check_file<'a>(&self, pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<()> {
-        let Some(file) = &self.file else {
-            return Ok(());
-        };
-        let mut sha256 = Sha256::new();
-        pieces.into_iter().for_each(|piece| sha256.update(piece));
-        let found: [u8; 32] = sha256.finalize().into();
-        if found == file.sha256 {
+        match self.file_check() {
+            Some(check) => pieces.into_iter().fold(check, FileCheck::with).finish(),
+            None => Ok(()),
+        }
+    }
+
+    /// Begins to compare the restored file, if its digest is told.
+    #[must_use]
+    pub fn file_check(&self) -> Option<FileCheck<'_>> {
+        self.file.as_ref().map(|file| FileCheck {
+            sha256: Sha256::new(),
+            expected: &file.sha256,
+        })
+    }
+}
+
+/// Goes over a restored file from its first byte to its last.
+#[derive(Debug, Clone)]
+pub struct FileCheck<'a> {
+    sha256: Sha256,
+    expected: &'a [u8; 32],
+}
+
+impl FileCheck<'_> {
+    /// Goes on with the next bytes.
+    #[must_use]
+    pub fn with(mut self, bytes: &[u8]) -> Self {
+        self.sha256.update(bytes);
+        self
+    }
+
+    /// Compares the digest.
+    pub fn finish(self) -> Result<()> {
+        let found: [u8; 32] = self.sha256.finalize().into();
+        if found == *self.expected {
             return Ok(());
         }
         Err(Error::malformed(

@@ -10,7 +10,7 @@ mod checks;
 mod section;
 mod sums;
 
-pub use checks::Integrity;
+pub use checks::{FileCheck, Integrity};
 pub(super) use section::{FileDigest, Head, Section};
 pub use sums::{FrameSums, Sums};
 

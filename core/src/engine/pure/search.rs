@@ -1,0 +1,40 @@
+//! zstd frames with matches, which `ruzstd` finds.
+
+use alloc::vec::Vec;
+
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
+use super::Pure;
+use super::encoder::{write_blocks, write_header};
+use crate::engine::{PackEngine, ZstdCoding};
+
+impl PackEngine for Pure {
+    fn zstd_encode(&self, input: &[u8], coding: ZstdCoding, out: &mut Vec<u8>) {
+        write_header(input.len(), out);
+        let blocks_start = out.len();
+        write_blocks(input, out);
+        if coding == ZstdCoding::Huffman {
+            return;
+        }
+        // One level is all there is; what it makes of literals is often worse
+        // than our own code.
+        let searched = compress_to_vec(input, CompressionLevel::Fastest);
+        if let Some(blocks) = blocks_of(&searched)
+            && blocks.len() < out.len() - blocks_start
+        {
+            out.truncate(blocks_start);
+            out.extend_from_slice(blocks);
+        }
+    }
+}
+
+/// The blocks of a frame by `ruzstd`, whose own header has no content size.
+fn blocks_of(frame: &[u8]) -> Option<&[u8]> {
+    let (_, rest) = frame.split_first_chunk::<4>()?;
+    let (descriptor, rest) = rest.split_first()?;
+    // No content size, a window, no dictionary: one byte. Anything else would
+    // be a version of ruzstd that we have not met.
+    let (_, blocks) = rest.split_first().filter(|_| descriptor & 0xE3 == 0)?;
+    let checksum = if descriptor & 4 == 0 { 0 } else { 4 };
+    blocks.get(..blocks.len().checked_sub(checksum)?)
+}
