@@ -102,7 +102,9 @@ impl Reader {
         engine: Native,
     ) -> Result<Self> {
         let refuse = |error| Error::place(&name)(error);
-        let catalogs = sources.iter().map(|source| open_catalog(&**source));
+        let catalogs = sources
+            .iter()
+            .map(|source| open_catalog(&engine, &**source));
         let catalogs = catalogs.collect::<Result<Vec<_>>>()?;
         let config = config(&catalogs)?;
         let mut assembly = Assembly::new(catalogs, shards, config.as_deref()).map_err(&refuse)?;
@@ -279,7 +281,7 @@ impl Reader {
 }
 
 /// The catalog of a file, by way of the reads it needs.
-pub(crate) fn open_catalog(source: &dyn Source) -> Result<Catalog> {
+pub(crate) fn open_catalog(engine: &Native, source: &dyn Source) -> Result<Catalog> {
     let refuse = Error::place(source.name());
     let len = source.len_bytes();
     let head = source.read(0..Opening::head_len_bytes(len))?.into_owned();
@@ -287,7 +289,7 @@ pub(crate) fn open_catalog(source: &dyn Source) -> Result<Catalog> {
     loop {
         let needs = opening.needs().map_err(&refuse)?;
         if needs.is_empty() {
-            return opening.finish().map_err(&refuse);
+            return opening.finish(engine).map_err(&refuse);
         }
         for range in needs {
             let bytes = source.read(range.clone())?;

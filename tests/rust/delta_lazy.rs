@@ -30,7 +30,7 @@ fn opened(file: &[u8]) -> Result<Opened<'_>> {
     loop {
         let needs = opening.needs()?;
         if needs.is_empty() {
-            let catalog = opening.finish()?;
+            let catalog = opening.finish(&Pure)?;
             return Ok(Opened {
                 file,
                 catalog,

@@ -52,7 +52,8 @@ fn bad_sections() {
             let (result, peak) = peak_bytes(|| unpack(&Pure, &file));
             let error = result.expect_err("longer than the file");
             assert_eq!(error.kind(), ErrorKind::Malformed, "{len}: {error}");
-            let opened = Opening::new(file.len() as u64, file).and_then(Opening::finish);
+            let opened = Opening::new(file.len() as u64, file);
+            let opened = opened.and_then(|opening| opening.finish(&Pure));
             assert_eq!(opened.expect_err("the same").rule(), error.rule());
             assert!(peak < 1 << 20, "{len} held {peak} bytes");
             assert!(started.elapsed() < MOST_TIME);
@@ -108,7 +109,7 @@ fn names_that_disagree_with_the_header_are_not_read_by_name() {
     let file = cases::read("zstn-bad", "index_names_swapped.zstn");
     let error = Opening::new(file.len() as u64, file)
         .expect("a ZSTN file")
-        .finish()
+        .finish(&Pure)
         .expect_err("names are swapped");
     assert_eq!(error.rule().map(|r| r.code()), Some("zstn.header_mismatch"));
 }

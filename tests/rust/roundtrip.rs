@@ -128,7 +128,7 @@ fn output_depends_on_neither_threads_nor_memory() {
     }
     assert!(unpack(&Pure, &reference).unwrap() == original);
     let catalog = Opening::new(reference.len() as u64, reference.clone())
-        .and_then(Opening::finish)
+        .and_then(|opening| opening.finish(&Pure))
         .unwrap();
     for (name, family) in [
         ("big", Family::Z4ai),

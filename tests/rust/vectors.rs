@@ -49,7 +49,7 @@ fn open(file: &[u8]) -> Result<(Catalog, usize, usize)> {
     loop {
         let needs = opening.needs()?;
         if needs.is_empty() {
-            return Ok((opening.finish()?, trips, bytes));
+            return Ok((opening.finish(&Pure)?, trips, bytes));
         }
         trips += 1;
         for range in needs {

@@ -38,7 +38,7 @@ fn open(file: &[u8]) -> Result<(Catalog, usize)> {
     loop {
         let needs = opening.needs()?;
         if needs.is_empty() {
-            return Ok((opening.finish()?, trips));
+            return Ok((opening.finish(&Pure)?, trips));
         }
         trips += 1;
         assert!(trips < 5, "the opening goes on and on");

@@ -4,6 +4,8 @@ use wasm_bindgen::prelude::*;
 use zstn_core::catalog::Opening as Core;
 
 use crate::Catalog;
+use zstn_core::engine::Pure;
+
 use crate::error::thrown;
 use crate::number::whole;
 
@@ -56,6 +58,9 @@ impl Opening {
 
     /// What the file holds. The opening is used up.
     pub fn finish(self) -> Result<Catalog, JsValue> {
-        self.0.finish().map(Catalog::new).map_err(|e| thrown(&e))
+        self.0
+            .finish(&Pure)
+            .map(Catalog::new)
+            .map_err(|e| thrown(&e))
     }
 }

@@ -173,7 +173,8 @@ impl<'a> Job<'a> {
         let tensors = parsed.tensors;
         let data_len = self.input.len() - self.data_start;
         let ties = self.ties(&tensors);
-        let (mut writer, prefix) = Writer::new(header, data_len as u64);
+        let (mut writer, prefix) =
+            Writer::new(self.engine, header, data_len as u64, self.options.integrity);
         output.write(&prefix)?;
         let mut sums = self.options.integrity.then(|| Sums::new(header));
 

@@ -39,7 +39,7 @@ pub fn pack_shards(
     let bases = base.map(|base| counterparts(input, base, "base"));
     let bases = bases.transpose()?;
     let folder = OutputFolder::create(target)?;
-    let parts = Parts::open(input, options.progress)?;
+    let parts = Parts::open(engine, input, options.progress)?;
     let (reports, _) = parts.each(|number, map, progress| {
         let output = Output::create(&folder.path(&plan.names[number]))?;
         let options = PackOptions {

@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::{Shard, Shards};
 use crate::reader::open_catalog;
 use crate::source::{Map, Place, Remote, Source};
-use crate::{Error, Progress, Result};
+use crate::{Error, Native, Progress, Result};
 
 /// Local shards are opened and looked into before work begins; remote ones
 /// are looked into if their server allows it, and fetched when it is their
 /// turn, so that the disk holds one at a time.
 pub(super) struct Parts<'a> {
+    engine: &'a Native,
     shards: &'a Shards,
     maps: Vec<Option<Map>>,
     lens_bytes: Vec<u64>,
@@ -23,8 +24,13 @@ pub(super) struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     /// Opens all local files, checks them against the index, and begins.
-    pub(super) fn open(shards: &'a Shards, progress: &'a dyn Progress) -> Result<Self> {
+    pub(super) fn open(
+        engine: &'a Native,
+        shards: &'a Shards,
+        progress: &'a dyn Progress,
+    ) -> Result<Self> {
         let mut parts = Self {
+            engine,
             shards,
             maps: Vec::new(),
             lens_bytes: Vec::new(),
@@ -57,7 +63,7 @@ impl<'a> Parts<'a> {
     /// because it breaks the rules of safetensors; what is no checkpoint at
     /// all is refused by the work itself.
     fn check(&mut self, number: usize, source: &dyn Source) -> Result<u64> {
-        let catalog = match open_catalog(source) {
+        let catalog = match open_catalog(self.engine, source) {
             Ok(catalog) => catalog,
             Err(Error::Format { .. }) => return Ok(source.len_bytes()),
             Err(other) => return Err(other),

@@ -31,7 +31,7 @@ pub fn unpack_shards(
     let bases = base.map(|base| counterparts(input, base, "base"));
     let bases = bases.transpose()?;
     let folder = OutputFolder::create(target)?;
-    let parts = Parts::open(input, progress)?;
+    let parts = Parts::open(engine, input, progress)?;
     let (reports, _) = parts.each(|number, map, progress| {
         let path = folder.path(&plan.names[number]);
         match &bases {

@@ -31,7 +31,7 @@ pub fn verify_shards(
     if let Some(original) = original {
         check_index(kind, input, original)?;
     }
-    let parts = Parts::open(input, progress)?;
+    let parts = Parts::open(engine, input, progress)?;
     let (reports, indexed_tensors) = parts.each(|number, map, progress| {
         let whole = |others: &Option<Vec<&Shard>>| {
             let other = others.as_ref().map(|others| others[number]);

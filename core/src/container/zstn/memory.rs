@@ -37,7 +37,7 @@ pub fn pack<E: PackEngine>(engine: &E, file: &[u8], effort: Effort) -> Result<Ve
     let tensor = |i: usize| slice(&tensors[i].span);
     let ties = ties::find(&lens, tensor, |i| ties::digest([tensor(i)]));
 
-    let (mut writer, mut out) = Writer::new(header, data.len() as u64);
+    let (mut writer, mut out) = Writer::new(engine, header, data.len() as u64, true);
     let distinct: Vec<usize> = (0..tensors.len()).filter(|&i| ties[i].is_none()).collect();
     // The digest of the file is one long chain: it comes first, so that other
     // threads code meanwhile.

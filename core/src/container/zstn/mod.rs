@@ -24,7 +24,7 @@ pub use footer::{FOOTER_BYTES, Footer};
 pub use index::{Content, Index, Record};
 pub use memory::{names_fit, pack, single_frame_range, unpack};
 pub use packing::{Packed, Packing};
-pub use prefix::{Layout, Prefix, prefix_bytes};
+pub use prefix::{Layout, Prefix, prefix_bytes, promises_header_copy};
 pub use tail::Tail;
 pub use writer::{Writer, single_frame};
 
@@ -32,4 +32,4 @@ pub use writer::{Writer, single_frame};
 pub const MAGIC: [u8; 4] = *b"ZSTN";
 const VERSION: u8 = 3;
 /// Prefix without the header.
-const PREFIX_FIXED_BYTES: u64 = 22;
+pub(crate) const PREFIX_FIXED_BYTES: u64 = 22;

@@ -139,7 +139,7 @@ impl Packing {
         };
         match mem::replace(&mut self.stage, Stage::Start) {
             Stage::Start => self.start(&bytes),
-            Stage::Header => self.header(&bytes),
+            Stage::Header => self.header(engine, &bytes),
             Stage::Tensors(mut tensors) => {
                 let mut out = tensors.next(engine, &bytes, self.effort)?;
                 self.go_on(tensors, &mut out)?;
@@ -227,7 +227,7 @@ impl Packing {
         Ok(Vec::new())
     }
 
-    fn header(&mut self, header: &[u8]) -> Result<Vec<u8>> {
+    fn header<E: PackEngine>(&mut self, engine: &E, header: &[u8]) -> Result<Vec<u8>> {
         let data_start = self.data_start();
         let data_len = self.len_bytes - data_start;
         if self.head.len() < position(data_start) {
@@ -247,7 +247,7 @@ impl Packing {
             .map(|tensor| tensor.span.end - tensor.span.start)
             .filter(|len| !lens.insert(*len))
             .collect();
-        let (writer, mut out) = Writer::new(header, data_len);
+        let (writer, mut out) = Writer::new(engine, header, data_len, self.has_integrity);
         let tensors = Box::new(Tensors {
             data_start,
             left: tensors.into_iter(),

@@ -96,13 +96,30 @@ fn read_start(cursor: &mut Cursor) -> Result<(Layout, u64)> {
     Ok((layout, cursor.u64("header length")?))
 }
 
+/// Bit of the layout flag: the integrity section holds a copy of the header.
+/// z4ai reads any flag but 0 as that of an index.
+const HAS_HEADER_COPY: u8 = 2;
+
+/// Whether a file with this head says that its integrity section holds a copy
+/// of the header (docs/formats/zstn-integrity.md 6).
+#[must_use]
+pub fn promises_header_copy(head: &[u8]) -> bool {
+    head.get(5).is_some_and(|flag| flag & HAS_HEADER_COPY != 0)
+}
+
 /// The prefix of a new file.
 #[must_use]
-pub fn prefix_bytes(layout: Layout, header: &[u8], data_len_bytes: u64) -> Vec<u8> {
+pub fn prefix_bytes(
+    layout: Layout,
+    has_header_copy: bool,
+    header: &[u8],
+    data_len_bytes: u64,
+) -> Vec<u8> {
     let mut out = Vec::with_capacity(header.len() + 22);
     out.extend_from_slice(&MAGIC);
     out.push(VERSION);
-    out.push(u8::from(layout == Layout::Indexed));
+    let copy = if has_header_copy { HAS_HEADER_COPY } else { 0 };
+    out.push(u8::from(layout == Layout::Indexed) | copy);
     out.extend_from_slice(&(header.len() as u64).to_le_bytes());
     out.extend_from_slice(header);
     out.extend_from_slice(&data_len_bytes.to_le_bytes());

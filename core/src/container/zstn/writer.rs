@@ -7,8 +7,14 @@ use core::ops::Range;
 
 use super::index::write_record;
 use super::integrity::{FrameSums, Head, Section, Sums, checksum};
-use super::{Content, Footer, Layout, Record, prefix_bytes};
+use super::{Content, Footer, Layout, PREFIX_FIXED_BYTES, Record, prefix_bytes};
+use crate::engine::{PackEngine, ZstdCoding};
+use crate::limits::HEAD_LEN_BYTES;
 use crate::{Error, Result};
+
+/// Headers repeat themselves: a tenth is left, and hardly less by a longer
+/// search.
+const HEADER_CODING: ZstdCoding = ZstdCoding::Search(9);
 
 /// A container in the making. The caller writes what [`Writer::new`] returns,
 /// then the frames in the order it announces them, then what
@@ -17,16 +23,31 @@ use crate::{Error, Result};
 pub struct Writer {
     original_len_bytes: u64,
     prefix_checksum: u64,
+    header_copy: Option<Vec<u8>>,
     position: u64,
     records: Vec<Record>,
 }
 
 impl Writer {
-    /// Begins an indexed container; returns the bytes to write first.
+    /// Begins an indexed container, to be finished with an integrity section
+    /// or without one; returns the bytes to write first.
     #[must_use]
-    pub fn new(header: &[u8], data_len_bytes: u64) -> (Self, Vec<u8>) {
-        let prefix = prefix_bytes(Layout::Indexed, header, data_len_bytes);
+    pub fn new<E: PackEngine>(
+        engine: &E,
+        header: &[u8],
+        data_len_bytes: u64,
+        has_integrity: bool,
+    ) -> (Self, Vec<u8>) {
+        let is_long = PREFIX_FIXED_BYTES + header.len() as u64 > HEAD_LEN_BYTES;
+        let header_copy = (has_integrity && is_long).then(|| {
+            let mut copy = Vec::new();
+            engine.zstd_encode(header, HEADER_CODING, &mut copy);
+            copy
+        });
+        let has_copy = header_copy.is_some();
+        let prefix = prefix_bytes(Layout::Indexed, has_copy, header, data_len_bytes);
         let writer = Self {
+            header_copy,
             original_len_bytes: (header.len() as u64 + 8).saturating_add(data_len_bytes),
             prefix_checksum: checksum([prefix.as_slice()]),
             position: prefix.len() as u64,
@@ -119,6 +140,7 @@ impl Writer {
         let tables: Vec<u32> = sums.frames.iter().map(table_len).collect();
         Ok(Section {
             tables: tables.iter().any(|&len| len > 0).then_some(tables),
+            header: self.header_copy.clone(),
             file: Some(file),
             head: Some(Head {
                 prefix: self.prefix_checksum,
@@ -134,7 +156,7 @@ impl Writer {
 /// (docs/formats/z4ai-containers.md 2.4); the file ends after the frame.
 #[must_use]
 pub fn single_frame(header: &[u8], data_len_bytes: u64, frame_len_bytes: u64) -> Vec<u8> {
-    let mut out = prefix_bytes(Layout::SingleFrame, header, data_len_bytes);
+    let mut out = prefix_bytes(Layout::SingleFrame, false, header, data_len_bytes);
     out.extend_from_slice(&frame_len_bytes.to_le_bytes());
     out
 }

@@ -28,7 +28,7 @@ impl Packed {
     pub(super) fn open(engine: &Native, path: &Path, id: u64) -> Result<Self> {
         let source = Opened::new(path)?;
         let refuse = Error::place(source.name().to_owned());
-        let catalog = open_catalog(&source)?;
+        let catalog = open_catalog(engine, &source)?;
         let model = Assembly::new(vec![catalog], None, None);
         let model = model
             .and_then(|model| model.finish(engine))

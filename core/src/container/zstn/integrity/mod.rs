@@ -11,7 +11,8 @@ mod section;
 mod sums;
 
 pub use checks::{FileCheck, Integrity};
-pub(super) use section::{FileDigest, Head, Section};
+pub(crate) use section::Section;
+pub(super) use section::{FileDigest, Head};
 pub use sums::{FrameSums, Sums};
 
 /// Bytes of a section that do not depend on the number of tensors.

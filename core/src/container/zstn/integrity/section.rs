@@ -19,6 +19,7 @@ const TAG_HEAD: [u8; 4] = *b"HEAD";
 const TAG_FRAMES: [u8; 4] = *b"FRMS";
 const TAG_TENSORS: [u8; 4] = *b"TENS";
 const TAG_TABLES: [u8; 4] = *b"BLKS";
+const TAG_HEADER: [u8; 4] = *b"JSON";
 
 /// The file that was packed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +47,8 @@ pub struct Section {
     /// Length of the block table of every owner, in bytes; none where there
     /// is no table in the file.
     pub tables: Option<Vec<u32>>,
+    /// The header once more, as a zstd frame.
+    pub header: Option<Vec<u8>>,
 }
 
 impl Section {
@@ -106,6 +109,9 @@ impl Section {
             } else if tag == TAG_TABLES {
                 let tables = entries(&mut value, at, 4, |value| value.u32("length of a table"))?;
                 section.tables.replace(tables).is_none()
+            } else if tag == TAG_HEADER {
+                let copy = value.take(len, "copy of the header")?.to_vec();
+                section.header.replace(copy).is_none()
             } else {
                 true
             };
@@ -143,6 +149,9 @@ impl Section {
         if let Some(tables) = &self.tables {
             let lens: Vec<u8> = tables.iter().flat_map(|len| len.to_le_bytes()).collect();
             record(TAG_TABLES, &[&lens]);
+        }
+        if let Some(header) = &self.header {
+            record(TAG_HEADER, &[header]);
         }
         let checksum = XxHash3_64::oneshot(&out);
         out.extend_from_slice(&checksum.to_le_bytes());
@@ -221,6 +230,7 @@ mod tests {
             frames: Some(vec![5, 6]),
             tensors: Some(vec![[7; 32], [8; 32]]),
             tables: Some(vec![0, 99]),
+            header: None,
         }
     }
 
