@@ -15,6 +15,8 @@ println!("{} → {} bytes", report.original_bytes, report.packed_bytes);
 let reader = Reader::open("https://example.org/model.zstn")?;
 let tensor = reader.read("wte.weight")?;
 println!("{} {:?}", tensor.dtype, tensor.shape);
+let rows = reader.read_rows("wte.weight", 1000..1010)?; // fetches the blocks that hold them
+println!("{:?}", rows.shape);
 // The block ends.
 Ok(())
 }

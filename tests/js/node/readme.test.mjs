@@ -45,7 +45,7 @@ test("README.md: reading", async () => {
   assert.deepEqual(last.tuned, [...WEIGHTS].map((bits, i) => (i === 17 ? bits ^ 3 : bits)));
   assert.equal(last.floats, WEIGHTS.length);
   assert.ok(last.stats.requests <= 3);
-  assert.match(lines.join("\n"), /wte\.weight BF16 \[ 60, 100 \]/);
+  assert.match(lines.join("\n"), /wte\.weight BF16 \[ 1500, 4 \]/);
 });
 
 test("wasm/README.md: reading", async () => {

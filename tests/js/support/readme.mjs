@@ -25,7 +25,7 @@ export const WEIGHTS = Uint16Array.from({ length: 6000 }, (_, i) => 0x3c00 + ((i
 /** Writes model.safetensors and tuned.safetensors, and if asked for what packing makes of them. */
 export async function writeModels(folder, { packed = true } = {}) {
   const bf16 = (data, shape) => ({ dtype: "BF16", shape, bytes: new Uint8Array(data.buffer) });
-  const model = (weights) => safetensors({ "wte.weight": bf16(weights, [60, 100]), "transformer.wte.weight": bf16(WEIGHTS.map((bits) => bits ^ 1), [100, 60]) });
+  const model = (weights) => safetensors({ "wte.weight": bf16(weights, [1500, 4]), "transformer.wte.weight": bf16(WEIGHTS.map((bits) => bits ^ 1), [100, 60]) });
   const tuned = WEIGHTS.slice();
   tuned[17] ^= 3;
   writeFileSync(join(folder, "model.safetensors"), model(WEIGHTS));
