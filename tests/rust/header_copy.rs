@@ -28,7 +28,7 @@ fn checkpoint(count: usize) -> Vec<u8> {
         "{{\"__metadata__\":{{\"k\":\"v\"}}, {} }}",
         entries.join(",")
     );
-    let data: Vec<u8> = (0..count).flat_map(|i| (i as u32).to_le_bytes()).collect();
+    let data: Vec<u8> = (0u32..).take(count).flat_map(u32::to_le_bytes).collect();
     let len = (header.len() as u64).to_le_bytes();
     [&len[..], header.as_bytes(), &data].concat()
 }
