@@ -102,6 +102,21 @@ class Vectors(Exchange):
             self.assertEqual(z4ai_safetensors.decompress_bytes(self.at("m.zstn").read_bytes()), original)
 
 
+class Tail(Exchange):
+    """What zstn writes behind the frames and into the flag is nothing to z4ai."""
+
+    def test_a_copied_header_and_block_tables(self):
+        values = np.random.default_rng(5).normal(0, 0.02, 400_000)
+        tensors = {f"layers.{i}.weight": np.arange(8, dtype=np.float32) + i for i in range(1000)}
+        original = save_official({**tensors, "wide": values.astype(np.float32)})
+        self.both_ways(original)
+        packed = self.at("m.zstn").read_bytes()
+        self.assertEqual(packed[5], 3, "the flag says that the header is copied")
+        self.assertIn(b"BLKS", packed[-100_000:])
+        with z4ai_safetensors.ZstnReader.from_bytes(packed) as reader:
+            self.assertEqual(reader.read_raw("wide"), values.astype(np.float32).tobytes())
+
+
 PACK_WITH_NODE = """
 import { readFile, writeFile } from "node:fs/promises";
 import { compress, pack } from "zstn";
