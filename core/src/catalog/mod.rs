@@ -6,7 +6,6 @@ use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +17,6 @@ use crate::container::zstn::Tail;
 use crate::container::zstn::integrity::Integrity;
 #[cfg(feature = "ztensor")]
 use crate::container::ztensor;
-use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::frame::Stored;
 use crate::{Error, Result, order};
@@ -28,92 +26,23 @@ mod delta;
 mod delta_opening;
 #[cfg(feature = "gauss")]
 mod gauss_opening;
+mod kind;
 mod known;
 #[cfg(feature = "portable")]
 mod only;
 mod opening;
 mod rows;
+mod tensor;
 mod walk;
+mod zstn_opening;
 #[cfg(feature = "ztensor")]
 mod ztensor_opening;
 
 pub use delta::BaseUse;
+pub use kind::Kind;
 pub use opening::{Opening, Recognised, is_left_out, recognise};
 pub use rows::Plan;
-
-/// The kinds of file that can be read tensor by tensor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Uncompressed safetensors.
-    Safetensors,
-    /// ZSTN version 3.
-    Zstn,
-    /// `Z4DM`: a checkpoint as its difference from a base.
-    Delta,
-    /// zTensor of any version.
-    ZTensor,
-    /// Gauss of any version.
-    Gauss,
-    /// Weights as `config.json` describes them, in files of another kind; a
-    /// [`Model`](crate::model::Model) alone can be that.
-    CompressedTensors,
-}
-
-impl Kind {
-    /// Spelling in JSON output and in JavaScript.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Safetensors => "safetensors",
-            Self::Zstn => "zstn",
-            Self::Delta => "z4dm",
-            Self::ZTensor => "ztensor",
-            Self::Gauss => "gauss",
-            Self::CompressedTensors => "compressed-tensors",
-        }
-    }
-}
-
-/// One tensor of a file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tensor {
-    /// Name.
-    pub name: String,
-    /// Element type.
-    pub dtype: Dtype,
-    /// Shape, outermost dimension first; empty for a scalar.
-    pub shape: Vec<u64>,
-    /// Bytes of the original data buffer; in a zTensor or Gauss file, of one
-    /// with its tensors back to back.
-    pub span: Range<u64>,
-    /// Bytes of the file to fetch for it; none for a copy of the base's.
-    pub stored: Range<u64>,
-    /// What the base's tensor of the same name is needed for, if it is.
-    pub base: Option<BaseUse>,
-    /// Number of the earlier tensor that owns the stored bytes, if tied.
-    pub shared_with: Option<usize>,
-}
-
-impl Tensor {
-    /// Bytes of the tensor itself, little-endian and row-major.
-    #[must_use]
-    pub fn len_bytes(&self) -> u64 {
-        self.span.end - self.span.start
-    }
-
-    /// Bytes it takes in the file, shared ones included.
-    #[must_use]
-    pub fn stored_len_bytes(&self) -> u64 {
-        self.stored.end - self.stored.start
-    }
-
-    /// Number of elements.
-    #[must_use]
-    pub fn element_count(&self) -> u64 {
-        // The header's check has shown that this cannot overflow.
-        self.shape.iter().product()
-    }
-}
+pub use tensor::Tensor;
 
 /// What a kind of file knows of its tensors besides, in their order.
 #[derive(Debug, Clone, Serialize, Deserialize)]

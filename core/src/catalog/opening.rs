@@ -1,15 +1,8 @@
 //! From the first bytes of a file to its [`Catalog`], by way of as few reads
-//! as possible.
-//!
-//! The head tells the length of the header. Index and integrity section take
-//! at most one and a half times what the header does, and a little (for a
-//! tensor they take 79 bytes and a name, the shortest usual entry of a header
-//! 50 and a name), so all of them can be asked for together:
-//! two round trips, whatever the size of the model, and no request that
-//! counts from the end of the file, which browsers do not allow without a
-//! preflight.
+//! as possible: two round trips for most kinds, whatever the size of the model,
+//! and no request that counts from the end of the file, which browsers do not
+//! allow without a preflight.
 
-use alloc::borrow::Cow;
 use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -19,19 +12,13 @@ use super::delta_opening::DeltaOpening;
 #[cfg(feature = "gauss")]
 use super::gauss_opening;
 use super::known::Known;
-use super::rows::Tables;
+use super::zstn_opening;
 #[cfg(feature = "ztensor")]
 use super::ztensor_opening;
-use crate::bytes;
-use crate::container::zstn::integrity::{self, Integrity, Section};
-use crate::container::zstn::{
-    self, FOOTER_BYTES, Footer, Layout, PREFIX_FIXED_BYTES, Prefix, Tail,
-};
-use crate::container::{model_delta, safetensors};
+use crate::container::{model_delta, safetensors, zstn};
 use crate::engine::Engine;
-use crate::entropy::zstd;
 use crate::frame::{self, Family};
-use crate::limits::{HEAD_LEN_BYTES, TAIL_LEN_BYTES};
+use crate::limits::HEAD_LEN_BYTES;
 use crate::{Error, Result, Rule};
 
 /// What the first bytes of a file say about it.
@@ -163,84 +150,13 @@ impl Opening {
                 let end = 8 + safetensors::header_len_bytes(known.head(), known.len_bytes())?;
                 Ok(known.missing_head(end).into_iter().collect())
             }
-            Recognised::Zstn => self.zstn_needs(),
+            Recognised::Zstn => zstn_opening::needs(known),
             Recognised::Delta => self.delta.needs(known),
             #[cfg(feature = "ztensor")]
             Recognised::ZTensor => Ok(ztensor_opening::needs(known)?.into_iter().collect()),
             #[cfg(feature = "gauss")]
             Recognised::Gauss => Ok(gauss_opening::needs(known)?.into_iter().collect()),
         }
-    }
-
-    fn zstn_needs(&self) -> Result<Vec<Range<u64>>> {
-        let known = &self.known;
-        let len_bytes = known.len_bytes();
-        let prefix_len = Prefix::len_bytes(known.head(), len_bytes)?;
-        let rest_of_head = known.missing_head(prefix_len);
-        if known.head().get(5) == Some(&0) {
-            return Ok(rest_of_head.into_iter().collect());
-        }
-        let has_copy = zstn::promises_header_copy(known.head());
-        // 24: the record count and the footer. A copy is a tenth of the
-        // header.
-        let copy_len = if has_copy { prefix_len / 8 } else { 0 };
-        let usual =
-            prefix_len.saturating_add(prefix_len / 2 + copy_len + 24 + integrity::FIXED_BYTES);
-        let guess = len_bytes.saturating_sub(usual.max(TAIL_LEN_BYTES));
-        let covered = prefix_len.max(known.head().len() as u64);
-        let footer_start = len_bytes - FOOTER_BYTES;
-        let mut missing = Vec::new();
-        if known.part(footer_start..len_bytes).is_none() {
-            missing.push(guess.max(covered)..len_bytes);
-        } else {
-            let index = self.footer(prefix_len)?.index;
-            if known.part(index.start..footer_start).is_none() {
-                missing.push(index.start.max(covered)..known.tail_start());
-            }
-        }
-        // What the copy says can only be known when it has come.
-        let may_have_copy = has_copy && (!missing.is_empty() || self.section()?.header.is_some());
-        missing.extend(rest_of_head.filter(|_| !may_have_copy));
-        Ok(missing)
-    }
-
-    /// The integrity section of a file whose tail is known, empty if there is
-    /// none.
-    fn section(&self) -> Result<Section> {
-        let known = &self.known;
-        let len_bytes = known.len_bytes();
-        let prefix_len = Prefix::len_bytes(known.head(), len_bytes)?;
-        let index_end = self.footer(prefix_len)?.index.end;
-        let section = Section::parse(&known.have(index_end..len_bytes - FOOTER_BYTES));
-        Ok(section
-            .map_err(|error| error.within(index_end))?
-            .unwrap_or_default())
-    }
-
-    /// The file's bytes up to its frames, with the header from its copy if
-    /// that was not read. The checksum of these bytes is compared later.
-    fn prefix<E: Engine>(&self, engine: &E) -> Result<Cow<'_, [u8]>> {
-        let known = &self.known;
-        let prefix_len = Prefix::len_bytes(known.head(), known.len_bytes())?;
-        if known.missing_head(prefix_len).is_none() {
-            return Ok(known.have(0..prefix_len));
-        }
-        let section = self.section()?;
-        let (Some(copy), Some(file), Some(_)) = (&section.header, &section.file, &section.head)
-        else {
-            return Err(Error::malformed(
-                Rule::ZstnIntegrity,
-                "the copy of the header comes without the checksums to compare it with",
-            ));
-        };
-        let header_len = prefix_len - PREFIX_FIXED_BYTES;
-        zstd::check(copy, header_len)?;
-        let mut header = bytes::buffer(header_len)?;
-        zstd::decode(engine, copy, &mut header)?;
-        // The original is the length of its header, the header, and the data.
-        let data_len = file.len_bytes.saturating_sub(header_len + 8);
-        let start = bytes::part(known.head(), 0..PREFIX_FIXED_BYTES - 8);
-        Ok([start, &header, &data_len.to_le_bytes()].concat().into())
     }
 
     /// Adds bytes that [`Opening::needs`] has asked for.
@@ -271,51 +187,18 @@ impl Opening {
             return Err(Error::invalid_input("bytes of the file are still missing"));
         }
         let known = &self.known;
-        let len_bytes = known.len_bytes();
         match self.kind {
-            Recognised::Delta => return self.delta.finish(known),
+            Recognised::Delta => self.delta.finish(known),
             #[cfg(feature = "ztensor")]
-            Recognised::ZTensor => return ztensor_opening::finish(known),
+            Recognised::ZTensor => ztensor_opening::finish(known),
             #[cfg(feature = "gauss")]
-            Recognised::Gauss => return gauss_opening::finish(known),
+            Recognised::Gauss => gauss_opening::finish(known),
             Recognised::Safetensors => {
+                let len_bytes = known.len_bytes();
                 let end = 8 + safetensors::header_len_bytes(known.head(), len_bytes)?;
-                return Catalog::safetensors(&known.have(8..end), len_bytes);
+                Catalog::safetensors(&known.have(8..end), len_bytes)
             }
-            Recognised::Zstn => {}
+            Recognised::Zstn => zstn_opening::finish(known, engine),
         }
-        let prefix_bytes = self.prefix(engine)?;
-        let prefix = Prefix::parse(&prefix_bytes, len_bytes)?;
-        if prefix.layout == Layout::SingleFrame {
-            return Err(Error::unsupported(
-                "this checkpoint is stored as one frame: single tensors of it cannot be read, unpack \
-                 the whole file",
-            ));
-        }
-        let index = self.footer(prefix.end())?.index;
-        let behind = known.have(index.start..len_bytes - FOOTER_BYTES);
-        let tail = Tail::parse(&prefix, &prefix_bytes, &index, &behind)?;
-        let header = bytes::part(&prefix_bytes, prefix.header.clone());
-        let tables = self.tables(&tail, index.start);
-        Catalog::zstn(header, prefix.data_len_bytes, tail, tables, len_bytes)
-    }
-
-    /// The block tables that have come with the index.
-    fn tables(&self, tail: &Tail, index_start: u64) -> Tables {
-        let all = tail.integrity.as_ref().and_then(Integrity::tables_start);
-        let Some(start) = all.map(|start| start.max(self.known.tail_from())) else {
-            return Tables::default();
-        };
-        let bytes = self.known.part(start..index_start.max(start));
-        Tables {
-            start,
-            bytes: bytes.unwrap_or_default().into_owned(),
-        }
-    }
-
-    fn footer(&self, prefix_len: u64) -> Result<Footer> {
-        let len_bytes = self.known.len_bytes();
-        let bytes = self.known.have(len_bytes - FOOTER_BYTES..len_bytes);
-        Footer::parse(&bytes, prefix_len, len_bytes)
     }
 }

@@ -5,24 +5,21 @@
 //! plane by plane (`large`). The bytes are the same either way, and the
 //! same for any number of threads.
 
-use std::ops::Range;
 use std::path::Path;
 
 use zstn_core::catalog::{self, Recognised};
 use zstn_core::container::safetensors::{self, Header};
-use zstn_core::container::zstn::integrity::{FrameSums, Sums, checksum};
-use zstn_core::container::zstn::rows::BlockTable;
-use zstn_core::container::zstn::{self, Writer, ties};
-use zstn_core::engine::Engine;
-use zstn_core::frame::select::{self, Effort, Ranking};
+use zstn_core::container::zstn;
+use zstn_core::frame::select::{self, Effort};
 
 use crate::source::{Map, Place, Source};
 use crate::{Error, Native, Output, Progress, Result};
 
 pub(crate) mod batch;
+mod job;
 mod large;
 
-use large::Written;
+pub(crate) use job::Job;
 
 /// Least memory the packer can be held to, in bytes: a few blocks per thread.
 pub const LEAST_MEMORY_BYTES: u64 = 64 << 20;
@@ -142,191 +139,6 @@ pub fn pack_map(
     };
     output.finish()?;
     Ok(report)
-}
-
-/// A file whose tensors are being coded.
-pub(crate) struct Job<'a> {
-    pub(crate) engine: &'a Native,
-    pub(crate) input: &'a Map,
-    pub(crate) data_start: usize,
-    pub(crate) options: &'a PackOptions<'a>,
-}
-
-impl<'a> Job<'a> {
-    /// Place of a span in the input file.
-    fn place(&self, span: &Range<u64>) -> Range<usize> {
-        let at = |position| self.data_start + zstn_core::bytes::index(position);
-        at(span.start)..at(span.end)
-    }
-
-    fn tensor(&self, span: &Range<u64>) -> &'a [u8] {
-        &self.input[self.place(span)]
-    }
-
-    /// Bytes of original data that may be in work at a time: they are mapped,
-    /// coded, and the batch before is being written.
-    fn batch_bytes(&self) -> u64 {
-        self.options.memory_bytes / 3
-    }
-
-    fn indexed(self, header: &[u8], parsed: Header, output: &mut Output) -> Result<PackReport> {
-        let tensors = parsed.tensors;
-        let data_len = self.input.len() - self.data_start;
-        let ties = self.ties(&tensors);
-        let (mut writer, prefix) =
-            Writer::new(self.engine, header, data_len as u64, self.options.integrity);
-        output.write(&prefix)?;
-        let mut sums = self.options.integrity.then(|| Sums::new(header));
-
-        let lens: Vec<u64> = tensors.iter().map(|t| t.span.end - t.span.start).collect();
-        let batches = batch::cut(&lens, &ties, self.batch_bytes());
-        let mut pending: Vec<Coded> = Vec::new();
-        for batch in batches {
-            let distinct: Vec<usize> = batch
-                .tensors
-                .clone()
-                .filter(|&number| ties[number].is_none())
-                .collect();
-            // Frames of the batch before go out while this one is coded.
-            let (coded, written) = self.engine.join(
-                || self.code(&tensors, &distinct, batch.large),
-                || {
-                    if let Some(sums) = &mut sums {
-                        let spans = tensors[batch.tensors.clone()].iter().map(|t| &t.span);
-                        let pieces = spans.flat_map(|span| self.input.pieces(self.place(span)));
-                        pieces.for_each(|piece| sums.data(piece));
-                    }
-                    write_all(output, &pending)
-                },
-            );
-            written?;
-            pending = coded;
-            let mut frames = pending.iter();
-            for number in batch.tensors {
-                let safetensors::Tensor { name, span, .. } = tensors[number].clone();
-                match ties[number] {
-                    Some(target) => writer.reference(name, span, target)?,
-                    None if batch.large => {
-                        let start = writer.position();
-                        let written = self.large(&tensors[number], start, output)?;
-                        writer.frame(name, span.clone(), written.len_bytes);
-                        if let Some(sums) = &mut sums {
-                            sums.frame(self.large_sums(&span, start, written, output)?);
-                        }
-                    }
-                    None => {
-                        let coded = frames.next().expect("a frame for every tensor coded");
-                        if let (Some(sums), Some(own)) = (&mut sums, &coded.sums) {
-                            sums.frame(own.clone());
-                        }
-                        writer.frame(name, span, coded.frame.len() as u64);
-                    }
-                }
-            }
-        }
-        write_all(output, &pending)?;
-        let packed_bytes = writer.position();
-        let end = writer.finish(sums)?;
-        output.write(&end)?;
-        Ok(PackReport {
-            original_bytes: self.input.len() as u64,
-            packed_bytes: packed_bytes + end.len() as u64,
-            tensors: tensors.len(),
-            tied: ties.iter().flatten().count(),
-            indexed: true,
-        })
-    }
-
-    /// Writes the frame of a tensor that does not fit, at `position` of the
-    /// output.
-    pub(crate) fn large(
-        &self,
-        tensor: &safetensors::Tensor,
-        position: u64,
-        output: &mut Output,
-    ) -> Result<Written> {
-        let (dtype, effort) = (Some(tensor.dtype), self.options.effort);
-        let ranking = Ranking::new(self.engine, self.tensor(&tensor.span), dtype, effort);
-        self.input.release(self.place(&tensor.span));
-        let place = self.place(&tensor.span);
-        let written = large::write(self, place.clone(), ranking.best(), position, output)?;
-        let other = select::alternative(self.engine, self.tensor(&tensor.span), &ranking);
-        self.input.release(place);
-        let Some(other) = other.filter(|other| (other.len() as u64) < written.len_bytes) else {
-            return Ok(written);
-        };
-        output.set_len(position)?;
-        output.seek(position)?;
-        output.write(&other)?;
-        Ok(Written {
-            len_bytes: other.len() as u64,
-            table: BlockTable::of(&other),
-        })
-    }
-
-    /// What the integrity section says about a tensor that [`Job::large`] has
-    /// written at `position`, not block after block in their order.
-    fn large_sums(
-        &self,
-        span: &Range<u64>,
-        position: u64,
-        written: Written,
-        output: &Output,
-    ) -> Result<FrameSums> {
-        let at = zstn_core::bytes::index;
-        let file = output.map()?;
-        let end = position + written.len_bytes;
-        let table = written.table.as_ref().map(BlockTable::to_bytes);
-        Ok(FrameSums {
-            stored: checksum(file.pieces(at(position)..at(end))),
-            tensor: ties::digest(self.input.pieces(self.place(span))),
-            table: table.unwrap_or_default(),
-        })
-    }
-
-    /// The frames of the tensors of those numbers, none for a large one.
-    fn code(&self, tensors: &[safetensors::Tensor], numbers: &[usize], large: bool) -> Vec<Coded> {
-        if large {
-            return Vec::new();
-        }
-        self.engine.map(numbers.to_vec(), |number| {
-            let tensor = &tensors[number];
-            let bytes = self.tensor(&tensor.span);
-            let effort = self.options.effort;
-            let frame = select::encode(self.engine, bytes, Some(tensor.dtype), effort);
-            let sums = self.options.integrity.then(|| FrameSums::of(bytes, &frame));
-            self.input.release(self.place(&tensor.span));
-            self.options.progress.advance(bytes.len() as u64);
-            Coded { frame, sums }
-        })
-    }
-
-    fn ties(&self, tensors: &[safetensors::Tensor]) -> Vec<Option<usize>> {
-        let lens: Vec<u64> = tensors.iter().map(|t| t.span.end - t.span.start).collect();
-        let probe = |number: usize| {
-            // Looking into every tensor would otherwise keep a good part of a
-            // large file in memory.
-            if number > 0 {
-                self.input.release(self.place(&tensors[number - 1].span));
-            }
-            self.tensor(&tensors[number].span)
-        };
-        ties::find(&lens, probe, |number| {
-            ties::digest(self.input.pieces(self.place(&tensors[number].span)))
-        })
-    }
-}
-
-/// A frame to be written.
-struct Coded {
-    frame: Vec<u8>,
-    sums: Option<FrameSums>,
-}
-
-fn write_all(output: &mut Output, frames: &[Coded]) -> Result<()> {
-    frames
-        .iter()
-        .try_for_each(|coded| output.write(&coded.frame))
 }
 
 /// The layout for files that are not safetensors by the rules.
