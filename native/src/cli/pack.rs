@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use zstn::pack::pack_map;
 use zstn::source::{Place, Source};
-use zstn::{DeltaReport, Native, Output, PackOptions, Result, Shards, pack_delta};
+use zstn::{DeltaReport, Native, Output, PackOptions, Progress, Result, Shards, pack_delta};
 
 use super::{place, print, progress, shards, size};
 
@@ -65,6 +65,18 @@ impl From<Effort> for zstn::Effort {
     }
 }
 
+impl Options {
+    /// What the library is told.
+    pub fn packing<'a>(&self, progress: &'a dyn Progress) -> PackOptions<'a> {
+        PackOptions {
+            effort: self.effort.into(),
+            memory_bytes: self.memory,
+            integrity: !self.no_integrity,
+            progress,
+        }
+    }
+}
+
 pub fn run(options: &Options) -> Result<()> {
     let silent = options.quiet || options.json;
     if let Some(input) = Shards::open(&Place::from(options.input.as_str()), &["safetensors"])? {
@@ -87,14 +99,8 @@ pub fn run(options: &Options) -> Result<()> {
     if let Some(base) = &options.base {
         let base = place::whole(base, silent)?;
         let bar = progress::watch("packing", silent);
-        let pack_options = PackOptions {
-            effort: options.effort.into(),
-            memory_bytes: options.memory,
-            integrity: !options.no_integrity,
-            progress: &bar,
-        };
         let output = Output::create(&target)?;
-        let report = pack_delta(&engine, &input, &base, output, &pack_options);
+        let report = pack_delta(&engine, &input, &base, output, &options.packing(&bar));
         drop(bar);
         let report = report?;
         return say_delta(options, &target, &report, started.elapsed().as_secs_f64());
@@ -104,12 +110,7 @@ pub fn run(options: &Options) -> Result<()> {
         &engine,
         &input,
         Output::create(&target)?,
-        &PackOptions {
-            effort: options.effort.into(),
-            memory_bytes: options.memory,
-            integrity: !options.no_integrity,
-            progress: &bar,
-        },
+        &options.packing(&bar),
     );
     drop(bar);
     let report = report?;

@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 use zstn::shards::PACKED;
 use zstn::source::Place;
 use zstn::{
-    Error, Native, PackOptions, Packed, Result, Shards, ShardsReport, pack_shards, unpack_shards,
-    verify_shards,
+    Error, Native, Packed, Result, Shards, ShardsReport, pack_shards, unpack_shards, verify_shards,
 };
 
 use super::{print, progress, size};
@@ -35,13 +34,13 @@ pub fn pack(options: &super::pack::Options, input: &Shards) -> Result<()> {
     let engine = Native::new(options.threads)?;
     let started = Instant::now();
     let bar = progress::watch("packing", silent);
-    let pack_options = PackOptions {
-        effort: options.effort.into(),
-        memory_bytes: options.memory,
-        integrity: !options.no_integrity,
-        progress: &bar,
-    };
-    let report = pack_shards(&engine, input, base.as_ref(), &target, &pack_options);
+    let report = pack_shards(
+        &engine,
+        input,
+        base.as_ref(),
+        &target,
+        &options.packing(&bar),
+    );
     drop(bar);
     let report = report?;
     let seconds = started.elapsed().as_secs_f64();
