@@ -34,6 +34,8 @@ export class Matrix implements Cells {
   readonly #info: TensorInfo;
   /** Elements in one step of the outermost dimension, which is what can be read alone. */
   readonly #stride: number;
+  /** Rows of one such step. */
+  readonly #unitRows: number;
   readonly #chunkRows: number;
   readonly #chunks = new Map<number, Piece>();
   readonly #strips: Piece[] = [];
@@ -52,15 +54,19 @@ export class Matrix implements Cells {
     this.#stride = outermost === 0 ? 0 : this.count / outermost;
     this.bits = floatBits(info.dtype);
     this.isSmall = info.byteLength <= SMALL_BYTES;
-    const unitRows = Math.max(1, Math.floor(this.#stride / Math.max(1, this.columns)));
-    this.#chunkRows = Math.max(1, Math.floor(CHUNK_ELEMENTS / Math.max(1, this.columns * unitRows))) * unitRows;
-    this.sample = this.isSmall ? [[0, this.rows]] : this.#strata(unitRows, (info.byteLength / this.count) * this.columns * unitRows);
+    this.#unitRows = Math.max(1, Math.floor(this.#stride / Math.max(1, this.columns)));
+    this.#chunkRows = Math.max(1, Math.floor(CHUNK_ELEMENTS / Math.max(1, this.columns * this.#unitRows))) * this.#unitRows;
+    this.sample = this.isSmall ? [[0, this.rows]] : this.#strata(0);
   }
 
   async prepare({ signal }: Context): Promise<void> {
     if (this.isSmall || this.#indivisible !== undefined) return;
-    this.#indivisible = this.#info.shape.length === 0 || (await this.#model.plan(this.#info.name, { rows: [0, 1], signal })).whole;
-    if (!this.#indivisible) return;
+    const plan = this.#info.shape.length === 0 ? undefined : await this.#model.plan(this.#info.name, { rows: [0, 1], signal });
+    this.#indivisible = plan?.whole ?? true;
+    if (plan && !plan.whole) {
+      this.sample = this.#strata(plan.bytes);
+      return;
+    }
     const { storedLength, byteLength } = this.#info;
     this.isSmall = storedLength <= SMALL_BYTES && byteLength <= UNPACKED_BYTES;
     this.sample = this.isSmall ? [[0, this.rows]] : [];
@@ -87,10 +93,14 @@ export class Matrix implements Cells {
     return chunk ?? this.#strips.find(({ rowBegin, rowEnd }) => rowBegin <= row && row < rowEnd);
   }
 
-  /** Strips spread evenly; none where already a step of the outermost dimension is more than a sample should cost. */
-  #strata(unitRows: number, unitBytes: number): [number, number][] {
+  /** Strips spread evenly, when a row alone takes `fetchedBytes`; none where already a step of the outermost dimension is more than a sample should cost. */
+  #strata(fetchedBytes: number): [number, number][] {
+    const unitRows = this.#unitRows;
+    const unitBytes = (this.#info.byteLength / this.count) * this.columns * unitRows;
     const units = Math.ceil(this.rows / unitRows);
-    const strips = Math.min(SAMPLE_STRIPS, units, Math.floor(SAMPLE_BYTES / unitBytes));
+    // A strip of a packed tensor costs the blocks that hold it.
+    const affordable = unitBytes > SAMPLE_BYTES ? 0 : Math.max(1, Math.floor(SAMPLE_BYTES / Math.max(unitBytes, fetchedBytes)));
+    const strips = Math.min(SAMPLE_STRIPS, units, affordable);
     const long = Math.max(1, Math.floor(STRIP_BYTES / unitBytes));
     return Array.from({ length: strips }, (_, i) => {
       const middle = ((i + 0.5) * units) / strips;
