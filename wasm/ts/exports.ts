@@ -24,7 +24,7 @@ export {
 export type { WorkerPool, WorkerPoolOptions } from "./decode/pool.js";
 export type { ErrorCode, Place } from "./errors.js";
 export type { Compress, CompressOptions, Decompress, DecompressOptions, Effort } from "./frames.js";
-export type { Model, PlanOptions, TensorOptions } from "./model.js";
+export type { Model } from "./model.js";
 export type { CoreInput, WasmModule } from "./module.js";
 export type { Open, Openable, OpenOptions } from "./open.js";
 export type { Pack, Packed, PackedTensor, PackOptions, PackReport } from "./pack.js";
@@ -40,6 +40,7 @@ export type { StoredCache, StoredCacheOptions } from "./source/stored-cache.js";
 export type { ReadPlan, RowRange } from "./rows.js";
 export type { StreamOptions } from "./stream.js";
 export type { Stats } from "./source/traffic.js";
+export type { PlanOptions, TensorOptions } from "./tensor-options.js";
 export type { StoredPart, StoredPlane, Tensor, TensorInfo } from "./tensor.js";
 export type { BlobReadOptions, SafetensorsBlob } from "./virtual/blob.js";
 export type { SafetensorsBlobOptions } from "./virtual/model-file.js";

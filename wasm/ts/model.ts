@@ -2,15 +2,13 @@
 /** An open model: the list of its tensors, and reading one of them. */
 
 import type { CoreModel, CoreUnpacked } from "./core.js";
-import type { Decoder } from "./decode/decoder.js";
-import type { WorkerPool } from "./decode/pool.js";
+import type { Decoding } from "./decode/decoder.js";
 import { room } from "./decode/room.js";
 import { typedArray } from "./dtype.js";
 import { FormatError, InvalidInputError, ModelClosedError, TensorNotFoundError } from "./errors.js";
 import type { ZstnError } from "./errors.js";
 import { readParts, storedParts } from "./parts.js";
 import { ProgressMeter } from "./progress.js";
-import type { OnProgress } from "./progress.js";
 import { asError, guarded } from "./rejection.js";
 import { RowPlanner, rowsInfo, rowsOfWhole } from "./rows.js";
 import type { ReadPlan, RowRange } from "./rows.js";
@@ -24,38 +22,10 @@ import { checkRowsSize, checkSize } from "./size.js";
 import { closeMatches } from "./suggest.js";
 import { Tensor } from "./tensor.js";
 import type { StoredPlane, TensorInfo } from "./tensor.js";
+import type { PlanOptions, TensorOptions } from "./tensor-options.js";
 import { SafetensorsBlob } from "./virtual/blob.js";
 import { DEFAULT_DECODED_BYTES, modelFile } from "./virtual/model-file.js";
 import type { SafetensorsBlobOptions } from "./virtual/model-file.js";
-
-/** What `model.tensor` may be given besides the name. */
-export interface TensorOptions {
-  /**
-   * Only these rows, slices of the outermost dimension: the first one and the one to stop before. Where the tensor is
-   * stored in blocks or as it is, nothing else is fetched; `model.plan` tells.
-   */
-  rows?: RowRange;
-  /** Stops the read; the call then rejects with the reason of the signal. */
-  signal?: AbortSignal;
-  /** Called while the bytes arrive. */
-  onProgress?: OnProgress;
-  /**
-   * Memory to decode into, such as an array of the tensor's type or that of the tensor before: `data` is then at its
-   * beginning. At least as long as the tensor, or its rows, and placed as its elements need it. When the call fails
-   * its contents are undefined.
-   */
-  into?: ArrayBufferView<ArrayBuffer> | ArrayBuffer;
-}
-
-/** Where a model has its tensors decoded. */
-export interface Decoding {
-  decoder: Decoder;
-  /** Closed with the model. */
-  ownPool?: WorkerPool;
-}
-
-/** What `model.plan` may be given besides the name. */
-export type PlanOptions = Pick<TensorOptions, "rows" | "signal">;
 
 /** An open model, in one file or several. Made by `open`. */
 export class Model {

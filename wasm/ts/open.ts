@@ -12,7 +12,7 @@ import { BaseRequiredError, InvalidInputError } from "./errors.js";
 import { openFiles } from "./files.js";
 import type { Reading } from "./files.js";
 import { Model } from "./model.js";
-import type { Decoding } from "./model.js";
+import type { Decoding } from "./decode/decoder.js";
 import { ProgressMeter } from "./progress.js";
 import type { OnProgress } from "./progress.js";
 import { sideBySide } from "./side-by-side.js";

@@ -4,6 +4,7 @@ import type { CoreModel } from "../core.js";
 import { guarded } from "../rejection.js";
 import { own } from "../source/given.js";
 import type { TensorInfo } from "../tensor.js";
+import type { WorkerPool } from "./pool.js";
 
 /** A tensor that can be decoded. */
 export interface Subject {
@@ -30,6 +31,13 @@ export interface Decoder {
   decode(job: Job): Promise<Uint8Array<ArrayBuffer>>;
   /** This tensor will have to be decoded as soon as its bytes have arrived. */
   expect(subject: Subject): void;
+}
+
+/** Where a model has its tensors decoded. */
+export interface Decoding {
+  decoder: Decoder;
+  /** Closed with the model. */
+  ownPool?: WorkerPool;
 }
 
 /** Decodes on the thread that calls. */
