@@ -63,14 +63,17 @@ proptest! {
 const HUFFMAN: ZstdWays = ZstdWays {
     huffman: true,
     search: None,
+    wide: false,
 };
 const SEARCH: ZstdWays = ZstdWays {
     huffman: false,
     search: Some(ZstdCoding::Search(3)),
+    wide: false,
 };
 const BOTH: ZstdWays = ZstdWays {
     huffman: true,
     search: Some(ZstdCoding::Long(5)),
+    wide: false,
 };
 
 /// Every way to code a plane.

@@ -48,7 +48,11 @@ const RECIPES: [(&str, PlaneRecipe); 8] = [
 ];
 
 const fn zstd(huffman: bool, search: Option<ZstdCoding>) -> ZstdWays {
-    ZstdWays { huffman, search }
+    ZstdWays {
+        huffman,
+        search,
+        wide: false,
+    }
 }
 
 /// A method with all it leaves open, used even where storing is smaller.

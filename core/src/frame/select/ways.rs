@@ -42,13 +42,25 @@ const HOPELESS: f64 = 1.03;
 const HUFFMAN: ZstdWays = ZstdWays {
     huffman: true,
     search: None,
+    wide: false,
 };
 const fn both(level: i32) -> ZstdWays {
     ZstdWays {
         huffman: true,
         search: Some(ZstdCoding::Search(level)),
+        wide: false,
     }
 }
+const fn both_wide(level: i32) -> ZstdWays {
+    ZstdWays {
+        wide: true,
+        ..both(level)
+    }
+}
+
+/// Blocks are wide where no more than this share of a plane is left: 1 MiB of
+/// 8, which is what a reader of some rows fetches.
+const WIDE_SHARE: f64 = 0.125;
 
 /// The sizes of chunks for adaptive tables that are worth comparing.
 const CHUNKS: [u32; 3] = [1 << 15, 1 << 16, 1 << 18];
@@ -64,8 +76,21 @@ const BALANCED_SHORT: &[Way] = &[
     Way::RansAdaptive(CHUNKS[2]),
     Way::Rans,
 ];
+const BALANCED_SHORT_WIDE: &[Way] = &[
+    Way::Blocks(both_wide(3)),
+    Way::RansAdaptive(CHUNKS[1]),
+    Way::RansAdaptive(CHUNKS[2]),
+    Way::Rans,
+];
 const BALANCED_CONTEXT: &[Way] = &[
     Way::Blocks(both(3)),
+    Way::RansAdaptive(CHUNKS[1]),
+    Way::RansAdaptive(CHUNKS[2]),
+    Way::Rans,
+    Way::RansOrder1,
+];
+const BALANCED_CONTEXT_WIDE: &[Way] = &[
+    Way::Blocks(both_wide(3)),
     Way::RansAdaptive(CHUNKS[1]),
     Way::RansAdaptive(CHUNKS[2]),
     Way::Rans,
@@ -139,10 +164,12 @@ pub fn choose(
         // longer than the estimate.
         let rans = part.rans.min(part.order1);
         if cost.min(rans) * 8.0 < part.len * RANS_MOST_BITS && rans < cost * RANS_HOPELESS {
-            let ways = if part.order1 < part.rans {
-                BALANCED_CONTEXT
-            } else {
-                BALANCED_SHORT
+            let is_wide = cost.min(rans) <= part.len * WIDE_SHARE;
+            let ways = match (part.order1 < part.rans, is_wide) {
+                (true, false) => BALANCED_CONTEXT,
+                (true, true) => BALANCED_CONTEXT_WIDE,
+                (false, false) => BALANCED_SHORT,
+                (false, true) => BALANCED_SHORT_WIDE,
             };
             return (fast_first(ways, SHORT_PARTS), cost.min(rans));
         }
@@ -153,6 +180,7 @@ pub fn choose(
     let ways = ZstdWays {
         huffman,
         search: search.then_some(ZstdCoding::Search(effort.search_level())),
+        wide: cost <= parts.iter().map(|part| part.len).sum::<f64>() * WIDE_SHARE,
     };
     if huffman || search {
         (PlaneRecipe::Blocks(ways), cost)

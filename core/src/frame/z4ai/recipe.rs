@@ -43,6 +43,9 @@ pub struct ZstdWays {
     pub huffman: bool,
     /// And this search.
     pub search: Option<ZstdCoding>,
+    /// Search in wide blocks: for planes of which so little is left that one
+    /// is still short once it is coded.
+    pub wide: bool,
 }
 
 /// A way to code a plane as a whole.
@@ -62,6 +65,7 @@ pub enum Way {
 
 const HUFFMAN_BLOCK_BYTES: u32 = 256 << 10;
 const SEARCH_BLOCK_BYTES: u32 = 512 << 10;
+const WIDE_BLOCK_BYTES: u32 = 8 << 20;
 
 impl ZstdWays {
     /// Bytes of an independent block of a plane of `parts` parts of
@@ -74,10 +78,10 @@ impl ZstdWays {
     /// equal ones.
     #[must_use]
     pub fn block_bytes(self, parts: usize, part_bytes: usize) -> u32 {
-        let most: u32 = if self.search.is_some() {
-            SEARCH_BLOCK_BYTES
-        } else {
-            HUFFMAN_BLOCK_BYTES
+        let most: u32 = match (self.search, self.wide) {
+            (None, _) => HUFFMAN_BLOCK_BYTES,
+            (Some(_), false) => SEARCH_BLOCK_BYTES,
+            (Some(_), true) => WIDE_BLOCK_BYTES,
         };
         if parts == 1 {
             return most;

@@ -116,7 +116,13 @@ pub(super) fn fast_first<E: PackEngine>(
     let best_len = best
         .as_ref()
         .map_or(plane.len(), |(_, payload)| payload.len());
-    let most = best_len.saturating_sub(plane.len() / gain_parts);
+    let gain = match plane.len() / gain_parts {
+        // Of a plane of which little is left, the slow ways have little to
+        // decode: half a percent of that is enough.
+        gain if best_len < plane.len() / 8 => gain.min(best_len / 200),
+        gain => gain,
+    };
+    let most = best_len.saturating_sub(gain);
 
     let (told, mut worth): (Vec<_>, Vec<_>) = slow
         .into_iter()
