@@ -7,6 +7,7 @@ use zstn_core::model::Assembly as Core;
 
 use crate::error::thrown;
 use crate::number::whole;
+use crate::ranges::triples;
 use crate::{Catalog, Model};
 
 /// The index of a checkpoint in several files.
@@ -60,13 +61,7 @@ impl Assembly {
     /// `finish` can work.
     #[must_use]
     pub fn needs(&self) -> Vec<f64> {
-        let ranges = self.0.needs().into_iter();
-        ranges
-            .flat_map(|(file, range)| {
-                let len = range.end - range.start;
-                [file as f64, range.start as f64, len as f64]
-            })
-            .collect()
+        triples(self.0.needs())
     }
 
     /// Adds the bytes of one range that `needs` has named.

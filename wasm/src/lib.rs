@@ -26,6 +26,8 @@ mod model;
 #[cfg(feature = "reader")]
 mod opening;
 #[cfg(feature = "reader")]
+mod ranges;
+#[cfg(feature = "reader")]
 mod rows;
 #[cfg(feature = "reader")]
 mod unpacked;

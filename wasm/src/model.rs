@@ -12,6 +12,7 @@ use crate::decode::decoded;
 use crate::engine::ENGINE;
 use crate::error::thrown;
 use crate::number::whole;
+use crate::ranges::triples;
 
 /// What a model holds and how to decode it.
 #[wasm_bindgen]
@@ -177,11 +178,7 @@ impl Model {
     #[wasm_bindgen(js_name = blockTable)]
     pub fn block_table(&self, index: usize) -> Result<Vec<f64>, JsValue> {
         self.check(index)?;
-        let table = self.0.block_table(index).map(|(file, range)| {
-            let len = range.end - range.start;
-            vec![file as f64, range.start as f64, len as f64]
-        });
-        Ok(table.unwrap_or_default())
+        Ok(triples(self.0.block_table(index)))
     }
 
     /// What each plane of tensor `index` takes; undefined where the file does

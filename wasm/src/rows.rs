@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use wasm_bindgen::prelude::*;
 use zstn_core::model::Rows as Core;
 
+use crate::ranges::triples;
+
 use crate::decode::decoded;
 use crate::engine::ENGINE;
 
@@ -38,13 +40,7 @@ impl Rows {
     /// Bytes to fetch as `[file, offset, length, …]`.
     #[must_use]
     pub fn ranges(&self) -> Vec<f64> {
-        let ranges = self.0.ranges();
-        ranges
-            .flat_map(|(file, range)| {
-                let len = range.end - range.start;
-                [file as f64, range.start as f64, len as f64]
-            })
-            .collect()
+        triples(self.0.ranges())
     }
 
     /// The raw bytes of the rows from those of `ranges`.

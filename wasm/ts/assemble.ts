@@ -4,9 +4,8 @@ import { catalogIn } from "./catalog.js";
 import type { OpenedFile } from "./catalog.js";
 import type { CoreModel } from "./core.js";
 import type { Reading } from "./files.js";
-import { storedParts } from "./parts.js";
+import { partsBytes, readParts, storedParts } from "./parts.js";
 import { guarded } from "./rejection.js";
-import { sideBySide } from "./side-by-side.js";
 
 /** Puts the files together; `config` is the text of `config.json` if that is wanted. Uses up catalogs. */
 export async function assemble(
@@ -24,10 +23,9 @@ export async function assemble(
   let finished = false;
   try {
     const reads = storedParts(guarded(() => assembly.needs()));
-    meter.expectMore(reads.reduce((sum, { length }) => sum + length, 0));
-    const parts = await sideBySide(options.signal, (signal) =>
-      Promise.all(reads.map(({ file, offset, length }) => files[file]!.source.read(offset, length, { ...options, signal }))),
-    );
+    meter.expectMore(partsBytes(reads));
+    const sources = files.map(({ source }) => source);
+    const parts = await readParts(sources, reads, options);
     for (const [i, { file, offset }] of reads.entries()) guarded(() => assembly.supply(file, offset, parts[i]!));
     finished = true;
     return guarded(() => assembly.finish());

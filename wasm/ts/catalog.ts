@@ -3,10 +3,11 @@
 import type { Core, CoreCatalog, CoreOpening } from "./core.js";
 import { FormatError } from "./errors.js";
 import { mistakenFor } from "./mistaken.js";
+import { partsBytes, readParts } from "./parts.js";
 import type { ProgressMeter } from "./progress.js";
 import { guarded } from "./rejection.js";
-import { sideBySide } from "./side-by-side.js";
 import type { ReadOptions, Source } from "./source/source.js";
+import type { StoredPart } from "./tensor.js";
 
 /** A file of a model, opened. */
 export interface OpenedFile {
@@ -45,8 +46,8 @@ export async function openFile(core: Core, source: Source, sizeBytes: number, he
         finished = true;
         return { source, sizeBytes, core, catalog: guarded(() => opening.finish()), head, supplied };
       }
-      meter.expectMore(ranges.reduce((sum, { length }) => sum + length, 0));
-      const parts = await readAll(source, ranges, options);
+      meter.expectMore(partsBytes(ranges));
+      const parts = await readParts([source], ranges, options);
       for (const [i, bytes] of parts.entries()) {
         const { offset } = ranges[i]!;
         guarded(() => opening.supply(offset, bytes));
@@ -76,17 +77,7 @@ function recognise(core: Core, sizeBytes: number, head: Uint8Array): CoreOpening
   }
 }
 
-interface Range {
-  offset: number;
-  length: number;
-}
-
-function pairs(needs: Float64Array): Range[] {
-  return Array.from({ length: needs.length / 2 }, (_, i) => ({ offset: needs[2 * i]!, length: needs[2 * i + 1]! }));
-}
-
-function readAll(source: Source, ranges: Range[], options: ReadOptions): Promise<Uint8Array[]> {
-  return sideBySide(options.signal, (signal) =>
-    Promise.all(ranges.map(({ offset, length }) => source.read(offset, length, { ...options, signal }))),
-  );
+/** Ranges of the one file, as parts of a model are told. */
+function pairs(needs: Float64Array): StoredPart[] {
+  return Array.from({ length: needs.length / 2 }, (_, i) => ({ file: 0, offset: needs[2 * i]!, length: needs[2 * i + 1]! }));
 }

@@ -7,7 +7,7 @@ import { room } from "./decode/room.js";
 import { typedArray } from "./dtype.js";
 import { FormatError, InvalidInputError, ModelClosedError, TensorNotFoundError } from "./errors.js";
 import type { ZstnError } from "./errors.js";
-import { readParts, storedParts } from "./parts.js";
+import { partsBytes, readParts, storedParts } from "./parts.js";
 import { ProgressMeter } from "./progress.js";
 import { asError, guarded } from "./rejection.js";
 import { RowPlanner, rowsInfo, rowsOfWhole } from "./rows.js";
@@ -147,7 +147,7 @@ export class Model {
       try {
         if (!plan.isWhole()) {
           const parts = storedParts(plan.ranges());
-          return { whole: false, bytes: parts.reduce((sum, { length }) => sum + length, 0), parts };
+          return { whole: false, bytes: partsBytes(parts), parts };
         }
       } finally {
         plan.free();
@@ -238,7 +238,7 @@ export class Model {
         raw = rowsOfWhole(rows, await this.#raw(whole, options.signal, meter));
       } else {
         checkRowsSize(info);
-        meter.expect(storedParts(rows.ranges()).reduce((sum, { length }) => sum + length, 0));
+        meter.expect(partsBytes(storedParts(rows.ranges())));
         raw = await this.#rows.read(rows, { signal, onBytes: meter.arrived });
       }
       into?.set(raw);

@@ -9,6 +9,11 @@ export function storedParts(triples: Float64Array): StoredPart[] {
   return Array.from({ length: triples.length / 3 }, (_, i) => ({ file: triples[3 * i]!, offset: triples[3 * i + 1]!, length: triples[3 * i + 2]! }));
 }
 
+/** Bytes of all of them. */
+export function partsBytes(parts: readonly StoredPart[]): number {
+  return parts.reduce((sum, { length }) => sum + length, 0);
+}
+
 /** Reads them at the same time, and none that is empty. When one fails the others are stopped. */
 export function readParts(sources: readonly Source[], parts: readonly StoredPart[], options: ReadOptions): Promise<Uint8Array[]> {
   const read = ({ file, offset, length }: StoredPart, signal: AbortSignal) =>

@@ -1,6 +1,6 @@
 /** What the page and its worker say to each other. Models live in the worker; the page knows them by their slot. */
 
-import type { PackReport, TensorInfo } from "zstn";
+import type { PackReport, Stats, TensorInfo } from "zstn";
 
 /** The model that is looked at, and the one beside it: its base or what it is compared with. */
 export type Slot = "first" | "second";
@@ -181,13 +181,7 @@ export interface Step {
 }
 
 /** What reading has cost so far, over all open models. */
-export interface Wire {
-  readonly requests: number;
-  readonly roundTrips: number;
-  readonly bytesFetched: number;
-  readonly cacheHits: number;
-  readonly cacheBytes: number;
-  readonly retries: number;
+export interface Wire extends Stats {
   /** Time in which at least one request was under way, in milliseconds. */
   readonly busyMs: number;
   /** Ranges of the first model's file that arrived since the last word. */

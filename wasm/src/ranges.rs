@@ -1,0 +1,14 @@
+//! Ranges of files as JavaScript has them.
+
+use std::ops::Range;
+
+/// Ranges of numbered files as `[file, offset, length, …]`.
+pub fn triples(ranges: impl IntoIterator<Item = (usize, Range<u64>)>) -> Vec<f64> {
+    let ranges = ranges.into_iter();
+    ranges
+        .flat_map(|(file, range)| {
+            let len = range.end - range.start;
+            [file as f64, range.start as f64, len as f64]
+        })
+        .collect()
+}
