@@ -1,0 +1,46 @@
+//! The stages of packing and reading, timed: `cargo bench`. Every line is in
+//! bytes before coding, or after decoding, on one thread.
+//!
+//! `cargo bench -- Huffman` keeps to lines with that in their name.
+
+use divan::Bencher;
+use divan::counter::BytesCount;
+use zstn_bench::Stage;
+
+fn main() {
+    divan::main();
+}
+
+fn bench(bencher: Bencher, stage: &Stage, tensor_bytes: usize) {
+    let mut work = stage.prepare(tensor_bytes);
+    bencher
+        .counter(BytesCount::new(work.len_bytes()))
+        .bench_local(|| work.run());
+}
+
+/// Pieces such as decoders join while they are in the cache.
+#[divan::bench(args = zstn_bench::planes(), max_time = 0.5)]
+fn planes(bencher: Bencher, stage: &Stage) {
+    bench(bencher, stage, 256 << 10);
+}
+
+#[divan::bench(args = zstn_bench::coders(), max_time = 1)]
+fn coders(bencher: Bencher, stage: &Stage) {
+    bench(bencher, stage, 4 << 20);
+}
+
+/// C zstd with the same planes.
+#[divan::bench(args = zstn_bench::peers(), max_time = 1)]
+fn peers(bencher: Bencher, stage: &Stage) {
+    bench(bencher, stage, 4 << 20);
+}
+
+#[divan::bench(args = zstn_bench::frames(), max_time = 1)]
+fn frames(bencher: Bencher, stage: &Stage) {
+    bench(bencher, stage, 4 << 20);
+}
+
+#[divan::bench(args = zstn_bench::files(), max_time = 1)]
+fn files(bencher: Bencher, stage: &Stage) {
+    bench(bencher, stage, 4 << 20);
+}

@@ -1,0 +1,107 @@
+//! The stages of packing and reading, one by one, on data from fixed seeds:
+//! `cargo bench` times them, `cargo xtask instructions` counts what they run.
+//!
+//! All of them stay on the thread that calls them ([`OneThread`]), and use
+//! what the crates make public.
+
+use std::fmt;
+
+mod coders;
+mod files;
+mod frames;
+mod one_thread;
+mod planes;
+mod tensors;
+
+pub use coders::{coders, peers};
+pub use files::files;
+pub use frames::frames;
+pub use one_thread::OneThread;
+pub use planes::planes;
+
+/// One stage, before its input is made.
+pub struct Stage {
+    name: String,
+    prepare: Box<dyn Fn(usize) -> Work + Send + Sync>,
+}
+
+impl Stage {
+    /// `prepare` gets the length of a tensor in bytes and makes of it whatever
+    /// the stage starts from.
+    fn new(
+        name: impl Into<String>,
+        prepare: impl Fn(usize) -> Work + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            prepare: Box::new(prepare),
+        }
+    }
+
+    /// What is done to what, by whom.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Makes the input from a tensor of `tensor_bytes`.
+    #[must_use]
+    pub fn prepare(&self, tensor_bytes: usize) -> Work {
+        (self.prepare)(tensor_bytes)
+    }
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl fmt::Debug for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// A stage with its input, which can be run any number of times.
+pub struct Work {
+    len_bytes: usize,
+    run: Box<dyn FnMut()>,
+}
+
+impl Work {
+    /// `run` does something to `len_bytes` bytes, counted as they are when
+    /// nothing is coded.
+    fn new(len_bytes: usize, run: impl FnMut() + 'static) -> Self {
+        Self {
+            len_bytes,
+            run: Box::new(run),
+        }
+    }
+
+    /// Bytes before coding, or after decoding.
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+
+    /// Does it once.
+    pub fn run(&mut self) {
+        (self.run)();
+    }
+}
+
+impl fmt::Debug for Work {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "work on {} bytes", self.len_bytes)
+    }
+}
+
+/// Every stage of ours, in the order of packing.
+#[must_use]
+pub fn all() -> Vec<Stage> {
+    [planes(), coders(), frames(), files()]
+        .into_iter()
+        .flatten()
+        .collect()
+}

@@ -1,0 +1,48 @@
+//! The native engine without its threads.
+
+use zstn::Native;
+use zstn_core::engine::{Engine, PackEngine, ZstdCoding};
+
+/// Codes and decodes as [`Native`] does, and runs jobs one after the other on
+/// the thread that asks: even a pool of one thread has a thread of its own,
+/// which a profiler counts apart.
+#[derive(Debug)]
+pub struct OneThread(Native);
+
+impl OneThread {
+    /// The engine.
+    ///
+    /// # Panics
+    /// If the system gives no thread.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Native::new(1).expect("a thread"))
+    }
+}
+
+impl Default for OneThread {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Engine for OneThread {
+    fn zstd_decode(&self, frame: &[u8], out: &mut [u8]) -> Result<(), String> {
+        self.0.zstd_decode(frame, out)
+    }
+
+    fn map<T, R, F>(&self, items: Vec<T>, job: F) -> Vec<R>
+    where
+        T: Send,
+        R: Send,
+        F: Fn(T) -> R + Sync + Send,
+    {
+        items.into_iter().map(job).collect()
+    }
+}
+
+impl PackEngine for OneThread {
+    fn zstd_encode(&self, input: &[u8], coding: ZstdCoding, out: &mut Vec<u8>) {
+        self.0.zstd_encode(input, coding, out);
+    }
+}

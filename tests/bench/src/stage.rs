@@ -1,0 +1,47 @@
+//! Runs one stage of packing or reading once, for a profiler that counts the
+//! instructions of [`counted`] and nothing else:
+//!
+//! ```sh
+//! target/release/stage --list
+//! valgrind --tool=callgrind --toggle-collect='stage::counted*' target/release/stage 'file: pack'
+//! ```
+//!
+//! It prints the bytes that the stage has worked on.
+
+use std::process::ExitCode;
+
+use zstn_bench::Work;
+
+/// Several blocks of most planes, and soon done at the speed of a
+/// profiler.
+const TENSOR_BYTES: usize = 1 << 20;
+
+fn main() -> ExitCode {
+    let stages = zstn_bench::all();
+    let wanted = std::env::args().nth(1);
+    if wanted.as_deref() == Some("--list") {
+        for stage in &stages {
+            println!("{stage}");
+        }
+        return ExitCode::SUCCESS;
+    }
+    let mut found = stages
+        .iter()
+        .filter(|stage| wanted.as_deref() == Some(stage.name()));
+    let Some(stage) = found.next() else {
+        eprintln!("name a stage that --list lists");
+        return ExitCode::FAILURE;
+    };
+    let mut work = stage.prepare(TENSOR_BYTES);
+    // What is set up on first use, such as the contexts of C zstd, is no part
+    // of the stage.
+    work.run();
+    counted(&mut work);
+    println!("{}", work.len_bytes());
+    ExitCode::SUCCESS
+}
+
+#[inline(never)]
+fn counted(work: &mut Work) {
+    work.run();
+}

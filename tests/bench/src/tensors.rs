@@ -1,0 +1,78 @@
+//! Tensors that look like weights: normal values, every row with a scale of
+//! its own.
+
+use half::{bf16, f16};
+use zstn_core::dtype::Dtype;
+use zstn_core::transform::FloatFormat;
+use zstn_core::transform::bitfield::{BFLOAT16, FLOAT16, FLOAT32};
+
+use zstn_tests::rng::Rng;
+
+/// Elements of a row.
+pub const ROW: usize = 1024;
+
+const SEED: u64 = 17;
+const DEVIATION: f64 = 0.02;
+/// Standard deviation of the logarithm of a row's scale.
+const ROW_SPREAD: f64 = 0.4;
+
+/// A float of which there are tensors.
+#[derive(Debug, Clone, Copy)]
+pub struct Float {
+    /// As it is spelled in safetensors.
+    pub name: &'static str,
+    /// For those who choose.
+    pub dtype: Dtype,
+    /// For those who cut.
+    pub format: FloatFormat,
+}
+
+pub const BF16: Float = Float {
+    name: "BF16",
+    dtype: Dtype::Bf16,
+    format: BFLOAT16,
+};
+pub const F16: Float = Float {
+    name: "F16",
+    dtype: Dtype::F16,
+    format: FLOAT16,
+};
+pub const F32: Float = Float {
+    name: "F32",
+    dtype: Dtype::F32,
+    format: FLOAT32,
+};
+
+impl Float {
+    /// A tensor of `len_bytes`, which has to be a whole number of elements.
+    pub fn tensor(self, len_bytes: usize) -> Vec<u8> {
+        let mut rng = Rng(SEED);
+        let mut out = Vec::with_capacity(len_bytes);
+        let mut scale = DEVIATION;
+        for element in 0..len_bytes / self.format.item_bytes {
+            if element % ROW == 0 {
+                scale = DEVIATION * rng.normal(ROW_SPREAD).exp();
+            }
+            #[allow(clippy::cast_possible_truncation)] // that is what f32 is
+            let value = rng.normal(scale) as f32;
+            match self.dtype {
+                Dtype::Bf16 => out.extend(bf16::from_f32(value).to_le_bytes()),
+                Dtype::F16 => out.extend(f16::from_f32(value).to_le_bytes()),
+                _ => out.extend(value.to_le_bytes()),
+            }
+        }
+        out
+    }
+
+    /// Signs, exponents and mantissas of `tensor`.
+    pub fn planes(self, tensor: &[u8]) -> [Vec<u8>; 3] {
+        let mut planes = self
+            .format
+            .plane_lens(tensor.len() / self.format.item_bytes)
+            .map(|len| vec![0; len]);
+        for (number, plane) in planes.iter_mut().enumerate() {
+            self.format.split(tensor, number, 0, plane);
+        }
+        planes
+    }
+}
