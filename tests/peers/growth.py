@@ -1,0 +1,162 @@
+"""Time and memory of `zstn pack` and `zstn unpack` as models grow, in bytes and in tensors, as Markdown tables.
+
+    ZSTN_BIN=target/release/zstn PYTHON tests/peers/growth.py --threads 2 --folder /somewhere/with/20/GB
+
+PYTHON is that of `target/cache/peers`, which `cargo xtask setup` makes. Files are made, measured and deleted one
+after the other; the largest needs four times its size. What is restored is compared with the original, once.
+
+`cp` copies the restored file to the same folder while the page cache has it. `unpack` ends when its file is safe on
+the disk, `cp` does not wait for that, so the table has both: the time of `unpack` by that of `cp`, and by that of
+`cp` followed by a sync of the copy. Rounds take turns, and the ratios are medians of the rounds' ratios.
+
+Memory is what `/usr/bin/time -v` calls the maximum resident set size. The limit is three times the largest tensor for
+each thread and 64 MiB.
+"""
+
+import argparse
+import filecmp
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+
+# NumPy is left to a program of its own: until a child runs its program, memory of this process counts as the child's.
+SYNTHETIC = pathlib.Path(__file__).with_name("synthetic.py")
+LARGEST_TENSOR = 64_000_000
+SMALL_TENSOR = 4096
+MIB = 1 << 20
+UNITS = {"k": 10**3, "M": 10**6, "G": 10**9}
+
+
+@dataclass
+class Model:
+    tensors: int
+    tensor_bytes: int
+
+    @classmethod
+    def of_bytes(cls, len_bytes):
+        """One of `len_bytes`, in as few equal tensors as may be."""
+        tensors = -(-len_bytes // LARGEST_TENSOR)
+        return cls(tensors, len_bytes // tensors)
+
+    @classmethod
+    def of_tensors(cls, tensors):
+        return cls(tensors, SMALL_TENSOR)
+
+
+@dataclass
+class Run:
+    seconds: float
+    peak_bytes: int = 0
+
+
+def run(*command):
+    """Runs it; its time, and the most memory it had at once."""
+    started = time.perf_counter()
+    child = os.posix_spawnp(command[0], [str(word) for word in command], os.environ)
+    _, status, usage = os.wait4(child, 0)
+    seconds = time.perf_counter() - started
+    if status != 0:
+        raise SystemExit(f"{' '.join(map(str, command))} failed: {os.waitstatus_to_exitcode(status)}")
+    return Run(seconds, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024))
+
+
+def synced(source, target):
+    """`cp`, and its copy safe on the disk."""
+    started = time.perf_counter()
+    subprocess.run(["cp", source, target], check=True)
+    with open(target, "rb") as copy:
+        os.fsync(copy.fileno())
+    return Run(time.perf_counter() - started)
+
+
+def measure(model, folder, options):
+    """A list of runs for each thing that is done."""
+    original, packed, restored, copy = (folder / name for name in ("m.safetensors", "m.zstn", "m.back", "m.copy"))
+    sizes = ["--tensors", str(model.tensors), "--tensor-bytes", str(model.tensor_bytes)]
+    subprocess.run([sys.executable, SYNTHETIC, original, *sizes], check=True)
+    zstn = os.environ["ZSTN_BIN"]
+    threads = ["--threads", options.threads, "--quiet"]
+    memory = ["--memory", options.memory] if options.memory else []
+    runs = {"pack": [], "unpack": [], "cp": [], "cp and sync": []}
+    for number in range(options.rounds):
+        # Nothing waits for what the one before has left to write.
+        for file in (packed, restored, copy):
+            file.unlink(missing_ok=True)
+        os.sync()
+        runs["pack"].append(run(zstn, "pack", original, "-o", packed, *threads, *memory))
+        runs["unpack"].append(run(zstn, "unpack", packed, "-o", restored, *threads))
+        if number == 0 and not filecmp.cmp(original, restored, shallow=False):
+            raise SystemExit(f"{model}: what was restored is not what was packed")
+        runs["cp"].append(run("cp", restored, copy))
+        copy.unlink()
+        os.sync()
+        runs["cp and sync"].append(synced(restored, copy))
+    len_bytes = original.stat().st_size
+    ratio = packed.stat().st_size / len_bytes
+    for file in (original, packed, restored, copy):
+        file.unlink()
+    return len_bytes, ratio, runs
+
+
+def row(*cells):
+    print("| " + " | ".join(cells) + " |", flush=True)
+
+
+def number(value):
+    return f"{value:,}".replace(",", " ")
+
+
+def table(models, folder, options):
+    row(
+        *("bytes", "tensors", "packed, %", "pack, s", "MB/s", "MiB", "unpack, s", "MB/s", "MiB", "limit, MiB"),
+        *("cp, s", "unpack, × cp", "unpack, × cp and sync"),
+    )
+    row(*["--:"] * 13)
+    for model in models:
+        len_bytes, ratio, runs = measure(model, folder, options)
+        cells = [number(len_bytes), number(model.tensors), f"{ratio * 100:.1f}"]
+        for what in ("pack", "unpack"):
+            seconds = statistics.median(run.seconds for run in runs[what])
+            peak = max(run.peak_bytes for run in runs[what])
+            cells += [f"{seconds:.3f}", f"{len_bytes / seconds / 1e6:.0f}", f"{peak / MIB:.0f}"]
+        cells.append(f"{3 * model.tensor_bytes * options.threads / MIB + 64:.0f}")
+        cells.append(f"{statistics.median(run.seconds for run in runs['cp']):.3f}")
+        for peer in ("cp", "cp and sync"):
+            pairs = zip(runs["unpack"], runs[peer], strict=True)
+            cells.append(f"{statistics.median(ours.seconds / theirs.seconds for ours, theirs in pairs):.2f}")
+        row(*cells)
+
+
+def size(text):
+    """Bytes, with a decimal unit such as 10M."""
+    unit = UNITS.get(text[-1:], 1)
+    return int(float(text.rstrip("kMG")) * unit)
+
+
+def numbers(parse):
+    return lambda text: [parse(word) for word in text.split(",") if word]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=numbers(size), default="10M,100M,1G,4G", help="bytes; an empty list for none")
+    parser.add_argument("--counts", type=numbers(int), default="10,100,1000,10000,100000", help="tensors of 4 kB")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--memory", help="what `zstn pack` is told to stay within; its default if left out")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--folder", help="where the files are made; that of temporary files if left out")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="zstn-growth-", dir=options.folder) as folder:
+        folder = pathlib.Path(folder)
+        for models in (map(Model.of_bytes, options.sizes), map(Model.of_tensors, options.counts)):
+            table(models, folder, options)
+            print()
+
+
+if __name__ == "__main__":
+    main()
