@@ -1,5 +1,7 @@
 //! Installing distribution packages, where that is possible without asking.
 
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -38,6 +40,38 @@ pub fn update(step: &mut Step) -> Result<()> {
     let mut update = apt_get(privilege()?);
     update.args(["update", "-qq"]);
     step.run(&mut update)
+}
+
+/// Whether this machine has what [`unpack`] needs.
+pub fn can_unpack() -> bool {
+    process::find("apt-get").is_some() && process::find("dpkg").is_some()
+}
+
+/// Downloads `package`, which needs no privilege, and unpacks it to `folder`
+/// without installing it.
+pub fn unpack(step: &mut Step, package: &str, folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder)
+        .with_context(|| format!("{} cannot be created", folder.display()))?;
+    let mut download = Command::new("apt-get");
+    download.args(["download", package]).current_dir(folder);
+    if step.run(&mut download).is_err() {
+        // Package lists are often empty or old, above all in containers.
+        update(step)?;
+        step.run(&mut download)?;
+    }
+    let files =
+        fs::read_dir(folder).with_context(|| format!("{} cannot be read", folder.display()))?;
+    for file in files {
+        let path = file
+            .with_context(|| format!("{} cannot be read", folder.display()))?
+            .path();
+        if path.extension().is_some_and(|extension| extension == "deb") {
+            step.run(Command::new("dpkg").arg("-x").arg(&path).arg(folder))?;
+            fs::remove_file(&path)
+                .with_context(|| format!("{} cannot be removed", path.display()))?;
+        }
+    }
+    Ok(())
 }
 
 #[derive(Clone, Copy)]

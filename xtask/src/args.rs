@@ -26,6 +26,8 @@ pub enum Verb {
     Compressed(ByHand),
     /// Install what the other commands need, and nothing else
     Setup,
+    /// Count the instructions of each stage and compare them with tests/instructions.json
+    Instructions(Instructions),
     /// Pack a real model in many shapes and print the sizes beside those of peers
     Sizes(Sizes),
     /// Build the WebAssembly module and the npm package around it
@@ -79,6 +81,16 @@ pub struct Sizes {
     /// Compare every tensor as a frame of its own at effort max instead; slow
     #[arg(long)]
     pub frames: bool,
+}
+
+#[derive(clap::Args)]
+pub struct Instructions {
+    /// Only stages with this in their name, such as "Huffman"
+    #[arg(value_name = "NAME", conflicts_with = "write")]
+    pub only: Option<String>,
+    /// Renew the file instead of comparing with it
+    #[arg(long)]
+    pub write: bool,
 }
 
 #[derive(clap::Args)]

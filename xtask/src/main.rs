@@ -10,6 +10,7 @@ mod chromium;
 mod counts;
 mod demo;
 mod fresh;
+mod instructions;
 mod interop;
 mod nginx;
 mod no_std;
@@ -24,6 +25,7 @@ mod sizes;
 mod step;
 mod test;
 mod torch;
+mod valgrind;
 mod wasm;
 mod workspace;
 
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
             Verb::Demo(options) => demo::run(&workspace, &mut report, &options),
             Verb::Test(options) => test::run(&workspace, &mut report, &options),
             Verb::Interop(options) => interop::run(&workspace, &mut report, &options),
+            Verb::Instructions(options) => instructions::run(&workspace, &mut report, &options),
             Verb::Sizes(options) => sizes::run(&workspace, &mut report, &options),
             Verb::Gauss(options) => torch::gauss(&workspace, &mut report, &options),
             Verb::Compressed(options) => torch::compressed(&workspace, &mut report, &options),

@@ -1,11 +1,10 @@
 //! A real web server for the tests. Installing its package would start a
 //! service, so it is only unpacked.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::apt;
 use crate::process;
@@ -24,12 +23,10 @@ pub fn ready(workspace: &Workspace, step: &mut Step) -> Result<Option<PathBuf>> 
     let mut found = [installed, unpacked.clone()]
         .into_iter()
         .find(|program| runs(program));
-    if found.is_none() && process::find("apt-get").is_some() && process::find("dpkg").is_some() {
-        fs::create_dir_all(&folder)
-            .with_context(|| format!("{} cannot be created", folder.display()))?;
+    if found.is_none() && apt::can_unpack() {
         let done = PACKAGES
             .iter()
-            .any(|package| unpack(step, package, &folder).is_ok() && runs(&unpacked));
+            .any(|package| apt::unpack(step, package, &folder).is_ok() && runs(&unpacked));
         found = done.then_some(unpacked);
     }
     step.note(match &found {
@@ -41,28 +38,4 @@ pub fn ready(workspace: &Workspace, step: &mut Step) -> Result<Option<PathBuf>> 
 
 fn runs(program: &Path) -> bool {
     program.is_file() && process::ask(Command::new(program).arg("-v")).is_ok()
-}
-
-/// Downloads `package`, which needs no privilege, and unpacks it to `folder`.
-fn unpack(step: &mut Step, package: &str, folder: &Path) -> Result<()> {
-    let mut download = Command::new("apt-get");
-    download.args(["download", package]).current_dir(folder);
-    if step.run(&mut download).is_err() {
-        // Package lists are often empty or old, above all in containers.
-        apt::update(step)?;
-        step.run(&mut download)?;
-    }
-    let files =
-        fs::read_dir(folder).with_context(|| format!("{} cannot be read", folder.display()))?;
-    for file in files {
-        let path = file
-            .with_context(|| format!("{} cannot be read", folder.display()))?
-            .path();
-        if path.extension().is_some_and(|extension| extension == "deb") {
-            step.run(Command::new("dpkg").arg("-x").arg(&path).arg(folder))?;
-            fs::remove_file(&path)
-                .with_context(|| format!("{} cannot be removed", path.display()))?;
-        }
-    }
-    Ok(())
 }

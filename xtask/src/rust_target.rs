@@ -160,7 +160,8 @@ fn instructions(target: &Target) -> String {
     )
 }
 
-fn active_rustc(workspace: &Workspace) -> Command {
+/// The compiler that cargo uses here.
+pub fn active_rustc(workspace: &Workspace) -> Command {
     let program = env::var_os("RUSTC").map_or_else(|| PathBuf::from("rustc"), PathBuf::from);
     let mut command = Command::new(program);
     // A rust-toolchain file there decides which toolchain is active.

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::step::Report;
 use crate::workspace::Workspace;
-use crate::{chromium, nginx, node, python, rust_target};
+use crate::{chromium, nginx, node, python, rust_target, valgrind};
 
 pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
     report.step("Node and npm", node::check)?;
@@ -18,6 +18,9 @@ pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
     }
     report.step("Chromium", |step| chromium::ready(step).map(drop))?;
     report.step("nginx", |step| nginx::ready(workspace, step).map(drop))?;
+    report.step("valgrind", |step| {
+        valgrind::ready(workspace, step).map(drop)
+    })?;
     report.step("Python packages", |step| {
         python::peers(workspace, step).map(drop)
     })

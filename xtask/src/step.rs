@@ -205,7 +205,8 @@ fn relative(path: &Path, root: &Path) -> String {
         .to_string()
 }
 
-fn file_name(title: &str) -> String {
+/// `title` as the name of a file.
+pub fn file_name(title: &str) -> String {
     title
         .split(|c: char| !c.is_ascii_alphanumeric())
         .filter(|word| !word.is_empty())

@@ -9,8 +9,11 @@ use anyhow::{Context, Result};
 use crate::args::Test;
 use crate::cargo::cargo;
 use crate::step::{Report, Step};
+use crate::valgrind::{self, Valgrind};
 use crate::workspace::Workspace;
-use crate::{chromium, counts, interop, nginx, no_std, node, python, rust_target, wasm};
+use crate::{
+    chromium, counts, instructions, interop, nginx, no_std, node, python, rust_target, wasm,
+};
 
 /// Small, and in the repository: the demonstration without a download.
 const SMALL_MODEL: &str = "tests/vectors/zstn/tiny_llama_tied.safetensors";
@@ -26,6 +29,9 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Test) -> Result
 fn all(workspace: &Workspace, report: &mut Report, options: &Test, this: &Path) -> Result<()> {
     let tools = Tools::ready(workspace, report, options)?;
     rust(workspace, report)?;
+    report.step("instructions of the stages", |step| {
+        instructions::check(workspace, step, tools.valgrind.as_ref())
+    })?;
     wasm::build(workspace, report)?;
     report.step("page", |step| wasm::page(workspace, step))?;
     report.step("TypeScript types", |step| {
@@ -61,6 +67,7 @@ fn all(workspace: &Workspace, report: &mut Report, options: &Test, this: &Path) 
 struct Tools {
     chromium: Option<PathBuf>,
     nginx: Option<PathBuf>,
+    valgrind: Option<Valgrind>,
     peers: Option<python::Environment>,
 }
 
@@ -82,6 +89,7 @@ impl Tools {
             Some(report.step("Chromium", chromium::ready)?)
         };
         let nginx = report.step("nginx", |step| nginx::ready(workspace, step))?;
+        let valgrind = report.step("valgrind", |step| valgrind::ready(workspace, step))?;
         let peers = if options.skip_peers {
             None
         } else {
@@ -90,6 +98,7 @@ impl Tools {
         Ok(Self {
             chromium,
             nginx,
+            valgrind,
             peers,
         })
     }
