@@ -28,6 +28,8 @@ pub enum Verb {
     Setup,
     /// Count the instructions of each stage and compare them with tests/instructions.json
     Instructions(Instructions),
+    /// Compare decoders of zstd, natively and in WebAssembly
+    Decoders(Decoders),
     /// Pack a real model in many shapes and print the sizes beside those of peers
     Sizes(Sizes),
     /// Build the WebAssembly module and the npm package around it
@@ -91,6 +93,13 @@ pub struct Instructions {
     /// Renew the file instead of comparing with it
     #[arg(long)]
     pub write: bool,
+}
+
+#[derive(clap::Args)]
+pub struct Decoders {
+    /// The checkpoint whose tensors of bfloat16 are decoded; a synthetic one if none is given
+    #[arg(value_name = "MODEL.safetensors")]
+    pub model: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]

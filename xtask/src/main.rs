@@ -8,6 +8,7 @@ mod args;
 mod cargo;
 mod chromium;
 mod counts;
+mod decoders;
 mod demo;
 mod fresh;
 mod instructions;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
             Verb::Demo(options) => demo::run(&workspace, &mut report, &options),
             Verb::Test(options) => test::run(&workspace, &mut report, &options),
             Verb::Interop(options) => interop::run(&workspace, &mut report, &options),
+            Verb::Decoders(options) => decoders::run(&workspace, &mut report, &options),
             Verb::Instructions(options) => instructions::run(&workspace, &mut report, &options),
             Verb::Sizes(options) => sizes::run(&workspace, &mut report, &options),
             Verb::Gauss(options) => torch::gauss(&workspace, &mut report, &options),

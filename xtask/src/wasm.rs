@@ -19,7 +19,8 @@ use crate::workspace::Workspace;
 /// Both features are in every browser since 2023 and in every Node this project
 /// supports. Less inlined than usual makes modules a tenth smaller after
 /// brotli; hot loops ask for what they need with `#[inline(always)]`.
-const FLAGS: &str = "-C target-feature=+simd128,+bulk-memory -C llvm-args=--inline-threshold=40";
+pub const FLAGS: &str =
+    "-C target-feature=+simd128,+bulk-memory -C llvm-args=--inline-threshold=40";
 
 /// One of the modules of the npm package.
 struct Module {
@@ -186,7 +187,7 @@ fn compile(
 const GLUE: [&str; 4] = ["_bg.wasm", "_bg.wasm.d.ts", ".js", ".d.ts"];
 
 /// `--target web` is the one output that serves browsers, bundlers and Node.
-fn bind(module: &Path, into: &Path, name: &str) -> Result<()> {
+pub fn bind(module: &Path, into: &Path, name: &str) -> Result<()> {
     let mut bindgen = Bindgen::new();
     bindgen
         .input_path(module)

@@ -11,7 +11,7 @@ mod files;
 mod frames;
 mod one_thread;
 mod planes;
-mod tensors;
+pub mod tensors;
 
 pub use coders::{coders, peers};
 pub use files::files;

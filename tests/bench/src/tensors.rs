@@ -27,16 +27,19 @@ pub struct Float {
     pub format: FloatFormat,
 }
 
+/// bfloat16.
 pub const BF16: Float = Float {
     name: "BF16",
     dtype: Dtype::Bf16,
     format: BFLOAT16,
 };
+/// IEEE half precision.
 pub const F16: Float = Float {
     name: "F16",
     dtype: Dtype::F16,
     format: FLOAT16,
 };
+/// IEEE single precision.
 pub const F32: Float = Float {
     name: "F32",
     dtype: Dtype::F32,
@@ -45,6 +48,7 @@ pub const F32: Float = Float {
 
 impl Float {
     /// A tensor of `len_bytes`, which has to be a whole number of elements.
+    #[must_use]
     pub fn tensor(self, len_bytes: usize) -> Vec<u8> {
         let mut rng = Rng(SEED);
         let mut out = Vec::with_capacity(len_bytes);
@@ -65,6 +69,7 @@ impl Float {
     }
 
     /// Signs, exponents and mantissas of `tensor`.
+    #[must_use]
     pub fn planes(self, tensor: &[u8]) -> [Vec<u8>; 3] {
         let mut planes = self
             .format

@@ -7,16 +7,21 @@ import { startSite } from "../support/server.mjs";
 
 const folder = (path) => fileURLToPath(new URL(path, import.meta.url));
 
-export async function inChromium(packed, withThreads) {
+export async function inChromium(packed, withThreads, beside) {
+  const others = Object.keys(beside).map((name, number) => [name, `/beside/${number}/`]);
   const page = `<!doctype html><script type="module">
     import * as zstn from "/dist/web.js";
     import { threadPool } from "/dist/threads/web.js";
     import { measured } from "/bench/measured.mjs";
     const model = new Uint8Array(await (await fetch("/model/model.zstn")).arrayBuffer());
-    globalThis.measured = await measured(zstn, threadPool, model, ${withThreads});
+    const others = {};
+    for (const [name, dist] of ${JSON.stringify(others)}) others[name] = await import(dist + "web.js");
+    globalThis.measured = await measured(zstn, ${withThreads} && threadPool, model, others);
   </script>`;
   const headers = { "cross-origin-opener-policy": "same-origin", "cross-origin-embedder-policy": "require-corp" };
-  const site = await startSite({ "/dist/": folder("../../../wasm/dist/"), "/bench/": folder("."), "/model/": dirname(packed) }, { "/": page }, headers);
+  const folders = { "/dist/": folder("../../../wasm/dist/"), "/bench/": folder("."), "/model/": dirname(packed) };
+  for (const [name, path] of others) folders[path] = beside[name];
+  const site = await startSite(folders, { "/": page }, headers);
   const browser = await launchChromium();
   const tab = await browser.newPage();
   await tab.goto(site.url);

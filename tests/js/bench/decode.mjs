@@ -1,24 +1,33 @@
 /**
- * How fast tensors are decoded: on the thread that asks, in workers, on threads, and by the native engine on one thread,
- * by turns in one run. `node tests/js/bench/decode.mjs MODEL.safetensors [--rounds N] [--chromium]`; it needs `cargo build
- * --release -p zstn` and `cargo xtask wasm`.
+ * How fast tensors are decoded: on the thread that asks, in workers, on threads, by other builds of the package, and by the
+ * native engine on one thread, by turns in one run.
+ *
+ *   node tests/js/bench/decode.mjs MODEL.safetensors [--rounds N] [--chromium] [--beside FOLDER/wasm …]
+ *
+ * It needs `cargo build --release -p zstn` and `cargo xtask wasm`; so does each folder that another build is in, such as that
+ * of a worktree of an earlier version.
  */
 
 import { execFile } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { join, resolve } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import { parseArgs, promisify } from "node:util";
 import { program } from "../support/cli.mjs";
 import { inChromium } from "./chromium.mjs";
 import { measured } from "./measured.mjs";
+import { median, medianRatio } from "./rounds.mjs";
 
 const run = promisify(execFile);
-const { values, positionals } = parseArgs({ allowPositionals: true, options: { rounds: { type: "string", default: "11" }, chromium: { type: "boolean", default: false } } });
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { rounds: { type: "string", default: "11" }, chromium: { type: "boolean", default: false }, beside: { type: "string", multiple: true, default: [] } },
+});
 const [plain] = positionals;
 if (plain === undefined) throw new Error("Name a .safetensors file.");
 const withThreads = existsSync(fileURLToPath(new URL("../../../wasm/dist/core/zstn_threads_bg.wasm", import.meta.url)));
+const beside = Object.fromEntries(values.beside.map((folder) => [folder, resolve(folder, "dist")]));
 
 const scratch = mkdtempSync(join(tmpdir(), "zstn-bench-"));
 const packed = join(scratch, "model.zstn");
@@ -29,7 +38,7 @@ try {
     const { original_bytes: bytes, unpack_seconds: seconds } = JSON.parse(stdout);
     return bytes / seconds / 1e6;
   };
-  const ways = values.chromium ? await inChromium(packed, withThreads) : await inNode();
+  const ways = values.chromium ? await inChromium(packed, withThreads, beside) : await inNode();
   const rounds = {};
   for (let round = 0; round < Number(values.rounds); round++) {
     for (const [name, way] of Object.entries({ ...ways.ways, "native, one thread": native })) (rounds[name] ??= []).push(await way());
@@ -43,15 +52,16 @@ try {
 async function inNode() {
   const zstn = await import("zstn");
   const { threadPool } = await import("zstn/threads");
-  return measured(zstn, threadPool, packed, withThreads);
+  const others = {};
+  for (const [name, dist] of Object.entries(beside)) others[name] = await import(pathToFileURL(join(dist, "node.js")).href);
+  return measured(zstn, withThreads && threadPool, packed, others);
 }
 
 /** Medians, and of the ratios to the first line within each round. */
 function report(rounds) {
-  const median = (numbers) => numbers.toSorted((a, b) => a - b)[numbers.length >> 1];
   const [first] = Object.values(rounds);
+  console.log(`| ${values.chromium ? "Chromium" : `Node ${process.versions.node}`} | MB/s | ratio |\n|---|--:|--:|`);
   for (const [name, speeds] of Object.entries(rounds)) {
-    const ratio = median(speeds.map((speed, round) => speed / first[round]));
-    console.log(`${name.padEnd(28)} ${median(speeds).toFixed(0).padStart(6)} MB/s  ${ratio.toFixed(2)}`);
+    console.log(`| ${name} | ${median(speeds).toFixed(0)} | ${medianRatio(speeds, first).toFixed(2)} |`);
   }
 }

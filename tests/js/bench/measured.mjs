@@ -2,11 +2,12 @@
 
 /**
  * Ways by name; each decodes the model once and gives MB of tensors a second. A tensor's bytes are asked of `source`, which
- * should have them in memory.
+ * should have them in memory. `others` are other builds of the package by name; `threadPool` is left out where there is none.
  */
-export async function measured(zstn, threadPool, source, withThreads) {
-  const pools = { "2 workers": zstn.workerPool({ size: 2 }), "1 worker": zstn.workerPool({ size: 1 }), ...(withThreads && { "2 threads": threadPool({ threads: 2 }) }) };
+export async function measured(zstn, threadPool, source, others) {
+  const pools = { "2 workers": zstn.workerPool({ size: 2 }), "1 worker": zstn.workerPool({ size: 1 }), ...(threadPool && { "2 threads": threadPool({ threads: 2 }) }) };
   const models = { "inline": await zstn.open(source, { workers: 0 }) };
+  for (const [name, other] of Object.entries(others)) models[`inline, ${name}`] = await other.open(source, { workers: 0 });
   for (const [name, pool] of Object.entries(pools)) models[name] = await zstn.open(source, { workers: pool });
 
   const ways = {};

@@ -1,0 +1,108 @@
+/**
+ * zstd decoders in WebAssembly side by side: how fast each decodes the frames of a plane, and what a page has to load for it.
+ * `cargo xtask decoders` builds the modules and writes the frames, then runs this with the folders of both.
+ *
+ * Timed is decoding from and to the memory of the module, as our packages do it.
+ */
+
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { brotliCompressSync } from "node:zlib";
+import { median, medianRatio } from "./rounds.mjs";
+
+const ROUNDS = 15;
+/** Bytes that a frame decodes to; the last of a plane may be shorter. */
+const FRAME_BYTES = 256 << 10;
+const PLANES = ["exponents", "mantissas"];
+
+const [frameFolder, moduleFolder] = process.argv.slice(2);
+if (moduleFolder === undefined) throw new Error("Run `cargo xtask decoders`.");
+
+const decoders = [
+  await fromRust("ours, ruzstd for matches", "ours"),
+  await fromRust("ruzstd 0.9", "ruzstd"),
+  await fromRust("structured-zstd 0.2", "structured"),
+  await fromC("C zstd (npm zstddec 0.3)"),
+];
+const rates = PLANES.map((name) => compare(readPlane(name)));
+console.log(`| WebAssembly, Node ${process.versions.node} | exponents | × C | mantissas | × C | module, bytes | after brotli |`);
+console.log("|---|--:|--:|--:|--:|--:|--:|");
+for (const [number, { name, module }] of decoders.entries()) {
+  const cells = rates.flatMap((rates) => [`${median(rates[number]).toFixed(0)} MB/s`, medianRatio(rates[number], rates.at(-1)).toFixed(2)]);
+  console.log(`| ${[name, ...cells, grouped(module.length), grouped(brotliCompressSync(module).length)].join(" | ")} |`);
+}
+
+/** A plane and its frames: the length of each stands in front of it. */
+function readPlane(name) {
+  const plane = readFileSync(join(frameFolder, `${name}.plane`));
+  const bytes = readFileSync(join(frameFolder, `${name}.frames`));
+  const frames = [];
+  for (let at = 0; at < bytes.length; ) {
+    const end = at + 4 + bytes.readUInt32LE(at);
+    const lenBytes = Math.min(FRAME_BYTES, plane.length - frames.length * FRAME_BYTES);
+    frames.push({ bytes: bytes.subarray(at + 4, end), lenBytes });
+    at = end;
+  }
+  return { plane, frames };
+}
+
+/** MB/s of every decoder in rounds that take turns. */
+function compare({ plane, frames }) {
+  const ready = decoders.map(({ load }) => load(frames));
+  for (const [number, { decode, decoded }] of ready.entries()) {
+    decode(); // compiles what is hot
+    if (Buffer.compare(decoded(), plane) !== 0) throw new Error(`${decoders[number].name} decodes other bytes`);
+  }
+  const rates = ready.map(() => []);
+  for (let round = 0; round < ROUNDS; round++) {
+    for (const [number, { decode }] of ready.entries()) {
+      const begin = performance.now();
+      decode();
+      rates[number].push(plane.length / (performance.now() - begin) / 1000);
+    }
+  }
+  for (const { free } of ready) free();
+  return rates;
+}
+
+/** A module of `tests/bench/decoders`. */
+async function fromRust(name, feature) {
+  const file = (suffix) => join(moduleFolder, `${feature}${suffix}`);
+  const module = readFileSync(file("_bg.wasm"));
+  const glue = await import(pathToFileURL(file(".js")).href);
+  glue.initSync({ module });
+  const load = (frames) => {
+    const list = new glue.Frames();
+    for (const { bytes, lenBytes } of frames) list.push(bytes, lenBytes);
+    return { decode: () => list.decode(), decoded: () => list.decoded(), free: () => list.free() };
+  };
+  return { name, module, load };
+}
+
+/** The module inside a package that wraps it for JavaScript, where it stands as base64. */
+async function fromC(name) {
+  const text = readFileSync(fileURLToPath(import.meta.resolve("zstddec")), "utf8");
+  const module = Buffer.from(/AGFzbQ[A-Za-z0-9+/=]+/.exec(text)[0], "base64");
+  const { instance } = await WebAssembly.instantiate(module, { env: { emscripten_notify_memory_growth() {} } });
+  const { malloc, free, memory, ZSTD_decompress } = instance.exports;
+  const load = (frames) => {
+    const total = frames.reduce((sum, { lenBytes }) => sum + lenBytes, 0);
+    const out = malloc(total);
+    const places = frames.map(({ bytes }) => malloc(bytes.length));
+    for (const [number, { bytes }] of frames.entries()) new Uint8Array(memory.buffer).set(bytes, places[number]);
+    const decode = () => {
+      let at = out;
+      for (const [number, { bytes, lenBytes }] of frames.entries()) {
+        if (ZSTD_decompress(at, lenBytes, places[number], bytes.length) !== lenBytes) throw new Error("C zstd refuses a frame");
+        at += lenBytes;
+      }
+    };
+    return { decode, decoded: () => new Uint8Array(memory.buffer, out, total), free: () => [out, ...places].forEach((place) => free(place)) };
+  };
+  return { name, module, load };
+}
+
+function grouped(count) {
+  return String(count).replace(/\B(?=(\d{3})+$)/g, " ");
+}
