@@ -9,17 +9,52 @@ use zstn_core::frame::select::{self, Effort};
 use crate::tensors::{BF16, F16, F32, Float};
 use crate::{OneThread, Stage, Work};
 
+/// Longest tensor of bfloat16 whose planes are short enough for rANS.
+const SMALL_BYTES: usize = 1 << 20;
+
+/// A kind of tensor.
+#[derive(Clone, Copy)]
+struct Kind {
+    name: &'static str,
+    float: Float,
+    tensor: fn(usize) -> Vec<u8>,
+}
+
+const KINDS: [Kind; 4] = [
+    Kind {
+        name: "BF16",
+        float: BF16,
+        tensor: |len_bytes| BF16.tensor(len_bytes),
+    },
+    Kind {
+        name: "F16",
+        float: F16,
+        tensor: |len_bytes| F16.tensor(len_bytes),
+    },
+    Kind {
+        name: "F32",
+        float: F32,
+        tensor: |len_bytes| F32.tensor(len_bytes),
+    },
+    // As most matrices of small models are: a range coder takes the exponents.
+    Kind {
+        name: "small BF16 for rANS",
+        float: BF16,
+        tensor: |len_bytes| BF16.tensor_of_one_scale(len_bytes.min(SMALL_BYTES)),
+    },
+];
+
 /// Tensors of all floats, packed with the default effort and decoded by both
-/// engines, and what the other efforts take.
+/// engines, and what the least effort takes.
 #[must_use]
 pub fn frames() -> Vec<Stage> {
     let mut stages = Vec::new();
-    for float in [BF16, F16, F32] {
-        stages.push(encoding(float, Effort::Balanced, "encode"));
-        stages.push(decoding(float, "decode, Pure", || Pure));
-        stages.push(decoding(float, "decode, Native", OneThread::new));
+    for kind in KINDS {
+        stages.push(encoding(kind, Effort::Balanced, "encode"));
+        stages.push(decoding(kind, "decode, Pure", || Pure));
+        stages.push(decoding(kind, "decode, Native", OneThread::new));
     }
-    stages.push(encoding(BF16, Effort::Fast, "encode, fast"));
+    stages.push(encoding(KINDS[0], Effort::Fast, "encode, fast"));
     stages
 }
 
@@ -27,26 +62,26 @@ fn encode(engine: &OneThread, float: Float, tensor: &[u8], effort: Effort) -> Ve
     select::encode(engine, tensor, Some(float.dtype), effort)
 }
 
-fn encoding(float: Float, effort: Effort, what: &str) -> Stage {
-    let name = format!("frame, {}: {what}", float.name);
+fn encoding(kind: Kind, effort: Effort, what: &str) -> Stage {
+    let name = format!("frame, {}: {what}", kind.name);
     Stage::new(name, move |tensor_bytes| {
         let engine = OneThread::new();
-        let tensor = float.tensor(tensor_bytes);
+        let tensor = (kind.tensor)(tensor_bytes);
         Work::new(tensor.len(), move || {
-            black_box(encode(&engine, float, black_box(&tensor), effort));
+            black_box(encode(&engine, kind.float, black_box(&tensor), effort));
         })
     })
 }
 
 fn decoding<E: Engine + 'static>(
-    float: Float,
+    kind: Kind,
     what: &str,
     engine: impl Fn() -> E + Send + Sync + 'static,
 ) -> Stage {
-    let name = format!("frame, {}: {what}", float.name);
+    let name = format!("frame, {}: {what}", kind.name);
     Stage::new(name, move |tensor_bytes| {
-        let mut tensor = float.tensor(tensor_bytes);
-        let frame = encode(&OneThread::new(), float, &tensor, Effort::Balanced);
+        let mut tensor = (kind.tensor)(tensor_bytes);
+        let frame = encode(&OneThread::new(), kind.float, &tensor, Effort::Balanced);
         let engine = engine();
         Work::new(tensor.len(), move || {
             let parsed = Frame::parse(black_box(&frame)).expect("our frame");
