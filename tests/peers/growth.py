@@ -153,9 +153,10 @@ def main():
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="zstn-growth-", dir=options.folder) as folder:
         folder = pathlib.Path(folder)
-        for models in (map(Model.of_bytes, options.sizes), map(Model.of_tensors, options.counts)):
-            table(models, folder, options)
-            print()
+        for models in ([*map(Model.of_bytes, options.sizes)], [*map(Model.of_tensors, options.counts)]):
+            if models:
+                table(models, folder, options)
+                print()
 
 
 if __name__ == "__main__":
