@@ -2,6 +2,7 @@
 //! untrusted bytes.
 
 use alloc::format;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -109,10 +110,11 @@ pub fn index(position: u64) -> usize {
 pub fn buffer(len_bytes: u64) -> Result<Vec<u8>> {
     let too_large = || Error::limit(format!("{len_bytes} bytes do not fit in memory"));
     let len = usize::try_from(len_bytes).map_err(|_| too_large())?;
-    let mut buffer = Vec::new();
-    buffer.try_reserve_exact(len).map_err(|_| too_large())?;
-    buffer.resize(len, 0);
-    Ok(buffer)
+    Vec::<u8>::new()
+        .try_reserve_exact(len)
+        .map_err(|_| too_large())?;
+    // There is room. An allocator knows pages that are zero already.
+    Ok(vec![0; len])
 }
 
 #[cfg(test)]

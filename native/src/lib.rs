@@ -25,6 +25,7 @@
 pub use zstn_core as core;
 
 mod buffer;
+mod container;
 pub mod convert;
 mod delta;
 mod engine;

@@ -276,9 +276,16 @@ fn a_wrong_section_is_refused_where_it_is_used() {
             (Some(expected), Some("zeros"))
         );
     }
-    // The digest of the whole shows in the whole alone.
+    // The digest of the whole is for verifying, and for files that tell no
+    // other.
     let file = changed("FILE", &flip(20));
     assert_eq!(read_all(&file).expect("right tensors").len(), 5);
+    assert!(disk.unpack(&file).expect("right tensors") == original());
+    assert!(unpack(&Pure, &file).expect("right tensors") == original());
+    assert_eq!(rule(disk.verify(&file)).0, Some(Rule::ZstnFileDigest));
+    let (_, mut records) = section(&file);
+    records.retain(|record| record.0 != "TENS");
+    let file = with_records(&file, 1, &records);
     assert_eq!(rule(disk.unpack(&file)).0, Some(Rule::ZstnFileDigest));
     assert!(!disk.path("m.safetensors").exists());
     let error = unpack(&Pure, &file).expect_err("wrong");

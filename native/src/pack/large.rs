@@ -112,7 +112,7 @@ impl PlaneRecord<'_> {
 
     /// Writes a plane that is coded as a whole.
     fn write_whole(&self, output: &mut Output) -> Result<(u64, PlaneBlocks)> {
-        let (method, payload) = self.coder.encode(self.job.engine);
+        let (method, payload) = self.coder.encode_whole(self.job.engine);
         let (len, payload_len) = (self.coder.len_bytes() as u64, payload.len() as u64);
         output.seek(self.start)?;
         output.write(&plane::head(method, len, payload_len))?;

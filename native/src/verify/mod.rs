@@ -6,9 +6,9 @@ use zstn_core::bytes::{index, part};
 use zstn_core::catalog::{Kind, Recognised, recognise};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
+use crate::container::Container;
 use crate::delta::Checked;
 use crate::source::{Map, Source};
-use crate::unpack::Container;
 use crate::{Error, Native, Output, Progress, Result};
 
 mod tensors;
@@ -57,7 +57,7 @@ pub fn verify(
     let container = Container::parse(engine, input)?;
     let truth = Truth::new(input, original, container.header());
     truth.check_header(container.original_len_bytes())?;
-    container.decode(engine, progress, |span, bytes| truth.check(&span, bytes))?;
+    container.decode_in_order(engine, progress, |span, bytes| truth.check(&span, bytes))?;
     container.check_tables(engine)?;
     Ok(VerifyReport {
         kind: Kind::Zstn,

@@ -6,13 +6,13 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::integrity::{FileCheck, FrameSums, Integrity, Sums};
+use super::integrity::{FrameSums, Integrity, Sums};
 use super::{Layout, Prefix, Tail, Writer, single_frame, ties};
 use crate::bytes::{self, index as position, part};
 use crate::container::safetensors::{self, Header};
 use crate::engine::{Engine, PackEngine};
 use crate::frame::Stored;
-use crate::frame::select::{self, Effort};
+use crate::frame::select::{self, Effort, Encoded};
 use crate::{Error, Result, Rule, limits, order};
 
 /// Packs the safetensors file `file`, with an integrity section.
@@ -41,52 +41,68 @@ pub fn pack<E: PackEngine>(engine: &E, file: &[u8], effort: Effort) -> Result<Ve
     let distinct: Vec<usize> = (0..tensors.len()).filter(|&i| ties[i].is_none()).collect();
     // The digest of the file is one long chain: it comes first, so that other
     // threads code meanwhile.
-    let jobs = [None].into_iter().chain(distinct.into_iter().map(Some));
-    let mut done = engine
+    let jobs = [None].into_iter().chain(distinct.iter().copied().map(Some));
+    let mut coded = engine
         .map(jobs.collect(), |job| match job {
             None => {
                 let mut sums = Sums::new(header);
                 sums.data(data);
-                Done::File(sums)
+                Coded::File(sums)
             }
             Some(i) => {
-                let frame = select::encode(engine, tensor(i), Some(tensors[i].dtype), effort);
-                Done::Frame(FrameSums::of(tensor(i), &frame), frame)
+                let dtype = Some(tensors[i].dtype);
+                Coded::Frame(Encoded::new(engine, tensor(i), dtype, effort))
             }
         })
         .into_iter();
-    let Some(Done::File(mut sums)) = done.next() else {
+    let Some(Coded::File(mut sums)) = coded.next() else {
         unreachable!("results come in the order of the jobs");
     };
-    out.reserve_exact(done.as_slice().iter().map(Done::len_bytes).sum());
-    for (tensor, tie) in tensors.into_iter().zip(ties) {
+    let frames: Vec<(usize, Encoded)> = distinct
+        .into_iter()
+        .zip(coded.filter_map(Coded::into_frame))
+        .collect();
+    let lens: Vec<usize> = frames.iter().map(|(_, frame)| frame.len_bytes()).collect();
+    let prefix_len = out.len();
+    let frames_len: usize = lens.iter().sum();
+    let prefix = core::mem::replace(&mut out, vec![0; prefix_len + frames_len]);
+    let (head, mut rest) = out.split_at_mut(prefix_len);
+    head.copy_from_slice(&prefix);
+    let places = frames.into_iter().zip(&lens).map(|((i, frame), &len)| {
+        let (place, behind) = core::mem::take(&mut rest).split_at_mut(len);
+        rest = behind;
+        (i, frame, place)
+    });
+    let frame_sums = engine.map(places.collect(), |(i, frame, place)| {
+        frame.write(engine, place);
+        FrameSums::of(tensor(i), place)
+    });
+    for sum in frame_sums {
+        sums.frame(sum);
+    }
+    let mut lens = lens.into_iter().map(|len| len as u64);
+    for (tensor, tie) in tensors.iter().zip(ties) {
+        let (name, span) = (tensor.name.clone(), tensor.span.clone());
         match tie {
-            Some(target) => writer.reference(tensor.name, tensor.span, target)?,
-            None => {
-                let Some(Done::Frame(frame_sums, frame)) = done.next() else {
-                    continue;
-                };
-                sums.frame(frame_sums);
-                writer.frame(tensor.name, tensor.span, frame.len() as u64);
-                out.extend_from_slice(&frame);
-            }
+            Some(target) => writer.reference(name, span, target)?,
+            None => writer.frame(name, span, lens.next().unwrap_or_default()),
         }
     }
     out.extend_from_slice(&writer.finish(Some(sums))?);
     Ok(out)
 }
 
-/// What the jobs of [`pack`] come to.
-enum Done {
+/// What the first jobs of [`pack`] come to.
+enum Coded<'a> {
     File(Sums),
-    Frame(FrameSums, Vec<u8>),
+    Frame(Encoded<'a>),
 }
 
-impl Done {
-    fn len_bytes(&self) -> usize {
+impl<'a> Coded<'a> {
+    fn into_frame(self) -> Option<Encoded<'a>> {
         match self {
-            Self::File(_) => 0,
-            Self::Frame(_, frame) => frame.len(),
+            Self::File(_) => None,
+            Self::Frame(frame) => Some(frame),
         }
     }
 }
@@ -148,80 +164,53 @@ pub fn single_frame_range(behind: &[u8], prefix: &Prefix) -> Result<Range<u64>> 
 
 fn unpack_indexed<E: Engine>(engine: &E, file: &[u8], prefix: &Prefix) -> Result<Vec<u8>> {
     let Tail { index, integrity } = Tail::of_file(prefix, file)?;
+    let integrity = integrity.as_ref();
     // Every frame is checked to be able to hold its span before the output
     // is allocated: a forged data length costs nothing.
-    let mut jobs = Vec::with_capacity(index.records().len());
+    let mut frames = Vec::with_capacity(index.records().len());
     for (number, record) in index.records().iter().enumerate() {
         let range = index.frame(number).1;
         let bytes = part(file, range.clone());
-        let stored = match &integrity {
-            Some(integrity) => integrity.check_stored(number, bytes),
-            None => Ok(()),
-        }
-        .and_then(|()| Stored::parse(bytes, record.span.end - record.span.start))
-        .map_err(|error| error.within(range.start).tensor(&record.name))?;
-        jobs.push((number, record, stored));
+        let damaged = |integrity: &Integrity| integrity.check_stored(number, bytes).err();
+        let stored = Stored::parse(bytes, record.span.end - record.span.start)
+            // That the bytes are damaged says more than what is wrong with them.
+            .map_err(|error| integrity.and_then(damaged).unwrap_or(error))
+            .map_err(|error| error.within(range.start).tensor(&record.name))?;
+        frames.push((number, record, range, stored));
     }
-    let jobs = order::sorted(jobs, |(_, record, _)| (record.span.start, record.span.end));
+    let frames = order::sorted(frames, |(_, record, ..)| {
+        (record.span.start, record.span.end)
+    });
 
     let mut out = start_output(file, prefix)?;
     let data_start = out.len() - position(prefix.data_len_bytes);
-    let (head, mut rest) = out.split_at_mut(data_start);
-    let mut file_check = integrity.as_ref().and_then(Integrity::file_check);
-    let mut ready: &[u8] = head;
-    let mut jobs = jobs.into_iter().peekable();
-    while jobs.peek().is_some() || !ready.is_empty() {
-        // What the wave before has restored is hashed while this one decodes.
-        let mut work = vec![Restore::Digest(file_check.take(), ready)];
-        let mut wave_len = 0;
-        while let Some((_, record, _)) = jobs.peek() {
-            let len = position(record.span.end - record.span.start);
-            if wave_len > 0 && wave_len + len > WAVE_BYTES {
-                break;
-            }
-            wave_len += len;
-            work.extend(jobs.next().map(Restore::Tensor));
-        }
-        let (wave, behind) = rest.split_at_mut(wave_len);
+    let mut rest = &mut out[data_start..];
+    let jobs = frames.into_iter().map(|frame| {
+        let len = position(frame.1.span.end - frame.1.span.start);
+        let (span, behind) = core::mem::take(&mut rest).split_at_mut(len);
         rest = behind;
-        let mut spans = &mut *wave;
-        let work = work.into_iter().map(|job| {
-            let len = match &job {
-                Restore::Digest(..) => 0,
-                Restore::Tensor((_, record, _)) => position(record.span.end - record.span.start),
-            };
-            let (span, behind) = core::mem::take(&mut spans).split_at_mut(len);
-            spans = behind;
-            (job, span)
-        });
-        let results = engine.map(work.collect(), |(job, span)| match job {
-            Restore::Digest(check, bytes) => Ok(check.map(|check| check.with(bytes))),
-            Restore::Tensor((number, record, stored)) => stored
-                .decode(engine, span)
-                .and_then(|()| match &integrity {
-                    Some(integrity) => integrity.check_tensor(number, span),
-                    None => Ok(()),
-                })
-                .map(|()| None)
-                .map_err(|error| error.tensor(&record.name)),
-        });
-        for result in results {
-            if let Some(check) = result? {
-                file_check = Some(check);
+        (frame, span)
+    });
+    let restored = engine.map(jobs.collect(), |((number, record, range, stored), span)| {
+        let mut restore = || {
+            if let Some(integrity) = integrity {
+                let bytes = part(file, range.clone());
+                integrity
+                    .check_stored(number, bytes)
+                    .map_err(|error| error.within(range.start))?;
             }
-        }
-        ready = wave;
+            stored.decode(engine, span)?;
+            match integrity {
+                Some(integrity) => integrity.check_tensor(number, span),
+                None => Ok(()),
+            }
+        };
+        restore().map_err(|error: Error| error.tensor(&record.name))
+    });
+    restored.into_iter().collect::<Result<()>>()?;
+    // Where every tensor has been compared by itself, so has every byte.
+    if let Some(integrity) = integrity.filter(|integrity| !integrity.is_complete()) {
+        integrity.check_file([out.as_slice()])?;
     }
-    file_check.map_or(Ok(()), FileCheck::finish)?;
     Ok(out)
-}
-
-/// Restored bytes that are hashed at a time, while others are decoded.
-const WAVE_BYTES: usize = 4 << 20;
-
-/// A job of [`unpack`].
-enum Restore<'a, T> {
-    /// The file's digest goes on over bytes that are complete.
-    Digest(Option<FileCheck<'a>>, &'a [u8]),
-    Tensor(T),
 }

@@ -5,6 +5,7 @@
 //! whatever the engine's thread count or the memory at hand. No decoder
 //! depends on anything here.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::dtype::Dtype;
@@ -29,12 +30,72 @@ pub use standalone::standalone;
 /// judged by a sample.
 const SMALL_BYTES: usize = 16 << 10;
 
-/// The smallest frame found for `tensor`, of the families that a container
-/// may hold.
-///
-/// A packer that codes a tensor plane by plane follows [`Ranking::best`] and
-/// takes the frame that [`alternative`] makes instead if it is strictly
-/// smaller, as is done here.
+/// The smallest frame found for a tensor, of the families that a container may
+/// hold.
+pub enum Encoded<'a> {
+    /// Planes, yet to be put together.
+    Planes(z4ai::Encoded<'a>),
+    /// Another frame.
+    Whole(Vec<u8>),
+}
+
+impl<'a> Encoded<'a> {
+    /// Of `tensor`.
+    ///
+    /// A packer that codes a tensor plane by plane follows [`Ranking::best`]
+    /// and takes the frame that [`alternative`] makes instead if it is
+    /// strictly smaller, as is done here.
+    #[must_use]
+    pub fn new<E: PackEngine>(
+        engine: &E,
+        tensor: &'a [u8],
+        dtype: Option<Dtype>,
+        effort: Effort,
+    ) -> Self {
+        Self::ranked(engine, tensor, &Ranking::new(engine, tensor, dtype, effort))
+    }
+
+    fn ranked<E: PackEngine>(engine: &E, tensor: &'a [u8], ranking: &Ranking) -> Self {
+        let planes = z4ai::Encoded::new(engine, tensor, ranking.best());
+        match alternative(engine, tensor, ranking) {
+            Some(other) if other.len() < planes.len_bytes() => Self::Whole(other),
+            _ => Self::Planes(planes),
+        }
+    }
+
+    /// Length of the frame.
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
+        match self {
+            Self::Planes(planes) => planes.len_bytes(),
+            Self::Whole(frame) => frame.len(),
+        }
+    }
+
+    /// Writes the frame to `out`, which is as long.
+    ///
+    /// # Panics
+    /// If it is not.
+    pub fn write<E: PackEngine>(&self, engine: &E, out: &mut [u8]) {
+        match self {
+            Self::Planes(planes) => planes.write(engine, out),
+            Self::Whole(frame) => out.copy_from_slice(frame),
+        }
+    }
+
+    fn into_frame<E: PackEngine>(self, engine: &E) -> Vec<u8> {
+        match self {
+            Self::Planes(planes) => {
+                let mut frame = vec![0; planes.len_bytes()];
+                planes.write(engine, &mut frame);
+                frame
+            }
+            Self::Whole(frame) => frame,
+        }
+    }
+}
+
+/// The frame of [`Encoded`] in a buffer of its own.
 #[must_use]
 pub fn encode<E: PackEngine>(
     engine: &E,
@@ -42,15 +103,11 @@ pub fn encode<E: PackEngine>(
     dtype: Option<Dtype>,
     effort: Effort,
 ) -> Vec<u8> {
-    encode_ranked(engine, tensor, &Ranking::new(engine, tensor, dtype, effort))
+    Encoded::new(engine, tensor, dtype, effort).into_frame(engine)
 }
 
 fn encode_ranked<E: PackEngine>(engine: &E, tensor: &[u8], ranking: &Ranking) -> Vec<u8> {
-    let planes = z4ai::encode(engine, tensor, ranking.best());
-    match alternative(engine, tensor, ranking) {
-        Some(other) if other.len() < planes.len() => other,
-        _ => planes,
-    }
+    Encoded::ranked(engine, tensor, ranking).into_frame(engine)
 }
 
 /// Bytes of the elements as they are taken apart; `None` where that is of no

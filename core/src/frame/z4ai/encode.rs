@@ -1,18 +1,13 @@
 //! A buffer to a frame, following a [`Recipe`] that somebody else has chosen.
-//!
-//! Most planes are made block by block and no block needs another, so that a
-//! large tensor uses every core, and a packer short of memory can write the
-//! blocks of a plane as they come. Both ways give the same bytes.
 
 use alloc::vec;
 use alloc::vec::Vec;
-use core::ops::Range;
 
-use super::way::{fast_first, payload, smallest};
-use super::{MAGIC, PlaneRecipe, Recipe, Transform, VERSION};
+use super::{MAGIC, PlaneCoder, Recipe, Transform, VERSION};
 use crate::engine::PackEngine;
+use crate::entropy::blocks;
 use crate::frame::plane::{self, Method};
-use crate::transform::byteplane;
+use crate::order;
 
 /// The bytes of a frame up to its first plane record.
 #[must_use]
@@ -35,180 +30,198 @@ pub fn head(transform: Transform, tail: &[u8]) -> Vec<u8> {
     out
 }
 
-/// One plane of one tensor, ready to be coded.
-#[derive(Debug, Clone, Copy)]
-pub struct PlaneCoder<'a> {
-    elements: &'a [u8],
-    transform: Transform,
-    plane: usize,
-    len: usize,
-    recipe: PlaneRecipe,
+/// What becomes of a plane.
+enum Payload {
+    /// As it is, taken from the tensor when its place is there.
+    Raw,
+    /// Independent blocks, behind their table if there are several.
+    Blocks {
+        method: Method,
+        table: Vec<u8>,
+        blocks: Vec<Vec<u8>>,
+    },
+    /// Coded as a whole.
+    Whole(Method, Vec<u8>),
 }
 
-impl<'a> PlaneCoder<'a> {
-    /// The planes of `tensor` in frame order, and the bytes left over at its
-    /// end.
-    #[must_use]
-    pub fn all(tensor: &'a [u8], recipe: &Recipe) -> (Vec<Self>, &'a [u8]) {
-        let item_bytes = recipe.transform.item_bytes();
-        let (elements, tail) = tensor.split_at(tensor.len() / item_bytes * item_bytes);
-        let lens = recipe.transform.plane_lens(tensor.len());
-        let planes = lens
-            .into_iter()
-            .zip(&recipe.planes)
-            .enumerate()
-            .map(|(plane, (len, &plane_recipe))| Self {
-                elements,
-                transform: recipe.transform,
-                plane,
-                len,
-                recipe: plane_recipe,
-            })
-            .collect();
-        (planes, tail)
+impl Payload {
+    fn of_blocks(coder: &PlaneCoder, blocks: Vec<Vec<u8>>) -> Self {
+        let method = coder.block_method();
+        let table = match method {
+            Method::Blocks => {
+                let lens: Vec<u32> = blocks
+                    .iter()
+                    .map(|block| u32::try_from(block.len()).expect("a block is a few MiB"))
+                    .collect();
+                blocks::table(coder.block_bytes(), &lens)
+            }
+            _ => Vec::new(),
+        };
+        let coded = Self::Blocks {
+            method,
+            table,
+            blocks,
+        };
+        if coded.len_bytes(coder) < coder.len_bytes() {
+            coded
+        } else {
+            Self::Raw
+        }
     }
 
-    /// Length of the plane before coding.
+    fn len_bytes(&self, coder: &PlaneCoder) -> usize {
+        match self {
+            Self::Raw => coder.len_bytes(),
+            Self::Blocks { table, blocks, .. } => {
+                table.len() + blocks.iter().map(Vec::len).sum::<usize>()
+            }
+            Self::Whole(_, payload) => payload.len(),
+        }
+    }
+
+    fn method(&self) -> Method {
+        match self {
+            Self::Raw => Method::Store,
+            Self::Blocks { method, .. } | Self::Whole(method, _) => *method,
+        }
+    }
+}
+
+/// A frame whose planes are coded, and which has yet to be put together.
+pub struct Encoded<'a> {
+    head: Vec<u8>,
+    planes: Vec<(PlaneCoder<'a>, Payload)>,
+}
+
+impl<'a> Encoded<'a> {
+    /// Codes the planes of `tensor` as `recipe` says.
+    #[must_use]
+    pub fn new<E: PackEngine>(engine: &E, tensor: &'a [u8], recipe: &Recipe) -> Self {
+        let (coders, tail) = PlaneCoder::all(tensor, recipe);
+        let payloads = payloads(engine, &coders);
+        Self {
+            head: head(recipe.transform, tail),
+            planes: coders.into_iter().zip(payloads).collect(),
+        }
+    }
+
+    /// Length of the frame.
     #[must_use]
     pub fn len_bytes(&self) -> usize {
-        self.len
+        let planes = self.planes.iter();
+        let records = planes.map(|(coder, payload)| plane::HEAD_BYTES + payload.len_bytes(coder));
+        self.head.len() + records.sum::<usize>()
     }
 
-    /// Whether the plane is coded in independent blocks; else [`Self::encode`]
-    /// has to see all of it.
-    #[must_use]
-    pub fn is_blockwise(&self) -> bool {
-        matches!(self.recipe, PlaneRecipe::Store | PlaneRecipe::Blocks(_))
-    }
-
-    /// How a plane of blocks is coded; the record says [`Method::Store`] all
-    /// the same where coding gained nothing.
-    #[must_use]
-    pub fn block_method(&self) -> Method {
-        match self.recipe {
-            PlaneRecipe::Blocks(_) if self.len > 0 => match self.block_count() {
-                1 => Method::Zstd,
-                _ => Method::Blocks,
-            },
-            _ => Method::Store,
-        }
-    }
-
-    /// Bytes of every block but the last.
-    #[must_use]
-    pub fn block_bytes(&self) -> u32 {
-        match self.recipe {
-            PlaneRecipe::Blocks(ways) => ways.block_bytes(self.parts(), self.len / self.parts()),
-            _ => STORED_PIECE_BYTES,
-        }
-    }
-
-    /// Number of independent blocks.
-    #[must_use]
-    pub fn block_count(&self) -> usize {
-        self.len.div_ceil(self.block_bytes() as usize)
-    }
-
-    /// Bytes `[start, start + out.len())` of the plane, uncoded.
+    /// Puts the frame together in `out`, which is as long.
     ///
     /// # Panics
-    /// If the range reaches past the plane.
-    pub fn extract(&self, start: usize, out: &mut [u8]) {
-        match self.transform {
-            Transform::Opaque => out.copy_from_slice(&self.elements[start..start + out.len()]),
-            Transform::BytePlane(width) => {
-                byteplane::split(self.elements, width.into(), self.plane, start, out);
-            }
-            Transform::BitField(format) => format.split(self.elements, self.plane, start, out),
-        }
-    }
-
-    /// Parts of equal length that the plane is made of, one after another.
-    fn parts(&self) -> usize {
-        match self.transform {
-            Transform::BitField(format) if self.plane == 2 => format.mantissa_bytes(),
-            _ => 1,
-        }
-    }
-
-    /// Bytes of the plane that block `index` holds.
-    #[must_use]
-    pub fn block(&self, index: usize) -> Range<usize> {
-        let start = index * self.block_bytes() as usize;
-        start..self.len.min(start + self.block_bytes() as usize)
-    }
-
-    /// Part of the tensor, in bytes, that these bytes of the plane are made
-    /// of.
-    #[must_use]
-    pub fn source(&self, Range { start, end }: Range<usize>) -> Range<usize> {
-        let part_bytes = (self.len / self.parts()).max(1);
-        let part = start / part_bytes;
-        if end > (part + 1) * part_bytes {
-            return 0..self.elements.len();
-        }
-        let source = |at: usize| {
-            let element = match self.transform {
-                Transform::BitField(_) if self.plane == 0 => at * 8,
-                _ => at - part * part_bytes,
-            };
-            (element * self.transform.item_bytes()).min(self.elements.len())
-        };
-        source(start)..source(end)
-    }
-
-    /// Block `index`: raw for a stored plane, else one zstd frame.
-    pub fn encode_block<E: PackEngine>(&self, engine: &E, index: usize) -> Vec<u8> {
-        let block = self.block(index);
-        let raw = self.raw(block.start, block.len());
-        match self.recipe {
-            PlaneRecipe::Blocks(ways) => ways.encode(engine, &raw),
-            _ => raw,
-        }
-    }
-
-    /// Method and payload of the whole plane.
-    pub fn encode<E: PackEngine>(&self, engine: &E) -> (Method, Vec<u8>) {
-        match self.recipe {
-            PlaneRecipe::Smallest(ways) => {
-                smallest(engine, self.raw(0, self.len), self.parts(), ways)
-            }
-            PlaneRecipe::FastFirst { ways, parts } => {
-                fast_first(engine, self.raw(0, self.len), self.parts(), ways, parts)
-            }
-            PlaneRecipe::Blocks(_) if self.len > 0 => {
-                let blocks = engine.map((0..self.block_count()).collect(), |block| {
-                    self.encode_block(engine, block)
-                });
-                let (method, payload) = payload(blocks, self.block_bytes());
-                if payload.len() < self.len {
-                    (method, payload)
-                } else {
-                    (Method::Store, self.raw(0, self.len))
+    /// If it is not.
+    pub fn write<E: PackEngine>(&self, engine: &E, out: &mut [u8]) {
+        assert_eq!(out.len(), self.len_bytes());
+        let mut rest = out;
+        let mut next = |len: usize| rest.split_off_mut(..len).unwrap_or_default();
+        next(self.head.len()).copy_from_slice(&self.head);
+        let mut fills = Vec::new();
+        for (coder, payload) in &self.planes {
+            let (len, payload_len) = (coder.len_bytes(), payload.len_bytes(coder));
+            let head = plane::head(payload.method(), len as u64, payload_len as u64);
+            next(head.len()).copy_from_slice(&head);
+            match payload {
+                Payload::Raw => {
+                    let pieces = next(len).chunks_mut(RAW_PIECE_BYTES);
+                    let starts = (0..).step_by(RAW_PIECE_BYTES);
+                    let raw = |(to, start)| (to, Fill::Extract(coder, start));
+                    fills.extend(pieces.zip(starts).map(raw));
+                }
+                Payload::Blocks { table, blocks, .. } => {
+                    next(table.len()).copy_from_slice(table);
+                    fills.extend(
+                        blocks
+                            .iter()
+                            .map(|block| (next(block.len()), Fill::Copy(block))),
+                    );
+                }
+                Payload::Whole(_, payload) => {
+                    fills.push((next(payload.len()), Fill::Copy(payload)));
                 }
             }
-            _ => (Method::Store, self.raw(0, self.len)),
+        }
+        let fill = |(to, from): (&mut [u8], Fill)| match from {
+            Fill::Copy(coded) => to.copy_from_slice(coded),
+            Fill::Extract(coder, start) => coder.extract(start, to),
+        };
+        if self.len_bytes() > RAW_PIECE_BYTES {
+            // Pages of a large buffer are first touched here: by all threads.
+            engine.map(fills, fill);
+        } else {
+            fills.into_iter().for_each(fill);
         }
     }
-
-    fn raw(&self, start: usize, len: usize) -> Vec<u8> {
-        let mut raw = vec![0; len];
-        self.extract(start, &mut raw);
-        raw
-    }
 }
-
-/// A stored plane has no blocks; it is written in pieces of this size.
-const STORED_PIECE_BYTES: u32 = 1 << 20;
 
 /// The frame of `tensor` that follows `recipe`.
 #[must_use]
 pub fn encode<E: PackEngine>(engine: &E, tensor: &[u8], recipe: &Recipe) -> Vec<u8> {
-    let (planes, tail) = PlaneCoder::all(tensor, recipe);
-    let mut out = head(recipe.transform, tail);
-    let coded = engine.map(planes.iter().collect(), |coder| coder.encode(engine));
-    for (coder, (method, payload)) in planes.iter().zip(coded) {
-        plane::write(&mut out, method, coder.len as u64, &payload);
+    let encoded = Encoded::new(engine, tensor, recipe);
+    let mut frame = vec![0; encoded.len_bytes()];
+    encoded.write(engine, &mut frame);
+    frame
+}
+
+/// Where a part of a frame comes from.
+enum Fill<'a> {
+    Copy(&'a [u8]),
+    Extract(&'a PlaneCoder<'a>, usize),
+}
+
+/// Bytes of a stored plane that are taken from a tensor at once.
+const RAW_PIECE_BYTES: usize = 1 << 20;
+
+/// Codes all planes: those of blocks side by side, since the same elements are
+/// in each of them and still in a cache.
+fn payloads<E: PackEngine>(engine: &E, coders: &[PlaneCoder]) -> Vec<Payload> {
+    let is_coded = |coder: &PlaneCoder| coder.block_method() != Method::Store;
+    let mut jobs = Vec::new();
+    for (plane, coder) in coders.iter().enumerate() {
+        let count = match coder.is_blockwise() {
+            true if is_coded(coder) => coder.block_count(),
+            true => 0,
+            false => 1,
+        };
+        jobs.extend((0..count).map(|block| (plane, block)));
     }
-    out
+    let jobs = order::sorted(jobs, |&(plane, block)| {
+        let source = coders[plane].source(coders[plane].block(block));
+        (source.start as u64, plane as u64)
+    });
+    let coded = engine.map(jobs.clone(), |(plane, block)| {
+        let coder = &coders[plane];
+        if coder.is_blockwise() {
+            (coder.block_method(), coder.encode_block(engine, block))
+        } else {
+            coder.encode_whole(engine)
+        }
+    });
+    let mut of_planes: Vec<Vec<_>> = coders.iter().map(|_| Vec::new()).collect();
+    for ((plane, block), coded) in jobs.into_iter().zip(coded) {
+        of_planes[plane].push((block, coded));
+    }
+    let planes = coders.iter().zip(of_planes);
+    planes
+        .map(|(coder, coded)| {
+            let coded = order::sorted(coded, |(block, _)| (*block as u64, 0));
+            let mut coded = coded.into_iter().map(|(_, coded)| coded);
+            if !coder.is_blockwise() {
+                let whole = coded.next();
+                whole.map_or(Payload::Raw, |(method, payload)| {
+                    Payload::Whole(method, payload)
+                })
+            } else if is_coded(coder) {
+                Payload::of_blocks(coder, coded.map(|(_, block)| block).collect())
+            } else {
+                Payload::Raw
+            }
+        })
+        .collect()
 }

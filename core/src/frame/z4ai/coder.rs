@@ -1,0 +1,173 @@
+//! One plane to its payload, following a recipe that somebody else has chosen.
+//!
+//! Most planes are made block by block and no block needs another, so that a
+//! large tensor uses every core, and a packer short of memory can write the
+//! blocks of a plane as they come. Both ways give the same bytes.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::way::{fast_first, huffman_or_rans, smallest};
+use super::{PlaneRecipe, Recipe, Transform};
+use crate::engine::PackEngine;
+use crate::frame::plane::Method;
+use crate::transform::byteplane;
+
+/// One plane of one tensor, ready to be coded.
+#[derive(Debug, Clone, Copy)]
+pub struct PlaneCoder<'a> {
+    elements: &'a [u8],
+    transform: Transform,
+    plane: usize,
+    len: usize,
+    recipe: PlaneRecipe,
+}
+
+impl<'a> PlaneCoder<'a> {
+    /// The planes of `tensor` in frame order, and the bytes left over at its
+    /// end.
+    #[must_use]
+    pub fn all(tensor: &'a [u8], recipe: &Recipe) -> (Vec<Self>, &'a [u8]) {
+        let item_bytes = recipe.transform.item_bytes();
+        let (elements, tail) = tensor.split_at(tensor.len() / item_bytes * item_bytes);
+        let lens = recipe.transform.plane_lens(tensor.len());
+        let planes = lens
+            .into_iter()
+            .zip(&recipe.planes)
+            .enumerate()
+            .map(|(plane, (len, &plane_recipe))| Self {
+                elements,
+                transform: recipe.transform,
+                plane,
+                len,
+                recipe: plane_recipe,
+            })
+            .collect();
+        (planes, tail)
+    }
+
+    /// Length of the plane before coding.
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the plane is coded in independent blocks; else
+    /// [`Self::encode_whole`] has to see all of it.
+    #[must_use]
+    pub fn is_blockwise(&self) -> bool {
+        matches!(self.recipe, PlaneRecipe::Store | PlaneRecipe::Blocks(_))
+    }
+
+    /// How a plane of blocks is coded; the record says [`Method::Store`] all
+    /// the same where coding gained nothing.
+    #[must_use]
+    pub fn block_method(&self) -> Method {
+        match self.recipe {
+            PlaneRecipe::Blocks(_) if self.len > 0 => match self.block_count() {
+                1 => Method::Zstd,
+                _ => Method::Blocks,
+            },
+            _ => Method::Store,
+        }
+    }
+
+    /// Bytes of every block but the last.
+    #[must_use]
+    pub fn block_bytes(&self) -> u32 {
+        match self.recipe {
+            PlaneRecipe::Blocks(ways) => ways.block_bytes(self.parts(), self.len / self.parts()),
+            _ => STORED_PIECE_BYTES,
+        }
+    }
+
+    /// Number of independent blocks.
+    #[must_use]
+    pub fn block_count(&self) -> usize {
+        self.len.div_ceil(self.block_bytes() as usize)
+    }
+
+    /// Bytes `[start, start + out.len())` of the plane, uncoded.
+    ///
+    /// # Panics
+    /// If the range reaches past the plane.
+    pub fn extract(&self, start: usize, out: &mut [u8]) {
+        match self.transform {
+            Transform::Opaque => out.copy_from_slice(&self.elements[start..start + out.len()]),
+            Transform::BytePlane(width) => {
+                byteplane::split(self.elements, width.into(), self.plane, start, out);
+            }
+            Transform::BitField(format) => format.split(self.elements, self.plane, start, out),
+        }
+    }
+
+    /// Parts of equal length that the plane is made of, one after another.
+    fn parts(&self) -> usize {
+        match self.transform {
+            Transform::BitField(format) if self.plane == 2 => format.mantissa_bytes(),
+            _ => 1,
+        }
+    }
+
+    /// Bytes of the plane that block `index` holds.
+    #[must_use]
+    pub fn block(&self, index: usize) -> Range<usize> {
+        let start = index * self.block_bytes() as usize;
+        start..self.len.min(start + self.block_bytes() as usize)
+    }
+
+    /// Part of the tensor, in bytes, that these bytes of the plane are made
+    /// of.
+    #[must_use]
+    pub fn source(&self, Range { start, end }: Range<usize>) -> Range<usize> {
+        let part_bytes = (self.len / self.parts()).max(1);
+        let part = start / part_bytes;
+        if end > (part + 1) * part_bytes {
+            return 0..self.elements.len();
+        }
+        let source = |at: usize| {
+            let element = match self.transform {
+                Transform::BitField(_) if self.plane == 0 => at * 8,
+                _ => at - part * part_bytes,
+            };
+            (element * self.transform.item_bytes()).min(self.elements.len())
+        };
+        source(start)..source(end)
+    }
+
+    /// Block `index`: raw for a stored plane, else one zstd frame.
+    pub fn encode_block<E: PackEngine>(&self, engine: &E, index: usize) -> Vec<u8> {
+        let block = self.block(index);
+        let raw = self.raw(block.start, block.len());
+        match self.recipe {
+            PlaneRecipe::Blocks(ways) => ways.encode(engine, &raw),
+            _ => raw,
+        }
+    }
+
+    /// Method and payload of a plane that is not [`Self::is_blockwise`]; any
+    /// other is stored.
+    pub fn encode_whole<E: PackEngine>(&self, engine: &E) -> (Method, Vec<u8>) {
+        let raw = self.raw(0, self.len);
+        match self.recipe {
+            PlaneRecipe::HuffmanOrRans { gain_parts } => {
+                huffman_or_rans(engine, raw, self.parts(), gain_parts)
+            }
+            PlaneRecipe::Smallest(ways) => smallest(engine, raw, self.parts(), ways),
+            PlaneRecipe::FastFirst { ways, parts } => {
+                fast_first(engine, raw, self.parts(), ways, parts)
+            }
+            _ => (Method::Store, raw),
+        }
+    }
+
+    fn raw(&self, start: usize, len: usize) -> Vec<u8> {
+        let mut raw = vec![0; len];
+        self.extract(start, &mut raw);
+        raw
+    }
+}
+
+/// A stored plane has no blocks; it is written in pieces of this size.
+const STORED_PIECE_BYTES: u32 = 1 << 20;
