@@ -6,6 +6,7 @@ use alloc::format;
 use crate::{Error, Result, Rule};
 
 mod join;
+mod split;
 
 /// Geometry of a float whose fields are split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,75 +72,8 @@ impl FloatFormat {
     /// If the range reaches past the plane.
     pub fn split(self, elements: &[u8], plane: usize, start: usize, out: &mut [u8]) {
         match self.item_bytes {
-            2 => {
-                let items = elements.as_chunks::<2>().0;
-                self.split_items(
-                    items,
-                    |&item| u16::from_le_bytes(item).into(),
-                    plane,
-                    start,
-                    out,
-                );
-            }
-            _ => {
-                let items = elements.as_chunks::<4>().0;
-                self.split_items(items, |&item| u32::from_le_bytes(item), plane, start, out);
-            }
-        }
-    }
-
-    // Generic over the item, so that each width gets loops of its own.
-    #[inline(always)]
-    fn split_items<T>(
-        self,
-        items: &[T],
-        word: impl Fn(&T) -> u32,
-        plane: usize,
-        start: usize,
-        out: &mut [u8],
-    ) {
-        let sign_shift = 8 * self.item_bytes - 1;
-        match plane {
-            0 => {
-                let end = items.len().min((start + out.len()) * 8);
-                for (byte, group) in out.iter_mut().zip(items[start * 8..end].chunks(8)) {
-                    let bits = group.iter().enumerate().fold(0, |bits, (i, item)| {
-                        bits | (word(item) >> sign_shift & 1) << (7 - i)
-                    });
-                    *byte = low_byte(bits);
-                }
-            }
-            1 => {
-                let mask = (1 << self.exponent_bits) - 1;
-                for (byte, item) in out.iter_mut().zip(&items[start..]) {
-                    *byte = low_byte(word(item) >> self.mantissa_bits & mask);
-                }
-            }
-            _ => self.split_mantissas(items, word, start, out),
-        }
-    }
-
-    /// The mantissa plane is all low bytes, then all next bytes: a range of
-    /// it may take in the end of one part and the start of another.
-    #[inline(always)]
-    fn split_mantissas<T>(
-        self,
-        items: &[T],
-        word: impl Fn(&T) -> u32,
-        start: usize,
-        mut out: &mut [u8],
-    ) {
-        let mask = (1 << self.mantissa_bits) - 1;
-        let mut at = start;
-        while !out.is_empty() {
-            let (part, first) = (at / items.len(), at % items.len());
-            let len = out.len().min(items.len() - first);
-            let (now, later) = out.split_at_mut(len);
-            for (byte, item) in now.iter_mut().zip(&items[first..]) {
-                *byte = low_byte((word(item) & mask) >> (8 * part));
-            }
-            at += len;
-            out = later;
+            2 => split::planes(self, elements.as_chunks::<2>().0, plane, start, out),
+            _ => split::planes(self, elements.as_chunks::<4>().0, plane, start, out),
         }
     }
 
@@ -226,10 +160,6 @@ pub struct Fields<'a> {
 
 fn over(bytes: &[u8], bits: u32) -> bool {
     bits < 8 && bytes.iter().fold(0, |all, byte| all | byte) >> bits != 0
-}
-
-fn low_byte(word: u32) -> u8 {
-    word.to_le_bytes()[0]
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ pub fn split(elements: &[u8], width: usize, plane: usize, start: usize, out: &mu
     // The fixed widths let the compiler vectorise the stride.
     match width {
         1 => out.copy_from_slice(from),
-        2 => split_fixed::<2>(from, plane, out),
+        2 => split_pairs(from, plane, out),
         4 => split_fixed::<4>(from, plane, out),
         8 => split_fixed::<8>(from, plane, out),
         _ => {
@@ -19,6 +19,23 @@ pub fn split(elements: &[u8], width: usize, plane: usize, start: usize, out: &mu
                 *to = element[plane];
             }
         }
+    }
+}
+
+fn split_pairs(from: &[u8], plane: usize, out: &mut [u8]) {
+    let pairs = from
+        .as_chunks::<2>()
+        .0
+        .iter()
+        .map(|pair| u16::from_le_bytes(*pair));
+    // Shifts of words become vector instructions, a choice of bytes does not.
+    match plane {
+        0 => pairs
+            .zip(out)
+            .for_each(|(pair, to)| *to = pair.to_le_bytes()[0]),
+        _ => pairs
+            .zip(out)
+            .for_each(|(pair, to)| *to = (pair >> 8).to_le_bytes()[0]),
     }
 }
 

@@ -1,78 +1,94 @@
-//! Planes back to floats, eight elements at a time: that many share a byte of
-//! signs, and loops of a fixed length become vector instructions.
+//! Planes back to floats, a tile of elements at a time: their bytes are put
+//! together plane by plane, then mixed, in loops of a fixed length that become
+//! vector instructions.
 
+/// Elements that share a byte of signs.
 const GROUP: usize = 8;
+/// Elements of a tile.
+const TILE: usize = 8 * GROUP;
 
 /// Elements of two bytes, mantissas of one: bfloat16.
 pub fn narrow(signs: &[u8], exponents: &[u8], low: &[u8], out: &mut [[u8; 2]]) {
-    let (groups, rest) = out.as_chunks_mut::<GROUP>();
-    let (e_groups, e_rest) = exponents.as_chunks::<GROUP>();
-    let (l_groups, l_rest) = low.as_chunks::<GROUP>();
-    let item = |sign: u8, e: u8, l: u8| [e << 7 | l, sign | e >> 1];
-    for (((to, &signs), e), l) in groups.iter_mut().zip(signs).zip(e_groups).zip(l_groups) {
-        let signs = spread(signs);
-        for k in 0..GROUP {
-            to[k] = item(signs[k], e[k], l[k]);
-        }
-    }
-    let last = last_of(signs);
-    for (((to, sign), &e), &l) in rest.iter_mut().zip(last).zip(e_rest).zip(l_rest) {
-        *to = item(sign, e, l);
-    }
+    let planes = [exponents, low];
+    tiles(signs, planes, out, |signs, [e, low]: [&[u8; TILE]; 2]| {
+        [
+            core::array::from_fn(|k| e[k] << 7 | low[k]),
+            core::array::from_fn(|k| signs[k] | e[k] >> 1),
+        ]
+    });
 }
 
 /// Elements of two bytes, mantissas of two: float16.
 pub fn half(signs: &[u8], exponents: &[u8], [low, high]: [&[u8]; 2], out: &mut [[u8; 2]]) {
-    let (groups, rest) = out.as_chunks_mut::<GROUP>();
-    let (e_groups, e_rest) = exponents.as_chunks::<GROUP>();
-    let (l_groups, l_rest) = low.as_chunks::<GROUP>();
-    let (h_groups, h_rest) = high.as_chunks::<GROUP>();
-    let item = |sign: u8, e: u8, h: u8, l: u8| [l, sign | e << 2 | h];
-    let fields = e_groups.iter().zip(h_groups).zip(l_groups);
-    for ((to, &signs), ((e, h), l)) in groups.iter_mut().zip(signs).zip(fields) {
-        let signs = spread(signs);
-        for k in 0..GROUP {
-            to[k] = item(signs[k], e[k], h[k], l[k]);
-        }
-    }
-    let fields = e_rest.iter().zip(h_rest).zip(l_rest);
-    for ((to, sign), ((&e, &h), &l)) in rest.iter_mut().zip(last_of(signs)).zip(fields) {
-        *to = item(sign, e, h, l);
-    }
+    let planes = [exponents, low, high];
+    tiles(signs, planes, out, |signs, [e, low, high]| {
+        [
+            *low,
+            core::array::from_fn(|k| signs[k] | e[k] << 2 | high[k]),
+        ]
+    });
 }
 
 /// Elements of four bytes, mantissas of three: float32.
 pub fn single(signs: &[u8], exponents: &[u8], [low, mid, high]: [&[u8]; 3], out: &mut [[u8; 4]]) {
-    let (groups, rest) = out.as_chunks_mut::<GROUP>();
-    let (e_groups, e_rest) = exponents.as_chunks::<GROUP>();
-    let (l_groups, l_rest) = low.as_chunks::<GROUP>();
-    let (m_groups, m_rest) = mid.as_chunks::<GROUP>();
-    let (h_groups, h_rest) = high.as_chunks::<GROUP>();
-    let item = |sign: u8, e: u8, h: u8, m: u8, l: u8| [l, m, e << 7 | h, sign | e >> 1];
-    let fields = e_groups.iter().zip(h_groups).zip(m_groups).zip(l_groups);
-    for ((to, &signs), (((e, h), m), l)) in groups.iter_mut().zip(signs).zip(fields) {
-        let signs = spread(signs);
-        for k in 0..GROUP {
-            to[k] = item(signs[k], e[k], h[k], m[k], l[k]);
+    let planes = [exponents, low, mid, high];
+    tiles(signs, planes, out, |signs, [e, low, mid, high]| {
+        [
+            *low,
+            *mid,
+            core::array::from_fn(|k| e[k] << 7 | high[k]),
+            core::array::from_fn(|k| signs[k] | e[k] >> 1),
+        ]
+    });
+}
+
+/// Makes elements of `W` bytes out of `P` planes; `bytes` gives those of a tile
+/// byte by byte, from its signs, each on top of a byte, and its planes.
+#[inline(always)]
+fn tiles<const P: usize, const W: usize>(
+    signs: &[u8],
+    planes: [&[u8]; P],
+    out: &mut [[u8; W]],
+    bytes: impl Fn(&[u8; TILE], [&[u8; TILE]; P]) -> [[u8; TILE]; W],
+) {
+    let parts = planes.map(|plane| plane.as_chunks::<TILE>());
+    let (tiles, rest) = out.as_chunks_mut::<TILE>();
+    let (whole, sign_rest) = signs.split_at(tiles.len() * GROUP);
+    let (sign_tiles, _) = whole.as_chunks::<GROUP>();
+    for (number, (tile, signs)) in tiles.iter_mut().zip(sign_tiles).enumerate() {
+        let made = bytes(&spread(signs), parts.map(|(tiles, _)| &tiles[number]));
+        for (k, element) in tile.iter_mut().enumerate() {
+            *element = core::array::from_fn(|byte| made[byte][k]);
         }
     }
-    let fields = e_rest.iter().zip(h_rest).zip(m_rest).zip(l_rest);
-    for ((to, sign), (((&e, &h), &m), &l)) in rest.iter_mut().zip(last_of(signs)).zip(fields) {
-        *to = item(sign, e, h, m, l);
+    if rest.is_empty() {
+        return;
+    }
+    // The last tile, filled up.
+    let mut signs = [0; GROUP];
+    let last = &sign_rest[..rest.len().div_ceil(GROUP)];
+    signs[..last.len()].copy_from_slice(last);
+    let filled = parts.map(|(_, rest)| {
+        let mut tile = [0; TILE];
+        tile[..rest.len()].copy_from_slice(rest);
+        tile
+    });
+    let made = bytes(&spread(&signs), filled.each_ref());
+    for (k, element) in rest.iter_mut().enumerate() {
+        *element = core::array::from_fn(|byte| made[byte][k]);
     }
 }
 
-/// The bits of a byte of signs, from the top, each on top of a byte. A product
+/// The bits of bytes of signs, from the top, each on top of a byte. A product
 /// because vectors of WebAssembly cannot be shifted by as many bits as they
 /// have lanes.
 #[inline(always)]
-fn spread(signs: u8) -> [u8; GROUP] {
-    // Bit 7 - k arrives at the top of byte k; no two bits meet.
-    let copies = u64::from(signs).wrapping_mul(0x8040_2010_0804_0201);
-    (copies & 0x8080_8080_8080_8080).to_le_bytes()
-}
-
-/// The signs of the elements that make no whole group.
-fn last_of(signs: &[u8]) -> [u8; GROUP] {
-    spread(signs.last().copied().unwrap_or(0))
+fn spread(signs: &[u8; GROUP]) -> [u8; TILE] {
+    let mut out = [0; TILE];
+    for (group, &signs) in out.as_chunks_mut::<GROUP>().0.iter_mut().zip(signs) {
+        // Bit 7 - k arrives at the top of byte k; no two bits meet.
+        let copies = u64::from(signs).wrapping_mul(0x8040_2010_0804_0201);
+        *group = (copies & 0x8080_8080_8080_8080).to_le_bytes();
+    }
+    out
 }
