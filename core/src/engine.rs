@@ -11,10 +11,10 @@ use alloc::vec::Vec;
 
 #[cfg(feature = "pure")]
 mod pure;
-#[cfg(feature = "pure")]
-pub use pure::Pure;
 #[cfg(feature = "pure-encoder")]
 pub use pure::encode_literals;
+#[cfg(feature = "pure")]
+pub use pure::{Pure, decode_flat};
 
 /// What decoding needs from outside.
 pub trait Engine: Sync {

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use zstd::zstd_safe::{self, CCtx, CParameter, DCtx};
-use zstn_core::engine::{Engine, PackEngine, ZstdCoding, encode_literals};
+use zstn_core::engine::{Engine, PackEngine, ZstdCoding, decode_flat, encode_literals};
 use zstn_core::limits::ZSTD_WINDOW_BYTES;
 
 use crate::{Error, Result};
@@ -53,6 +53,9 @@ thread_local! {
 
 impl Engine for Native {
     fn zstd_decode(&self, frame: &[u8], out: &mut [u8]) -> Result<(), String> {
+        if let Some(decoded) = decode_flat(frame, out) {
+            return decoded;
+        }
         let expected = out.len();
         let len = DECOMPRESS
             .with_borrow_mut(|context| context.decompress(out, frame))

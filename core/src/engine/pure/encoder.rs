@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::cut::{Part, cut};
 use super::huffman::{self, Code, Counts};
 use super::streams::{Scratch, Streams};
 use crate::limits::ZSTD_WINDOW_BYTES;
@@ -76,6 +77,12 @@ fn write_block_header(kind: usize, len: usize, last: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(&block_header(kind, len, last));
 }
 
+/// Bytes that a block may take to be worth a code. One byte more says that no
+/// sequences follow.
+fn most(block: &[u8]) -> usize {
+    block.len() - block.len() / LEAST_GAIN - 1
+}
+
 /// What the blocks of a frame have in common.
 #[derive(Default)]
 struct Writer {
@@ -86,16 +93,28 @@ struct Writer {
 
 impl Writer {
     fn block(&mut self, block: &[u8], last: bool, out: &mut Vec<u8>) {
-        let counts = huffman::count(block);
-        if counts[usize::from(block[0])] as usize == block.len() {
-            write_block_header(RUN, block.len(), last, out);
-            out.push(block[0]);
-            return;
+        if let Some(bits) = huffman::even_bits(block) {
+            let reuse = self.take_flat(bits);
+            return self.write(block, reuse, last, out);
         }
+        for Part { place, counts } in cut(block) {
+            let last = last && place.end == block.len();
+            let part = &block[place];
+            if counts[usize::from(part[0])] == part.len() as u64 {
+                write_block_header(RUN, part.len(), last, out);
+                out.push(part[0]);
+            } else {
+                let reuse = self.choose(&counts, most(part));
+                self.write(part, reuse, last, out);
+            }
+        }
+    }
+
+    /// Writes `block` in the code `before`, with its description unless that is
+    /// to be `reuse`d; as it is where that gains little or nothing.
+    fn write(&mut self, block: &[u8], reuse: Option<bool>, last: bool, out: &mut Vec<u8>) {
         let start = out.len();
-        // One byte more says that no sequences follow.
-        let most = block.len() - block.len() / LEAST_GAIN - 1;
-        if let Some(reuse) = self.choose(&counts, most)
+        if let Some(reuse) = reuse
             && let Some((code, streams)) = &self.before
         {
             // The length is known when all is written.
@@ -104,7 +123,7 @@ impl Writer {
             write_literals_section(block, streams, description, &mut self.scratch, out);
             out.push(0);
             let len = out.len() - start - 3;
-            if len <= most {
+            if len <= most(block) {
                 out[start..start + 3].copy_from_slice(&block_header(COMPRESSED, len, last));
                 return;
             }
@@ -115,6 +134,16 @@ impl Writer {
         }
         write_block_header(RAW, block.len(), last, out);
         out.extend_from_slice(block);
+    }
+
+    /// Makes `before` a flat code; tells whether it had been that before.
+    fn take_flat(&mut self, bits: u32) -> Option<bool> {
+        let before = self.before.as_ref().and_then(|(code, _)| code.flat_bits());
+        if before == Some(bits) {
+            return Some(true);
+        }
+        self.before = Some((Code::of_bits(bits)?, Streams::Flat { bits }));
+        Some(false)
     }
 
     /// Makes `before` the best code for a block, if one is expected to bring
@@ -177,15 +206,11 @@ fn write_literals_section(
     } else {
         let table = out.len();
         out.extend_from_slice(&[0; 6]);
-        for (number, part) in block.chunks(block.len().div_ceil(4)).enumerate() {
-            let start = out.len();
-            streams.write(part, scratch, out);
-            // At most 11 bits for each of 32 KiB. The last length is what is
-            // left.
-            let len = (out.len() - start).to_le_bytes();
-            if number < 3 {
-                out[table + 2 * number..][..2].copy_from_slice(&len[..2]);
-            }
+        let lens = streams.write_four(block, scratch, out);
+        // The last length is what is left.
+        for (place, len) in out[table..table + 6].chunks_exact_mut(2).zip(lens) {
+            // At most 11 bits for each of 32 KiB.
+            place.copy_from_slice(&len.to_le_bytes()[..2]);
         }
     }
     let body = out.len() - start - header_len;

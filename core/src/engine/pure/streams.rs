@@ -31,7 +31,7 @@ const LEN_SHIFT: u32 = 24;
 
 impl Streams {
     /// For symbols that `counts` has above 0, which have codes.
-    pub fn new(code: &Code, counts: &[u32; 256]) -> Self {
+    pub fn new(code: &Code, counts: &[u64; 256]) -> Self {
         if let Some(bits) = code.flat_bits() {
             return Self::Flat { bits };
         }
@@ -75,39 +75,89 @@ impl Streams {
 
     /// Appends one stream.
     pub fn write(&self, symbols: &[u8], scratch: &mut Scratch, out: &mut Vec<u8>) {
-        let mut sink = Sink::new(scratch, symbols.len());
-        match self {
-            Self::Flat { bits } => flat(*bits, symbols, &mut sink),
-            Self::Pairs { first, table } => pairs(*first, table, symbols, &mut sink),
-            Self::Single(table) => single(table, symbols, &mut sink),
-        }
+        let mut sinks = scratch.sinks([symbols.len()]);
+        self.fill([symbols], &mut sinks);
+        let [sink] = sinks;
         sink.finish(out);
     }
+
+    /// Appends four streams, a quarter of `symbols` each; returns their
+    /// lengths.
+    pub fn write_four(
+        &self,
+        symbols: &[u8],
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> [usize; 4] {
+        let quarter = symbols.len().div_ceil(4);
+        let parts: [&[u8]; 4] = core::array::from_fn(|k| {
+            &symbols[(k * quarter).min(symbols.len())..((k + 1) * quarter).min(symbols.len())]
+        });
+        let [one, two, three, four] = parts;
+        let mut lens = [0; 4];
+        // Two side by side: each step waits for the one before it in its own
+        // stream alone. More than two take more registers than there are.
+        for (lens, parts) in lens.chunks_exact_mut(2).zip([[one, two], [three, four]]) {
+            let mut sinks = scratch.sinks([quarter; 2]);
+            self.fill(parts, &mut sinks);
+            for (len, sink) in lens.iter_mut().zip(sinks) {
+                *len = sink.finish(out);
+            }
+        }
+        lens
+    }
+
+    fn fill<const N: usize>(&self, parts: [&[u8]; N], sinks: &mut [Sink; N]) {
+        match self {
+            Self::Flat { bits } => {
+                for (part, sink) in parts.into_iter().zip(sinks) {
+                    flat(*bits, part, sink);
+                }
+            }
+            Self::Pairs { first, table } => lockstep(&Pairs(*first, table), parts, sinks),
+            Self::Single(table) => lockstep(&Single(table), parts, sinks),
+        }
+    }
 }
 
-fn flat(bits: u32, symbols: &[u8], sink: &mut Sink) {
-    let (rest, groups) = symbols.as_rchunks::<8>();
-    for group in groups.iter().rev() {
-        // The last symbol lowest; then neighbours are pushed together.
-        let word = u64::from_be_bytes(*group);
-        const BYTES: u64 = 0x00FF_00FF_00FF_00FF;
-        const PAIRS: u64 = 0x0000_FFFF_0000_FFFF;
-        let word = word & BYTES | (word >> 8 & BYTES) << bits;
-        let word = word & PAIRS | (word >> 16 & PAIRS) << (2 * bits);
-        let word = word & 0xFFFF_FFFF | (word >> 32) << (4 * bits);
-        // Eight symbols fill whole bytes.
-        sink.bytes(word, bits as usize);
+/// Writes symbols of a code that is not flat.
+trait Coder {
+    fn group(&self, group: &[u8; GROUP], sink: &mut Sink);
+    fn one(&self, symbol: u8, sink: &mut Sink);
+}
+
+/// Writes `N` streams, a group of each at a time.
+#[inline(always)]
+fn lockstep<const N: usize>(coder: &impl Coder, parts: [&[u8]; N], sinks: &mut [Sink; N]) {
+    let parts = parts.map(|part| part.as_rchunks::<GROUP>());
+    let common = parts
+        .iter()
+        .map(|(_, groups)| groups.len())
+        .min()
+        .unwrap_or(0);
+    let tails = parts.map(|(_, groups)| &groups[groups.len() - common..]);
+    for k in (0..common).rev() {
+        for (tail, sink) in tails.iter().zip(&mut *sinks) {
+            coder.group(&tail[k], sink);
+        }
     }
-    for &symbol in rest.iter().rev() {
-        sink.hold(symbol.into(), bits);
-        sink.flush();
+    for ((rest, groups), sink) in parts.into_iter().zip(sinks) {
+        for group in groups[..groups.len() - common].iter().rev() {
+            coder.group(group, sink);
+        }
+        for &symbol in rest.iter().rev() {
+            coder.one(symbol, sink);
+        }
     }
 }
 
-fn pairs(first: u8, table: &[u32; PAIR_VALUES * PAIR_VALUES], symbols: &[u8], sink: &mut Sink) {
-    let (rest, groups) = symbols.as_rchunks::<GROUP>();
-    let base = u32::from_le_bytes([first; 4]);
-    for group in groups.iter().rev() {
+struct Pairs<'a>(u8, &'a [u32; PAIR_VALUES * PAIR_VALUES]);
+
+impl Coder for Pairs<'_> {
+    #[inline(always)]
+    fn group(&self, group: &[u8; GROUP], sink: &mut Sink) {
+        let Self(first, table) = self;
+        let base = u32::from_le_bytes([*first; 4]);
         let word = u32::from_le_bytes(*group).wrapping_sub(base);
         let index = |pair: u32| (pair & 0x3F | pair >> 2 & 0xFC0) as usize;
         for entry in [table[index(word >> 16)], table[index(word & 0xFFFF)]] {
@@ -115,30 +165,85 @@ fn pairs(first: u8, table: &[u32; PAIR_VALUES * PAIR_VALUES], symbols: &[u8], si
         }
         sink.flush();
     }
-    for &symbol in rest.iter().rev() {
+
+    fn one(&self, symbol: u8, sink: &mut Sink) {
         // Row and column of a symbol: its pair with itself, halved.
-        let k = usize::from(symbol.wrapping_sub(first)) % PAIR_VALUES;
-        let both = table[k * PAIR_VALUES + k];
+        let k = usize::from(symbol.wrapping_sub(self.0)) % PAIR_VALUES;
+        let both = self.1[k * PAIR_VALUES + k];
         let bits = both >> LEN_SHIFT >> 1;
         sink.hold(u64::from(both) & ((1 << bits) - 1), bits);
         sink.flush();
     }
 }
 
-fn single(table: &[u32; 256], symbols: &[u8], sink: &mut Sink) {
-    let (rest, groups) = symbols.as_rchunks::<GROUP>();
-    for group in groups.iter().rev() {
+struct Single<'a>(&'a [u32; 256]);
+
+impl Coder for Single<'_> {
+    #[inline(always)]
+    fn group(&self, group: &[u8; GROUP], sink: &mut Sink) {
         for &symbol in group.iter().rev() {
-            let entry = table[usize::from(symbol)];
+            let entry = self.0[usize::from(symbol)];
             sink.hold((entry & 0xFFFF).into(), entry >> LEN_SHIFT);
         }
         sink.flush();
     }
-    for &symbol in rest.iter().rev() {
-        let entry = table[usize::from(symbol)];
+
+    fn one(&self, symbol: u8, sink: &mut Sink) {
+        let entry = self.0[usize::from(symbol)];
         sink.hold((entry & 0xFFFF).into(), entry >> LEN_SHIFT);
         sink.flush();
     }
+}
+
+/// Symbols of a flat code that fill whole bytes.
+const FLAT_GROUP: usize = 8;
+/// Groups of them that are put together between two looks at the room.
+const FLAT_RUN: usize = 8;
+
+fn flat(bits: u32, symbols: &[u8], sink: &mut Sink) {
+    let (rest, groups) = symbols.as_rchunks::<FLAT_GROUP>();
+    match bits {
+        // Bits of a bfloat16's mantissa: shifts by constants.
+        7 => put_together(7, groups, sink),
+        _ => put_together(bits, groups, sink),
+    }
+    for &symbol in rest.iter().rev() {
+        sink.hold(symbol.into(), bits);
+        sink.flush();
+    }
+}
+
+#[inline(always)]
+fn put_together(bits: u32, groups: &[[u8; FLAT_GROUP]], sink: &mut Sink) {
+    let step = bits as usize;
+    let (rest, runs) = groups.as_rchunks::<FLAT_RUN>();
+    for run in runs.iter().rev() {
+        if let Some(place) = sink.room[sink.at..].first_chunk_mut::<{ 8 * FLAT_RUN }>() {
+            for (k, group) in run.iter().rev().enumerate() {
+                // The next group is written over the bytes that are too many.
+                place[k * step..k * step + 8].copy_from_slice(&together(bits, group));
+            }
+        }
+        sink.at += FLAT_RUN * step;
+    }
+    for group in rest.iter().rev() {
+        if let Some(place) = sink.room[sink.at..].first_chunk_mut() {
+            *place = together(bits, group);
+        }
+        sink.at += step;
+    }
+}
+
+/// Numbers of so many bits, pushed together, the last one lowest.
+#[inline(always)]
+fn together(bits: u32, group: &[u8; FLAT_GROUP]) -> [u8; 8] {
+    const BYTES: u64 = 0x00FF_00FF_00FF_00FF;
+    const PAIRS: u64 = 0x0000_FFFF_0000_FFFF;
+    let word = u64::from_be_bytes(*group);
+    let word = word & BYTES | (word >> 8 & BYTES) << bits;
+    let word = word & PAIRS | (word >> 16 & PAIRS) << (2 * bits);
+    let word = word & 0xFFFF_FFFF | (word >> 32) << (4 * bits);
+    word.to_le_bytes()
 }
 
 /// Where a stream grows; kept from one to the next.
@@ -153,21 +258,26 @@ struct Sink<'a> {
     held_bits: u32,
 }
 
-impl<'a> Sink<'a> {
-    fn new(scratch: &'a mut Scratch, symbols: usize) -> Self {
-        // At most eleven bits each, the mark, and what a store writes beyond.
-        let room = symbols * 11 / 8 + 24;
-        if scratch.0.len() < room {
-            scratch.0.resize(room, 0);
+impl Scratch {
+    /// Room for streams of so many symbols.
+    fn sinks<const N: usize>(&mut self, symbols: [usize; N]) -> [Sink<'_>; N] {
+        // At most eleven bits each, the mark, and what stores write beyond.
+        let rooms = symbols.map(|symbols| symbols * 11 / 8 + 24 + 8 * FLAT_RUN);
+        let all = rooms.iter().sum();
+        if self.0.len() < all {
+            self.0.resize(all, 0);
         }
-        Self {
-            room: &mut scratch.0,
+        let mut rest = &mut self.0[..];
+        rooms.map(|room| Sink {
+            room: rest.split_off_mut(..room).unwrap_or_default(),
             at: 0,
             held: 0,
             held_bits: 0,
-        }
+        })
     }
+}
 
+impl Sink<'_> {
     #[inline(always)]
     fn hold(&mut self, code: u64, bits: u32) {
         self.held |= code << self.held_bits;
@@ -182,13 +292,6 @@ impl<'a> Sink<'a> {
         self.held_bits &= 7;
     }
 
-    /// Whole bytes, while no bits are held.
-    #[inline(always)]
-    fn bytes(&mut self, word: u64, len: usize) {
-        self.store(word);
-        self.at += len;
-    }
-
     #[inline(always)]
     fn store(&mut self, word: u64) {
         if let Some(place) = self.room.get_mut(self.at..self.at + 8) {
@@ -196,11 +299,13 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Sets the bit that marks the end and appends all to `out`.
-    fn finish(mut self, out: &mut Vec<u8>) {
+    /// Sets the bit that marks the end and appends all to `out`; returns its
+    /// length.
+    fn finish(mut self, out: &mut Vec<u8>) -> usize {
         self.hold(1, 1);
         self.held_bits = self.held_bits.next_multiple_of(8);
         self.flush();
         out.extend_from_slice(&self.room[..self.at]);
+        self.at
     }
 }

@@ -26,10 +26,13 @@ pub type Several = u32;
 
 /// Decoding tables of a code.
 pub struct Code {
-    /// By the next `one_bits` bits.
+    /// By the next `one_bits` bits; empty for a flat code.
     one: Box<[One]>,
     pub one_bits: u32,
     several: Option<Box<[Several; SEVERAL_LEN]>>,
+    /// Bits of every symbol, where all values below a power of two, and no
+    /// others, have codes of one length: each is its own code then.
+    pub flat_bits: Option<u32>,
 }
 
 impl Code {
@@ -38,6 +41,15 @@ impl Code {
     pub fn read(bytes: &[u8]) -> Result<(Self, &[u8]), Fault> {
         let (weights, rest) = Weights::read(bytes)?;
         let (weights, bits) = weights.complete()?;
+        if let Some(flat_bits) = flat_bits(&weights, bits) {
+            let flat = Self {
+                one: Box::default(),
+                one_bits: bits,
+                several: None,
+                flat_bits: Some(flat_bits),
+            };
+            return Ok((flat, rest));
+        }
         let one_bits = bits.max(SEVERAL_BITS);
         let mut one = alloc::vec![One::default(); 1 << one_bits].into_boxed_slice();
         let mut free = &mut one[..];
@@ -58,9 +70,16 @@ impl Code {
                 one,
                 one_bits,
                 several: None,
+                flat_bits: None,
             },
             rest,
         ))
+    }
+
+    /// Whether the description at the start of `bytes` is that of a flat code.
+    pub fn is_flat(bytes: &[u8]) -> bool {
+        let read = Weights::read(bytes).and_then(|(weights, _)| weights.complete());
+        read.is_ok_and(|(weights, bits)| flat_bits(&weights, bits).is_some())
     }
 
     /// The symbol that `bits`, of which there are `one_bits`, begin with.
@@ -78,6 +97,12 @@ impl Code {
         }
         self.several.as_deref()
     }
+}
+
+fn flat_bits(weights: &[u8; 256], bits: u32) -> Option<u32> {
+    let (used, others) = weights.split_at_checked(1 << bits)?;
+    let is_flat = bits < 8 && used.iter().all(|&w| w == 1) && others.iter().all(|&w| w == 0);
+    is_flat.then_some(bits)
 }
 
 fn several(one: &[One; SEVERAL_LEN]) -> Box<[Several; SEVERAL_LEN]> {

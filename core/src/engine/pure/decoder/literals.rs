@@ -61,6 +61,14 @@ impl<'a> Literals<'a> {
         }
     }
 
+    /// Whether they have a flat code ([`Code::flat_bits`]).
+    pub fn are_flat(&self) -> bool {
+        match self {
+            Self::Coded(coded) => coded.described && Code::is_flat(coded.body),
+            Self::Raw(_) | Self::Run(..) => false,
+        }
+    }
+
     /// Decodes into `out`, which is as long as they are. `code` is that of the
     /// blocks before and becomes that of this one.
     pub fn decode(&self, code: &mut Option<Code>, out: &mut [u8]) -> Result<(), Fault> {

@@ -14,6 +14,7 @@ use crate::bytes::index;
 use crate::entropy::zstd::{Blocks, Content};
 
 mod code;
+mod flat;
 mod literals;
 mod streams;
 mod weights;
@@ -51,6 +52,19 @@ pub fn has_sequences(frame: &[u8]) -> Result<bool, Fault> {
         if block.is_last {
             return Ok(false);
         }
+    }
+}
+
+/// Whether the first block of `frame` is literals in a flat code, which shifts
+/// take apart faster than any table.
+pub fn is_flat(frame: &[u8]) -> bool {
+    let first = Blocks::of(frame).and_then(|mut blocks| blocks.read());
+    match first.map(|block| block.content) {
+        Ok(Content::Compressed(body)) => match Literals::read(body) {
+            Ok((literals, sequences)) => literals.are_flat() && check_none(sequences).is_ok(),
+            Err(_) => false,
+        },
+        _ => false,
     }
 }
 

@@ -1,8 +1,8 @@
 //! Streams of a Huffman code, which are read from their ends
 //! (RFC 8878, 4.2.2).
 
-use super::Fault;
 use super::code::{Code, SEVERAL_BITS, SEVERAL_LEN, Several};
+use super::{Fault, flat};
 
 /// Lookups between two reads of input. What they and a byte begun take fits
 /// in a word, and leaves a bit to mark the end with.
@@ -21,7 +21,7 @@ const LEAST_SEVERAL: usize = 512;
 pub struct Backwards<'a> {
     bytes: &'a [u8],
     /// Bits that have not been read.
-    left: usize,
+    pub left: usize,
 }
 
 impl<'a> Backwards<'a> {
@@ -53,11 +53,14 @@ impl<'a> Backwards<'a> {
     }
 }
 
-const EMPTY: Fault = Fault("a stream of a Huffman code has no end");
-const END: Fault = Fault("a stream of a Huffman code does not end with its last symbol");
+pub const EMPTY: Fault = Fault("a stream of a Huffman code has no end");
+pub const END: Fault = Fault("a stream of a Huffman code does not end with its last symbol");
 
 /// Decodes one stream, which fills `bytes`, into the whole of `out`.
 pub fn decode_one(code: &mut Code, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
+    if let Some(bits) = code.flat_bits {
+        return flat::decode(bits, bytes, out);
+    }
     let mut stream = Stream::new(bytes, out)?;
     if out_is_long(stream.out.len())
         && let Some(table) = code.several()
@@ -72,10 +75,9 @@ pub fn decode_one(code: &mut Code, bytes: &[u8], out: &mut [u8]) -> Result<(), F
 pub fn decode_four(code: &mut Code, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
     let (lens, mut bytes) = bytes.split_first_chunk::<6>().ok_or(EMPTY)?;
     let quarter = out.len().div_ceil(4);
-    let mut next = |len: Option<usize>, out| {
+    let mut next = |len: Option<usize>| {
         let len = len.unwrap_or(bytes.len());
-        let now = bytes.split_off(..len).ok_or(EMPTY)?;
-        Stream::new(now, out)
+        bytes.split_off(..len).ok_or(EMPTY)
     };
     let len = |k: usize| {
         Some(usize::from(u16::from_le_bytes([
@@ -86,11 +88,19 @@ pub fn decode_four(code: &mut Code, bytes: &[u8], out: &mut [u8]) -> Result<(), 
     let (a, rest) = out.split_at_mut(quarter);
     let (b, rest) = rest.split_at_mut(quarter);
     let (c, d) = rest.split_at_mut(quarter);
+    let bytes = [next(len(0))?, next(len(1))?, next(len(2))?, next(None)?];
+    if let Some(bits) = code.flat_bits {
+        let streams = bytes.into_iter().zip([a, b, c, d]);
+        return streams
+            .into_iter()
+            .try_for_each(|(bytes, out)| flat::decode(bits, bytes, out));
+    }
+    let [one, two, three, four] = bytes;
     let mut streams = [
-        next(len(0), a)?,
-        next(len(1), b)?,
-        next(len(2), c)?,
-        next(None, d)?,
+        Stream::new(one, a)?,
+        Stream::new(two, b)?,
+        Stream::new(three, c)?,
+        Stream::new(four, d)?,
     ];
     if out_is_long(quarter)
         && let Some(table) = code.several()

@@ -1,0 +1,71 @@
+//! Streams of a code that gives every symbol its own bits: packed numbers,
+//! last one first, which are taken apart eight at a time by shifts.
+
+use super::Fault;
+use super::streams::{Backwards, END};
+
+/// Symbols that fill whole bytes, whatever their bits.
+const GROUP: usize = 8;
+
+/// Decodes one stream of symbols of `bits` bits, 1 to 7, which fills `bytes`,
+/// into the whole of `out`.
+pub fn decode(bits: u32, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
+    let mut stream = Backwards::new(bytes)?;
+    if stream.left != out.len() * bits as usize {
+        return Err(END);
+    }
+    let (first, groups) = out.as_rchunks_mut::<GROUP>();
+    for symbol in first {
+        *symbol = stream.take(bits).ok_or(END)?.to_le_bytes()[0];
+    }
+    match bits {
+        // Bits of a bfloat16's mantissa: shifts by constants.
+        7 => take_apart(7, bytes, groups),
+        _ => take_apart(bits, bytes, groups),
+    }
+    Ok(())
+}
+
+#[inline(always)]
+fn take_apart(bits: u32, bytes: &[u8], groups: &mut [[u8; GROUP]]) {
+    let step = bits as usize;
+    // Words reach beyond their group, in a run at most to the end of this.
+    let readable = match bytes.len().checked_sub(8 * RUN) {
+        Some(beyond) => 1 + beyond / (RUN * step),
+        None => 0,
+    };
+    let inside = RUN * readable.min(groups.len() / RUN);
+    let (outer, inner) = groups.split_at_mut(groups.len() - inside);
+    let (runs, _) = inner.as_chunks_mut::<RUN>();
+    for (run, at) in runs.iter_mut().rev().zip((0..).step_by(RUN * step)) {
+        let Some(words) = bytes[at..].first_chunk::<{ 8 * RUN }>() else {
+            return;
+        };
+        for (k, group) in run.iter_mut().rev().enumerate() {
+            let mut word = [0; 8];
+            word.copy_from_slice(&words[k * step..k * step + 8]);
+            *group = apart(bits, u64::from_le_bytes(word));
+        }
+    }
+    for (group, at) in outer.iter_mut().rev().zip((inside * step..).step_by(step)) {
+        let mut word = [0; 8];
+        word[..step].copy_from_slice(&bytes[at..at + step]);
+        *group = apart(bits, u64::from_le_bytes(word));
+    }
+}
+
+/// Groups that are taken apart between two looks at what is left.
+const RUN: usize = 8;
+
+/// Eight numbers, the last one lowest, to a byte each.
+#[inline(always)]
+fn apart(bits: u32, word: u64) -> [u8; GROUP] {
+    // Halves, quarters and eighths: each is as wide as what it is moved into.
+    let four = (1 << (4 * bits)) - 1;
+    let two = ((1 << (2 * bits)) - 1) * 0x0000_0001_0000_0001;
+    let one = ((1 << bits) - 1) * 0x0001_0001_0001_0001;
+    let word = word & four | (word >> (4 * bits) & four) << 32;
+    let word = word & two | (word >> (2 * bits) & two) << 16;
+    let word = word & one | (word >> bits & one) << 8;
+    word.to_be_bytes()
+}
