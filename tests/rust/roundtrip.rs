@@ -60,20 +60,15 @@ proptest! {
     }
 }
 
-const HUFFMAN: ZstdWays = ZstdWays {
-    huffman: true,
-    search: None,
-    wide: false,
-};
+const HUFFMAN: ZstdWays = ZstdWays::HUFFMAN;
 const SEARCH: ZstdWays = ZstdWays {
     huffman: false,
     search: Some(ZstdCoding::Search(3)),
-    wide: false,
+    ..HUFFMAN
 };
 const BOTH: ZstdWays = ZstdWays {
-    huffman: true,
     search: Some(ZstdCoding::Long(5)),
-    wide: false,
+    ..HUFFMAN
 };
 
 /// Every way to code a plane.

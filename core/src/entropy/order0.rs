@@ -1,10 +1,69 @@
 //! How short symbols can become that are coded one by one.
 
+use alloc::vec::Vec;
+
+/// How often each byte value occurs.
+pub fn count(bytes: &[u8]) -> [u64; 256] {
+    // Four tables, so that runs of one value do not wait for each other.
+    let mut tables = [[0u32; 256]; 4];
+    let mut counts = [0; 256];
+    for part in bytes.chunks(MOST_COUNTED) {
+        let (groups, rest) = part.as_chunks::<4>();
+        for group in groups {
+            for (table, &byte) in tables.iter_mut().zip(group) {
+                table[usize::from(byte)] += 1;
+            }
+        }
+        for &byte in rest {
+            tables[0][usize::from(byte)] += 1;
+        }
+        for (value, count) in counts.iter_mut().enumerate() {
+            let tables = tables
+                .iter_mut()
+                .map(|table| core::mem::take(&mut table[value]));
+            *count += tables.map(u64::from).sum::<u64>();
+        }
+    }
+    counts
+}
+
+/// Bytes that 32 bits can count.
+const MOST_COUNTED: usize = 1 << 31;
+
 /// Bits of symbols with these counts, at their entropy.
 pub fn entropy_bits(counts: &[u64]) -> f64 {
     let total = counts.iter().sum::<u64>() as f64;
     let bits = |&count: &u64| count as f64 * log2(total / count as f64);
     counts.iter().filter(|count| **count > 0).map(bits).sum()
+}
+
+/// Length of an optimal prefix code for symbols of these counts, in bits: the
+/// sum of all inner nodes of Huffman's tree, built with two sorted queues.
+pub fn huffman_bits(weights: &mut [u64]) -> u64 {
+    if let [only] = weights {
+        return *only;
+    }
+    weights.sort_unstable();
+    let mut inner: Vec<u64> = Vec::with_capacity(weights.len());
+    let (mut leaf, mut node) = (0, 0);
+    let mut total = 0;
+    for _ in 1..weights.len() {
+        let mut smallest = || match (weights.get(leaf), inner.get(node)) {
+            (Some(&a), b) if b.is_none_or(|&b| a <= b) => {
+                leaf += 1;
+                a
+            }
+            (_, Some(&b)) => {
+                node += 1;
+                b
+            }
+            _ => 0,
+        };
+        let sum = smallest() + smallest();
+        inner.push(sum);
+        total += sum;
+    }
+    total
 }
 
 /// Base-2 logarithm of `x >= 1`, to about 2^-40: a series, since `core` has
@@ -43,5 +102,16 @@ mod tests {
         assert!((entropy_bits(&[1; 256]) - 2048.0).abs() < 1e-6);
         assert!((entropy_bits(&[4, 0, 2, 1, 1]) - 14.0).abs() < 1e-9);
         assert_eq!(entropy_bits(&[0, 0]), 0.0);
+    }
+
+    #[test]
+    fn codes_of_known_distributions() {
+        assert_eq!(huffman_bits(&mut []), 0);
+        assert_eq!(huffman_bits(&mut [9]), 9);
+        assert_eq!(huffman_bits(&mut [5, 5]), 10);
+        // a b r c d of "abracadabra": 1, 3, 3, 3 and 3 bits.
+        assert_eq!(huffman_bits(&mut [5, 2, 2, 1, 1]), 23);
+        assert_eq!(huffman_bits(&mut [16; 256]), 8 * 16 * 256);
+        assert_eq!(huffman_bits(&mut [8, 4, 2, 1, 1]), 8 + 8 + 6 + 4 + 4);
     }
 }

@@ -52,6 +52,7 @@ const fn zstd(huffman: bool, search: Option<ZstdCoding>) -> ZstdWays {
         huffman,
         search,
         wide: false,
+        odd_below: 0,
     }
 }
 

@@ -6,10 +6,11 @@ use alloc::vec::Vec;
 use super::capacity::Allowance;
 use super::shared::empty;
 use super::stream::{self, BITS};
-use super::table::{Frequencies, Lookup, TABLE_BYTES, count};
+use super::table::{Frequencies, Lookup, TABLE_BYTES};
 use super::{check_counts, len_u32, part_lens, split, split_mut, take_chunks, write_lens};
 use crate::bytes::{self, Cursor};
 use crate::engine::{Engine, PackEngine, ZstdCoding};
+use crate::entropy::order0::count;
 use crate::entropy::zstd;
 use crate::{Error, Result, Rule};
 
@@ -86,10 +87,28 @@ impl<'a> Adaptive<'a> {
         let tables = self.read_tables(engine)?;
         self.check_capacity(out.len() as u64, |i| tables[i].most())?;
         let parts = split_mut(out, self.chunks.len());
-        let jobs: Vec<_> = self.chunks.iter().zip(&tables).zip(parts).collect();
+        let mut chunks = self.chunks.iter().zip(&tables).zip(parts);
+        let pairs = core::iter::from_fn(|| chunks.next().map(|one| (one, chunks.next())));
         engine
-            .map(jobs, |((chunk, table), part)| {
-                stream::decode(chunk, &Lookup::new(table), part)
+            .map(pairs.collect(), |(((&stream, table), out), two)| {
+                let lookup = &Lookup::new(table);
+                let one = stream::Coded {
+                    stream,
+                    lookup,
+                    out,
+                };
+                let Some(((&stream, table), out)) = two else {
+                    return stream::decode(one, None);
+                };
+                let lookup = &Lookup::new(table);
+                stream::decode(
+                    one,
+                    Some(stream::Coded {
+                        stream,
+                        lookup,
+                        out,
+                    }),
+                )
             })
             .into_iter()
             .collect()
@@ -100,16 +119,22 @@ fn tables_bytes(chunk_count: usize) -> u64 {
     (chunk_count * TABLE_BYTES) as u64
 }
 
-/// Length of what [`encode`] will make of a plane, but for what rounding costs:
-/// a part in some thousands.
+/// How often each byte value occurs in the chunks that [`encode`] makes of a
+/// plane.
 #[must_use]
-pub fn expected_len_bytes(plane: &[u8], chunk_bytes: usize) -> usize {
+pub fn chunk_counts(plane: &[u8], chunk_bytes: usize) -> Vec<[u64; 256]> {
     let chunk_count = plane.len().div_ceil(chunk_bytes);
-    let chunks = split(plane, chunk_count).into_iter().map(|part| {
-        let counts = count(part);
+    split(plane, chunk_count).into_iter().map(count).collect()
+}
+
+/// Length of what [`encode`] will make of a plane with these counts in its
+/// chunks, but for what rounding costs: a part in some thousands.
+#[must_use]
+pub fn expected_len_bytes(chunk_counts: &[[u64; 256]]) -> usize {
+    let chunks = chunk_counts.iter().map(|counts| {
         let symbols = counts.iter().filter(|count| **count > 0).count();
         // A length, the states, and a packed table of 16-bit numbers.
-        4 + stream::expected_len_bytes(&counts) + 2 * symbols
+        4 + stream::expected_len_bytes(counts) + 2 * symbols
     });
     16 + chunks.sum::<usize>()
 }

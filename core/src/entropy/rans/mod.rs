@@ -16,7 +16,9 @@ mod state;
 mod stream;
 mod table;
 
-pub use adaptive::{Adaptive, encode as encode_adaptive, expected_len_bytes as adaptive_len_bytes};
+pub use adaptive::{
+    Adaptive, chunk_counts, encode as encode_adaptive, expected_len_bytes as adaptive_len_bytes,
+};
 pub use order1::{MOST_SYMBOLS as ORDER1_MOST_SYMBOLS, Order1, encode as encode_order1};
 pub use shared::{Shared, encode as encode_shared, expected_len_bytes as shared_len_bytes};
 

@@ -5,10 +5,11 @@ use alloc::vec::Vec;
 
 use super::capacity::Allowance;
 use super::stream::{self, BITS};
-use super::table::{Frequencies, Lookup, TABLE_BYTES, count};
+use super::table::{Frequencies, Lookup, TABLE_BYTES};
 use super::{check_counts, part_lens, split, split_mut, take_chunks, write_lens};
 use crate::bytes::Cursor;
 use crate::engine::{Engine, PackEngine};
+use crate::entropy::order0::count;
 use crate::{Error, Result, Rule};
 
 const CHUNKED: u64 = 1 << 63;
@@ -65,11 +66,17 @@ impl<'a> Shared<'a> {
         let Some(table) = &self.table else {
             return Ok(());
         };
-        let lookup = Lookup::new(table);
+        let lookup = &Lookup::new(table);
         let parts = split_mut(out, self.chunks.len());
-        let jobs: Vec<_> = self.chunks.iter().zip(parts).collect();
+        let chunks = self.chunks.iter().zip(parts);
+        let mut coded = chunks.map(|(&stream, out)| stream::Coded {
+            stream,
+            lookup,
+            out,
+        });
+        let pairs = core::iter::from_fn(|| coded.next().map(|one| (one, coded.next())));
         engine
-            .map(jobs, |(chunk, part)| stream::decode(chunk, &lookup, part))
+            .map(pairs.collect(), |(one, two)| stream::decode(one, two))
             .into_iter()
             .collect()
     }
@@ -88,11 +95,11 @@ pub(super) fn empty(count: u64, cursor: &Cursor) -> Result<()> {
     }
 }
 
-/// Length of what [`encode`] will make of a plane, but for what rounding costs:
-/// a part in some thousands.
+/// Length of what [`encode`] will make of a plane with these counts, but for
+/// what rounding costs: a part in some thousands.
 #[must_use]
-pub fn expected_len_bytes(plane: &[u8]) -> usize {
-    8 + TABLE_BYTES + stream::expected_len_bytes(&count(plane))
+pub fn expected_len_bytes(counts: &[u64; 256]) -> usize {
+    8 + TABLE_BYTES + stream::expected_len_bytes(counts)
 }
 
 /// Codes a plane that is not empty.

@@ -150,25 +150,10 @@ impl<const SLOTS: usize> Lookup<SLOTS> {
     }
 }
 
-/// How often each byte value occurs.
-pub(super) fn count(plane: &[u8]) -> [u64; 256] {
-    // Four tables, so that runs of one value do not wait for each other.
-    let mut tables = [[0u64; 256]; 4];
-    let (groups, rest) = plane.as_chunks::<4>();
-    for group in groups {
-        for (table, &byte) in tables.iter_mut().zip(group) {
-            table[usize::from(byte)] += 1;
-        }
-    }
-    for &byte in rest {
-        tables[0][usize::from(byte)] += 1;
-    }
-    core::array::from_fn(|byte| tables.iter().map(|table| table[byte]).sum())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::entropy::order0::count;
 
     fn rounded(text: &[u8], bits: u32) -> Frequencies {
         Frequencies::round(&count(text), bits)

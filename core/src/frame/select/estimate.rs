@@ -6,10 +6,12 @@ use alloc::vec::Vec;
 
 use super::Effort;
 use crate::engine::{PackEngine, ZstdCoding};
-use crate::entropy::order0::entropy_bits;
+use crate::entropy::order0::{count, entropy_bits, huffman_bits};
 
-/// Bytes of a Huffman table and of the headers of a block of 128 KiB.
-const BLOCK_HEADS_BYTES: f64 = 110.0;
+/// Bytes of the headers of a block of 128 KiB, and of the description of its
+/// code for every symbol that occurs.
+const BLOCK_HEADS_BYTES: f64 = 30.0;
+const CODE_SYMBOL_BYTES: f64 = 0.5;
 const BLOCK_BYTES: f64 = 131_072.0;
 
 /// Bytes of the head of a rANS chunk, and of its table for every symbol that
@@ -25,6 +27,8 @@ const PIECES: usize = 4;
 /// A search that comes this close to Huffman codes on a short look deserves a
 /// longer one.
 const NEAR: f64 = 0.995;
+/// And rANS that comes this far below.
+const RANS_NEAR: f64 = 0.97;
 
 /// Sizes of a sample, in bytes, as it is and coded.
 #[derive(Debug, Clone, Copy)]
@@ -41,32 +45,40 @@ pub struct Estimate {
     pub order1: f64,
 }
 
+/// How a sample is judged.
+#[derive(Debug, Clone, Copy)]
+pub struct Judge {
+    /// What for.
+    pub effort: Effort,
+    /// How many times as long the plane is.
+    pub scale: f64,
+    /// A search is tried on a few pieces, of so many bytes each.
+    pub piece_bytes: usize,
+    /// Whether bytes are known to occur again and again. If not, a search is
+    /// tried only where codes are short.
+    pub repeats: bool,
+}
+
 impl Estimate {
-    /// Of a sample of a plane, or of a part of it, that is `scale` times as
-    /// long. A search is tried on a few pieces of it, of so many bytes each.
-    pub fn of<E: PackEngine>(
-        engine: &E,
-        sample: &[u8],
-        scale: f64,
-        piece_bytes: usize,
-        effort: Effort,
-    ) -> Self {
+    /// Of a sample of a plane, or of a part of it.
+    pub fn of<E: PackEngine>(engine: &E, sample: &[u8], judge: Judge) -> Self {
+        let Judge { effort, scale, .. } = judge;
         let len = sample.len() as f64;
-        let huffman = huffman_bytes(sample, scale);
-        let pieces = pieces(sample, piece_bytes);
-        let mut trial = Vec::new();
-        let coding = ZstdCoding::Search(effort.trial_level());
-        engine.zstd_encode(&pieces, coding, &mut trial);
-        // How the search does on the same pieces, against Huffman codes.
-        let share = trial.len() as f64 / huffman_bytes(&pieces, 1.0).max(1.0);
+        let chunks: Vec<[u64; 256]> = sample.chunks(CHUNK_BYTES).map(count).collect();
+        let huffman = huffman_bytes(&chunks, len, scale);
+        let is_short = huffman < len * CONTEXT_SHARE;
+        let search = match judge.repeats || is_short {
+            true => huffman * search_share(engine, sample, judge),
+            false => huffman,
+        };
         Self {
             len,
             huffman,
-            search: huffman * share,
-            rans: rans_bytes(sample, scale),
+            search,
+            rans: rans_bytes(&chunks, scale),
             order1: match effort {
                 Effort::Max => order1_bytes(sample, scale),
-                Effort::Balanced if huffman < len * CONTEXT_SHARE => order1_bytes(sample, scale),
+                Effort::Balanced if is_short => order1_bytes(sample, scale),
                 Effort::Fast | Effort::Balanced => f64::INFINITY,
             },
         }
@@ -76,7 +88,8 @@ impl Estimate {
     /// near, nor are codes so short that other ways compete.
     pub fn is_plain(&self, effort: Effort) -> bool {
         let is_long = effort == Effort::Fast || self.huffman >= self.len * CONTEXT_SHARE;
-        is_long && self.search >= self.huffman * NEAR
+        let rans = self.rans.min(self.order1);
+        self.search >= self.huffman * NEAR && (is_long || rans >= self.huffman * RANS_NEAR)
     }
 
     /// The least of all.
@@ -98,74 +111,42 @@ fn pieces(plane: &[u8], piece_bytes: usize) -> Vec<u8> {
     parts.concat()
 }
 
-fn counts(bytes: &[u8]) -> Vec<u64> {
-    // Four tables, so that runs of one value do not wait for each other.
-    let mut tables = [[0u32; 256]; 4];
-    let (groups, rest) = bytes.as_chunks::<4>();
-    for group in groups {
-        for (table, &byte) in tables.iter_mut().zip(group) {
-            table[usize::from(byte)] += 1;
-        }
-    }
-    for &byte in rest {
-        tables[0][usize::from(byte)] += 1;
-    }
-    (0..256)
-        .map(|value| tables.iter().map(|table| u64::from(table[value])).sum())
-        .filter(|&count| count > 0)
-        .collect()
+/// How a search does on some pieces, against Huffman codes.
+fn search_share<E: PackEngine>(engine: &E, sample: &[u8], judge: Judge) -> f64 {
+    let pieces = pieces(sample, judge.piece_bytes);
+    let mut trial = Vec::new();
+    let coding = ZstdCoding::Search(judge.effort.trial_level());
+    engine.zstd_encode(&pieces, coding, &mut trial);
+    let huffman = huffman_bytes(&[count(&pieces)], pieces.len() as f64, 1.0);
+    trial.len() as f64 / huffman.max(1.0)
 }
 
-/// Size of the bytes in an optimal Huffman code, with their share of the heads
-/// of blocks in a plane `scale` times as long; never more than the bytes
-/// themselves.
-fn huffman_bytes(bytes: &[u8], scale: f64) -> f64 {
-    let len = bytes.len() as f64;
+/// Size of `len` bytes with these counts in an optimal Huffman code, with
+/// their share of the heads of blocks in a plane `scale` times as long; never
+/// more than the bytes themselves.
+fn huffman_bytes(chunks: &[[u64; 256]], len: f64, scale: f64) -> f64 {
+    let sum = |value: usize| chunks.iter().map(|chunk| chunk[value]).sum();
+    let mut counts: Vec<u64> = (0..256).map(sum).filter(|&count| count > 0).collect();
     let blocks = (len * scale / BLOCK_BYTES).max(1.0) / scale;
-    (code_bits(&mut counts(bytes)) as f64 / 8.0 + blocks * BLOCK_HEADS_BYTES).min(len)
+    // A code fits the sample it was made of better than the plane: by half a
+    // nat for each free value.
+    let chance = counts.len().saturating_sub(1) as f64 * 0.72 * (1.0 - 1.0 / scale);
+    let bits = huffman_bits(&mut counts) as f64 + chance;
+    let heads = BLOCK_HEADS_BYTES + counts.len() as f64 * CODE_SYMBOL_BYTES;
+    (bits / 8.0 + blocks * heads).min(len)
 }
 
-/// Length of an optimal prefix code for symbols of these counts, in bits: the
-/// sum of all inner nodes of Huffman's tree, built with two sorted queues.
-fn code_bits(weights: &mut [u64]) -> u64 {
-    if let [only] = weights {
-        return *only;
-    }
-    weights.sort_unstable();
-    let mut inner: Vec<u64> = Vec::with_capacity(weights.len());
-    let (mut leaf, mut node) = (0, 0);
-    let mut total = 0;
-    for _ in 1..weights.len() {
-        let mut smallest = || match (weights.get(leaf), inner.get(node)) {
-            (Some(&a), b) if b.is_none_or(|&b| a <= b) => {
-                leaf += 1;
-                a
-            }
-            (_, Some(&b)) => {
-                node += 1;
-                b
-            }
-            _ => 0,
-        };
-        let sum = smallest() + smallest();
-        inner.push(sum);
-        total += sum;
-    }
-    total
-}
-
-/// The bytes at their entropy, with their share of the heads and tables of
-/// chunks in a plane `scale` times as long.
-fn rans_bytes(bytes: &[u8], scale: f64) -> f64 {
-    bytes
-        .chunks(CHUNK_BYTES)
-        .map(|chunk| {
-            let counts = counts(chunk);
-            let head = CHUNK_HEAD_BYTES + counts.len() as f64 * TABLE_SYMBOL_BYTES;
-            let shares = (CHUNK_BYTES as f64 / chunk.len() as f64).clamp(1.0, scale);
-            entropy_bits(&counts) / 8.0 + head / shares
-        })
-        .sum()
+/// Bytes with these counts at their entropy, with their share of the heads and
+/// tables of chunks in a plane `scale` times as long.
+fn rans_bytes(chunks: &[[u64; 256]], scale: f64) -> f64 {
+    let bytes = chunks.iter().map(|counts| {
+        let symbols = counts.iter().filter(|count| **count > 0).count();
+        let head = CHUNK_HEAD_BYTES + symbols as f64 * TABLE_SYMBOL_BYTES;
+        let len = counts.iter().sum::<u64>().max(1) as f64;
+        let shares = (CHUNK_BYTES as f64 / len).clamp(1.0, scale);
+        entropy_bits(counts) / 8.0 + head / shares
+    });
+    bytes.sum()
 }
 
 /// The bytes at their entropy given the byte before, with the table of all
@@ -191,21 +172,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_of_known_distributions() {
-        assert_eq!(code_bits(&mut []), 0);
-        assert_eq!(code_bits(&mut [9]), 9);
-        assert_eq!(code_bits(&mut [5, 5]), 10);
-        // a b r c d of "abracadabra": 1, 3, 3, 3 and 3 bits.
-        assert_eq!(code_bits(&mut [5, 2, 2, 1, 1]), 23);
-        assert_eq!(code_bits(&mut [16; 256]), 8 * 16 * 256);
-        assert_eq!(code_bits(&mut [8, 4, 2, 1, 1]), 8 + 8 + 6 + 4 + 4);
-    }
-
-    #[test]
     fn noise_does_not_shrink() {
         let all: Vec<u8> = (0..=255).cycle().take(1 << 16).collect();
-        assert!((huffman_bytes(&all, 1.0) - 65536.0).abs() < 1e-9);
-        assert!(rans_bytes(&all, 1.0) > 65536.0);
+        let counts = [count(&all)];
+        assert!((huffman_bytes(&counts, 65536.0, 1.0) - 65536.0).abs() < 1e-9);
+        assert!(rans_bytes(&counts, 1.0) > 65536.0);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::estimate::Estimate;
+use super::estimate::{Estimate, Judge};
 use super::sample::{self, Look};
 use super::{Effort, SMALL_BYTES, element_bytes, repeats, ways};
 use crate::dtype::Dtype;
@@ -102,13 +102,19 @@ fn judge<E: PackEngine>(
     tensor: &[u8],
     dtype: Option<Dtype>,
     effort: Effort,
-    repeats: bool,
+    far_repeats: bool,
     look: Look,
 ) -> (Vec<(f64, Recipe)>, bool) {
     let mut is_plain = true;
     let windows = sample::windows(tensor, look);
     let sampled_bytes: usize = windows.iter().map(|window| window.len()).sum();
     let scale = tensor.len() as f64 / sampled_bytes as f64;
+    let how = Judge {
+        effort,
+        scale,
+        piece_bytes: look.piece_bytes,
+        repeats: look.is_long() || effort == Effort::Max || repeats::are_near(&windows),
+    };
     let mut ranked: Vec<(f64, Recipe)> = transforms(dtype, effort)
         .into_iter()
         .map(|transform| {
@@ -120,10 +126,10 @@ fn judge<E: PackEngine>(
                 .map(|(parts, len_bytes)| {
                     let estimates: Vec<Estimate> = parts
                         .iter()
-                        .map(|part| Estimate::of(engine, part, scale, look.piece_bytes, effort))
+                        .map(|part| Estimate::of(engine, part, how))
                         .collect();
                     is_plain &= estimates.iter().all(|part| part.is_plain(effort));
-                    let (recipe, bytes) = ways::choose(&estimates, len_bytes, effort, repeats);
+                    let (recipe, bytes) = ways::choose(&estimates, len_bytes, effort, far_repeats);
                     cost += bytes * scale;
                     recipe
                 })

@@ -2,6 +2,7 @@
 //! does not see, as stacked copies of one matrix do.
 
 use alloc::collections::BTreeMap;
+use alloc::vec;
 
 use super::Effort;
 
@@ -27,12 +28,13 @@ pub fn are_far_apart(tensor: &[u8], effort: Effort) -> bool {
     let (words, _) = tensor.as_chunks::<8>();
     let mut last_seen: BTreeMap<u64, usize> = BTreeMap::new();
     let (mut anchors, mut repeated) = (0, 0);
-    let mut before = 0;
     for (index, word) in words.iter().enumerate() {
         let word = u64::from_le_bytes(*word);
+        if word.wrapping_mul(SPREAD) >> (64 - ANCHORS) != 0 {
+            continue;
+        }
         // A run of one value would be nothing but anchors.
-        let is_run = core::mem::replace(&mut before, word) == word;
-        if mixed(word) >> (64 - ANCHORS) != 0 || is_run {
+        if index > 0 && u64::from_le_bytes(words[index - 1]) == word {
             continue;
         }
         let at = index * 8;
@@ -54,9 +56,40 @@ pub fn are_far_apart(tensor: &[u8], effort: Effort) -> bool {
     repeated > 0 && repeated * 100 >= anchors * LEAST_PERCENT
 }
 
+/// Whether words of the sampled windows occur again in them, more often than
+/// one in [`NEAR_SHARE`]: what a search would find in a tensor of elements that
+/// are not few.
+pub fn are_near(windows: &[&[u8]]) -> bool {
+    let mut seen = vec![0u64; 1 << NEAR_BITS];
+    let (mut words, mut repeated) = (0, 0);
+    for window in windows {
+        // Noted are whole words, compared is every other place: all even
+        // distances are seen.
+        for (at, place) in window.windows(8).enumerate().step_by(2) {
+            let Some(word) = place.first_chunk() else {
+                break;
+            };
+            let word = u64::from_le_bytes(*word);
+            let noted = &mut seen[(mixed(word) >> (64 - NEAR_BITS)) as usize];
+            repeated += usize::from(*noted == word);
+            if at % 8 == 0 {
+                *noted = word;
+                words += 1;
+            }
+        }
+    }
+    repeated * NEAR_SHARE > words
+}
+
+const NEAR_BITS: u32 = 13;
+const NEAR_SHARE: usize = 128;
+
+/// Bits of a product with it depend on all lower bits of a word.
+const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+
 /// Spreads the bits of a word, the upper ones best.
 fn mixed(word: u64) -> u64 {
-    let product = word.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let product = word.wrapping_mul(SPREAD);
     (product ^ product >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9)
 }
 

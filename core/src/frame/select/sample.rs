@@ -15,6 +15,13 @@ pub struct Look {
     pub piece_bytes: usize,
 }
 
+impl Look {
+    /// Whether choices rest on it, rather than the decision to look longer.
+    pub fn is_long(self) -> bool {
+        self.window_bytes >= LONG.window_bytes
+    }
+}
+
 /// Enough to see that there is nothing to see.
 pub const SHORT: Look = Look {
     window_bytes: 4 << 10,

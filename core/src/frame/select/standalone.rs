@@ -4,7 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::alternatives::MOST_BYTES;
-use super::estimate::Estimate;
+use super::estimate::{Estimate, Judge};
 use super::{Effort, Ranking, element_bytes, encode_ranked};
 use crate::dtype::Dtype;
 use crate::engine::{PackEngine, ZstdCoding};
@@ -55,7 +55,13 @@ pub fn standalone<E: PackEngine>(
 }
 
 fn choices<E: PackEngine>(engine: &E, stream: &[u8]) -> Vec<Choice> {
-    let estimate = Estimate::of(engine, stream, 1.0, PIECE_BYTES, Effort::Max);
+    let how = Judge {
+        effort: Effort::Max,
+        scale: 1.0,
+        piece_bytes: PIECE_BYTES,
+        repeats: true,
+    };
+    let estimate = Estimate::of(engine, stream, how);
     let mut choices = vec![Choice::Zstd(ZstdCoding::Huffman), Choice::Rans];
     if estimate.search < estimate.least() * HOPELESS {
         let level = Effort::Max.search_level();

@@ -25,7 +25,7 @@ const RANS_QUICK_BYTES: usize = 1 << 20;
 /// What rANS has to gain there, as one part of the plane in so many: a
 /// thirtieth of a bit for each byte, about what it gains on weights of a
 /// common kind.
-const QUICK_PARTS: usize = 240;
+const QUICK_PARTS: usize = 252;
 /// And where codes are short.
 const SHORT_PARTS: usize = 1000;
 /// Longest plane that is held in memory with its coded form, in bytes.
@@ -39,16 +39,11 @@ const NOISE: f64 = 0.9995;
 /// best: a level more does not make up for that.
 const HOPELESS: f64 = 1.03;
 
-const HUFFMAN: ZstdWays = ZstdWays {
-    huffman: true,
-    search: None,
-    wide: false,
-};
 const fn both(level: i32) -> ZstdWays {
     ZstdWays {
         huffman: true,
         search: Some(ZstdCoding::Search(level)),
-        wide: false,
+        ..ZstdWays::HUFFMAN
     }
 }
 const fn both_wide(level: i32) -> ZstdWays {
@@ -65,11 +60,6 @@ const WIDE_SHARE: f64 = 0.125;
 /// The sizes of chunks for adaptive tables that are worth comparing.
 const CHUNKS: [u32; 3] = [1 << 15, 1 << 16, 1 << 18];
 
-const BALANCED: &[Way] = &[
-    Way::Blocks(HUFFMAN),
-    Way::RansAdaptive(CHUNKS[1]),
-    Way::Rans,
-];
 const BALANCED_SHORT: &[Way] = &[
     Way::Blocks(both(3)),
     Way::RansAdaptive(CHUNKS[1]),
@@ -102,7 +92,7 @@ const BALANCED_FAR: &[Way] = &[
     Way::RansAdaptive(CHUNKS[1]),
 ];
 const MAX: &[Way] = &[
-    Way::Blocks(HUFFMAN),
+    Way::Blocks(ZstdWays::HUFFMAN),
     Way::Rans,
     Way::RansAdaptive(CHUNKS[0]),
     Way::RansAdaptive(CHUNKS[1]),
@@ -174,19 +164,33 @@ pub fn choose(
             return (fast_first(ways, SHORT_PARTS), cost.min(rans));
         }
         if len_bytes <= RANS_QUICK_BYTES && !search && part.rans < cost {
-            return (fast_first(BALANCED, QUICK_PARTS), part.rans);
+            let recipe = PlaneRecipe::HuffmanOrRans {
+                gain_parts: QUICK_PARTS,
+            };
+            return (recipe, part.rans);
         }
     }
     let ways = ZstdWays {
         huffman,
         search: search.then_some(ZstdCoding::Search(effort.search_level())),
         wide: cost <= parts.iter().map(|part| part.len).sum::<f64>() * WIDE_SHARE,
+        odd_below: if search { 0 } else { odd_below(parts) },
     };
     if huffman || search {
         (PlaneRecipe::Blocks(ways), cost)
     } else {
         (PlaneRecipe::Store, cost)
     }
+}
+
+/// Three quarters of what Huffman codes leave of the part that they leave least
+/// of, in parts of 256.
+fn odd_below(parts: &[Estimate]) -> u8 {
+    let shares = parts.iter().map(|part| part.huffman / part.len.max(1.0));
+    let least = shares.fold(1.0, f64::min);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // at most 192
+    let below = (least * 192.0) as u8;
+    below
 }
 
 fn fast_first(ways: &'static [Way], parts: usize) -> PlaneRecipe {

@@ -22,6 +22,12 @@ pub enum PlaneRecipe {
     Store,
     /// Independent zstd blocks, one frame if the plane is short.
     Blocks(ZstdWays),
+    /// Huffman codes, or rANS where counts say that it gains more than one in
+    /// so many parts of the plane on them.
+    HuffmanOrRans {
+        /// 240 asks for a thirtieth of a bit for each byte.
+        gain_parts: usize,
+    },
     /// The smallest of these. The packer holds the plane and its coded form
     /// in memory, whatever it has been allowed.
     Smallest(&'static [Way]),
@@ -46,6 +52,10 @@ pub struct ZstdWays {
     /// Search in wide blocks: for planes of which so little is left that one
     /// is still short once it is coded.
     pub wide: bool,
+    /// Without a search: try one on blocks of which Huffman codes leave less
+    /// than so many parts of 256, far below what they leave of the plane.
+    /// Rows of padding and unused tokens are such.
+    pub odd_below: u8,
 }
 
 /// A way to code a plane as a whole.
@@ -68,6 +78,14 @@ const SEARCH_BLOCK_BYTES: u32 = 512 << 10;
 const WIDE_BLOCK_BYTES: u32 = 8 << 20;
 
 impl ZstdWays {
+    /// Huffman codes and nothing else.
+    pub const HUFFMAN: Self = Self {
+        huffman: true,
+        search: None,
+        wide: false,
+        odd_below: 0,
+    };
+
     /// Bytes of an independent block of a plane of `parts` parts of
     /// `part_bytes` each. Whoever reads some rows of a tensor fetches a block
     /// of each plane, so that blocks are as small as costs at most a hundredth

@@ -3,24 +3,34 @@
 use alloc::vec::Vec;
 
 use super::recipe::{Way, ZstdWays};
+use crate::bytes;
 use crate::engine::{PackEngine, ZstdCoding};
+use crate::entropy::order0::huffman_bits;
 use crate::entropy::{blocks, rans};
 use crate::frame::plane::Method;
 
 impl ZstdWays {
     /// The smallest zstd frame of `raw`.
     pub(super) fn encode<E: PackEngine>(self, engine: &E, raw: &[u8]) -> Vec<u8> {
-        let huffman = self.huffman.then_some(ZstdCoding::Huffman);
-        let codings = [huffman, self.search];
-        let frames = codings.into_iter().flatten().map(|coding| {
+        let coded = |coding| {
             let mut frame = Vec::new();
             engine.zstd_encode(raw, coding, &mut frame);
             frame
-        });
+        };
+        let huffman = self.huffman.then(|| coded(ZstdCoding::Huffman));
+        let is_odd = |frame: &Vec<u8>| frame.len() < raw.len() / 256 * usize::from(self.odd_below);
+        let search = match &huffman {
+            Some(frame) if is_odd(frame) => Some(ODD_CODING),
+            _ => self.search,
+        };
+        let frames = huffman.into_iter().chain(search.map(coded));
         // The first of equals: Huffman codes decode faster.
         frames.min_by_key(Vec::len).unwrap_or_default()
     }
 }
+
+/// For blocks that are unlike the rest of their plane.
+const ODD_CODING: ZstdCoding = ZstdCoding::Search(3);
 
 impl Way {
     fn is_zstd(self) -> bool {
@@ -31,9 +41,13 @@ impl Way {
     /// thousand or so, where counting tells it.
     fn expected_len_bytes(self, plane: &[u8]) -> Option<usize> {
         match self {
-            Self::Rans => Some(rans::shared_len_bytes(plane)),
+            Self::Rans => {
+                let counts = rans::chunk_counts(plane, plane.len());
+                counts.first().map(rans::shared_len_bytes)
+            }
             Self::RansAdaptive(chunk_bytes) => {
-                Some(rans::adaptive_len_bytes(plane, chunk_bytes as usize))
+                let counts = rans::chunk_counts(plane, chunk_bytes as usize);
+                Some(rans::adaptive_len_bytes(&counts))
             }
             Self::Blocks(_) | Self::Zstd(_) | Self::RansOrder1 => None,
         }
@@ -100,6 +114,46 @@ pub(super) fn smallest<E: PackEngine>(
     let coded = try_all(engine, &plane, parts, ways.to_vec());
     least(coded, plane.len()).unwrap_or((Method::Store, plane))
 }
+
+/// Huffman codes, or rANS where it is expected to be smaller by more than the
+/// `gain_parts`-th part of the plane. Only one of them is made.
+pub(super) fn huffman_or_rans<E: PackEngine>(
+    engine: &E,
+    plane: Vec<u8>,
+    parts: usize,
+    gain_parts: usize,
+) -> (Method, Vec<u8>) {
+    let counts = rans::chunk_counts(&plane, RANS_CHUNK_BYTES as usize);
+    let sum = |chunks: &[[u64; 256]]| -> [u64; 256] {
+        core::array::from_fn(|value| chunks.iter().map(|chunk| chunk[value]).sum())
+    };
+    // Blocks of a zstd frame, each with a code of its own, span two chunks.
+    let blocks = counts.chunks(2).map(|chunks| {
+        let mut used = sum(chunks).to_vec();
+        used.retain(|&count| count > 0);
+        bytes::index(huffman_bits(&mut used) / 8) + BLOCK_HEADS_BYTES + used.len() / 2
+    });
+    let huffman = blocks.sum::<usize>();
+    let adaptive = rans::adaptive_len_bytes(&counts);
+    let shared = rans::shared_len_bytes(&sum(&counts));
+    let way = if shared.min(adaptive) >= huffman.saturating_sub(plane.len() / gain_parts) {
+        Way::Blocks(ZstdWays::HUFFMAN)
+    } else if shared < adaptive {
+        Way::Rans
+    } else {
+        Way::RansAdaptive(RANS_CHUNK_BYTES)
+    };
+    let coded = way.encode(engine, &plane, parts);
+    let coded = coded.filter(|(_, payload)| payload.len() < plane.len());
+    coded.unwrap_or((Method::Store, plane))
+}
+
+/// Symbols that share a table: few enough for tables that fit, and no fewer
+/// than pay for one.
+const RANS_CHUNK_BYTES: u32 = 1 << 16;
+/// What a block of Huffman codes has besides its streams, about, and without
+/// half a byte for each value in the description of its code.
+const BLOCK_HEADS_BYTES: usize = 30;
 
 /// The smallest of the ways that are zstd, or of the others where that is
 /// smaller by more than the `gain_parts`-th part of the plane. Of these, those
