@@ -2,34 +2,27 @@
 
 use std::ops::Range;
 
-use zstn_core::bytes::part;
 use zstn_core::catalog::{Recognised, recognise};
 use zstn_core::container::zstn::integrity::{FileCheck, Integrity};
 use zstn_core::container::zstn::rows::BlockTable;
-use zstn_core::container::zstn::{self, Layout, Prefix, Tail};
+use zstn_core::container::zstn::{Layout, Prefix, Tail};
 use zstn_core::engine::Engine;
 use zstn_core::frame::Stored;
 
 use crate::source::{Map, Source};
 use crate::{Error, Native, Progress, Result};
+use part::{Part, hull, parts, runs, single};
+
+mod part;
 
 /// A container whose every frame has been checked as far as that is possible
 /// without decoding. Only then is output made or memory taken.
 pub(crate) struct Container<'a> {
     input: &'a Map,
     prefix: Prefix,
-    integrity: Option<Integrity>,
-    parts: Vec<Part<'a>>,
-}
-
-/// A frame and all the spans it fills.
-struct Part<'a> {
-    /// Of its record.
-    number: usize,
-    name: String,
-    place: Range<u64>,
-    spans: Vec<Range<u64>>,
-    stored: Stored<'a>,
+    /// None where there is a single frame.
+    tail: Option<Tail>,
+    parts: Vec<Part>,
 }
 
 impl<'a> Container<'a> {
@@ -58,17 +51,79 @@ impl<'a> Container<'a> {
             }
         }
         let prefix = Prefix::parse(input, input.len_bytes()).map_err(&refuse)?;
-        let (integrity, parts) = match prefix.layout {
-            Layout::Indexed => indexed(engine, input, &prefix),
-            Layout::SingleFrame => single(input, &prefix).map(|parts| (None, parts)),
+        let (tail, parts) = match prefix.layout {
+            Layout::Indexed => Tail::of_file(&prefix, input).map(|tail| {
+                let parts = parts(&tail.index);
+                (Some(tail), parts)
+            }),
+            Layout::SingleFrame => single(input, &prefix).map(|part| (None, vec![part])),
         }
         .map_err(&refuse)?;
-        Ok(Self {
+        // Header and index have been read.
+        input.release(0..input.len());
+        let container = Self {
             input,
             prefix,
-            integrity,
+            tail,
             parts,
-        })
+        };
+        let check = |run: &[Part]| {
+            let checked = run.iter().try_for_each(|part| container.check(part));
+            // Checking has looked into every part of the frames.
+            release(input, &hull(run));
+            checked
+        };
+        let checked = engine.map(runs(&container.parts), check).into_iter();
+        checked
+            .collect::<zstn_core::Result<()>>()
+            .map_err(&refuse)?;
+        Ok(container)
+    }
+
+    fn integrity(&self) -> Option<&Integrity> {
+        self.tail.as_ref()?.integrity.as_ref()
+    }
+
+    fn name(&self, part: &Part) -> &str {
+        match &self.tail {
+            Some(tail) => &tail.index.records()[part.number].name,
+            None => "(all data)",
+        }
+    }
+
+    fn stored(&self, part: &Part) -> zstn_core::Result<Stored<'a>> {
+        let bytes = bytes_at(self.input, &part.place);
+        Stored::parse(bytes, part.len_bytes())
+    }
+
+    fn check(&self, part: &Part) -> zstn_core::Result<()> {
+        let bytes = bytes_at(self.input, &part.place);
+        let damaged = |integrity: &Integrity| integrity.check_stored(part.number, bytes).err();
+        let checked = self.stored(part).map(drop);
+        checked
+            // That the bytes are damaged says more than what is wrong with them.
+            .map_err(|error| self.integrity().and_then(damaged).unwrap_or(error))
+            .map_err(|error| error.within(part.place.start))
+            .map_err(|error| match &self.tail {
+                Some(_) => error.tensor(self.name(part)),
+                None => error,
+            })
+    }
+
+    /// The bytes of a frame, compared with what the file tells of them.
+    fn decode_part(&self, engine: &Native, part: &Part) -> zstn_core::Result<Vec<u8>> {
+        let decode = || {
+            let mut bytes = zstn_core::bytes::buffer(part.len_bytes())?;
+            if let Some(integrity) = self.integrity() {
+                integrity.check_stored(part.number, bytes_at(self.input, &part.place))?;
+            }
+            self.stored(part)?.decode(engine, &mut bytes)?;
+            if let Some(integrity) = self.integrity() {
+                integrity.check_tensor(part.number, &bytes)?;
+            }
+            Ok(bytes)
+        };
+        decode().map_err(|error: zstn_core::Error| error.tensor(self.name(part)))
     }
 
     pub(crate) fn original_len_bytes(&self) -> u64 {
@@ -77,18 +132,23 @@ impl<'a> Container<'a> {
 
     /// The header of the original file.
     pub(crate) fn header(&self) -> &'a [u8] {
-        part(self.input, self.prefix.header.clone())
+        bytes_at(self.input, &self.prefix.header)
+    }
+
+    /// Tells that the header is not needed for now.
+    pub(crate) fn release_header(&self) {
+        release(self.input, &self.prefix.header);
     }
 
     /// Whether decoding compares every byte with digests in the file.
     pub(crate) fn has_digests(&self) -> bool {
-        self.integrity.as_ref().is_some_and(Integrity::is_complete)
+        self.integrity().is_some_and(Integrity::is_complete)
     }
 
     /// Compares the whole restored file, given in pieces, with its SHA-256, if
     /// that is told.
     pub(crate) fn check_file<'b>(&self, pieces: impl IntoIterator<Item = &'b [u8]>) -> Result<()> {
-        match &self.integrity {
+        match self.integrity() {
             Some(integrity) => integrity
                 .check_file(pieces)
                 .map_err(Error::place(self.input.name())),
@@ -111,16 +171,18 @@ impl<'a> Container<'a> {
     ) -> Result<()> {
         let refuse = Error::place(self.input.name());
         progress.begin(self.prefix.data_len_bytes);
-        let jobs: Vec<&Part> = self.parts.iter().collect();
-        let decode = |part: &Part| {
-            let bytes = part.decode(engine, self).map_err(&refuse)?;
-            for span in &part.spans {
-                sink(span.clone(), &bytes)?;
-                progress.advance(bytes.len() as u64);
+        let decode = |run: &[Part]| {
+            for part in run {
+                let bytes = self.decode_part(engine, part).map_err(&refuse)?;
+                for span in part.spans() {
+                    sink(span.clone(), &bytes)?;
+                    progress.advance(bytes.len() as u64);
+                }
             }
+            release(self.input, &hull(run));
             Ok(())
         };
-        engine.map(jobs, decode).into_iter().collect()
+        engine.map(runs(&self.parts), decode).into_iter().collect()
     }
 
     /// Decodes every frame and hands the data buffer to `sink` span by span,
@@ -136,10 +198,10 @@ impl<'a> Container<'a> {
         progress.begin(self.prefix.data_len_bytes);
         let parts = self.parts.iter();
         let mut spans: Vec<(&Range<u64>, &Part)> = parts
-            .flat_map(|part| part.spans.iter().map(move |span| (span, part)))
+            .flat_map(|part| part.spans().map(move |span| (span, part)))
             .collect();
         spans.sort_by_key(|(span, _)| (span.start, span.end));
-        let mut check = self.integrity.as_ref().and_then(Integrity::file_check);
+        let mut check = self.integrity().and_then(Integrity::file_check);
         if let Some(begun) = check.take() {
             let len = (self.header().len() as u64).to_le_bytes();
             check = Some(begun.with(&len).with(self.header()));
@@ -168,8 +230,13 @@ impl<'a> Container<'a> {
             };
             let decode = || {
                 let decoded = engine.map(wave.to_vec(), |(span, part)| {
-                    Ok((span.clone(), part.decode(engine, self).map_err(&refuse)?))
+                    Ok((
+                        span.clone(),
+                        self.decode_part(engine, part).map_err(&refuse)?,
+                    ))
                 });
+                wave.iter()
+                    .for_each(|(_, part)| release(self.input, &part.place));
                 decoded.into_iter().collect::<Result<Vec<_>>>()
             };
             let (handed_on, decoded) = engine.join(hand_on, decode);
@@ -182,48 +249,26 @@ impl<'a> Container<'a> {
     /// Compares the block tables, which only readers of rows use, with the
     /// frames.
     pub(crate) fn check_tables(&self, engine: &Native) -> Result<()> {
-        let Some(integrity) = &self.integrity else {
+        let Some(integrity) = self.integrity() else {
             return Ok(());
         };
-        let check = |frame: &Part| {
-            let Some(table) = integrity.table(frame.number) else {
+        let check = |part: &Part| {
+            let Some(table) = integrity.table(part.number) else {
                 return Ok(());
             };
-            let len = frame.spans.first().map_or(0, |span| span.end - span.start);
-            let stored = part(self.input, frame.place.clone());
-            let bytes = part(self.input, table.clone());
-            let checked = BlockTable::parse(bytes, stored.len() as u64, len)
+            let stored = bytes_at(self.input, &part.place);
+            let bytes = bytes_at(self.input, &table);
+            let checked = BlockTable::parse(bytes, stored.len() as u64, part.len_bytes())
                 .map_err(|error| error.within(table.start))
                 .and_then(|table| {
                     let checked = table.check(stored);
-                    checked.map_err(|error| error.within(frame.place.start))
+                    checked.map_err(|error| error.within(part.place.start))
                 });
-            release(self.input, &frame.place);
-            checked.map_err(|error| Error::place(self.input.name())(error.tensor(&frame.name)))
+            release(self.input, &part.place);
+            checked.map_err(|error| Error::place(self.input.name())(error.tensor(self.name(part))))
         };
-        let frames: Vec<&Part> = self.parts.iter().collect();
-        engine.map(frames, check).into_iter().collect()
-    }
-}
-
-impl Part<'_> {
-    /// Its bytes, compared with what `container` tells of them.
-    fn decode(&self, engine: &Native, container: &Container) -> zstn_core::Result<Vec<u8>> {
-        let decode = || {
-            let len = self.spans.first().map_or(0, |span| span.end - span.start);
-            let mut bytes = zstn_core::bytes::buffer(len)?;
-            let integrity = container.integrity.as_ref();
-            if let Some(integrity) = integrity {
-                integrity.check_stored(self.number, part(container.input, self.place.clone()))?;
-            }
-            self.stored.decode(engine, &mut bytes)?;
-            if let Some(integrity) = integrity {
-                integrity.check_tensor(self.number, &bytes)?;
-            }
-            release(container.input, &self.place);
-            Ok(bytes)
-        };
-        decode().map_err(|error: zstn_core::Error| error.tensor(&self.name))
+        let parts: Vec<&Part> = self.parts.iter().collect();
+        engine.map(parts, check).into_iter().collect()
     }
 }
 
@@ -235,58 +280,6 @@ fn release(input: &Map, place: &Range<u64>) {
     input.release(at(place.start)..at(place.end));
 }
 
-fn indexed<'a>(
-    engine: &Native,
-    input: &'a Map,
-    prefix: &Prefix,
-) -> zstn_core::Result<(Option<Integrity>, Vec<Part<'a>>)> {
-    let Tail { index, integrity } = Tail::of_file(prefix, input)?;
-    let records = index.records();
-    let mut spans: Vec<Vec<Range<u64>>> = vec![Vec::new(); records.len()];
-    for (number, record) in records.iter().enumerate() {
-        spans[index.frame(number).0].push(record.span.clone());
-    }
-    let owners: Vec<_> = spans
-        .into_iter()
-        .enumerate()
-        .filter(|(_, spans)| !spans.is_empty())
-        .collect();
-    let parts: zstn_core::Result<Vec<Part>> = engine
-        .map(owners, |(number, spans)| {
-            let (record, place) = (&records[number], index.frame(number).1);
-            let len = record.span.end - record.span.start;
-            let bytes = part(input, place.clone());
-            let damaged = |integrity: &Integrity| integrity.check_stored(number, bytes).err();
-            let stored = Stored::parse(bytes, len)
-                // That the bytes are damaged says more than what is wrong with them.
-                .map_err(|error| integrity.as_ref().and_then(damaged).unwrap_or(error))
-                .map_err(|error| error.within(place.start).tensor(&record.name))?;
-            // Checking has looked into every part of the frame.
-            release(input, &place);
-            Ok(Part {
-                number,
-                name: record.name.clone(),
-                place,
-                spans,
-                stored,
-            })
-        })
-        .into_iter()
-        .collect();
-    Ok((integrity, parts?))
-}
-
-fn single<'a>(input: &'a Map, prefix: &Prefix) -> zstn_core::Result<Vec<Part<'a>>> {
-    let behind = part(input, prefix.end()..input.len_bytes());
-    let place = zstn::single_frame_range(behind, prefix)?;
-    let stored = Stored::parse(part(input, place.clone()), prefix.data_len_bytes)
-        .map_err(|error| error.within(place.start))?;
-    let whole = 0..prefix.data_len_bytes;
-    Ok(vec![Part {
-        number: 0,
-        name: "(all data)".into(),
-        place,
-        spans: vec![whole],
-        stored,
-    }])
+fn bytes_at<'a>(input: &'a Map, place: &Range<u64>) -> &'a [u8] {
+    zstn_core::bytes::part(input, place.clone())
 }

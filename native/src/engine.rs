@@ -51,6 +51,10 @@ thread_local! {
     static DECOMPRESS: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
 }
 
+/// Longest input after which a context is kept. It grows with its inputs and
+/// with them only; after long ones a new one costs little.
+const KEPT_FOR_BYTES: usize = 1 << 20;
+
 impl Engine for Native {
     fn zstd_decode(&self, frame: &[u8], out: &mut [u8]) -> Result<(), String> {
         if let Some(decoded) = decode_flat(frame, out) {
@@ -105,9 +109,16 @@ impl PackEngine for Native {
             );
             context
                 .compress2(&mut out[start..], input)
+                .inspect(|_| {
+                    if input.len() > KEPT_FOR_BYTES {
+                        *context = CCtx::create();
+                    }
+                })
                 .expect("zstd has all the room it can need")
         });
         out.truncate(start + len);
+        // Many blocks may wait to be written.
+        out.shrink_to_fit();
     }
 }
 

@@ -40,6 +40,7 @@ pub fn unpack_map(
     let container = Container::parse(engine, input)?;
     let output = Output::create(output)?;
     let data_start = begin(&output, container.header(), container.original_len_bytes())?;
+    container.release_header();
     container.decode(engine, progress, |span, bytes| {
         output.write_at(bytes, data_start + span.start)
     })?;

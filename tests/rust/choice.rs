@@ -4,11 +4,12 @@
 use zstn::Native;
 use zstn_core::container::{model_delta, zstn::pack};
 use zstn_core::dtype::Dtype;
-use zstn_core::engine::Pure;
+use zstn_core::engine::{Pure, ZstdCoding};
 use zstn_core::frame::plane::Method;
 use zstn_core::frame::select::{Effort, encode, standalone};
-use zstn_core::frame::z4ai::Transform;
+use zstn_core::frame::z4ai::{self, PlaneRecipe, Recipe, Transform, ZstdWays};
 use zstn_core::frame::{Family, Frame, decompress};
+use zstn_core::transform::bitfield::{BFLOAT16, FLOAT32};
 use zstn_tests::rng::Rng;
 
 const EFFORTS: [Effort; 3] = [Effort::Fast, Effort::Balanced, Effort::Max];
@@ -182,5 +183,60 @@ fn containers_never_get_frames_that_z4ai_refuses_there() {
         let family = Family::recognise(&frame).unwrap();
         assert!(family.belongs_in_container(), "{family:?}");
         assert!(alone.len() <= frame.len());
+    }
+}
+
+/// The shortest frame of planes that Huffman codes and a search come to,
+/// whatever the transform.
+fn tried_in_every_way(tensor: &[u8], dtype: Dtype) -> usize {
+    let plane = PlaneRecipe::Blocks(ZstdWays {
+        search: Some(ZstdCoding::Search(3)),
+        ..ZstdWays::HUFFMAN
+    });
+    let mut transforms = vec![Transform::Opaque];
+    transforms.extend(match dtype {
+        Dtype::Bf16 => vec![Transform::BytePlane(2), Transform::BitField(BFLOAT16)],
+        Dtype::F32 => vec![Transform::BytePlane(4), Transform::BitField(FLOAT32)],
+        Dtype::I64 => vec![Transform::BytePlane(8)],
+        _ => vec![],
+    });
+    let coded = transforms.into_iter().map(|transform| {
+        let planes = vec![plane; transform.planes()];
+        z4ai::encode(&native(), tensor, &Recipe { transform, planes }).len()
+    });
+    coded.min().unwrap()
+}
+
+#[test]
+fn small_tensors_lose_nothing_for_not_being_tried_in_every_way() {
+    let mut rng = Rng(77);
+    let ids = |count: u64| (0..count).flat_map(u64::to_le_bytes).collect::<Vec<u8>>();
+    let ones = [0x80, 0x3F].repeat(384);
+    let mut cases = vec![
+        (Dtype::I64, ids(512)),
+        (Dtype::I64, ids(3)),
+        (Dtype::Bf16, ones),
+        (Dtype::U8, b"a word, and the same word".repeat(40)),
+        (Dtype::U8, vec![]),
+    ];
+    for count in [1, 7, 64, 384, 1000, 2048, 4096] {
+        let block = rng.bytes(count);
+        cases.push((Dtype::Bf16, rng.bf16_weights(count)));
+        cases.push((Dtype::F32, f32_weights(&mut rng, count)));
+        cases.push((Dtype::U8, rng.bytes(count)));
+        cases.push((Dtype::U8, [&block[..], &block].concat()));
+        // Sixteen values, and many zeros.
+        let nibbles = rng.bytes(count).into_iter();
+        cases.push((Dtype::U8, nibbles.clone().map(|byte| byte & 15).collect()));
+        let sparse = nibbles.map(|byte| if byte < 200 { 0 } else { byte });
+        cases.push((Dtype::Bf16, sparse.collect()));
+    }
+    for (dtype, tensor) in cases {
+        let every = tried_in_every_way(&tensor, dtype);
+        for effort in [Effort::Balanced, Effort::Max] {
+            let len = coded(&tensor, dtype, effort).len();
+            let most = every + every / 100 + 8;
+            assert!(len <= most, "{dtype:?} of {}: {len}, {every}", tensor.len());
+        }
     }
 }

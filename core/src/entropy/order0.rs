@@ -4,10 +4,10 @@ use alloc::vec::Vec;
 
 /// How often each byte value occurs.
 pub fn count(bytes: &[u8]) -> [u64; 256] {
-    // Four tables, so that runs of one value do not wait for each other.
-    let mut tables = [[0u32; 256]; 4];
     let mut counts = [0; 256];
     for part in bytes.chunks(MOST_COUNTED) {
+        // Four tables, so that runs of one value do not wait for each other.
+        let mut tables = [[0u32; 256]; 4];
         let (groups, rest) = part.as_chunks::<4>();
         for group in groups {
             for (table, &byte) in tables.iter_mut().zip(group) {
@@ -17,11 +17,10 @@ pub fn count(bytes: &[u8]) -> [u64; 256] {
         for &byte in rest {
             tables[0][usize::from(byte)] += 1;
         }
-        for (value, count) in counts.iter_mut().enumerate() {
-            let tables = tables
-                .iter_mut()
-                .map(|table| core::mem::take(&mut table[value]));
-            *count += tables.map(u64::from).sum::<u64>();
+        for table in &tables {
+            for (count, &more) in counts.iter_mut().zip(table) {
+                *count += u64::from(more);
+            }
         }
     }
     counts
@@ -75,14 +74,23 @@ fn log2(x: f64) -> f64 {
     // 1 <= mantissa < 2: ln m = 2 artanh((m - 1) / (m + 1)).
     let z = (mantissa - 1.0) / (mantissa + 1.0);
     let square = z * z;
-    let mut sum = 0.0;
-    let mut term = z;
-    for k in 0..12u32 {
-        sum += term / f64::from(2 * k + 1);
-        term *= square;
-    }
-    exponent + 2.0 * sum * core::f64::consts::LOG2_E
+    let sum = ODD_RECIPROCALS
+        .iter()
+        .rev()
+        .fold(0.0, |sum, term| sum * square + term);
+    exponent + 2.0 * z * sum * core::f64::consts::LOG2_E
 }
+
+/// 1, 1/3, 1/5 and so on.
+const ODD_RECIPROCALS: [f64; 12] = {
+    let mut terms = [1.0; 12];
+    let mut k = 0;
+    while k < 12 {
+        terms[k] /= (2 * k + 1) as f64;
+        k += 1;
+    }
+    terms
+};
 
 #[cfg(test)]
 mod tests {

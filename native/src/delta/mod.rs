@@ -75,7 +75,9 @@ pub fn pack_delta(
         options,
     };
     let no_ties = vec![None; lens.len()];
-    for batch in batch::cut(&lens, &no_ties, options.memory_bytes / SHARES) {
+    let most_bytes = options.memory_bytes / SHARES;
+    let batch_bytes = batch::enough_bytes(&lens, engine.threads(), most_bytes);
+    for batch in batch::cut(&lens, &no_ties, batch_bytes) {
         // Records of the batch before go out while this one is coded.
         let (coded, written) = engine.join(
             || match batch.large {

@@ -11,6 +11,18 @@ pub struct Batch {
     pub large: bool,
 }
 
+/// Enough small tensors to keep threads busy.
+const LEAST_BYTES: u64 = 8 << 20;
+
+/// Bytes of tensors of these lengths to have in work at a time: one tensor for
+/// every thread, or many small ones, and no more than `most_bytes`. Larger
+/// batches would take memory and save nothing.
+pub fn enough_bytes(lens_bytes: &[u64], threads: usize, most_bytes: u64) -> u64 {
+    let largest = lens_bytes.iter().copied().max().unwrap_or(0);
+    let one_each = largest.saturating_mul(threads as u64);
+    one_each.max(LEAST_BYTES).min(most_bytes)
+}
+
 /// Cuts tensors of these lengths; tied ones cost nothing.
 pub fn cut(lens_bytes: &[u64], ties: &[Option<usize>], batch_bytes: u64) -> Vec<Batch> {
     let mut batches = Vec::new();
@@ -73,6 +85,14 @@ mod tests {
                 .sum();
             assert!(batch.large || cost <= 12, "{batch:?}");
         }
+    }
+
+    #[test]
+    fn a_batch_has_a_tensor_for_every_thread_if_they_fit() {
+        assert_eq!(enough_bytes(&[1 << 20, 30 << 20], 2, 1 << 30), 60 << 20);
+        assert_eq!(enough_bytes(&[1 << 20, 30 << 20], 2, 20 << 20), 20 << 20);
+        assert_eq!(enough_bytes(&[4096; 9], 2, 1 << 30), LEAST_BYTES);
+        assert_eq!(enough_bytes(&[], 2, 1 << 30), LEAST_BYTES);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The tensors of one file, coded batch by batch and written in their order.
 
+use std::cell::Cell;
+use std::mem;
 use std::ops::Range;
 
 use zstn_core::container::safetensors::{self, Header};
@@ -35,7 +37,7 @@ impl<'a> Job<'a> {
 
     /// Bytes of original data that may be in work at a time: they are mapped,
     /// coded, and the batch before is being written.
-    pub(super) fn batch_bytes(&self) -> u64 {
+    pub(super) fn most_batch_bytes(&self) -> u64 {
         self.options.memory_bytes / 3
     }
 
@@ -45,16 +47,21 @@ impl<'a> Job<'a> {
         parsed: Header,
         output: &mut Output,
     ) -> Result<PackReport> {
-        let tensors = parsed.tensors;
+        let mut tensors = parsed.tensors;
         let data_len = self.input.len() - self.data_start;
         let ties = self.ties(&tensors);
         let (mut writer, prefix) =
             Writer::new(self.engine, header, data_len as u64, self.options.integrity);
         output.write(&prefix)?;
+        drop(prefix);
         let mut sums = self.options.integrity.then(|| Sums::new(header));
 
         let lens: Vec<u64> = tensors.iter().map(|t| t.span.end - t.span.start).collect();
-        let batches = batch::cut(&lens, &ties, self.batch_bytes());
+        let batch_bytes =
+            batch::enough_bytes(&lens, self.engine.threads(), self.most_batch_bytes());
+        let batches = batch::cut(&lens, &ties, batch_bytes);
+        // The header has been read.
+        self.input.release(0..self.data_start);
         let mut pending: Vec<Coded> = Vec::new();
         for batch in batches {
             let distinct: Vec<usize> = batch
@@ -62,23 +69,28 @@ impl<'a> Job<'a> {
                 .clone()
                 .filter(|&number| ties[number].is_none())
                 .collect();
+            let span =
+                tensors[batch.tensors.start].span.start..tensors[batch.tensors.end - 1].span.end;
+            let place = self.place(&span);
             // Frames of the batch before go out while this one is coded.
             let (coded, written) = self.engine.join(
                 || self.code(&tensors, &distinct, batch.large),
                 || {
                     if let Some(sums) = &mut sums {
-                        let spans = tensors[batch.tensors.clone()].iter().map(|t| &t.span);
-                        let pieces = spans.flat_map(|span| self.input.pieces(self.place(span)));
+                        // Tied tensors are of any length.
+                        let pieces = self.input.pieces(place.clone());
                         pieces.for_each(|piece| sums.data(piece));
                     }
                     write_all(output, &pending)
                 },
             );
             written?;
+            self.input.release(place);
             pending = coded;
             let mut frames = pending.iter();
             for number in batch.tensors {
-                let safetensors::Tensor { name, span, .. } = tensors[number].clone();
+                let name = mem::take(&mut tensors[number].name);
+                let span = tensors[number].span.clone();
                 match ties[number] {
                     Some(target) => writer.reference(name, span, target)?,
                     None if batch.large => {
@@ -170,7 +182,9 @@ impl<'a> Job<'a> {
             let effort = self.options.effort;
             let frame = select::encode(self.engine, bytes, Some(tensor.dtype), effort);
             let sums = self.options.integrity.then(|| FrameSums::of(bytes, &frame));
-            self.input.release(self.place(&tensor.span));
+            if bytes.len() >= RELEASED_BYTES {
+                self.input.release(self.place(&tensor.span));
+            }
             self.options.progress.advance(bytes.len() as u64);
             Coded { frame, sums }
         })
@@ -178,19 +192,28 @@ impl<'a> Job<'a> {
 
     fn ties(&self, tensors: &[safetensors::Tensor]) -> Vec<Option<usize>> {
         let lens: Vec<u64> = tensors.iter().map(|t| t.span.end - t.span.start).collect();
+        // Looking into every tensor would otherwise keep a good part of a large
+        // file in memory.
+        let seen_from = Cell::new(0);
         let probe = |number: usize| {
-            // Looking into every tensor would otherwise keep a good part of a
-            // large file in memory.
-            if number > 0 {
-                self.input.release(self.place(&tensors[number - 1].span));
+            let span = &tensors[number].span;
+            let seen = self.place(&(seen_from.get()..span.start));
+            if seen.len() >= RELEASED_BYTES {
+                self.input.release(seen);
+                seen_from.set(span.start);
             }
-            self.tensor(&tensors[number].span)
+            self.tensor(span)
         };
         ties::find(&lens, probe, |number| {
             ties::digest(self.input.pieces(self.place(&tensors[number].span)))
         })
     }
 }
+
+/// Tensors, or runs of them, that are released as soon as they have been dealt
+/// with: telling the system of single small ones costs more time than they
+/// take.
+const RELEASED_BYTES: usize = 1 << 20;
 
 /// A frame to be written.
 struct Coded {

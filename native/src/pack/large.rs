@@ -167,7 +167,7 @@ impl PlaneRecord<'_> {
 /// fewer than there are threads.
 fn groups(job: &Job, coder: &PlaneCoder) -> impl Iterator<Item = Range<usize>> {
     let source_bytes = coder.source(coder.block(0)).len().max(1) as u64;
-    let fit = usize::try_from(job.batch_bytes() / source_bytes).unwrap_or(usize::MAX);
+    let fit = usize::try_from(job.most_batch_bytes() / source_bytes).unwrap_or(usize::MAX);
     let count = coder.block_count();
     let step = fit.max(job.engine.threads());
     (0..count)

@@ -30,7 +30,8 @@ pub struct PackOptions<'a> {
     /// Time against space.
     pub effort: Effort,
     /// Memory to stay within, roughly, in bytes; at least
-    /// [`LEAST_MEMORY_BYTES`]. It never changes the output.
+    /// [`LEAST_MEMORY_BYTES`]. Less is taken where less keeps all threads busy.
+    /// It never changes the output.
     pub memory_bytes: u64,
     /// Whether a container gets an integrity section
     /// (docs/formats/zstn-integrity.md). Deltas have their seal in any case.

@@ -48,9 +48,17 @@ impl Map {
 
     /// Tells the system that these bytes are not needed for now. They stay
     /// readable; the memory they took no longer counts as this process's.
+    ///
+    /// What lies just beside them goes with them: looking at a byte brings in
+    /// its neighbours, and nobody else would tell of those.
     pub fn release(&self, range: Range<usize>) {
+        /// What the system brings in at once, and a little more.
+        #[cfg(unix)]
+        const AROUND_BYTES: usize = 64 << 10;
         #[cfg(unix)]
         if range.end <= self.map.len() && !range.is_empty() {
+            let end = self.map.len().min(range.end.saturating_add(AROUND_BYTES));
+            let range = range.start.saturating_sub(AROUND_BYTES)..end;
             // SAFETY: dropping clean pages of a read-only file mapping loses
             // nothing, the next access reads them again. Failure is harmless.
             let _ = unsafe {

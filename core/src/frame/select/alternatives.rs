@@ -8,8 +8,10 @@ use alloc::vec::Vec;
 use super::{Effort, Ranking, SMALL_BYTES, element_bytes, sample, ways};
 use crate::dtype::Dtype;
 use crate::engine::{PackEngine, ZstdCoding};
+use crate::entropy::order0::{count, entropy_bits};
 use crate::frame::z4ai::{self, Recipe};
-use crate::frame::{palette, sparse, turbo};
+use crate::frame::{palette as palette_frame, sparse, turbo};
+use crate::transform::palette;
 use crate::transform::sparse::count_zeros;
 
 /// Largest tensor that is looked at, in bytes. None of these frames is
@@ -70,7 +72,7 @@ fn structured<E: PackEngine>(
     if effort == Effort::Max {
         codings.push(ZstdCoding::Long(level));
     }
-    let palette = palette::encode(engine, tensor, width, MOST_VALUES, &codings);
+    let palette = palette_frame::encode(engine, tensor, width, MOST_VALUES, &codings);
     let cuts: &[turbo::Transform] = match effort {
         _ if !enough_zeros(tensor, width) => &[],
         Effort::Max => &[turbo::Transform::BytePlane, turbo::Transform::Opaque],
@@ -80,6 +82,23 @@ fn structured<E: PackEngine>(
         .iter()
         .map(|&cut| sparse::encode(engine, tensor, width, cut, &codings));
     palette.into_iter().chain(sparse).min_by_key(Vec::len)
+}
+
+/// Whether a palette or sparse frame of `tensor` may be below `len_bytes`.
+pub(super) fn may_be_below(len_bytes: usize, tensor: &[u8], dtype: Option<Dtype>) -> bool {
+    let Some(width) = element_bytes(dtype) else {
+        return false;
+    };
+    enough_zeros(tensor, width) || {
+        let width = usize::from(width);
+        let body = &tensor[..tensor.len() / width * width];
+        let values = palette::codebook(body, width, MOST_VALUES as usize);
+        values.is_some_and(|values| {
+            let index = count(&palette::index(body, width, &values));
+            // Codebooks are sorted, of which half is left at the least.
+            entropy_bits(&index) / 8.0 + (values.len() * width / 2) as f64 <= len_bytes as f64
+        })
+    }
 }
 
 fn enough_zeros(tensor: &[u8], width: u8) -> bool {

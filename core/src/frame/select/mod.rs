@@ -18,6 +18,7 @@ mod estimate;
 mod ranking;
 mod repeats;
 mod sample;
+mod small;
 mod standalone;
 mod ways;
 
@@ -26,8 +27,8 @@ pub use effort::Effort;
 pub use ranking::Ranking;
 pub use standalone::standalone;
 
-/// Tensors up to this size are coded in every way at hand instead of being
-/// judged by a sample.
+/// Tensors up to this size are not judged by a sample: counts of all their
+/// bytes tell what to do, or else they are coded in every way at hand.
 const SMALL_BYTES: usize = 16 << 10;
 
 /// The smallest frame found for a tensor, of the families that a container may
@@ -44,7 +45,7 @@ impl<'a> Encoded<'a> {
     ///
     /// A packer that codes a tensor plane by plane follows [`Ranking::best`]
     /// and takes the frame that [`alternative`] makes instead if it is
-    /// strictly smaller, as is done here.
+    /// strictly smaller, as is done here for tensors over 16 KiB.
     #[must_use]
     pub fn new<E: PackEngine>(
         engine: &E,
@@ -52,6 +53,12 @@ impl<'a> Encoded<'a> {
         dtype: Option<Dtype>,
         effort: Effort,
     ) -> Self {
+        if tensor.len() <= SMALL_BYTES
+            && effort != Effort::Max
+            && let Some(planes) = small::encode(engine, tensor, dtype, effort)
+        {
+            return Self::Planes(planes);
+        }
         Self::ranked(engine, tensor, &Ranking::new(engine, tensor, dtype, effort))
     }
 

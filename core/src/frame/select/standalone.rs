@@ -35,9 +35,12 @@ pub fn standalone<E: PackEngine>(
     dtype: Option<Dtype>,
     effort: Effort,
 ) -> Vec<u8> {
+    if effort != Effort::Max {
+        return super::encode(engine, tensor, dtype, effort);
+    }
     let ranking = Ranking::new(engine, tensor, dtype, effort);
     let mut best = encode_ranked(engine, tensor, &ranking);
-    if effort != Effort::Max || tensor.is_empty() || tensor.len() > MOST_BYTES {
+    if tensor.is_empty() || tensor.len() > MOST_BYTES {
         return best;
     }
     for recipe in ranking.close(tensor.len()) {

@@ -117,6 +117,19 @@ pub fn of_small_plane(effort: Effort) -> PlaneRecipe {
     }
 }
 
+/// Huffman codes alone.
+pub const HUFFMAN: PlaneRecipe = PlaneRecipe::Blocks(ZstdWays::HUFFMAN);
+
+/// What to try on a plane in which there is nothing but single bytes.
+pub fn of_counted_plane(effort: Effort) -> PlaneRecipe {
+    match effort {
+        Effort::Fast => HUFFMAN,
+        Effort::Balanced | Effort::Max => PlaneRecipe::HuffmanOrRans {
+            gain_parts: QUICK_PARTS,
+        },
+    }
+}
+
 /// What to try on a plane of `len_bytes` whose parts have these estimates, and
 /// the bytes the sample would take.
 pub fn choose(

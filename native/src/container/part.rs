@@ -1,0 +1,100 @@
+//! The frames of a container, and runs of small ones.
+
+use std::iter;
+use std::ops::Range;
+
+use zstn_core::container::zstn::{self, Index, Prefix};
+
+use crate::source::{Map, Source};
+
+/// A frame and all the spans it fills. There may be a hundred thousand, so
+/// that all else is looked up or parsed anew when it is needed.
+pub(super) struct Part {
+    /// Of its record.
+    pub(super) number: usize,
+    pub(super) place: Range<u64>,
+    span: Range<u64>,
+    /// Of tied tensors.
+    more_spans: Vec<Range<u64>>,
+}
+
+impl Part {
+    pub(super) fn len_bytes(&self) -> u64 {
+        self.span.end - self.span.start
+    }
+
+    /// The larger of its lengths, stored and decoded.
+    fn cost_bytes(&self) -> u64 {
+        self.len_bytes().max(self.place.end - self.place.start)
+    }
+
+    pub(super) fn spans(&self) -> impl Iterator<Item = &Range<u64>> {
+        iter::once(&self.span).chain(&self.more_spans)
+    }
+}
+
+/// Bytes of small frames and their tensors that one job deals with: what it has
+/// looked at is released as a whole, since the system hands out and takes back more than
+/// a small frame at a time.
+const RUN_BYTES: u64 = 1 << 20;
+
+/// Frames that lie one behind another, as one run each as long as it is short;
+/// longer frames stand alone.
+pub(super) fn runs(parts: &[Part]) -> Vec<&[Part]> {
+    let mut len_bytes = 0;
+    let is_together = |before: &Part, part: &Part| {
+        len_bytes = before.cost_bytes().saturating_add(len_bytes);
+        let is_room = len_bytes.saturating_add(part.cost_bytes()) <= RUN_BYTES;
+        let is_together = is_room && part.place.start == before.place.end;
+        if !is_together {
+            len_bytes = 0;
+        }
+        is_together
+    };
+    parts.chunk_by(is_together).collect()
+}
+
+/// Where the frames of a run lie in the file.
+pub(super) fn hull(run: &[Part]) -> Range<u64> {
+    match run {
+        [] => 0..0,
+        [first, ..] => first.place.start..run[run.len() - 1].place.end,
+    }
+}
+
+/// The frames of an index.
+pub(super) fn parts(index: &Index) -> Vec<Part> {
+    let records = index.records();
+    let mut parts: Vec<Part> = Vec::new();
+    let mut by_record = vec![0; records.len()];
+    for (number, record) in records.iter().enumerate() {
+        let (owner, place) = index.frame(number);
+        if owner == number {
+            by_record[number] = parts.len();
+            parts.push(Part {
+                number,
+                place,
+                span: record.span.clone(),
+                more_spans: Vec::new(),
+            });
+        }
+    }
+    for (number, record) in records.iter().enumerate() {
+        let owner = index.frame(number).0;
+        if owner != number {
+            parts[by_record[owner]].more_spans.push(record.span.clone());
+        }
+    }
+    parts
+}
+
+/// The only frame of a container without an index.
+pub(super) fn single(input: &Map, prefix: &Prefix) -> zstn_core::Result<Part> {
+    let behind = zstn_core::bytes::part(input, prefix.end()..input.len_bytes());
+    Ok(Part {
+        number: 0,
+        place: zstn::single_frame_range(behind, prefix)?,
+        span: 0..prefix.data_len_bytes,
+        more_spans: Vec::new(),
+    })
+}
