@@ -12,7 +12,7 @@ pub fn split(elements: &[u8], width: usize, plane: usize, start: usize, out: &mu
     match width {
         1 => out.copy_from_slice(from),
         2 => split_pairs(from, plane, out),
-        4 => split_fixed::<4>(from, plane, out),
+        4 => split_quads(from, plane, out),
         8 => split_fixed::<8>(from, plane, out),
         _ => {
             for (to, element) in out.iter_mut().zip(from.chunks_exact(width)) {
@@ -22,20 +22,16 @@ pub fn split(elements: &[u8], width: usize, plane: usize, start: usize, out: &mu
     }
 }
 
+// Shifts of words become vector instructions, a choice of bytes does not.
 fn split_pairs(from: &[u8], plane: usize, out: &mut [u8]) {
-    let pairs = from
-        .as_chunks::<2>()
-        .0
-        .iter()
-        .map(|pair| u16::from_le_bytes(*pair));
-    // Shifts of words become vector instructions, a choice of bytes does not.
-    match plane {
-        0 => pairs
-            .zip(out)
-            .for_each(|(pair, to)| *to = pair.to_le_bytes()[0]),
-        _ => pairs
-            .zip(out)
-            .for_each(|(pair, to)| *to = (pair >> 8).to_le_bytes()[0]),
+    for (to, pair) in out.iter_mut().zip(from.as_chunks::<2>().0) {
+        *to = (u16::from_le_bytes(*pair) >> (8 * plane)).to_le_bytes()[0];
+    }
+}
+
+fn split_quads(from: &[u8], plane: usize, out: &mut [u8]) {
+    for (to, quad) in out.iter_mut().zip(from.as_chunks::<4>().0) {
+        *to = (u32::from_le_bytes(*quad) >> (8 * plane)).to_le_bytes()[0];
     }
 }
 

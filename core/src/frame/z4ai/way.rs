@@ -131,7 +131,11 @@ pub(super) fn huffman_or_rans<E: PackEngine>(
     let blocks = counts.chunks(2).map(|chunks| {
         let mut used = sum(chunks).to_vec();
         used.retain(|&count| count > 0);
-        bytes::index(huffman_bits(&mut used) / 8) + BLOCK_HEADS_BYTES + used.len() / 2
+        match used.len() {
+            // Written down as one byte and how often it stands there.
+            1 => 0,
+            values => bytes::index(huffman_bits(&mut used) / 8) + BLOCK_HEADS_BYTES + values / 2,
+        }
     });
     let huffman = blocks.sum::<usize>();
     let adaptive = rans::adaptive_len_bytes(&counts);
