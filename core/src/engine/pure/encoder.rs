@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 
 use super::cut::{Part, cut};
-use super::huffman::{self, Code, Counts};
+use super::flat;
+use super::huffman::{Code, Counts};
 use super::streams::{Scratch, Streams};
 use crate::limits::ZSTD_WINDOW_BYTES;
 
@@ -93,7 +94,7 @@ struct Writer {
 
 impl Writer {
     fn block(&mut self, block: &[u8], last: bool, out: &mut Vec<u8>) {
-        if let Some(bits) = huffman::even_bits(block) {
+        if let Some(bits) = flat::even_bits(block) {
             let reuse = self.take_flat(bits);
             return self.write(block, reuse, last, out);
         }

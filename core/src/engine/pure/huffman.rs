@@ -9,46 +9,8 @@ use crate::bytes::index;
 /// Longest code a zstd decoder takes, in bits.
 const MOST_BITS: usize = 11;
 
-/// Below, a sample of a block says little.
-const LEAST_SAMPLED_BYTES: usize = 1 << 15;
-
 /// How often each byte occurs.
 pub type Counts = [u64; 256];
-
-/// Bits of a flat code ([`Code::of_bits`]) for a block for which it is the
-/// shortest, or nearly, as far as every eighth line of the block tells: where
-/// the best code of half of these lines is of no use for the other half.
-/// Counting all of the block would take longer than writing it.
-pub fn even_bits(block: &[u8]) -> Option<u32> {
-    let bits = u8::BITS - block.iter().fold(0, |all, byte| all | byte).leading_zeros();
-    if bits > 7 || block.len() < LEAST_SAMPLED_BYTES {
-        return None;
-    }
-    let mut halves = [[0u64; 256]; 2];
-    // One value far more frequent than others is seen at once.
-    let (start, _) = block.split_at(1 << 10);
-    start
-        .iter()
-        .for_each(|&byte| halves[0][usize::from(byte)] += 1);
-    if halves[0].iter().any(|&count| count > 1 << (13 - bits)) {
-        return None;
-    }
-    let (lines, _) = block.as_chunks::<64>();
-    for pair in lines.chunks_exact(16) {
-        for (counts, line) in halves.iter_mut().zip(pair.iter().step_by(8)) {
-            line.iter().for_each(|&byte| counts[usize::from(byte)] += 1);
-        }
-    }
-    let lens = lens(&halves[0])?;
-    let longest = u64::from(lens.iter().copied().max().unwrap_or(0));
-    let (mut by_code, mut by_flat) = (0, 0);
-    for (&count, &len) in halves[1].iter().zip(&lens) {
-        by_flat += count * u64::from(bits);
-        by_code += count * if len == 0 { longest } else { len.into() };
-    }
-    // A thousandth is what the description of another code takes.
-    (by_code >= by_flat - by_flat / 1024).then_some(bits)
-}
 
 /// A complete prefix code and its description.
 pub struct Code {
@@ -159,7 +121,7 @@ fn codes(weights: &[u8]) -> [u16; 256] {
 }
 
 /// Lengths of an optimal code of at most [`MOST_BITS`] bits.
-fn lens(counts: &Counts) -> Option<[u8; 256]> {
+pub fn lens(counts: &Counts) -> Option<[u8; 256]> {
     let mut leaves: Vec<(u64, u8)> = (0..=255)
         .zip(counts)
         .map(|(symbol, &count)| (count, symbol))

@@ -17,6 +17,8 @@ mod cut;
 mod decoder;
 #[cfg(feature = "pure-encoder")]
 mod encoder;
+#[cfg(feature = "pure-encoder")]
+mod flat;
 mod fse;
 #[cfg(feature = "pure-encoder")]
 mod huffman;

@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::flat;
 use super::huffman::Code;
 
 /// Symbols of a stream that are written between two stores: their codes and
@@ -111,7 +112,7 @@ impl Streams {
         match self {
             Self::Flat { bits } => {
                 for (part, sink) in parts.into_iter().zip(sinks) {
-                    flat(*bits, part, sink);
+                    flat::write(*bits, part, sink);
                 }
             }
             Self::Pairs { first, table } => lockstep(&Pairs(*first, table), parts, sinks),
@@ -195,65 +196,14 @@ impl Coder for Single<'_> {
     }
 }
 
-/// Symbols of a flat code that fill whole bytes.
-const FLAT_GROUP: usize = 8;
-/// Groups of them that are put together between two looks at the room.
-const FLAT_RUN: usize = 8;
-
-fn flat(bits: u32, symbols: &[u8], sink: &mut Sink) {
-    let (rest, groups) = symbols.as_rchunks::<FLAT_GROUP>();
-    match bits {
-        // Bits of a bfloat16's mantissa: shifts by constants.
-        7 => put_together(7, groups, sink),
-        _ => put_together(bits, groups, sink),
-    }
-    for &symbol in rest.iter().rev() {
-        sink.hold(symbol.into(), bits);
-        sink.flush();
-    }
-}
-
-#[inline(always)]
-fn put_together(bits: u32, groups: &[[u8; FLAT_GROUP]], sink: &mut Sink) {
-    let step = bits as usize;
-    let (rest, runs) = groups.as_rchunks::<FLAT_RUN>();
-    for run in runs.iter().rev() {
-        if let Some(place) = sink.room[sink.at..].first_chunk_mut::<{ 8 * FLAT_RUN }>() {
-            for (k, group) in run.iter().rev().enumerate() {
-                // The next group is written over the bytes that are too many.
-                place[k * step..k * step + 8].copy_from_slice(&together(bits, group));
-            }
-        }
-        sink.at += FLAT_RUN * step;
-    }
-    for group in rest.iter().rev() {
-        if let Some(place) = sink.room[sink.at..].first_chunk_mut() {
-            *place = together(bits, group);
-        }
-        sink.at += step;
-    }
-}
-
-/// Numbers of so many bits, pushed together, the last one lowest.
-#[inline(always)]
-fn together(bits: u32, group: &[u8; FLAT_GROUP]) -> [u8; 8] {
-    const BYTES: u64 = 0x00FF_00FF_00FF_00FF;
-    const PAIRS: u64 = 0x0000_FFFF_0000_FFFF;
-    let word = u64::from_be_bytes(*group);
-    let word = word & BYTES | (word >> 8 & BYTES) << bits;
-    let word = word & PAIRS | (word >> 16 & PAIRS) << (2 * bits);
-    let word = word & 0xFFFF_FFFF | (word >> 32) << (4 * bits);
-    word.to_le_bytes()
-}
-
 /// Where a stream grows; kept from one to the next.
 #[derive(Default)]
 pub struct Scratch(Vec<u8>);
 
 /// Bits on their way into a buffer with room enough.
-struct Sink<'a> {
-    room: &'a mut [u8],
-    at: usize,
+pub struct Sink<'a> {
+    pub room: &'a mut [u8],
+    pub at: usize,
     held: u64,
     held_bits: u32,
 }
@@ -262,7 +212,7 @@ impl Scratch {
     /// Room for streams of so many symbols.
     fn sinks<const N: usize>(&mut self, symbols: [usize; N]) -> [Sink<'_>; N] {
         // At most eleven bits each, the mark, and what stores write beyond.
-        let rooms = symbols.map(|symbols| symbols * 11 / 8 + 24 + 8 * FLAT_RUN);
+        let rooms = symbols.map(|symbols| symbols * 11 / 8 + 24 + flat::BEYOND_BYTES);
         let all = rooms.iter().sum();
         if self.0.len() < all {
             self.0.resize(all, 0);
@@ -279,13 +229,13 @@ impl Scratch {
 
 impl Sink<'_> {
     #[inline(always)]
-    fn hold(&mut self, code: u64, bits: u32) {
+    pub fn hold(&mut self, code: u64, bits: u32) {
         self.held |= code << self.held_bits;
         self.held_bits += bits;
     }
 
     #[inline(always)]
-    fn flush(&mut self) {
+    pub fn flush(&mut self) {
         self.store(self.held);
         self.at += (self.held_bits / 8) as usize;
         self.held >>= self.held_bits & 0x38;

@@ -1,0 +1,98 @@
+//! Flat codes: every value below a power of two has as many bits, its own. When
+//! they are the best there are, and how they are written: eight symbols fill
+//! whole bytes, and are pushed together by shifts.
+
+use super::huffman::lens;
+use super::streams::Sink;
+
+/// Below, a sample of a block says little.
+const LEAST_SAMPLED_BYTES: usize = 1 << 15;
+
+/// Bits of a flat code ([`Code::of_bits`](super::huffman::Code::of_bits)) for a block for which it is the
+/// shortest, or nearly, as far as every eighth line of the block tells: where
+/// the best code of half of these lines is of no use for the other half.
+/// Counting all of the block would take longer than writing it.
+pub fn even_bits(block: &[u8]) -> Option<u32> {
+    let bits = u8::BITS - block.iter().fold(0, |all, byte| all | byte).leading_zeros();
+    if bits > 7 || block.len() < LEAST_SAMPLED_BYTES {
+        return None;
+    }
+    let mut halves = [[0u64; 256]; 2];
+    // One value far more frequent than others is seen at once.
+    let (start, _) = block.split_at(1 << 10);
+    start
+        .iter()
+        .for_each(|&byte| halves[0][usize::from(byte)] += 1);
+    if halves[0].iter().any(|&count| count > 1 << (13 - bits)) {
+        return None;
+    }
+    let (lines, _) = block.as_chunks::<64>();
+    for pair in lines.chunks_exact(16) {
+        for (counts, line) in halves.iter_mut().zip(pair.iter().step_by(8)) {
+            line.iter().for_each(|&byte| counts[usize::from(byte)] += 1);
+        }
+    }
+    let lens = lens(&halves[0])?;
+    let longest = u64::from(lens.iter().copied().max().unwrap_or(0));
+    let (mut by_code, mut by_flat) = (0, 0);
+    for (&count, &len) in halves[1].iter().zip(&lens) {
+        by_flat += count * u64::from(bits);
+        by_code += count * if len == 0 { longest } else { len.into() };
+    }
+    // A thousandth is what the description of another code takes.
+    (by_code >= by_flat - by_flat / 1024).then_some(bits)
+}
+
+/// Symbols of a flat code that fill whole bytes.
+const GROUP: usize = 8;
+/// Groups of them that are put together between two looks at the room.
+const RUN: usize = 8;
+/// What is written behind a stream.
+pub const BEYOND_BYTES: usize = 8 * RUN;
+
+/// Writes one stream of symbols of so many bits, one to seven.
+pub fn write(bits: u32, symbols: &[u8], sink: &mut Sink) {
+    let (rest, groups) = symbols.as_rchunks::<GROUP>();
+    match bits {
+        // Bits of a bfloat16's mantissa: shifts by constants.
+        7 => put_together(7, groups, sink),
+        _ => put_together(bits, groups, sink),
+    }
+    for &symbol in rest.iter().rev() {
+        sink.hold(symbol.into(), bits);
+        sink.flush();
+    }
+}
+
+#[inline(always)]
+fn put_together(bits: u32, groups: &[[u8; GROUP]], sink: &mut Sink) {
+    let step = bits as usize;
+    let (rest, runs) = groups.as_rchunks::<RUN>();
+    for run in runs.iter().rev() {
+        if let Some(place) = sink.room[sink.at..].first_chunk_mut::<{ 8 * RUN }>() {
+            for (k, group) in run.iter().rev().enumerate() {
+                // The next group is written over the bytes that are too many.
+                place[k * step..k * step + 8].copy_from_slice(&together(bits, group));
+            }
+        }
+        sink.at += RUN * step;
+    }
+    for group in rest.iter().rev() {
+        if let Some(place) = sink.room[sink.at..].first_chunk_mut() {
+            *place = together(bits, group);
+        }
+        sink.at += step;
+    }
+}
+
+/// Numbers of so many bits, pushed together, the last one lowest.
+#[inline(always)]
+fn together(bits: u32, group: &[u8; GROUP]) -> [u8; 8] {
+    const BYTES: u64 = 0x00FF_00FF_00FF_00FF;
+    const PAIRS: u64 = 0x0000_FFFF_0000_FFFF;
+    let word = u64::from_be_bytes(*group);
+    let word = word & BYTES | (word >> 8 & BYTES) << bits;
+    let word = word & PAIRS | (word >> 16 & PAIRS) << (2 * bits);
+    let word = word & 0xFFFF_FFFF | (word >> 32) << (4 * bits);
+    word.to_le_bytes()
+}
