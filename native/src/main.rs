@@ -2,14 +2,16 @@
 
 use std::process::ExitCode;
 
-mod cli;
 #[cfg(target_os = "linux")]
-mod huge_pages;
+mod allocator;
+mod cli;
 
 #[cfg(target_os = "linux")]
 #[global_allocator]
-static ALLOCATOR: huge_pages::HugePages = huge_pages::HugePages;
+static ALLOCATOR: allocator::Advised = allocator::Advised;
 
 fn main() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    allocator::keep_freed();
     cli::run()
 }

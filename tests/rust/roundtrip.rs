@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use zstn::{Native, Output, PackOptions, pack::pack_map, source::Map};
 use zstn_core::bytes::part;
 use zstn_core::catalog::Opening;
-use zstn_core::container::zstn::{pack, unpack};
+use zstn_core::container::zstn::{pack, pack_into, unpack, unpack_into};
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::{Pure, ZstdCoding};
 use zstn_core::frame::select::{self, Effort};
@@ -141,6 +141,29 @@ fn output_depends_on_neither_threads_nor_memory() {
         reference.len() < original.len() / 2,
         "the tied tensor is stored once"
     );
+}
+
+#[test]
+fn buffers_used_before_change_nothing() {
+    let engine = Native::new(2).unwrap();
+    // The last one is none that an index can describe: a single frame.
+    let originals = [
+        zstn_tests::many_kinds(3 << 20),
+        zstn_tests::many_kinds(1 << 20),
+        [&8u64.to_le_bytes()[..], b"{}      ", &[7; 5000]].concat(),
+        zstn_tests::many_kinds(2 << 20),
+    ];
+    let (mut packed, mut restored) = (vec![0xA5; 777], vec![0xA5; 5 << 20]);
+    for original in &originals {
+        pack_into(&engine, original, Effort::Balanced, &mut packed).unwrap();
+        let fresh = pack(&engine, original, Effort::Balanced).unwrap();
+        assert!(packed == fresh, "other bytes in a buffer used before");
+        unpack_into(&engine, &packed, &mut restored).unwrap();
+        assert!(&restored == original);
+    }
+    let mut damaged = packed.clone();
+    damaged[packed.len() / 2] ^= 1;
+    assert!(unpack_into(&engine, &damaged, &mut restored).is_err());
 }
 
 #[test]

@@ -2,7 +2,6 @@
 //! and WebAssembly.
 
 use alloc::format;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -21,58 +20,69 @@ use crate::{Error, Result, Rule, limits, order};
 /// bounds is stored as a single frame; only what cannot be expressed at all
 /// is refused.
 pub fn pack<E: PackEngine>(engine: &E, file: &[u8], effort: Effort) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    pack_into(engine, file, effort, &mut out)?;
+    Ok(out)
+}
+
+/// [`pack`] into a buffer, whatever it held: one that is used again has its
+/// memory already. After an error it may hold anything.
+pub fn pack_into<E: PackEngine>(
+    engine: &E,
+    file: &[u8],
+    effort: Effort,
+    out: &mut Vec<u8>,
+) -> Result<()> {
     let header_len = safetensors::header_len_bytes(file, file.len() as u64)?;
     let (header, data) = file[8..].split_at(position(header_len));
     let tensors = match Header::parse(header, data.len() as u64) {
         Ok(parsed) if names_fit(&parsed) => parsed.tensors,
         _ => {
             let frame = select::encode(engine, data, None, effort);
-            let mut out = single_frame(header, data.len() as u64, frame.len() as u64);
-            out.extend_from_slice(&frame);
-            return Ok(out);
+            let prefix = single_frame(header, data.len() as u64, frame.len() as u64);
+            out.clear();
+            out.extend(prefix);
+            out.extend(frame);
+            return Ok(());
         }
     };
-    let slice = |span: &Range<u64>| part(data, span.clone());
+    let tensor = |i: usize| part(data, tensors[i].span.clone());
     let lens: Vec<u64> = tensors.iter().map(|t| t.span.end - t.span.start).collect();
-    let tensor = |i: usize| slice(&tensors[i].span);
     let ties = ties::find(&lens, tensor, |i| ties::digest([tensor(i)]));
-
-    let (mut writer, mut out) = Writer::new(engine, header, data.len() as u64, true);
     let distinct: Vec<usize> = (0..tensors.len()).filter(|&i| ties[i].is_none()).collect();
+
     // The digest of the file is one long chain: it comes first, so that other
     // threads code meanwhile.
     let jobs = [None].into_iter().chain(distinct.iter().copied().map(Some));
-    let mut coded = engine
-        .map(jobs.collect(), |job| match job {
-            None => {
-                let mut sums = Sums::new(header);
-                sums.data(data);
-                Coded::File(sums)
-            }
-            Some(i) => {
-                let dtype = Some(tensors[i].dtype);
-                Coded::Frame(Encoded::new(engine, tensor(i), dtype, effort))
-            }
-        })
-        .into_iter();
+    let coded = engine.map(jobs.collect(), |job| match job {
+        None => {
+            let mut sums = Sums::new(header);
+            sums.data(data);
+            Coded::File(sums)
+        }
+        Some(i) => {
+            let dtype = Some(tensors[i].dtype);
+            Coded::Frame(Encoded::new(engine, tensor(i), dtype, effort))
+        }
+    });
+    let mut coded = coded.into_iter();
     let Some(Coded::File(mut sums)) = coded.next() else {
         unreachable!("results come in the order of the jobs");
     };
-    let frames: Vec<(usize, Encoded)> = distinct
-        .into_iter()
-        .zip(coded.filter_map(Coded::into_frame))
-        .collect();
-    let lens: Vec<usize> = frames.iter().map(|(_, frame)| frame.len_bytes()).collect();
-    let prefix_len = out.len();
-    let frames_len: usize = lens.iter().sum();
-    let prefix = core::mem::replace(&mut out, vec![0; prefix_len + frames_len]);
-    let (head, mut rest) = out.split_at_mut(prefix_len);
-    head.copy_from_slice(&prefix);
-    let places = frames.into_iter().zip(&lens).map(|((i, frame), &len)| {
-        let (place, behind) = core::mem::take(&mut rest).split_at_mut(len);
-        rest = behind;
-        (i, frame, place)
+    let frames = coded.filter_map(|coded| match coded {
+        Coded::Frame(frame) => Some(frame),
+        Coded::File(_) => None,
     });
+    let frames: Vec<(usize, Encoded)> = distinct.into_iter().zip(frames).collect();
+
+    let (mut writer, prefix) = Writer::new(engine, header, data.len() as u64, true);
+    let lens: Vec<usize> = frames.iter().map(|(_, frame)| frame.len_bytes()).collect();
+    bytes::resize(out, (prefix.len() + lens.iter().sum::<usize>()) as u64)?;
+    let mut rest = out.as_mut_slice();
+    let mut next = |len: usize| rest.split_off_mut(..len).unwrap_or_default();
+    next(prefix.len()).copy_from_slice(&prefix);
+    let places = frames.into_iter().zip(&lens);
+    let places = places.map(|((i, frame), &len)| (i, frame, next(len)));
     let frame_sums = engine.map(places.collect(), |(i, frame, place)| {
         frame.write(engine, place);
         FrameSums::of(tensor(i), place)
@@ -80,31 +90,24 @@ pub fn pack<E: PackEngine>(engine: &E, file: &[u8], effort: Effort) -> Result<Ve
     for sum in frame_sums {
         sums.frame(sum);
     }
-    let mut lens = lens.into_iter().map(|len| len as u64);
-    for (tensor, tie) in tensors.iter().zip(ties) {
-        let (name, span) = (tensor.name.clone(), tensor.span.clone());
+    let mut lens = lens.into_iter();
+    for (tensor, tie) in tensors.into_iter().zip(ties) {
         match tie {
-            Some(target) => writer.reference(name, span, target)?,
-            None => writer.frame(name, span, lens.next().unwrap_or_default()),
+            Some(target) => writer.reference(tensor.name, tensor.span, target)?,
+            None => {
+                let len_bytes = lens.next().unwrap_or_default();
+                writer.frame(tensor.name, tensor.span, len_bytes as u64);
+            }
         }
     }
     out.extend_from_slice(&writer.finish(Some(sums))?);
-    Ok(out)
+    Ok(())
 }
 
 /// What the first jobs of [`pack`] come to.
 enum Coded<'a> {
     File(Sums),
     Frame(Encoded<'a>),
-}
-
-impl<'a> Coded<'a> {
-    fn into_frame(self) -> Option<Encoded<'a>> {
-        match self {
-            Self::File(_) => None,
-            Self::Frame(frame) => Some(frame),
-        }
-    }
 }
 
 /// Whether a ZSTN index can hold all names of `header`.
@@ -118,30 +121,44 @@ pub fn names_fit(header: &Header) -> bool {
 /// Restores the file that `file` was packed from, byte for byte. Everything is
 /// compared with the integrity section, if there is one.
 pub fn unpack<E: Engine>(engine: &E, file: &[u8]) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    unpack_into(engine, file, &mut out)?;
+    Ok(out)
+}
+
+/// [`unpack`] into a buffer, whatever it held: one that is used again has its
+/// memory already. After an error it may hold anything.
+pub fn unpack_into<E: Engine>(engine: &E, file: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let file_len = file.len() as u64;
     let prefix = Prefix::parse(file, file_len)?;
     match prefix.layout {
-        Layout::SingleFrame => unpack_single(engine, file, &prefix),
-        Layout::Indexed => unpack_indexed(engine, file, &prefix),
+        Layout::SingleFrame => unpack_single(engine, file, &prefix, out),
+        Layout::Indexed => unpack_indexed(engine, file, &prefix, out),
     }
 }
 
-fn start_output(file: &[u8], prefix: &Prefix) -> Result<Vec<u8>> {
+/// Makes `out` as long as the original and writes its header; the rest, which
+/// is returned, holds anything.
+fn start_output<'a>(file: &[u8], prefix: &Prefix, out: &'a mut Vec<u8>) -> Result<&'a mut [u8]> {
     let header = part(file, prefix.header.clone());
-    let mut out = bytes::buffer(prefix.original_len_bytes())?;
-    out[..8].copy_from_slice(&(header.len() as u64).to_le_bytes());
-    out[8..8 + header.len()].copy_from_slice(header);
-    Ok(out)
+    bytes::resize(out, prefix.original_len_bytes())?;
+    let (len, rest) = out.split_at_mut(8);
+    len.copy_from_slice(&(header.len() as u64).to_le_bytes());
+    let (place, data) = rest.split_at_mut(header.len());
+    place.copy_from_slice(header);
+    Ok(data)
 }
 
-fn unpack_single<E: Engine>(engine: &E, file: &[u8], prefix: &Prefix) -> Result<Vec<u8>> {
+fn unpack_single<E: Engine>(
+    engine: &E,
+    file: &[u8],
+    prefix: &Prefix,
+    out: &mut Vec<u8>,
+) -> Result<()> {
     let frame = single_frame_range(part(file, prefix.end()..file.len() as u64), prefix)?;
     let stored = Stored::parse(part(file, frame.clone()), prefix.data_len_bytes)
         .map_err(|error| error.within(frame.start))?;
-    let mut out = start_output(file, prefix)?;
-    let data_start = out.len() - position(prefix.data_len_bytes);
-    stored.decode(engine, &mut out[data_start..])?;
-    Ok(out)
+    stored.decode(engine, start_output(file, prefix, out)?)
 }
 
 /// Where the frame of the single-frame layout lies, from the bytes after the
@@ -162,7 +179,12 @@ pub fn single_frame_range(behind: &[u8], prefix: &Prefix) -> Result<Range<u64>> 
     Ok(start..start + len)
 }
 
-fn unpack_indexed<E: Engine>(engine: &E, file: &[u8], prefix: &Prefix) -> Result<Vec<u8>> {
+fn unpack_indexed<E: Engine>(
+    engine: &E,
+    file: &[u8],
+    prefix: &Prefix,
+    out: &mut Vec<u8>,
+) -> Result<()> {
     let Tail { index, integrity } = Tail::of_file(prefix, file)?;
     let integrity = integrity.as_ref();
     // Every frame is checked to be able to hold its span before the output
@@ -182,14 +204,10 @@ fn unpack_indexed<E: Engine>(engine: &E, file: &[u8], prefix: &Prefix) -> Result
         (record.span.start, record.span.end)
     });
 
-    let mut out = start_output(file, prefix)?;
-    let data_start = out.len() - position(prefix.data_len_bytes);
-    let mut rest = &mut out[data_start..];
+    let mut rest = start_output(file, prefix, out)?;
     let jobs = frames.into_iter().map(|frame| {
         let len = position(frame.1.span.end - frame.1.span.start);
-        let (span, behind) = core::mem::take(&mut rest).split_at_mut(len);
-        rest = behind;
-        (frame, span)
+        (frame, rest.split_off_mut(..len).unwrap_or_default())
     });
     let restored = engine.map(jobs.collect(), |((number, record, range, stored), span)| {
         let mut restore = || {
@@ -212,5 +230,5 @@ fn unpack_indexed<E: Engine>(engine: &E, file: &[u8], prefix: &Prefix) -> Result
     if let Some(integrity) = integrity.filter(|integrity| !integrity.is_complete()) {
         integrity.check_file([out.as_slice()])?;
     }
-    Ok(out)
+    Ok(())
 }

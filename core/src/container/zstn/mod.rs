@@ -22,7 +22,7 @@ mod writer;
 
 pub use footer::{FOOTER_BYTES, Footer};
 pub use index::{Content, Index, Record};
-pub use memory::{names_fit, pack, single_frame_range, unpack};
+pub use memory::{names_fit, pack, pack_into, single_frame_range, unpack, unpack_into};
 pub use packing::{Packed, Packing};
 pub use prefix::{Layout, Prefix, prefix_bytes, promises_header_copy};
 pub use tail::Tail;

@@ -1,14 +1,31 @@
-//! The allocator of the command line: that of the system, but large buffers
-//! are asked for in pages of 2 MiB instead of 4 KiB. A checkpoint touches every
-//! page of some buffers once; a fault for each small one was a fifth of the
-//! time of unpacking.
+//! The allocator of the command line: that of the system, told what it will be
+//! used for. Large buffers, of which every page is touched once, are asked for
+//! in pages of 2 MiB instead of 4 KiB: a fault for each small one was a fifth of
+//! the time of unpacking. Blocks come and go by the thousand: their pages are
+//! kept for the next ones, which was a tenth of the time of packing.
 
 #![allow(unsafe_code)] // An allocator cannot be written without, nor the call.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-/// The system's allocator, with advice.
-pub struct HugePages;
+/// The system's allocator, with advice for large buffers.
+pub struct Advised;
+
+/// What is freed of smaller ones may wait for its next use, up to so many
+/// bytes for each thread.
+const KEPT_BYTES: i32 = 32 << 20;
+
+/// Has the allocator keep what is freed, as far as it can be told.
+pub fn keep_freed() {
+    // Larger ones are given back at once: they are taken with advice.
+    let least_bytes = i32::try_from(LEAST_BYTES).unwrap_or(i32::MAX);
+    // SAFETY: numbers for the allocator itself; one it refuses changes nothing.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, least_bytes);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_BYTES);
+    }
+}
 
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Below, a buffer has hardly one whole page.
@@ -34,7 +51,7 @@ fn advise(buffer: *mut u8, len_bytes: usize) {
 }
 
 // SAFETY: every call is handed on to the system's allocator as it is.
-unsafe impl GlobalAlloc for HugePages {
+unsafe impl GlobalAlloc for Advised {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let buffer = unsafe { System.alloc(layout) };
         advise(buffer, layout.size());
