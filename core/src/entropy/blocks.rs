@@ -133,3 +133,9 @@ pub fn table(block_bytes: u32, stored_lens: &[u32]) -> Vec<u8> {
     }
     out
 }
+
+/// The table of these blocks.
+pub(crate) fn table_of(block_bytes: u32, blocks: &[Vec<u8>]) -> Vec<u8> {
+    let len = |block: &Vec<u8>| u32::try_from(block.len()).expect("a block is a few MiB");
+    table(block_bytes, &blocks.iter().map(len).collect::<Vec<_>>())
+}

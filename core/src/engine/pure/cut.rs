@@ -6,7 +6,7 @@ use core::ops::Range;
 
 use super::huffman::Counts;
 use crate::bytes::index;
-use crate::entropy::order0::{count, huffman_bits};
+use crate::entropy::order0::{count, huffman_bits, sum, values};
 
 /// Shortest part.
 const LEAST_BYTES: usize = 32 << 10;
@@ -30,12 +30,10 @@ struct Run {
 
 impl Run {
     fn of(place: Range<usize>, counts: Counts) -> Self {
-        let mut used = counts.to_vec();
-        used.retain(|&count| count > 0);
         // Half a byte describes the code of a value.
-        let heads_bytes = HEADS_BYTES + used.len() / 2;
+        let heads_bytes = HEADS_BYTES + values(&counts) / 2;
         Self {
-            cost_bytes: heads_bytes + index(huffman_bits(&mut used) / 8),
+            cost_bytes: heads_bytes + index(huffman_bits(&counts) / 8),
             parts: vec![Part { place, counts }],
         }
     }
@@ -43,7 +41,7 @@ impl Run {
     /// Both, as one part if that costs no more.
     fn followed_by(mut self, mut other: Self) -> Self {
         if let ([one], [two]) = (&self.parts[..], &other.parts[..]) {
-            let counts = core::array::from_fn(|value| one.counts[value] + two.counts[value]);
+            let counts = sum(&[one.counts, two.counts]);
             let whole = Self::of(one.place.start..two.place.end, counts);
             if whole.cost_bytes <= self.cost_bytes + other.cost_bytes + CUT_BYTES {
                 return whole;

@@ -82,11 +82,7 @@ pub fn encode_blocks<E: Engine>(
 ) -> Vec<u8> {
     let size = usize::try_from(block_bytes).unwrap_or(usize::MAX).max(1);
     let coded = engine.map(input.chunks(size).collect(), |block| encode(block, quality));
-    let lens: Vec<u32> = coded
-        .iter()
-        .map(|block| u32::try_from(block.len()).expect("a block grows by a few bytes at most"))
-        .collect();
-    let mut out = blocks::table(block_bytes.max(1), &lens);
+    let mut out = blocks::table_of(block_bytes.max(1), &coded);
     for block in coded {
         out.extend_from_slice(&block);
     }

@@ -10,7 +10,7 @@ use super::table::{Frequencies, Lookup, TABLE_BYTES};
 use super::{check_counts, len_u32, part_lens, split, split_mut, take_chunks, write_lens};
 use crate::bytes::{self, Cursor};
 use crate::engine::{Engine, PackEngine, ZstdCoding};
-use crate::entropy::order0::count;
+use crate::entropy::order0::{count, values};
 use crate::entropy::zstd;
 use crate::{Error, Result, Rule};
 
@@ -119,12 +119,15 @@ fn tables_bytes(chunk_count: usize) -> u64 {
     (chunk_count * TABLE_BYTES) as u64
 }
 
-/// How often each byte value occurs in the chunks that [`encode`] makes of a
-/// plane.
+/// How often each byte value occurs in the chunks, of at most `chunk_bytes`,
+/// that a plane is cut into: the shorter, the better their tables fit and the
+/// more they weigh.
+///
+/// # Panics
+/// If `chunk_bytes` is 0.
 #[must_use]
-pub fn chunk_counts(plane: &[u8], chunk_bytes: usize) -> Vec<[u64; 256]> {
-    let chunk_count = plane.len().div_ceil(chunk_bytes);
-    split(plane, chunk_count).into_iter().map(count).collect()
+pub fn chunk_counts<E: Engine>(engine: &E, plane: &[u8], chunk_bytes: usize) -> Vec<[u64; 256]> {
+    engine.map(split(plane, plane.len().div_ceil(chunk_bytes)), count)
 }
 
 /// Length of what [`encode`] will make of a plane with these counts in its
@@ -132,24 +135,37 @@ pub fn chunk_counts(plane: &[u8], chunk_bytes: usize) -> Vec<[u64; 256]> {
 #[must_use]
 pub fn expected_len_bytes(chunk_counts: &[[u64; 256]]) -> usize {
     let chunks = chunk_counts.iter().map(|counts| {
-        let symbols = counts.iter().filter(|count| **count > 0).count();
+        let symbols = values(counts);
         // A length, the states, and a packed table of 16-bit numbers.
         4 + stream::expected_len_bytes(counts) + 2 * symbols
     });
     16 + chunks.sum::<usize>()
 }
 
-/// Codes a plane that is not empty, in chunks of at most `chunk_bytes`: the
-/// shorter, the better the tables fit and the more they weigh.
+/// Codes a plane that is not empty, in chunks of at most `chunk_bytes`.
 ///
 /// # Panics
 /// If the plane is empty, or `chunk_bytes` is 0.
 #[must_use]
 pub fn encode<E: PackEngine>(engine: &E, plane: &[u8], chunk_bytes: usize) -> Vec<u8> {
+    encode_counted(engine, plane, &chunk_counts(engine, plane, chunk_bytes))
+}
+
+/// The same in the chunks of which [`chunk_counts`] made these counts.
+///
+/// # Panics
+/// If the plane is empty, or its counts are not there.
+#[must_use]
+pub fn encode_counted<E: PackEngine>(
+    engine: &E,
+    plane: &[u8],
+    chunk_counts: &[[u64; 256]],
+) -> Vec<u8> {
     assert!(!plane.is_empty(), "an empty plane is stored");
-    let chunk_count = plane.len().div_ceil(chunk_bytes);
-    let coded = engine.map(split(plane, chunk_count), |part| {
-        let table = Frequencies::round(&count(part), BITS);
+    let chunk_count = chunk_counts.len();
+    let parts = split(plane, chunk_count).into_iter().zip(chunk_counts);
+    let coded = engine.map(parts.collect(), |(part, counts)| {
+        let table = Frequencies::round(counts, BITS);
         let stream = stream::encode(part, &table.codes());
         (table, stream)
     });

@@ -17,10 +17,14 @@ mod stream;
 mod table;
 
 pub use adaptive::{
-    Adaptive, chunk_counts, encode as encode_adaptive, expected_len_bytes as adaptive_len_bytes,
+    Adaptive, chunk_counts, encode as encode_adaptive, encode_counted as encode_adaptive_counted,
+    expected_len_bytes as adaptive_len_bytes,
 };
 pub use order1::{MOST_SYMBOLS as ORDER1_MOST_SYMBOLS, Order1, encode as encode_order1};
-pub use shared::{Shared, encode as encode_shared, expected_len_bytes as shared_len_bytes};
+pub use shared::{
+    Shared, encode as encode_shared, encode_counted as encode_shared_counted,
+    expected_len_bytes as shared_len_bytes,
+};
 
 use alloc::format;
 use alloc::vec::Vec;

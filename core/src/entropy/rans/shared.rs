@@ -108,9 +108,18 @@ pub fn expected_len_bytes(counts: &[u64; 256]) -> usize {
 /// If the plane is empty.
 #[must_use]
 pub fn encode<E: PackEngine>(engine: &E, plane: &[u8]) -> Vec<u8> {
+    encode_counted(engine, plane, &count(plane))
+}
+
+/// The same for a plane that has these counts.
+///
+/// # Panics
+/// If the plane is empty.
+#[must_use]
+pub fn encode_counted<E: PackEngine>(engine: &E, plane: &[u8], counts: &[u64; 256]) -> Vec<u8> {
     assert!(!plane.is_empty(), "an empty plane is stored");
     let chunk_count = (plane.len() / CHUNK_SYMBOLS).clamp(1, MOST_CHUNKS);
-    let table = Frequencies::round(&count(plane), BITS);
+    let table = Frequencies::round(counts, BITS);
     let codes = table.codes();
     let chunks = engine.map(split(plane, chunk_count), |part| {
         stream::encode(part, &codes)

@@ -111,27 +111,31 @@ impl Window {
 /// A code whose frequency is divided by with a multiplication.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Divided {
-    code: Code,
     /// A state from here on has to be shortened first.
     limit: u32,
     /// `2^shift` over the frequency, rounded up: since states are below
     /// `2^31`, the error of a product never reaches a quotient.
     factor: u32,
     shift: u32,
+    start: u16,
+    /// What each quotient adds to a state: all slots but those of the symbol.
+    others: u16,
 }
 
 impl Divided {
     /// Of a symbol with a frequency; of another it is never used.
+    #[allow(clippy::cast_possible_truncation)] // numbers of slots, at most 2^14
     pub fn new(code: Code, bits: u32) -> Self {
         let frequency = code.frequency().max(1);
         let shift = 31 + frequency.next_power_of_two().trailing_zeros();
         let factor = (1u64 << shift).div_ceil(frequency.into());
         Self {
-            code,
             limit: frequency << (31 - bits),
             // A frequency is over half of the power of two not below it.
             factor: u32::try_from(factor).unwrap_or(u32::MAX),
             shift,
+            start: code.start() as u16,
+            others: ((1 << bits) - frequency) as u16,
         }
     }
 }
@@ -146,30 +150,37 @@ pub(super) struct Emitted {
 impl Emitted {
     /// For that many symbols, each of which takes two bytes at most.
     pub fn room_for(symbols: usize) -> Self {
-        let room = vec![0; 2 * symbols + 2];
+        let room = vec![0; 2 * symbols + size_of::<u64>()];
         Self {
             start: room.len(),
             room,
         }
     }
 
-    /// Encodes one symbol.
+    /// Encodes up to four symbols from the last to the first, each with the
+    /// state in its place.
     #[inline(always)]
-    pub fn push(&mut self, state: &mut u32, divided: &Divided, bits: u32) {
-        let code = divided.code;
-        let bytes =
-            usize::from(*state >= divided.limit) + usize::from(*state >> 8 >= divided.limit);
-        // Both are written; those that do not count are written over.
-        if let Some(place) = self.room.get_mut(self.start.wrapping_sub(2)..self.start) {
+    pub fn push(&mut self, states: &mut [u32], symbols: &[u8], codes: &[Divided; 256]) {
+        // The bytes of all, the last one lowest.
+        let (mut word, mut word_bits) = (0u64, 0);
+        for (state, &symbol) in states.iter_mut().zip(symbols).rev() {
+            let divided = &codes[usize::from(symbol)];
+            let shift =
+                8 * (u32::from(*state >= divided.limit) + u32::from(*state >> 8 >= divided.limit));
             let [low, next, ..] = state.to_le_bytes();
-            place.copy_from_slice(&[next, low]);
+            let bytes = u32::from(u16::from_be_bytes([low, next])) >> (16 - shift);
+            word = word << shift | u64::from(bytes);
+            word_bits += shift;
+            let rest = *state >> shift;
+            #[allow(clippy::cast_possible_truncation)] // below the dividend
+            let quotient = ((u64::from(rest) * u64::from(divided.factor)) >> divided.shift) as u32;
+            *state = rest + quotient * u32::from(divided.others) + u32::from(divided.start);
         }
-        self.start -= bytes;
-        let rest = *state >> (8 * bytes);
-        #[allow(clippy::cast_possible_truncation)] // below the dividend
-        let quotient = ((u64::from(rest) * u64::from(divided.factor)) >> divided.shift) as u32;
-        let remainder = rest - quotient * code.frequency();
-        *state = (quotient << bits) + remainder + code.start();
+        // Those that do not count are written over.
+        if let Some(place) = self.room[..self.start].last_chunk_mut() {
+            *place = word.wrapping_shl(64 - word_bits).to_le_bytes();
+        }
+        self.start -= word_bits as usize / 8;
     }
 
     /// The stream: states in front, then the bytes.

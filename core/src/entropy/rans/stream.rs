@@ -112,13 +112,9 @@ pub(super) fn encode(symbols: &[u8], codes: &[Code; 256]) -> Vec<u8> {
     let mut states = [LOWER; STATES];
     let mut emitted = Emitted::room_for(symbols.len());
     let (groups, rest) = symbols.as_chunks::<STATES>();
-    for (state, &symbol) in states.iter_mut().zip(rest).rev() {
-        emitted.push(state, &codes[usize::from(symbol)], BITS);
-    }
+    emitted.push(&mut states[..rest.len()], rest, &codes);
     for group in groups.iter().rev() {
-        for (state, &symbol) in states.iter_mut().zip(group).rev() {
-            emitted.push(state, &codes[usize::from(symbol)], BITS);
-        }
+        emitted.push(&mut states, group, &codes);
     }
     emitted.behind(&states)
 }

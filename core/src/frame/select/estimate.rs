@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::Effort;
 use crate::engine::{PackEngine, ZstdCoding};
-use crate::entropy::order0::{count, entropy_bits, huffman_bits};
+use crate::entropy::order0::{self, count, entropy_bits, huffman_bits};
 
 /// Bytes of the headers of a block of 128 KiB, and of the description of its
 /// code for every symbol that occurs.
@@ -65,7 +65,8 @@ impl Estimate {
         let Judge { effort, scale, .. } = judge;
         let len = sample.len() as f64;
         let chunks: Vec<[u64; 256]> = sample.chunks(CHUNK_BYTES).map(count).collect();
-        let huffman = huffman_bytes(&chunks, len, scale);
+        let counts = order0::sum(&chunks);
+        let huffman = huffman_bytes(&counts, len, scale);
         let is_short = huffman < len * CONTEXT_SHARE;
         let search = match judge.repeats || is_short {
             true => huffman * search_share(engine, sample, judge),
@@ -77,8 +78,8 @@ impl Estimate {
             search,
             rans: rans_bytes(&chunks, scale),
             order1: match effort {
-                Effort::Max => order1_bytes(sample, scale),
-                Effort::Balanced if is_short => order1_bytes(sample, scale),
+                Effort::Max => order1_bytes(sample, &counts, scale),
+                Effort::Balanced if is_short => order1_bytes(sample, &counts, scale),
                 Effort::Fast | Effort::Balanced => f64::INFINITY,
             },
         }
@@ -117,22 +118,21 @@ fn search_share<E: PackEngine>(engine: &E, sample: &[u8], judge: Judge) -> f64 {
     let mut trial = Vec::new();
     let coding = ZstdCoding::Search(judge.effort.trial_level());
     engine.zstd_encode(&pieces, coding, &mut trial);
-    let huffman = huffman_bytes(&[count(&pieces)], pieces.len() as f64, 1.0);
+    let huffman = huffman_bytes(&count(&pieces), pieces.len() as f64, 1.0);
     trial.len() as f64 / huffman.max(1.0)
 }
 
 /// Size of `len` bytes with these counts in an optimal Huffman code, with
 /// their share of the heads of blocks in a plane `scale` times as long; never
 /// more than the bytes themselves.
-fn huffman_bytes(chunks: &[[u64; 256]], len: f64, scale: f64) -> f64 {
-    let sum = |value: usize| chunks.iter().map(|chunk| chunk[value]).sum();
-    let mut counts: Vec<u64> = (0..256).map(sum).filter(|&count| count > 0).collect();
+fn huffman_bytes(counts: &[u64; 256], len: f64, scale: f64) -> f64 {
+    let values = order0::values(counts);
     let blocks = (len * scale / BLOCK_BYTES).max(1.0) / scale;
     // A code fits the sample it was made of better than the plane: by half a
     // nat for each free value.
-    let chance = counts.len().saturating_sub(1) as f64 * 0.72 * (1.0 - 1.0 / scale);
-    let bits = huffman_bits(&mut counts) as f64 + chance;
-    let heads = BLOCK_HEADS_BYTES + counts.len() as f64 * CODE_SYMBOL_BYTES;
+    let chance = values.saturating_sub(1) as f64 * 0.72 * (1.0 - 1.0 / scale);
+    let bits = huffman_bits(counts) as f64 + chance;
+    let heads = BLOCK_HEADS_BYTES + values as f64 * CODE_SYMBOL_BYTES;
     (bits / 8.0 + blocks * heads).min(len)
 }
 
@@ -140,8 +140,7 @@ fn huffman_bytes(chunks: &[[u64; 256]], len: f64, scale: f64) -> f64 {
 /// tables of chunks in a plane `scale` times as long.
 fn rans_bytes(chunks: &[[u64; 256]], scale: f64) -> f64 {
     let bytes = chunks.iter().map(|counts| {
-        let symbols = counts.iter().filter(|count| **count > 0).count();
-        let head = CHUNK_HEAD_BYTES + symbols as f64 * TABLE_SYMBOL_BYTES;
+        let head = CHUNK_HEAD_BYTES + order0::values(counts) as f64 * TABLE_SYMBOL_BYTES;
         let len = counts.iter().sum::<u64>().max(1) as f64;
         let shares = (CHUNK_BYTES as f64 / len).clamp(1.0, scale);
         entropy_bits(counts) / 8.0 + head / shares
@@ -151,20 +150,26 @@ fn rans_bytes(chunks: &[[u64; 256]], scale: f64) -> f64 {
 
 /// The bytes at their entropy given the byte before, with the table of all
 /// pairs that occur, which is written once for the whole plane.
-fn order1_bytes(bytes: &[u8], scale: f64) -> f64 {
-    let mut rows = vec![[0u64; 256]; 256];
-    let mut context = 0;
+fn order1_bytes(bytes: &[u8], counts: &[u64; 256], scale: f64) -> f64 {
+    // Rows and columns of values that occur, numbered; the first byte stands
+    // behind a zero.
+    let mut numbers = [0; 256];
+    let mut values = 0;
+    for (value, number) in numbers.iter_mut().enumerate() {
+        if value == 0 || counts[value] > 0 {
+            *number = values;
+            values += 1;
+        }
+    }
+    let mut pairs = vec![0u64; values * values];
+    let mut row = 0;
     for &byte in bytes {
-        rows[usize::from(context)][usize::from(byte)] += 1;
-        context = byte;
+        let column = numbers[usize::from(byte)];
+        pairs[row * values + column] += 1;
+        row = column;
     }
-    let (mut bits, mut pairs) = (0.0, 0);
-    for row in &rows {
-        let row: Vec<u64> = row.iter().copied().filter(|&count| count > 0).collect();
-        bits += entropy_bits(&row);
-        pairs += row.len();
-    }
-    bits / 8.0 + pairs as f64 * TABLE_SYMBOL_BYTES / scale
+    let bits: f64 = pairs.chunks(values).map(entropy_bits).sum();
+    bits / 8.0 + order0::values(&pairs) as f64 * TABLE_SYMBOL_BYTES / scale
 }
 
 #[cfg(test)]
@@ -174,15 +179,15 @@ mod tests {
     #[test]
     fn noise_does_not_shrink() {
         let all: Vec<u8> = (0..=255).cycle().take(1 << 16).collect();
-        let counts = [count(&all)];
+        let counts = count(&all);
         assert!((huffman_bytes(&counts, 65536.0, 1.0) - 65536.0).abs() < 1e-9);
-        assert!(rans_bytes(&counts, 1.0) > 65536.0);
+        assert!(rans_bytes(&[counts], 1.0) > 65536.0);
     }
 
     #[test]
     fn what_follows_from_the_byte_before_is_free() {
         // Every byte follows from the one before it.
         let pairs: Vec<u8> = [1, 2].into_iter().cycle().take(1000).collect();
-        assert!(order1_bytes(&pairs, 1.0) < 8.0);
+        assert!(order1_bytes(&pairs, &count(&pairs), 1.0) < 8.0);
     }
 }

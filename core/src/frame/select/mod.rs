@@ -5,7 +5,6 @@
 //! whatever the engine's thread count or the memory at hand. No decoder
 //! depends on anything here.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::dtype::Dtype;
@@ -92,11 +91,7 @@ impl<'a> Encoded<'a> {
 
     fn into_frame<E: PackEngine>(self, engine: &E) -> Vec<u8> {
         match self {
-            Self::Planes(planes) => {
-                let mut frame = vec![0; planes.len_bytes()];
-                planes.write(engine, &mut frame);
-                frame
-            }
+            Self::Planes(planes) => planes.to_frame(engine),
             Self::Whole(frame) => frame,
         }
     }
@@ -111,10 +106,6 @@ pub fn encode<E: PackEngine>(
     effort: Effort,
 ) -> Vec<u8> {
     Encoded::new(engine, tensor, dtype, effort).into_frame(engine)
-}
-
-fn encode_ranked<E: PackEngine>(engine: &E, tensor: &[u8], ranking: &Ranking) -> Vec<u8> {
-    Encoded::ranked(engine, tensor, ranking).into_frame(engine)
 }
 
 /// Bytes of the elements as they are taken apart; `None` where that is of no

@@ -1,5 +1,5 @@
-//! Whether a tensor repeats itself over distances that an ordinary search
-//! does not see, as stacked copies of one matrix do.
+//! Whether a tensor repeats itself: over distances that an ordinary search does
+//! not see, as stacked copies of one matrix do, or near by.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -84,6 +84,37 @@ pub fn are_near(windows: &[&[u8]]) -> bool {
 const NEAR_BITS: u32 = 13;
 const NEAR_SHARE: usize = 128;
 
+/// Whether words at every `STEP`-th place have been seen before, more often
+/// than one in [`IN_SHARE`] bytes. Noted are whole words; 15 bytes at the
+/// end do not count.
+pub fn are_in<const WORD_BYTES: usize, const STEP: usize>(bytes: &[u8]) -> bool {
+    const SLOT_BITS: u32 = 10;
+    const SLOTS: usize = 1 << SLOT_BITS;
+    let mask = u64::MAX >> (u64::BITS as usize - 8 * WORD_BYTES);
+    let mut seen = [0u64; SLOTS];
+    let mut repeated = 0;
+    for places in bytes.windows(16).step_by(8) {
+        let Some(&places) = places.first_chunk() else {
+            break;
+        };
+        let places = u128::from_le_bytes(places);
+        for place in (0..8).step_by(STEP) {
+            #[allow(clippy::cast_possible_truncation)] // the bytes of the word
+            let word = (places >> (8 * place)) as u64 & mask;
+            // The high bits of a product are well mixed.
+            let slot = word.wrapping_mul(SPREAD) >> (u64::BITS - SLOT_BITS);
+            let seen = &mut seen[slot as usize % SLOTS];
+            repeated += usize::from(*seen == word);
+            if place % WORD_BYTES == 0 {
+                *seen = word;
+            }
+        }
+    }
+    repeated * IN_SHARE > bytes.len()
+}
+
+const IN_SHARE: usize = 256;
+
 /// Bits of a product with it depend on all lower bits of a word.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -134,5 +165,15 @@ mod tests {
         assert!(!are_far_apart(&[7; 6 << 20], Effort::Balanced));
         let near = noise(4, 1 << 18, 256).repeat(8);
         assert!(!are_far_apart(&near, Effort::Balanced));
+    }
+
+    #[test]
+    fn repeated_words_are_seen_and_chance_is_not() {
+        let bytes = noise(5, 4096, 256);
+        assert!(!are_in::<8, 1>(&bytes) && !are_in::<4, 2>(&bytes));
+        let few: Vec<u8> = bytes.iter().map(|byte| byte % 6).collect();
+        assert!(!are_in::<8, 1>(&few));
+        let twice = [&bytes[..1000], &bytes[..1000]].concat();
+        assert!(are_in::<8, 1>(&twice) && are_in::<4, 2>(&twice));
     }
 }

@@ -3,11 +3,11 @@
 
 use alloc::vec::Vec;
 
-use super::{Effort, Ranking, alternatives, element_bytes, sample, ways};
+use super::{Effort, Ranking, alternatives, element_bytes, repeats, sample, ways};
 use crate::bytes::index;
 use crate::dtype::Dtype;
 use crate::engine::PackEngine;
-use crate::entropy::order0::{count, entropy_bits, huffman_bits};
+use crate::entropy::order0::{self, count, entropy_bits, huffman_bits};
 use crate::entropy::rans;
 use crate::frame::plane::HEAD_BYTES;
 use crate::frame::z4ai::{self, PlaneRecipe, Recipe, Transform};
@@ -30,8 +30,8 @@ pub fn encode<'a, E: PackEngine>(
     effort: Effort,
 ) -> Option<z4ai::Encoded<'a>> {
     let has_repeats = match element_bytes(dtype) {
-        Some(_) => repeat::<4, 2>(tensor),
-        None => repeat::<4, 1>(tensor),
+        Some(_) => repeats::are_in::<4, 2>(tensor),
+        None => repeats::are_in::<4, 1>(tensor),
     };
     if has_repeats {
         return None;
@@ -131,9 +131,7 @@ impl Part {
         const RAW_HEADS_BYTES: usize = 10;
         let len_bytes = bytes.len();
         let counts = count(bytes);
-        let mut used = counts.to_vec();
-        used.retain(|&count| count > 0);
-        let values = used.len();
+        let values = order0::values(&counts);
         if values < 2 {
             return Some(Self {
                 len_bytes,
@@ -141,8 +139,8 @@ impl Part {
                 rans_bytes: usize::MAX,
             });
         }
-        let bits = index(huffman_bits(&mut used));
-        if bits < len_bytes * SHORT_CODE_BITS || may_repeat && repeat::<8, 1>(bytes) {
+        let bits = index(huffman_bits(&counts));
+        if bits < len_bytes * SHORT_CODE_BITS || may_repeat && repeats::are_in::<8, 1>(bytes) {
             return None;
         }
         let huffman_bytes =
@@ -196,37 +194,6 @@ fn huffman_frame_bytes(counts: &[u64; 256], len_bytes: usize, bits: usize) -> us
     (bits / 8 + description).min(flat) + HEADS_BYTES + streams
 }
 
-/// Whether words at every `STEP`-th place have been seen before, more often
-/// than one in [`REPEATED_SHARE`] bytes. Noted are whole words; 15 bytes at the
-/// end do not count.
-fn repeat<const WORD_BYTES: usize, const STEP: usize>(bytes: &[u8]) -> bool {
-    const SLOT_BITS: u32 = 10;
-    const SLOTS: usize = 1 << SLOT_BITS;
-    let mask = u64::MAX >> (u64::BITS as usize - 8 * WORD_BYTES);
-    let mut seen = [0u64; SLOTS];
-    let mut repeated = 0;
-    for places in bytes.windows(16).step_by(8) {
-        let Some(&places) = places.first_chunk() else {
-            break;
-        };
-        let places = u128::from_le_bytes(places);
-        for place in (0..8).step_by(STEP) {
-            #[allow(clippy::cast_possible_truncation)] // the bytes of the word
-            let word = (places >> (8 * place)) as u64 & mask;
-            // The high bits of a product are well mixed.
-            let slot = word.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - SLOT_BITS);
-            let seen = &mut seen[slot as usize % SLOTS];
-            repeated += usize::from(*seen == word);
-            if place % WORD_BYTES == 0 {
-                *seen = word;
-            }
-        }
-    }
-    repeated * REPEATED_SHARE > bytes.len()
-}
-
-const REPEATED_SHARE: usize = 256;
-
 #[cfg(all(test, feature = "pure-encoder"))]
 mod tests {
     use super::*;
@@ -268,14 +235,5 @@ mod tests {
             let off = frame.len().abs_diff(expected);
             assert!(off <= 12, "{len} {values}: {} for {expected}", frame.len());
         }
-    }
-
-    #[test]
-    fn repeated_words_are_seen_and_chance_is_not() {
-        let bytes = noise(4096, 256, false);
-        assert!(!repeat::<8, 1>(&bytes) && !repeat::<4, 2>(&bytes));
-        assert!(!repeat::<8, 1>(&noise(4096, 6, false)));
-        let twice = [&bytes[..1000], &bytes[..1000]].concat();
-        assert!(repeat::<8, 1>(&twice) && repeat::<4, 2>(&twice));
     }
 }

@@ -60,32 +60,19 @@ const WIDE_SHARE: f64 = 0.125;
 /// The sizes of chunks for adaptive tables that are worth comparing.
 const CHUNKS: [u32; 3] = [1 << 15, 1 << 16, 1 << 18];
 
-const BALANCED_SHORT: &[Way] = &[
-    Way::Blocks(both(3)),
-    Way::RansAdaptive(CHUNKS[1]),
-    Way::RansAdaptive(CHUNKS[2]),
-    Way::Rans,
-];
-const BALANCED_SHORT_WIDE: &[Way] = &[
-    Way::Blocks(both_wide(3)),
-    Way::RansAdaptive(CHUNKS[1]),
-    Way::RansAdaptive(CHUNKS[2]),
-    Way::Rans,
-];
-const BALANCED_CONTEXT: &[Way] = &[
-    Way::Blocks(both(3)),
-    Way::RansAdaptive(CHUNKS[1]),
-    Way::RansAdaptive(CHUNKS[2]),
-    Way::Rans,
-    Way::RansOrder1,
-];
-const BALANCED_CONTEXT_WIDE: &[Way] = &[
-    Way::Blocks(both_wide(3)),
-    Way::RansAdaptive(CHUNKS[1]),
-    Way::RansAdaptive(CHUNKS[2]),
-    Way::Rans,
-    Way::RansOrder1,
-];
+/// For codes that are short; the last one where contexts are worth a look.
+const fn balanced(blocks: ZstdWays) -> [Way; 5] {
+    [
+        Way::Blocks(blocks),
+        Way::RansAdaptive(CHUNKS[1]),
+        Way::RansAdaptive(CHUNKS[2]),
+        Way::Rans,
+        Way::RansOrder1,
+    ]
+}
+const BALANCED: &[Way; 5] = &balanced(both(3));
+const BALANCED_WIDE: &[Way; 5] = &balanced(both_wide(3));
+
 const BALANCED_FAR: &[Way] = &[
     Way::Blocks(both(3)),
     Way::Zstd(ZstdCoding::Long(3)),
@@ -168,19 +155,16 @@ pub fn choose(
         let rans = part.rans.min(part.order1);
         if cost.min(rans) * 8.0 < part.len * RANS_MOST_BITS && rans < cost * RANS_HOPELESS {
             let is_wide = cost.min(rans) <= part.len * WIDE_SHARE;
-            let ways = match (part.order1 < part.rans, is_wide) {
-                (true, false) => BALANCED_CONTEXT,
-                (true, true) => BALANCED_CONTEXT_WIDE,
-                (false, false) => BALANCED_SHORT,
-                (false, true) => BALANCED_SHORT_WIDE,
+            let ways = if is_wide { BALANCED_WIDE } else { BALANCED };
+            let ways = match part.order1 < part.rans {
+                true => ways,
+                false => &ways[..4],
             };
             return (fast_first(ways, SHORT_PARTS), cost.min(rans));
         }
-        if len_bytes <= RANS_QUICK_BYTES && !search && part.rans < cost {
-            let recipe = PlaneRecipe::HuffmanOrRans {
-                gain_parts: QUICK_PARTS,
-            };
-            return (recipe, part.rans);
+        let least_gain = part.len / (4 * QUICK_PARTS) as f64;
+        if len_bytes <= RANS_QUICK_BYTES && !search && part.rans + least_gain < cost {
+            return (of_counted_plane(effort), part.rans);
         }
     }
     let ways = ZstdWays {

@@ -48,13 +48,7 @@ impl Payload {
     fn of_blocks(coder: &PlaneCoder, blocks: Vec<Vec<u8>>) -> Self {
         let method = coder.block_method();
         let table = match method {
-            Method::Blocks => {
-                let lens: Vec<u32> = blocks
-                    .iter()
-                    .map(|block| u32::try_from(block.len()).expect("a block is a few MiB"))
-                    .collect();
-                blocks::table(coder.block_bytes(), &lens)
-            }
+            Method::Blocks => blocks::table_of(coder.block_bytes(), &blocks),
             _ => Vec::new(),
         };
         let coded = Self::Blocks {
@@ -113,6 +107,14 @@ impl<'a> Encoded<'a> {
         self.head.len() + records.sum::<usize>()
     }
 
+    /// The frame in a buffer of its own.
+    #[must_use]
+    pub fn to_frame<E: PackEngine>(&self, engine: &E) -> Vec<u8> {
+        let mut frame = vec![0; self.len_bytes()];
+        self.write(engine, &mut frame);
+        frame
+    }
+
     /// Puts the frame together in `out`, which is as long.
     ///
     /// # Panics
@@ -163,10 +165,7 @@ impl<'a> Encoded<'a> {
 /// The frame of `tensor` that follows `recipe`.
 #[must_use]
 pub fn encode<E: PackEngine>(engine: &E, tensor: &[u8], recipe: &Recipe) -> Vec<u8> {
-    let encoded = Encoded::new(engine, tensor, recipe);
-    let mut frame = vec![0; encoded.len_bytes()];
-    encoded.write(engine, &mut frame);
-    frame
+    Encoded::new(engine, tensor, recipe).to_frame(engine)
 }
 
 /// Where a part of a frame comes from.

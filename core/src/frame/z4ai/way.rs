@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::recipe::{Way, ZstdWays};
 use crate::bytes;
 use crate::engine::{PackEngine, ZstdCoding};
-use crate::entropy::order0::huffman_bits;
+use crate::entropy::order0::{count, huffman_bits, sum, values};
 use crate::entropy::{blocks, rans};
 use crate::frame::plane::Method;
 
@@ -39,14 +39,11 @@ impl Way {
 
     /// Length of what [`Self::encode`] will make of a plane, to a part in a
     /// thousand or so, where counting tells it.
-    fn expected_len_bytes(self, plane: &[u8]) -> Option<usize> {
+    fn expected_len_bytes<E: PackEngine>(self, engine: &E, plane: &[u8]) -> Option<usize> {
         match self {
-            Self::Rans => {
-                let counts = rans::chunk_counts(plane, plane.len());
-                counts.first().map(rans::shared_len_bytes)
-            }
+            Self::Rans => Some(rans::shared_len_bytes(&count(plane))),
             Self::RansAdaptive(chunk_bytes) => {
-                let counts = rans::chunk_counts(plane, chunk_bytes as usize);
+                let counts = rans::chunk_counts(engine, plane, chunk_bytes as usize);
                 Some(rans::adaptive_len_bytes(&counts))
             }
             Self::Blocks(_) | Self::Zstd(_) | Self::RansOrder1 => None,
@@ -91,11 +88,7 @@ pub(super) fn payload(coded: Vec<Vec<u8>>, block_bytes: u32) -> (Method, Vec<u8>
     match <[Vec<u8>; 1]>::try_from(coded) {
         Ok([only]) => (Method::Zstd, only),
         Err(coded) => {
-            let lens: Vec<u32> = coded
-                .iter()
-                .map(|block| u32::try_from(block.len()).expect("a block is at most a few MiB"))
-                .collect();
-            let mut out = blocks::table(block_bytes, &lens);
+            let mut out = blocks::table_of(block_bytes, &coded);
             for block in &coded {
                 out.extend_from_slice(block);
             }
@@ -123,38 +116,36 @@ pub(super) fn huffman_or_rans<E: PackEngine>(
     parts: usize,
     gain_parts: usize,
 ) -> (Method, Vec<u8>) {
-    let counts = rans::chunk_counts(&plane, RANS_CHUNK_BYTES as usize);
-    let sum = |chunks: &[[u64; 256]]| -> [u64; 256] {
-        core::array::from_fn(|value| chunks.iter().map(|chunk| chunk[value]).sum())
-    };
+    let counts = rans::chunk_counts(engine, &plane, RANS_CHUNK_BYTES);
     // Blocks of a zstd frame, each with a code of its own, span two chunks.
     let blocks = counts.chunks(2).map(|chunks| {
-        let mut used = sum(chunks).to_vec();
-        used.retain(|&count| count > 0);
-        match used.len() {
+        let counts = sum(chunks);
+        match values(&counts) {
             // Written down as one byte and how often it stands there.
             1 => 0,
-            values => bytes::index(huffman_bits(&mut used) / 8) + BLOCK_HEADS_BYTES + values / 2,
+            values => bytes::index(huffman_bits(&counts) / 8) + BLOCK_HEADS_BYTES + values / 2,
         }
     });
     let huffman = blocks.sum::<usize>();
+    let all = sum(&counts);
     let adaptive = rans::adaptive_len_bytes(&counts);
-    let shared = rans::shared_len_bytes(&sum(&counts));
-    let way = if shared.min(adaptive) >= huffman.saturating_sub(plane.len() / gain_parts) {
-        Way::Blocks(ZstdWays::HUFFMAN)
+    let shared = rans::shared_len_bytes(&all);
+    let coded = if shared.min(adaptive) >= huffman.saturating_sub(plane.len() / gain_parts) {
+        Way::Blocks(ZstdWays::HUFFMAN).encode(engine, &plane, parts)
     } else if shared < adaptive {
-        Way::Rans
+        let coded = rans::encode_shared_counted(engine, &plane, &all);
+        Some((Method::Rans, coded))
     } else {
-        Way::RansAdaptive(RANS_CHUNK_BYTES)
+        let coded = rans::encode_adaptive_counted(engine, &plane, &counts);
+        Some((Method::RansAdaptive, coded))
     };
-    let coded = way.encode(engine, &plane, parts);
     let coded = coded.filter(|(_, payload)| payload.len() < plane.len());
     coded.unwrap_or((Method::Store, plane))
 }
 
 /// Symbols that share a table: few enough for tables that fit, and no fewer
 /// than pay for one.
-const RANS_CHUNK_BYTES: u32 = 1 << 16;
+const RANS_CHUNK_BYTES: usize = 1 << 16;
 /// What a block of Huffman codes has besides its streams, about, and without
 /// half a byte for each value in the description of its code.
 const BLOCK_HEADS_BYTES: usize = 30;
@@ -184,7 +175,7 @@ pub(super) fn fast_first<E: PackEngine>(
 
     let (told, mut worth): (Vec<_>, Vec<_>) = slow
         .into_iter()
-        .map(|way| (way.expected_len_bytes(&plane), way))
+        .map(|way| (way.expected_len_bytes(engine, &plane), way))
         .partition(|(expected, _)| expected.is_some());
     let promising = told.into_iter().min_by_key(|(expected, _)| *expected);
     worth.extend(promising.filter(|(expected, _)| expected.is_some_and(|len| len < most)));
