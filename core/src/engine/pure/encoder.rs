@@ -95,7 +95,11 @@ struct Writer {
 impl Writer {
     fn block(&mut self, block: &[u8], last: bool, out: &mut Vec<u8>) {
         if let Some(bits) = flat::even_bits(block) {
-            let reuse = self.take_flat(bits);
+            let reuse = match bits {
+                // Noise is left as it is.
+                8 => None,
+                _ => self.take_flat(bits),
+            };
             return self.write(block, reuse, last, out);
         }
         for Part { place, counts } in cut(block) {

@@ -11,12 +11,13 @@ const LEAST_SAMPLED_BYTES: usize = 1 << 15;
 /// Bits of a flat code ([`Code::of_bits`](super::huffman::Code::of_bits)) for a block for which it is the
 /// shortest, or nearly, as far as every eighth line of the block tells: where
 /// the best code of half of these lines is of no use for the other half.
-/// Counting all of the block would take longer than writing it.
+/// Counting all of the block would take longer than writing it. With 8 bits
+/// the block is noise.
 pub fn even_bits(block: &[u8]) -> Option<u32> {
-    let bits = u8::BITS - block.iter().fold(0, |all, byte| all | byte).leading_zeros();
-    if bits > 7 || block.len() < LEAST_SAMPLED_BYTES {
+    if block.len() < LEAST_SAMPLED_BYTES {
         return None;
     }
+    let bits = u8::BITS - block.iter().fold(0, |all, byte| all | byte).leading_zeros();
     let mut halves = [[0u64; 256]; 2];
     // One value far more frequent than others is seen at once.
     let (start, _) = block.split_at(1 << 10);

@@ -16,44 +16,56 @@ const ANCHORS: u32 = 10;
 const MATCH_BYTES: usize = 64;
 /// And different values among them: mostly zeros repeat by chance.
 const LEAST_DISTINCT: u32 = 12;
-/// Share of the anchors, in parts of a hundred, that must have been seen
-/// before for a long search to be tried.
-const LEAST_PERCENT: usize = 2;
+/// One anchor of so many must have been seen before for a long search to be
+/// tried: where one of fifty repeats an earlier one, of which a quarter has
+/// been looked at.
+const LEAST_SHARE: usize = 200;
+/// Pages are picked by so many bits of their mixed numbers.
+const PAGES: u32 = 2;
+const PAGE_BYTES: usize = 4096;
 
-/// Looks at every eighth byte: elements and rows mostly begin there.
+/// Looks at every eighth byte of a quarter of the tensor: elements and rows
+/// mostly begin there. Which pages these are looks like chance, so that at any
+/// distance some are found together.
 pub fn are_far_apart(tensor: &[u8], effort: Effort) -> bool {
     if effort == Effort::Fast || tensor.len() <= FAR_BYTES || tensor.len() > MOST_BYTES {
         return false;
     }
-    let (words, _) = tensor.as_chunks::<8>();
+    let (pages, _) = tensor.as_chunks::<PAGE_BYTES>();
     let mut last_seen: BTreeMap<u64, usize> = BTreeMap::new();
     let (mut anchors, mut repeated) = (0, 0);
-    for (index, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        if word.wrapping_mul(SPREAD) >> (64 - ANCHORS) != 0 {
+    for (number, page) in pages.iter().enumerate() {
+        if mixed(number as u64 + 1) >> (64 - PAGES) != 0 {
             continue;
         }
-        // A run of one value would be nothing but anchors.
-        if index > 0 && u64::from_le_bytes(words[index - 1]) == word {
-            continue;
-        }
-        let at = index * 8;
-        let Some(content) = tensor.get(at..at + MATCH_BYTES) else {
-            break;
-        };
-        if distinct(content) < LEAST_DISTINCT {
-            continue;
-        }
-        anchors += 1;
-        let (parts, _) = content.as_chunks::<8>();
-        let hash = parts.iter().fold(0, |hash: u64, part| {
-            mixed(hash.rotate_left(5) ^ u64::from_le_bytes(*part))
-        });
-        if let Some(earlier) = last_seen.insert(hash, at) {
-            repeated += usize::from(at - earlier >= FAR_BYTES);
+        let (words, _) = page.as_chunks::<8>();
+        for (index, word) in words.iter().enumerate() {
+            let word = u64::from_le_bytes(*word);
+            if word.wrapping_mul(SPREAD) >> (64 - ANCHORS) != 0 {
+                continue;
+            }
+            // A run of one value would be nothing but anchors.
+            if index > 0 && u64::from_le_bytes(words[index - 1]) == word {
+                continue;
+            }
+            let at = number * PAGE_BYTES + index * 8;
+            let Some(content) = tensor.get(at..at + MATCH_BYTES) else {
+                break;
+            };
+            if distinct(content) < LEAST_DISTINCT {
+                continue;
+            }
+            anchors += 1;
+            let (parts, _) = content.as_chunks::<8>();
+            let hash = parts.iter().fold(0, |hash: u64, part| {
+                mixed(hash.rotate_left(5) ^ u64::from_le_bytes(*part))
+            });
+            if let Some(earlier) = last_seen.insert(hash, at) {
+                repeated += usize::from(at - earlier >= FAR_BYTES);
+            }
         }
     }
-    repeated > 0 && repeated * 100 >= anchors * LEAST_PERCENT
+    repeated > 0 && repeated * LEAST_SHARE >= anchors
 }
 
 /// Whether words of the sampled windows occur again in them, more often than
