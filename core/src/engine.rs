@@ -29,6 +29,15 @@ pub trait Engine: Sync {
         T: Send,
         R: Send,
         F: Fn(T) -> R + Sync + Send;
+
+    /// Runs both, at once where a thread is free.
+    fn join<A, B>(&self, a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B)
+    where
+        A: Send,
+        B: Send,
+    {
+        (a(), b())
+    }
 }
 
 /// What encoding needs on top of that.

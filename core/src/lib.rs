@@ -25,6 +25,7 @@ extern crate alloc;
 pub mod bytes;
 pub mod catalog;
 pub mod container;
+pub mod digest;
 pub mod dtype;
 pub mod engine;
 pub mod entropy;

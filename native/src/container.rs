@@ -119,7 +119,7 @@ impl<'a> Container<'a> {
             }
             self.stored(part)?.decode(engine, &mut bytes)?;
             if let Some(integrity) = self.integrity() {
-                integrity.check_tensor(part.number, &bytes)?;
+                integrity.check_tensor(engine, part.number, &bytes)?;
             }
             Ok(bytes)
         };

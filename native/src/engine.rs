@@ -33,15 +33,6 @@ impl Native {
     pub fn threads(&self) -> usize {
         self.pool.current_num_threads()
     }
-
-    /// Runs both closures, at the same time where a thread is free.
-    pub(crate) fn join<A: Send, B: Send>(
-        &self,
-        a: impl FnOnce() -> A + Send,
-        b: impl FnOnce() -> B + Send,
-    ) -> (A, B) {
-        self.pool.join(a, b)
-    }
 }
 
 thread_local! {
@@ -56,6 +47,14 @@ thread_local! {
 const KEPT_FOR_BYTES: usize = 1 << 20;
 
 impl Engine for Native {
+    fn join<A, B>(&self, a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B)
+    where
+        A: Send,
+        B: Send,
+    {
+        self.pool.join(a, b)
+    }
+
     fn zstd_decode(&self, frame: &[u8], out: &mut [u8]) -> Result<(), String> {
         if let Some(decoded) = decode_flat(frame, out) {
             return decoded;

@@ -292,7 +292,7 @@ fn decode_frame<E: Engine>(
     let mut out = bytes::buffer(len_bytes)?;
     frame.decode(engine, &mut out)?;
     if let Some((integrity, number)) = integrity {
-        integrity.check_tensor(number, &out)?;
+        integrity.check_tensor(engine, number, &out)?;
     }
     Ok(out)
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use zstn_core::bytes::index;
 use zstn_core::container::model_delta::{Base, Coded, Kind, ModelDelta, Packing, Place};
-use zstn_core::container::zstn::ties;
+use zstn_core::digest;
 use zstn_core::engine::Engine;
 
 use crate::pack::batch;
@@ -106,7 +106,7 @@ pub fn pack_delta(
     }
     let count = |kind| places.iter().filter(|place| place.kind == kind).count();
     let (copied, differing) = (count(Kind::Copy), count(Kind::Delta));
-    let seal = packing.seal(places, ties::digest(target.pieces(0..target.len())));
+    let seal = packing.seal(places, digest::of_pieces(target.pieces(0..target.len())));
     output.write(&seal)?;
     output.finish()?;
     Ok(DeltaReport {
@@ -214,7 +214,7 @@ impl<'a> Checked<'a> {
                 .map_err(&refuse)?;
         }
         if delta.is_sealed() {
-            let digest = ties::digest(written.pieces(0..written.len()));
+            let digest = digest::of_pieces(written.pieces(0..written.len()));
             delta.check_restored(digest).map_err(&refuse)?;
         }
         Ok(())

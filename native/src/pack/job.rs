@@ -8,6 +8,7 @@ use zstn_core::container::safetensors::{self, Header};
 use zstn_core::container::zstn::integrity::{FrameSums, Sums, checksum};
 use zstn_core::container::zstn::rows::BlockTable;
 use zstn_core::container::zstn::{Writer, ties};
+use zstn_core::digest;
 use zstn_core::engine::Engine;
 use zstn_core::frame::select::{self, Ranking};
 
@@ -166,7 +167,7 @@ impl<'a> Job<'a> {
         let table = written.table.as_ref().map(BlockTable::to_bytes);
         Ok(FrameSums {
             stored: checksum(file.pieces(at(position)..at(end))),
-            tensor: ties::digest(self.input.pieces(self.place(span))),
+            tensor: digest::of_pieces(self.input.pieces(self.place(span))),
             table: table.unwrap_or_default(),
         })
     }
@@ -181,7 +182,10 @@ impl<'a> Job<'a> {
             let bytes = self.tensor(&tensor.span);
             let effort = self.options.effort;
             let frame = select::encode(self.engine, bytes, Some(tensor.dtype), effort);
-            let sums = self.options.integrity.then(|| FrameSums::of(bytes, &frame));
+            let sums = self
+                .options
+                .integrity
+                .then(|| FrameSums::of(self.engine, bytes, &frame));
             if bytes.len() >= RELEASED_BYTES {
                 self.input.release(self.place(&tensor.span));
             }
@@ -205,7 +209,7 @@ impl<'a> Job<'a> {
             self.tensor(span)
         };
         ties::find(&lens, probe, |number| {
-            ties::digest(self.input.pieces(self.place(&tensors[number].span)))
+            digest::of_pieces(self.input.pieces(self.place(&tensors[number].span)))
         })
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::record::Kind;
 use crate::bytes::{Cursor, index};
-use crate::container::zstn::ties;
+use crate::digest;
 use crate::{Error, Result, Rule};
 
 /// Last bytes of a sealed file.
@@ -28,7 +28,7 @@ pub type ShortDigest = [u8; 16];
 #[must_use]
 pub fn short_digest<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> ShortDigest {
     let mut short = ShortDigest::default();
-    short.copy_from_slice(&ties::digest(pieces)[..16]);
+    short.copy_from_slice(&digest::of_pieces(pieces)[..16]);
     short
 }
 

@@ -9,6 +9,7 @@ use super::integrity::{FrameSums, Integrity, Sums};
 use super::{Layout, Prefix, Tail, Writer, single_frame, ties};
 use crate::bytes::{self, index as position, part};
 use crate::container::safetensors::{self, Header};
+use crate::digest;
 use crate::engine::{Engine, PackEngine};
 use crate::frame::Stored;
 use crate::frame::select::{self, Effort, Encoded};
@@ -48,7 +49,7 @@ pub fn pack_into<E: PackEngine>(
     };
     let tensor = |i: usize| part(data, tensors[i].span.clone());
     let lens: Vec<u64> = tensors.iter().map(|t| t.span.end - t.span.start).collect();
-    let ties = ties::find(&lens, tensor, |i| ties::digest([tensor(i)]));
+    let ties = ties::find(&lens, tensor, |i| digest::of(engine, tensor(i)));
     let distinct: Vec<usize> = (0..tensors.len()).filter(|&i| ties[i].is_none()).collect();
 
     // The digest of the file is one long chain: it comes first, so that other
@@ -85,7 +86,7 @@ pub fn pack_into<E: PackEngine>(
     let places = places.map(|((i, frame), &len)| (i, frame, next(len)));
     let frame_sums = engine.map(places.collect(), |(i, frame, place)| {
         frame.write(engine, place);
-        FrameSums::of(tensor(i), place)
+        FrameSums::of(engine, tensor(i), place)
     });
     for sum in frame_sums {
         sums.frame(sum);
@@ -211,17 +212,19 @@ fn unpack_indexed<E: Engine>(
     });
     let restored = engine.map(jobs.collect(), |((number, record, range, stored), span)| {
         let mut restore = || {
-            if let Some(integrity) = integrity {
-                let bytes = part(file, range.clone());
-                integrity
-                    .check_stored(number, bytes)
-                    .map_err(|error| error.within(range.start))?;
-            }
-            stored.decode(engine, span)?;
-            match integrity {
-                Some(integrity) => integrity.check_tensor(number, span),
-                None => Ok(()),
-            }
+            let bytes = part(file, range.clone());
+            let Some(integrity) = integrity else {
+                return stored.decode(engine, span);
+            };
+            let check = || {
+                let checked = integrity.check_stored(number, bytes);
+                checked.map_err(|error| error.within(range.start))
+            };
+            // Decoders need nobody's word for what they read.
+            let (checked, decoded) = engine.join(check, || stored.decode(engine, span));
+            checked?;
+            decoded?;
+            integrity.check_tensor(engine, number, span)
         };
         restore().map_err(|error: Error| error.tensor(&record.name))
     });

@@ -14,10 +14,11 @@ use alloc::vec::Vec;
 use core::mem;
 use core::ops::Range;
 
-use super::integrity::{FrameSums, Sums, TensorDigest};
-use super::{Content, MAGIC, Record, Writer, names_fit, single_frame, ties};
+use super::integrity::{FrameSums, Sums};
+use super::{Content, MAGIC, Record, Writer, names_fit, single_frame};
 use crate::bytes::{index as position, part};
 use crate::container::safetensors::{self, Header, PREFIX_BYTES, Tensor};
+use crate::digest::{self, Digest};
 use crate::engine::PackEngine;
 use crate::frame::select::{self, Effort};
 use crate::limits::HEAD_LEN_BYTES;
@@ -288,7 +289,7 @@ impl Tensors {
             sums.data(bytes);
         }
         let is_repeated = self.repeated.contains(&(bytes.len() as u64));
-        let digest = (is_repeated || self.sums.is_some()).then(|| ties::digest([bytes]));
+        let digest = (is_repeated || self.sums.is_some()).then(|| digest::of_pieces([bytes]));
         let earlier = digest.filter(|_| is_repeated);
         if let Some(target) = earlier.and_then(|digest| self.earlier(bytes, digest)) {
             self.writer.reference(name, span, target)?;
@@ -303,7 +304,7 @@ impl Tensors {
     }
 
     /// Number of the first tensor with these bytes if that is an earlier one.
-    fn earlier(&mut self, bytes: &[u8], digest: TensorDigest) -> Option<usize> {
+    fn earlier(&mut self, bytes: &[u8], digest: Digest) -> Option<usize> {
         let number = self.writer.records().len();
         let seen = self.seen.entry((bytes.len() as u64, digest));
         let first = *seen.or_insert(number);

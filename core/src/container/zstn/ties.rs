@@ -5,6 +5,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::digest::{self, Digest};
+
 /// Bytes looked at first, at the start, the middle and the end of a tensor.
 const PROBE_BYTES: usize = 512;
 
@@ -12,12 +14,11 @@ const PROBE_BYTES: usize = 512;
 /// is an earlier one.
 ///
 /// `tensor` gives the bytes of a tensor, which are only probed. `digest` is
-/// asked for the few that might be equal, once each: [`digest`] of the bytes,
-/// or the same made piece by piece.
+/// asked for the few that might be equal, once each.
 pub fn find<'a>(
     lens_bytes: &[u64],
     tensor: impl Fn(usize) -> &'a [u8],
-    digest: impl Fn(usize) -> [u8; 32],
+    digest: impl Fn(usize) -> Digest,
 ) -> Vec<Option<usize>> {
     let mut alike: BTreeMap<(u64, [u8; 32]), Vec<usize>> = BTreeMap::new();
     for (number, &len_bytes) in lens_bytes.iter().enumerate() {
@@ -30,7 +31,7 @@ pub fn find<'a>(
             continue;
         }
         let probed_whole = len_bytes <= 3 * PROBE_BYTES as u64;
-        let mut first: BTreeMap<[u8; 32], usize> = BTreeMap::new();
+        let mut first: BTreeMap<Digest, usize> = BTreeMap::new();
         for number in numbers {
             // Equality of 256-bit digests stands for equality of bytes.
             let digest = if probed_whole {
@@ -47,21 +48,12 @@ pub fn find<'a>(
     ties
 }
 
-/// BLAKE3 of a tensor given in pieces.
-pub fn digest<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
-    let mut hasher = blake3::Hasher::new();
-    for piece in pieces {
-        hasher.update(piece);
-    }
-    *hasher.finalize().as_bytes()
-}
-
 fn probe(bytes: &[u8]) -> [u8; 32] {
     if bytes.len() <= 3 * PROBE_BYTES {
-        return digest([bytes]);
+        return digest::of_pieces([bytes]);
     }
     let middle = bytes.len() / 2;
-    digest([
+    digest::of_pieces([
         &bytes[..PROBE_BYTES],
         &bytes[middle..middle + PROBE_BYTES],
         &bytes[bytes.len() - PROBE_BYTES..],
@@ -87,7 +79,11 @@ mod tests {
             vec![1, 3],
         ];
         let lens: Vec<u64> = tensors.iter().map(|t| t.len() as u64).collect();
-        let ties = find(&lens, |i| &tensors[i], |i| digest([tensors[i].as_slice()]));
+        let ties = find(
+            &lens,
+            |i| &tensors[i],
+            |i| digest::of_pieces([tensors[i].as_slice()]),
+        );
         assert_eq!(
             ties,
             [None, None, None, Some(1), None, Some(0), Some(4), None]

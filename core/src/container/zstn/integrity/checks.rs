@@ -10,8 +10,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::section::FileDigest;
-use super::{Section, TensorDigest, checksum};
-use crate::container::zstn::{Content, Index, Prefix, ties};
+use super::{Section, checksum};
+use crate::container::zstn::{Content, Index, Prefix};
+use crate::digest::{self, Digest};
+use crate::engine::Engine;
 use crate::{Error, Result, Rule};
 
 /// An integrity section that belongs to an index.
@@ -19,7 +21,7 @@ use crate::{Error, Result, Rule};
 pub struct Integrity {
     file: Option<FileDigest>,
     frames: Option<Vec<u64>>,
-    tensors: Option<Vec<TensorDigest>>,
+    tensors: Option<Vec<Digest>>,
     /// Places of the block tables in the file.
     #[serde(skip)]
     tables: Option<Vec<Range<u64>>>,
@@ -194,10 +196,10 @@ impl Integrity {
     ///
     /// # Panics
     /// If there is no record of that number.
-    pub fn check_tensor(&self, number: usize, tensor: &[u8]) -> Result<()> {
+    pub fn check_tensor<E: Engine>(&self, engine: &E, number: usize, tensor: &[u8]) -> Result<()> {
         let entry = self.entries[number];
         match &self.tensors {
-            Some(digests) if digests[entry] != ties::digest([tensor]) => Err(Error::malformed(
+            Some(digests) if digests[entry] != digest::of(engine, tensor) => Err(Error::malformed(
                 Rule::ZstnTensorDigest,
                 "the restored bytes are not those that were packed: the file is damaged, get it \
                  again",

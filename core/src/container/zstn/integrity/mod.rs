@@ -18,9 +18,6 @@ pub use sums::{FrameSums, Sums};
 /// Bytes of a section that do not depend on the number of tensors.
 pub const FIXED_BYTES: u64 = 142;
 
-/// BLAKE3 of a tensor's bytes.
-pub type TensorDigest = [u8; 32];
-
 /// XXH3 with 64 bits and seed 0 of bytes given in pieces.
 #[must_use]
 pub fn checksum<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> u64 {

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use twox_hash::XxHash3_64;
 
-use super::TensorDigest;
 use crate::bytes::{Cursor, part};
+use crate::digest::Digest;
 use crate::{Error, Result, Rule};
 
 const MAGIC: [u8; 8] = *b"ZSTNINTG";
@@ -43,7 +43,7 @@ pub struct Section {
     /// One for every owner.
     pub frames: Option<Vec<u64>>,
     /// One for every owner.
-    pub tensors: Option<Vec<TensorDigest>>,
+    pub tensors: Option<Vec<Digest>>,
     /// Length of the block table of every owner, in bytes; none where there
     /// is no table in the file.
     pub tables: Option<Vec<u32>>,

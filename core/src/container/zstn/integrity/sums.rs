@@ -4,17 +4,18 @@ use alloc::vec::Vec;
 
 use sha2::{Digest as _, Sha256};
 
-use super::{FileDigest, TensorDigest, checksum};
+use super::{FileDigest, checksum};
 use crate::container::zstn::rows::BlockTable;
-use crate::container::zstn::ties;
+use crate::digest::{self, Digest};
+use crate::engine::Engine;
 
 /// Of a frame and the tensor it holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrameSums {
     /// [`checksum`] of the frame as it is stored.
     pub stored: u64,
-    /// [`ties::digest`] of the tensor.
-    pub tensor: TensorDigest,
+    /// Of the tensor.
+    pub tensor: Digest,
     /// Bytes of the [`BlockTable`], none for a frame without.
     pub table: Vec<u8>,
 }
@@ -22,20 +23,30 @@ pub struct FrameSums {
 impl FrameSums {
     /// Those of a tensor and its frame in memory.
     #[must_use]
-    pub fn of(tensor: &[u8], frame: &[u8]) -> Self {
-        Self::with_digest(ties::digest([tensor]), frame)
+    pub fn of<E: Engine>(engine: &E, tensor: &[u8], frame: &[u8]) -> Self {
+        let of_frame = || engine.join(|| checksum([frame]), || table(frame));
+        let (digest, (stored, table)) = engine.join(|| digest::of(engine, tensor), of_frame);
+        Self {
+            stored,
+            tensor: digest,
+            table,
+        }
     }
 
     /// As [`FrameSums::of`], with the digest of the tensor.
     #[must_use]
-    pub fn with_digest(tensor: TensorDigest, frame: &[u8]) -> Self {
-        let table = BlockTable::of(frame).as_ref().map(BlockTable::to_bytes);
+    pub fn with_digest(tensor: Digest, frame: &[u8]) -> Self {
         Self {
             stored: checksum([frame]),
             tensor,
-            table: table.unwrap_or_default(),
+            table: table(frame),
         }
     }
+}
+
+fn table(frame: &[u8]) -> Vec<u8> {
+    let table = BlockTable::of(frame).as_ref().map(BlockTable::to_bytes);
+    table.unwrap_or_default()
 }
 
 /// Goes over a file in step with the [`Writer`](crate::container::zstn::Writer)

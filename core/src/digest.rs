@@ -1,0 +1,88 @@
+//! BLAKE3, by which tensors are known.
+
+use blake3::hazmat::{
+    ChainingValue, HasherExt as _, Mode, merge_subtrees_non_root, merge_subtrees_root,
+};
+use blake3::{Hash, Hasher};
+
+use crate::engine::Engine;
+
+/// 256 bits.
+pub type Digest = [u8; 32];
+
+/// Of bytes given in pieces.
+pub fn of_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Digest {
+    let mut hasher = Hasher::new();
+    for piece in pieces {
+        hasher.update(piece);
+    }
+    hasher.finalize().into()
+}
+
+/// Of bytes in memory; long ones by all threads.
+pub fn of<E: Engine>(engine: &E, bytes: &[u8]) -> Digest {
+    if bytes.len() <= SUBTREE_BYTES {
+        return blake3::hash(bytes).into();
+    }
+    let starts = (0..).step_by(SUBTREE_BYTES);
+    let subtrees = starts.zip(bytes.chunks(SUBTREE_BYTES)).collect();
+    let values = engine.map(subtrees, |(start, subtree)| {
+        let mut hasher = Hasher::new();
+        hasher.set_input_offset(start).update(subtree);
+        hasher.finalize_non_root()
+    });
+    let (left, right) = halves(&values);
+    Hash::into(merge_subtrees_root(
+        &merged(left),
+        &merged(right),
+        Mode::Hash,
+    ))
+}
+
+/// Whole subtrees of BLAKE3's tree of chunks, but for the last one.
+const SUBTREE_BYTES: usize = 1 << 19;
+
+/// A left half is as long a power of two as leaves something for the right.
+fn halves(values: &[ChainingValue]) -> (&[ChainingValue], &[ChainingValue]) {
+    values.split_at(values.len().next_power_of_two() / 2)
+}
+
+fn merged(values: &[ChainingValue]) -> ChainingValue {
+    match values {
+        [only] => *only,
+        _ => {
+            let (left, right) = halves(values);
+            merge_subtrees_non_root(&merged(left), &merged(right), Mode::Hash)
+        }
+    }
+}
+
+#[cfg(all(test, feature = "pure"))]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::engine::Pure;
+
+    #[test]
+    fn subtrees_make_the_digest_of_the_whole() {
+        let bytes: Vec<u8> = (0u32..).flat_map(u32::to_le_bytes).take(5 << 20).collect();
+        for len in [0, 1, 1024, SUBTREE_BYTES] {
+            for len in [len, len + 1] {
+                assert_eq!(
+                    of(&Pure, &bytes[..len]),
+                    of_pieces([&bytes[..len]]),
+                    "{len}"
+                );
+            }
+        }
+        for subtrees in 2..10 {
+            for len in [subtrees * SUBTREE_BYTES - 1, subtrees * SUBTREE_BYTES] {
+                assert_eq!(
+                    of(&Pure, &bytes[..len]),
+                    *blake3::hash(&bytes[..len]).as_bytes()
+                );
+            }
+        }
+    }
+}
