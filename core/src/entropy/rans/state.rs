@@ -98,10 +98,9 @@ impl Window {
         let code = lookup.code(symbol);
         let next = code.frequency() * (*state >> bits) + slot - code.start();
         // None, one or two bytes bring any state back over the lower bound.
-        let shift = 8 * (u32::from(next < LOWER) + u32::from(next < LOWER >> 8));
-        #[allow(clippy::cast_possible_truncation)] // at most 16 bits
-        let fresh = ((self.word >> 32) >> (32 - shift)) as u32;
-        *state = next << shift | fresh;
+        let shift = (LOWER.ilog2() + 7).wrapping_sub((next | 1).ilog2()) & 0x18;
+        let both = u64::from(next) << 32 | self.word >> 32;
+        *state = ((both << shift) >> 32) as u32;
         self.word <<= shift;
         self.taken_bits += shift;
         symbol
