@@ -1,6 +1,5 @@
 //! Where a block is cut: parts that are unlike get Huffman codes of their own.
 
-use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -22,54 +21,69 @@ pub struct Part {
     pub counts: Counts,
 }
 
-/// Parts side by side, and about what they come to.
-struct Run {
-    parts: Vec<Part>,
-    cost_bytes: usize,
+impl Part {
+    /// Both parts as one.
+    fn with(&self, next: &Self) -> Self {
+        Self {
+            place: self.place.start..next.place.end,
+            counts: sum(&[self.counts, next.counts]),
+        }
+    }
+
+    fn cost_bytes(&self) -> usize {
+        // Half a byte describes the code of a value.
+        let heads_bytes = HEADS_BYTES + values(&self.counts) / 2;
+        heads_bytes + index(huffman_bits(&self.counts) / 8)
+    }
+
+    /// Whether codes of their own would gain less for two parts than the heads
+    /// of another one. Of parts of equal length they gain no more bits at their
+    /// entropy than this sum, which is 1 for each value if chance alone makes
+    /// a difference (Topsøe 2000, of the Jensen-Shannon divergence).
+    fn is_like(&self, other: &Self) -> bool {
+        let differences = self.counts.iter().zip(&other.counts);
+        let bits = differences.map(|(&a, &b)| a.abs_diff(b).pow(2) / (a + b).max(1));
+        self.place.len() == other.place.len()
+            && bits.sum::<u64>() <= 8 * (HEADS_BYTES + CUT_BYTES) as u64
+    }
 }
 
-impl Run {
-    fn of(place: Range<usize>, counts: Counts) -> Self {
-        // Half a byte describes the code of a value.
-        let heads_bytes = HEADS_BYTES + values(&counts) / 2;
-        Self {
-            cost_bytes: heads_bytes + index(huffman_bits(&counts) / 8),
-            parts: vec![Part { place, counts }],
-        }
-    }
+/// Parts side by side.
+type Run = Vec<Part>;
 
-    /// Both, as one part if that costs no more.
-    fn followed_by(mut self, mut other: Self) -> Self {
-        if let ([one], [two]) = (&self.parts[..], &other.parts[..]) {
-            let counts = sum(&[one.counts, two.counts]);
-            let whole = Self::of(one.place.start..two.place.end, counts);
-            if whole.cost_bytes <= self.cost_bytes + other.cost_bytes + CUT_BYTES {
-                return whole;
-            }
+/// Both, as one part if that costs no more.
+fn followed_by(mut run: Run, next: Run) -> Run {
+    if let ([one], [two]) = (&run[..], &next[..]) {
+        let whole = one.with(two);
+        let as_they_are = || one.cost_bytes() + two.cost_bytes() + CUT_BYTES;
+        if one.is_like(two) || whole.cost_bytes() <= as_they_are() {
+            return [whole].into();
         }
-        self.parts.append(&mut other.parts);
-        self.cost_bytes += other.cost_bytes;
-        self
     }
+    run.extend(next);
+    run
 }
 
 /// The parts of `block`: halves and quarters, or all of it.
 pub fn cut(block: &[u8]) -> Vec<Part> {
     let places = (0..block.len()).step_by(LEAST_BYTES);
     let mut runs: Vec<Run> = places
-        .map(|start| start..block.len().min(start + LEAST_BYTES))
-        .map(|place| Run::of(place.clone(), count(&block[place])))
+        .map(|start| {
+            let place = start..block.len().min(start + LEAST_BYTES);
+            let counts = count(&block[place.clone()]);
+            [Part { place, counts }].into()
+        })
         .collect();
     while runs.len() > 1 {
         let mut pairs = runs.into_iter();
         let mut next = Vec::new();
         while let Some(one) = pairs.next() {
             next.push(match pairs.next() {
-                Some(two) => one.followed_by(two),
+                Some(two) => followed_by(one, two),
                 None => one,
             });
         }
         runs = next;
     }
-    runs.pop().map(|run| run.parts).unwrap_or_default()
+    runs.pop().unwrap_or_default()
 }

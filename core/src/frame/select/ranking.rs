@@ -115,7 +115,13 @@ fn judge<E: PackEngine>(
         piece_bytes: look.piece_bytes,
         repeats: look.is_long() || effort == Effort::Max || repeats::are_near(&windows),
     };
-    let mut ranked: Vec<(f64, Recipe)> = transforms(dtype, effort)
+    let mut transforms = transforms(dtype, effort);
+    if !how.repeats {
+        // Byte by byte, planes take no more than the bytes of all together.
+        transforms
+            .retain(|&transform| transform != Transform::Opaque || element_bytes(dtype).is_none());
+    }
+    let mut ranked: Vec<(f64, Recipe)> = transforms
         .into_iter()
         .map(|transform| {
             let mut cost = (transform.planes() * HEAD_BYTES) as f64;
