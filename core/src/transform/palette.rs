@@ -21,7 +21,7 @@ pub fn codebook(elements: &[u8], width: usize, most: usize) -> Option<Vec<u64>> 
 fn codebook_fixed<const W: usize>(elements: &[u8], most: usize) -> Option<Vec<u64>> {
     let (items, rest) = elements.as_chunks::<W>();
     assert!(rest.is_empty());
-    let mut seen = Places::default();
+    let mut seen = Places::for_items::<W>(items.len());
     let mut values = Vec::new();
     let mut before = None;
     for item in items {
@@ -62,11 +62,12 @@ pub fn index(elements: &[u8], width: usize, codebook: &[u64]) -> Vec<u8> {
 }
 
 fn index_fixed<const W: usize>(elements: &[u8], codebook: &[u64]) -> Vec<u8> {
-    let mut places = Places::default();
+    let items = elements.as_chunks::<W>().0;
+    let mut places = Places::for_items::<W>(items.len());
     for (place, &value) in codebook.iter().enumerate() {
         places.insert(value, place);
     }
-    let items = elements.as_chunks::<W>().0.iter();
+    let items = items.iter();
     let places = items.map(|item| places.find(word(item)).expect("the codebook is complete"));
     match index_bytes(codebook.len()) {
         1 => places.map(|place| place.to_le_bytes()[0]).collect(),
@@ -161,17 +162,67 @@ fn word<const W: usize>(item: &[u8; W]) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
+/// From values to places.
+enum Places {
+    /// By the value itself; [`NOWHERE`] where there is none.
+    Direct(Vec<u32>),
+    Hashed(Hashed),
+}
+
+const NOWHERE: u32 = u32::MAX;
+/// Elements from which on a table of all values of two bytes pays.
+const DIRECT_LEAST: usize = 1 << 13;
+
+impl Places {
+    /// For that many elements of `W` bytes.
+    fn for_items<const W: usize>(count: usize) -> Self {
+        if W <= 2 && count >= DIRECT_LEAST {
+            Self::Direct(vec![NOWHERE; 1 << (8 * W)])
+        } else {
+            Self::Hashed(Hashed::default())
+        }
+    }
+
+    #[inline]
+    fn find(&self, value: u64) -> Option<u32> {
+        match self {
+            Self::Direct(places) => {
+                let place = places[crate::bytes::index(value)];
+                (place != NOWHERE).then_some(place)
+            }
+            Self::Hashed(places) => places.find(value),
+        }
+    }
+
+    /// Whether `value` was not there yet; if so it is now, at `place`.
+    #[inline]
+    fn insert(&mut self, value: u64, place: usize) -> bool {
+        match self {
+            Self::Direct(places) => {
+                let slot = &mut places[crate::bytes::index(value)];
+                let is_new = *slot == NOWHERE;
+                if is_new {
+                    // A value of two bytes has one of 2^16 places.
+                    *slot = u32::try_from(place).unwrap_or(NOWHERE);
+                }
+                is_new
+            }
+            Self::Hashed(places) => places.insert(value, place),
+        }
+    }
+}
+
 /// A hash table from values to places, open addressing. The hash is fixed:
 /// values made to collide cost time in proportion to the codebook's length,
 /// which the caller bounds.
 #[derive(Default)]
-struct Places {
+struct Hashed {
     /// Value and place, a power of two of them, at most half in use.
     slots: Vec<Option<(u64, u32)>>,
     used: usize,
 }
 
-impl Places {
+impl Hashed {
     fn slot(&self, value: u64) -> usize {
         let bits = self.slots.len().trailing_zeros();
         // Fibonacci hashing: the high bits of a product are well mixed.

@@ -135,16 +135,26 @@ impl<'a> Job<'a> {
     ) -> Result<Written> {
         let (dtype, effort) = (Some(tensor.dtype), self.options.effort);
         let ranking = Ranking::new(self.engine, self.tensor(&tensor.span), dtype, effort);
-        self.input.release(self.place(&tensor.span));
         let place = self.place(&tensor.span);
-        let written = large::write(self, place.clone(), ranking.best(), position, output)?;
         let other = select::alternative(self.engine, self.tensor(&tensor.span), &ranking);
-        self.input.release(place);
-        let Some(other) = other.filter(|other| (other.len() as u64) < written.len_bytes) else {
-            return Ok(written);
+        self.input.release(place.clone());
+        let beats = |other: &Vec<u8>| ranking.is_beaten_by(other.len());
+        let other = match other {
+            Some(other) if beats(&other) => other,
+            other => {
+                let best = ranking.best();
+                let written = large::write(self, place.clone(), best, position, output)?;
+                self.input.release(place);
+                match other.filter(|other| (other.len() as u64) < written.len_bytes) {
+                    Some(other) => {
+                        output.set_len(position)?;
+                        output.seek(position)?;
+                        other
+                    }
+                    None => return Ok(written),
+                }
+            }
         };
-        output.set_len(position)?;
-        output.seek(position)?;
         output.write(&other)?;
         Ok(Written {
             len_bytes: other.len() as u64,

@@ -42,9 +42,10 @@ pub enum Encoded<'a> {
 impl<'a> Encoded<'a> {
     /// Of `tensor`.
     ///
-    /// A packer that codes a tensor plane by plane follows [`Ranking::best`]
-    /// and takes the frame that [`alternative`] makes instead if it is
-    /// strictly smaller, as is done here for tensors over 16 KiB.
+    /// A packer that codes a tensor plane by plane does what is done here for
+    /// tensors over 16 KiB: it takes the frame that [`alternative`] makes where
+    /// [`Ranking::is_beaten_by`] it; else it follows [`Ranking::best`], and
+    /// takes the other frame if it is strictly smaller.
     #[must_use]
     pub fn new<E: PackEngine>(
         engine: &E,
@@ -62,10 +63,15 @@ impl<'a> Encoded<'a> {
     }
 
     fn ranked<E: PackEngine>(engine: &E, tensor: &'a [u8], ranking: &Ranking) -> Self {
-        let planes = z4ai::Encoded::new(engine, tensor, ranking.best());
-        match alternative(engine, tensor, ranking) {
-            Some(other) if other.len() < planes.len_bytes() => Self::Whole(other),
-            _ => Self::Planes(planes),
+        let other = alternative(engine, tensor, ranking);
+        let planes = || z4ai::Encoded::new(engine, tensor, ranking.best());
+        match other {
+            None => Self::Planes(planes()),
+            Some(other) if ranking.is_beaten_by(other.len()) => Self::Whole(other),
+            Some(other) => match planes() {
+                planes if other.len() < planes.len_bytes() => Self::Whole(other),
+                planes => Self::Planes(planes),
+            },
         }
     }
 

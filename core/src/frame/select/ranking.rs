@@ -9,13 +9,16 @@ use super::{Effort, SMALL_BYTES, element_bytes, repeats, ways};
 use crate::dtype::Dtype;
 use crate::engine::PackEngine;
 use crate::frame::plane::HEAD_BYTES;
-use crate::frame::z4ai::{PlaneRecipe, Recipe, Transform};
+use crate::frame::z4ai::{Recipe, Transform};
 use crate::transform::FloatFormat;
 use crate::transform::bitfield::{BFLOAT16, FLOAT16, FLOAT32};
 
 /// A transform expected to come to more than this times the best one is not
 /// tried by [`Effort::Max`].
 const HOPELESS: f64 = 1.15;
+
+/// Further below what planes are expected to take than samples err.
+const BEATEN: f64 = 0.95;
 
 /// What is known of a tensor before it is coded: a recipe for every transform
 /// worth a look.
@@ -38,11 +41,7 @@ impl Ranking {
         effort: Effort,
     ) -> Self {
         let recipes = if tensor.is_empty() {
-            let stored = Recipe {
-                transform: Transform::Opaque,
-                planes: vec![PlaneRecipe::Store],
-            };
-            vec![(0.0, stored)]
+            vec![(0.0, Recipe::stored())]
         } else {
             rank(engine, tensor, dtype, effort)
         };
@@ -57,6 +56,13 @@ impl Ranking {
     #[must_use]
     pub fn best(&self) -> &Recipe {
         &self.recipes[0].1
+    }
+
+    /// Whether a frame of that length makes it needless to code planes: they are
+    /// expected to take a good deal more.
+    #[must_use]
+    pub fn is_beaten_by(&self, len_bytes: usize) -> bool {
+        self.effort != Effort::Max && (len_bytes as f64) < self.recipes[0].0 * BEATEN
     }
 
     /// All transforms, for a tensor too small to be judged.
@@ -115,15 +121,16 @@ fn judge<E: PackEngine>(
         piece_bytes: look.piece_bytes,
         repeats: look.is_long() || effort == Effort::Max || repeats::are_near(&windows),
     };
-    let mut transforms = transforms(dtype, effort);
-    if !how.repeats {
-        // Byte by byte, planes take no more than the bytes of all together.
-        transforms
-            .retain(|&transform| transform != Transform::Opaque || element_bytes(dtype).is_none());
-    }
+    let transforms = transforms(dtype, effort);
+    // Where nothing repeats, planes are coded at least as well as the bytes of
+    // all together, which are left as they are if they are noise.
+    let is_noise_at_best = !how.repeats && transforms.len() > 1;
     let mut ranked: Vec<(f64, Recipe)> = transforms
         .into_iter()
         .map(|transform| {
+            if transform == Transform::Opaque && is_noise_at_best {
+                return ((HEAD_BYTES + tensor.len()) as f64, Recipe::stored());
+            }
             let mut cost = (transform.planes() * HEAD_BYTES) as f64;
             let lens = transform.plane_lens(tensor.len());
             let planes = sample::planes(&windows, transform)

@@ -1,6 +1,7 @@
 //! What an encoder has been told to do. Who decides is another matter
 //! ([`crate::frame::select`]).
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use super::Transform;
@@ -13,6 +14,17 @@ pub struct Recipe {
     pub transform: Transform,
     /// One entry per plane.
     pub planes: Vec<PlaneRecipe>,
+}
+
+impl Recipe {
+    /// The tensor as it is.
+    #[must_use]
+    pub fn stored() -> Self {
+        Self {
+            transform: Transform::Opaque,
+            planes: vec![PlaneRecipe::Store],
+        }
+    }
 }
 
 /// What to try on one plane. A plane that does not get smaller is stored.
