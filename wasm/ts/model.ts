@@ -264,9 +264,10 @@ export class Model {
     const subject = { model: this.#core, index: this.#indices.get(info.name)!, info };
     decoder.expect(subject);
     const base = info.base && this.#base;
-    const [parts, reference] = await sideBySide(either, (signal) =>
-      Promise.all([readParts(this.#sources, info.parts, { signal, onBytes: meter.arrived }), base ? base.#raw(base.#find(info.name), signal, meter) : undefined]),
-    );
+    const readOwn = (signal: AbortSignal) => readParts(this.#sources, info.parts, { signal, onBytes: meter.arrived });
+    const [parts, reference] = base
+      ? await sideBySide(either, (signal) => Promise.all([readOwn(signal), base.#raw(base.#find(info.name), signal, meter)]))
+      : [await readOwn(either)];
     // A closed model has nothing to decode with.
     closing.throwIfAborted();
     const raw = await decoder.decode({ ...subject, parts, reference, into, signal: either });

@@ -16,7 +16,9 @@ export function partsBytes(parts: readonly StoredPart[]): number {
 
 /** Reads them at the same time, and none that is empty. When one fails the others are stopped. */
 export function readParts(sources: readonly Source[], parts: readonly StoredPart[], options: ReadOptions): Promise<Uint8Array[]> {
-  const read = ({ file, offset, length }: StoredPart, signal: AbortSignal) =>
-    length === 0 ? new Uint8Array(0) : sources[file]!.read(offset, length, { ...options, signal });
-  return sideBySide(options.signal, (signal) => Promise.all(parts.map((part) => read(part, signal))));
+  const read = async ({ file, offset, length }: StoredPart, options: ReadOptions) =>
+    length === 0 ? new Uint8Array(0) : sources[file]!.read(offset, length, options);
+  const readAll = (options: ReadOptions) => Promise.all(parts.map((part) => read(part, options)));
+  // A signal costs more than a small tensor, and one read has no others to stop.
+  return parts.length > 1 ? sideBySide(options.signal, (signal) => readAll({ ...options, signal })) : readAll(options);
 }
