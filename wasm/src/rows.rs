@@ -5,10 +5,9 @@ use std::borrow::Cow;
 use wasm_bindgen::prelude::*;
 use zstn_core::model::Rows as Core;
 
-use crate::ranges::triples;
-
 use crate::decode::decoded;
 use crate::engine::ENGINE;
+use crate::ranges::triples;
 
 /// What has to be fetched for some rows of a tensor.
 #[wasm_bindgen]

@@ -34,8 +34,8 @@ impl Part {
 }
 
 /// Bytes of small frames and their tensors that one job deals with: what it has
-/// looked at is released as a whole, since the system hands out and takes back more than
-/// a small frame at a time.
+/// looked at is released as a whole, since the system hands out and takes back
+/// more than a small frame at a time.
 const RUN_BYTES: u64 = 1 << 20;
 
 /// Frames that lie one behind another, as one run each as long as it is short;

@@ -131,22 +131,24 @@ fn judge<E: PackEngine>(
             if transform == Transform::Opaque && is_noise_at_best {
                 return ((HEAD_BYTES + tensor.len()) as f64, Recipe::stored());
             }
+            let parts = |parts: &Vec<Vec<u8>>| -> Vec<Estimate> {
+                let parts = parts.iter();
+                parts.map(|part| Estimate::of(engine, part, how)).collect()
+            };
+            let sampled = sample::planes(&windows, transform);
+            let estimates: Vec<Vec<Estimate>> = sampled.iter().map(parts).collect();
+            let all = || estimates.iter().flatten();
+            is_plain &= all().all(|part| part.is_plain(effort));
+            let coded_bytes = ways::coded_bytes(all());
             let mut cost = (transform.planes() * HEAD_BYTES) as f64;
-            let lens = transform.plane_lens(tensor.len());
-            let planes = sample::planes(&windows, transform)
-                .iter()
-                .zip(lens)
-                .map(|(parts, len_bytes)| {
-                    let estimates: Vec<Estimate> = parts
-                        .iter()
-                        .map(|part| Estimate::of(engine, part, how))
-                        .collect();
-                    is_plain &= estimates.iter().all(|part| part.is_plain(effort));
-                    let (recipe, bytes) = ways::choose(&estimates, len_bytes, effort, far_repeats);
-                    cost += bytes * scale;
-                    recipe
-                })
-                .collect();
+            let planes = transform.plane_lens(tensor.len()).into_iter();
+            let planes = planes.zip(&estimates).map(|(len_bytes, estimates)| {
+                let (recipe, bytes) =
+                    ways::choose(estimates, len_bytes, coded_bytes, effort, far_repeats);
+                cost += bytes * scale;
+                recipe
+            });
+            let planes = planes.collect();
             (
                 cost * handicap(transform, effort),
                 Recipe { transform, planes },

@@ -26,6 +26,9 @@ const RANS_QUICK_BYTES: usize = 1 << 20;
 /// thirtieth of a bit for each byte, about what it gains on weights of a
 /// common kind.
 const QUICK_PARTS: usize = 252;
+/// And as one part in so many of all planes when coded, of which this one may
+/// be a small part.
+const CODED_PARTS: f64 = 450.0;
 /// And where codes are short.
 const SHORT_PARTS: usize = 1000;
 /// Longest plane that is held in memory with its coded form, in bytes.
@@ -117,11 +120,20 @@ pub fn of_counted_plane(effort: Effort) -> PlaneRecipe {
     }
 }
 
-/// What to try on a plane of `len_bytes` whose parts have these estimates, and
-/// the bytes the sample would take.
+/// Bytes that all planes of these estimates take in Huffman codes or found by
+/// a search.
+pub fn coded_bytes<'a>(estimates: impl IntoIterator<Item = &'a Estimate>) -> f64 {
+    let coded = |part: &Estimate| part.huffman.min(part.search);
+    estimates.into_iter().map(coded).sum()
+}
+
+/// What to try on a plane of `len_bytes` whose parts have these estimates, where
+/// all planes together take `all_coded_bytes` of the sample; and the bytes that
+/// this one would take of it.
 pub fn choose(
     parts: &[Estimate],
     len_bytes: usize,
+    all_coded_bytes: f64,
     effort: Effort,
     repeats: bool,
 ) -> (PlaneRecipe, f64) {
@@ -162,9 +174,12 @@ pub fn choose(
             };
             return (fast_first(ways, SHORT_PARTS), cost.min(rans));
         }
-        let least_gain = part.len / (4 * QUICK_PARTS) as f64;
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // above 0
+        let gain_parts = (part.len * CODED_PARTS / all_coded_bytes) as usize;
+        let gain_parts = gain_parts.clamp(1, QUICK_PARTS);
+        let least_gain = part.len / (4 * gain_parts) as f64;
         if len_bytes <= RANS_QUICK_BYTES && !search && part.rans + least_gain < cost {
-            return (of_counted_plane(effort), part.rans);
+            return (PlaneRecipe::HuffmanOrRans { gain_parts }, part.rans);
         }
     }
     let ways = ZstdWays {
