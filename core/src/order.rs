@@ -15,6 +15,9 @@ pub fn by_key(keys: impl Iterator<Item = (u64, u64)>) -> Vec<usize> {
 
 /// The items in the order of their keys; of equal keys the earlier first.
 pub fn sorted<T>(items: Vec<T>, key: impl Fn(&T) -> (u64, u64)) -> Vec<T> {
+    if items.is_sorted_by_key(&key) {
+        return items;
+    }
     let order = by_key(items.iter().map(key));
     let mut items: Vec<Option<T>> = items.into_iter().map(Some).collect();
     let taken = order.into_iter().map(|number| items[number].take());

@@ -103,23 +103,22 @@ impl Writer {
     pub fn finish(self, sums: Option<Sums>) -> Result<Vec<u8>> {
         let count = u32::try_from(self.records.len())
             .map_err(|_| Error::invalid_input("a ZSTN index holds at most 2^32 records"))?;
-        let mut index = count.to_le_bytes().to_vec();
-        for record in &self.records {
-            write_record(&mut index, record)?;
-        }
         let mut out = Vec::new();
         if let Some(sums) = &sums {
             let tables = sums.frames.iter().map(|frame| &frame.table);
             tables.for_each(|table| out.extend_from_slice(table));
         }
-        let index_start = self.position + out.len() as u64;
+        let start = out.len();
+        out.extend_from_slice(&count.to_le_bytes());
+        for record in &self.records {
+            write_record(&mut out, record)?;
+        }
         let footer = Footer {
-            index: index_start..index_start + index.len() as u64,
+            index: self.position + start as u64..self.position + out.len() as u64,
         };
-        out.extend_from_slice(&index);
         if let Some(sums) = sums {
-            let section = self.section(&sums, checksum([index.as_slice()]))?;
-            out.extend_from_slice(&section.to_bytes());
+            let section = self.section(&sums, checksum([&out[start..]]))?;
+            section.write(&mut out);
         }
         out.extend_from_slice(&footer.to_bytes());
         Ok(out)

@@ -122,10 +122,10 @@ impl Section {
         Ok(section)
     }
 
-    /// The bytes to write between index and footer.
-    #[must_use]
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = VERSION.to_le_bytes().to_vec();
+    /// Appends the bytes that stand between index and footer.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&VERSION.to_le_bytes());
         let mut record = |tag: [u8; 4], values: &[&[u8]]| {
             let len: usize = values.iter().map(|value| value.len()).sum();
             out.extend_from_slice(&tag);
@@ -144,7 +144,7 @@ impl Section {
             record(TAG_FRAMES, &[&sums]);
         }
         if let Some(tensors) = &self.tensors {
-            record(TAG_TENSORS, &[&tensors.concat()]);
+            record(TAG_TENSORS, &[tensors.as_flattened()]);
         }
         if let Some(tables) = &self.tables {
             let lens: Vec<u8> = tables.iter().flat_map(|len| len.to_le_bytes()).collect();
@@ -153,12 +153,11 @@ impl Section {
         if let Some(header) = &self.header {
             record(TAG_HEADER, &[header]);
         }
-        let checksum = XxHash3_64::oneshot(&out);
+        let checksum = XxHash3_64::oneshot(&out[start..]);
         out.extend_from_slice(&checksum.to_le_bytes());
-        let len = out.len() as u64;
+        let len = (out.len() - start) as u64;
         out.extend_from_slice(&len.to_le_bytes());
         out.extend_from_slice(&MAGIC);
-        out
     }
 }
 
@@ -217,6 +216,12 @@ mod tests {
     use super::super::FIXED_BYTES;
     use super::*;
 
+    fn bytes_of(section: &Section) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        section.write(&mut bytes);
+        bytes
+    }
+
     fn section() -> Section {
         Section {
             file: Some(FileDigest {
@@ -247,13 +252,13 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let bytes = section().to_bytes();
+        let bytes = bytes_of(&section());
         assert_eq!(bytes.len() as u64, FIXED_BYTES + 2 * 44);
         assert_eq!(Section::parse(&bytes), Ok(Some(section())));
         let after_others = [b"other things".to_vec(), bytes].concat();
         assert_eq!(Section::parse(&after_others), Ok(Some(section())));
         let none = Section::default();
-        assert_eq!(Section::parse(&none.to_bytes()), Ok(Some(none)));
+        assert_eq!(Section::parse(&bytes_of(&none)), Ok(Some(none)));
     }
 
     #[test]
@@ -277,7 +282,7 @@ mod tests {
 
     #[test]
     fn every_flip_and_every_cut_shows_or_hides_the_section() {
-        let bytes = section().to_bytes();
+        let bytes = bytes_of(&section());
         let magic_start = bytes.len() - MAGIC.len();
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
