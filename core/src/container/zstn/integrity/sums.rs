@@ -24,6 +24,9 @@ impl FrameSums {
     /// Those of a tensor and its frame in memory.
     #[must_use]
     pub fn of<E: Engine>(engine: &E, tensor: &[u8], frame: &[u8]) -> Self {
+        if tensor.len() < LARGE_BYTES {
+            return Self::with_digest(digest::of(engine, tensor), frame);
+        }
         let of_frame = || engine.join(|| checksum([frame]), || table(frame));
         let (digest, (stored, table)) = engine.join(|| digest::of(engine, tensor), of_frame);
         Self {
@@ -43,6 +46,9 @@ impl FrameSums {
         }
     }
 }
+
+/// Tensors from here on take longer than it takes to wake a thread.
+pub const LARGE_BYTES: usize = 1 << 20;
 
 fn table(frame: &[u8]) -> Vec<u8> {
     let table = BlockTable::of(frame).as_ref().map(BlockTable::to_bytes);
