@@ -52,29 +52,18 @@ pub fn pack_into<E: PackEngine>(
     let ties = ties::find(&lens, tensor, |i| digest::of(engine, tensor(i)));
     let distinct: Vec<usize> = (0..tensors.len()).filter(|&i| ties[i].is_none()).collect();
 
+    let mut sums = Sums::new(header);
     // The digest of the file is one long chain: it comes first, so that other
     // threads code meanwhile.
-    let jobs = [None].into_iter().chain(distinct.iter().copied().map(Some));
-    let coded = engine.map(jobs.collect(), |job| match job {
-        None => {
-            let mut sums = Sums::new(header);
-            sums.data(data);
-            Coded::File(sums)
-        }
-        Some(i) => {
-            let dtype = Some(tensors[i].dtype);
-            Coded::Frame(Encoded::new(engine, tensor(i), dtype, effort))
-        }
-    });
-    let mut coded = coded.into_iter();
-    let Some(Coded::File(mut sums)) = coded.next() else {
-        unreachable!("results come in the order of the jobs");
-    };
-    let frames = coded.filter_map(|coded| match coded {
-        Coded::Frame(frame) => Some(frame),
-        Coded::File(_) => None,
-    });
-    let frames: Vec<(usize, Encoded)> = distinct.into_iter().zip(frames).collect();
+    let ((), frames) = engine.join(
+        || sums.data(data),
+        || {
+            engine.map(distinct, |i| {
+                let dtype = Some(tensors[i].dtype);
+                (i, Encoded::new(engine, tensor(i), dtype, effort))
+            })
+        },
+    );
 
     let (mut writer, prefix) = Writer::new(engine, header, data.len() as u64, true);
     let lens: Vec<usize> = frames.iter().map(|(_, frame)| frame.len_bytes()).collect();
@@ -103,12 +92,6 @@ pub fn pack_into<E: PackEngine>(
     }
     out.extend_from_slice(&writer.finish(Some(sums))?);
     Ok(())
-}
-
-/// What the first jobs of [`pack`] come to.
-enum Coded<'a> {
-    File(Sums),
-    Frame(Encoded<'a>),
 }
 
 /// Whether a ZSTN index can hold all names of `header`.
