@@ -131,12 +131,12 @@ fn judge<E: PackEngine>(
             if transform == Transform::Opaque && is_noise_at_best {
                 return ((HEAD_BYTES + tensor.len()) as f64, Recipe::stored());
             }
-            let parts = |parts: &Vec<Vec<u8>>| -> Vec<Estimate> {
-                let parts = parts.iter();
+            let judged = |plane: &Vec<Vec<u8>>| -> Vec<Estimate> {
+                let parts = plane.iter();
                 parts.map(|part| Estimate::of(engine, part, how)).collect()
             };
             let sampled = sample::planes(&windows, transform);
-            let estimates: Vec<Vec<Estimate>> = sampled.iter().map(parts).collect();
+            let estimates: Vec<Vec<Estimate>> = sampled.iter().map(judged).collect();
             let all = || estimates.iter().flatten();
             is_plain &= all().all(|part| part.is_plain(effort));
             let coded_bytes = ways::coded_bytes(all());

@@ -213,7 +213,7 @@ fn fast_first(ways: &'static [Way], parts: usize) -> PlaneRecipe {
 fn smallest(parts: &[Estimate], repeats: bool) -> (PlaneRecipe, f64) {
     let cost: f64 = parts.iter().map(Estimate::least).sum();
     let len: f64 = parts.iter().map(|part| part.len).sum();
-    let search: f64 = parts.iter().map(|part| part.search.min(part.huffman)).sum();
+    let search = coded_bytes(parts);
     let huffman: f64 = parts.iter().map(|part| part.huffman).sum();
     if repeats || (search < huffman * (1.0 - MAX_SEARCH_GAIN) && search < cost * HOPELESS) {
         return (PlaneRecipe::Smallest(MAX_SEARCH), cost);
