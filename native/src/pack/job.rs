@@ -138,21 +138,19 @@ impl<'a> Job<'a> {
         let place = self.place(&tensor.span);
         let other = select::alternative(self.engine, self.tensor(&tensor.span), &ranking);
         self.input.release(place.clone());
-        let beats = |other: &Vec<u8>| ranking.is_beaten_by(other.len());
         let other = match other {
-            Some(other) if beats(&other) => other,
+            Some(other) if ranking.is_beaten_by(other.len()) => other,
             other => {
                 let best = ranking.best();
                 let written = large::write(self, place.clone(), best, position, output)?;
                 self.input.release(place);
-                match other.filter(|other| (other.len() as u64) < written.len_bytes) {
-                    Some(other) => {
-                        output.set_len(position)?;
-                        output.seek(position)?;
-                        other
-                    }
-                    None => return Ok(written),
-                }
+                let is_less = |other: &Vec<u8>| (other.len() as u64) < written.len_bytes;
+                let Some(other) = other.filter(is_less) else {
+                    return Ok(written);
+                };
+                output.set_len(position)?;
+                output.seek(position)?;
+                other
             }
         };
         output.write(&other)?;
