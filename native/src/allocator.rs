@@ -11,16 +11,14 @@ use std::alloc::{GlobalAlloc, Layout, System};
 /// The system's allocator, with advice for large buffers.
 pub struct Advised;
 
-/// What is freed of smaller ones may wait for its next use, up to so many
-/// bytes for each thread.
-const KEPT_BYTES: i32 = 32 << 20;
-
-/// Has the allocator keep what is freed, as far as it can be told.
+/// Has the allocator keep what is freed, where it can be told to.
+#[cfg(target_env = "gnu")]
 pub fn keep_freed() {
-    // Larger ones are given back at once: they are taken with advice.
+    /// May wait for its next use, for each thread.
+    const KEPT_BYTES: i32 = 32 << 20;
+    // Larger buffers are given back at once: they are taken with advice.
     let least_bytes = i32::try_from(LEAST_BYTES).unwrap_or(i32::MAX);
     // SAFETY: numbers for the allocator itself; one it refuses changes nothing.
-    #[cfg(target_env = "gnu")]
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, least_bytes);
         libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_BYTES);

@@ -11,7 +11,7 @@ mod cli;
 static ALLOCATOR: allocator::Advised = allocator::Advised;
 
 fn main() -> ExitCode {
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
     allocator::keep_freed();
     cli::run()
 }

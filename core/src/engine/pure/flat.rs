@@ -8,7 +8,7 @@ use super::streams::Sink;
 /// Below, a sample of a block says little.
 const LEAST_SAMPLED_BYTES: usize = 1 << 15;
 
-/// Bits of a flat code ([`Code::of_bits`](super::huffman::Code::of_bits)) for a block for which it is the
+/// Bits of a flat code (`Code::of_bits`) for a block for which it is the
 /// shortest, or nearly, as far as every eighth line of the block tells: where
 /// the best code of half of these lines is of no use for the other half.
 /// Counting all of the block would take longer than writing it. With 8 bits
