@@ -5,9 +5,8 @@ use std::ops::Range;
 use zstn_core::catalog::{Recognised, recognise};
 use zstn_core::container::zstn::integrity::{FileCheck, Integrity};
 use zstn_core::container::zstn::rows::BlockTable;
-use zstn_core::container::zstn::{Layout, Prefix, Tail};
+use zstn_core::container::zstn::{CheckedFrame, Layout, Prefix, Tail};
 use zstn_core::engine::Engine;
-use zstn_core::frame::Stored;
 
 use crate::source::{Map, Source};
 use crate::{Error, Native, Progress, Result};
@@ -84,46 +83,33 @@ impl<'a> Container<'a> {
         self.tail.as_ref()?.integrity.as_ref()
     }
 
-    fn name(&self, part: &Part) -> &str {
+    /// An error that names the tensor of a frame.
+    fn named(&self, part: &Part, error: zstn_core::Error) -> zstn_core::Error {
         match &self.tail {
-            Some(tail) => &tail.index.records()[part.number].name,
-            None => "(all data)",
+            Some(tail) => error.tensor(&tail.index.records()[part.number].name),
+            None => error,
         }
     }
 
-    fn stored(&self, part: &Part) -> zstn_core::Result<Stored<'a>> {
+    fn frame(&self, part: &Part) -> zstn_core::Result<CheckedFrame<'_>> {
         let bytes = bytes_at(self.input, &part.place);
-        Stored::parse(bytes, part.len_bytes())
+        let told = self.integrity().map(|integrity| (integrity, part.number));
+        CheckedFrame::parse(bytes, part.len_bytes(), told)
     }
 
     fn check(&self, part: &Part) -> zstn_core::Result<()> {
-        let bytes = bytes_at(self.input, &part.place);
-        let damaged = |integrity: &Integrity| integrity.check_stored(part.number, bytes).err();
-        let checked = self.stored(part).map(drop);
-        checked
-            // That the bytes are damaged says more than what is wrong with them.
-            .map_err(|error| self.integrity().and_then(damaged).unwrap_or(error))
-            .map_err(|error| error.within(part.place.start))
-            .map_err(|error| match &self.tail {
-                Some(_) => error.tensor(self.name(part)),
-                None => error,
-            })
+        let checked = self.frame(part).map(drop);
+        checked.map_err(|error| self.named(part, error.within(part.place.start)))
     }
 
     /// The bytes of a frame, compared with what the file tells of them.
     fn decode_part(&self, engine: &Native, part: &Part) -> zstn_core::Result<Vec<u8>> {
-        let decode = || {
+        let decode = || -> zstn_core::Result<Vec<u8>> {
             let mut bytes = zstn_core::bytes::buffer(part.len_bytes())?;
-            if let Some(integrity) = self.integrity() {
-                integrity.check_stored(part.number, bytes_at(self.input, &part.place))?;
-            }
-            self.stored(part)?.decode(engine, &mut bytes)?;
-            if let Some(integrity) = self.integrity() {
-                integrity.check_tensor(engine, part.number, &bytes)?;
-            }
+            self.frame(part)?.decode(engine, &mut bytes)?;
             Ok(bytes)
         };
-        decode().map_err(|error: zstn_core::Error| error.tensor(self.name(part)))
+        decode().map_err(|error| self.named(part, error.within(part.place.start)))
     }
 
     pub(crate) fn original_len_bytes(&self) -> u64 {
@@ -265,7 +251,7 @@ impl<'a> Container<'a> {
                     checked.map_err(|error| error.within(part.place.start))
                 });
             release(self.input, &part.place);
-            checked.map_err(|error| Error::place(self.input.name())(error.tensor(self.name(part))))
+            checked.map_err(|error| Error::place(self.input.name())(self.named(part, error)))
         };
         let parts: Vec<&Part> = self.parts.iter().collect();
         engine.map(parts, check).into_iter().collect()

@@ -13,12 +13,11 @@ use crate::bytes;
 #[cfg(feature = "gauss")]
 use crate::container::gauss;
 use crate::container::safetensors;
-use crate::container::zstn::Tail;
 use crate::container::zstn::integrity::Integrity;
+use crate::container::zstn::{CheckedFrame, Tail};
 #[cfg(feature = "ztensor")]
 use crate::container::ztensor;
 use crate::engine::Engine;
-use crate::frame::Stored;
 use crate::{Error, Result, order};
 use delta::Delta;
 
@@ -265,8 +264,8 @@ impl Catalog {
             Contents::Safetensors => return Ok(Cow::Borrowed(stored)),
             Contents::Delta(delta) => return delta.decode(engine, tensor, number, stored, base),
             Contents::Zstn(integrity, _) => {
-                let integrity = integrity.as_ref().map(|integrity| (integrity, number));
-                decode_frame(engine, stored, tensor.len_bytes(), integrity).map(Cow::Owned)
+                let told = integrity.as_ref().map(|integrity| (integrity, number));
+                decode_frame(engine, stored, tensor.len_bytes(), told).map(Cow::Owned)
             }
             #[cfg(feature = "ztensor")]
             Contents::ZTensor(tensors) => tensors[number].decode(engine, stored),
@@ -278,21 +277,14 @@ impl Catalog {
     }
 }
 
-/// Compares with the integrity section before and after, if there is one.
 fn decode_frame<E: Engine>(
     engine: &E,
     stored: &[u8],
     len_bytes: u64,
-    integrity: Option<(&Integrity, usize)>,
+    told: Option<(&Integrity, usize)>,
 ) -> Result<Vec<u8>> {
-    if let Some((integrity, number)) = integrity {
-        integrity.check_stored(number, stored)?;
-    }
-    let frame = Stored::parse(stored, len_bytes)?;
+    let frame = CheckedFrame::parse(stored, len_bytes, told)?;
     let mut out = bytes::buffer(len_bytes)?;
     frame.decode(engine, &mut out)?;
-    if let Some((integrity, number)) = integrity {
-        integrity.check_tensor(engine, number, &out)?;
-    }
     Ok(out)
 }

@@ -5,8 +5,8 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::integrity::{FrameSums, Integrity, LARGE_BYTES, Sums};
-use super::{Layout, Prefix, Tail, Writer, single_frame, ties};
+use super::integrity::{FrameSums, Sums};
+use super::{CheckedFrame, Layout, Prefix, Tail, Writer, single_frame, ties};
 use crate::bytes::{self, index as position, part};
 use crate::container::safetensors::{self, Header};
 use crate::digest;
@@ -176,45 +176,22 @@ fn unpack_indexed<E: Engine>(
     let mut frames = Vec::with_capacity(index.records().len());
     for (number, record) in index.records().iter().enumerate() {
         let range = index.frame(number).1;
-        let bytes = part(file, range.clone());
-        let damaged = |integrity: &Integrity| integrity.check_stored(number, bytes).err();
-        let stored = Stored::parse(bytes, record.span.end - record.span.start)
-            // That the bytes are damaged says more than what is wrong with them.
-            .map_err(|error| integrity.and_then(damaged).unwrap_or(error))
+        let told = integrity.map(|integrity| (integrity, number));
+        let len_bytes = record.span.end - record.span.start;
+        let frame = CheckedFrame::parse(part(file, range.clone()), len_bytes, told)
             .map_err(|error| error.within(range.start).tensor(&record.name))?;
-        frames.push((number, record, range, stored));
+        frames.push((record, range.start, frame));
     }
-    let frames = order::sorted(frames, |(_, record, ..)| {
-        (record.span.start, record.span.end)
-    });
+    let frames = order::sorted(frames, |(record, ..)| (record.span.start, record.span.end));
 
     let mut rest = start_output(file, prefix, out)?;
     let jobs = frames.into_iter().map(|frame| {
-        let len = position(frame.1.span.end - frame.1.span.start);
+        let len = position(frame.0.span.end - frame.0.span.start);
         (frame, rest.split_off_mut(..len).unwrap_or_default())
     });
-    let restored = engine.map(jobs.collect(), |((number, record, range, stored), span)| {
-        let mut restore = || {
-            let bytes = part(file, range.clone());
-            let Some(integrity) = integrity else {
-                return stored.decode(engine, span);
-            };
-            let check = || {
-                let checked = integrity.check_stored(number, bytes);
-                checked.map_err(|error| error.within(range.start))
-            };
-            if span.len() < LARGE_BYTES {
-                check()?;
-                stored.decode(engine, span)?;
-            } else {
-                // Decoders need nobody's word for what they read.
-                let (checked, decoded) = engine.join(check, || stored.decode(engine, span));
-                checked?;
-                decoded?;
-            }
-            integrity.check_tensor(engine, number, span)
-        };
-        restore().map_err(|error: Error| error.tensor(&record.name))
+    let restored = engine.map(jobs.collect(), |((record, start, frame), span)| {
+        let decoded = frame.decode(engine, span);
+        decoded.map_err(|error| error.within(start).tensor(&record.name))
     });
     restored.into_iter().collect::<Result<()>>()?;
     // Where every tensor has been compared by itself, so has every byte.

@@ -10,6 +10,7 @@
 //! ```
 
 mod footer;
+mod frame;
 mod index;
 pub mod integrity;
 mod memory;
@@ -21,6 +22,7 @@ pub mod ties;
 mod writer;
 
 pub use footer::{FOOTER_BYTES, Footer};
+pub use frame::CheckedFrame;
 pub use index::{Content, Index, Record};
 pub use memory::{names_fit, pack, pack_into, single_frame_range, unpack, unpack_into};
 pub use packing::{Packed, Packing};

@@ -187,7 +187,8 @@ impl Integrity {
                 Rule::ZstnFrameChecksum,
                 "the stored bytes do not have the checksum in the file: they are damaged, get \
                  the file again",
-            )),
+            )
+            .at(0)),
             _ => Ok(()),
         }
     }
