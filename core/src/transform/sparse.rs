@@ -32,27 +32,43 @@ fn split_fixed<const W: usize>(elements: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let (items, rest) = elements.as_chunks::<W>();
     assert!(rest.is_empty());
     let count = items.len() - count_zeros_fixed::<W>(elements);
-    // One value more than there is: every element is written, and the next
-    // one takes its place unless it was a value. That beats a branch which
-    // no processor can foresee.
-    let mut values = vec![0; (count + 1) * W];
-    let slots = values.as_chunks_mut::<W>().0;
-    let mut next = 0;
-    let bitmap = items
-        .chunks(8)
-        .map(|group| {
-            let mut bits = 0;
-            for (k, item) in group.iter().enumerate() {
-                slots[next] = *item;
-                let kept = *item != [0; W];
-                bits |= u8::from(kept) << (7 - k);
-                next += usize::from(kept);
-            }
-            bits
-        })
-        .collect();
+    // Room for a group more than there is: every element is written, and the
+    // next one takes its place unless it was a value. That beats a branch
+    // which no processor can foresee.
+    let mut values = vec![0; (count + GROUP) * W];
+    let mut slots = values.as_chunks_mut::<W>().0;
+    let mut bitmap = Vec::with_capacity(items.len().div_ceil(GROUP));
+    let (groups, last) = items.as_chunks::<GROUP>();
+    for group in groups {
+        let (bits, kept) = split_group(group, slots);
+        bitmap.push(bits);
+        slots = &mut slots[kept..];
+    }
+    if !last.is_empty() {
+        let mut group = [[0; W]; GROUP];
+        group[..last.len()].copy_from_slice(last);
+        bitmap.push(split_group(&group, slots).0);
+    }
     values.truncate(count * W);
     (bitmap, values)
+}
+
+/// Elements of a byte of the bitmap.
+const GROUP: usize = 8;
+
+/// A byte of the bitmap, and how many values now stand in front of `slots`.
+#[inline]
+fn split_group<const W: usize>(group: &[[u8; W]; GROUP], slots: &mut [[u8; W]]) -> (u8, usize) {
+    let slots = slots.first_chunk_mut::<GROUP>().expect("room for a group");
+    let (mut bits, mut next) = (0, 0);
+    for item in group {
+        // No more than seven stand in front of one.
+        slots[next % GROUP] = *item;
+        let kept = *item != [0; W];
+        bits = bits << 1 | u8::from(kept);
+        next += usize::from(kept);
+    }
+    (bits, next)
 }
 
 /// Number of bits set in `bitmap`, whose padding is zero.
