@@ -156,14 +156,12 @@ impl Emitted {
         }
     }
 
-    /// Encodes up to four symbols from the last to the first, each with the
-    /// state in its place.
+    /// Encodes up to four symbols in turn, each with a state of its own.
     #[inline(always)]
-    pub fn push(&mut self, states: &mut [u32], symbols: &[u8], codes: &[Divided; 256]) {
+    pub fn push<'s, 'c>(&mut self, symbols: impl Iterator<Item = (&'s mut u32, &'c Divided)>) {
         // The bytes of all, the last one lowest.
         let (mut word, mut word_bits) = (0u64, 0);
-        for (state, &symbol) in states.iter_mut().zip(symbols).rev() {
-            let divided = &codes[usize::from(symbol)];
+        for (state, divided) in symbols {
             let shift =
                 8 * (u32::from(*state >= divided.limit) + u32::from(*state >> 8 >= divided.limit));
             let [low, next, ..] = state.to_le_bytes();
@@ -191,26 +189,4 @@ impl Emitted {
         out.extend_from_slice(&self.room[self.start..]);
         out
     }
-}
-
-/// Encodes one symbol; `emitted` collects bytes last first.
-#[inline(always)]
-pub(super) fn push(state: &mut u32, code: Code, bits: u32, emitted: &mut Vec<u8>) {
-    let limit = code.frequency() << (31 - bits);
-    while *state >= limit {
-        emitted.push(state.to_le_bytes()[0]);
-        *state >>= 8;
-    }
-    let (quotient, rest) = (*state / code.frequency(), *state % code.frequency());
-    *state = (quotient << bits) + rest + code.start();
-}
-
-/// States in front, then what was emitted in the order a decoder wants it.
-pub(super) fn assemble(states: &[u32], emitted: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(4 * states.len() + emitted.len());
-    for state in states {
-        out.extend_from_slice(&state.to_le_bytes());
-    }
-    out.extend(emitted.iter().rev());
-    out
 }

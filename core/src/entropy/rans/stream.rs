@@ -111,10 +111,11 @@ pub(super) fn encode(symbols: &[u8], codes: &[Code; 256]) -> Vec<u8> {
     let codes = codes.map(|code| Divided::new(code, BITS));
     let mut states = [LOWER; STATES];
     let mut emitted = Emitted::room_for(symbols.len());
+    let code = |symbol: &u8| &codes[usize::from(*symbol)];
     let (groups, rest) = symbols.as_chunks::<STATES>();
-    emitted.push(&mut states[..rest.len()], rest, &codes);
+    emitted.push(states.iter_mut().zip(rest.iter().map(code)).rev());
     for group in groups.iter().rev() {
-        emitted.push(&mut states, group, &codes);
+        emitted.push(states.iter_mut().zip(group.iter().map(code)).rev());
     }
     emitted.behind(&states)
 }

@@ -6,7 +6,8 @@ use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::super::table::{Code, Frequencies, Lookup};
+use super::super::state::Divided;
+use super::super::table::{Frequencies, Lookup};
 use super::{BITS, SLOTS, segments};
 use crate::bytes::Cursor;
 use crate::{Error, Result, Rule};
@@ -167,12 +168,36 @@ impl Tables {
     }
 
     /// What an encoder needs of every pair.
-    pub fn codes(&self) -> Vec<[Code; 256]> {
-        let mut codes = vec![[Code::default(); 256]; 256];
-        for (context, frequencies) in &self.0 {
-            codes[usize::from(*context)] = frequencies.codes();
+    pub fn codes(&self) -> Codes {
+        let mut numbers = [0; 256];
+        for ((context, _), number) in self.0.iter().zip(0..=u8::MAX) {
+            numbers[usize::from(*context)] = number;
         }
-        codes
+        let rows = self.0.iter().map(|(_, frequencies)| {
+            let codes = frequencies.codes();
+            codes.map(|code| Divided::new(code, BITS))
+        });
+        Codes {
+            rows: rows.collect(),
+            numbers,
+        }
+    }
+}
+
+/// The codes of all pairs that occur.
+#[derive(Debug)]
+pub(super) struct Codes {
+    rows: Vec<[Divided; 256]>,
+    /// Of the rows of contexts.
+    numbers: [u8; 256],
+}
+
+impl Codes {
+    /// That of `symbol` behind `context`.
+    #[inline]
+    pub fn of(&self, context: u8, symbol: u8) -> &Divided {
+        let number = self.numbers[usize::from(context)];
+        &self.rows[usize::from(number)][usize::from(symbol)]
     }
 }
 

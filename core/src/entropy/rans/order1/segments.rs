@@ -3,12 +3,13 @@
 
 use alloc::format;
 use alloc::vec::Vec;
+use core::iter;
 
 use super::super::capacity::{Allowance, Supply};
-use super::super::state::{self, Input, LOWER, WINDOW_SYMBOLS, Window};
-use super::super::table::{Code, Lookup};
+use super::super::state::{self, Emitted, Input, LOWER, WINDOW_SYMBOLS, Window};
+use super::super::table::Lookup;
 use super::super::{len_u32, part_lens};
-use super::model::Contexts;
+use super::model::{Codes, Contexts};
 use super::{BITS, SEGMENTS, SLOTS};
 use crate::bytes::{self, Cursor};
 use crate::{Error, Result, Rule};
@@ -169,9 +170,21 @@ pub(super) fn split(mut chunk: &[u8]) -> [&[u8]; SEGMENTS] {
     segments
 }
 
-/// Codes a chunk; `codes` has a row for every context in it.
-pub(super) fn encode(chunk: &[u8], codes: &[[Code; 256]]) -> Vec<u8> {
-    let streams = split(chunk).map(|segment| encode_segment(segment, codes));
+/// Codes a chunk; `codes` has a row for every context in it. Its segments are
+/// written side by side, as they are read.
+pub(super) fn encode(chunk: &[u8], codes: &Codes) -> Vec<u8> {
+    let mut writers = split(chunk).map(Writer::new);
+    let side_by_side = chunk.len() / SEGMENTS;
+    for writer in &mut writers {
+        let end = side_by_side..writer.segment.len();
+        end.rev().for_each(|at| writer.push(at, codes));
+    }
+    for at in (0..side_by_side).rev() {
+        for writer in &mut writers {
+            writer.push(at, codes);
+        }
+    }
+    let streams = writers.map(|writer| writer.emitted.behind(&[writer.state]));
     let mut out = Vec::new();
     for stream in &streams {
         out.extend_from_slice(&len_u32(stream).to_le_bytes());
@@ -182,15 +195,28 @@ pub(super) fn encode(chunk: &[u8], codes: &[[Code; 256]]) -> Vec<u8> {
     out
 }
 
-fn encode_segment(segment: &[u8], codes: &[[Code; 256]]) -> Vec<u8> {
-    let mut state = LOWER;
-    let mut emitted = Vec::with_capacity(segment.len() / 2);
-    for (i, &symbol) in segment.iter().enumerate().rev() {
-        let context = if i == 0 { 0 } else { segment[i - 1] };
-        let code = codes[usize::from(context)][usize::from(symbol)];
-        state::push(&mut state, code, BITS, &mut emitted);
+/// A segment being coded, from its end to its start.
+struct Writer<'a> {
+    segment: &'a [u8],
+    state: u32,
+    emitted: Emitted,
+}
+
+impl<'a> Writer<'a> {
+    fn new(segment: &'a [u8]) -> Self {
+        Self {
+            segment,
+            state: LOWER,
+            emitted: Emitted::room_for(segment.len()),
+        }
     }
-    state::assemble(&[state], &emitted)
+
+    #[inline(always)]
+    fn push(&mut self, at: usize, codes: &Codes) {
+        let context = if at == 0 { 0 } else { self.segment[at - 1] };
+        let code = codes.of(context, self.segment[at]);
+        self.emitted.push(iter::once((&mut self.state, code)));
+    }
 }
 
 #[cfg(test)]
