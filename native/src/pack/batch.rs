@@ -13,6 +13,8 @@ pub struct Batch {
 
 /// Enough small tensors to keep threads busy.
 const LEAST_BYTES: u64 = 8 << 20;
+/// So many keep them busy however small they are.
+const MOST_TENSORS: usize = 512;
 
 /// Bytes of tensors of these lengths to have in work at a time: one tensor for
 /// every thread, or many small ones, and no more than `most_bytes`. Larger
@@ -31,7 +33,8 @@ pub fn cut(lens_bytes: &[u64], ties: &[Option<usize>], batch_bytes: u64) -> Vec<
     for (number, &len) in lens_bytes.iter().enumerate() {
         let cost = if ties[number].is_some() { 0 } else { len };
         let large = cost > batch_bytes;
-        if (large || held + cost > batch_bytes) && start < number {
+        let is_full = held + cost > batch_bytes || number - start == MOST_TENSORS;
+        if (large || is_full) && start < number {
             batches.push(Batch {
                 tensors: start..number,
                 large: false,
@@ -93,6 +96,13 @@ mod tests {
         assert_eq!(enough_bytes(&[1 << 20, 30 << 20], 2, 20 << 20), 20 << 20);
         assert_eq!(enough_bytes(&[4096; 9], 2, 1 << 30), LEAST_BYTES);
         assert_eq!(enough_bytes(&[], 2, 1 << 30), LEAST_BYTES);
+    }
+
+    #[test]
+    fn many_small_tensors_are_several_batches() {
+        let batches = cut(&[1; 1300], &[None; 1300], 1 << 20);
+        let counts: Vec<usize> = batches.iter().map(|batch| batch.tensors.len()).collect();
+        assert_eq!(counts, [512, 512, 276]);
     }
 
     #[test]

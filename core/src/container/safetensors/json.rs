@@ -10,7 +10,7 @@ use core::fmt;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 use crate::dtype::Dtype;
-use crate::{Error, Result, Rule};
+use crate::{Error, Result, Rule, order};
 
 /// A tensor entry. An object or, as the derived reader allows, an array of
 /// the fields in this order.
@@ -62,7 +62,6 @@ impl<'de> Deserialize<'de> for Document {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Document, A::Error> {
                 let mut metadata: Option<Option<BTreeMap<String, String>>> = None;
-                let mut places: BTreeMap<String, usize> = BTreeMap::new();
                 let mut entries: Vec<(String, Entry)> = Vec::new();
                 while let Some(key) = map.next_key::<String>()? {
                     if key == "__metadata__" {
@@ -71,24 +70,33 @@ impl<'de> Deserialize<'de> for Document {
                         }
                         continue;
                     }
-                    let entry: Entry = map.next_value()?;
-                    match places.get(&key) {
-                        Some(&place) => entries[place].1 = entry,
-                        None => {
-                            places.insert(key.clone(), entries.len());
-                            entries.push((key, entry));
-                        }
-                    }
+                    entries.push((key, map.next_value()?));
                 }
                 Ok(Document {
                     metadata: metadata.flatten().unwrap_or_default(),
-                    entries,
+                    entries: distinct(entries),
                 })
             }
         }
 
         deserializer.deserialize_map(Top)
     }
+}
+
+/// Of several entries of a name the last one, at the place of the first.
+fn distinct(entries: Vec<(String, Entry)>) -> Vec<(String, Entry)> {
+    let numbered = || entries.iter().enumerate();
+    let names = || numbered().map(|(place, (name, _))| (name.as_str(), place));
+    let last: BTreeMap<&str, usize> = order::map(names());
+    if last.len() == entries.len() {
+        return entries;
+    }
+    let first: BTreeMap<&str, usize> = order::map(names().rev());
+    let kept = names().filter(|(name, place)| first[name] == *place);
+    let kept: Vec<usize> = kept.map(|(name, _)| last[name]).collect();
+    let mut entries: Vec<Option<(String, Entry)>> = entries.into_iter().map(Some).collect();
+    let taken = kept.into_iter().filter_map(|place| entries[place].take());
+    taken.collect()
 }
 
 /// Any value, read completely and forgotten.
