@@ -149,9 +149,83 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// The frame of `tensor`, whose elements are `width` bytes each, or `None`
-/// where it has more than `most_values` distinct elements. Codebook and index
-/// are tried in all `codings`.
+/// A tensor taken apart for a frame.
+#[derive(Debug, Clone)]
+pub struct Split<'a> {
+    item_bytes: u8,
+    values: Vec<u64>,
+    index: Vec<u8>,
+    tail: &'a [u8],
+    elements: usize,
+}
+
+impl<'a> Split<'a> {
+    /// Of elements of `width` bytes each; `None` where there are more than
+    /// `most_values` distinct ones.
+    ///
+    /// # Panics
+    /// If `width` is not 2, 4 or 8.
+    #[must_use]
+    pub fn new(tensor: &'a [u8], width: u8, most_values: u32) -> Option<Self> {
+        assert!(matches!(width, 2 | 4 | 8));
+        let item_bytes = usize::from(width);
+        let elements = tensor.len() / item_bytes;
+        let (body, tail) = tensor.split_at(elements * item_bytes);
+        let most = usize::try_from(most_values).unwrap_or(usize::MAX);
+        let (values, index) = palette::split(body, item_bytes, most)?;
+        Some(Self {
+            item_bytes: width,
+            values,
+            index,
+            tail,
+            elements,
+        })
+    }
+
+    /// Number of distinct elements.
+    #[must_use]
+    pub fn distinct(&self) -> usize {
+        self.values.len()
+    }
+
+    /// The index, in [`palette::index_bytes`] bytes for each element.
+    #[must_use]
+    pub fn index(&self) -> &[u8] {
+        &self.index
+    }
+
+    /// The frame, or `None` if its codebook is too long for one. Codebook and
+    /// index are tried in all `codings`.
+    #[must_use]
+    pub fn encode<E: PackEngine>(&self, engine: &E, codings: &[ZstdCoding]) -> Option<Vec<u8>> {
+        let index_bytes = palette::index_bytes(self.values.len());
+        let mut out = MAGIC.to_vec();
+        out.extend_from_slice(&[VERSION, self.item_bytes, 0, index_bytes.to_le_bytes()[0]]);
+        out.extend_from_slice(&(self.elements as u64).to_le_bytes());
+        out.extend_from_slice(&(self.values.len() as u64).to_le_bytes()[..4]);
+        // A tail is shorter than an element.
+        out.extend_from_slice(&(self.tail.len() as u64).to_le_bytes()[..4]);
+        out.extend_from_slice(&[0, 0]);
+        out.extend_from_slice(self.tail);
+        if self.elements == 0 {
+            out.extend_from_slice(&[0; 4]);
+            return Some(out);
+        }
+        let values = self.values.iter();
+        let codebook: Vec<u8> = values
+            .flat_map(|value| value.to_le_bytes().into_iter().take(self.item_bytes.into()))
+            .collect();
+        let codebook = stream::zstd_smallest(engine, &codebook, codings);
+        // Only a codebook of gigabytes does not fit its field.
+        out.extend_from_slice(&u32::try_from(codebook.len()).ok()?.to_le_bytes());
+        out.extend_from_slice(&codebook);
+        out.extend_from_slice(&stream::zstd_smallest(engine, &self.index, codings));
+        Some(out)
+    }
+}
+
+/// The frame of a tensor as [`Split::new`] takes it apart and
+/// [`Split::encode`] codes it, `None` where one of them cannot.
 ///
 /// # Panics
 /// If `width` is not 2, 4 or 8.
@@ -163,34 +237,5 @@ pub fn encode<E: PackEngine>(
     most_values: u32,
     codings: &[ZstdCoding],
 ) -> Option<Vec<u8>> {
-    assert!(matches!(width, 2 | 4 | 8));
-    let item_bytes = usize::from(width);
-    let count = tensor.len() / item_bytes;
-    let (body, tail) = tensor.split_at(count * item_bytes);
-    let most = usize::try_from(most_values).unwrap_or(usize::MAX);
-    let values = palette::codebook(body, item_bytes, most)?;
-    let index_bytes = palette::index_bytes(values.len());
-    let mut out = MAGIC.to_vec();
-    out.extend_from_slice(&[VERSION, width, 0, index_bytes.to_le_bytes()[0]]);
-    out.extend_from_slice(&(count as u64).to_le_bytes());
-    out.extend_from_slice(&(values.len() as u64).to_le_bytes()[..4]);
-    // A tail is shorter than an element.
-    out.extend_from_slice(&(tail.len() as u64).to_le_bytes()[..4]);
-    out.extend_from_slice(&[0, 0]);
-    out.extend_from_slice(tail);
-    if count == 0 {
-        out.extend_from_slice(&[0; 4]);
-        return Some(out);
-    }
-    let codebook: Vec<u8> = values
-        .iter()
-        .flat_map(|value| value.to_le_bytes().into_iter().take(item_bytes))
-        .collect();
-    let codebook = stream::zstd_smallest(engine, &codebook, codings);
-    // Only a codebook of gigabytes does not fit its field.
-    out.extend_from_slice(&u32::try_from(codebook.len()).ok()?.to_le_bytes());
-    out.extend_from_slice(&codebook);
-    let index = palette::index(body, item_bytes, &values);
-    out.extend_from_slice(&stream::zstd_smallest(engine, &index, codings));
-    Some(out)
+    Split::new(tensor, width, most_values)?.encode(engine, codings)
 }

@@ -10,7 +10,7 @@ use zstn_core::container::zstn::rows::BlockTable;
 use zstn_core::container::zstn::{Writer, ties};
 use zstn_core::digest;
 use zstn_core::engine::Engine;
-use zstn_core::frame::select::{self, Ranking};
+use zstn_core::frame::select::{self, Choice};
 
 use super::large::{self, Written};
 use super::{PackOptions, PackReport, batch};
@@ -134,15 +134,13 @@ impl<'a> Job<'a> {
         output: &mut Output,
     ) -> Result<Written> {
         let (dtype, effort) = (Some(tensor.dtype), self.options.effort);
-        let ranking = Ranking::new(self.engine, self.tensor(&tensor.span), dtype, effort);
         let place = self.place(&tensor.span);
-        let other = select::alternative(self.engine, self.tensor(&tensor.span), &ranking);
+        let choice = Choice::new(self.engine, self.tensor(&tensor.span), dtype, effort);
         self.input.release(place.clone());
-        let other = match other {
-            Some(other) if ranking.is_beaten_by(other.len()) => other,
-            other => {
-                let best = ranking.best();
-                let written = large::write(self, place.clone(), best, position, output)?;
+        let other = match choice {
+            Choice::Whole(frame) => frame,
+            Choice::Planes(recipe, other) => {
+                let written = large::write(self, place.clone(), &recipe, position, output)?;
                 self.input.release(place);
                 let is_less = |other: &Vec<u8>| (other.len() as u64) < written.len_bytes;
                 let Some(other) = other.filter(is_less) else {

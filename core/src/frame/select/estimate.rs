@@ -90,13 +90,39 @@ impl Estimate {
     pub fn is_plain(&self, effort: Effort) -> bool {
         let is_long = effort == Effort::Fast || self.huffman >= self.len * CONTEXT_SHARE;
         let rans = self.rans.min(self.order1);
-        self.search >= self.huffman * NEAR && (is_long || rans >= self.huffman * RANS_NEAR)
+        !self.is_search_near() && (is_long || rans >= self.huffman * RANS_NEAR)
+    }
+
+    /// Whether a search comes close to codes of single bytes.
+    pub fn is_search_near(&self) -> bool {
+        self.search < self.huffman * NEAR
     }
 
     /// The least of all.
     pub fn least(&self) -> f64 {
         let coded = self.huffman.min(self.search).min(self.rans);
         coded.min(self.order1).min(self.len)
+    }
+}
+
+/// What two ways to make zstd frames of a stream are expected to come to, in
+/// bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct ZstdEstimate {
+    /// In Huffman codes.
+    pub huffman: f64,
+    /// Found by a search.
+    pub search: f64,
+}
+
+impl ZstdEstimate {
+    /// Of a sample of it.
+    pub fn of<E: PackEngine>(engine: &E, sample: &[u8], judge: Judge) -> Self {
+        let huffman = huffman_bytes(&count(sample), sample.len() as f64, judge.scale);
+        Self {
+            huffman: huffman * judge.scale,
+            search: huffman * search_share(engine, sample, judge) * judge.scale,
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use crate::engine::PackEngine;
 use crate::frame::z4ai;
 
 mod alternatives;
+mod choice;
 mod effort;
 mod estimate;
 mod ranking;
@@ -21,10 +22,11 @@ mod small;
 mod standalone;
 mod ways;
 
-pub use alternatives::alternative;
+pub use choice::Choice;
 pub use effort::Effort;
-pub use ranking::Ranking;
 pub use standalone::standalone;
+
+use ranking::Ranking;
 
 /// Tensors up to this size are not judged by a sample: counts of all their
 /// bytes tell what to do, or else they are coded in every way at hand.
@@ -43,9 +45,7 @@ impl<'a> Encoded<'a> {
     /// Of `tensor`.
     ///
     /// A packer that codes a tensor plane by plane does what is done here for
-    /// tensors over 16 KiB: it takes the frame that [`alternative`] makes where
-    /// [`Ranking::is_beaten_by`] it; else it follows [`Ranking::best`], and
-    /// takes the other frame if it is strictly smaller.
+    /// tensors over 16 KiB: it follows [`Choice`].
     #[must_use]
     pub fn new<E: PackEngine>(
         engine: &E,
@@ -59,19 +59,18 @@ impl<'a> Encoded<'a> {
         {
             return Self::Planes(planes);
         }
-        Self::ranked(engine, tensor, &Ranking::new(engine, tensor, dtype, effort))
+        Self::chosen(engine, tensor, Choice::new(engine, tensor, dtype, effort))
     }
 
-    fn ranked<E: PackEngine>(engine: &E, tensor: &'a [u8], ranking: &Ranking) -> Self {
-        let other = alternative(engine, tensor, ranking);
-        let planes = || z4ai::Encoded::new(engine, tensor, ranking.best());
+    fn chosen<E: PackEngine>(engine: &E, tensor: &'a [u8], choice: Choice) -> Self {
+        let (recipe, other) = match choice {
+            Choice::Whole(frame) => return Self::Whole(frame),
+            Choice::Planes(recipe, other) => (recipe, other),
+        };
+        let planes = z4ai::Encoded::new(engine, tensor, &recipe);
         match other {
-            None => Self::Planes(planes()),
-            Some(other) if ranking.is_beaten_by(other.len()) => Self::Whole(other),
-            Some(other) => match planes() {
-                planes if other.len() < planes.len_bytes() => Self::Whole(other),
-                planes => Self::Planes(planes),
-            },
+            Some(other) if other.len() < planes.len_bytes() => Self::Whole(other),
+            _ => Self::Planes(planes),
         }
     }
 

@@ -17,62 +17,97 @@ use crate::transform::bitfield::{BFLOAT16, FLOAT16, FLOAT32};
 /// tried by [`Effort::Max`].
 const HOPELESS: f64 = 1.15;
 
-/// Further below what planes are expected to take than samples err.
+/// Further below what planes are expected to take than samples err: that of a
+/// long look, of a glance, and of a glance that has seen a search come close,
+/// which finds more the longer it looks.
 const BEATEN: f64 = 0.95;
+const BEATEN_AT_A_GLANCE: f64 = 0.93;
+const BEATEN_BUT_FOR_A_SEARCH: f64 = 0.9;
 
 /// What is known of a tensor before it is coded: a recipe for every transform
 /// worth a look.
 #[derive(Debug, Clone)]
 pub struct Ranking {
-    pub(super) dtype: Option<Dtype>,
-    pub(super) effort: Effort,
+    pub dtype: Option<Dtype>,
+    pub effort: Effort,
     /// Each with the bytes it is expected to come to, the best one first;
     /// never empty.
     recipes: Vec<(f64, Recipe)>,
+    /// Share of the least of them below which another frame is smaller without
+    /// a doubt.
+    beaten: f64,
+    is_settled: bool,
 }
 
 impl Ranking {
     /// Judges a tensor of any size by samples of it.
-    #[must_use]
     pub fn new<E: PackEngine>(
         engine: &E,
         tensor: &[u8],
         dtype: Option<Dtype>,
         effort: Effort,
     ) -> Self {
-        let recipes = if tensor.is_empty() {
-            vec![(0.0, Recipe::stored())]
-        } else {
-            rank(engine, tensor, dtype, effort)
-        };
-        Self {
-            dtype,
-            effort,
-            recipes,
+        Self::glance(engine, tensor, dtype, effort).settled(engine, tensor)
+    }
+
+    /// By a short look where that is enough to go on.
+    pub fn glance<E: PackEngine>(
+        engine: &E,
+        tensor: &[u8],
+        dtype: Option<Dtype>,
+        effort: Effort,
+    ) -> Self {
+        if tensor.is_empty() {
+            return Self {
+                dtype,
+                effort,
+                recipes: vec![(0.0, Recipe::stored())],
+                beaten: 0.0,
+                is_settled: true,
+            };
         }
+        let far_repeats = repeats::are_far_apart(tensor, effort);
+        let look = match effort {
+            Effort::Fast | Effort::Balanced if !far_repeats => sample::SHORT,
+            _ => sample::LONG,
+        };
+        judge(engine, tensor, dtype, effort, far_repeats, look)
+    }
+
+    /// By a long look, unless the short one has seen all there is.
+    #[must_use]
+    pub fn settled<E: PackEngine>(self, engine: &E, tensor: &[u8]) -> Self {
+        if self.is_settled {
+            return self;
+        }
+        // Those far apart would have had their long look.
+        judge(engine, tensor, self.dtype, self.effort, false, sample::LONG)
+    }
+
+    /// Bytes that planes are expected to take.
+    pub fn expected_bytes(&self) -> f64 {
+        self.recipes[0].0
     }
 
     /// The recipe expected to give the smallest frame.
-    #[must_use]
     pub fn best(&self) -> &Recipe {
         &self.recipes[0].1
     }
 
     /// Whether a frame of that length makes it needless to code planes: they are
     /// expected to take a good deal more.
-    #[must_use]
     pub fn is_beaten_by(&self, len_bytes: usize) -> bool {
-        self.effort != Effort::Max && (len_bytes as f64) < self.recipes[0].0 * BEATEN
+        self.effort != Effort::Max && (len_bytes as f64) < self.expected_bytes() * self.beaten
     }
 
     /// All transforms, for a tensor too small to be judged.
-    pub(super) fn transforms(&self) -> impl Iterator<Item = Transform> {
+    pub fn transforms(&self) -> impl Iterator<Item = Transform> {
         transforms(self.dtype, self.effort).into_iter()
     }
 
     /// The best recipe and, in order, those that may turn out to be smaller
     /// for a tensor of `len_bytes`.
-    pub(super) fn close(&self, len_bytes: usize) -> impl Iterator<Item = &Recipe> {
+    pub fn close(&self, len_bytes: usize) -> impl Iterator<Item = &Recipe> {
         let most = match len_bytes {
             0..=SMALL_BYTES => f64::INFINITY,
             _ => self.recipes[0].0 * HOPELESS,
@@ -85,24 +120,7 @@ impl Ranking {
     }
 }
 
-fn rank<E: PackEngine>(
-    engine: &E,
-    tensor: &[u8],
-    dtype: Option<Dtype>,
-    effort: Effort,
-) -> Vec<(f64, Recipe)> {
-    let repeats = repeats::are_far_apart(tensor, effort);
-    if effort != Effort::Max && !repeats {
-        let (ranked, is_plain) = judge(engine, tensor, dtype, effort, false, sample::SHORT);
-        if is_plain {
-            return ranked;
-        }
-    }
-    judge(engine, tensor, dtype, effort, repeats, sample::LONG).0
-}
-
-/// The recipes by their expected cost; and whether all planes of all of them
-/// are plain ([`Estimate::is_plain`]).
+/// The recipes by their expected cost.
 fn judge<E: PackEngine>(
     engine: &E,
     tensor: &[u8],
@@ -110,8 +128,8 @@ fn judge<E: PackEngine>(
     effort: Effort,
     far_repeats: bool,
     look: Look,
-) -> (Vec<(f64, Recipe)>, bool) {
-    let mut is_plain = true;
+) -> Ranking {
+    let (mut is_plain, mut is_searched) = (true, false);
     let windows = sample::windows(tensor, look);
     let sampled_bytes: usize = windows.iter().map(|window| window.len()).sum();
     let scale = tensor.len() as f64 / sampled_bytes as f64;
@@ -139,6 +157,7 @@ fn judge<E: PackEngine>(
             let estimates: Vec<Vec<Estimate>> = sampled.iter().map(judged).collect();
             let all = || estimates.iter().flatten();
             is_plain &= all().all(|part| part.is_plain(effort));
+            is_searched |= all().any(Estimate::is_search_near);
             let coded_bytes = ways::coded_bytes(all());
             let mut cost = (transform.planes() * HEAD_BYTES) as f64;
             let planes = transform.plane_lens(tensor.len()).into_iter();
@@ -157,7 +176,18 @@ fn judge<E: PackEngine>(
         .collect();
     // Stable: of equals the one preferred stays in front.
     ranked.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-    (ranked, is_plain)
+    let is_settled = look.is_long() || is_plain;
+    Ranking {
+        dtype,
+        effort,
+        recipes: ranked,
+        beaten: match (is_settled, is_searched) {
+            (true, _) => BEATEN,
+            (false, false) => BEATEN_AT_A_GLANCE,
+            (false, true) => BEATEN_BUT_FOR_A_SEARCH,
+        },
+        is_settled,
+    }
 }
 
 /// Transforms worth a look, the one preferred at equal size first.

@@ -36,7 +36,8 @@ pub const LONG: Look = Look {
 /// The whole tensor if it is small, else windows at places that depend on its
 /// length alone, so that a sample never makes output differ between runs.
 pub fn windows(tensor: &[u8], look: Look) -> Vec<&[u8]> {
-    let window_bytes = look.window_bytes;
+    let share = (tensor.len() / WINDOWS / 4).max(SHORT.window_bytes) / 8 * 8;
+    let window_bytes = look.window_bytes.min(share);
     if tensor.len() <= WINDOWS * window_bytes {
         return vec![tensor];
     }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::alternatives::MOST_BYTES;
 use super::estimate::{Estimate, Judge};
-use super::{Effort, Encoded, Ranking, element_bytes};
+use super::{Effort, Encoded, Ranking, alternatives, element_bytes};
 use crate::dtype::Dtype;
 use crate::engine::{PackEngine, ZstdCoding};
 use crate::frame::auto::{self, Choice};
@@ -39,7 +39,8 @@ pub fn standalone<E: PackEngine>(
         return super::encode(engine, tensor, dtype, effort);
     }
     let ranking = Ranking::new(engine, tensor, dtype, effort);
-    let mut best = Encoded::ranked(engine, tensor, &ranking).into_frame(engine);
+    let choice = super::Choice::of(&ranking, alternatives::smallest(engine, tensor, &ranking));
+    let mut best = Encoded::chosen(engine, tensor, choice).into_frame(engine);
     if tensor.is_empty() || tensor.len() > MOST_BYTES {
         return best;
     }

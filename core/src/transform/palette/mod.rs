@@ -5,40 +5,34 @@
 //! length of the elements.
 
 use alloc::format;
-use alloc::vec;
 use alloc::vec::Vec;
 
 use super::by_width;
 use crate::{Error, Result, Rule};
+use few::Few;
 
-/// The distinct elements in ascending order as unsigned integers; `None` as
-/// soon as there are more than `most`.
+mod few;
+mod many;
+
+/// The codebook of `elements`, the distinct ones in ascending order as unsigned
+/// integers; and the index, the place of every element in it, in
+/// [`index_bytes`] bytes each. `None` as soon as there are more than `most`.
 #[must_use]
-pub fn codebook(elements: &[u8], width: usize, most: usize) -> Option<Vec<u64>> {
-    by_width!(width, codebook_fixed(elements, most))
+pub fn split(elements: &[u8], width: usize, most: usize) -> Option<(Vec<u64>, Vec<u8>)> {
+    by_width!(width, split_fixed(elements, most))
 }
 
-fn codebook_fixed<const W: usize>(elements: &[u8], most: usize) -> Option<Vec<u64>> {
+fn split_fixed<const W: usize>(elements: &[u8], most: usize) -> Option<(Vec<u64>, Vec<u8>)> {
     let (items, rest) = elements.as_chunks::<W>();
     assert!(rest.is_empty());
-    let mut seen = Places::for_items::<W>(items.len());
-    let mut values = Vec::new();
-    let mut before = None;
-    for item in items {
-        let value = Some(word(item));
-        if value == before {
-            continue;
-        }
-        before = value;
-        if seen.insert(word(item), values.len()) {
-            values.push(word(item));
-            if values.len() > most {
-                return None;
-            }
+    if most <= few::MOST_VALUES {
+        match few::split(items, most) {
+            Few::Split(codebook, index) => return Some((codebook, index)),
+            Few::TooMany => return None,
+            Few::Collide => {}
         }
     }
-    values.sort_unstable();
-    Some(values)
+    many::split(items, most)
 }
 
 /// Bytes of an index into a codebook of that many entries.
@@ -48,32 +42,6 @@ pub fn index_bytes(entries: usize) -> usize {
         0..=256 => 1,
         257..=65_536 => 2,
         _ => 4,
-    }
-}
-
-/// The place of every element in `codebook`, which holds them all, in
-/// [`index_bytes`] bytes each.
-///
-/// # Panics
-/// If an element is not in the codebook.
-#[must_use]
-pub fn index(elements: &[u8], width: usize, codebook: &[u64]) -> Vec<u8> {
-    by_width!(width, index_fixed(elements, codebook))
-}
-
-fn index_fixed<const W: usize>(elements: &[u8], codebook: &[u64]) -> Vec<u8> {
-    let items = elements.as_chunks::<W>().0;
-    let mut places = Places::for_items::<W>(items.len());
-    for (place, &value) in codebook.iter().enumerate() {
-        places.insert(value, place);
-    }
-    let items = items.iter();
-    let places = items.map(|item| places.find(word(item)).expect("the codebook is complete"));
-    match index_bytes(codebook.len()) {
-        1 => places.map(|place| place.to_le_bytes()[0]).collect(),
-        width => places
-            .flat_map(|place| place.to_le_bytes().into_iter().take(width))
-            .collect(),
     }
 }
 
@@ -162,111 +130,10 @@ fn word<const W: usize>(item: &[u8; W]) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// From values to places.
-enum Places {
-    /// By the value itself; [`NOWHERE`] where there is none.
-    Direct(Vec<u32>),
-    Hashed(Hashed),
-}
-
-const NOWHERE: u32 = u32::MAX;
-/// Elements from which on a table of all values of two bytes pays.
-const DIRECT_LEAST: usize = 1 << 13;
-
-impl Places {
-    /// For that many elements of `W` bytes.
-    fn for_items<const W: usize>(count: usize) -> Self {
-        if W <= 2 && count >= DIRECT_LEAST {
-            Self::Direct(vec![NOWHERE; 1 << (8 * W)])
-        } else {
-            Self::Hashed(Hashed::default())
-        }
-    }
-
-    #[inline]
-    fn find(&self, value: u64) -> Option<u32> {
-        match self {
-            Self::Direct(places) => {
-                let place = places[crate::bytes::index(value)];
-                (place != NOWHERE).then_some(place)
-            }
-            Self::Hashed(places) => places.find(value),
-        }
-    }
-
-    /// Whether `value` was not there yet; if so it is now, at `place`.
-    #[inline]
-    fn insert(&mut self, value: u64, place: usize) -> bool {
-        match self {
-            Self::Direct(places) => {
-                let slot = &mut places[crate::bytes::index(value)];
-                let is_new = *slot == NOWHERE;
-                if is_new {
-                    // A value of two bytes has one of 2^16 places.
-                    *slot = u32::try_from(place).unwrap_or(NOWHERE);
-                }
-                is_new
-            }
-            Self::Hashed(places) => places.insert(value, place),
-        }
-    }
-}
-
-/// A hash table from values to places, open addressing. The hash is fixed:
-/// values made to collide cost time in proportion to the codebook's length,
-/// which the caller bounds.
-#[derive(Default)]
-struct Hashed {
-    /// Value and place, a power of two of them, at most half in use.
-    slots: Vec<Option<(u64, u32)>>,
-    used: usize,
-}
-
-impl Hashed {
-    fn slot(&self, value: u64) -> usize {
-        let bits = self.slots.len().trailing_zeros();
-        // Fibonacci hashing: the high bits of a product are well mixed.
-        let hash = value.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let hash = (hash ^ hash >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - bits);
-        let mask = self.slots.len() - 1;
-        let mut at = usize::try_from(hash).unwrap_or(0) & mask;
-        while self.slots[at].is_some_and(|(other, _)| other != value) {
-            at = (at + 1) & mask;
-        }
-        at
-    }
-
-    fn find(&self, value: u64) -> Option<u32> {
-        if self.slots.is_empty() {
-            return None;
-        }
-        self.slots[self.slot(value)].map(|(_, place)| place)
-    }
-
-    /// Tells whether the value is new.
-    fn insert(&mut self, value: u64, place: usize) -> bool {
-        if self.used * 2 >= self.slots.len() {
-            let larger = vec![None; (self.slots.len() * 4).max(1024)];
-            for entry in core::mem::replace(&mut self.slots, larger)
-                .into_iter()
-                .flatten()
-            {
-                let at = self.slot(entry.0);
-                self.slots[at] = Some(entry);
-            }
-        }
-        let at = self.slot(value);
-        if self.slots[at].is_some() {
-            return false;
-        }
-        self.slots[at] = Some((value, u32::try_from(place).unwrap_or(u32::MAX)));
-        self.used += 1;
-        true
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+
     use super::*;
     use proptest::prelude::*;
 
@@ -275,13 +142,10 @@ mod tests {
         // docs/formats/z4ai-frames.md 17
         let words = [0u16, 0x3F80, 0, 0, 0xBF80, 0x3F80, 0, 0x1234, 0x8000, 0];
         let elements: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let codebook = codebook(&elements, 2, 256).unwrap();
+        let (codebook, index) = split(&elements, 2, 256).unwrap();
         assert_eq!(codebook, [0, 0x1234, 0x3F80, 0x8000, 0xBF80]);
-        assert_eq!(
-            index(&elements, 2, &codebook),
-            [0, 2, 0, 0, 4, 2, 0, 1, 3, 0]
-        );
-        assert!(super::codebook(&elements, 2, 4).is_none());
+        assert_eq!(index, [0, 2, 0, 0, 4, 2, 0, 1, 3, 0]);
+        assert!(split(&elements, 2, 4).is_none());
     }
 
     #[test]
@@ -299,7 +163,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn join_undoes_index(log in 0u32..4, distinct in prop::sample::select(vec![1u64, 3, 256, 300, 70_000]), seed: u64) {
+        fn join_undoes_split(log in 0u32..4, distinct in prop::sample::select(vec![1u64, 3, 256, 300, 70_000]), seed: u64) {
             let width = 1usize << log;
             let elements: Vec<u8> = (0..distinct * 2)
                 .flat_map(|i| {
@@ -307,8 +171,9 @@ mod tests {
                     value.to_le_bytes()[..width].to_vec()
                 })
                 .collect();
-            let book = codebook(&elements, width, usize::MAX).unwrap();
-            let index = index(&elements, width, &book);
+            let (book, index) = split(&elements, width, usize::MAX).unwrap();
+            let few = split(&elements, width, 256);
+            prop_assert_eq!(few, (book.len() <= 256).then(|| (book.clone(), index.clone())));
             let coded: Vec<u8> = book.iter().flat_map(|v| v.to_le_bytes()[..width].to_vec()).collect();
             let mut out = vec![0; elements.len()];
             join(&index, index_bytes(book.len()), &coded, width, &mut out).unwrap();

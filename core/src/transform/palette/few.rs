@@ -1,0 +1,145 @@
+//! A palette of no more values than a byte tells apart, in one pass: every
+//! element is looked up and numbered at once.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::word;
+
+/// Most values that an index of one byte can tell apart.
+pub const MOST_VALUES: usize = 256;
+
+/// Elements of most tensors turn out to be too many before this many of them
+/// have been seen.
+const CHUNK_ITEMS: usize = 4096;
+
+/// What becomes of elements.
+pub enum Few {
+    /// Their codebook and index.
+    Split(Vec<u64>, Vec<u8>),
+    /// There are more values than allowed.
+    TooMany,
+    /// They are made so that no hash at hand keeps them apart.
+    Collide,
+}
+
+/// As [`super::split`], for `most` values up to [`MOST_VALUES`].
+pub fn split<const W: usize>(items: &[[u8; W]], most: usize) -> Few {
+    let Some(first) = items.first() else {
+        return Few::Split(Vec::new(), Vec::new());
+    };
+    let mut numbers = Numbers::<W>::new(word(first));
+    let mut index: Vec<u8> = Vec::with_capacity(items.len());
+    for chunk in items.chunks(CHUNK_ITEMS) {
+        let start = index.len();
+        index.resize(start + chunk.len(), 0);
+        for (place, item) in index[start..].iter_mut().zip(chunk) {
+            let value = word(item);
+            *place = match numbers.find(value) {
+                Some(number) => number,
+                None if numbers.count >= most => return Few::TooMany,
+                None => match numbers.add(value) {
+                    Some(number) => number,
+                    None => return Few::Collide,
+                },
+            };
+        }
+    }
+    // So far values are numbered as they came.
+    let mut codebook = numbers.values[..numbers.count].to_vec();
+    codebook.sort_unstable();
+    let mut places = [0; MOST_VALUES];
+    for (&value, place) in codebook.iter().zip(0..=u8::MAX) {
+        if let Some(number) = numbers.find(value) {
+            places[usize::from(number)] = place;
+        }
+    }
+    for place in &mut index {
+        *place = places[usize::from(*place)];
+    }
+    Few::Split(codebook, index)
+}
+
+const SLOTS: usize = 1 << 16;
+/// Hashes tried at the most. Each keeps 256 values apart with better than even
+/// chances, unless they were chosen to meet.
+const MULTIPLIERS: usize = 64;
+
+/// Values of `W` bytes and their numbers, found in one step: by a hash that
+/// gives each a slot of its own.
+struct Numbers<const W: usize> {
+    values: [u64; MOST_VALUES],
+    count: usize,
+    /// The number of the value whose slot it is; of others it is any.
+    slots: Box<[u8; SLOTS]>,
+    multiplier: u64,
+}
+
+impl<const W: usize> Numbers<W> {
+    fn new(first: u64) -> Self {
+        Self {
+            values: [first; MOST_VALUES],
+            count: 1,
+            slots: empty(),
+            // Odd, with ones and zeros all over: the golden ratio.
+            multiplier: 0x9E37_79B9_7F4A_7C15,
+        }
+    }
+
+    fn slot(&self, value: u64) -> usize {
+        match W {
+            // They are slots themselves.
+            1 | 2 => crate::bytes::index(value) % SLOTS,
+            _ => crate::bytes::index(value.wrapping_mul(self.multiplier) >> 48),
+        }
+    }
+
+    #[inline]
+    fn find(&self, value: u64) -> Option<u8> {
+        let number = self.slots[self.slot(value)];
+        (self.values[usize::from(number)] == value).then_some(number)
+    }
+
+    /// The number of a new value; `None` if no hash keeps it apart.
+    #[cold]
+    fn add(&mut self, value: u64) -> Option<u8> {
+        let number = u8::try_from(self.count).ok()?;
+        self.values[self.count] = value;
+        self.count += 1;
+        if self.place(number) {
+            return Some(number);
+        }
+        for _ in 0..MULTIPLIERS {
+            // The upper half of a product alone is well mixed.
+            self.multiplier = self
+                .multiplier
+                .rotate_left(25)
+                .wrapping_mul(0x5851_F42D_4C95_7F2D)
+                | 1;
+            self.slots = empty();
+            if (0..=number).all(|number| self.place(number)) {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    /// Gives a value its slot, unless another one has it.
+    fn place(&mut self, number: u8) -> bool {
+        let slot = self.slot(self.values[usize::from(number)]);
+        let holder = self.slots[slot];
+        // Before it is given away a slot tells of the first value.
+        if holder != number && self.slot(self.values[usize::from(holder)]) == slot {
+            return false;
+        }
+        self.slots[slot] = number;
+        true
+    }
+}
+
+fn empty() -> Box<[u8; SLOTS]> {
+    // Of that length by construction; made on the heap.
+    let slots: Result<Box<[u8; SLOTS]>, _> = vec![0; SLOTS].into_boxed_slice().try_into();
+    slots.unwrap_or_else(|_| Box::new([0; SLOTS]))
+}
