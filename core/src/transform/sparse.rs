@@ -96,25 +96,52 @@ pub fn join(bitmap: &[u8], values: &[u8], width: usize, out: &mut [u8]) {
 }
 
 fn join_fixed<const W: usize>(bitmap: &[u8], values: &[u8], out: &mut [u8]) {
-    let values = values.as_chunks::<W>().0;
+    let mut values = values.as_chunks::<W>().0;
     assert_eq!(values.len() as u64, count_values(bitmap));
     let (items, rest) = out.as_chunks_mut::<W>();
-    assert!(rest.is_empty() && bitmap.len() == items.len().div_ceil(8));
-    let Some(last) = values.len().checked_sub(1) else {
-        out.fill(0);
-        return;
-    };
-    let mut next = 0;
-    for (group, &bits) in items.chunks_mut(8).zip(bitmap) {
-        for (k, item) in group.iter_mut().enumerate() {
-            // No branch here either: a mask of ones or zeros.
-            let kept = bits >> (7 - k) & 1;
-            let mask = 0u8.wrapping_sub(kept);
-            *item = values[next.min(last)].map(|byte| byte & mask);
-            next += usize::from(kept);
+    assert!(rest.is_empty() && bitmap.len() == items.len().div_ceil(GROUP));
+    // The next values, and a zero behind them.
+    let mut front = [[0; W]; 2 * GROUP];
+    for (group, &bits) in items.chunks_mut(GROUP).zip(bitmap) {
+        match values.first_chunk::<GROUP>() {
+            Some(next) => front[..GROUP].copy_from_slice(next),
+            None => front[..values.len()].copy_from_slice(values),
         }
+        let places = PLACES[usize::from(bits)];
+        let item = |place: u8| front[usize::from(place) % (2 * GROUP)];
+        match <&mut [_; GROUP]>::try_from(&mut *group) {
+            Ok(group) => *group = places.map(item),
+            Err(_) => group
+                .iter_mut()
+                .zip(places)
+                .for_each(|(to, place)| *to = item(place)),
+        }
+        values = &values[bits.count_ones() as usize..];
     }
 }
+
+/// The place behind the next values.
+const BEHIND: u8 = 8;
+
+/// For every byte of a bitmap, where its elements are among the next values,
+/// [`BEHIND`] them for a zero. A look-up takes no branch, which no processor could
+/// foresee.
+const PLACES: [[u8; GROUP]; 256] = {
+    let mut all = [[BEHIND; GROUP]; 256];
+    let mut bits = 0;
+    while bits < 256 {
+        let (mut k, mut next) = (0, 0);
+        while k < GROUP {
+            if bits >> (GROUP - 1 - k) & 1 == 1 {
+                all[bits][k] = next;
+                next += 1;
+            }
+            k += 1;
+        }
+        bits += 1;
+    }
+    all
+};
 
 #[cfg(test)]
 mod tests {

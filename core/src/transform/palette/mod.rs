@@ -76,9 +76,9 @@ fn join_fixed<const W: usize>(
             for (to, entry) in table.iter_mut().zip(entries) {
                 *to = *entry;
             }
-            if let Some(&most) = index.iter().max()
-                && usize::from(most) >= entries.len()
-            {
+            // Not by `max`, which is not turned into vector instructions.
+            let most = index.iter().fold(0, |most: u8, &place| most.max(place));
+            if usize::from(most) >= entries.len() && !index.is_empty() {
                 return Err(outside(most.into(), entries.len()));
             }
             for (item, &place) in items.iter_mut().zip(index) {
@@ -124,6 +124,8 @@ fn outside(place: u32, entries: usize) -> Error {
     )
 }
 
+/// An element as an unsigned integer.
+#[inline]
 fn word<const W: usize>(item: &[u8; W]) -> u64 {
     let mut bytes = [0; 8];
     bytes[..W].copy_from_slice(item);
