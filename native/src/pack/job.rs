@@ -49,6 +49,10 @@ impl<'a> Job<'a> {
         output: &mut Output,
     ) -> Result<PackReport> {
         let mut tensors = parsed.tensors;
+        // Of a hundred thousand tensors what is not needed counts.
+        for tensor in &mut tensors {
+            tensor.shape = Vec::new();
+        }
         let data_len = self.input.len() - self.data_start;
         let ties = self.ties(&tensors);
         let (mut writer, prefix) =

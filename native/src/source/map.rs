@@ -52,13 +52,14 @@ impl Map {
     /// What lies just beside them goes with them: looking at a byte brings in
     /// its neighbours, and nobody else would tell of those.
     pub fn release(&self, range: Range<usize>) {
-        /// What the system brings in at once, and a little more.
+        /// The largest page that a system maps at once.
         #[cfg(unix)]
-        const AROUND_BYTES: usize = 64 << 10;
+        const PAGE_BYTES: usize = 2 << 20;
         #[cfg(unix)]
         if range.end <= self.map.len() && !range.is_empty() {
-            let end = self.map.len().min(range.end.saturating_add(AROUND_BYTES));
-            let range = range.start.saturating_sub(AROUND_BYTES)..end;
+            let start = range.start / PAGE_BYTES * PAGE_BYTES;
+            let end = range.end.saturating_add(PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+            let range = start..end.min(self.map.len());
             // SAFETY: dropping clean pages of a read-only file mapping loses
             // nothing, the next access reads them again. Failure is harmless.
             let _ = unsafe {

@@ -5,7 +5,9 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::digest::{self, Digest};
+use super::integrity::checksum;
+use crate::digest::Digest;
+use crate::order;
 
 /// Bytes looked at first, at the start, the middle and the end of a tensor.
 const PROBE_BYTES: usize = 512;
@@ -20,26 +22,21 @@ pub fn find<'a>(
     tensor: impl Fn(usize) -> &'a [u8],
     digest: impl Fn(usize) -> Digest,
 ) -> Vec<Option<usize>> {
-    let mut alike: BTreeMap<(u64, [u8; 32]), Vec<usize>> = BTreeMap::new();
-    for (number, &len_bytes) in lens_bytes.iter().enumerate() {
-        let probe = probe(tensor(number));
-        alike.entry((len_bytes, probe)).or_default().push(number);
-    }
+    let probes: Vec<(u64, u64)> = lens_bytes
+        .iter()
+        .enumerate()
+        .map(|(number, &len_bytes)| (len_bytes, probe(tensor(number))))
+        .collect();
     let mut ties = vec![None; lens_bytes.len()];
-    for ((len_bytes, _), numbers) in alike {
-        if numbers.len() == 1 {
+    let order = order::by_key(probes.iter().copied());
+    for alike in order.chunk_by(|&a, &b| probes[a] == probes[b]) {
+        if alike.len() == 1 {
             continue;
         }
-        let probed_whole = len_bytes <= 3 * PROBE_BYTES as u64;
         let mut first: BTreeMap<Digest, usize> = BTreeMap::new();
-        for number in numbers {
+        for &number in alike {
             // Equality of 256-bit digests stands for equality of bytes.
-            let digest = if probed_whole {
-                [0; 32]
-            } else {
-                digest(number)
-            };
-            let earliest = *first.entry(digest).or_insert(number);
+            let earliest = *first.entry(digest(number)).or_insert(number);
             if earliest != number {
                 ties[number] = Some(earliest);
             }
@@ -48,12 +45,13 @@ pub fn find<'a>(
     ties
 }
 
-fn probe(bytes: &[u8]) -> [u8; 32] {
+/// Equal for equal tensors.
+fn probe(bytes: &[u8]) -> u64 {
     if bytes.len() <= 3 * PROBE_BYTES {
-        return digest::of_pieces([bytes]);
+        return checksum([bytes]);
     }
     let middle = bytes.len() / 2;
-    digest::of_pieces([
+    checksum([
         &bytes[..PROBE_BYTES],
         &bytes[middle..middle + PROBE_BYTES],
         &bytes[bytes.len() - PROBE_BYTES..],
@@ -63,6 +61,7 @@ fn probe(bytes: &[u8]) -> [u8; 32] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::digest;
 
     #[test]
     fn the_first_of_equal_tensors_is_named() {
