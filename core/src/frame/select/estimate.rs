@@ -12,6 +12,8 @@ use crate::entropy::order0::{self, count, entropy_bits, huffman_bits};
 /// code for every symbol that occurs.
 const BLOCK_HEADS_BYTES: f64 = 30.0;
 const CODE_SYMBOL_BYTES: f64 = 0.5;
+/// Those of a block that is one byte again and again.
+const RUN_BLOCK_BYTES: f64 = 8.0;
 const BLOCK_BYTES: f64 = 131_072.0;
 
 /// Bytes of the head of a rANS chunk, and of its table for every symbol that
@@ -157,6 +159,9 @@ fn huffman_bytes(counts: &[u64; 256], len: f64, scale: f64) -> f64 {
     // A code fits the sample it was made of better than the plane: by half a
     // nat for each free value.
     let chance = values.saturating_sub(1) as f64 * 0.72 * (1.0 - 1.0 / scale);
+    if values < 2 {
+        return (blocks * RUN_BLOCK_BYTES).min(len);
+    }
     let bits = huffman_bits(counts) as f64 + chance;
     let heads = BLOCK_HEADS_BYTES + values as f64 * CODE_SYMBOL_BYTES;
     (bits / 8.0 + blocks * heads).min(len)
