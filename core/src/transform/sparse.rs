@@ -100,24 +100,32 @@ fn join_fixed<const W: usize>(bitmap: &[u8], values: &[u8], out: &mut [u8]) {
     assert_eq!(values.len() as u64, count_values(bitmap));
     let (items, rest) = out.as_chunks_mut::<W>();
     assert!(rest.is_empty() && bitmap.len() == items.len().div_ceil(GROUP));
+    let (groups, last) = items.as_chunks_mut();
+    let (bitmap, last_bits) = bitmap.split_at(groups.len());
     // The next values, and a zero behind them.
     let mut front = [[0; W]; 2 * GROUP];
-    for (group, &bits) in items.chunks_mut(GROUP).zip(bitmap) {
-        match values.first_chunk::<GROUP>() {
-            Some(next) => front[..GROUP].copy_from_slice(next),
-            None => front[..values.len()].copy_from_slice(values),
-        }
-        let places = PLACES[usize::from(bits)];
-        let item = |place: u8| front[usize::from(place) % (2 * GROUP)];
-        match <&mut [_; GROUP]>::try_from(&mut *group) {
-            Ok(group) => *group = places.map(item),
-            Err(_) => group
-                .iter_mut()
-                .zip(places)
-                .for_each(|(to, place)| *to = item(place)),
-        }
-        values = &values[bits.count_ones() as usize..];
+    for (group, &bits) in groups.iter_mut().zip(bitmap) {
+        *group = join_group(bits, &mut values, &mut front);
     }
+    if let &[bits] = last_bits {
+        let group = join_group(bits, &mut values, &mut front);
+        last.copy_from_slice(&group[..last.len()]);
+    }
+}
+
+/// The elements of a byte of the bitmap, by way of `front`; those that are
+/// values are gone from `values` then.
+fn join_group<const W: usize>(
+    bits: u8,
+    values: &mut &[[u8; W]],
+    front: &mut [[u8; W]; 2 * GROUP],
+) -> [[u8; W]; GROUP] {
+    match values.first_chunk::<GROUP>() {
+        Some(next) => front[..GROUP].copy_from_slice(next),
+        None => front[..values.len()].copy_from_slice(values),
+    }
+    *values = &values[bits.count_ones() as usize..];
+    PLACES[usize::from(bits)].map(|place| front[usize::from(place) % (2 * GROUP)])
 }
 
 /// The place behind the next values.

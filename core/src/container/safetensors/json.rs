@@ -10,7 +10,7 @@ use core::fmt;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 use crate::dtype::Dtype;
-use crate::{Error, Result, Rule, order};
+use crate::{Error, Result, Rule};
 
 /// A tensor entry. An object or, as the derived reader allows, an array of
 /// the fields in this order.
@@ -85,15 +85,20 @@ impl<'de> Deserialize<'de> for Document {
 
 /// Of several entries of a name the last one, at the place of the first.
 fn distinct(entries: Vec<(String, Entry)>) -> Vec<(String, Entry)> {
-    let numbered = || entries.iter().enumerate();
-    let names = || numbered().map(|(place, (name, _))| (name.as_str(), place));
-    let last: BTreeMap<&str, usize> = order::map(names());
-    if last.len() == entries.len() {
+    let mut kept: Vec<usize> = Vec::with_capacity(entries.len());
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    for (number, (name, _)) in entries.iter().enumerate() {
+        match places.get(name.as_str()) {
+            Some(&place) => kept[place] = number,
+            None => {
+                places.insert(name, kept.len());
+                kept.push(number);
+            }
+        }
+    }
+    if kept.len() == entries.len() {
         return entries;
     }
-    let first: BTreeMap<&str, usize> = order::map(names().rev());
-    let kept = names().filter(|(name, place)| first[name] == *place);
-    let kept: Vec<usize> = kept.map(|(name, _)| last[name]).collect();
     let mut entries: Vec<Option<(String, Entry)>> = entries.into_iter().map(Some).collect();
     let taken = kept.into_iter().filter_map(|place| entries[place].take());
     taken.collect()
