@@ -60,22 +60,24 @@ pub fn pack_into<E: PackEngine>(
         || {
             engine.map(distinct, |i| {
                 let dtype = Some(tensors[i].dtype);
-                (i, Encoded::new(engine, tensor(i), dtype, effort))
+                let frame = Encoded::new(engine, tensor(i), dtype, effort);
+                // While the tensor is in the cache.
+                (frame, digest::of(engine, tensor(i)))
             })
         },
     );
 
     let (mut writer, prefix) = Writer::new(engine, header, data.len() as u64, true);
-    let lens: Vec<usize> = frames.iter().map(|(_, frame)| frame.len_bytes()).collect();
+    let lens: Vec<usize> = frames.iter().map(|(frame, _)| frame.len_bytes()).collect();
     bytes::resize(out, (prefix.len() + lens.iter().sum::<usize>()) as u64)?;
     let mut rest = out.as_mut_slice();
     let mut next = |len: usize| rest.split_off_mut(..len).unwrap_or_default();
     next(prefix.len()).copy_from_slice(&prefix);
     let places = frames.into_iter().zip(&lens);
-    let places = places.map(|((i, frame), &len)| (i, frame, next(len)));
-    let frame_sums = engine.map(places.collect(), |(i, frame, place)| {
+    let places = places.map(|((frame, digest), &len)| (frame, digest, next(len)));
+    let frame_sums = engine.map(places.collect(), |(frame, digest, place)| {
         frame.write(engine, place);
-        FrameSums::of(engine, tensor(i), place)
+        FrameSums::with_digest(engine, digest, place)
     });
     for sum in frame_sums {
         sums.frame(sum);

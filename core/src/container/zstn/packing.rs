@@ -298,7 +298,7 @@ impl Tensors {
         let frame = select::encode(engine, bytes, Some(dtype), effort);
         self.writer.frame(name, span, frame.len() as u64);
         if let (Some(sums), Some(tensor)) = (&mut self.sums, digest) {
-            sums.frame(FrameSums::with_digest(tensor, &frame));
+            sums.frame(FrameSums::with_digest(engine, tensor, &frame));
         }
         Ok(frame)
     }

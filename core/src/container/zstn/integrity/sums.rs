@@ -24,30 +24,36 @@ impl FrameSums {
     /// Those of a tensor and its frame in memory.
     #[must_use]
     pub fn of<E: Engine>(engine: &E, tensor: &[u8], frame: &[u8]) -> Self {
+        let digest = || digest::of(engine, tensor);
+        let of_frame = |digest| Self::with_digest(engine, digest, frame);
         if tensor.len() < LARGE_BYTES {
-            return Self::with_digest(digest::of(engine, tensor), frame);
+            return of_frame(digest());
         }
-        let of_frame = || engine.join(|| checksum([frame]), || table(frame));
-        let (digest, (stored, table)) = engine.join(|| digest::of(engine, tensor), of_frame);
+        let (digest, sums) = engine.join(digest, || of_frame(Digest::default()));
         Self {
-            stored,
             tensor: digest,
-            table,
+            ..sums
         }
     }
 
     /// As [`FrameSums::of`], with the digest of the tensor.
     #[must_use]
-    pub fn with_digest(tensor: Digest, frame: &[u8]) -> Self {
+    pub fn with_digest<E: Engine>(engine: &E, tensor: Digest, frame: &[u8]) -> Self {
+        let stored = || checksum([frame]);
+        let (stored, table) = if frame.len() < LARGE_BYTES {
+            (stored(), table(frame))
+        } else {
+            engine.join(stored, || table(frame))
+        };
         Self {
-            stored: checksum([frame]),
+            stored,
             tensor,
-            table: table(frame),
+            table,
         }
     }
 }
 
-/// Tensors from here on take longer than it takes to wake a thread.
+/// Bytes from here on take longer than it takes to wake a thread.
 pub const LARGE_BYTES: usize = 1 << 20;
 
 fn table(frame: &[u8]) -> Vec<u8> {
