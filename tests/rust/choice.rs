@@ -8,7 +8,7 @@ use zstn_core::engine::{Pure, ZstdCoding};
 use zstn_core::frame::plane::Method;
 use zstn_core::frame::select::{Effort, encode, standalone};
 use zstn_core::frame::z4ai::{self, PlaneRecipe, Recipe, Transform, ZstdWays};
-use zstn_core::frame::{Family, Frame, decompress};
+use zstn_core::frame::{Family, Frame, decompress, palette, sparse, turbo};
 use zstn_core::transform::bitfield::{BFLOAT16, FLOAT32};
 use zstn_tests::rng::Rng;
 
@@ -238,5 +238,61 @@ fn small_tensors_lose_nothing_for_not_being_tried_in_every_way() {
             let most = every + every / 100 + 8;
             assert!(len <= most, "{dtype:?} of {}: {len}, {every}", tensor.len());
         }
+    }
+}
+
+/// Values of a normal distribution, a scale for each row, rounded to so many
+/// levels on either side of zero, as bfloat16 or float32.
+fn quantised(rng: &mut Rng, levels: f64, rows: usize, dtype: Dtype) -> Vec<u8> {
+    const ROW: usize = 384;
+    let mut out = Vec::new();
+    for _ in 0..rows * ROW {
+        let level = (rng.normal(levels / 3.0)).round().clamp(-levels, levels);
+        #[allow(clippy::cast_possible_truncation)]
+        let bytes = (level * 0.007_352_1 / levels) as f32;
+        let bytes = bytes.to_le_bytes();
+        out.extend_from_slice(if dtype == Dtype::Bf16 {
+            &bytes[2..]
+        } else {
+            &bytes
+        });
+    }
+    out
+}
+
+#[test]
+fn a_glance_at_quantised_and_sparse_weights_loses_next_to_nothing() {
+    let mut rng = Rng(78);
+    let mut cases = Vec::new();
+    for dtype in [Dtype::Bf16, Dtype::F32] {
+        for levels in [1.0, 7.0, 127.0] {
+            let tensor = quantised(&mut rng, levels, 700, dtype);
+            // The same row again and again: what a search finds.
+            let rows = tensor[..tensor.len() / 700].repeat(700);
+            cases.extend([(dtype, tensor), (dtype, rows)]);
+        }
+    }
+    for kept in [10, 128, 200] {
+        let mut pruned = rng.bf16_weights(300_000);
+        for item in pruned.as_chunks_mut::<2>().0 {
+            if rng.bytes(1)[0] >= kept {
+                *item = [0; 2];
+            }
+        }
+        cases.push((Dtype::Bf16, pruned));
+    }
+    let codings = [ZstdCoding::Huffman, ZstdCoding::Search(3)];
+    for (dtype, tensor) in cases {
+        let width = if dtype == Dtype::Bf16 { 2 } else { 4 };
+        let engine = &native();
+        let palette = palette::encode(engine, &tensor, width, 256, &codings);
+        let cut = turbo::Transform::BytePlane;
+        let sparse = sparse::encode(engine, &tensor, width, cut, &codings);
+        let planes = tried_in_every_way(&tensor, dtype);
+        let every = palette.map_or(planes, |frame| frame.len().min(planes));
+        let every = every.min(sparse.len());
+        let len = coded(&tensor, dtype, Effort::Balanced).len();
+        let most = every + every / 100 + tensor.len() / 2000;
+        assert!(len <= most, "{dtype:?} of {}: {len}, {every}", tensor.len());
     }
 }

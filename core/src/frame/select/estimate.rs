@@ -156,12 +156,12 @@ fn search_share<E: PackEngine>(engine: &E, sample: &[u8], judge: Judge) -> f64 {
 fn huffman_bytes(counts: &[u64; 256], len: f64, scale: f64) -> f64 {
     let values = order0::values(counts);
     let blocks = (len * scale / BLOCK_BYTES).max(1.0) / scale;
-    // A code fits the sample it was made of better than the plane: by half a
-    // nat for each free value.
-    let chance = values.saturating_sub(1) as f64 * 0.72 * (1.0 - 1.0 / scale);
     if values < 2 {
         return (blocks * RUN_BLOCK_BYTES).min(len);
     }
+    // A code fits the sample it was made of better than the plane: by half a
+    // nat for each free value.
+    let chance = (values - 1) as f64 * 0.72 * (1.0 - 1.0 / scale);
     let bits = huffman_bits(counts) as f64 + chance;
     let heads = BLOCK_HEADS_BYTES + values as f64 * CODE_SYMBOL_BYTES;
     (bits / 8.0 + blocks * heads).min(len)

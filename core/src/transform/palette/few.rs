@@ -11,7 +11,7 @@ use super::word;
 pub const MOST_VALUES: usize = 256;
 
 /// Elements of most tensors turn out to be too many before this many of them
-/// have been seen.
+/// have been seen; only behind them is room made for the whole index.
 const CHUNK_ITEMS: usize = 4096;
 
 /// What becomes of elements.
@@ -29,10 +29,16 @@ pub fn split<const W: usize>(items: &[[u8; W]], most: usize) -> Few {
     let Some(first) = items.first() else {
         return Few::Split(Vec::new(), Vec::new());
     };
+    if most == 0 {
+        return Few::TooMany;
+    }
     let mut numbers = Numbers::<W>::new(word(first));
-    let mut index: Vec<u8> = Vec::with_capacity(items.len());
+    let mut index: Vec<u8> = Vec::new();
     for chunk in items.chunks(CHUNK_ITEMS) {
         let start = index.len();
+        if start == CHUNK_ITEMS {
+            index.reserve_exact(items.len() - start);
+        }
         index.resize(start + chunk.len(), 0);
         for (place, item) in index[start..].iter_mut().zip(chunk) {
             let value = word(item);

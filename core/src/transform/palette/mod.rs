@@ -148,6 +148,8 @@ mod tests {
         assert_eq!(codebook, [0, 0x1234, 0x3F80, 0x8000, 0xBF80]);
         assert_eq!(index, [0, 2, 0, 0, 4, 2, 0, 1, 3, 0]);
         assert!(split(&elements, 2, 4).is_none());
+        assert!(split(&elements, 2, 0).is_none());
+        assert_eq!(split(&[], 2, 0), Some((vec![], vec![])));
     }
 
     #[test]
