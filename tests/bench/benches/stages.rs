@@ -24,6 +24,11 @@ fn planes(bencher: Bencher, stage: &Stage) {
     bench(bencher, stage, 256 << 10);
 }
 
+#[divan::bench(args = zstn_bench::structured(), max_time = 0.5)]
+fn structured(bencher: Bencher, stage: &Stage) {
+    bench(bencher, stage, 4 << 20);
+}
+
 #[divan::bench(args = zstn_bench::coders(), max_time = 1)]
 fn coders(bencher: Bencher, stage: &Stage) {
     bench(bencher, stage, 4 << 20);

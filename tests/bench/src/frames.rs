@@ -20,7 +20,7 @@ struct Kind {
     tensor: fn(usize) -> Vec<u8>,
 }
 
-const KINDS: [Kind; 4] = [
+const KINDS: [Kind; 6] = [
     Kind {
         name: "BF16",
         float: BF16,
@@ -41,6 +41,16 @@ const KINDS: [Kind; 4] = [
         name: "small BF16 for rANS",
         float: BF16,
         tensor: |len_bytes| BF16.tensor_of_one_scale(len_bytes.min(SMALL_BYTES)),
+    },
+    Kind {
+        name: "BF16 of 15 values",
+        float: BF16,
+        tensor: |len_bytes| BF16.tensor_of_few_values(len_bytes),
+    },
+    Kind {
+        name: "BF16, half zeros",
+        float: BF16,
+        tensor: |len_bytes| BF16.tensor_half_zero(len_bytes),
     },
 ];
 

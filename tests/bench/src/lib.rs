@@ -11,6 +11,7 @@ mod files;
 mod frames;
 mod one_thread;
 mod planes;
+mod structured;
 pub mod tensors;
 
 pub use coders::{coders, peers};
@@ -18,6 +19,7 @@ pub use files::files;
 pub use frames::frames;
 pub use one_thread::OneThread;
 pub use planes::planes;
+pub use structured::structured;
 
 /// One stage, before its input is made.
 pub struct Stage {
@@ -100,7 +102,7 @@ impl fmt::Debug for Work {
 /// Every stage of ours, in the order of packing.
 #[must_use]
 pub fn all() -> Vec<Stage> {
-    [planes(), coders(), frames(), files()]
+    [planes(), structured(), coders(), frames(), files()]
         .into_iter()
         .flatten()
         .collect()

@@ -15,6 +15,8 @@ const SEED: u64 = 17;
 /// Normal values that all others are drawn from, by an index of 16 bits.
 const VALUES: usize = 1 << 16;
 const DEVIATION: f64 = 0.02;
+/// Half of all values are closer to zero than this, in deviations.
+const MEDIAN: f64 = 0.6745;
 /// Standard deviation of the logarithm of a row's scale.
 /// Their exponents are far from where Huffman codes and rANS cost the packer
 /// the same: nearer to it, other values would be coded in other ways.
@@ -54,20 +56,43 @@ impl Float {
     /// A tensor of `len_bytes`, which has to be a whole number of elements.
     #[must_use]
     pub fn tensor(self, len_bytes: usize) -> Vec<u8> {
-        self.normal(len_bytes, ROW_SPREAD)
+        self.normal(len_bytes, ROW_SPREAD, |value| value)
     }
 
     /// One whose rows all have the same scale.
     #[must_use]
     pub fn tensor_of_one_scale(self, len_bytes: usize) -> Vec<u8> {
-        self.normal(len_bytes, 0.0)
+        self.normal(len_bytes, 0.0, |value| value)
     }
 
-    fn normal(self, len_bytes: usize, row_spread: f64) -> Vec<u8> {
+    /// One of 15 values, as weights of 4 bits have that are stored as floats.
+    #[must_use]
+    pub fn tensor_of_few_values(self, len_bytes: usize) -> Vec<u8> {
+        let step = DEVIATION / 2.5;
+        self.normal(len_bytes, 0.0, |value| {
+            (value / step).round().clamp(-7.0, 7.0) * step
+        })
+    }
+
+    /// One whose smaller half has been pruned to zero.
+    #[must_use]
+    pub fn tensor_half_zero(self, len_bytes: usize) -> Vec<u8> {
+        self.normal(len_bytes, ROW_SPREAD, |value| {
+            if value.abs() < MEDIAN * DEVIATION {
+                0.0
+            } else {
+                value
+            }
+        })
+    }
+
+    /// `made` turns values of a normal distribution into those of the tensor.
+    fn normal(self, len_bytes: usize, row_spread: f64, made: impl Fn(f64) -> f64) -> Vec<u8> {
         let mut rng = Rng(SEED);
         // Drawing from some values is several times as fast as making each
         // of them, which counts under a profiler.
-        let values: Vec<f64> = (0..VALUES).map(|_| rng.normal(DEVIATION)).collect();
+        let mut values: Vec<f64> = (0..VALUES).map(|_| rng.normal(DEVIATION)).collect();
+        values.iter_mut().for_each(|value| *value = made(*value));
         let mut out = Vec::with_capacity(len_bytes);
         let mut scale = 1.0;
         for element in 0..len_bytes / self.format.item_bytes {
