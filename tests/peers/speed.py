@@ -77,8 +77,9 @@ def by_z4ai(original):
     return len(packed), pack, unpack
 
 
-def by_zstn(path, effort, threads):
+def by_zstn(path, effort, threads, integrity):
     options = ["--effort", effort, "--threads", str(threads), "--runs", "1", "--json"]
+    options += [] if integrity else ["--no-integrity"]
     command = [os.environ["ZSTN_BIN"], "bench", str(path), *options]
     told = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     return told["packed_bytes"], told["pack_seconds"], told["unpack_seconds"]
@@ -87,6 +88,7 @@ def by_zstn(path, effort, threads):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="checkpoints to measure; all if none is named")
+    parser.add_argument("--no-integrity", action="store_true", help="without digests, as the peers are")
     parser.add_argument("--effort", default="balanced", choices=("fast", "balanced", "max"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
@@ -99,7 +101,7 @@ def main():
         for name in options.names or corpus.variants():
             original = corpus.variants()[name]()
             path.write_bytes(original)
-            who = {"zstn": lambda: by_zstn(path, options.effort, options.threads)}
+            who = {"zstn": lambda: by_zstn(path, options.effort, options.threads, not options.no_integrity)}
             if coder:
                 who["ZipNN"] = lambda: by_zipnn(coder, original, options.threads)
             who["z4ai"] = lambda: by_z4ai(original)

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use zstn::{Native, Output, PackOptions, pack::pack_map, source::Map};
 use zstn_core::bytes::part;
 use zstn_core::catalog::Opening;
-use zstn_core::container::zstn::{pack, pack_into, unpack, unpack_into};
+use zstn_core::container::zstn::{Packing, pack, pack_into, unpack, unpack_into};
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::{Pure, ZstdCoding};
 use zstn_core::frame::select::{self, Effort};
@@ -155,8 +155,23 @@ fn buffers_used_before_change_nothing() {
     ];
     let (mut packed, mut restored) = (vec![0xA5; 777], vec![0xA5; 5 << 20]);
     for original in &originals {
-        pack_into(&engine, original, Effort::Balanced, &mut packed).unwrap();
-        let fresh = pack(&engine, original, Effort::Balanced).unwrap();
+        let effort = Effort::Balanced;
+        pack_into(&engine, original, effort, false, &mut packed).unwrap();
+        let mut packing = Packing::new(original.len() as u64, effort).without_integrity();
+        let mut piecewise = Vec::new();
+        while let Some(needs) = packing.needs() {
+            let bytes = part(original, needs);
+            piecewise.extend(packing.supply(&engine, bytes).unwrap());
+        }
+        assert!(
+            packed == piecewise,
+            "other bytes without an integrity section"
+        );
+        unpack_into(&engine, &packed, &mut restored).unwrap();
+        assert!(&restored == original);
+
+        pack_into(&engine, original, effort, true, &mut packed).unwrap();
+        let fresh = pack(&engine, original, effort).unwrap();
         assert!(packed == fresh, "other bytes in a buffer used before");
         unpack_into(&engine, &packed, &mut restored).unwrap();
         assert!(&restored == original);

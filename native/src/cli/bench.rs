@@ -25,6 +25,9 @@ pub struct Options {
     /// Rounds after one that does not count; medians are printed
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
+    /// Leave out the checksums and digests that show damage
+    #[arg(long)]
+    no_integrity: bool,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -39,7 +42,14 @@ pub fn run(options: &Options) -> Result<()> {
     let (mut packed, mut restored) = (Vec::new(), Vec::new());
     for round in 0..=options.runs {
         let started = Instant::now();
-        pack_into(&engine, &original, options.effort.into(), &mut packed)?;
+        let effort = options.effort.into();
+        pack_into(
+            &engine,
+            &original,
+            effort,
+            !options.no_integrity,
+            &mut packed,
+        )?;
         let pack_time = started.elapsed().as_secs_f64();
         let started = Instant::now();
         unpack_into(&engine, &packed, &mut restored)?;

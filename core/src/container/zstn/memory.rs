@@ -22,16 +22,18 @@ use crate::{Error, Result, Rule, limits, order};
 /// is refused.
 pub fn pack<E: PackEngine>(engine: &E, file: &[u8], effort: Effort) -> Result<Vec<u8>> {
     let mut out = Vec::new();
-    pack_into(engine, file, effort, &mut out)?;
+    pack_into(engine, file, effort, true, &mut out)?;
     Ok(out)
 }
 
-/// [`pack`] into a buffer, whatever it held: one that is used again has its
-/// memory already. After an error it may hold anything.
+/// [`pack`], with an integrity section or without one, into a buffer, whatever
+/// it held: one that is used again has its memory already. After an error it
+/// may hold anything.
 pub fn pack_into<E: PackEngine>(
     engine: &E,
     file: &[u8],
     effort: Effort,
+    has_integrity: bool,
     out: &mut Vec<u8>,
 ) -> Result<()> {
     let header_len = safetensors::header_len_bytes(file, file.len() as u64)?;
@@ -52,22 +54,23 @@ pub fn pack_into<E: PackEngine>(
     let ties = ties::find(&lens, tensor, |i| digest::of(engine, tensor(i)));
     let distinct: Vec<usize> = (0..tensors.len()).filter(|&i| ties[i].is_none()).collect();
 
-    let mut sums = Sums::new(header);
+    let mut sums = has_integrity.then(|| Sums::new(header));
     // The digest of the file is one long chain: it comes first, so that other
     // threads code meanwhile.
     let ((), frames) = engine.join(
-        || sums.data(data),
+        || sums.iter_mut().for_each(|sums| sums.data(data)),
         || {
             engine.map(distinct, |i| {
                 let dtype = Some(tensors[i].dtype);
                 let frame = Encoded::new(engine, tensor(i), dtype, effort);
                 // While the tensor is in the cache.
-                (frame, digest::of(engine, tensor(i)))
+                let digest = has_integrity.then(|| digest::of(engine, tensor(i)));
+                (frame, digest)
             })
         },
     );
 
-    let (mut writer, prefix) = Writer::new(engine, header, data.len() as u64, true);
+    let (mut writer, prefix) = Writer::new(engine, header, data.len() as u64, has_integrity);
     let lens: Vec<usize> = frames.iter().map(|(frame, _)| frame.len_bytes()).collect();
     bytes::resize(out, (prefix.len() + lens.iter().sum::<usize>()) as u64)?;
     let mut rest = out.as_mut_slice();
@@ -77,10 +80,11 @@ pub fn pack_into<E: PackEngine>(
     let places = places.map(|((frame, digest), &len)| (frame, digest, next(len)));
     let frame_sums = engine.map(places.collect(), |(frame, digest, place)| {
         frame.write(engine, place);
-        FrameSums::with_digest(engine, digest, place)
+        digest.map(|digest| FrameSums::with_digest(engine, digest, place))
     });
-    for sum in frame_sums {
-        sums.frame(sum);
+    if let Some(sums) = &mut sums {
+        let frame_sums = frame_sums.into_iter().flatten();
+        frame_sums.for_each(|own| sums.frame(own));
     }
     let mut lens = lens.into_iter();
     for (tensor, tie) in tensors.into_iter().zip(ties) {
@@ -92,7 +96,7 @@ pub fn pack_into<E: PackEngine>(
             }
         }
     }
-    out.extend_from_slice(&writer.finish(Some(sums))?);
+    out.extend_from_slice(&writer.finish(sums)?);
     Ok(())
 }
 
