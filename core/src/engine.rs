@@ -38,6 +38,26 @@ pub trait Engine: Sync {
     {
         (a(), b())
     }
+
+    /// As [`Engine::join`], for work on so many bytes each: few are done before
+    /// a thread is awake.
+    fn join_over<A, B>(
+        &self,
+        len_bytes: usize,
+        a: impl FnOnce() -> A + Send,
+        b: impl FnOnce() -> B + Send,
+    ) -> (A, B)
+    where
+        A: Send,
+        B: Send,
+    {
+        const LEAST_BYTES: usize = 1 << 20;
+        if len_bytes < LEAST_BYTES {
+            (a(), b())
+        } else {
+            self.join(a, b)
+        }
+    }
 }
 
 /// What encoding needs on top of that.

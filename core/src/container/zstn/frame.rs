@@ -1,6 +1,6 @@
 //! A frame of a container, and what the file tells of it.
 
-use super::integrity::{Integrity, LARGE_BYTES};
+use super::integrity::Integrity;
 use crate::Result;
 use crate::engine::Engine;
 use crate::frame::Stored;
@@ -44,16 +44,13 @@ impl<'a> CheckedFrame<'a> {
         let Some((integrity, number)) = self.told else {
             return self.stored.decode(engine, out);
         };
-        let check = || integrity.check_stored(number, self.bytes);
-        if out.len() < LARGE_BYTES {
-            check()?;
-            self.stored.decode(engine, out)?;
-        } else {
-            // Decoders need nobody's word for what they read.
-            let (checked, decoded) = engine.join(check, || self.stored.decode(engine, out));
-            checked?;
-            decoded?;
-        }
+        // Decoders need nobody's word for what they read.
+        let (checked, decoded) = engine.join_over(
+            out.len(),
+            || integrity.check_stored(number, self.bytes),
+            || self.stored.decode(engine, out),
+        );
+        checked.and(decoded)?;
         integrity.check_tensor(engine, number, out)
     }
 }

@@ -13,7 +13,6 @@ mod sums;
 pub use checks::{FileCheck, Integrity};
 pub(crate) use section::Section;
 pub(super) use section::{FileDigest, Head};
-pub(super) use sums::LARGE_BYTES;
 pub use sums::{FrameSums, Sums};
 
 /// Bytes of a section that do not depend on the number of tensors.

@@ -25,26 +25,19 @@ impl FrameSums {
     #[must_use]
     pub fn of<E: Engine>(engine: &E, tensor: &[u8], frame: &[u8]) -> Self {
         let digest = || digest::of(engine, tensor);
-        let of_frame = |digest| Self::with_digest(engine, digest, frame);
-        if tensor.len() < LARGE_BYTES {
-            return of_frame(digest());
-        }
-        let (digest, sums) = engine.join(digest, || of_frame(Digest::default()));
+        let (tensor, (stored, table)) =
+            engine.join_over(tensor.len(), digest, || of_frame(engine, frame));
         Self {
-            tensor: digest,
-            ..sums
+            stored,
+            tensor,
+            table,
         }
     }
 
     /// As [`FrameSums::of`], with the digest of the tensor.
     #[must_use]
     pub fn with_digest<E: Engine>(engine: &E, tensor: Digest, frame: &[u8]) -> Self {
-        let stored = || checksum([frame]);
-        let (stored, table) = if frame.len() < LARGE_BYTES {
-            (stored(), table(frame))
-        } else {
-            engine.join(stored, || table(frame))
-        };
+        let (stored, table) = of_frame(engine, frame);
         Self {
             stored,
             tensor,
@@ -53,8 +46,10 @@ impl FrameSums {
     }
 }
 
-/// Bytes from here on take longer than it takes to wake a thread.
-pub const LARGE_BYTES: usize = 1 << 20;
+/// [`FrameSums::stored`] and [`FrameSums::table`].
+fn of_frame<E: Engine>(engine: &E, frame: &[u8]) -> (u64, Vec<u8>) {
+    engine.join_over(frame.len(), || checksum([frame]), || table(frame))
+}
 
 fn table(frame: &[u8]) -> Vec<u8> {
     let table = BlockTable::of(frame).as_ref().map(BlockTable::to_bytes);
