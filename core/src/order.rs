@@ -19,8 +19,13 @@ pub fn sorted<T>(items: Vec<T>, key: impl Fn(&T) -> (u64, u64)) -> Vec<T> {
         return items;
     }
     let order = by_key(items.iter().map(key));
+    picked(items, order)
+}
+
+/// The items of these numbers, all of them different, in their order.
+pub fn picked<T>(items: Vec<T>, numbers: Vec<usize>) -> Vec<T> {
     let mut items: Vec<Option<T>> = items.into_iter().map(Some).collect();
-    let taken = order.into_iter().map(|number| items[number].take());
+    let taken = numbers.into_iter().map(|number| items[number].take());
     taken.flatten().collect()
 }
 

@@ -10,7 +10,7 @@ use core::fmt;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 use crate::dtype::Dtype;
-use crate::{Error, Result, Rule};
+use crate::{Error, Result, Rule, order};
 
 /// A tensor entry. An object or, as the derived reader allows, an array of
 /// the fields in this order.
@@ -99,9 +99,7 @@ fn distinct(entries: Vec<(String, Entry)>) -> Vec<(String, Entry)> {
     if kept.len() == entries.len() {
         return entries;
     }
-    let mut entries: Vec<Option<(String, Entry)>> = entries.into_iter().map(Some).collect();
-    let taken = kept.into_iter().filter_map(|place| entries[place].take());
-    taken.collect()
+    order::picked(entries, kept)
 }
 
 /// Any value, read completely and forgotten.
