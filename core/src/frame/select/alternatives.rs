@@ -32,8 +32,6 @@ const MOST_VALUES: u32 = 256;
 
 /// A frame expected to come to more than this times another one is not made.
 const HOPELESS: f64 = 1.1;
-/// What a search has to gain on Huffman codes alone to be tried, as elsewhere.
-const SEARCH_SHARE: f64 = 0.99;
 
 /// The smallest of those frames for `tensor`, or `None` where there is none to
 /// be made, the tensor is too large, or none is expected to come near its
@@ -150,7 +148,7 @@ impl<E: PackEngine> Trial<'_, E> {
             return None;
         }
         let mut codings = self.every_coding();
-        if smaller > huffman * SEARCH_SHARE {
+        if smaller > huffman * (1.0 - ways::SEARCH_GAIN) {
             codings.truncate(1);
         }
         Some(codings)

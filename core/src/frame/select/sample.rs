@@ -6,6 +6,9 @@ use alloc::vec::Vec;
 use crate::frame::z4ai::{PlaneCoder, PlaneRecipe, Recipe, Transform};
 
 const WINDOWS: usize = 16;
+/// No look but a short one takes in more than this part of a tensor: it would
+/// cost as much as coding.
+const MOST_PART: usize = 4;
 
 /// How long a look is taken at a tensor.
 #[derive(Debug, Clone, Copy)]
@@ -36,8 +39,8 @@ pub const LONG: Look = Look {
 /// The whole tensor if it is small, else windows at places that depend on its
 /// length alone, so that a sample never makes output differ between runs.
 pub fn windows(tensor: &[u8], look: Look) -> Vec<&[u8]> {
-    let share = (tensor.len() / WINDOWS / 4).max(SHORT.window_bytes) / 8 * 8;
-    let window_bytes = look.window_bytes.min(share);
+    let most_bytes = tensor.len() / WINDOWS / MOST_PART / 8 * 8;
+    let window_bytes = look.window_bytes.min(most_bytes.max(SHORT.window_bytes));
     if tensor.len() <= WINDOWS * window_bytes {
         return vec![tensor];
     }

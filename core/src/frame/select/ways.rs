@@ -9,7 +9,7 @@ use crate::frame::z4ai::{PlaneRecipe, Way, ZstdWays};
 const LEAST_GAIN: f64 = 1.0 / 64.0;
 /// A search is worth its time, the packer's and the reader's, if it gains
 /// this much on Huffman codes alone.
-const SEARCH_GAIN: f64 = 0.01;
+pub const SEARCH_GAIN: f64 = 0.01;
 const MAX_SEARCH_GAIN: f64 = 0.003;
 /// Up to this gain both are tried on every block: the sample may be wrong.
 const CLOSE: f64 = 0.04;
