@@ -46,6 +46,9 @@ rules! {
     SafetensorsSize = "safetensors.size",
     /// The spans cover the data buffer (1.2 check 10).
     SafetensorsCoverage = "safetensors.coverage",
+    /// The data buffer holds every span (1.2 check 10): a file that was cut
+    /// off does not.
+    SafetensorsTruncated = "safetensors.truncated",
 
     /// The index of the shards is JSON of the given shape (sharded 1).
     ShardIndex = "sharded.index",

@@ -42,6 +42,18 @@ pub enum Error {
         /// Where they differ.
         detail: String,
     },
+    /// A local file was written to while it was read.
+    #[error("{name} changed while it was being read; try again when nothing writes to it")]
+    Changed {
+        /// Its path.
+        name: String,
+    },
+    /// The output exists, and it was not said that it may be replaced.
+    #[error("{} exists already", path.display())]
+    Exists {
+        /// Its path.
+        path: std::path::PathBuf,
+    },
     /// The request makes no sense.
     #[error("{0}")]
     Usage(String),

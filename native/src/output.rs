@@ -1,74 +1,111 @@
 //! Files and folders that appear only when they are complete.
 
-use std::fs::File;
-use std::io::{self, Seek, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Seek, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-use crate::source::Map;
+use crate::source::{Map, Source};
 use crate::{Error, Result};
+use target::Target;
 use unfinished::Unfinished;
 
 mod folder;
 mod staging;
+mod target;
 mod unfinished;
 
 pub use folder::OutputFolder;
 pub(crate) use staging::Staging;
+pub(crate) use target::check_inputs;
 pub use unfinished::remove_unfinished;
 
-/// A file in the making. It lies beside its final place under another name
-/// until [`Output::finish`] renames it; dropped before, it is removed. Only a
-/// killed process can leave the hidden `.part` file behind, unless it could
-/// still call [`remove_unfinished`].
+/// A file in the making. It lies in the folder of its final place under
+/// another name until [`Output::finish`] renames it; dropped before, it is
+/// removed. Only a killed process can leave the hidden `.part` file behind,
+/// unless it could still call [`remove_unfinished`].
+///
+/// A path that is a link means what the link leads to. A pipe or a device,
+/// such as `/dev/null`, is never replaced: it is written to at the end.
 #[derive(Debug)]
 pub struct Output {
     file: NamedTempFile,
-    /// `None` is standard output.
-    target: Option<PathBuf>,
+    target: Target,
+    /// The path as it was given, for messages.
+    name: PathBuf,
+    replace: bool,
     unfinished: Unfinished,
 }
 
 impl Output {
-    /// Begins the file that is to be at `path`; `-` is standard output.
+    /// Begins the file that is to be at `path`, in the place of one that is
+    /// there; `-` is standard output.
+    ///
+    /// # Errors
+    /// What cannot become a file: a folder, a socket, a disk; and I/O errors.
     pub fn create(path: &Path) -> Result<Self> {
-        if path.as_os_str() == "-" {
-            let file =
-                NamedTempFile::new().map_err(|error| Error::io("make a temporary file", error))?;
-            return Ok(Self {
-                unfinished: Unfinished::new(file.path()),
-                file,
-                target: None,
-            });
+        Self::begin(path, Target::of(path)?, true)
+    }
+
+    /// Begins the file that is to be at `path`, where none may be, now and
+    /// when it is finished.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], and as [`Output::create`].
+    pub fn create_new(path: &Path) -> Result<Self> {
+        let target = Target::of(path)?;
+        match target.existing() {
+            Some(_) => Err(Error::Exists { path: path.into() }),
+            None => Self::begin(path, target, false),
         }
-        let name = path
-            .file_name()
-            .ok_or_else(|| Error::Usage(format!("{} is no file name", path.display())))?;
-        let folder = parent(path);
-        let mut builder = tempfile::Builder::new();
-        let prefix = format!(".{}.", name.display());
-        builder.prefix(&prefix).suffix(".part");
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            // What any new file gets; the user's umask still applies.
-            builder.permissions(std::fs::Permissions::from_mode(0o666));
-        }
-        let file = builder
-            .tempfile_in(folder)
-            .map_err(|error| Error::io(format!("write into {}", folder.display()), error))?;
-        Ok(Self {
-            unfinished: Unfinished::new(file.path()),
-            file,
-            target: Some(path.into()),
-        })
     }
 
     /// Begins a file that is gone when it is dropped, which no one sees.
     pub fn temporary() -> Result<Self> {
-        Self::create(Path::new("-"))
+        Self::begin(Path::new("temporary file"), Target::Nowhere, true)
+    }
+
+    fn begin(path: &Path, target: Target, replace: bool) -> Result<Self> {
+        let mut builder = tempfile::Builder::new();
+        let prefix = hidden_prefix(path);
+        let made = match &target {
+            Target::File(path) => {
+                builder.prefix(&prefix).suffix(PART_SUFFIX);
+                #[cfg(unix)]
+                {
+                    use std::os::unix::fs::PermissionsExt;
+                    // What any new file gets; the user's umask still applies.
+                    builder.permissions(std::fs::Permissions::from_mode(0o666));
+                }
+                Unfinished::create(|| builder.tempfile_in(parent(path)), NamedTempFile::path)
+            }
+            _ => Unfinished::create(|| builder.tempfile(), NamedTempFile::path),
+        };
+        let (unfinished, file) = made.map_err(|error| match &target {
+            // The error itself would name the hidden file.
+            Target::File(path) => Error::io(
+                format!("write into {}", parent(path).display()),
+                without_path(error),
+            ),
+            _ => Error::io("make a temporary file", error),
+        })?;
+        Ok(Self {
+            file,
+            target,
+            name: path.into(),
+            replace,
+            unfinished,
+        })
+    }
+
+    /// Refuses to take the place of a file that one of `inputs` is read from.
+    ///
+    /// # Errors
+    /// [`Error::Usage`].
+    pub fn check_inputs(&self, inputs: &[&dyn Source]) -> Result<()> {
+        self.target.check_inputs(inputs)
     }
 
     /// Appends at the current position.
@@ -114,28 +151,87 @@ impl Output {
     pub fn finish(self) -> Result<()> {
         let name = self.name();
         let fail = |error| Error::io(format!("complete {name}"), error);
-        let Some(target) = self.target else {
-            let mut file = self.file.into_file();
-            file.rewind().map_err(fail)?;
-            io::copy(&mut file, &mut io::stdout().lock()).map_err(fail)?;
-            return Ok(());
+        let target = match &self.target {
+            Target::File(path) => path,
+            Target::Nowhere => return Ok(()),
+            Target::Stdout => return self.copy_to(&mut io::stdout().lock()).map_err(fail),
+            Target::Stream(path) => {
+                let stream = OpenOptions::new().write(true).open(path);
+                return self.copy_to(&mut stream.map_err(fail)?).map_err(fail);
+            }
         };
         self.file.as_file().sync_all().map_err(fail)?;
-        self.file.persist(&target).map_err(|e| fail(e.error))?;
-        drop(self.unfinished);
+        let (file, replace) = (self.file, self.replace);
+        let renamed = self.unfinished.publish(|| give_name(file, target, replace));
+        renamed.map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => Error::Exists {
+                path: self.name.clone(),
+            },
+            _ => fail(error),
+        })?;
         // Without this the new name itself could be lost with the power.
         #[cfg(unix)]
-        File::open(parent(&target))
+        File::open(parent(target))
             .and_then(|folder| folder.sync_all())
             .map_err(fail)?;
         Ok(())
     }
 
+    fn copy_to(&self, stream: &mut dyn Write) -> io::Result<()> {
+        let mut file = self.file.as_file();
+        file.rewind()?;
+        io::copy(&mut file, stream)?;
+        stream.flush()
+    }
+
     fn name(&self) -> String {
         match &self.target {
-            Some(path) => path.display().to_string(),
-            None => "standard output".into(),
+            Target::Stdout => "standard output".into(),
+            _ => self.name.display().to_string(),
         }
+    }
+}
+
+/// Ending of what is not finished.
+const PART_SUFFIX: &str = ".part";
+
+/// The beginning of the hidden name of an output that is not finished. Names
+/// may be of 255 bytes; only so much of a longer one is kept that the rest
+/// fits behind it.
+fn hidden_prefix(output: &Path) -> String {
+    const MAX_BYTES: usize = 200;
+    let name = output.file_name().unwrap_or_default().to_string_lossy();
+    let mut end = name.len().min(MAX_BYTES);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!(".{}.", &name[..end])
+}
+
+fn give_name(file: NamedTempFile, target: &Path, replace: bool) -> io::Result<()> {
+    if replace {
+        return file.persist(target).map(drop).map_err(|error| error.error);
+    }
+    match file.persist_noclobber(target) {
+        Ok(_) => Ok(()),
+        Err(error) if error.error.kind() == ErrorKind::AlreadyExists => Err(error.error),
+        // Some file systems cannot do both in one step.
+        Err(error) => match target.symlink_metadata() {
+            Ok(_) => Err(ErrorKind::AlreadyExists.into()),
+            Err(_) => give_name(error.file, target, true),
+        },
+    }
+}
+
+/// The system's answer without the path that was tried, where that one is not
+/// the user's.
+fn without_path(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => match error.kind() {
+            ErrorKind::Other => error,
+            kind => kind.into(),
+        },
     }
 }
 

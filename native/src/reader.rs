@@ -230,8 +230,11 @@ impl Reader {
             let fetched = ranges.map(|(file, range)| self.sources[file].read(range));
             let fetched = fetched.collect::<Result<Vec<_>>>()?;
             let fetched: Vec<&[u8]> = fetched.iter().map(|bytes| &**bytes).collect();
-            rows.decode(&self.engine, &fetched)
-                .map_err(Error::place(&self.name))?
+            let bytes = rows
+                .decode(&self.engine, &fetched)
+                .map_err(Error::place(&self.name));
+            self.check_unchanged(rows.ranges().map(|(file, _)| file))?;
+            bytes?
         };
         Ok(Tensor {
             name: tensor.name.clone(),
@@ -269,14 +272,24 @@ impl Reader {
         let bytes = self
             .model
             .decode(&self.engine, number, &parts, base.as_deref())
-            .map_err(&refuse)?
-            .into_owned();
+            .map_err(&refuse)
+            .map(Cow::into_owned);
+        self.check_unchanged(tensor.parts.iter().map(|part| part.file))?;
+        let bytes = bytes?;
         Ok(Tensor {
             name: tensor.name.clone(),
             dtype: tensor.dtype,
             shape: tensor.shape.clone(),
             bytes,
         })
+    }
+}
+
+impl Reader {
+    /// Refuses what was read if somebody wrote to one of these files since it
+    /// was opened: bytes of two versions may have met.
+    fn check_unchanged(&self, mut files: impl Iterator<Item = usize>) -> Result<()> {
+        files.try_for_each(|file| self.sources[file].check_unchanged())
     }
 }
 

@@ -23,8 +23,8 @@ pub fn unpack(
     output: impl AsRef<Path>,
     progress: &dyn Progress,
 ) -> Result<UnpackReport> {
-    let map = Place::from(&*input.as_ref().to_string_lossy()).whole(&|_, _| ())?;
-    unpack_map(engine, &map, output.as_ref(), progress)
+    let map = Place::from(input.as_ref().as_os_str()).whole(&|_, _| ())?;
+    unpack_map(engine, &map, Output::create(output.as_ref())?, progress)
 }
 
 /// Restores from a mapped file. With an integrity section its header, every
@@ -34,12 +34,25 @@ pub fn unpack(
 pub fn unpack_map(
     engine: &Native,
     input: &Map,
-    output: &Path,
+    output: Output,
     progress: &dyn Progress,
 ) -> Result<UnpackReport> {
+    output.check_inputs(&[input])?;
+    let restored = restore(engine, input, &output, progress);
+    // Whatever else went wrong may come of the change.
+    input.check_unchanged()?;
+    let original_bytes = restored?;
+    output.finish()?;
+    Ok(UnpackReport {
+        packed_bytes: input.len_bytes(),
+        original_bytes,
+    })
+}
+
+/// Writes the original file and compares it; returns its length.
+fn restore(engine: &Native, input: &Map, output: &Output, progress: &dyn Progress) -> Result<u64> {
     let container = Container::parse(engine, input)?;
-    let output = Output::create(output)?;
-    let data_start = begin(&output, container.header(), container.original_len_bytes())?;
+    let data_start = begin(output, container.header(), container.original_len_bytes())?;
     container.release_header();
     container.decode(engine, progress, |span, bytes| {
         output.write_at(bytes, data_start + span.start)
@@ -48,11 +61,7 @@ pub fn unpack_map(
         let written = output.map()?;
         container.check_file(written.pieces(0..written.len()))?;
     }
-    output.finish()?;
-    Ok(UnpackReport {
-        packed_bytes: input.len_bytes(),
-        original_bytes: container.original_len_bytes(),
-    })
+    Ok(container.original_len_bytes())
 }
 
 /// Begins a safetensors file of `len_bytes` with its header; returns where its

@@ -93,7 +93,12 @@ impl Disk {
 
     fn unpack(&self, file: &[u8]) -> zstn::Result<Vec<u8>> {
         let restored = self.path("m.safetensors");
-        zstn::unpack_map(&self.engine, &self.map(file), &restored, &())?;
+        zstn::unpack_map(
+            &self.engine,
+            &self.map(file),
+            zstn::Output::create(&restored)?,
+            &(),
+        )?;
         let bytes = std::fs::read(&restored).expect("restored");
         std::fs::remove_file(&restored).expect("there");
         Ok(bytes)

@@ -29,14 +29,20 @@ struct Packed<'a> {
 #[wasm_bindgen]
 impl Packing {
     /// Starts on a file of `sizeBytes`; `effort` is `"fast"`, `"balanced"` or
-    /// `"max"`.
+    /// `"max"`. A file that ends before its tensors do is refused unless
+    /// `allowTruncated` is set.
     #[wasm_bindgen(constructor)]
     pub fn new(
         #[wasm_bindgen(js_name = sizeBytes)] size_bytes: f64,
         effort: &str,
+        #[wasm_bindgen(js_name = allowTruncated)] allow_truncated: bool,
     ) -> Result<Self, JsValue> {
         let new = || Ok(Core::new(whole(size_bytes)?, effort_named(effort)?));
-        new().map(Self).map_err(|e| thrown(&e))
+        let packing = new().map_err(|e| thrown(&e))?;
+        Ok(Self(match allow_truncated {
+            true => packing.allow_truncated(),
+            false => packing,
+        }))
     }
 
     /// The range wanted next as `[offset, length]`, perhaps an empty one;

@@ -21,7 +21,7 @@ export interface CorePacking {
 
 /** The core, loaded. */
 export interface Coder {
-  readonly Packing: { new (sizeBytes: number, effort: string): CorePacking };
+  readonly Packing: { new (sizeBytes: number, effort: string, allowTruncated: boolean): CorePacking };
   decompress(frame: Uint8Array, limitBytes: number): Uint8Array<ArrayBuffer>;
   compress(bytes: Uint8Array, dtype: string | undefined, effort: string): Uint8Array<ArrayBuffer>;
 }

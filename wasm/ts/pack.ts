@@ -18,6 +18,11 @@ import { Traffic } from "./source/traffic.js";
 export interface PackOptions extends OpenOptions {
   /** Time against space: `"balanced"` unless said otherwise. */
   effort?: Effort;
+  /**
+   * Packs a safetensors file that ends before its tensors do, as one frame, instead of refusing it (rule `safetensors.truncated`):
+   * almost always such a file is a download or a copy that failed.
+   */
+  allowTruncated?: boolean | undefined;
   /** Where the container goes, piece by piece. It is closed at the end, and aborted when packing fails. */
   to?: WritableStream<Uint8Array> | undefined;
 }
@@ -80,12 +85,12 @@ export function packer(loadCoder: () => Promise<Coder>, platform: Pick<Platform,
 }
 
 async function packInto(sink: Sink, loadCoder: () => Promise<Coder>, source: Source, options: PackOptions): Promise<PackReport> {
-  const { signal, effort = "balanced" } = options;
+  const { signal, effort = "balanced", allowTruncated = false } = options;
   const meter = new ProgressMeter(options.onProgress, { stage: "pack" });
   const readOptions: ReadOptions = { onBytes: meter.arrived, ...(signal && { signal }) };
   const [coder, originalSize] = await Promise.all([loadCoder(), source.size(signal && { signal })]);
   meter.expect(originalSize);
-  const packing = guarded(() => new coder.Packing(originalSize, effort));
+  const packing = guarded(() => new coder.Packing(originalSize, effort, allowTruncated));
   try {
     let size = 0;
     let turn = performance.now();

@@ -5,18 +5,20 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use zstn::convert::{ConvertOptions, ConvertReport, Report, Target, TargetKind, convert};
+use zstn::source::Place;
 use zstn::{Error, Native, Result};
 use zstn_core::container::compressed_tensors;
 use zstn_core::container::ztensor::DigestKind;
 
-use super::{pack, print, progress, size};
+use super::{pack, place, print, progress, size};
 
 mod gauss;
 
 #[derive(Args)]
 pub struct Options {
     /// Checkpoint of any kind: a path or an http(s) address
-    input: String,
+    #[arg(value_parser = place::parser())]
+    input: Place,
     /// What to write: .safetensors, .zstn, .zt, .gauss, a folder for
     /// compressed-tensors, or .safetensors.index.json or .zstn.index.json for
     /// several files
@@ -25,8 +27,8 @@ pub struct Options {
     #[arg(long, value_name = "KIND", value_parser = kind)]
     to: Option<TargetKind>,
     /// The checkpoint that a difference was packed against
-    #[arg(long, value_name = "BASE")]
-    base: Option<String>,
+    #[arg(long, value_name = "BASE", value_parser = place::parser())]
+    base: Option<Place>,
     /// Most bytes of tensors in a file of several, like 5G [default: 5G]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     shard_size: Option<u64>,
@@ -48,6 +50,8 @@ pub struct Options {
     /// To compressed-tensors: how weights are stored [default: sparse-bitmask]
     #[arg(long, value_enum)]
     format: Option<Format>,
+    #[command(flatten)]
+    overwrite: place::Overwrite,
     /// Say nothing
     #[arg(short, long)]
     quiet: bool,
@@ -169,13 +173,14 @@ pub fn run(options: &Options) -> Result<()> {
     let started = Instant::now();
     let report = convert(
         &engine,
-        &options.input,
+        options.input.clone(),
         &options.output,
         &target,
         &ConvertOptions {
-            base: options.base.as_deref(),
+            base: options.base.as_ref(),
             memory_bytes: options.memory,
             shard_len_bytes: options.shard_size.unwrap_or(defaults.shard_len_bytes),
+            replace: options.overwrite.force,
             progress: &bar,
             gauss: &lines,
         },
@@ -234,7 +239,7 @@ fn say(options: &Options, report: &ConvertReport, seconds: f64) {
 fn json(options: &Options, report: &ConvertReport, seconds: f64) -> serde_json::Value {
     let files = report.files.iter().map(|file| file.display().to_string());
     let mut json = serde_json::json!({
-        "input": options.input,
+        "input": options.input.to_string(),
         "output": options.output.display().to_string(),
         "from": report.from.name(),
         "to": report.to.name(),

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use zstn::source::Source;
+use zstn::source::{Map, Place, Source};
 use zstn::{Error, Native, Output, Result};
 use zstn_core::dtype::Dtype;
 use zstn_core::frame;
@@ -15,7 +15,8 @@ use super::{place, print, size};
 #[derive(Args)]
 pub struct CompressOptions {
     /// Any file: a path, an http(s) address, or - for standard input
-    input: String,
+    #[arg(value_parser = place::parser())]
+    input: Place,
     /// The frame [default: the input's name with .z4ai behind it]
     #[arg(short, long)]
     output: Option<PathBuf>,
@@ -28,9 +29,8 @@ pub struct CompressOptions {
     /// Threads, 0 for one per core
     #[arg(long, default_value_t = 0, value_name = "N")]
     threads: usize,
-    /// Replace an existing file even if its name was not given
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    overwrite: place::Overwrite,
     /// Say nothing
     #[arg(short, long)]
     quiet: bool,
@@ -42,7 +42,8 @@ pub struct CompressOptions {
 #[derive(Args)]
 pub struct DecompressOptions {
     /// A frame: a path, an http(s) address, or - for standard input
-    input: String,
+    #[arg(value_parser = place::parser())]
+    input: Place,
     /// The original [default: the input's name without .z4ai]
     #[arg(short, long)]
     output: Option<PathBuf>,
@@ -52,9 +53,8 @@ pub struct DecompressOptions {
     /// Threads, 0 for one per core
     #[arg(long, default_value_t = 0, value_name = "N")]
     threads: usize,
-    /// Replace an existing file even if its name was not given
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    overwrite: place::Overwrite,
     /// Say nothing
     #[arg(short, long)]
     quiet: bool,
@@ -70,65 +70,89 @@ fn dtype(text: &str) -> std::result::Result<Dtype, String> {
 
 pub fn compress(options: &CompressOptions) -> Result<()> {
     let silent = options.quiet || options.json;
-    let behind = |input: &Path| format!("{}.z4ai", input.display()).into();
-    let output = options.output.as_deref();
-    let target = place::output(&options.input, output, behind, options.force)?;
+    let appended = |input: &Path| with_suffix(input, ".z4ai");
+    let target = place::output(&options.input, options.output.as_deref(), appended);
+    let output = options.overwrite.begin(&target)?;
     let engine = Native::new(options.threads)?;
     let input = place::whole(&options.input, silent)?;
     let frame = zstn::compress(&engine, &input, options.dtype, options.effort.into());
     let lens = (input.len_bytes(), frame.len() as u64);
-    finish(&options.input, &target, &frame, lens, silent, options.json)
+    let done = Done {
+        input: &options.input,
+        target: &target,
+        lens_bytes: lens,
+    };
+    write(&input, output, &frame)?;
+    done.report(silent, options.json)
+}
+
+/// `path` with `suffix` appended to its name.
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
 }
 
 pub fn decompress(options: &DecompressOptions) -> Result<()> {
     let silent = options.quiet || options.json;
-    let without = |input: &Path| {
-        let name = input.display().to_string();
-        match name.strip_suffix(".z4ai") {
-            Some(stem) => stem.into(),
-            None => format!("{name}.out").into(),
-        }
+    let without = |input: &Path| match input.extension() {
+        Some(extension) if extension == "z4ai" => input.with_extension(""),
+        _ => with_suffix(input, ".out"),
     };
-    let output = options.output.as_deref();
-    let target = place::output(&options.input, output, without, options.force)?;
+    let target = place::output(&options.input, options.output.as_deref(), without);
+    let output = options.overwrite.begin(&target)?;
     let engine = Native::new(options.threads)?;
     let input = place::whole(&options.input, silent)?;
     let bytes =
         frame::decompress(&engine, &input, options.limit).map_err(|source| Error::Format {
-            place: options.input.clone(),
+            place: options.input.to_string(),
             source,
         })?;
     let lens = (bytes.len() as u64, input.len_bytes());
-    finish(&options.input, &target, &bytes, lens, silent, options.json)
+    let done = Done {
+        input: &options.input,
+        target: &target,
+        lens_bytes: lens,
+    };
+    write(&input, output, &bytes)?;
+    done.report(silent, options.json)
 }
 
-fn finish(
-    input: &str,
-    target: &Path,
-    bytes: &[u8],
-    (original, packed): (u64, u64),
-    silent: bool,
-    json: bool,
-) -> Result<()> {
-    let mut output = Output::create(target)?;
+fn write(input: &Map, mut output: Output, bytes: &[u8]) -> Result<()> {
+    output.check_inputs(&[input])?;
     output.write(bytes)?;
-    output.finish()?;
-    if json {
-        return print(serde_json::json!({
-            "input": input,
-            "output": target.display().to_string(),
-            "original_bytes": original,
-            "packed_bytes": packed,
-        }));
+    input.check_unchanged()?;
+    output.finish()
+}
+
+/// What was made of what.
+struct Done<'a> {
+    input: &'a Place,
+    target: &'a Path,
+    /// Of the original and of the frame.
+    lens_bytes: (u64, u64),
+}
+
+impl Done<'_> {
+    fn report(&self, silent: bool, json: bool) -> Result<()> {
+        let (input, target) = (self.input, self.target.display());
+        let (original, packed) = self.lens_bytes;
+        if json {
+            return print(serde_json::json!({
+                "input": input.to_string(),
+                "output": target.to_string(),
+                "original_bytes": original,
+                "packed_bytes": packed,
+            }));
+        }
+        if !silent {
+            eprintln!(
+                "{input} → {target}: {} original, {} packed ({})",
+                size::bytes(original),
+                size::bytes(packed),
+                size::ratio(original, packed)
+            );
+        }
+        Ok(())
     }
-    if !silent {
-        eprintln!(
-            "{input} → {}: {} original, {} packed ({})",
-            target.display(),
-            size::bytes(original),
-            size::bytes(packed),
-            size::ratio(original, packed)
-        );
-    }
-    Ok(())
 }

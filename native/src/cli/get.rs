@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use zstn::source::Source;
 use zstn::{Error, Output, Result, Tensor};
 use zstn_core::dtype::Dtype;
 use zstn_core::model::Rows;
@@ -23,6 +24,8 @@ pub struct Options {
     /// anything else for the raw bytes; - for raw bytes on standard output
     #[arg(short, long)]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    overwrite: place::Overwrite,
     /// Print the description as JSON
     #[arg(long)]
     pub json: bool,
@@ -32,7 +35,19 @@ pub struct Options {
 const FIRST: usize = 8;
 
 pub fn run(options: &Options) -> Result<()> {
+    let output = options.output.as_deref();
+    let output = output
+        .map(|path| options.overwrite.begin(path))
+        .transpose()?;
     let reader = options.model.open()?;
+    if let Some(output) = &output {
+        let mut inputs = Some(&reader);
+        while let Some(input) = inputs {
+            let sources: Vec<&dyn Source> = input.sources().iter().map(|s| &**s).collect();
+            output.check_inputs(&sources)?;
+            inputs = input.base();
+        }
+    }
     let plan = options.rows.as_ref();
     let plan = plan.map(|bounds| rows::plan(&reader, &options.name, bounds));
     let plan = plan.transpose()?;
@@ -40,8 +55,8 @@ pub fn run(options: &Options) -> Result<()> {
         None => reader.read(&options.name)?,
         Some(rows) => reader.read_planned(rows)?,
     };
-    if let Some(path) = &options.output {
-        write(&tensor, path)?;
+    if let Some((path, output)) = options.output.as_ref().zip(output) {
+        write(&tensor, path, output)?;
     }
     let stats = stats(&tensor);
     if options.json {
@@ -124,8 +139,7 @@ fn stats(tensor: &Tensor) -> Option<Stats> {
     })
 }
 
-fn write(tensor: &Tensor, path: &Path) -> Result<()> {
-    let mut output = Output::create(path)?;
+fn write(tensor: &Tensor, path: &Path, mut output: Output) -> Result<()> {
     match path.extension().and_then(|e| e.to_str()) {
         Some("npy") => {
             let (head, bytes) = npy(tensor)?;

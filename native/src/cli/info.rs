@@ -66,7 +66,7 @@ pub fn run(options: &Options) -> Result<()> {
     let (copied, differing) = (from_base(BaseUse::Copy), from_base(BaseUse::Difference));
     if options.json {
         return print(serde_json::json!({
-            "file": options.model.input,
+            "file": options.model.input.to_string(),
             "kind": model.kind().name(),
             "files": reader.sources().iter().map(|source| source.name()).collect::<Vec<_>>(),
             "len_bytes": model.len_bytes(),
@@ -82,7 +82,7 @@ pub fn run(options: &Options) -> Result<()> {
         }));
     }
     let mut facts = vec![
-        ("file", options.model.input.clone()),
+        ("file", options.model.input.to_string()),
         ("kind", model.kind().name().into()),
         (
             "size",

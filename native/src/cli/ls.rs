@@ -22,7 +22,7 @@ pub fn run(options: &Options) -> Result<()> {
     if options.json {
         let tensors: Vec<_> = model.tensors().iter().map(|t| json(model, t)).collect();
         return print(serde_json::json!({
-            "file": options.model.input,
+            "file": options.model.input.to_string(),
             "kind": model.kind().name(),
             "files": reader.sources().iter().map(|source| source.name()).collect::<Vec<_>>(),
             "tensors": tensors,

@@ -88,6 +88,8 @@ pub fn run() -> ExitCode {
     if !matches!(verb, Verb::Serve(_)) {
         clean_up_when_stopped();
     }
+    zstn::source::survive_truncation();
+    report_full_quota();
     let result = match verb {
         Verb::Pack(options) => pack::run(&options),
         Verb::Unpack(options) => unpack::run(&options),
@@ -124,6 +126,14 @@ fn clean_up_when_stopped() {
     });
 }
 
+/// A file that would grow past the limit set for this process (`ulimit -f`)
+/// becomes an error of that write; by default the signal ends the process,
+/// which would leave its hidden files behind.
+fn report_full_quota() {
+    #[cfg(unix)]
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default());
+}
+
 fn status(error: &Error) -> u8 {
     match error {
         Error::Format { source, .. } | Error::Core(source) => match source.kind() {
@@ -131,14 +141,20 @@ fn status(error: &Error) -> u8 {
             _ => 1,
         },
         Error::Differs { .. } => 1,
-        Error::Usage(_) => 2,
+        Error::Usage(_) | Error::Exists { .. } => 2,
         _ => 3,
     }
 }
 
 fn report(error: &Error, json: bool) {
+    let message = match error {
+        Error::Exists { .. } => {
+            format!("{error}; use --force to replace it, or choose another name")
+        }
+        _ => error.to_string(),
+    };
     if !json {
-        eprintln!("error: {error}");
+        eprintln!("error: {message}");
         return;
     }
     let refusal = error.refusal();
@@ -147,6 +163,8 @@ fn report(error: &Error, json: bool) {
         Error::Usage(_) => "usage",
         Error::Http { .. } => "http",
         Error::Io { .. } => "io",
+        Error::Exists { .. } => "exists",
+        Error::Changed { .. } => "changed",
         _ => refusal.map_or("other", |r| r.kind().code()),
     };
     let object = serde_json::json!({
@@ -155,7 +173,7 @@ fn report(error: &Error, json: bool) {
             "rule": refusal.and_then(|r| r.rule()).map(|rule| rule.code()),
             "offset": refusal.and_then(zstn_core::Error::offset),
             "tensor": refusal.and_then(zstn_core::Error::tensor_name),
-            "message": error.to_string(),
+            "message": message,
         }
     });
     eprintln!("{object}");

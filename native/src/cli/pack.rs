@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use zstn::pack::pack_map;
 use zstn::source::{Place, Source};
-use zstn::{DeltaReport, Native, Output, PackOptions, Progress, Result, Shards, pack_delta};
+use zstn::{DeltaReport, Native, PackOptions, Progress, Result, Shards, pack_delta};
 
 use super::{place, print, progress, shards, size};
 
@@ -14,7 +14,8 @@ use super::{place, print, progress, shards, size};
 pub struct Options {
     /// Safetensors file, or .safetensors.index.json of a sharded checkpoint: a
     /// path, an http(s) address, or - for standard input; or a local folder
-    pub input: String,
+    #[arg(value_parser = place::parser())]
+    pub input: Place,
     /// Packed file [default: the input's name with .zstn]; of a folder or an
     /// index a new folder [default: its name with -zstn behind]
     #[arg(short, long)]
@@ -24,8 +25,8 @@ pub struct Options {
     pub effort: Effort,
     /// Store only the difference from this one, plain and cut into the same
     /// shards
-    #[arg(long, value_name = "BASE")]
-    pub base: Option<String>,
+    #[arg(long, value_name = "BASE", value_parser = place::parser())]
+    pub base: Option<Place>,
     /// Threads, 0 for one per core
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub threads: usize,
@@ -35,9 +36,12 @@ pub struct Options {
     /// Leave out the checksums and digests that show damage
     #[arg(long)]
     pub no_integrity: bool,
-    /// Replace an existing file even if its name was not given
+    /// Pack a file that ends before its tensors do as one frame, instead of
+    /// refusing it
     #[arg(long)]
-    force: bool,
+    pub allow_truncated: bool,
+    #[command(flatten)]
+    overwrite: place::Overwrite,
     /// Say nothing
     #[arg(short, long)]
     pub quiet: bool,
@@ -72,6 +76,7 @@ impl Options {
             effort: self.effort.into(),
             memory_bytes: self.memory,
             integrity: !self.no_integrity,
+            allow_truncated: self.allow_truncated,
             progress,
         }
     }
@@ -79,7 +84,7 @@ impl Options {
 
 pub fn run(options: &Options) -> Result<()> {
     let silent = options.quiet || options.json;
-    if let Some(input) = Shards::open(&Place::from(options.input.as_str()), &["safetensors"])? {
+    if let Some(input) = Shards::open(&options.input, &["safetensors"])? {
         return shards::pack(options, &input);
     }
     let extension = if options.base.is_some() {
@@ -87,37 +92,29 @@ pub fn run(options: &Options) -> Result<()> {
     } else {
         "zstn"
     };
-    let target = place::output(
-        &options.input,
-        options.output.as_deref(),
-        |input| input.with_extension(extension),
-        options.force,
-    )?;
+    let target = place::output(&options.input, options.output.as_deref(), |input| {
+        input.with_extension(extension)
+    });
+    let output = options.overwrite.begin(&target)?;
     let engine = Native::new(options.threads)?;
     let input = place::whole(&options.input, silent)?;
     let started = Instant::now();
     if let Some(base) = &options.base {
         let base = place::whole(base, silent)?;
         let bar = progress::watch("packing", silent);
-        let output = Output::create(&target)?;
         let report = pack_delta(&engine, &input, &base, output, &options.packing(&bar));
         drop(bar);
         let report = report?;
         return say_delta(options, &target, &report, started.elapsed().as_secs_f64());
     }
     let bar = progress::watch("packing", silent);
-    let report = pack_map(
-        &engine,
-        &input,
-        Output::create(&target)?,
-        &options.packing(&bar),
-    );
+    let report = pack_map(&engine, &input, output, &options.packing(&bar));
     drop(bar);
     let report = report?;
     let seconds = started.elapsed().as_secs_f64();
     if options.json {
         return print(serde_json::json!({
-            "input": options.input,
+            "input": options.input.to_string(),
             "output": target.display().to_string(),
             "original_bytes": report.original_bytes,
             "packed_bytes": report.packed_bytes,
@@ -152,8 +149,8 @@ pub fn run(options: &Options) -> Result<()> {
 fn say_delta(options: &Options, target: &Path, report: &DeltaReport, seconds: f64) -> Result<()> {
     if options.json {
         return print(serde_json::json!({
-            "input": options.input,
-            "base": options.base,
+            "input": options.input.to_string(),
+            "base": options.base.as_ref().map(Place::to_string),
             "output": target.display().to_string(),
             "original_bytes": report.original_bytes,
             "packed_bytes": report.packed_bytes,

@@ -1,16 +1,21 @@
-//! Inputs and default output names, the same for all verbs.
+//! Inputs and outputs as a person names them, the same for all verbs.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use zstn::source::{Map, Place};
-use zstn::{Error, Native, Reader, Result, View};
+use zstn::{Native, Output, Reader, Result, View};
 
 use super::progress;
 
-/// The whole of `input` as a map; a download shows its progress.
-pub fn whole(input: &str, quiet: bool) -> Result<Map> {
-    let place = Place::from(input);
+/// Parses a path, an address or `-`. Paths need not be Unicode.
+pub fn parser() -> impl TypedValueParser<Value = Place> {
+    OsStringValueParser::new().map(Place::from)
+}
+
+/// The whole of `place` as a map; a download shows its progress.
+pub fn whole(place: &Place, quiet: bool) -> Result<Map> {
     let bar = match place {
         Place::Url(_) => progress::bar("fetching", 0, quiet),
         _ => progress::bar("", 0, true),
@@ -30,11 +35,12 @@ pub fn whole(input: &str, quiet: bool) -> Result<Map> {
 pub struct Model {
     /// A file of any kind, the .index.json of a sharded checkpoint, or a local
     /// folder: a path, an http(s) address, or - for standard input
-    pub input: String,
+    #[arg(value_parser = parser())]
+    pub input: Place,
     /// The checkpoint that a difference was packed against: a path or an
     /// http(s) address, plain or packed
-    #[arg(long, value_name = "BASE")]
-    base: Option<String>,
+    #[arg(long, value_name = "BASE", value_parser = parser())]
+    base: Option<Place>,
     /// Tensors as they are stored, even if config.json says how to make
     /// weights of them (compressed-tensors)
     #[arg(long)]
@@ -48,42 +54,47 @@ impl Model {
             true => View::Stored,
             false => View::Dense,
         };
-        let reader = Reader::from_place(&Place::from(self.input.as_str()), view, Native::new(0)?)?;
+        let reader = Reader::from_place(&self.input, view, Native::new(0)?)?;
         match &self.base {
             None => Ok(reader),
             Some(base) => {
-                let base = Place::from(base.as_str());
-                reader.with_base(Reader::from_place(&base, View::Stored, Native::new(0)?)?)
+                reader.with_base(Reader::from_place(base, View::Stored, Native::new(0)?)?)
             }
         }
     }
 }
 
-/// Where the result goes: as the person says, else under the `name` made of
-/// the input's. A name nobody has typed never replaces a file.
-pub fn output(
-    input: &str,
-    output: Option<&Path>,
-    name: impl Fn(&Path) -> PathBuf,
-    force: bool,
-) -> Result<PathBuf> {
-    if let Some(output) = output {
-        return Ok(output.into());
-    }
-    let derived = match Place::from(input) {
-        Place::Stdin => return Ok("-".into()),
-        Place::Path(path) => name(&path),
-        Place::Url(url) => {
-            let path = url.split(['?', '#']).next().unwrap_or_default();
-            let file = path.rsplit('/').next().filter(|file| !file.is_empty());
-            name(Path::new(file.unwrap_or("model")))
+/// Whether a file that exists may be replaced, the same for all verbs: never
+/// unless the person says so.
+#[derive(Args, Clone, Copy)]
+pub struct Overwrite {
+    /// Replace existing files
+    #[arg(short, long)]
+    pub force: bool,
+}
+
+impl Overwrite {
+    /// Begins the file at `path`.
+    pub fn begin(self, path: &Path) -> Result<Output> {
+        match self.force {
+            true => Output::create(path),
+            false => Output::create_new(path),
         }
-    };
-    if derived.exists() && !force {
-        return Err(Error::Usage(format!(
-            "{} exists already; say --force to replace it, or -o to choose another name",
-            derived.display()
-        )));
     }
-    Ok(derived)
+}
+
+/// Where the result goes: as the person says, else under the `name` made of
+/// the input's.
+pub fn output(input: &Place, output: Option<&Path>, name: impl Fn(&Path) -> PathBuf) -> PathBuf {
+    if let Some(output) = output {
+        return output.into();
+    }
+    match input {
+        Place::Stdin => "-".into(),
+        Place::Path(path) => name(path),
+        Place::Url(_) => {
+            let file = input.file_name().unwrap_or_else(|| "model".into());
+            name(Path::new(&file))
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! `zstn pack`, `unpack` and `verify` for a checkpoint in several files.
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -16,9 +17,9 @@ use super::{print, progress, size};
 const PACKED_SUFFIXES: [&str; 2] = ["-zstn", "-z4dm"];
 
 /// The packed checkpoint in several files that `input` is, if it is one.
-pub fn packed(input: &str) -> Result<Option<Shards>> {
+pub fn packed(input: &Place) -> Result<Option<Shards>> {
     let kinds = [&PACKED[..], &zstn::shards::READABLE].concat();
-    let shards = Shards::open(&Place::from(input), &kinds)?;
+    let shards = Shards::open(input, &kinds)?;
     Ok(shards.filter(Shards::is_packed))
 }
 
@@ -29,7 +30,7 @@ pub fn pack(options: &super::pack::Options, input: &Shards) -> Result<()> {
         Some(base) => (Some(open(base, &["safetensors"])?), PACKED_SUFFIXES[1]),
     };
     let target = target(input, options.output.as_deref(), |name| {
-        format!("{name}{suffix}")
+        appended(name, suffix)
     })?;
     let engine = Native::new(options.threads)?;
     let started = Instant::now();
@@ -68,8 +69,8 @@ pub fn pack(options: &super::pack::Options, input: &Shards) -> Result<()> {
         });
         let tensors = report.shards.iter().map(|shard| shard.report.tensors());
         return print(json!({
-            "input": options.input,
-            "base": options.base,
+            "input": options.input.to_string(),
+            "base": options.base.as_ref().map(Place::to_string),
             "output": target.display().to_string(),
             "original_bytes": original,
             "packed_bytes": packed,
@@ -125,10 +126,11 @@ pub fn unpack(options: &super::unpack::Options, input: &Shards) -> Result<()> {
         Some(base) => Some(open(base, &["safetensors"])?),
     };
     let target = target(input, options.output.as_deref(), |name| {
-        let stems = PACKED_SUFFIXES.iter().map(|end| name.strip_suffix(end));
+        let text = name.to_str().unwrap_or_default();
+        let stems = PACKED_SUFFIXES.iter().map(|end| text.strip_suffix(end));
         match stems.flatten().find(|stem| !stem.is_empty()) {
             Some(stem) => stem.into(),
-            None => format!("{name}-safetensors"),
+            None => appended(name, "-safetensors"),
         }
     })?;
     let engine = Native::new(options.threads)?;
@@ -148,7 +150,7 @@ pub fn unpack(options: &super::unpack::Options, input: &Shards) -> Result<()> {
             })
         });
         return print(json!({
-            "input": options.input,
+            "input": options.input.to_string(),
             "output": target.display().to_string(),
             "packed_bytes": report.packed_bytes(),
             "original_bytes": report.original_bytes(),
@@ -176,7 +178,7 @@ pub fn unpack(options: &super::unpack::Options, input: &Shards) -> Result<()> {
 
 pub fn verify(options: &super::verify::Options, input: &Shards) -> Result<()> {
     let silent = options.quiet || options.json;
-    let plain = |place: &String| open(place, &["safetensors"]);
+    let plain = |place: &Place| open(place, &["safetensors"]);
     let original = options.against.as_ref().map(plain).transpose()?;
     let base = options.base.as_ref().map(plain).transpose()?;
     let engine = Native::new(options.threads)?;
@@ -194,7 +196,7 @@ pub fn verify(options: &super::verify::Options, input: &Shards) -> Result<()> {
             })
         });
         return print(json!({
-            "file": options.input,
+            "file": options.input.to_string(),
             "frames": report.frames(),
             "packed_bytes": report.packed_bytes(),
             "original_bytes": report.original_bytes(),
@@ -230,24 +232,34 @@ pub fn verify(options: &super::verify::Options, input: &Shards) -> Result<()> {
 }
 
 /// A base or an original: shards, or one file.
-fn open(place: &str, kinds: &[&str]) -> Result<Shards> {
-    let place = Place::from(place);
-    Ok(match Shards::open(&place, kinds)? {
+fn open(place: &Place, kinds: &[&str]) -> Result<Shards> {
+    Ok(match Shards::open(place, kinds)? {
         Some(shards) => shards,
-        None => Shards::of_file(place),
+        None => Shards::of_file(place.clone()),
     })
 }
 
 /// The folder to make: as the person says, else beside the input, or here if
 /// that has an address, under a `name` made of the input's.
-fn target(input: &Shards, output: Option<&Path>, name: impl Fn(&str) -> String) -> Result<PathBuf> {
+fn target(
+    input: &Shards,
+    output: Option<&Path>,
+    name: impl Fn(&OsStr) -> OsString,
+) -> Result<PathBuf> {
     if let Some(output) = output {
         return Ok(output.into());
     }
-    let stem = |file: &str| {
-        let stem = file.strip_suffix(".index.json").unwrap_or(file);
-        let stem = stem.rsplit_once('.').map_or(stem, |(stem, _)| stem);
-        name(stem)
+    // Of an index, without `.safetensors.index.json`.
+    let stem = |file: &OsStr| match file.to_str() {
+        None => name(file),
+        Some(file) => {
+            let stem = file.strip_suffix(".index.json").unwrap_or(file);
+            name(
+                stem.rsplit_once('.')
+                    .map_or(stem, |(stem, _)| stem)
+                    .as_ref(),
+            )
+        }
     };
     match input.place() {
         Place::Path(folder) if input.is_folder() => {
@@ -258,15 +270,20 @@ fn target(input: &Shards, output: Option<&Path>, name: impl Fn(&str) -> String) 
                     .canonicalize()
                     .map_err(|error| Error::io(format!("open {}", folder.display()), error))?,
             };
-            let own = folder.file_name().unwrap_or_default().to_string_lossy();
-            Ok(folder.with_file_name(name(&own)))
+            Ok(folder.with_file_name(name(folder.file_name().unwrap_or_default())))
         }
-        Place::Path(index) => {
-            let own = index.file_name().unwrap_or_default().to_string_lossy();
-            Ok(index.with_file_name(stem(&own)))
+        Place::Path(index) => Ok(index.with_file_name(stem(index.file_name().unwrap_or_default()))),
+        place => {
+            let file = place.file_name().unwrap_or_else(|| "model".into());
+            Ok(stem(file.as_ref()).into())
         }
-        place => Ok(stem(&place.file_name().unwrap_or_else(|| "model".into())).into()),
     }
+}
+
+fn appended(name: &OsStr, suffix: &str) -> OsString {
+    let mut name = name.to_owned();
+    name.push(suffix);
+    name
 }
 
 fn files(count: usize) -> String {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::Args;
 use zstn::shards::PACKED;
 use zstn::source::{Place, Source};
-use zstn::{Native, Output, Result, Shards, unpack_delta, unpack_map};
+use zstn::{Native, Result, Shards, unpack_delta, unpack_map};
 
 use super::{place, print, progress, shards, size};
 
@@ -14,20 +14,20 @@ use super::{place, print, progress, shards, size};
 pub struct Options {
     /// Packed file, or the .index.json of packed shards: a path, an http(s)
     /// address, or - for standard input; or a local folder
-    pub input: String,
+    #[arg(value_parser = place::parser())]
+    pub input: Place,
     /// Restored file [default: the input's name with .safetensors]; of a folder
     /// or an index a new folder [default: its name without -zstn]
     #[arg(short, long)]
     pub output: Option<PathBuf>,
     /// What a difference was packed against
-    #[arg(long, value_name = "BASE")]
-    pub base: Option<String>,
+    #[arg(long, value_name = "BASE", value_parser = place::parser())]
+    pub base: Option<Place>,
     /// Threads, 0 for one per core
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub threads: usize,
-    /// Replace an existing file even if its name was not given
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    overwrite: place::Overwrite,
     /// Say nothing
     #[arg(short, long)]
     pub quiet: bool,
@@ -38,15 +38,13 @@ pub struct Options {
 
 pub fn run(options: &Options) -> Result<()> {
     let silent = options.quiet || options.json;
-    if let Some(input) = Shards::open(&Place::from(options.input.as_str()), &PACKED)? {
+    if let Some(input) = Shards::open(&options.input, &PACKED)? {
         return shards::unpack(options, &input);
     }
-    let target = place::output(
-        &options.input,
-        options.output.as_deref(),
-        |input| input.with_extension("safetensors"),
-        options.force,
-    )?;
+    let target = place::output(&options.input, options.output.as_deref(), |input| {
+        input.with_extension("safetensors")
+    });
+    let output = options.overwrite.begin(&target)?;
     let engine = Native::new(options.threads)?;
     let input = place::whole(&options.input, silent)?;
     let started = Instant::now();
@@ -54,17 +52,17 @@ pub fn run(options: &Options) -> Result<()> {
         Some(base) => {
             let base = place::whole(base, silent)?;
             let bar = progress::watch("unpacking", silent);
-            unpack_delta(&engine, &input, &base, Output::create(&target)?, &bar)?
+            unpack_delta(&engine, &input, &base, output, &bar)?
         }
         None => {
             let bar = progress::watch("unpacking", silent);
-            unpack_map(&engine, &input, &target, &bar)?
+            unpack_map(&engine, &input, output, &bar)?
         }
     };
     let seconds = started.elapsed().as_secs_f64();
     if options.json {
         return print(serde_json::json!({
-            "input": options.input,
+            "input": options.input.to_string(),
             "output": target.display().to_string(),
             "packed_bytes": report.packed_bytes,
             "original_bytes": report.original_bytes,

@@ -13,13 +13,14 @@ pub struct Options {
     /// A file of any kind but plain safetensors, the .index.json of a sharded
     /// checkpoint, or a local folder: a path, an http(s) address, or - for
     /// standard input
-    pub input: String,
+    #[arg(value_parser = place::parser())]
+    pub input: Place,
     /// Compare every byte with this one
-    #[arg(long, value_name = "ORIGINAL")]
-    pub against: Option<String>,
+    #[arg(long, value_name = "ORIGINAL", value_parser = place::parser())]
+    pub against: Option<Place>,
     /// The safetensors file that a difference was packed against
-    #[arg(long, value_name = "BASE")]
-    pub base: Option<String>,
+    #[arg(long, value_name = "BASE", value_parser = place::parser())]
+    pub base: Option<Place>,
     /// Threads, 0 for one per core
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub threads: usize,
@@ -42,7 +43,7 @@ pub fn run(options: &Options) -> Result<()> {
     }?;
     if options.json {
         return print(serde_json::json!({
-            "file": options.input,
+            "file": options.input.to_string(),
             "frames": report.frames,
             "has_digests": report.has_digests,
             "packed_bytes": report.packed_bytes,
@@ -88,25 +89,24 @@ enum Input {
 }
 
 impl Input {
-    fn open(input: &str, threads: usize, silent: bool) -> Result<Self> {
-        let place = Place::from(input);
+    fn open(place: &Place, threads: usize, silent: bool) -> Result<Self> {
         let reader = || {
             let engine = Native::new(threads)?;
-            let reader = Reader::from_place(&place, View::Dense, engine)?;
+            let reader = Reader::from_place(place, View::Dense, engine)?;
             Ok(Self::Model(Box::new(reader)))
         };
-        if Shards::open(&place, &READABLE)?.is_some() {
+        if Shards::open(place, &READABLE)?.is_some() {
             return reader();
         }
         if matches!(place, Place::Url(_)) {
             // Only a packed file is fetched whole.
             return match is_packed(&*place.open()?)? {
-                true => place::whole(input, silent).map(Self::Packed),
+                true => place::whole(place, silent).map(Self::Packed),
                 false => reader(),
             };
         }
-        let map = place::whole(input, silent)?;
-        match (is_packed(&map)?, &place) {
+        let map = place::whole(place, silent)?;
+        match (is_packed(&map)?, place) {
             (true, _) => Ok(Self::Packed(map)),
             (false, Place::Stdin) => {
                 let reader = Reader::from_source(Box::new(map), Native::new(threads)?)?;
@@ -118,7 +118,7 @@ impl Input {
 }
 
 fn packed(options: &Options, input: &Map, silent: bool) -> Result<VerifyReport> {
-    let whole = |place: &String| place::whole(place, silent);
+    let whole = |place: &Place| place::whole(place, silent);
     let engine = Native::new(options.threads)?;
     let original = options.against.as_ref().map(whole).transpose()?;
     let base = options.base.as_ref().map(whole).transpose()?;
@@ -130,9 +130,9 @@ fn packed(options: &Options, input: &Map, silent: bool) -> Result<VerifyReport> 
 }
 
 fn model(options: &Options, input: Reader, silent: bool) -> Result<VerifyReport> {
-    let open = |place: &String, view| {
+    let open = |place: &Place, view| {
         let engine = Native::new(options.threads)?;
-        Reader::from_place(&Place::from(place.as_str()), view, engine)
+        Reader::from_place(place, view, engine)
     };
     let original = options
         .against

@@ -1,7 +1,7 @@
 //! The `config.json` of a folder that is being written
 //! (docs/formats/compressed-tensors.md 5).
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use zstn_core::Rule;
 use zstn_core::limits::HEADER_LEN_BYTES;
 
+use crate::source::Place;
 use crate::{Error, Result};
 
 pub const NAME: &str = "config.json";
@@ -22,16 +23,23 @@ const THEIRS: [&str; 3] = [OURS, "compression_config", "sparsity_config"];
 /// The entries of the input's `config.json`, if it is a folder with one, with
 /// `settings` in the place of those that say how its weights were stored.
 /// Other entries keep their order and their text.
-pub fn text(input: &str, settings: &str) -> Result<Vec<u8>> {
-    let path = Path::new(input).join(NAME);
-    let found = match std::fs::metadata(&path) {
-        Ok(file) if file.len() > HEADER_LEN_BYTES => {
+pub fn text(input: &Place, settings: &str) -> Result<Vec<u8>> {
+    let path = match input {
+        Place::Path(folder) => folder.join(NAME),
+        _ => PathBuf::from(NAME),
+    };
+    let metadata = match input {
+        Place::Path(_) => std::fs::metadata(&path).ok(),
+        _ => None,
+    };
+    let found = match metadata {
+        Some(file) if file.len() > HEADER_LEN_BYTES => {
             return Err(Error::place(path.display())(zstn_core::Error::limit(
                 format!("a configuration of {} bytes is over the cap", file.len()),
             )));
         }
-        Ok(_) => std::fs::read(&path).map_err(Error::file("read", &path))?,
-        Err(_) => b"{}".to_vec(),
+        Some(_) => std::fs::read(&path).map_err(Error::file("read", &path))?,
+        None => b"{}".to_vec(),
     };
     merge(&found, settings).map_err(|error| {
         Error::place(path.display())(zstn_core::Error::malformed(

@@ -7,7 +7,6 @@ use zstn_core::container::ztensor::{FOOTER_BYTES, Field, Footer, Manifest};
 
 use super::TargetKind;
 use super::job::Job;
-use crate::source::Place;
 use crate::{Error, Result};
 
 /// Keys of what the input says besides its tensors and `target` has no place
@@ -27,7 +26,7 @@ pub fn keys(job: &Job, target: TargetKind) -> Result<BTreeSet<String>> {
 /// those of single tensors, and values that are not texts.
 fn custom_keys(job: &Job) -> Result<BTreeSet<String>> {
     let refuse = Error::place(job.input);
-    let source = Place::from(job.input).open()?;
+    let source = job.input.open()?;
     let len_bytes = source.len_bytes();
     let head = source.read(0..len_bytes.min(8))?;
     let tail = source.read(len_bytes.saturating_sub(FOOTER_BYTES)..len_bytes)?;

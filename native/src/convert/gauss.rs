@@ -86,7 +86,7 @@ pub fn write(job: &Job, options: &Options) -> Result<Written> {
         },
     )?;
     let head = writer.finish().map_err(&refuse)?;
-    let mut output = Output::create(job.output)?;
+    let mut output = job.create(job.output)?;
     output.write(&head)?;
     let mut len_bytes = head.len() as u64;
     let mut reports = Vec::new();

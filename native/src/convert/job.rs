@@ -7,9 +7,10 @@ use zstn_core::engine::Engine;
 use zstn_core::model;
 
 use super::ConvertOptions;
+use crate::output::check_inputs;
 use crate::pack::batch;
 use crate::source::{Map, Place, Source};
-use crate::{Error, Native, Reader, Result, Tensor};
+use crate::{Error, Native, Output, Reader, Result, Tensor};
 
 /// Parts of the memory allowed that the tensors of a batch may take: they are
 /// read from some bytes, become others, and coding needs room.
@@ -19,7 +20,7 @@ const SHARES: u64 = 4;
 #[derive(Clone, Copy)]
 pub struct Job<'a> {
     pub engine: &'a Native,
-    pub input: &'a str,
+    pub input: &'a Place,
     pub reader: &'a Reader,
     pub output: &'a Path,
     pub options: ConvertOptions<'a>,
@@ -53,10 +54,10 @@ impl<'a> Job<'a> {
             Kind::Zstn => Recognised::Zstn,
             _ => return Ok(None),
         };
-        let is_index = self.input.split(['?', '#']).next();
-        let is_index = is_index.is_some_and(|path| path.ends_with(".json"));
-        let place = Place::from(self.input);
-        let is_folder = matches!(&place, Place::Path(path) if path.is_dir());
+        let place = self.input;
+        let name = place.file_name();
+        let is_index = name.is_some_and(|name| name.ends_with(".json"));
+        let is_folder = matches!(place, Place::Path(path) if path.is_dir());
         if self.kind() != kind || is_index || is_folder {
             return Ok(None);
         }
@@ -87,7 +88,7 @@ impl<'a> Job<'a> {
                 sink(number, result?)?;
             }
         }
-        Ok(())
+        self.check_unchanged()
     }
 
     /// A tensor that is what the list of tensors says.
@@ -106,6 +107,46 @@ impl<'a> Job<'a> {
             });
         }
         Ok(tensor)
+    }
+
+    /// Everything that is read, the base too.
+    fn inputs(&self) -> Vec<&dyn Source> {
+        let mut inputs = Vec::new();
+        let mut reader = Some(self.reader);
+        while let Some(each) = reader {
+            inputs.extend(each.sources().iter().map(|source| &**source));
+            reader = each.base();
+        }
+        inputs
+    }
+
+    /// Refuses an output that is being read, and one that exists unless it
+    /// may be replaced.
+    pub fn check_output(&self, path: &Path) -> Result<()> {
+        super::refuse_input(self.input, path)?;
+        check_inputs(path, &self.inputs())?;
+        if !self.options.replace && path.is_file() {
+            return Err(Error::Exists { path: path.into() });
+        }
+        Ok(())
+    }
+
+    /// Begins the file at `path`, under the rules of
+    /// [`check_output`](Self::check_output).
+    pub fn create(&self, path: &Path) -> Result<Output> {
+        let output = match self.options.replace {
+            true => Output::create(path),
+            false => Output::create_new(path),
+        }?;
+        output.check_inputs(&self.inputs())?;
+        Ok(output)
+    }
+
+    /// Refuses the result if an input was written to meanwhile.
+    pub fn check_unchanged(&self) -> Result<()> {
+        self.inputs()
+            .into_iter()
+            .try_for_each(Source::check_unchanged)
     }
 
     /// Names the output in a refusal of the core.

@@ -10,7 +10,7 @@ use zstn_core::catalog::Kind;
 use zstn_core::container::gauss::TensorReport;
 
 use crate::source::Place;
-use crate::{Error, Native, Progress, Reader, Result};
+use crate::{Error, Native, Progress, Reader, Result, View};
 
 mod config;
 mod dropped;
@@ -32,13 +32,15 @@ use job::Job;
 #[derive(Clone, Copy)]
 pub struct ConvertOptions<'a> {
     /// The checkpoint that a delta was packed against.
-    pub base: Option<&'a str>,
+    pub base: Option<&'a Place>,
     /// Memory to stay within, roughly, in bytes; the largest tensor has to
     /// fit in any case. It never changes the output.
     pub memory_bytes: u64,
     /// Most bytes of tensors in a file, where the output is a sharded
     /// checkpoint; a tensor is never cut.
     pub shard_len_bytes: u64,
+    /// Whether files that exist are replaced; folders never are.
+    pub replace: bool,
     /// Told the bytes of tensors dealt with.
     pub progress: &'a dyn Progress,
     /// Told about each tensor of a Gauss file.
@@ -51,6 +53,7 @@ impl Default for ConvertOptions<'_> {
             base: None,
             memory_bytes: 1 << 30,
             shard_len_bytes: 5 << 30,
+            replace: false,
             progress: &(),
             gauss: &(),
         }
@@ -119,22 +122,24 @@ impl Written {
 /// If `output` ends in `.safetensors.index.json` or `.zstn.index.json`, the
 /// tensors go into several files beside it (docs/formats/sharded.md). A
 /// `.zstn` comes back as the file it was packed from, byte for byte. A folder
-/// must not exist, or be empty; other outputs are replaced.
+/// must not exist, or be empty; files are replaced if
+/// [`ConvertOptions::replace`] says so.
 ///
 /// Fails if the input is refused, if the target cannot hold one of its
 /// tensors, if output and input are the same, and for I/O.
 pub fn convert(
     engine: &Native,
-    input: &str,
+    input: impl Into<Place>,
     output: impl AsRef<Path>,
     target: &Target,
     options: &ConvertOptions,
 ) -> Result<ConvertReport> {
-    let output = output.as_ref();
+    let (input, output) = (&input.into(), output.as_ref());
     check(input, output, target)?;
-    let mut reader = Reader::open(input)?;
+    let open = |place| Reader::from_place(place, View::Dense, Native::new(0)?);
+    let mut reader = open(input)?;
     if let Some(base) = options.base {
-        reader = reader.with_base(Reader::open(base)?)?;
+        reader = reader.with_base(open(base)?)?;
     }
     if let Some((name, error)) = reader.model().refused().next() {
         // Without it the output would look complete.
@@ -147,6 +152,10 @@ pub fn convert(
         output,
         options: *options,
     };
+    // A folder of compressed-tensors is a new one, which holds no input.
+    if target.kind() != TargetKind::CompressedTensors {
+        job.check_output(output)?;
+    }
     let dropped = dropped::keys(&job, target.kind())?;
     let written = match target {
         Target::Safetensors => safetensors::write(&job),
@@ -170,8 +179,8 @@ pub fn convert(
 }
 
 /// What can be refused before the input is opened.
-fn check(input: &str, output: &Path, target: &Target) -> Result<()> {
-    if Place::from(input) == Place::Stdin {
+fn check(input: &Place, output: &Path, target: &Target) -> Result<()> {
+    if *input == Place::Stdin {
         return Err(Error::Usage(
             "standard input cannot be converted: name a file or an address".into(),
         ));
@@ -190,8 +199,12 @@ fn check(input: &str, output: &Path, target: &Target) -> Result<()> {
     refuse_input(input, output)
 }
 
-/// Refuses to replace the input, or a file of it if it is a folder.
-fn refuse_input(input: &str, output: &Path) -> Result<()> {
+/// Refuses to replace the input, or a file of it if it is a folder, such as
+/// its index, which is not one of the reader's sources.
+fn refuse_input(input: &Place, output: &Path) -> Result<()> {
+    let Place::Path(input) = input else {
+        return Ok(());
+    };
     let (Ok(place), Ok(output)) = (std::fs::canonicalize(input), std::fs::canonicalize(output))
     else {
         return Ok(());

@@ -12,7 +12,7 @@ use super::shards::{self, Naming};
 use crate::output::Staging;
 use crate::pack::pack_map;
 use crate::source::Map;
-use crate::{Effort, Error, Output, PackOptions, Progress, Result, unpack_map};
+use crate::{Effort, Error, PackOptions, Progress, Result, unpack_map};
 
 /// What is packed when no safetensors file is there yet.
 const SPOOL: &str = "spool.safetensors";
@@ -39,7 +39,7 @@ pub fn write(job: &Job, effort: Effort) -> Result<Written> {
             progress,
             ..PackOptions::default()
         };
-        pack_map(job.engine, input, Output::create(output)?, &options)
+        pack_map(job.engine, input, job.create(output)?, &options)
     };
     let staging = || Staging::beside(job.output);
     if let Some(naming) = Naming::of_index(job.output)? {
@@ -59,7 +59,7 @@ pub fn write(job: &Job, effort: Effort) -> Result<Written> {
     let staging = staging()?;
     let spool = staging.path(SPOOL);
     match job.whole(Kind::Zstn)? {
-        Some(packed) => drop(unpack_map(job.engine, &packed, &spool, &())?),
+        Some(packed) => drop(unpack_map(job.engine, &packed, job.create(&spool)?, &())?),
         None => Plan::new(job, 0..job.tensors().len())?.write(&job.quiet(), &spool)?,
     }
     let report = pack(&open(job, &spool)?, job.output, progress)?;
@@ -69,7 +69,7 @@ pub fn write(job: &Job, effort: Effort) -> Result<Written> {
 /// The spooled file, under the name of the input.
 fn open(job: &Job, spool: &Path) -> Result<Map> {
     let file = std::fs::File::open(spool).map_err(Error::file("open", spool))?;
-    Map::new(job.input.into(), &file)
+    Map::new(job.input.to_string(), &file)
 }
 
 /// Progress of a shard, which is a part of the whole.

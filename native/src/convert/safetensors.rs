@@ -9,7 +9,7 @@ use zstn_core::container::safetensors::{self, Tensor};
 use super::Written;
 use super::job::Job;
 use super::shards::{self, Naming};
-use crate::{Output, Result, unpack_map};
+use crate::{Result, unpack_map};
 
 pub fn write(job: &Job) -> Result<Written> {
     if let Some(naming) = Naming::of_index(job.output)? {
@@ -21,7 +21,7 @@ pub fn write(job: &Job) -> Result<Written> {
     if let Some(packed) = job.whole(Kind::Zstn)? {
         // The original file, to the last blank of its header.
         let progress = job.options.progress;
-        let report = unpack_map(job.engine, &packed, job.output, progress)?;
+        let report = unpack_map(job.engine, &packed, job.create(job.output)?, progress)?;
         return Ok(Written::file(job, report.original_bytes));
     }
     let plan = Plan::new(job, 0..job.tensors().len())?;
@@ -68,7 +68,7 @@ impl Plan {
 
     /// Writes the file at `path`.
     pub fn write(&self, job: &Job, path: &Path) -> Result<()> {
-        let mut output = Output::create(path)?;
+        let mut output = job.create(path)?;
         output.write(&self.head)?;
         let numbers: Vec<usize> = self.tensors.clone().collect();
         job.each(

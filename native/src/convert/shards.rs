@@ -132,7 +132,7 @@ pub fn write(
         .map(|number| naming.shard(number, plans.len()))
         .collect();
     for name in &names {
-        super::refuse_input(job.input, &job.output.with_file_name(name))?;
+        job.check_output(&job.output.with_file_name(name))?;
     }
     job.options.progress.begin(job.tensors_len_bytes());
     let staging = Staging::beside(job.output)?;
@@ -151,8 +151,9 @@ pub fn write(
     let mut output = Output::create(&staging.path(&naming.index()))?;
     output.write(&text)?;
     output.finish()?;
+    job.check_unchanged()?;
     Ok(Written {
-        files: staging.publish(job.output, &names)?,
+        files: staging.publish(job.output, &names, job.options.replace)?,
         ..Written::file(job, len_bytes)
     })
 }

@@ -64,6 +64,7 @@ pub fn write(job: &Job, format: Format) -> Result<Written> {
     let config = config::text(job.input, &writer.quantization_config())?;
     len_bytes += put(&staging, config::NAME, &config)?;
     check_folder(job.output)?;
+    job.check_unchanged()?;
     staging.become_folder(job.output)?;
     Ok(Written {
         detail: Report::Sparse(sparse),

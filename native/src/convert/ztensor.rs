@@ -35,7 +35,7 @@ pub fn write(job: &Job, is_zstd: bool, checksum: Option<DigestKind>) -> Result<W
         })
         .collect();
     job.options.progress.begin(job.tensors_len_bytes());
-    let mut output = Output::create(job.output)?;
+    let mut output = job.create(job.output)?;
     let (mut writer, magic) = Writer::new();
     output.write(&magic)?;
     let mut len_bytes = magic.len() as u64;

@@ -45,6 +45,7 @@ pub fn pack_delta(
     options: &PackOptions,
 ) -> Result<DeltaReport> {
     options.check()?;
+    output.check_inputs(&[target, base])?;
     let refuse = Error::place(target.name());
     let parsed = Base::parse(base).map_err(Error::place(base.name()))?;
     let packing = Packing::new(target, &parsed).map_err(&refuse)?;
@@ -108,6 +109,8 @@ pub fn pack_delta(
     let (copied, differing) = (count(Kind::Copy), count(Kind::Delta));
     let seal = packing.seal(places, digest::of_pieces(target.pieces(0..target.len())));
     output.write(&seal)?;
+    target.check_unchanged()?;
+    base.check_unchanged()?;
     output.finish()?;
     Ok(DeltaReport {
         original_bytes: target.len_bytes(),
@@ -127,12 +130,19 @@ pub fn unpack_delta(
     output: Output,
     progress: &dyn Progress,
 ) -> Result<UnpackReport> {
-    let delta = Checked::parse(engine, input, base)?;
-    delta.restore(engine, &output, progress)?;
+    output.check_inputs(&[input, base])?;
+    let restored = Checked::parse(engine, input, base).and_then(|delta| {
+        delta.restore(engine, &output, progress)?;
+        Ok(delta.delta.original_len_bytes())
+    });
+    // Whatever else went wrong may come of the change.
+    input.check_unchanged()?;
+    base.check_unchanged()?;
+    let original_bytes = restored?;
     output.finish()?;
     Ok(UnpackReport {
         packed_bytes: input.len_bytes(),
-        original_bytes: delta.delta.original_len_bytes(),
+        original_bytes,
     })
 }
 

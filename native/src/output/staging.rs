@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use super::parent;
+use super::target::Target;
 use super::unfinished::Unfinished;
+use super::{PART_SUFFIX, hidden_prefix, parent, without_path};
 use crate::{Error, Result};
 
 /// A hidden folder beside an output. Dropped, it is removed with all that is
@@ -21,23 +22,23 @@ impl Staging {
     /// Begins a folder beside `output`.
     pub fn beside(output: &Path) -> Result<Self> {
         let parent = parent(output);
-        let name = output.file_name().unwrap_or_default();
-        let prefix = format!(".{}.", name.display());
+        let prefix = hidden_prefix(output);
         let mut builder = tempfile::Builder::new();
-        builder.prefix(&prefix).suffix(".part");
+        builder.prefix(&prefix).suffix(PART_SUFFIX);
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
             // It may become the output; the user's umask still applies.
             builder.permissions(std::fs::Permissions::from_mode(0o777));
         }
-        let folder = builder
-            .tempdir_in(parent)
-            .map_err(|error| Error::io(format!("write into {}", parent.display()), error))?;
-        Ok(Self {
-            unfinished: Unfinished::new(folder.path()),
-            folder,
-        })
+        let made = Unfinished::create(|| builder.tempdir_in(parent), TempDir::path);
+        let (unfinished, folder) = made.map_err(|error| {
+            Error::io(
+                format!("write into {}", parent.display()),
+                without_path(error),
+            )
+        })?;
+        Ok(Self { folder, unfinished })
     }
 
     /// Where the file called `name` goes.
@@ -45,15 +46,29 @@ impl Staging {
         self.folder.path().join(name)
     }
 
-    /// Gives the files of those names to the folder that `output` is in, one
-    /// after the other; returns where they are.
-    pub fn publish(self, output: &Path, names: &[String]) -> Result<Vec<PathBuf>> {
-        let mut paths = Vec::with_capacity(names.len());
-        for name in names {
-            let path = output.with_file_name(name);
-            std::fs::rename(self.path(name), &path).map_err(Error::file("complete", &path))?;
-            paths.push(path);
+    /// Gives the files of those names to the folder that `output` is in, all
+    /// of them or, if the process is told to stop before, none; returns where
+    /// they are. With `replace` they take the place of files that are there.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], before any file has its name, and I/O errors.
+    pub fn publish(self, output: &Path, names: &[String], replace: bool) -> Result<Vec<PathBuf>> {
+        let paths: Vec<PathBuf> = names.iter().map(|n| output.with_file_name(n)).collect();
+        for path in &paths {
+            if Target::of(path)?.existing().is_some() && !replace {
+                return Err(Error::Exists { path: path.clone() });
+            }
         }
+        let Self { folder, unfinished } = self;
+        let mut failed = output;
+        let renamed = unfinished.publish(|| {
+            for (name, path) in names.iter().zip(&paths) {
+                failed = path;
+                std::fs::rename(folder.path().join(name), path)?;
+            }
+            Ok(())
+        });
+        renamed.map_err(|error| Error::io(format!("complete {}", failed.display()), error))?;
         sync(parent(output))?;
         Ok(paths)
     }
@@ -65,13 +80,16 @@ impl Staging {
         File::open(self.folder.path())
             .and_then(|folder| folder.sync_all())
             .map_err(fail)?;
-        // Elsewhere a folder does not take the place of an empty one.
-        #[cfg(not(unix))]
-        let _ = std::fs::remove_dir(output);
-        std::fs::rename(self.folder.path(), output).map_err(fail)?;
+        let Self { folder, unfinished } = self;
+        let renamed = unfinished.publish(|| {
+            // Elsewhere a folder does not take the place of an empty one.
+            #[cfg(not(unix))]
+            let _ = std::fs::remove_dir(output);
+            std::fs::rename(folder.path(), output)
+        });
+        renamed.map_err(fail)?;
         // Nothing is there any more to be removed.
-        let _ = self.folder.keep();
-        drop(self.unfinished);
+        let _ = folder.keep();
         sync(parent(output))
     }
 }

@@ -1,37 +1,81 @@
 //! What lies on disk under a hidden name, for a program that has to stop.
+//!
+//! Stopping and publishing exclude each other: an output gets its name before
+//! the clean-up begins, and is then complete, or never.
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-static PATHS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+static STATE: Mutex<State> = Mutex::new(State {
+    is_stopping: false,
+    paths: BTreeSet::new(),
+});
+
+struct State {
+    is_stopping: bool,
+    paths: BTreeSet<PathBuf>,
+}
+
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Remembers a path for as long as it is not finished.
 #[derive(Debug)]
 pub(super) struct Unfinished(PathBuf);
 
 impl Unfinished {
-    pub(super) fn new(path: &Path) -> Self {
-        let mut paths = PATHS.lock().unwrap_or_else(PoisonError::into_inner);
-        paths.insert(path.into());
-        Self(path.into())
+    /// Makes something that `path` tells the path of and remembers it, unless
+    /// the process is about to stop.
+    pub(super) fn create<T>(
+        make: impl FnOnce() -> io::Result<T>,
+        path: impl FnOnce(&T) -> &Path,
+    ) -> io::Result<(Self, T)> {
+        let mut state = state();
+        if state.is_stopping {
+            return Err(stopping());
+        }
+        let made = make()?;
+        let path = path(&made).to_path_buf();
+        state.paths.insert(path.clone());
+        Ok((Self(path), made))
+    }
+
+    /// Has `rename` give the output its name, unless the process is about to
+    /// stop. While it runs the process does not stop.
+    pub(super) fn publish<T>(self, rename: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let mut state = state();
+        if state.is_stopping {
+            return Err(stopping());
+        }
+        let done = rename()?;
+        state.paths.remove(&self.0);
+        drop(state);
+        Ok(done)
     }
 }
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        let mut paths = PATHS.lock().unwrap_or_else(PoisonError::into_inner);
-        paths.remove(&self.0);
+        state().paths.remove(&self.0);
     }
 }
 
+fn stopping() -> io::Error {
+    io::Error::new(io::ErrorKind::Interrupted, "the program was told to stop")
+}
+
 /// Removes every output of this process that is not finished: for the handler
-/// of a signal, just before it ends the process. What is finished meanwhile
-/// stays; work that goes on will fail.
+/// of a signal, just before it ends the process. What is finished stays; from
+/// now on no output of this process is begun or gets its name, and work that
+/// goes on fails.
 pub fn remove_unfinished() {
-    let paths = PATHS.lock().unwrap_or_else(PoisonError::into_inner);
-    for path in paths.iter() {
+    let mut state = state();
+    state.is_stopping = true;
+    for path in &state.paths {
         if fs::remove_file(path).is_ok() {
             continue;
         }

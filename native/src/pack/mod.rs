@@ -7,6 +7,7 @@
 
 use std::path::Path;
 
+use zstn_core::Rule;
 use zstn_core::catalog::{self, Recognised};
 use zstn_core::container::safetensors::{self, Header};
 use zstn_core::container::zstn;
@@ -36,6 +37,10 @@ pub struct PackOptions<'a> {
     /// Whether a container gets an integrity section
     /// (docs/formats/zstn-integrity.md). Deltas have their seal in any case.
     pub integrity: bool,
+    /// Whether a file that ends before its tensors do is packed, whole, as one
+    /// frame. Almost always such a file is a download or a copy that failed,
+    /// so that by default it is refused.
+    pub allow_truncated: bool,
     /// Told the original bytes dealt with.
     pub progress: &'a dyn Progress,
 }
@@ -46,6 +51,7 @@ impl Default for PackOptions<'_> {
             effort: Effort::default(),
             memory_bytes: 1 << 30,
             integrity: true,
+            allow_truncated: false,
             progress: &(),
         }
     }
@@ -86,16 +92,17 @@ pub fn pack(
     output: impl AsRef<Path>,
     options: &PackOptions,
 ) -> Result<PackReport> {
-    let place = Place::from(&*input.as_ref().to_string_lossy());
-    let map = match place {
-        Place::Path(_) => Map::open(input.as_ref())?,
-        other => other.whole(&|_, _| ())?,
-    };
+    let map = Place::from(input.as_ref().as_os_str()).whole(&|_, _| ())?;
     let output = Output::create(output.as_ref())?;
     pack_map(engine, &map, output, options)
 }
 
 /// Packs a mapped file.
+///
+/// # Errors
+/// An output that is the input; a file that is not safetensors, or was cut
+/// off; [`Error::Changed`] if somebody wrote to the input meanwhile; and I/O
+/// errors. Nothing of the output is left then.
 pub fn pack_map(
     engine: &Native,
     input: &Map,
@@ -103,6 +110,7 @@ pub fn pack_map(
     options: &PackOptions,
 ) -> Result<PackReport> {
     options.check()?;
+    output.check_inputs(&[input])?;
     let refuse = Error::place(input.name());
     if input.starts_with(&zstn::MAGIC) {
         return Err(Error::Usage(format!("{} is packed already", input.name())));
@@ -134,10 +142,18 @@ pub fn pack_map(
                 data_start,
                 options,
             };
-            job.indexed(header, parsed, &mut output)?
+            job.indexed(header, parsed, &mut output)
         }
-        _ => single_frame(engine, header, data, &mut output, options)?,
+        Err(error)
+            if error.rule() == Some(Rule::SafetensorsTruncated) && !options.allow_truncated =>
+        {
+            return Err(refuse(error));
+        }
+        _ => single_frame(engine, header, data, &mut output, options),
     };
+    // Whatever else went wrong may come of the change.
+    input.check_unchanged()?;
+    let report = report?;
     output.finish()?;
     Ok(report)
 }

@@ -33,12 +33,12 @@ pub fn unpack_shards(
     let folder = OutputFolder::create(target)?;
     let parts = Parts::open(engine, input, progress)?;
     let (reports, _) = parts.each(|number, map, progress| {
-        let path = folder.path(&plan.names[number]);
+        let output = Output::create(&folder.path(&plan.names[number]))?;
         match &bases {
-            None => unpack_map(engine, map, &path, progress),
+            None => unpack_map(engine, map, output, progress),
             Some(bases) => {
                 let base = fetch(bases[number], progress)?;
-                unpack_delta(engine, map, &base, Output::create(&path)?, progress)
+                unpack_delta(engine, map, &base, output, progress)
             }
         }
     })?;

@@ -1,9 +1,10 @@
 //! Memory-mapped files: the shell around the operating system's `mmap`.
 //!
 //! The one thing a map cannot promise is that nobody changes the file
-//! meanwhile; other programs writing to a checkpoint while it is packed get
-//! what they would get from any reader, and cutting it short kills the
-//! process, never the output, which appears only when complete.
+//! meanwhile. Whoever made a result from a map asks
+//! [`Map::check_unchanged`] before the result gets its name. A file that is
+//! cut short raises `SIGBUS` where it is touched, unless the program has
+//! called [`survive_truncation`](super::survive_truncation).
 #![allow(unsafe_code)]
 
 use std::borrow::Cow;
@@ -14,27 +15,43 @@ use std::path::Path;
 use memmap2::Mmap;
 
 use super::Source;
+use super::fault::Guarded;
+use super::version::{FileId, FileVersion};
 use crate::{Error, Result};
 
 /// A file mapped for reading.
 #[derive(Debug)]
 pub struct Map {
     name: String,
+    /// Ends before the map does.
+    _guarded: Guarded,
     map: Mmap,
+    /// None of a file that only this process knows.
+    version: Option<FileVersion>,
 }
 
 impl Map {
     /// Maps the file at `path`.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(Error::file("open", path))?;
-        let kind = file.metadata().map_err(Error::file("look at", path))?;
-        if kind.is_dir() {
+        // Opening a pipe would wait for its other end.
+        let metadata = path.metadata().map_err(Error::file("open", path))?;
+        if metadata.is_dir() {
             return Err(Error::Usage(format!(
                 "{} is a folder; name a file in it",
                 path.display()
             )));
         }
-        Self::new(path.display().to_string(), &file)
+        if !metadata.is_file() {
+            return Err(Error::Usage(format!(
+                "{} is neither a file nor a pipe",
+                path.display()
+            )));
+        }
+        let file = File::open(path).map_err(Error::file("open", path))?;
+        let mut map = Self::new(path.display().to_string(), &file)?;
+        let version = FileVersion::of(file, path).map_err(Error::file("look at", path))?;
+        map.version = Some(version);
+        Ok(map)
     }
 
     /// Maps an open file under the name it is to have in messages.
@@ -43,7 +60,12 @@ impl Map {
         // module's words on changes from outside.
         let map = unsafe { Mmap::map(file) }
             .map_err(|error| Error::io(format!("map {name} into memory"), error))?;
-        Ok(Self { name, map })
+        Ok(Self {
+            name,
+            _guarded: Guarded::new(&map),
+            map,
+            version: None,
+        })
     }
 
     /// Tells the system that these bytes are not needed for now. They stay
@@ -100,6 +122,25 @@ impl Deref for Map {
 impl Source for Map {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn file_id(&self) -> Option<&FileId> {
+        self.version.as_ref().map(FileVersion::id)
+    }
+
+    fn check_unchanged(&self) -> Result<()> {
+        let Some(version) = &self.version else {
+            return Ok(());
+        };
+        let is_current = version
+            .is_current()
+            .map_err(|error| Error::io(format!("look at {}", self.name), error))?;
+        match is_current {
+            true => Ok(()),
+            false => Err(Error::Changed {
+                name: self.name.clone(),
+            }),
+        }
     }
 
     fn len_bytes(&self) -> u64 {

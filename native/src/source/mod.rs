@@ -5,15 +5,19 @@ use std::ops::Range;
 
 use crate::Result;
 
+mod fault;
 mod http;
 mod map;
 mod spool;
+mod version;
 
+pub use fault::survive_truncation;
 pub use http::Remote;
 pub use map::Map;
 #[cfg(feature = "serve")]
 pub(crate) use spool::PLAIN;
 pub use spool::{Place, download};
+pub use version::FileId;
 
 /// Bytes that can be read anywhere.
 pub trait Source: Send + Sync {
@@ -25,4 +29,18 @@ pub trait Source: Send + Sync {
 
     /// The bytes of `range`, all of them or an error.
     fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>>;
+
+    /// The identity of the local file that the bytes come from, if they come
+    /// from one: an output must not take its place.
+    fn file_id(&self) -> Option<&FileId> {
+        None
+    }
+
+    /// Returns [`Error::Changed`](crate::Error::Changed) if the bytes may not
+    /// be those of one version of the file: somebody has written to it since
+    /// it was opened. Asked after all reads and before a result made from
+    /// them is handed on.
+    fn check_unchanged(&self) -> Result<()> {
+        Ok(())
+    }
 }

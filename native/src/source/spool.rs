@@ -1,9 +1,10 @@
 //! Inputs as a person names them, and bringing a whole one onto this machine.
 
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use ureq::http::{Response, StatusCode, header};
@@ -35,15 +36,27 @@ pub enum Place {
     Stdin,
 }
 
-impl From<&str> for Place {
-    fn from(text: &str) -> Self {
-        match text {
-            "-" => Self::Stdin,
-            url if url.starts_with("http://") || url.starts_with("https://") => {
+impl From<&OsStr> for Place {
+    fn from(text: &OsStr) -> Self {
+        match text.to_str() {
+            Some("-") => Self::Stdin,
+            Some(url) if url.starts_with("http://") || url.starts_with("https://") => {
                 Self::Url(url.into())
             }
-            path => Self::Path(path.into()),
+            _ => Self::Path(text.into()),
         }
+    }
+}
+
+impl From<OsString> for Place {
+    fn from(text: OsString) -> Self {
+        Self::from(text.as_os_str())
+    }
+}
+
+impl From<&str> for Place {
+    fn from(text: &str) -> Self {
+        Self::from(OsStr::new(text))
     }
 }
 
@@ -71,6 +84,10 @@ impl Place {
     /// so far and, if known, in all.
     pub fn whole(&self, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
         match self {
+            Self::Path(path) if is_pipe(path) => {
+                let mut pipe = File::open(path).map_err(Error::file("open", path))?;
+                spool(&path.display().to_string(), &mut pipe, |_| ())
+            }
             Self::Path(path) => Map::open(path),
             Self::Stdin => spool("standard input", &mut io::stdin().lock(), |_| ()),
             Self::Url(url) => download(url, progress),
@@ -139,6 +156,20 @@ impl Place {
             }
         };
         (!name.is_empty()).then_some(name)
+    }
+}
+
+/// Whether a path is that of a named pipe, such as a shell's `<(…)`.
+fn is_pipe(path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        path.metadata().is_ok_and(|file| file.file_type().is_fifo())
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        false
     }
 }
 

@@ -54,6 +54,23 @@ pub fn verify(
     original: Option<&Map>,
     progress: &dyn Progress,
 ) -> Result<VerifyReport> {
+    let report = verify_container(engine, input, original, progress);
+    check_unchanged(&[Some(input), original])?;
+    report
+}
+
+/// Whatever went wrong may come of a file that was written to meanwhile.
+fn check_unchanged(files: &[Option<&Map>]) -> Result<()> {
+    let mut files = files.iter().flatten();
+    files.try_for_each(|file| file.check_unchanged())
+}
+
+fn verify_container(
+    engine: &Native,
+    input: &Map,
+    original: Option<&Map>,
+    progress: &dyn Progress,
+) -> Result<VerifyReport> {
     let container = Container::parse(engine, input)?;
     let truth = Truth::new(input, original, container.header());
     truth.check_header(container.original_len_bytes())?;
@@ -74,6 +91,18 @@ pub fn verify(
 /// `original`, compares every byte. A sealed delta is compared with its
 /// digests in any case.
 pub fn verify_delta(
+    engine: &Native,
+    input: &Map,
+    base: &Map,
+    original: Option<&Map>,
+    progress: &dyn Progress,
+) -> Result<VerifyReport> {
+    let report = verify_records(engine, input, base, original, progress);
+    check_unchanged(&[Some(input), Some(base), original])?;
+    report
+}
+
+fn verify_records(
     engine: &Native,
     input: &Map,
     base: &Map,

@@ -157,12 +157,22 @@ for (const [what, source, expected] of [
   ["a zip archive", text("PK\u0003\u0004 a zip archive, say, of some length"), { code: "malformed" }],
   ["a container", vectorPath("zstn", small.container.file), { code: "invalid_input", message: /packed already/ }],
   ["a file that is cut off", smallBytes.slice(0, 200), { code: "malformed", rule: "safetensors.header_length" }],
+  ["a download that ended early", smallBytes.slice(0, -1), { code: "malformed", rule: "safetensors.truncated", message: /cut off/ }],
   ["a number", 7, { code: "invalid_input" }],
 ]) {
   test(`${what} cannot be packed`, async () => {
     await assert.rejects(pack(source), expected);
   });
 }
+
+test("a file that ends early is packed when asked for, and restored as it is", async () => {
+  const cut = smallBytes.slice(0, -1);
+  const { blob, indexed } = await pack(cut, { allowTruncated: true });
+  assert.equal(indexed, false);
+  writeFileSync(join(scratch, "cut.zstn"), await bytesOf(blob));
+  await unpack(join(scratch, "cut.zstn"), join(scratch, "cut"));
+  assert.ok(readFileSync(join(scratch, "cut")).equals(cut));
+});
 
 test("an effort that does not exist", async () => {
   await assert.rejects(pack(smallPath, { effort: "heroic" }), { name: "InvalidInputError", message: /heroic/ });

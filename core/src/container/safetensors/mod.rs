@@ -101,17 +101,19 @@ impl Header {
             check_tensor(tensor, end).map_err(|error| error.tensor(&tensor.name))?;
             end = tensor.span.end;
         }
-        if end != data_len_bytes {
+        if end > data_len_bytes {
+            return Err(Error::malformed(
+                Rule::SafetensorsTruncated,
+                format!(
+                    "the tensors cover {end} bytes of data, but the file has only \
+                     {data_len_bytes}: it was cut off"
+                ),
+            ));
+        }
+        if end < data_len_bytes {
             return Err(Error::malformed(
                 Rule::SafetensorsCoverage,
-                format!(
-                    "the tensors cover {end} bytes of data, the file has {data_len_bytes}{}",
-                    if end > data_len_bytes {
-                        "; it looks cut off"
-                    } else {
-                        ""
-                    }
-                ),
+                format!("the tensors cover {end} bytes of data, the file has {data_len_bytes}"),
             ));
         }
         Ok(Self { tensors, metadata })

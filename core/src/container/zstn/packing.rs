@@ -22,7 +22,7 @@ use crate::digest::{self, Digest};
 use crate::engine::PackEngine;
 use crate::frame::select::{self, Effort};
 use crate::limits::HEAD_LEN_BYTES;
-use crate::{Error, Result};
+use crate::{Error, Result, Rule};
 
 /// A file being packed. By turns it says which bytes of the file it needs and
 /// hands out bytes of the container:
@@ -37,6 +37,7 @@ pub struct Packing {
     len_bytes: u64,
     effort: Effort,
     has_integrity: bool,
+    allow_truncated: bool,
     /// The first bytes of the file, as far as they have been read ahead.
     head: Vec<u8>,
     stage: Stage,
@@ -88,6 +89,7 @@ impl Packing {
             len_bytes,
             effort,
             has_integrity: true,
+            allow_truncated: false,
             head: Vec::new(),
             stage: Stage::Start,
         }
@@ -98,6 +100,15 @@ impl Packing {
     #[must_use]
     pub fn without_integrity(mut self) -> Self {
         self.has_integrity = false;
+        self
+    }
+
+    /// Packs a file that ends before its tensors do, whole, as one frame.
+    /// Without this it is refused ([`Rule::SafetensorsTruncated`]), since
+    /// almost always a download or a copy has failed.
+    #[must_use]
+    pub fn allow_truncated(mut self) -> Self {
+        self.allow_truncated = true;
         self
     }
 
@@ -237,6 +248,11 @@ impl Packing {
         }
         let tensors = match Header::parse(header, data_len) {
             Ok(parsed) if names_fit(&parsed) => parsed.tensors,
+            Err(error)
+                if error.rule() == Some(Rule::SafetensorsTruncated) && !self.allow_truncated =>
+            {
+                return Err(error);
+            }
             _ => {
                 self.stage = Stage::Whole;
                 return Ok(Vec::new());

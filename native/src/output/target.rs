@@ -1,0 +1,116 @@
+//! What the path of an output means, looked at before anything is written.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use super::parent;
+use crate::source::{FileId, Source};
+use crate::{Error, Result};
+
+/// Symbolic links followed in a row, as many as Linux follows.
+const MAX_LINKS: usize = 40;
+
+/// Where the bytes of an output go when they are complete.
+#[derive(Debug)]
+pub(super) enum Target {
+    /// A regular file, or none yet. All links have been followed: the file
+    /// takes the place of what they lead to, and they stay.
+    File(PathBuf),
+    /// Standard output.
+    Stdout,
+    /// A pipe or a device such as `/dev/null`, which is written to.
+    Stream(PathBuf),
+    /// Nowhere; the file is for this process alone.
+    Nowhere,
+}
+
+impl Target {
+    /// Finds out what is at `path`; `-` is standard output.
+    ///
+    /// # Errors
+    /// A path without a file name, a folder, a socket, a disk.
+    pub(super) fn of(path: &Path) -> Result<Self> {
+        const STDOUT: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+        if STDOUT.iter().any(|name| path.as_os_str() == *name) {
+            return Ok(Self::Stdout);
+        }
+        let refused = |what| {
+            let detail = format!("{} is {what}; name a file to write", path.display());
+            Err(Error::Usage(detail))
+        };
+        if path.file_name().is_none() {
+            return refused("not a file name");
+        }
+        let metadata = match path.metadata() {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let end = end_of_links(path).map_err(Error::file("write", path))?;
+                return Ok(Self::File(end));
+            }
+            Err(error) => return Err(Error::file("write", path)(error)),
+        };
+        let kind = metadata.file_type();
+        if kind.is_file() {
+            let real = path.canonicalize().map_err(Error::file("write", path))?;
+            return Ok(Self::File(real));
+        }
+        if kind.is_dir() {
+            return refused("a folder");
+        }
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::FileTypeExt;
+            if kind.is_fifo() || kind.is_char_device() {
+                return Ok(Self::Stream(path.into()));
+            }
+            if kind.is_block_device() {
+                return refused("a disk");
+            }
+        }
+        refused("not a regular file")
+    }
+
+    /// Returns the path of the file that would be replaced, if there is one.
+    pub(super) fn existing(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) if path.symlink_metadata().is_ok() => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Refuses to replace a file that one of `inputs` is read from.
+    pub(super) fn check_inputs(&self, inputs: &[&dyn Source]) -> Result<()> {
+        match self {
+            Self::File(path) => check_inputs(path, inputs),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Refuses `output` if it is a file that one of `inputs` is read from, by
+/// whatever path or link.
+pub(crate) fn check_inputs(output: &Path, inputs: &[&dyn Source]) -> Result<()> {
+    let Ok(id) = FileId::of_path(output) else {
+        return Ok(()); // there is nothing yet
+    };
+    if inputs.iter().any(|input| input.file_id() == Some(&id)) {
+        return Err(Error::Usage(format!(
+            "{} is being read; write under another name",
+            output.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Returns where a chain of links that ends at nothing ends.
+fn end_of_links(path: &Path) -> io::Result<PathBuf> {
+    let mut end = path.to_path_buf();
+    for _ in 0..MAX_LINKS {
+        match fs::read_link(&end) {
+            Ok(next) => end = parent(&end).join(next),
+            Err(_) => return Ok(end),
+        }
+    }
+    Err(io::Error::other("too many symbolic links"))
+}
