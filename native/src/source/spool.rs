@@ -54,6 +54,13 @@ impl From<OsString> for Place {
     }
 }
 
+/// A path is a path, whatever it looks like.
+impl From<&Path> for Place {
+    fn from(path: &Path) -> Self {
+        Self::Path(path.into())
+    }
+}
+
 impl From<&str> for Place {
     fn from(text: &str) -> Self {
         Self::from(OsStr::new(text))

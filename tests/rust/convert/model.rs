@@ -149,18 +149,13 @@ pub fn gauss_options() -> gauss::Options {
 pub fn run(folder: &Path, input: &str, output: &str, target: &Target) -> Result<ConvertReport> {
     let options = ConvertOptions {
         shard_len_bytes: 2000,
+        replace: true,
         ..ConvertOptions::default()
     };
     let input = folder.join(input);
     // A slash at the end says something.
     let output = format!("{}/{output}", folder.display());
-    convert(
-        &engine(),
-        &input.to_string_lossy(),
-        output,
-        target,
-        &options,
-    )
+    convert(&engine(), input.as_path(), output, target, &options)
 }
 
 /// All tensors of what is at `path`, in its order, and the metadata.

@@ -224,14 +224,21 @@ fn a_difference_and_its_base() {
     .expect("packed");
     for base in ["base.safetensors", "base.zstn"] {
         for output in ["out.safetensors", "out.zstn", "out.zt"] {
-            let base = at(base);
+            let base = zstn::source::Place::from(at(base).as_path());
             let options = zstn::ConvertOptions {
-                base: base.to_str(),
+                base: Some(&base),
+                replace: true,
                 ..zstn::ConvertOptions::default()
             };
             let input = at("tuned.z4dm");
-            let input = input.to_str().expect("Unicode");
-            zstn::convert(&engine, input, at(output), &target(output), &options).expect("done");
+            zstn::convert(
+                &engine,
+                input.as_path(),
+                at(output),
+                &target(output),
+                &options,
+            )
+            .expect("done");
             assert!(read(&at(output)).0 == tuned, "{output}");
         }
     }

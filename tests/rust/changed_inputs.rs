@@ -1,0 +1,222 @@
+//! Inputs that are cut off, or change while they are read: never a result
+//! made of two versions, and never the end of the process.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use zstn::source::{Map, Source, survive_truncation};
+use zstn::{Error, Native, Output, PackOptions, Progress, Reader};
+use zstn_core::Rule;
+use zstn_tests::checkpoint;
+use zstn_tests::command::{text, zstn};
+use zstn_tests::rng::Rng;
+
+const TENSOR_BYTES: usize = 300_000;
+
+fn plain() -> Vec<u8> {
+    let weights = Rng(9).bf16_weights(TENSOR_BYTES);
+    let (a, b) = (&weights[..TENSOR_BYTES], &weights[2..][..TENSOR_BYTES]);
+    checkpoint(&[("a", "BF16", a), ("b", "BF16", b)])
+}
+
+/// A folder with `m.safetensors`, its fine-tune, and both packed, all of them
+/// written long ago as far as their times tell.
+struct Scratch {
+    folder: tempfile::TempDir,
+    engine: Native,
+}
+
+impl Scratch {
+    fn new() -> Self {
+        survive_truncation();
+        let scratch = Self {
+            folder: tempfile::tempdir().unwrap(),
+            engine: Native::new(2).unwrap(),
+        };
+        let mut tuned = plain();
+        fs::write(scratch.at("m.safetensors"), &tuned).unwrap();
+        let len = tuned.len();
+        tuned[len - 1000] ^= 1;
+        fs::write(scratch.at("tuned.safetensors"), tuned).unwrap();
+        let options = PackOptions::default();
+        for (input, output) in [("m.safetensors", "m.zstn")] {
+            zstn::pack(
+                &scratch.engine,
+                scratch.at(input),
+                scratch.at(output),
+                &options,
+            )
+            .unwrap();
+        }
+        let output = Output::create(&scratch.at("tuned.z4dm")).unwrap();
+        let (tuned, base) = (
+            scratch.map("tuned.safetensors"),
+            scratch.map("m.safetensors"),
+        );
+        zstn::pack_delta(&scratch.engine, &tuned, &base, output, &options).unwrap();
+        for name in ["m.safetensors", "tuned.safetensors", "m.zstn", "tuned.z4dm"] {
+            let file = File::options().write(true).open(scratch.at(name)).unwrap();
+            let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+            file.set_modified(long_ago).unwrap();
+        }
+        scratch
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn map(&self, name: &str) -> Map {
+        Map::open(&self.at(name)).unwrap()
+    }
+
+    fn output(&self) -> Output {
+        Output::create(&self.at("out")).unwrap()
+    }
+}
+
+/// Does something to a file when the work on it has begun.
+struct WhenBegun<'a>(&'a (dyn Fn() + Sync));
+
+impl Progress for WhenBegun<'_> {
+    fn begin(&self, _: u64) {
+        self.0();
+    }
+
+    fn advance(&self, _: u64) {}
+}
+
+fn cut(path: &Path) {
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    file.set_len(5000).unwrap();
+}
+
+fn scribble(path: &Path) {
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    let at = file.metadata().unwrap().len() / 2;
+    file.write_all_at(b"scribbled", at).unwrap();
+}
+
+/// Every kind of work on whole files, with the file that changes.
+type Work = fn(&Scratch, &dyn Progress) -> zstn::Result<()>;
+const WORK: [(&str, &str, Work); 6] = [
+    ("pack", "m.safetensors", |scratch, progress| {
+        let options = PackOptions {
+            progress,
+            ..PackOptions::default()
+        };
+        let input = scratch.map("m.safetensors");
+        zstn::pack::pack_map(&scratch.engine, &input, scratch.output(), &options).map(drop)
+    }),
+    ("pack --base", "tuned.safetensors", pack_delta),
+    ("pack --base, the base", "m.safetensors", pack_delta),
+    ("unpack", "m.zstn", |scratch, progress| {
+        let input = scratch.map("m.zstn");
+        zstn::unpack_map(&scratch.engine, &input, scratch.output(), progress).map(drop)
+    }),
+    ("unpack --base", "m.safetensors", |scratch, progress| {
+        let (input, base) = (scratch.map("tuned.z4dm"), scratch.map("m.safetensors"));
+        zstn::unpack_delta(&scratch.engine, &input, &base, scratch.output(), progress).map(drop)
+    }),
+    ("verify", "m.zstn", |scratch, progress| {
+        zstn::verify(&scratch.engine, &scratch.map("m.zstn"), None, progress).map(drop)
+    }),
+];
+
+fn pack_delta(scratch: &Scratch, progress: &dyn Progress) -> zstn::Result<()> {
+    let options = PackOptions {
+        progress,
+        ..PackOptions::default()
+    };
+    let (target, base) = (
+        scratch.map("tuned.safetensors"),
+        scratch.map("m.safetensors"),
+    );
+    zstn::pack_delta(&scratch.engine, &target, &base, scratch.output(), &options).map(drop)
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_read_gives_no_result() {
+    for (what, name, work) in WORK {
+        for change in [cut, scribble] {
+            let scratch = Scratch::new();
+            let path = scratch.at(name);
+            let result = work(&scratch, &WhenBegun(&|| change(&path)));
+            match result {
+                Err(Error::Changed { name }) => assert_eq!(name, path.display().to_string()),
+                other => panic!("{what}: {other:?}"),
+            }
+            assert!(!scratch.at("out").exists(), "{what}");
+        }
+        // Untouched, it is fine; links to it may come and go.
+        let scratch = Scratch::new();
+        let (path, link) = (scratch.at(name), scratch.at("link"));
+        let link_it = || fs::hard_link(&path, &link).unwrap();
+        work(&scratch, &WhenBegun(&link_it)).expect(what);
+    }
+}
+
+#[test]
+fn reading_past_the_end_of_a_map_that_was_cut_is_an_error_and_not_a_crash() {
+    let scratch = Scratch::new();
+    let map = scratch.map("m.safetensors");
+    let last = map[map.len() - 1];
+    map.release(0..map.len());
+    cut(&scratch.at("m.safetensors"));
+    assert_ne!(last, 0, "or nothing shows");
+    assert_eq!(map[map.len() - 1], 0);
+    let error = map.check_unchanged().unwrap_err().to_string();
+    assert!(error.contains("changed while it was being read"), "{error}");
+}
+
+#[test]
+fn a_tensor_is_never_read_out_of_two_versions_of_a_file() {
+    let scratch = Scratch::new();
+    for name in ["m.safetensors", "m.zstn"] {
+        let path = scratch.at(name);
+        let reader = Reader::open(path.to_str().unwrap()).unwrap();
+        reader.read("a").unwrap();
+        scribble(&path);
+        for result in [reader.read("a"), reader.read_rows("b", 3..5)] {
+            assert!(matches!(result, Err(Error::Changed { .. })), "{result:?}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_was_cut_off_is_packed_only_when_asked_for() {
+    let scratch = Scratch::new();
+    let original = plain();
+    for len in [
+        original.len() - 1,
+        original.len() / 2,
+        original.len() - 2 * TENSOR_BYTES,
+    ] {
+        fs::write(scratch.at("cut.safetensors"), &original[..len]).unwrap();
+        let folder = scratch.folder.path();
+        let out = zstn(folder, &["pack", "cut.safetensors", "--json"]);
+        assert_eq!(out.status.code(), Some(1), "{}", text(&out.stderr));
+        let error: serde_json::Value = serde_json::from_slice(&out.stderr).unwrap();
+        assert_eq!(error["error"]["rule"], Rule::SafetensorsTruncated.code());
+        assert!(text(&out.stderr).contains("cut off"));
+        assert!(!scratch.at("cut.zstn").exists());
+        // A shard of a folder, too.
+        let model = scratch.at("model");
+        fs::create_dir_all(&model).unwrap();
+        fs::write(model.join("model.safetensors"), &original[..len]).unwrap();
+        let out = zstn(folder, &["pack", "model"]);
+        assert_eq!(out.status.code(), Some(1), "{}", text(&out.stderr));
+        assert!(!scratch.at("model-zstn").exists());
+
+        let out = zstn(folder, &["pack", "cut.safetensors", "--allow-truncated"]);
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        let out = zstn(folder, &["unpack", "cut.zstn", "-o", "back"]);
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        assert!(fs::read(scratch.at("back")).unwrap() == original[..len]);
+        for name in ["cut.zstn", "back"] {
+            fs::remove_file(scratch.at(name)).unwrap();
+        }
+    }
+}
