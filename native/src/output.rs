@@ -91,8 +91,7 @@ impl Output {
                     builder.permissions(std::fs::Permissions::from_mode(0o666));
                 }
                 let folder = parent(target);
-                let made =
-                    Unfinished::create(|| builder.tempfile_in(folder), NamedTempFile::path);
+                let made = Unfinished::create(|| builder.tempfile_in(folder), NamedTempFile::path);
                 // The error itself would name the hidden file.
                 let (unfinished, file) = made.map_err(|error| {
                     let action = format!("write into {}", folder.display());
