@@ -13,6 +13,9 @@ use crate::{Error, Native, Progress, Result};
 use part::{Part, hull, parts, runs, single};
 
 mod part;
+mod wave;
+
+pub(crate) use wave::waves;
 
 /// A container whose every frame has been checked as far as that is possible
 /// without decoding. Only then is output made or memory taken.
@@ -148,10 +151,12 @@ impl<'a> Container<'a> {
     }
 
     /// Decodes every frame and hands its bytes to `sink` with each span of
-    /// the data buffer they belong to, from many threads.
+    /// the data buffer they belong to, from many threads. Those decoded at the
+    /// same time take about `memory_bytes` at most.
     pub(crate) fn decode(
         &self,
         engine: &Native,
+        memory_bytes: u64,
         progress: &dyn Progress,
         sink: impl Fn(Range<u64>, &[u8]) -> Result<()> + Sync + Send,
     ) -> Result<()> {
@@ -168,7 +173,13 @@ impl<'a> Container<'a> {
             release(self.input, &hull(run));
             Ok(())
         };
-        engine.map(runs(&self.parts), decode).into_iter().collect()
+        let runs = runs(&self.parts);
+        let cost = |run: &&[Part]| run.iter().map(Part::len_bytes).sum();
+        for wave in waves(&runs, cost, memory_bytes) {
+            let decoded = engine.map(wave.to_vec(), decode);
+            decoded.into_iter().collect::<Result<()>>()?;
+        }
+        Ok(())
     }
 
     /// Decodes every frame and hands the data buffer to `sink` span by span,

@@ -44,7 +44,7 @@ pub mod serve;
 
 pub use buffer::{compress, compress_delta, decompress, decompress_delta};
 pub use convert::{ConvertOptions, ConvertReport, convert};
-pub use delta::{DeltaReport, pack_delta, unpack_delta};
+pub use delta::{BaseFile, DeltaReport, pack_delta, unpack_delta};
 pub use engine::Native;
 pub use error::{Error, Result};
 pub use output::{Output, OutputFolder, remove_unfinished};

@@ -15,6 +15,7 @@ use unfinished::Unfinished;
 mod folder;
 mod staging;
 mod target;
+pub(crate) mod temporary;
 mod unfinished;
 
 pub use folder::OutputFolder;
@@ -31,12 +32,21 @@ pub use unfinished::remove_unfinished;
 /// such as `/dev/null`, is never replaced: it is written to at the end.
 #[derive(Debug)]
 pub struct Output {
-    file: NamedTempFile,
+    disk: Disk,
     target: Target,
     /// The path as it was given, for messages.
     name: PathBuf,
     replace: bool,
-    unfinished: Unfinished,
+}
+
+/// Where the bytes are until all are there.
+#[derive(Debug)]
+enum Disk {
+    /// In the folder of the target, under a hidden name.
+    Hidden(NamedTempFile, Unfinished),
+    /// In a file without a name, which the system removes even if the process
+    /// is killed.
+    Unnamed(File),
 }
 
 impl Output {
@@ -62,16 +72,17 @@ impl Output {
         }
     }
 
-    /// Begins a file that is gone when it is dropped, which no one sees.
+    /// Begins a file without a name in the folder for temporary files
+    /// (`TMPDIR`). It is gone when it and its maps are dropped.
     pub fn temporary() -> Result<Self> {
         Self::begin(Path::new("temporary file"), Target::Nowhere, true)
     }
 
     fn begin(path: &Path, target: Target, replace: bool) -> Result<Self> {
-        let mut builder = tempfile::Builder::new();
-        let prefix = hidden_prefix(path);
-        let made = match &target {
-            Target::File(path) => {
+        let disk = match &target {
+            Target::File(target) => {
+                let mut builder = tempfile::Builder::new();
+                let prefix = hidden_prefix(path);
                 builder.prefix(&prefix).suffix(PART_SUFFIX);
                 #[cfg(unix)]
                 {
@@ -79,24 +90,22 @@ impl Output {
                     // What any new file gets; the user's umask still applies.
                     builder.permissions(std::fs::Permissions::from_mode(0o666));
                 }
-                Unfinished::create(|| builder.tempfile_in(parent(path)), NamedTempFile::path)
+                let folder = parent(target);
+                let made = Unfinished::create(|| builder.tempfile_in(folder), NamedTempFile::path);
+                // The error itself would name the hidden file.
+                let (unfinished, file) = made.map_err(|error| {
+                    let action = format!("write into {}", folder.display());
+                    Error::io(action, without_path(error))
+                })?;
+                Disk::Hidden(file, unfinished)
             }
-            _ => Unfinished::create(|| builder.tempfile(), NamedTempFile::path),
+            _ => Disk::Unnamed(temporary::create()?),
         };
-        let (unfinished, file) = made.map_err(|error| match &target {
-            // The error itself would name the hidden file.
-            Target::File(path) => Error::io(
-                format!("write into {}", parent(path).display()),
-                without_path(error),
-            ),
-            _ => Error::io("make a temporary file", error),
-        })?;
         Ok(Self {
-            file,
+            disk,
             target,
             name: path.into(),
             replace,
-            unfinished,
         })
     }
 
@@ -110,9 +119,9 @@ impl Output {
 
     /// Appends at the current position.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file
+        self.file()
             .write_all(bytes)
-            .map_err(|error| Error::io(format!("write {}", self.name()), error))
+            .map_err(|error| self.failed("write", error))
     }
 
     /// Appends a part of a file without keeping it in memory.
@@ -122,47 +131,51 @@ impl Output {
 
     /// Writes at `offset_bytes`; threads may do so side by side.
     pub fn write_at(&self, bytes: &[u8], offset_bytes: u64) -> Result<()> {
-        write_all_at(self.file.as_file(), bytes, offset_bytes)
-            .map_err(|error| Error::io(format!("write {}", self.name()), error))
+        write_all_at(self.file(), bytes, offset_bytes).map_err(|error| self.failed("write", error))
     }
 
     /// Moves the position of [`Output::write`], from the start of the file.
     pub fn seek(&mut self, offset_bytes: u64) -> Result<()> {
-        self.file
+        self.file()
             .seek(io::SeekFrom::Start(offset_bytes))
             .map(|_| ())
-            .map_err(|error| Error::io(format!("write {}", self.name()), error))
+            .map_err(|error| self.failed("write", error))
     }
 
     /// Cuts or extends the file.
     pub fn set_len(&self, len_bytes: u64) -> Result<()> {
-        self.file
-            .as_file()
+        self.file()
             .set_len(len_bytes)
-            .map_err(|error| Error::io(format!("make room for {}", self.name()), error))
+            .map_err(|error| self.failed("make room for", error))
     }
 
     /// What has been written so far.
     pub fn map(&self) -> Result<Map> {
-        Map::new(self.name(), self.file.as_file())
+        self.map_as(self.name())
+    }
+
+    /// What has been written so far, under `name` in messages.
+    pub(crate) fn map_as(&self, name: String) -> Result<Map> {
+        Map::new(name, self.file())
     }
 
     /// Makes the file durable and gives it its name.
     pub fn finish(self) -> Result<()> {
         let name = self.name();
         let fail = |error| Error::io(format!("complete {name}"), error);
-        let target = match &self.target {
-            Target::File(path) => path,
-            Target::Nowhere => return Ok(()),
-            Target::Stdout => return self.copy_to(&mut io::stdout().lock()).map_err(fail),
-            Target::Stream(path) => {
-                let stream = OpenOptions::new().write(true).open(path);
-                return self.copy_to(&mut stream.map_err(fail)?).map_err(fail);
+        let (file, unfinished, target) = match (self.disk, &self.target) {
+            (Disk::Hidden(file, unfinished), Target::File(path)) => (file, unfinished, path),
+            (Disk::Unnamed(file), Target::Stdout) => {
+                return copy(file, &mut io::stdout().lock()).map_err(fail);
             }
+            (Disk::Unnamed(file), Target::Stream(path)) => {
+                let stream = OpenOptions::new().write(true).open(path);
+                return copy(file, &mut stream.map_err(fail)?).map_err(fail);
+            }
+            _ => return Ok(()),
         };
-        self.file.as_file().sync_all().map_err(fail)?;
-        let (file, replace) = (self.file, self.replace);
-        let renamed = self.unfinished.publish(|| give_name(file, target, replace));
+        file.as_file().sync_all().map_err(fail)?;
+        let renamed = unfinished.publish(|| give_name(file, target, self.replace));
         renamed.map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => Error::Exists {
                 path: self.name.clone(),
@@ -177,11 +190,18 @@ impl Output {
         Ok(())
     }
 
-    fn copy_to(&self, stream: &mut dyn Write) -> io::Result<()> {
-        let mut file = self.file.as_file();
-        file.rewind()?;
-        io::copy(&mut file, stream)?;
-        stream.flush()
+    fn file(&self) -> &File {
+        match &self.disk {
+            Disk::Hidden(file, _) => file.as_file(),
+            Disk::Unnamed(file) => file,
+        }
+    }
+
+    fn failed(&self, action: &str, error: io::Error) -> Error {
+        match &self.disk {
+            Disk::Hidden(..) => Error::io(format!("{action} {}", self.name()), error),
+            Disk::Unnamed(_) => temporary::failed(action)(error),
+        }
     }
 
     fn name(&self) -> String {
@@ -190,6 +210,12 @@ impl Output {
             _ => self.name.display().to_string(),
         }
     }
+}
+
+fn copy(mut file: File, stream: &mut dyn Write) -> io::Result<()> {
+    file.rewind()?;
+    io::copy(&mut file, stream)?;
+    stream.flush()
 }
 
 /// Ending of what is not finished.

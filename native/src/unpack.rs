@@ -38,7 +38,7 @@ pub fn unpack_map(
     progress: &dyn Progress,
 ) -> Result<UnpackReport> {
     output.check_inputs(&[input])?;
-    let restored = restore(engine, input, &output, progress);
+    let restored = restore(engine, input, &output, u64::MAX, progress);
     // Whatever else went wrong may come of the change.
     input.check_unchanged()?;
     let original_bytes = restored?;
@@ -49,12 +49,19 @@ pub fn unpack_map(
     })
 }
 
-/// Writes the original file and compares it; returns its length.
-fn restore(engine: &Native, input: &Map, output: &Output, progress: &dyn Progress) -> Result<u64> {
+/// Writes the original file and compares it; returns its length. Tensors of up
+/// to `memory_bytes` together are decoded at a time.
+pub(crate) fn restore(
+    engine: &Native,
+    input: &Map,
+    output: &Output,
+    memory_bytes: u64,
+    progress: &dyn Progress,
+) -> Result<u64> {
     let container = Container::parse(engine, input)?;
     let data_start = begin(output, container.header(), container.original_len_bytes())?;
     container.release_header();
-    container.decode(engine, progress, |span, bytes| {
+    container.decode(engine, memory_bytes, progress, |span, bytes| {
         output.write_at(bytes, data_start + span.start)
     })?;
     if !container.has_digests() {

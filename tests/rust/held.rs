@@ -4,7 +4,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use zstn::{Native, PackOptions, pack, unpack};
+use zstn::source::Place;
+use zstn::{BaseFile, Native, PackOptions, pack, unpack};
 use zstn_tests::memory::{Counting, peak_bytes};
 use zstn_tests::rng::Rng;
 
@@ -47,6 +48,19 @@ fn held(tensors: usize, len_bytes: usize) -> [usize; 2] {
     [packing, unpacking]
 }
 
+/// The most that restoring a packed base holds with so much memory allowed.
+fn held_by_base(len_bytes: usize, memory_bytes: u64) -> usize {
+    let folder = tempfile::tempdir().unwrap();
+    let [original, packed] = ["a", "b"].map(|name| folder.path().join(name));
+    checkpoint(&original, 24, len_bytes);
+    let engine = Native::new(8).unwrap();
+    pack(&engine, &original, &packed, &PackOptions::default()).unwrap();
+    let chain = [Place::Path(packed)];
+    let (base, most) = peak_bytes(|| BaseFile::open(&engine, &chain, memory_bytes, &()));
+    assert!(base.unwrap()[..] == std::fs::read(&original).unwrap()[..]);
+    most
+}
+
 /// All in one test: the count is of the whole process.
 #[test]
 fn memory_grows_with_tensors_in_work_and_little_with_their_number() {
@@ -61,6 +75,10 @@ fn memory_grows_with_tensors_in_work_and_little_with_their_number() {
         );
         assert!(many < 24 << 20, "{many} bytes");
     }
+    // Eight threads hold eight tensors if they may, else as many as fit.
+    let memory_bytes = 6 * LARGE_BYTES as u64;
+    let most = held_by_base(LARGE_BYTES, memory_bytes);
+    assert!(most as u64 <= memory_bytes, "{most} bytes");
     const SMALL_BYTES: usize = 1 << 10;
     let (few, many) = (held(12_000, SMALL_BYTES), held(24_000, SMALL_BYTES));
     for ((few, many), most) in few.into_iter().zip(many).zip([1000, 500]) {

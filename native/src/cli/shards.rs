@@ -38,7 +38,7 @@ pub fn pack(options: &super::pack::Options, input: &Shards) -> Result<()> {
     let report = pack_shards(
         &engine,
         input,
-        base.as_ref(),
+        base.as_slice(),
         &target,
         &options.packing(&bar),
     );
@@ -136,7 +136,7 @@ pub fn unpack(options: &super::unpack::Options, input: &Shards) -> Result<()> {
     let engine = Native::new(options.threads)?;
     let started = Instant::now();
     let bar = progress::watch("unpacking", silent);
-    let report = unpack_shards(&engine, input, base.as_ref(), &target, &bar);
+    let report = unpack_shards(&engine, input, base.as_slice(), &target, &bar);
     drop(bar);
     let report = report?;
     let seconds = started.elapsed().as_secs_f64();
@@ -183,7 +183,7 @@ pub fn verify(options: &super::verify::Options, input: &Shards) -> Result<()> {
     let base = options.base.as_ref().map(plain).transpose()?;
     let engine = Native::new(options.threads)?;
     let bar = progress::watch("verifying", silent);
-    let report = verify_shards(&engine, input, base.as_ref(), original.as_ref(), &bar);
+    let report = verify_shards(&engine, input, base.as_slice(), original.as_ref(), &bar);
     drop(bar);
     let report = report?;
     if options.json {

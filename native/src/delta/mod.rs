@@ -11,11 +11,15 @@ use zstn_core::container::model_delta::{Base, Coded, Kind, ModelDelta, Packing, 
 use zstn_core::digest;
 use zstn_core::engine::Engine;
 
+use crate::container::waves;
 use crate::pack::batch;
 use crate::source::{Map, Source};
 use crate::{Error, Native, Output, PackOptions, Progress, Result, UnpackReport, unpack};
 
+mod base_file;
 mod large;
+
+pub use base_file::BaseFile;
 
 /// What packing against a base came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +34,9 @@ pub struct DeltaReport {
     pub copied: usize,
     /// Tensors stored as a difference.
     pub differing: usize,
+    /// Tensors stored by themselves: the base has none of that name, dtype
+    /// and length, or the difference would be larger.
+    pub whole: usize,
 }
 
 /// Parts of the memory allowed that a batch may take: tensors, those of the
@@ -107,6 +114,7 @@ pub fn pack_delta(
     }
     let count = |kind| places.iter().filter(|place| place.kind == kind).count();
     let (copied, differing) = (count(Kind::Copy), count(Kind::Delta));
+    let whole = count(Kind::Full);
     let seal = packing.seal(places, digest::of_pieces(target.pieces(0..target.len())));
     output.write(&seal)?;
     target.check_unchanged()?;
@@ -118,6 +126,7 @@ pub fn pack_delta(
         tensors: tensors.len(),
         copied,
         differing,
+        whole,
     })
 }
 
@@ -132,7 +141,7 @@ pub fn unpack_delta(
 ) -> Result<UnpackReport> {
     output.check_inputs(&[input, base])?;
     let restored = Checked::parse(engine, input, base).and_then(|delta| {
-        delta.restore(engine, &output, progress)?;
+        delta.restore(engine, &output, u64::MAX, progress)?;
         Ok(delta.delta.original_len_bytes())
     });
     // Whatever else went wrong may come of the change.
@@ -159,9 +168,10 @@ impl<'a> Checked<'a> {
         let refuse = Error::place(input.name());
         let base = Base::parse(base_map).map_err(Error::place(base_map.name()))?;
         let delta = ModelDelta::parse(input).map_err(&refuse)?;
+        let pair = format!("{} with the base {}", input.name(), base_map.name());
         delta
             .check_base(&base, &|read| release(base_map, &read))
-            .map_err(&refuse)?;
+            .map_err(Error::place(pair))?;
         let checked = Self {
             delta,
             base,
@@ -181,24 +191,32 @@ impl<'a> Checked<'a> {
     }
 
     /// Decodes every tensor and hands it to `sink` with its span of the data
-    /// buffer, from many threads.
+    /// buffer, from many threads. Those decoded at the same time take about
+    /// `memory_bytes` at most.
     pub(crate) fn decode(
         &self,
         engine: &Native,
+        memory_bytes: u64,
         progress: &dyn Progress,
         sink: impl Fn(Range<u64>, &[u8]) -> Result<()> + Sync + Send,
     ) -> Result<()> {
         progress.begin(self.delta.data_len_bytes());
-        let numbers = (0..self.delta.records().len()).collect();
+        let records = self.delta.records();
+        let numbers: Vec<usize> = (0..records.len()).collect();
         let decode = |number: usize| {
-            let record = &self.delta.records()[number];
+            let record = &records[number];
             let tensor = self.tensor(engine, number)?;
             sink(record.span.clone(), &tensor)?;
             self.release(number);
             progress.advance(record.len_bytes());
             Ok(())
         };
-        engine.map(numbers, decode).into_iter().collect()
+        let cost = |&number: &usize| records[number].len_bytes();
+        for wave in waves(&numbers, cost, memory_bytes) {
+            let decoded = engine.map(wave.to_vec(), decode);
+            decoded.into_iter().collect::<Result<()>>()?;
+        }
+        Ok(())
     }
 
     /// Writes the whole target and checks all that shows only then.
@@ -206,11 +224,12 @@ impl<'a> Checked<'a> {
         &self,
         engine: &Native,
         output: &Output,
+        memory_bytes: u64,
         progress: &dyn Progress,
     ) -> Result<()> {
         let delta = &self.delta;
         let data_start = unpack::begin(output, delta.header(), delta.original_len_bytes())?;
-        self.decode(engine, progress, |span, tensor| {
+        self.decode(engine, memory_bytes, progress, |span, tensor| {
             output.write_at(tensor, data_start + span.start)
         })?;
         let refuse = Error::place(self.maps[0].name());

@@ -94,7 +94,7 @@ pub(crate) fn check_inputs(output: &Path, inputs: &[&dyn Source]) -> Result<()> 
     let Ok(id) = FileId::of_path(output) else {
         return Ok(()); // there is nothing yet
     };
-    if inputs.iter().any(|input| input.file_id() == Some(&id)) {
+    if inputs.iter().any(|input| input.file_ids().contains(&id)) {
         return Err(Error::Usage(format!(
             "{} is being read; write under another name",
             output.display()

@@ -9,6 +9,10 @@ pub const READABLE: [&str; 5] = ["safetensors", "zstn", "z4dm", "zt", "gauss"];
 /// Extensions of what packing makes: containers and deltas.
 pub const PACKED: [&str; 2] = ["zstn", "z4dm"];
 
+/// Extensions of what a delta can be made against: a plain file, and what
+/// restores one.
+pub const BASES: [&str; 3] = ["safetensors", "zstn", "z4dm"];
+
 /// The file that leads to the checkpoint.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Choice<'a> {

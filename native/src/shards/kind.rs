@@ -43,14 +43,14 @@ impl Kind {
     }
 
     /// A base has to be given for deltas and for nothing else.
-    pub(super) fn check_base(self, shards: &Shards, base: Option<&Shards>) -> Result<()> {
-        match (self, base) {
-            (Self::Delta, None) => Err(Error::Usage(format!(
+    pub(super) fn check_bases(self, shards: &Shards, bases: &[Shards]) -> Result<()> {
+        match (self, bases) {
+            (Self::Delta, []) => Err(Error::Usage(format!(
                 "{} is a difference from another checkpoint; name that one with --base",
                 shards.place()
             ))),
-            (Self::Delta, Some(_)) | (_, None) => Ok(()),
-            (_, Some(_)) => Err(Error::Usage(format!(
+            (Self::Delta, _) | (_, []) => Ok(()),
+            _ => Err(Error::Usage(format!(
                 "{} is no difference from another checkpoint and takes no base",
                 shards.place()
             ))),

@@ -13,6 +13,7 @@ use zstn_core::limits::HEADER_LEN_BYTES;
 use crate::source::{Map, Place, Source};
 use crate::{Error, Result};
 
+mod bases;
 mod choice;
 mod kind;
 mod pack;
@@ -22,7 +23,7 @@ mod report;
 mod unpack;
 mod verify;
 
-pub use choice::{PACKED, READABLE};
+pub use choice::{BASES, PACKED, READABLE};
 pub use pack::pack_shards;
 pub use report::{Packed, ShardReport, ShardsReport, ShardsVerified};
 pub use unpack::unpack_shards;

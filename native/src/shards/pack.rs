@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use super::bases::Bases;
 use super::kind::Kind;
-use super::parts::{Parts, counterparts, fetch};
+use super::parts::Parts;
 use super::plan::Plan;
 use super::report::{Packed, ShardsReport};
 use super::{PACKED, Shards};
@@ -11,9 +12,12 @@ use crate::pack::pack_map;
 use crate::{Error, Native, Output, OutputFolder, PackOptions, Result, pack_delta};
 
 /// Packs every shard of `input` into a container of the new folder `target`,
-/// or with `base` into its difference from the shard of the same name there,
-/// and puts the index beside (docs/formats/sharded.md 3). A folder's other
-/// files are copied, of those around an index `config.json`.
+/// or with `bases` into its difference from the shard of the same name in the
+/// first of them, and puts the index beside (docs/formats/sharded.md 3). A
+/// folder's other files are copied, of those around an index `config.json`.
+///
+/// The first base may be packed; if its shards are deltas, the second is their
+/// base, and so on.
 ///
 /// # Errors
 /// An index that its files do not agree with or that could not be restored; a
@@ -22,7 +26,7 @@ use crate::{Error, Native, Output, OutputFolder, PackOptions, Result, pack_delta
 pub fn pack_shards(
     engine: &Native,
     input: &Shards,
-    base: Option<&Shards>,
+    bases: &[Shards],
     target: &Path,
     options: &PackOptions,
 ) -> Result<ShardsReport<Packed>> {
@@ -30,14 +34,13 @@ pub fn pack_shards(
     if input.is_packed() {
         return Err(Error::Usage(format!("{} is packed already", input.place())));
     }
-    let kind = match base {
-        None => Kind::Zstn,
-        Some(_) => Kind::Delta,
+    let kind = match bases {
+        [] => Kind::Zstn,
+        _ => Kind::Delta,
     };
     let plan = Plan::new(input, Kind::Safetensors, kind)?;
     plan.check_found(input, &PACKED)?;
-    let bases = base.map(|base| counterparts(input, base, "base"));
-    let bases = bases.transpose()?;
+    let bases = Bases::find(input, bases)?;
     let folder = OutputFolder::create(target)?;
     let parts = Parts::open(engine, input, options.progress)?;
     let (reports, _) = parts.each(|number, map, progress| {
@@ -49,7 +52,7 @@ pub fn pack_shards(
         match &bases {
             None => pack_map(engine, map, output, &options).map(Packed::Container),
             Some(bases) => {
-                let base = fetch(bases[number], progress)?;
+                let base = bases.open(engine, number, options.memory_bytes, progress)?;
                 pack_delta(engine, map, &base, output, &options).map(Packed::Delta)
             }
         }

@@ -3,16 +3,19 @@
 use std::path::Path;
 
 use super::Shards;
+use super::bases::Bases;
 use super::kind::Kind;
-use super::parts::{Parts, counterparts, fetch};
+use super::parts::Parts;
 use super::plan::Plan;
 use super::report::ShardsReport;
 use crate::unpack::unpack_map;
 use crate::{Native, Output, OutputFolder, Progress, Result, UnpackReport, unpack_delta};
 
 /// Restores the files that `input` was packed from as the new folder `target`,
-/// byte for byte; deltas with the `base` they were packed against. A folder's
-/// other files are copied, of those around an index `config.json`.
+/// byte for byte; deltas with the first of the `bases`, which they were packed
+/// against. That one may be packed; if its shards are deltas, the second is
+/// their base, and so on. A folder's other files are copied, of those around an
+/// index `config.json`.
 ///
 /// # Errors
 /// An index that its files do not agree with; a base that is missing, not
@@ -21,15 +24,14 @@ use crate::{Native, Output, OutputFolder, Progress, Result, UnpackReport, unpack
 pub fn unpack_shards(
     engine: &Native,
     input: &Shards,
-    base: Option<&Shards>,
+    bases: &[Shards],
     target: &Path,
     progress: &dyn Progress,
 ) -> Result<ShardsReport<UnpackReport>> {
     let kind = Kind::of_packed(input)?;
-    kind.check_base(input, base)?;
+    kind.check_bases(input, bases)?;
     let plan = Plan::new(input, kind, Kind::Safetensors)?;
-    let bases = base.map(|base| counterparts(input, base, "base"));
-    let bases = bases.transpose()?;
+    let bases = Bases::find(input, bases)?;
     let folder = OutputFolder::create(target)?;
     let parts = Parts::open(engine, input, progress)?;
     let (reports, _) = parts.each(|number, map, progress| {
@@ -37,7 +39,7 @@ pub fn unpack_shards(
         match &bases {
             None => unpack_map(engine, map, output, progress),
             Some(bases) => {
-                let base = fetch(bases[number], progress)?;
+                let base = bases.open(engine, number, u64::MAX, progress)?;
                 unpack_delta(engine, map, &base, output, progress)
             }
         }

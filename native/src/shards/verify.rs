@@ -1,15 +1,16 @@
 //! Verifying shard by shard.
 
+use super::Shards;
+use super::bases::Bases;
 use super::kind::Kind;
 use super::parts::{Parts, counterparts, fetch};
 use super::report::ShardsVerified;
-use super::{Shard, Shards};
 use crate::{Error, Native, Progress, Result};
 
-/// Verifies every shard of `input`, deltas with the `base` they were packed
-/// against, and looks for every tensor of the index in its file. With
-/// `original` compares every byte of its shards and of its index; other files
-/// are not looked at.
+/// Verifies every shard of `input`, deltas with the first of the `bases`, as
+/// [`crate::unpack_shards`] does, and looks for every tensor of the index in
+/// its file. With `original` compares every byte of its shards and of its
+/// index; other files are not looked at.
 ///
 /// # Errors
 /// An index that its files do not agree with; a base that is missing, not
@@ -18,14 +19,13 @@ use crate::{Error, Native, Progress, Result};
 pub fn verify_shards(
     engine: &Native,
     input: &Shards,
-    base: Option<&Shards>,
+    bases: &[Shards],
     original: Option<&Shards>,
     progress: &dyn Progress,
 ) -> Result<ShardsVerified> {
     let kind = Kind::of_packed(input)?;
-    kind.check_base(input, base)?;
-    let bases = base.map(|base| counterparts(input, base, "base"));
-    let bases = bases.transpose()?;
+    kind.check_bases(input, bases)?;
+    let bases = Bases::find(input, bases)?;
     let originals = original.map(|original| counterparts(input, original, "original"));
     let originals = originals.transpose()?;
     if let Some(original) = original {
@@ -33,11 +33,13 @@ pub fn verify_shards(
     }
     let parts = Parts::open(engine, input, progress)?;
     let (reports, indexed_tensors) = parts.each(|number, map, progress| {
-        let whole = |others: &Option<Vec<&Shard>>| {
-            let other = others.as_ref().map(|others| others[number]);
-            other.map(|other| fetch(other, progress)).transpose()
-        };
-        let (base, original) = (whole(&bases)?, whole(&originals)?);
+        let original = originals.as_ref().map(|originals| originals[number]);
+        let original = original.map(|original| fetch(original, progress));
+        let original = original.transpose()?;
+        let base = bases
+            .as_ref()
+            .map(|bases| bases.open(engine, number, u64::MAX, progress))
+            .transpose()?;
         match &base {
             None => crate::verify(engine, map, original.as_ref(), progress),
             Some(base) => crate::verify_delta(engine, map, base, original.as_ref(), progress),

@@ -28,6 +28,8 @@ pub struct Map {
     map: Mmap,
     /// None of a file that only this process knows.
     version: Option<FileVersion>,
+    /// That file, or those it was restored from.
+    file_ids: Vec<FileId>,
 }
 
 impl Map {
@@ -50,8 +52,17 @@ impl Map {
         let file = File::open(path).map_err(Error::file("open", path))?;
         let mut map = Self::new(path.display().to_string(), &file)?;
         let version = FileVersion::of(file, path).map_err(Error::file("look at", path))?;
+        map.file_ids.push(version.id().clone());
         map.version = Some(version);
         Ok(map)
+    }
+
+    /// Notes that the bytes, of a file that only this process knows, were made
+    /// from these maps.
+    pub(crate) fn restored_from(mut self, maps: &[&Self]) -> Self {
+        let ids = maps.iter().flat_map(|map| map.file_ids.iter().cloned());
+        self.file_ids.extend(ids);
+        self
     }
 
     /// Maps an open file under the name it is to have in messages.
@@ -65,6 +76,7 @@ impl Map {
             _guarded: Guarded::new(&map),
             map,
             version: None,
+            file_ids: Vec::new(),
         })
     }
 
@@ -124,8 +136,8 @@ impl Source for Map {
         &self.name
     }
 
-    fn file_id(&self) -> Option<&FileId> {
-        self.version.as_ref().map(FileVersion::id)
+    fn file_ids(&self) -> &[FileId] {
+        &self.file_ids
     }
 
     fn check_unchanged(&self) -> Result<()> {

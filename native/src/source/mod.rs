@@ -30,10 +30,10 @@ pub trait Source: Send + Sync {
     /// The bytes of `range`, all of them or an error.
     fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>>;
 
-    /// The identity of the local file that the bytes come from, if they come
-    /// from one: an output must not take its place.
-    fn file_id(&self) -> Option<&FileId> {
-        None
+    /// The identities of the local files that the bytes come from: an output
+    /// must not take the place of one.
+    fn file_ids(&self) -> &[FileId] {
+        &[]
     }
 
     /// Returns [`Error::Changed`](crate::Error::Changed) if the bytes may not

@@ -10,6 +10,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use ureq::http::{Response, StatusCode, header};
 
 use super::{Map, Remote, Source, http};
+use crate::output::temporary;
 use crate::{Error, Result};
 
 /// What stands for itself in the path of an address.
@@ -214,8 +215,7 @@ pub fn download(url: &str, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
 }
 
 fn spool(name: &str, from: &mut dyn Read, progress: impl Fn(u64)) -> Result<Map> {
-    let mut file =
-        tempfile::tempfile().map_err(|error| Error::io("make a temporary file", error))?;
+    let mut file = temporary::create()?;
     let mut buffer = vec![0; 1 << 20];
     let mut so_far = 0;
     loop {
@@ -226,7 +226,7 @@ fn spool(name: &str, from: &mut dyn Read, progress: impl Fn(u64)) -> Result<Map>
             Err(error) => return Err(Error::io(format!("read {name}"), error)),
         };
         file.write_all(&buffer[..len])
-            .map_err(|error| Error::io("write a temporary file", error))?;
+            .map_err(temporary::failed("write"))?;
         so_far += len as u64;
         progress(so_far);
     }

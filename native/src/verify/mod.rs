@@ -115,9 +115,11 @@ fn verify_records(
     truth.check_header(delta.original_len_bytes())?;
     if !delta.overlapping().is_empty() || (delta.is_sealed() && !delta.has_tensor_digests()) {
         // Only the whole shows whether its parts agree.
-        checked.restore(engine, &Output::temporary()?, &())?;
+        checked.restore(engine, &Output::temporary()?, u64::MAX, &())?;
     }
-    checked.decode(engine, progress, |span, bytes| truth.check(&span, bytes))?;
+    checked.decode(engine, u64::MAX, progress, |span, bytes| {
+        truth.check(&span, bytes)
+    })?;
     Ok(VerifyReport {
         kind: Kind::Delta,
         packed_bytes: input.len_bytes(),

@@ -111,12 +111,12 @@ fn engine() -> Native {
 
 fn pack(input: &Path, target: &Path) -> zstn::Result<zstn::ShardsReport<Packed>> {
     let input = open(input, &["safetensors"])?;
-    pack_shards(&engine(), &input, None, target, &PackOptions::default())
+    pack_shards(&engine(), &input, &[], target, &PackOptions::default())
 }
 
 fn unpack(input: &Path, target: &Path) -> zstn::Result<zstn::ShardsReport<zstn::UnpackReport>> {
     let input = open(input, &zstn::shards::PACKED)?;
-    unpack_shards(&engine(), &input, None, target, &())
+    unpack_shards(&engine(), &input, &[], target, &())
 }
 
 fn rule(error: &zstn::Error) -> Option<Rule> {

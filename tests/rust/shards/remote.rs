@@ -38,7 +38,7 @@ fn shards_come_from_a_server_one_by_one() {
         progress: &told,
         ..PackOptions::default()
     };
-    pack_shards(&engine(), &input, None, &at("packed"), &options).unwrap();
+    pack_shards(&engine(), &input, &[], &at("packed"), &options).unwrap();
     {
         let (begun, done) = &*told.0.lock().unwrap();
         assert_eq!(
@@ -54,15 +54,15 @@ fn shards_come_from_a_server_one_by_one() {
     };
     assert_eq!([FIRST, SECOND, THIRD].map(fetched), [1, 1, 1]);
     let packed = open("packed/model.zstn.index.json", &zstn::shards::PACKED);
-    unpack_shards(&engine(), &packed, None, &at("back"), &()).unwrap();
+    unpack_shards(&engine(), &packed, &[], &at("back"), &()).unwrap();
     files.remove("tokenizer.model");
     assert!(read(&at("back")) == files);
-    let verified = zstn::verify_shards(&engine(), &packed, None, Some(&input), &()).unwrap();
+    let verified = zstn::verify_shards(&engine(), &packed, &[], Some(&input), &()).unwrap();
     assert_eq!(verified.indexed_tensors, 4);
 
     // What is missing is found before anything else is fetched.
     std::fs::remove_file(folder.join(THIRD)).unwrap();
-    let error = pack_shards(&engine(), &input, None, &at("x"), &options).unwrap_err();
+    let error = pack_shards(&engine(), &input, &[], &at("x"), &options).unwrap_err();
     assert!(error.to_string().contains("no such file"), "{error}");
     assert_eq!(fetched(FIRST), 2, "once to pack, once to verify");
     assert_eq!(names(scratch.path()), ["back", "model", "packed"]);
@@ -107,7 +107,7 @@ fn a_server_without_ranges_will_do() {
         progress: &told,
         ..PackOptions::default()
     };
-    let report = pack_shards(&engine(), &input, None, &at("packed"), &options).unwrap();
+    let report = pack_shards(&engine(), &input, &[], &at("packed"), &options).unwrap();
     assert!(report.copied.is_empty());
     let (begun, done) = told.0.into_inner().unwrap();
     assert_eq!(
@@ -129,7 +129,7 @@ fn a_server_without_ranges_will_do() {
     let input = Shards::open(&place, &["safetensors"])
         .unwrap()
         .expect("an index");
-    let error = pack_shards(&engine(), &input, None, &at("x"), &PackOptions::default());
+    let error = pack_shards(&engine(), &input, &[], &at("x"), &PackOptions::default());
     assert_eq!(rule(&error.unwrap_err()), Some(Rule::ShardTensorMissing));
     assert_eq!(names(scratch.path()), ["back", "packed"]);
 }

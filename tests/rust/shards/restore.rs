@@ -26,7 +26,7 @@ fn a_folder_comes_back_byte_for_byte() {
         ..PackOptions::default()
     };
     let input = open(&folder, &["safetensors"]).unwrap();
-    let report = pack_shards(&engine(), &input, None, &packed, &options).unwrap();
+    let report = pack_shards(&engine(), &input, &[], &packed, &options).unwrap();
     let result = read(&packed);
     assert_eq!(
         result.keys().map(String::as_str).collect::<Vec<_>>(),
@@ -154,7 +154,7 @@ fn verifying_finds_what_differs() {
     let verify = || {
         let original = open(&folder, &["safetensors"]).unwrap();
         let packed = open(&packed, &zstn::shards::PACKED).unwrap();
-        zstn::verify_shards(&engine(), &packed, None, Some(&original), &())
+        zstn::verify_shards(&engine(), &packed, &[], Some(&original), &())
     };
     assert_eq!(verify().unwrap().indexed_tensors, 4);
     let mut shard = files[SECOND].clone();

@@ -1,0 +1,41 @@
+//! Consecutive items that are decoded at the same time.
+
+/// Parts of the memory allowed that a wave may take: what it is decoded from,
+/// the result, and a difference or planes in between.
+const WAVE_SHARES: u64 = 3;
+
+/// Cuts `items` into consecutive waves, each of which takes up to
+/// `memory_bytes`, given the decoded length of an item as its cost. An item
+/// that takes more is a wave of its own.
+pub(crate) fn waves<T>(
+    items: &[T],
+    cost_bytes: impl Fn(&T) -> u64,
+    memory_bytes: u64,
+) -> Vec<&[T]> {
+    let most_bytes = memory_bytes / WAVE_SHARES;
+    let mut wave_bytes = 0;
+    let is_together = |before: &T, item: &T| {
+        wave_bytes = cost_bytes(before).saturating_add(wave_bytes);
+        let is_together = wave_bytes.saturating_add(cost_bytes(item)) <= most_bytes;
+        if !is_together {
+            wave_bytes = 0;
+        }
+        is_together
+    };
+    items.chunk_by(is_together).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wave_stays_within_the_memory_unless_it_is_one_item() {
+        let lens = [5, 5, 30, 1, 9, 40, 2, 0];
+        let waves = |memory_bytes| waves(&lens, |&len| len, memory_bytes);
+        let expected: [&[u64]; 5] = [&[5, 5], &[30], &[1, 9], &[40], &[2, 0]];
+        assert_eq!(waves(12 * WAVE_SHARES), expected);
+        assert_eq!(waves(0).concat(), lens);
+        assert_eq!(waves(u64::MAX), [&lens]);
+    }
+}

@@ -1,0 +1,185 @@
+//! The base of a delta, from whatever kind of file restores it.
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use zstn_core::catalog::{Recognised, recognise};
+use zstn_core::limits::HEAD_LEN_BYTES;
+
+use super::Checked;
+use crate::source::{Map, Place, Source};
+use crate::{Error, Native, Output, Progress, Result, unpack};
+
+/// The safetensors file that a delta is made against, for [`crate::pack_delta`],
+/// [`crate::unpack_delta`] and [`crate::verify_delta`].
+///
+/// A base that is packed, as a container or as a delta, is restored first and
+/// checked as [`crate::unpack_map`] and [`crate::unpack_delta`] do. It then is
+/// a file without a name in the folder for temporary files (`TMPDIR`), which
+/// needs as much free space as the original takes; a chain of deltas needs
+/// twice that. Decoding tensors at the time of their use would need no space,
+/// but a delta begins with a digest of all data of its base, so that every
+/// tensor would be decoded twice, and in a chain once more per generation.
+#[derive(Debug)]
+pub struct BaseFile(Map);
+
+impl BaseFile {
+    /// Opens the first file of `chain`. If it is a delta, the second is its
+    /// base, and so on: the chain ends with a file that needs no base.
+    ///
+    /// Tensors that are decoded at the same time take about `memory_bytes` at
+    /// most, but never fewer than one is decoded.
+    ///
+    /// # Errors
+    /// A chain that is too short or too long; a file of another kind; whatever
+    /// unpacking one of the files refuses; too little space for the result.
+    pub fn open(
+        engine: &Native,
+        chain: &[Place],
+        memory_bytes: u64,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        let fetching = |so_far, len| progress.fetching(so_far, len);
+        let mut maps = Vec::with_capacity(chain.len());
+        for place in chain {
+            if let Some(before) = maps.last() {
+                check_takes_base(before, &place.to_string())?;
+            }
+            maps.push(place.whole(&fetching)?);
+        }
+        Self::restore(engine, maps, memory_bytes, progress)
+    }
+
+    /// As [`BaseFile::open`], from mapped files.
+    ///
+    /// # Errors
+    /// As [`BaseFile::open`].
+    pub fn restore(
+        engine: &Native,
+        mut chain: Vec<Map>,
+        memory_bytes: u64,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        for pair in chain.windows(2) {
+            check_takes_base(&pair[0], pair[1].name())?;
+        }
+        let Some(last) = chain.pop() else {
+            return Err(Error::Usage("no base is named".into()));
+        };
+        let work = Restoring {
+            engine,
+            memory_bytes,
+            progress: Total {
+                progress,
+                len_bytes: AtomicU64::new(0),
+            },
+        };
+        let mut base = match kind(&last)? {
+            Recognised::Safetensors => last,
+            Recognised::Zstn => work.container(&last)?,
+            Recognised::Delta => {
+                return Err(Error::Usage(format!(
+                    "{} is itself a difference from another checkpoint; name that one with \
+                     another --base after it",
+                    last.name()
+                )));
+            }
+            Recognised::ZTensor | Recognised::Gauss => {
+                return Err(Error::Usage(format!(
+                    "{} cannot be a base: that is a safetensors file, or a .zstn or .z4dm file \
+                     that restores one; `zstn convert` makes a safetensors file of it",
+                    last.name()
+                )));
+            }
+        };
+        while let Some(delta) = chain.pop() {
+            base = work.delta(&delta, &base)?;
+        }
+        Ok(Self(base))
+    }
+}
+
+impl Deref for BaseFile {
+    type Target = Map;
+
+    fn deref(&self) -> &Map {
+        &self.0
+    }
+}
+
+fn kind(map: &Map) -> Result<Recognised> {
+    let len = map.len_bytes();
+    let head = map.read(0..len.min(HEAD_LEN_BYTES))?;
+    recognise(&head, len).map_err(Error::place(map.name()))
+}
+
+/// Refuses a file that is not a delta, although `base` was named as its base.
+fn check_takes_base(map: &Map, base: &str) -> Result<()> {
+    match kind(map)? {
+        Recognised::Delta => Ok(()),
+        _ => Err(Error::Usage(format!(
+            "{} is no difference from another checkpoint and takes no base; leave out {base}",
+            map.name()
+        ))),
+    }
+}
+
+/// What restoring one file after the other shares.
+struct Restoring<'a> {
+    engine: &'a Native,
+    memory_bytes: u64,
+    progress: Total<'a>,
+}
+
+impl Restoring<'_> {
+    fn container(&self, input: &Map) -> Result<Map> {
+        restored(&[input], |output| {
+            unpack::restore(
+                self.engine,
+                input,
+                output,
+                self.memory_bytes,
+                &self.progress,
+            )
+            .map(drop)
+        })
+    }
+
+    fn delta(&self, input: &Map, base: &Map) -> Result<Map> {
+        restored(&[input, base], |output| {
+            let delta = Checked::parse(self.engine, input, base)?;
+            delta.restore(self.engine, output, self.memory_bytes, &self.progress)
+        })
+    }
+}
+
+/// Makes a temporary file from `inputs`, under the name of the first in
+/// messages.
+fn restored(inputs: &[&Map], write: impl FnOnce(&Output) -> Result<()>) -> Result<Map> {
+    let output = Output::temporary()?;
+    let written = write(&output);
+    // Whatever else went wrong may come of the change.
+    inputs
+        .iter()
+        .try_for_each(|input| input.check_unchanged())?;
+    written?;
+    let map = output.map_as(inputs[0].name().into())?;
+    Ok(map.restored_from(inputs))
+}
+
+/// The progress of one file after the other as that of one piece of work.
+struct Total<'a> {
+    progress: &'a dyn Progress,
+    len_bytes: AtomicU64,
+}
+
+impl Progress for Total<'_> {
+    fn begin(&self, len_bytes: u64) {
+        let before = self.len_bytes.fetch_add(len_bytes, Relaxed);
+        self.progress.begin(before.saturating_add(len_bytes));
+    }
+
+    fn advance(&self, len_bytes: u64) {
+        self.progress.advance(len_bytes);
+    }
+}

@@ -1,0 +1,26 @@
+//! Files without a name, in the system's folder for temporary files.
+
+use std::fs::File;
+use std::io;
+
+use crate::{Error, Result};
+
+/// The environment variable that chooses the folder.
+const VARIABLE: &str = if cfg!(windows) { "TMP" } else { "TMPDIR" };
+
+/// Creates an empty file that the system removes once it is closed and no
+/// longer mapped.
+pub(crate) fn create() -> Result<File> {
+    tempfile::tempfile().map_err(failed("create"))
+}
+
+/// Returns the error for an `action`, a verb, that failed on such a file. It
+/// names the folder: what most often fails is that it has too little space.
+pub(crate) fn failed(action: &str) -> impl FnOnce(io::Error) -> Error {
+    let folder = std::env::temp_dir();
+    let action = format!(
+        "{action} a temporary file in {} ({VARIABLE} chooses another folder)",
+        folder.display()
+    );
+    move |error| Error::io(action, error)
+}
