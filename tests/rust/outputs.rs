@@ -119,10 +119,7 @@ fn the_library_refuses_to_replace_an_input_as_well() {
     let map = |name: &str| Map::open(&at(name)).unwrap();
     let output = |name: &str| zstn::Output::create(&at(name)).unwrap();
     let options = PackOptions::default();
-    let convert_options = ConvertOptions {
-        replace: true,
-        ..ConvertOptions::default()
-    };
+    let convert_options = ConvertOptions::default();
     let plain = map("m.safetensors");
     let errors = [
         zstn::pack(&engine, at("m.safetensors"), at("m.safetensors"), &options).map(drop),

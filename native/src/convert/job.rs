@@ -131,10 +131,10 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Begins the file at `path`, under the rules of
-    /// [`check_output`](Self::check_output).
+    /// Begins the file at `path`: the output, or one in a folder that is not
+    /// published yet, where every name is ours.
     pub fn create(&self, path: &Path) -> Result<Output> {
-        let output = match self.options.replace {
+        let output = match self.options.replace || path != self.output {
             true => Output::create(path),
             false => Output::create_new(path),
         }?;

@@ -53,7 +53,7 @@ impl Default for ConvertOptions<'_> {
             base: None,
             memory_bytes: 1 << 30,
             shard_len_bytes: 5 << 30,
-            replace: false,
+            replace: true,
             progress: &(),
             gauss: &(),
         }

@@ -61,7 +61,7 @@ test("files that break the rules are kept whole and restored", async () => {
   let count = 0;
   for (const { name } of goodContainers.filter(({ official }) => !official.valid)) {
     const source = vectorPath("zstn", `${name}.safetensors`);
-    const { blob, indexed, tensors } = await pack(source);
+    const { blob, indexed, tensors } = await pack(source, { allowTruncated: true });
     assert.deepEqual([indexed, tensors], [false, []], name);
     writeFileSync(join(scratch, "odd.zstn"), await bytesOf(blob));
     await unpack(join(scratch, "odd.zstn"), join(scratch, "odd"));

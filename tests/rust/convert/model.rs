@@ -149,7 +149,6 @@ pub fn gauss_options() -> gauss::Options {
 pub fn run(folder: &Path, input: &str, output: &str, target: &Target) -> Result<ConvertReport> {
     let options = ConvertOptions {
         shard_len_bytes: 2000,
-        replace: true,
         ..ConvertOptions::default()
     };
     let input = folder.join(input);

@@ -227,7 +227,6 @@ fn a_difference_and_its_base() {
             let base = zstn::source::Place::from(at(base).as_path());
             let options = zstn::ConvertOptions {
                 base: Some(&base),
-                replace: true,
                 ..zstn::ConvertOptions::default()
             };
             let input = at("tuned.z4dm");

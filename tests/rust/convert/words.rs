@@ -9,7 +9,7 @@ use zstn_tests::command::{text, zstn};
 use crate::model::{COMMON, file, folder, listing, model, read, tensor};
 
 fn json(folder: &Path, arguments: &[&str]) -> serde_json::Value {
-    let output = zstn(folder, &[arguments, &["--json"]].concat());
+    let output = zstn(folder, &[arguments, &["--force", "--json"]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("one JSON object")
@@ -139,7 +139,7 @@ fn words_for_people() {
     ];
     let folder = folder(&truth, &[("format", "pt")]);
     let run = |arguments: &[&str]| {
-        let output = zstn(folder.path(), &[&["convert"], arguments].concat());
+        let output = zstn(folder.path(), &[&["convert", "--force"], arguments].concat());
         assert!(output.status.success(), "{}", text(&output.stderr));
         assert!(output.stdout.is_empty());
         text(&output.stderr)
