@@ -255,7 +255,11 @@ inBrowser("the field is for the server of the address, as that is typed", async 
   await address(page).fill("owner/name");
   assert.equal(await tokenField(page, "huggingface.co").inputValue(), TOKEN);
   await page.locator("#second").fill("https://models.example/base.zstn");
+  await tokenField(page, "huggingface.co").click();
   assert.deepEqual(await label(), ["Access token for huggingface.co", "Access token for models.example"]);
+  await page.keyboard.press("End");
+  await page.keyboard.type("2");
+  assert.equal(await tokenField(page, "huggingface.co").inputValue(), `${TOKEN}2`, "a field that stays keeps the focus");
 });
 
 inBrowser("a link with a hub that is no web address opens nothing", async (page) => {

@@ -47,10 +47,9 @@ export class Opener {
       onSecond(second);
     });
     this.#address.addEventListener("input", () => this.#showTokens());
-    this.#second.addEventListener("input", () => {
-      this.#secondFiles = [];
-      this.#showTokens();
-    });
+    this.#second.addEventListener("input", () => (this.#secondFiles = []));
+    // Not while it is being typed: fields in sight would come and go with every letter of a host.
+    this.#second.addEventListener("change", () => this.#showTokens());
     document.addEventListener("pointerdown", (event) => {
       if (this.#more.open && !this.#more.contains(event.target as Node)) this.#more.open = false;
     });

@@ -10,7 +10,7 @@ export class TokenFields {
   readonly #node: HTMLElement;
   readonly #tokens: Tokens;
   readonly #origins: Origins;
-  #shown: readonly string[] = [];
+  #fields = new Map<string, HTMLElement>();
 
   constructor(node: HTMLElement, tokens: Tokens, origins: Origins) {
     this.#node = node;
@@ -18,15 +18,18 @@ export class TokenFields {
     this.#origins = origins;
   }
 
-  /** A field for each of these servers. */
+  /** A field for each of these servers. One that stays is left where it is: someone may be about to type into it. */
   show(origins: readonly string[]): void {
-    if (origins.join(" ") === this.#shown.join(" ")) return;
-    this.#shown = origins;
-    this.#node.replaceChildren(...origins.map((origin) => this.#field(origin)));
+    for (const [origin, field] of this.#fields) if (!origins.includes(origin)) field.remove();
+    this.#fields = new Map(origins.map((origin) => [origin, this.#fields.get(origin) ?? this.#field(origin)]));
+    [...this.#fields.values()].forEach((field, i) => {
+      const there = this.#node.children[i] ?? null;
+      if (there !== field) this.#node.insertBefore(field, there);
+    });
   }
 
   focus(origin: string): void {
-    this.#node.querySelectorAll("input")[this.#shown.indexOf(origin)]?.focus();
+    this.#fields.get(origin)?.querySelector("input")?.focus();
   }
 
   #field(origin: string): HTMLElement {
