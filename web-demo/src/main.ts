@@ -4,15 +4,18 @@ import type { TensorInfo } from "zstn";
 import { Engine } from "./engine/client.js";
 import type { ByteShares } from "./engine/protocol.js";
 import { acceptDrops } from "./open/drop.js";
+import { linkFor, readLink } from "./open/link.js";
 import { Loader } from "./open/loader.js";
 import type { Loaded } from "./open/loader.js";
 import { Opener } from "./open/opener.js";
+import { Origins, originOf } from "./open/origins.js";
 import type { Given } from "./open/place.js";
+import { Tokens } from "./open/tokens.js";
 import { overview } from "./overview/overview.js";
 import { PackPanel } from "./pack/panel.js";
 import { byId } from "./page/element.js";
 import { announce, clearNotice } from "./page/notice.js";
-import { readRoute, writeRoute } from "./page/route.js";
+import { writeRoute } from "./page/route.js";
 import type { Route } from "./page/route.js";
 import { TensorView } from "./tensor/view.js";
 import type { Mode } from "./tensor/view.js";
@@ -26,6 +29,8 @@ const strip = new WireStrip(byId("wire"), activities);
 engine.onWire = (wire) => strip.heard(wire);
 
 let route: Route = {};
+/** The hub that a link named: addresses below it are repositories. */
+let hub: string | undefined;
 let loaded: Loaded | undefined;
 /** What was in the address bar when `loaded` was opened. */
 let shownRoute: Route = {};
@@ -35,16 +40,23 @@ let tensorView: TensorView | undefined;
 let overviewNode: HTMLElement | undefined;
 let packPanel: PackPanel | undefined;
 
+const tokens = new Tokens();
+const origins = new Origins();
+
 const loader = new Loader(engine, activities, {
-  token: () => opener.token,
-  hub: () => route.hub,
-  askToken: () => opener.askToken(),
+  tokens,
+  origins,
+  hub: () => hub,
+  askToken: (origin) => opener.askToken(origin),
   askSecond: () => opener.askSecond(),
   open: (given) => openGiven(given),
+  openSecond: (given) => void openSecond(given),
   useSample: () => openGiven({ text: SAMPLE }),
 });
 
 const opener = new Opener({
+  tokens,
+  origins,
   onOpen: (given) => openGiven(given),
   onSecond: (given) => void openSecond(given),
 });
@@ -59,7 +71,8 @@ function openGiven(given: Given): void {
   const second = loaded?.second ? undefined : opener.second;
   const secondText = second && "text" in second ? second.text : undefined;
   if (!second || secondText !== undefined) opener.show(src, secondText);
-  go({ src, hub: route.hub, with: secondText });
+  for (const text of [src, secondText]) if (text !== undefined) origins.named(originOf(text), "person");
+  go({ src, with: secondText });
   void open(given, second);
 }
 
@@ -85,6 +98,7 @@ async function open(given: Given, second: Given | undefined): Promise<void> {
 
 async function openSecond(given: Given): Promise<void> {
   if (!loaded) return openFirstAsked();
+  if ("text" in given) origins.named(originOf(given.text), "person");
   const second = await loader.openSecond(given);
   if (!second || !loaded) return;
   loaded = { ...loaded, second };
@@ -108,7 +122,7 @@ async function forgetSecond(): Promise<void> {
 }
 
 function pick(tensor: TensorInfo): void {
-  go({ src: route.src, with: route.with, hub: route.hub, tensor: tensor.name, mode: loaded?.second ? route.mode : undefined });
+  go({ src: route.src, with: route.with, tensor: tensor.name, mode: loaded?.second ? route.mode : undefined });
   render();
 }
 
@@ -124,8 +138,8 @@ function compare(mode: Mode, against: string | undefined): void {
 }
 
 function go(next: Route, replace = false): void {
-  route = next;
-  writeRoute(next, replace);
+  route = linkFor(next, hub);
+  writeRoute(route, replace);
 }
 
 /** Shows what the route says, of what is open. */
@@ -180,7 +194,13 @@ function focusHead(): void {
 /** What the address says, when the page is loaded and when someone goes back. */
 async function follow(): Promise<void> {
   const before = route;
-  route = readRoute();
+  try {
+    route = readLink();
+  } catch (error) {
+    return loader.say(error);
+  }
+  hub = route.hub ?? hub;
+  for (const text of [route.src, route.with, route.hub]) if (text !== undefined) origins.named(originOf(text), "link");
   opener.show(route.src, route.with);
   const same = loaded !== undefined && before.src === route.src && before.with === route.with;
   if (same || route.view === "pack" || route.src === undefined) {

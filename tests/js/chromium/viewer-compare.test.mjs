@@ -55,7 +55,7 @@ inBrowser("a second model is opened beside the first; a tensor minus its like", 
   await page.getByRole("button", { name: "← Overview" }).click();
   await page.getByRole("button", { name: "Compare with …" }).click();
   await page.keyboard.type("models/base.zstn");
-  await page.getByRole("button", { name: "Open beside" }).click();
+  await page.getByRole("button", { name: "Compare", exact: true }).click();
   await page.locator(".beside").waitFor();
   await page.getByLabel("Search tensors").fill(NAME);
   await row(page, NAME).click();

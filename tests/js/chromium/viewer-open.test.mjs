@@ -45,6 +45,9 @@ const { inBrowser } = browserTests({
     writeFileSync(join(models, "part-2.safetensors"), safetensors({ "b.weight": f32(4, 5) }));
     const weight_map = { "a.weight": "part-1.safetensors", "b.weight": "part-2.safetensors" };
     writeFileSync(join(models, "sharded.safetensors.index.json"), JSON.stringify({ metadata: { total_size: 20 }, weight_map }));
+    mkdirSync(join(models, "sharded"));
+    writeFileSync(join(models, "sharded", "model.safetensors.index.json"), JSON.stringify({ weight_map }));
+    for (const part of ["part-1", "part-2"]) writeFileSync(join(models, "sharded", `${part}.safetensors`), readFileSync(join(models, `${part}.safetensors`)));
     for (const [repository, files] of Object.entries(HUB_FILES)) {
       const at = join(folder, "hub", repository, "resolve", "main");
       mkdirSync(at, { recursive: true });
@@ -72,35 +75,70 @@ inBrowser("an address typed by a person opens in two round trips and is in the a
   assert.deepEqual(complaints, []);
 });
 
-inBrowser("a repository of the hub: its file is found, or a person chooses", async (page, complaints) => {
+inBrowser("a repository of a hub: its file is found, or a person chooses", async (page, complaints) => {
   const address = page.getByLabel("Address of a model, or owner/name");
-  await goTo(page, server, { hub: `${server.url}hub` });
-  await address.fill("someone/plain");
-  await page.getByRole("button", { name: "Open", exact: true }).click();
+  const hubAddress = `${server.url}hub`;
+  await goTo(page, server, { hub: hubAddress, src: "someone/plain" });
   await heading(page).waitFor();
-  assert.equal(await heading(page).innerText(), `someone/plain · model.safetensors, at ${new URL(server.url).host}`, "a hub that is not the usual one is named");
+  assert.equal(await heading(page).innerText(), `someone/plain · model.safetensors, at ${new URL(server.url).origin}`, "a hub that is not the usual one is named");
   assert.deepEqual(await page.locator(".tree .label").allInnerTexts(), ["a.weight", "b.weight"]);
+  assert.equal(await address.inputValue(), `${hubAddress}/someone/plain`);
 
-  await address.fill("someone/several");
-  await page.keyboard.press("Enter");
+  await address.fill(`${hubAddress}/someone/several`);
+  await page.getByRole("button", { name: "Open", exact: true }).click();
   await page.getByRole("button", { name: "b.safetensors" }).click();
   await page.getByRole("heading", { name: "b.safetensors" }).waitFor();
 
-  await address.fill("someone/empty");
+  await address.fill(`${hubAddress}/someone/empty`);
   await page.keyboard.press("Enter");
   await page.getByRole("alert").filter({ hasText: /no file that this page reads/ }).waitFor();
   assert.deepEqual(complaints, []);
 });
 
-inBrowser("a private repository asks for a token, which goes to that server alone", async (page) => {
+inBrowser("a private repository asks for a token", async (page) => {
   await goTo(page, server, { hub: `${server.url}hub`, src: "someone/private" });
   await page.getByRole("alert").filter({ hasText: /not public/ }).waitFor();
-  await page.getByRole("button", { name: "Put a token" }).click();
+  await page.getByRole("button", { name: "Add a token" }).click();
   await page.keyboard.type(TOKEN);
   await page.keyboard.press("Enter");
   await heading(page).waitFor();
   assert.match(await heading(page).innerText(), /someone\/private/);
   assert.ok(!page.url().includes(TOKEN), "never in the address");
+});
+
+for (const how of ["in a link", "typed"]) {
+  inBrowser(`a relative address ${how} is read from the page's own server, and no hub is told`, async (page) => {
+    const strangers = [];
+    page.on("request", (request) => new URL(request.url()).origin !== new URL(server.url).origin && strangers.push(request.url()));
+    const src = "models/sharded/model.safetensors.index.json";
+    await goTo(page, server, how === "typed" ? {} : { src });
+    if (how === "typed") {
+      await page.getByLabel("Address of a model, or owner/name").fill(src);
+      await page.keyboard.press("Enter");
+    }
+    await page.getByRole("heading", { name: "model.safetensors.index.json" }).waitFor();
+    assert.deepEqual(await page.locator(".tree .label").allInnerTexts(), ["a.weight", "b.weight"]);
+    assert.equal(new URL(page.url()).searchParams.get("src"), src);
+    assert.deepEqual(strangers, []);
+  });
+}
+
+inBrowser("a file of a repository is written hf://; where one is missing here, the page offers that", async (page) => {
+  const asked = [];
+  await page.route("https://huggingface.co/**", (route) => {
+    asked.push(new URL(route.request().url()).pathname);
+    return route.fulfill({ headers: { "access-control-allow-origin": "*" }, body: readFileSync(join(models, "small.safetensors")) });
+  });
+  await goTo(page, server, { src: "someone/else/unet/model.safetensors" });
+  const offer = page.getByRole("button", { name: "Open it from Hugging Face" });
+  await offer.waitFor();
+  assert.deepEqual(asked, [], "nothing is sent unasked");
+  await offer.click();
+  await page.getByRole("heading", { name: "someone/else · model.safetensors" }).waitFor();
+  assert.equal(new URL(page.url()).searchParams.get("src"), "hf://someone/else/unet/model.safetensors");
+  await page.reload();
+  await page.getByRole("heading", { name: "someone/else · model.safetensors" }).waitFor();
+  assert.ok(asked.every((path) => path === "/someone/else/resolve/main/unet/model.safetensors"), String(asked));
 });
 
 inBrowser("a model in shards, by its index or as dropped files", async (page, complaints) => {

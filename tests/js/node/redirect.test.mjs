@@ -1,4 +1,4 @@
-/** Addresses that redirect to another origin, as model hubs do, and what becomes of secrets. */
+/** Addresses that redirect to another origin, as model hubs do, and what becomes of secrets, there and beside. */
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -42,4 +42,21 @@ test("the base of a delta gets the token only from the same origin", async () =>
   await assert.rejects(open("http://a.test/delta", { base: "http://a.test/base", token: "t", fetch }), { status: 404 });
   await assert.rejects(open("http://a.test/delta", { base: "http://b.test/base", token: "t", fetch }), { status: 404 });
   assert.deepEqual(seen, [["/delta", "Bearer t"], ["/base", "Bearer t"], ["/delta", "Bearer t"], ["/base", null]]);
+});
+
+test("shards get the token only from the origin of their index", async () => {
+  const index = new TextEncoder().encode(JSON.stringify({ weight_map: { "a.weight": "part.safetensors" } }));
+  const seen = new Map();
+  const fetch = async (url, init) => {
+    const { host, pathname } = new URL(url);
+    seen.set(`${host}${pathname}`, new Headers(init.headers).get("authorization"));
+    if (!pathname.endsWith(".index.json")) return new Response("no", { status: 404 });
+    return new Response(index, { status: 206, headers: { "content-range": `bytes 0-${index.length - 1}/${index.length}` } });
+  };
+  const address = "http://a.test/model.safetensors.index.json";
+  await assert.rejects(open(address, { token: "t", fetch }), { status: 404 });
+  assert.equal(seen.get("a.test/part.safetensors"), "Bearer t");
+  seen.clear();
+  await assert.rejects(open(address, { token: "t", fetch, beside: (name) => `http://b.test/${name}` }), { status: 404 });
+  assert.deepEqual(Object.fromEntries(seen), { "a.test/model.safetensors.index.json": "Bearer t", "b.test/part.safetensors": null });
 });

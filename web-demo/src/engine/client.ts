@@ -6,12 +6,15 @@ import type { CallName, Calls, Failure, FromWorker, Step, ToWorker, Wire } from 
 export class EngineError extends Error {
   readonly code: string | undefined;
   readonly status: number | undefined;
+  /** The address that was asked. */
+  readonly url: string | undefined;
 
   constructor(failure: Failure) {
     super(failure.message);
     this.name = failure.name;
     this.code = failure.code;
     this.status = failure.status;
+    this.url = failure.url;
   }
 }
 

@@ -7,5 +7,6 @@ export function failure(error: unknown): Failure {
   const { name, message } = error;
   const code = "code" in error && typeof error.code === "string" ? { code: error.code } : {};
   const status = "status" in error && typeof error.status === "number" ? { status: error.status } : {};
-  return { name, message, ...code, ...status };
+  const url = "url" in error && typeof error.url === "string" ? { url: error.url } : {};
+  return { name, message, ...code, ...status, ...url };
 }

@@ -32,6 +32,7 @@ export interface OpenRequest {
   readonly place: Place;
   /** Name to show. */
   readonly name: string;
+  /** For the server of this place; the second model has its own. */
   readonly token?: string | undefined;
   /** The second model: the base of a delta, else what the first is compared with. */
   readonly second?: { readonly place: Place; readonly name: string; readonly token?: string | undefined } | undefined;
@@ -173,6 +174,8 @@ export interface Failure {
   readonly message: string;
   readonly code?: string;
   readonly status?: number;
+  /** The address that was asked. */
+  readonly url?: string;
 }
 
 export interface Step {

@@ -7,11 +7,16 @@ import type { ModelSummary } from "../engine/protocol.js";
 import { button, byId, element } from "../page/element.js";
 import { clearNotice, showError } from "../page/notice.js";
 import type { Action } from "../page/notice.js";
+import { hostOf } from "../page/origin.js";
+import { refusalOf, strangerWarning } from "../page/refusal.js";
+import type { Refusal } from "../page/refusal.js";
 import type { OpenModel } from "../tensor/view.js";
 import type { Activities } from "../wire/activity.js";
+import type { Origins } from "./origins.js";
 import { ChoiceNeeded, locate } from "./place.js";
 import type { Given, Located } from "./place.js";
-import { DEFAULT_HUB } from "./source-text.js";
+import { asFileOfRepository } from "./source-text.js";
+import type { Tokens } from "./tokens.js";
 
 export interface Loaded {
   readonly first: OpenModel;
@@ -20,11 +25,14 @@ export interface Loaded {
 
 /** What the loader needs of the page. */
 export interface LoaderHost {
-  token: () => string | undefined;
+  readonly tokens: Tokens;
+  readonly origins: Origins;
+  /** The hub besides Hugging Face. */
   hub: () => string | undefined;
-  askToken: () => void;
+  askToken: (origin: string) => void;
   askSecond: () => void;
   open: (given: Given) => void;
+  openSecond: (given: Given) => void;
   useSample: () => void;
 }
 
@@ -50,18 +58,17 @@ export class Loader {
       return await this.#activities.run(
         `Opening ${labelOf(given)}`,
         async ({ signal, onStep }) => {
-          const token = this.#host.token();
-          const [place, second] = await Promise.all([this.#locate(given, signal), secondGiven && this.#locate(secondGiven, signal)]);
-          const request = { ...place, token, ...(second && { second: { ...second, token } }) };
+          const [first, second] = await Promise.all([this.#locate(given, signal), secondGiven && this.#locate(secondGiven, signal)]);
+          const request = { ...this.#withToken(first), ...(second && { second: this.#withToken(second) }) };
           const opened = await this.#engine.call("open", request, { signal, onStep });
-          if (opened.secondError) showError(new EngineError(opened.secondError));
-          return { first: withPlace(opened.first, place), second: opened.second && withPlace(opened.second, second!) };
+          if (opened.secondError) this.#explainSecond(new EngineError(opened.secondError), secondGiven!);
+          return { first: withPlace(opened.first, first), second: opened.second && withPlace(opened.second, second!) };
         },
         attempt.signal,
       );
     } catch (error) {
       if (attempt.signal.aborted) return undefined;
-      this.#explain(error, () => this.#host.open(given));
+      this.#explain(error, given);
       return undefined;
     }
   }
@@ -71,10 +78,10 @@ export class Loader {
     try {
       return await this.#activities.run(`Opening ${labelOf(given)}`, async ({ signal, onStep }) => {
         const place = await this.#locate(given, signal);
-        return withPlace(await this.#engine.call("openSecond", { ...place, token: this.#host.token() }, { signal, onStep }), place);
+        return withPlace(await this.#engine.call("openSecond", this.#withToken(place), { signal, onStep }), place);
       });
     } catch (error) {
-      showError(error);
+      this.#explainSecond(error, given);
       return undefined;
     }
   }
@@ -85,22 +92,53 @@ export class Loader {
   }
 
   #locate(given: Given, signal: AbortSignal): Promise<Located> {
-    return locate(given, this.#host.hub() ?? DEFAULT_HUB, this.#host.token(), signal);
+    return locate(given, this.#host.hub(), this.#host.tokens, signal);
   }
 
-  #explain(error: unknown, again: () => void): void {
-    if (error instanceof ChoiceNeeded) return this.#choose(error);
-    const actions: Action[] = [{ label: "Try again", act: again }];
+  /** With the token for its own server: the other model may be anywhere. */
+  #withToken(located: Located): Located & { token: string | undefined } {
+    return { ...located, token: this.#host.tokens.for(located.place) };
+  }
+
+  #explain(error: unknown, given: Given): void {
+    if (error instanceof ChoiceNeeded) return this.#choose(error, this.#host.open);
     const code = error instanceof EngineError ? error.code : undefined;
     const status = error instanceof EngineError ? error.status : undefined;
-    if (code === "base_required") actions.unshift({ label: "Name its base", act: this.#host.askSecond });
-    if (status === 401 || status === 403 || /token under/.test(String(error))) actions.unshift({ label: "Put a token", act: this.#host.askToken });
-    actions.push({ label: "Open the sample", act: this.#host.useSample });
-    showError(error, actions);
+    const again = { label: "Try again", act: () => this.#host.open(given) };
+    const sample = { label: "Open the sample", act: this.#host.useSample };
+    const inRepository = status === 404 && "text" in given ? asFileOfRepository(given.text) : undefined;
+    if (inRepository !== undefined) {
+      const help = element("p", { class: "help" }, "Addresses without https:// are read from this site. A file on Hugging Face is written ", element("code", {}, inRepository), ".");
+      return showError(error, [{ label: "Open it from Hugging Face", act: () => this.#host.open({ text: inRepository }) }, again, sample], [help]);
+    }
+    const base = code === "base_required" ? [{ label: "Name its base", act: this.#host.askSecond }] : [];
+    this.#show(error, [...base, again, sample]);
   }
 
-  #choose({ message, files }: ChoiceNeeded): void {
-    const items = files.map(({ path, address }) => element("li", {}, button(path, () => this.#host.open({ text: address }), { class: "link" })));
+  #explainSecond(error: unknown, given: Given): void {
+    if (error instanceof ChoiceNeeded) return this.#choose(error, this.#host.openSecond);
+    this.#show(error, [{ label: "Try again", act: () => this.#host.openSecond(given) }]);
+  }
+
+  /** The error; where a server has refused, it asks for that server's token. */
+  #show(error: unknown, actions: readonly Action[]): void {
+    const refusal = refusalOf(error);
+    if (!refusal) return showError(error, actions);
+    const label = this.#host.tokens.at(refusal.origin) === undefined ? "Add a token" : "Change the token";
+    showError(refusal, [{ label, act: () => this.#host.askToken(refusal.origin) }, ...actions], this.#advice(refusal));
+  }
+
+  #advice({ origin }: Refusal): Node[] {
+    const host = element("b", {}, hostOf(origin));
+    const advice =
+      this.#host.tokens.at(origin) === undefined
+        ? element("p", { class: "help" }, "If it is private or gated, add an access token for ", host, ".")
+        : element("p", { class: "help" }, "The token for ", host, " was not accepted. Check it, and that your account has access.");
+    return this.#host.origins.isStrange(origin) ? [advice, strangerWarning(hostOf(origin))] : [advice];
+  }
+
+  #choose({ message, files }: ChoiceNeeded, open: (given: Given) => void): void {
+    const items = files.map(({ path, address }) => element("li", {}, button(path, () => open({ text: address }), { class: "link" })));
     byId("notice").replaceChildren(element("div", { class: "notice", role: "alert" }, element("p", {}, message), element("ul", { class: "plain" }, ...items)));
   }
 }

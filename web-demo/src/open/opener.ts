@@ -1,21 +1,30 @@
 /** The form at the top: what to open, and what beside it. */
 
 import { byId } from "../page/element.js";
+import { originOf } from "./origins.js";
+import type { Origins } from "./origins.js";
 import type { Given } from "./place.js";
+import { HUGGING_FACE } from "./source-text.js";
+import { TokenFields } from "./token-fields.js";
+import type { Tokens } from "./tokens.js";
 
-export interface OpenerEvents {
+export interface OpenerHost {
+  readonly tokens: Tokens;
+  readonly origins: Origins;
   onOpen: (given: Given) => void;
   onSecond: (given: Given) => void;
 }
 
 export class Opener {
   readonly #address = byId<HTMLInputElement>("address");
-  readonly #token = byId<HTMLInputElement>("token");
   readonly #second = byId<HTMLInputElement>("second");
   readonly #more = byId<HTMLDetailsElement>("more");
+  readonly #tokenFields: TokenFields;
   #secondFiles: readonly File[] = [];
 
-  constructor({ onOpen, onSecond }: OpenerEvents) {
+  constructor({ tokens, origins, onOpen, onSecond }: OpenerHost) {
+    this.#tokenFields = new TokenFields(byId("tokens"), tokens, origins);
+    this.#showTokens();
     byId("opener").addEventListener("submit", (event) => {
       event.preventDefault();
       const text = this.#address.value.trim();
@@ -28,14 +37,19 @@ export class Opener {
       this.#secondFiles = files;
       this.#second.value = "";
       this.#second.placeholder = files[0]!.name;
+      this.#more.open = false;
       onSecond({ files });
     });
     byId("second-open").addEventListener("click", () => {
       const second = this.second;
-      if (second) onSecond(second);
-      else this.#second.focus();
+      if (!second) return this.#second.focus();
+      this.#more.open = false;
+      onSecond(second);
     });
+    this.#address.addEventListener("input", () => this.#showTokens());
     this.#second.addEventListener("input", () => (this.#secondFiles = []));
+    // Not while it is being typed: fields in sight would come and go with every letter of a host.
+    this.#second.addEventListener("change", () => this.#showTokens());
     document.addEventListener("pointerdown", (event) => {
       if (this.#more.open && !this.#more.contains(event.target as Node)) this.#more.open = false;
     });
@@ -44,11 +58,6 @@ export class Opener {
       event.stopPropagation();
       this.#more.open = false;
     });
-  }
-
-  /** Kept in memory alone. */
-  get token(): string | undefined {
-    return this.#token.value.trim() || undefined;
   }
 
   get second(): Given | undefined {
@@ -64,6 +73,7 @@ export class Opener {
       this.#secondFiles = [];
       this.#second.placeholder = SECOND_PLACEHOLDER;
     }
+    this.#showTokens();
   }
 
   askSecond(): void {
@@ -71,13 +81,22 @@ export class Opener {
     this.#second.focus();
   }
 
-  askToken(): void {
+  /** Asks for a token for that server. */
+  askToken(origin: string): void {
+    this.#showTokens(origin);
     this.#more.open = true;
-    this.#token.focus();
+    this.#tokenFields.focus(origin);
   }
 
   close(): void {
     this.#more.open = false;
+  }
+
+  /** Fields for the servers that the addresses are at, and for `asking`. */
+  #showTokens(asking?: string): void {
+    const [first, second] = [this.#address, this.#second].map(({ value }) => (value.trim() === "" ? undefined : originOf(value)));
+    const all = new Set([first ?? HUGGING_FACE, second, asking]);
+    this.#tokenFields.show([...all].filter((origin) => origin !== undefined));
   }
 }
 

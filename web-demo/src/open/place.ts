@@ -1,8 +1,10 @@
 /** From what a person gave to what the worker opens. */
 
 import type { Place } from "../engine/protocol.js";
+import { hostOf, webOrigin } from "../page/origin.js";
 import { findFiles } from "./hub.js";
-import { DEFAULT_HUB, nameOf, understand } from "./source-text.js";
+import { HUGGING_FACE, nameOf, understand } from "./source-text.js";
+import type { Tokens } from "./tokens.js";
 
 /** What was given: words, or files. */
 export type Given = { readonly text: string } | { readonly files: readonly File[] };
@@ -22,19 +24,20 @@ export class ChoiceNeeded extends Error {
   }
 }
 
-export async function locate(given: Given, hub: string, token: string | undefined, signal: AbortSignal): Promise<Located> {
+/** Where it is. `hub` is the address of a hub besides Hugging Face. */
+export async function locate(given: Given, hub: string | undefined, tokens: Tokens, signal: AbortSignal): Promise<Located> {
   if ("files" in given) return ofFiles(given.files);
-  const typed = understand(given.text, hub);
-  if (typed.kind === "address") {
+  const source = understand(given.text, hub);
+  if (source.kind === "address") {
     // The worker's own address is another one than the page's.
-    const address = URL.canParse(typed.address, document.baseURI) ? new URL(typed.address, document.baseURI).href : typed.address;
-    return { place: { address }, name: nameOf(typed.address) };
+    const address = URL.canParse(source.address, document.baseURI) ? new URL(source.address, document.baseURI).href : source.address;
+    return { place: { address }, name: nameOf(source.address) };
   }
-  const found = await findFiles(hub, typed, token, signal);
-  if ("files" in found) throw new ChoiceNeeded(typed.repository, found.files);
+  const found = await findFiles(source, tokens, signal);
+  if ("files" in found) throw new ChoiceNeeded(source.repository, found.files);
   // A link may name any hub; nobody should take it for the usual one.
-  const elsewhere = hub === DEFAULT_HUB ? "" : `, at ${new URL(found.address).host}`;
-  return { place: { address: found.address }, name: `${typed.repository} · ${nameOf(found.address)}${elsewhere}` };
+  const elsewhere = source.hub === HUGGING_FACE ? "" : `, at ${hostOf(webOrigin(source.hub)!)}`;
+  return { place: { address: found.address }, name: `${source.repository} · ${nameOf(found.address)}${elsewhere}` };
 }
 
 /** Of several files the index is opened, or the first that is a model. */

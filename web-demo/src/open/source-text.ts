@@ -1,40 +1,94 @@
-/** What a person typed: an address, or a repository of the hub. */
+/** What a person or a link asks for, as text: an address, or a repository of a hub. */
 
-export const DEFAULT_HUB = "https://huggingface.co";
+export const HUGGING_FACE = "https://huggingface.co";
 
-export type Typed =
+export type Source =
   | { readonly kind: "address"; readonly address: string }
-  | { readonly kind: "repository"; readonly repository: string; readonly revision: string; readonly path?: string };
+  | { readonly kind: "repository"; readonly hub: string; readonly repository: string; readonly revision: string; readonly path?: string };
 
-const MODEL_FILE = /\.(zstn|safetensors|z4dm|zt|gauss|json)$/i;
+/** Endings of files: `folder/model.bin` is a file near the page, not a repository. */
+const FILE = /\.(bin|ckpt|gauss|gguf|gz|h5|html?|json|msgpack|npy|npz|onnx|pickle|pkl|pth?|safetensors|tar|tflite|txt|z4dm|zip|zstn|zt)$/i;
 
-/** Understands an address, also that of a repository's page or of a file's page there, and `owner/name`, `owner/name@revision`, `owner/name/file`. */
-export function understand(text: string, hub: string = DEFAULT_HUB): Typed {
+const REPOSITORY = String.raw`\w[\w.-]*/\w[\w.-]*`;
+/** Only these revisions of a hub have slashes. */
+const REVISION = String.raw`refs/(?:pr|convert)/[\w.-]+|\w[\w.-]*`;
+const NAME = new RegExp(`^(${REPOSITORY})(?:@(${REVISION}))?$`);
+const HF_ADDRESS = new RegExp(`^hf://(${REPOSITORY})(?:@(${REVISION}))?(?:/(.+))?$`);
+
+/**
+ * Understands `owner/name` and `owner/name@revision`, which are repositories of Hugging Face; `hf://owner/name/file`
+ * and `hf://owner/name@revision/file`; pages of Hugging Face, or of the hub at the address `hub`; and addresses.
+ * Everything else is an address relative to the page, so that no hub is told of a local path.
+ */
+export function understand(text: string, hub?: string): Source {
   const trimmed = text.trim();
-  const page = pageOfHub(trimmed, hub);
-  if (page) return page;
-  const short = /^([\w.-]+\/[\w.-]+?)(?:@([\w./-]+?))?(?:\/([^?#]+))?$/.exec(trimmed);
-  if (!short || /^\.{0,2}\//.test(trimmed) || trimmed.includes("://")) return { kind: "address", address: trimmed };
-  const [, repository, revision = "main", path] = short;
-  // A relative address of a file with one folder looks the same, but for its ending.
-  if (path === undefined && MODEL_FILE.test(repository!)) return { kind: "address", address: trimmed };
-  if (path !== undefined && !MODEL_FILE.test(path)) return { kind: "address", address: trimmed };
-  return { kind: "repository", repository: repository!, revision, ...(path !== undefined && { path }) };
+  const named = nameIn(trimmed);
+  if (named) return { kind: "repository", hub: HUGGING_FACE, ...named };
+  const [, repository, revision = "main", path] = HF_ADDRESS.exec(trimmed) ?? [];
+  if (repository) return { kind: "repository", hub: HUGGING_FACE, repository, revision, ...(path !== undefined && { path }) };
+  return pageOf(HUGGING_FACE, trimmed) ?? (hub === undefined ? undefined : pageOf(hub, trimmed)) ?? { kind: "address", address: trimmed };
 }
 
-function pageOfHub(text: string, hub: string): Typed | undefined {
-  if (!URL.canParse(text) || new URL(text).origin !== new URL(hub).origin) return undefined;
-  const [owner, name, what, revision, ...rest] = new URL(text).pathname.split("/").filter(Boolean).map(decodeURIComponent);
-  if (!owner || !name || owner === "api") return undefined;
-  const repository = `${owner}/${name}`;
-  if (what === undefined || (what === "tree" && rest.length === 0)) return { kind: "repository", repository, revision: revision ?? "main" };
-  if (what === "blob" && revision && rest.length > 0) return { kind: "repository", repository, revision, path: rest.join("/") };
-  return undefined;
+/** `text` with the bare name of a repository as the address of its page at `hub`; anything else as it is. */
+export function spelledOut(text: string, hub: string): string {
+  const named = nameIn(text.trim());
+  if (!named) return text;
+  const { repository, revision } = named;
+  return `${hub}/${repository}${revision === "main" ? "" : `/tree/${encodeURIComponent(revision)}`}`;
+}
+
+/** Whether `text` is an address below that of `hub`. */
+export const isBelow = (hub: string, text: string): boolean => partsBelow(hub, text.trim()) !== undefined;
+
+/** The address of a hub in one spelling; `undefined` if `text` is no web address. */
+export function hubAt(text: string): string | undefined {
+  if (!URL.canParse(text)) return undefined;
+  const { protocol, origin, pathname } = new URL(text);
+  return /^https?:$/.test(protocol) ? `${origin}${pathname.replace(/\/+$/, "")}` : undefined;
+}
+
+/** What `folder/folder/file` would be in a repository of Hugging Face; `undefined` for other texts. */
+export function asFileOfRepository(text: string): string | undefined {
+  const trimmed = text.trim();
+  return new RegExp(`^${REPOSITORY}(?:@(?:${REVISION}))?/[^?#]+$`).test(trimmed) ? `hf://${trimmed}` : undefined;
 }
 
 /** The last part of an address, to show. */
 export function nameOf(address: string): string {
   if (!URL.canParse(address, document.baseURI)) return address;
   const { pathname } = new URL(address, document.baseURI);
-  return decodeURIComponent(pathname.slice(pathname.lastIndexOf("/") + 1)) || address;
+  return decoded(pathname.slice(pathname.lastIndexOf("/") + 1)) || address;
+}
+
+function nameIn(text: string): { repository: string; revision: string } | undefined {
+  const [, repository, revision = "main"] = NAME.exec(text) ?? [];
+  return repository === undefined || FILE.test(text) ? undefined : { repository, revision };
+}
+
+/** The page of a repository at `hub`, or of a file there. */
+function pageOf(hub: string, text: string): Source | undefined {
+  const [owner, name, what, revision, ...rest] = partsBelow(hub, text) ?? [];
+  if (owner === undefined || name === undefined || owner === "api") return undefined;
+  const repository = `${owner}/${name}`;
+  if (!new RegExp(`^${REPOSITORY}$`).test(repository)) return undefined;
+  if (what === undefined || (what === "tree" && rest.length === 0)) return { kind: "repository", hub, repository, revision: revision ?? "main" };
+  if (what === "blob" && revision !== undefined && rest.length > 0) return { kind: "repository", hub, repository, revision, path: rest.join("/") };
+  return undefined;
+}
+
+function partsBelow(hub: string, text: string): string[] | undefined {
+  if (!URL.canParse(text)) return undefined;
+  const { origin, pathname } = new URL(text);
+  const root = new URL(hub);
+  const folder = root.pathname.replace(/\/*$/, "/");
+  if (origin !== root.origin || !pathname.startsWith(folder)) return undefined;
+  return pathname.slice(folder.length).split("/").filter(Boolean).map(decoded);
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part; // a lone "%"
+  }
 }

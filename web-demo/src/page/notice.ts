@@ -17,20 +17,24 @@ export function clearNotice(): void {
   byId("notice").replaceChildren();
 }
 
-/** An error as a sentence with ways out. What the person stopped is not mentioned. */
-export function showError(error: unknown, actions: readonly Action[] = []): void {
+/** An error as a sentence with ways out. What the person stopped is not mentioned. `help` stands for the usual advice. */
+export function showError(error: unknown, actions: readonly Action[] = [], help?: readonly Node[]): void {
   if (wasStopped(error)) return clearNotice();
-  byId("notice").replaceChildren(errorBox(error, actions, clearNotice));
+  byId("notice").replaceChildren(errorBox(error, actions, clearNotice, help));
 }
 
-export function errorBox(error: unknown, actions: readonly Action[], dismiss?: () => void): HTMLElement {
-  const help = wayOut(error);
+export function errorBox(error: unknown, actions: readonly Action[], dismiss?: () => void, help: readonly Node[] = usualHelp(error)): HTMLElement {
   const buttons = actions.map(({ label, act }) => button(label, act));
   if (dismiss) buttons.push(button("Dismiss", dismiss));
   return element(
     "div",
     { class: "notice error", role: "alert" },
-    element("p", {}, sentenceOf(error), help !== undefined && element("span", { class: "help" }, ` ${help}`)),
+    element("div", { class: "words" }, element("p", {}, sentenceOf(error)), ...help),
     buttons.length > 0 && element("div", { class: "buttons" }, ...buttons),
   );
+}
+
+function usualHelp(error: unknown): Node[] {
+  const help = wayOut(error);
+  return help === undefined ? [] : [element("p", { class: "help" }, help)];
 }

@@ -1,9 +1,12 @@
 /** What to tell a person about an error, and what may help. */
 
 import { EngineError } from "../engine/client.js";
+import { refusalOf } from "./refusal.js";
 
 /** The package's errors are sentences already; everything else is at least introduced by one. */
 export function sentenceOf(error: unknown): string {
+  const refusal = refusalOf(error);
+  if (refusal) return refusal.message;
   if (error instanceof Error && error.message !== "") {
     return /[.!?]$/.test(error.message) ? error.message : `Something went wrong: ${error.message}.`;
   }
@@ -13,9 +16,8 @@ export function sentenceOf(error: unknown): string {
 /** A way out, where the sentence itself does not name one. */
 export function wayOut(error: unknown): string | undefined {
   if (!(error instanceof EngineError)) return undefined;
-  if (error.code === "base_required") return "Open it again with its base: under “More”, name the base's address or choose its file.";
-  if (error.code === "http" && (error.status === 401 || error.status === 403)) return "If the file is not public, put a token under “More” and open it again.";
-  if (error.code === "http" && error.status === 404) return "Or look at the sample meanwhile.";
+  if (error.code === "base_required") return "Open it again with its base: under “Options”, name the base's address or choose its file.";
+  if (refusalOf(error)) return "If it is private or gated, add an access token under “Options” and open it again.";
   if (error.code === "network") return "If the address is right, its server may not let other pages read it (CORS): download the file and drop it here.";
   if (error.code === "malformed" || error.code === "unsupported") return "This page reads .safetensors, .zstn, .z4dm, .zt, .gauss and index files of models in shards.";
   if (error.code === "limit") return "Look at some rows in the heatmap instead, or read it with the command line.";
