@@ -25,7 +25,7 @@ def ours(folder, original, *arguments):
     source.write_bytes(original)
     base = [option for option in arguments if option == "--base" or isinstance(option, pathlib.Path)]
     for command in (["pack", source, "-o", packed, *arguments], ["unpack", packed, "-o", back, *base]):
-        subprocess.run([ZSTN, *map(str, command), "--quiet"], check=True)
+        subprocess.run([ZSTN, *map(str, command), "--force", "--quiet"], check=True)
     assert back.read_bytes() == original
     return packed.stat().st_size
 
@@ -115,7 +115,7 @@ def frame(folder, tensor, dtype):
     source.write_bytes(tensor)
     options = ["--dtype", dtype, "--effort", "max"]
     for command in (["compress", source, "-o", coded, *options], ["decompress", coded, "-o", back]):
-        subprocess.run([ZSTN, *map(str, command), "--quiet"], check=True)
+        subprocess.run([ZSTN, *map(str, command), "--force", "--quiet"], check=True)
     assert back.read_bytes() == tensor
     return coded.stat().st_size
 

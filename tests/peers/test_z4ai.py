@@ -41,7 +41,7 @@ class Exchange(unittest.TestCase):
         self.at("m.safetensors").write_bytes(original)
         theirs = z4ai_safetensors.compress_bytes(original) if theirs_too or slack else None
         for effort in efforts:
-            status, said = zstn("pack", self.at("m.safetensors"), "-o", self.at("m.zstn"), "--effort", effort)
+            status, said = zstn("pack", "--force", self.at("m.safetensors"), "-o", self.at("m.zstn"), "--effort", effort)
             self.assertEqual(status, 0, said)
             ours = self.at("m.zstn").read_bytes()
             self.assertEqual(ours[-28:-20], b"ZSTNINTG", "z4ai reads files with an integrity section")
@@ -49,14 +49,14 @@ class Exchange(unittest.TestCase):
             self.read_by_name(ours, original)
             z4ai_safetensors.decompress_file(self.at("m.zstn"), self.at("by_z4ai"))
             self.assertEqual(sha(self.at("by_z4ai").read_bytes()), sha(original), effort)
-            status, said = zstn("unpack", self.at("m.zstn"), "-o", self.at("back"))
+            status, said = zstn("unpack", "--force", self.at("m.zstn"), "-o", self.at("back"))
             self.assertEqual(status, 0, said)
             self.assertEqual(sha(self.at("back").read_bytes()), sha(original), effort)
             if slack and effort != "fast":
                 self.assertLessEqual(len(ours), len(theirs) * slack, f"{len(ours)} against {len(theirs)}")
         if theirs_too:
             self.at("theirs.zstn").write_bytes(theirs)
-            status, said = zstn("unpack", self.at("theirs.zstn"), "-o", self.at("theirs"))
+            status, said = zstn("unpack", "--force", self.at("theirs.zstn"), "-o", self.at("theirs"))
             self.assertEqual(status, 0, said)
             self.assertEqual(sha(self.at("theirs").read_bytes()), sha(original))
         return theirs
@@ -97,7 +97,7 @@ class Vectors(Exchange):
         for name in ("noncontig_hole", "noncontig_trailing", "z4only_unknown_dtype", "z4only_shape_mismatch"):
             original = (VECTORS / f"{name}.safetensors").read_bytes()
             self.at("m.safetensors").write_bytes(original)
-            status, said = zstn("pack", self.at("m.safetensors"), "-o", self.at("m.zstn"))
+            status, said = zstn("pack", "--force", self.at("m.safetensors"), "-o", self.at("m.zstn"))
             self.assertEqual(status, 0, said)
             self.assertEqual(z4ai_safetensors.decompress_bytes(self.at("m.zstn").read_bytes()), original)
 
@@ -158,7 +158,7 @@ class Node(Exchange):
             self.assertLess(len(made), len(original) * 0.5)
             self.assertEqual(sha(z4ai_safetensors.decompress_bytes(made)), sha(original), effort)
             self.read_by_name(made, original)
-            status, said = zstn("unpack", self.at("made"), "-o", self.at("back"))
+            status, said = zstn("unpack", "--force", self.at("made"), "-o", self.at("back"))
             self.assertEqual(status, 0, said)
             self.assertEqual(sha(self.at("back").read_bytes()), sha(original), effort)
         odd = (VECTORS / "noncontig_hole.safetensors").read_bytes()
@@ -181,12 +181,12 @@ class Deltas(Exchange):
         self.at("base").write_bytes(base)
         self.at("target").write_bytes(target)
         theirs = model_delta.compress(target, base)
-        status, said = zstn("pack", self.at("target"), "--base", self.at("base"), "-o", self.at("ours"))
+        status, said = zstn("pack", "--force", self.at("target"), "--base", self.at("base"), "-o", self.at("ours"))
         self.assertEqual(status, 0, said)
         ours = self.at("ours").read_bytes()
         self.assertEqual(sha(model_delta.decompress(ours, base)), sha(target))
         self.at("theirs").write_bytes(theirs)
-        status, said = zstn("unpack", self.at("theirs"), "--base", self.at("base"), "-o", self.at("back"))
+        status, said = zstn("unpack", "--force", self.at("theirs"), "--base", self.at("base"), "-o", self.at("back"))
         self.assertEqual(status, 0, said)
         self.assertEqual(sha(self.at("back").read_bytes()), sha(target))
         return len(ours), len(theirs)

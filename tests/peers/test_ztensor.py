@@ -68,7 +68,7 @@ class Exchange(unittest.TestCase):
         for name, expected in truth.items():
             with self.subTest(tensor=name):
                 out = self.path("tensor.bin")
-                self.run_ours(ZSTN, "get", file, name, "-o", out)
+                self.run_ours(ZSTN, "get", file, name, "--force", "-o", out)
                 self.assertEqual(pathlib.Path(out).read_bytes(), expected.tobytes())
 
     def test_plain_files_are_the_same_byte_for_byte(self):

@@ -92,7 +92,7 @@ class Exchange(unittest.TestCase):
             with self.subTest(tensor=name):
                 self.assertEqual(listed[name], (spelling[expected["dtype"]], expected["shape"]))
                 out = self.folder / "tensor.bin"
-                self.run_program(ZSTN, "get", file, name, "-o", out)
+                self.run_program(ZSTN, "get", file, name, "--force", "-o", out)
                 self.assertEqual(out.read_bytes().hex(), expected["bytes"])
 
 

@@ -32,7 +32,7 @@ const beside = Object.fromEntries(values.beside.map((folder) => [folder, resolve
 const scratch = mkdtempSync(join(tmpdir(), "zstn-bench-"));
 const packed = join(scratch, "model.zstn");
 try {
-  await run(program(), ["pack", plain, "-o", packed]);
+  await run(program(), ["pack", plain, "-o", packed, "--force"]);
   const native = async () => {
     const { stdout } = await run(program(), ["bench", plain, "--threads", "1", "--runs", values.rounds, "--json"]);
     const { original_bytes: bytes, unpack_seconds: seconds } = JSON.parse(stdout);

@@ -29,7 +29,7 @@ export async function unpack(input, output) {
 
 /** Writes a checkpoint in the format that the name of `output` says. */
 export async function convert(input, output) {
-  await run(program(), ["convert", input, output]);
+  await run(program(), ["convert", input, output, "--force"]);
 }
 
 /** Serves a folder; `requests` lists everything it answered, oldest first. */

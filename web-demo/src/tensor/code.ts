@@ -34,7 +34,7 @@ export function codeFor(language: Language, tensor: string, place: Place, name: 
 }
 
 function getArguments(source: string, tensor: string, file: string, base: string | undefined): string[] {
-  return ["zstn", "get", source, tensor, "-o", file, ...(base === undefined ? [] : ["--base", base])];
+  return ["zstn", "get", source, tensor, "-o", file, "--force", ...(base === undefined ? [] : ["--base", base])];
 }
 
 /** For a POSIX shell. */
