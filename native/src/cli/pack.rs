@@ -84,7 +84,7 @@ impl Options {
 
 pub fn run(options: &Options) -> Result<()> {
     let silent = options.quiet || options.json;
-    if let Some(input) = Shards::open(&options.input, &["safetensors"])? {
+    if let Some(input) = Shards::open_tree(&options.input, &["safetensors"])? {
         return shards::pack(options, &input);
     }
     let extension = if options.base.is_some() {

@@ -19,7 +19,7 @@ const PACKED_SUFFIXES: [&str; 2] = ["-zstn", "-z4dm"];
 /// The packed checkpoint in several files that `input` is, if it is one.
 pub fn packed(input: &Place) -> Result<Option<Shards>> {
     let kinds = [&PACKED[..], &zstn::shards::READABLE].concat();
-    let shards = Shards::open(input, &kinds)?;
+    let shards = Shards::open_tree(input, &kinds)?;
     Ok(shards.filter(Shards::is_packed))
 }
 
@@ -83,6 +83,7 @@ pub fn pack(options: &super::pack::Options, input: &Shards) -> Result<()> {
         }));
     }
     if options.quiet {
+        say_others(&report, true);
         return Ok(());
     }
     for shard in &report.shards {
@@ -115,7 +116,7 @@ pub fn pack(options: &super::pack::Options, input: &Shards) -> Result<()> {
             );
         }
     }
-    say_others(&report);
+    say_others(&report, false);
     Ok(())
 }
 
@@ -171,8 +172,8 @@ pub fn unpack(options: &super::unpack::Options, input: &Shards) -> Result<()> {
             size::bytes(report.original_bytes()),
             size::rate(report.original_bytes(), seconds),
         );
-        say_others(&report);
     }
+    say_others(&report, options.quiet);
     Ok(())
 }
 
@@ -233,7 +234,7 @@ pub fn verify(options: &super::verify::Options, input: &Shards) -> Result<()> {
 
 /// A base or an original: shards, or one file.
 fn open(place: &Place, kinds: &[&str]) -> Result<Shards> {
-    Ok(match Shards::open(place, kinds)? {
+    Ok(match Shards::open_tree(place, kinds)? {
         Some(shards) => shards,
         None => Shards::of_file(place.clone()),
     })
@@ -293,13 +294,15 @@ fn files(count: usize) -> String {
     }
 }
 
-fn say_others<T>(report: &ShardsReport<T>) {
-    if !report.copied.is_empty() {
+/// What came along, and always, what did not: without it the result looks
+/// complete.
+fn say_others<T>(report: &ShardsReport<T>, quiet: bool) {
+    if !report.copied.is_empty() && !quiet {
         eprintln!("copied: {}", report.copied.join(", "));
     }
     if !report.left_out.is_empty() {
         eprintln!(
-            "note: left out, since only files at the top that are not hidden come along: {}",
+            "warning: left out: {} (.git, links to folders, and what is neither a file nor a folder)",
             report.left_out.join(", ")
         );
     }

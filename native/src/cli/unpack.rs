@@ -38,7 +38,7 @@ pub struct Options {
 
 pub fn run(options: &Options) -> Result<()> {
     let silent = options.quiet || options.json;
-    if let Some(input) = Shards::open(&options.input, &PACKED)? {
+    if let Some(input) = Shards::open_tree(&options.input, &PACKED)? {
         return shards::unpack(options, &input);
     }
     let target = place::output(&options.input, options.output.as_deref(), |input| {

@@ -36,19 +36,26 @@ impl OutputFolder {
         })
     }
 
-    /// Where the file of that name, a plain one, is to be written.
+    /// Where the file at `path`, relative to the folder, is to be written.
     #[must_use]
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.staging.path(name)
+    pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.staging.path(path.as_ref())
     }
 
-    /// Writes a file of these bytes; there must be none of that name.
-    pub fn write(&self, name: &str, mut from: impl Read) -> Result<()> {
+    /// Makes the subfolder at `path`; the one it is in must be there.
+    pub fn make(&self, path: &Path) -> Result<()> {
+        let full = self.target.join(path);
+        fs::create_dir(self.path(path)).map_err(Error::file("make the folder", &full))
+    }
+
+    /// Writes a file of these bytes at `path`; there must be none.
+    pub fn write(&self, path: impl AsRef<Path>, mut from: impl Read) -> Result<()> {
+        let path = path.as_ref();
         let fail = |error| {
-            let path = self.target.join(name);
+            let path = self.target.join(path);
             Error::io(format!("write {}", path.display()), error)
         };
-        let mut file = File::create_new(self.path(name)).map_err(fail)?;
+        let mut file = File::create_new(self.path(path)).map_err(fail)?;
         io::copy(&mut from, &mut file).map_err(fail)?;
         file.sync_all().map_err(fail)
     }

@@ -41,9 +41,9 @@ impl Staging {
         Ok(Self { folder, unfinished })
     }
 
-    /// Where the file called `name` goes.
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+    /// Where the file at `path`, relative to the folder, goes.
+    pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.folder.path().join(path)
     }
 
     /// Gives the files of those names to the folder that `output` is in, all

@@ -1,20 +1,21 @@
 //! The bases of a checkpoint in several files, shard by shard.
 
-use super::parts::{counterparts, fetch};
+use super::parts::fetch;
+use super::plan::Unit;
 use super::{Shard, Shards};
 use crate::{BaseFile, Native, Progress, Result};
 
 /// For every base of a chain, the shards of it that go with those of a
 /// checkpoint.
-pub(super) struct Bases<'a> {
-    chain: Vec<Vec<&'a Shard>>,
+pub(super) struct Bases {
+    chain: Vec<Vec<Shard>>,
 }
 
-impl<'a> Bases<'a> {
-    /// Finds the counterparts of all `shards`, for each base of `chain`,
-    /// nearest first. `None` if there is no base.
-    pub(super) fn find(shards: &Shards, chain: &'a [Shards]) -> Result<Option<Self>> {
-        let chain = chain.iter().map(|base| counterparts(shards, base, "base"));
+impl Bases {
+    /// Finds the counterparts of all shards of `unit`, for each base of
+    /// `chain`, nearest first. `None` if there is no base.
+    pub(super) fn find(unit: &Unit, chain: &[Shards]) -> Result<Option<Self>> {
+        let chain = chain.iter().map(|base| unit.counterparts(base, "base"));
         let chain: Vec<_> = chain.collect::<Result<_>>()?;
         Ok((!chain.is_empty()).then_some(Self { chain }))
     }
@@ -27,7 +28,7 @@ impl<'a> Bases<'a> {
         memory_bytes: u64,
         progress: &dyn Progress,
     ) -> Result<BaseFile> {
-        let shards = self.chain.iter().map(|base| base[number]);
+        let shards = self.chain.iter().map(|base| &base[number]);
         let maps = shards.map(|shard| fetch(shard, progress));
         BaseFile::restore(engine, maps.collect::<Result<_>>()?, memory_bytes, &())
     }

@@ -24,8 +24,12 @@ pub(super) enum Choice<'a> {
 
 /// Chooses among the names of a folder's files by the extensions that count,
 /// the first that is there: an index, else `model.KIND`, else the only file of
-/// the kind. The error says what a person can do.
-pub(super) fn choose<'a>(names: &'a [String], kinds: &[&str]) -> Result<Choice<'a>, String> {
+/// the kind. `None` if there is no file of these kinds. The error says what a
+/// person can do.
+pub(super) fn choose<'a>(
+    names: &'a [String],
+    kinds: &[&str],
+) -> Result<Option<Choice<'a>>, String> {
     let ending = |suffix: String| -> Vec<&'a str> {
         let names = names.iter().map(String::as_str);
         names.filter(|name| name.ends_with(&suffix)).collect()
@@ -33,7 +37,7 @@ pub(super) fn choose<'a>(names: &'a [String], kinds: &[&str]) -> Result<Choice<'
     for kind in kinds {
         match &ending(format!(".{kind}{SHARD_INDEX_SUFFIX}"))[..] {
             [] => {}
-            [index] => return Ok(Choice::Index(index)),
+            [index] => return Ok(Some(Choice::Index(index))),
             several => {
                 return Err(format!(
                     "the folder holds several indices of shards ({}); name the one you mean",
@@ -45,11 +49,11 @@ pub(super) fn choose<'a>(names: &'a [String], kinds: &[&str]) -> Result<Choice<'
     for kind in kinds {
         let files = ending(format!(".{kind}"));
         if let Some(model) = files.iter().find(|name| **name == format!("model.{kind}")) {
-            return Ok(Choice::File(model));
+            return Ok(Some(Choice::File(model)));
         }
         match &files[..] {
             [] => {}
-            [file] => return Ok(Choice::File(file)),
+            [file] => return Ok(Some(Choice::File(file))),
             several => {
                 return Err(format!(
                     "the folder holds {} .{kind} files and no index that says how they belong \
@@ -60,8 +64,13 @@ pub(super) fn choose<'a>(names: &'a [String], kinds: &[&str]) -> Result<Choice<'
             }
         }
     }
+    Ok(None)
+}
+
+/// What to say of a folder without a file of these kinds.
+pub(super) fn none_of(kinds: &[&str]) -> String {
     let kinds: Vec<String> = kinds.iter().map(|kind| format!(".{kind}")).collect();
-    Err(format!("the folder holds no {} file", kinds.join(" or ")))
+    format!("the folder holds no {} file", kinds.join(" or "))
 }
 
 #[cfg(test)]
@@ -82,19 +91,30 @@ mod tests {
         ]);
         assert_eq!(
             choose(&folder, &["safetensors"]),
-            Ok(Choice::Index("model.safetensors.index.json"))
+            Ok(Some(Choice::Index("model.safetensors.index.json")))
         );
-        assert_eq!(choose(&folder, &["zstn"]), Ok(Choice::File("model.zstn")));
+        assert_eq!(
+            choose(&folder, &["zstn"]),
+            Ok(Some(Choice::File("model.zstn")))
+        );
         let folder = names(&["adapter.safetensors", "model.safetensors"]);
         assert_eq!(
             choose(&folder, &["safetensors"]),
-            Ok(Choice::File("model.safetensors"))
+            Ok(Some(Choice::File("model.safetensors")))
         );
         let folder = names(&["config.json", "w.z4dm"]);
         assert_eq!(
             choose(&folder, &["zstn", "z4dm"]),
-            Ok(Choice::File("w.z4dm"))
+            Ok(Some(Choice::File("w.z4dm")))
         );
+    }
+
+    #[test]
+    fn a_folder_without_any_is_none() {
+        let folder = names(&["config.json", "a.safetensors"]);
+        assert_eq!(choose(&folder, &["zstn", "z4dm"]), Ok(None));
+        let sentence = none_of(&["zstn", "z4dm"]);
+        assert_eq!(sentence, "the folder holds no .zstn or .z4dm file");
     }
 
     #[test]
@@ -105,7 +125,6 @@ mod tests {
                 &["a.zstn.index.json", "b.zstn.index.json"],
                 "several indices",
             ),
-            (&["config.json", "a.safetensors"], "no .zstn or .z4dm file"),
         ] {
             let refusal = choose(&names(folder), &["zstn", "z4dm"]).unwrap_err();
             assert!(refusal.contains(sentence), "{refusal}");

@@ -42,21 +42,6 @@ impl Kind {
             })
     }
 
-    /// A base has to be given for deltas and for nothing else.
-    pub(super) fn check_bases(self, shards: &Shards, bases: &[Shards]) -> Result<()> {
-        match (self, bases) {
-            (Self::Delta, []) => Err(Error::Usage(format!(
-                "{} is a difference from another checkpoint; name that one with --base",
-                shards.place()
-            ))),
-            (Self::Delta, _) | (_, []) => Ok(()),
-            _ => Err(Error::Usage(format!(
-                "{} is no difference from another checkpoint and takes no base",
-                shards.place()
-            ))),
-        }
-    }
-
     fn stem(self, name: &str) -> Option<&str> {
         name.strip_suffix(self.extension())?.strip_suffix('.')
     }

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use zstn_core::Rule;
 use zstn_core::catalog::Catalog;
@@ -20,8 +20,10 @@ mod pack;
 mod parts;
 mod plan;
 mod report;
+mod tree;
 mod unpack;
 mod verify;
+mod work;
 
 pub use choice::{BASES, PACKED, READABLE};
 pub use pack::pack_shards;
@@ -31,6 +33,7 @@ pub use verify::verify_shards;
 
 use choice::Choice;
 use kind::Kind;
+use tree::Tree;
 
 /// The files of a checkpoint: those that an index names, or the one model of
 /// a folder.
@@ -92,6 +95,38 @@ impl Shards {
         }
     }
 
+    /// As [`Shards::open`], for work on all that is in a folder: one that has
+    /// no checkpoint at its top may have some in subfolders, as diffusion
+    /// pipelines have. [`Shards::files`] are those at the top, none of them
+    /// then.
+    ///
+    /// # Errors
+    /// As [`Shards::open`]; a folder without any checkpoint, also below.
+    pub fn open_tree(place: &Place, kinds: &[&str]) -> Result<Option<Self>> {
+        let Place::Path(folder) = place else {
+            return Self::open(place, kinds);
+        };
+        if !folder.is_dir() {
+            return Self::open(place, kinds);
+        }
+        let problem = match Self::of_folder(folder, kinds) {
+            Err(problem @ Error::Usage(_)) => problem,
+            other => return other.map(Some),
+        };
+        let top = Self {
+            place: place.clone(),
+            is_folder: true,
+            index: None,
+            files: Vec::new(),
+        };
+        let tree = Tree::walk(folder, kinds, &top)?;
+        let is_below = |(folder, _): &(PathBuf, Self)| !folder.as_os_str().is_empty();
+        match tree.checkpoints.iter().any(is_below) {
+            true => Ok(Some(top)),
+            false => Err(problem),
+        }
+    }
+
     /// A checkpoint in one file.
     #[must_use]
     pub fn of_file(place: Place) -> Self {
@@ -111,6 +146,7 @@ impl Shards {
     fn of_folder(folder: &Path, kinds: &[&str]) -> Result<Self> {
         let names = file_names(folder)?;
         let choice = choice::choose(&names, kinds)
+            .and_then(|choice| choice.ok_or_else(|| choice::none_of(kinds)))
             .map_err(|problem| Error::Usage(format!("{}: {problem}", folder.display())))?;
         let mut shards = match choice {
             Choice::Index(name) => Self::of_index(&Place::Path(folder.join(name)), name.into())?,
@@ -150,6 +186,22 @@ impl Shards {
         })
     }
 
+    /// The file in the subfolder `folder` that is called as `name` is, but for
+    /// its extension, if it is one a delta can be made against.
+    fn find_below(&self, folder: &Path, name: &str) -> Option<Shard> {
+        let Place::Path(root) = &self.place else {
+            return None;
+        };
+        let (stem, _) = name.rsplit_once('.')?;
+        let mut names = BASES.iter().map(|kind| format!("{stem}.{kind}"));
+        let name = names.find(|name| root.join(folder).join(name).is_file())?;
+        Some(Shard {
+            place: Place::Path(root.join(folder).join(&name)),
+            name,
+            tensors: Vec::new(),
+        })
+    }
+
     /// What was opened: the folder or the index.
     #[must_use]
     pub fn place(&self) -> &Place {
@@ -162,10 +214,17 @@ impl Shards {
         self.is_folder
     }
 
-    /// Whether the files are packed, containers or deltas, by their names.
+    /// Whether the files are packed, containers or deltas, by their names; of
+    /// a folder with checkpoints in subfolders alone, whether one of those is.
     #[must_use]
     pub fn is_packed(&self) -> bool {
-        Kind::of_packed(self).is_ok()
+        match &self.place {
+            Place::Path(folder) if self.files.is_empty() => {
+                let tree = Tree::walk(folder, &PACKED, self);
+                tree.is_ok_and(|tree| !tree.checkpoints.is_empty())
+            }
+            _ => Kind::of_packed(self).is_ok(),
+        }
     }
 
     /// The index, if there is one. Without, there is one file.

@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use super::bases::Bases;
+use super::Shards;
 use super::kind::Kind;
-use super::parts::Parts;
 use super::plan::Plan;
 use super::report::{Packed, ShardsReport};
-use super::{PACKED, Shards};
+use super::work::Work;
 use crate::pack::pack_map;
 use crate::{Error, Native, Output, OutputFolder, PackOptions, Result, pack_delta};
 
@@ -31,33 +30,29 @@ pub fn pack_shards(
     options: &PackOptions,
 ) -> Result<ShardsReport<Packed>> {
     options.check()?;
-    if input.is_packed() {
+    if !input.files().is_empty() && input.is_packed() {
         return Err(Error::Usage(format!("{} is packed already", input.place())));
     }
     let kind = match bases {
         [] => Kind::Zstn,
         _ => Kind::Delta,
     };
-    let plan = Plan::new(input, Kind::Safetensors, kind)?;
-    plan.check_found(input, &PACKED)?;
-    let bases = Bases::find(input, bases)?;
+    let plan = Plan::of_packing(input, kind)?;
+    let work = Work::open(engine, &plan, bases, options.progress)?;
     let folder = OutputFolder::create(target)?;
-    let parts = Parts::open(engine, input, options.progress)?;
-    let (reports, _) = parts.each(|number, map, progress| {
-        let output = Output::create(&folder.path(&plan.names[number]))?;
+    plan.make_folders(&folder)?;
+    let reports = work.each(|shard| {
+        let output = Output::create(&folder.path(shard.output()))?;
         let options = PackOptions {
-            progress,
+            progress: shard.progress,
             ..*options
         };
-        match &bases {
-            None => pack_map(engine, map, output, &options).map(Packed::Container),
-            Some(bases) => {
-                let base = bases.open(engine, number, options.memory_bytes, progress)?;
-                pack_delta(engine, map, &base, output, &options).map(Packed::Delta)
-            }
+        match shard.base(engine, options.memory_bytes)? {
+            None => pack_map(engine, shard.map, output, &options).map(Packed::Container),
+            Some(base) => pack_delta(engine, shard.map, &base, output, &options).map(Packed::Delta),
         }
     })?;
     plan.write_others(input, &folder)?;
     folder.finish()?;
-    Ok(plan.report(input, reports))
+    Ok(plan.report(reports))
 }

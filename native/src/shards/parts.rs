@@ -23,7 +23,7 @@ pub(super) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Opens all local files, checks them against the index, and begins.
+    /// Opens all local files and checks them against the index.
     pub(super) fn open(
         engine: &'a Native,
         shards: &'a Shards,
@@ -54,8 +54,12 @@ impl<'a> Parts<'a> {
             parts.maps.push(map);
             parts.lens_bytes.push(len);
         }
-        progress.begin(parts.lens_bytes.iter().sum());
         Ok(parts)
+    }
+
+    /// Bytes of work on all of them, as far as that is known.
+    pub(super) fn len_bytes(&self) -> u64 {
+        self.lens_bytes.iter().sum()
     }
 
     /// Length of the file that a shard is or restores, once its tensors have

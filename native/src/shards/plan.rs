@@ -1,13 +1,15 @@
 //! What the folder of a result will hold, known before anything is written.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::choice::{self, Choice};
 use super::kind::Kind;
 use super::report::{ShardReport, ShardsReport};
-use super::{Index, Shards, file_names};
+use super::tree::Tree;
+use super::{Index, PACKED, Shard, Shards, parts};
 use crate::source::Place;
 use crate::{Error, OutputFolder, Result};
 
@@ -17,43 +19,127 @@ const CONFIG: &str = "config.json";
 /// Most bytes it may have: real ones have some kilobytes.
 const CONFIG_BYTES: u64 = 16 << 20;
 
-/// The files of the result.
-pub(super) struct Plan {
-    /// Its index, if it has one.
-    pub(super) index: Option<Index>,
-    /// Names of its shards, by the numbers of those they are made from.
-    pub(super) names: Vec<String>,
+/// The files of the result. Paths are relative to its folder.
+pub(super) struct Plan<'a> {
+    /// Its checkpoints: first the one that the input itself is, unless it is
+    /// a folder with checkpoints in subfolders alone.
+    pub(super) units: Vec<Unit<'a>>,
     /// Other files that come along.
-    pub(super) copied: Vec<String>,
-    /// What lies in the folder and does not.
-    pub(super) left_out: Vec<String>,
-    /// The text of the one that comes along with an index.
+    copied: Vec<PathBuf>,
+    /// Folders to be made, each after the one it is in.
+    folders: Vec<PathBuf>,
+    /// What lies in the input's folder and does not come along.
+    left_out: Vec<PathBuf>,
+    /// The text of the one file that comes along with an index.
     config: Option<Vec<u8>>,
 }
 
-impl Plan {
-    /// The result of turning the shards from one kind to another.
-    pub(super) fn new(input: &Shards, from: Kind, to: Kind) -> Result<Self> {
-        let index = input
-            .index()
-            .map(|index| from.renamed_index(index, to))
-            .transpose()?;
-        let names = input.files().iter().map(|file| {
+/// One checkpoint, and what it becomes.
+pub(super) struct Unit<'a> {
+    /// The folder it is in.
+    pub(super) folder: PathBuf,
+    pub(super) shards: Cow<'a, Shards>,
+    /// What its shards are.
+    pub(super) from: Kind,
+    /// Its index, if it has one.
+    index: Option<Index>,
+    /// Names of its shards, by the numbers of those they are made from.
+    names: Vec<String>,
+}
+
+impl<'a> Unit<'a> {
+    fn new(folder: PathBuf, shards: Cow<'a, Shards>, from: Kind, to: Kind) -> Result<Self> {
+        let index = shards.index().map(|index| from.renamed_index(index, to));
+        let names = shards.files().iter().map(|file| {
             from.renamed(&file.name, to).ok_or_else(|| {
                 Error::Usage(format!("{} is no .{} file", file.place, from.extension()))
             })
         });
-        let names = names.collect::<Result<_>>()?;
+        Ok(Self {
+            index: index.transpose()?,
+            names: names.collect::<Result<_>>()?,
+            folder,
+            shards,
+            from,
+        })
+    }
+
+    /// Where shard `number` goes.
+    pub(super) fn output(&self, number: usize) -> PathBuf {
+        self.folder.join(&self.names[number])
+    }
+
+    /// The files of `other`, a base or an original as `role` says, that go
+    /// with its shards: those in the same subfolder of `other`, by name.
+    pub(super) fn counterparts(&self, other: &Shards, role: &str) -> Result<Vec<Shard>> {
+        if self.folder.as_os_str().is_empty() && !other.files().is_empty() {
+            let found = parts::counterparts(&self.shards, other, role)?;
+            return Ok(found.into_iter().cloned().collect());
+        }
+        let files = self.shards.files().iter();
+        let found = files.map(|file| {
+            let found = other.find_below(&self.folder, &file.name);
+            found.ok_or_else(|| {
+                Error::Usage(format!(
+                    "{} has no counterpart to {}; the {role} must have the same folders",
+                    other.place(),
+                    self.folder.join(&file.name).display()
+                ))
+            })
+        });
+        found.collect()
+    }
+
+    /// All files it becomes.
+    fn outputs(&self) -> impl Iterator<Item = PathBuf> {
+        let index = self.index.iter().map(|index| &index.name);
+        let names = self.names.iter().chain(index);
+        names.map(|name| self.folder.join(name))
+    }
+}
+
+impl<'a> Plan<'a> {
+    /// The result of packing `input` to shards of the kind `to`, from which
+    /// unpacking will find its way back.
+    pub(super) fn of_packing(input: &'a Shards, to: Kind) -> Result<Self> {
+        let plan = Self::new(input, &["safetensors"], |_| Ok(Kind::Safetensors), to)?;
+        plan.check_found(input)?;
+        Ok(plan)
+    }
+
+    /// The result of unpacking `input`.
+    pub(super) fn of_unpacking(input: &'a Shards) -> Result<Self> {
+        Self::new(input, &PACKED, Kind::of_packed, Kind::Safetensors)
+    }
+
+    fn new(
+        input: &'a Shards,
+        kinds: &[&str],
+        from: impl Fn(&Shards) -> Result<Kind>,
+        to: Kind,
+    ) -> Result<Self> {
         let mut plan = Self {
-            index,
-            names,
+            units: Vec::new(),
             copied: Vec::new(),
+            folders: Vec::new(),
             left_out: Vec::new(),
             config: None,
         };
+        if !input.files().is_empty() {
+            let shards = Cow::Borrowed(input);
+            plan.units
+                .push(Unit::new(PathBuf::new(), shards, from(input)?, to)?);
+        }
         match input.place() {
             Place::Path(folder) if input.is_folder() => {
-                (plan.copied, plan.left_out) = others(folder, input)?;
+                let tree = Tree::walk(folder, kinds, input)?;
+                for (folder, shards) in tree.checkpoints {
+                    let from = from(&shards)?;
+                    let shards = Cow::Owned(shards);
+                    plan.units.push(Unit::new(folder, shards, from, to)?);
+                }
+                (plan.copied, plan.folders) = (tree.files, tree.folders);
+                plan.left_out = tree.left_out;
             }
             place => {
                 let config = place.beside(CONFIG).map(|place| place.small(CONFIG_BYTES));
@@ -66,70 +152,107 @@ impl Plan {
         Ok(plan)
     }
 
-    /// All names in the folder, sorted.
-    fn all(&self) -> Vec<String> {
-        let index = self.index.as_ref().map(|index| &index.name);
-        let all = self.names.iter().chain(&self.copied).chain(index);
-        let mut all: Vec<String> = all.cloned().collect();
-        all.sort();
-        all
-    }
-
-    fn check_distinct(&self, input: &Shards) -> Result<()> {
-        let mut seen = BTreeSet::new();
-        match self
-            .all()
-            .into_iter()
-            .find(|name| !seen.insert(name.clone()))
-        {
-            None => Ok(()),
-            Some(name) => Err(Error::Usage(format!(
-                "{}: two files of the result would be called {name}; move the one that is there \
-                 elsewhere",
+    /// A base has to be given for deltas and for nothing else.
+    pub(super) fn check_bases(&self, input: &Shards, bases: &[Shards]) -> Result<()> {
+        let has_deltas = self.units.iter().any(|unit| unit.from == Kind::Delta);
+        match (has_deltas, bases) {
+            (true, []) => Err(Error::Usage(format!(
+                "{} is a difference from another checkpoint; name that one with --base",
+                input.place()
+            ))),
+            (true, _) | (false, []) => Ok(()),
+            (false, _) => Err(Error::Usage(format!(
+                "{} is no difference from another checkpoint and takes no base",
                 input.place()
             ))),
         }
     }
 
-    /// Makes sure that whoever opens the result as one of these kinds finds
-    /// these shards in it and not another file that lies there as well.
-    pub(super) fn check_found(&self, input: &Shards, kinds: &[&str]) -> Result<()> {
-        let all = self.all();
-        let expected = match &self.index {
-            Some(index) => Choice::Index(&index.name),
-            None => Choice::File(&self.names[0]),
-        };
-        if choice::choose(&all, kinds).as_ref() == Ok(&expected) {
-            return Ok(());
+    fn check_distinct(&self, input: &Shards) -> Result<()> {
+        let mut seen = BTreeSet::new();
+        let outputs = self.units.iter().flat_map(Unit::outputs);
+        let mut all = outputs.chain(self.copied.iter().cloned());
+        match all.find(|path| !seen.insert(path.clone())) {
+            None => Ok(()),
+            Some(path) => Err(Error::Usage(format!(
+                "{}: two files of the result would be called {}; move the one that is there \
+                 elsewhere",
+                input.place(),
+                path.display()
+            ))),
         }
-        Err(Error::Usage(format!(
+    }
+
+    /// Makes sure that unpacking finds these checkpoints in the result and
+    /// takes no other file for one.
+    fn check_found(&self, input: &Shards) -> Result<()> {
+        let own = self.units.first().filter(|_| !input.files().is_empty());
+        if let Some(own) = own {
+            let is_top = |path: &PathBuf| path.parent() == Some(Path::new(""));
+            let top = own.outputs().chain(self.copied.iter().cloned());
+            let top = top.filter(is_top);
+            let top: Vec<String> = top
+                .filter_map(|path| path.to_str().map(Into::into))
+                .collect();
+            let expected = match &own.index {
+                Some(index) => Choice::Index(&index.name),
+                None => Choice::File(&own.names[0]),
+            };
+            if choice::choose(&top, &PACKED) != Ok(Some(expected)) {
+                return Err(self.mistakable(input, |path| is_top(&path.to_path_buf())));
+            }
+        }
+        let below = |path: &Path| own.is_none() || path.parent() != Some(Path::new(""));
+        match self
+            .copied
+            .iter()
+            .any(|path| below(path) && is_packed(path))
+        {
+            true => Err(self.mistakable(input, below)),
+            false => Ok(()),
+        }
+    }
+
+    fn mistakable(&self, input: &Shards, is_meant: impl Fn(&Path) -> bool) -> Error {
+        let strays = self
+            .copied
+            .iter()
+            .filter(|path| is_meant(path) && is_packed(path));
+        let strays: Vec<String> = strays.map(|path| path.display().to_string()).collect();
+        Error::Usage(format!(
             "{}: the folder holds packed files besides the checkpoint ({}), and the two could not \
              be told apart afterwards; move those elsewhere",
             input.place(),
-            self.copied
-                .iter()
-                .filter(|name| kinds.iter().any(|kind| name.contains(&format!(".{kind}"))))
-                .cloned()
-                .collect::<Vec<_>>()
-                .join(", "),
-        )))
+            strays.join(", "),
+        ))
     }
 
-    /// What the folder came to, with what its shards did.
-    pub(super) fn report<T>(self, input: &Shards, reports: Vec<T>) -> ShardsReport<T> {
-        let files = input.files().iter().zip(self.names).zip(reports);
-        ShardsReport {
-            index: self.index.map(|index| index.name),
-            shards: files
-                .map(|((file, output), report)| ShardReport {
-                    input: file.name.clone(),
-                    output,
+    /// What the folder came to, with what the shards of each checkpoint did.
+    pub(super) fn report<T>(self, reports: Vec<Vec<T>>) -> ShardsReport<T> {
+        let texts = |paths: Vec<PathBuf>| paths.iter().map(|p| p.display().to_string()).collect();
+        let index = self.units.first().and_then(|unit| unit.index.as_ref());
+        let mut report = ShardsReport {
+            index: index.map(|index| index.name.clone()),
+            shards: Vec::new(),
+            copied: texts(self.copied),
+            left_out: texts(self.left_out),
+        };
+        for (unit, reports) in self.units.iter().zip(reports) {
+            let files = unit.shards.files().iter().enumerate().zip(reports);
+            report
+                .shards
+                .extend(files.map(|((number, file), report)| ShardReport {
+                    input: unit.folder.join(&file.name).display().to_string(),
+                    output: unit.output(number).display().to_string(),
                     report,
-                })
-                .collect(),
-            copied: self.copied,
-            left_out: self.left_out,
+                }));
         }
+        report
+    }
+
+    /// Makes the folders that the shards go into.
+    pub(super) fn make_folders(&self, folder: &OutputFolder) -> Result<()> {
+        self.folders.iter().try_for_each(|path| folder.make(path))
     }
 
     /// Writes everything but the shards.
@@ -145,29 +268,17 @@ impl Plan {
                 _ => {}
             }
         }
-        match &self.index {
-            Some(index) => folder.write(&index.name, index.text.as_slice()),
-            None => Ok(()),
+        for unit in &self.units {
+            if let Some(index) = &unit.index {
+                folder.write(&unit.folder.join(&index.name), index.text.as_slice())?;
+            }
         }
+        Ok(())
     }
 }
 
-/// The other files at the top of the folder, and what else there is.
-fn others(folder: &Path, input: &Shards) -> Result<(Vec<String>, Vec<String>)> {
-    let mut copied = file_names(folder)?;
-    let listed: BTreeSet<String> = copied.iter().cloned().collect();
-    let mut own: BTreeSet<&str> = input.files().iter().map(|f| f.name.as_str()).collect();
-    own.extend(input.index().map(|index| index.name.as_str()));
-    copied.retain(|name| !own.contains(name.as_str()));
-    let unreadable = || Error::file("list", folder);
-    let mut left_out = Vec::new();
-    for entry in fs::read_dir(folder).map_err(unreadable())? {
-        let name = entry.map_err(unreadable())?.file_name();
-        let name = name.to_string_lossy();
-        if !listed.contains(&*name) {
-            left_out.push(name.into_owned());
-        }
-    }
-    left_out.sort();
-    Ok((copied, left_out))
+/// Whether a file would be taken for one that packing has made.
+fn is_packed(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| PACKED.iter().any(|kind| name.contains(&format!(".{kind}"))))
 }

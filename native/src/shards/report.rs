@@ -11,17 +11,17 @@ pub struct ShardsReport<T> {
     pub shards: Vec<ShardReport<T>>,
     /// Files that were copied as they are.
     pub copied: Vec<String>,
-    /// What lies in the input's folder and was not: folders, hidden files and
-    /// what is no file.
+    /// What lies in the input's folder and was not: the history of a repository
+    /// (`.git`), links to folders, and what is neither a file nor a folder.
     pub left_out: Vec<String>,
 }
 
 /// One of its shards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardReport<T> {
-    /// Name of the file it was made from.
+    /// Path of the file it was made from, relative to the input's folder.
     pub input: String,
-    /// Name of the file in the folder.
+    /// Path of the file in the folder.
     pub output: String,
     /// What it came to.
     pub report: T,

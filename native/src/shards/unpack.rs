@@ -3,11 +3,9 @@
 use std::path::Path;
 
 use super::Shards;
-use super::bases::Bases;
-use super::kind::Kind;
-use super::parts::Parts;
 use super::plan::Plan;
 use super::report::ShardsReport;
+use super::work::Work;
 use crate::unpack::unpack_map;
 use crate::{Native, Output, OutputFolder, Progress, Result, UnpackReport, unpack_delta};
 
@@ -28,23 +26,19 @@ pub fn unpack_shards(
     target: &Path,
     progress: &dyn Progress,
 ) -> Result<ShardsReport<UnpackReport>> {
-    let kind = Kind::of_packed(input)?;
-    kind.check_bases(input, bases)?;
-    let plan = Plan::new(input, kind, Kind::Safetensors)?;
-    let bases = Bases::find(input, bases)?;
+    let plan = Plan::of_unpacking(input)?;
+    plan.check_bases(input, bases)?;
+    let work = Work::open(engine, &plan, bases, progress)?;
     let folder = OutputFolder::create(target)?;
-    let parts = Parts::open(engine, input, progress)?;
-    let (reports, _) = parts.each(|number, map, progress| {
-        let output = Output::create(&folder.path(&plan.names[number]))?;
-        match &bases {
-            None => unpack_map(engine, map, output, progress),
-            Some(bases) => {
-                let base = bases.open(engine, number, u64::MAX, progress)?;
-                unpack_delta(engine, map, &base, output, progress)
-            }
+    plan.make_folders(&folder)?;
+    let reports = work.each(|shard| {
+        let output = Output::create(&folder.path(shard.output()))?;
+        match shard.base(engine, u64::MAX)? {
+            None => unpack_map(engine, shard.map, output, shard.progress),
+            Some(base) => unpack_delta(engine, shard.map, &base, output, shard.progress),
         }
     })?;
     plan.write_others(input, &folder)?;
     folder.finish()?;
-    Ok(plan.report(input, reports))
+    Ok(plan.report(reports))
 }

@@ -1,10 +1,11 @@
 //! Verifying shard by shard.
 
 use super::Shards;
-use super::bases::Bases;
 use super::kind::Kind;
-use super::parts::{Parts, counterparts, fetch};
+use super::parts::fetch;
+use super::plan::Plan;
 use super::report::ShardsVerified;
+use super::work::Work;
 use crate::{Error, Native, Progress, Result};
 
 /// Verifies every shard of `input`, deltas with the first of the `bases`, as
@@ -23,42 +24,48 @@ pub fn verify_shards(
     original: Option<&Shards>,
     progress: &dyn Progress,
 ) -> Result<ShardsVerified> {
-    let kind = Kind::of_packed(input)?;
-    kind.check_bases(input, bases)?;
-    let bases = Bases::find(input, bases)?;
-    let originals = original.map(|original| counterparts(input, original, "original"));
-    let originals = originals.transpose()?;
-    if let Some(original) = original {
-        check_index(kind, input, original)?;
+    let plan = Plan::of_unpacking(input)?;
+    plan.check_bases(input, bases)?;
+    let mut originals = Vec::new();
+    for unit in &plan.units {
+        let found = original.map(|original| unit.counterparts(original, "original"));
+        originals.push(found.transpose()?);
     }
-    let parts = Parts::open(engine, input, progress)?;
-    let (reports, indexed_tensors) = parts.each(|number, map, progress| {
-        let original = originals.as_ref().map(|originals| originals[number]);
-        let original = original.map(|original| fetch(original, progress));
+    if let Some(original) = original {
+        check_index(input, original)?;
+    }
+    let work = Work::open(engine, &plan, bases, progress)?;
+    let mut names = Vec::new();
+    let (reports, indexed_tensors) = work.each_counted(|shard| {
+        let own = &shard.unit.shards.files()[shard.number];
+        let name = shard.unit.folder.join(&own.name).display().to_string();
+        let original = originals[shard.unit_number].as_ref();
+        let original = original.map(|files| fetch(&files[shard.number], shard.progress));
         let original = original.transpose()?;
-        let base = bases
-            .as_ref()
-            .map(|bases| bases.open(engine, number, u64::MAX, progress))
-            .transpose()?;
-        match &base {
-            None => crate::verify(engine, map, original.as_ref(), progress),
-            Some(base) => crate::verify_delta(engine, map, base, original.as_ref(), progress),
+        names.push(name);
+        match &shard.base(engine, u64::MAX)? {
+            None => crate::verify(engine, shard.map, original.as_ref(), shard.progress),
+            Some(base) => {
+                crate::verify_delta(engine, shard.map, base, original.as_ref(), shard.progress)
+            }
         }
     })?;
-    let names = input.files().iter().map(|file| file.name.clone());
     Ok(ShardsVerified {
-        shards: names.zip(reports).collect(),
+        shards: names
+            .into_iter()
+            .zip(reports.into_iter().flatten())
+            .collect(),
         indexed_tensors,
     })
 }
 
 /// Compares what the index will be restored to with the original's, if both
 /// have one.
-fn check_index(kind: Kind, input: &Shards, original: &Shards) -> Result<()> {
+fn check_index(input: &Shards, original: &Shards) -> Result<()> {
     let (Some(index), Some(truth)) = (input.index(), original.index()) else {
         return Ok(());
     };
-    let restored = kind.renamed_index(index, Kind::Safetensors)?;
+    let restored = Kind::of_packed(input)?.renamed_index(index, Kind::Safetensors)?;
     if restored.text == truth.text {
         return Ok(());
     }

@@ -139,7 +139,10 @@ fn words_for_people() {
     ];
     let folder = folder(&truth, &[("format", "pt")]);
     let run = |arguments: &[&str]| {
-        let output = zstn(folder.path(), &[&["convert", "--force"], arguments].concat());
+        let output = zstn(
+            folder.path(),
+            &[&["convert", "--force"], arguments].concat(),
+        );
         assert!(output.status.success(), "{}", text(&output.stderr));
         assert!(output.stdout.is_empty());
         text(&output.stderr)

@@ -47,6 +47,7 @@ fn the_command_line_names_and_reports() {
     assert!(out.status.success(), "{}", text(&out.stderr));
     assert!(text(&out.stderr).contains("3 files"));
     assert_eq!(read(&folder.join("model-zstn")).len(), 5);
+    std::fs::remove_dir_all(folder.join("model-zstn")).unwrap();
 
     write(&scratch.path().join("base"), &files);
     write(&folder, &model(true));

@@ -16,6 +16,7 @@ mod deltas;
 mod refusals;
 mod remote;
 mod restore;
+mod tree;
 
 const INDEX: &str = "model.safetensors.index.json";
 const FIRST: &str = "model-00001-of-00003.safetensors";
@@ -102,7 +103,7 @@ fn names(folder: &Path) -> Vec<String> {
 
 fn open(place: &Path, kinds: &[&str]) -> zstn::Result<Shards> {
     let place = Place::Path(place.into());
-    Shards::open(&place, kinds).map(|shards| shards.expect("a folder or an index"))
+    Shards::open_tree(&place, kinds).map(|shards| shards.expect("a folder or an index"))
 }
 
 fn engine() -> Native {
