@@ -191,6 +191,22 @@ class Deltas(Exchange):
         self.assertEqual(sha(self.at("back").read_bytes()), sha(target))
         return len(ours), len(theirs)
 
+    def test_buffers(self):
+        count = 0
+        for path in sorted(VECTORS.glob("*.cur.bin")):
+            base = path.with_name(path.name.replace(".cur.", ".ref."))
+            current, reference = path.read_bytes(), base.read_bytes()
+            with self.subTest(path.name):
+                status, said = zstn("compress", path, "--base", base, "-o", self.at("ours"), "--force")
+                self.assertEqual(status, 0, said)
+                self.assertEqual(z4ai.decompress_delta(self.at("ours").read_bytes(), reference), current)
+                self.at("theirs").write_bytes(z4ai.compress_delta(current, reference))
+                status, said = zstn("decompress", self.at("theirs"), "--base", base, "-o", self.at("back"), "--force")
+                self.assertEqual(status, 0, said)
+                self.assertEqual(self.at("back").read_bytes(), current)
+            count += 1
+        self.assertGreater(count, 10)
+
     def test_vectors(self):
         count = 0
         for path in sorted(VECTORS.glob("*.target.safetensors")):

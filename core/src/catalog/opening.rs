@@ -79,13 +79,14 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Recognised> {
             "this build of the reader leaves out the format of this file",
         ));
     }
-    for (magic, what) in [
-        (&b"Z4DL"[..], "a buffer delta (Z4DL)"),
-        (b"GGUF", "a GGUF file"),
-    ] {
-        if head.starts_with(magic) {
-            return Err(Error::unsupported(format!("{what}: not supported yet")));
-        }
+    if head.starts_with(&frame::delta::MAGIC) {
+        return Err(Error::unsupported(
+            "this is the difference of two buffers (Z4DL), not a checkpoint of tensors: \
+             decompress it with its base",
+        ));
+    }
+    if head.starts_with(b"GGUF") {
+        return Err(Error::unsupported("a GGUF file: not supported yet"));
     }
     // A cut container must not pass for an odd safetensors file.
     let looks_like_json = |byte: Option<&u8>| byte.is_none_or(|b| b"{ \t\r\n".contains(b));

@@ -1,6 +1,8 @@
 //! `zstn compress` and `zstn decompress`: single frames, as z4ai's own
-//! command line makes and reads them.
+//! command line makes and reads them, and differences between two files, as
+//! its library does.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -8,6 +10,7 @@ use zstn::source::{Map, Place, Source};
 use zstn::{Error, Native, Output, Result};
 use zstn_core::dtype::Dtype;
 use zstn_core::frame;
+use zstn_core::frame::delta::{self, Delta};
 
 use super::pack::Effort;
 use super::{place, print, size};
@@ -17,9 +20,13 @@ pub struct CompressOptions {
     /// Any file: a path, an http(s) address, or - for standard input
     #[arg(value_parser = place::parser())]
     input: Place,
-    /// The frame [default: the input's name with .z4ai behind it]
+    /// The frame [default: the input's name with .z4ai behind it, or with
+    /// .z4dl for a difference]
     #[arg(short, long)]
     output: Option<PathBuf>,
+    /// Store only the difference from this file, which has as many bytes
+    #[arg(long, value_name = "BASE", value_parser = place::parser())]
+    base: Option<Place>,
     /// What the bytes are, like bf16, f32 or BF16; without, just bytes
     #[arg(long, value_parser = dtype)]
     dtype: Option<Dtype>,
@@ -44,9 +51,12 @@ pub struct DecompressOptions {
     /// A frame: a path, an http(s) address, or - for standard input
     #[arg(value_parser = place::parser())]
     input: Place,
-    /// The original [default: the input's name without .z4ai]
+    /// The original [default: the input's name without .z4ai or .z4dl]
     #[arg(short, long)]
     output: Option<PathBuf>,
+    /// The file that a difference was compressed against
+    #[arg(long, value_name = "BASE", value_parser = place::parser())]
+    base: Option<Place>,
     /// Most bytes it may decode to
     #[arg(long, default_value = "64G", value_name = "SIZE", value_parser = size::parse)]
     limit: u64,
@@ -70,19 +80,33 @@ fn dtype(text: &str) -> std::result::Result<Dtype, String> {
 
 pub fn compress(options: &CompressOptions) -> Result<()> {
     let silent = options.quiet || options.json;
-    let appended = |input: &Path| with_suffix(input, ".z4ai");
+    let suffix = match &options.base {
+        None => ".z4ai",
+        Some(_) => ".z4dl",
+    };
+    let appended = |input: &Path| with_suffix(input, suffix);
     let target = place::output(&options.input, options.output.as_deref(), appended);
     let output = options.overwrite.begin(&target)?;
     let engine = Native::new(options.threads)?;
     let input = place::whole(&options.input, silent)?;
-    let frame = zstn::compress(&engine, &input, options.dtype, options.effort.into());
+    let base = options.base.as_ref();
+    let base = base.map(|base| place::whole(base, silent)).transpose()?;
+    let (dtype, effort) = (options.dtype, options.effort.into());
+    let frame = match &base {
+        None => zstn::compress(&engine, &input, dtype, effort),
+        Some(base) => {
+            check_len(&input, base)?;
+            delta::encode(&engine, &input, base, dtype, effort).map_err(refused(&options.input))?
+        }
+    };
     let lens = (input.len_bytes(), frame.len() as u64);
     let done = Done {
         input: &options.input,
+        base: options.base.as_ref(),
         target: &target,
         lens_bytes: lens,
     };
-    write(&input, output, &frame)?;
+    write(&[Some(&input), base.as_ref()], output, &frame)?;
     done.report(silent, options.json)
 }
 
@@ -96,38 +120,96 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 pub fn decompress(options: &DecompressOptions) -> Result<()> {
     let silent = options.quiet || options.json;
     let without = |input: &Path| match input.extension() {
-        Some(extension) if extension == "z4ai" => input.with_extension(""),
+        Some(extension) if extension == "z4ai" || extension == "z4dl" => input.with_extension(""),
         _ => with_suffix(input, ".out"),
     };
     let target = place::output(&options.input, options.output.as_deref(), without);
     let output = options.overwrite.begin(&target)?;
     let engine = Native::new(options.threads)?;
     let input = place::whole(&options.input, silent)?;
-    let bytes =
-        frame::decompress(&engine, &input, options.limit).map_err(|source| Error::Format {
-            place: options.input.to_string(),
-            source,
-        })?;
+    check_base(&input, options.base.as_ref())?;
+    let base = options.base.as_ref();
+    let base = base.map(|base| place::whole(base, silent)).transpose()?;
+    let bytes = match &base {
+        None => {
+            let bytes = frame::decompress(&engine, &input, options.limit);
+            bytes.map_err(refused(&options.input))?
+        }
+        Some(base) => restore(&engine, &input, base, options.limit)?,
+    };
     let lens = (bytes.len() as u64, input.len_bytes());
     let done = Done {
         input: &options.input,
+        base: options.base.as_ref(),
         target: &target,
         lens_bytes: lens,
     };
-    write(&input, output, &bytes)?;
+    write(&[Some(&input), base.as_ref()], output, &bytes)?;
     done.report(silent, options.json)
 }
 
-fn write(input: &Map, mut output: Output, bytes: &[u8]) -> Result<()> {
-    output.check_inputs(&[input])?;
+/// A base has to be given for a difference and for nothing else.
+fn check_base(input: &Map, base: Option<&Place>) -> Result<()> {
+    let name = input.name();
+    match (input.starts_with(&delta::MAGIC), base) {
+        (true, None) => Err(Error::Usage(format!(
+            "{name} is the difference from another file; name that one with --base"
+        ))),
+        (false, Some(base)) => Err(Error::Usage(format!(
+            "{name} is not the difference from another file and takes no base; leave out {base}"
+        ))),
+        (true, Some(_)) | (false, None) => Ok(()),
+    }
+}
+
+fn check_len(input: &Map, base: &Map) -> Result<()> {
+    if input.len_bytes() == base.len_bytes() {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "{} has {} bytes, {} has {}: a difference needs files of the same length; compress the \
+         file without --base",
+        input.name(),
+        input.len_bytes(),
+        base.name(),
+        base.len_bytes()
+    )))
+}
+
+/// The file that the difference `input` was made from.
+fn restore(engine: &Native, input: &Map, base: &Map, limit: u64) -> Result<Vec<u8>> {
+    let refuse = |error| refused(format!("{} with the base {}", input.name(), base.name()))(error);
+    let delta = Delta::parse(input).map_err(refuse)?;
+    if delta.len_bytes() > limit {
+        let detail = format!(
+            "the file is of {} bytes, over the limit of {limit}",
+            delta.len_bytes()
+        );
+        return Err(refuse(zstn_core::Error::limit(detail)));
+    }
+    delta.decode(engine, base).map_err(refuse)
+}
+
+fn refused(place: impl Display) -> impl FnOnce(zstn_core::Error) -> Error {
+    let place = place.to_string();
+    move |source| Error::Format { place, source }
+}
+
+fn write(inputs: &[Option<&Map>], mut output: Output, bytes: &[u8]) -> Result<()> {
+    for input in inputs.iter().flatten() {
+        output.check_inputs(&[*input])?;
+    }
     output.write(bytes)?;
-    input.check_unchanged()?;
+    for input in inputs.iter().flatten() {
+        input.check_unchanged()?;
+    }
     output.finish()
 }
 
 /// What was made of what.
 struct Done<'a> {
     input: &'a Place,
+    base: Option<&'a Place>,
     target: &'a Path,
     /// Of the original and of the frame.
     lens_bytes: (u64, u64),
@@ -140,6 +222,7 @@ impl Done<'_> {
         if json {
             return print(serde_json::json!({
                 "input": input.to_string(),
+                "base": self.base.map(Place::to_string),
                 "output": target.to_string(),
                 "original_bytes": original,
                 "packed_bytes": packed,

@@ -23,10 +23,8 @@ pub struct Options {
     /// Time against size
     #[arg(long, value_enum, default_value_t)]
     pub effort: Effort,
-    /// Store only the difference from this one, plain and cut into the same
-    /// shards
-    #[arg(long, value_name = "BASE", value_parser = place::parser())]
-    pub base: Option<Place>,
+    #[command(flatten)]
+    pub bases: place::Bases,
     /// Threads, 0 for one per core
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub threads: usize,
@@ -87,10 +85,9 @@ pub fn run(options: &Options) -> Result<()> {
     if let Some(input) = Shards::open_tree(&options.input, &["safetensors"])? {
         return shards::pack(options, &input);
     }
-    let extension = if options.base.is_some() {
-        "z4dm"
-    } else {
-        "zstn"
+    let extension = match options.bases.is_some() {
+        true => "z4dm",
+        false => "zstn",
     };
     let target = place::output(&options.input, options.output.as_deref(), |input| {
         input.with_extension(extension)
@@ -99,8 +96,8 @@ pub fn run(options: &Options) -> Result<()> {
     let engine = Native::new(options.threads)?;
     let input = place::whole(&options.input, silent)?;
     let started = Instant::now();
-    if let Some(base) = &options.base {
-        let base = place::whole(base, silent)?;
+    if options.bases.is_some() {
+        let base = options.bases.open(&engine, options.memory, silent)?;
         let bar = progress::watch("packing", silent);
         let report = pack_delta(&engine, &input, &base, output, &options.packing(&bar));
         drop(bar);
@@ -146,31 +143,42 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// How many tensors of a delta are stored in which way, all of them.
+pub fn shares(report: &DeltaReport) -> String {
+    format!(
+        "{} as in the base, {} as differences, {} new or stored whole",
+        report.copied, report.differing, report.whole
+    )
+}
+
 fn say_delta(options: &Options, target: &Path, report: &DeltaReport, seconds: f64) -> Result<()> {
     if options.json {
         return print(serde_json::json!({
             "input": options.input.to_string(),
-            "base": options.base.as_ref().map(Place::to_string),
+            "base": options.bases.name(),
             "output": target.display().to_string(),
             "original_bytes": report.original_bytes,
             "packed_bytes": report.packed_bytes,
             "tensors": report.tensors,
             "copied": report.copied,
             "differing": report.differing,
+            "whole": report.whole,
             "seconds": seconds,
         }));
     }
     if !options.quiet {
         eprintln!(
-            "{} → {}: {} → {} ({}), {} of {} tensors as in the base, {} as differences, {:.2} s",
+            "{} → {}: {} → {} ({}), {}: {}, {:.2} s",
             options.input,
             target.display(),
             size::bytes(report.original_bytes),
             size::bytes(report.packed_bytes),
             size::ratio(report.original_bytes, report.packed_bytes),
-            report.copied,
-            report.tensors,
-            report.differing,
+            match report.tensors {
+                1 => "1 tensor".into(),
+                count => format!("{count} tensors"),
+            },
+            shares(report),
             seconds,
         );
     }

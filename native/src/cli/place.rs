@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use zstn::source::{Map, Place};
-use zstn::{Native, Output, Reader, Result, View};
+use zstn::{BaseFile, Native, Output, Reader, Result, Shards, View};
 
 use super::progress;
 
@@ -37,10 +37,8 @@ pub struct Model {
     /// folder: a path, an http(s) address, or - for standard input
     #[arg(value_parser = parser())]
     pub input: Place,
-    /// The checkpoint that a difference was packed against: a path or an
-    /// http(s) address, plain or packed
-    #[arg(long, value_name = "BASE", value_parser = parser())]
-    base: Option<Place>,
+    #[command(flatten)]
+    bases: Bases,
     /// Tensors as they are stored, even if config.json says how to make
     /// weights of them (compressed-tensors)
     #[arg(long)]
@@ -55,12 +53,69 @@ impl Model {
             false => View::Dense,
         };
         let reader = Reader::from_place(&self.input, view, Native::new(0)?)?;
-        match &self.base {
-            None => Ok(reader),
-            Some(base) => {
-                reader.with_base(Reader::from_place(base, View::Stored, Native::new(0)?)?)
-            }
+        self.bases.add_to(reader, 0)
+    }
+}
+
+/// The chain of bases that a difference needs.
+#[derive(Args)]
+pub struct Bases {
+    /// The checkpoint that a difference is packed against, plain or packed: a
+    /// path or an http(s) address. Of a base that is a difference itself, name
+    /// the base with another --base after it
+    #[arg(long = "base", value_name = "BASE", value_parser = parser())]
+    chain: Vec<Place>,
+}
+
+impl Bases {
+    /// Whether one is named.
+    pub fn is_some(&self) -> bool {
+        !self.chain.is_empty()
+    }
+
+    /// The first of them as a plain file, restored if it is packed.
+    pub fn open(&self, engine: &Native, memory: u64, quiet: bool) -> Result<BaseFile> {
+        let bar = progress::watch("restoring the base", quiet);
+        BaseFile::open(engine, &self.chain, memory, &bar)
+    }
+
+    /// As `open`, for the difference `input`; `None` if no base is named.
+    pub fn open_for(&self, input: &Map, engine: &Native, quiet: bool) -> Result<Option<BaseFile>> {
+        if self.chain.is_empty() {
+            return Ok(None);
         }
+        let bar = progress::watch("restoring the base", quiet);
+        BaseFile::open_for(engine, input, &self.chain, u64::MAX, &bar).map(Some)
+    }
+
+    /// Adds them to the `reader` of a difference, for reading single tensors.
+    pub fn add_to(&self, reader: Reader, threads: usize) -> Result<Reader> {
+        let mut base: Option<Reader> = None;
+        for place in self.chain.iter().rev() {
+            let nearer = Reader::from_place(place, View::Stored, Native::new(threads)?)?;
+            base = Some(match base {
+                None => nearer,
+                Some(base) => nearer.with_base(base)?,
+            });
+        }
+        match base {
+            None => Ok(reader),
+            Some(base) => reader.with_base(base),
+        }
+    }
+
+    /// Each of them in several files, or in one.
+    pub fn shards(&self) -> Result<Vec<Shards>> {
+        let open = |place: &Place| {
+            let shards = Shards::open(place, &zstn::shards::BASES)?;
+            Ok(shards.unwrap_or_else(|| Shards::of_file(place.clone())))
+        };
+        self.chain.iter().map(open).collect()
+    }
+
+    /// The first of them, for JSON.
+    pub fn name(&self) -> Option<String> {
+        self.chain.first().map(Place::to_string)
     }
 }
 

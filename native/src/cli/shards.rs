@@ -25,9 +25,10 @@ pub fn packed(input: &Place) -> Result<Option<Shards>> {
 
 pub fn pack(options: &super::pack::Options, input: &Shards) -> Result<()> {
     let silent = options.quiet || options.json;
-    let (base, suffix) = match &options.base {
-        None => (None, PACKED_SUFFIXES[0]),
-        Some(base) => (Some(open(base, &["safetensors"])?), PACKED_SUFFIXES[1]),
+    let bases = options.bases.shards()?;
+    let suffix = match &bases[..] {
+        [] => PACKED_SUFFIXES[0],
+        _ => PACKED_SUFFIXES[1],
     };
     let target = target(input, options.output.as_deref(), |name| {
         appended(name, suffix)
@@ -35,13 +36,7 @@ pub fn pack(options: &super::pack::Options, input: &Shards) -> Result<()> {
     let engine = Native::new(options.threads)?;
     let started = Instant::now();
     let bar = progress::watch("packing", silent);
-    let report = pack_shards(
-        &engine,
-        input,
-        base.as_slice(),
-        &target,
-        &options.packing(&bar),
-    );
+    let report = pack_shards(&engine, input, &bases, &target, &options.packing(&bar));
     drop(bar);
     let report = report?;
     let seconds = started.elapsed().as_secs_f64();
@@ -63,6 +58,7 @@ pub fn pack(options: &super::pack::Options, input: &Shards) -> Result<()> {
                 Packed::Delta(report) => {
                     object["copied"] = report.copied.into();
                     object["differing"] = report.differing.into();
+                    object["whole"] = report.whole.into();
                 }
             }
             object
@@ -70,7 +66,7 @@ pub fn pack(options: &super::pack::Options, input: &Shards) -> Result<()> {
         let tensors = report.shards.iter().map(|shard| shard.report.tensors());
         return print(json!({
             "input": options.input.to_string(),
-            "base": options.base.as_ref().map(Place::to_string),
+            "base": options.bases.name(),
             "output": target.display().to_string(),
             "original_bytes": original,
             "packed_bytes": packed,
@@ -88,8 +84,12 @@ pub fn pack(options: &super::pack::Options, input: &Shards) -> Result<()> {
     }
     for shard in &report.shards {
         let (original, packed) = (shard.report.original_bytes(), shard.report.packed_bytes());
+        let shares = match &shard.report {
+            Packed::Container(_) => String::new(),
+            Packed::Delta(report) => format!(", tensors: {}", super::pack::shares(report)),
+        };
         eprintln!(
-            "  {} → {}: {} → {} ({})",
+            "  {} → {}: {} → {} ({}){shares}",
             shard.input,
             shard.output,
             size::bytes(original),
@@ -122,10 +122,7 @@ pub fn pack(options: &super::pack::Options, input: &Shards) -> Result<()> {
 
 pub fn unpack(options: &super::unpack::Options, input: &Shards) -> Result<()> {
     let silent = options.quiet || options.json;
-    let base = match &options.base {
-        None => None,
-        Some(base) => Some(open(base, &["safetensors"])?),
-    };
+    let bases = options.bases.shards()?;
     let target = target(input, options.output.as_deref(), |name| {
         let text = name.to_str().unwrap_or_default();
         let stems = PACKED_SUFFIXES.iter().map(|end| text.strip_suffix(end));
@@ -137,7 +134,7 @@ pub fn unpack(options: &super::unpack::Options, input: &Shards) -> Result<()> {
     let engine = Native::new(options.threads)?;
     let started = Instant::now();
     let bar = progress::watch("unpacking", silent);
-    let report = unpack_shards(&engine, input, base.as_slice(), &target, &bar);
+    let report = unpack_shards(&engine, input, &bases, &target, &bar);
     drop(bar);
     let report = report?;
     let seconds = started.elapsed().as_secs_f64();
@@ -181,10 +178,10 @@ pub fn verify(options: &super::verify::Options, input: &Shards) -> Result<()> {
     let silent = options.quiet || options.json;
     let plain = |place: &Place| open(place, &["safetensors"]);
     let original = options.against.as_ref().map(plain).transpose()?;
-    let base = options.base.as_ref().map(plain).transpose()?;
+    let bases = options.bases.shards()?;
     let engine = Native::new(options.threads)?;
     let bar = progress::watch("verifying", silent);
-    let report = verify_shards(&engine, input, base.as_slice(), original.as_ref(), &bar);
+    let report = verify_shards(&engine, input, &bases, original.as_ref(), &bar);
     drop(bar);
     let report = report?;
     if options.json {
@@ -215,9 +212,9 @@ pub fn verify(options: &super::verify::Options, input: &Shards) -> Result<()> {
         options.input,
         files(report.shards.len()),
         report.frames(),
-        match base {
-            Some(_) => "records",
-            None => "frames",
+        match &bases[..] {
+            [] => "frames",
+            _ => "records",
         },
         size::bytes(report.original_bytes()),
         match report.indexed_tensors {
@@ -232,7 +229,7 @@ pub fn verify(options: &super::verify::Options, input: &Shards) -> Result<()> {
     Ok(())
 }
 
-/// A base or an original: shards, or one file.
+/// An original: shards, or one file.
 fn open(place: &Place, kinds: &[&str]) -> Result<Shards> {
     Ok(match Shards::open_tree(place, kinds)? {
         Some(shards) => shards,

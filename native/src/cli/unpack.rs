@@ -20,9 +20,8 @@ pub struct Options {
     /// or an index a new folder [default: its name without -zstn]
     #[arg(short, long)]
     pub output: Option<PathBuf>,
-    /// What a difference was packed against
-    #[arg(long, value_name = "BASE", value_parser = place::parser())]
-    pub base: Option<Place>,
+    #[command(flatten)]
+    pub bases: place::Bases,
     /// Threads, 0 for one per core
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub threads: usize,
@@ -48,9 +47,8 @@ pub fn run(options: &Options) -> Result<()> {
     let engine = Native::new(options.threads)?;
     let input = place::whole(&options.input, silent)?;
     let started = Instant::now();
-    let report = match &options.base {
+    let report = match options.bases.open_for(&input, &engine, silent)? {
         Some(base) => {
-            let base = place::whole(base, silent)?;
             let bar = progress::watch("unpacking", silent);
             unpack_delta(&engine, &input, &base, output, &bar)?
         }

@@ -18,9 +18,8 @@ pub struct Options {
     /// Compare every byte with this one
     #[arg(long, value_name = "ORIGINAL", value_parser = place::parser())]
     pub against: Option<Place>,
-    /// The safetensors file that a difference was packed against
-    #[arg(long, value_name = "BASE", value_parser = place::parser())]
-    pub base: Option<Place>,
+    #[command(flatten)]
+    pub bases: place::Bases,
     /// Threads, 0 for one per core
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub threads: usize,
@@ -121,7 +120,7 @@ fn packed(options: &Options, input: &Map, silent: bool) -> Result<VerifyReport> 
     let whole = |place: &Place| place::whole(place, silent);
     let engine = Native::new(options.threads)?;
     let original = options.against.as_ref().map(whole).transpose()?;
-    let base = options.base.as_ref().map(whole).transpose()?;
+    let base = options.bases.open_for(input, &engine, silent)?;
     let bar = progress::watch("verifying", silent);
     match &base {
         Some(base) => zstn::verify_delta(&engine, input, base, original.as_ref(), &bar),
@@ -130,19 +129,12 @@ fn packed(options: &Options, input: &Map, silent: bool) -> Result<VerifyReport> 
 }
 
 fn model(options: &Options, input: Reader, silent: bool) -> Result<VerifyReport> {
-    let open = |place: &Place, view| {
+    let original = options.against.as_ref().map(|original| {
         let engine = Native::new(options.threads)?;
-        Reader::from_place(place, view, engine)
-    };
-    let original = options
-        .against
-        .as_ref()
-        .map(|original| open(original, View::Dense));
+        Reader::from_place(original, View::Dense, engine)
+    });
     let original = original.transpose()?;
-    let input = match &options.base {
-        Some(base) => input.with_base(open(base, View::Stored)?)?,
-        None => input,
-    };
+    let input = options.bases.add_to(input, options.threads)?;
     let bar = progress::watch("verifying", silent);
     zstn::verify_tensors(&input, original.as_ref(), &bar)
 }

@@ -50,6 +50,24 @@ impl BaseFile {
         Self::restore(engine, maps, memory_bytes, progress)
     }
 
+    /// As [`BaseFile::open`], for the delta `input`. A file that takes no base
+    /// is refused before the work of restoring one.
+    ///
+    /// # Errors
+    /// As [`BaseFile::open`].
+    pub fn open_for(
+        engine: &Native,
+        input: &Map,
+        chain: &[Place],
+        memory_bytes: u64,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        if let Some(base) = chain.first() {
+            check_takes_base(input, &base.to_string())?;
+        }
+        Self::open(engine, chain, memory_bytes, progress)
+    }
+
     /// As [`BaseFile::open`], from mapped files.
     ///
     /// # Errors
@@ -118,7 +136,7 @@ fn check_takes_base(map: &Map, base: &str) -> Result<()> {
     match kind(map)? {
         Recognised::Delta => Ok(()),
         _ => Err(Error::Usage(format!(
-            "{} is no difference from another checkpoint and takes no base; leave out {base}",
+            "{} is not a difference from another checkpoint and takes no base; leave out {base}",
             map.name()
         ))),
     }
