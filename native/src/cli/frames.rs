@@ -10,7 +10,7 @@ use zstn_core::dtype::Dtype;
 use zstn_core::frame;
 
 use super::pack::Effort;
-use super::{place, print, size};
+use super::{place, print, say, size};
 
 #[derive(Args)]
 pub struct CompressOptions {
@@ -122,7 +122,7 @@ fn finish(
         }));
     }
     if !silent {
-        eprintln!(
+        say!(
             "{input} → {}: {} original, {} packed ({})",
             target.display(),
             size::bytes(original),

@@ -8,7 +8,7 @@ use zstn::pack::pack_map;
 use zstn::source::{Place, Source};
 use zstn::{DeltaReport, Native, Output, PackOptions, Progress, Result, Shards, pack_delta};
 
-use super::{place, print, progress, shards, size};
+use super::{place, print, progress, say, shards, size};
 
 #[derive(Args)]
 pub struct Options {
@@ -130,7 +130,7 @@ pub fn run(options: &Options) -> Result<()> {
     if options.quiet {
         return Ok(());
     }
-    eprintln!(
+    say!(
         "{} → {}: {} → {} ({}), {:.2} s, {}",
         input.name(),
         target.display(),
@@ -141,7 +141,7 @@ pub fn run(options: &Options) -> Result<()> {
         size::rate(report.original_bytes, seconds),
     );
     if !report.indexed {
-        eprintln!(
+        say!(
             "note: the file breaks the safetensors rules, so it was packed as a whole; unpack \
              restores it exactly, single tensors cannot be read"
         );
@@ -164,7 +164,7 @@ fn say_delta(options: &Options, target: &Path, report: &DeltaReport, seconds: f6
         }));
     }
     if !options.quiet {
-        eprintln!(
+        say!(
             "{} → {}: {} → {} ({}), {} of {} tensors as in the base, {} as differences, {:.2} s",
             options.input,
             target.display(),

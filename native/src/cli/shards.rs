@@ -10,7 +10,7 @@ use zstn::{
     Error, Native, Packed, Result, Shards, ShardsReport, pack_shards, unpack_shards, verify_shards,
 };
 
-use super::{print, progress, size};
+use super::{print, progress, say, size};
 
 /// What stands behind the name of a folder that was packed.
 const PACKED_SUFFIXES: [&str; 2] = ["-zstn", "-z4dm"];
@@ -86,7 +86,7 @@ pub fn pack(options: &super::pack::Options, input: &Shards) -> Result<()> {
     }
     for shard in &report.shards {
         let (original, packed) = (shard.report.original_bytes(), shard.report.packed_bytes());
-        eprintln!(
+        say!(
             "  {} → {}: {} → {} ({})",
             shard.input,
             shard.output,
@@ -95,7 +95,7 @@ pub fn pack(options: &super::pack::Options, input: &Shards) -> Result<()> {
             size::ratio(original, packed),
         );
     }
-    eprintln!(
+    say!(
         "{} → {}: {}, {} → {} ({}), {seconds:.2} s, {}",
         options.input,
         target.display(),
@@ -107,7 +107,7 @@ pub fn pack(options: &super::pack::Options, input: &Shards) -> Result<()> {
     );
     for shard in &report.shards {
         if matches!(shard.report, Packed::Container(report) if !report.indexed) {
-            eprintln!(
+            say!(
                 "note: {} breaks the safetensors rules, so it was packed as a whole; unpack \
                  restores it exactly, single tensors cannot be read",
                 shard.input
@@ -160,7 +160,7 @@ pub fn unpack(options: &super::unpack::Options, input: &Shards) -> Result<()> {
         }));
     }
     if !options.quiet {
-        eprintln!(
+        say!(
             "{} → {}: {}, {} → {}, {seconds:.2} s, {}",
             options.input,
             target.display(),
@@ -207,7 +207,7 @@ pub fn verify(options: &super::verify::Options, input: &Shards) -> Result<()> {
     if options.quiet {
         return Ok(());
     }
-    eprintln!(
+    say!(
         "{}: {}, {} {} decode to {}, {}{}",
         options.input,
         files(report.shards.len()),
@@ -278,10 +278,10 @@ fn files(count: usize) -> String {
 
 fn say_others<T>(report: &ShardsReport<T>) {
     if !report.copied.is_empty() {
-        eprintln!("copied: {}", report.copied.join(", "));
+        say!("copied: {}", report.copied.join(", "));
     }
     if !report.left_out.is_empty() {
-        eprintln!(
+        say!(
             "note: left out, since only files at the top that are not hidden come along: {}",
             report.left_out.join(", ")
         );
