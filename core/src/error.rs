@@ -125,6 +125,13 @@ impl Error {
         self
     }
 
+    /// Appends `hint`, what the caller may try instead, to the message.
+    #[must_use]
+    pub fn hint(mut self, hint: &str) -> Self {
+        self.0.detail.to_mut().push_str(hint);
+        self
+    }
+
     /// Who is at fault.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {

@@ -22,6 +22,9 @@
 //! thread pool, files and the network. Output files appear under their name
 //! only when they are complete.
 
+// A print to a closed pipe panics; only the command line talks to people.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
 pub use zstn_core as core;
 
 mod buffer;
@@ -36,6 +39,7 @@ pub mod pack;
 mod reader;
 pub mod shards;
 pub mod source;
+mod suggest;
 mod unpack;
 mod verify;
 

@@ -1,5 +1,8 @@
 //! The command line `zstn`.
 
+// They panic where the pipe is closed; `cli::say` and `cli::stdout` do not.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
 use std::process::ExitCode;
 
 #[cfg(target_os = "linux")]

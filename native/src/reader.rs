@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use zstn_core::ErrorKind;
 use zstn_core::catalog::{Catalog, Opening};
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::dtype::Dtype;
@@ -12,7 +13,7 @@ use zstn_core::model::{Assembly, Model, Rows, wants_config};
 
 use crate::shards::{READABLE, Shards};
 use crate::source::{Place, Source};
-use crate::{Error, Native, Result};
+use crate::{Error, Native, Result, suggest};
 
 /// The description of a model, beside its files.
 const CONFIG: &str = "config.json";
@@ -182,8 +183,19 @@ impl Reader {
 
     /// What is known of the tensor called `name` before it is read.
     pub fn find(&self, name: &str) -> Result<&zstn_core::model::Tensor> {
-        let number = self.model.find(name).map_err(Error::place(&self.name))?;
-        Ok(&self.model.tensors()[number])
+        Ok(&self.model.tensors()[self.number(name)?])
+    }
+
+    /// The number of the tensor called `name`; the error suggests names that
+    /// are much like it.
+    fn number(&self, name: &str) -> Result<usize> {
+        self.model.find(name).map_err(|error| {
+            let error = match error.kind() {
+                ErrorKind::NotFound => error.hint(&suggest::hint(name, self.names())),
+                _ => error,
+            };
+            Error::place(&self.name)(error)
+        })
     }
 
     /// Bytes that the tensor called `name` takes in its files.
@@ -207,7 +219,7 @@ impl Reader {
     /// the tensor's block table if that did not come with the index.
     pub fn plan_rows(&self, name: &str, rows: Range<u64>) -> Result<Rows> {
         let refuse = Error::place(&self.name);
-        let number = self.model.find(name).map_err(&refuse)?;
+        let number = self.number(name)?;
         let table = self.model.block_table(number);
         let table = table.map(|(file, range)| self.sources[file].read(range));
         let table = table.transpose()?;
@@ -247,7 +259,7 @@ impl Reader {
     /// Reads the tensor called `name`.
     pub fn read(&self, name: &str) -> Result<Tensor> {
         let refuse = Error::place(&self.name);
-        let number = self.model.find(name).map_err(&refuse)?;
+        let number = self.number(name)?;
         let tensor = &self.model.tensors()[number];
         let base = match (tensor.base, &self.base) {
             (None, _) => None,

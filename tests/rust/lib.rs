@@ -5,6 +5,8 @@ pub mod cases;
 pub mod checkpoints;
 pub mod command;
 pub mod memory;
+#[cfg(unix)]
+pub mod terminal;
 
 pub mod rng;
 
@@ -42,7 +44,8 @@ pub fn checkpoint(tensors: &[(&str, &str, &[u8])]) -> Vec<u8> {
             .and_then(|known| known.len_bytes())
             .expect("a dtype of whole bytes");
         entries.push(format!(
-            "\"{name}\":{{\"dtype\":\"{dtype}\",\"shape\":[{}],\"data_offsets\":[{start},{}]}}",
+            "{}:{{\"dtype\":\"{dtype}\",\"shape\":[{}],\"data_offsets\":[{start},{}]}}",
+            serde_json::Value::from(*name),
             bytes.len() / width,
             data.len()
         ));

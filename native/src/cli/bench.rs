@@ -77,7 +77,7 @@ pub fn run(options: &Options) -> Result<()> {
             "unpack_seconds": unpack_seconds,
         }));
     }
-    print(table::facts(&[
+    table::print_facts(&[
         ("file", name),
         ("original", size::bytes(original_bytes)),
         (
@@ -94,7 +94,7 @@ pub fn run(options: &Options) -> Result<()> {
             "measured",
             format!("median of {}, {} threads", options.runs, engine.threads()),
         ),
-    ]))
+    ])
 }
 
 fn median(mut seconds: Vec<f64>) -> f64 {

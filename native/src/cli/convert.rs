@@ -10,7 +10,7 @@ use zstn::{Error, Native, Result};
 use zstn_core::container::compressed_tensors;
 use zstn_core::container::ztensor::DigestKind;
 
-use super::{pack, place, print, progress, size};
+use super::{pack, place, print, progress, say, size};
 
 mod gauss;
 
@@ -203,7 +203,7 @@ fn say(options: &Options, report: &ConvertReport, seconds: f64) {
         1 => String::new(),
         count => format!(" in {count} files"),
     };
-    eprintln!(
+    say!(
         "{} → {}: {} tensors, {} → {}{files} ({}), {seconds:.2} s, {}",
         options.input,
         options.output.display(),
@@ -216,19 +216,19 @@ fn say(options: &Options, report: &ConvertReport, seconds: f64) {
     match &report.detail {
         Report::Exact => {}
         Report::Gauss(tensors) => gauss::say(tensors),
-        Report::Sparse(count) => eprintln!("{count} tensors are stored sparse, the others whole"),
+        Report::Sparse(count) => say!("{count} tensors are stored sparse, the others whole"),
     }
     if report.is_decoded {
-        eprintln!(
+        say!(
             "note: the values are those that the {} input stands for, exactly",
             report.from.name()
         );
     }
     if report.is_rotated {
-        eprintln!("note: the weights had been rotated before they were quantised, and still are");
+        say!("note: the weights had been rotated before they were quantised, and still are");
     }
     if !report.dropped.is_empty() {
-        eprintln!(
+        say!(
             "note: metadata that a {} output has no place for were dropped: {}",
             report.to.name(),
             report.dropped.join(", ")

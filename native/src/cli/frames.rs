@@ -13,7 +13,7 @@ use zstn_core::frame;
 use zstn_core::frame::delta::{self, Delta};
 
 use super::pack::Effort;
-use super::{place, print, size};
+use super::{place, print, say, size};
 
 #[derive(Args)]
 pub struct CompressOptions {
@@ -229,7 +229,7 @@ impl Done<'_> {
             }));
         }
         if !silent {
-            eprintln!(
+            say!(
                 "{input} → {target}: {} original, {} packed ({})",
                 size::bytes(original),
                 size::bytes(packed),

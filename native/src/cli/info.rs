@@ -116,37 +116,39 @@ pub fn run(options: &Options) -> Result<()> {
     if model.needs_base() {
         facts.push((
             "base",
-            format!("{copied} tensors as in the base, {differing} as differences from it"),
+            format!(
+                "{copied} tensors as in the base, {differing} as differences from it, {} without it",
+                all.tensors - copied - differing
+            ),
         ));
     }
     for (key, value) in model.metadata() {
         facts.push(("metadata", format!("{key} = {value}")));
     }
-    print(table::facts(&facts))?;
+    table::print_facts(&facts)?;
     if by_dtype.is_empty() {
         return Ok(());
     }
-    let mut rows = table::new(&[
+    print("")?;
+    let headings = [
         "dtype",
         ">tensors",
         ">elements",
         ">size",
         ">stored",
         ">ratio",
-    ]);
-    for (dtype, total) in by_dtype {
-        rows.add_row([
-            dtype.to_owned(),
-            total.tensors.to_string(),
-            total.elements.to_string(),
-            size::bytes(total.len_bytes),
-            size::bytes(total.stored_len_bytes),
-            size::ratio(total.len_bytes, total.stored_len_bytes),
-        ]);
-    }
-    print(format!("\n{}", rows.trim_fmt()))?;
-    match gauss::table(model) {
-        None => Ok(()),
-        Some(table) => print(format!("\n{table}")),
-    }
+    ];
+    table::print(headings, || {
+        by_dtype.iter().map(|(dtype, total)| {
+            [
+                (*dtype).into(),
+                total.tensors.to_string().into(),
+                total.elements.to_string().into(),
+                size::bytes(total.len_bytes).into(),
+                size::bytes(total.stored_len_bytes).into(),
+                size::ratio(total.len_bytes, total.stored_len_bytes).into(),
+            ]
+        })
+    })?;
+    gauss::print_table(model)
 }

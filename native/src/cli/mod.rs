@@ -12,6 +12,7 @@ use zstn_core::ErrorKind;
 
 mod bench;
 mod convert;
+mod escaped;
 mod frames;
 mod get;
 mod info;
@@ -20,13 +21,20 @@ mod pack;
 mod place;
 mod progress;
 mod rows;
+mod say;
 mod serve;
 mod shards;
 mod size;
+mod stdout;
+mod stop;
 mod table;
+mod terminal;
 mod unpack;
 mod values;
 mod verify;
+
+use say::say;
+use stdout::print;
 
 /// Lossless compression of AI model checkpoints, with single tensors readable
 /// out of the packed file.
@@ -83,10 +91,13 @@ impl Verb {
 
 /// Runs the command line of this process.
 pub fn run() -> ExitCode {
-    let verb = Cli::parse().verb;
+    let verb = match Cli::try_parse() {
+        Ok(cli) => cli.verb,
+        Err(error) => return misunderstood(&error),
+    };
     let json = verb.json();
     if !matches!(verb, Verb::Serve(_)) {
-        clean_up_when_stopped();
+        stop::clean_up_when_stopped();
     }
     zstn::source::survive_truncation();
     report_full_quota();
@@ -103,6 +114,8 @@ pub fn run() -> ExitCode {
         Verb::Serve(options) => serve::run(&options),
         Verb::Bench(options) => bench::run(&options),
     };
+    // Work whose files a signal has removed fails; that is not worth a word.
+    stop::wait_if_stopped();
     match result {
         Ok(()) => ExitCode::SUCCESS,
         // The reader of a pipe has seen enough.
@@ -116,14 +129,17 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Ctrl-C leaves nothing half-made behind. Where a signal is ignored or
-/// handled already, as under `nohup`, all stays as it is.
-fn clean_up_when_stopped() {
-    const STOPPED: i32 = 130; // what a shell says of a program ended by Ctrl-C
-    let _ = ctrlc::try_set_handler(|| {
-        zstn::remove_unfinished();
-        std::process::exit(STOPPED);
-    });
+/// Shows what clap says of the arguments: its help, or what is wrong.
+fn misunderstood(error: &clap::Error) -> ExitCode {
+    let text = error.render().to_string();
+    // It quotes arguments as they are; a file's name may be among them.
+    let is_unsafe = |character| character != '\n' && escaped::is_unsafe(character);
+    match text.contains(is_unsafe) {
+        true => text.lines().for_each(|line| say!("{line}")),
+        // In colour; nobody listens to a closed pipe.
+        false => drop(error.print()),
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
 /// A file that would grow past the limit set for this process (`ulimit -f`)
@@ -154,8 +170,7 @@ fn report(error: &Error, json: bool) {
         _ => error.to_string(),
     };
     if !json {
-        eprintln!("error: {message}");
-        return;
+        return say!("error: {message}");
     }
     let refusal = error.refusal();
     let kind = match error {
@@ -167,7 +182,7 @@ fn report(error: &Error, json: bool) {
         Error::Changed { .. } => "changed",
         _ => refusal.map_or("other", |r| r.kind().code()),
     };
-    let object = serde_json::json!({
+    say::json(&serde_json::json!({
         "error": {
             "kind": kind,
             "rule": refusal.and_then(|r| r.rule()).map(|rule| rule.code()),
@@ -175,13 +190,5 @@ fn report(error: &Error, json: bool) {
             "tensor": refusal.and_then(zstn_core::Error::tensor_name),
             "message": message,
         }
-    });
-    eprintln!("{object}");
-}
-
-/// Writes a line to standard output; a closed pipe is an error like others.
-fn print(text: impl std::fmt::Display) -> zstn::Result<()> {
-    use std::io::Write;
-    writeln!(std::io::stdout().lock(), "{text}")
-        .map_err(|error| Error::io("write standard output", error))
+    }));
 }

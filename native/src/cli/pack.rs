@@ -8,7 +8,7 @@ use zstn::pack::pack_map;
 use zstn::source::{Place, Source};
 use zstn::{DeltaReport, Native, PackOptions, Progress, Result, Shards, pack_delta};
 
-use super::{place, print, progress, shards, size};
+use super::{place, print, progress, say, shards, size};
 
 #[derive(Args)]
 pub struct Options {
@@ -124,7 +124,7 @@ pub fn run(options: &Options) -> Result<()> {
     if options.quiet {
         return Ok(());
     }
-    eprintln!(
+    say!(
         "{} → {}: {} → {} ({}), {:.2} s, {}",
         input.name(),
         target.display(),
@@ -135,7 +135,7 @@ pub fn run(options: &Options) -> Result<()> {
         size::rate(report.original_bytes, seconds),
     );
     if !report.indexed {
-        eprintln!(
+        say!(
             "note: the file breaks the safetensors rules, so it was packed as a whole; unpack \
              restores it exactly, single tensors cannot be read"
         );
@@ -167,7 +167,7 @@ fn say_delta(options: &Options, target: &Path, report: &DeltaReport, seconds: f6
         }));
     }
     if !options.quiet {
-        eprintln!(
+        say!(
             "{} → {}: {} → {} ({}), {}: {}, {:.2} s",
             options.input,
             target.display(),

@@ -7,7 +7,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use zstn::source::{Map, Place};
 use zstn::{BaseFile, Native, Output, Reader, Result, Shards, View};
 
-use super::progress;
+use super::{progress, terminal};
 
 /// Parses a path, an address or `-`. Paths need not be Unicode.
 pub fn parser() -> impl TypedValueParser<Value = Place> {
@@ -129,8 +129,9 @@ pub struct Overwrite {
 }
 
 impl Overwrite {
-    /// Begins the file at `path`.
+    /// Begins the file at `path`; `-` is standard output.
     pub fn begin(self, path: &Path) -> Result<Output> {
+        terminal::refuse_binary(path, self.force)?;
         match self.force {
             true => Output::create(path),
             false => Output::create_new(path),

@@ -1,59 +1,116 @@
-//! `--rows A..B`: part of a tensor.
+//! `--rows`: part of a tensor.
 
 use std::ops::Range;
 use std::str::FromStr;
 
-use zstn::{Reader, Result};
+use zstn::{Error, Reader, Result};
 use zstn_core::model::Rows;
 
 use super::size;
 
-/// Rows as they are written; an end left out is the tensor's.
+/// Rows as they are written: `5`, `5..7`, `5:7`. An end left out is the
+/// tensor's; a negative number counts from there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    start: u64,
-    end: Option<u64>,
+    start: Bound,
+    /// The first row not wanted.
+    end: Bound,
 }
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bound {
+    /// Counted from the first row.
+    FromStart(u64),
+    /// Counted back from the end of the tensor, 0 for the end itself.
+    FromEnd(u64),
+}
+
+use Bound::{FromEnd, FromStart};
 
 impl FromStr for Bounds {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let number = |text: &str| {
-            let digits = text.trim();
-            digits
-                .parse::<u64>()
-                .map_err(|_| format!("\"{digits}\" is not the number of a row"))
+        let bounds = match text.split_once("..").or_else(|| text.split_once(':')) {
+            Some((start, end)) => Self {
+                start: bound(start)?.unwrap_or(FromStart(0)),
+                end: bound(end)?.unwrap_or(FromEnd(0)),
+            },
+            None => {
+                let start = bound(text)?.ok_or("write a row like 5 or several like 100..200")?;
+                let end = match start {
+                    FromStart(number) => FromStart(number.saturating_add(1)),
+                    FromEnd(back) => FromEnd(back - 1),
+                };
+                Self { start, end }
+            }
         };
-        let Some((start, end)) = text.split_once("..") else {
-            return Err("rows are written like 100..200, the last one left out".into());
-        };
-        let start = match start.trim() {
-            "" => 0,
-            start => number(start)?,
-        };
-        let end = match end.trim() {
-            "" => None,
-            end => Some(number(end)?),
-        };
-        match end {
-            Some(end) if end < start => Err(format!("the end {end} comes before {start}")),
-            end => Ok(Self { start, end }),
+        match bounds {
+            Self {
+                start: FromStart(start),
+                end: FromStart(end),
+            } if end < start => Err(format!("the end {end} comes before {start}")),
+            Self {
+                start: FromEnd(start),
+                end: FromEnd(end),
+            } if end > start => Err(format!("the end -{end} comes before -{start}")),
+            bounds => Ok(bounds),
         }
     }
 }
 
+/// Reads one end; `None` if it is left out.
+fn bound(text: &str) -> Result<Option<Bound>, String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let (digits, is_from_end) = match text.strip_prefix('-') {
+        None => (text, false),
+        Some(digits) => (digits, true),
+    };
+    match digits.parse() {
+        // As in Python, -0 is 0.
+        Ok(0) => Ok(Some(FromStart(0))),
+        Ok(number) if is_from_end => Ok(Some(FromEnd(number))),
+        Ok(number) => Ok(Some(FromStart(number))),
+        Err(_) => Err(format!(
+            "\"{text}\" is not the number of a row; write a row like 5 or several like 100..200"
+        )),
+    }
+}
+
 impl Bounds {
-    /// For a tensor of `count` rows; the reader refuses what is not in it.
-    fn of(self, count: u64) -> Range<u64> {
-        self.start..self.end.unwrap_or(count.max(self.start))
+    /// For a tensor of `count` rows, of which none may be missing.
+    fn of(self, count: u64) -> Result<Range<u64>> {
+        let [start, end] = [self.start, self.end].map(|bound| match bound {
+            FromStart(number) => Ok(number),
+            FromEnd(back) => count.checked_sub(back).ok_or_else(|| {
+                Error::Usage(format!(
+                    "there is no row -{back}: the tensor has {count} rows"
+                ))
+            }),
+        });
+        let (start, end) = (start?, end?);
+        // An end that was left out comes after any start, so that the reader
+        // names a start that is not in the tensor.
+        let end = match self.end {
+            FromEnd(0) => end.max(start),
+            _ => end,
+        };
+        if end < start {
+            return Err(Error::Usage(format!(
+                "rows {start}..{end}: the end comes before the start; the tensor has {count} rows"
+            )));
+        }
+        Ok(start..end)
     }
 }
 
 /// What reading these rows of the tensor called `name` takes.
 pub fn plan(reader: &Reader, name: &str, bounds: &Bounds) -> Result<Rows> {
     let count = reader.find(name)?.shape.first().copied();
-    reader.plan_rows(name, bounds.of(count.unwrap_or(0)))
+    reader.plan_rows(name, bounds.of(count.unwrap_or(0))?)
 }
 
 /// What is fetched for them, for people.
@@ -70,15 +127,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn either_end_may_be_left_out() {
-        let rows = |text: &str| text.parse::<Bounds>().map(|bounds| bounds.of(10));
-        assert_eq!(rows("2..5"), Ok(2..5));
-        assert_eq!(rows(" 2 .. "), Ok(2..10));
-        assert_eq!(rows("..3"), Ok(0..3));
-        assert_eq!(rows(".."), Ok(0..10));
-        assert_eq!(rows("12.."), Ok(12..12));
-        for refused in ["5", "a..b", "-1..2", "5..2", "1...2", ""] {
+    fn rows_as_in_rust_and_python() {
+        let rows = |text: &str| text.parse::<Bounds>().map(|bounds| bounds.of(10).ok());
+        for (text, range) in [
+            ("2..5", 2..5),
+            (" 2 .. ", 2..10),
+            ("..3", 0..3),
+            ("..", 0..10),
+            ("12..", 12..12),
+            ("5", 5..6),
+            ("-1", 9..10),
+            ("-10", 0..1),
+            ("5:7", 5..7),
+            ("-5..", 5..10),
+            (":-2", 0..8),
+            ("-4:-2", 6..8),
+            ("-0..", 0..10),
+        ] {
+            assert_eq!(rows(text), Ok(Some(range)), "{text}");
+        }
+        for refused in [
+            "a..b", "5..2", "-2..-3", "1...2", "1:2:3", "--1", "-", "+-1", "",
+        ] {
             assert!(rows(refused).is_err(), "{refused}");
+        }
+        for missing in ["-11..", "..-11", "-11", "8..-5"] {
+            assert_eq!(rows(missing), Ok(None), "{missing}");
         }
     }
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use zstn::Result;
 use zstn::serve::{CACHE_BYTES, Served, Server};
 
-use super::{print, size};
+use super::{print, say, size};
 
 #[derive(Args)]
 pub struct Options {
@@ -39,7 +39,7 @@ pub fn run(options: &Options) -> Result<()> {
         });
     }
     print(format!("serving {} at {url}", options.folder.display()))?;
-    eprintln!("stop with Ctrl-C");
+    say!("stop with Ctrl-C");
     server.run(|served| {
         let _ = print(format!(
             "{} {:<4} {:>8}  {} {}",

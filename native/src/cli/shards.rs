@@ -11,7 +11,7 @@ use zstn::{
     Error, Native, Packed, Result, Shards, ShardsReport, pack_shards, unpack_shards, verify_shards,
 };
 
-use super::{print, progress, size};
+use super::{print, progress, say, size};
 
 /// What stands behind the name of a folder that was packed.
 const PACKED_SUFFIXES: [&str; 2] = ["-zstn", "-z4dm"];
@@ -88,7 +88,7 @@ pub fn pack(options: &super::pack::Options, input: &Shards) -> Result<()> {
             Packed::Container(_) => String::new(),
             Packed::Delta(report) => format!(", tensors: {}", super::pack::shares(report)),
         };
-        eprintln!(
+        say!(
             "  {} → {}: {} → {} ({}){shares}",
             shard.input,
             shard.output,
@@ -97,7 +97,7 @@ pub fn pack(options: &super::pack::Options, input: &Shards) -> Result<()> {
             size::ratio(original, packed),
         );
     }
-    eprintln!(
+    say!(
         "{} → {}: {}, {} → {} ({}), {seconds:.2} s, {}",
         options.input,
         target.display(),
@@ -109,7 +109,7 @@ pub fn pack(options: &super::pack::Options, input: &Shards) -> Result<()> {
     );
     for shard in &report.shards {
         if matches!(shard.report, Packed::Container(report) if !report.indexed) {
-            eprintln!(
+            say!(
                 "note: {} breaks the safetensors rules, so it was packed as a whole; unpack \
                  restores it exactly, single tensors cannot be read",
                 shard.input
@@ -160,7 +160,7 @@ pub fn unpack(options: &super::unpack::Options, input: &Shards) -> Result<()> {
         }));
     }
     if !options.quiet {
-        eprintln!(
+        say!(
             "{} → {}: {}, {} → {}, {seconds:.2} s, {}",
             options.input,
             target.display(),
@@ -207,7 +207,7 @@ pub fn verify(options: &super::verify::Options, input: &Shards) -> Result<()> {
     if options.quiet {
         return Ok(());
     }
-    eprintln!(
+    say!(
         "{}: {}, {} {} decode to {}, {}{}",
         options.input,
         files(report.shards.len()),
@@ -295,10 +295,10 @@ fn files(count: usize) -> String {
 /// complete.
 fn say_others<T>(report: &ShardsReport<T>, quiet: bool) {
     if !report.copied.is_empty() && !quiet {
-        eprintln!("copied: {}", report.copied.join(", "));
+        say!("copied: {}", report.copied.join(", "));
     }
     if !report.left_out.is_empty() {
-        eprintln!(
+        say!(
             "warning: left out: {} (.git, links to folders, and what is neither a file nor a folder)",
             report.left_out.join(", ")
         );

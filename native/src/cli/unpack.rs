@@ -8,7 +8,7 @@ use zstn::shards::PACKED;
 use zstn::source::{Place, Source};
 use zstn::{Native, Result, Shards, unpack_delta, unpack_map};
 
-use super::{place, print, progress, shards, size};
+use super::{place, print, progress, say, shards, size};
 
 #[derive(Args)]
 pub struct Options {
@@ -68,7 +68,7 @@ pub fn run(options: &Options) -> Result<()> {
         }));
     }
     if !options.quiet {
-        eprintln!(
+        say!(
             "{} → {}: {} → {}, {:.2} s, {}",
             input.name(),
             target.display(),

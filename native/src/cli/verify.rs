@@ -6,7 +6,7 @@ use zstn::source::{Map, Place};
 use zstn::{Native, Reader, Result, VerifyReport, View, is_packed};
 use zstn_core::catalog::Kind;
 
-use super::{place, print, progress, shards, size};
+use super::{place, print, progress, say, shards, size};
 
 #[derive(Args)]
 pub struct Options {
@@ -53,7 +53,7 @@ pub fn run(options: &Options) -> Result<()> {
         }));
     }
     if !options.quiet {
-        eprintln!(
+        say!(
             "{}: {} {} decode to {}, {}",
             options.input,
             report.frames,

@@ -10,7 +10,7 @@ use zstn::convert::{GaussPlan, GaussWatch};
 use zstn::{Error, Result};
 use zstn_core::container::gauss::{self, Components, OtherDtypes, RawReason, TensorReport};
 
-use super::super::{size, table};
+use super::super::{say, size, table};
 
 /// Half a step over the standard deviation from which people are warned.
 const LARGE_SHARE: f64 = 0.05;
@@ -117,7 +117,7 @@ impl<'a> Lines<'a> {
 
     fn say(&self, line: &str) {
         if !self.silent {
-            self.bar.suspend(|| eprintln!("{line}"));
+            self.bar.suspend(|| say!("{line}"));
         }
     }
 }
@@ -218,10 +218,12 @@ pub fn say(tensors: &[TensorReport]) {
             format!("{:.3e} at most, in {}", worst.max_error, worst.name),
         ));
     }
-    eprintln!("{}", table::facts(&facts));
+    for line in table::facts(&facts) {
+        say!("{line}");
+    }
     let coarse = coarse(tensors);
     if let Some(first) = coarse.first() {
-        eprintln!(
+        say!(
             "warning: the steps are coarse for {} of these tensors: half of one is over a \
              twentieth of their standard deviation, most in {} ({}), {:.1e} of {:.1e}; see whether the model \
              still works",

@@ -1,10 +1,13 @@
 //! What `zstn info` tells of a Gauss file: for each tensor the facts that
 //! Gauss itself prints (docs/formats/gauss.md 13).
 
+use std::borrow::Cow;
+
+use zstn::Result;
 use zstn_core::container::gauss::Tensor;
 use zstn_core::model::Model;
 
-use crate::cli::{size, table};
+use crate::cli::{print, size, table};
 
 /// The tensors of a Gauss file; none of another.
 fn tensors(model: &Model) -> Vec<&Tensor> {
@@ -14,32 +17,42 @@ fn tensors(model: &Model) -> Vec<&Tensor> {
         .collect()
 }
 
-/// A line per tensor; `None` for other files.
-pub fn table(model: &Model) -> Option<String> {
+/// Prints an empty line and a line per tensor; nothing for other files.
+pub fn print_table(model: &Model) -> Result<()> {
     let tensors = tensors(model);
     if tensors.is_empty() {
-        return None;
+        return Ok(());
     }
-    let mut rows = table::new(&[
+    print("")?;
+    let headings = [
         "tensor", ">size", ">stored", ">ratio", ">K", ">S", ">shards", "dtype",
-    ]);
-    for tensor in tensors {
-        let (len, coded) = (tensor.len_bytes(), tensor.stored_len_bytes());
-        let mut row = vec![tensor.name.clone(), size::bytes(len)];
-        match tensor.shards() {
-            [] => row.extend(["raw".into(), "–".into(), "–".into(), "–".into(), "–".into()]),
-            shards => row.extend([
-                size::bytes(coded),
-                size::ratio(len, coded),
-                shards[0].mixture.weights.len().to_string(),
-                shards[0].scale.to_string(),
-                shards.len().to_string(),
-            ]),
-        }
-        row.push(tensor.dtype.to_string());
-        rows.add_row(row);
-    }
-    Some(rows.trim_fmt())
+    ];
+    table::print(headings, || tensors.iter().map(|tensor| row(tensor)))
+}
+
+fn row(tensor: &Tensor) -> [Cow<'_, str>; 8] {
+    let (len, coded) = (tensor.len_bytes(), tensor.stored_len_bytes());
+    let none = || Cow::from("–");
+    let [stored, ratio, components, scale, shards] = match tensor.shards() {
+        [] => ["raw".into(), none(), none(), none(), none()],
+        shards => [
+            size::bytes(coded).into(),
+            size::ratio(len, coded).into(),
+            shards[0].mixture.weights.len().to_string().into(),
+            shards[0].scale.to_string().into(),
+            shards.len().to_string().into(),
+        ],
+    };
+    [
+        tensor.name.as_str().into(),
+        size::bytes(len).into(),
+        stored,
+        ratio,
+        components,
+        scale,
+        shards,
+        tensor.dtype.to_string().into(),
+    ]
 }
 
 /// The same for scripts; null for other files.

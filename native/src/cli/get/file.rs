@@ -1,0 +1,106 @@
+//! What `zstn get` writes a tensor as.
+
+use std::path::Path;
+
+use zstn::{Error, Output, Result, Tensor};
+use zstn_core::dtype::Dtype;
+
+use super::super::values;
+
+/// Kind of file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// The bytes alone.
+    Raw,
+    Npy,
+    Safetensors,
+}
+
+impl Format {
+    /// What the extension of `path` asks for.
+    pub fn of(path: &Path) -> Result<Self> {
+        let Some(extension) = path.extension() else {
+            return Ok(Self::Raw);
+        };
+        match &*extension.to_string_lossy().to_ascii_lowercase() {
+            "bin" | "raw" => Ok(Self::Raw),
+            "npy" => Ok(Self::Npy),
+            "safetensors" => Ok(Self::Safetensors),
+            _ => Err(Error::Usage(format!(
+                "cannot write .{} files: end the name in .npy or .safetensors, or in .bin, .raw \
+                 or nothing for the raw bytes",
+                extension.display()
+            ))),
+        }
+    }
+
+    /// Refuses elements that files of this kind cannot hold.
+    pub fn check(self, dtype: Dtype) -> Result<()> {
+        if self == Self::Npy && dtype != Dtype::Bf16 && values::numpy_name(dtype).is_none() {
+            return Err(Error::Usage(format!(
+                "NumPy has no dtype for {dtype}; write .bin or .safetensors instead"
+            )));
+        }
+        Ok(())
+    }
+
+    /// What to tell people about elements that are not written as they are.
+    pub fn note(self, dtype: Dtype) -> Option<&'static str> {
+        match (self, dtype) {
+            (Self::Npy, Dtype::Bf16) => Some("NumPy has no BF16; written as float32"),
+            _ => None,
+        }
+    }
+
+    /// Writes `tensor` as the whole of `output`.
+    pub fn write(self, tensor: &Tensor, mut output: Output) -> Result<()> {
+        match self {
+            Self::Raw => output.write(&tensor.bytes)?,
+            Self::Npy if tensor.dtype == Dtype::Bf16 => {
+                output.write(&npy_head("<f4", &tensor.shape))?;
+                output.write(&values::widened(&tensor.bytes))?;
+            }
+            Self::Npy => {
+                self.check(tensor.dtype)?;
+                let name = values::numpy_name(tensor.dtype).unwrap_or_default();
+                output.write(&npy_head(name, &tensor.shape))?;
+                output.write(&tensor.bytes)?;
+            }
+            Self::Safetensors => {
+                output.write(&safetensors_head(tensor))?;
+                output.write(&tensor.bytes)?;
+            }
+        }
+        output.finish()
+    }
+}
+
+/// Head of a NumPy file.
+fn npy_head(dtype: &str, shape: &[u64]) -> Vec<u8> {
+    let shape: String = shape.iter().map(|d| format!("{d}, ")).collect();
+    let mut dict = format!("{{'descr': '{dtype}', 'fortran_order': False, 'shape': ({shape}), }}");
+    // Version 2.0: six bytes of magic, two of version, four of length; the
+    // data begin at a multiple of 64.
+    let padding = (64 - (12 + dict.len() + 1) % 64) % 64;
+    dict.extend(std::iter::repeat_n(' ', padding));
+    dict.push('\n');
+    let mut head = b"\x93NUMPY\x02\x00".to_vec();
+    head.extend(u32::try_from(dict.len()).unwrap_or(u32::MAX).to_le_bytes());
+    head.extend(dict.as_bytes());
+    head
+}
+
+fn safetensors_head(tensor: &Tensor) -> Vec<u8> {
+    let header = serde_json::json!({
+        &tensor.name: {
+            "dtype": tensor.dtype.name(),
+            "shape": tensor.shape,
+            "data_offsets": [0, tensor.bytes.len()],
+        }
+    });
+    let mut header = header.to_string();
+    header.extend(std::iter::repeat_n(' ', (8 - header.len() % 8) % 8));
+    let mut head = (header.len() as u64).to_le_bytes().to_vec();
+    head.extend(header.as_bytes());
+    head
+}
