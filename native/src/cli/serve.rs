@@ -1,26 +1,40 @@
 //! `zstn serve`
 
-use std::net::{IpAddr, SocketAddr};
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use clap::Args;
-use zstn::Result;
 use zstn::serve::{CACHE_BYTES, Served, Server};
+use zstn::{Error, Result};
 
 use super::{print, say, size};
 
 #[derive(Args)]
 pub struct Options {
     /// Folder with the files
+    #[arg(default_value = ".")]
     folder: PathBuf,
     /// Port, 0 for any free one
     #[arg(long, default_value_t = 8080)]
     port: u16,
-    /// Address to listen at; others than this machine see it at 0.0.0.0
-    #[arg(long, default_value = "127.0.0.1")]
-    host: IpAddr,
-    /// Decoded tensors to keep for the next request, like 512M; the one used
-    /// last is always kept [default: 256M]
+    /// Address or name to listen at; other machines reach this one at 0.0.0.0
+    #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS")]
+    host: String,
+    /// Answer requests to this name, too, besides addresses and localhost
+    /// (repeatable)
+    #[arg(long, value_name = "NAME")]
+    allow_host: Vec<String>,
+    /// Let pages of this origin read the files, like https://example.org, or
+    /// * for all; those on this machine always may (repeatable)
+    #[arg(long, value_name = "ORIGIN")]
+    cors: Vec<String>,
+    /// Follow links that lead out of FOLDER where they lead into DIR
+    /// (repeatable)
+    #[arg(long, value_name = "DIR")]
+    follow_links_in: Vec<PathBuf>,
+    /// Memory for decoded tensors, like 512M; one tensor may always take what
+    /// it needs [default: 256M]
     #[arg(long, default_value_t = CACHE_BYTES, hide_default_value = true, value_name = "SIZE", value_parser = size::parse)]
     cache: u64,
     /// Print one JSON object per line: where it listens, then every request
@@ -28,9 +42,36 @@ pub struct Options {
     pub json: bool,
 }
 
+impl Options {
+    fn server(&self) -> Result<Server> {
+        let mut server = Server::bind(&self.folder, self.address()?)?
+            .with_cache(self.cache)
+            .with_host(&self.host);
+        for name in &self.allow_host {
+            server = server.with_host(name);
+        }
+        for origin in &self.cors {
+            server = server.with_origin(origin)?;
+        }
+        for folder in &self.follow_links_in {
+            server = server.with_links_in(folder)?;
+        }
+        Ok(server)
+    }
+
+    fn address(&self) -> Result<SocketAddr> {
+        if let Ok(address) = self.host.parse::<IpAddr>() {
+            return Ok(SocketAddr::new(address, self.port));
+        }
+        let fail = |error| Error::io(format!("listen at {}", self.host), error);
+        let found = (self.host.as_str(), self.port).to_socket_addrs();
+        let first = found.map_err(fail)?.next();
+        first.ok_or_else(|| fail(io::Error::other("the name has no address")))
+    }
+}
+
 pub fn run(options: &Options) -> Result<()> {
-    let address = SocketAddr::new(options.host, options.port);
-    let server = Server::bind(&options.folder, address)?.with_cache(options.cache);
+    let server = options.server()?;
     let url = server.url();
     if options.json {
         print(serde_json::json!({"event": "listening", "url": url}))?;
@@ -41,14 +82,7 @@ pub fn run(options: &Options) -> Result<()> {
     print(format!("serving {} at {url}", options.folder.display()))?;
     say!("stop with Ctrl-C");
     server.run(|served| {
-        let _ = print(format!(
-            "{} {:<4} {:>8}  {} {}",
-            served.status,
-            served.method,
-            size::bytes(served.body_bytes),
-            served.path,
-            served.range.unwrap_or_default(),
-        ));
+        let _ = print(served);
     })
 }
 
@@ -60,5 +94,6 @@ fn json(served: &Served) -> serde_json::Value {
         "range": served.range,
         "status": served.status,
         "bytes": served.body_bytes,
+        "note": served.note,
     })
 }

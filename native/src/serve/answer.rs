@@ -6,10 +6,14 @@ use std::time::SystemTime;
 
 use axum::body::Body;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
-use headers::{ContentLength, ContentType, ETag, HeaderMapExt, IfNoneMatch, IfRange, LastModified};
+use headers::{
+    ContentLength, ContentType, ETag, HeaderMapExt, IfMatch, IfNoneMatch, IfRange,
+    IfUnmodifiedSince, LastModified,
+};
 
+use super::access::Reader;
 use super::range::{Wanted, part};
 
 /// What is said of a file.
@@ -26,6 +30,14 @@ pub(super) fn begin(about: &About, request: &Parts) -> (Response, Option<Range<u
     let asked = &request.headers;
     let modified = LastModified::from(about.modified);
     let len = about.len_bytes;
+    if !is_the_one(about, asked) {
+        let (mut response, _) = plain(
+            StatusCode::PRECONDITION_FAILED,
+            "the file is not the one that the request is about: it was changed",
+        );
+        response.headers_mut().typed_insert(about.tag.clone());
+        return (response, None);
+    }
     if asked
         .typed_get::<IfNoneMatch>()
         .is_some_and(|header| !header.precondition_passes(&about.tag))
@@ -68,7 +80,21 @@ pub(super) fn begin(about: &About, request: &Parts) -> (Response, Option<Range<u
     (response, wants_body.then_some(range))
 }
 
-fn insert(response: &mut Response, name: header::HeaderName, value: &str) {
+/// Whether a file is the version that a request is limited to (RFC 9110,
+/// 13.2.2). A condition that cannot be read is not met; a date that is none
+/// is no condition.
+fn is_the_one(about: &About, asked: &HeaderMap) -> bool {
+    if asked.contains_key(header::IF_MATCH) {
+        return asked
+            .typed_get::<IfMatch>()
+            .is_some_and(|header| header.precondition_passes(&about.tag));
+    }
+    asked
+        .typed_get::<IfUnmodifiedSince>()
+        .is_none_or(|header| header.precondition_passes(about.modified))
+}
+
+fn insert(response: &mut Response, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::try_from(value) {
         response.headers_mut().insert(name, value);
     }
@@ -105,34 +131,58 @@ pub(super) fn method_not_allowed() -> (Response, u64) {
     (response, len)
 }
 
-/// What a page on another origin may ask.
-pub(super) fn preflight() -> (Response, u64) {
-    let mut response = empty(StatusCode::NO_CONTENT);
+/// What may be asked; for a preflight of a page on another origin, with the
+/// headers that it may send.
+pub(super) fn options(reader: &Reader, asked: &HeaderMap) -> (Response, u64) {
+    let mut response = match reader {
+        Reader::Foreign(_) if asked.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD) => {
+            return plain(
+                StatusCode::FORBIDDEN,
+                "pages of this origin may not read from here; `zstn serve --cors ORIGIN` lets them",
+            );
+        }
+        _ => empty(StatusCode::NO_CONTENT),
+    };
+    insert(&mut response, header::ALLOW, "GET, HEAD, OPTIONS");
+    if !matches!(reader, Reader::Allowed(_)) {
+        return (response, 0);
+    }
     for (name, value) in [
         (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD"),
         (
             header::ACCESS_CONTROL_ALLOW_HEADERS,
-            "authorization, range, if-range, if-none-match",
+            "authorization, range, if-match, if-none-match, if-range, if-unmodified-since",
         ),
         (header::ACCESS_CONTROL_MAX_AGE, "86400"),
     ] {
         insert(&mut response, name, value);
     }
+    // Browsers ask so before a public page reaches into a local network.
+    let local = HeaderName::from_static("access-control-request-private-network");
+    if asked.contains_key(local) {
+        let name = HeaderName::from_static("access-control-allow-private-network");
+        insert(&mut response, name, "true");
+    }
     (response, 0)
 }
 
-/// What every answer says.
-pub(super) fn common(headers: &mut HeaderMap) {
+/// What every answer says. `varies`: it depends on the origin of the page that
+/// asks.
+pub(super) fn common(headers: &mut HeaderMap, reader: &Reader, varies: bool) {
     for (name, value) in [
         (header::ACCEPT_RANGES, "bytes"),
         (header::CACHE_CONTROL, "no-cache"),
-        (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
-        (
-            header::ACCESS_CONTROL_EXPOSE_HEADERS,
-            "accept-ranges, content-length, content-range, etag, last-modified",
-        ),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ] {
         headers.insert(name, HeaderValue::from_static(value));
+    }
+    if varies {
+        headers.insert(header::VARY, HeaderValue::from_static("Origin"));
+    }
+    if let Reader::Allowed(origin) = reader {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+        let exposed = "accept-ranges, content-length, content-range, etag, last-modified";
+        let exposed = HeaderValue::from_static(exposed);
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
     }
 }

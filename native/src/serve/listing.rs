@@ -1,67 +1,121 @@
 //! The page of a folder that has none of its own.
 
 use std::fmt::Write;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use percent_encoding::utf8_percent_encode;
+use zstn_core::container::zstn::MAGIC;
 
 use super::path::unpacked_name;
+use super::root::{Absent, Root};
+use super::text::{printable, size};
 use crate::source::PLAIN;
 
-/// The page of `folder`, which was asked for as `address`; files and folders
-/// by name but for hidden ones, and files that can be had unpacked.
-/// `can_be_unpacked` tells whether a packed one can.
-pub(super) fn page(
-    folder: &Path,
-    address: &str,
-    can_be_unpacked: impl Fn(&Path) -> bool,
-) -> std::io::Result<String> {
-    let mut names = Vec::new();
+/// A line of the page.
+struct Line {
+    name: String,
+    note: String,
+    is_link: bool,
+}
+
+/// Returns the page of `folder`, which was asked for as `address`: files and
+/// folders by name but for hidden ones, and what packed files can be had as.
+pub(super) fn page(root: &Root, folder: &Path, address: &str) -> std::io::Result<String> {
+    let mut lines = Vec::new();
     for entry in folder.read_dir()? {
-        let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str());
-        let Some(name) = name.filter(|name| !name.starts_with('.')) else {
-            continue;
-        };
-        let Ok(metadata) = path.metadata() else {
-            continue;
-        };
-        let note = if metadata.is_dir() {
-            "folder".into()
-        } else {
-            format!("{} bytes", metadata.len())
-        };
-        names.push((name.to_owned(), note));
-        let other = unpacked_name(name).filter(|_| metadata.is_file());
-        if let Some(other) = other
-            && path.with_file_name(&other).symlink_metadata().is_err()
-            && can_be_unpacked(&path)
-        {
-            names.push((other, format!("unpacked from {name}")));
+        let name = entry?.file_name();
+        if let Some(name) = name.to_str().filter(|name| !name.starts_with('.')) {
+            list(root, &folder.join(name), name, &mut lines);
         }
     }
-    names.sort();
+    lines.sort_by(|a, b| a.name.cmp(&b.name));
     let title = escaped(address);
-    let base = address.trim_end_matches('/');
+    // One slash at the beginning, or what follows would name a server.
+    let base = address.trim_matches('/');
+    let base = if base.is_empty() {
+        String::new()
+    } else {
+        format!("/{base}")
+    };
+    let base = escaped(&base);
     let mut html = format!(
         "<!doctype html>\n<meta charset=\"utf-8\">\n<title>{title}</title>\n<h1>{title}</h1>\n<ul>\n"
     );
-    for (name, note) in names {
-        let link = utf8_percent_encode(&name, PLAIN);
-        let (base, name, note) = (escaped(base), escaped(&name), escaped(&note));
-        let _ = writeln!(html, "<li><a href=\"{base}/{link}\">{name}</a> {note}");
+    for line in lines {
+        let (name, note) = (escaped(&line.name), escaped(&line.note));
+        let _ = if line.is_link {
+            let link = utf8_percent_encode(&line.name, PLAIN);
+            writeln!(html, "<li><a href=\"{base}/{link}\">{name}</a> {note}")
+        } else {
+            writeln!(html, "<li>{name} {note}")
+        };
     }
     html.push_str("</ul>\n");
     Ok(html)
 }
 
+fn list(root: &Root, path: &Path, name: &str, lines: &mut Vec<Line>) {
+    let mut line = |name: &str, note: String, is_link| {
+        lines.push(Line {
+            name: name.into(),
+            note,
+            is_link,
+        });
+    };
+    let real = match root.follow(path) {
+        Ok(real) => real,
+        Err(Absent::Nothing) => return,
+        Err(Absent::Outside(_)) => {
+            line(
+                name,
+                "a link out of this folder, not followed".into(),
+                false,
+            );
+            return;
+        }
+    };
+    let Ok(metadata) = real.metadata() else {
+        return;
+    };
+    if metadata.is_dir() {
+        line(name, "folder".into(), true);
+        return;
+    }
+    if !metadata.is_file() {
+        return;
+    }
+    line(name, size(metadata.len()), true);
+    if let Some(other) = unpacked_name(name)
+        && path.with_file_name(&other).symlink_metadata().is_err()
+        && looks_unpackable(&real, name)
+    {
+        line(&other, format!("unpacked from {name}"), true);
+    }
+}
+
+/// Whether a packed file, or the index of such, is one that can be had
+/// unpacked, as far as its first bytes tell: a header may be large, and there
+/// may be thousands of files.
+fn looks_unpackable(path: &Path, name: &str) -> bool {
+    if !name.ends_with(".zstn") {
+        return true;
+    }
+    // Magic, version, and a layout with an index.
+    let mut head = [0; 6];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    read.is_ok() && head.starts_with(&MAGIC) && head[5] != 0
+}
+
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
+    for character in printable(text).chars() {
         match character {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
             other => out.push(other),
         }
     }

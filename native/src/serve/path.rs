@@ -4,6 +4,8 @@ use std::path::{Component, Path, PathBuf};
 
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
+use super::root::{Absent, Root};
+
 /// Something below the root.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
@@ -17,41 +19,60 @@ pub(super) enum Found {
     UnpackedIndex(PathBuf),
 }
 
-/// What a path means; nothing outside `root`, not even by a link. A real file
-/// goes before one that would have to be unpacked.
-pub(super) fn resolve(root: &Path, path: &str) -> Option<Found> {
-    let decoded = percent_decode(path)?;
-    let relative = Path::new(decoded.trim_start_matches('/'));
-    if !relative
-        .components()
-        .all(|part| matches!(part, Component::Normal(_)))
-    {
-        return None;
+/// What a path means: nothing hidden, and nothing outside the folder but what
+/// links may lead to. A real file goes before one that would have to be
+/// unpacked.
+pub(super) fn resolve(root: &Root, path: &str) -> Result<Found, Absent> {
+    let decoded = percent_decode(path).ok_or(Absent::Nothing)?;
+    let relative = decoded.trim_start_matches('/');
+    // `Path` drops a `.` between slashes, and knows other slashes elsewhere.
+    let is_hidden = |part: &str| part.starts_with('.');
+    if relative.split('/').any(is_hidden) {
+        return Err(Absent::Nothing);
     }
-    let full = root.join(relative);
-    if let Some(real) = within(root, &full) {
-        if !real.is_dir() {
-            return real.is_file().then_some(Found::File(real));
-        }
-        let page = within(root, &real.join("index.html"));
-        return Some(
-            page.filter(|page| page.is_file())
-                .map_or(Found::Folder(real), Found::File),
-        );
+    let relative = Path::new(relative);
+    let is_shown = |part| match part {
+        Component::Normal(name) => name.to_str().is_some_and(|name| !is_hidden(name)),
+        _ => false,
+    };
+    if !relative.components().all(is_shown) {
+        return Err(Absent::Nothing);
     }
-    // A link that leads outside or nowhere is no place for another file.
+    let full = root.folder().join(relative);
+    match root.follow(&full) {
+        Ok(real) => return existing(root, full, real),
+        Err(Absent::Outside(real)) => return Err(Absent::Outside(real)),
+        Err(Absent::Nothing) => {}
+    }
+    // A link that leads nowhere is no place for another file.
     if full.symlink_metadata().is_ok() {
-        return None;
+        return Err(Absent::Nothing);
     }
-    let name = full.file_name()?.to_str()?;
-    let packed = full.with_file_name(packed_name(name)?);
+    let name = full.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or(Absent::Nothing)?;
+    let packed = packed_name(name).ok_or(Absent::Nothing)?;
     // Under the name it has here: that says what it is, also where it is a
     // link into a cache.
-    let is_there = within(root, &packed)?.is_file();
-    is_there.then(|| match name.ends_with(SHARD_INDEX_SUFFIX) {
+    let packed = full.with_file_name(packed);
+    if !root.follow(&packed)?.is_file() {
+        return Err(Absent::Nothing);
+    }
+    Ok(match name.ends_with(SHARD_INDEX_SUFFIX) {
         true => Found::UnpackedIndex(packed),
         false => Found::Unpacked(packed),
     })
+}
+
+fn existing(root: &Root, full: PathBuf, real: PathBuf) -> Result<Found, Absent> {
+    if real.is_dir() {
+        let page = root.follow(&full.join("index.html")).ok();
+        let page = page.filter(|page| page.is_file());
+        return Ok(page.map_or(Found::Folder(full), Found::File));
+    }
+    match real.is_file() {
+        true => Ok(Found::File(real)),
+        false => Err(Absent::Nothing),
+    }
 }
 
 /// The name of the file that one called `name` would be unpacked from.
@@ -74,11 +95,6 @@ pub(super) fn unpacked_name(name: &str) -> Option<String> {
     Some(format!("{stem}.safetensors{SHARD_INDEX_SUFFIX}"))
 }
 
-fn within(root: &Path, path: &Path) -> Option<PathBuf> {
-    let real = path.canonicalize().ok()?;
-    real.starts_with(root).then_some(real)
-}
-
 fn percent_decode(path: &str) -> Option<String> {
     let mut bytes = path.bytes();
     let mut decoded = Vec::with_capacity(path.len());
@@ -98,6 +114,10 @@ fn percent_decode(path: &str) -> Option<String> {
 mod tests {
     use super::*;
 
+    fn resolve(root: &Path, path: &str) -> Option<Found> {
+        super::resolve(&Root::new(root).unwrap(), path).ok()
+    }
+
     #[test]
     fn nothing_outside_the_root_is_served() {
         let folder = tempfile::tempdir().unwrap();
@@ -113,35 +133,64 @@ mod tests {
             "/a/../../etc/passwd",
             "//etc/passwd",
             "/%zz",
+            "/a%20b.bin/x",
+            "/a%20b.bin%00",
             "/missing",
             "/missing.safetensors",
         ] {
             assert_eq!(resolve(&root, path), None, "{path}");
         }
-        #[cfg(unix)]
-        {
-            let outside = tempfile::tempdir().unwrap();
-            std::fs::write(outside.path().join("x.zstn"), b"x").unwrap();
-            for (name, target) in [
-                ("link", outside.path().join("x.zstn")),
-                ("packed.zstn", outside.path().join("x.zstn")),
-                ("folder", outside.path().into()),
-            ] {
-                std::os::unix::fs::symlink(target, root.join(name)).unwrap();
-            }
-            std::fs::write(root.join("blob"), b"x").unwrap();
-            std::os::unix::fs::symlink("blob", root.join("cached.zstn")).unwrap();
-            let cached = Found::Unpacked(root.join("cached.zstn"));
-            assert_eq!(resolve(&root, "/cached.safetensors"), Some(cached));
-            for path in [
-                "/link",
-                "/packed.zstn",
-                "/packed.safetensors",
-                "/folder/x.safetensors",
-            ] {
-                assert_eq!(resolve(&root, path), None, "{path}");
-            }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_packed_file_may_be_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::write(root.join("blob"), b"x").unwrap();
+        std::os::unix::fs::symlink("blob", root.join("cached.zstn")).unwrap();
+        let cached = Found::Unpacked(root.join("cached.zstn"));
+        assert_eq!(resolve(&root, "/cached.safetensors"), Some(cached));
+    }
+
+    /// Not even whether there is something is told of what lies outside.
+    #[cfg(unix)]
+    #[test]
+    fn nothing_behind_a_link_is_looked_at() {
+        let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (root, outside) = (folder.path().canonicalize(), outside.path().canonicalize());
+        let (root, outside) = (root.unwrap(), outside.unwrap());
+        std::fs::write(outside.join("x.zstn"), b"x").unwrap();
+        for (name, target) in [
+            ("link", outside.join("x.zstn")),
+            ("packed.zstn", outside.join("x.zstn")),
+            ("folder", outside.clone()),
+        ] {
+            std::os::unix::fs::symlink(target, root.join(name)).unwrap();
         }
+        let mut root = Root::new(&root).unwrap();
+        for (path, place) in [
+            ("/link", outside.join("x.zstn")),
+            ("/packed.zstn", outside.join("x.zstn")),
+            ("/packed.safetensors", outside.join("x.zstn")),
+            ("/folder/x.zstn", outside.clone()),
+            ("/folder/x.safetensors", outside.clone()),
+            ("/folder/missing", outside.clone()),
+        ] {
+            let found = super::resolve(&root, path);
+            assert_eq!(found, Err(Absent::Outside(place)), "{path}");
+        }
+        root.link(&outside).unwrap();
+        let file = Found::File(outside.join("x.zstn"));
+        for path in ["/link", "/packed.zstn", "/folder/x.zstn"] {
+            assert_eq!(super::resolve(&root, path).as_ref(), Ok(&file), "{path}");
+        }
+        for path in ["/packed.safetensors", "/folder/x.safetensors"] {
+            let found = super::resolve(&root, path);
+            assert!(matches!(found, Ok(Found::Unpacked(_))), "{path}");
+        }
+        let missing = super::resolve(&root, "/folder/missing");
+        assert_eq!(missing, Err(Absent::Nothing));
     }
 
     #[test]

@@ -1,10 +1,20 @@
-//! Decoded tensors, kept for the next range of them.
+//! Decoded tensors: those that requests read, and those kept for the next
+//! range of them.
 
-use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::Instant;
+
+pub(super) use reading::Reading;
+use state::State;
+
+mod reading;
+mod state;
+#[cfg(test)]
+mod tests;
 
 /// A tensor of a file: number of the file, number in it.
 pub(super) type Key = (u64, usize);
@@ -12,315 +22,144 @@ pub(super) type Key = (u64, usize);
 /// The bytes, or why there are none.
 type Outcome = Result<Arc<Vec<u8>>, String>;
 
-/// Tells all who wait, once.
 type Sender = watch::Sender<Option<Outcome>>;
 type Receiver = watch::Receiver<Option<Outcome>>;
 
-/// Decodes tensors when they are asked for, off the threads that answer, as
-/// many at a time as there are processors; those asked for at the same time
-/// share the work. Up to a limit those that nobody uses now are kept, the one
-/// used last always: a large one is mostly read range by range.
+/// Decodes one tensor; called again where its bytes had to be dropped.
+pub(super) type Decode = Arc<dyn Fn() -> Result<Vec<u8>, String> + Send + Sync>;
+
+/// Decodes tensors when they are asked for, off the threads that answer;
+/// requests for one tensor share the work.
+///
+/// All tensors in memory together take at most `limit_bytes`, or as much as
+/// the largest of them: a tensor is decoded when there is room for it beside
+/// those that are being read, and what nobody reads is dropped for it, the one
+/// used longest ago first. A reader that is slow loses its claim to a tensor
+/// while others wait for room, so that everybody gets on; what it has not read
+/// by then is decoded again when it comes back.
 pub(super) struct DecodedTensors {
     limit_bytes: u64,
+    /// `limit_bytes` in units of `unit_bytes`; tensors that are read or
+    /// decoded hold theirs. First come, first served.
+    room: Arc<Semaphore>,
+    room_units: u32,
+    unit_bytes: u64,
+    /// As many tensors are decoded at a time as there are processors.
     turns: Arc<Semaphore>,
+    patience: Patience,
     state: Mutex<State>,
 }
 
-#[derive(Default)]
-struct State {
-    entries: HashMap<Key, Entry>,
-    /// Decoded ones that nobody uses, by when they were used last.
-    idle: BTreeMap<u64, Key>,
-    held_bytes: u64,
-    uses: u64,
-    last: Option<Key>,
+/// How long a tensor stays with its readers while others wait for room.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    /// Since the last of its bytes was read.
+    pub(super) unread: Duration,
+    /// Since it was decoded, and at least as long as that took.
+    pub(super) in_all: Duration,
 }
 
-struct Entry {
-    len_bytes: u64,
-    phase: Phase,
-    users: usize,
-    used_at: u64,
-    outcome: Receiver,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Waiting,
-    Decoding,
-    Decoded,
-    Failed,
-}
-
-/// A tensor in use. While it is, it stays.
-pub(super) struct Lease {
-    cache: Arc<DecodedTensors>,
-    key: Key,
-    bytes: Arc<Vec<u8>>,
-}
-
-impl AsRef<[u8]> for Lease {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.cache.release(self.key);
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            unread: Duration::from_millis(250),
+            in_all: Duration::from_secs(2),
+        }
     }
 }
 
 impl DecodedTensors {
-    pub(super) fn new(limit_bytes: u64) -> Self {
+    pub(super) fn new(limit_bytes: u64, patience: Patience) -> Self {
+        // A million units are fine enough, and a semaphore can count them.
+        let unit_bytes = (limit_bytes >> 20).max(1);
+        let room_units =
+            u32::try_from(limit_bytes / unit_bytes).map_or(u32::MAX, |units| units.max(1));
         let turns = std::thread::available_parallelism().map_or(2, usize::from);
         Self {
             limit_bytes,
+            room: Arc::new(Semaphore::new(room_units as usize)),
+            room_units,
+            unit_bytes,
             turns: Arc::new(Semaphore::new(turns)),
+            patience,
             state: Mutex::default(),
         }
     }
 
-    /// The tensor `key` of `len_bytes`, by `decode` if it is not there. A
-    /// failure is that of all who wait for it, and is not kept.
-    pub(super) async fn get(
-        self: &Arc<Self>,
-        key: Key,
-        len_bytes: u64,
-        decode: impl FnOnce() -> Result<Vec<u8>, String> + Send + 'static,
-    ) -> Result<Lease, String> {
-        let (mut lease, mut outcome, sender) = self.enter(key, len_bytes);
-        if let Some(sender) = sender {
-            tokio::spawn(Arc::clone(self).fill(key, sender, decode));
-        }
-        let outcome = outcome.wait_for(Option::is_some).await;
-        let outcome = outcome.map_or(None, |outcome| outcome.clone());
-        lease.bytes = outcome.unwrap_or_else(|| Err("decoding was given up".into()))?;
-        Ok(lease)
+    /// Returns a reader of the tensor `key` of `len_bytes`; nothing is decoded
+    /// before its bytes are asked for.
+    pub(super) fn reading(self: &Arc<Self>, key: Key, len_bytes: u64, decode: Decode) -> Reading {
+        Reading::new(Arc::clone(self), key, len_bytes, decode)
     }
 
-    /// Counts one more user of the tensor; the sender is for who has to fill
-    /// a new entry.
-    fn enter(self: &Arc<Self>, key: Key, len_bytes: u64) -> (Lease, Receiver, Option<Sender>) {
-        let mut state = self.state();
-        let state = &mut *state;
-        state.uses += 1;
-        state.last = Some(key);
-        let mut sender = None;
-        let entry = state.entries.entry(key).or_insert_with(|| {
-            let (new, outcome) = watch::channel(None);
-            sender = Some(new);
-            state.held_bytes += len_bytes;
-            Entry {
-                len_bytes,
-                phase: Phase::Waiting,
-                users: 0,
-                used_at: 0,
-                outcome,
-            }
-        });
-        state.idle.remove(&entry.used_at);
-        entry.users += 1;
-        entry.used_at = state.uses;
-        let outcome = entry.outcome.clone();
-        state.trim(self.limit_bytes);
-        let lease = Lease {
-            cache: Arc::clone(self),
-            key,
-            bytes: Arc::default(),
-        };
-        (lease, outcome, sender)
+    /// Units of room for a tensor: all of them for one that is larger than
+    /// the limit, so that it is the only one.
+    fn units(&self, len_bytes: u64) -> u32 {
+        let units = len_bytes.div_ceil(self.unit_bytes);
+        u32::try_from(units).map_or(self.room_units, |units| units.clamp(1, self.room_units))
     }
 
-    /// Decodes, once it is this tensor's turn and if somebody still waits.
+    fn room_now(&self, len_bytes: u64) -> Option<OwnedSemaphorePermit> {
+        let room = Arc::clone(&self.room);
+        room.try_acquire_many_owned(self.units(len_bytes)).ok()
+    }
+
+    /// Decodes, once there is room and it is this tensor's turn, if somebody
+    /// still waits.
     async fn fill(
         self: Arc<Self>,
-        key: Key,
+        (key, id): (Key, u64),
         sender: Sender,
-        decode: impl FnOnce() -> Result<Vec<u8>, String> + Send + 'static,
+        len_bytes: u64,
+        room: Option<OwnedSemaphorePermit>,
+        decode: Decode,
     ) {
+        let room = match room {
+            Some(room) => room,
+            None => tokio::select! {
+                room = self.wait_for_room(len_bytes) => match room {
+                    Some(room) => room,
+                    None => return,
+                },
+                () = sender.closed() => return,
+            },
+        };
         let Ok(turn) = Arc::clone(&self.turns).acquire_owned().await else {
             return;
         };
         // Entries that everybody left are gone, and nobody listens here.
-        match self.state().entries.get_mut(&key) {
-            Some(entry) if !sender.is_closed() => entry.phase = Phase::Decoding,
-            _ => return,
+        if sender.is_closed() || !self.state().begin(key, id, room, self.limit_bytes) {
+            return;
         }
         tokio::task::spawn_blocking(move || {
-            let outcome = catch_unwind(AssertUnwindSafe(decode))
+            let start = Instant::now();
+            let outcome = catch_unwind(AssertUnwindSafe(|| decode()))
                 .unwrap_or_else(|_| Err("the decoder stopped unexpectedly".into()));
-            self.finish(key, outcome.is_ok());
+            let now = Instant::now();
+            let keep = self.patience.in_all.max(now - start);
+            self.state().finish(key, outcome.is_ok(), now, now + keep);
             sender.send_replace(Some(outcome.map(Arc::new)));
             drop(turn);
         });
     }
 
-    fn finish(&self, key: Key, decoded: bool) {
-        let mut state = self.state();
-        if let Some(entry) = state.entries.get_mut(&key) {
-            entry.phase = if decoded {
-                Phase::Decoded
-            } else {
-                Phase::Failed
-            };
-            if entry.users == 0 {
-                state.settle(key, self.limit_bytes);
-            }
-        }
-    }
-
-    fn release(&self, key: Key) {
-        let mut state = self.state();
-        if let Some(entry) = state.entries.get_mut(&key) {
-            entry.users -= 1;
-            if entry.users == 0 {
-                state.settle(key, self.limit_bytes);
+    /// Waits in line, and takes room back from readers that are slow.
+    async fn wait_for_room(&self, len_bytes: u64) -> Option<OwnedSemaphorePermit> {
+        let room = Arc::clone(&self.room).acquire_many_owned(self.units(len_bytes));
+        tokio::pin!(room);
+        let pause = (self.patience.unread / 4).max(Duration::from_millis(1));
+        loop {
+            tokio::select! {
+                biased;
+                room = &mut room => return room.ok(),
+                () = tokio::time::sleep(pause) => {
+                    self.state().take_back(self.patience.unread, pause);
+                }
             }
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    /// What becomes of an entry without users.
-    fn settle(&mut self, key: Key, limit_bytes: u64) {
-        let Some(entry) = self.entries.get(&key) else {
-            return;
-        };
-        match entry.phase {
-            // Decoding goes on; who asks meanwhile gets it.
-            Phase::Decoding => {}
-            Phase::Waiting | Phase::Failed => self.remove(key),
-            Phase::Decoded => {
-                self.idle.insert(entry.used_at, key);
-                self.trim(limit_bytes);
-            }
-        }
-    }
-
-    fn trim(&mut self, limit_bytes: u64) {
-        while self.held_bytes > limit_bytes {
-            match self.idle.first_key_value() {
-                Some((&at, &key)) if self.last != Some(key) => {
-                    self.idle.remove(&at);
-                    self.remove(key);
-                }
-                _ => return,
-            }
-        }
-    }
-
-    fn remove(&mut self, key: Key) {
-        if let Some(entry) = self.entries.remove(&key) {
-            self.held_bytes -= entry.len_bytes;
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use super::*;
-
-    fn run(work: impl Future<Output = ()>) {
-        tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()
-            .unwrap()
-            .block_on(work);
-    }
-
-    /// A tensor of ten bytes; tells how often it was decoded.
-    async fn ten(cache: &Arc<DecodedTensors>, number: usize, count: &Arc<AtomicUsize>) -> Lease {
-        let count = Arc::clone(count);
-        let decode = move || {
-            count.fetch_add(1, Ordering::SeqCst);
-            Ok(vec![7; 10])
-        };
-        cache.get((0, number), 10, decode).await.unwrap()
-    }
-
-    #[test]
-    fn those_who_ask_at_the_same_time_share_the_work() {
-        run(async {
-            let (cache, count) = (Arc::new(DecodedTensors::new(0)), Arc::default());
-            let (gate, closed) = std::sync::mpsc::channel::<()>();
-            let decode = move || {
-                let _ = closed.recv();
-                Ok(vec![1; 10])
-            };
-            let first = tokio::spawn({
-                let cache = Arc::clone(&cache);
-                async move {
-                    cache
-                        .get((0, 0), 10, decode)
-                        .await
-                        .unwrap()
-                        .as_ref()
-                        .to_vec()
-                }
-            });
-            while cache.state().entries.is_empty() {
-                tokio::task::yield_now().await;
-            }
-            let second = tokio::spawn({
-                let (cache, count) = (Arc::clone(&cache), Arc::clone(&count));
-                async move { ten(&cache, 0, &count).await.as_ref().to_vec() }
-            });
-            while cache.state().entries[&(0, 0)].users < 2 {
-                tokio::task::yield_now().await;
-            }
-            gate.send(()).unwrap();
-            assert_eq!(first.await.unwrap(), [1; 10]);
-            assert_eq!(second.await.unwrap(), [1; 10]);
-            assert_eq!(count.load(Ordering::SeqCst), 0);
-        });
-    }
-
-    #[test]
-    fn the_limit_holds_for_what_nobody_uses() {
-        run(async {
-            let (cache, count) = (Arc::new(DecodedTensors::new(25)), Arc::default());
-            for number in [0, 1, 0, 1, 2] {
-                ten(&cache, number, &count).await;
-            }
-            assert_eq!(count.load(Ordering::SeqCst), 3);
-            assert_eq!(cache.state().held_bytes, 20, "0 was used longest ago");
-            let in_use = [ten(&cache, 1, &count).await, ten(&cache, 2, &count).await];
-            ten(&cache, 3, &count).await;
-            assert_eq!(cache.state().held_bytes, 30, "what is used stays");
-            drop(in_use);
-            assert_eq!(cache.state().held_bytes, 20);
-        });
-    }
-
-    #[test]
-    fn one_larger_than_the_limit_stays_until_another_is_used() {
-        run(async {
-            let (cache, count) = (Arc::new(DecodedTensors::new(0)), Arc::default());
-            for number in [0, 0, 0, 1, 0] {
-                ten(&cache, number, &count).await;
-            }
-            assert_eq!(count.load(Ordering::SeqCst), 3);
-            assert_eq!(cache.state().held_bytes, 10);
-        });
-    }
-
-    #[test]
-    fn failures_and_panics_are_not_kept() {
-        run(async {
-            let (cache, count) = (Arc::new(DecodedTensors::new(100)), Arc::default());
-            let failed = cache.get((0, 0), 10, || Err("damaged".into())).await;
-            assert_eq!(failed.err().as_deref(), Some("damaged"));
-            let failed = cache.get((0, 0), 10, || panic!("on purpose")).await;
-            assert!(failed.is_err());
-            assert_eq!(cache.state().held_bytes, 0);
-            assert_eq!(ten(&cache, 0, &count).await.as_ref(), [7; 10]);
-        });
     }
 }

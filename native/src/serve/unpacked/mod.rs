@@ -3,34 +3,28 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
-use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use headers::ContentType;
 use zstn_core::ErrorKind;
-use zstn_core::model::Piece;
 
 use super::answer::{About, begin, plain};
 use super::file::Version;
 use crate::Native;
 use crate::shards::unpacked_index;
-use cache::DecodedTensors;
+use body::Rest;
+use cache::{DecodedTensors, Patience};
 use packed::Packed;
 
+mod body;
 mod cache;
 mod packed;
-
-/// Up to this length an answer is complete before it begins, so that what
-/// goes wrong has a status.
-const AT_ONCE_BYTES: u64 = 4 << 20;
 
 /// Packed files that are kept open.
 const MOST_OPEN: usize = 64;
@@ -44,11 +38,11 @@ pub(super) struct Unpacked {
 }
 
 impl Unpacked {
-    /// `cache_bytes` of decoded tensors are kept.
+    /// Decoded tensors take up to `cache_bytes`, or one of them.
     pub(super) fn new(engine: Native, cache_bytes: u64) -> Self {
         Self {
             engine: Arc::new(engine),
-            decoded: Arc::new(DecodedTensors::new(cache_bytes)),
+            decoded: Arc::new(DecodedTensors::new(cache_bytes, Patience::default())),
             open: Mutex::default(),
             uses: AtomicU64::new(0),
         }
@@ -76,63 +70,13 @@ impl Unpacked {
             return (response, 0);
         };
         let len = range.end - range.start;
-        match self.body(packed, range).await {
+        let (engine, decoded) = (Arc::clone(&self.engine), Arc::clone(&self.decoded));
+        let rest = Rest::new(engine, decoded, packed, range);
+        match rest.into_body().await {
             Ok(body) => *response.body_mut() = body,
             Err(error) => return plain(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
         }
         (response, len)
-    }
-
-    /// The first piece is there before the answer begins, of a short body
-    /// everything.
-    async fn body(&self, packed: Arc<Packed>, range: Range<u64>) -> io::Result<Body> {
-        let is_short = range.end - range.start <= AT_ONCE_BYTES;
-        let mut pieces = self.pieces(packed, range);
-        if is_short {
-            let mut all = Vec::new();
-            while let Some(piece) = pieces.try_next().await? {
-                all.extend_from_slice(&piece);
-            }
-            return Ok(Body::from(all));
-        }
-        let first = pieces.try_next().await?;
-        let first = stream::iter(first.map(Ok));
-        Ok(Body::from_stream(first.chain(pieces)))
-    }
-
-    /// The next tensor is decoded while one is sent.
-    fn pieces(
-        &self,
-        packed: Arc<Packed>,
-        range: Range<u64>,
-    ) -> impl Stream<Item = io::Result<Bytes>> + Unpin + use<> {
-        let pieces: Vec<Piece> = packed.layout().pieces(range).collect();
-        let (engine, decoded) = (Arc::clone(&self.engine), Arc::clone(&self.decoded));
-        let pieces = stream::iter(pieces).map(move |piece| {
-            let (packed, engine) = (Arc::clone(&packed), Arc::clone(&engine));
-            let decoded = Arc::clone(&decoded);
-            async move {
-                match piece {
-                    Piece::Head(range) => {
-                        Ok(Bytes::copy_from_slice(&packed.layout().head()[range]))
-                    }
-                    Piece::Tensor { number, bytes } => {
-                        let key = (packed.id(), number);
-                        let len_bytes = packed.tensor_len_bytes(number);
-                        let decode = move || {
-                            let tensor = packed.decode(&engine, number);
-                            tensor.map_err(|error| error.to_string())
-                        };
-                        let lease = decoded.get(key, len_bytes, decode).await;
-                        let lease = lease.map_err(io::Error::other)?;
-                        let bytes = zstn_core::bytes::index(bytes.start)
-                            ..zstn_core::bytes::index(bytes.end);
-                        Ok(Bytes::from_owner(lease).slice(bytes))
-                    }
-                }
-            }
-        });
-        Box::pin(pieces.buffered(2))
     }
 
     /// The packed file at `path` as it is now.
@@ -156,18 +100,6 @@ impl Unpacked {
         }
         open.insert(path.into(), (use_number, Arc::clone(&packed)));
         Ok(packed)
-    }
-
-    /// Whether the file at `path`, a packed one or the index of such, can be
-    /// had unpacked.
-    pub(super) fn can_open(&self, path: &Path) -> bool {
-        match path
-            .extension()
-            .is_some_and(|extension| extension == "zstn")
-        {
-            true => self.open(path).is_ok(),
-            false => unpacked_index(path).is_ok(),
-        }
     }
 }
 

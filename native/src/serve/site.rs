@@ -1,0 +1,120 @@
+//! What is served, and the answer to every request.
+
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::http::request::Parts;
+use axum::http::{Method, StatusCode, header};
+use axum::response::Response;
+
+use super::access::{Access, Reader};
+use super::answer::{self, method_not_allowed, plain};
+use super::path::{Found, resolve};
+use super::root::{Absent, Root};
+use super::unpacked::{self, Unpacked};
+use super::{Served, file, listing};
+
+pub(super) struct Site {
+    pub(super) root: Arc<Root>,
+    pub(super) access: Access,
+    pub(super) unpacked: Arc<Unpacked>,
+}
+
+/// An answer, the length of its body, and what the log should say of it.
+type Answer = (Response, u64, Option<String>);
+
+impl Site {
+    /// Returns the answer to `request`, and the line of the log about it.
+    pub(super) async fn answer(&self, request: &Parts) -> (Response, Served) {
+        let (reader, (mut response, body_bytes, note)) = match self.access.check_host(request) {
+            Ok(()) => {
+                let reader = self.access.reader(&request.headers);
+                let answer = self.answer_to(&reader, request).await;
+                (reader, answer)
+            }
+            Err((status, sentence)) => {
+                let (response, len) = plain(status, &sentence);
+                (Reader::Same, (response, len, Some(sentence)))
+            }
+        };
+        answer::common(response.headers_mut(), &reader, self.access.varies());
+        let served = Served {
+            method: request.method.to_string(),
+            path: request.uri.path().into(),
+            range: request
+                .headers
+                .get(header::RANGE)
+                .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()),
+            status: response.status().as_u16(),
+            body_bytes,
+            note: note.or_else(|| foreign(&reader)),
+        };
+        (response, served)
+    }
+
+    async fn answer_to(&self, reader: &Reader, request: &Parts) -> Answer {
+        let (response, len) = match request.method {
+            Method::OPTIONS => answer::options(reader, &request.headers),
+            Method::GET | Method::HEAD => match resolve(&self.root, request.uri.path()) {
+                Err(Absent::Outside(real)) => return outside(&real),
+                Err(Absent::Nothing) => plain(StatusCode::NOT_FOUND, "no such file"),
+                Ok(found) => self.found(found, request).await,
+            },
+            _ => method_not_allowed(),
+        };
+        (response, len, None)
+    }
+
+    async fn found(&self, found: Found, request: &Parts) -> (Response, u64) {
+        match found {
+            Found::File(path) => {
+                let sent = file::send(&path, request).await;
+                sent.unwrap_or_else(unreadable)
+            }
+            Found::Folder(path) => {
+                let (root, address) = (Arc::clone(&self.root), request.uri.path().to_owned());
+                let page = move || listing::page(&root, &path, &address);
+                let page = tokio::task::spawn_blocking(page).await;
+                let page = page.map_err(io::Error::other).and_then(|page| page);
+                page.map_or_else(unreadable, answer::page)
+            }
+            Found::Unpacked(path) => Arc::clone(&self.unpacked).send(path, request).await,
+            Found::UnpackedIndex(path) => unpacked::send_index(path, request).await,
+        }
+    }
+}
+
+fn unreadable(_: impl Display) -> (Response, u64) {
+    let status = StatusCode::INTERNAL_SERVER_ERROR;
+    plain(status, "the file cannot be read")
+}
+
+/// Where a link leads is told to who runs the server, not to who asks.
+fn outside(real: &Path) -> Answer {
+    let (response, len) = plain(
+        StatusCode::NOT_FOUND,
+        "a link that leads out of the served folder; `zstn serve --follow-links-in DIR` \
+         serves those that lead into DIR",
+    );
+    let folder = match real.is_dir() {
+        true => real,
+        false => real.parent().unwrap_or(real),
+    };
+    let note = format!(
+        "a link out of the served folder, to {}; --follow-links-in {} serves it",
+        real.display(),
+        folder.display()
+    );
+    (response, len, Some(note))
+}
+
+fn foreign(reader: &Reader) -> Option<String> {
+    match reader {
+        Reader::Foreign(origin) => Some(format!(
+            "pages of {origin} may not read this; --cors {origin} lets them"
+        )),
+        _ => None,
+    }
+}

@@ -1,0 +1,167 @@
+//! The bytes of a range, in pieces of bounded length.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use futures_util::stream;
+use zstn_core::bytes::index;
+use zstn_core::model::Piece;
+
+use super::cache::{DecodedTensors, Reading};
+use super::packed::Packed;
+use crate::Native;
+
+/// What is handed to a connection at a time, and what it holds for a client
+/// that does not read on.
+const CHUNK_BYTES: usize = 128 << 10;
+
+/// Up to this length everything is decoded once before the answer begins, so
+/// that what goes wrong has a status.
+const CHECKED_BYTES: u64 = 4 << 20;
+
+/// What is left of a range of the file that a packed one restores. Tensors
+/// are held while their bytes are copied, not while a client reads.
+pub(super) struct Rest {
+    engine: Arc<Native>,
+    decoded: Arc<DecodedTensors>,
+    packed: Arc<Packed>,
+    range: Range<u64>,
+    /// The tensor that is being read, by its number, and the one behind it.
+    tensor: Option<(usize, Reading)>,
+    next: Option<(usize, Reading)>,
+}
+
+impl Rest {
+    /// `range` of the file that `packed` restores, all of it inside.
+    pub(super) fn new(
+        engine: Arc<Native>,
+        decoded: Arc<DecodedTensors>,
+        packed: Arc<Packed>,
+        range: Range<u64>,
+    ) -> Self {
+        Self {
+            engine,
+            decoded,
+            packed,
+            range,
+            tensor: None,
+            next: None,
+        }
+    }
+
+    /// The body of an answer; its first chunk is there before the answer
+    /// begins.
+    pub(super) async fn into_body(mut self) -> io::Result<Body> {
+        if self.range.end - self.range.start <= CHECKED_BYTES {
+            self.check().await?;
+        }
+        let first = self.chunk().await?;
+        if self.range.is_empty() {
+            return Ok(Body::from(first));
+        }
+        let parts = stream::try_unfold((Some(first), self), |(first, mut rest)| async move {
+            let chunk = match first {
+                Some(first) => first,
+                None => rest.chunk().await?,
+            };
+            Ok::<_, io::Error>((!chunk.is_empty()).then_some((chunk, (None, rest))))
+        });
+        Ok(Body::from_stream(parts))
+    }
+
+    /// Decodes every tensor that the range touches.
+    async fn check(&mut self) -> io::Result<()> {
+        let mut at = self.range.start;
+        while let Some(piece) = self.piece(at, 0) {
+            at += match piece {
+                Piece::Head(range) => range.len() as u64,
+                Piece::Tensor { number, bytes } => {
+                    drop(self.bytes_of(number).await?);
+                    bytes.end - bytes.start
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// The next bytes; none at the end.
+    async fn chunk(&mut self) -> io::Result<Bytes> {
+        let left = self.range.end - self.range.start;
+        let mut chunk = Vec::with_capacity(index(left.min(CHUNK_BYTES as u64)));
+        while chunk.len() < CHUNK_BYTES
+            && let Some(piece) = self.piece(self.range.start, 0)
+        {
+            let room = CHUNK_BYTES - chunk.len();
+            let len = match piece {
+                Piece::Head(range) => {
+                    let len = range.len().min(room);
+                    let head = &self.packed.layout().head()[range];
+                    chunk.extend_from_slice(&head[..len]);
+                    len
+                }
+                Piece::Tensor { number, bytes } => {
+                    let (start, end) = (index(bytes.start), index(bytes.end));
+                    let len = (end - start).min(room);
+                    let tensor = self.bytes_of(number).await?;
+                    let part = tensor.get(start..start + len);
+                    let part = part.ok_or_else(|| io::Error::other("a tensor is too short"))?;
+                    chunk.extend_from_slice(part);
+                    drop(tensor);
+                    if start + len == end {
+                        self.tensor = None;
+                    } else {
+                        self.prefetch();
+                    }
+                    len
+                }
+            };
+            self.range.start += len as u64;
+        }
+        Ok(chunk.into())
+    }
+
+    /// The piece of the file at `at`, or one `further` on.
+    fn piece(&self, at: u64, further: usize) -> Option<Piece> {
+        let mut pieces = self.packed.layout().pieces(at..self.range.end);
+        pieces.nth(further)
+    }
+
+    async fn bytes_of(&mut self, number: usize) -> io::Result<Arc<Vec<u8>>> {
+        let held = self.tensor.take().filter(|(held, _)| *held == number);
+        // What is done with is gone by now, before room is waited for.
+        let (_, reading) = self.tensor.insert(match (held, self.next.take()) {
+            (Some(held), next) => {
+                self.next = next;
+                held
+            }
+            (None, Some(next)) if next.0 == number => next,
+            _ => (number, self.reading(number)),
+        });
+        reading.bytes().await.map_err(io::Error::other)
+    }
+
+    /// Has the tensor behind the one that is being read decoded, if there is
+    /// room for both.
+    fn prefetch(&mut self) {
+        if self.next.is_none()
+            && let Some(Piece::Tensor { number, .. }) = self.piece(self.range.start, 1)
+        {
+            let mut next = self.reading(number);
+            next.prefetch();
+            self.next = Some((number, next));
+        }
+    }
+
+    fn reading(&self, number: usize) -> Reading {
+        let (packed, engine) = (Arc::clone(&self.packed), Arc::clone(&self.engine));
+        let key = (packed.id(), number);
+        let len_bytes = packed.tensor_len_bytes(number);
+        let decode = move || {
+            let tensor = packed.decode(&engine, number);
+            tensor.map_err(|error| error.to_string())
+        };
+        self.decoded.reading(key, len_bytes, Arc::new(decode))
+    }
+}

@@ -1,0 +1,89 @@
+//! One request's use of one tensor.
+
+use std::sync::Arc;
+
+use super::state::Entered;
+use super::{Decode, DecodedTensors, Key, Sender};
+
+/// A reader of a tensor. While it reads on, the tensor stays; if it pauses and
+/// others need the memory, the tensor is decoded again when its bytes are next
+/// asked for.
+pub(in super::super) struct Reading {
+    cache: Arc<DecodedTensors>,
+    key: Key,
+    len_bytes: u64,
+    decode: Decode,
+    /// The entry that counts this one as a user.
+    entry: Option<u64>,
+}
+
+impl Reading {
+    pub(super) fn new(
+        cache: Arc<DecodedTensors>,
+        key: Key,
+        len_bytes: u64,
+        decode: Decode,
+    ) -> Self {
+        Self {
+            cache,
+            key,
+            len_bytes,
+            decode,
+            entry: None,
+        }
+    }
+
+    /// Returns the bytes of the tensor, which may have to be decoded. They
+    /// are counted for as long as the tensor stays: copy what is needed, and
+    /// drop them before anything is waited for.
+    pub(in super::super) async fn bytes(&mut self) -> Result<Arc<Vec<u8>>, String> {
+        let mut entered = self.enter();
+        if let Some(sender) = entered.sender.take() {
+            let filled = self.fill(entered.id, sender, None);
+            tokio::spawn(filled);
+        }
+        let outcome = entered.outcome.wait_for(Option::is_some).await;
+        let outcome = outcome.map_or(None, |outcome| outcome.clone());
+        outcome.unwrap_or_else(|| Err("decoding was given up".into()))
+    }
+
+    /// Begins to decode the tensor if there is room for it now.
+    pub(in super::super) fn prefetch(&mut self) {
+        if self.entry.is_some() || self.cache.state().has(self.key) {
+            return;
+        }
+        let Some(room) = self.cache.room_now(self.len_bytes) else {
+            return;
+        };
+        let entered = self.enter();
+        if let Some(sender) = entered.sender {
+            tokio::spawn(self.fill(entered.id, sender, Some(room)));
+        }
+    }
+
+    fn enter(&mut self) -> Entered {
+        let mut state = self.cache.state();
+        let room_now = || self.cache.room_now(self.len_bytes);
+        let entered = state.enter(self.key, self.len_bytes, self.entry, room_now);
+        self.entry = Some(entered.id);
+        entered
+    }
+
+    fn fill(
+        &self,
+        id: u64,
+        sender: Sender,
+        room: Option<tokio::sync::OwnedSemaphorePermit>,
+    ) -> impl Future<Output = ()> + use<> {
+        let (cache, decode) = (Arc::clone(&self.cache), Arc::clone(&self.decode));
+        cache.fill((self.key, id), sender, self.len_bytes, room, decode)
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        if let Some(id) = self.entry {
+            self.cache.state().leave(self.key, id);
+        }
+    }
+}
