@@ -82,7 +82,7 @@ pub fn run(options: &Options) -> Result<()> {
     print(format!("serving {} at {url}", options.folder.display()))?;
     say!("stop with Ctrl-C");
     server.run(|served| {
-        let _ = print(served);
+        let _ = print(served.to_string());
     })
 }
 
