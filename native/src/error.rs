@@ -35,6 +35,17 @@ pub enum Error {
         url: String,
         /// What came instead, and what to do.
         detail: String,
+        /// Status of the answer, where that is what was wrong.
+        status: Option<u16>,
+    },
+    /// The file at an address is not the one that was opened. Nothing read
+    /// before is mixed with bytes of the new one.
+    #[error("{url}: the file has changed since it was opened{detail}; open it again")]
+    Changed {
+        /// Address asked.
+        url: String,
+        /// What shows it, beginning with a comma, or nothing.
+        detail: String,
     },
     /// Two files that should be equal are not.
     #[error("{detail}")]

@@ -146,6 +146,7 @@ fn report(error: &Error, json: bool) {
         Error::Differs { .. } => "differs",
         Error::Usage(_) => "usage",
         Error::Http { .. } => "http",
+        Error::Changed { .. } => "changed",
         Error::Io { .. } => "io",
         _ => refusal.map_or("other", |r| r.kind().code()),
     };

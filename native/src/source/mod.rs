@@ -9,11 +9,11 @@ mod http;
 mod map;
 mod spool;
 
-pub use http::Remote;
+pub use http::{HttpOptions, Remote, download, download_with};
 pub use map::Map;
 #[cfg(feature = "serve")]
 pub(crate) use spool::PLAIN;
-pub use spool::{Place, download};
+pub use spool::Place;
 
 /// Bytes that can be read anywhere.
 pub trait Source: Send + Sync {
