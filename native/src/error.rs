@@ -35,18 +35,23 @@ pub enum Error {
         url: String,
         /// What came instead, and what to do.
         detail: String,
+        /// Status of the answer, where that is what was wrong.
+        status: Option<u16>,
+    },
+    /// A file, local or on a server, is not the one that was opened any more.
+    /// No result is made of bytes from before and after.
+    #[error("{name}: the file has changed since it was opened{detail}; open it again")]
+    Changed {
+        /// Path or address.
+        name: String,
+        /// What shows it, beginning with a comma, or nothing.
+        detail: String,
     },
     /// Two files that should be equal are not.
     #[error("{detail}")]
     Differs {
         /// Where they differ.
         detail: String,
-    },
-    /// A local file was written to while it was read.
-    #[error("{name} changed while it was being read; try again when nothing writes to it")]
-    Changed {
-        /// Its path.
-        name: String,
     },
     /// The output exists, and it was not said that it may be replaced.
     #[error("{} exists already", path.display())]

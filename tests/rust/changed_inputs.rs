@@ -145,7 +145,7 @@ fn a_file_that_changes_while_it_is_read_gives_no_result() {
             let path = scratch.at(name);
             let result = work(&scratch, &WhenBegun(&|| change(&path)));
             match result {
-                Err(Error::Changed { name }) => assert_eq!(name, path.display().to_string()),
+                Err(Error::Changed { name, .. }) => assert_eq!(name, path.display().to_string()),
                 other => panic!("{what}: {other:?}"),
             }
             assert!(!scratch.at("out").exists(), "{what}");
@@ -168,7 +168,7 @@ fn reading_past_the_end_of_a_map_that_was_cut_is_an_error_and_not_a_crash() {
     assert_ne!(last, 0, "or nothing shows");
     assert_eq!(map[map.len() - 1], 0);
     let error = map.check_unchanged().unwrap_err().to_string();
-    assert!(error.contains("changed while it was being read"), "{error}");
+    assert!(error.contains("has changed since it was opened"), "{error}");
 }
 
 #[test]

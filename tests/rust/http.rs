@@ -165,7 +165,7 @@ fn servers_that_do_not_behave_get_a_sentence() {
                 ),
                 &packed[..9000],
             ),
-            "9000 bytes where 32768 were asked for",
+            "ended after 9000 of 32768 bytes",
         ),
         (
             http(
@@ -184,13 +184,20 @@ fn servers_that_do_not_behave_get_a_sentence() {
                 "206 Partial Content\r\nContent-Length: 32768",
                 &packed[..32768],
             ),
-            "does not say how long",
+            "nor how long the file is",
+        ),
+        (
+            http(
+                "416 Range Not Satisfiable\r\nContent-Range: bytes */0\r\nContent-Length: 0",
+                b"",
+            ),
+            "the file is empty",
         ),
         (
             http("416 Range Not Satisfiable\r\nContent-Length: 0", b""),
-            "empty",
+            "does not say that it is empty",
         ),
-        (b"this is not HTTP\r\n\r\n".to_vec(), "cannot be reached"),
+        (b"this is not HTTP\r\n\r\n".to_vec(), "not valid HTTP"),
     ] {
         let url = answering(answer);
         let error = Reader::open(&url).err().expect(sentence).to_string();

@@ -4,6 +4,7 @@
 pub mod cases;
 pub mod checkpoints;
 pub mod command;
+pub mod fault_server;
 pub mod memory;
 #[cfg(unix)]
 pub mod terminal;

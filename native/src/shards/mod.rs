@@ -310,6 +310,7 @@ fn missing(place: &Place) -> Error {
         Place::Url(url) => Error::Http {
             url: url.clone(),
             detail: "there is no such file, or it needs a login; check the address".into(),
+            status: None,
         },
         _ => Error::io(format!("open {place}"), ErrorKind::NotFound.into()),
     }

@@ -1,111 +1,189 @@
-//! A file on a server, read by ranges.
+//! Files on web servers, read by ranges or whole.
 
 use std::borrow::Cow;
-use std::io::Read;
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
 
-use ureq::Agent;
-use ureq::http::{Response, StatusCode, header};
+use ureq::http::{Method, StatusCode, header};
 
 use super::Source;
-use crate::{Error, Result};
+use crate::Result;
+use body::{Expected, receive};
+use client::Client;
+use opening::{Opened, ask_len, first};
+use retry::{Failure, Progress, retrying};
+use validator::Validators;
+
+mod answer;
+mod body;
+mod client;
+mod content_range;
+mod failure;
+mod opening;
+mod options;
+mod ranges;
+mod redirect;
+mod retry;
+mod validator;
+mod whole;
+
+pub use options::HttpOptions;
+pub(super) use whole::small;
+pub use whole::{download, download_with};
 
 /// A file behind an http(s) address. Its first bytes are read on opening,
-/// since that is how its length is learnt.
+/// since that is how its length and version are learnt. Every later answer is
+/// compared with these, and holds exactly the bytes asked for or is refused.
 #[derive(Debug)]
 pub struct Remote {
-    agent: Agent,
-    url: String,
+    client: Client,
     len_bytes: u64,
+    version: Validators,
     /// The bytes read on opening, handed out once.
     head: Mutex<Option<Vec<u8>>>,
-    requests: AtomicU64,
-    fetched_bytes: AtomicU64,
-}
-
-pub(super) fn agent() -> Agent {
-    Agent::config_builder()
-        .http_status_as_error(false)
-        .timeout_connect(Some(Duration::from_secs(20)))
-        .timeout_recv_response(Some(Duration::from_secs(60)))
-        .user_agent(concat!("zstn/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .into()
-}
-
-pub(super) fn problem(url: &str, detail: impl Into<String>) -> Error {
-    Error::Http {
-        url: url.into(),
-        detail: detail.into(),
-    }
-}
-
-/// A sentence for a status that is not the one hoped for.
-pub(super) fn refused(url: &str, status: StatusCode) -> Error {
-    let advice = match status.as_u16() {
-        401 | 403 => "; the file may need a login",
-        404 | 410 => "; there is no such file, check the address",
-        429 => "; too many requests, try again later",
-        500..=599 => "; the server has a problem, try again later",
-        _ => "",
-    };
-    problem(url, format!("the server answered {status}{advice}"))
 }
 
 impl Remote {
     /// Reads the first `head_len_bytes` bytes of the file at `url` and learns
     /// its length from the answer.
     pub fn open(url: &str, head_len_bytes: u64) -> Result<Self> {
-        Self::open_ranged(url, head_len_bytes)?.ok_or_else(|| ignores_ranges(url))
+        Self::open_with(url, head_len_bytes, &HttpOptions::default())
+    }
+
+    /// As [`Remote::open`], with other limits.
+    pub fn open_with(url: &str, head_len_bytes: u64, options: &HttpOptions) -> Result<Self> {
+        let client = Client::new(url, options);
+        Self::begin(client, head_len_bytes)?.map_err(|client| ranges::ignored(&client))
     }
 
     /// As [`Remote::open`], with `None` for a server that ignores ranges.
     pub(crate) fn open_ranged(url: &str, head_len_bytes: u64) -> Result<Option<Self>> {
-        let agent = agent();
-        let response = get(&agent, url, 0..head_len_bytes)?;
-        let len_bytes = match response.status() {
-            StatusCode::PARTIAL_CONTENT => total_len(&response)
-                .ok_or_else(|| problem(url, "the server does not say how long the file is"))?,
-            // What a server says to any range of an empty file.
-            StatusCode::RANGE_NOT_SATISFIABLE => 0,
-            StatusCode::OK => return Ok(None),
-            status => return Err(refused(url, status)),
+        let client = Client::new(url, &HttpOptions::default());
+        Ok(Self::begin(client, head_len_bytes)?.ok())
+    }
+
+    fn begin(client: Client, head_len_bytes: u64) -> Result<Result<Self, Client>> {
+        let most = head_len_bytes.max(1);
+        let opened = retrying(client.options(), |progress| first(&client, most, progress))?;
+        let Some(Opened {
+            len_bytes,
+            version,
+            mut head,
+        }) = opened
+        else {
+            return Ok(Err(client));
+        };
+        let len_bytes = match len_bytes {
+            Some(len) => len,
+            None => retrying(client.options(), |progress| {
+                ask_len(&client, &version, progress)
+            })?,
         };
         let expected = len_bytes.min(head_len_bytes);
-        let head = if expected == 0 {
-            Vec::new()
-        } else {
-            body(url, response, expected)?
-        };
-        Ok(Some(Self {
-            agent,
-            url: url.into(),
+        head.truncate(usize::try_from(expected).unwrap_or(usize::MAX));
+        let remote = Self {
+            client,
             len_bytes,
-            fetched_bytes: AtomicU64::new(head.len() as u64),
+            version,
+            head: Mutex::new(None),
+        };
+        remote.fill(&mut head, 0..expected)?;
+        Ok(Ok(Self {
             head: Mutex::new(Some(head)),
-            requests: AtomicU64::new(1),
+            ..remote
         }))
     }
 
-    /// Requests made so far.
+    /// Requests made so far, those made again included.
     #[must_use]
     pub fn requests(&self) -> u64 {
-        self.requests.load(Relaxed)
+        self.client.requests()
     }
 
     /// Body bytes fetched so far.
     #[must_use]
     pub fn fetched_bytes(&self) -> u64 {
-        self.fetched_bytes.load(Relaxed)
+        self.client.received_bytes()
+    }
+
+    /// Adds what `bytes` lacks of `range`.
+    fn fill(&self, bytes: &mut Vec<u8>, range: Range<u64>) -> Result<()> {
+        if bytes.len() as u64 == range.end - range.start {
+            return Ok(());
+        }
+        retrying(self.client.options(), |progress| {
+            // Only where a changed file would be noticed may the parts of two
+            // answers be put together.
+            if !self.version.exist() {
+                bytes.clear();
+            }
+            let mut short_answers = 0;
+            loop {
+                let rest = range.start + bytes.len() as u64..range.end;
+                if rest.is_empty() {
+                    return Ok(());
+                }
+                self.ask(bytes, rest.clone(), progress)?;
+                if range.start + (bytes.len() as u64) < range.end {
+                    ranges::count_short(&self.client, &mut short_answers)?;
+                }
+            }
+        })
+    }
+
+    /// Makes one request for `rest` and appends what the server sends of it,
+    /// which may be less.
+    fn ask(
+        &self,
+        bytes: &mut Vec<u8>,
+        rest: Range<u64>,
+        progress: &mut Progress<'_>,
+    ) -> Result<(), Failure> {
+        let client = &self.client;
+        let mut headers = vec![ranges::header(&rest)];
+        let condition = self.version.if_range();
+        headers.extend(condition.map(|value| (header::IF_RANGE, value.clone())));
+        let answer = client.request(&Method::GET, &headers, progress)?;
+        let version = Validators::of(&answer.headers);
+        let compared = condition.is_some();
+        match answer.status {
+            StatusCode::PARTIAL_CONTENT => {
+                if !self.version.match_those_of(&version, compared) {
+                    return Err(client.changed("").into());
+                }
+            }
+            // With If-Range the whole file means that it is another one,
+            // unless it says otherwise.
+            StatusCode::OK if !self.version.match_those_of(&version, !compared) => {
+                return Err(client.changed("").into());
+            }
+            StatusCode::OK => return Err(ranges::ignored(client).into()),
+            StatusCode::RANGE_NOT_SATISFIABLE => {
+                return Err(client.changed(" and has become shorter").into());
+            }
+            _ => return Err(client.refused(&answer)),
+        }
+        client.refuse_encoded(&answer)?;
+        let range = client.content_range(&answer)?;
+        if let Some(total) = range.total.filter(|total| *total != self.len_bytes) {
+            return Err(ranges::other_length(client, self.len_bytes, total).into());
+        }
+        let sent = ranges::sent_from(client, &range, rest.start)?;
+        if sent.end > rest.end {
+            return Err(ranges::beyond(client, &sent, &rest).into());
+        }
+        if sent.end < rest.end && !self.version.exist() {
+            return Err(ranges::not_joinable(client).into());
+        }
+        let expected = Expected::Exactly(sent.end - sent.start);
+        receive(client, answer, expected, bytes, progress)?;
+        Ok(())
     }
 }
 
 impl Source for Remote {
     fn name(&self) -> &str {
-        &self.url
+        self.client.url()
     }
 
     fn len_bytes(&self) -> u64 {
@@ -122,69 +200,8 @@ impl Source for Remote {
         {
             return Ok(Cow::Owned(bytes));
         }
-        let response = get(&self.agent, &self.url, range.clone())?;
-        match response.status() {
-            StatusCode::PARTIAL_CONTENT => {}
-            StatusCode::OK => return Err(ignores_ranges(&self.url)),
-            status => return Err(refused(&self.url, status)),
-        }
-        if total_len(&response).is_some_and(|len| len != self.len_bytes) {
-            return Err(problem(
-                &self.url,
-                "the file has changed since it was opened",
-            ));
-        }
-        let bytes = body(&self.url, response, range.end - range.start)?;
-        self.requests.fetch_add(1, Relaxed);
-        self.fetched_bytes.fetch_add(bytes.len() as u64, Relaxed);
+        let mut bytes = Vec::new();
+        self.fill(&mut bytes, range)?;
         Ok(Cow::Owned(bytes))
     }
-}
-
-fn ignores_ranges(url: &str) -> Error {
-    problem(
-        url,
-        "the server ignores range requests, so single tensors cannot be read from it; download \
-         the file or use another server",
-    )
-}
-
-fn get(agent: &Agent, url: &str, range: Range<u64>) -> Result<Response<ureq::Body>> {
-    agent
-        .get(url)
-        .header(
-            header::RANGE,
-            format!("bytes={}-{}", range.start, range.end.max(1) - 1),
-        )
-        // Ranges are of the file, not of a compressed copy of it.
-        .header(header::ACCEPT_ENCODING, "identity")
-        .call()
-        .map_err(|error| problem(url, format!("cannot be reached: {error}")))
-}
-
-/// Length of the whole file from `Content-Range: bytes a-b/len`.
-fn total_len(response: &Response<ureq::Body>) -> Option<u64> {
-    let value = response.headers().get(header::CONTENT_RANGE)?;
-    value.to_str().ok()?.rsplit('/').next()?.parse().ok()
-}
-
-fn body(url: &str, response: Response<ureq::Body>, len_bytes: u64) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let read = response
-        .into_body()
-        .into_reader()
-        .take(len_bytes + 1)
-        .read_to_end(&mut bytes);
-    if bytes.len() as u64 == len_bytes {
-        return Ok(bytes);
-    }
-    let why = read.map_or_else(|error| format!(" ({error})"), |_| String::new());
-    Err(problem(
-        url,
-        format!(
-            "the answer has {} bytes where {len_bytes} were asked for{why}; the connection broke \
-             or the file is cut off, try again",
-            bytes.len()
-        ),
-    ))
 }

@@ -151,6 +151,7 @@ impl Source for Map {
             true => Ok(()),
             false => Err(Error::Changed {
                 name: self.name.clone(),
+                detail: ", somebody wrote to it".into(),
             }),
         }
     }

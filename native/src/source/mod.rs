@@ -12,11 +12,11 @@ mod spool;
 mod version;
 
 pub use fault::survive_truncation;
-pub use http::Remote;
+pub use http::{HttpOptions, Remote, download, download_with};
 pub use map::Map;
 #[cfg(feature = "serve")]
 pub(crate) use spool::PLAIN;
-pub use spool::{Place, download};
+pub use spool::Place;
 pub use version::FileId;
 
 /// Bytes that can be read anywhere.

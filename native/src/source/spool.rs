@@ -7,7 +7,6 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use ureq::http::{Response, StatusCode, header};
 
 use super::{Map, Remote, Source, http};
 use crate::output::temporary;
@@ -98,7 +97,7 @@ impl Place {
             }
             Self::Path(path) => Map::open(path),
             Self::Stdin => spool("standard input", &mut io::stdin().lock(), |_| ()),
-            Self::Url(url) => download(url, progress),
+            Self::Url(url) => http::download(url, progress),
         }
     }
 
@@ -108,6 +107,10 @@ impl Place {
     /// `None` as well: storage without a public list answers so.
     pub fn small(&self, most_bytes: u64) -> Result<Option<Vec<u8>>> {
         let unreadable = |error| Error::io(format!("read {self}"), error);
+        let too_long = || {
+            let detail = format!("the file is over the cap of {most_bytes} bytes");
+            Error::place(self)(zstn_core::Error::limit(detail))
+        };
         let from: Box<dyn Read> = match self {
             Self::Stdin => Box::new(io::stdin()),
             Self::Path(path) => match File::open(path) {
@@ -115,22 +118,14 @@ impl Place {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 Err(error) => return Err(Error::file("open", path)(error)),
             },
-            Self::Url(url) => {
-                let response = get(url)?;
-                match response.status().as_u16() {
-                    200 => Box::new(response.into_body().into_reader()),
-                    401 | 403 | 404 | 410 => return Ok(None),
-                    _ => return Err(http::refused(url, response.status())),
-                }
-            }
+            Self::Url(url) => return http::small(url, most_bytes, too_long),
         };
         let mut bytes = Vec::new();
         from.take(most_bytes.saturating_add(1))
             .read_to_end(&mut bytes)
             .map_err(unreadable)?;
         if bytes.len() as u64 > most_bytes {
-            let detail = format!("the file is over the cap of {most_bytes} bytes");
-            return Err(Error::place(self)(zstn_core::Error::limit(detail)));
+            return Err(too_long());
         }
         Ok(Some(bytes))
     }
@@ -178,39 +173,6 @@ fn is_pipe(path: &Path) -> bool {
     {
         let _ = path;
         false
-    }
-}
-
-fn get(url: &str) -> Result<Response<ureq::Body>> {
-    http::agent()
-        .get(url)
-        .header(header::ACCEPT_ENCODING, "identity")
-        .call()
-        .map_err(|error| http::problem(url, format!("cannot be reached: {error}")))
-}
-
-/// Fetches the file at `url` in one request.
-pub fn download(url: &str, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
-    let response = get(url)?;
-    if response.status() != StatusCode::OK {
-        return Err(http::refused(url, response.status()));
-    }
-    let expected: Option<u64> = response
-        .headers()
-        .get(header::CONTENT_LENGTH)
-        .and_then(|value| value.to_str().ok()?.parse().ok());
-    let map = spool(url, &mut response.into_body().into_reader(), |so_far| {
-        progress(so_far, expected);
-    })?;
-    match expected {
-        Some(expected) if expected != map.len_bytes() => Err(http::problem(
-            url,
-            format!(
-                "the download ended after {} of {expected} bytes; try again",
-                map.len_bytes()
-            ),
-        )),
-        _ => Ok(map),
     }
 }
 

@@ -1,0 +1,98 @@
+//! What an answer says of itself before its body.
+
+use ureq::Body;
+use ureq::http::{HeaderMap, StatusCode, Version, header};
+
+use super::client::Client;
+use super::content_range::{ContentRange, number};
+use super::retry::Failure;
+use crate::Error;
+
+/// An answer whose body is still to be read.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) framing: Framing,
+    pub(super) body: Body,
+}
+
+/// How the end of a body shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// After so many bytes.
+    Length(u64),
+    /// By a last chunk.
+    Chunked,
+    /// By the end of the connection, which may also be a broken one.
+    Close,
+}
+
+impl Client {
+    /// As the HTTP library reads the body, but refuses what it would pass on
+    /// in another coding.
+    pub(super) fn framing(
+        &self,
+        version: Version,
+        headers: &HeaderMap,
+    ) -> Result<Framing, Failure> {
+        let codings: Vec<_> = headers.get_all(header::TRANSFER_ENCODING).iter().collect();
+        if let [coding] = codings[..]
+            && coding.as_bytes().eq_ignore_ascii_case(b"chunked")
+            && version != Version::HTTP_10
+        {
+            return Ok(Framing::Chunked);
+        }
+        if !codings.is_empty() {
+            let detail = format!("the server sends the file in a coding unknown here: {codings:?}");
+            return Err(self.problem(detail).into());
+        }
+        let Some(value) = headers.get(header::CONTENT_LENGTH) else {
+            return Ok(Framing::Close);
+        };
+        let length = value.to_str().ok().and_then(|text| number(text.trim()));
+        let length = length.ok_or_else(|| {
+            self.problem(format!("the server announces a body of {value:?} bytes"))
+        })?;
+        Ok(Framing::Length(length))
+    }
+
+    /// The range that an answer says it holds.
+    pub(super) fn content_range(&self, answer: &Answer) -> Result<ContentRange, Error> {
+        let Some(value) = answer.headers.get(header::CONTENT_RANGE) else {
+            let several = answer
+                .headers
+                .get(header::CONTENT_TYPE)
+                .is_some_and(|kind| kind.as_bytes().starts_with(b"multipart/"));
+            return Err(self.problem(if several {
+                "the server answered one range with several (multipart/byteranges)"
+            } else {
+                "the server does not say which bytes it sends, nor how long the file is \
+                 (no Content-Range)"
+            }));
+        };
+        let range = value.to_str().ok().and_then(ContentRange::parse);
+        range.ok_or_else(|| {
+            self.problem(format!(
+                "the server says of its answer what cannot be: Content-Range {value:?}"
+            ))
+        })
+    }
+
+    /// Refuses a file that comes compressed although it was asked for as it
+    /// is.
+    pub(super) fn refuse_encoded(&self, answer: &Answer) -> Result<(), Error> {
+        let mut codings = answer.headers.get_all(header::CONTENT_ENCODING).iter();
+        let other = codings.find(|coding| {
+            let coding = coding.as_bytes().trim_ascii();
+            !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity")
+        });
+        other.map_or(Ok(()), |coding| {
+            Err(self.problem(format!(
+                "the server sent the file compressed ({}), although it was asked for as it is; \
+                 compression has to be turned off for this file there",
+                coding.to_str().unwrap_or("?")
+            )))
+        })
+    }
+}

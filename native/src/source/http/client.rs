@@ -1,0 +1,161 @@
+//! One request and its answer.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use ureq::Agent;
+use ureq::http::{HeaderName, HeaderValue, Method, Request, Uri, header};
+
+use super::answer::Answer;
+use super::retry::{Failure, Progress};
+use super::{HttpOptions, redirect};
+
+const MAX_REDIRECTS: u32 = 10;
+/// A backstop. What limits a body is how much of it arrives in a while; bytes
+/// that never become a part of it (the frames of chunks) are not counted there.
+const BODY_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The most that an answer may have before its body, in bytes. The library
+/// counts what has arrived behind a `100 Continue` as well, so this leaves room
+/// for the beginning of a body.
+const MAX_HEADERS_BYTES: usize = 255 << 10;
+/// Has to be larger, or such headers would look like the end of a connection.
+const INPUT_BUFFER_BYTES: usize = 256 << 10;
+
+/// A file's address, and the connections to its server.
+#[derive(Debug)]
+pub(super) struct Client {
+    agent: Agent,
+    url: String,
+    options: HttpOptions,
+    /// Whether the server has answered before. One that never has is not
+    /// there, and will not be in a second.
+    answered: AtomicBool,
+    requests: AtomicU64,
+    received_bytes: AtomicU64,
+}
+
+impl Client {
+    pub(super) fn new(url: &str, options: &HttpOptions) -> Self {
+        let agent = Agent::config_builder()
+            .http_status_as_error(false)
+            // Redirects are followed here: what may be sent where is this
+            // project's own concern, and so is what counts as an address.
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .max_response_header_size(MAX_HEADERS_BYTES)
+            .input_buffer_size(INPUT_BUFFER_BYTES)
+            .timeout_resolve(Some(options.connect_timeout))
+            .timeout_connect(Some(options.connect_timeout))
+            .timeout_recv_body(Some(BODY_TIMEOUT))
+            .user_agent(concat!("zstn/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .into();
+        Self {
+            agent,
+            url: url.into(),
+            options: options.clone(),
+            answered: AtomicBool::new(false),
+            requests: AtomicU64::new(0),
+            received_bytes: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(super) fn options(&self) -> &HttpOptions {
+        &self.options
+    }
+
+    pub(super) fn has_answered(&self) -> bool {
+        self.answered.load(Relaxed)
+    }
+
+    /// Requests made so far, those made again included, redirects not.
+    pub(super) fn requests(&self) -> u64 {
+        self.requests.load(Relaxed)
+    }
+
+    /// Bytes of bodies received so far.
+    pub(super) fn received_bytes(&self) -> u64 {
+        self.received_bytes.load(Relaxed)
+    }
+
+    pub(super) fn count(&self, received_bytes: usize) {
+        self.received_bytes
+            .fetch_add(received_bytes as u64, Relaxed);
+    }
+
+    /// Makes a request, always to the address that was given: one that it
+    /// redirects to may be valid for a short time only.
+    pub(super) fn request(
+        &self,
+        method: &Method,
+        headers: &[(HeaderName, HeaderValue)],
+        progress: &mut Progress<'_>,
+    ) -> Result<Answer, Failure> {
+        self.requests.fetch_add(1, Relaxed);
+        progress.begin_request();
+        let mut uri: Uri = self
+            .url
+            .parse()
+            .map_err(|error| self.problem(format!("this is not an address: {error}")))?;
+        for _ in 0..=MAX_REDIRECTS {
+            let answer = self.hop(method, &uri, headers, progress)?;
+            self.answered.store(true, Relaxed);
+            let location = match answer.status.as_u16() {
+                301 | 302 | 303 | 307 | 308 => answer.headers.get(header::LOCATION),
+                _ => return Ok(answer),
+            };
+            let location = location.ok_or_else(|| {
+                self.status_problem(answer.status, " without saying where the file is")
+            })?;
+            uri = redirect::target(&uri, location).map_err(|why| self.problem(why))?;
+        }
+        let detail = format!("the server redirects more than {MAX_REDIRECTS} times");
+        Err(self.problem(detail).into())
+    }
+
+    /// One request without redirects. These headers go wherever the server
+    /// points; a secret may only be added where `uri` has the origin of the
+    /// address that was given.
+    fn hop(
+        &self,
+        method: &Method,
+        uri: &Uri,
+        headers: &[(HeaderName, HeaderValue)],
+        progress: &Progress<'_>,
+    ) -> Result<Answer, Failure> {
+        let patience = progress.patience();
+        let mut request = Request::builder().method(method).uri(uri);
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        let request = request
+            // Positions are of the file, not of a compressed copy of it.
+            .header(header::ACCEPT_ENCODING, "identity")
+            .body(())
+            .map_err(|error| self.problem(format!("this is not an address: {error}")))?;
+        let request = self
+            .agent
+            .configure_request(request)
+            .timeout_connect(Some(patience.min(self.options.connect_timeout)))
+            .timeout_send_request(Some(patience))
+            .timeout_recv_response(Some(patience))
+            .timeout_per_read(Some(progress.silence()))
+            .timeout_per_write(Some(patience))
+            .build();
+        let response = self.agent.run(request);
+        let (parts, body) = response
+            .map_err(|error| self.unanswered(error))?
+            .into_parts();
+        Ok(Answer {
+            framing: self.framing(parts.version, &parts.headers)?,
+            status: parts.status,
+            headers: parts.headers,
+            body,
+        })
+    }
+}

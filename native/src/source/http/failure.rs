@@ -1,0 +1,127 @@
+//! What is said of a request that failed, and whether it may be made again.
+
+use std::io;
+use std::time::SystemTime;
+
+use ureq::Timeout;
+use ureq::http::{StatusCode, header};
+
+use super::answer::Answer;
+use super::client::Client;
+use super::retry::{Failure, may_pass, parse_retry_after};
+use crate::Error;
+
+impl Client {
+    /// The failure for a status that is not the one hoped for.
+    pub(super) fn refused(&self, answer: &Answer) -> Failure {
+        let advice = match answer.status.as_u16() {
+            401 | 403 => "; the file may need a login",
+            404 | 410 => "; there is no such file, check the address",
+            429 => "; too many requests, try again later",
+            500..=599 => "; the server has a problem, try again later",
+            _ => "",
+        };
+        let error = self.status_problem(answer.status, advice);
+        if !may_pass(answer.status.as_u16()) {
+            return error.into();
+        }
+        let retry_after = answer.headers.get(header::RETRY_AFTER);
+        Failure::Passing {
+            error,
+            retry_after: retry_after
+                .and_then(|value| parse_retry_after(value.to_str().ok()?, SystemTime::now())),
+            stale: false,
+        }
+    }
+
+    pub(super) fn problem(&self, detail: impl Into<String>) -> Error {
+        Error::Http {
+            url: self.url().into(),
+            detail: detail.into(),
+            status: None,
+        }
+    }
+
+    pub(super) fn status_problem(&self, status: StatusCode, advice: &str) -> Error {
+        Error::Http {
+            url: self.url().into(),
+            detail: format!("the server answered {status}{advice}"),
+            status: Some(status.as_u16()),
+        }
+    }
+
+    pub(super) fn changed(&self, detail: impl Into<String>) -> Error {
+        Error::Changed {
+            name: self.url().into(),
+            detail: detail.into(),
+        }
+    }
+
+    /// The failure for a server from which nothing comes any more.
+    pub(super) fn stalled(&self) -> Failure {
+        let seconds = self.options().idle_timeout.as_secs_f32();
+        Failure::passing(self.problem(format!(
+            "next to nothing came from the server for {seconds} s; try again later"
+        )))
+    }
+
+    /// The failure for a request without an answer.
+    pub(super) fn unanswered(&self, error: ureq::Error) -> Failure {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+        let detail = format!("cannot be reached: {error}");
+        match error {
+            ureq::Error::Timeout(Timeout::Connect | Timeout::Resolve)
+            | ureq::Error::HostNotFound
+            | ureq::Error::ConnectionFailed => self.unless_never_answered(detail),
+            ureq::Error::Timeout(_) => self.stalled(),
+            ureq::Error::Io(error) => match error.kind() {
+                BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof => {
+                    Failure::Passing {
+                        error: self.problem(detail),
+                        retry_after: None,
+                        stale: self.has_answered(),
+                    }
+                }
+                _ => self.unless_never_answered(detail),
+            },
+            ureq::Error::LargeResponseHeader(..) => {
+                let detail = "the server's answer begins with more headers than are read";
+                self.problem(detail).into()
+            }
+            ureq::Error::Protocol(error) => self
+                .problem(format!("the answer is not valid HTTP: {error}"))
+                .into(),
+            _ => self.problem(detail).into(),
+        }
+    }
+
+    fn unless_never_answered(&self, detail: String) -> Failure {
+        let error = self.problem(detail);
+        match self.has_answered() {
+            true => Failure::passing(error),
+            false => error.into(),
+        }
+    }
+
+    /// The failure for a body that breaks off.
+    pub(super) fn broken(&self, error: &io::Error, got: u64, expected: Option<u64>) -> Failure {
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+        match inner {
+            Some(ureq::Error::Timeout(_)) => self.stalled(),
+            Some(ureq::Error::Protocol(_)) => {
+                let detail = format!("the body of the answer is not valid HTTP: {error}");
+                self.problem(detail).into()
+            }
+            _ => self.cut(got, expected, &format!(" ({error})")),
+        }
+    }
+
+    /// The failure for a body that ends early.
+    pub(super) fn cut(&self, got: u64, expected: Option<u64>, why: &str) -> Failure {
+        let of = expected.map_or(String::new(), |expected| format!(" of {expected}"));
+        Failure::passing(self.problem(format!(
+            "the connection ended after {got}{of} bytes{why}; try again, and if it happens again, \
+             the server is at fault"
+        )))
+    }
+}

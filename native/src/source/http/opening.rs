@@ -1,0 +1,100 @@
+//! What the first answer tells of a file.
+
+use ureq::http::{Method, StatusCode};
+
+use super::answer::{Answer, Framing};
+use super::body::{Expected, receive};
+use super::client::Client;
+use super::content_range::ContentRange;
+use super::ranges;
+use super::retry::{Failure, Progress, may_pass};
+use super::validator::Validators;
+
+/// What the first answer tells.
+pub(super) struct Opened {
+    /// `None` if the server does not say it.
+    pub(super) len_bytes: Option<u64>,
+    pub(super) version: Validators,
+    pub(super) head: Vec<u8>,
+}
+
+/// One attempt at the first `most` bytes; `None` from a server that ignores
+/// ranges.
+pub(super) fn first(
+    client: &Client,
+    most: u64,
+    progress: &mut Progress<'_>,
+) -> Result<Option<Opened>, Failure> {
+    let answer = client.request(&Method::GET, &[ranges::header(&(0..most))], progress)?;
+    let version = Validators::of(&answer.headers);
+    let mut head = Vec::new();
+    let empty = Some(Opened {
+        len_bytes: Some(0),
+        version: version.clone(),
+        head: Vec::new(),
+    });
+    match answer.status {
+        StatusCode::PARTIAL_CONTENT => {}
+        StatusCode::OK if answer.framing == Framing::Length(0) => return Ok(empty),
+        StatusCode::OK => return Ok(None),
+        StatusCode::RANGE_NOT_SATISFIABLE if says_empty(client, &answer) => return Ok(empty),
+        StatusCode::RANGE_NOT_SATISFIABLE => {
+            let advice = " to a range from the first byte on, which only an empty file lacks, and \
+                          does not say that it is empty";
+            return Err(client.status_problem(answer.status, advice).into());
+        }
+        _ => return Err(client.refused(&answer)),
+    }
+    client.refuse_encoded(&answer)?;
+    let range = client.content_range(&answer)?;
+    let sent = ranges::sent_from(client, &range, 0)?;
+    if sent.end > most {
+        return Err(ranges::beyond(client, &sent, &(0..most)).into());
+    }
+    let is_short = sent.end < most.min(range.total.unwrap_or(sent.end));
+    if is_short && !version.exist() {
+        return Err(ranges::not_joinable(client).into());
+    }
+    receive(
+        client,
+        answer,
+        Expected::Exactly(sent.end),
+        &mut head,
+        progress,
+    )?;
+    Ok(Some(Opened {
+        len_bytes: range.total,
+        version,
+        head,
+    }))
+}
+
+/// Asks for the length of the file by itself.
+pub(super) fn ask_len(
+    client: &Client,
+    version: &Validators,
+    progress: &mut Progress<'_>,
+) -> Result<u64, Failure> {
+    let answer = client.request(&Method::HEAD, &[], progress)?;
+    if may_pass(answer.status.as_u16()) {
+        return Err(client.refused(&answer));
+    }
+    // Other statuses: signed addresses are often for GET alone.
+    client.refuse_encoded(&answer)?;
+    match answer.framing {
+        Framing::Length(len) if answer.status == StatusCode::OK => {
+            if !version.match_those_of(&Validators::of(&answer.headers), true) {
+                return Err(client.changed("").into());
+            }
+            Ok(len)
+        }
+        _ => Err(ranges::unknown_length(client).into()),
+    }
+}
+
+/// No range of an empty file exists: servers answer 416 with its length.
+fn says_empty(client: &Client, answer: &Answer) -> bool {
+    client
+        .content_range(answer)
+        .is_ok_and(|ContentRange { total, .. }| total == Some(0))
+}

@@ -1,0 +1,45 @@
+//! How files on web servers are read.
+
+use std::time::Duration;
+
+/// Time limits and retries for http(s) addresses.
+///
+/// ```
+/// let mut options = zstn::source::HttpOptions::default();
+/// options.retries = 0;
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct HttpOptions {
+    /// How many times a request is made again after a failure that may pass:
+    /// a connection that breaks, a stall, status 408, 429 or 5xx. An attempt
+    /// that received 1 MiB or more is not counted. 3 by default.
+    pub retries: u32,
+    /// How long connecting may take. 20 seconds by default.
+    pub connect_timeout: Duration,
+    /// How long a server may take to answer, redirects included, and how long
+    /// a body may go without 32 KiB of new bytes. 30 seconds by default.
+    pub idle_timeout: Duration,
+    /// How long a read may wait in vain, in all its attempts and between them,
+    /// before it fails; begins anew with every MiB. 55 seconds by default.
+    pub give_up_after: Duration,
+    /// The first wait before a retry is at most this long; each later one at
+    /// most twice the one before, up to 10 seconds. 300 ms by default.
+    pub first_backoff: Duration,
+    /// The longest download from a server that does not announce its length,
+    /// in bytes; it would end only when the disk is full. 64 GiB by default.
+    pub max_unsized_bytes: u64,
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        Self {
+            retries: 3,
+            connect_timeout: Duration::from_secs(20),
+            idle_timeout: Duration::from_secs(30),
+            give_up_after: Duration::from_secs(55),
+            first_backoff: Duration::from_millis(300),
+            max_unsized_bytes: 64 << 30,
+        }
+    }
+}

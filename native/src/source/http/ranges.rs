@@ -1,0 +1,81 @@
+//! What an answer to a range may be.
+
+use std::ops::Range;
+
+use ureq::http::header::RANGE;
+use ureq::http::{HeaderName, HeaderValue};
+
+use super::client::Client;
+use super::content_range::ContentRange;
+use crate::Error;
+
+/// How many times in a row a server may send less than was asked for. Parts
+/// that halve with every answer get through; single bytes do not.
+const MAX_SHORT_ANSWERS: u32 = 64;
+
+/// The bytes that an answer holds, which must begin at `start`.
+pub(super) fn sent_from(
+    client: &Client,
+    range: &ContentRange,
+    start: u64,
+) -> Result<Range<u64>, Error> {
+    match &range.sent {
+        Some(sent) if sent.start == start => Ok(sent.clone()),
+        Some(sent) => Err(client.problem(format!(
+            "the server answered with other bytes than were asked for: from {} on instead of \
+             from {start} on",
+            sent.start
+        ))),
+        None => Err(client.problem("the server sends a part and says it sends none")),
+    }
+}
+
+/// Counts an answer that held less than was asked for.
+pub(super) fn count_short(client: &Client, short_answers: &mut u32) -> Result<(), Error> {
+    *short_answers += 1;
+    if *short_answers <= MAX_SHORT_ANSWERS {
+        return Ok(());
+    }
+    Err(client.problem(format!(
+        "the server sent less than was asked for {MAX_SHORT_ANSWERS} times in a row"
+    )))
+}
+
+pub(super) fn other_length(client: &Client, was: u64, is: u64) -> Error {
+    client.changed(format!(", from {was} to {is} bytes"))
+}
+
+pub(super) fn unknown_length(client: &Client) -> Error {
+    client.problem("the server does not say how long the file is")
+}
+
+pub(super) fn not_joinable(client: &Client) -> Error {
+    client.problem(
+        "the server sent less than was asked for, and nothing (ETag, Last-Modified) by which two \
+         parts could be known to be of the same file",
+    )
+}
+
+pub(super) fn ignored(client: &Client) -> Error {
+    client.problem(
+        "the server ignores range requests, so single tensors cannot be read from it; download \
+         the file or use another server",
+    )
+}
+
+pub(super) fn beyond(client: &Client, sent: &Range<u64>, asked: &Range<u64>) -> Error {
+    client.problem(format!(
+        "the server answered with other bytes than were asked for: up to {} instead of up to {}",
+        sent.end, asked.end
+    ))
+}
+
+/// The header that asks for `range`.
+pub(super) fn header(range: &Range<u64>) -> (HeaderName, HeaderValue) {
+    let text = format!("bytes={}-{}", range.start, range.end.max(1) - 1);
+    let value = HeaderValue::try_from(text);
+    (
+        RANGE,
+        value.unwrap_or(HeaderValue::from_static("bytes=0-0")),
+    )
+}

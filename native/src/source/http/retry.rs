@@ -1,0 +1,276 @@
+//! Trying again what failed for a reason that may pass.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use httpdate::parse_http_date;
+
+use super::HttpOptions;
+use crate::{Error, Result};
+
+/// The longest wait of our own accord.
+const MAX_BACKOFF: Duration = Duration::from_secs(10);
+/// The longest wait because a server asks for it.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
+/// An attempt that received this much is not counted as a failure: on a poor
+/// line large tensors come in many pieces.
+const PROGRESS_BYTES: u64 = 1 << 20;
+/// How much has to arrive within the idle timeout: 1 KiB a second by default,
+/// far below any line that is of use, and above a server that keeps a reader
+/// waiting with single bytes.
+const MIN_BYTES: u64 = 32 << 10;
+
+/// Why an attempt failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The next attempt would fail as well.
+    Final(Error),
+    /// The next attempt may do better.
+    Passing {
+        error: Error,
+        /// How long the server asks to wait.
+        retry_after: Option<Duration>,
+        /// Whether a kept connection broke before any answer. Servers close
+        /// idle connections whenever they like, so that says nothing of how
+        /// they are.
+        stale: bool,
+    },
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Final(error)
+    }
+}
+
+impl Failure {
+    pub(super) fn passing(error: Error) -> Self {
+        Self::Passing {
+            error,
+            retry_after: None,
+            stale: false,
+        }
+    }
+}
+
+/// What one read has received so far, and how long it has waited in vain.
+#[derive(Debug)]
+pub(super) struct Progress<'a> {
+    options: &'a HttpOptions,
+    /// The most bytes that were held at any time.
+    highest: u64,
+    /// How long the attempts since the last `PROGRESS_BYTES` took from when
+    /// too little arrived to when they were given up, with the waits between.
+    wasted: Duration,
+    /// How long this attempt may wait for an answer and for `MIN_BYTES`.
+    limit: Duration,
+    /// When the attempt or its body began, or `MIN_BYTES` had last arrived.
+    marked: Instant,
+    /// How long the answer took whose body has begun.
+    answer_took: Duration,
+    bytes_since_mark: u64,
+}
+
+impl<'a> Progress<'a> {
+    fn new(options: &'a HttpOptions) -> Self {
+        Self {
+            options,
+            highest: 0,
+            wasted: Duration::ZERO,
+            limit: Duration::ZERO,
+            marked: Instant::now(),
+            answer_took: Duration::ZERO,
+            bytes_since_mark: 0,
+        }
+    }
+
+    fn begin_attempt(&mut self) {
+        self.limit = self.left().min(self.options.idle_timeout);
+        self.answer_took = Duration::ZERO;
+        self.begin_request();
+    }
+
+    /// How long may be wasted from now on.
+    fn left(&self) -> Duration {
+        self.options.give_up_after.saturating_sub(self.wasted)
+    }
+
+    /// Begins a request, with redirects.
+    pub(super) fn begin_request(&mut self) {
+        self.marked = Instant::now();
+        self.bytes_since_mark = 0;
+    }
+
+    /// How long the server may go on without an answer.
+    pub(super) fn patience(&self) -> Duration {
+        // Zero would be no limit at all in some places.
+        let left = self.limit.saturating_sub(self.marked.elapsed());
+        left.max(Duration::from_millis(1))
+    }
+
+    /// How long a body may stay silent.
+    pub(super) fn silence(&self) -> Duration {
+        self.limit.max(Duration::from_millis(1))
+    }
+
+    /// Begins a body.
+    pub(super) fn begin_body(&mut self) {
+        self.answer_took += self.marked.elapsed();
+        self.begin_request();
+    }
+
+    /// Counts `new_bytes`, after which the read holds `held_bytes`. Returns
+    /// `false` if too few arrive to go on.
+    pub(super) fn received(&mut self, new_bytes: usize, held_bytes: u64) -> bool {
+        self.highest = self.highest.max(held_bytes);
+        self.bytes_since_mark += new_bytes as u64;
+        if self.bytes_since_mark >= MIN_BYTES {
+            self.begin_request();
+            self.answer_took = Duration::ZERO;
+        }
+        self.marked.elapsed() < self.limit
+    }
+
+    fn waste_attempt(&mut self) {
+        self.wasted += self.answer_took + self.marked.elapsed();
+    }
+}
+
+/// Runs `attempt` until it succeeds, fails for good, or fails once more than
+/// the options allow.
+pub(super) fn retrying<T>(
+    options: &HttpOptions,
+    mut attempt: impl FnMut(&mut Progress<'_>) -> Result<T, Failure>,
+) -> Result<T> {
+    let mut progress = Progress::new(options);
+    let (mut attempts, mut failures, mut reconnected) = (0, 0, false);
+    loop {
+        attempts += 1;
+        let before = progress.highest;
+        progress.begin_attempt();
+        let (error, retry_after, stale) = match attempt(&mut progress) {
+            Ok(value) => return Ok(value),
+            Err(Failure::Final(error)) => return Err(error),
+            Err(Failure::Passing {
+                error,
+                retry_after,
+                stale,
+            }) => (error, retry_after, stale),
+        };
+        if stale && !reconnected {
+            reconnected = true;
+            continue;
+        }
+        let much = progress.highest - before >= PROGRESS_BYTES;
+        if much {
+            failures = 0;
+            progress.wasted = Duration::ZERO;
+        }
+        progress.waste_attempt();
+        let asked = retry_after.unwrap_or_default().min(MAX_RETRY_AFTER);
+        let wait = backoff(options.first_backoff, failures).max(asked);
+        if failures >= options.retries || wait >= progress.left() {
+            return Err(spent(error, attempts, retry_after));
+        }
+        progress.wasted += wait;
+        thread::sleep(wait);
+        if !much {
+            failures += 1;
+        }
+    }
+}
+
+/// Adds to the last failure that it was not the first.
+fn spent(mut error: Error, attempts: u32, retry_after: Option<Duration>) -> Error {
+    if let Error::Http { detail, .. } = &mut error {
+        if let Some(wait) = retry_after.filter(|wait| !wait.is_zero()) {
+            detail.push_str(&format!("; it asks for a wait of {} s", wait.as_secs()));
+        }
+        if attempts > 1 {
+            detail.push_str(&format!(" (tried {attempts} times)"));
+        }
+    }
+    error
+}
+
+/// Full jitter: anything from nothing to a limit that doubles each time. Many
+/// readers whose server failed at the same moment must not come back at the
+/// same moment.
+fn backoff(first: Duration, failures: u32) -> Duration {
+    let limit = first.saturating_mul(1 << failures.min(16)).min(MAX_BACKOFF);
+    limit.mul_f64(f64::from(random()) / f64::from(u32::MAX))
+}
+
+/// Chance enough for waits: the standard library seeds its hash maps with it.
+fn random() -> u32 {
+    let bits = RandomState::new().build_hasher().finish();
+    u32::try_from(bits >> 32).unwrap_or_default()
+}
+
+/// Whether a server that answers `status` may answer otherwise later.
+pub(super) fn may_pass(status: u16) -> bool {
+    matches!(status, 408 | 429 | 500..=599) && !matches!(status, 501 | 505)
+}
+
+/// Parses `Retry-After` (RFC 9110, section 10.2.3): a number of seconds, or a
+/// date.
+pub(super) fn parse_retry_after(header: &str, now: SystemTime) -> Option<Duration> {
+    let text = header.trim();
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        // More digits than a number has are a very long time.
+        return Some(Duration::from_secs(text.parse().unwrap_or(u64::MAX)));
+    }
+    let date = parse_http_date(text).ok()?;
+    Some(date.duration_since(now).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let now = parse_http_date("Sun, 06 Nov 1994 08:49:00 GMT").unwrap();
+        for (header, seconds) in [
+            ("0", Some(0)),
+            ("120", Some(120)),
+            (" 3 ", Some(3)),
+            ("99999999999999999999999", Some(u64::MAX)),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(37)),
+            ("Sunday, 06-Nov-94 08:49:37 GMT", Some(37)),
+            ("Sun Nov  6 08:49:37 1994", Some(37)),
+            ("Sun, 06 Nov 1994 08:40:00 GMT", Some(0)),
+            ("-5", None),
+            ("+5", None),
+            ("1.5", None),
+            ("soon", None),
+            ("", None),
+        ] {
+            let expected = seconds.map(Duration::from_secs);
+            assert_eq!(parse_retry_after(header, now), expected, "{header}");
+        }
+    }
+
+    #[test]
+    fn statuses_that_may_pass() {
+        for status in [408, 429, 500, 502, 503, 504, 599] {
+            assert!(may_pass(status), "{status}");
+        }
+        for status in [200, 400, 401, 403, 404, 410, 412, 416, 501, 505] {
+            assert!(!may_pass(status), "{status}");
+        }
+    }
+
+    #[test]
+    fn waits_double_up_to_a_limit() {
+        let first = Duration::from_millis(300);
+        for (failures, limit_ms) in [(0, 300), (1, 600), (5, 9600), (6, 10_000), (40, 10_000)] {
+            let limit = Duration::from_millis(limit_ms);
+            let waits: Vec<_> = (0..200).map(|_| backoff(first, failures)).collect();
+            assert!(waits.iter().all(|wait| *wait <= limit), "{failures}");
+            assert!(waits.iter().any(|wait| *wait > limit / 2), "{failures}");
+            assert!(waits.iter().any(|wait| *wait < limit / 2), "{failures}");
+        }
+    }
+}

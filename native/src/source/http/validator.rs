@@ -1,0 +1,145 @@
+//! What distinguishes one version of a file from another (RFC 9110, section
+//! 8.8).
+
+use std::time::Duration;
+
+use httpdate::parse_http_date;
+use ureq::http::{HeaderMap, HeaderValue, header};
+
+/// The validators of one answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Validators {
+    etag: Option<HeaderValue>,
+    last_modified: Option<HeaderValue>,
+    /// Whether `last_modified` names a moment that was over when the server
+    /// answered, so that no second version can have it.
+    date_is_strong: bool,
+}
+
+impl Validators {
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let date = |name| parse_http_date(headers.get(name)?.to_str().ok()?).ok();
+        let modified = date(header::LAST_MODIFIED);
+        let answered = date(header::DATE);
+        Self {
+            etag: headers.get(header::ETAG).cloned(),
+            last_modified: headers.get(header::LAST_MODIFIED).cloned(),
+            date_is_strong: modified
+                .zip(answered)
+                .and_then(|(modified, answered)| answered.duration_since(modified).ok())
+                .is_some_and(|age| age >= Duration::from_secs(1)),
+        }
+    }
+
+    /// Whether a changed file would show. Only then may bytes of two answers
+    /// be joined in one read.
+    pub(super) fn exist(&self) -> bool {
+        self.etag.is_some() || self.last_modified.is_some()
+    }
+
+    /// The value for `If-Range`: a strong ETag, or a date that is as good.
+    pub(super) fn if_range(&self) -> Option<&HeaderValue> {
+        match &self.etag {
+            Some(etag) => is_strong(etag).then_some(etag),
+            None => self.last_modified.as_ref().filter(|_| self.date_is_strong),
+        }
+    }
+
+    /// Whether `answered` is of the version that these are of. What cannot be
+    /// compared counts as the same only if these are none, or if the server
+    /// was asked to compare (`If-Range`), which it did by answering.
+    pub(super) fn match_those_of(&self, answered: &Self, compared_by_server: bool) -> bool {
+        // A strong ETag that has become a weak one is another ETag: something
+        // on the way may have changed the bytes.
+        if let (Some(ours), Some(theirs)) = (&self.etag, &answered.etag) {
+            return ours == theirs;
+        }
+        if let (Some(ours), Some(theirs)) = (&self.last_modified, &answered.last_modified) {
+            return ours == theirs;
+        }
+        compared_by_server || !self.exist()
+    }
+}
+
+fn is_strong(etag: &HeaderValue) -> bool {
+    let bytes = etag.as_bytes();
+    bytes.len() >= 2
+        && bytes[0] == b'"'
+        && bytes.iter().position(|&byte| byte == b'"') == Some(0)
+        && bytes[1..].iter().position(|&byte| byte == b'"') == Some(bytes.len() - 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn validators(headers: &[(header::HeaderName, &str)]) -> Validators {
+        let headers = headers.iter();
+        Validators::of(
+            &headers
+                .map(|(name, value)| (name.clone(), HeaderValue::from_str(value).unwrap()))
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn if_range_is_strong_or_absent() {
+        use header::{DATE, ETAG, LAST_MODIFIED};
+        let early = "Mon, 01 Jan 2024 00:00:00 GMT";
+        let late = "Mon, 01 Jan 2024 00:00:01 GMT";
+        for (headers, expected) in [
+            (&[(ETAG, "\"1\"")][..], Some("\"1\"")),
+            (&[(ETAG, "W/\"1\"")], None),
+            (&[(ETAG, "1")], None),
+            (&[(ETAG, "\"")], None),
+            (&[(ETAG, "\"1\"2\"")], None),
+            (&[(LAST_MODIFIED, early)], None),
+            (&[(LAST_MODIFIED, early), (DATE, early)], None),
+            (&[(LAST_MODIFIED, early), (DATE, late)], Some(early)),
+            (&[(LAST_MODIFIED, late), (DATE, early)], None),
+            (
+                &[(ETAG, "W/\"1\""), (LAST_MODIFIED, early), (DATE, late)],
+                None,
+            ),
+            (&[], None),
+        ] {
+            let found = validators(headers);
+            let value = found.if_range().map(|value| value.to_str().unwrap());
+            assert_eq!(value, expected, "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn the_etag_decides_before_the_date() {
+        use header::{ETAG, LAST_MODIFIED};
+        let (monday, tuesday) = (
+            "Mon, 01 Jan 2024 00:00:00 GMT",
+            "Tue, 02 Jan 2024 00:00:00 GMT",
+        );
+        for (first, later, by_server, same) in [
+            (&[(ETAG, "\"1\"")][..], &[(ETAG, "\"1\"")][..], false, true),
+            (&[(ETAG, "\"1\"")], &[(ETAG, "\"2\"")], true, false),
+            (&[(ETAG, "\"1\"")], &[(ETAG, "W/\"1\"")], true, false),
+            (&[(ETAG, "W/\"1\"")], &[(ETAG, "W/\"1\"")], false, true),
+            (
+                &[(ETAG, "\"1\""), (LAST_MODIFIED, monday)],
+                &[(ETAG, "\"1\""), (LAST_MODIFIED, tuesday)],
+                false,
+                true,
+            ),
+            (
+                &[(LAST_MODIFIED, monday)],
+                &[(LAST_MODIFIED, tuesday)],
+                false,
+                false,
+            ),
+            (&[(LAST_MODIFIED, monday)], &[], false, false),
+            (&[(ETAG, "\"1\"")], &[], false, false),
+            (&[(ETAG, "\"1\"")], &[], true, true),
+            (&[], &[(ETAG, "\"1\"")], false, true),
+        ] {
+            let found = validators(first).match_those_of(&validators(later), by_server);
+            assert_eq!(found, same, "{first:?} {later:?} {by_server}");
+        }
+    }
+}

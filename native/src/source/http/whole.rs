@@ -1,0 +1,279 @@
+//! A whole file from a server, in one answer where nothing breaks.
+
+use std::fs::File;
+use std::io::{Seek, Write};
+
+use ureq::http::{HeaderValue, Method, StatusCode, header};
+
+use super::answer::{Answer, Framing};
+use super::body::{Expected, Sink, receive};
+use super::client::Client;
+use super::retry::{Failure, Progress, retrying};
+use super::validator::Validators;
+use super::{HttpOptions, ranges};
+use crate::source::Map;
+use crate::{Error, Result};
+
+/// Downloads the file at `url` into a temporary file that is gone when the map
+/// is. `progress` is told bytes so far and, if known, in all.
+///
+/// # Errors
+/// Besides what may happen on the way: a server that does not announce how long
+/// the file is, and ends its answer by closing the connection, is refused
+/// unless it answers ranges. A download that was cut off could not be told from
+/// a whole one.
+pub fn download(url: &str, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
+    download_with(url, &HttpOptions::default(), progress)
+}
+
+/// As [`download`], with other limits.
+pub fn download_with(
+    url: &str,
+    options: &HttpOptions,
+    progress: &dyn Fn(u64, Option<u64>),
+) -> Result<Map> {
+    let client = Client::new(url, options);
+    let file = tempfile::tempfile().map_err(|error| Error::io("make a temporary file", error))?;
+    let mut spooled = Spooled {
+        file,
+        len_bytes: 0,
+        total: None,
+        progress,
+    };
+    match Whole::new(&client, options.max_unsized_bytes).fetch(&mut spooled)? {
+        Fetched::All => Map::new(url.into(), &spooled.file),
+        Fetched::Absent(answer) => Err(match client.refused(&answer) {
+            Failure::Final(error) | Failure::Passing { error, .. } => error,
+        }),
+        Fetched::TooLong => Err(client.problem(format!(
+            "the server sent more than {} bytes without announcing how many; an answer without \
+             an end would fill the disk",
+            options.max_unsized_bytes
+        ))),
+    }
+}
+
+/// All of a small file; `None` if there is none, or none without a login.
+/// One of more than `most_bytes` is the error `too_long`.
+pub(crate) fn small(
+    url: &str,
+    most_bytes: u64,
+    too_long: impl FnOnce() -> Error,
+) -> Result<Option<Vec<u8>>> {
+    let options = HttpOptions::default();
+    let client = Client::new(url, &options);
+    let mut whole = Whole::new(&client, most_bytes);
+    whole.is_capped = true;
+    let mut bytes = Vec::new();
+    match whole.fetch(&mut bytes)? {
+        Fetched::All => Ok(Some(bytes)),
+        Fetched::Absent(_) => Ok(None),
+        Fetched::TooLong => Err(too_long()),
+    }
+}
+
+struct Spooled<'a> {
+    file: File,
+    len_bytes: u64,
+    total: Option<u64>,
+    progress: &'a dyn Fn(u64, Option<u64>),
+}
+
+impl Sink for Spooled<'_> {
+    fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    fn restart(&mut self) -> Result<()> {
+        self.len_bytes = 0;
+        self.total = None;
+        let cleared = self.file.set_len(0).and_then(|()| self.file.rewind());
+        cleared.map_err(|error| Error::io("clear a temporary file", error))
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file
+            .write_all(bytes)
+            .map_err(|error| Error::io("write a temporary file", error))?;
+        self.len_bytes += bytes.len() as u64;
+        (self.progress)(self.len_bytes, self.total);
+        Ok(())
+    }
+
+    fn expect(&mut self, total_bytes: u64) {
+        self.total = Some(total_bytes);
+    }
+}
+
+enum Fetched {
+    All,
+    /// No file is there, or none without a login.
+    Absent(Answer),
+    TooLong,
+}
+
+struct Whole<'a> {
+    client: &'a Client,
+    /// Length limit: of every file, or of those whose length nobody announces.
+    most_bytes: u64,
+    is_capped: bool,
+    /// Of the answer whose bytes are kept.
+    version: Validators,
+    total: Option<u64>,
+    /// Whether the first byte is asked for as a range, since only an answer to
+    /// a range says how long the file is.
+    by_range: bool,
+}
+
+impl<'a> Whole<'a> {
+    fn new(client: &'a Client, most_bytes: u64) -> Self {
+        Self {
+            client,
+            most_bytes,
+            is_capped: false,
+            version: Validators::default(),
+            total: None,
+            by_range: false,
+        }
+    }
+
+    fn fetch(&mut self, sink: &mut dyn Sink) -> Result<Fetched> {
+        retrying(self.client.options(), |progress| {
+            let mut short_answers = 0;
+            loop {
+                if let Some(fetched) = self.attempt(sink, progress)? {
+                    return Ok(fetched);
+                }
+                ranges::count_short(self.client, &mut short_answers)?;
+            }
+        })
+    }
+
+    /// One request; `None` if another is needed at once.
+    fn attempt(
+        &mut self,
+        sink: &mut dyn Sink,
+        progress: &mut Progress<'_>,
+    ) -> Result<Option<Fetched>, Failure> {
+        let client = self.client;
+        if sink.len_bytes() > 0 && !self.version.exist() {
+            sink.restart()?;
+        }
+        let start = sink.len_bytes();
+        if start > 0 && self.total == Some(start) {
+            return Ok(Some(Fetched::All));
+        }
+        let mut headers = Vec::new();
+        if start > 0 || self.by_range {
+            let range = HeaderValue::try_from(format!("bytes={start}-"));
+            headers.extend(range.map(|range| (header::RANGE, range)));
+            let condition = self.version.if_range().filter(|_| start > 0);
+            headers.extend(condition.map(|value| (header::IF_RANGE, value.clone())));
+        }
+        let answer = client.request(&Method::GET, &headers, progress)?;
+        match answer.status {
+            StatusCode::OK => {}
+            StatusCode::PARTIAL_CONTENT if !headers.is_empty() => {
+                return self.part(answer, sink, progress);
+            }
+            StatusCode::RANGE_NOT_SATISFIABLE if start > 0 => {
+                return Err(client.changed(" and has become shorter").into());
+            }
+            StatusCode::UNAUTHORIZED
+            | StatusCode::FORBIDDEN
+            | StatusCode::NOT_FOUND
+            | StatusCode::GONE => return Ok(Some(Fetched::Absent(answer))),
+            _ => return Err(client.refused(&answer)),
+        }
+        client.refuse_encoded(&answer)?;
+        let version = Validators::of(&answer.headers);
+        if start > 0 {
+            // The whole file instead of the rest: ranges are ignored, or the
+            // file is another one.
+            let compared = self.version.if_range().is_some();
+            if !self.version.match_those_of(&version, !compared) {
+                return Err(client.changed("").into());
+            }
+            sink.restart()?;
+        }
+        self.version = version;
+        self.total = None;
+        let expected = match answer.framing {
+            Framing::Length(len) => self.whole_of(len, sink),
+            Framing::Chunked => Some(Expected::AtMost(self.most_bytes)),
+            Framing::Close if !self.by_range => {
+                self.by_range = true;
+                return Ok(None);
+            }
+            Framing::Close => {
+                return Err(client
+                    .problem(
+                        "the server announces no length and ends its answer by closing the \
+                         connection, so that a download that was cut off would look whole; \
+                         download the file by other means, or use another server",
+                    )
+                    .into());
+            }
+        };
+        let Some(expected) = expected else {
+            return Ok(Some(Fetched::TooLong));
+        };
+        let whole = receive(client, answer, expected, sink, progress)?;
+        Ok(Some(if whole {
+            Fetched::All
+        } else {
+            Fetched::TooLong
+        }))
+    }
+
+    /// The rest of the file, or the first part of it.
+    fn part(
+        &mut self,
+        answer: Answer,
+        sink: &mut dyn Sink,
+        progress: &mut Progress<'_>,
+    ) -> Result<Option<Fetched>, Failure> {
+        let client = self.client;
+        let start = sink.len_bytes();
+        let version = Validators::of(&answer.headers);
+        if start > 0 {
+            let compared = self.version.if_range().is_some();
+            if !self.version.match_those_of(&version, compared) {
+                return Err(client.changed("").into());
+            }
+        } else {
+            self.version = version;
+        }
+        client.refuse_encoded(&answer)?;
+        let range = client.content_range(&answer)?;
+        let sent = ranges::sent_from(client, &range, start)?;
+        let total = match (range.total, self.total) {
+            (Some(total), Some(known)) if start > 0 && total != known => {
+                return Err(ranges::other_length(client, known, total).into());
+            }
+            (Some(total), _) => total,
+            (None, Some(known)) if start > 0 => known,
+            (None, _) => return Err(ranges::unknown_length(client).into()),
+        };
+        if sent.end < total && !self.version.exist() {
+            return Err(ranges::not_joinable(client).into());
+        }
+        self.total = Some(total);
+        if self.whole_of(total, sink).is_none() {
+            return Ok(Some(Fetched::TooLong));
+        }
+        let expected = Expected::Exactly(sent.end - sent.start);
+        receive(client, answer, expected, sink, progress)?;
+        Ok((sink.len_bytes() == total).then_some(Fetched::All))
+    }
+
+    /// What to expect of a file of `len` bytes; `None` if that is too long.
+    fn whole_of(&mut self, len: u64, sink: &mut dyn Sink) -> Option<Expected> {
+        if self.is_capped && len > self.most_bytes {
+            return None;
+        }
+        self.total = Some(len);
+        sink.expect(len);
+        Some(Expected::Exactly(len))
+    }
+}
