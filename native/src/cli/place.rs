@@ -107,7 +107,7 @@ impl Bases {
     /// Each of them in several files, or in one.
     pub fn shards(&self) -> Result<Vec<Shards>> {
         let open = |place: &Place| {
-            let shards = Shards::open(place, &zstn::shards::BASES)?;
+            let shards = Shards::open_tree(place, &zstn::shards::BASES)?;
             Ok(shards.unwrap_or_else(|| Shards::of_file(place.clone())))
         };
         self.chain.iter().map(open).collect()
