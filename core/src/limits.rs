@@ -6,6 +6,11 @@
 /// 126 MB and are refused by the official reader too).
 pub const HEADER_LEN_BYTES: u64 = 100_000_000;
 
+/// Most dimensions of a tensor, in every format. NumPy has 64 at most,
+/// TensorFlow 254, and Gauss files count them in one byte; without a bound one
+/// header can describe a shape of 45 million.
+pub const DIMENSIONS: usize = 255;
+
 /// Largest window a zstd frame may declare, in bytes. z4ai writes windows up
 /// to 2^27 for planes of 128 MiB and more. A frame in a single segment has
 /// its content for window and is bounded by that.
