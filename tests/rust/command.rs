@@ -42,6 +42,17 @@ pub fn zstn(folder: &Path, arguments: &[&str]) -> Output {
         .expect("zstn runs")
 }
 
+/// Whether this process, and the programs it starts, ignore a signal, as under
+/// `nohup` or in the background of a shell.
+#[cfg(unix)]
+#[must_use]
+pub fn is_ignored(signal: rustix::process::Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask >> (signal.as_raw() - 1) & 1 == 1)
+}
+
 /// What it printed.
 #[must_use]
 pub fn text(bytes: &[u8]) -> String {

@@ -1,4 +1,5 @@
 //! Ctrl-C and the other signals that ask a program to end.
+#![cfg_attr(unix, allow(unsafe_code))]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,16 +9,47 @@ const STATUS: i32 = 130;
 /// Whether the handler of a signal is at work.
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
-/// Has a signal remove what is half-made and end the process. Where a signal
-/// is ignored or handled already, as under `nohup`, all stays as it is.
+/// Has a signal remove what is half-made and end the process. A signal that
+/// is ignored, as `nohup` does with `SIGHUP` and shells do with `SIGINT` for
+/// commands in the background, stays ignored; the others are handled.
+#[cfg(unix)]
 pub fn clean_up_when_stopped() {
-    let _ = ctrlc::try_set_handler(|| {
-        // First of all: work that misses the removed files fails, and nobody
-        // wants to read that.
-        STOPPED.store(true, Ordering::SeqCst);
-        zstn::remove_unfinished();
-        std::process::exit(STATUS);
-    });
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+    let mut asking = vec![SIGHUP, SIGINT, SIGTERM];
+    asking.retain(|&signal| !is_ignored(signal));
+    if let Ok(mut signals) = signal_hook::iterator::Signals::new(asking) {
+        std::thread::spawn(move || {
+            if signals.forever().next().is_some() {
+                stop();
+            }
+        });
+    }
+}
+
+/// Has Ctrl-C remove what is half-made and end the process.
+#[cfg(not(unix))]
+pub fn clean_up_when_stopped() {
+    let _ = ctrlc::try_set_handler(|| stop());
+}
+
+fn stop() -> ! {
+    // First of all: work that misses the removed files fails, and nobody
+    // wants to read that.
+    STOPPED.store(true, Ordering::SeqCst);
+    zstn::remove_unfinished();
+    std::process::exit(STATUS);
+}
+
+#[cfg(unix)]
+fn is_ignored(signal: libc::c_int) -> bool {
+    // SAFETY: all zeros is a valid value of the structure; without a new
+    // action the call only writes the present one into it.
+    unsafe {
+        let mut present: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut present) == 0
+            && present.sa_sigaction == libc::SIG_IGN
+    }
 }
 
 /// Waits for the end of the process once a signal has asked for it, so that

@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+#[cfg(unix)]
+use zstn_tests::command::is_ignored;
 use zstn_tests::command::{json, program, text, zstn};
 
 use crate::*;
@@ -106,23 +108,12 @@ fn the_command_line_names_and_reports() {
     );
 }
 
-/// Whether signals that stop programs are ignored here, as under `nohup`; the
-/// program then leaves them alone.
-#[cfg(unix)]
-fn is_unstoppable() -> bool {
-    const HUP_INT_TERM: u64 = 1 << 0 | 1 << 1 | 1 << 14;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .is_some_and(|mask| mask & HUP_INT_TERM != 0)
-}
-
 #[cfg(unix)]
 #[test]
 fn a_program_that_is_stopped_leaves_nothing() {
     use std::time::{Duration, Instant};
 
-    if is_unstoppable() {
+    if is_ignored(rustix::process::Signal::INT) {
         eprintln!("skipped: signals are ignored here");
         return;
     }
