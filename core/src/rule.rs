@@ -10,6 +10,9 @@ macro_rules! rules {
         pub enum Rule { $( $(#[$doc])* $name, )* }
 
         impl Rule {
+            /// Every rule, in the order of this file.
+            pub const ALL: &[Self] = &[ $( Self::$name, )* ];
+
             /// Stable spelling, `format.rule`.
             #[must_use]
             pub fn code(self) -> &'static str {

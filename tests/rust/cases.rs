@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::refusal::Refusal;
+
 /// The bytes of `folder/name`.
 ///
 /// # Panics
@@ -78,6 +80,8 @@ pub struct BadFrameCase {
     pub entry: String,
     #[serde(default)]
     pub needs_output_limit: Option<u64>,
+    #[serde(flatten)]
+    pub refusal: Refusal,
 }
 
 /// All malformed frames by name.
@@ -168,6 +172,12 @@ pub struct BadContainerCase {
     pub verdict: String,
     pub why: String,
     pub original: File,
+    /// What unpacking the whole file reports.
+    #[serde(flatten)]
+    pub unpacked: Refusal,
+    /// What reading it by name reports, where that is another refusal.
+    #[serde(default)]
+    pub opened: Option<Refusal>,
 }
 
 /// All malformed containers (not the deltas).
@@ -225,19 +235,20 @@ pub fn ztensor() -> Vec<ZTensorCase> {
     manifest::<Manifest>("ztensor").files
 }
 
-/// Names of the zTensor files to be refused.
+/// The entries of the manifest of a folder of malformed files, whichever key
+/// they are listed under.
+///
+/// # Panics
+/// If the manifest has no such list.
 #[must_use]
-pub fn bad_ztensor() -> Vec<String> {
-    #[derive(Deserialize)]
-    struct Bad {
-        file: String,
-    }
-    #[derive(Deserialize)]
-    struct Manifest {
-        files: Vec<Bad>,
-    }
-    let manifest: Manifest = manifest("ztensor-bad");
-    manifest.files.into_iter().map(|bad| bad.file).collect()
+pub fn malformed(folder: &str) -> Vec<serde_json::Value> {
+    let all: serde_json::Value = manifest(folder);
+    let keys = ["cases", "files", "vectors"];
+    let list = keys.iter().find_map(|&key| match all.get(key)? {
+        serde_json::Value::Object(cases) => Some(cases.values().cloned().collect()),
+        list => list.as_array().cloned(),
+    });
+    list.unwrap_or_else(|| panic!("manifest of {folder} lists nothing"))
 }
 
 /// A text of a manifest.

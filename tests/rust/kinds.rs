@@ -6,6 +6,7 @@ use serde_json::Value;
 use zstn::{Error, Native, Reader, verify_tensors};
 use zstn_core::catalog::Kind;
 use zstn_tests::cases::{self, text};
+use zstn_tests::refusal::Refusal;
 use zstn_tests::{command, repository};
 
 fn vectors(folder: &str) -> PathBuf {
@@ -107,21 +108,28 @@ fn packed_files_keep_their_configuration() {
 }
 
 #[test]
-fn malformed_files_are_refused() {
-    let gauss = manifest("gauss-bad", "files");
-    let compressed = manifest("compressed-tensors-bad", "vectors");
+fn malformed_files_are_refused_for_their_rule() {
+    let gauss = cases::malformed("gauss-bad");
+    let compressed = cases::malformed("compressed-tensors-bad");
     assert!(gauss.len() >= 20 && compressed.len() >= 12);
     for file in gauss {
         let name = text(&file["file"]);
-        let refusal = read_all(&vectors("gauss-bad").join(&name)).expect_err(&name);
-        assert!(matches!(refusal, Error::Format { .. }), "{name}: {refusal}");
+        refused(&file, &name, &vectors("gauss-bad").join(&name));
     }
     for vector in compressed {
         let name = text(&vector["name"]);
         let folder = model_folder("compressed-tensors-bad", &name);
-        let refusal = read_all(folder.path()).expect_err(&name);
-        assert!(matches!(refusal, Error::Format { .. }), "{name}: {refusal}");
+        refused(&vector, &name, folder.path());
     }
+}
+
+/// Fails unless reading `path` reports what the manifest's `entry` says.
+fn refused(entry: &Value, name: &str, path: &Path) {
+    let error = read_all(path).expect_err(name);
+    let Error::Format { source, .. } = error else {
+        panic!("{name}: {error}");
+    };
+    Refusal::of_opened(entry).check::<()>(name, Err(source));
 }
 
 #[test]

@@ -6,6 +6,7 @@ pub mod checkpoints;
 pub mod command;
 pub mod fault_server;
 pub mod memory;
+pub mod refusal;
 #[cfg(unix)]
 pub mod terminal;
 

@@ -1,16 +1,15 @@
-//! Bad input gives a typed error: never a panic, never memory that only a
-//! forged number justifies, never other bytes.
-
-use std::time::{Duration, Instant};
+//! Bad input gives a typed error that names the broken rule: never a panic,
+//! never memory that only a forged number justifies, never other bytes.
 
 use zstn::Native;
-use zstn_core::ErrorKind;
+use zstn_core::bytes::part;
 use zstn_core::catalog::Opening;
 use zstn_core::container::zstn::integrity::checksum;
 use zstn_core::container::zstn::{pack, unpack};
 use zstn_core::engine::{Engine, Pure};
 use zstn_core::frame::decompress;
 use zstn_core::frame::select::{self, Effort};
+use zstn_core::{ErrorKind, Result};
 use zstn_tests::memory::{Counting, peak_bytes};
 use zstn_tests::rng::Rng;
 use zstn_tests::{cases, sha256};
@@ -19,11 +18,10 @@ use zstn_tests::{cases, sha256};
 static ALLOCATOR: Counting = Counting;
 
 const MOST_BYTES: usize = 64 << 20;
-const MOST_TIME: Duration = Duration::from_secs(1);
 
 /// All in one test: the memory count is of the whole process.
 #[test]
-fn malformed_vectors_are_refused_in_bounded_memory_and_time() {
+fn malformed_vectors_are_refused_for_their_rule_in_bounded_memory() {
     let native = Native::new(2).expect("two threads");
     bad_frames(&native);
     bad_frames(&Pure);
@@ -48,7 +46,6 @@ fn bad_sections() {
         }
         for section in sections {
             let file = [front, &section, b"ZSTNINTG", footer].concat();
-            let started = Instant::now();
             let (result, peak) = peak_bytes(|| unpack(&Pure, &file));
             let error = result.expect_err("longer than the file");
             assert_eq!(error.kind(), ErrorKind::Malformed, "{len}: {error}");
@@ -56,7 +53,6 @@ fn bad_sections() {
             let opened = opened.and_then(|opening| opening.finish(&Pure));
             assert_eq!(opened.expect_err("the same").rule(), error.rule());
             assert!(peak < 1 << 20, "{len} held {peak} bytes");
-            assert!(started.elapsed() < MOST_TIME);
         }
     }
 }
@@ -65,53 +61,49 @@ fn bad_frames(engine: &impl Engine) {
     for (name, case) in cases::bad_frames() {
         let frame = cases::read("z4ai-bad", &format!("{name}.z4ai"));
         let limit = case.needs_output_limit.unwrap_or(1 << 40);
-        let started = Instant::now();
         let (result, peak) = peak_bytes(|| decompress(engine, &frame, limit));
-        let error = match result {
-            Ok(bytes) => panic!("{name} ({}) gave {} bytes", case.why, bytes.len()),
-            Err(error) => error,
-        };
-        let expected = match case.needs_output_limit {
-            Some(_) => ErrorKind::Limit,
-            None => ErrorKind::Malformed,
-        };
-        assert_eq!(error.kind(), expected, "{name}: {error}");
+        case.refusal.check(&name, result);
         assert!(peak < MOST_BYTES, "{name} held {peak} bytes");
-        assert!(started.elapsed() < MOST_TIME, "{name} took too long");
     }
 }
 
 fn bad_containers(engine: &impl Engine) {
     for case in cases::bad_containers() {
         let file = cases::read("zstn-bad", &case.file);
-        let started = Instant::now();
-        let (result, peak) = peak_bytes(|| unpack(engine, &file));
         let name = &case.name;
+        let (result, peak) = peak_bytes(|| unpack(engine, &file));
+        assert!(peak < MOST_BYTES, "{name} held {peak} bytes");
         match (case.verdict.as_str(), result) {
-            ("must_reject", Ok(_)) => panic!("{name} ({}) was accepted", case.why),
-            ("may_accept", Ok(bytes)) => {
+            ("must_reject", result) => {
+                case.unpacked.check(name, result);
+            }
+            // Other readers may refuse these; ours restores them.
+            ("may_accept", result) => {
+                let bytes = result.unwrap_or_else(|error| panic!("{name}: {error}"));
                 assert_eq!(bytes.len() as u64, case.original.bytes, "{name}");
                 assert_eq!(sha256(&bytes), case.original.sha256, "{name}");
             }
-            (_, Err(error)) => {
-                assert_eq!(error.kind(), ErrorKind::Malformed, "{name}: {error}");
-            }
             ("undetectable", Ok(_)) => {}
-            (verdict, _) => panic!("{name}: unknown verdict {verdict}"),
+            (verdict, result) => panic!("{name}, {verdict}: {:?}", result.err()),
         }
+        let opened = case.opened.as_ref();
+        let is_refused = opened.is_some() || case.verdict == "must_reject";
+        let (result, peak) = peak_bytes(|| read_all(engine, file));
         assert!(peak < MOST_BYTES, "{name} held {peak} bytes");
-        assert!(started.elapsed() < MOST_TIME, "{name} took too long");
+        if is_refused {
+            opened.unwrap_or(&case.unpacked).check(name, result);
+        }
     }
 }
 
-#[test]
-fn names_that_disagree_with_the_header_are_not_read_by_name() {
-    let file = cases::read("zstn-bad", "index_names_swapped.zstn");
-    let error = Opening::new(file.len() as u64, file)
-        .expect("a ZSTN file")
-        .finish(&Pure)
-        .expect_err("names are swapped");
-    assert_eq!(error.rule().map(|r| r.code()), Some("zstn.header_mismatch"));
+/// Reads every tensor by its name.
+fn read_all(engine: &impl Engine, file: Vec<u8>) -> Result<()> {
+    let opening = Opening::new(file.len() as u64, file.clone())?;
+    let catalog = opening.finish(engine)?;
+    for (number, tensor) in catalog.tensors().iter().enumerate() {
+        catalog.decode(engine, number, part(&file, tensor.stored.clone()))?;
+    }
+    Ok(())
 }
 
 fn small_container() -> Vec<u8> {

@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { open } from "zstn";
 import { scratchFolder } from "../support/scratch.mjs";
 import { answerRange, startServer } from "../support/server.mjs";
-import { badCompressed, badGauss, goodCompressed, goodDeltas, goodGauss, isRefusal, vectorPath } from "../support/vectors.mjs";
+import { badCompressed, badGauss, goodCompressed, goodDeltas, goodGauss, refusalOf, vectorPath } from "../support/vectors.mjs";
 
 const scratch = scratchFolder();
 
@@ -49,9 +49,9 @@ for (const { name, exercises } of goodGauss) {
   });
 }
 
-for (const { file, why } of badGauss) {
-  test(`Gauss, ${file} is refused: ${why}`, async () => {
-    await assert.rejects(open(vectorPath("gauss-bad", file)).then(readEverything), isRefusal);
+for (const vector of badGauss) {
+  test(`Gauss, ${vector.file} is refused: ${vector.why}`, async () => {
+    await assert.rejects(open(vectorPath("gauss-bad", vector.file)).then(readEverything), refusalOf(vector));
   });
 }
 
@@ -77,10 +77,10 @@ for (const { name, note } of goodCompressed) {
   });
 }
 
-for (const { name, why } of badCompressed) {
-  test(`compressed-tensors, ${name} is refused: ${why}`, async () => {
-    const folder = modelFolder("compressed-tensors-bad", name);
-    await assert.rejects(open(join(folder, "model.safetensors")).then(readEverything), isRefusal);
+for (const vector of badCompressed) {
+  test(`compressed-tensors, ${vector.name} is refused: ${vector.why}`, async () => {
+    const folder = modelFolder("compressed-tensors-bad", vector.name);
+    await assert.rejects(open(join(folder, "model.safetensors")).then(readEverything), refusalOf(vector));
   });
 }
 

@@ -18,8 +18,8 @@ export const goodContainers = manifest("zstn").cases.filter(({ type }) => type =
 export const goodDeltas = manifest("zstn").cases.filter(({ type }) => type === "z4dm");
 export const badDeltas = manifest("zstn-bad").cases.filter(({ type, verdict }) => type === "z4dm" && verdict === "must_reject");
 
-/** Damaged containers that no reader may accept. */
-export const badContainers = manifest("zstn-bad").cases.filter(({ type, verdict }) => type === "zstn" && verdict === "must_reject");
+/** Damaged containers that no reader by name may accept. */
+export const badContainers = manifest("zstn-bad").cases.filter(({ type, verdict, opened }) => type === "zstn" && (verdict === "must_reject" || opened));
 
 /** Whether single tensors can be read: the original is valid safetensors, and its tensors have frames of their own. */
 export const readableByName = ({ official, layout }) => official.valid && layout.contiguous !== 0;
@@ -47,4 +47,17 @@ export function isRefusal(error) {
   assert.equal(error.cause, undefined, "the decoder did not crash");
   assert.match(error.message, /\w{2,}.* .*\w{2,}/s, "a sentence");
   return true;
+}
+
+/**
+ * Checks for the refusal that an entry of a manifest names: `rule` is the rule that the file breaks, `error` the kind of the error where
+ * it is not "malformed". Where `open()`, which has to recognise the format first, reports something else, that is in `opened`.
+ */
+export function refusalOf({ opened, ...decoded }) {
+  const { rule, error: code = "malformed" } = opened ?? decoded;
+  return (error) => {
+    isRefusal(error);
+    assert.deepEqual({ code: error.code, rule: error.rule }, { code, rule }, error.message);
+    return true;
+  };
 }

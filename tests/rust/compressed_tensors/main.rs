@@ -10,9 +10,10 @@ use std::collections::BTreeSet;
 
 use model::{Model, cases, safetensors};
 use zstn_core::container::compressed_tensors::Entry;
-use zstn_core::{ErrorKind, Rule};
+use zstn_tests::cases::{read, text};
 use zstn_tests::memory::Counting;
-use zstn_tests::{cases::read, sha256};
+use zstn_tests::refusal::Refusal;
+use zstn_tests::sha256;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -61,28 +62,19 @@ fn every_vector_decodes_to_the_truth_beside_it() {
 }
 
 #[test]
-fn every_bad_vector_is_refused() {
-    for case in cases(BAD) {
-        let model = Model::vector(BAD, &case.name);
-        let expected = match case.name.as_str() {
-            "sb_value_missing" | "sb_value_extra" => Some(Rule::CompressedTensorsMask),
-            "sb_no_bitmask" | "sb_no_shape" | "pack_no_zero_point" | "pack_no_shape"
-            | "nvfp4_no_global" => Some(Rule::CompressedTensorsParts),
-            "sb_bitmask_i32" => Some(Rule::CompressedTensorsDtype),
-            "unknown_format" => None,
-            _ => Some(Rule::CompressedTensorsShape),
-        };
-        let modules: Vec<String> = match case.bad_tensor {
-            Some(module) => vec![module],
+fn every_bad_vector_is_refused_for_its_rule() {
+    for entry in zstn_tests::cases::malformed(BAD) {
+        let name = text(&entry["name"]);
+        let refusal = Refusal::of(&entry).expect(&name);
+        let model = Model::vector(BAD, &name);
+        let modules = match entry["bad_tensor"].as_str() {
+            Some(module) => vec![module.to_owned()],
             None => (0..2).map(|n| format!("model.layers.{n}.proj")).collect(),
         };
         for module in modules {
-            let name = format!("{module}.weight");
-            let error = model.read(&name).expect_err(&case.name);
-            assert_eq!(error.rule(), expected, "{}: {error}", case.name);
-            let kind = expected.map_or(ErrorKind::Unsupported, |_| ErrorKind::Malformed);
-            assert_eq!(error.kind(), kind, "{}: {error}", case.name);
-            assert_eq!(error.tensor_name(), Some(name.as_str()));
+            let weight = format!("{module}.weight");
+            let error = refusal.check(&name, model.read(&weight));
+            assert_eq!(error.tensor_name(), Some(weight.as_str()));
         }
     }
 }

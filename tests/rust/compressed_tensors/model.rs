@@ -123,7 +123,6 @@ pub struct Case {
     pub format: Option<String>,
     #[serde(default)]
     pub tensors: BTreeMap<String, TensorCase>,
-    pub bad_tensor: Option<String>,
 }
 
 #[derive(Deserialize)]

@@ -1,0 +1,119 @@
+//! Every rule has an input that breaks it and is refused for it: a malformed
+//! file of `tests/vectors`, whose manifest names the rule, or a case built here.
+
+mod compressed_tensors;
+mod delta;
+mod entropy;
+mod frames;
+mod gauss;
+mod safetensors;
+mod shards;
+mod zstn;
+mod ztensor;
+
+use std::collections::BTreeSet;
+
+use ::zstn::Native;
+use zstn_core::bytes::part;
+use zstn_core::catalog::Opening;
+use zstn_core::engine::{Engine, Pure};
+use zstn_core::{Error, Result, Rule};
+use zstn_tests::cases::malformed;
+use zstn_tests::refusal::Refusal;
+
+/// The folders of `tests/vectors` with malformed files. The tests of each
+/// format read them and compare the rule.
+const FOLDERS: [&str; 6] = [
+    "compressed-tensors-bad",
+    "gauss-bad",
+    "z4ai-bad",
+    "zstd-bad",
+    "zstn-bad",
+    "ztensor-bad",
+];
+
+/// A rule, and the result of reading an input that breaks it and no other.
+type Case = (Rule, Result<()>);
+
+fn cases(engine: &impl Engine) -> Vec<Case> {
+    [
+        safetensors::cases(engine),
+        shards::cases(),
+        zstn::cases(engine),
+        delta::cases(engine),
+        frames::cases(engine),
+        entropy::cases(),
+        ztensor::cases(engine),
+        gauss::cases(engine),
+        compressed_tensors::cases(),
+    ]
+    .concat()
+}
+
+/// Opens a file of any kind and reads every tensor of it.
+fn read_all(engine: &impl Engine, file: &[u8]) -> Result<()> {
+    let opening = Opening::new(file.len() as u64, file.to_vec())?;
+    let catalog = opening.finish(engine)?;
+    for (number, tensor) in catalog.tensors().iter().enumerate() {
+        catalog.decode(engine, number, part(file, tensor.stored.clone()))?;
+    }
+    Ok(())
+}
+
+fn are_refused_for_their_rule(engine: &impl Engine) {
+    let others: Vec<String> = cases(engine)
+        .into_iter()
+        .filter(|(rule, result)| result.as_ref().err().map(Error::rule) != Some(Some(*rule)))
+        .map(|(rule, result)| format!("{}: {result:?}", rule.code()))
+        .collect();
+    assert!(others.is_empty(), "{others:#?}");
+}
+
+#[test]
+fn inputs_are_refused_for_the_rule_they_break_with_c_zstd() {
+    are_refused_for_their_rule(&Native::new(2).expect("two threads"));
+}
+
+#[test]
+fn inputs_are_refused_for_the_rule_they_break_with_rust_alone() {
+    are_refused_for_their_rule(&Pure);
+}
+
+#[test]
+fn every_rule_has_an_input_that_breaks_it() {
+    let mut asserted = BTreeSet::new();
+    for entry in FOLDERS.iter().flat_map(|folder| malformed(folder)) {
+        let opened = entry.get("opened").and_then(Refusal::of);
+        let refusals = [Refusal::of(&entry), opened];
+        asserted.extend(refusals.into_iter().flatten().filter_map(|told| told.rule));
+    }
+    let cases = cases(&Pure).into_iter();
+    asserted.extend(cases.map(|(rule, _)| rule.code().to_owned()));
+    let rules: BTreeSet<String> = Rule::ALL.iter().map(|rule| rule.code().into()).collect();
+    assert_eq!(rules.len(), Rule::ALL.len(), "two rules have one code");
+    let left_out: Vec<_> = rules.difference(&asserted).collect();
+    assert!(left_out.is_empty(), "no input breaks {left_out:?}");
+    let unknown: Vec<_> = asserted.difference(&rules).collect();
+    assert!(unknown.is_empty(), "there are no rules {unknown:?}");
+}
+
+#[test]
+fn every_malformed_file_says_what_it_is_refused_for() {
+    let vectors = zstn_tests::repository().join("tests/vectors");
+    let folders = std::fs::read_dir(vectors).expect("the vectors");
+    let names = folders.map(|folder| folder.expect("an entry").file_name());
+    let names = names.filter_map(|name| name.into_string().ok());
+    let bad: BTreeSet<String> = names.filter(|name| name.ends_with("-bad")).collect();
+    assert!(bad.iter().eq(FOLDERS), "{bad:?}");
+    for folder in FOLDERS {
+        for entry in malformed(folder) {
+            // The others are damaged in a way that no reader can notice, or
+            // some readers accept them.
+            let is_refused = entry
+                .get("verdict")
+                .is_none_or(|verdict| verdict == "must_reject");
+            let refusal = Refusal::of(&entry);
+            assert_eq!(refusal.is_some(), is_refused, "{folder}: {entry}");
+        }
+    }
+}
