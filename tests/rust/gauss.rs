@@ -4,7 +4,6 @@
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use zstn::Native;
 use zstn_core::bytes::part;
 use zstn_core::container::gauss::{Coding, Index, Parsed, Tensor, decode, decode_shard};
 use zstn_core::engine::{Engine, Pure};
@@ -93,7 +92,7 @@ fn vectors_restore(engine: &impl Engine) {
 
 #[test]
 fn vectors_restore_with_c_zstd_and_threads() {
-    vectors_restore(&Native::new(2).expect("two threads"));
+    vectors_restore(&zstn::Engine::new(2).expect("two threads"));
 }
 
 #[test]

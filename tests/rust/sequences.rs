@@ -2,7 +2,6 @@
 //! accepts nothing that C zstd refuses.
 
 use serde::Deserialize;
-use zstn::Native;
 use zstn_core::engine::{Engine, PackEngine, Pure, ZstdCoding};
 use zstn_core::entropy;
 use zstn_tests::rng::Rng;
@@ -233,7 +232,7 @@ fn matches_from_as_far_as_any_window() {
     let part = rng.bytes(3 << 20);
     let bytes = [&part[..], &rng.bytes(1 << 20), &part].concat();
     let mut frame = Vec::new();
-    Native::new(1)
+    zstn::Engine::new(1)
         .expect("a thread")
         .zstd_encode(&bytes, ZstdCoding::Long(3), &mut frame);
     assert!(frame.len() < bytes.len() * 2 / 3);
