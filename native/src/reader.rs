@@ -76,7 +76,6 @@ impl Reader {
     }
 
     /// Returns the options that [`Reader::open`] uses, to be changed.
-    #[must_use]
     pub fn options() -> ReaderOptions {
         ReaderOptions::default()
     }
@@ -235,7 +234,8 @@ impl Reader {
             self.decode_into(engine, number, &mut bytes)?;
             return Ok(bytes);
         }
-        let (base, stored) = self.fetch(engine, tensor)?;
+        let base = self.base_tensor(engine, tensor)?;
+        let stored = self.stored_parts(tensor)?;
         let parts: Vec<&[u8]> = stored.iter().map(|part| &**part).collect();
         let bytes = model
             .decode(engine, number, &parts, base.as_deref())
@@ -256,40 +256,35 @@ impl Reader {
             }
             return self.check_unchanged(&tensor.parts);
         }
-        let (base, stored) = self.fetch(engine, tensor)?;
+        let base = self.base_tensor(engine, tensor)?;
+        let stored = self.stored_parts(tensor)?;
         let parts: Vec<&[u8]> = stored.iter().map(|part| &**part).collect();
         let decoded = model.decode_into(engine, number, &parts, base.as_deref(), out);
         self.check_unchanged(&tensor.parts)?;
         decoded.map_err(Error::place(self.name()))
     }
 
-    /// Reads what decoding `tensor` takes: the tensor of its base, if it needs
-    /// that, and its stored parts.
-    fn fetch(
-        &self,
-        engine: &Engine,
-        tensor: &model::Tensor,
-    ) -> Result<(Option<Vec<u8>>, Vec<Cow<'_, [u8]>>)> {
+    /// Reads the tensor of the base that `tensor` needs, if it does.
+    fn base_tensor(&self, engine: &Engine, tensor: &model::Tensor) -> Result<Option<Vec<u8>>> {
         let name = &tensor.name;
-        let base = match (tensor.base, &self.base) {
-            (None, _) => None,
-            (Some(_), Some(base)) => Some(base.decode(engine, base.number(name)?)?),
-            (Some(_), None) => {
-                return Err(Error::Usage(format!(
-                    "{} is a difference from another checkpoint, and `{name}` is needed from that \
-                     one: name it with --base",
-                    self.name()
-                )));
-            }
-        };
-        let stored = tensor
-            .parts
-            .iter()
-            .map(|part| match part.stored.is_empty() {
-                true => Ok(Cow::Borrowed(&[][..])),
-                false => self.sources()[part.file].read(part.stored.clone()),
-            });
-        Ok((base, stored.collect::<Result<_>>()?))
+        match (tensor.base, &self.base) {
+            (None, _) => Ok(None),
+            (Some(_), Some(base)) => base.decode(engine, base.number(name)?).map(Some),
+            (Some(_), None) => Err(Error::Usage(format!(
+                "{} is a difference from another checkpoint, and `{name}` is needed from that \
+                 one: name it with --base",
+                self.name()
+            ))),
+        }
+    }
+
+    fn stored_parts(&self, tensor: &model::Tensor) -> Result<Vec<Cow<'_, [u8]>>> {
+        let parts = tensor.parts.iter();
+        let stored = parts.map(|part| match part.stored.is_empty() {
+            true => Ok(Cow::Borrowed(&[][..])),
+            false => self.sources()[part.file].read(part.stored.clone()),
+        });
+        stored.collect()
     }
 
     /// Refuses what was read of `parts` if somebody wrote to one of their files

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use zstn::{Engine, Reader, View};
+use zstn::{Engine, Reader};
 use zstn_core::bytes::{index, part};
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;

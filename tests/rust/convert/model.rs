@@ -171,7 +171,7 @@ pub fn read(path: &Path) -> (Vec<Tensor>, BTreeMap<String, String>) {
 }
 
 fn one(path: &Path) -> (Vec<Tensor>, BTreeMap<String, String>) {
-    let reader = Reader::open(&path.to_string_lossy()).expect("our own file");
+    let reader = Reader::open(path).expect("our own file");
     let tensors = reader.names().map(|name| reader.read(name).expect("there"));
     (tensors.collect(), reader.metadata().clone())
 }
