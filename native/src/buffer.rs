@@ -5,7 +5,7 @@ use zstn_core::frame::delta::{self, Delta};
 use zstn_core::frame::{self, select};
 use zstn_core::limits::FRAME_DECODED_BYTES;
 
-use crate::{Effort, Error, Native, Result};
+use crate::{Effort, Engine, Error, Result};
 
 /// `data` as one frame that z4ai reads. `dtype` is that of the elements, or
 /// `None` for bytes without a structure.
@@ -13,7 +13,7 @@ use crate::{Effort, Error, Native, Result};
 /// [`Effort::Max`] may give a frame of the family `ZARA`, which z4ai reads
 /// everywhere but inside containers.
 #[must_use]
-pub fn compress(engine: &Native, data: &[u8], dtype: Option<Dtype>, effort: Effort) -> Vec<u8> {
+pub fn compress(engine: &Engine, data: &[u8], dtype: Option<Dtype>, effort: Effort) -> Vec<u8> {
     select::standalone(engine, data, dtype, effort)
 }
 
@@ -22,13 +22,13 @@ pub fn compress(engine: &Native, data: &[u8], dtype: Option<Dtype>, effort: Effo
 /// Refuses a frame that says it decodes to over 64 GiB
 /// ([`FRAME_DECODED_BYTES`]); for another limit there is
 /// [`zstn_core::frame::decompress`].
-pub fn decompress(engine: &Native, frame: &[u8]) -> Result<Vec<u8>> {
+pub fn decompress(engine: &Engine, frame: &[u8]) -> Result<Vec<u8>> {
     frame::decompress(engine, frame, FRAME_DECODED_BYTES).map_err(Error::place("the frame"))
 }
 
 /// `current` as its difference from `reference`, which has to be as long.
 pub fn compress_delta(
-    engine: &Native,
+    engine: &Engine,
     current: &[u8],
     reference: &[u8],
     dtype: Option<Dtype>,
@@ -39,7 +39,7 @@ pub fn compress_delta(
 
 /// The buffer that `delta` was made from, with the reference it was made
 /// against; any other reference is refused.
-pub fn decompress_delta(engine: &Native, delta: &[u8], reference: &[u8]) -> Result<Vec<u8>> {
+pub fn decompress_delta(engine: &Engine, delta: &[u8], reference: &[u8]) -> Result<Vec<u8>> {
     Delta::parse(delta)
         .and_then(|delta| delta.decode(engine, reference))
         .map_err(Error::place("the delta"))

@@ -6,10 +6,10 @@ use zstn_core::catalog::{Recognised, recognise};
 use zstn_core::container::zstn::integrity::{FileCheck, Integrity};
 use zstn_core::container::zstn::rows::BlockTable;
 use zstn_core::container::zstn::{CheckedFrame, Layout, Prefix, Tail};
-use zstn_core::engine::Engine;
+use zstn_core::engine::Engine as _;
 
 use crate::source::{Map, Source};
-use crate::{Error, Native, Progress, Result};
+use crate::{Engine, Error, Progress, Result};
 use part::{Part, hull, parts, runs, single};
 
 mod part;
@@ -28,7 +28,7 @@ pub(crate) struct Container<'a> {
 }
 
 impl<'a> Container<'a> {
-    pub(crate) fn parse(engine: &Native, input: &'a Map) -> Result<Self> {
+    pub(crate) fn parse(engine: &Engine, input: &'a Map) -> Result<Self> {
         let refuse = Error::place(input.name());
         let head = &input[..input.len().min(16)];
         match recognise(head, input.len_bytes()).map_err(&refuse)? {
@@ -106,7 +106,7 @@ impl<'a> Container<'a> {
     }
 
     /// The bytes of a frame, compared with what the file tells of them.
-    fn decode_part(&self, engine: &Native, part: &Part) -> zstn_core::Result<Vec<u8>> {
+    fn decode_part(&self, engine: &Engine, part: &Part) -> zstn_core::Result<Vec<u8>> {
         let decode = || -> zstn_core::Result<Vec<u8>> {
             let mut bytes = zstn_core::bytes::buffer(part.len_bytes())?;
             self.frame(part)?.decode(engine, &mut bytes)?;
@@ -155,7 +155,7 @@ impl<'a> Container<'a> {
     /// same time take about `memory_bytes` at most.
     pub(crate) fn decode(
         &self,
-        engine: &Native,
+        engine: &Engine,
         memory_bytes: u64,
         progress: &dyn Progress,
         sink: impl Fn(Range<u64>, &[u8]) -> Result<()> + Sync + Send,
@@ -187,7 +187,7 @@ impl<'a> Container<'a> {
     /// follows. Then the whole is compared with its SHA-256, if that is told.
     pub(crate) fn decode_in_order(
         &self,
-        engine: &Native,
+        engine: &Engine,
         progress: &dyn Progress,
         sink: impl Fn(Range<u64>, &[u8]) -> Result<()> + Sync,
     ) -> Result<()> {
@@ -245,7 +245,7 @@ impl<'a> Container<'a> {
 
     /// Compares the block tables, which only readers of rows use, with the
     /// frames.
-    pub(crate) fn check_tables(&self, engine: &Native) -> Result<()> {
+    pub(crate) fn check_tables(&self, engine: &Engine) -> Result<()> {
         let Some(integrity) = self.integrity() else {
             return Ok(());
         };

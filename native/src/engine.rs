@@ -1,37 +1,84 @@
 //! The native engine: C zstd and a thread pool.
 
 use std::cell::RefCell;
+use std::sync::{Arc, OnceLock};
 
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use zstd::zstd_safe::{self, CCtx, CParameter, DCtx};
-use zstn_core::engine::{Engine, PackEngine, ZstdCoding, decode_flat, encode_literals};
+use zstn_core::engine::{self as core_engine, ZstdCoding, decode_flat, encode_literals};
 use zstn_core::limits::ZSTD_WINDOW_BYTES;
 
 use crate::{Error, Result};
 
-/// C zstd for the streams, rayon for the jobs. Cheap to share, costs threads
-/// to make: keep one.
-#[derive(Debug)]
-pub struct Native {
-    pool: ThreadPool,
+/// A handle to a thread pool that codes and decodes with C zstd.
+///
+/// A clone is another handle to the same threads, which end with the last
+/// handle. A program needs one engine: [`Reader`](crate::Reader)s, conversions
+/// and servers that share it never run more threads than it has.
+///
+/// ```
+/// # fn main() -> zstn::Result<()> {
+/// use zstn::Engine;
+///
+/// let engine = Engine::new(2)?;
+/// assert_eq!(engine.threads(), 2);
+/// assert!(engine.clone().shares_threads_with(&engine));
+///
+/// // The engine that readers use by default, one for the whole process.
+/// assert!(Engine::default().shares_threads_with(&Engine::default()));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Engine {
+    /// `None` works on the calling thread.
+    pool: Option<Arc<ThreadPool>>,
 }
 
-impl Native {
-    /// An engine with that many threads; 0 means one per core.
+impl Engine {
+    /// Starts `threads` threads; 0 means one per core.
+    ///
+    /// # Errors
+    /// If the system refuses a thread.
     pub fn new(threads: usize) -> Result<Self> {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
             .thread_name(|number| format!("zstn-{number}"))
             .build()
             .map_err(|error| Error::io("start threads", std::io::Error::other(error)))?;
-        Ok(Self { pool })
+        Ok(Self {
+            pool: Some(Arc::new(pool)),
+        })
     }
 
-    /// Number of threads.
+    /// Returns the number of threads that work at the same time.
     #[must_use]
     pub fn threads(&self) -> usize {
-        self.pool.current_num_threads()
+        match &self.pool {
+            Some(pool) => pool.current_num_threads(),
+            None => 1,
+        }
+    }
+
+    /// Returns whether both are handles to the same threads.
+    #[must_use]
+    pub fn shares_threads_with(&self, other: &Self) -> bool {
+        match (&self.pool, &other.pool) {
+            (Some(pool), Some(other)) => Arc::ptr_eq(pool, other),
+            _ => false,
+        }
+    }
+}
+
+impl Default for Engine {
+    /// Returns a handle to the engine of this process, which has a thread per
+    /// core and is started on the first call. Where the system refuses these
+    /// threads, the engine works on the thread that calls it.
+    fn default() -> Self {
+        static OF_PROCESS: OnceLock<Engine> = OnceLock::new();
+        let engine = OF_PROCESS.get_or_init(|| Self::new(0).unwrap_or(Self { pool: None }));
+        engine.clone()
     }
 }
 
@@ -46,13 +93,16 @@ thread_local! {
 /// with them only; after long ones a new one costs little.
 const KEPT_FOR_BYTES: usize = 1 << 20;
 
-impl Engine for Native {
+impl core_engine::Engine for Engine {
     fn join<A, B>(&self, a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B)
     where
         A: Send,
         B: Send,
     {
-        self.pool.join(a, b)
+        match &self.pool {
+            Some(pool) => pool.join(a, b),
+            None => (a(), b()),
+        }
     }
 
     fn zstd_decode(&self, frame: &[u8], out: &mut [u8]) -> Result<(), String> {
@@ -75,16 +125,17 @@ impl Engine for Native {
         R: Send,
         F: Fn(T) -> R + Sync + Send,
     {
-        if items.len() < 2 {
-            return items.into_iter().map(job).collect();
+        match &self.pool {
+            Some(pool) if items.len() > 1 => {
+                // One item at a time: they differ in length by orders of magnitude.
+                pool.install(|| items.into_par_iter().with_max_len(1).map(job).collect())
+            }
+            _ => items.into_iter().map(job).collect(),
         }
-        self.pool
-            // One item at a time: they differ in length by orders of magnitude.
-            .install(|| items.into_par_iter().with_max_len(1).map(job).collect())
     }
 }
 
-impl PackEngine for Native {
+impl core_engine::PackEngine for Engine {
     fn zstd_encode(&self, input: &[u8], coding: ZstdCoding, out: &mut Vec<u8>) {
         let (level, is_long) = match coding {
             ZstdCoding::Huffman => return encode_literals(input, out),

@@ -3,9 +3,9 @@
 //!
 //! ```no_run
 //! # fn main() -> zstn::Result<()> {
-//! use zstn::{Native, PackOptions, Reader};
+//! use zstn::{Engine, PackOptions, Reader};
 //!
-//! let engine = Native::new(0)?; // one thread per core
+//! let engine = Engine::default(); // one thread per core, shared by the process
 //! zstn::pack(&engine, "model.safetensors", "model.zstn", &PackOptions::default())?;
 //!
 //! let reader = Reader::open("model.zstn")?; // or an http(s) address
@@ -49,11 +49,11 @@ pub mod serve;
 pub use buffer::{compress, compress_delta, decompress, decompress_delta};
 pub use convert::{ConvertOptions, ConvertReport, convert};
 pub use delta::{BaseFile, DeltaReport, pack_delta, unpack_delta};
-pub use engine::Native;
+pub use engine::Engine;
 pub use error::{Error, Result};
 pub use output::{Output, OutputFolder, remove_unfinished};
 pub use pack::{PackOptions, PackReport, pack};
-pub use reader::{Reader, Tensor, View};
+pub use reader::{Reader, ReaderOptions, Tensor, View};
 pub use shards::{
     Packed, ShardReport, Shards, ShardsReport, ShardsVerified, pack_shards, unpack_shards,
     verify_shards,

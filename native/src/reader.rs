@@ -2,21 +2,21 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::sync::Arc;
 
 use zstn_core::ErrorKind;
-use zstn_core::catalog::{Catalog, Opening};
-use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::dtype::Dtype;
-use zstn_core::limits::HEADER_LEN_BYTES;
-use zstn_core::model::{Assembly, Model, Rows, wants_config};
+use zstn_core::model::{self, Model, Part};
 
-use crate::shards::{READABLE, Shards};
 use crate::source::{Place, Source};
-use crate::{Error, Native, Result, suggest};
+use crate::{Engine, Error, Result, suggest};
 
-/// The description of a model, beside its files.
-const CONFIG: &str = "config.json";
+mod opening;
+mod options;
+mod rows;
+
+pub(crate) use opening::open_catalog;
+pub use options::ReaderOptions;
 
 /// A tensor in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,96 +47,55 @@ pub enum View {
 /// per part for a weight that is stored in several.
 ///
 /// A delta (`Z4DM`) lists its tensors by itself; reading them takes its base
-/// as well, given by [`Reader::with_base`]. A tensor then costs a read of
+/// as well, given by [`ReaderOptions::base`]. A tensor then costs a read of
 /// what the delta stores of it and one of the base's tensor of that name. The
 /// base may be plain, packed, or a delta with a base of its own.
+///
+/// A clone is another handle to the same open files. Threads may read from one
+/// reader, or from its clones, at the same time.
+#[derive(Clone)]
 pub struct Reader {
+    files: Arc<Files>,
+    engine: Engine,
+    base: Option<Arc<Self>>,
+}
+
+/// What all handles to an opened model share.
+struct Files {
     name: String,
     sources: Vec<Box<dyn Source>>,
     model: Model,
-    engine: Native,
-    base: Option<Box<Reader>>,
 }
 
 impl Reader {
     /// Opens a path or an http(s) address: a file of any kind, the index of a
     /// sharded checkpoint, or a local folder that holds a model
-    /// (docs/formats/sharded.md).
-    pub fn open(place: &str) -> Result<Self> {
-        Self::from_place(&Place::from(place), View::default(), Native::new(0)?)
+    /// (docs/formats/sharded.md). [`Reader::options`] opens it in other ways.
+    pub fn open(place: impl Into<Place>) -> Result<Self> {
+        Self::options().open(place)
     }
 
-    /// As [`Reader::open`], with a choice of what is read.
-    pub fn from_place(place: &Place, view: View, engine: Native) -> Result<Self> {
-        let shards = Shards::open(place, &READABLE)?;
-        let (sources, beside) = match &shards {
-            None => (vec![place.open()?], place),
-            Some(shards) => {
-                let files = shards.files();
-                let sources = files.iter().map(|file| file.open());
-                let first = files.first().map_or(place, |file| &file.place);
-                (sources.collect::<Result<_>>()?, first)
-            }
-        };
-        let config = |files: &[Catalog]| match view {
-            View::Dense if wants_config(files) => beside
-                .beside(CONFIG)
-                .map_or(Ok(None), |config| config.small(HEADER_LEN_BYTES)),
-            _ => Ok(None),
-        };
-        let index = shards.as_ref().and_then(Shards::index);
-        let shards = index.map(|index| &index.parsed);
-        Self::assemble(place.to_string(), sources, shards, config, engine)
+    /// Returns the options that [`Reader::open`] uses, to be changed.
+    pub fn options() -> ReaderOptions {
+        ReaderOptions::default()
     }
 
-    /// Opens any source, a file of which every tensor is as it is stored.
-    pub fn from_source(source: Box<dyn Source>, engine: Native) -> Result<Self> {
-        let name = source.name().to_owned();
-        Self::assemble(name, vec![source], None, |_| Ok(None), engine)
-    }
-
-    fn assemble(
-        name: String,
-        sources: Vec<Box<dyn Source>>,
-        shards: Option<&ShardIndex>,
-        config: impl FnOnce(&[Catalog]) -> Result<Option<Vec<u8>>>,
-        engine: Native,
-    ) -> Result<Self> {
-        let refuse = |error| Error::place(&name)(error);
-        let catalogs = sources
-            .iter()
-            .map(|source| open_catalog(&engine, &**source));
-        let catalogs = catalogs.collect::<Result<Vec<_>>>()?;
-        let config = config(&catalogs)?;
-        let mut assembly = Assembly::new(catalogs, shards, config.as_deref()).map_err(&refuse)?;
-        for (file, range) in assembly.needs() {
-            let bytes = sources[file].read(range.clone())?;
-            assembly.supply(file, range.start, &bytes);
-        }
-        let model = assembly.finish(&engine).map_err(&refuse)?;
-        Ok(Self {
-            name,
-            sources,
-            model,
-            engine,
-            base: None,
-        })
-    }
-
-    /// Adds the base of a delta. A base that does not fit is refused as far
-    /// as names, lengths and dtypes show it; other bytes in one of its
-    /// tensors are found when that is read (docs/formats/zstn-delta.md 4).
+    /// Adds the base of a delta; its tensors are decoded by the engine of this
+    /// reader. A base that does not fit is refused as far as names, lengths and
+    /// dtypes show it; other bytes in one of its tensors are found when that is
+    /// read (docs/formats/zstn-delta.md 4).
     pub fn with_base(mut self, base: Self) -> Result<Self> {
-        if !self.model.needs_base() {
+        if !self.files.model.needs_base() {
             return Err(Error::Usage(format!(
                 "{} is no difference from another checkpoint and takes no base",
-                self.name
+                self.files.name
             )));
         }
-        self.model
-            .check_base(&base.model)
-            .map_err(Error::place(&self.name))?;
-        self.base = Some(Box::new(base));
+        self.files
+            .model
+            .check_base(&base.files.model)
+            .map_err(Error::place(&self.files.name))?;
+        self.base = Some(Arc::new(base));
         Ok(self)
     }
 
@@ -146,55 +105,61 @@ impl Reader {
         self.base.as_deref()
     }
 
+    /// The engine that decodes its tensors.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     /// What the model holds.
     #[must_use]
     pub fn model(&self) -> &Model {
-        &self.model
+        &self.files.model
     }
 
     /// Path or address it was opened by.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.files.name
     }
 
     /// Where its files come from, in the order of their numbers.
     #[must_use]
     pub fn sources(&self) -> &[Box<dyn Source>] {
-        &self.sources
+        &self.files.sources
     }
 
     /// Names of all tensors, file by file and there in the order of the index.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.model.tensors().iter().map(|t| t.name.as_str())
+        self.files.model.tensors().iter().map(|t| t.name.as_str())
     }
 
     /// Name, dtype, shape and place of every tensor, in the same order.
     #[must_use]
-    pub fn header(&self) -> &[zstn_core::model::Tensor] {
-        self.model.tensors()
+    pub fn header(&self) -> &[model::Tensor] {
+        self.files.model.tensors()
     }
 
     /// `__metadata__` of the safetensors headers.
     #[must_use]
     pub fn metadata(&self) -> &BTreeMap<String, String> {
-        self.model.metadata()
+        self.files.model.metadata()
     }
 
     /// What is known of the tensor called `name` before it is read.
-    pub fn find(&self, name: &str) -> Result<&zstn_core::model::Tensor> {
-        Ok(&self.model.tensors()[self.number(name)?])
+    pub fn find(&self, name: &str) -> Result<&model::Tensor> {
+        Ok(&self.files.model.tensors()[self.number(name)?])
     }
 
     /// The number of the tensor called `name`; the error suggests names that
     /// are much like it.
     fn number(&self, name: &str) -> Result<usize> {
-        self.model.find(name).map_err(|error| {
+        self.files.model.find(name).map_err(|error| {
             let error = match error.kind() {
                 ErrorKind::NotFound => error.hint(&suggest::hint(name, self.names())),
                 _ => error,
             };
-            Error::place(&self.name)(error)
+            Error::place(&self.files.name)(error)
         })
     }
 
@@ -208,86 +173,11 @@ impl Reader {
         Ok(self.read(name)?.bytes)
     }
 
-    /// Reads the `rows` of the tensor called `name`, slices of its outermost
-    /// dimension. Fetches no more than the blocks that hold them, where the
-    /// tensor is stored so.
-    pub fn read_rows(&self, name: &str, rows: Range<u64>) -> Result<Tensor> {
-        self.read_planned(&self.plan_rows(name, rows)?)
-    }
-
-    /// What has to be fetched for `rows` of the tensor called `name`. Reads
-    /// the tensor's block table if that did not come with the index.
-    pub fn plan_rows(&self, name: &str, rows: Range<u64>) -> Result<Rows> {
-        let refuse = Error::place(&self.name);
-        let number = self.number(name)?;
-        let table = self.model.block_table(number);
-        let table = table.map(|(file, range)| self.sources[file].read(range));
-        let table = table.transpose()?;
-        self.model
-            .rows(number, rows, table.as_deref())
-            .map_err(&refuse)
-    }
-
-    /// Reads what [`Reader::plan_rows`] has planned.
-    pub fn read_planned(&self, rows: &Rows) -> Result<Tensor> {
-        let tensor = self.find(rows.name())?;
-        let bytes = if rows.is_whole() {
-            let mut bytes = self.read(rows.name())?.bytes;
-            let span = rows.span();
-            bytes.truncate(zstn_core::bytes::index(span.end));
-            bytes.drain(..zstn_core::bytes::index(span.start));
-            bytes
-        } else {
-            let ranges = rows.ranges();
-            let fetched = ranges.map(|(file, range)| self.sources[file].read(range));
-            let fetched = fetched.collect::<Result<Vec<_>>>()?;
-            let fetched: Vec<&[u8]> = fetched.iter().map(|bytes| &**bytes).collect();
-            let bytes = rows
-                .decode(&self.engine, &fetched)
-                .map_err(Error::place(&self.name));
-            self.check_unchanged(rows.ranges().map(|(file, _)| file))?;
-            bytes?
-        };
-        Ok(Tensor {
-            name: tensor.name.clone(),
-            dtype: tensor.dtype,
-            shape: rows.shape().to_vec(),
-            bytes,
-        })
-    }
-
     /// Reads the tensor called `name`.
     pub fn read(&self, name: &str) -> Result<Tensor> {
-        let refuse = Error::place(&self.name);
         let number = self.number(name)?;
-        let tensor = &self.model.tensors()[number];
-        let base = match (tensor.base, &self.base) {
-            (None, _) => None,
-            (Some(_), Some(base)) => Some(base.read(name)?.bytes),
-            (Some(_), None) => {
-                return Err(Error::Usage(format!(
-                    "{} is a difference from another checkpoint, and `{name}` is needed from that \
-                     one: name it with --base",
-                    self.name
-                )));
-            }
-        };
-        let stored = tensor
-            .parts
-            .iter()
-            .map(|part| match part.stored.is_empty() {
-                true => Ok(Cow::Borrowed(&[][..])),
-                false => self.sources[part.file].read(part.stored.clone()),
-            });
-        let stored = stored.collect::<Result<Vec<_>>>()?;
-        let parts: Vec<&[u8]> = stored.iter().map(|part| &**part).collect();
-        let bytes = self
-            .model
-            .decode(&self.engine, number, &parts, base.as_deref())
-            .map_err(&refuse)
-            .map(Cow::into_owned);
-        self.check_unchanged(tensor.parts.iter().map(|part| part.file))?;
-        let bytes = bytes?;
+        let bytes = self.decode(&self.engine, number)?;
+        let tensor = &self.header()[number];
         Ok(Tensor {
             name: tensor.name.clone(),
             dtype: tensor.dtype,
@@ -295,30 +185,112 @@ impl Reader {
             bytes,
         })
     }
-}
 
-impl Reader {
-    /// Refuses what was read if somebody wrote to one of these files since it
-    /// was opened: bytes of two versions may have met.
-    fn check_unchanged(&self, mut files: impl Iterator<Item = usize>) -> Result<()> {
-        files.try_for_each(|file| self.sources[file].check_unchanged())
+    /// Reads the bytes of the tensor called `name` into `out`, which has to be
+    /// exactly as long: [`model::Tensor::len_bytes`] of [`Reader::find`]. Plain
+    /// tensors and those of ZSTN files are read or decoded in place, others
+    /// are copied.
+    ///
+    /// # Errors
+    /// As [`Reader::read`]. If `out` has another length, nothing is read and
+    /// the error is a refusal of the kind
+    /// [`InvalidInput`](ErrorKind::InvalidInput). `out` may hold anything after
+    /// any other error.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("model.safetensors");
+    /// # let header = br#"{"x":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}"#;
+    /// # let len = (header.len() as u64).to_le_bytes();
+    /// # std::fs::write(&path, [&len[..], header, &[1, 2, 3]].concat())?;
+    /// let reader = zstn::Reader::open(&path)?;
+    /// let mut bytes = vec![0; usize::try_from(reader.find("x")?.len_bytes())?];
+    /// reader.read_into("x", &mut bytes)?;
+    /// assert_eq!(bytes, [1, 2, 3]);
+    /// assert!(reader.read_into("x", &mut bytes[1..]).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn read_into(&self, name: &str, out: &mut [u8]) -> Result<()> {
+        let number = self.number(name)?;
+        let len_bytes = self.header()[number].len_bytes();
+        if out.len() as u64 != len_bytes {
+            let detail = format!(
+                "the tensor has {len_bytes} bytes, the buffer to read it into has {}",
+                out.len()
+            );
+            let refusal = zstn_core::Error::invalid_input(detail).tensor(name);
+            return Err(Error::place(self.name())(refusal));
+        }
+        self.decode_into(&self.engine, number, out)
     }
-}
 
-/// The catalog of a file, by way of the reads it needs.
-pub(crate) fn open_catalog(engine: &Native, source: &dyn Source) -> Result<Catalog> {
-    let refuse = Error::place(source.name());
-    let len = source.len_bytes();
-    let head = source.read(0..Opening::head_len_bytes(len))?.into_owned();
-    let mut opening = Opening::new(len, head).map_err(&refuse)?;
-    loop {
-        let needs = opening.needs().map_err(&refuse)?;
-        if needs.is_empty() {
-            return opening.finish(engine).map_err(&refuse);
+    fn decode(&self, engine: &Engine, number: usize) -> Result<Vec<u8>> {
+        let model = self.model();
+        let tensor = &model.tensors()[number];
+        if model.is_plain(number) {
+            let mut bytes = zstn_core::bytes::buffer(tensor.len_bytes())?;
+            self.decode_into(engine, number, &mut bytes)?;
+            return Ok(bytes);
         }
-        for range in needs {
-            let bytes = source.read(range.clone())?;
-            opening.supply(range.start, &bytes).map_err(&refuse)?;
+        let base = self.base_tensor(engine, tensor)?;
+        let stored = self.stored_parts(tensor)?;
+        let parts: Vec<&[u8]> = stored.iter().map(|part| &**part).collect();
+        let bytes = model
+            .decode(engine, number, &parts, base.as_deref())
+            .map(Cow::into_owned);
+        self.check_unchanged(&tensor.parts)?;
+        bytes.map_err(Error::place(self.name()))
+    }
+
+    fn decode_into(&self, engine: &Engine, number: usize, out: &mut [u8]) -> Result<()> {
+        let model = self.model();
+        let tensor = &model.tensors()[number];
+        if let [part] = &tensor.parts[..]
+            && model.is_plain(number)
+            && part.stored.end - part.stored.start == out.len() as u64
+        {
+            if !out.is_empty() {
+                self.sources()[part.file].read_into(part.stored.start, out)?;
+            }
+            return self.check_unchanged(&tensor.parts);
         }
+        let base = self.base_tensor(engine, tensor)?;
+        let stored = self.stored_parts(tensor)?;
+        let parts: Vec<&[u8]> = stored.iter().map(|part| &**part).collect();
+        let decoded = model.decode_into(engine, number, &parts, base.as_deref(), out);
+        self.check_unchanged(&tensor.parts)?;
+        decoded.map_err(Error::place(self.name()))
+    }
+
+    /// Reads the tensor of the base that `tensor` needs, if it does.
+    fn base_tensor(&self, engine: &Engine, tensor: &model::Tensor) -> Result<Option<Vec<u8>>> {
+        let name = &tensor.name;
+        match (tensor.base, &self.base) {
+            (None, _) => Ok(None),
+            (Some(_), Some(base)) => base.decode(engine, base.number(name)?).map(Some),
+            (Some(_), None) => Err(Error::Usage(format!(
+                "{} is a difference from another checkpoint, and `{name}` is needed from that \
+                 one: name it with --base",
+                self.name()
+            ))),
+        }
+    }
+
+    fn stored_parts(&self, tensor: &model::Tensor) -> Result<Vec<Cow<'_, [u8]>>> {
+        let parts = tensor.parts.iter();
+        let stored = parts.map(|part| match part.stored.is_empty() {
+            true => Ok(Cow::Borrowed(&[][..])),
+            false => self.sources()[part.file].read(part.stored.clone()),
+        });
+        stored.collect()
+    }
+
+    /// Refuses what was read of `parts` if somebody wrote to one of their files
+    /// since it was opened: bytes of two versions may have met.
+    fn check_unchanged(&self, parts: &[Part]) -> Result<()> {
+        let mut files = parts.iter().map(|part| &self.sources()[part.file]);
+        files.try_for_each(|source| source.check_unchanged())
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::container::Container;
 use crate::source::{Map, Place, Source};
-use crate::{Native, Output, Progress, Result};
+use crate::{Engine, Output, Progress, Result};
 
 /// What unpacking came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct UnpackReport {
 /// Restores the file that `input`, a path or an http(s) address, was packed
 /// from, as `output`.
 pub fn unpack(
-    engine: &Native,
+    engine: &Engine,
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,
     progress: &dyn Progress,
@@ -32,7 +32,7 @@ pub fn unpack(
 /// name; the SHA-256 of the whole file, which no second thread can help with,
 /// only where it is all there is. [`verify`](crate::verify) takes it always.
 pub fn unpack_map(
-    engine: &Native,
+    engine: &Engine,
     input: &Map,
     output: Output,
     progress: &dyn Progress,
@@ -52,7 +52,7 @@ pub fn unpack_map(
 /// Writes the original file and compares it; returns its length. Tensors of up
 /// to `memory_bytes` together are decoded at a time.
 pub(crate) fn restore(
-    engine: &Native,
+    engine: &Engine,
     input: &Map,
     output: &Output,
     memory_bytes: u64,

@@ -1,14 +1,14 @@
 //! The calls that z4ai's users know: buffers and checkpoints in memory, and
 //! what a reader tells.
 
-use zstn::{Effort, Native, PackOptions, Reader, model_delta};
+use zstn::{Effort, Engine, PackOptions, Reader, model_delta};
 use zstn_core::dtype::Dtype;
 use zstn_core::{ErrorKind, Rule};
 use zstn_tests::checkpoint;
 use zstn_tests::rng::Rng;
 
-fn native() -> Native {
-    Native::new(2).unwrap()
+fn native() -> Engine {
+    Engine::new(2).unwrap()
 }
 
 fn rule(error: &zstn::Error) -> Option<Rule> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use zstn::source::{Map, Source, survive_truncation};
-use zstn::{Error, Native, Output, PackOptions, Progress, Reader};
+use zstn::{Engine, Error, Output, PackOptions, Progress, Reader};
 use zstn_core::Rule;
 use zstn_tests::checkpoint;
 use zstn_tests::command::{text, zstn};
@@ -25,7 +25,7 @@ fn plain() -> Vec<u8> {
 /// written long ago as far as their times tell.
 struct Scratch {
     folder: tempfile::TempDir,
-    engine: Native,
+    engine: Engine,
 }
 
 impl Scratch {
@@ -33,7 +33,7 @@ impl Scratch {
         survive_truncation();
         let scratch = Self {
             folder: tempfile::tempdir().unwrap(),
-            engine: Native::new(2).unwrap(),
+            engine: Engine::new(2).unwrap(),
         };
         let mut tuned = plain();
         fs::write(scratch.at("m.safetensors"), &tuned).unwrap();

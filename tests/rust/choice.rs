@@ -1,7 +1,7 @@
 //! What the encoder chooses, seen from outside: determinism, sizes, and that
 //! each way is taken where it should be.
 
-use zstn::Native;
+use zstn::Engine;
 use zstn_core::container::{model_delta, zstn::pack};
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::{Pure, ZstdCoding};
@@ -14,8 +14,8 @@ use zstn_tests::rng::Rng;
 
 const EFFORTS: [Effort; 3] = [Effort::Fast, Effort::Balanced, Effort::Max];
 
-fn native() -> Native {
-    Native::new(2).unwrap()
+fn native() -> Engine {
+    Engine::new(2).unwrap()
 }
 
 /// Codes `tensor`, checks that both engines restore it, and returns the frame.
@@ -57,7 +57,7 @@ fn one_two_and_eight_threads_give_the_same_bytes() {
     }
     for effort in EFFORTS {
         let packed = |threads| {
-            let engine = Native::new(threads).unwrap();
+            let engine = Engine::new(threads).unwrap();
             let base = model_delta::Base::parse(&original).unwrap();
             let delta = model_delta::pack(&engine, &tuned, &base, effort).unwrap();
             (pack(&engine, &original, effort).unwrap(), delta)

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use zstn::source::Map;
-use zstn::{Native, Output, PackOptions, Progress, pack_delta, unpack_delta, verify_delta};
+use zstn::{Output, PackOptions, Progress, pack_delta, unpack_delta, verify_delta};
 use zstn_core::container::model_delta::{Base, Kind, ModelDelta, pack};
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::{Engine, Pure};
@@ -22,7 +22,7 @@ fn restore(engine: &impl Engine, packed: &[u8], base: &[u8]) -> Result<Vec<u8>> 
 
 #[test]
 fn model_deltas_of_the_vectors_restore() {
-    let native = Native::new(2).unwrap();
+    let native = zstn::Engine::new(2).unwrap();
     let mut restored = 0;
     for case in cases::deltas("zstn", "z4dm") {
         let packed = cases::named("zstn", &case["container"]);
@@ -42,7 +42,7 @@ fn model_deltas_of_the_vectors_restore() {
 
 #[test]
 fn buffer_deltas_of_the_vectors_decode() {
-    let native = Native::new(2).unwrap();
+    let native = zstn::Engine::new(2).unwrap();
     let mut decoded = 0;
     for case in cases::deltas("zstn", "z4delta") {
         let blob = cases::named("zstn", &case["container"]);
@@ -63,7 +63,7 @@ fn buffer_deltas_of_the_vectors_decode() {
 
 #[test]
 fn malformed_deltas_are_refused_for_their_rule() {
-    let native = Native::new(2).unwrap();
+    let native = zstn::Engine::new(2).unwrap();
     let mut refused = 0;
     for case in cases::deltas("zstn-bad", "z4dm") {
         let base = cases::named("zstn-bad", &case["base"]);
@@ -99,7 +99,7 @@ fn malformed_deltas_are_refused_for_their_rule() {
 
 #[test]
 fn a_fine_tune_shrinks_and_comes_back() {
-    let engine = Native::new(2).unwrap();
+    let engine = zstn::Engine::new(2).unwrap();
     let mut rng = Rng(31);
     let weights = rng.bf16_weights(100_000);
     let mut tuned = weights.clone();
@@ -183,7 +183,7 @@ fn small() -> (Vec<u8>, Vec<u8>, Vec<u8>) {
         ("same", "BF16", &weights),
         ("new", "U8", b"a tensor the base does not have"),
     ]);
-    let engine = Native::new(1).unwrap();
+    let engine = zstn::Engine::new(1).unwrap();
     let packed = pack(&engine, &target, &Base::parse(&base).unwrap(), Effort::Fast).unwrap();
     (base, target, packed)
 }
@@ -276,14 +276,14 @@ fn files_are_the_same_whatever_the_memory_and_come_back() {
     let (base, target) = (named(&tensors), named(&tuned));
     let (folder, base_map, target_map) = on_disk(&base, &target);
     let reference = pack(
-        &Native::new(1).unwrap(),
+        &zstn::Engine::new(1).unwrap(),
         &target,
         &Base::parse(&base).unwrap(),
         Effort::Fast,
     )
     .unwrap();
     for (threads, memory_bytes) in [(1, 64 << 20), (2, 1 << 30)] {
-        let engine = Native::new(threads).unwrap();
+        let engine = zstn::Engine::new(threads).unwrap();
         let path = folder.path().join("tuned.z4dm");
         let seen = Seen::default();
         let options = PackOptions {
@@ -342,7 +342,7 @@ impl Progress for Seen {
 
 #[test]
 fn vectors_unpack_from_file_to_file() {
-    let engine = Native::new(2).unwrap();
+    let engine = zstn::Engine::new(2).unwrap();
     for case in cases::deltas("zstn", "z4dm") {
         let target = cases::named("zstn", &case["target"]);
         let (folder, base, packed) = on_disk(
@@ -360,7 +360,7 @@ fn vectors_unpack_from_file_to_file() {
 
 #[test]
 fn a_bad_delta_leaves_no_file() {
-    let engine = Native::new(2).unwrap();
+    let engine = zstn::Engine::new(2).unwrap();
     let refuse = |base: &[u8], packed: &[u8], what: &str| {
         let (folder, base, packed) = on_disk(base, packed);
         let back = folder.path().join("back");
@@ -403,7 +403,7 @@ fn a_bad_delta_leaves_no_file() {
 
 #[test]
 fn holes_are_refused_instead_of_lost() {
-    let engine = Native::new(1).unwrap();
+    let engine = zstn::Engine::new(1).unwrap();
     let base = checkpoint(&[("a", "U8", &[1, 2, 3, 4])]);
     let mut target = base.clone();
     target.extend_from_slice(b"trailing");

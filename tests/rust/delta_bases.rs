@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use zstn::pack::pack_map;
 use zstn::serve::Server;
 use zstn::source::{Map, Place};
-use zstn::{BaseFile, Error, Native, Output, PackOptions, pack_delta, unpack_delta, verify_delta};
+use zstn::{BaseFile, Engine, Error, Output, PackOptions, pack_delta, unpack_delta, verify_delta};
 use zstn_core::bytes::index;
 use zstn_tests::rng::Rng;
 use zstn_tests::{cases, checkpoint, many_kinds};
 
-fn engine() -> Native {
-    Native::new(2).unwrap()
+fn engine() -> Engine {
+    Engine::new(2).unwrap()
 }
 
 /// A folder of files by their names.

@@ -201,7 +201,7 @@ fn buffers_go_against_a_base_and_back() {
         assert_eq!(report["output"], "w.z4dl");
         assert_eq!(report["packed_bytes"], read("w.z4dl").len() as u64);
         let reference = zstn::compress_delta(
-            &zstn::Native::new(2).unwrap(),
+            &zstn::Engine::new(2).unwrap(),
             &current,
             &base,
             None,

@@ -3,7 +3,6 @@
 
 use std::ops::Range;
 
-use zstn::Native;
 use zstn_core::bytes::part;
 use zstn_core::catalog::{BaseUse, Catalog, Kind, Opening};
 use zstn_core::container::model_delta::{Base, ModelDelta, pack};
@@ -86,7 +85,7 @@ fn assert_reads<'f>(delta: &'f [u8], base: &[u8], target: &[u8], what: &str) -> 
     );
     assert_eq!(opened_delta.catalog.metadata(), target.catalog.metadata());
     assert!(opened_delta.names().eq(target.names()), "{what}");
-    let native = Native::new(2).unwrap();
+    let native = zstn::Engine::new(2).unwrap();
     for name in target.names() {
         let truth = target.tensor(&Pure, name, &[]).unwrap();
         let [a, b] = [
@@ -100,7 +99,7 @@ fn assert_reads<'f>(delta: &'f [u8], base: &[u8], target: &[u8], what: &str) -> 
 
 #[test]
 fn vectors_and_our_own_of_them() {
-    let engine = Native::new(2).unwrap();
+    let engine = zstn::Engine::new(2).unwrap();
     let mut read = 0;
     for case in cases::deltas("zstn", "z4dm") {
         let name = case["name"].as_str().unwrap();
@@ -157,7 +156,7 @@ fn pair(count: usize, len_bytes: usize) -> (Vec<u8>, Vec<u8>) {
 }
 
 fn sealed(base: &[u8], target: &[u8]) -> Vec<u8> {
-    let engine = Native::new(2).unwrap();
+    let engine = zstn::Engine::new(2).unwrap();
     pack(&engine, target, &Base::parse(base).unwrap(), Effort::Fast).unwrap()
 }
 
@@ -413,7 +412,7 @@ fn packed_bases_and_chains() {
     let mut third = second.clone();
     let last = third.len() - 1;
     third[last] ^= 0x11;
-    let packed = container::pack(&Native::new(1).unwrap(), &first, Effort::Fast).unwrap();
+    let packed = container::pack(&zstn::Engine::new(1).unwrap(), &first, Effort::Fast).unwrap();
     let (to_second, to_third) = (sealed(&first, &second), sealed(&second, &third));
     let bases = [opened(&to_second).unwrap(), opened(&packed).unwrap()];
     let newest = opened(&to_third).unwrap();

@@ -2,7 +2,6 @@
 //! worked examples, round trips of every encoder, damage.
 
 use proptest::prelude::*;
-use zstn::Native;
 use zstn_core::engine::{Engine, Pure, ZstdCoding};
 use zstn_core::frame::auto::Choice;
 use zstn_core::frame::{Family, Frame, Stored, auto, chunked, decompress, palette, sparse, turbo};
@@ -13,8 +12,8 @@ use zstn_tests::{cases, sha256};
 
 const CODINGS: [ZstdCoding; 2] = [ZstdCoding::Huffman, ZstdCoding::Search(3)];
 
-fn native() -> Native {
-    Native::new(2).expect("two threads")
+fn native() -> zstn::Engine {
+    zstn::Engine::new(2).expect("two threads")
 }
 
 fn vectors_decode(engine: &impl Engine) {
@@ -174,7 +173,7 @@ fn data() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-fn comes_back(engine: &Native, frame: &[u8], bytes: &[u8]) {
+fn comes_back(engine: &zstn::Engine, frame: &[u8], bytes: &[u8]) {
     let limit = bytes.len() as u64;
     assert!(decompress(&Pure, frame, limit).expect("decodes") == bytes);
     assert!(decompress(engine, frame, limit).expect("decodes") == bytes);

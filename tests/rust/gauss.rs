@@ -2,7 +2,6 @@
 //! refused.
 
 use serde_json::Value;
-use zstn::Native;
 use zstn_core::bytes::part;
 use zstn_core::container::gauss::{Coding, Index, Parsed, Tensor, decode, decode_shard};
 use zstn_core::engine::{Engine, Pure};
@@ -92,7 +91,7 @@ fn vectors_restore(engine: &impl Engine) {
 
 #[test]
 fn vectors_restore_with_c_zstd_and_threads() {
-    vectors_restore(&Native::new(2).expect("two threads"));
+    vectors_restore(&zstn::Engine::new(2).expect("two threads"));
 }
 
 #[test]
@@ -177,7 +176,7 @@ fn an_index_is_found_from_any_head() {
 
 #[test]
 fn bad_files_are_refused_for_their_rule_in_bounded_memory() {
-    let native = Native::new(2).expect("two threads");
+    let native = zstn::Engine::new(2).expect("two threads");
     let entries = cases::malformed("gauss-bad");
     assert!(entries.len() >= 28);
     for entry in entries {

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use zstn::Native;
+use zstn::Engine;
 use zstn_core::Rule;
 use zstn_core::catalog::{Catalog, Opening};
 use zstn_core::container::zstn::integrity::checksum;
@@ -11,8 +11,8 @@ use zstn_core::container::zstn::{Packing, pack, promises_header_copy, unpack};
 use zstn_core::engine::Pure;
 use zstn_core::frame::select::Effort;
 
-fn native() -> Native {
-    Native::new(1).expect("a thread")
+fn native() -> Engine {
+    Engine::new(1).expect("a thread")
 }
 
 /// A checkpoint of `count` small tensors and a text; its header takes about

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use zstn::source::Place;
-use zstn::{BaseFile, Native, PackOptions, pack, unpack};
+use zstn::{BaseFile, Engine, PackOptions, pack, unpack};
 use zstn_tests::memory::{Counting, peak_bytes};
 use zstn_tests::rng::Rng;
 
@@ -38,7 +38,7 @@ fn held(tensors: usize, len_bytes: usize) -> [usize; 2] {
     let folder = tempfile::tempdir().unwrap();
     let [original, packed, restored] = ["a", "b", "c"].map(|name| folder.path().join(name));
     checkpoint(&original, tensors, len_bytes);
-    let engine = Native::new(2).unwrap();
+    let engine = Engine::new(2).unwrap();
     let options = PackOptions::default();
     let (report, packing) = peak_bytes(|| pack(&engine, &original, &packed, &options));
     assert_eq!(report.unwrap().tensors, tensors);
@@ -53,7 +53,7 @@ fn held_by_base(len_bytes: usize, memory_bytes: u64) -> usize {
     let folder = tempfile::tempdir().unwrap();
     let [original, packed] = ["a", "b"].map(|name| folder.path().join(name));
     checkpoint(&original, 24, len_bytes);
-    let engine = Native::new(8).unwrap();
+    let engine = Engine::new(8).unwrap();
     pack(&engine, &original, &packed, &PackOptions::default()).unwrap();
     let chain = [Place::Path(packed)];
     let (base, most) = peak_bytes(|| BaseFile::open(&engine, &chain, memory_bytes, &()));

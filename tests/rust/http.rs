@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 
 use zstn::serve::{Served, Server};
-use zstn::{Native, Reader};
+use zstn::{Engine, Reader};
 use zstn_core::container::model_delta;
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
@@ -32,7 +32,7 @@ fn model() -> (Vec<u8>, Vec<u8>) {
         // Each a little different, or they would be stored once.
         file.extend_from_slice(&weights[2 * i..2 * i + LEN]);
     }
-    let packed = pack(&Native::new(2).unwrap(), &file, Effort::Fast).unwrap();
+    let packed = pack(&Engine::new(2).unwrap(), &file, Effort::Fast).unwrap();
     (file, packed)
 }
 
@@ -75,7 +75,7 @@ fn one_tensor_of_a_fine_tune_costs_three_requests_to_each_file() {
     {
         *byte ^= 1;
     }
-    let engine = Native::new(2).unwrap();
+    let engine = Engine::new(2).unwrap();
     let base = model_delta::Base::parse(&original).unwrap();
     let delta = model_delta::pack(&engine, &tuned, &base, Effort::Fast).unwrap();
     let folder = tempfile::tempdir().unwrap();

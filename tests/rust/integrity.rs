@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 use zstn::source::{Map, Source};
-use zstn::{Native, PackOptions, Reader, Tensor};
+use zstn::{Engine, PackOptions, Reader, Tensor};
 use zstn_core::Rule;
 use zstn_core::container::zstn::integrity::{FIXED_BYTES, checksum};
 use zstn_core::container::zstn::{Packing, pack, unpack};
@@ -39,8 +39,8 @@ fn packed() -> Vec<u8> {
     pack(&native(), &original(), Effort::Balanced).expect("packs")
 }
 
-fn native() -> Native {
-    Native::new(1).expect("a thread")
+fn native() -> Engine {
+    Engine::new(1).expect("a thread")
 }
 
 /// A file in memory.
@@ -62,7 +62,9 @@ impl Source for Memory {
 
 /// Every tensor, read by itself.
 fn read_all(file: &[u8]) -> zstn::Result<Vec<Tensor>> {
-    let reader = Reader::from_source(Box::new(Memory(file.into())), native())?;
+    let reader = Reader::options()
+        .engine(&native())
+        .open_source(Box::new(Memory(file.into())))?;
     let names: Vec<&str> = reader.names().collect();
     names.into_iter().map(|name| reader.read(name)).collect()
 }
@@ -70,7 +72,7 @@ fn read_all(file: &[u8]) -> zstn::Result<Vec<Tensor>> {
 /// A place on disk for files under test.
 struct Disk {
     folder: TempDir,
-    engine: Native,
+    engine: Engine,
 }
 
 impl Disk {

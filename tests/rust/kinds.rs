@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use zstn::{Error, Native, Reader, verify_tensors};
+use zstn::{Engine, Error, Reader, verify_tensors};
 use zstn_core::catalog::Kind;
 use zstn_tests::cases::{self, text};
 use zstn_tests::refusal::Refusal;
@@ -93,7 +93,7 @@ fn weights_in_parts_read_like_others() {
 
 #[test]
 fn packed_files_keep_their_configuration() {
-    let engine = Native::new(1).expect("a thread");
+    let engine = Engine::new(1).expect("a thread");
     for name in ["pack013_w4_g32_asym_gidx", "sb013_f32"] {
         let folder = model_folder("compressed-tensors", name);
         let plain = folder.path().join("model.safetensors");

@@ -2,7 +2,6 @@
 //! accepts nothing that C zstd refuses.
 
 use proptest::prelude::*;
-use zstn::Native;
 use zstn_core::engine::{Engine, PackEngine, Pure, ZstdCoding};
 use zstn_tests::rng::Rng;
 
@@ -89,7 +88,7 @@ impl Parts {
 fn huffman(bytes: &[u8]) -> [Vec<u8>; 2] {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     Pure.zstd_encode(bytes, ZstdCoding::Huffman, &mut ours);
-    Native::new(1)
+    zstn::Engine::new(1)
         .expect("a thread")
         .zstd_encode(bytes, ZstdCoding::Huffman, &mut theirs);
     [ours, theirs]

@@ -1,7 +1,6 @@
 //! Bad input gives a typed error that names the broken rule: never a panic,
 //! never memory that only a forged number justifies, never other bytes.
 
-use zstn::Native;
 use zstn_core::bytes::part;
 use zstn_core::catalog::Opening;
 use zstn_core::container::zstn::integrity::checksum;
@@ -22,7 +21,7 @@ const MOST_BYTES: usize = 64 << 20;
 /// All in one test: the memory count is of the whole process.
 #[test]
 fn malformed_vectors_are_refused_for_their_rule_in_bounded_memory() {
-    let native = Native::new(2).expect("two threads");
+    let native = zstn::Engine::new(2).expect("two threads");
     bad_frames(&native);
     bad_frames(&Pure);
     bad_containers(&native);
@@ -113,7 +112,12 @@ fn small_container() -> Vec<u8> {
     let mut file = (header.len() as u64).to_le_bytes().to_vec();
     file.extend_from_slice(header.as_bytes());
     file.extend_from_slice(&weights);
-    pack(&Native::new(1).expect("a thread"), &file, Effort::Balanced).expect("packs")
+    pack(
+        &zstn::Engine::new(1).expect("a thread"),
+        &file,
+        Effort::Balanced,
+    )
+    .expect("packs")
 }
 
 #[test]
@@ -132,7 +136,7 @@ fn every_truncation_is_refused() {
 
 fn frame() -> Vec<u8> {
     let weights = Rng(6).bf16_weights(700);
-    let engine = Native::new(1).expect("a thread");
+    let engine = zstn::Engine::new(1).expect("a thread");
     select::encode(
         &engine,
         &weights,
@@ -143,7 +147,7 @@ fn frame() -> Vec<u8> {
 
 #[test]
 fn every_bit_flip_of_a_frame_is_refused_or_keeps_the_length() {
-    let native = Native::new(1).expect("a thread");
+    let native = zstn::Engine::new(1).expect("a thread");
     let frame = frame();
     let truth = decompress(&Pure, &frame, 1 << 20).expect("good");
     for_every_flip(&frame, |flipped, bit| {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use zstn::source::{Map, Place};
-use zstn::{ConvertOptions, Native, PackOptions};
+use zstn::{ConvertOptions, Engine, PackOptions};
 use zstn_tests::checkpoint;
 use zstn_tests::command::{program, text, zstn};
 use zstn_tests::rng::Rng;
@@ -114,7 +114,7 @@ fn an_input_is_never_replaced_not_even_with_force() {
 fn the_library_refuses_to_replace_an_input_as_well() {
     let folder = scratch();
     let at = |name: &str| folder.path().join(name);
-    let engine = Native::new(2).unwrap();
+    let engine = Engine::new(2).unwrap();
     let before = contents(folder.path());
     let map = |name: &str| Map::open(&at(name)).unwrap();
     let output = |name: &str| zstn::Output::create(&at(name)).unwrap();
@@ -357,7 +357,7 @@ mod unix {
         let packed = outer.path().join(name(b"\xe8-zstn"));
         assert!(packed.join("model.zstn").is_file());
         // The library, by the same paths.
-        let engine = Native::new(1).unwrap();
+        let engine = Engine::new(1).unwrap();
         let (input, output) = (folder.join(name(b"\xe9.zstn")), folder.join("library"));
         zstn::unpack(&engine, &input, &output, &()).unwrap();
         assert!(fs::read(output).unwrap() == original);

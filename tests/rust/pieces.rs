@@ -1,7 +1,6 @@
 //! Frames whose planes are cut into blocks of all sizes: joined piece by
 //! piece, they give what planes give that are stored whole.
 
-use zstn::Native;
 use zstn_core::Rule;
 use zstn_core::engine::{Engine, PackEngine, Pure, ZstdCoding};
 use zstn_core::entropy::blocks;
@@ -77,7 +76,7 @@ fn check(transform: Transform, bytes: &[u8], all_sizes: &[&[u32]]) {
             decoded(&Pure, &frame).expect("decoded") == bytes,
             "{sizes:?}"
         );
-        let native = Native::new(2).expect("threads");
+        let native = zstn::Engine::new(2).expect("threads");
         assert!(
             decoded(&native, &frame).expect("decoded") == bytes,
             "{sizes:?}"

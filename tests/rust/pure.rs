@@ -89,7 +89,7 @@ fn exponents_of_weights_are_as_small_as_by_c_zstd() {
     let exponents: Vec<u8> = weights.chunks(2).map(|pair| pair[1]).collect();
     let ours = frame(&exponents, ZstdCoding::Huffman).len();
     let mut theirs = Vec::new();
-    zstn::Native::new(1).expect("a thread").zstd_encode(
+    zstn::Engine::new(1).expect("a thread").zstd_encode(
         &exponents,
         ZstdCoding::Huffman,
         &mut theirs,

@@ -2,7 +2,6 @@
 //! the same bytes, and what is damaged is refused.
 
 use proptest::prelude::*;
-use zstn::Native;
 use zstn_core::engine::{Engine, Pure};
 use zstn_core::entropy::rans::{
     Adaptive, Order1, Shared, encode_adaptive, encode_order1, encode_shared,
@@ -14,7 +13,7 @@ use zstn_tests::rng::Rng;
 
 const METHODS: [Method; 3] = [Method::Rans, Method::RansAdaptive, Method::RansOrder1];
 
-fn encode(engine: &Native, method: Method, plane: &[u8]) -> Vec<u8> {
+fn encode(engine: &zstn::Engine, method: Method, plane: &[u8]) -> Vec<u8> {
     match method {
         Method::Rans => encode_shared(engine, plane),
         Method::RansAdaptive => encode_adaptive(engine, plane, 1 << 16),
@@ -48,7 +47,7 @@ fn frame(method: Method, len_bytes: u64, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn comes_back(native: &Native, plane: &[u8]) {
+fn comes_back(native: &zstn::Engine, plane: &[u8]) {
     for method in METHODS {
         let payload = encode(native, method, plane);
         let bytes = decode(&Pure, method, &payload, plane.len()).expect("decodes");
@@ -59,8 +58,8 @@ fn comes_back(native: &Native, plane: &[u8]) {
     }
 }
 
-fn native() -> Native {
-    Native::new(2).expect("two threads")
+fn native() -> zstn::Engine {
+    zstn::Engine::new(2).expect("two threads")
 }
 
 /// Bytes of which each is about half as frequent as the one before.
@@ -96,7 +95,7 @@ fn planes_of_several_chunks_come_back() {
 #[test]
 fn chunks_do_not_depend_on_threads() {
     let plane = skewed(&mut Rng(2), 3 << 20);
-    let one = Native::new(1).expect("a thread");
+    let one = zstn::Engine::new(1).expect("a thread");
     for method in METHODS {
         assert!(encode(&one, method, &plane) == encode(&native(), method, &plane));
     }
@@ -154,7 +153,7 @@ fn empty_planes() {
 }
 
 /// Small payloads of every shape, with their planes.
-fn samples(native: &Native) -> Vec<(Method, Vec<u8>, usize)> {
+fn samples(native: &zstn::Engine) -> Vec<(Method, Vec<u8>, usize)> {
     let mut rng = Rng(4);
     let planes = [
         b"abracadabra".to_vec(),
@@ -283,7 +282,7 @@ proptest! {
 
     #[test]
     fn tiny_planes_come_back(plane in proptest::collection::vec(any::<u8>(), 1..9)) {
-        comes_back(&Native::new(1).expect("a thread"), &plane);
+        comes_back(&zstn::Engine::new(1).expect("a thread"), &plane);
     }
 
     #[test]
@@ -302,7 +301,7 @@ proptest! {
                 .map(|_| (rng.next_u64() % values).to_le_bytes()[0])
                 .collect(),
         };
-        comes_back(&Native::new(1).expect("a thread"), &plane);
+        comes_back(&zstn::Engine::new(1).expect("a thread"), &plane);
     }
 
     #[test]
@@ -327,7 +326,7 @@ proptest! {
 #[test]
 #[ignore = "a measurement"]
 fn speed() {
-    let native = Native::new(1).expect("a thread");
+    let native = zstn::Engine::new(1).expect("a thread");
     let mut rng = Rng(7);
     let weights = rng.bf16_weights(16 << 20);
     let plane: Vec<u8> = weights.chunks_exact(2).map(|w| w[1]).collect();

@@ -5,9 +5,9 @@ use zstn_tests::repository;
 #[rustfmt::skip]
 fn lines() -> zstn::Result<()> {
 // The block begins.
-use zstn::{Native, PackOptions, Reader};
+use zstn::{Engine, PackOptions, Reader};
 
-let engine = Native::new(0)?; // a thread per core
+let engine = Engine::new(0)?; // a thread per core
 let options = PackOptions { memory_bytes: 512 << 20, ..PackOptions::default() };
 let report = zstn::pack(&engine, "model.safetensors", "model.zstn", &options)?;
 println!("{} → {} bytes", report.original_bytes, report.packed_bytes);

@@ -2,7 +2,7 @@
 //! any number of threads, any memory allowed.
 
 use proptest::prelude::*;
-use zstn::{Native, Output, PackOptions, pack::pack_map, source::Map};
+use zstn::{Engine, Output, PackOptions, pack::pack_map, source::Map};
 use zstn_core::bytes::part;
 use zstn_core::catalog::Opening;
 use zstn_core::container::zstn::{Packing, pack, pack_into, unpack, unpack_into};
@@ -37,7 +37,7 @@ proptest! {
 
     #[test]
     fn frames_of_any_bytes(bytes in data(), dtype in 0usize..23, effort in 0usize..3) {
-        let engine = Native::new(2).unwrap();
+        let engine = Engine::new(2).unwrap();
         let dtype = Dtype::ALL.get(dtype).copied();
         let frame = select::encode(&engine, &bytes, dtype, EFFORTS[effort]);
         prop_assert!(frame.len() <= bytes.len() + 33, "{} grew to {}", bytes.len(), frame.len());
@@ -47,7 +47,7 @@ proptest! {
 
     #[test]
     fn every_transform_and_coding(bytes in data(), width in 1u8..20, kind in 0usize..5, plane in 0..PLANES.len()) {
-        let engine = Native::new(2).unwrap();
+        let engine = Engine::new(2).unwrap();
         let transform = match kind {
             0 => Transform::Opaque,
             1 => Transform::BytePlane(width),
@@ -98,11 +98,11 @@ fn output_depends_on_neither_threads_nor_memory() {
     let original = zstn_tests::many_kinds(40 << 20);
     let input = folder.path().join("model.safetensors");
     std::fs::write(&input, &original).unwrap();
-    let reference = pack(&Native::new(1).unwrap(), &original, Effort::Balanced).unwrap();
+    let reference = pack(&Engine::new(1).unwrap(), &original, Effort::Balanced).unwrap();
     // 64 MiB allow batches of 21 MiB: the big tensors go block by block.
     for (threads, memory_bytes) in [(1, 64 << 20), (3, 64 << 20), (2, 1 << 30)] {
         let target = folder.path().join("model.zstn");
-        let engine = Native::new(threads).unwrap();
+        let engine = Engine::new(threads).unwrap();
         let report = pack_map(
             &engine,
             &Map::open(&input).unwrap(),
@@ -145,7 +145,7 @@ fn output_depends_on_neither_threads_nor_memory() {
 
 #[test]
 fn buffers_used_before_change_nothing() {
-    let engine = Native::new(2).unwrap();
+    let engine = Engine::new(2).unwrap();
     // The last one is none that an index can describe: a single frame.
     let originals = [
         zstn_tests::many_kinds(3 << 20),
@@ -198,7 +198,7 @@ fn a_large_tensor_that_does_not_shrink_is_stored() {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("noise.safetensors");
     std::fs::write(&input, &file).unwrap();
-    let engine = Native::new(2).unwrap();
+    let engine = Engine::new(2).unwrap();
     let target = folder.path().join("noise.zstn");
     let options = PackOptions {
         memory_bytes: 64 << 20,

@@ -2,7 +2,6 @@
 //! accepts nothing that C zstd refuses.
 
 use serde::Deserialize;
-use zstn::Native;
 use zstn_core::engine::{Engine, PackEngine, Pure, ZstdCoding};
 use zstn_core::entropy;
 use zstn_tests::cases;
@@ -201,7 +200,7 @@ fn frames_that_break_a_rule_are_refused_for_it() {
         let by_c = by_c(&frame, case.decoded_len).is_some();
         assert_eq!(by_c, case.c_zstd == "accepts", "{name}");
         if !by_c {
-            let native = Native::new(1).expect("a thread");
+            let native = zstn::Engine::new(1).expect("a thread");
             case.refusal
                 .check(name, entropy::zstd::decode(&native, &frame, &mut out));
         }
@@ -242,7 +241,7 @@ fn matches_from_as_far_as_any_window() {
     let part = rng.bytes(3 << 20);
     let bytes = [&part[..], &rng.bytes(1 << 20), &part].concat();
     let mut frame = Vec::new();
-    Native::new(1)
+    zstn::Engine::new(1)
         .expect("a thread")
         .zstd_encode(&bytes, ZstdCoding::Long(3), &mut frame);
     assert!(frame.len() < bytes.len() * 2 / 3);

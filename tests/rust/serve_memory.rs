@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use zstn::serve::Server;
-use zstn::{Native, PackOptions, pack};
+use zstn::{Engine, PackOptions, pack};
 use zstn_tests::checkpoint;
 use zstn_tests::memory::{Counting, peak_bytes};
 use zstn_tests::rng::Rng;
@@ -62,7 +62,7 @@ fn stalled_readers_do_not_hold_tensors_and_go_on_where_they_were() {
     let original = model();
     let plain = folder.path().join("plain");
     std::fs::write(&plain, &original).unwrap();
-    let engine = Native::new(2).unwrap();
+    let engine = Engine::new(2).unwrap();
     let packed = folder.path().join("m.zstn");
     pack(&engine, &plain, &packed, &PackOptions::default()).unwrap();
 

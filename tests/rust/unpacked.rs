@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use zstn::{Native, Reader, View};
+use zstn::{Engine, Reader};
 use zstn_core::bytes::{index, part};
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
@@ -109,7 +109,7 @@ fn odd_headers_come_back_as_they_were() {
         let mut original = (json.len() as u64).to_le_bytes().to_vec();
         original.extend_from_slice(json.as_bytes());
         original.extend_from_slice(b"abwxyz");
-        let engine = Native::new(1).expect("a thread");
+        let engine = Engine::new(1).expect("a thread");
         let packed = pack(&engine, &original, Effort::Fast).expect("packs");
         std::fs::write(&path, packed).expect("written");
         let (bytes, file) = whole(&open(&path));
@@ -223,8 +223,7 @@ fn a_weight_that_cannot_be_had_is_named() {
             let _ = std::fs::copy(from, folder.path().join(to));
         }
         let place = folder.path().display().to_string();
-        let engine = Native::new(1).expect("a thread");
-        let Ok(reader) = Reader::from_place(&place.as_str().into(), View::Dense, engine) else {
+        let Ok(reader) = Reader::open(place.as_str()) else {
             continue;
         };
         let Some((weight, _)) = reader.model().refused().next() else {

@@ -1,6 +1,5 @@
 //! Every golden vector decodes to its truth, with both engines.
 
-use zstn::Native;
 use zstn_core::Result;
 use zstn_core::bytes::part;
 use zstn_core::catalog::{Catalog, Opening};
@@ -11,8 +10,8 @@ use zstn_core::frame::select::Effort;
 use zstn_core::limits::FRAME_DECODED_BYTES;
 use zstn_tests::{cases, sha256};
 
-fn native() -> Native {
-    Native::new(2).expect("two threads")
+fn native() -> zstn::Engine {
+    zstn::Engine::new(2).expect("two threads")
 }
 
 fn frames_decode(engine: &impl Engine) {

@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::{env, fs};
 
-use zstn::{Native, Reader};
+use zstn::{Engine, Reader};
 use zstn_core::container::ztensor::{self, ByteOrder, DigestKind, Entry, Field, Storage};
 use zstn_core::engine::ZstdCoding;
 
@@ -37,6 +37,6 @@ fn main() -> Result<(), Box<dyn Error>> {
             (entry, &tensor.bytes[..])
         })
         .collect();
-    fs::write(output, ztensor::write(&Native::new(1)?, &entries)?)?;
+    fs::write(output, ztensor::write(&Engine::new(1)?, &entries)?)?;
     Ok(())
 }

@@ -22,6 +22,7 @@ use crate::limits::DIMENSIONS;
 use crate::{Error, Result, order};
 use delta::Delta;
 
+mod buffer;
 mod delta;
 mod delta_opening;
 #[cfg(feature = "gauss")]
@@ -38,6 +39,7 @@ mod zstn_opening;
 #[cfg(feature = "ztensor")]
 mod ztensor_opening;
 
+pub(crate) use buffer::copy;
 pub use delta::BaseUse;
 pub use kind::Kind;
 pub use opening::{Opening, Recognised, is_left_out, recognise};
@@ -258,12 +260,7 @@ impl Catalog {
         base: Option<&'a [u8]>,
     ) -> Result<Cow<'a, [u8]>> {
         let tensor = &self.tensors[number];
-        if stored.len() as u64 != tensor.stored_len_bytes() {
-            return Err(
-                Error::invalid_input("these are not the tensor's stored bytes")
-                    .tensor(&tensor.name),
-            );
-        }
+        self.check_stored(number, stored)?;
         match &self.contents {
             Contents::Safetensors => return Ok(Cow::Borrowed(stored)),
             Contents::Delta(delta) => return delta.decode(engine, tensor, number, stored, base),
@@ -278,6 +275,15 @@ impl Catalog {
             Contents::Gauss(tensors) => return gauss::decode(engine, &tensors[number], stored),
         }
         .map_err(|error| error.within(tensor.stored.start).tensor(&tensor.name))
+    }
+
+    /// Refuses bytes that cannot be those stored of tensor `number`.
+    fn check_stored(&self, number: usize, stored: &[u8]) -> Result<()> {
+        let tensor = &self.tensors[number];
+        if stored.len() as u64 == tensor.stored_len_bytes() {
+            return Ok(());
+        }
+        Err(Error::invalid_input("these are not the tensor's stored bytes").tensor(&tensor.name))
     }
 }
 

@@ -16,6 +16,7 @@ use crate::engine::Engine;
 use crate::{Error, Result};
 
 mod assembly;
+mod buffer;
 #[cfg(feature = "compressed-tensors")]
 mod dense;
 #[cfg(not(feature = "compressed-tensors"))]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use zstn::{Error, Native, Result};
+use zstn::{Engine, Error, Result};
 use zstn_core::container::zstn::{pack_into, unpack_into};
 
 use super::pack::Effort;
@@ -34,7 +34,7 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let engine = Native::new(options.threads)?;
+    let engine = Engine::new(options.threads)?;
     let name = options.file.display().to_string();
     let original =
         std::fs::read(&options.file).map_err(|error| Error::io(format!("read {name}"), error))?;

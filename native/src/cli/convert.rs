@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use zstn::convert::{ConvertOptions, ConvertReport, Report, Target, TargetKind, convert};
 use zstn::source::Place;
-use zstn::{Error, Native, Result};
+use zstn::{Engine, Error, Result};
 use zstn_core::container::compressed_tensors;
 use zstn_core::container::ztensor::DigestKind;
 
@@ -166,7 +166,7 @@ fn is_index(path: &Path) -> bool {
 pub fn run(options: &Options) -> Result<()> {
     let silent = options.quiet || options.json;
     let target = options.target()?;
-    let engine = Native::new(options.threads)?;
+    let engine = Engine::new(options.threads)?;
     let bar = progress::watch("converting", silent);
     let lines = gauss::Lines::new(bar.bar(), engine.threads(), silent);
     let defaults = ConvertOptions::default();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use zstn::source::{Map, Place, Source};
-use zstn::{Error, Native, Output, Result};
+use zstn::{Engine, Error, Output, Result};
 use zstn_core::dtype::Dtype;
 use zstn_core::frame;
 use zstn_core::frame::delta::{self, Delta};
@@ -87,7 +87,7 @@ pub fn compress(options: &CompressOptions) -> Result<()> {
     let appended = |input: &Path| with_suffix(input, suffix);
     let target = place::output(&options.input, options.output.as_deref(), appended);
     let output = options.overwrite.begin(&target)?;
-    let engine = Native::new(options.threads)?;
+    let engine = Engine::new(options.threads)?;
     let input = place::whole(&options.input, silent)?;
     let base = options.base.as_ref();
     let base = base.map(|base| place::whole(base, silent)).transpose()?;
@@ -125,7 +125,7 @@ pub fn decompress(options: &DecompressOptions) -> Result<()> {
     };
     let target = place::output(&options.input, options.output.as_deref(), without);
     let output = options.overwrite.begin(&target)?;
-    let engine = Native::new(options.threads)?;
+    let engine = Engine::new(options.threads)?;
     let input = place::whole(&options.input, silent)?;
     check_base(&input, options.base.as_ref())?;
     let base = options.base.as_ref();
@@ -177,7 +177,7 @@ fn check_len(input: &Map, base: &Map) -> Result<()> {
 }
 
 /// The file that the difference `input` was made from.
-fn restore(engine: &Native, input: &Map, base: &Map, limit: u64) -> Result<Vec<u8>> {
+fn restore(engine: &Engine, input: &Map, base: &Map, limit: u64) -> Result<Vec<u8>> {
     let refuse = |error| refused(format!("{} with the base {}", input.name(), base.name()))(error);
     let delta = Delta::parse(input).map_err(refuse)?;
     if delta.len_bytes() > limit {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use zstn::pack::pack_map;
 use zstn::source::{Place, Source};
-use zstn::{DeltaReport, Native, PackOptions, Progress, Result, Shards, pack_delta};
+use zstn::{DeltaReport, Engine, PackOptions, Progress, Result, Shards, pack_delta};
 
 use super::{place, print, progress, say, shards, size};
 
@@ -93,7 +93,7 @@ pub fn run(options: &Options) -> Result<()> {
         input.with_extension(extension)
     });
     let output = options.overwrite.begin(&target)?;
-    let engine = Native::new(options.threads)?;
+    let engine = Engine::new(options.threads)?;
     let input = place::whole(&options.input, silent)?;
     let started = Instant::now();
     if options.bases.is_some() {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use zstn::source::{Map, Place};
-use zstn::{BaseFile, Native, Output, Reader, Result, Shards, View};
+use zstn::{BaseFile, Engine, Output, Reader, Result, Shards, View};
 
 use super::{progress, terminal};
 
@@ -46,14 +46,14 @@ pub struct Model {
 }
 
 impl Model {
-    /// Opens it, with its base if it is a delta.
+    /// Opens it, with its base if it is a delta, on the engine of the process.
     pub fn open(&self) -> Result<Reader> {
         let view = match self.stored {
             true => View::Stored,
             false => View::Dense,
         };
-        let reader = Reader::from_place(&self.input, view, Native::new(0)?)?;
-        self.bases.add_to(reader, 0)
+        let reader = Reader::options().view(view).open(&self.input)?;
+        self.bases.add_to(reader)
     }
 }
 
@@ -74,13 +74,13 @@ impl Bases {
     }
 
     /// The first of them as a plain file, restored if it is packed.
-    pub fn open(&self, engine: &Native, memory: u64, quiet: bool) -> Result<BaseFile> {
+    pub fn open(&self, engine: &Engine, memory: u64, quiet: bool) -> Result<BaseFile> {
         let bar = progress::watch("restoring the base", quiet);
         BaseFile::open(engine, &self.chain, memory, &bar)
     }
 
     /// As `open`, for the difference `input`; `None` if no base is named.
-    pub fn open_for(&self, input: &Map, engine: &Native, quiet: bool) -> Result<Option<BaseFile>> {
+    pub fn open_for(&self, input: &Map, engine: &Engine, quiet: bool) -> Result<Option<BaseFile>> {
         if self.chain.is_empty() {
             return Ok(None);
         }
@@ -88,15 +88,17 @@ impl Bases {
         BaseFile::open_for(engine, input, &self.chain, u64::MAX, &bar).map(Some)
     }
 
-    /// Adds them to the `reader` of a difference, for reading single tensors.
-    pub fn add_to(&self, reader: Reader, threads: usize) -> Result<Reader> {
+    /// Adds them to the `reader` of a difference, for reading single tensors
+    /// with its engine.
+    pub fn add_to(&self, reader: Reader) -> Result<Reader> {
+        let options = Reader::options().engine(reader.engine()).view(View::Stored);
         let mut base: Option<Reader> = None;
         for place in self.chain.iter().rev() {
-            let nearer = Reader::from_place(place, View::Stored, Native::new(threads)?)?;
-            base = Some(match base {
-                None => nearer,
-                Some(base) => nearer.with_base(base)?,
-            });
+            let options = match base {
+                None => options.clone(),
+                Some(further) => options.clone().base(further),
+            };
+            base = Some(options.open(place)?);
         }
         match base {
             None => Ok(reader),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use zstn::shards::PACKED;
 use zstn::source::Place;
 use zstn::{
-    Error, Native, Packed, Result, Shards, ShardsReport, pack_shards, unpack_shards, verify_shards,
+    Engine, Error, Packed, Result, Shards, ShardsReport, pack_shards, unpack_shards, verify_shards,
 };
 
 use super::{print, progress, say, size};
@@ -33,7 +33,7 @@ pub fn pack(options: &super::pack::Options, input: &Shards) -> Result<()> {
     let target = target(input, options.output.as_deref(), |name| {
         appended(name, suffix)
     })?;
-    let engine = Native::new(options.threads)?;
+    let engine = Engine::new(options.threads)?;
     let started = Instant::now();
     let bar = progress::watch("packing", silent);
     let report = pack_shards(&engine, input, &bases, &target, &options.packing(&bar));
@@ -131,7 +131,7 @@ pub fn unpack(options: &super::unpack::Options, input: &Shards) -> Result<()> {
             None => appended(name, "-safetensors"),
         }
     })?;
-    let engine = Native::new(options.threads)?;
+    let engine = Engine::new(options.threads)?;
     let started = Instant::now();
     let bar = progress::watch("unpacking", silent);
     let report = unpack_shards(&engine, input, &bases, &target, &bar);
@@ -179,7 +179,7 @@ pub fn verify(options: &super::verify::Options, input: &Shards) -> Result<()> {
     let plain = |place: &Place| open(place, &["safetensors"]);
     let original = options.against.as_ref().map(plain).transpose()?;
     let bases = options.bases.shards()?;
-    let engine = Native::new(options.threads)?;
+    let engine = Engine::new(options.threads)?;
     let bar = progress::watch("verifying", silent);
     let report = verify_shards(&engine, input, &bases, original.as_ref(), &bar);
     drop(bar);

@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::Args;
 use zstn::shards::PACKED;
 use zstn::source::{Place, Source};
-use zstn::{Native, Result, Shards, unpack_delta, unpack_map};
+use zstn::{Engine, Result, Shards, unpack_delta, unpack_map};
 
 use super::{place, print, progress, say, shards, size};
 
@@ -44,7 +44,7 @@ pub fn run(options: &Options) -> Result<()> {
         input.with_extension("safetensors")
     });
     let output = options.overwrite.begin(&target)?;
-    let engine = Native::new(options.threads)?;
+    let engine = Engine::new(options.threads)?;
     let input = place::whole(&options.input, silent)?;
     let started = Instant::now();
     let report = match options.bases.open_for(&input, &engine, silent)? {

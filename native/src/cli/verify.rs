@@ -3,7 +3,7 @@
 use clap::Args;
 use zstn::shards::{READABLE, Shards};
 use zstn::source::{Map, Place};
-use zstn::{Native, Reader, Result, VerifyReport, View, is_packed};
+use zstn::{Engine, Reader, Result, VerifyReport, is_packed};
 use zstn_core::catalog::Kind;
 
 use super::{place, print, progress, say, shards, size};
@@ -36,8 +36,9 @@ pub fn run(options: &Options) -> Result<()> {
         return shards::verify(options, &input);
     }
     let silent = options.quiet || options.json;
-    let report = match Input::open(&options.input, options.threads, silent)? {
-        Input::Packed(input) => packed(options, &input, silent),
+    let engine = Engine::new(options.threads)?;
+    let report = match Input::open(&options.input, &engine, silent)? {
+        Input::Packed(input) => packed(options, &engine, &input, silent),
         Input::Model(input) => model(options, *input, silent),
     }?;
     if options.json {
@@ -88,53 +89,46 @@ enum Input {
 }
 
 impl Input {
-    fn open(place: &Place, threads: usize, silent: bool) -> Result<Self> {
-        let reader = || {
-            let engine = Native::new(threads)?;
-            let reader = Reader::from_place(place, View::Dense, engine)?;
-            Ok(Self::Model(Box::new(reader)))
-        };
+    fn open(place: &Place, engine: &Engine, silent: bool) -> Result<Self> {
+        let options = Reader::options().engine(engine);
+        let model = |reader| Self::Model(Box::new(reader));
         if Shards::open(place, &READABLE)?.is_some() {
-            return reader();
+            return options.open(place).map(model);
         }
         if matches!(place, Place::Url(_)) {
             // Only a packed file is fetched whole.
             return match is_packed(&*place.open()?)? {
                 true => place::whole(place, silent).map(Self::Packed),
-                false => reader(),
+                false => options.open(place).map(model),
             };
         }
         let map = place::whole(place, silent)?;
         match (is_packed(&map)?, place) {
             (true, _) => Ok(Self::Packed(map)),
-            (false, Place::Stdin) => {
-                let reader = Reader::from_source(Box::new(map), Native::new(threads)?)?;
-                Ok(Self::Model(Box::new(reader)))
-            }
-            (false, _) => reader(),
+            (false, Place::Stdin) => options.open_source(Box::new(map)).map(model),
+            (false, _) => options.open(place).map(model),
         }
     }
 }
 
-fn packed(options: &Options, input: &Map, silent: bool) -> Result<VerifyReport> {
+fn packed(options: &Options, engine: &Engine, input: &Map, silent: bool) -> Result<VerifyReport> {
     let whole = |place: &Place| place::whole(place, silent);
-    let engine = Native::new(options.threads)?;
     let original = options.against.as_ref().map(whole).transpose()?;
-    let base = options.bases.open_for(input, &engine, silent)?;
+    let base = options.bases.open_for(input, engine, silent)?;
     let bar = progress::watch("verifying", silent);
     match &base {
-        Some(base) => zstn::verify_delta(&engine, input, base, original.as_ref(), &bar),
-        None => zstn::verify(&engine, input, original.as_ref(), &bar),
+        Some(base) => zstn::verify_delta(engine, input, base, original.as_ref(), &bar),
+        None => zstn::verify(engine, input, original.as_ref(), &bar),
     }
 }
 
 fn model(options: &Options, input: Reader, silent: bool) -> Result<VerifyReport> {
-    let original = options.against.as_ref().map(|original| {
-        let engine = Native::new(options.threads)?;
-        Reader::from_place(original, View::Dense, engine)
-    });
-    let original = original.transpose()?;
-    let input = options.bases.add_to(input, options.threads)?;
+    let reading = Reader::options().engine(input.engine());
+    let original = options.against.as_ref();
+    let original = original
+        .map(|original| reading.open(original))
+        .transpose()?;
+    let input = options.bases.add_to(input)?;
     let bar = progress::watch("verifying", silent);
     zstn::verify_tensors(&input, original.as_ref(), &bar)
 }

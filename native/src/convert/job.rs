@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use zstn_core::catalog::{self, Kind, Recognised};
-use zstn_core::engine::Engine;
+use zstn_core::engine::Engine as _;
 use zstn_core::model;
 
 use super::ConvertOptions;
 use crate::output::check_inputs;
 use crate::pack::batch;
 use crate::source::{Map, Place, Source};
-use crate::{Error, Native, Output, Reader, Result, Tensor};
+use crate::{Engine, Error, Output, Reader, Result, Tensor};
 
 /// Parts of the memory allowed that the tensors of a batch may take: they are
 /// read from some bytes, become others, and coding needs room.
@@ -19,7 +19,7 @@ const SHARES: u64 = 4;
 /// A conversion under way.
 #[derive(Clone, Copy)]
 pub struct Job<'a> {
-    pub engine: &'a Native,
+    pub engine: &'a Engine,
     pub input: &'a Place,
     pub reader: &'a Reader,
     pub output: &'a Path,

@@ -10,7 +10,7 @@ use zstn_core::catalog::Kind;
 use zstn_core::container::gauss::TensorReport;
 
 use crate::source::Place;
-use crate::{Error, Native, Progress, Reader, Result, View};
+use crate::{Engine, Error, Progress, Reader, Result};
 
 mod config;
 mod dropped;
@@ -117,7 +117,7 @@ impl Written {
 }
 
 /// Converts the checkpoint at `input`, a path or an http(s) address of
-/// anything [`Reader::open`] takes.
+/// anything [`Reader::open`] takes. It is read and written by `engine` alone.
 ///
 /// If `output` ends in `.safetensors.index.json` or `.zstn.index.json`, the
 /// tensors go into several files beside it (docs/formats/sharded.md). A
@@ -128,7 +128,7 @@ impl Written {
 /// Fails if the input is refused, if the target cannot hold one of its
 /// tensors, if output and input are the same, and for I/O.
 pub fn convert(
-    engine: &Native,
+    engine: &Engine,
     input: impl Into<Place>,
     output: impl AsRef<Path>,
     target: &Target,
@@ -136,10 +136,10 @@ pub fn convert(
 ) -> Result<ConvertReport> {
     let (input, output) = (&input.into(), output.as_ref());
     check(input, output, target)?;
-    let open = |place| Reader::from_place(place, View::Dense, Native::new(0)?);
-    let mut reader = open(input)?;
+    let reading = Reader::options().engine(engine);
+    let mut reader = reading.open(input)?;
     if let Some(base) = options.base {
-        reader = reader.with_base(open(base)?)?;
+        reader = reader.with_base(reading.open(base)?)?;
     }
     if let Some((name, error)) = reader.model().refused().next() {
         // Without it the output would look complete.

@@ -8,7 +8,7 @@ use zstn_core::limits::HEAD_LEN_BYTES;
 
 use super::Checked;
 use crate::source::{Map, Place, Source};
-use crate::{Error, Native, Output, Progress, Result, unpack};
+use crate::{Engine, Error, Output, Progress, Result, unpack};
 
 /// The safetensors file that a delta is made against, for [`crate::pack_delta`],
 /// [`crate::unpack_delta`] and [`crate::verify_delta`].
@@ -35,7 +35,7 @@ impl BaseFile {
     /// A chain that is too short or too long; a file of another kind; whatever
     /// unpacking one of the files refuses; too little space for the result.
     pub fn open(
-        engine: &Native,
+        engine: &Engine,
         chain: &[Place],
         memory_bytes: u64,
         progress: &dyn Progress,
@@ -57,7 +57,7 @@ impl BaseFile {
     /// # Errors
     /// As [`BaseFile::open`].
     pub fn open_for(
-        engine: &Native,
+        engine: &Engine,
         input: &Map,
         chain: &[Place],
         memory_bytes: u64,
@@ -74,7 +74,7 @@ impl BaseFile {
     /// # Errors
     /// As [`BaseFile::open`].
     pub fn restore(
-        engine: &Native,
+        engine: &Engine,
         mut chain: Vec<Map>,
         memory_bytes: u64,
         progress: &dyn Progress,
@@ -145,7 +145,7 @@ fn check_takes_base(map: &Map, base: &str) -> Result<()> {
 
 /// What restoring one file after the other shares.
 struct Restoring<'a> {
-    engine: &'a Native,
+    engine: &'a Engine,
     memory_bytes: u64,
     progress: Total<'a>,
 }

@@ -11,11 +11,11 @@ use zstn_core::transform::xor;
 
 use crate::pack::Job;
 use crate::source::{Map, Source};
-use crate::{Error, Native, Output, PackOptions, Result};
+use crate::{Engine, Error, Output, PackOptions, Result};
 
 /// Two files, and how one is packed against the other.
 pub struct Pair<'a> {
-    pub engine: &'a Native,
+    pub engine: &'a Engine,
     pub target: &'a Map,
     pub base: &'a Map,
     pub packing: &'a Packing<'a>,

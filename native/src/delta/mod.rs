@@ -9,12 +9,12 @@ use std::ops::Range;
 use zstn_core::bytes::index;
 use zstn_core::container::model_delta::{Base, Coded, Kind, ModelDelta, Packing, Place};
 use zstn_core::digest;
-use zstn_core::engine::Engine;
+use zstn_core::engine::Engine as _;
 
 use crate::container::waves;
 use crate::pack::batch;
 use crate::source::{Map, Source};
-use crate::{Error, Native, Output, PackOptions, Progress, Result, UnpackReport, unpack};
+use crate::{Engine, Error, Output, PackOptions, Progress, Result, UnpackReport, unpack};
 
 mod base_file;
 mod large;
@@ -45,7 +45,7 @@ const SHARES: u64 = 6;
 
 /// Packs the safetensors file `target` against `base`.
 pub fn pack_delta(
-    engine: &Native,
+    engine: &Engine,
     target: &Map,
     base: &Map,
     mut output: Output,
@@ -133,7 +133,7 @@ pub fn pack_delta(
 /// Restores the file that `input` was packed from against `base`. What was
 /// written is compared with the seal before it gets its name.
 pub fn unpack_delta(
-    engine: &Native,
+    engine: &Engine,
     input: &Map,
     base: &Map,
     output: Output,
@@ -164,7 +164,7 @@ pub(crate) struct Checked<'a> {
 }
 
 impl<'a> Checked<'a> {
-    pub(crate) fn parse(engine: &Native, input: &'a Map, base_map: &'a Map) -> Result<Self> {
+    pub(crate) fn parse(engine: &Engine, input: &'a Map, base_map: &'a Map) -> Result<Self> {
         let refuse = Error::place(input.name());
         let base = Base::parse(base_map).map_err(Error::place(base_map.name()))?;
         let delta = ModelDelta::parse(input).map_err(&refuse)?;
@@ -195,7 +195,7 @@ impl<'a> Checked<'a> {
     /// `memory_bytes` at most.
     pub(crate) fn decode(
         &self,
-        engine: &Native,
+        engine: &Engine,
         memory_bytes: u64,
         progress: &dyn Progress,
         sink: impl Fn(Range<u64>, &[u8]) -> Result<()> + Sync + Send,
@@ -222,7 +222,7 @@ impl<'a> Checked<'a> {
     /// Writes the whole target and checks all that shows only then.
     pub(crate) fn restore(
         &self,
-        engine: &Native,
+        engine: &Engine,
         output: &Output,
         memory_bytes: u64,
         progress: &dyn Progress,
@@ -249,7 +249,7 @@ impl<'a> Checked<'a> {
         Ok(())
     }
 
-    fn tensor(&self, engine: &Native, number: usize) -> Result<std::borrow::Cow<'_, [u8]>> {
+    fn tensor(&self, engine: &Engine, number: usize) -> Result<std::borrow::Cow<'_, [u8]>> {
         let decoded = self.delta.decode(engine, number, &self.base);
         decoded.map_err(Error::place(self.maps[0].name()))
     }

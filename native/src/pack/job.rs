@@ -9,17 +9,17 @@ use zstn_core::container::zstn::integrity::{FrameSums, Sums, checksum};
 use zstn_core::container::zstn::rows::BlockTable;
 use zstn_core::container::zstn::{Writer, ties};
 use zstn_core::digest;
-use zstn_core::engine::Engine;
+use zstn_core::engine::Engine as _;
 use zstn_core::frame::select::{self, Choice};
 
 use super::large::{self, Written};
 use super::{PackOptions, PackReport, batch};
 use crate::source::Map;
-use crate::{Native, Output, Result};
+use crate::{Engine, Output, Result};
 
 /// A file whose tensors are being coded.
 pub(crate) struct Job<'a> {
-    pub(crate) engine: &'a Native,
+    pub(crate) engine: &'a Engine,
     pub(crate) input: &'a Map,
     pub(crate) data_start: usize,
     pub(crate) options: &'a PackOptions<'a>,

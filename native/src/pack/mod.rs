@@ -14,7 +14,7 @@ use zstn_core::container::zstn;
 use zstn_core::frame::select::{self, Effort};
 
 use crate::source::{Map, Place, Source};
-use crate::{Error, Native, Output, Progress, Result};
+use crate::{Engine, Error, Output, Progress, Result};
 
 pub(crate) mod batch;
 mod job;
@@ -87,7 +87,7 @@ pub struct PackReport {
 
 /// Packs the file at `input`, a path or an http(s) address, into `output`.
 pub fn pack(
-    engine: &Native,
+    engine: &Engine,
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,
     options: &PackOptions,
@@ -104,7 +104,7 @@ pub fn pack(
 /// off; [`Error::Changed`] if somebody wrote to the input meanwhile; and I/O
 /// errors. Nothing of the output is left then.
 pub fn pack_map(
-    engine: &Native,
+    engine: &Engine,
     input: &Map,
     mut output: Output,
     options: &PackOptions,
@@ -160,7 +160,7 @@ pub fn pack_map(
 
 /// The layout for files that are not safetensors by the rules.
 fn single_frame(
-    engine: &Native,
+    engine: &Engine,
     header: &[u8],
     data: &[u8],
     output: &mut Output,

@@ -14,6 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio_util::io::ReaderStream;
 
 use super::answer::{About, begin};
+use crate::source::{FileSource, Source};
 
 /// The answer to `request` about the file at `path`, and the length of its
 /// body.
@@ -49,6 +50,14 @@ impl Version {
         Self {
             len_bytes: metadata.len(),
             modified: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+        }
+    }
+
+    /// Returns the version of a file that has been opened.
+    pub(super) fn of_source(source: &FileSource) -> Self {
+        Self {
+            len_bytes: source.len_bytes(),
+            modified: source.modified().unwrap_or(SystemTime::UNIX_EPOCH),
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::watch;
 
-use crate::{Error, Native, Result};
+use crate::{Engine, Error, Result};
 use access::Access;
 use connections::Connections;
 use root::Root;
@@ -44,6 +44,7 @@ pub struct Server {
     access: Access,
     listener: std::net::TcpListener,
     address: SocketAddr,
+    engine: Option<Engine>,
     cache_bytes: u64,
     limits: Limits,
     handle: Handle,
@@ -111,6 +112,7 @@ impl Server {
             access: Access::default(),
             listener,
             address,
+            engine: None,
             cache_bytes: CACHE_BYTES,
             limits: Limits::default(),
             handle: Handle {
@@ -118,6 +120,13 @@ impl Server {
                 open: Arc::default(),
             },
         })
+    }
+
+    /// Decodes with `engine` instead of [`Engine::default`].
+    #[must_use]
+    pub fn with_engine(mut self, engine: &Engine) -> Self {
+        self.engine = Some(engine.clone());
+        self
     }
 
     /// Lets decoded tensors take that many bytes, those kept for the next
@@ -186,7 +195,7 @@ impl Server {
     /// If threads cannot be started.
     pub fn run(self, log: impl Fn(Served) + Send + Sync + 'static) -> Result<()> {
         let fail = |error| Error::io("serve", error);
-        let engine = Native::new(0)?;
+        let engine = self.engine.unwrap_or_default();
         let site = Arc::new(Site {
             root: Arc::new(self.root),
             access: self.access,

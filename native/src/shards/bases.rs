@@ -3,7 +3,7 @@
 use super::parts::fetch;
 use super::plan::Unit;
 use super::{Shard, Shards};
-use crate::{BaseFile, Native, Progress, Result};
+use crate::{BaseFile, Engine, Progress, Result};
 
 /// For every base of a chain, the shards of it that go with those of a
 /// checkpoint.
@@ -23,7 +23,7 @@ impl Bases {
     /// The base of shard `number`, fetched and restored.
     pub(super) fn open(
         &self,
-        engine: &Native,
+        engine: &Engine,
         number: usize,
         memory_bytes: u64,
         progress: &dyn Progress,

@@ -10,7 +10,7 @@ use zstn_core::catalog::Catalog;
 use zstn_core::container::safetensors::{SHARD_INDEX_SUFFIX, ShardIndex};
 use zstn_core::limits::HEADER_LEN_BYTES;
 
-use crate::source::{Map, Place, Source};
+use crate::source::{HttpOptions, Map, Place, Source};
 use crate::{Error, Result};
 
 mod bases;
@@ -82,6 +82,15 @@ impl Shards {
     /// A folder that holds no checkpoint or more than one; an index that
     /// breaks a rule (docs/formats/sharded.md 1).
     pub fn open(place: &Place, kinds: &[&str]) -> Result<Option<Self>> {
+        Self::open_with(place, kinds, &HttpOptions::default())
+    }
+
+    /// As [`Shards::open`], with other limits for an address.
+    pub(crate) fn open_with(
+        place: &Place,
+        kinds: &[&str],
+        http: &HttpOptions,
+    ) -> Result<Option<Self>> {
         if let Place::Path(path) = place
             && path.is_dir()
         {
@@ -89,7 +98,7 @@ impl Shards {
         }
         match place.file_name() {
             Some(name) if name.ends_with(SHARD_INDEX_SUFFIX) => {
-                Self::of_index(place, name).map(Some)
+                Self::of_index(place, name, http).map(Some)
             }
             _ => Ok(None),
         }
@@ -149,7 +158,10 @@ impl Shards {
             .and_then(|choice| choice.ok_or_else(|| choice::none_of(kinds)))
             .map_err(|problem| Error::Usage(format!("{}: {problem}", folder.display())))?;
         let mut shards = match choice {
-            Choice::Index(name) => Self::of_index(&Place::Path(folder.join(name)), name.into())?,
+            Choice::Index(name) => {
+                let index = Place::Path(folder.join(name));
+                Self::of_index(&index, name.into(), &HttpOptions::default())?
+            }
             Choice::File(name) => Self::of_file(Place::Path(folder.join(name))),
         };
         shards.place = Place::Path(folder.into());
@@ -157,9 +169,9 @@ impl Shards {
         Ok(shards)
     }
 
-    fn of_index(place: &Place, name: String) -> Result<Self> {
+    fn of_index(place: &Place, name: String, http: &HttpOptions) -> Result<Self> {
         let text = place
-            .small(HEADER_LEN_BYTES)?
+            .small_with(http, HEADER_LEN_BYTES)?
             .ok_or_else(|| missing(place))?;
         let parsed = ShardIndex::parse(&text).map_err(Error::place(place))?;
         let mut files: Vec<Shard> = Vec::new();
@@ -258,14 +270,14 @@ impl Shard {
         }
     }
 
-    /// Opens it for reading parts.
+    /// Opens it for reading parts; `http` is for an address.
     ///
     /// # Errors
     /// As [`Place::open`], and [`Rule::ShardMissing`] if there is no such local
     /// file.
-    pub fn open(&self) -> Result<Box<dyn Source>> {
+    pub fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
         self.check_there()?;
-        self.place.open()
+        self.place.open_with(http)
     }
 
     /// Makes all of it available as a map.
@@ -300,7 +312,7 @@ impl Shard {
 pub(crate) fn unpacked_index(path: &Path) -> Result<Vec<u8>> {
     let place = Place::Path(path.into());
     let name = place.file_name().ok_or_else(|| missing(&place))?;
-    let shards = Shards::of_index(&place, name)?;
+    let shards = Shards::of_index(&place, name, &HttpOptions::default())?;
     let index = shards.index.as_ref().ok_or_else(|| missing(&place))?;
     Ok(Kind::Zstn.renamed_index(index, Kind::Safetensors)?.text)
 }

@@ -8,7 +8,7 @@ use super::plan::Plan;
 use super::report::{Packed, ShardsReport};
 use super::work::Work;
 use crate::pack::pack_map;
-use crate::{Error, Native, Output, OutputFolder, PackOptions, Result, pack_delta};
+use crate::{Engine, Error, Output, OutputFolder, PackOptions, Result, pack_delta};
 
 /// Packs every shard of `input` into a container of the new folder `target`,
 /// or with `bases` into its difference from the shard of the same name in the
@@ -23,7 +23,7 @@ use crate::{Error, Native, Output, OutputFolder, PackOptions, Result, pack_delta
 /// base with other shards; a target that is there and not empty; whatever
 /// packing one file refuses. Nothing of the target is left then.
 pub fn pack_shards(
-    engine: &Native,
+    engine: &Engine,
     input: &Shards,
     bases: &[Shards],
     target: &Path,

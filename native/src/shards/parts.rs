@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::{Shard, Shards};
 use crate::reader::open_catalog;
 use crate::source::{Map, Place, Remote, Source};
-use crate::{Error, Native, Progress, Result};
+use crate::{Engine, Error, Progress, Result};
 
 /// Local shards are opened and looked into before work begins; remote ones
 /// are looked into if their server allows it, and fetched when it is their
 /// turn, so that the disk holds one at a time.
 pub(super) struct Parts<'a> {
-    engine: &'a Native,
+    engine: &'a Engine,
     shards: &'a Shards,
     maps: Vec<Option<Map>>,
     lens_bytes: Vec<u64>,
@@ -25,7 +25,7 @@ pub(super) struct Parts<'a> {
 impl<'a> Parts<'a> {
     /// Opens all local files and checks them against the index.
     pub(super) fn open(
-        engine: &'a Native,
+        engine: &'a Engine,
         shards: &'a Shards,
         progress: &'a dyn Progress,
     ) -> Result<Self> {

@@ -7,7 +7,7 @@ use super::plan::Plan;
 use super::report::ShardsReport;
 use super::work::Work;
 use crate::unpack::unpack_map;
-use crate::{Native, Output, OutputFolder, Progress, Result, UnpackReport, unpack_delta};
+use crate::{Engine, Output, OutputFolder, Progress, Result, UnpackReport, unpack_delta};
 
 /// Restores the files that `input` was packed from as the new folder `target`,
 /// byte for byte; deltas with the first of the `bases`, which they were packed
@@ -20,7 +20,7 @@ use crate::{Native, Output, OutputFolder, Progress, Result, UnpackReport, unpack
 /// wanted or has other shards; a target that is there and not empty; whatever
 /// unpacking one file refuses. Nothing of the target is left then.
 pub fn unpack_shards(
-    engine: &Native,
+    engine: &Engine,
     input: &Shards,
     bases: &[Shards],
     target: &Path,

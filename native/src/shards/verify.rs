@@ -6,7 +6,7 @@ use super::parts::fetch;
 use super::plan::Plan;
 use super::report::ShardsVerified;
 use super::work::Work;
-use crate::{Error, Native, Progress, Result};
+use crate::{Engine, Error, Progress, Result};
 
 /// Verifies every shard of `input`, deltas with the first of the `bases`, as
 /// [`crate::unpack_shards`] does, and looks for every tensor of the index in
@@ -18,7 +18,7 @@ use crate::{Error, Native, Progress, Result};
 /// wanted or has other shards; an original that differs; whatever verifying
 /// one file refuses.
 pub fn verify_shards(
-    engine: &Native,
+    engine: &Engine,
     input: &Shards,
     bases: &[Shards],
     original: Option<&Shards>,

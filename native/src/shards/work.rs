@@ -9,7 +9,7 @@ use super::kind::Kind;
 use super::parts::Parts;
 use super::plan::{Plan, Unit};
 use crate::source::Map;
-use crate::{BaseFile, Native, Progress, Result};
+use crate::{BaseFile, Engine, Progress, Result};
 
 /// All checkpoints of a plan, opened, with the bases of those that have some.
 pub(super) struct Work<'a> {
@@ -36,7 +36,7 @@ impl CurrentShard<'_> {
     }
 
     /// Its base, fetched and restored, if it has one.
-    pub(super) fn base(&self, engine: &Native, memory_bytes: u64) -> Result<Option<BaseFile>> {
+    pub(super) fn base(&self, engine: &Engine, memory_bytes: u64) -> Result<Option<BaseFile>> {
         let open = |bases: &Bases| bases.open(engine, self.number, memory_bytes, self.progress);
         self.bases.map(open).transpose()
     }
@@ -46,7 +46,7 @@ impl<'a> Work<'a> {
     /// Finds the counterparts of all shards in `bases`, opens the shards, and
     /// begins.
     pub(super) fn open(
-        engine: &'a Native,
+        engine: &'a Engine,
         plan: &'a Plan<'a>,
         bases: &[Shards],
         progress: &'a dyn Progress,

@@ -14,9 +14,9 @@ use std::path::Path;
 
 use memmap2::Mmap;
 
-use super::Source;
 use super::fault::Guarded;
 use super::version::{FileId, FileVersion};
+use super::{Source, check_inside};
 use crate::{Error, Result};
 
 /// A file mapped for reading.
@@ -35,23 +35,8 @@ pub struct Map {
 impl Map {
     /// Maps the file at `path`.
     pub fn open(path: &Path) -> Result<Self> {
-        // Opening a pipe would wait for its other end.
-        let metadata = path.metadata().map_err(Error::file("open", path))?;
-        if metadata.is_dir() {
-            return Err(Error::Usage(format!(
-                "{} is a folder; name a file in it",
-                path.display()
-            )));
-        }
-        if !metadata.is_file() {
-            return Err(Error::Usage(format!(
-                "{} is neither a file nor a pipe",
-                path.display()
-            )));
-        }
-        let file = File::open(path).map_err(Error::file("open", path))?;
-        let mut map = Self::new(path.display().to_string(), &file)?;
-        let version = FileVersion::of(file, path).map_err(Error::file("look at", path))?;
+        let version = FileVersion::open(path)?;
+        let mut map = Self::new(path.display().to_string(), version.file())?;
         map.file_ids.push(version.id().clone());
         map.version = Some(version);
         Ok(map)
@@ -141,18 +126,9 @@ impl Source for Map {
     }
 
     fn check_unchanged(&self) -> Result<()> {
-        let Some(version) = &self.version else {
-            return Ok(());
-        };
-        let is_current = version
-            .is_current()
-            .map_err(|error| Error::io(format!("look at {}", self.name), error))?;
-        match is_current {
-            true => Ok(()),
-            false => Err(Error::Changed {
-                name: self.name.clone(),
-                detail: ", somebody wrote to it".into(),
-            }),
+        match &self.version {
+            Some(version) => version.check_unchanged(&self.name),
+            None => Ok(()),
         }
     }
 
@@ -161,12 +137,7 @@ impl Source for Map {
     }
 
     fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
-        if range.start > range.end || range.end > self.len_bytes() {
-            return Err(Error::Usage(format!(
-                "{} has no bytes {}..{}",
-                self.name, range.start, range.end
-            )));
-        }
+        check_inside(self, &range)?;
         Ok(Cow::Borrowed(zstn_core::bytes::part(&self.map, range)))
     }
 }

@@ -3,15 +3,17 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::Result;
+use crate::{Error, Result};
 
 mod fault;
+mod file;
 mod http;
 mod map;
 mod spool;
 mod version;
 
 pub use fault::survive_truncation;
+pub use file::FileSource;
 pub use http::{HttpOptions, Remote, download, download_with};
 pub use map::Map;
 #[cfg(feature = "serve")]
@@ -30,6 +32,23 @@ pub trait Source: Send + Sync {
     /// The bytes of `range`, all of them or an error.
     fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>>;
 
+    /// Reads the bytes from `start` on that fill `out`. By default they are
+    /// read with [`Source::read`] and copied.
+    fn read_into(&self, start: u64, out: &mut [u8]) -> Result<()> {
+        let end = start.saturating_add(out.len() as u64);
+        let bytes = self.read(start..end)?;
+        if bytes.len() != out.len() {
+            let detail = format!(
+                "{} gave {} bytes of {start}..{end}",
+                self.name(),
+                bytes.len()
+            );
+            return Err(zstn_core::Error::invalid_input(detail).into());
+        }
+        out.copy_from_slice(&bytes);
+        Ok(())
+    }
+
     /// The identities of the local files that the bytes come from: an output
     /// must not take the place of one.
     fn file_ids(&self) -> &[FileId] {
@@ -43,4 +62,17 @@ pub trait Source: Send + Sync {
     fn check_unchanged(&self) -> Result<()> {
         Ok(())
     }
+}
+
+/// Refuses a `range` that does not lie inside of `source`.
+fn check_inside(source: &dyn Source, range: &Range<u64>) -> Result<()> {
+    if range.start <= range.end && range.end <= source.len_bytes() {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "{} has no bytes {}..{}",
+        source.name(),
+        range.start,
+        range.end
+    )))
 }

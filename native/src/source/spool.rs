@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-use super::{Map, Remote, Source, http};
+use super::{FileSource, HttpOptions, Map, Remote, Source, http};
 use crate::output::temporary;
 use crate::{Error, Result};
 
@@ -61,9 +61,33 @@ impl From<&Path> for Place {
     }
 }
 
+impl From<PathBuf> for Place {
+    fn from(path: PathBuf) -> Self {
+        Self::Path(path)
+    }
+}
+
+impl From<&PathBuf> for Place {
+    fn from(path: &PathBuf) -> Self {
+        Self::Path(path.clone())
+    }
+}
+
 impl From<&str> for Place {
     fn from(text: &str) -> Self {
         Self::from(OsStr::new(text))
+    }
+}
+
+impl From<&String> for Place {
+    fn from(text: &String) -> Self {
+        Self::from(text.as_str())
+    }
+}
+
+impl From<&Place> for Place {
+    fn from(place: &Place) -> Self {
+        place.clone()
     }
 }
 
@@ -78,10 +102,18 @@ impl fmt::Display for Place {
 }
 
 impl Place {
-    /// Opens it for reading parts.
+    /// Opens it for reading parts. A local file is a [`FileSource`]; a pipe is
+    /// read to its end first.
     pub fn open(&self) -> Result<Box<dyn Source>> {
+        self.open_with(&HttpOptions::default())
+    }
+
+    /// As [`Place::open`], with other limits for an address.
+    pub fn open_with(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
+        let head_len_bytes = zstn_core::limits::HEAD_LEN_BYTES;
         Ok(match self {
-            Self::Url(url) => Box::new(Remote::open(url, zstn_core::limits::HEAD_LEN_BYTES)?),
+            Self::Url(url) => Box::new(Remote::open_with(url, head_len_bytes, http)?),
+            Self::Path(path) if !is_pipe(path) => Box::new(FileSource::open(path)?),
             _ => Box::new(self.whole(&|_, _| ())?),
         })
     }
@@ -106,6 +138,15 @@ impl Place {
     /// is refused. A server that hides what is not there behind a login gives
     /// `None` as well: storage without a public list answers so.
     pub fn small(&self, most_bytes: u64) -> Result<Option<Vec<u8>>> {
+        self.small_with(&HttpOptions::default(), most_bytes)
+    }
+
+    /// As [`Place::small`], with other limits for an address.
+    pub(crate) fn small_with(
+        &self,
+        http: &HttpOptions,
+        most_bytes: u64,
+    ) -> Result<Option<Vec<u8>>> {
         let unreadable = |error| Error::io(format!("read {self}"), error);
         let too_long = || {
             let detail = format!("the file is over the cap of {most_bytes} bytes");
@@ -118,7 +159,7 @@ impl Place {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 Err(error) => return Err(Error::file("open", path)(error)),
             },
-            Self::Url(url) => return http::small(url, most_bytes, too_long),
+            Self::Url(url) => return http::small(url, http, most_bytes, too_long),
         };
         let mut bytes = Vec::new();
         from.take(most_bytes.saturating_add(1))

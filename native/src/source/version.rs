@@ -5,6 +5,8 @@ use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
+use crate::{Error, Result};
+
 /// The identity of a file: hard links and symbolic links to one file are
 /// equal, whatever their paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,8 +53,29 @@ pub(super) struct FileVersion {
 }
 
 impl FileVersion {
+    /// Opens the file at `path` for reading. Folders, pipes and devices are
+    /// refused.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        // Opening a pipe would wait for its other end.
+        let metadata = path.metadata().map_err(Error::file("open", path))?;
+        if metadata.is_dir() {
+            return Err(Error::Usage(format!(
+                "{} is a folder; name a file in it",
+                path.display()
+            )));
+        }
+        if !metadata.is_file() {
+            return Err(Error::Usage(format!(
+                "{} is neither a file nor a pipe",
+                path.display()
+            )));
+        }
+        let file = File::open(path).map_err(Error::file("open", path))?;
+        Self::of(file, path).map_err(Error::file("look at", path))
+    }
+
     /// Remembers `file`, which was opened at `path`.
-    pub(super) fn of(file: File, path: &Path) -> io::Result<Self> {
+    fn of(file: File, path: &Path) -> io::Result<Self> {
         let metadata = file.metadata()?;
         #[cfg(unix)]
         let (id, _) = (FileId::of_metadata(&metadata), path);
@@ -70,10 +93,30 @@ impl FileVersion {
         &self.id
     }
 
-    /// Returns whether the file has the length and time it had.
-    pub(super) fn is_current(&self) -> io::Result<bool> {
-        let metadata = self.file.metadata()?;
-        Ok(metadata.len() == self.len_bytes && modified(&metadata) == self.modified)
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub(super) fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    pub(super) fn modified(&self) -> Option<SystemTime> {
+        self.modified
+    }
+
+    /// Returns [`Error::Changed`] unless the file, called `name` in messages,
+    /// has the length and time it had.
+    pub(super) fn check_unchanged(&self, name: &str) -> Result<()> {
+        let metadata = self.file.metadata();
+        let metadata = metadata.map_err(|error| Error::io(format!("look at {name}"), error))?;
+        if metadata.len() == self.len_bytes && modified(&metadata) == self.modified {
+            return Ok(());
+        }
+        Err(Error::Changed {
+            name: name.to_owned(),
+            detail: ", somebody wrote to it".into(),
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use zstn_core::limits::HEAD_LEN_BYTES;
 use crate::container::Container;
 use crate::delta::Checked;
 use crate::source::{Map, Source};
-use crate::{Error, Native, Output, Progress, Result};
+use crate::{Engine, Error, Output, Progress, Result};
 
 mod tensors;
 
@@ -49,7 +49,7 @@ pub fn is_packed(source: &dyn Source) -> Result<bool> {
 /// integrity section is compared with in any case. Without both, damage inside
 /// stored planes stays unseen.
 pub fn verify(
-    engine: &Native,
+    engine: &Engine,
     input: &Map,
     original: Option<&Map>,
     progress: &dyn Progress,
@@ -66,7 +66,7 @@ fn check_unchanged(files: &[Option<&Map>]) -> Result<()> {
 }
 
 fn verify_container(
-    engine: &Native,
+    engine: &Engine,
     input: &Map,
     original: Option<&Map>,
     progress: &dyn Progress,
@@ -91,7 +91,7 @@ fn verify_container(
 /// `original`, compares every byte. A sealed delta is compared with its
 /// digests in any case.
 pub fn verify_delta(
-    engine: &Native,
+    engine: &Engine,
     input: &Map,
     base: &Map,
     original: Option<&Map>,
@@ -103,7 +103,7 @@ pub fn verify_delta(
 }
 
 fn verify_records(
-    engine: &Native,
+    engine: &Engine,
     input: &Map,
     base: &Map,
     original: Option<&Map>,

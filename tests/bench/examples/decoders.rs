@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use ruzstd::decoding::FrameDecoder;
-use zstn::Native;
 use zstn_bench::tensors::BF16;
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::{Engine, PackEngine, Pure, ZstdCoding};
@@ -106,7 +105,7 @@ struct Plane {
 
 impl Plane {
     fn new(name: &'static str, bytes: Vec<u8>) -> Self {
-        let native = Native::new(1).expect("a thread");
+        let native = zstn::Engine::new(1).expect("a thread");
         let frames = bytes.chunks(FRAME_BYTES).map(|block| {
             let mut frame = Vec::new();
             native.zstd_encode(block, ZstdCoding::Huffman, &mut frame);

@@ -1,13 +1,12 @@
 //! The native engine without its threads.
 
-use zstn::Native;
 use zstn_core::engine::{Engine, PackEngine, ZstdCoding};
 
-/// Codes and decodes as [`Native`] does, and runs jobs one after the other on
+/// Codes and decodes as [`zstn::Engine`] does, and runs jobs one after the other on
 /// the thread that asks: even a pool of one thread has a thread of its own,
 /// which a profiler counts apart.
 #[derive(Debug)]
-pub struct OneThread(Native);
+pub struct OneThread(zstn::Engine);
 
 impl OneThread {
     /// The engine.
@@ -16,7 +15,7 @@ impl OneThread {
     /// If the system gives no thread.
     #[must_use]
     pub fn new() -> Self {
-        Self(Native::new(1).expect("a thread"))
+        Self(zstn::Engine::new(1).expect("a thread"))
     }
 }
 

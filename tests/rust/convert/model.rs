@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::json;
 use zstn::convert::{ConvertOptions, ConvertReport, Target, TargetKind, convert};
-use zstn::{Effort, Native, Reader, Result, Tensor};
+use zstn::{Effort, Engine, Reader, Result, Tensor};
 use zstn_core::bytes::part;
 use zstn_core::container::compressed_tensors::Format;
 use zstn_core::container::gauss::{self, Components, Index, Parsed};
@@ -27,8 +27,8 @@ pub const COMMON: [Dtype; 8] = [
     Dtype::I64,
 ];
 
-pub fn engine() -> Native {
-    Native::new(2).expect("threads")
+pub fn engine() -> Engine {
+    Engine::new(2).expect("threads")
 }
 
 /// Weights of that dtype that are ordinary numbers.
@@ -171,7 +171,7 @@ pub fn read(path: &Path) -> (Vec<Tensor>, BTreeMap<String, String>) {
 }
 
 fn one(path: &Path) -> (Vec<Tensor>, BTreeMap<String, String>) {
-    let reader = Reader::open(&path.to_string_lossy()).expect("our own file");
+    let reader = Reader::open(path).expect("our own file");
     let tensors = reader.names().map(|name| reader.read(name).expect("there"));
     (tensors.collect(), reader.metadata().clone())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use zstn::Native;
+use zstn::Engine;
 use zstn_core::ErrorKind;
 use zstn_core::container::gauss::{
     Components, Options, OtherDtypes, RawReason, Source, Writer, encode_tensor,
@@ -45,7 +45,7 @@ fn the_file_is_the_same_for_any_number_of_threads() {
     };
     let (file, report) = write(&Pure, &sources, &options).expect("written");
     for threads in [1, 2, 5] {
-        let engine = Native::new(threads).expect("threads");
+        let engine = Engine::new(threads).expect("threads");
         assert_eq!(
             write(&engine, &sources, &options).expect("written"),
             (file.clone(), report.clone())

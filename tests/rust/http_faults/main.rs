@@ -12,11 +12,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use zstn::source::{HttpOptions, Remote, Source, download_with};
-use zstn::{Error, Native, Reader};
+use zstn::source::{HttpOptions, Source, download_with};
+use zstn::{Engine, Error, Reader};
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
-use zstn_core::limits::HEAD_LEN_BYTES;
 use zstn_tests::checkpoint;
 use zstn_tests::fault_server::{Behaviour, FaultServer, Served};
 use zstn_tests::rng::Rng;
@@ -60,7 +59,7 @@ fn plain(seed: u64) -> Vec<u8> {
 
 /// A plain and a packed file, each with another of the same length.
 fn kinds() -> [(&'static str, Served); 2] {
-    let engine = Native::new(1).unwrap();
+    let engine = Engine::new(1).unwrap();
     let packed = |seed| pack(&engine, &plain(seed), Effort::Fast).unwrap();
     let (bytes, mut other) = (packed(1), packed(2));
     other.resize(bytes.len(), 0);
@@ -81,8 +80,7 @@ fn options(idle: Duration) -> HttpOptions {
 }
 
 fn open(url: &str, options: &HttpOptions) -> zstn::Result<Reader> {
-    let remote = Remote::open_with(url, HEAD_LEN_BYTES, options)?;
-    Reader::from_source(Box::new(remote), Native::new(1)?)
+    Reader::options().http(options.clone()).open(url)
 }
 
 /// Runs all `cases` at once with the limits of `options`.

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use sha2::{Digest, Sha256};
-use zstn::Native;
+use zstn::Engine;
 use zstn_core::container::model_delta::{Base, ModelDelta};
 use zstn_core::container::zstn as container;
 use zstn_core::frame::decompress;
@@ -98,9 +98,9 @@ impl Case {
 }
 
 /// One engine for all: its threads are expensive, its state is not.
-pub fn engine() -> &'static Native {
-    static ENGINE: OnceLock<Native> = OnceLock::new();
-    ENGINE.get_or_init(|| Native::new(2).expect("two threads"))
+pub fn engine() -> &'static Engine {
+    static ENGINE: OnceLock<Engine> = OnceLock::new();
+    ENGINE.get_or_init(|| Engine::new(2).expect("two threads"))
 }
 
 /// How much to try.

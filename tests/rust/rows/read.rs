@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use zstn::source::Source;
-use zstn::{Native, Reader};
+use zstn::{Engine, Reader};
 use zstn_core::ErrorKind;
 use zstn_core::container::zstn::integrity::checksum;
 use zstn_core::container::zstn::pack;
@@ -29,7 +29,9 @@ impl Watched {
     }
 
     fn open(&self) -> zstn::Result<Reader> {
-        Reader::from_source(Box::new(self.clone()), native())
+        Reader::options()
+            .engine(&native())
+            .open_source(Box::new(self.clone()))
     }
 
     /// What has been read since the last call.
@@ -53,8 +55,8 @@ impl Source for Watched {
     }
 }
 
-fn native() -> Native {
-    Native::new(1).expect("a thread")
+fn native() -> Engine {
+    Engine::new(1).expect("a thread")
 }
 
 fn total(ranges: &[Range<u64>]) -> u64 {

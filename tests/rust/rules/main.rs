@@ -13,7 +13,6 @@ mod ztensor;
 
 use std::collections::BTreeSet;
 
-use ::zstn::Native;
 use zstn_core::bytes::part;
 use zstn_core::catalog::Opening;
 use zstn_core::engine::{Engine, Pure};
@@ -71,7 +70,7 @@ fn are_refused_for_their_rule(engine: &impl Engine) {
 
 #[test]
 fn inputs_are_refused_for_the_rule_they_break_with_c_zstd() {
-    are_refused_for_their_rule(&Native::new(2).expect("two threads"));
+    are_refused_for_their_rule(&::zstn::Engine::new(2).expect("two threads"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use zstn::source::Place;
-use zstn::{Native, PackOptions, Shards, pack_shards};
+use zstn::{Engine, PackOptions, Shards, pack_shards};
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::{Result, Rule};
 use zstn_tests::checkpoint;
@@ -39,7 +39,7 @@ fn packed(pairs: &str) -> Result<()> {
 }
 
 fn pack_folder(folder: &Path, target: &Path) -> zstn::Result<()> {
-    let engine = Native::new(1)?;
+    let engine = Engine::new(1)?;
     let shards = Shards::open(&Place::Path(folder.into()), &["safetensors"])?;
     let shards = shards.expect("a folder");
     pack_shards(&engine, &shards, &[], target, &PackOptions::default()).map(drop)

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::time::{Duration, SystemTime};
 
-use zstn::Native;
+use zstn::Engine;
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
 use zstn_tests::checkpoint;
@@ -14,7 +14,7 @@ use crate::client::{ask, get, serve};
 fn a_request_for_another_version_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let original = checkpoint(&[("a", "U8", &[7; 100])]);
-    let packed = pack(&Native::new(1).unwrap(), &original, Effort::Fast).unwrap();
+    let packed = pack(&Engine::new(1).unwrap(), &original, Effort::Fast).unwrap();
     // 4 October 2023, 10:40:00 and half a second.
     let changed = SystemTime::UNIX_EPOCH + Duration::from_millis(1_696_416_000_500);
     for (name, bytes) in [("plain.bin", &original), ("m.zstn", &packed)] {

@@ -1,6 +1,6 @@
 //! What of a folder is shown and served.
 
-use zstn::Native;
+use zstn::Engine;
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
 use zstn_tests::checkpoint;
@@ -11,7 +11,7 @@ use crate::client::{get, serve};
 fn hidden_files_are_not_there() {
     let folder = tempfile::tempdir().unwrap();
     let original = checkpoint(&[("a", "U8", &[7; 100])]);
-    let packed = pack(&Native::new(1).unwrap(), &original, Effort::Fast).unwrap();
+    let packed = pack(&Engine::new(1).unwrap(), &original, Effort::Fast).unwrap();
     for name in [".git", "open/.inner", ".git/pages"] {
         std::fs::create_dir_all(folder.path().join(name)).unwrap();
     }
@@ -72,7 +72,7 @@ fn names_with_control_characters_are_escaped() {
     let folder = tempfile::tempdir().unwrap();
     let name = "a\u{1b}]0;x\u{7}\n<b>\u{202e}\u{9b}&\"'.zstn";
     let original = checkpoint(&[("a", "U8", &[7; 100])]);
-    let packed = pack(&Native::new(1).unwrap(), &original, Effort::Fast).unwrap();
+    let packed = pack(&Engine::new(1).unwrap(), &original, Effort::Fast).unwrap();
     std::fs::write(folder.path().join(name), packed).unwrap();
     let server = serve(folder.path());
     let page = get(server, "/", &[]).text();

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use zstn::Native;
+use zstn::Engine;
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
 use zstn_tests::checkpoint;
@@ -24,7 +24,7 @@ impl Cache {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let original = checkpoint(&[("a", "U8", &[7; 100])]);
-        let packed = pack(&Native::new(1).unwrap(), &original, Effort::Fast).unwrap();
+        let packed = pack(&Engine::new(1).unwrap(), &original, Effort::Fast).unwrap();
         let cache = Self {
             folder,
             original,

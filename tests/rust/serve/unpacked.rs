@@ -1,6 +1,6 @@
 //! Packed files served as the safetensors files they restore.
 
-use zstn::Native;
+use zstn::Engine;
 use zstn_core::bytes::index;
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
@@ -20,7 +20,7 @@ pub fn model(seed: u64) -> (Vec<u8>, Vec<u8>) {
         .map(|(name, bytes)| (name.as_str(), "BF16", &bytes[..]))
         .collect();
     let original = checkpoint(&tensors);
-    let packed = pack(&Native::new(2).unwrap(), &original, Effort::Fast).unwrap();
+    let packed = pack(&Engine::new(2).unwrap(), &original, Effort::Fast).unwrap();
     (original, packed)
 }
 
@@ -261,7 +261,7 @@ fn shards_come_with_their_index_and_all_are_listed() {
     let folder = tempfile::tempdir().unwrap();
     let inner = folder.path().join("a & b");
     std::fs::create_dir(&inner).unwrap();
-    let engine = Native::new(1).unwrap();
+    let engine = Engine::new(1).unwrap();
     let mut originals = Vec::new();
     for name in ["m-1", "m-2"] {
         let original = checkpoint(&[(name, "U8", name.as_bytes())]);

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use tempfile::TempDir;
 use zstn::source::Place;
-use zstn::{Native, PackOptions, Packed, Progress, Shards, pack_shards, unpack_shards};
+use zstn::{Engine, PackOptions, Packed, Progress, Shards, pack_shards, unpack_shards};
 use zstn_core::Rule;
 use zstn_tests::checkpoint;
 use zstn_tests::rng::Rng;
@@ -106,8 +106,8 @@ fn open(place: &Path, kinds: &[&str]) -> zstn::Result<Shards> {
     Shards::open_tree(&place, kinds).map(|shards| shards.expect("a folder or an index"))
 }
 
-fn engine() -> Native {
-    Native::new(2).unwrap()
+fn engine() -> Engine {
+    Engine::new(2).unwrap()
 }
 
 fn pack(input: &Path, target: &Path) -> zstn::Result<zstn::ShardsReport<Packed>> {

@@ -7,7 +7,6 @@ mod written;
 
 use std::borrow::Cow;
 
-use zstn::Native;
 use zstn_core::Result;
 use zstn_core::bytes::part;
 use zstn_core::catalog::{Catalog, Kind, Opening};
@@ -19,8 +18,8 @@ use zstn_tests::{cases, sha256};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-fn native() -> Native {
-    Native::new(2).expect("two threads")
+fn native() -> zstn::Engine {
+    zstn::Engine::new(2).expect("two threads")
 }
 
 fn vector(name: &str) -> Vec<u8> {

@@ -11,7 +11,6 @@ use zstn_core::model::Piece;
 
 use super::cache::{DecodedTensors, Reading};
 use super::packed::Packed;
-use crate::Native;
 
 /// What is handed to a connection at a time, and what it holds for a client
 /// that does not read on.
@@ -24,7 +23,6 @@ const CHECKED_BYTES: u64 = 4 << 20;
 /// What is left of a range of the file that a packed one restores. Tensors
 /// are held while their bytes are copied, not while a client reads.
 pub(super) struct Rest {
-    engine: Arc<Native>,
     decoded: Arc<DecodedTensors>,
     packed: Arc<Packed>,
     range: Range<u64>,
@@ -36,13 +34,11 @@ pub(super) struct Rest {
 impl Rest {
     /// `range` of the file that `packed` restores, all of it inside.
     pub(super) fn new(
-        engine: Arc<Native>,
         decoded: Arc<DecodedTensors>,
         packed: Arc<Packed>,
         range: Range<u64>,
     ) -> Self {
         Self {
-            engine,
             decoded,
             packed,
             range,
@@ -155,13 +151,10 @@ impl Rest {
     }
 
     fn reading(&self, number: usize) -> Reading {
-        let (packed, engine) = (Arc::clone(&self.packed), Arc::clone(&self.engine));
+        let packed = Arc::clone(&self.packed);
         let key = (packed.id(), number);
         let len_bytes = packed.tensor_len_bytes(number);
-        let decode = move || {
-            let tensor = packed.decode(&engine, number);
-            tensor.map_err(|error| error.to_string())
-        };
+        let decode = move || packed.read(number).map_err(|error| error.to_string());
         self.decoded.reading(key, len_bytes, Arc::new(decode))
     }
 }

@@ -16,7 +16,7 @@ use zstn_core::ErrorKind;
 
 use super::answer::{About, begin, plain};
 use super::file::Version;
-use crate::Native;
+use crate::Engine;
 use crate::shards::unpacked_index;
 use body::Rest;
 use cache::{DecodedTensors, Patience};
@@ -31,7 +31,7 @@ const MOST_OPEN: usize = 64;
 
 /// Packed files by what they restore.
 pub(super) struct Unpacked {
-    engine: Arc<Native>,
+    engine: Engine,
     decoded: Arc<DecodedTensors>,
     open: Mutex<HashMap<PathBuf, (u64, Arc<Packed>)>>,
     uses: AtomicU64,
@@ -39,9 +39,9 @@ pub(super) struct Unpacked {
 
 impl Unpacked {
     /// Decoded tensors take up to `cache_bytes`, or one of them.
-    pub(super) fn new(engine: Native, cache_bytes: u64) -> Self {
+    pub(super) fn new(engine: Engine, cache_bytes: u64) -> Self {
         Self {
-            engine: Arc::new(engine),
+            engine,
             decoded: Arc::new(DecodedTensors::new(cache_bytes, Patience::default())),
             open: Mutex::default(),
             uses: AtomicU64::new(0),
@@ -70,8 +70,7 @@ impl Unpacked {
             return (response, 0);
         };
         let len = range.end - range.start;
-        let (engine, decoded) = (Arc::clone(&self.engine), Arc::clone(&self.decoded));
-        let rest = Rest::new(engine, decoded, packed, range);
+        let rest = Rest::new(Arc::clone(&self.decoded), packed, range);
         match rest.into_body().await {
             Ok(body) => *response.body_mut() = body,
             Err(error) => return plain(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),

@@ -1,47 +1,41 @@
 //! A packed file that has been opened.
 
-use std::borrow::Cow;
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
-use std::ops::Range;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 use headers::ETag;
-use zstn_core::model::{Assembly, Model, Unpacked};
+use zstn_core::model::Unpacked;
 
-use crate::reader::open_catalog;
 use crate::serve::file::Version;
-use crate::source::Source;
-use crate::{Error, Native, Result};
+use crate::source::FileSource;
+use crate::{Engine, Error, Reader, Result};
 
 /// A packed file and the one it restores.
 pub(super) struct Packed {
     id: u64,
-    source: Opened,
-    model: Model,
+    version: Version,
+    reader: Reader,
     layout: Unpacked,
 }
 
 impl Packed {
     /// Opens the file at `path`; `id` is for it alone.
-    pub(super) fn open(engine: &Native, path: &Path, id: u64) -> Result<Self> {
-        let source = Opened::new(path)?;
-        let refuse = Error::place(source.name().to_owned());
-        let catalog = open_catalog(engine, &source)?;
-        let model = Assembly::new(vec![catalog], None, None);
-        let model = model
-            .and_then(|model| model.finish(engine))
-            .map_err(&refuse)?;
-        if model.needs_base() {
+    pub(super) fn open(engine: &Engine, path: &Path, id: u64) -> Result<Self> {
+        // Clients are told the name of the file, not where it is.
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let source = FileSource::open(path)?.with_name(name);
+        let version = Version::of_source(&source);
+        let options = Reader::options().engine(engine);
+        let reader = options.open_source(Box::new(source))?;
+        let refuse = Error::place(reader.name().to_owned());
+        if reader.model().needs_base() {
             let detail = "it is a difference from another checkpoint, which is not known here";
             return Err(refuse(zstn_core::Error::unsupported(detail)));
         }
-        let layout = model.unpacked().map_err(&refuse)?;
+        let layout = reader.model().unpacked().map_err(&refuse)?;
         Ok(Self {
             id,
-            source,
-            model,
+            version,
+            reader,
             layout,
         })
     }
@@ -55,13 +49,13 @@ impl Packed {
     }
 
     pub(super) fn version(&self) -> Version {
-        self.source.version
+        self.version
     }
 
     /// The SHA-256 of the file it restores, where that is told and every
     /// tensor can be compared; model hubs know files by it, too.
     pub(super) fn tag(&self) -> ETag {
-        let integrity = self.model.files()[0].integrity();
+        let integrity = self.reader.model().files()[0].integrity();
         let sha256 = integrity
             .filter(|integrity| integrity.is_complete() && self.layout.is_original())
             .and_then(|integrity| integrity.original_sha256());
@@ -75,65 +69,11 @@ impl Packed {
     }
 
     pub(super) fn tensor_len_bytes(&self, number: usize) -> u64 {
-        self.model.tensors()[number].len_bytes()
+        self.reader.model().tensors()[number].len_bytes()
     }
 
     /// Reads and decodes tensor `number`.
-    pub(super) fn decode(&self, engine: &Native, number: usize) -> Result<Vec<u8>> {
-        let parts = &self.model.tensors()[number].parts;
-        let stored = parts
-            .iter()
-            .map(|part| self.source.read(part.stored.clone()));
-        let stored = stored.collect::<Result<Vec<_>>>()?;
-        let stored: Vec<&[u8]> = stored.iter().map(|part| &**part).collect();
-        let tensor = self.model.decode(engine, number, &stored, None);
-        Ok(tensor
-            .map_err(Error::place(self.source.name()))?
-            .into_owned())
-    }
-}
-
-/// An open file. Not a map: a server outlives what people do to its files, and
-/// a map of a file that is cut short ends the process.
-struct Opened {
-    name: String,
-    version: Version,
-    file: Mutex<File>,
-}
-
-impl Opened {
-    fn new(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(Error::file("open", path))?;
-        let metadata = file.metadata().map_err(Error::file("look at", path))?;
-        let name = path.file_name().unwrap_or_default();
-        Ok(Self {
-            name: name.to_string_lossy().into_owned(),
-            version: Version::of(&metadata),
-            file: Mutex::new(file),
-        })
-    }
-}
-
-impl Source for Opened {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn len_bytes(&self) -> u64 {
-        self.version.len_bytes
-    }
-
-    fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
-        let fail = |error| Error::io(format!("read {}", self.name), error);
-        let mut bytes = zstn_core::bytes::buffer(range.end - range.start)?;
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        file.seek(SeekFrom::Start(range.start)).map_err(fail)?;
-        file.read_exact(&mut bytes).map_err(fail)?;
-        let metadata = file.metadata().map_err(fail)?;
-        if Version::of(&metadata) != self.version {
-            let detail = format!("{} was changed while it was being read", self.name);
-            return Err(Error::Differs { detail });
-        }
-        Ok(Cow::Owned(bytes))
+    pub(super) fn read(&self, number: usize) -> Result<Vec<u8>> {
+        self.reader.read_raw(&self.reader.header()[number].name)
     }
 }

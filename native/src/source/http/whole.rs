@@ -57,11 +57,11 @@ pub fn download_with(
 /// One of more than `most_bytes` is the error `too_long`.
 pub(crate) fn small(
     url: &str,
+    options: &HttpOptions,
     most_bytes: u64,
     too_long: impl FnOnce() -> Error,
 ) -> Result<Option<Vec<u8>>> {
-    let options = HttpOptions::default();
-    let client = Client::new(url, &options);
+    let client = Client::new(url, options);
     let mut whole = Whole::new(&client, most_bytes);
     whole.is_capped = true;
     let mut bytes = Vec::new();

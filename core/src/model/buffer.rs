@@ -1,0 +1,35 @@
+//! Decoding a tensor of a model into a buffer of the caller's.
+
+use super::Model;
+use crate::Result;
+use crate::catalog::copy;
+use crate::engine::Engine;
+
+impl Model {
+    /// Decodes tensor `number` as [`Model::decode`] does, into `out`. A tensor
+    /// of a ZSTN file is decoded in place; others are copied there.
+    ///
+    /// # Errors
+    /// As [`Model::decode`], and
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if `out` is not exactly
+    /// as long as the tensor. `out` may hold anything after an error.
+    ///
+    /// # Panics
+    /// If there is no tensor of that number.
+    pub fn decode_into<E: Engine>(
+        &self,
+        engine: &E,
+        number: usize,
+        parts: &[&[u8]],
+        base: Option<&[u8]>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let tensor = &self.tensors[number];
+        if let (None, [part], [stored]) = (&tensor.weight, &tensor.parts[..], parts) {
+            let file = &self.files[part.file];
+            return file.decode_into(engine, part.number, stored, base, out);
+        }
+        let decoded = self.decode(engine, number, parts, base)?;
+        copy(&tensor.name, &decoded, out)
+    }
+}

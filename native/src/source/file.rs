@@ -1,0 +1,106 @@
+//! Local files, read at the places asked for.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::slice;
+use std::time::SystemTime;
+
+use super::version::{FileId, FileVersion};
+use super::{Source, check_inside};
+use crate::Result;
+
+/// A local file that is read part by part into memory, for programs that keep
+/// it open. A file that somebody cuts short or writes to gives
+/// [`Error::Changed`](crate::Error::Changed); unlike a [`Map`](super::Map) it
+/// never raises a signal.
+#[derive(Debug)]
+pub struct FileSource {
+    name: String,
+    version: FileVersion,
+}
+
+impl FileSource {
+    /// Opens the file at `path`.
+    ///
+    /// # Errors
+    /// If there is no such file, if it may not be read, and if it is a folder,
+    /// a pipe or a device.
+    pub fn open(path: &Path) -> Result<Self> {
+        Ok(Self {
+            name: path.display().to_string(),
+            version: FileVersion::open(path)?,
+        })
+    }
+
+    /// Replaces the path by `name` in messages.
+    #[must_use]
+    pub fn with_name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Returns the time of its last change when it was opened, if the file
+    /// system keeps one.
+    #[must_use]
+    pub fn modified(&self) -> Option<SystemTime> {
+        self.version.modified()
+    }
+}
+
+impl Source for FileSource {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.version.len_bytes()
+    }
+
+    fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
+        check_inside(self, &range)?;
+        let mut bytes = zstn_core::bytes::buffer(range.end - range.start)?;
+        self.read_into(range.start, &mut bytes)?;
+        Ok(Cow::Owned(bytes))
+    }
+
+    fn read_into(&self, start: u64, out: &mut [u8]) -> Result<()> {
+        check_inside(self, &(start..start.saturating_add(out.len() as u64)))?;
+        read_exact_at(self.version.file(), out, start).or_else(|error| {
+            // The usual reason for an early end is a file that was cut short.
+            self.check_unchanged()?;
+            Err(crate::Error::io(format!("read {}", self.name), error))
+        })
+    }
+
+    fn file_ids(&self) -> &[FileId] {
+        slice::from_ref(self.version.id())
+    }
+
+    fn check_unchanged(&self) -> Result<()> {
+        self.version.check_unchanged(&self.name)
+    }
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, out: &mut [u8], start: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, out, start)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut out: &mut [u8], mut start: u64) -> io::Result<()> {
+    while !out.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, out, start) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(len) => {
+                out = &mut out[len..];
+                start += len as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
