@@ -12,7 +12,7 @@ use crate::container::safetensors::{self, Header};
 use crate::digest;
 use crate::engine::{Engine, PackEngine};
 use crate::frame::Stored;
-use crate::frame::select::{self, Effort, Encoded};
+use crate::frame::select::{self, Effort, EncodedTensor};
 use crate::{Error, Result, Rule, limits, order};
 
 /// Packs the safetensors file `file`, with an integrity section.
@@ -62,7 +62,7 @@ pub fn pack_into<E: PackEngine>(
         || {
             engine.map(distinct, |i| {
                 let dtype = Some(tensors[i].dtype);
-                let frame = Encoded::new(engine, tensor(i), dtype, effort);
+                let frame = EncodedTensor::new(engine, tensor(i), dtype, effort);
                 // While the tensor is in the cache.
                 let digest = has_integrity.then(|| digest::of(engine, tensor(i)));
                 (frame, digest)
