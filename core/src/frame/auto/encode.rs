@@ -107,7 +107,7 @@ pub fn encode_by<E: PackEngine>(
         } else {
             codecs(&raw)
         };
-        let coded = engine.map(codecs, |choice| choice.encode(engine, &raw));
+        let coded = engine.map(codecs, |codec| codec.encode(engine, &raw));
         let (mut method, mut best) = (STORE, None::<Vec<u8>>);
         for (id, coded) in coded {
             if coded.len() < best.as_ref().map_or(raw.len(), Vec::len) {
