@@ -108,7 +108,7 @@ pub fn index(position: u64) -> usize {
 /// address space of WebAssembly) does not hold it. Callers have checked that
 /// the input justifies the length.
 pub fn buffer(len_bytes: u64) -> Result<Vec<u8>> {
-    let len = room(&mut Vec::new(), len_bytes)?;
+    let len = reserve(&mut Vec::new(), len_bytes)?;
     // There is room. An allocator knows pages that are zero already.
     Ok(vec![0; len])
 }
@@ -118,13 +118,13 @@ pub fn resize(buffer: &mut Vec<u8>, len_bytes: u64) -> Result<()> {
     if buffer.capacity() == 0 {
         *buffer = self::buffer(len_bytes)?;
     } else {
-        let len = room(buffer, len_bytes)?;
+        let len = reserve(buffer, len_bytes)?;
         buffer.resize(len, 0);
     }
     Ok(())
 }
 
-fn room(buffer: &mut Vec<u8>, len_bytes: u64) -> Result<usize> {
+fn reserve(buffer: &mut Vec<u8>, len_bytes: u64) -> Result<usize> {
     let too_large = || Error::limit(format!("{len_bytes} bytes do not fit in memory"));
     let len = usize::try_from(len_bytes).map_err(|_| too_large())?;
     buffer

@@ -33,8 +33,8 @@ pub mod error;
 pub mod frame;
 pub mod limits;
 pub mod model;
-mod order;
 mod rule;
+mod sort;
 pub mod transform;
 
 pub use error::{Error, ErrorKind, Result};

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use zstn_core::ErrorKind;
-use zstn_core::catalog::{Catalog, Opening};
+use zstn_core::catalog::{FileCatalog, FileOpener};
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::dtype::Dtype;
 use zstn_core::limits::HEADER_LEN_BYTES;
-use zstn_core::model::{Assembly, Model, Rows, wants_config};
+use zstn_core::model::{Model, ModelBuilder, Rows, wants_config};
 
 use crate::shards::{READABLE, Shards};
 use crate::source::{Place, Source};
@@ -78,7 +78,7 @@ impl Reader {
                 (sources.collect::<Result<_>>()?, first)
             }
         };
-        let config = |files: &[Catalog]| match view {
+        let config = |files: &[FileCatalog]| match view {
             View::Dense if wants_config(files) => beside
                 .beside(CONFIG)
                 .map_or(Ok(None), |config| config.small(HEADER_LEN_BYTES)),
@@ -99,7 +99,7 @@ impl Reader {
         name: String,
         sources: Vec<Box<dyn Source>>,
         shards: Option<&ShardIndex>,
-        config: impl FnOnce(&[Catalog]) -> Result<Option<Vec<u8>>>,
+        config: impl FnOnce(&[FileCatalog]) -> Result<Option<Vec<u8>>>,
         engine: Native,
     ) -> Result<Self> {
         let refuse = |error| Error::place(&name)(error);
@@ -108,7 +108,8 @@ impl Reader {
             .map(|source| open_catalog(&engine, &**source));
         let catalogs = catalogs.collect::<Result<Vec<_>>>()?;
         let config = config(&catalogs)?;
-        let mut assembly = Assembly::new(catalogs, shards, config.as_deref()).map_err(&refuse)?;
+        let mut assembly =
+            ModelBuilder::new(catalogs, shards, config.as_deref()).map_err(&refuse)?;
         for (file, range) in assembly.needs() {
             let bytes = sources[file].read(range.clone())?;
             assembly.supply(file, range.start, &bytes);
@@ -306,11 +307,13 @@ impl Reader {
 }
 
 /// The catalog of a file, by way of the reads it needs.
-pub(crate) fn open_catalog(engine: &Native, source: &dyn Source) -> Result<Catalog> {
+pub(crate) fn open_catalog(engine: &Native, source: &dyn Source) -> Result<FileCatalog> {
     let refuse = Error::place(source.name());
     let len = source.len_bytes();
-    let head = source.read(0..Opening::head_len_bytes(len))?.into_owned();
-    let mut opening = Opening::new(len, head).map_err(&refuse)?;
+    let head = source
+        .read(0..FileOpener::head_len_bytes(len))?
+        .into_owned();
+    let mut opening = FileOpener::new(len, head).map_err(&refuse)?;
     loop {
         let needs = opening.needs().map_err(&refuse)?;
         if needs.is_empty() {

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use zstn::Native;
 use zstn_core::bytes::part;
-use zstn_core::catalog::{BaseUse, Catalog, Kind, Opening};
+use zstn_core::catalog::{BaseUse, FileCatalog, FileOpener, Kind};
 use zstn_core::container::model_delta::{Base, ModelDelta, pack};
 use zstn_core::container::zstn as container;
 use zstn_core::engine::{Engine, Pure};
@@ -17,16 +17,16 @@ use zstn_tests::{cases, checkpoint};
 /// A file opened by its ranges, and what that took.
 struct Opened<'f> {
     file: &'f [u8],
-    catalog: Catalog,
+    catalog: FileCatalog,
     rounds: usize,
     fetched: u64,
 }
 
 fn opened(file: &[u8]) -> Result<Opened<'_>> {
     let len = file.len() as u64;
-    let head = part(file, 0..Opening::head_len_bytes(len)).to_vec();
+    let head = part(file, 0..FileOpener::head_len_bytes(len)).to_vec();
     let (mut rounds, mut fetched) = (1, head.len() as u64);
-    let mut opening = Opening::new(len, head)?;
+    let mut opening = FileOpener::new(len, head)?;
     loop {
         let needs = opening.needs()?;
         if needs.is_empty() {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use zstn::Native;
 use zstn_core::ErrorKind;
-use zstn_core::catalog::Opening;
+use zstn_core::catalog::FileOpener;
 use zstn_core::container::zstn::integrity::checksum;
 use zstn_core::container::zstn::{pack, unpack};
 use zstn_core::engine::{Engine, Pure};
@@ -52,7 +52,7 @@ fn bad_sections() {
             let (result, peak) = peak_bytes(|| unpack(&Pure, &file));
             let error = result.expect_err("longer than the file");
             assert_eq!(error.kind(), ErrorKind::Malformed, "{len}: {error}");
-            let opened = Opening::new(file.len() as u64, file);
+            let opened = FileOpener::new(file.len() as u64, file);
             let opened = opened.and_then(|opening| opening.finish(&Pure));
             assert_eq!(opened.expect_err("the same").rule(), error.rule());
             assert!(peak < 1 << 20, "{len} held {peak} bytes");
@@ -107,7 +107,7 @@ fn bad_containers(engine: &impl Engine) {
 #[test]
 fn names_that_disagree_with_the_header_are_not_read_by_name() {
     let file = cases::read("zstn-bad", "index_names_swapped.zstn");
-    let error = Opening::new(file.len() as u64, file)
+    let error = FileOpener::new(file.len() as u64, file)
         .expect("a ZSTN file")
         .finish(&Pure)
         .expect_err("names are swapped");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use zstn::Reader;
 use zstn_core::engine::Pure;
-use zstn_core::model::Recipe;
+use zstn_core::model::DecodeTask;
 use zstn_tests::cases::{self, text};
 use zstn_tests::repository;
 
@@ -28,9 +28,9 @@ fn compare(reader: &Reader, files: &[Vec<u8>], base: Option<&Reader>) -> (usize,
         let parts: Vec<&[u8]> = parts.map(|p| part(p.file, p.stored.clone())).collect();
         let base = tensor.base.and(base);
         let base = base.map(|base| base.read(&tensor.name).expect("the base").bytes);
-        let bytes = model.recipe(number).to_bytes();
+        let bytes = model.decode_task(number).to_bytes();
         longest = longest.max(bytes.len().saturating_sub(3 * tensor.name.len()));
-        let recipe = Recipe::from_bytes(&bytes).expect("a recipe");
+        let recipe = DecodeTask::from_bytes(&bytes).expect("a recipe");
         let expected = model.decode(&Pure, number, &parts, base.as_deref());
         let decoded = recipe.decode(&Pure, &parts, base.as_deref());
         match (decoded, expected) {
@@ -136,8 +136,8 @@ fn weights_of_several_parts() {
 #[test]
 fn other_bytes_are_no_recipe() {
     let reader = open(&vector("zstn", "all_dtypes.zstn")).expect("a model");
-    let bytes = reader.model().recipe(0).to_bytes();
+    let bytes = reader.model().decode_task(0).to_bytes();
     for len in 0..bytes.len() {
-        assert!(Recipe::from_bytes(&bytes[..len]).is_err());
+        assert!(DecodeTask::from_bytes(&bytes[..len]).is_err());
     }
 }

@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 use zstn::{Native, Output, PackOptions, pack::pack_map, source::Map};
 use zstn_core::bytes::part;
-use zstn_core::catalog::Opening;
-use zstn_core::container::zstn::{Packing, pack, pack_into, unpack, unpack_into};
+use zstn_core::catalog::FileOpener;
+use zstn_core::container::zstn::{IncrementalPacker, pack, pack_into, unpack, unpack_into};
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::{Pure, ZstdCoding};
 use zstn_core::frame::select::{self, Effort};
@@ -125,7 +125,7 @@ fn output_depends_on_neither_threads_nor_memory() {
         assert!(std::fs::read(&restored).unwrap() == original);
     }
     assert!(unpack(&Pure, &reference).unwrap() == original);
-    let catalog = Opening::new(reference.len() as u64, reference.clone())
+    let catalog = FileOpener::new(reference.len() as u64, reference.clone())
         .and_then(|opening| opening.finish(&Pure))
         .unwrap();
     for (name, family) in [
@@ -157,7 +157,7 @@ fn buffers_used_before_change_nothing() {
     for original in &originals {
         let effort = Effort::Balanced;
         pack_into(&engine, original, effort, false, &mut packed).unwrap();
-        let mut packing = Packing::new(original.len() as u64, effort).without_integrity();
+        let mut packing = IncrementalPacker::new(original.len() as u64, effort).without_integrity();
         let mut piecewise = Vec::new();
         while let Some(needs) = packing.needs() {
             let bytes = part(original, needs);

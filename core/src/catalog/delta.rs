@@ -7,10 +7,10 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Catalog, Contents, Tensor};
+use super::{Contents, FileCatalog, Tensor};
 use crate::bytes::{Cursor, part};
 use crate::container::model_delta::{
-    self, Head, Kind as RecordKind, Place, Prefix, Record, Seal, check_tensor, table_digest,
+    self, Head, Kind as RecordKind, Prefix, Record, RecordInfo, Trailer, check_tensor, table_digest,
 };
 use crate::container::safetensors::Header;
 use crate::engine::Engine;
@@ -40,14 +40,14 @@ impl BaseUse {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Delta {
     base_table: Option<[u8; 32]>,
-    /// One for every tensor; a file without a seal has no digests.
-    records: Vec<(Record, Option<Place>)>,
+    /// One for every tensor; a file without a trailer has no digests.
+    records: Vec<(Record, Option<RecordInfo>)>,
 }
 
 impl Delta {
-    /// What is known of tensor `number`.
-    #[cfg(feature = "portable")]
-    pub(super) fn only(&self, number: usize) -> Self {
+    /// What is fetched of tensor `number`.
+    #[cfg(feature = "decode-task")]
+    pub(super) fn project(&self, number: usize) -> Self {
         Self {
             base_table: None,
             records: [self.records[number].clone()].into(),
@@ -55,7 +55,7 @@ impl Delta {
     }
 
     /// Decodes tensor `number` from its whole record. The record's head is
-    /// compared with what has been known of it before.
+    /// compared with what has been fetched of it before.
     pub(super) fn decode<'a, E: Engine>(
         &self,
         engine: &E,
@@ -64,7 +64,7 @@ impl Delta {
         stored: &[u8],
         base: Option<&'a [u8]>,
     ) -> Result<Cow<'a, [u8]>> {
-        let (record, place) = &self.records[number];
+        let (record, info) = &self.records[number];
         let payload = match record.kind {
             RecordKind::Copy => stored,
             _ => self.payload(tensor, record, stored)?,
@@ -83,8 +83,8 @@ impl Delta {
             }
         };
         let bytes = model_delta::decode_payload(engine, record, payload, reference)?;
-        if let Some(place) = place {
-            place.check_tensor(&tensor.name, &bytes)?;
+        if let Some(info) = info {
+            info.check_tensor(&tensor.name, &bytes)?;
         }
         Ok(bytes)
     }
@@ -108,15 +108,15 @@ impl Delta {
     }
 }
 
-impl Catalog {
+impl FileCatalog {
     /// The catalog of a delta whose `records` stand in the order of the
     /// header's tensors.
     pub(super) fn delta(
         prefix: &Prefix,
         header_json: Vec<u8>,
         header: Header,
-        records: Vec<(Record, Option<Place>)>,
-        seal: Option<&Seal>,
+        records: Vec<(Record, Option<RecordInfo>)>,
+        trailer: Option<&Trailer>,
         file_len_bytes: u64,
     ) -> Result<Self> {
         let tensors = header
@@ -139,12 +139,12 @@ impl Catalog {
                         RecordKind::Delta => Some(BaseUse::Difference),
                         RecordKind::Copy => Some(BaseUse::Copy),
                     },
-                    shared_with: None,
+                    alias_of: None,
                 }
             })
             .collect();
         let delta = Delta {
-            base_table: seal.map(|seal| seal.base_table),
+            base_table: trailer.map(|trailer| trailer.base_table),
             records,
         };
         Self::new(
@@ -175,7 +175,7 @@ impl Catalog {
     #[must_use]
     pub fn is_sealed(&self) -> bool {
         let records = self.as_delta().into_iter().flat_map(|delta| &delta.records);
-        records.into_iter().all(|(_, place)| place.is_some())
+        records.into_iter().all(|(_, info)| info.is_some())
     }
 
     /// Refuses a base this delta was not made against, as far as that shows

@@ -1,6 +1,6 @@
 //! What every container looks like from outside: which tensors it holds,
 //! where their bytes are, and how to decode them. No I/O: bytes come from
-//! the caller, who asks [`Opening`] which ones are needed.
+//! the caller, who asks [`FileOpener`] which ones are needed.
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
@@ -19,28 +19,28 @@ use crate::container::zstn::{CheckedFrame, Tail};
 use crate::container::ztensor;
 use crate::engine::Engine;
 use crate::limits::DIMENSIONS;
-use crate::{Error, Result, order};
+use crate::{Error, Result, sort};
 use delta::Delta;
 
 mod delta;
-mod delta_opening;
+mod delta_opener;
+mod fetched;
+mod file_opener;
 #[cfg(feature = "gauss")]
-mod gauss_opening;
+mod gauss_opener;
 mod kind;
-mod known;
-#[cfg(feature = "portable")]
-mod only;
-mod opening;
 mod rows;
+#[cfg(feature = "decode-task")]
+mod subset;
 mod tensor;
 mod walk;
-mod zstn_opening;
+mod zstn_opener;
 #[cfg(feature = "ztensor")]
-mod ztensor_opening;
+mod ztensor_opener;
 
 pub use delta::BaseUse;
+pub use file_opener::{FileOpener, Recognised, is_left_out, recognise};
 pub use kind::Kind;
-pub use opening::{Opening, Recognised, is_left_out, recognise};
 pub use rows::Plan;
 pub use tensor::Tensor;
 
@@ -56,9 +56,9 @@ enum Contents {
     Gauss(Vec<gauss::Tensor>),
 }
 
-/// Everything known about a file once its head, header and index are read.
+/// Everything fetched about a file once its head, header and index are read.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Catalog {
+pub struct FileCatalog {
     contents: Contents,
     #[serde(skip)]
     len_bytes: u64,
@@ -73,7 +73,7 @@ pub struct Catalog {
     by_name: BTreeMap<String, usize>,
 }
 
-impl Catalog {
+impl FileCatalog {
     fn safetensors(header_json: &[u8], file_len_bytes: u64) -> Result<Self> {
         let data_start = safetensors::PREFIX_BYTES + header_json.len() as u64;
         let header = safetensors::Header::parse(header_json, file_len_bytes - data_start)?;
@@ -87,7 +87,7 @@ impl Catalog {
                 shape: tensor.shape,
                 span: tensor.span,
                 base: None,
-                shared_with: None,
+                alias_of: None,
             })
             .collect();
         Self::new(
@@ -122,7 +122,7 @@ impl Catalog {
                     span: tensor.span.clone(),
                     stored,
                     base: None,
-                    shared_with: (owner != number).then_some(owner),
+                    alias_of: (owner != number).then_some(owner),
                 }
             })
             .collect();
@@ -148,7 +148,7 @@ impl Catalog {
             return Err(Error::dimensions().tensor(&tensor.name));
         }
         let names = tensors.iter().map(|tensor| tensor.name.clone());
-        let by_name = order::map(names.zip(0..));
+        let by_name = sort::map(names.zip(0..));
         Ok(Self {
             contents,
             len_bytes,
@@ -245,7 +245,7 @@ impl Catalog {
         self.decode_against(engine, number, stored, None)
     }
 
-    /// As [`Catalog::decode`], with the `base`'s tensor of the same name,
+    /// As [`FileCatalog::decode`], with the `base`'s tensor of the same name,
     /// which a tensor with [`Tensor::base`] needs.
     ///
     /// # Panics
@@ -268,8 +268,8 @@ impl Catalog {
             Contents::Safetensors => return Ok(Cow::Borrowed(stored)),
             Contents::Delta(delta) => return delta.decode(engine, tensor, number, stored, base),
             Contents::Zstn(integrity, _) => {
-                let told = integrity.as_ref().map(|integrity| (integrity, number));
-                decode_frame(engine, stored, tensor.len_bytes(), told).map(Cow::Owned)
+                let expected = integrity.as_ref().map(|integrity| (integrity, number));
+                decode_frame(engine, stored, tensor.len_bytes(), expected).map(Cow::Owned)
             }
             #[cfg(feature = "ztensor")]
             Contents::ZTensor(tensors) => tensors[number].decode(engine, stored),
@@ -285,9 +285,9 @@ fn decode_frame<E: Engine>(
     engine: &E,
     stored: &[u8],
     len_bytes: u64,
-    told: Option<(&Integrity, usize)>,
+    expected: Option<(&Integrity, usize)>,
 ) -> Result<Vec<u8>> {
-    let frame = CheckedFrame::parse(stored, len_bytes, told)?;
+    let frame = CheckedFrame::parse(stored, len_bytes, expected)?;
     let mut out = bytes::buffer(len_bytes)?;
     frame.decode(engine, &mut out)?;
     Ok(out)

@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::{Catalog, Contents};
+use super::{Contents, FileCatalog};
 use crate::Result;
 use crate::bytes::part;
 use crate::container::zstn::rows::{self, BlockTable, PlaneSize};
@@ -27,7 +27,7 @@ impl Tables {
     }
 }
 
-/// How a part of a tensor is read by itself. Made by [`Catalog::plan`].
+/// How a part of a tensor is read by itself. Made by [`FileCatalog::plan`].
 #[derive(Debug, Clone)]
 pub struct Plan {
     ranges: Vec<Range<u64>>,
@@ -55,9 +55,9 @@ impl Plan {
     }
 }
 
-impl Catalog {
-    /// Bytes of the file that [`Catalog::plan`] has to be given for tensor
-    /// `number`, if there are any and they are not known.
+impl FileCatalog {
+    /// Bytes of the file that [`FileCatalog::plan`] has to be given for tensor
+    /// `number`, if there are any and they are not fetched.
     ///
     /// # Panics
     /// If there is no tensor of that number.
@@ -71,7 +71,7 @@ impl Catalog {
     }
 
     /// What each plane of tensor `number` takes. `table` are the bytes that
-    /// [`Catalog::block_table`] has named. `None` where there is no table:
+    /// [`FileCatalog::block_table`] has named. `None` where there is no table:
     /// short frames, sparse ones, palettes, and what is not packed.
     ///
     /// # Panics
@@ -103,7 +103,7 @@ impl Catalog {
     }
 
     /// Plans for the bytes `span` of tensor `number`. `table` are the bytes
-    /// that [`Catalog::block_table`] has named. `None` if the tensor cannot be
+    /// that [`FileCatalog::block_table`] has named. `None` if the tensor cannot be
     /// cut: it has to be read whole.
     ///
     /// # Panics

@@ -26,7 +26,7 @@ pub struct Tensor {
     /// What the base's tensor of the same name is needed for, if it is.
     pub base: Option<BaseUse>,
     /// Number of the earlier tensor that owns the stored bytes, if tied.
-    pub shared_with: Option<usize>,
+    pub alias_of: Option<usize>,
 }
 
 impl Tensor {

@@ -1,4 +1,4 @@
-//! From record to record through a delta without a seal. Only the heads of
+//! From record to record through a delta without a trailer. Only the heads of
 //! the records are read, a window at a time; a small file is read whole.
 
 use alloc::collections::BTreeMap;
@@ -8,7 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::known::Known;
+use super::fetched::FetchedRanges;
 use crate::bytes::Cursor;
 use crate::container::model_delta::{Head, Prefix, Record, most_head_bytes};
 use crate::container::safetensors::Header;
@@ -73,25 +73,25 @@ impl Walk {
         self.found == self.records.len()
     }
 
-    pub(super) fn needs(&self, known: &Known) -> Option<Range<u64>> {
+    pub(super) fn needs(&self, fetched: &FetchedRanges) -> Option<Range<u64>> {
         if self.is_done() {
             return None;
         }
         if self.wants_rest {
-            return Some(known.head().len() as u64..known.tail_start());
+            return Some(fetched.head().len() as u64..fetched.tail_start());
         }
         let window = WINDOW_BYTES.max(self.head_len_bytes);
-        Some(self.position..known.len_bytes().min(self.position + window))
+        Some(self.position..fetched.len_bytes().min(self.position + window))
     }
 
-    /// Reads as many records as the bytes known hold.
-    pub(super) fn advance(&mut self, known: &Known) -> Result<()> {
+    /// Reads as many records as the bytes fetched hold.
+    pub(super) fn advance(&mut self, fetched: &FetchedRanges) -> Result<()> {
         while !self.is_done() {
-            let end = known.len_bytes().min(self.position + self.head_len_bytes);
-            let Some(bytes) = known.part(self.position..end) else {
+            let end = fetched.len_bytes().min(self.position + self.head_len_bytes);
+            let Some(bytes) = fetched.part(self.position..end) else {
                 return Ok(());
             };
-            self.step(&bytes, known.len_bytes())
+            self.step(&bytes, fetched.len_bytes())
                 .map_err(|error| error.at(self.position))?;
         }
         Ok(())

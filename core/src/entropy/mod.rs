@@ -5,6 +5,6 @@
 pub mod ans;
 pub mod blocks;
 pub mod brotli;
-pub mod order0;
+pub mod histogram;
 pub mod rans;
 pub mod zstd;

@@ -239,20 +239,20 @@ impl<'a> Plane<'a> {
 }
 
 impl Pieces<'_, '_> {
-    /// The bytes `range` of the plane. `room` is where they are decoded to.
+    /// The bytes `range` of the plane. `scratch` is where they are decoded to.
     pub fn get<'r, E: Engine>(
         &'r self,
         engine: &E,
         range: Range<usize>,
-        room: &'r mut Vec<u8>,
+        scratch: &'r mut Vec<u8>,
     ) -> Result<&'r [u8]> {
         match self {
             Self::Whole(plane) => Ok(&plane[range]),
             Self::Blocks(blocks) => {
-                *room = bytes::buffer(range.len() as u64)?;
+                *scratch = bytes::buffer(range.len() as u64)?;
                 let first = range.start / bytes::index(blocks.block_bytes());
-                blocks.decode_from(engine, first, room)?;
-                Ok(room)
+                blocks.decode_from(engine, first, scratch)?;
+                Ok(scratch)
             }
         }
     }

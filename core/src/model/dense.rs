@@ -7,8 +7,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::Tensor;
-use super::assembly::Place;
-use crate::catalog::Catalog;
+use super::builder::TensorLocation;
+use crate::catalog::FileCatalog;
 pub use crate::container::compressed_tensors::Weight;
 use crate::container::compressed_tensors::{Checkpoint, Config, Entry, Role, Stored};
 use crate::{Error, ErrorKind, Result};
@@ -21,21 +21,21 @@ pub struct Dense {
 }
 
 /// A tensor of the model, and where its first part is.
-pub type Placed = (Place, Tensor);
+pub type Located = (TensorLocation, Tensor);
 
 impl Dense {
     /// From the text of `config.json`. `None` if it tells of no compression,
     /// or of a method unknown here.
     pub fn new(
         config: &[u8],
-        files: &[Catalog],
-        places: &BTreeMap<String, Place>,
+        files: &[FileCatalog],
+        locations: &BTreeMap<String, TensorLocation>,
     ) -> Result<Option<Self>> {
         let config = match Config::parse(config) {
             Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(None),
             config => config?,
         };
-        let stored = places.iter().map(|(name, &(file, number))| {
+        let stored = locations.iter().map(|(name, &(file, number))| {
             let tensor = &files[file].tensors()[number];
             Stored {
                 name: name.clone(),
@@ -53,7 +53,10 @@ impl Dense {
     }
 
     /// Where the tensors are that hold shapes of weights.
-    pub fn shape_places(&self, places: &BTreeMap<String, Place>) -> Vec<Place> {
+    pub fn shape_locations(
+        &self,
+        locations: &BTreeMap<String, TensorLocation>,
+    ) -> Vec<TensorLocation> {
         let weights = self
             .checkpoint
             .entries()
@@ -61,30 +64,30 @@ impl Dense {
                 Entry::Weight(weight) => shape_part(weight),
                 _ => None,
             });
-        weights.map(|part| places[part]).collect()
+        weights.map(|part| locations[part]).collect()
     }
 
     /// All tensors of the model, and those that cannot be had. `shape` gives
-    /// the bytes of a tensor of [`Dense::shape_places`].
+    /// the bytes of a tensor of [`Dense::shape_locations`].
     pub fn tensors(
         &self,
-        as_stored: impl Fn(Place) -> Tensor,
-        shape: impl Fn(Place) -> Result<Vec<u8>>,
-        places: &BTreeMap<String, Place>,
-    ) -> Result<(Vec<Placed>, BTreeMap<String, Error>)> {
+        as_stored: impl Fn(TensorLocation) -> Tensor,
+        shape: impl Fn(TensorLocation) -> Result<Vec<u8>>,
+        locations: &BTreeMap<String, TensorLocation>,
+    ) -> Result<(Vec<Located>, BTreeMap<String, Error>)> {
         let mut tensors = Vec::new();
         let mut refused = BTreeMap::new();
         for (name, entry) in self.checkpoint.entries() {
             let weight = match entry {
                 Entry::Stored(_) => {
-                    tensors.push((places[name], as_stored(places[name])));
+                    tensors.push((locations[name], as_stored(locations[name])));
                     continue;
                 }
                 Entry::Refused(error) => Err(error.clone()),
-                Entry::Weight(weight) => tensor(weight, &as_stored, &shape, places),
+                Entry::Weight(weight) => tensor(weight, &as_stored, &shape, locations),
             };
             match weight {
-                Ok(placed) => tensors.push(placed),
+                Ok(located) => tensors.push(located),
                 // A mistake of the caller, not of the file.
                 Err(error) if error.kind() == ErrorKind::InvalidInput => return Err(error),
                 Err(error) => {
@@ -102,13 +105,13 @@ impl Dense {
 
 fn tensor(
     weight: &Weight,
-    as_stored: impl Fn(Place) -> Tensor,
-    shape: impl Fn(Place) -> Result<Vec<u8>>,
-    places: &BTreeMap<String, Place>,
-) -> Result<Placed> {
+    as_stored: impl Fn(TensorLocation) -> Tensor,
+    shape: impl Fn(TensorLocation) -> Result<Vec<u8>>,
+    locations: &BTreeMap<String, TensorLocation>,
+) -> Result<Located> {
     let shape = match shape_part(weight) {
         None => weight.shape_from(&[])?,
-        Some(part) => weight.shape_from(&shape(places[part])?)?,
+        Some(part) => weight.shape_from(&shape(locations[part])?)?,
     };
     let dense = Stored {
         name: weight.name().into(),
@@ -116,8 +119,11 @@ fn tensor(
         shape,
     };
     let len_bytes = dense.len_bytes()?;
-    let parts = weight.parts().iter().map(|part| places[&part.stored.name]);
-    let parts: Vec<Place> = parts.collect();
+    let parts = weight
+        .parts()
+        .iter()
+        .map(|part| locations[&part.stored.name]);
+    let parts: Vec<TensorLocation> = parts.collect();
     let first = parts.iter().min().copied().unwrap_or_default();
     let tensor = Tensor {
         name: dense.name,
@@ -125,10 +131,10 @@ fn tensor(
         shape: dense.shape,
         parts: parts
             .into_iter()
-            .flat_map(|place| as_stored(place).parts)
+            .flat_map(|location| as_stored(location).parts)
             .collect(),
         base: None,
-        shared_with: None,
+        alias_of: None,
         len_bytes,
         weight: Some(Box::new(weight.clone())),
     };

@@ -1,7 +1,7 @@
 //! A model as its user sees it: one list of tensors, whether they come from
 //! one file or several, and whether a tensor is stored as it is or in parts
 //! that `config.json` explains. No I/O: bytes come from the caller, who asks
-//! [`Assembly`] and [`Part`] which ones are needed.
+//! [`ModelBuilder`] and [`Part`] which ones are needed.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -10,26 +10,26 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::catalog::{BaseUse, Catalog, Kind};
+use crate::catalog::{BaseUse, FileCatalog, Kind};
 use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::{Error, Result};
 
-mod assembly;
+mod builder;
+#[cfg(feature = "decode-task")]
+mod decode_task;
 #[cfg(feature = "compressed-tensors")]
 mod dense;
 #[cfg(not(feature = "compressed-tensors"))]
 #[path = "dense_left_out.rs"]
 mod dense;
-#[cfg(feature = "portable")]
-mod recipe;
 mod rows;
 mod unpacked;
 
-pub use assembly::{Assembly, wants_config};
+pub use builder::{ModelBuilder, wants_config};
+#[cfg(feature = "decode-task")]
+pub use decode_task::DecodeTask;
 pub use dense::Weight;
-#[cfg(feature = "portable")]
-pub use recipe::Recipe;
 pub use rows::Rows;
 pub use unpacked::{Piece, Unpacked};
 
@@ -64,7 +64,7 @@ pub struct Tensor {
     /// What the base's tensor of the same name is needed for, if it is.
     pub base: Option<BaseUse>,
     /// Number of the earlier tensor that owns the stored bytes, if tied.
-    pub shared_with: Option<usize>,
+    pub alias_of: Option<usize>,
     len_bytes: u64,
     /// Few tensors have one, and it is large.
     weight: Option<Box<Weight>>,
@@ -111,10 +111,10 @@ impl Tensor {
     }
 }
 
-/// The tensors of one file, or of several together. Made by [`Assembly`].
+/// The tensors of one file, or of several together. Made by [`ModelBuilder`].
 #[derive(Debug, Clone)]
 pub struct Model {
-    files: Vec<Catalog>,
+    files: Vec<FileCatalog>,
     tensors: Vec<Tensor>,
     by_name: BTreeMap<String, usize>,
     /// Weights that cannot be had, with the reason.
@@ -137,14 +137,14 @@ impl Model {
 
     /// The files, in the order of their numbers; at least one.
     #[must_use]
-    pub fn files(&self) -> &[Catalog] {
+    pub fn files(&self) -> &[FileCatalog] {
         &self.files
     }
 
     /// Length of all files together.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
-        let lens = self.files.iter().map(Catalog::len_bytes);
+        let lens = self.files.iter().map(FileCatalog::len_bytes);
         lens.fold(0, u64::saturating_add)
     }
 
@@ -157,7 +157,7 @@ impl Model {
         match self.is_dense {
             true => self.tensors.iter().map(Tensor::len_bytes).fold(0, add),
             false => {
-                let lens = self.files.iter().map(Catalog::original_len_bytes);
+                let lens = self.files.iter().map(FileCatalog::original_len_bytes);
                 lens.fold(0, add)
             }
         }
@@ -202,11 +202,11 @@ impl Model {
     /// Whether it has to be opened together with its base.
     #[must_use]
     pub fn needs_base(&self) -> bool {
-        self.files.iter().any(Catalog::needs_base)
+        self.files.iter().any(FileCatalog::needs_base)
     }
 
     /// Refuses a base that this delta was not made against
-    /// ([`Catalog::check_base`]). In several files, each delta needs one
+    /// ([`FileCatalog::check_base`]). In several files, each delta needs one
     /// file of the base that fits.
     pub fn check_base(&self, base: &Self) -> Result<()> {
         if base.is_dense {
@@ -258,28 +258,28 @@ impl Model {
         base: Option<&'a [u8]>,
     ) -> Result<Cow<'a, [u8]>> {
         let tensor = &self.tensors[number];
-        let places = tensor.parts.iter();
-        let places = places.map(|part| (&self.files[part.file], part.number));
+        let locations = tensor.parts.iter();
+        let locations = locations.map(|part| (&self.files[part.file], part.number));
         let weight = tensor.weight.as_deref();
         let weight = weight.map(|weight| (weight, tensor.shape.as_slice()));
-        decode(&tensor.name, places, weight, engine, parts, base)
+        decode(&tensor.name, locations, weight, engine, parts, base)
     }
 }
 
-/// The bytes of a tensor from those of its parts, which are at `places`: in
+/// The bytes of a tensor from those of its parts, which are at `locations`: in
 /// that catalog, of that number. If it is a `weight`, with the shape it has.
 fn decode<'a, 'm, E: Engine>(
     name: &str,
-    places: impl ExactSizeIterator<Item = (&'m Catalog, usize)>,
+    locations: impl ExactSizeIterator<Item = (&'m FileCatalog, usize)>,
     weight: Option<(&Weight, &[u64])>,
     engine: &E,
     parts: &[&'a [u8]],
     base: Option<&'a [u8]>,
 ) -> Result<Cow<'a, [u8]>> {
-    if parts.len() != places.len() {
+    if parts.len() != locations.len() {
         return Err(Error::invalid_input("these are not the parts of the tensor").tensor(name));
     }
-    let mut decoded = places
+    let mut decoded = locations
         .zip(parts)
         .map(|((file, number), &stored)| file.decode_against(engine, number, stored, base));
     let Some((weight, shape)) = weight else {

@@ -8,7 +8,7 @@ use core::ops::Range;
 
 use super::Model;
 use crate::container::safetensors::{self, PREFIX_BYTES};
-use crate::{Error, Result, bytes, order};
+use crate::{Error, Result, bytes, sort};
 
 /// The layout of such a file.
 #[derive(Debug, Clone)]
@@ -110,7 +110,7 @@ impl Model {
             self.files[part.file].tensors()[part.number].span.clone()
         };
         let starts = (0..self.tensors.len()).map(|number| (span(number).start, 0));
-        let mut order = order::by_key(starts);
+        let mut order = sort::by_key(starts);
         order.retain(|&number| !span(number).is_empty());
         // Opening has made sure that the spans leave no gap.
         let data_start = PREFIX_BYTES + header.len() as u64;

@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use serde_json::json;
 
 use super::format::Format;
-use super::kept::{Kept, row_offsets};
 use super::part::View;
+use super::sparsity_mask::{SparsityMask, row_offsets};
 use super::stored::Stored;
 use crate::bytes::index;
 use crate::dtype::Dtype;
@@ -82,11 +82,11 @@ impl SparseWriter {
         {
             return Err(taken(&dense.name));
         }
-        let Some((module, kept)) = self.kept(dense, bytes) else {
+        let Some((module, mask)) = self.mask(dense, bytes) else {
             self.register(&dense.name)?;
             return Ok(None);
         };
-        let parts = self.parts(dense, module, bytes, &kept)?;
+        let parts = self.parts(dense, module, bytes, &mask)?;
         if !pays(dense, &parts) {
             self.register(&dense.name)?;
             return Ok(None);
@@ -96,7 +96,7 @@ impl SparseWriter {
         }
         let elements = (bytes.len() / width(dense)) as u64;
         self.elements += elements;
-        self.zeros += elements - (kept.count - kept.filled);
+        self.zeros += elements - (mask.count - mask.filled);
         self.modules.push(module.into());
         Ok(Some(parts))
     }
@@ -133,7 +133,7 @@ impl SparseWriter {
     }
 
     /// The mask, if the tensor can be sparse at all.
-    fn kept<'a>(&self, dense: &'a Stored, bytes: &[u8]) -> Option<(&'a str, Kept)> {
+    fn mask<'a>(&self, dense: &'a Stored, bytes: &[u8]) -> Option<(&'a str, SparsityMask)> {
         let module = dense.name.strip_suffix(".weight")?;
         // A reader would take these for full names.
         if module.ends_with(".weight") || module.ends_with(".bias") {
@@ -143,11 +143,11 @@ impl SparseWriter {
             return None;
         }
         let columns = usize::try_from(*dense.shape.last()?).ok()?;
-        let fours = self.format == Format::Sparse24Bitmask;
-        if fours && !(dense.shape.len() == 2 && columns.is_multiple_of(4)) {
+        let two_of_four = self.format == Format::Sparse24Bitmask;
+        if two_of_four && !(dense.shape.len() == 2 && columns.is_multiple_of(4)) {
             return None;
         }
-        Kept::new(bytes, columns, width(dense), fours).map(|kept| (module, kept))
+        SparsityMask::new(bytes, columns, width(dense), two_of_four).map(|mask| (module, mask))
     }
 
     fn parts(
@@ -155,7 +155,7 @@ impl SparseWriter {
         dense: &Stored,
         module: &str,
         bytes: &[u8],
-        kept: &Kept,
+        mask: &SparsityMask,
     ) -> Result<Vec<StoredBytes>> {
         let part = |name: &str, dtype, shape, bytes| {
             let name = format!("{module}.{name}");
@@ -167,13 +167,17 @@ impl SparseWriter {
         };
         let mut mask_shape = rows.to_vec();
         mask_shape.push(columns.div_ceil(8));
-        let values = kept.values(bytes, index(columns), width(dense));
+        let values = mask.values(bytes, index(columns), width(dense));
         let rank = dense.shape.len() as u64;
-        let fours = self.format == Format::Sparse24Bitmask;
-        let shape = if fours { vec![rank, 1] } else { vec![rank] };
-        let value_shape = match fours {
+        let two_of_four = self.format == Format::Sparse24Bitmask;
+        let shape = if two_of_four {
+            vec![rank, 1]
+        } else {
+            vec![rank]
+        };
+        let value_shape = match two_of_four {
             true => vec![rows.iter().product(), columns / 2],
-            false => vec![kept.count],
+            false => vec![mask.count],
         };
         let mut parts = vec![
             part(
@@ -183,10 +187,10 @@ impl SparseWriter {
                 integers(dense.shape.iter().copied()),
             ),
             part("compressed", dense.dtype, value_shape, values),
-            part("bitmask", Dtype::U8, mask_shape, kept.mask.clone()),
+            part("bitmask", Dtype::U8, mask_shape, mask.bits.clone()),
         ];
-        if !fours {
-            let offsets = integers(row_offsets(rows, &kept.offsets, kept.count));
+        if !two_of_four {
+            let offsets = integers(row_offsets(rows, &mask.offsets, mask.count));
             parts.push(part("row_offsets", Dtype::I64, rows.to_vec(), offsets));
         }
         Ok(parts)

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use super::bit_packing;
 use super::bitmask;
 use super::bitstring::Layout;
 use super::codes::{Codes, byte_values, offset_integers};
@@ -14,7 +15,6 @@ use super::format::Format;
 use super::geometry::Geometry;
 use super::grid::Grid;
 use super::marlin;
-use super::packed;
 use super::part::{Part, Role, View, Views};
 use super::scheme::{Scheme, Strategy};
 use super::small_float::{SmallFloat, power_of_two};
@@ -104,7 +104,7 @@ impl Weight {
                 }
                 (None, Some(scheme)) => {
                     let codes = part(Role::Packed).ok_or_else(|| self.missing(Role::Packed))?;
-                    packed::dense_shape(scheme.num_bits, view, &codes.stored)
+                    bit_packing::dense_shape(scheme.num_bits, view, &codes.stored)
                 }
                 (None, None) => Err(self.missing(Role::Bitmask)),
             })
@@ -199,7 +199,7 @@ impl Weight {
         let grid = grid(scheme, geometry, views)?;
         let zeros = views.get(Role::ZeroPoint);
         let packed_zeros = zeros.filter(|zeros| zeros.stored.dtype == Dtype::I32);
-        let layout = packed::layout(
+        let layout = bit_packing::layout(
             bits,
             self.older_packing,
             geometry,

@@ -5,8 +5,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::coded::Coded;
 use super::encode::{Encoded, Source};
+use super::encode_shard::EncodedShard;
 use super::{MAGIC, dtypes};
 use crate::dtype::Dtype;
 use crate::{Error, Result};
@@ -107,7 +107,7 @@ impl Entry {
         Ok(entry)
     }
 
-    pub(super) fn coded(source: &Source, shard_rows: u32, shards: &[Coded]) -> Result<Self> {
+    pub(super) fn coded(source: &Source, shard_rows: u32, shards: &[EncodedShard]) -> Result<Self> {
         let mut entry = Self::new(source, source.dtype, false)?;
         let record = &mut entry.record;
         record.extend_from_slice(&len_u16(shards.len()).to_le_bytes());

@@ -7,13 +7,13 @@ use core::ops::Range;
 use super::base::Base;
 use super::prefix::Prefix;
 use super::record::{self, Kind, Record};
-use super::seal::{Contents, Seal, short_digest};
+use super::trailer::{Contents, Trailer, short_digest};
 use crate::bytes::{self, Cursor, part};
 use crate::container::safetensors::Header;
 use crate::engine::Engine;
 use crate::frame::Stored;
 use crate::frame::delta::Delta;
-use crate::{Error, Result, Rule, order};
+use crate::{Error, Result, Rule, sort};
 
 /// A delta file whose records cover the target's data.
 #[derive(Debug)]
@@ -21,11 +21,11 @@ pub struct ModelDelta<'a> {
     file: &'a [u8],
     prefix: Prefix,
     records: Vec<Record>,
-    seal: Option<Seal>,
+    trailer: Option<Trailer>,
 }
 
 impl<'a> ModelDelta<'a> {
-    /// Reads prefix, records and seal, and holds them against each other.
+    /// Reads prefix, records and trailer, and holds them against each other.
     pub fn parse(file: &'a [u8]) -> Result<Self> {
         let prefix = Prefix::parse(file, file.len() as u64)?;
         let mut cursor = Cursor::new(file);
@@ -33,12 +33,12 @@ impl<'a> ModelDelta<'a> {
         let records = record::read(&mut cursor, prefix.record_count, prefix.data_len_bytes)?;
         let end = cursor.position() as u64;
         let header_len = prefix.header.end - prefix.header.start;
-        let seal = Seal::parse(part(file, end..file.len() as u64), header_len)?;
+        let trailer = Trailer::parse(part(file, end..file.len() as u64), header_len)?;
         let delta = Self {
             file,
             prefix,
             records,
-            seal,
+            trailer,
         };
         if let Some(contents) = delta.contents() {
             delta.check_contents(contents)?;
@@ -47,27 +47,27 @@ impl<'a> ModelDelta<'a> {
     }
 
     fn contents(&self) -> Option<&Contents> {
-        self.seal.as_ref()?.contents.as_ref()
+        self.trailer.as_ref()?.contents.as_ref()
     }
 
     fn check_contents(&self, contents: &Contents) -> Result<()> {
         contents.check_header(self.header())?;
         let tensors = Header::parse(self.header(), self.prefix.data_len_bytes)?.tensors;
         let same_count = tensors.len() == self.records.len();
-        if !same_count || contents.places.len() != self.records.len() {
+        if !same_count || contents.records.len() != self.records.len() {
             return Err(Error::malformed(
                 Rule::DeltaPlaces,
-                "header, records and seal do not list the same number of tensors",
+                "header, records and trailer do not list the same number of tensors",
             ));
         }
-        for ((record, place), tensor) in self.records.iter().zip(&contents.places).zip(&tensors) {
+        for ((record, info), tensor) in self.records.iter().zip(&contents.records).zip(&tensors) {
             let payload_len = record.payload.end - record.payload.start;
-            if (record.kind, payload_len) != (place.kind, place.payload_len_bytes)
+            if (record.kind, payload_len) != (info.kind, info.payload_len_bytes)
                 || (&record.name, &record.span) != (&tensor.name, &tensor.span)
             {
                 return Err(Error::malformed(
                     Rule::DeltaPlaces,
-                    "header, record and seal disagree about this tensor",
+                    "header, record and trailer disagree about this tensor",
                 )
                 .tensor(&record.name));
             }
@@ -103,10 +103,10 @@ impl<'a> ModelDelta<'a> {
     /// restored file; those made by z4ai do not.
     #[must_use]
     pub fn is_sealed(&self) -> bool {
-        self.seal.is_some()
+        self.trailer.is_some()
     }
 
-    /// Whether every tensor has a digest in the seal.
+    /// Whether every tensor has a digest in the trailer.
     #[must_use]
     pub fn has_tensor_digests(&self) -> bool {
         self.contents().is_some()
@@ -121,8 +121,8 @@ impl<'a> ModelDelta<'a> {
                 "the base is not the checkpoint this delta was made against",
             ));
         }
-        match &self.seal {
-            Some(seal) if seal.base_table != base.table_digest() => Err(wrong(
+        match &self.trailer {
+            Some(trailer) if trailer.base_table != base.table_digest() => Err(wrong(
                 "the base holds the same bytes as the one this delta was made against, but under \
                  other names",
             )),
@@ -167,7 +167,7 @@ impl<'a> ModelDelta<'a> {
         let payload = part(self.file, record.payload.clone());
         let tensor = decode_payload(engine, record, payload, reference)?;
         if let Some(contents) = self.contents() {
-            contents.places[number].check_tensor(&record.name, &tensor)?;
+            contents.records[number].check_tensor(&record.name, &tensor)?;
         }
         Ok(tensor)
     }
@@ -208,7 +208,7 @@ impl<'a> ModelDelta<'a> {
     #[must_use]
     pub fn overlapping(&self) -> Vec<usize> {
         let starts = self.records.iter().map(|record| (record.span.start, 0));
-        let mut order = order::by_key(starts);
+        let mut order = sort::by_key(starts);
         order.retain(|&number| !self.records[number].span.is_empty());
         let mut shared = Vec::new();
         // The record that reaches furthest so far, and whether it is listed.
@@ -244,10 +244,10 @@ impl<'a> ModelDelta<'a> {
         .tensor(&record.name))
     }
 
-    /// Compares the BLAKE3 of the whole restored file with the seal's.
+    /// Compares the BLAKE3 of the whole restored file with the trailer's.
     pub fn check_restored(&self, digest: [u8; 32]) -> Result<()> {
-        match &self.seal {
-            Some(seal) if seal.target != digest => Err(Error::malformed(
+        match &self.trailer {
+            Some(trailer) if trailer.target != digest => Err(Error::malformed(
                 Rule::DeltaRestored,
                 "the restored checkpoint is not the one that was packed: the delta is damaged",
             )),
@@ -295,7 +295,7 @@ impl Contents {
     }
 }
 
-impl super::Place {
+impl super::RecordInfo {
     /// Refuses a tensor that is not the one that was packed.
     pub fn check_tensor(&self, name: &str, tensor: &[u8]) -> Result<()> {
         if short_digest([tensor]) == self.digest {

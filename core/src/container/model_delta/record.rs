@@ -9,7 +9,7 @@ use core::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::Cursor;
-use crate::{Error, Result, Rule, order};
+use crate::{Error, Result, Rule, sort};
 
 /// A copy with an empty name.
 const LEAST_RECORD_BYTES: u64 = 19;
@@ -189,7 +189,7 @@ fn check_names(records: &[Record]) -> Result<()> {
 fn check_coverage(records: &[Record], data_len_bytes: u64) -> Result<()> {
     let spans = records.iter().map(|record| &record.span);
     let mut end = 0;
-    for number in order::by_key(spans.map(|span| (span.start, span.end))) {
+    for number in sort::by_key(spans.map(|span| (span.start, span.end))) {
         let record = &records[number];
         let Range {
             start,

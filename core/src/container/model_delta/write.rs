@@ -7,7 +7,7 @@ use core::ops::Range;
 use super::base::Base;
 use super::prefix;
 use super::record::{Head, Kind};
-use super::seal::{Contents, Place, Seal, short_digest};
+use super::trailer::{Contents, RecordInfo, Trailer, short_digest};
 use crate::bytes::part;
 use crate::container::safetensors::{self, Header, Tensor};
 use crate::engine::PackEngine;
@@ -24,33 +24,33 @@ pub fn pack<E: PackEngine>(
     base: &Base,
     effort: Effort,
 ) -> Result<Vec<u8>> {
-    let packing = Packing::new(target, base)?;
+    let packing = DeltaPacker::new(target, base)?;
     let mut out = packing.prefix(base.digest(&|_| ()))?;
     let numbers = (0..packing.tensors().len()).collect();
-    let mut places = Vec::new();
+    let mut infos = Vec::new();
     for coded in engine.map(numbers, |number| packing.code(engine, number, effort)) {
         let coded = coded?;
         out.extend_from_slice(&coded.record);
-        places.push(coded.place);
+        infos.push(coded.info);
     }
     let target_digest = *blake3::hash(target).as_bytes();
-    out.extend_from_slice(&packing.seal(places, target_digest));
+    out.extend_from_slice(&packing.trailer(infos, target_digest));
     Ok(out)
 }
 
-/// A record to write, and what the seal is to say about it.
+/// A record to write, and what the trailer is to say about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Coded {
     /// Head and payload.
     pub record: Vec<u8>,
-    /// For [`Packing::seal`].
-    pub place: Place,
+    /// For [`DeltaPacker::trailer`].
+    pub info: RecordInfo,
 }
 
 /// A checkpoint being packed, for callers that write the parts as they come:
-/// the prefix, a record for every tensor in order, and the seal.
+/// the prefix, a record for every tensor in order, and the trailer.
 #[derive(Debug)]
-pub struct Packing<'a> {
+pub struct DeltaPacker<'a> {
     header: &'a [u8],
     target: &'a [u8],
     data_start: u64,
@@ -58,7 +58,7 @@ pub struct Packing<'a> {
     base: &'a Base<'a>,
 }
 
-impl<'a> Packing<'a> {
+impl<'a> DeltaPacker<'a> {
     /// Reads the header of the safetensors file `target`.
     pub fn new(target: &'a [u8], base: &'a Base<'a>) -> Result<Self> {
         let header_len = safetensors::header_len_bytes(target, target.len() as u64)?;
@@ -93,7 +93,7 @@ impl<'a> Packing<'a> {
     /// # Panics
     /// If there is no tensor of that number.
     #[must_use]
-    pub fn place(&self, number: usize) -> Range<u64> {
+    pub fn range(&self, number: usize) -> Range<u64> {
         let span = &self.tensors[number].span;
         self.data_start + span.start..self.data_start + span.end
     }
@@ -105,7 +105,7 @@ impl<'a> Packing<'a> {
     /// If there is no tensor of that number.
     pub fn code<E: PackEngine>(&self, engine: &E, number: usize, effort: Effort) -> Result<Coded> {
         let tensor = &self.tensors[number];
-        let bytes = part(self.target, self.place(number));
+        let bytes = part(self.target, self.range(number));
         let dtype = Some(tensor.dtype);
         let reference = self
             .reference(number)
@@ -128,7 +128,7 @@ impl<'a> Packing<'a> {
         record.extend_from_slice(&payload);
         Ok(Coded {
             record,
-            place: Place {
+            info: RecordInfo {
                 kind,
                 payload_len_bytes: payload.len() as u64,
                 digest: short_digest([bytes]),
@@ -147,11 +147,11 @@ impl<'a> Packing<'a> {
         let (other, bytes) = self.base.tensor(&tensor.name)?;
         let usable = other.dtype.as_deref() == Some(tensor.dtype.name())
             && bytes.len() as u64 == tensor.span.end - tensor.span.start;
-        usable.then(|| self.base.place(&tensor.name)).flatten()
+        usable.then(|| self.base.range(&tensor.name)).flatten()
     }
 
     /// The head of the record of tensor `number`, for callers that make the
-    /// payload themselves, by the rules of [`Packing::code`].
+    /// payload themselves, by the rules of [`DeltaPacker::code`].
     ///
     /// # Panics
     /// If there is no tensor of that number.
@@ -169,15 +169,15 @@ impl<'a> Packing<'a> {
     /// The bytes behind the records, from a place for each of them and the
     /// BLAKE3 of the target's file.
     #[must_use]
-    pub fn seal(&self, places: Vec<Place>, target_digest: [u8; 32]) -> Vec<u8> {
-        let seal = Seal {
+    pub fn trailer(&self, records: Vec<RecordInfo>, target_digest: [u8; 32]) -> Vec<u8> {
+        let trailer = Trailer {
             base_table: self.base.table_digest(),
             target: target_digest,
             contents: Some(Contents {
                 header: short_digest([self.header]),
-                places,
+                records,
             }),
         };
-        seal.to_bytes()
+        trailer.to_bytes()
     }
 }

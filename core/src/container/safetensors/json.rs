@@ -11,7 +11,7 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Vis
 
 use crate::dtype::Dtype;
 use crate::limits::DIMENSIONS;
-use crate::{Error, Result, Rule, order};
+use crate::{Error, Result, Rule, sort};
 
 /// A tensor entry. An object or, as the derived reader allows, an array of
 /// the fields in this order.
@@ -143,7 +143,7 @@ fn distinct(entries: Vec<(String, Entry)>) -> Vec<(String, Entry)> {
     if kept.len() == entries.len() {
         return entries;
     }
-    order::picked(entries, kept)
+    sort::picked(entries, kept)
 }
 
 /// Any value, read completely and forgotten.

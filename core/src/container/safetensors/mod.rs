@@ -13,15 +13,15 @@ use core::ops::Range;
 use crate::bytes::Cursor;
 use crate::dtype::Dtype;
 use crate::limits::HEADER_LEN_BYTES;
-use crate::{Error, Result, Rule, order};
+use crate::{Error, Result, Rule, sort};
 
 mod head;
 mod json;
-mod loose;
+mod lenient;
 mod shards;
 
 pub use head::head;
-pub use loose::{LooseTensor, parse as parse_loosely};
+pub use lenient::{LenientTensor, parse as parse_lenient};
 pub use shards::{SHARD_INDEX_SUFFIX, ShardIndex};
 
 /// Bytes in front of the header: its length.
@@ -88,7 +88,7 @@ impl Header {
             ));
         }
         let json::Document { metadata, entries } = json::parse(json)?;
-        let entries = order::sorted(entries, |(_, entry)| entry.data_offsets);
+        let entries = sort::sorted(entries, |(_, entry)| entry.data_offsets);
         let mut end = 0;
         let tensors = entries.into_iter().map(|(name, entry)| {
             let tensor = Tensor {

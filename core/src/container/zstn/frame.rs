@@ -12,11 +12,11 @@ use crate::frame::Stored;
 pub struct CheckedFrame<'a> {
     bytes: &'a [u8],
     stored: Stored<'a>,
-    told: Option<(&'a Integrity, usize)>,
+    expected: Option<(&'a Integrity, usize)>,
 }
 
 impl<'a> CheckedFrame<'a> {
-    /// Reads the frame `bytes` of a tensor of `len_bytes`. `told` is the
+    /// Reads the frame `bytes` of a tensor of `len_bytes`. `expected` is the
     /// file's integrity section, if it has one, with the number of the
     /// tensor's record.
     ///
@@ -25,23 +25,23 @@ impl<'a> CheckedFrame<'a> {
     pub fn parse(
         bytes: &'a [u8],
         len_bytes: u64,
-        told: Option<(&'a Integrity, usize)>,
+        expected: Option<(&'a Integrity, usize)>,
     ) -> Result<Self> {
         let damaged =
             |(integrity, number): (&Integrity, _)| integrity.check_stored(number, bytes).err();
         let stored = Stored::parse(bytes, len_bytes)
             // That the bytes are damaged says more than what is wrong with them.
-            .map_err(|error| told.and_then(damaged).unwrap_or(error))?;
+            .map_err(|error| expected.and_then(damaged).unwrap_or(error))?;
         Ok(Self {
             bytes,
             stored,
-            told,
+            expected,
         })
     }
 
     /// Decodes into `out`, which is as long as the tensor.
     pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
-        let Some((integrity, number)) = self.told else {
+        let Some((integrity, number)) = self.expected else {
             return self.stored.decode(engine, out);
         };
         // Decoders need nobody's word for what they read.

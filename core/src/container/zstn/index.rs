@@ -7,7 +7,7 @@ use core::ops::Range;
 
 use crate::bytes::Cursor;
 use crate::container::safetensors;
-use crate::{Error, Result, Rule, order};
+use crate::{Error, Result, Rule, sort};
 
 const KIND_FRAME: u8 = 0;
 const KIND_REF: u8 = 1;
@@ -20,7 +20,7 @@ pub enum Content {
     /// They are decoded from these bytes of the file.
     Frame(Range<u64>),
     /// They equal those of the record of that number, which is a frame.
-    Ref(usize),
+    Alias(usize),
 }
 
 /// One tensor.
@@ -48,7 +48,7 @@ impl Index {
         let base = frames.end;
         let records = read_records(bytes, &frames).map_err(|e| e.within(base))?;
         for record in &records {
-            let Content::Ref(target) = record.content else {
+            let Content::Alias(target) = record.content else {
                 continue;
             };
             check_ref(record, records.get(target)).map_err(|e| e.tensor(&record.name))?;
@@ -69,12 +69,12 @@ impl Index {
     pub fn frame(&self, record: usize) -> (usize, Range<u64>) {
         let owner = match self.records[record].content {
             Content::Frame(_) => record,
-            Content::Ref(target) => target,
+            Content::Alias(target) => target,
         };
         match &self.records[owner].content {
             Content::Frame(range) => (owner, range.clone()),
             // `parse` has refused references to references.
-            Content::Ref(_) => (owner, 0..0),
+            Content::Alias(_) => (owner, 0..0),
         }
     }
 
@@ -86,7 +86,7 @@ impl Index {
         header: &'h safetensors::Header,
     ) -> Result<Vec<&'h safetensors::Tensor>> {
         let tensors = header.tensors.iter();
-        let mut by_name = order::map(tensors.map(|tensor| (tensor.name.as_str(), tensor)));
+        let mut by_name = sort::map(tensors.map(|tensor| (tensor.name.as_str(), tensor)));
         let mismatch =
             |name: &str, detail| Error::malformed(Rule::ZstnHeaderMismatch, detail).tensor(name);
         let found = self
@@ -172,7 +172,7 @@ fn read_record(cursor: &mut Cursor, frames: &Range<u64>, number: u64) -> Result<
                 }
             }
         }
-        KIND_REF => Content::Ref(cursor.u32("reference").map_err(short)? as usize),
+        KIND_REF => Content::Alias(cursor.u32("reference").map_err(short)? as usize),
         kind => {
             return Err(
                 bad(Rule::ZstnKind, format!("record kind {kind} does not exist")).tensor(name),
@@ -211,7 +211,7 @@ fn check_ref(record: &Record, target: Option<&Record>) -> Result<()> {
 fn check_tiling(records: &[Record], data_len_bytes: u64) -> Result<()> {
     let spans = records.iter().map(|record| &record.span);
     let mut end = 0;
-    for number in order::by_key(spans.map(|span| (span.start, span.end))) {
+    for number in sort::by_key(spans.map(|span| (span.start, span.end))) {
         let record = &records[number];
         if record.span.start != end || record.span.end < end {
             return Err(Error::malformed(
@@ -249,7 +249,7 @@ pub(super) fn write_record(out: &mut Vec<u8>, record: &Record) -> Result<()> {
             out.extend_from_slice(&range.start.to_le_bytes());
             out.extend_from_slice(&(range.end - range.start).to_le_bytes());
         }
-        Content::Ref(target) => {
+        Content::Alias(target) => {
             let target = u32::try_from(*target)
                 .map_err(|_| Error::invalid_input("a ZSTN index holds at most 2^32 records"))?;
             out.push(KIND_REF);

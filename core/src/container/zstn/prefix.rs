@@ -38,7 +38,7 @@ impl Prefix {
             Layout::SingleFrame => 8,
         };
         match file_len_bytes.checked_sub(PREFIX_FIXED_BYTES + behind) {
-            Some(room) if header_len <= room => Ok(PREFIX_FIXED_BYTES + header_len),
+            Some(available) if header_len <= available => Ok(PREFIX_FIXED_BYTES + header_len),
             _ => Err(Error::malformed(
                 Rule::ZstnHeaderLength,
                 format!(

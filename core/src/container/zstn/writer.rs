@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::index::write_record;
-use super::integrity::{FrameSums, Head, Section, Sums, checksum};
+use super::integrity::{ChecksumBuilder, FrameDigests, Head, Section, checksum};
 use super::{Content, Footer, Layout, PREFIX_FIXED_BYTES, Record, prefix_bytes};
 use crate::engine::{PackEngine, ZstdCoding};
 use crate::limits::HEAD_LEN_BYTES;
@@ -80,7 +80,7 @@ impl Writer {
     }
 
     /// This tensor's bytes equal those of record `target`, a frame.
-    pub fn reference(&mut self, name: String, span: Range<u64>, target: usize) -> Result<()> {
+    pub fn alias(&mut self, name: String, span: Range<u64>, target: usize) -> Result<()> {
         match self.records.get(target).map(|record| &record.content) {
             Some(Content::Frame(_)) => {}
             _ => {
@@ -92,7 +92,7 @@ impl Writer {
         self.records.push(Record {
             name,
             span,
-            content: Content::Ref(target),
+            content: Content::Alias(target),
         });
         Ok(())
     }
@@ -100,7 +100,7 @@ impl Writer {
     /// Block tables, index, integrity section and footer, the last bytes of
     /// the file. Tables and section need `sums` that have gone over all of the
     /// original and all frames; without, there are none.
-    pub fn finish(self, sums: Option<Sums>) -> Result<Vec<u8>> {
+    pub fn finish(self, sums: Option<ChecksumBuilder>) -> Result<Vec<u8>> {
         let count = u32::try_from(self.records.len())
             .map_err(|_| Error::invalid_input("a ZSTN index holds at most 2^32 records"))?;
         let mut out = Vec::new();
@@ -124,7 +124,7 @@ impl Writer {
         Ok(out)
     }
 
-    fn section(&self, sums: &Sums, index_checksum: u64) -> Result<Section> {
+    fn section(&self, sums: &ChecksumBuilder, index_checksum: u64) -> Result<Section> {
         let owners = |record: &&Record| matches!(record.content, Content::Frame(_));
         let file = sums.file();
         if sums.frames.len() != self.records.iter().filter(owners).count()
@@ -135,7 +135,7 @@ impl Writer {
             ));
         }
         // An entry's room is a table of 4 GiB: no plane has as many blocks.
-        let table_len = |frame: &FrameSums| u32::try_from(frame.table.len()).unwrap_or(u32::MAX);
+        let table_len = |frame: &FrameDigests| u32::try_from(frame.table.len()).unwrap_or(u32::MAX);
         let tables: Vec<u32> = sums.frames.iter().map(table_len).collect();
         Ok(Section {
             tables: tables.iter().any(|&len| len > 0).then_some(tables),

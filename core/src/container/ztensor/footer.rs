@@ -77,7 +77,7 @@ impl Footer {
     pub fn parse(head: &[u8], tail: &[u8], file_len_bytes: u64) -> Result<Self> {
         let footer = match head.first_chunk() {
             Some(&MAGIC_V0) => {
-                let end = room(file_len_bytes, 8, 8)?;
+                let end = footer_start(file_len_bytes, 8, 8)?;
                 let len_bytes = length(tail, 8)?;
                 if len_bytes == 0 && end > 8 {
                     // No metadata mean no tensors to the old readers. With
@@ -92,11 +92,11 @@ impl Footer {
                 Self::behind_blobs(Version::V0_1, len_bytes, end, 64)
             }
             Some(&MAGIC_V1) if file_len_bytes >= 16 && tail.ends_with(&MAGIC_V1) => {
-                let end = room(file_len_bytes, 8, 16)?;
+                let end = footer_start(file_len_bytes, 8, 16)?;
                 Self::behind_blobs(Version::V1_1, length(tail, 16)?, end, 8)
             }
             Some(&MAGIC_V1) => {
-                let end = room(file_len_bytes, 8, 8)?;
+                let end = footer_start(file_len_bytes, 8, 8)?;
                 Self::behind_blobs(Version::V1_0, length(tail, 8)?, end, 8)
             }
             Some(&MAGIC_V2) => Self::version_2(tail, file_len_bytes),
@@ -136,7 +136,7 @@ impl Footer {
     }
 
     fn version_2(tail: &[u8], file_len_bytes: u64) -> Result<Self> {
-        let end = room(file_len_bytes, 8, FOOTER_BYTES)?;
+        let end = footer_start(file_len_bytes, 8, FOOTER_BYTES)?;
         let bad = |detail| Error::malformed(Rule::ZTensorFooter, detail).at(end);
         if !tail.ends_with(&MAGIC_V2) {
             return Err(bad(
@@ -214,7 +214,7 @@ impl Footer {
 }
 
 /// Where the footer begins in a file that also needs `head_bytes` in front.
-fn room(file_len_bytes: u64, head_bytes: u64, footer_bytes: u64) -> Result<u64> {
+fn footer_start(file_len_bytes: u64, head_bytes: u64, footer_bytes: u64) -> Result<u64> {
     match file_len_bytes.checked_sub(footer_bytes) {
         Some(end) if end >= head_bytes => Ok(end),
         _ => Err(Error::malformed(

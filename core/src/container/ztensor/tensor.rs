@@ -56,7 +56,7 @@ pub struct Tensor {
 
 impl Tensor {
     /// The same without what no reader of its elements needs.
-    #[cfg(feature = "portable")]
+    #[cfg(feature = "decode-task")]
     pub(crate) fn without_fields(self) -> Self {
         Self {
             fields: Vec::new(),

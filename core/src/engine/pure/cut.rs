@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use super::huffman::Counts;
 use crate::bytes::index;
-use crate::entropy::order0::{count, huffman_bits, sum, values};
+use crate::entropy::histogram::{count, huffman_bits, sum, values};
 
 /// Shortest part.
 const LEAST_BYTES: usize = 32 << 10;

@@ -70,7 +70,7 @@ fn put_together(bits: u32, groups: &[[u8; GROUP]], sink: &mut Sink) {
     let step = bits as usize;
     let (rest, runs) = groups.as_rchunks::<RUN>();
     for run in runs.iter().rev() {
-        if let Some(place) = sink.room[sink.at..].first_chunk_mut::<{ 8 * RUN }>() {
+        if let Some(place) = sink.buf[sink.at..].first_chunk_mut::<{ 8 * RUN }>() {
             for (k, group) in run.iter().rev().enumerate() {
                 // The next group is written over the bytes that are too many.
                 place[k * step..k * step + 8].copy_from_slice(&together(bits, group));
@@ -79,7 +79,7 @@ fn put_together(bits: u32, groups: &[[u8; GROUP]], sink: &mut Sink) {
         sink.at += RUN * step;
     }
     for group in rest.iter().rev() {
-        if let Some(place) = sink.room[sink.at..].first_chunk_mut() {
+        if let Some(place) = sink.buf[sink.at..].first_chunk_mut() {
             *place = together(bits, group);
         }
         sink.at += step;

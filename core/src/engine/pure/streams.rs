@@ -202,7 +202,7 @@ pub struct Scratch(Vec<u8>);
 
 /// Bits on their way into a buffer with room enough.
 pub struct Sink<'a> {
-    pub room: &'a mut [u8],
+    pub buf: &'a mut [u8],
     pub at: usize,
     held: u64,
     held_bits: u32,
@@ -212,14 +212,14 @@ impl Scratch {
     /// Room for streams of so many symbols.
     fn sinks<const N: usize>(&mut self, symbols: [usize; N]) -> [Sink<'_>; N] {
         // At most eleven bits each, the mark, and what stores write beyond.
-        let rooms = symbols.map(|symbols| symbols * 11 / 8 + 24 + flat::BEYOND_BYTES);
-        let all = rooms.iter().sum();
+        let capacities = symbols.map(|symbols| symbols * 11 / 8 + 24 + flat::BEYOND_BYTES);
+        let all = capacities.iter().sum();
         if self.0.len() < all {
             self.0.resize(all, 0);
         }
         let mut rest = &mut self.0[..];
-        rooms.map(|room| Sink {
-            room: rest.split_off_mut(..room).unwrap_or_default(),
+        capacities.map(|capacity| Sink {
+            buf: rest.split_off_mut(..capacity).unwrap_or_default(),
             at: 0,
             held: 0,
             held_bits: 0,
@@ -244,7 +244,7 @@ impl Sink<'_> {
 
     #[inline(always)]
     fn store(&mut self, word: u64) {
-        if let Some(place) = self.room.get_mut(self.at..self.at + 8) {
+        if let Some(place) = self.buf.get_mut(self.at..self.at + 8) {
             place.copy_from_slice(&word.to_le_bytes());
         }
     }
@@ -255,7 +255,7 @@ impl Sink<'_> {
         self.hold(1, 1);
         self.held_bits = self.held_bits.next_multiple_of(8);
         self.flush();
-        out.extend_from_slice(&self.room[..self.at]);
+        out.extend_from_slice(&self.buf[..self.at]);
         self.at
     }
 }

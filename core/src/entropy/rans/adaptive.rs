@@ -10,7 +10,7 @@ use super::table::{Frequencies, Lookup, TABLE_BYTES};
 use super::{check_counts, len_u32, part_lens, split, split_mut, take_chunks, write_lens};
 use crate::bytes::{self, Cursor};
 use crate::engine::{Engine, PackEngine, ZstdCoding};
-use crate::entropy::order0::{count, values};
+use crate::entropy::histogram::{count, values};
 use crate::entropy::zstd;
 use crate::{Error, Result, Rule};
 

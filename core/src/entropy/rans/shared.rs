@@ -9,7 +9,7 @@ use super::table::{Frequencies, Lookup, TABLE_BYTES};
 use super::{check_counts, part_lens, split, split_mut, take_chunks, write_lens};
 use crate::bytes::Cursor;
 use crate::engine::{Engine, PackEngine};
-use crate::entropy::order0::count;
+use crate::entropy::histogram::count;
 use crate::{Error, Result, Rule};
 
 const CHUNKED: u64 = 1 << 63;

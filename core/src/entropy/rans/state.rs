@@ -142,17 +142,17 @@ impl Divided {
 /// What states give off, last byte first: the buffer fills from its end.
 #[derive(Debug)]
 pub(super) struct Emitted {
-    room: Vec<u8>,
+    buf: Vec<u8>,
     start: usize,
 }
 
 impl Emitted {
     /// For that many symbols, each of which takes two bytes at most.
     pub fn room_for(symbols: usize) -> Self {
-        let room = vec![0; 2 * symbols + size_of::<u64>()];
+        let buf = vec![0; 2 * symbols + size_of::<u64>()];
         Self {
-            start: room.len(),
-            room,
+            start: buf.len(),
+            buf,
         }
     }
 
@@ -174,7 +174,7 @@ impl Emitted {
             *state = rest + quotient * u32::from(divided.others) + u32::from(divided.start);
         }
         // Those that do not count are written over.
-        if let Some(place) = self.room[..self.start].last_chunk_mut() {
+        if let Some(place) = self.buf[..self.start].last_chunk_mut() {
             *place = word.wrapping_shl(64 - word_bits).to_le_bytes();
         }
         self.start -= word_bits as usize / 8;
@@ -182,11 +182,11 @@ impl Emitted {
 
     /// The stream: states in front, then the bytes.
     pub fn behind(&self, states: &[u32]) -> Vec<u8> {
-        let mut out = Vec::with_capacity(4 * states.len() + self.room.len() - self.start);
+        let mut out = Vec::with_capacity(4 * states.len() + self.buf.len() - self.start);
         for state in states {
             out.extend_from_slice(&state.to_le_bytes());
         }
-        out.extend_from_slice(&self.room[self.start..]);
+        out.extend_from_slice(&self.buf[self.start..]);
         out
     }
 }

@@ -7,7 +7,7 @@ use super::state::{self, Divided, Emitted, Input, LOWER, WINDOW_SYMBOLS};
 use super::table::{Code, Lookup};
 use crate::Result;
 use crate::bytes::Cursor;
-use crate::entropy::order0::entropy_bits;
+use crate::entropy::histogram::entropy_bits;
 
 /// Probability bits of order 0.
 pub(super) const BITS: u32 = 14;
@@ -125,7 +125,7 @@ mod tests {
     use super::super::table::Frequencies;
     use super::*;
     use crate::Rule;
-    use crate::entropy::order0::count;
+    use crate::entropy::histogram::count;
 
     const TEXT: &[u8] = b"abracadabra";
     const STREAM: [u8; 16] = [

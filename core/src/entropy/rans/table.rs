@@ -153,7 +153,7 @@ impl<const SLOTS: usize> Lookup<SLOTS> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entropy::order0::count;
+    use crate::entropy::histogram::count;
 
     fn rounded(text: &[u8], bits: u32) -> Frequencies {
         Frequencies::round(&count(text), bits)

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::Effort;
 use crate::engine::{PackEngine, ZstdCoding};
-use crate::entropy::order0::{self, count, entropy_bits, huffman_bits};
+use crate::entropy::histogram::{self, count, entropy_bits, huffman_bits};
 
 /// Average bytes of the headers of a block of 128 KiB, and of the description of
 /// its code for each symbol that occurs.
@@ -71,7 +71,7 @@ impl Estimate {
         let SampleSpec { effort, scale, .. } = spec;
         let len = sample.len() as f64;
         let chunks: Vec<[u64; 256]> = sample.chunks(CHUNK_BYTES).map(count).collect();
-        let counts = order0::sum(&chunks);
+        let counts = histogram::sum(&chunks);
         let huffman = huffman_bytes(&counts, len, scale);
         let is_short = huffman < len * SHORT_CODE_SHARE;
         let search = match spec.repeats || is_short {
@@ -158,7 +158,7 @@ fn search_share<E: PackEngine>(engine: &E, sample: &[u8], spec: SampleSpec) -> f
 /// including their share of the block headers of a plane `scale` times as long;
 /// at most `len`.
 fn huffman_bytes(counts: &[u64; 256], len: f64, scale: f64) -> f64 {
-    let values = order0::values(counts);
+    let values = histogram::values(counts);
     let blocks = (len * scale / BLOCK_BYTES).max(1.0) / scale;
     if values < 2 {
         return (blocks * RUN_BLOCK_BYTES).min(len);
@@ -175,7 +175,7 @@ fn huffman_bytes(counts: &[u64; 256], len: f64, scale: f64) -> f64 {
 /// share of the heads and tables of chunks in a plane `scale` times as long.
 fn rans_bytes(chunks: &[[u64; 256]], scale: f64) -> f64 {
     let bytes = chunks.iter().map(|counts| {
-        let head = CHUNK_HEAD_BYTES + order0::values(counts) as f64 * TABLE_SYMBOL_BYTES;
+        let head = CHUNK_HEAD_BYTES + histogram::values(counts) as f64 * TABLE_SYMBOL_BYTES;
         let len = counts.iter().sum::<u64>().max(1) as f64;
         let shares = (CHUNK_BYTES as f64 / len).clamp(1.0, scale);
         entropy_bits(counts) / 8.0 + head / shares
@@ -205,7 +205,7 @@ fn order1_bytes(bytes: &[u8], counts: &[u64; 256], scale: f64) -> f64 {
         row = column;
     }
     let bits: f64 = pairs.chunks(values).map(entropy_bits).sum();
-    bits / 8.0 + order0::values(&pairs) as f64 * TABLE_SYMBOL_BYTES / scale
+    bits / 8.0 + histogram::values(&pairs) as f64 * TABLE_SYMBOL_BYTES / scale
 }
 
 #[cfg(test)]

@@ -145,7 +145,7 @@ fn rank<E: PackEngine>(
     let transforms = transforms(dtype, effort);
     // Unless something repeats, coding planes separately gains at least as much
     // as coding all bytes together, so the latter is not estimated.
-    let is_noise_at_best = !how.repeats && transforms.len() > 1;
+    let is_noise_at_best = !spec.repeats && transforms.len() > 1;
     let mut ranked: Vec<(f64, Recipe)> = transforms
         .into_iter()
         .map(|transform| {

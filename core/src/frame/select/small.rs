@@ -7,7 +7,7 @@ use super::{Effort, Ranking, element_bytes, plane_choice, repeats, sample, struc
 use crate::bytes::index;
 use crate::dtype::Dtype;
 use crate::engine::PackEngine;
-use crate::entropy::order0::{self, count, entropy_bits, huffman_bits};
+use crate::entropy::histogram::{self, count, entropy_bits, huffman_bits};
 use crate::entropy::rans;
 use crate::frame::plane::HEAD_BYTES;
 use crate::frame::z4ai::{self, PlaneRecipe, Recipe, Transform};
@@ -140,7 +140,7 @@ impl CountedPart {
         const RAW_HEADS_BYTES: usize = 10;
         let len_bytes = bytes.len();
         let counts = count(bytes);
-        let values = order0::values(&counts);
+        let values = histogram::values(&counts);
         if values < 2 {
             return Some(Self {
                 len_bytes,

@@ -7,10 +7,11 @@ use alloc::vec::Vec;
 use core::iter;
 
 use super::estimate::{SampleSpec, ZstdEstimate};
+use super::sample::Sample;
 use super::{Effort, Ranking, SMALL_BYTES, element_bytes, plane_choice, sample};
 use crate::dtype::Dtype;
 use crate::engine::{PackEngine, ZstdCoding};
-use crate::entropy::order0::{count, entropy_bits};
+use crate::entropy::histogram::{count, entropy_bits};
 use crate::frame::z4ai::{self, Recipe};
 use crate::frame::{palette as palette_frame, sparse, turbo};
 use crate::transform::sparse::count_zeros;

@@ -36,9 +36,10 @@ impl Frame<'_> {
                 let planes = self.pieces(engine, n)?;
                 self.each_piece(engine, n, body, |from, out| {
                     let range = from..from + out.len() / planes.len();
-                    let mut rooms = alloc::vec![Vec::new(); planes.len()];
-                    let views = planes.iter().zip(&mut rooms);
-                    let views = views.map(|(plane, room)| plane.get(engine, range.clone(), room));
+                    let mut scratch = alloc::vec![Vec::new(); planes.len()];
+                    let views = planes.iter().zip(&mut scratch);
+                    let views =
+                        views.map(|(plane, scratch)| plane.get(engine, range.clone(), scratch));
                     byteplane::join(&views.collect::<Result<Vec<_>>>()?, out);
                     Ok(())
                 })

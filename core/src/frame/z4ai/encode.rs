@@ -7,7 +7,7 @@ use super::{MAGIC, PlaneCoder, Recipe, Transform, VERSION};
 use crate::engine::PackEngine;
 use crate::entropy::blocks;
 use crate::frame::plane::{self, Method};
-use crate::order;
+use crate::sort;
 
 /// Returns the bytes of a frame up to its first plane record.
 #[must_use]
@@ -190,7 +190,7 @@ fn payloads<E: PackEngine>(engine: &E, coders: &[PlaneCoder]) -> Vec<Payload> {
         };
         jobs.extend((0..count).map(|block| (plane, block)));
     }
-    let jobs = order::sorted(jobs, |&(plane, block)| {
+    let jobs = sort::sorted(jobs, |&(plane, block)| {
         let source = coders[plane].source(coders[plane].block(block));
         (source.start as u64, plane as u64)
     });
@@ -209,7 +209,7 @@ fn payloads<E: PackEngine>(engine: &E, coders: &[PlaneCoder]) -> Vec<Payload> {
     let planes = coders.iter().zip(by_plane);
     planes
         .map(|(coder, coded)| {
-            let coded = order::sorted(coded, |(block, _)| (*block as u64, 0));
+            let coded = sort::sorted(coded, |(block, _)| (*block as u64, 0));
             let mut coded = coded.into_iter().map(|(_, coded)| coded);
             if !coder.is_blockwise() {
                 let whole = coded.next();

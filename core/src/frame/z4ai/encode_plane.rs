@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::recipe::{BlockCodecs, Codec};
 use crate::bytes;
 use crate::engine::{PackEngine, ZstdCoding};
-use crate::entropy::order0::{count, huffman_bits, sum, values};
+use crate::entropy::histogram::{count, huffman_bits, sum, values};
 use crate::entropy::{blocks, rans};
 use crate::frame::plane::Method;
 

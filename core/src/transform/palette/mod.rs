@@ -1,4 +1,4 @@
-//! Few distinct elements: a codebook of them, and an index per element
+//! SmallPalette distinct elements: a codebook of them, and an index per element
 //! (docs/formats/z4ai-frames.md 10).
 //!
 //! All functions panic if `width` is not 1, 2, 4 or 8 or does not divide the
@@ -9,10 +9,10 @@ use alloc::vec::Vec;
 
 use super::by_width;
 use crate::{Error, Result, Rule};
-use few::Few;
+use direct::SmallPalette;
 
-mod few;
-mod many;
+mod direct;
+mod hashed;
 
 /// The codebook of `elements`, the distinct ones in ascending order as unsigned
 /// integers; and the index, the place of every element in it, in
@@ -25,14 +25,14 @@ pub fn split(elements: &[u8], width: usize, most: usize) -> Option<(Vec<u64>, Ve
 fn split_fixed<const W: usize>(elements: &[u8], most: usize) -> Option<(Vec<u64>, Vec<u8>)> {
     let (items, rest) = elements.as_chunks::<W>();
     assert!(rest.is_empty());
-    if most <= few::MOST_VALUES {
-        match few::split(items, most) {
-            Few::Split(codebook, index) => return Some((codebook, index)),
-            Few::TooMany => return None,
-            Few::Collide => {}
+    if most <= direct::MAX_VALUES {
+        match direct::split(items, most) {
+            SmallPalette::Split(codebook, index) => return Some((codebook, index)),
+            SmallPalette::TooMany => return None,
+            SmallPalette::Collide => {}
         }
     }
-    many::split(items, most)
+    hashed::split(items, most)
 }
 
 /// Bytes of an index into a codebook of that many entries.

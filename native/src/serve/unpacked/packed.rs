@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use headers::ETag;
-use zstn_core::model::{Assembly, Model, Unpacked};
+use zstn_core::model::{Model, ModelBuilder, Unpacked};
 
 use crate::reader::open_catalog;
 use crate::serve::file::Version;
@@ -29,7 +29,7 @@ impl Packed {
         let source = Opened::new(path)?;
         let refuse = Error::place(source.name().to_owned());
         let catalog = open_catalog(engine, &source)?;
-        let model = Assembly::new(vec![catalog], None, None);
+        let model = ModelBuilder::new(vec![catalog], None, None);
         let model = model
             .and_then(|model| model.finish(engine))
             .map_err(&refuse)?;

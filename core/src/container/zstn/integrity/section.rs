@@ -62,17 +62,17 @@ impl Section {
         let Some((front, len)) = front.split_last_chunk::<8>() else {
             return Err(bad("the integrity section is cut off").at(0));
         };
-        let (room, len) = (front.len() as u64, u64::from_le_bytes(*len));
-        if len > room || len < 2 + CHECKSUM_BYTES {
+        let (available, len) = (front.len() as u64, u64::from_le_bytes(*len));
+        if len > available || len < 2 + CHECKSUM_BYTES {
             return Err(bad(format!(
                 "an integrity section of {len} bytes does not fit between index and footer, \
-                     which are {room} apart"
+                     which are {available} apart"
             ))
-            .at(room));
+            .at(available));
         }
-        let start = room - len;
-        let covered = part(front, start..room - CHECKSUM_BYTES);
-        let mut cursor = Cursor::new(part(front, room - CHECKSUM_BYTES..room));
+        let start = available - len;
+        let covered = part(front, start..available - CHECKSUM_BYTES);
+        let mut cursor = Cursor::new(part(front, available - CHECKSUM_BYTES..available));
         if cursor.u64("checksum of the integrity section")? != XxHash3_64::oneshot(covered) {
             return Err(
                 bad("the integrity section does not have its own checksum: it is damaged")

@@ -14,7 +14,7 @@ use crate::entropy::zstd;
 use crate::frame::plane::{Method, Plane};
 use crate::frame::z4ai::Transform;
 use crate::transform::byteplane;
-use crate::{Error, Result, order};
+use crate::{Error, Result, sort};
 
 /// A range of a tensor's bytes and what has to be fetched for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -237,7 +237,7 @@ fn pieces(plane: &PlaneBlocks, wanted: &[Range<u64>]) -> Vec<Piece> {
 fn merged(planes: &[PlanePlan]) -> Vec<Range<u64>> {
     let pieces = planes.iter().flat_map(|plane| &plane.pieces);
     let stored: Vec<Range<u64>> = pieces.map(|piece| piece.stored.clone()).collect();
-    let stored = order::sorted(stored, |range| (range.start, range.end));
+    let stored = sort::sorted(stored, |range| (range.start, range.end));
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for range in stored {
         match ranges.last_mut() {

@@ -94,8 +94,8 @@ pub fn decode(frame: &[u8], out: &mut [u8]) -> Result<(), Fault> {
     loop {
         let block = blocks.read()?;
         match block.content {
-            Content::Raw(bytes) => filled.room(bytes.len())?.copy_from_slice(bytes),
-            Content::Run(byte, len) => filled.room(index(len))?.fill(byte),
+            Content::Raw(bytes) => filled.claim(bytes.len())?.copy_from_slice(bytes),
+            Content::Run(byte, len) => filled.claim(index(len))?.fill(byte),
             Content::Compressed(body) => {
                 let (literals, section) = Literals::read(body)?;
                 if literals.len() > most {
@@ -103,7 +103,7 @@ pub fn decode(frame: &[u8], out: &mut [u8]) -> Result<(), Fault> {
                 }
                 let (count, section) = sequences::count(section)?;
                 if count == 0 {
-                    literals.decode(&mut code, filled.room(literals.len())?)?;
+                    literals.decode(&mut code, filled.claim(literals.len())?)?;
                 } else {
                     let start = filled.done;
                     let literals = literals.decoded(&mut code, &mut buffer)?;

@@ -21,11 +21,11 @@ impl<'a> Output<'a> {
 
     /// The next `len` bytes, for the caller to fill.
     #[inline]
-    pub fn room(&mut self, len: usize) -> Result<&mut [u8], Fault> {
+    pub fn claim(&mut self, len: usize) -> Result<&mut [u8], Fault> {
         let (_, free) = self.bytes.split_at_mut(self.done);
-        let room = free.get_mut(..len).ok_or(FULL)?;
+        let claimed = free.get_mut(..len).ok_or(FULL)?;
         self.done += len;
-        Ok(room)
+        Ok(claimed)
     }
 
     /// Fills the next `len` bytes with those that begin `offset` bytes back. A

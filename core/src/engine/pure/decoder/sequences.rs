@@ -90,14 +90,14 @@ impl Sequences {
             let copied = literals
                 .split_off(..literal_len)
                 .ok_or(Fault("a sequence wants more literals than its block has"))?;
-            out.room(copied.len())?.copy_from_slice(copied);
+            out.claim(copied.len())?.copy_from_slice(copied);
             let distance = recent_or_new(&mut self.recent, distance, literal_len == 0);
             out.repeat(distance, match_len)?;
         }
         if stream.left > 0 {
             return Err(END);
         }
-        out.room(literals.len())?.copy_from_slice(literals);
+        out.claim(literals.len())?.copy_from_slice(literals);
         Ok(())
     }
 }

@@ -178,8 +178,8 @@ impl<'a> Stream<'a> {
 
     /// How often [`Self::step`] is possible without looking.
     fn steps(&self) -> usize {
-        let room = (self.out.len() - self.done + MOST_SYMBOLS).saturating_sub(ROOM);
-        (room / MOST_SYMBOLS).min(self.from / MOST_BYTES)
+        let capacity = (self.out.len() - self.done + MOST_SYMBOLS).saturating_sub(ROOM);
+        (capacity / MOST_SYMBOLS).min(self.from / MOST_BYTES)
     }
 
     #[inline(always)]

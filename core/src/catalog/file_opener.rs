@@ -1,4 +1,4 @@
-//! From the first bytes of a file to its [`Catalog`], by way of as few reads
+//! From the first bytes of a file to its [`FileCatalog`], by way of as few reads
 //! as possible: two round trips for most kinds, whatever the size of the model,
 //! and no request that counts from the end of the file, which browsers do not
 //! allow without a preflight.
@@ -7,14 +7,14 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::Catalog;
-use super::delta_opening::DeltaOpening;
+use super::FileCatalog;
+use super::delta_opener::DeltaOpener;
+use super::fetched::FetchedRanges;
 #[cfg(feature = "gauss")]
-use super::gauss_opening;
-use super::known::Known;
-use super::zstn_opening;
+use super::gauss_opener;
+use super::zstn_opener;
 #[cfg(feature = "ztensor")]
-use super::ztensor_opening;
+use super::ztensor_opener;
 use crate::container::{model_delta, safetensors, zstn};
 use crate::engine::Engine;
 use crate::frame::{self, Family};
@@ -111,15 +111,15 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Recognised> {
 /// A file being opened: it has a head, perhaps a tail, and knows what is
 /// missing.
 #[derive(Debug, Clone)]
-pub struct Opening {
+pub struct FileOpener {
     kind: Recognised,
-    known: Known,
+    fetched: FetchedRanges,
     /// For a delta alone.
-    delta: DeltaOpening,
+    delta: DeltaOpener,
 }
 
-impl Opening {
-    /// Bytes of the head that [`Opening::new`] wants, less for a shorter file.
+impl FileOpener {
+    /// Bytes of the head that [`FileOpener::new`] wants, less for a shorter file.
     #[must_use]
     pub fn head_len_bytes(file_len_bytes: u64) -> u64 {
         file_len_bytes.min(HEAD_LEN_BYTES)
@@ -130,76 +130,76 @@ impl Opening {
         if (head.len() as u64) < Self::head_len_bytes(file_len_bytes) {
             return Err(Error::invalid_input("the head of the file is too short"));
         }
-        let mut opening = Self {
+        let mut opener = Self {
             kind: recognise(&head, file_len_bytes)?,
-            known: Known::new(file_len_bytes, head),
-            delta: DeltaOpening::default(),
+            fetched: FetchedRanges::new(file_len_bytes, head),
+            delta: DeltaOpener::default(),
         };
-        opening.advance()?;
-        Ok(opening)
+        opener.advance()?;
+        Ok(opener)
     }
 
-    /// Byte ranges still missing; empty once [`Opening::finish`] can work.
+    /// Byte ranges still missing; empty once [`FileOpener::finish`] can work.
     /// They do not overlap and may be read at the same time. Supplying them
     /// again and again comes to an end: for a delta without a seal after as
     /// many rounds as its header lists tensors, for a Gauss file as often as
     /// its index can be doubled, for other files after three.
     pub fn needs(&self) -> Result<Vec<Range<u64>>> {
-        let known = &self.known;
+        let fetched = &self.fetched;
         match self.kind {
             Recognised::Safetensors => {
-                let end = 8 + safetensors::header_len_bytes(known.head(), known.len_bytes())?;
-                Ok(known.missing_head(end).into_iter().collect())
+                let end = 8 + safetensors::header_len_bytes(fetched.head(), fetched.len_bytes())?;
+                Ok(fetched.missing_head(end).into_iter().collect())
             }
-            Recognised::Zstn => zstn_opening::needs(known),
-            Recognised::Delta => self.delta.needs(known),
+            Recognised::Zstn => zstn_opener::needs(fetched),
+            Recognised::Delta => self.delta.needs(fetched),
             #[cfg(feature = "ztensor")]
-            Recognised::ZTensor => Ok(ztensor_opening::needs(known)?.into_iter().collect()),
+            Recognised::ZTensor => Ok(ztensor_opener::needs(fetched)?.into_iter().collect()),
             #[cfg(feature = "gauss")]
-            Recognised::Gauss => Ok(gauss_opening::needs(known)?.into_iter().collect()),
+            Recognised::Gauss => Ok(gauss_opener::needs(fetched)?.into_iter().collect()),
         }
     }
 
-    /// Adds bytes that [`Opening::needs`] has asked for.
+    /// Adds bytes that [`FileOpener::needs`] has asked for.
     pub fn supply(&mut self, offset_bytes: u64, bytes: &[u8]) -> Result<()> {
         match self.kind {
             Recognised::Delta if self.delta.is_walking_at(offset_bytes) => {
-                self.known.supply_window(offset_bytes, bytes);
+                self.fetched.supply_window(offset_bytes, bytes);
             }
             #[cfg(feature = "ztensor")]
             Recognised::ZTensor => {
-                ztensor_opening::supply(&mut self.known, offset_bytes, bytes)?;
+                ztensor_opener::supply(&mut self.fetched, offset_bytes, bytes)?;
             }
-            _ => self.known.supply(offset_bytes, bytes)?,
+            _ => self.fetched.supply(offset_bytes, bytes)?,
         }
         self.advance()
     }
 
     fn advance(&mut self) -> Result<()> {
         match self.kind {
-            Recognised::Delta => self.delta.advance(&self.known),
+            Recognised::Delta => self.delta.advance(&self.fetched),
             _ => Ok(()),
         }
     }
 
     /// The catalog. Offsets in errors count from the start of the file.
-    pub fn finish<E: Engine>(self, engine: &E) -> Result<Catalog> {
+    pub fn finish<E: Engine>(self, engine: &E) -> Result<FileCatalog> {
         if !self.needs()?.is_empty() {
             return Err(Error::invalid_input("bytes of the file are still missing"));
         }
-        let known = &self.known;
+        let fetched = &self.fetched;
         match self.kind {
-            Recognised::Delta => self.delta.finish(known),
+            Recognised::Delta => self.delta.finish(fetched),
             #[cfg(feature = "ztensor")]
-            Recognised::ZTensor => ztensor_opening::finish(known),
+            Recognised::ZTensor => ztensor_opener::finish(fetched),
             #[cfg(feature = "gauss")]
-            Recognised::Gauss => gauss_opening::finish(known),
+            Recognised::Gauss => gauss_opener::finish(fetched),
             Recognised::Safetensors => {
-                let len_bytes = known.len_bytes();
-                let end = 8 + safetensors::header_len_bytes(known.head(), len_bytes)?;
-                Catalog::safetensors(&known.have(8..end), len_bytes)
+                let len_bytes = fetched.len_bytes();
+                let end = 8 + safetensors::header_len_bytes(fetched.head(), len_bytes)?;
+                FileCatalog::safetensors(&fetched.have(8..end), len_bytes)
             }
-            Recognised::Zstn => zstn_opening::finish(known, engine),
+            Recognised::Zstn => zstn_opener::finish(fetched, engine),
         }
     }
 }

@@ -10,8 +10,8 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::Catalog;
-use super::known::Known;
+use super::FileCatalog;
+use super::fetched::FetchedRanges;
 use super::rows::Tables;
 use crate::bytes;
 use crate::container::zstn::integrity::{self, Integrity, Section};
@@ -25,39 +25,39 @@ use crate::{Error, Result, Rule};
 
 /// What is missing: rest of the header and tail, then what the tail was too
 /// short for.
-pub(super) fn needs(known: &Known) -> Result<Vec<Range<u64>>> {
-    let len_bytes = known.len_bytes();
-    let prefix_len = Prefix::len_bytes(known.head(), len_bytes)?;
-    let rest_of_head = known.missing_head(prefix_len);
-    if known.head().get(5) == Some(&0) {
+pub(super) fn needs(fetched: &FetchedRanges) -> Result<Vec<Range<u64>>> {
+    let len_bytes = fetched.len_bytes();
+    let prefix_len = Prefix::len_bytes(fetched.head(), len_bytes)?;
+    let rest_of_head = fetched.missing_head(prefix_len);
+    if fetched.head().get(5) == Some(&0) {
         return Ok(rest_of_head.into_iter().collect());
     }
-    let has_copy = promises_header_copy(known.head());
+    let has_copy = promises_header_copy(fetched.head());
     // 24: the record count and the footer. A copy is a tenth of the header.
     let copy_len = if has_copy { prefix_len / 8 } else { 0 };
     let usual = prefix_len.saturating_add(prefix_len / 2 + copy_len + 24 + integrity::FIXED_BYTES);
     let guess = len_bytes.saturating_sub(usual.max(TAIL_LEN_BYTES));
-    let covered = prefix_len.max(known.head().len() as u64);
+    let covered = prefix_len.max(fetched.head().len() as u64);
     let footer_start = len_bytes - FOOTER_BYTES;
     let mut missing = Vec::new();
-    if known.part(footer_start..len_bytes).is_none() {
+    if fetched.part(footer_start..len_bytes).is_none() {
         missing.push(guess.max(covered)..len_bytes);
     } else {
-        let index = footer(known, prefix_len)?.index;
-        if known.part(index.start..footer_start).is_none() {
-            missing.push(index.start.max(covered)..known.tail_start());
+        let index = footer(fetched, prefix_len)?.index;
+        if fetched.part(index.start..footer_start).is_none() {
+            missing.push(index.start.max(covered)..fetched.tail_start());
         }
     }
-    // What the copy says can only be known when it has come.
-    let may_have_copy = has_copy && (!missing.is_empty() || section(known)?.header.is_some());
+    // What the copy says can only be fetched when it has come.
+    let may_have_copy = has_copy && (!missing.is_empty() || section(fetched)?.header.is_some());
     missing.extend(rest_of_head.filter(|_| !may_have_copy));
     Ok(missing)
 }
 
 /// The catalog, once nothing is missing.
-pub(super) fn finish<E: Engine>(known: &Known, engine: &E) -> Result<Catalog> {
-    let len_bytes = known.len_bytes();
-    let prefix_bytes = prefix(known, engine)?;
+pub(super) fn finish<E: Engine>(fetched: &FetchedRanges, engine: &E) -> Result<FileCatalog> {
+    let len_bytes = fetched.len_bytes();
+    let prefix_bytes = prefix(fetched, engine)?;
     let prefix = Prefix::parse(&prefix_bytes, len_bytes)?;
     if prefix.layout == Layout::SingleFrame {
         return Err(Error::unsupported(
@@ -65,33 +65,33 @@ pub(super) fn finish<E: Engine>(known: &Known, engine: &E) -> Result<Catalog> {
              the whole file",
         ));
     }
-    let index = footer(known, prefix.end())?.index;
-    let behind = known.have(index.start..len_bytes - FOOTER_BYTES);
+    let index = footer(fetched, prefix.end())?.index;
+    let behind = fetched.have(index.start..len_bytes - FOOTER_BYTES);
     let tail = Tail::parse(&prefix, &prefix_bytes, &index, &behind)?;
     let header = bytes::part(&prefix_bytes, prefix.header.clone());
-    let tables = tables(known, &tail, index.start);
-    Catalog::zstn(header, prefix.data_len_bytes, tail, tables, len_bytes)
+    let tables = tables(fetched, &tail, index.start);
+    FileCatalog::zstn(header, prefix.data_len_bytes, tail, tables, len_bytes)
 }
 
-/// The integrity section of a file whose tail is known, empty if there is
+/// The integrity section of a file whose tail is fetched, empty if there is
 /// none.
-fn section(known: &Known) -> Result<Section> {
-    let len_bytes = known.len_bytes();
-    let prefix_len = Prefix::len_bytes(known.head(), len_bytes)?;
-    let index_end = footer(known, prefix_len)?.index.end;
-    let section = Section::parse(&known.have(index_end..len_bytes - FOOTER_BYTES));
+fn section(fetched: &FetchedRanges) -> Result<Section> {
+    let len_bytes = fetched.len_bytes();
+    let prefix_len = Prefix::len_bytes(fetched.head(), len_bytes)?;
+    let index_end = footer(fetched, prefix_len)?.index.end;
+    let section = Section::parse(&fetched.have(index_end..len_bytes - FOOTER_BYTES));
     let section = section.map_err(|error| error.within(index_end))?;
     Ok(section.unwrap_or_default())
 }
 
 /// The file's bytes up to its frames, with the header from its copy if that
 /// was not read. The checksum of these bytes is compared later.
-fn prefix<'a, E: Engine>(known: &'a Known, engine: &E) -> Result<Cow<'a, [u8]>> {
-    let prefix_len = Prefix::len_bytes(known.head(), known.len_bytes())?;
-    if known.missing_head(prefix_len).is_none() {
-        return Ok(known.have(0..prefix_len));
+fn prefix<'a, E: Engine>(fetched: &'a FetchedRanges, engine: &E) -> Result<Cow<'a, [u8]>> {
+    let prefix_len = Prefix::len_bytes(fetched.head(), fetched.len_bytes())?;
+    if fetched.missing_head(prefix_len).is_none() {
+        return Ok(fetched.have(0..prefix_len));
     }
-    let section = section(known)?;
+    let section = section(fetched)?;
     let (Some(copy), Some(file), Some(_)) = (&section.header, &section.file, &section.head) else {
         return Err(Error::malformed(
             Rule::ZstnIntegrity,
@@ -104,25 +104,25 @@ fn prefix<'a, E: Engine>(known: &'a Known, engine: &E) -> Result<Cow<'a, [u8]>> 
     zstd::decode(engine, copy, &mut header)?;
     // The original is the length of its header, the header, and the data.
     let data_len = file.len_bytes.saturating_sub(header_len + 8);
-    let start = bytes::part(known.head(), 0..PREFIX_FIXED_BYTES - 8);
+    let start = bytes::part(fetched.head(), 0..PREFIX_FIXED_BYTES - 8);
     Ok([start, &header, &data_len.to_le_bytes()].concat().into())
 }
 
 /// The block tables that have come with the index.
-fn tables(known: &Known, tail: &Tail, index_start: u64) -> Tables {
+fn tables(fetched: &FetchedRanges, tail: &Tail, index_start: u64) -> Tables {
     let all = tail.integrity.as_ref().and_then(Integrity::tables_start);
-    let Some(start) = all.map(|start| start.max(known.tail_from())) else {
+    let Some(start) = all.map(|start| start.max(fetched.tail_from())) else {
         return Tables::default();
     };
-    let bytes = known.part(start..index_start.max(start));
+    let bytes = fetched.part(start..index_start.max(start));
     Tables {
         start,
         bytes: bytes.unwrap_or_default().into_owned(),
     }
 }
 
-fn footer(known: &Known, prefix_len: u64) -> Result<Footer> {
-    let len_bytes = known.len_bytes();
-    let bytes = known.have(len_bytes - FOOTER_BYTES..len_bytes);
+fn footer(fetched: &FetchedRanges, prefix_len: u64) -> Result<Footer> {
+    let len_bytes = fetched.len_bytes();
+    let bytes = fetched.have(len_bytes - FOOTER_BYTES..len_bytes);
     Footer::parse(&bytes, prefix_len, len_bytes)
 }

@@ -43,7 +43,7 @@ pub fn decode<'a, E: Engine>(
         })
         .collect();
     let parts = engine.map(parts, |(shard, stored)| {
-        restore(tensor.dtype, shard, stored)
+        decode_elements(tensor.dtype, shard, stored)
     });
     let mut all = Vec::new();
     for (number, part) in parts.into_iter().enumerate() {
@@ -69,7 +69,7 @@ pub fn decode_shard(tensor: &Tensor, number: usize, stored: &[u8]) -> Result<Vec
         return Err(Error::invalid_input(detail).tensor(&tensor.name));
     }
     unearned_elements(core::slice::from_ref(shard), 0)
-        .and_then(|_| restore(tensor.dtype, shard, stored))
+        .and_then(|_| decode_elements(tensor.dtype, shard, stored))
         .map_err(|error| in_shard(error, tensor, number))
 }
 
@@ -78,7 +78,7 @@ fn in_shard(error: Error, tensor: &Tensor, number: usize) -> Error {
     error.at(0).within(shard.stored.start).tensor(&tensor.name)
 }
 
-fn restore(dtype: Dtype, shard: &Shard, stored: &[u8]) -> Result<Vec<u8>> {
+fn decode_elements(dtype: Dtype, shard: &Shard, stored: &[u8]) -> Result<Vec<u8>> {
     /// Restores elements that `to_bytes` makes of their exact values.
     fn each<const N: usize>(
         shard: &Shard,

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::integrity::checksum;
 use crate::digest::Digest;
-use crate::order;
+use crate::sort;
 
 /// Bytes looked at first, at the start, the middle and the end of a tensor.
 const PROBE_BYTES: usize = 512;
@@ -27,8 +27,8 @@ pub fn find<'a>(
         .enumerate()
         .map(|(number, &len_bytes)| (len_bytes, probe(tensor(number))))
         .collect();
-    let mut ties = vec![None; lens_bytes.len()];
-    let order = order::by_key(probes.iter().copied());
+    let mut aliases = vec![None; lens_bytes.len()];
+    let order = sort::by_key(probes.iter().copied());
     for alike in order.chunk_by(|&a, &b| probes[a] == probes[b]) {
         if alike.len() == 1 {
             continue;
@@ -38,11 +38,11 @@ pub fn find<'a>(
             // Equality of 256-bit digests stands for equality of bytes.
             let earliest = *first.entry(digest(number)).or_insert(number);
             if earliest != number {
-                ties[number] = Some(earliest);
+                aliases[number] = Some(earliest);
             }
         }
     }
-    ties
+    aliases
 }
 
 /// Equal for equal tensors.
@@ -78,13 +78,13 @@ mod tests {
             vec![1, 3],
         ];
         let lens: Vec<u64> = tensors.iter().map(|t| t.len() as u64).collect();
-        let ties = find(
+        let aliases = find(
             &lens,
             |i| &tensors[i],
             |i| digest::of_pieces([tensors[i].as_slice()]),
         );
         assert_eq!(
-            ties,
+            aliases,
             [None, None, None, Some(1), None, Some(0), Some(4), None]
         );
     }

@@ -5,8 +5,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::known::Known;
-use super::{Catalog, Contents, Tensor};
+use super::fetched::FetchedRanges;
+use super::{Contents, FileCatalog, Tensor};
 use crate::container::ztensor::{self, Element, FOOTER_BYTES, Footer, Layout, Manifest};
 use crate::limits::HEAD_LEN_BYTES;
 use crate::{Error, Result};
@@ -14,51 +14,51 @@ use crate::{Error, Result};
 /// What is missing, first of the end of the file and then of the manifest.
 /// As much is asked for at the end as at the start: it holds the manifest of
 /// a few hundred tensors.
-pub(super) fn needs(known: &Known) -> Result<Option<Range<u64>>> {
-    let (len_bytes, head_end) = (known.len_bytes(), known.head().len() as u64);
-    let Some(footer) = footer(known) else {
+pub(super) fn needs(fetched: &FetchedRanges) -> Result<Option<Range<u64>>> {
+    let (len_bytes, head_end) = (fetched.len_bytes(), fetched.head().len() as u64);
+    let Some(footer) = footer(fetched) else {
         let guess = len_bytes.saturating_sub(HEAD_LEN_BYTES);
         return Ok(Some(guess.max(head_end)..len_bytes));
     };
     let manifest = footer?.manifest;
-    if known.part(manifest.clone()).is_some() {
+    if fetched.part(manifest.clone()).is_some() {
         return Ok(None);
     }
     Ok(Some(
-        manifest.start.max(head_end)..manifest.end.min(known.tail_start()),
+        manifest.start.max(head_end)..manifest.end.min(fetched.tail_start()),
     ))
 }
 
 /// Adds what [`needs`] has asked for.
-pub(super) fn supply(known: &mut Known, offset_bytes: u64, bytes: &[u8]) -> Result<()> {
-    let is_wanted = needs(known)?.is_some_and(|range| {
+pub(super) fn supply(fetched: &mut FetchedRanges, offset_bytes: u64, bytes: &[u8]) -> Result<()> {
+    let is_wanted = needs(fetched)?.is_some_and(|range| {
         range.start == offset_bytes && range.end - range.start == bytes.len() as u64
     });
     let end = offset_bytes.saturating_add(bytes.len() as u64);
-    if is_wanted && offset_bytes != known.head().len() as u64 && end != known.tail_start() {
+    if is_wanted && offset_bytes != fetched.head().len() as u64 && end != fetched.tail_start() {
         // The manifest of version 2 may lie anywhere.
-        known.supply_window(offset_bytes, bytes);
+        fetched.supply_window(offset_bytes, bytes);
         return Ok(());
     }
-    known.supply(offset_bytes, bytes)
+    fetched.supply(offset_bytes, bytes)
 }
 
-/// `None` as long as the end of the file is not known.
-fn footer(known: &Known) -> Option<Result<Footer>> {
-    let len_bytes = known.len_bytes();
-    let tail = known.part(len_bytes.saturating_sub(FOOTER_BYTES)..len_bytes)?;
-    Some(Footer::parse(known.head(), &tail, len_bytes))
+/// `None` as long as the end of the file is not fetched.
+fn footer(fetched: &FetchedRanges) -> Option<Result<Footer>> {
+    let len_bytes = fetched.len_bytes();
+    let tail = fetched.part(len_bytes.saturating_sub(FOOTER_BYTES)..len_bytes)?;
+    Some(Footer::parse(fetched.head(), &tail, len_bytes))
 }
 
 /// The catalog, once nothing is missing.
-pub(super) fn finish(known: &Known) -> Result<Catalog> {
+pub(super) fn finish(fetched: &FetchedRanges) -> Result<FileCatalog> {
     let missing = || Error::invalid_input("bytes of the file are still missing");
-    let footer = footer(known).ok_or_else(missing)??;
-    let manifest = known.part(footer.manifest.clone()).ok_or_else(missing)?;
-    Catalog::ztensor(Manifest::parse(&manifest, &footer)?, known.len_bytes())
+    let footer = footer(fetched).ok_or_else(missing)??;
+    let manifest = fetched.part(footer.manifest.clone()).ok_or_else(missing)?;
+    FileCatalog::ztensor(Manifest::parse(&manifest, &footer)?, fetched.len_bytes())
 }
 
-impl Catalog {
+impl FileCatalog {
     fn ztensor(manifest: Manifest, file_len_bytes: u64) -> Result<Self> {
         let mut owners: BTreeMap<(u64, u64), usize> = BTreeMap::new();
         let mut end = 0u64;
@@ -85,7 +85,7 @@ impl Catalog {
                 span: start..end,
                 stored,
                 base: None,
-                shared_with: owner,
+                alias_of: owner,
             });
         }
         let mut texts = BTreeMap::new();

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use core::mem;
 use core::ops::Range;
 
-use super::integrity::{FrameSums, Sums};
+use super::integrity::{ChecksumBuilder, FrameDigests};
 use super::{Content, MAGIC, Record, Writer, names_fit, single_frame};
 use crate::bytes::{index as position, part};
 use crate::container::safetensors::{self, Header, PREFIX_BYTES, Tensor};
@@ -33,7 +33,7 @@ use crate::{Error, Result, Rule};
 /// }
 /// ```
 #[derive(Debug)]
-pub struct Packing {
+pub struct IncrementalPacker {
     len_bytes: u64,
     effort: Effort,
     has_integrity: bool,
@@ -62,7 +62,7 @@ struct Tensors {
     left: alloc::vec::IntoIter<Tensor>,
     writer: Writer,
     /// For the integrity section, unless it is left out.
-    sums: Option<Sums>,
+    sums: Option<ChecksumBuilder>,
     /// Lengths of several tensors, which may be equal.
     repeated: BTreeSet<u64>,
     seen: BTreeMap<(u64, [u8; 32]), usize>,
@@ -70,7 +70,7 @@ struct Tensors {
 
 /// What became of one tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Packed<'a> {
+pub struct PackedTensor<'a> {
     /// Name.
     pub name: &'a str,
     /// Length of the tensor.
@@ -78,10 +78,10 @@ pub struct Packed<'a> {
     /// Length of its frame, or of the frame it shares.
     pub stored_len_bytes: u64,
     /// Name of the tensor with equal bytes whose frame it shares.
-    pub shared_with: Option<&'a str>,
+    pub alias_of: Option<&'a str>,
 }
 
-impl Packing {
+impl IncrementalPacker {
     /// Starts on a file of `len_bytes`.
     #[must_use]
     pub fn new(len_bytes: u64, effort: Effort) -> Self {
@@ -130,7 +130,7 @@ impl Packing {
         }
     }
 
-    /// Goes on with the bytes of [`Packing::needs`]; returns the next bytes of
+    /// Goes on with the bytes of [`IncrementalPacker::needs`]; returns the next bytes of
     /// the container, which may be none. After an error there is no going on.
     pub fn supply<E: PackEngine>(&mut self, engine: &E, bytes: &[u8]) -> Result<Vec<u8>> {
         let (Some(wanted), Some(needs)) = (self.wanted(), self.needs()) else {
@@ -185,24 +185,24 @@ impl Packing {
     /// All tensors in data order, known at the end; none of a file that is
     /// kept as one frame.
     #[must_use]
-    pub fn packed<'a>(&'a self) -> Vec<Packed<'a>> {
+    pub fn packed<'a>(&'a self) -> Vec<PackedTensor<'a>> {
         let Stage::Done { records, .. } = &self.stage else {
             return Vec::new();
         };
         let row = |record: &'a Record| {
             let owner = match record.content {
                 Content::Frame(_) => record,
-                Content::Ref(target) => &records[target],
+                Content::Alias(target) => &records[target],
             };
             // The writer has refused references to references.
             let Content::Frame(frame) = &owner.content else {
                 return None;
             };
-            Some(Packed {
+            Some(PackedTensor {
                 name: &record.name,
                 len_bytes: record.span.end - record.span.start,
                 stored_len_bytes: frame.end - frame.start,
-                shared_with: (owner.name != record.name).then_some(&*owner.name),
+                alias_of: (owner.name != record.name).then_some(&*owner.name),
             })
         };
         records.iter().filter_map(row).collect()
@@ -269,7 +269,7 @@ impl Packing {
             data_start,
             left: tensors.into_iter(),
             writer,
-            sums: self.has_integrity.then(|| Sums::new(header)),
+            sums: self.has_integrity.then(|| ChecksumBuilder::new(header)),
             repeated,
             seen: BTreeMap::new(),
         });
@@ -308,13 +308,13 @@ impl Tensors {
         let digest = (is_repeated || self.sums.is_some()).then(|| digest::of_pieces([bytes]));
         let earlier = digest.filter(|_| is_repeated);
         if let Some(target) = earlier.and_then(|digest| self.earlier(bytes, digest)) {
-            self.writer.reference(name, span, target)?;
+            self.writer.alias(name, span, target)?;
             return Ok(Vec::new());
         }
         let frame = select::encode(engine, bytes, Some(dtype), effort);
         self.writer.frame(name, span, frame.len() as u64);
         if let (Some(sums), Some(tensor)) = (&mut self.sums, digest) {
-            sums.frame(FrameSums::with_digest(engine, tensor, &frame));
+            sums.frame(FrameDigests::with_digest(engine, tensor, &frame));
         }
         Ok(frame)
     }

@@ -8,14 +8,14 @@ use alloc::vec::Vec;
 use super::word;
 
 /// Most values that an index of one byte can tell apart.
-pub const MOST_VALUES: usize = 256;
+pub const MAX_VALUES: usize = 256;
 
 /// Elements of most tensors turn out to be too many before this many of them
 /// have been seen; only behind them is room made for the whole index.
 const CHUNK_ITEMS: usize = 4096;
 
 /// What becomes of elements.
-pub enum Few {
+pub enum SmallPalette {
     /// Their codebook and index.
     Split(Vec<u64>, Vec<u8>),
     /// There are more values than allowed.
@@ -24,13 +24,13 @@ pub enum Few {
     Collide,
 }
 
-/// As [`super::split`], for `most` values up to [`MOST_VALUES`].
-pub fn split<const W: usize>(items: &[[u8; W]], most: usize) -> Few {
+/// As [`super::split`], for `most` values up to [`MAX_VALUES`].
+pub fn split<const W: usize>(items: &[[u8; W]], most: usize) -> SmallPalette {
     let Some(first) = items.first() else {
-        return Few::Split(Vec::new(), Vec::new());
+        return SmallPalette::Split(Vec::new(), Vec::new());
     };
     if most == 0 {
-        return Few::TooMany;
+        return SmallPalette::TooMany;
     }
     let mut numbers = Numbers::<W>::new(word(first));
     let mut index: Vec<u8> = Vec::new();
@@ -44,10 +44,10 @@ pub fn split<const W: usize>(items: &[[u8; W]], most: usize) -> Few {
             let value = word(item);
             *place = match numbers.find(value) {
                 Some(number) => number,
-                None if numbers.count >= most => return Few::TooMany,
+                None if numbers.count >= most => return SmallPalette::TooMany,
                 None => match numbers.add(value) {
                     Some(number) => number,
-                    None => return Few::Collide,
+                    None => return SmallPalette::Collide,
                 },
             };
         }
@@ -55,7 +55,7 @@ pub fn split<const W: usize>(items: &[[u8; W]], most: usize) -> Few {
     // So far values are numbered as they came.
     let mut codebook = numbers.values[..numbers.count].to_vec();
     codebook.sort_unstable();
-    let mut places = [0; MOST_VALUES];
+    let mut places = [0; MAX_VALUES];
     for (&value, place) in codebook.iter().zip(0..=u8::MAX) {
         if let Some(number) = numbers.find(value) {
             places[usize::from(number)] = place;
@@ -64,7 +64,7 @@ pub fn split<const W: usize>(items: &[[u8; W]], most: usize) -> Few {
     for place in &mut index {
         *place = places[usize::from(*place)];
     }
-    Few::Split(codebook, index)
+    SmallPalette::Split(codebook, index)
 }
 
 const SLOTS: usize = 1 << 16;
@@ -75,7 +75,7 @@ const MULTIPLIERS: usize = 64;
 /// Values of `W` bytes and their numbers, found in one step: by a hash that
 /// gives each a slot of its own.
 struct Numbers<const W: usize> {
-    values: [u64; MOST_VALUES],
+    values: [u64; MAX_VALUES],
     count: usize,
     /// The number of the value whose slot it is; of others it is any.
     slots: Box<[u8; SLOTS]>,
@@ -85,7 +85,7 @@ struct Numbers<const W: usize> {
 impl<const W: usize> Numbers<W> {
     fn new(first: u64) -> Self {
         Self {
-            values: [first; MOST_VALUES],
+            values: [first; MAX_VALUES],
             count: 1,
             slots: empty(),
             // Odd, with ones and zeros all over: the golden ratio.

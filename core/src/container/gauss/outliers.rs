@@ -25,7 +25,7 @@ pub fn residual(value: f64, mean: f64, scale: f64) -> Option<i32> {
 
 /// Makes every value reachable; returns how many components that took, or
 /// nothing if it takes more than a shard may have.
-pub fn widen(
+pub fn cover_outliers(
     mixture: &mut Mixture,
     values: &[f64],
     components: &mut [u8],

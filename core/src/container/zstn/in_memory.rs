@@ -5,15 +5,15 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::integrity::{FrameSums, Sums};
-use super::{CheckedFrame, Layout, Prefix, Tail, Writer, single_frame, ties};
+use super::integrity::{ChecksumBuilder, FrameDigests};
+use super::{CheckedFrame, Layout, Prefix, Tail, Writer, aliases, single_frame};
 use crate::bytes::{self, index as position, part};
 use crate::container::safetensors::{self, Header};
 use crate::digest;
 use crate::engine::{Engine, PackEngine};
 use crate::frame::Stored;
 use crate::frame::select::{self, Effort, EncodedTensor};
-use crate::{Error, Result, Rule, limits, order};
+use crate::{Error, Result, Rule, limits, sort};
 
 /// Packs the safetensors file `file`, with an integrity section.
 ///
@@ -51,10 +51,12 @@ pub fn pack_into<E: PackEngine>(
     };
     let tensor = |i: usize| part(data, tensors[i].span.clone());
     let lens: Vec<u64> = tensors.iter().map(|t| t.span.end - t.span.start).collect();
-    let ties = ties::find(&lens, tensor, |i| digest::of(engine, tensor(i)));
-    let distinct: Vec<usize> = (0..tensors.len()).filter(|&i| ties[i].is_none()).collect();
+    let aliases = aliases::find(&lens, tensor, |i| digest::of(engine, tensor(i)));
+    let distinct: Vec<usize> = (0..tensors.len())
+        .filter(|&i| aliases[i].is_none())
+        .collect();
 
-    let mut sums = has_integrity.then(|| Sums::new(header));
+    let mut sums = has_integrity.then(|| ChecksumBuilder::new(header));
     // The digest of the file is one long chain: it comes first, so that other
     // threads code meanwhile.
     let ((), frames) = engine.join(
@@ -80,16 +82,16 @@ pub fn pack_into<E: PackEngine>(
     let places = places.map(|((frame, digest), &len)| (frame, digest, next(len)));
     let frame_sums = engine.map(places.collect(), |(frame, digest, place)| {
         frame.write(engine, place);
-        digest.map(|digest| FrameSums::with_digest(engine, digest, place))
+        digest.map(|digest| FrameDigests::with_digest(engine, digest, place))
     });
     if let Some(sums) = &mut sums {
         let frame_sums = frame_sums.into_iter().flatten();
         frame_sums.for_each(|own| sums.frame(own));
     }
     let mut lens = lens.into_iter();
-    for (tensor, tie) in tensors.into_iter().zip(ties) {
-        match tie {
-            Some(target) => writer.reference(tensor.name, tensor.span, target)?,
+    for (tensor, alias_of) in tensors.into_iter().zip(aliases) {
+        match alias_of {
+            Some(target) => writer.alias(tensor.name, tensor.span, target)?,
             None => {
                 let len_bytes = lens.next().unwrap_or_default();
                 writer.frame(tensor.name, tensor.span, len_bytes as u64);
@@ -182,13 +184,13 @@ fn unpack_indexed<E: Engine>(
     let mut frames = Vec::with_capacity(index.records().len());
     for (number, record) in index.records().iter().enumerate() {
         let range = index.frame(number).1;
-        let told = integrity.map(|integrity| (integrity, number));
+        let expected = integrity.map(|integrity| (integrity, number));
         let len_bytes = record.span.end - record.span.start;
-        let frame = CheckedFrame::parse(part(file, range.clone()), len_bytes, told)
+        let frame = CheckedFrame::parse(part(file, range.clone()), len_bytes, expected)
             .map_err(|error| error.within(range.start).tensor(&record.name))?;
         frames.push((record, range.start, frame));
     }
-    let frames = order::sorted(frames, |(record, ..)| (record.span.start, record.span.end));
+    let frames = sort::sorted(frames, |(record, ..)| (record.span.start, record.span.end));
 
     let mut rest = start_output(file, prefix, out)?;
     let jobs = frames.into_iter().map(|frame| {

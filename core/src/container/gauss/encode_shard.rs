@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 use super::moments::Moments;
 use super::options::Options;
+use super::outliers::{cover_outliers, residual};
 use super::report::{RawReason, ShardReport};
-use super::widen::{residual, widen};
 use super::{dtypes, value};
 use crate::dtype::Dtype;
 use crate::entropy::ans::{Categorical, Encoder, Gaussian};
@@ -17,7 +17,7 @@ const TRIAL_STEP: usize = 4;
 
 /// A shard, coded.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Coded {
+pub struct EncodedShard {
     pub mixture: Mixture,
     pub scale: u32,
     pub index: Vec<u32>,
@@ -28,7 +28,7 @@ pub struct Coded {
     pub moments: Moments,
 }
 
-impl Coded {
+impl EncodedShard {
     /// Words of both streams.
     pub fn words(&self) -> usize {
         self.index.len() + self.residual.len()
@@ -46,7 +46,7 @@ pub fn encode(
     bytes: &[u8],
     scale: u32,
     options: &Options,
-) -> Result<Coded, RawReason> {
+) -> Result<EncodedShard, RawReason> {
     let values = value::to_f64(dtype, bytes);
     // NaN is not below anything. Squares of single-precision numbers are far
     // from overflowing, those of doubles are not.
@@ -82,7 +82,7 @@ pub fn encode(
         with_mixture(dtype, &values, assigned, scale)
     });
     coded
-        .min_by_key(Coded::len_bytes)
+        .min_by_key(EncodedShard::len_bytes)
         .ok_or(RawReason::OutOfReach)
 }
 
@@ -123,7 +123,7 @@ fn assign(fit: Fit, values: &[f64], placed: &[f64], scale: u32) -> Option<Assign
     } = fit;
     let mut components = vec![0; values.len()];
     gmm::assign(&mixture, placed, &mut components);
-    let added = widen(&mut mixture, values, &mut components, f64::from(scale))?;
+    let added = cover_outliers(&mut mixture, values, &mut components, f64::from(scale))?;
     Some(Assigned {
         mixture,
         components,
@@ -145,7 +145,12 @@ fn assign_on_grid(mut fit: Fit, values: &[f64], scale: u32) -> Option<Assigned> 
     assign(fit, values, &placed, scale)
 }
 
-fn with_mixture(dtype: Dtype, values: &[f64], assigned: Assigned, scale: u32) -> Option<Coded> {
+fn with_mixture(
+    dtype: Dtype,
+    values: &[f64],
+    assigned: Assigned,
+    scale: u32,
+) -> Option<EncodedShard> {
     let Assigned {
         mixture,
         components,
@@ -176,7 +181,7 @@ fn with_mixture(dtype: Dtype, values: &[f64], assigned: Assigned, scale: u32) ->
     if !max_error.is_finite() {
         return None;
     }
-    Some(Coded {
+    Some(EncodedShard {
         scale,
         index: index.finish(),
         residual: residuals.finish(),

@@ -11,7 +11,7 @@ use crate::engine::Engine;
 
 /// Of a frame and the tensor it holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FrameSums {
+pub struct FrameDigests {
     /// [`checksum`] of the frame as it is stored.
     pub stored: u64,
     /// Of the tensor.
@@ -20,7 +20,7 @@ pub struct FrameSums {
     pub table: Vec<u8>,
 }
 
-impl FrameSums {
+impl FrameDigests {
     /// Those of a tensor and its frame in memory.
     #[must_use]
     pub fn of<E: Engine>(engine: &E, tensor: &[u8], frame: &[u8]) -> Self {
@@ -34,7 +34,7 @@ impl FrameSums {
         }
     }
 
-    /// As [`FrameSums::of`], with the digest of the tensor.
+    /// As [`FrameDigests::of`], with the digest of the tensor.
     #[must_use]
     pub fn with_digest<E: Engine>(engine: &E, tensor: Digest, frame: &[u8]) -> Self {
         let (stored, table) = of_frame(engine, frame);
@@ -46,7 +46,7 @@ impl FrameSums {
     }
 }
 
-/// [`FrameSums::stored`] and [`FrameSums::table`].
+/// [`FrameDigests::stored`] and [`FrameDigests::table`].
 fn of_frame<E: Engine>(engine: &E, frame: &[u8]) -> (u64, Vec<u8>) {
     engine.join_over(frame.len(), || checksum([frame]), || table(frame))
 }
@@ -59,13 +59,13 @@ fn table(frame: &[u8]) -> Vec<u8> {
 /// Goes over a file in step with the [`Writer`](crate::container::zstn::Writer)
 /// that packs it.
 #[derive(Debug, Clone)]
-pub struct Sums {
+pub struct ChecksumBuilder {
     sha256: Sha256,
     len_bytes: u64,
-    pub(in crate::container::zstn) frames: Vec<FrameSums>,
+    pub(in crate::container::zstn) frames: Vec<FrameDigests>,
 }
 
-impl Sums {
+impl ChecksumBuilder {
     /// Starts with the header of the original file.
     #[must_use]
     pub fn new(header: &[u8]) -> Self {
@@ -87,7 +87,7 @@ impl Sums {
 
     /// The next frame, in the order of
     /// [`Writer::frame`](crate::container::zstn::Writer::frame).
-    pub fn frame(&mut self, sums: FrameSums) {
+    pub fn frame(&mut self, sums: FrameDigests) {
         self.frames.push(sums);
     }
 

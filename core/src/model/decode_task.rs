@@ -11,23 +11,23 @@ use postcard::serialize_with_flavor;
 use serde::{Deserialize, Serialize};
 
 use super::{Model, Weight, decode};
-use crate::catalog::Catalog;
+use crate::catalog::FileCatalog;
 use crate::engine::Engine;
 use crate::{Error, Result};
 
 /// How one tensor comes from the stored bytes of its parts. Made by
-/// [`Model::recipe`].
+/// [`Model::decode_task`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Recipe {
+pub struct DecodeTask {
     name: String,
     /// One for every part, with that part alone.
-    parts: Vec<Catalog>,
+    parts: Vec<FileCatalog>,
     /// How the parts make a weight, and its shape.
     weight: Option<(Weight, Vec<u64>)>,
 }
 
-impl Recipe {
-    /// Bytes for [`Recipe::from_bytes`]. Their form is no format: only the
+impl DecodeTask {
+    /// Bytes for [`DecodeTask::from_bytes`]. Their form is no format: only the
     /// same version of this library reads them.
     // Cold: a few hundred bytes for a tensor; small code is worth more.
     #[cold]
@@ -59,8 +59,8 @@ impl Recipe {
     ) -> Result<Cow<'a, [u8]>> {
         let weight = self.weight.as_ref();
         let weight = weight.map(|(weight, shape)| (weight, shape.as_slice()));
-        let places = self.parts.iter().map(|part| (part, 0));
-        decode(&self.name, places, weight, engine, parts, base)
+        let locations = self.parts.iter().map(|part| (part, 0));
+        decode(&self.name, locations, weight, engine, parts, base)
     }
 }
 
@@ -95,14 +95,14 @@ impl Model {
     /// If there is no tensor of that number.
     #[cold]
     #[must_use]
-    pub fn recipe(&self, number: usize) -> Recipe {
+    pub fn decode_task(&self, number: usize) -> DecodeTask {
         let tensor = &self.tensors[number];
         let parts = tensor.parts.iter();
         let weight = tensor.weight.as_deref();
-        Recipe {
+        DecodeTask {
             name: tensor.name.clone(),
             parts: parts
-                .map(|part| self.files[part.file].only(part.number))
+                .map(|part| self.files[part.file].project(part.number))
                 .collect(),
             weight: weight.map(|weight| (weight.clone(), tensor.shape.clone())),
         }

@@ -2,18 +2,18 @@
 
 use alloc::collections::BTreeMap;
 
-use super::{Catalog, Contents, Tensor};
+use super::{Contents, FileCatalog, Tensor};
 
-impl Catalog {
+impl FileCatalog {
     /// Tensor `number` alone, with what decoding it takes and nothing else.
     ///
     /// # Panics
     /// If there is no tensor of that number.
-    pub(crate) fn only(&self, number: usize) -> Self {
+    pub(crate) fn project(&self, number: usize) -> Self {
         Self {
-            contents: self.contents.only(number),
+            contents: self.contents.project(number),
             tensors: [Tensor {
-                shared_with: None,
+                alias_of: None,
                 ..self.tensors[number].clone()
             }]
             .into(),
@@ -26,15 +26,15 @@ impl Catalog {
 }
 
 impl Contents {
-    fn only(&self, number: usize) -> Self {
+    fn project(&self, number: usize) -> Self {
         match self {
             Self::Safetensors => Self::Safetensors,
             // Tables are for rows; a tensor as a whole does without.
             Self::Zstn(integrity, _) => {
-                let integrity = integrity.as_ref().map(|all| all.only(number));
+                let integrity = integrity.as_ref().map(|all| all.project(number));
                 Self::Zstn(integrity, Default::default())
             }
-            Self::Delta(delta) => Self::Delta(delta.only(number)),
+            Self::Delta(delta) => Self::Delta(delta.project(number)),
             #[cfg(feature = "ztensor")]
             Self::ZTensor(tensors) => {
                 let tensor = tensors[number].clone();

@@ -9,7 +9,7 @@ use crate::{Error, Result};
 
 /// A head, a tail, and perhaps a window in between.
 #[derive(Debug, Clone)]
-pub(super) struct Known {
+pub(super) struct FetchedRanges {
     len_bytes: u64,
     /// The file's bytes from 0 on.
     head: Vec<u8>,
@@ -24,7 +24,7 @@ struct Window {
     bytes: Vec<u8>,
 }
 
-impl Known {
+impl FetchedRanges {
     pub(super) fn new(len_bytes: u64, head: Vec<u8>) -> Self {
         Self {
             len_bytes,
@@ -48,7 +48,7 @@ impl Known {
         self.len_bytes - self.tail.len() as u64
     }
 
-    /// From where on all bytes to the end of the file are known.
+    /// From where on all bytes to the end of the file are fetched.
     pub(super) fn tail_from(&self) -> u64 {
         match self.tail_start() {
             start if start <= self.head.len() as u64 => 0,
@@ -84,7 +84,7 @@ impl Known {
         };
     }
 
-    /// The bytes of `range` if all of them are known.
+    /// The bytes of `range` if all of them are fetched.
     pub(super) fn part(&self, range: Range<u64>) -> Option<Cow<'_, [u8]>> {
         let head_end = self.head.len() as u64;
         let tail_start = self.tail_start();
@@ -108,7 +108,7 @@ impl Known {
         Some(joined.into())
     }
 
-    /// As [`Known::part`] where the caller has made sure of it.
+    /// As [`FetchedRanges::part`] where the caller has made sure of it.
     pub(super) fn have(&self, range: Range<u64>) -> Cow<'_, [u8]> {
         self.part(range).unwrap_or_default()
     }

@@ -97,11 +97,11 @@ impl Section {
                 ),
             ));
         }
-        let room = prefix.end()..index_start;
+        let available = prefix.end()..index_start;
         Ok(Integrity {
             tables: self
                 .tables
-                .map(|lens| table_places(&lens, room))
+                .map(|lens| table_places(&lens, available))
                 .transpose()?,
             file: self.file,
             frames: self.frames,
@@ -112,9 +112,13 @@ impl Section {
 }
 
 /// Tables stand back to back in front of the index.
-fn table_places(lens_bytes: &[u32], room: Range<u64>) -> Result<Vec<Range<u64>>> {
+fn table_places(lens_bytes: &[u32], available: Range<u64>) -> Result<Vec<Range<u64>>> {
     let total: u64 = lens_bytes.iter().map(|&len| u64::from(len)).sum();
-    let Some(mut end) = room.end.checked_sub(total).filter(|&s| s >= room.start) else {
+    let Some(mut end) = available
+        .end
+        .checked_sub(total)
+        .filter(|&s| s >= available.start)
+    else {
         return Err(Error::malformed(
             Rule::ZstnIntegrity,
             format!("block tables of {total} bytes do not fit in front of the index"),
@@ -163,8 +167,8 @@ impl Integrity {
     ///
     /// # Panics
     /// If there is no record of that number.
-    #[cfg(feature = "portable")]
-    pub(crate) fn only(&self, number: usize) -> Self {
+    #[cfg(feature = "decode-task")]
+    pub(crate) fn project(&self, number: usize) -> Self {
         let entry = self.entries[number];
         Self {
             file: None,

@@ -5,28 +5,28 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::known::Known;
-use super::{Catalog, Contents, Tensor};
+use super::fetched::FetchedRanges;
+use super::{Contents, FileCatalog, Tensor};
 use crate::container::gauss::{self, Index, Parsed};
 use crate::{Error, Result};
 
-/// What is missing of the index, as far as the part known tells.
-pub(super) fn needs(known: &Known) -> Result<Option<Range<u64>>> {
-    Ok(match Index::parse(known.head(), known.len_bytes())? {
+/// What is missing of the index, as far as the part fetched tells.
+pub(super) fn needs(fetched: &FetchedRanges) -> Result<Option<Range<u64>>> {
+    Ok(match Index::parse(fetched.head(), fetched.len_bytes())? {
         Parsed::Complete(_) => None,
-        Parsed::Needs(end) => known.missing_head(end),
+        Parsed::Needs(end) => fetched.missing_head(end),
     })
 }
 
 /// The catalog, once nothing is missing.
-pub(super) fn finish(known: &Known) -> Result<Catalog> {
-    match Index::parse(known.head(), known.len_bytes())? {
-        Parsed::Complete(index) => Catalog::gauss(index, known.len_bytes()),
+pub(super) fn finish(fetched: &FetchedRanges) -> Result<FileCatalog> {
+    match Index::parse(fetched.head(), fetched.len_bytes())? {
+        Parsed::Complete(index) => FileCatalog::gauss(index, fetched.len_bytes()),
         Parsed::Needs(_) => Err(Error::invalid_input("bytes of the file are still missing")),
     }
 }
 
-impl Catalog {
+impl FileCatalog {
     fn gauss(index: Index, file_len_bytes: u64) -> Result<Self> {
         let mut end = 0u64;
         let tensors = index
@@ -45,7 +45,7 @@ impl Catalog {
                     span: start..end,
                     stored: tensor.stored.clone(),
                     base: None,
-                    shared_with: None,
+                    alias_of: None,
                 })
             })
             .collect::<Result<Vec<_>>>()?;
