@@ -55,11 +55,11 @@ rules! {
 
     /// The index of the shards is JSON of the given shape (sharded 1).
     ShardIndex = "sharded.index",
-    /// Shards are files beside the index (sharded 1).
+    /// Shards are files next to the index (sharded 1).
     ShardFileName = "sharded.file_name",
     /// A tensor is in one file (sharded 1).
     ShardTensorTwice = "sharded.tensor_twice",
-    /// Every file that the index names is beside it (sharded 2).
+    /// Every file that the index names is next to it (sharded 2).
     ShardMissing = "sharded.missing",
     /// Files hold the tensors that the index says (sharded 2).
     ShardTensorMissing = "sharded.tensor_missing",
@@ -98,14 +98,14 @@ rules! {
     ZstnDecodedLength = "zstn.decoded_length",
     /// Index and JSON header name the same spans (2.7 rule 9).
     ZstnHeaderMismatch = "zstn.header_mismatch",
-    /// The integrity section is well formed and tells of this index
+    /// The integrity section is well formed and describes this index
     /// (zstn-integrity 1 to 3).
     ZstnIntegrity = "zstn.integrity",
     /// Header and index have their checksums (zstn-integrity 3).
     ZstnHeadChecksum = "zstn.head_checksum",
     /// A stored frame has its checksum (zstn-integrity 3).
     ZstnFrameChecksum = "zstn.frame_checksum",
-    /// A block table is well formed and tells of this frame
+    /// A block table is well formed and describes this frame
     /// (zstn-integrity 5).
     ZstnBlockTable = "zstn.block_table",
     /// A stored block has its checksum (zstn-integrity 5).
@@ -131,13 +131,13 @@ rules! {
     DeltaCoverage = "delta.coverage",
     /// A tensor taken from the base is there, with that length and dtype (4.3).
     DeltaBaseTensor = "delta.base_tensor",
-    /// The seal is well formed (zstn-delta 2).
+    /// The trailer is well formed (zstn-delta 2).
     DeltaSeal = "delta.seal",
     /// The restored file is the one that was packed (zstn-delta 2).
     DeltaRestored = "delta.restored",
     /// The header is the one that was packed (zstn-delta 2).
     DeltaHeader = "delta.header",
-    /// Header, records and seal agree about every tensor (zstn-delta 3, 4).
+    /// Header, records and trailer agree about every tensor (zstn-delta 3, 4).
     DeltaPlaces = "delta.places",
     /// The restored tensor is the one that was packed (zstn-delta 3).
     DeltaTensor = "delta.tensor",
@@ -259,7 +259,7 @@ rules! {
     ZTensorBool = "ztensor.bool",
     /// Starts with `GAUSS001` to `GAUSS004` (gauss 2.1, 11 check 2).
     GaussMagic = "gauss.magic",
-    /// As many tensors as the file has room for (11 check 1).
+    /// No more tensors than the file can hold (11 check 1).
     GaussCount = "gauss.count",
     /// Names are UTF-8 and occur once (11 check 2).
     GaussName = "gauss.name",

@@ -124,7 +124,7 @@ fn a_fine_tune_shrinks_and_comes_back() {
     let packed = pack(&engine, &target, &parsed_base, Effort::Balanced).unwrap();
     assert!(packed.len() < 12_000, "{} bytes", packed.len());
     let delta = ModelDelta::parse(&packed).unwrap();
-    assert!(delta.is_sealed());
+    assert!(delta.has_trailer());
     let kinds: Vec<Kind> = delta.records().iter().map(|record| record.kind).collect();
     assert_eq!(kinds, [Kind::Delta, Kind::Copy, Kind::Full, Kind::Full]);
     assert!(delta.unpack(&Pure, &parsed_base).unwrap() == target);

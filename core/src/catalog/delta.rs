@@ -1,5 +1,5 @@
-//! The catalog of a delta: its tensors are in the file, in the base, or half
-//! in each.
+//! The catalog of a delta, whose tensors are in the file, in the base, or
+//! partly in both.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -16,17 +16,17 @@ use crate::container::safetensors::Header;
 use crate::engine::Engine;
 use crate::{Error, Result, Rule};
 
-/// What the base's tensor of the same name is needed for.
+/// What the base's tensor with the same name is needed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BaseUse {
-    /// It is the tensor.
+    /// The base's tensor is the tensor.
     Copy,
-    /// The stored bytes are the difference from it.
+    /// The stored bytes are the difference from the base's tensor.
     Difference,
 }
 
 impl BaseUse {
-    /// Spelling in JSON output and in JavaScript.
+    /// Returns the spelling in JSON output and in JavaScript.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -36,16 +36,16 @@ impl BaseUse {
     }
 }
 
-/// What a catalog of a delta knows besides.
+/// What the catalog of a delta holds in addition to its tensors.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Delta {
     base_table: Option<[u8; 32]>,
-    /// One for every tensor; a file without a trailer has no digests.
+    /// One entry per tensor; a file without a trailer has no digests.
     records: Vec<(Record, Option<RecordInfo>)>,
 }
 
 impl Delta {
-    /// What is fetched of tensor `number`.
+    /// Returns the record of tensor `number` alone.
     #[cfg(feature = "decode-task")]
     pub(super) fn project(&self, number: usize) -> Self {
         Self {
@@ -54,8 +54,8 @@ impl Delta {
         }
     }
 
-    /// Decodes tensor `number` from its whole record. The record's head is
-    /// compared with what has been fetched of it before.
+    /// Decodes tensor `number` from its whole record. The head of the record is
+    /// compared with what the catalog says.
     pub(super) fn decode<'a, E: Engine>(
         &self,
         engine: &E,
@@ -109,7 +109,7 @@ impl Delta {
 }
 
 impl FileCatalog {
-    /// The catalog of a delta whose `records` stand in the order of the
+    /// Creates the catalog of a delta. `records` are in the order of the
     /// header's tensors.
     pub(super) fn delta(
         prefix: &Prefix,
@@ -164,25 +164,25 @@ impl FileCatalog {
         }
     }
 
-    /// Whether it has to be opened together with its base.
+    /// Returns whether the file has to be opened together with a base.
     #[must_use]
     pub fn needs_base(&self) -> bool {
         self.as_delta().is_some()
     }
 
-    /// Whether every tensor of this delta has a digest; those made by z4ai
-    /// have none. Always true for other files, which need no base.
+    /// Returns whether every tensor of this delta has a digest; files written
+    /// by z4ai have none. Always true for other files, which need no base.
     #[must_use]
-    pub fn is_sealed(&self) -> bool {
+    pub fn has_tensor_digests(&self) -> bool {
         let records = self.as_delta().into_iter().flat_map(|delta| &delta.records);
         records.into_iter().all(|(_, info)| info.is_some())
     }
 
-    /// Refuses a base this delta was not made against, as far as that shows
-    /// without the base's data: the names and places of its tensors, which a
-    /// sealed delta has a digest of, and for every tensor needed its length
-    /// and dtype (docs/formats/zstn-delta.md 4). A tensor with other bytes is
-    /// found when it is read.
+    /// Refuses a base that this delta was not made against, as far as that
+    /// shows without the base's data: the names and offsets of its tensors, of
+    /// which a trailer has a digest, and the length and dtype of every tensor
+    /// that is needed (docs/formats/zstn-delta.md 4). A tensor with other bytes
+    /// is found when it is read.
     pub fn check_base(&self, base: &Self) -> Result<()> {
         let Some(delta) = self.as_delta() else {
             return Err(Error::invalid_input("the file is no delta and has no base"));

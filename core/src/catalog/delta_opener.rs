@@ -1,6 +1,6 @@
-//! FileOpener a delta. One with a trailer is fetched after its head, its header and
-//! its trailer; in others the records are walked, since z4ai's format has no
-//! index (docs/formats/zstn-delta.md 4).
+//! Opens a delta. A delta with a trailer can be read after its head, its header
+//! and its trailer; in others the records are walked, since z4ai's format has
+//! no index (docs/formats/zstn-delta.md 4).
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -16,14 +16,15 @@ use crate::container::safetensors::Header;
 use crate::limits::{DELTA_WHOLE_BYTES, HEADER_LEN_BYTES};
 use crate::{Error, Result, Rule};
 
-/// What is fetched of a delta beyond its bytes.
+/// What has been parsed of a delta so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DeltaOpener {
     trailer: Option<Trailer>,
     walk: Option<Walk>,
 }
 
-/// Where the fields of the trailer lie, once the end of the file is fetched.
+/// Where the fields of the trailer are, once the end of the file has been
+/// fetched.
 enum End {
     Unknown,
     Unsealed,
@@ -55,14 +56,14 @@ impl DeltaOpener {
         Ok(missing)
     }
 
-    /// Whether the window asked for begins at `offset_bytes`.
+    /// Returns whether the requested window begins at `offset_bytes`.
     pub(super) fn is_walking_at(&self, offset_bytes: u64) -> bool {
         self.walk
             .as_ref()
             .is_some_and(|walk| !walk.wants_rest() && walk.position() == offset_bytes)
     }
 
-    /// Goes as far as the bytes fetched allow.
+    /// Parses as much as the fetched bytes allow.
     pub(super) fn advance(&mut self, fetched: &FetchedRanges) -> Result<()> {
         if let Some(walk) = &mut self.walk {
             return walk.advance(fetched);
@@ -142,7 +143,7 @@ fn prefix_len_bytes(fetched: &FetchedRanges) -> Result<u64> {
 
 fn end(fetched: &FetchedRanges, prefix_len: u64) -> Result<End> {
     let len_bytes = fetched.len_bytes();
-    // A shorter file has no room for a trailer.
+    // A shorter file cannot hold a trailer.
     let Some(trailer_start) = len_bytes
         .checked_sub(TRAILER_END_BYTES)
         .filter(|&start| start >= prefix_len)
@@ -158,8 +159,8 @@ fn end(fetched: &FetchedRanges, prefix_len: u64) -> Result<End> {
     }))
 }
 
-/// The records as the trailer places them; they stand in the order of the data
-/// and follow each other without a gap.
+/// Returns the records at the offsets that follow from the trailer. They are in
+/// data order, without gaps.
 fn records(prefix: &Prefix, header: &Header, contents: &Contents, end: u64) -> Result<Vec<Record>> {
     let count = header.tensors.len();
     if contents.records.len() != count || u64::from(prefix.record_count) != count as u64 {

@@ -1,5 +1,5 @@
-//! The catalog of a Gauss file. Its index comes first and nowhere says how
-//! long it is: reading it tells whether more is needed.
+//! Opens a Gauss file. Its index comes first and does not state its length:
+//! only parsing it shows whether more is needed.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -10,7 +10,8 @@ use super::{Contents, FileCatalog, Tensor};
 use crate::container::gauss::{self, Index, Parsed};
 use crate::{Error, Result};
 
-/// What is missing of the index, as far as the part fetched tells.
+/// Returns the range that is missing of the index, as far as the fetched part
+/// shows.
 pub(super) fn needs(fetched: &FetchedRanges) -> Result<Option<Range<u64>>> {
     Ok(match Index::parse(fetched.head(), fetched.len_bytes())? {
         Parsed::Complete(_) => None,
@@ -18,7 +19,7 @@ pub(super) fn needs(fetched: &FetchedRanges) -> Result<Option<Range<u64>>> {
     })
 }
 
-/// The catalog, once nothing is missing.
+/// Returns the catalog, once nothing is missing.
 pub(super) fn finish(fetched: &FetchedRanges) -> Result<FileCatalog> {
     match Index::parse(fetched.head(), fetched.len_bytes())? {
         Parsed::Complete(index) => FileCatalog::gauss(index, fetched.len_bytes()),
@@ -59,8 +60,8 @@ impl FileCatalog {
         )
     }
 
-    /// Mixtures, scales and shards of tensor `number` of a Gauss file; `None`
-    /// for other files.
+    /// Returns the mixtures, scales and shards of tensor `number` of a Gauss
+    /// file; `None` for other files.
     #[must_use]
     pub fn gauss_tensor(&self, number: usize) -> Option<&gauss::Tensor> {
         match &self.contents {

@@ -1,6 +1,6 @@
-//! What every container looks like from outside: which tensors it holds,
-//! where their bytes are, and how to decode them. No I/O: bytes come from
-//! the caller, who asks [`FileOpener`] which ones are needed.
+//! A uniform view of all containers: which tensors a file holds, where their
+//! bytes are, and how to decode them. The module does no I/O: the caller
+//! supplies the bytes that [`FileOpener`] asks for.
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
@@ -44,7 +44,7 @@ pub use kind::Kind;
 pub use rows::Plan;
 pub use tensor::Tensor;
 
-/// What a kind of file knows of its tensors besides, in their order.
+/// What is specific to a kind of file, for tensors in their order.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 enum Contents {
     Safetensors,
@@ -56,7 +56,8 @@ enum Contents {
     Gauss(Vec<gauss::Tensor>),
 }
 
-/// Everything fetched about a file once its head, header and index are read.
+/// The tensors of one file and how to decode them, known once its head, header
+/// and index have been read.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FileCatalog {
     contents: Contents,
@@ -114,7 +115,7 @@ impl FileCatalog {
             .into_iter()
             .enumerate()
             .map(|(number, tensor)| {
-                let (owner, stored) = index.frame(number);
+                let (target, stored) = index.frame(number);
                 Tensor {
                     name: tensor.name.clone(),
                     dtype: tensor.dtype,
@@ -122,7 +123,7 @@ impl FileCatalog {
                     span: tensor.span.clone(),
                     stored,
                     base: None,
-                    alias_of: (owner != number).then_some(owner),
+                    alias_of: (target != number).then_some(target),
                 }
             })
             .collect();
@@ -160,7 +161,7 @@ impl FileCatalog {
         })
     }
 
-    /// What kind of file it is.
+    /// Returns the kind of the file.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self.contents {
@@ -174,14 +175,14 @@ impl FileCatalog {
         }
     }
 
-    /// Length of the file.
+    /// Returns the length of the file.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.len_bytes
     }
 
-    /// Length of the safetensors file it is or was packed from; of a zTensor
-    /// or Gauss file, length of all its tensors.
+    /// Returns the length of the safetensors file that this file is or was
+    /// packed from; for a zTensor or Gauss file, the length of all its tensors.
     #[must_use]
     pub fn original_len_bytes(&self) -> u64 {
         let head_len_bytes = match &self.original_header {
@@ -191,24 +192,25 @@ impl FileCatalog {
         head_len_bytes.saturating_add(self.data_len_bytes)
     }
 
-    /// The JSON header of the safetensors file it is or was packed from, byte
-    /// for byte, padding included: behind its length and in front of the
-    /// tensors at their [`Tensor::span`] it makes that file. `None` for zTensor
-    /// and Gauss files, which keep none.
+    /// Returns the JSON header of the safetensors file that this file is or was
+    /// packed from, byte for byte, including padding. The original file
+    /// consists of its length, the header, and the tensors at their
+    /// [`Tensor::span`]. `None` for zTensor and Gauss files, which do not keep
+    /// one.
     #[must_use]
     pub fn original_header(&self) -> Option<&[u8]> {
         self.original_header.as_deref()
     }
 
-    /// `__metadata__` of the header; of a zTensor file, the attributes that
-    /// are texts.
+    /// Returns `__metadata__` of the header; for a zTensor file, the attributes
+    /// that are strings.
     #[must_use]
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.metadata
     }
 
-    /// What a ZSTN file says about itself (docs/formats/zstn-integrity.md);
-    /// z4ai's files say nothing.
+    /// Returns the integrity section of a ZSTN file
+    /// (docs/formats/zstn-integrity.md); files written by z4ai have none.
     #[must_use]
     pub fn integrity(&self) -> Option<&Integrity> {
         match &self.contents {
@@ -217,13 +219,13 @@ impl FileCatalog {
         }
     }
 
-    /// All tensors in the order of the file's index.
+    /// Returns all tensors in the order of the file's index.
     #[must_use]
     pub fn tensors(&self) -> &[Tensor] {
         &self.tensors
     }
 
-    /// Number of the tensor called `name`.
+    /// Returns the number of the tensor called `name`.
     pub fn find(&self, name: &str) -> Result<usize> {
         self.by_name
             .get(name)
@@ -231,8 +233,8 @@ impl FileCatalog {
             .ok_or_else(|| Error::not_found(name))
     }
 
-    /// The bytes of tensor `number` from its `stored` bytes. Stored and
-    /// decoded bytes are compared with what the file says of them, if it does.
+    /// Decodes tensor `number` from its `stored` bytes. Stored and decoded
+    /// bytes are compared with the checksums in the file, if it has any.
     ///
     /// # Panics
     /// If there is no tensor of that number.
@@ -245,8 +247,8 @@ impl FileCatalog {
         self.decode_against(engine, number, stored, None)
     }
 
-    /// As [`FileCatalog::decode`], with the `base`'s tensor of the same name,
-    /// which a tensor with [`Tensor::base`] needs.
+    /// Decodes like [`FileCatalog::decode`], against the tensor of the same
+    /// name in the `base`, which a tensor with [`Tensor::base`] needs.
     ///
     /// # Panics
     /// If there is no tensor of that number.
@@ -274,7 +276,8 @@ impl FileCatalog {
             #[cfg(feature = "ztensor")]
             Contents::ZTensor(tensors) => tensors[number].decode(engine, stored),
             #[cfg(feature = "gauss")]
-            // Its errors count from the start of the file already.
+            // Offsets in its errors are relative to the start of the file
+            // already.
             Contents::Gauss(tensors) => return gauss::decode(engine, &tensors[number], stored),
         }
         .map_err(|error| error.within(tensor.stored.start).tensor(&tensor.name))

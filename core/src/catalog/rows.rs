@@ -1,5 +1,5 @@
-//! A part of a tensor: which bytes of the file it takes, and the part from
-//! them.
+//! Reads a part of a tensor: says which bytes of the file are needed, and
+//! decodes the part from them.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -11,8 +11,8 @@ use crate::bytes::part;
 use crate::container::zstn::rows::{self, BlockTable, PlaneSize};
 use crate::engine::Engine;
 
-/// The block tables of a ZSTN file that came with its index, from byte
-/// `start` of the file on.
+/// The block tables of a ZSTN file that were fetched with its index, starting
+/// at byte `start` of the file.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tables {
     pub(super) start: u64,
@@ -27,24 +27,24 @@ impl Tables {
     }
 }
 
-/// How a part of a tensor is read by itself. Made by [`FileCatalog::plan`].
+/// A plan for reading a part of a tensor. Made by [`FileCatalog::plan`].
 #[derive(Debug, Clone)]
 pub struct Plan {
     ranges: Vec<Range<u64>>,
-    /// Where the frame begins in the file, and what is needed of it; `None`
-    /// where the part is stored as it is.
+    /// The offset of the frame in the file, and the plan for the frame; `None`
+    /// if the part is stored uncompressed.
     cut: Option<(u64, rows::Plan)>,
 }
 
 impl Plan {
-    /// Bytes of the file to fetch, in order; none of them touch.
+    /// Returns the ranges of the file to fetch, in order; no two of them touch.
     #[must_use]
     pub fn ranges(&self) -> &[Range<u64>] {
         &self.ranges
     }
 
-    /// The part of the tensor from the bytes of [`Plan::ranges`]. Every block
-    /// is compared with its checksum.
+    /// Decodes the part of the tensor from the bytes of [`Plan::ranges`]. Every
+    /// block is compared with its checksum.
     pub fn decode<E: Engine>(&self, engine: &E, fetched: &[&[u8]]) -> Result<Vec<u8>> {
         match &self.cut {
             Some((start, plan)) => plan
@@ -56,8 +56,9 @@ impl Plan {
 }
 
 impl FileCatalog {
-    /// Bytes of the file that [`FileCatalog::plan`] has to be given for tensor
-    /// `number`, if there are any and they are not fetched.
+    /// Returns the range of the file that [`FileCatalog::plan`] needs for
+    /// tensor `number`; `None` if it needs none, or if those bytes have been
+    /// fetched already.
     ///
     /// # Panics
     /// If there is no tensor of that number.
@@ -70,9 +71,10 @@ impl FileCatalog {
         tables.get(&place).is_none().then_some(place)
     }
 
-    /// What each plane of tensor `number` takes. `table` are the bytes that
-    /// [`FileCatalog::block_table`] has named. `None` where there is no table:
-    /// short frames, sparse ones, palettes, and what is not packed.
+    /// Returns the stored size of each plane of tensor `number`. `table` holds
+    /// the bytes of the range returned by [`FileCatalog::block_table`]. `None`
+    /// if there is no table: for short, sparse and palette frames, and for
+    /// tensors that are not packed.
     ///
     /// # Panics
     /// If there is no tensor of that number.
@@ -102,9 +104,9 @@ impl FileCatalog {
             .map_err(|error| error.within(place.start).tensor(&tensor.name))
     }
 
-    /// Plans for the bytes `span` of tensor `number`. `table` are the bytes
-    /// that [`FileCatalog::block_table`] has named. `None` if the tensor cannot be
-    /// cut: it has to be read whole.
+    /// Plans how to read the bytes `span` of tensor `number`. `table` holds the
+    /// bytes of the range returned by [`FileCatalog::block_table`]. `None` if
+    /// the tensor can only be read as a whole.
     ///
     /// # Panics
     /// If there is no tensor of that number, or `span` is not inside it.

@@ -1,11 +1,12 @@
-//! A catalog of one of its tensors.
+//! Projects a catalog onto one of its tensors.
 
 use alloc::collections::BTreeMap;
 
 use super::{Contents, FileCatalog, Tensor};
 
 impl FileCatalog {
-    /// Tensor `number` alone, with what decoding it takes and nothing else.
+    /// Returns a catalog of tensor `number` alone, with nothing but what
+    /// decoding it takes.
     ///
     /// # Panics
     /// If there is no tensor of that number.
@@ -29,7 +30,8 @@ impl Contents {
     fn project(&self, number: usize) -> Self {
         match self {
             Self::Safetensors => Self::Safetensors,
-            // Tables are for rows; a tensor as a whole does without.
+            // Block tables serve reading rows; decoding a whole tensor does not
+            // need them.
             Self::Zstn(integrity, _) => {
                 let integrity = integrity.as_ref().map(|all| all.project(number));
                 Self::Zstn(integrity, Default::default())

@@ -1,10 +1,12 @@
-//! The catalog of a ZSTN file: header at the front, index at the end.
+//! Opens a ZSTN file, whose header is at the front and whose index is at the
+//! end.
 //!
-//! The head tells the length of the header. Index and integrity section take
-//! at most one and a half times what the header does, and a little (for a
-//! tensor they take 79 bytes and a name, the shortest usual entry of a header
-//! 50 and a name), so the rest of the header and all of them can be asked for
-//! together; where the section holds a copy of the header, they alone.
+//! The head states the length of the header. Index and integrity section take
+//! at most one and a half times as much as the header, and a few bytes more (79
+//! bytes and a name for each tensor, while the shortest usual entry of a header
+//! takes 50 and a name). So the rest of the header and both of them can be
+//! requested together; if the section holds a copy of the header, the header
+//! itself is not requested.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -23,8 +25,8 @@ use crate::entropy::zstd;
 use crate::limits::TAIL_LEN_BYTES;
 use crate::{Error, Result, Rule};
 
-/// What is missing: rest of the header and tail, then what the tail was too
-/// short for.
+/// Returns the ranges that are missing: first the rest of the header and the
+/// tail, then the part of the index that the tail did not cover.
 pub(super) fn needs(fetched: &FetchedRanges) -> Result<Vec<Range<u64>>> {
     let len_bytes = fetched.len_bytes();
     let prefix_len = Prefix::len_bytes(fetched.head(), len_bytes)?;
@@ -48,13 +50,13 @@ pub(super) fn needs(fetched: &FetchedRanges) -> Result<Vec<Range<u64>>> {
             missing.push(index.start.max(covered)..fetched.tail_start());
         }
     }
-    // What the copy says can only be fetched when it has come.
+    // The copy can only be read once it has been fetched.
     let may_have_copy = has_copy && (!missing.is_empty() || section(fetched)?.header.is_some());
     missing.extend(rest_of_head.filter(|_| !may_have_copy));
     Ok(missing)
 }
 
-/// The catalog, once nothing is missing.
+/// Returns the catalog, once nothing is missing.
 pub(super) fn finish<E: Engine>(fetched: &FetchedRanges, engine: &E) -> Result<FileCatalog> {
     let len_bytes = fetched.len_bytes();
     let prefix_bytes = prefix(fetched, engine)?;
@@ -66,15 +68,15 @@ pub(super) fn finish<E: Engine>(fetched: &FetchedRanges, engine: &E) -> Result<F
         ));
     }
     let index = footer(fetched, prefix.end())?.index;
-    let behind = fetched.have(index.start..len_bytes - FOOTER_BYTES);
-    let tail = Tail::parse(&prefix, &prefix_bytes, &index, &behind)?;
+    let after_index_start = fetched.have(index.start..len_bytes - FOOTER_BYTES);
+    let tail = Tail::parse(&prefix, &prefix_bytes, &index, &after_index_start)?;
     let header = bytes::part(&prefix_bytes, prefix.header.clone());
     let tables = tables(fetched, &tail, index.start);
     FileCatalog::zstn(header, prefix.data_len_bytes, tail, tables, len_bytes)
 }
 
-/// The integrity section of a file whose tail is fetched, empty if there is
-/// none.
+/// Returns the integrity section of a file whose tail has been fetched; empty
+/// if there is none.
 fn section(fetched: &FetchedRanges) -> Result<Section> {
     let len_bytes = fetched.len_bytes();
     let prefix_len = Prefix::len_bytes(fetched.head(), len_bytes)?;
@@ -84,8 +86,9 @@ fn section(fetched: &FetchedRanges) -> Result<Section> {
     Ok(section.unwrap_or_default())
 }
 
-/// The file's bytes up to its frames, with the header from its copy if that
-/// was not read. The checksum of these bytes is compared later.
+/// Returns the bytes of the file up to its frames, with the header from its
+/// copy if the header was not fetched. The checksum of these bytes is compared
+/// later.
 fn prefix<'a, E: Engine>(fetched: &'a FetchedRanges, engine: &E) -> Result<Cow<'a, [u8]>> {
     let prefix_len = Prefix::len_bytes(fetched.head(), fetched.len_bytes())?;
     if fetched.missing_head(prefix_len).is_none() {
@@ -102,13 +105,14 @@ fn prefix<'a, E: Engine>(fetched: &'a FetchedRanges, engine: &E) -> Result<Cow<'
     zstd::check(copy, header_len)?;
     let mut header = bytes::buffer(header_len)?;
     zstd::decode(engine, copy, &mut header)?;
-    // The original is the length of its header, the header, and the data.
+    // The original consists of the length of its header, the header, and the
+    // data.
     let data_len = file.len_bytes.saturating_sub(header_len + 8);
     let start = bytes::part(fetched.head(), 0..PREFIX_FIXED_BYTES - 8);
     Ok([start, &header, &data_len.to_le_bytes()].concat().into())
 }
 
-/// The block tables that have come with the index.
+/// Returns the block tables that were fetched with the index.
 fn tables(fetched: &FetchedRanges, tail: &Tail, index_start: u64) -> Tables {
     let all = tail.integrity.as_ref().and_then(Integrity::tables_start);
     let Some(start) = all.map(|start| start.max(fetched.tail_from())) else {

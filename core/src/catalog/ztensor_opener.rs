@@ -1,5 +1,4 @@
-//! The catalog of a zTensor file. Its manifest is at the end; where exactly
-//! is said by the last bytes.
+//! Opens a zTensor file. Its manifest is at the end; the last bytes say where.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -11,9 +10,9 @@ use crate::container::ztensor::{self, Element, FOOTER_BYTES, Footer, Layout, Man
 use crate::limits::HEAD_LEN_BYTES;
 use crate::{Error, Result};
 
-/// What is missing, first of the end of the file and then of the manifest.
-/// As much is asked for at the end as at the start: it holds the manifest of
-/// a few hundred tensors.
+/// Returns the range that is missing: first the end of the file, then the rest
+/// of the manifest. The end is requested with the same length as the head,
+/// which holds the manifest of a few hundred tensors.
 pub(super) fn needs(fetched: &FetchedRanges) -> Result<Option<Range<u64>>> {
     let (len_bytes, head_end) = (fetched.len_bytes(), fetched.head().len() as u64);
     let Some(footer) = footer(fetched) else {
@@ -29,28 +28,28 @@ pub(super) fn needs(fetched: &FetchedRanges) -> Result<Option<Range<u64>>> {
     ))
 }
 
-/// Adds what [`needs`] has asked for.
+/// Adds the bytes of a range returned by [`needs`].
 pub(super) fn supply(fetched: &mut FetchedRanges, offset_bytes: u64, bytes: &[u8]) -> Result<()> {
     let is_wanted = needs(fetched)?.is_some_and(|range| {
         range.start == offset_bytes && range.end - range.start == bytes.len() as u64
     });
     let end = offset_bytes.saturating_add(bytes.len() as u64);
     if is_wanted && offset_bytes != fetched.head().len() as u64 && end != fetched.tail_start() {
-        // The manifest of version 2 may lie anywhere.
+        // The manifest of version 2 may be anywhere in the file.
         fetched.supply_window(offset_bytes, bytes);
         return Ok(());
     }
     fetched.supply(offset_bytes, bytes)
 }
 
-/// `None` as long as the end of the file is not fetched.
+/// Returns `None` until the end of the file has been fetched.
 fn footer(fetched: &FetchedRanges) -> Option<Result<Footer>> {
     let len_bytes = fetched.len_bytes();
     let tail = fetched.part(len_bytes.saturating_sub(FOOTER_BYTES)..len_bytes)?;
     Some(Footer::parse(fetched.head(), &tail, len_bytes))
 }
 
-/// The catalog, once nothing is missing.
+/// Returns the catalog, once nothing is missing.
 pub(super) fn finish(fetched: &FetchedRanges) -> Result<FileCatalog> {
     let missing = || Error::invalid_input("bytes of the file are still missing");
     let footer = footer(fetched).ok_or_else(missing)??;
@@ -60,7 +59,7 @@ pub(super) fn finish(fetched: &FetchedRanges) -> Result<FileCatalog> {
 
 impl FileCatalog {
     fn ztensor(manifest: Manifest, file_len_bytes: u64) -> Result<Self> {
-        let mut owners: BTreeMap<(u64, u64), usize> = BTreeMap::new();
+        let mut first_numbers: BTreeMap<(u64, u64), usize> = BTreeMap::new();
         let mut end = 0u64;
         let mut tensors = Vec::new();
         for (number, tensor) in manifest.tensors.iter().enumerate() {
@@ -70,12 +69,19 @@ impl FileCatalog {
                     .tensor(&tensor.name)
             })?;
             let stored = tensor.stored();
-            let owner = (!stored.is_empty())
-                .then(|| *owners.entry((stored.start, stored.end)).or_insert(number))
-                .filter(|&owner| owner != number && are_tied(tensor, &manifest.tensors[owner]));
+            let target = (!stored.is_empty())
+                .then(|| {
+                    *first_numbers
+                        .entry((stored.start, stored.end))
+                        .or_insert(number)
+                })
+                .filter(|&target| {
+                    target != number && are_aliases(tensor, &manifest.tensors[target])
+                });
             let mut shape = tensor.shape.clone();
             if tensor.element() == Element::Complex128 {
-                // There is no such dtype: real and imaginary parts by turns.
+                // There is no such dtype: the last dimension holds real and
+                // imaginary parts.
                 shape.push(2);
             }
             tensors.push(Tensor {
@@ -85,7 +91,7 @@ impl FileCatalog {
                 span: start..end,
                 stored,
                 base: None,
-                alias_of: owner,
+                alias_of: target,
             });
         }
         let mut texts = BTreeMap::new();
@@ -104,8 +110,8 @@ impl FileCatalog {
         )
     }
 
-    /// Layout, parts and fields of tensor `number` of a zTensor file, for
-    /// those who want its stored parts; `None` for other files.
+    /// Returns layout, parts and fields of tensor `number` of a zTensor file,
+    /// for callers that want its stored parts; `None` for other files.
     #[must_use]
     pub fn ztensor_tensor(&self, number: usize) -> Option<&ztensor::Tensor> {
         match &self.contents {
@@ -115,6 +121,6 @@ impl FileCatalog {
     }
 }
 
-fn are_tied(a: &ztensor::Tensor, b: &ztensor::Tensor) -> bool {
+fn are_aliases(a: &ztensor::Tensor, b: &ztensor::Tensor) -> bool {
     a.layout == Layout::Dense && b.layout == Layout::Dense && a.parts == b.parts
 }

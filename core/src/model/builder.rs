@@ -1,4 +1,4 @@
-//! From opened files to a [`Model`].
+//! Builds a [`Model`] from opened files.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -16,19 +16,19 @@ use crate::engine::Engine;
 use crate::limits::SHAPE_GAP_BYTES;
 use crate::{Error, Result, Rule, sort};
 
-/// Whether names of tensors in `files` are such that `config.json` may have
-/// something to say about them.
+/// Returns whether tensors in `files` have names that `config.json` may
+/// explain.
 #[must_use]
 pub fn wants_config(files: &[FileCatalog]) -> bool {
     let mut tensors = files.iter().flat_map(FileCatalog::tensors);
     tensors.any(|tensor| may_be_part(&tensor.name))
 }
 
-/// Where a stored tensor is: number of the file, number in its catalog.
+/// The location of a stored tensor: number of the file, number in its catalog.
 pub type TensorLocation = (usize, usize);
 
-/// A model being put together. Some weights keep their shape in a small
-/// tensor beside them, which has to be read.
+/// A model being built. Some weights keep their shape in a small tensor of
+/// their own, which has to be read.
 #[derive(Debug, Clone)]
 pub struct ModelBuilder {
     files: Vec<FileCatalog>,
@@ -40,11 +40,13 @@ pub struct ModelBuilder {
 }
 
 impl ModelBuilder {
-    /// Takes the files of a model, in the order of the shard index's
+    /// Takes the files of a model, in the order of the shard index
     /// ([`ShardIndex::files`]) if it has one, and the text of its
-    /// `config.json`. Without that, or if it tells of no compression or of a
-    /// method unknown here, tensors are as they are stored.
-    /// A delta is always as it is stored.
+    /// `config.json`.
+    ///
+    /// Tensors are left as they are stored if there is no config, if the config
+    /// describes no compression or an unknown method, or if the model is a
+    /// delta.
     pub fn new(
         files: Vec<FileCatalog>,
         shards: Option<&ShardIndex>,
@@ -70,9 +72,9 @@ impl ModelBuilder {
         })
     }
 
-    /// Ranges still missing, each with the number of its file; empty once
-    /// [`ModelBuilder::finish`] can work. Small tensors that lie close together
-    /// are in one range.
+    /// Returns the ranges that are still missing, each with the number of its
+    /// file; empty once [`ModelBuilder::finish`] can be called. Small tensors
+    /// that are close together share a range.
     #[must_use]
     pub fn needs(&self) -> Vec<(usize, Range<u64>)> {
         let wanted: Vec<(usize, Range<u64>)> = self
@@ -96,7 +98,7 @@ impl ModelBuilder {
         joined
     }
 
-    /// Adds bytes of a range that [`ModelBuilder::needs`] has named.
+    /// Adds the bytes of a range returned by [`ModelBuilder::needs`].
     pub fn supply(&mut self, file: usize, offset_bytes: u64, supplied: &[u8]) {
         let end = offset_bytes.saturating_add(supplied.len() as u64);
         for (&(of, number), known) in &mut self.shapes {
@@ -108,7 +110,7 @@ impl ModelBuilder {
         }
     }
 
-    /// The model. `engine` decodes shapes in packed files.
+    /// Builds the model. `engine` decodes shapes in packed files.
     pub fn finish<E: Engine>(mut self, engine: &E) -> Result<Model> {
         let shape = |location: TensorLocation| {
             let stored = self.shapes.get(&location).and_then(Option::as_ref);
@@ -126,21 +128,22 @@ impl ModelBuilder {
                 (tensors.collect(), BTreeMap::new())
             }
         };
-        // Of a million tensors what is not needed any longer counts.
+        // With a million tensors, memory that is no longer needed matters.
         self.locations.clear();
         let tensors = sort::sorted(tensors, |((file, number), _)| {
             (*file as u64, *number as u64)
         });
         let mut stored = self.files.iter().flat_map(FileCatalog::tensors);
-        let are_shared = stored.any(|tensor| tensor.alias_of.is_some());
+        let are_aliased = stored.any(|tensor| tensor.alias_of.is_some());
         let locations = tensors.iter().map(|(location, _)| *location);
-        let owners = sort::map(locations.zip(0..).filter(|_| are_shared));
+        let first_numbers = sort::map(locations.zip(0..).filter(|_| are_aliased));
         let tensors: Vec<Tensor> = tensors
             .into_iter()
             .map(|((file, number), mut tensor)| {
-                let owner = self.files[file].tensors()[number].alias_of;
-                let owner = owner.filter(|_| tensor.weight.is_none());
-                tensor.alias_of = owner.and_then(|owner| owners.get(&(file, owner)).copied());
+                let target = self.files[file].tensors()[number].alias_of;
+                let target = target.filter(|_| tensor.weight.is_none());
+                tensor.alias_of =
+                    target.and_then(|target| first_numbers.get(&(file, target)).copied());
                 tensor
             })
             .collect();
@@ -188,7 +191,8 @@ impl ModelBuilder {
     }
 }
 
-/// Which stored tensors belong to the model (docs/formats/sharded.md 2).
+/// Finds the stored tensors that belong to the model (docs/formats/sharded.md
+/// 2).
 fn locations(
     files: &[FileCatalog],
     shards: Option<&ShardIndex>,

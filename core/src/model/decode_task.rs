@@ -1,5 +1,6 @@
-//! What it takes to decode one tensor, cut out of its model: some hundred
-//! bytes that another thread, or another instance of this library, can use.
+//! Everything that decoding one tensor takes, separated from its model: a few
+//! hundred bytes that another thread, or another instance of this library, can
+//! use.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -15,31 +16,31 @@ use crate::catalog::FileCatalog;
 use crate::engine::Engine;
 use crate::{Error, Result};
 
-/// How one tensor comes from the stored bytes of its parts. Made by
+/// The task of decoding one tensor from the stored bytes of its parts. Made by
 /// [`Model::decode_task`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct DecodeTask {
     name: String,
-    /// One for every part, with that part alone.
+    /// One for each part, which holds that part alone.
     parts: Vec<FileCatalog>,
     /// How the parts make a weight, and its shape.
     weight: Option<(Weight, Vec<u64>)>,
 }
 
 impl DecodeTask {
-    /// Bytes for [`DecodeTask::from_bytes`]. Their form is no format: only the
-    /// same version of this library reads them.
+    /// Serializes the task for [`DecodeTask::from_bytes`]. The encoding is not
+    /// a format: only the same version of this library reads it.
     // Cold: a few hundred bytes for a tensor; small code is worth more.
     #[cold]
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        // Writing to memory fails for types that do not know their length
-        // beforehand; here are none.
+        // Writing to memory only fails for types that do not know their length
+        // in advance; there are none here.
         serialize_with_flavor(self, Out(Vec::new())).unwrap_or_default()
     }
 
-    /// The recipe of such bytes. They are believed: what comes from a file
-    /// was checked when the model was opened.
+    /// Deserializes a task. The bytes are trusted: everything that comes from a
+    /// file was checked when the model was opened.
     #[cold]
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         postcard::from_bytes(bytes).map_err(|error| {
@@ -50,7 +51,7 @@ impl DecodeTask {
         })
     }
 
-    /// As [`Model::decode`] of the model it was made by.
+    /// Decodes like [`Model::decode`] of the model that made the task.
     pub fn decode<'a, E: Engine>(
         &self,
         engine: &E,
@@ -64,8 +65,8 @@ impl DecodeTask {
     }
 }
 
-/// Bytes being written. Not inlined: postcard's own writer takes three times
-/// the code in WebAssembly.
+/// An output buffer. Not inlined: postcard's own writer takes three times the
+/// code in WebAssembly.
 struct Out(Vec<u8>);
 
 impl Flavor for Out {
@@ -89,7 +90,7 @@ impl Flavor for Out {
 }
 
 impl Model {
-    /// What decoding tensor `number` takes.
+    /// Returns the task of decoding tensor `number`.
     ///
     /// # Panics
     /// If there is no tensor of that number.

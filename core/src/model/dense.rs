@@ -1,4 +1,4 @@
-//! Weights in the formats of compressed-tensors, made dense.
+//! Makes weights in the formats of compressed-tensors dense.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -13,19 +13,19 @@ pub use crate::container::compressed_tensors::Weight;
 use crate::container::compressed_tensors::{Checkpoint, Config, Entry, Role, Stored};
 use crate::{Error, ErrorKind, Result};
 
-/// How weights are made of what is stored.
+/// How weights are made from stored tensors.
 #[derive(Debug, Clone)]
 pub struct Dense {
     checkpoint: Checkpoint,
     is_rotated: bool,
 }
 
-/// A tensor of the model, and where its first part is.
+/// A tensor of the model, and the location of its first part.
 pub type Located = (TensorLocation, Tensor);
 
 impl Dense {
-    /// From the text of `config.json`. `None` if it tells of no compression,
-    /// or of a method unknown here.
+    /// Parses the text of `config.json`. `None` if it describes no compression,
+    /// or an unknown method.
     pub fn new(
         config: &[u8],
         files: &[FileCatalog],
@@ -52,7 +52,7 @@ impl Dense {
         }))
     }
 
-    /// Where the tensors are that hold shapes of weights.
+    /// Returns the locations of the tensors that hold shapes of weights.
     pub fn shape_locations(
         &self,
         locations: &BTreeMap<String, TensorLocation>,
@@ -67,8 +67,8 @@ impl Dense {
         weights.map(|part| locations[part]).collect()
     }
 
-    /// All tensors of the model, and those that cannot be had. `shape` gives
-    /// the bytes of a tensor of [`Dense::shape_locations`].
+    /// Returns all tensors of the model, and those that cannot be read. `shape`
+    /// returns the bytes of a tensor of [`Dense::shape_locations`].
     pub fn tensors(
         &self,
         as_stored: impl Fn(TensorLocation) -> Tensor,
@@ -141,7 +141,8 @@ fn tensor(
     Ok((first, tensor))
 }
 
-/// Name of the stored tensor that has to be read for the shape of `weight`.
+/// Returns the name of the stored tensor that has to be read to know the shape
+/// of `weight`.
 fn shape_part(weight: &Weight) -> Option<&String> {
     if weight.shape().is_some() {
         return None;
@@ -150,12 +151,12 @@ fn shape_part(weight: &Weight) -> Option<&String> {
     part.map(|part| &part.stored.name)
 }
 
-/// Name of the format of a weight.
+/// Returns the name of the format of a weight.
 pub fn format(weight: &Weight) -> &'static str {
     weight.format().name()
 }
 
-/// The dense bytes of a weight from those of its parts.
+/// Decodes the dense bytes of a weight from those of its parts.
 pub fn decode(weight: &Weight, shape: &[u64], parts: &[&[u8]]) -> Result<Vec<u8>> {
     let dense = weight.decode(parts)?;
     if dense.shape != shape {

@@ -1,5 +1,5 @@
-//! The location of `dense` in a build without compressed-tensors: nothing of it
-//! ever exists.
+//! Stands in for `dense` in a build without compressed-tensors: its types have
+//! no values.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -16,11 +16,11 @@ use crate::{Error, Result};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Weight {}
 
-/// How weights are made of what is stored.
+/// How weights are made from stored tensors.
 #[derive(Debug, Clone)]
 pub enum Dense {}
 
-/// A tensor of the model, and where its first part is.
+/// A tensor of the model, and the location of its first part.
 pub type Located = (TensorLocation, Tensor);
 
 impl Dense {

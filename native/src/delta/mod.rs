@@ -242,7 +242,7 @@ impl<'a> Checked<'a> {
                 .check_shared(record, zstn_core::bytes::part(&written, span), &tensor)
                 .map_err(&refuse)?;
         }
-        if delta.is_sealed() {
+        if delta.has_trailer() {
             let digest = digest::of_pieces(written.pieces(0..written.len()));
             delta.check_restored(digest).map_err(&refuse)?;
         }

@@ -1,4 +1,4 @@
-//! Values back into the places that a mask marks
+//! Expands values to the positions that a mask marks
 //! (docs/formats/compressed-tensors.md 3, 4).
 
 use alloc::format;
@@ -16,8 +16,8 @@ fn refuse(detail: String) -> Error {
     Error::malformed(Rule::CompressedTensorsShape, detail)
 }
 
-/// The dense shape, checked against that of the mask: it has a bit for each
-/// element, so the shape is paid for.
+/// Returns the dense shape, checked against that of the mask. The mask has a
+/// bit for each element, so the length is justified.
 pub fn dense_shape(format: Format, shape: View<'_>, bitmask: &[u64]) -> Result<Vec<u64>> {
     let dense = stored_shape(shape, bitmask.len())?;
     let [leading @ .., columns] = dense.as_slice() else {
@@ -40,7 +40,7 @@ pub fn dense_shape(format: Format, shape: View<'_>, bitmask: &[u64]) -> Result<V
     Ok(dense)
 }
 
-/// The dense tensor of `shape`, from the parts.
+/// Decodes the dense tensor of `shape` from its parts.
 pub fn expand(format: Format, shape: &[u64], views: Views<'_>) -> Result<Vec<u8>> {
     let values = views.need(Role::Values)?;
     let bitmask = views.need(Role::Bitmask)?;

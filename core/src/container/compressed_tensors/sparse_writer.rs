@@ -1,4 +1,4 @@
-//! Dense tensors to the two sparse formats
+//! Writes dense tensors in the two sparse formats
 //! (docs/formats/compressed-tensors.md 3, 4).
 
 use alloc::collections::BTreeSet;
@@ -17,10 +17,10 @@ use crate::bytes::index;
 use crate::dtype::Dtype;
 use crate::{Error, Result, Rule};
 
-/// Release whose names and shapes are written.
+/// The release whose names and shapes are written.
 const RELEASE: &str = "0.13.0";
 
-/// Dtypes that the package is known to take.
+/// The dtypes that the package is known to accept.
 const DTYPES: [Dtype; 5] = [
     Dtype::F32,
     Dtype::F16,
@@ -29,8 +29,8 @@ const DTYPES: [Dtype; 5] = [
     Dtype::F8E4M3,
 ];
 
-/// What a tensor costs in a safetensors header besides its name, about, in
-/// bytes.
+/// The approximate number of bytes that a tensor takes in a safetensors header
+/// in addition to its name.
 const HEADER_ENTRY_BYTES: u64 = 64;
 
 /// A stored tensor and its bytes.
@@ -54,7 +54,8 @@ pub struct SparseWriter {
 }
 
 impl SparseWriter {
-    /// A writer for [`Format::SparseBitmask`] or [`Format::Sparse24Bitmask`].
+    /// Returns a writer for [`Format::SparseBitmask`] or
+    /// [`Format::Sparse24Bitmask`].
     pub fn new(format: Format) -> Result<Self> {
         if !format.is_sparse() {
             return Err(Error::invalid_input(format!(
@@ -71,9 +72,9 @@ impl SparseWriter {
         })
     }
 
-    /// The tensors that stand for `dense`, or `None` if it is to be stored as
-    /// it is. Refused are tensors whose names would be taken for parts of
-    /// others.
+    /// Returns the tensors that represent `dense`, or `None` if it is to be
+    /// stored uncompressed. Refuses tensors whose names would be taken for
+    /// parts of others.
     pub fn write(&mut self, dense: &Stored, bytes: &[u8]) -> Result<Option<Vec<StoredBytes>>> {
         View::new(dense, bytes)?;
         if [".bitmask", ".compressed"]
@@ -101,8 +102,8 @@ impl SparseWriter {
         Ok(Some(parts))
     }
 
-    /// The object for the key `quantization_config` of `config.json`, as JSON
-    /// text.
+    /// Returns the object for the key `quantization_config` of `config.json`,
+    /// as JSON text.
     #[must_use]
     pub fn quantization_config(&self) -> String {
         let structure = match self.format {
@@ -132,7 +133,7 @@ impl SparseWriter {
         Err(taken(name))
     }
 
-    /// The mask, if the tensor can be sparse at all.
+    /// Returns the mask, if the tensor can be sparse at all.
     fn mask<'a>(&self, dense: &'a Stored, bytes: &[u8]) -> Option<(&'a str, SparsityMask)> {
         let module = dense.name.strip_suffix(".weight")?;
         // A reader would take these for full names.
@@ -213,7 +214,8 @@ fn integers(values: impl IntoIterator<Item = u64>) -> Vec<u8> {
     values.into_iter().flat_map(u64::to_le_bytes).collect()
 }
 
-/// Whether the parts take less than the dense tensor, headers counted.
+/// Returns whether the parts take less space than the dense tensor, headers
+/// included.
 fn pays(dense: &Stored, parts: &[StoredBytes]) -> bool {
     let cost = |stored: &Stored| stored.name.len() as u64 + HEADER_ENTRY_BYTES;
     let parts = parts

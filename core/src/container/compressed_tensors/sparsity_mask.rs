@@ -1,23 +1,23 @@
-//! Which elements of a dense tensor are stored
+//! Finds the elements of a dense tensor that are stored
 //! (docs/formats/compressed-tensors.md 3, 4).
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Elements that are stored, and how many of them.
+/// The mask of the stored elements, and their number.
 pub struct SparsityMask {
     pub bits: Vec<u8>,
-    /// Kept elements in the rows before.
+    /// For each row, the number of stored elements in the rows before it.
     pub offsets: Vec<u64>,
     pub count: u64,
-    /// Of these, zeros that fill up a group of four.
+    /// The number of stored zeros, which complete pairs in groups of four.
     pub filled: u64,
 }
 
 impl SparsityMask {
-    /// Looks through rows of `columns` elements of `width` bytes, at least
-    /// one of each. `None` if `two_of_four` are asked for and a group of four holds
-    /// more than two values.
+    /// Examines rows of `columns` elements of `width` bytes, at least one of
+    /// each. With `two_of_four`, returns `None` if a group of four holds more
+    /// than two values.
     pub fn new(bytes: &[u8], columns: usize, width: usize, two_of_four: bool) -> Option<Self> {
         let mut mask = SparsityMask {
             bits: Vec::with_capacity(bytes.len() / width / 8 + 1),
@@ -46,7 +46,7 @@ impl SparsityMask {
         }
         Some(mask)
     }
-    /// The kept elements of the same rows.
+    /// Returns the stored elements of the same rows.
     pub fn values(&self, bytes: &[u8], columns: usize, width: usize) -> Vec<u8> {
         let rows = bytes.chunks_exact(columns * width);
         let masks = self.bits.chunks_exact(columns.div_ceil(8));
@@ -62,8 +62,9 @@ impl SparsityMask {
     }
 }
 
-/// The two positions of a group that are stored, `None` if more have to be:
-/// with fewer than two values, those that the package picks.
+/// Returns the two positions of a group that are stored, `None` if there would
+/// have to be more. With fewer than two values, the positions are those that
+/// the package picks.
 fn stored_pair(marks: u8) -> Option<u8> {
     match (marks, marks.count_ones()) {
         (_, 2) => Some(marks),
@@ -74,8 +75,9 @@ fn stored_pair(marks: u8) -> Option<u8> {
     }
 }
 
-/// From the values before each row, over all rows, those that the format
-/// asks for: the running sum goes over the first dimension only.
+/// Returns the row offsets that the format asks for, from the number of values
+/// `before` each row over all rows: the format's running sum goes over the
+/// first dimension only.
 pub fn row_offsets(rows: &[u64], before: &[u64], count: u64) -> impl Iterator<Item = u64> {
     let per_first: u64 = rows.iter().skip(1).product();
     let counts: Vec<u64> = before

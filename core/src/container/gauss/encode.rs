@@ -34,7 +34,7 @@ pub struct Encoded {
     /// Its data in the file; none if the tensor is raw, for then its bytes
     /// are.
     pub data: Option<Vec<u8>>,
-    /// What became of it.
+    /// How it was encoded.
     pub report: TensorReport,
 }
 
@@ -59,7 +59,7 @@ pub fn encode<'a, E: Engine, X: From<Error>>(
             Err(error) => Err(error.tensor(source.name)),
         })
         .collect::<Result<Vec<_>>>()?;
-    // Those of equal size keep their order.
+    // Tensors of equal size keep their order.
     plans.sort_by_key(|(_, plan)| Reverse(plan.element_count));
 
     // All shards of all tensors side by side.

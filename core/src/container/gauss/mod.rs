@@ -1,5 +1,5 @@
 //! Gauss files, versions 1 to 4 (docs/formats/gauss.md): an index, then every
-//! tensor either as it is or, lossily, as members of a mixture of Gaussians.
+//! tensor either unchanged or, lossily, as members of a mixture of Gaussians.
 //!
 //! ```text
 //! header  magic, how many coded and raw tensors
@@ -36,7 +36,7 @@ pub use plan::shard_count;
 pub use report::{RawReason, Report, ShardReport, TensorReport};
 pub use writer::Writer;
 
-/// What all versions begin with; the version's digit follows.
+/// The first bytes of all versions; the version's digit follows.
 pub const MAGIC: [u8; 7] = *b"GAUSS00";
 
 /// Steps of a unit in versions before 4, and of most dtypes in 4 (5).

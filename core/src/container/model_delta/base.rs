@@ -48,22 +48,24 @@ impl<'a> Base<'a> {
         Some((tensor, part(self.file, self.range(name)?)))
     }
 
-    /// Bytes of the base's file that hold the tensor of that name.
+    /// Returns the range of the base's file that holds the tensor called
+    /// `name`.
     #[must_use]
     pub fn range(&self, name: &str) -> Option<Range<u64>> {
         let span = &self.tensors.get(name)?.span;
         Some(self.data_start + span.start..self.data_start + span.end)
     }
 
-    /// The bytes of the tensor of that name, which must be `len_bytes` long.
+    /// Returns the bytes of the tensor called `name`, which must be `len_bytes`
+    /// long.
     pub(super) fn bytes(&self, name: &str, len_bytes: u64) -> Result<&'a [u8]> {
         let found = self.tensor(name).map(|(_, bytes)| bytes);
         check_tensor(name, len_bytes, found.map(|bytes| bytes.len() as u64))?;
         Ok(found.unwrap_or_default())
     }
 
-    /// BLAKE2b with an output of 8 bytes over the data buffer. `done` is told
-    /// the bytes of the file that have been read.
+    /// Returns BLAKE2b with an output of 8 bytes over the data buffer. `done`
+    /// is called with the ranges of the file that have been read.
     pub fn digest(&self, done: &dyn Fn(Range<u64>)) -> [u8; 8] {
         const PIECE_BYTES: u64 = 16 << 20;
         let end = self.file.len() as u64;

@@ -1,5 +1,5 @@
 //! `Z4DM`: a checkpoint as its difference from another one
-//! (docs/formats/z4ai-containers.md 4), with a trailer of ours behind it
+//! (docs/formats/z4ai-containers.md 4), followed by a trailer of ours
 //! (docs/formats/zstn-delta.md).
 //!
 //! ```text
@@ -18,7 +18,7 @@ mod write;
 pub use base::{Base, check_tensor, table_digest};
 pub use prefix::Prefix;
 pub use read::{ModelDelta, decode_payload};
-pub use record::{Head, Kind, Record, most_head_bytes};
+pub use record::{Head, Kind, Record, max_head_bytes};
 pub use trailer::{
     Contents, RecordInfo, ShortDigest, TRAILER_END_BYTES, Trailer, fields_len_bytes, short_digest,
     usual_bytes,

@@ -1,4 +1,4 @@
-//! A delta and its base back to the target.
+//! Restores the target from a delta and its base.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -25,7 +25,7 @@ pub struct ModelDelta<'a> {
 }
 
 impl<'a> ModelDelta<'a> {
-    /// Reads prefix, records and trailer, and holds them against each other.
+    /// Parses prefix, records and trailer, and checks that they agree.
     pub fn parse(file: &'a [u8]) -> Result<Self> {
         let prefix = Prefix::parse(file, file.len() as u64)?;
         let mut cursor = Cursor::new(file);
@@ -75,45 +75,45 @@ impl<'a> ModelDelta<'a> {
         Ok(())
     }
 
-    /// The records in file order.
+    /// Returns the records in file order.
     #[must_use]
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// The header of the target.
+    /// Returns the header of the target.
     #[must_use]
     pub fn header(&self) -> &'a [u8] {
         part(self.file, self.prefix.header.clone())
     }
 
-    /// Length of the target's data buffer.
+    /// Returns the length of the target's data buffer.
     #[must_use]
     pub fn data_len_bytes(&self) -> u64 {
         self.prefix.data_len_bytes
     }
 
-    /// Length of the restored file.
+    /// Returns the length of the restored file.
     #[must_use]
     pub fn original_len_bytes(&self) -> u64 {
         self.prefix.original_len_bytes()
     }
 
-    /// Whether the file carries digests of its base's names and of the
-    /// restored file; those made by z4ai do not.
+    /// Returns whether the file has a trailer, with digests of its base's names
+    /// and of the restored file; those made by z4ai do not.
     #[must_use]
-    pub fn is_sealed(&self) -> bool {
+    pub fn has_trailer(&self) -> bool {
         self.trailer.is_some()
     }
 
-    /// Whether every tensor has a digest in the trailer.
+    /// Returns whether every tensor has a digest in the trailer.
     #[must_use]
     pub fn has_tensor_digests(&self) -> bool {
         self.contents().is_some()
     }
 
-    /// Refuses a base that is not the one this delta was made against. `done`
-    /// is told the bytes of the base that have been read.
+    /// Refuses a base that this delta was not made against. `done` is called
+    /// with the ranges of the base that have been read.
     pub fn check_base(&self, base: &Base, done: &dyn Fn(Range<u64>)) -> Result<()> {
         let wrong = |detail| Error::malformed(Rule::DeltaReference, detail);
         if base.digest(done) != self.prefix.base_digest {
@@ -130,8 +130,9 @@ impl<'a> ModelDelta<'a> {
         }
     }
 
-    /// Checks all of record `number` that can be checked without decoding.
-    /// After this, file and base have justified the tensor's length.
+    /// Checks everything in record `number` that can be checked without
+    /// decoding. After this, file and base have justified the length of the
+    /// tensor.
     ///
     /// # Panics
     /// If there is no record of that number.
@@ -149,7 +150,7 @@ impl<'a> ModelDelta<'a> {
         checked.map_err(|error| error.within(record.payload.start).tensor(&record.name))
     }
 
-    /// The bytes of the tensor of record `number`.
+    /// Decodes the tensor of record `number`.
     ///
     /// # Panics
     /// If there is no record of that number.
@@ -172,9 +173,9 @@ impl<'a> ModelDelta<'a> {
         Ok(tensor)
     }
 
-    /// The whole target. Everything that can be checked is: lengths, the
-    /// base, overlapping tensors, and the digest of the result if there is
-    /// one.
+    /// Restores the whole target. Everything that can be checked is checked:
+    /// lengths, the base, overlapping tensors, and the digest of the result if
+    /// there is one.
     pub fn unpack<E: Engine>(&self, engine: &E, base: &Base) -> Result<Vec<u8>> {
         self.check_base(base, &|_| ())?;
         let numbers: Vec<usize> = (0..self.records.len()).collect();
@@ -182,7 +183,7 @@ impl<'a> ModelDelta<'a> {
             .map(numbers, |number| self.decode(engine, number, base))
             .into_iter()
             .collect::<Result<Vec<_>>>()?;
-        // The tensors together have shown that the data are this long.
+        // The tensors together have proved that the data are this long.
         let mut out = Vec::new();
         let header = self.header();
         out.extend_from_slice(&(header.len() as u64).to_le_bytes());
@@ -202,9 +203,9 @@ impl<'a> ModelDelta<'a> {
         Ok(out)
     }
 
-    /// Numbers of the records that share bytes with others. Their tensors
-    /// have to be compared with the result, as [`ModelDelta::check_shared`]
-    /// does.
+    /// Returns the numbers of the records whose spans overlap those of others.
+    /// Their tensors have to be compared with the result by
+    /// [`ModelDelta::check_shared`].
     #[must_use]
     pub fn overlapping(&self) -> Vec<usize> {
         let starts = self.records.iter().map(|record| (record.span.start, 0));
@@ -231,8 +232,8 @@ impl<'a> ModelDelta<'a> {
         shared
     }
 
-    /// Tensors that share bytes must agree on them: `written` is what the
-    /// result has where `tensor` belongs.
+    /// Refuses tensors that overlap and disagree: `written` is what the result
+    /// has at the span of `tensor`.
     pub fn check_shared(&self, record: &Record, written: &[u8], tensor: &[u8]) -> Result<()> {
         if written == tensor {
             return Ok(());
@@ -244,7 +245,7 @@ impl<'a> ModelDelta<'a> {
         .tensor(&record.name))
     }
 
-    /// Compares the BLAKE3 of the whole restored file with the trailer's.
+    /// Compares the BLAKE3 of the whole restored file with that in the trailer.
     pub fn check_restored(&self, digest: [u8; 32]) -> Result<()> {
         match &self.trailer {
             Some(trailer) if trailer.target != digest => Err(Error::malformed(
@@ -256,8 +257,9 @@ impl<'a> ModelDelta<'a> {
     }
 }
 
-/// The tensor of `record` from its payload and, unless it is a frame of its
-/// own, the base's tensor of the same name, whose length has been checked.
+/// Decodes the tensor of `record` from its payload and, unless that is a frame
+/// of its own, from the base's tensor with the same name, whose length has been
+/// checked.
 pub fn decode_payload<'b, E: Engine>(
     engine: &E,
     record: &Record,

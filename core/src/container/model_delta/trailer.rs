@@ -1,4 +1,4 @@
-//! The trailer: what z4ai's format leaves out
+//! The trailer, which adds what z4ai's format leaves out
 //! (docs/formats/zstn-delta.md). z4ai ignores bytes after the last record.
 
 use alloc::format;
@@ -11,20 +11,20 @@ use crate::bytes::{Cursor, index};
 use crate::digest;
 use crate::{Error, Result, Rule};
 
-/// Last bytes of a sealed file.
+/// The last bytes of a file with a trailer.
 const MAGIC: [u8; 8] = *b"ZSTNSEAL";
-/// Length of the fields and magic, the last bytes of the file.
+/// Bytes of the field length and the magic, which end the file.
 pub const TRAILER_END_BYTES: u64 = 16;
 const TAG_BASE: [u8; 4] = *b"BASE";
 const TAG_TARGET: [u8; 4] = *b"TRGT";
 const TAG_HEADER: [u8; 4] = *b"HEAD";
 const TAG_RECORDS: [u8; 4] = *b"RECS";
 
-/// First bytes of a BLAKE3 output. Sixteen withstand the search for another
-/// input with the same digest, which is all that is asked of them.
+/// The first 16 bytes of a BLAKE3 output. They withstand the search for another
+/// input with the same digest, which is all they are for.
 pub type ShortDigest = [u8; 16];
 
-/// The short digest of bytes given in pieces.
+/// Returns the short digest of bytes given in pieces.
 #[must_use]
 pub fn short_digest<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> ShortDigest {
     let mut short = ShortDigest::default();
@@ -32,7 +32,7 @@ pub fn short_digest<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> ShortDige
     short
 }
 
-/// What the trailer says about one record.
+/// The entry of one record in the trailer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordInfo {
     /// How the tensor is stored.
@@ -52,7 +52,7 @@ pub struct Contents {
     pub records: Vec<RecordInfo>,
 }
 
-/// Digests of a delta made by us, and where its payloads lie.
+/// Digests of a delta, and the lengths of its payloads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trailer {
     /// BLAKE3 of the base's names and spans.
@@ -63,16 +63,17 @@ pub struct Trailer {
     pub contents: Option<Contents>,
 }
 
-/// Bytes of a file's end that hold the whole trailer of most files with a
-/// header of `header_len_bytes`: a record takes at most half as much in the
-/// trailer as in the header.
+/// Returns the number of bytes, counted from the end of the file, that hold the
+/// whole trailer of most files with a header of `header_len_bytes`: a record
+/// takes at most half as much in the trailer as in the header.
 #[must_use]
 pub fn usual_bytes(header_len_bytes: u64) -> u64 {
     header_len_bytes / 2 + 256
 }
 
-/// Length of the fields from the last bytes of a file, `None` if they do not
-/// end with a trailer. `available_bytes` lie between the header and these last bytes.
+/// Returns the length of the fields, from the last bytes of a file; `None` if
+/// they do not end with a trailer. `available_bytes` are between the header and
+/// these last bytes.
 pub fn fields_len_bytes(
     trailer: &[u8],
     header_len_bytes: u64,
@@ -95,14 +96,15 @@ pub fn fields_len_bytes(
 }
 
 impl Trailer {
-    /// Reads the trailer from the bytes after the last record. Other bytes than
-    /// a trailer are passed over, as z4ai does; a damaged trailer is refused.
-    pub fn parse(behind: &[u8], header_len_bytes: u64) -> Result<Option<Self>> {
-        let available = (behind.len() as u64).saturating_sub(TRAILER_END_BYTES);
-        match fields_len_bytes(behind, header_len_bytes, available)? {
+    /// Reads the trailer from the bytes after the last record. Other bytes are
+    /// ignored, as z4ai does; a damaged trailer is refused.
+    pub fn parse(after_records: &[u8], header_len_bytes: u64) -> Result<Option<Self>> {
+        let available = (after_records.len() as u64).saturating_sub(TRAILER_END_BYTES);
+        match fields_len_bytes(after_records, header_len_bytes, available)? {
             None => Ok(None),
             Some(len) => {
-                Self::from_fields(&behind[index(available - len)..index(available)]).map(Some)
+                Self::from_fields(&after_records[index(available - len)..index(available)])
+                    .map(Some)
             }
         }
     }
@@ -117,7 +119,7 @@ impl Trailer {
             let len = cursor.u64("trailer field length")?;
             let field = cursor.take(len, "trailer field")?;
             let wrong = || bad(format!("a digest of {len} bytes in the trailer"));
-            // Fields of later versions are passed over.
+            // Fields of later versions are skipped.
             if tag == TAG_BASE {
                 base_table = Some(field.try_into().map_err(|_| wrong())?);
             } else if tag == TAG_TARGET {
@@ -143,7 +145,7 @@ impl Trailer {
         })
     }
 
-    /// The bytes to write after the last record.
+    /// Returns the bytes to write after the last record.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();

@@ -15,9 +15,9 @@ use crate::frame::delta;
 use crate::frame::select::{self, Effort};
 use crate::{Error, Result};
 
-/// Packs the safetensors file `target` against `base`. A target that breaks
-/// the official rules is refused: the format has no room for bytes that
-/// belong to no tensor.
+/// Packs the safetensors file `target` against `base`. A target that breaks the
+/// official rules is refused: the format cannot hold bytes that belong to no
+/// tensor.
 pub fn pack<E: PackEngine>(
     engine: &E,
     target: &[u8],
@@ -38,7 +38,7 @@ pub fn pack<E: PackEngine>(
     Ok(out)
 }
 
-/// A record to write, and what the trailer is to say about it.
+/// A record to write, and its entry in the trailer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Coded {
     /// Head and payload.
@@ -74,13 +74,14 @@ impl<'a> DeltaPacker<'a> {
         })
     }
 
-    /// The tensors in the order of their records.
+    /// Returns the tensors in the order of their records.
     #[must_use]
     pub fn tensors(&self) -> &[Tensor] {
         &self.tensors
     }
 
-    /// The bytes before the records; the digest is that of [`Base::digest`].
+    /// Returns the bytes before the records; the digest is that of
+    /// [`Base::digest`].
     pub fn prefix(&self, base_digest: [u8; 8]) -> Result<Vec<u8>> {
         let count = u32::try_from(self.tensors.len())
             .map_err(|_| Error::invalid_input("a delta holds at most 2^32 tensors"))?;
@@ -88,7 +89,7 @@ impl<'a> DeltaPacker<'a> {
         Ok(prefix::write(self.header, data_len, base_digest, count))
     }
 
-    /// Bytes of the target's file that hold tensor `number`.
+    /// Returns the range of tensor `number` in the target's file.
     ///
     /// # Panics
     /// If there is no tensor of that number.
@@ -98,8 +99,8 @@ impl<'a> DeltaPacker<'a> {
         self.data_start + span.start..self.data_start + span.end
     }
 
-    /// The record of tensor `number`: the smallest of a copy, a delta and a
-    /// frame.
+    /// Returns the record of tensor `number`: the smallest of a copy, a delta
+    /// and a frame.
     ///
     /// # Panics
     /// If there is no tensor of that number.
@@ -136,8 +137,9 @@ impl<'a> DeltaPacker<'a> {
         })
     }
 
-    /// Bytes of the base's file that tensor `number` may be a copy of or a
-    /// difference from: those of the tensor with its name, dtype and length.
+    /// Returns the range of the base's file that tensor `number` may be a copy
+    /// of or a difference from: that of the tensor with its name, dtype and
+    /// length.
     ///
     /// # Panics
     /// If there is no tensor of that number.
@@ -150,8 +152,8 @@ impl<'a> DeltaPacker<'a> {
         usable.then(|| self.base.range(&tensor.name)).flatten()
     }
 
-    /// The head of the record of tensor `number`, for callers that make the
-    /// payload themselves, by the rules of [`DeltaPacker::code`].
+    /// Returns the head of the record of tensor `number`, for callers that make
+    /// the payload themselves, by the rules of [`DeltaPacker::code`].
     ///
     /// # Panics
     /// If there is no tensor of that number.
@@ -166,8 +168,8 @@ impl<'a> DeltaPacker<'a> {
         head.to_bytes()
     }
 
-    /// The bytes behind the records, from a place for each of them and the
-    /// BLAKE3 of the target's file.
+    /// Returns the trailer, from the entries of all records and the BLAKE3 of
+    /// the target's file.
     #[must_use]
     pub fn trailer(&self, records: Vec<RecordInfo>, target_digest: [u8; 32]) -> Vec<u8> {
         let trailer = Trailer {

@@ -1,4 +1,4 @@
-//! Tensors with the same bytes, which are stored once
+//! Finds tensors with equal bytes, which are stored once
 //! (docs/formats/z4ai-containers.md 2.3 rule 2).
 
 use alloc::collections::BTreeMap;
@@ -9,14 +9,15 @@ use super::integrity::checksum;
 use crate::digest::Digest;
 use crate::sort;
 
-/// Bytes looked at first, at the start, the middle and the end of a tensor.
+/// The number of bytes that are compared first, at the start, in the middle and
+/// at the end of a tensor.
 const PROBE_BYTES: usize = 512;
 
-/// For every tensor the number of the first one with the same bytes, if that
-/// is an earlier one.
+/// Returns, for every tensor, the number of an earlier tensor with the same
+/// bytes, if there is one: always the first such tensor.
 ///
-/// `tensor` gives the bytes of a tensor, which are only probed. `digest` is
-/// asked for the few that might be equal, once each.
+/// `tensor` returns the bytes of a tensor, which are only probed. `digest` is
+/// called once for each of the few tensors that may be equal.
 pub fn find<'a>(
     lens_bytes: &[u64],
     tensor: impl Fn(usize) -> &'a [u8],
@@ -35,7 +36,7 @@ pub fn find<'a>(
         }
         let mut first: BTreeMap<Digest, usize> = BTreeMap::new();
         for &number in alike {
-            // Equality of 256-bit digests stands for equality of bytes.
+            // Equality of 256-bit digests is taken for equality of bytes.
             let earliest = *first.entry(digest(number)).or_insert(number);
             if earliest != number {
                 aliases[number] = Some(earliest);
@@ -45,7 +46,7 @@ pub fn find<'a>(
     aliases
 }
 
-/// Equal for equal tensors.
+/// Returns a checksum that is equal for equal tensors.
 fn probe(bytes: &[u8]) -> u64 {
     if bytes.len() <= 3 * PROBE_BYTES {
         return checksum([bytes]);

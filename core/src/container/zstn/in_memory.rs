@@ -1,5 +1,5 @@
-//! Whole containers in memory, for callers without files: tests, benchmarks
-//! and WebAssembly.
+//! Packs and unpacks whole containers in memory, for callers without files:
+//! tests, benchmarks and WebAssembly.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -26,9 +26,9 @@ pub fn pack<E: PackEngine>(engine: &E, file: &[u8], effort: Effort) -> Result<Ve
     Ok(out)
 }
 
-/// [`pack`], with an integrity section or without one, into a buffer, whatever
-/// it held: one that is used again has its memory already. After an error it
-/// may hold anything.
+/// Packs like [`pack`], with or without an integrity section, into a buffer
+/// that is overwritten. A buffer that is reused needs no new memory. After an
+/// error its content is unspecified.
 pub fn pack_into<E: PackEngine>(
     engine: &E,
     file: &[u8],
@@ -57,8 +57,8 @@ pub fn pack_into<E: PackEngine>(
         .collect();
 
     let mut sums = has_integrity.then(|| ChecksumBuilder::new(header));
-    // The digest of the file is one long chain: it comes first, so that other
-    // threads code meanwhile.
+    // The digest of the file is one sequential chain: it is started first,
+    // while other threads encode.
     let ((), frames) = engine.join(
         || sums.iter_mut().for_each(|sums| sums.data(data)),
         || {
@@ -102,7 +102,7 @@ pub fn pack_into<E: PackEngine>(
     Ok(())
 }
 
-/// Whether a ZSTN index can hold all names of `header`.
+/// Returns whether a ZSTN index can hold all names in `header`.
 pub fn names_fit(header: &Header) -> bool {
     header
         .tensors
@@ -118,8 +118,8 @@ pub fn unpack<E: Engine>(engine: &E, file: &[u8]) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// [`unpack`] into a buffer, whatever it held: one that is used again has its
-/// memory already. After an error it may hold anything.
+/// Unpacks like [`unpack`] into a buffer that is overwritten. A buffer that is
+/// reused needs no new memory. After an error its content is unspecified.
 pub fn unpack_into<E: Engine>(engine: &E, file: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let file_len = file.len() as u64;
     let prefix = Prefix::parse(file, file_len)?;
@@ -129,8 +129,8 @@ pub fn unpack_into<E: Engine>(engine: &E, file: &[u8], out: &mut Vec<u8>) -> Res
     }
 }
 
-/// Makes `out` as long as the original and writes its header; the rest, which
-/// is returned, holds anything.
+/// Resizes `out` to the length of the original, writes its header, and returns
+/// the rest, whose content is unspecified.
 fn start_output<'a>(file: &[u8], prefix: &Prefix, out: &'a mut Vec<u8>) -> Result<&'a mut [u8]> {
     let header = part(file, prefix.header.clone());
     bytes::resize(out, prefix.original_len_bytes())?;
@@ -153,10 +153,10 @@ fn unpack_single<E: Engine>(
     stored.decode(engine, start_output(file, prefix, out)?)
 }
 
-/// Where the frame of the single-frame layout lies, from the bytes after the
-/// prefix.
-pub fn single_frame_range(behind: &[u8], prefix: &Prefix) -> Result<Range<u64>> {
-    let mut cursor = bytes::Cursor::new(behind);
+/// Returns the range of the frame in the single-frame layout. `after_prefix`
+/// are the bytes after the prefix.
+pub fn single_frame_range(after_prefix: &[u8], prefix: &Prefix) -> Result<Range<u64>> {
+    let mut cursor = bytes::Cursor::new(after_prefix);
     let len = cursor
         .u64("frame length")
         .map_err(|e| e.within(prefix.end()))?;
@@ -202,7 +202,7 @@ fn unpack_indexed<E: Engine>(
         decoded.map_err(|error| error.within(start).tensor(&record.name))
     });
     restored.into_iter().collect::<Result<()>>()?;
-    // Where every tensor has been compared by itself, so has every byte.
+    // If every tensor has been compared with its digest, so has every byte.
     if let Some(integrity) = integrity.filter(|integrity| !integrity.is_complete()) {
         integrity.check_file([out.as_slice()])?;
     }

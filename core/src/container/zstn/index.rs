@@ -11,15 +11,15 @@ use crate::{Error, Result, Rule, sort};
 
 const KIND_FRAME: u8 = 0;
 const KIND_REF: u8 = 1;
-/// A record with an empty name that is a reference.
-const LEAST_RECORD_BYTES: u64 = 23;
+/// The length of an alias record with an empty name.
+const MIN_RECORD_BYTES: u64 = 23;
 
-/// What a record says about its bytes.
+/// Where the bytes of a record come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     /// They are decoded from these bytes of the file.
     Frame(Range<u64>),
-    /// They equal those of the record of that number, which is a frame.
+    /// They equal those of the record with this number, which has a frame.
     Alias(usize),
 }
 
@@ -34,16 +34,16 @@ pub struct Record {
     pub content: Content,
 }
 
-/// A checked index: the spans tile the data buffer, references lead to
-/// frames, frames lie where frames may lie.
+/// A checked index: the spans tile the data buffer, aliases refer to frames,
+/// and frames are where frames may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Index {
     records: Vec<Record>,
 }
 
 impl Index {
-    /// Reads the index `bytes`, which begin at `frames.end` of the file.
-    /// Frames may lie in `frames`; the data buffer is `data_len_bytes` long.
+    /// Reads the index `bytes`, which begin at `frames.end` of the file. Frames
+    /// may be in `frames`; the data buffer is `data_len_bytes` long.
     pub fn parse(bytes: &[u8], frames: Range<u64>, data_len_bytes: u64) -> Result<Self> {
         let base = frames.end;
         let records = read_records(bytes, &frames).map_err(|e| e.within(base))?;
@@ -57,24 +57,25 @@ impl Index {
         Ok(Self { records })
     }
 
-    /// The records in file order.
+    /// Returns the records in file order.
     #[must_use]
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// Bytes of the file that hold the frame of `record`, which may be a
-    /// reference, and the number of the record that owns them.
+    /// Returns the range of the file that holds the frame of `record`, and the
+    /// number of the record that has the frame: an earlier one if `record` is
+    /// an alias.
     #[must_use]
     pub fn frame(&self, record: usize) -> (usize, Range<u64>) {
-        let owner = match self.records[record].content {
+        let target = match self.records[record].content {
             Content::Frame(_) => record,
             Content::Alias(target) => target,
         };
-        match &self.records[owner].content {
-            Content::Frame(range) => (owner, range.clone()),
-            // `parse` has refused references to references.
-            Content::Alias(_) => (owner, 0..0),
+        match &self.records[target].content {
+            Content::Frame(range) => (target, range.clone()),
+            // `parse` has refused aliases of aliases.
+            Content::Alias(_) => (target, 0..0),
         }
     }
 
@@ -121,7 +122,7 @@ impl Index {
 fn read_records(bytes: &[u8], frames: &Range<u64>) -> Result<Vec<Record>> {
     let mut cursor = Cursor::new(bytes);
     let count = u64::from(cursor.u32("record count")?);
-    if count > cursor.remaining() as u64 / LEAST_RECORD_BYTES {
+    if count > cursor.remaining() as u64 / MIN_RECORD_BYTES {
         return Err(Error::malformed(
             Rule::ZstnIndexCount,
             format!(
@@ -131,7 +132,7 @@ fn read_records(bytes: &[u8], frames: &Range<u64>) -> Result<Vec<Record>> {
         )
         .at(0));
     }
-    // Bytes after the last record belong to extensions and are passed over.
+    // Bytes after the last record belong to extensions and are skipped.
     (0..count)
         .map(|number| read_record(&mut cursor, frames, number))
         .collect()

@@ -4,9 +4,9 @@
 //! ```text
 //! prefix   magic, version, flag, header length, header, data length
 //! frames   back to back
-//! index    one record per tensor: name, span, frame or reference
-//! section  checksums and digests, ours (zstn-integrity.md), may be missing
-//! footer   where the index is
+//! index    one record per tensor: name, span, frame or alias
+//! section  checksums and digests, ours (zstn-integrity.md), optional
+//! footer   offset of the index
 //! ```
 
 pub mod aliases;

@@ -6,15 +6,16 @@ use super::huffman::lens;
 use super::streams::Sink;
 
 /// Below, a sample of a block says little.
-const LEAST_SAMPLED_BYTES: usize = 1 << 15;
+const MIN_SAMPLED_BYTES: usize = 1 << 15;
 
-/// Bits of a flat code (`Code::of_bits`) for a block for which it is the
-/// shortest, or nearly, as far as every eighth line of the block tells: where
-/// the best code of half of these lines is of no use for the other half.
-/// Counting all of the block would take longer than writing it. With 8 bits
-/// the block is noise.
+/// Returns the bits of a flat code (`Code::of_bits`) for a block whose shortest
+/// code is flat, or nearly.
+///
+/// The decision uses every eighth line of the block: the best code of one half
+/// of these lines must not help the other half. Counting the whole block would
+/// take longer than writing it. 8 bits mean that the block is noise.
 pub fn even_bits(block: &[u8]) -> Option<u32> {
-    if block.len() < LEAST_SAMPLED_BYTES {
+    if block.len() < MIN_SAMPLED_BYTES {
         return None;
     }
     let bits = u8::BITS - block.iter().fold(0, |all, byte| all | byte).leading_zeros();
@@ -46,12 +47,12 @@ pub fn even_bits(block: &[u8]) -> Option<u32> {
 
 /// Symbols of a flat code that fill whole bytes.
 const GROUP: usize = 8;
-/// Groups of them that are put together between two looks at the room.
+/// The number of groups that are packed between two checks of the space left.
 const RUN: usize = 8;
-/// What is written behind a stream.
-pub const BEYOND_BYTES: usize = 8 * RUN;
+/// Bytes that may be written after the end of a stream.
+pub const SLACK_BYTES: usize = 8 * RUN;
 
-/// Writes one stream of symbols of so many bits, one to seven.
+/// Writes one stream of symbols of `bits` bits each, one to seven.
 pub fn write(bits: u32, symbols: &[u8], sink: &mut Sink) {
     let (rest, groups) = symbols.as_rchunks::<GROUP>();
     match bits {
@@ -86,7 +87,7 @@ fn put_together(bits: u32, groups: &[[u8; GROUP]], sink: &mut Sink) {
     }
 }
 
-/// Numbers of so many bits, pushed together, the last one lowest.
+/// Packs the symbols of a group, `bits` bits each, the last one lowest.
 #[inline(always)]
 fn together(bits: u32, group: &[u8; GROUP]) -> [u8; 8] {
     const BYTES: u64 = 0x00FF_00FF_00FF_00FF;

@@ -11,7 +11,7 @@ use super::huffman::Code;
 /// Symbols of a stream that are written between two stores: their codes and
 /// the rest of a byte fit a word.
 const GROUP: usize = 4;
-/// Most different values, side by side, for which there is a table of pairs.
+/// The most distinct values for which a table of pairs is built.
 const PAIR_VALUES: usize = 64;
 
 /// A code in the form that writes it fastest.
@@ -31,7 +31,8 @@ pub enum Streams {
 const LEN_SHIFT: u32 = 24;
 
 impl Streams {
-    /// For symbols that `counts` has above 0, which have codes.
+    /// Builds the table for the symbols that occur in `counts`, all of which
+    /// have codes.
     pub fn new(code: &Code, counts: &[u64; 256]) -> Self {
         if let Some(bits) = code.flat_bits() {
             return Self::Flat { bits };
@@ -168,7 +169,8 @@ impl Coder for Pairs<'_> {
     }
 
     fn one(&self, symbol: u8, sink: &mut Sink) {
-        // Row and column of a symbol: its pair with itself, halved.
+        // The entry of a symbol paired with itself holds its code twice: half
+        // of it is the code.
         let k = usize::from(symbol.wrapping_sub(self.0)) % PAIR_VALUES;
         let both = self.1[k * PAIR_VALUES + k];
         let bits = both >> LEN_SHIFT >> 1;
@@ -196,11 +198,11 @@ impl Coder for Single<'_> {
     }
 }
 
-/// Where a stream grows; kept from one to the next.
+/// The buffer in which streams are built, reused from one block to the next.
 #[derive(Default)]
 pub struct Scratch(Vec<u8>);
 
-/// Bits on their way into a buffer with room enough.
+/// A bit writer into a buffer that is long enough.
 pub struct Sink<'a> {
     pub buf: &'a mut [u8],
     pub at: usize,
@@ -209,10 +211,10 @@ pub struct Sink<'a> {
 }
 
 impl Scratch {
-    /// Room for streams of so many symbols.
+    /// Returns a sink for each stream of the given numbers of symbols.
     fn sinks<const N: usize>(&mut self, symbols: [usize; N]) -> [Sink<'_>; N] {
         // At most eleven bits each, the mark, and what stores write beyond.
-        let capacities = symbols.map(|symbols| symbols * 11 / 8 + 24 + flat::BEYOND_BYTES);
+        let capacities = symbols.map(|symbols| symbols * 11 / 8 + 24 + flat::SLACK_BYTES);
         let all = capacities.iter().sum();
         if self.0.len() < all {
             self.0.resize(all, 0);

@@ -1,8 +1,8 @@
 //! Encodes one plane into its payload, following a given recipe.
 //!
-//! Most planes are coded in independent blocks, so that a large tensor uses every
-//! core, and a packer that is short of memory can write the blocks of a plane as
-//! they are finished. Both give the same bytes.
+//! Most planes are coded in independent blocks, so that a large tensor uses
+//! every core, and a packer that is short of memory can write the blocks of a
+//! plane as they are finished. The bytes are the same either way.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -54,12 +54,12 @@ impl Frame<'_> {
         }
     }
 
-    /// Elements of a piece: whole blocks where planes are cut into blocks, and
-    /// few enough for the piece to stay in a cache until it is joined. Pieces
-    /// begin with a byte of signs.
+    /// Returns the elements of a piece: whole blocks where planes are cut into
+    /// blocks, and few enough for the piece to stay in a cache until it is
+    /// joined. Pieces begin with a byte of signs.
     fn piece_elements(&self) -> usize {
         let blocks = self.planes.iter().filter_map(Plane::block_bytes);
-        // Shorter than the plane, for which there is room.
+        // Shorter than the plane, which fits in memory.
         let most = blocks.max().map_or(0, bytes::index);
         if most > 0 && most.is_multiple_of(8) {
             most * (PIECE_ELEMENTS / most).max(1)

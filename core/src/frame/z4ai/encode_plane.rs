@@ -76,7 +76,7 @@ impl Codec {
                 Method::RansAdaptive,
                 rans::encode_adaptive(engine, plane, chunk_bytes as usize),
             ),
-            Self::RansOrder1 if plane.len() as u64 <= rans::ORDER1_MOST_SYMBOLS => {
+            Self::RansOrder1 if plane.len() as u64 <= rans::ORDER1_MAX_SYMBOLS => {
                 (Method::RansOrder1, rans::encode_order1(engine, plane))
             }
             Self::RansOrder1 => return None,

@@ -1,11 +1,11 @@
-//! A palette of any number of values.
+//! Builds a palette of any number of values with a hash table.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{index_bytes, word};
 
-/// As [`super::split`].
+/// Splits like [`super::split`].
 pub fn split<const W: usize>(items: &[[u8; W]], most: usize) -> Option<(Vec<u64>, Vec<u8>)> {
     let mut seen = Places::default();
     let mut codebook = Vec::new();
@@ -29,12 +29,13 @@ pub fn split<const W: usize>(items: &[[u8; W]], most: usize) -> Option<(Vec<u64>
     Some((codebook, index))
 }
 
-/// A hash table from values to places, open addressing. The hash is fixed:
-/// values made to collide cost time in proportion to the codebook's length,
-/// which the caller bounds.
+/// A hash table from values to indices, with open addressing. The hash is
+/// fixed: values chosen to collide cost time in proportion to the codebook's
+/// length, which the caller bounds.
 #[derive(Default)]
 struct Places {
-    /// Value and place, a power of two of them, at most half in use.
+    /// Value and index; the number of slots is a power of two, at most half of
+    /// them in use.
     slots: Vec<Option<(u64, u32)>>,
     used: usize,
 }
@@ -60,7 +61,7 @@ impl Places {
         self.slots[self.slot(value)].map(|(_, place)| place)
     }
 
-    /// Tells whether the value is new.
+    /// Inserts a value; returns whether it is new.
     fn insert(&mut self, value: u64, place: usize) -> bool {
         if self.used * 2 >= self.slots.len() {
             let larger = vec![None; (self.slots.len() * 4).max(1024)];

@@ -14,9 +14,9 @@ use direct::SmallPalette;
 mod direct;
 mod hashed;
 
-/// The codebook of `elements`, the distinct ones in ascending order as unsigned
-/// integers; and the index, the place of every element in it, in
-/// [`index_bytes`] bytes each. `None` as soon as there are more than `most`.
+/// Splits `elements` into their codebook, the distinct ones in ascending order
+/// as unsigned integers, and their index, the position of every element in it,
+/// in [`index_bytes`] bytes each. `None` as soon as there are more than `most`.
 #[must_use]
 pub fn split(elements: &[u8], width: usize, most: usize) -> Option<(Vec<u64>, Vec<u8>)> {
     by_width!(width, split_fixed(elements, most))
@@ -35,7 +35,7 @@ fn split_fixed<const W: usize>(elements: &[u8], most: usize) -> Option<(Vec<u64>
     hashed::split(items, most)
 }
 
-/// Bytes of an index into a codebook of that many entries.
+/// Returns the bytes of an index into a codebook of that many entries.
 #[must_use]
 pub fn index_bytes(entries: usize) -> usize {
     match entries {
@@ -45,7 +45,7 @@ pub fn index_bytes(entries: usize) -> usize {
     }
 }
 
-/// Looks every index up in `codebook`, both as they are in a frame.
+/// Looks up every index in `codebook`, both in the form that a frame stores.
 ///
 /// # Panics
 /// If `out` is not as long as the index asks for, or `index_bytes` is not 1,
@@ -124,7 +124,7 @@ fn outside(place: u32, entries: usize) -> Error {
     )
 }
 
-/// An element as an unsigned integer.
+/// Returns an element as an unsigned integer.
 #[inline]
 fn word<const W: usize>(item: &[u8; W]) -> u64 {
     let mut bytes = [0; 8];

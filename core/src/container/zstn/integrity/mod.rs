@@ -1,6 +1,6 @@
-//! What a ZSTN file says about itself so that damage shows
+//! The integrity section of a ZSTN file, which makes damage detectable
 //! (docs/formats/zstn-integrity.md). z4ai ignores bytes between index and
-//! footer; a file without this section is in order.
+//! footer; a file without this section is valid.
 
 use core::hash::Hasher as _;
 

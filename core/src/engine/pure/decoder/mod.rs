@@ -3,9 +3,9 @@
 //! codes alone, which are decoded into their place; where a block has
 //! sequences, its literals are decoded first and copied from there.
 //!
-//! What C zstd refuses is refused here. Two rules are kept that C zstd does not
-//! always check: a stream of a Huffman code ends with its last bit, and no
-//! block decodes to more than the window or 128 KiB.
+//! Everything that C zstd refuses is refused here. Two rules are enforced that
+//! C zstd does not always check: a stream of a Huffman code ends with its last
+//! bit, and no block decodes to more than the window or 128 KiB.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -46,8 +46,8 @@ impl From<Error> for Fault {
     }
 }
 
-/// Whether a block of `frame` has sequences: matches to copy. Looks at the
-/// heads of sections only.
+/// Returns whether a block of `frame` has sequences: matches to copy. Looks at
+/// the heads of sections only.
 pub fn has_sequences(frame: &[u8]) -> Result<bool, Fault> {
     let mut blocks = Blocks::of(frame)?;
     loop {
@@ -64,8 +64,8 @@ pub fn has_sequences(frame: &[u8]) -> Result<bool, Fault> {
     }
 }
 
-/// Whether the first block of `frame` is literals in a flat code, which shifts
-/// take apart faster than any table.
+/// Returns whether the first block of `frame` is literals in a flat code, which
+/// shifts take apart faster than any table.
 pub fn is_flat(frame: &[u8]) -> bool {
     let first = Blocks::of(frame).and_then(|mut blocks| blocks.read());
     match first.map(|block| block.content) {
