@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Contents, FileCatalog, Tensor};
+use super::{Contents, FileCatalog, FileTensor};
 use crate::bytes::{Cursor, part};
 use crate::container::model_delta::{
     self, Head, Kind as RecordKind, Prefix, Record, RecordInfo, Trailer, check_tensor, table_digest,
@@ -59,7 +59,7 @@ impl Delta {
     pub(super) fn decode<'a, E: Engine>(
         &self,
         engine: &E,
-        tensor: &Tensor,
+        tensor: &FileTensor,
         number: usize,
         stored: &[u8],
         base: Option<&'a [u8]>,
@@ -89,7 +89,12 @@ impl Delta {
         Ok(bytes)
     }
 
-    fn payload<'s>(&self, tensor: &Tensor, record: &Record, stored: &'s [u8]) -> Result<&'s [u8]> {
+    fn payload<'s>(
+        &self,
+        tensor: &FileTensor,
+        record: &Record,
+        stored: &'s [u8],
+    ) -> Result<&'s [u8]> {
         let head_len = record.payload.start - tensor.stored.start;
         let mut cursor = Cursor::new(part(stored, 0..head_len));
         let agrees = Head::read(&mut cursor, 0).is_ok_and(|head| {
@@ -128,7 +133,7 @@ impl FileCatalog {
                     RecordKind::Copy => record.payload.start,
                     kind => record.payload.start - kind.head_bytes(record.name.len() as u64),
                 };
-                Tensor {
+                FileTensor {
                     name: tensor.name,
                     dtype: tensor.dtype,
                     shape: tensor.shape,
@@ -192,7 +197,7 @@ impl FileCatalog {
             check_tensor(
                 &tensor.name,
                 tensor.len_bytes(),
-                found.map(Tensor::len_bytes),
+                found.map(FileTensor::len_bytes),
             )?;
             if let Some(found) = found.filter(|found| found.dtype != tensor.dtype) {
                 return Err(Error::malformed(

@@ -25,10 +25,10 @@ pub(super) struct DeltaOpener {
 
 /// Where the fields of the trailer are, once the end of the file has been
 /// fetched.
-enum End {
+enum TrailerFields {
     Unknown,
-    Unsealed,
-    Sealed(Range<u64>),
+    Absent,
+    At(Range<u64>),
 }
 
 impl DeltaOpener {
@@ -43,12 +43,12 @@ impl DeltaOpener {
         let mut missing: Vec<_> = fetched.missing_head(prefix_len).into_iter().collect();
         let covered = prefix_len.max(fetched.head().len() as u64);
         let len_bytes = fetched.len_bytes();
-        match end(fetched, prefix_len)? {
-            End::Unknown => {
+        match trailer_fields(fetched, prefix_len)? {
+            TrailerFields::Unknown => {
                 let guess = len_bytes.saturating_sub(usual_bytes(prefix_len));
                 missing.push(guess.max(covered)..len_bytes);
             }
-            End::Sealed(fields) if missing.is_empty() => {
+            TrailerFields::At(fields) if missing.is_empty() => {
                 missing.push(fields.start.max(covered)..fetched.tail_start());
             }
             _ => {}
@@ -72,10 +72,10 @@ impl DeltaOpener {
         if self.trailer.is_some() || fetched.missing_head(prefix_len).is_some() {
             return Ok(());
         }
-        match end(fetched, prefix_len)? {
-            End::Unknown => return Ok(()),
-            End::Unsealed => {}
-            End::Sealed(fields) => match fetched.part(fields.clone()) {
+        match trailer_fields(fetched, prefix_len)? {
+            TrailerFields::Unknown => return Ok(()),
+            TrailerFields::Absent => {}
+            TrailerFields::At(fields) => match fetched.part(fields.clone()) {
                 None => return Ok(()),
                 Some(bytes) => {
                     let trailer =
@@ -141,21 +141,21 @@ fn prefix_len_bytes(fetched: &FetchedRanges) -> Result<u64> {
     Ok(len)
 }
 
-fn end(fetched: &FetchedRanges, prefix_len: u64) -> Result<End> {
+fn trailer_fields(fetched: &FetchedRanges, prefix_len: u64) -> Result<TrailerFields> {
     let len_bytes = fetched.len_bytes();
     // A shorter file cannot hold a trailer.
     let Some(trailer_start) = len_bytes
         .checked_sub(TRAILER_END_BYTES)
         .filter(|&start| start >= prefix_len)
     else {
-        return Ok(End::Unsealed);
+        return Ok(TrailerFields::Absent);
     };
     let Some(trailer) = fetched.part(trailer_start..len_bytes) else {
-        return Ok(End::Unknown);
+        return Ok(TrailerFields::Unknown);
     };
     let fields = fields_len_bytes(&trailer, prefix_len, trailer_start - prefix_len)?;
-    Ok(fields.map_or(End::Unsealed, |len| {
-        End::Sealed(trailer_start - len..trailer_start)
+    Ok(fields.map_or(TrailerFields::Absent, |len| {
+        TrailerFields::At(trailer_start - len..trailer_start)
     }))
 }
 

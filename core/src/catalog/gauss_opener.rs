@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::fetched::FetchedRanges;
-use super::{Contents, FileCatalog, Tensor};
+use super::{Contents, FileCatalog, FileTensor};
 use crate::container::gauss::{self, Index, Parsed};
 use crate::{Error, Result};
 
@@ -39,7 +39,7 @@ impl FileCatalog {
                     Error::limit("the tensors have more bytes than 64 bits can count")
                         .tensor(&tensor.name)
                 })?;
-                Ok(Tensor {
+                Ok(FileTensor {
                     name: tensor.name.clone(),
                     dtype: tensor.dtype,
                     shape: tensor.shape.clone(),

@@ -41,8 +41,8 @@ mod ztensor_opener;
 pub use delta::BaseUse;
 pub use file_opener::{FileOpener, Recognised, is_left_out, recognise};
 pub use kind::Kind;
-pub use rows::Plan;
-pub use tensor::Tensor;
+pub use rows::RangePlan;
+pub use tensor::FileTensor;
 
 /// What is specific to a kind of file, for tensors in their order.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -69,7 +69,7 @@ pub struct FileCatalog {
     original_header: Option<Vec<u8>>,
     #[serde(skip)]
     metadata: BTreeMap<String, String>,
-    tensors: Vec<Tensor>,
+    tensors: Vec<FileTensor>,
     #[serde(skip)]
     by_name: BTreeMap<String, usize>,
 }
@@ -81,7 +81,7 @@ impl FileCatalog {
         let tensors = header
             .tensors
             .into_iter()
-            .map(|tensor| Tensor {
+            .map(|tensor| FileTensor {
                 stored: data_start + tensor.span.start..data_start + tensor.span.end,
                 name: tensor.name,
                 dtype: tensor.dtype,
@@ -116,7 +116,7 @@ impl FileCatalog {
             .enumerate()
             .map(|(number, tensor)| {
                 let (target, stored) = index.frame(number);
-                Tensor {
+                FileTensor {
                     name: tensor.name.clone(),
                     dtype: tensor.dtype,
                     shape: tensor.shape.clone(),
@@ -143,7 +143,7 @@ impl FileCatalog {
         data_len_bytes: u64,
         original_header: Option<Vec<u8>>,
         metadata: BTreeMap<String, String>,
-        tensors: Vec<Tensor>,
+        tensors: Vec<FileTensor>,
     ) -> Result<Self> {
         if let Some(tensor) = tensors.iter().find(|t| t.shape.len() > DIMENSIONS) {
             return Err(Error::dimensions().tensor(&tensor.name));
@@ -195,7 +195,7 @@ impl FileCatalog {
     /// Returns the JSON header of the safetensors file that this file is or was
     /// packed from, byte for byte, including padding. The original file
     /// consists of its length, the header, and the tensors at their
-    /// [`Tensor::span`]. `None` for zTensor and Gauss files, which do not keep
+    /// [`FileTensor::span`]. `None` for zTensor and Gauss files, which do not keep
     /// one.
     #[must_use]
     pub fn original_header(&self) -> Option<&[u8]> {
@@ -221,7 +221,7 @@ impl FileCatalog {
 
     /// Returns all tensors in the order of the file's index.
     #[must_use]
-    pub fn tensors(&self) -> &[Tensor] {
+    pub fn tensors(&self) -> &[FileTensor] {
         &self.tensors
     }
 
@@ -248,7 +248,7 @@ impl FileCatalog {
     }
 
     /// Decodes like [`FileCatalog::decode`], against the tensor of the same
-    /// name in the `base`, which a tensor with [`Tensor::base`] needs.
+    /// name in the `base`, which a tensor with [`FileTensor::base`] needs.
     ///
     /// # Panics
     /// If there is no tensor of that number.

@@ -29,21 +29,21 @@ impl Tables {
 
 /// A plan for reading a part of a tensor. Made by [`FileCatalog::plan`].
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct RangePlan {
     ranges: Vec<Range<u64>>,
     /// The offset of the frame in the file, and the plan for the frame; `None`
     /// if the part is stored uncompressed.
-    cut: Option<(u64, rows::Plan)>,
+    cut: Option<(u64, rows::FramePlan)>,
 }
 
-impl Plan {
+impl RangePlan {
     /// Returns the ranges of the file to fetch, in order; no two of them touch.
     #[must_use]
     pub fn ranges(&self) -> &[Range<u64>] {
         &self.ranges
     }
 
-    /// Decodes the part of the tensor from the bytes of [`Plan::ranges`]. Every
+    /// Decodes the part of the tensor from the bytes of [`RangePlan::ranges`]. Every
     /// block is compared with its checksum.
     pub fn decode<E: Engine>(&self, engine: &E, fetched: &[&[u8]]) -> Result<Vec<u8>> {
         match &self.cut {
@@ -115,7 +115,7 @@ impl FileCatalog {
         number: usize,
         span: Range<u64>,
         table: Option<&[u8]>,
-    ) -> Result<Option<Plan>> {
+    ) -> Result<Option<RangePlan>> {
         let tensor = &self.tensors[number];
         let stored = &tensor.stored;
         match &self.contents {
@@ -126,15 +126,15 @@ impl FileCatalog {
                 } else {
                     vec![range]
                 };
-                Ok(Some(Plan { ranges, cut: None }))
+                Ok(Some(RangePlan { ranges, cut: None }))
             }
             Contents::Zstn(..) => {
                 let Some(table) = self.parsed_table(number, table)? else {
                     return Ok(None);
                 };
-                let plan = rows::Plan::new(&table, span);
+                let plan = rows::FramePlan::new(&table, span);
                 let in_file = |r: &Range<u64>| stored.start + r.start..stored.start + r.end;
-                Ok(Some(Plan {
+                Ok(Some(RangePlan {
                     ranges: plan.ranges().iter().map(in_file).collect(),
                     cut: Some((stored.start, plan)),
                 }))

@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
-use super::{Contents, FileCatalog, Tensor};
+use super::{Contents, FileCatalog, FileTensor};
 
 impl FileCatalog {
     /// Returns a catalog of tensor `number` alone, with nothing but what
@@ -13,7 +13,7 @@ impl FileCatalog {
     pub(crate) fn project(&self, number: usize) -> Self {
         Self {
             contents: self.contents.project(number),
-            tensors: [Tensor {
+            tensors: [FileTensor {
                 alias_of: None,
                 ..self.tensors[number].clone()
             }]

@@ -11,7 +11,7 @@ use crate::dtype::Dtype;
 
 /// One tensor of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tensor {
+pub struct FileTensor {
     /// Name.
     pub name: String,
     /// Element type.
@@ -31,7 +31,7 @@ pub struct Tensor {
     pub alias_of: Option<usize>,
 }
 
-impl Tensor {
+impl FileTensor {
     /// Returns the length of the decoded tensor, which is little-endian and
     /// row-major.
     #[must_use]

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::fetched::FetchedRanges;
-use super::{Contents, FileCatalog, Tensor};
+use super::{Contents, FileCatalog, FileTensor};
 use crate::container::ztensor::{self, Element, FOOTER_BYTES, Footer, Layout, Manifest};
 use crate::limits::HEAD_LEN_BYTES;
 use crate::{Error, Result};
@@ -84,7 +84,7 @@ impl FileCatalog {
                 // imaginary parts.
                 shape.push(2);
             }
-            tensors.push(Tensor {
+            tensors.push(FileTensor {
                 name: tensor.name.clone(),
                 dtype: tensor.element().dtype(),
                 shape,

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::dense::Dense;
-use super::{Model, Part, Tensor};
+use super::{Model, StoredPart, Tensor};
 use crate::bytes;
 use crate::catalog::FileCatalog;
 use crate::container::part_name::may_be_part;
@@ -168,8 +168,8 @@ impl ModelBuilder {
         self.files[file].tensors()[number].stored.clone()
     }
 
-    fn part(&self, location: TensorLocation) -> Part {
-        Part {
+    fn part(&self, location: TensorLocation) -> StoredPart {
+        StoredPart {
             file: location.0,
             number: location.1,
             stored: self.stored(location),

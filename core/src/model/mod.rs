@@ -1,7 +1,7 @@
 //! A model as its user sees it: one list of tensors, whether they come from one
 //! file or several, and whether a tensor is stored as it is or in parts that
 //! `config.json` explains. The module does no I/O: the caller supplies the
-//! bytes that [`ModelBuilder`] and [`Part`] ask for.
+//! bytes that [`ModelBuilder`] and [`StoredPart`] ask for.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -35,7 +35,7 @@ pub use unpacked::{Piece, Unpacked};
 
 /// A stored tensor that a tensor of the model is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub struct StoredPart {
     /// Number of the file.
     pub file: usize,
     /// Number of the tensor in its catalog.
@@ -44,7 +44,7 @@ pub struct Part {
     pub stored: Range<u64>,
 }
 
-impl Part {
+impl StoredPart {
     fn len_bytes(&self) -> u64 {
         self.stored.end - self.stored.start
     }
@@ -60,7 +60,7 @@ pub struct Tensor {
     /// Shape, outermost dimension first; empty for a scalar.
     pub shape: Vec<u64>,
     /// The parts to fetch: one, or several if it is a [`Tensor::weight`].
-    pub parts: Vec<Part>,
+    pub parts: Vec<StoredPart>,
     /// What the base's tensor with the same name is needed for, if it is
     /// needed.
     pub base: Option<BaseUse>,
@@ -84,11 +84,11 @@ impl Tensor {
     /// including bytes shared with other tensors.
     #[must_use]
     pub fn stored_len_bytes(&self) -> u64 {
-        self.parts.iter().map(Part::len_bytes).sum()
+        self.parts.iter().map(StoredPart::len_bytes).sum()
     }
 
     /// Returns its only part, if it needs nothing else.
-    fn alone(&self) -> Option<&Part> {
+    fn alone(&self) -> Option<&StoredPart> {
         match self.parts.as_slice() {
             [only] if self.weight.is_none() && self.base.is_none() => Some(only),
             _ => None,

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::{Model, Tensor};
-use crate::catalog::Plan;
+use crate::catalog::RangePlan;
 use crate::container::zstn::rows::PlaneSize;
 use crate::engine::Engine;
 use crate::{Error, Result};
@@ -18,7 +18,7 @@ pub struct Rows {
     shape: Vec<u64>,
     span: Range<u64>,
     /// Number of the file, and the plan for reading the rows.
-    cut: Option<(usize, Plan)>,
+    cut: Option<(usize, RangePlan)>,
 }
 
 impl Rows {

@@ -88,7 +88,7 @@ fn verify_container(
 }
 
 /// Restores every tensor of the delta `input` against `base`; with
-/// `original`, compares every byte. A sealed delta is compared with its
+/// `original`, compares every byte. A delta with a trailer is compared with its
 /// digests in any case.
 pub fn verify_delta(
     engine: &Native,

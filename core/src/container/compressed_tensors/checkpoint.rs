@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use super::config::Config;
 use super::format::Format;
 use super::module::{Table, masked, quantised, sparse};
-use super::part::Part;
+use super::part::WeightPart;
 use super::stored::Stored;
 use super::weight::Weight;
 use crate::container::part_name::{QUANTISED, SPARSE};
@@ -34,7 +34,7 @@ pub struct Checkpoint {
 }
 
 /// Parts of a sparse tensor, found by the name of the dense one.
-type Masks = BTreeMap<String, Result<(Format, Vec<Part>)>>;
+type Masks = BTreeMap<String, Result<(Format, Vec<WeightPart>)>>;
 
 impl Checkpoint {
     /// Sorts the stored tensors of all files of a model.

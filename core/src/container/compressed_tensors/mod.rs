@@ -35,7 +35,7 @@ mod zero_point;
 pub use checkpoint::{Checkpoint, Entry};
 pub use config::Config;
 pub use format::Format;
-pub use part::{Part, Role};
+pub use part::{Role, WeightPart};
 pub use scheme::{Number, Scheme, Strategy};
 pub use sparse_writer::{SparseWriter, StoredBytes};
 pub use stored::Stored;

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use super::config::Config;
 use super::format::Format;
 use super::marlin;
-use super::part::{Part, Role};
+use super::part::{Role, WeightPart};
 use super::scheme::{Number, Scheme, Strategy};
 use super::stored::Stored;
 use super::weight::Weight;
@@ -25,7 +25,7 @@ pub type Table = BTreeMap<String, Stored>;
 struct Parts<'a> {
     table: &'a Table,
     module: &'a str,
-    found: Vec<Part>,
+    found: Vec<WeightPart>,
 }
 
 impl Parts<'_> {
@@ -42,7 +42,7 @@ impl Parts<'_> {
             ));
         }
         stored.len_bytes()?;
-        self.found.push(Part {
+        self.found.push(WeightPart {
             role,
             stored: stored.clone(),
         });
@@ -62,7 +62,11 @@ impl Parts<'_> {
 /// Returns the parts of a sparse tensor. Their names begin with `prefix`; which
 /// parts belong to it depends on the format. If `format` is unknown, it is
 /// inferred from the parts.
-pub fn masked(table: &Table, prefix: &str, format: Option<Format>) -> Result<(Format, Vec<Part>)> {
+pub fn masked(
+    table: &Table,
+    prefix: &str,
+    format: Option<Format>,
+) -> Result<(Format, Vec<WeightPart>)> {
     let mut parts = Parts {
         table,
         module: prefix,
@@ -100,7 +104,7 @@ pub fn masked(table: &Table, prefix: &str, format: Option<Format>) -> Result<(Fo
 }
 
 /// Returns the weight of a sparse tensor that is not quantised.
-pub fn sparse(name: String, format: Format, parts: Vec<Part>) -> Result<Weight> {
+pub fn sparse(name: String, format: Format, parts: Vec<WeightPart>) -> Result<Weight> {
     let values = parts.iter().find(|part| part.role == Role::Values);
     let dtype = values.map_or(Dtype::U8, |part| part.stored.dtype);
     Ok(Weight {
@@ -123,7 +127,7 @@ pub fn quantised(
     module: &str,
     scheme: Scheme,
     format: Format,
-    mask: Option<(Format, Vec<Part>)>,
+    mask: Option<(Format, Vec<WeightPart>)>,
 ) -> Result<Weight> {
     let mut parts = Parts {
         table,

@@ -40,7 +40,7 @@ pub enum Role {
 
 /// A stored tensor and what it is for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
+pub struct WeightPart {
     /// Its role.
     pub role: Role,
     /// Name, dtype and shape.
@@ -50,7 +50,7 @@ pub struct Part {
 /// The parts of a weight with their bytes.
 #[derive(Clone, Copy)]
 pub struct Views<'a> {
-    parts: &'a [Part],
+    parts: &'a [WeightPart],
     bytes: &'a [&'a [u8]],
 }
 
@@ -64,7 +64,7 @@ pub struct View<'a> {
 impl<'a> Views<'a> {
     /// Pairs parts with their bytes. Every part must be as long as the table of
     /// tensors says.
-    pub fn new(parts: &'a [Part], bytes: &'a [&'a [u8]]) -> Result<Self> {
+    pub fn new(parts: &'a [WeightPart], bytes: &'a [&'a [u8]]) -> Result<Self> {
         if parts.len() != bytes.len() {
             return Err(Error::invalid_input(format!(
                 "{} parts were given where {} belong",

@@ -15,7 +15,7 @@ use super::format::Format;
 use super::geometry::Geometry;
 use super::grid::Grid;
 use super::marlin;
-use super::part::{Part, Role, View, Views};
+use super::part::{Role, View, Views, WeightPart};
 use super::scheme::{Scheme, Strategy};
 use super::small_float::{SmallFloat, power_of_two};
 use super::stored::elements;
@@ -47,7 +47,7 @@ pub struct Weight {
     /// Whether a release before 0.18 wrote it, as far as the model says.
     pub(super) older_packing: bool,
     pub(super) shape: Option<Vec<u64>>,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<WeightPart>,
 }
 
 impl Weight {
@@ -78,7 +78,7 @@ impl Weight {
 
     /// Returns the stored tensors it is made of.
     #[must_use]
-    pub fn parts(&self) -> &[Part] {
+    pub fn parts(&self) -> &[WeightPart] {
         &self.parts
     }
 

@@ -6,7 +6,7 @@ use core::cmp::Reverse;
 use super::encode_shard::{self, EncodedShard};
 use super::moments::Moments;
 use super::options::Options;
-use super::plan::{Plan, Route};
+use super::plan::{EncodePlan, Route};
 use super::report::{RawReason, Report, TensorReport};
 use super::writer::{Entry, Writer};
 use crate::dtype::Dtype;
@@ -54,7 +54,7 @@ pub fn encode<'a, E: Engine, X: From<Error>>(
     let mut plans = sources
         .iter()
         .filter(named)
-        .map(|source| match Plan::of(source, options) {
+        .map(|source| match EncodePlan::of(source, options) {
             Ok(plan) => Ok((*source, plan)),
             Err(error) => Err(error.tensor(source.name)),
         })
@@ -106,7 +106,7 @@ pub fn encode<'a, E: Engine, X: From<Error>>(
 /// Codes one tensor.
 pub fn encode_tensor<E: Engine>(engine: &E, source: &Source, options: &Options) -> Result<Encoded> {
     options.check()?;
-    let plan = Plan::of(source, options).map_err(|error| error.tensor(source.name))?;
+    let plan = EncodePlan::of(source, options).map_err(|error| error.tensor(source.name))?;
     let scale = |dtype| encode_shard::scale(dtype, options);
     let shards = engine.map(plan.shards(source.bytes).collect(), |part| {
         encode_shard::encode(source.dtype, part, scale(source.dtype), options)
@@ -117,7 +117,7 @@ pub fn encode_tensor<E: Engine>(engine: &E, source: &Source, options: &Options) 
 /// Puts a tensor together from its shards, or leaves it raw.
 fn finish(
     source: &Source,
-    plan: Plan,
+    plan: EncodePlan,
     shards: Vec<Result<EncodedShard, RawReason>>,
     options: &Options,
 ) -> Result<Encoded> {

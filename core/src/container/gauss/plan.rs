@@ -16,7 +16,7 @@ use crate::{Error, Result};
 
 /// The decisions made before a tensor is coded.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct EncodePlan {
     /// Dtype in the file.
     pub dtype: Dtype,
     pub element_count: u64,
@@ -39,11 +39,11 @@ pub enum Route {
 /// stays raw. This does not look at its bytes, which may still show that coding
 /// does not pay. Refuses tensors that no Gauss file can hold.
 pub fn shard_count(name: &str, dtype: Dtype, shape: &[u64], options: &Options) -> Result<usize> {
-    let plan = Plan::new(name, dtype, shape, options);
+    let plan = EncodePlan::new(name, dtype, shape, options);
     Ok(plan.map_err(|error| error.tensor(name))?.shard_count())
 }
 
-impl Plan {
+impl EncodePlan {
     /// Returns the plan for a tensor whose bytes are there.
     pub fn of(source: &Source, options: &Options) -> Result<Self> {
         let plan = Self::new(source.name, source.dtype, source.shape, options)?;

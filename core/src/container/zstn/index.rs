@@ -64,8 +64,8 @@ impl Index {
     }
 
     /// Returns the range of the file that holds the frame of `record`, and the
-    /// number of the record that has the frame: an earlier one if `record` is
-    /// an alias.
+    /// number of the record that has the frame, which is another one for an
+    /// alias.
     #[must_use]
     pub fn frame(&self, record: usize) -> (usize, Range<u64>) {
         let target = match self.records[record].content {

@@ -17,12 +17,12 @@ const HEADS_BYTES: usize = 16;
 const CUT_BYTES: usize = 48;
 
 /// A part of a block.
-pub struct Part {
+pub struct BlockPart {
     pub place: Range<usize>,
     pub counts: Counts,
 }
 
-impl Part {
+impl BlockPart {
     /// Returns both parts as one.
     fn with(&self, next: &Self) -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Part {
 }
 
 /// Consecutive parts.
-type Run = Vec<Part>;
+type Run = Vec<BlockPart>;
 
 /// Joins both, as one part if that costs no more.
 fn followed_by(mut run: Run, next: Run) -> Run {
@@ -68,13 +68,13 @@ fn followed_by(mut run: Run, next: Run) -> Run {
 }
 
 /// Returns the parts of `block`: halves and quarters, or all of it.
-pub fn cut(block: &[u8]) -> Vec<Part> {
+pub fn cut(block: &[u8]) -> Vec<BlockPart> {
     let places = (0..block.len()).step_by(MIN_BYTES);
     let mut runs: Vec<Run> = places
         .map(|start| {
             let place = start..block.len().min(start + MIN_BYTES);
             let counts = count(&block[place.clone()]);
-            [Part { place, counts }].into()
+            [BlockPart { place, counts }].into()
         })
         .collect();
     while runs.len() > 1 {

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::cut::{Part, cut};
+use super::cut::{BlockPart, cut};
 use super::flat;
 use super::huffman::{Code, Counts};
 use super::streams::{Scratch, Streams};
@@ -102,7 +102,7 @@ impl Writer {
             };
             return self.write(block, reuse, last, out);
         }
-        for Part { place, counts } in cut(block) {
+        for BlockPart { place, counts } in cut(block) {
             let last = last && place.end == block.len();
             let part = &block[place];
             if counts[usize::from(part[0])] == part.len() as u64 {

@@ -80,7 +80,7 @@ impl<'a> PlaneCoder<'a> {
             PlaneRecipe::Blocks(codecs) => {
                 codecs.block_bytes(self.parts(), self.len / self.parts())
             }
-            _ => STORED_PIECE_BYTES,
+            _ => STORED_WRITE_BYTES,
         }
     }
 
@@ -175,4 +175,4 @@ impl<'a> PlaneCoder<'a> {
 
 /// The size of the pieces in which a stored plane, which has no blocks, is
 /// written.
-const STORED_PIECE_BYTES: u32 = 1 << 20;
+const STORED_WRITE_BYTES: u32 = 1 << 20;

@@ -8,8 +8,8 @@ mod plan;
 mod table;
 mod table_bytes;
 
-pub use plan::Plan;
-pub use table::{BlockTable, PlaneBlocks, PlaneSize, STORED_PIECE_BYTES};
+pub use plan::FramePlan;
+pub use table::{BlockTable, CHECKSUM_PIECE_BYTES, PlaneBlocks, PlaneSize};
 
 /// Frames up to this size, in bytes, have no table: fetching one whole takes
 /// hardly longer than fetching a block of each plane.

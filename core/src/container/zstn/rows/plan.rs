@@ -18,7 +18,7 @@ use crate::{Error, Result, sort};
 
 /// A range of a tensor's bytes, and the ranges of its frame to fetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+pub struct FramePlan {
     /// Range of the tensor.
     span: Range<u64>,
     /// Range of the tensor that is joined from parts of planes, whole elements.
@@ -49,7 +49,7 @@ struct Piece {
     block: Block,
 }
 
-impl Plan {
+impl FramePlan {
     /// Plans for the bytes `span` of the tensor whose frame has this `table`.
     ///
     /// # Panics
@@ -90,7 +90,7 @@ impl Plan {
     }
 
     /// Decodes the planned range of the tensor from the bytes of
-    /// [`Plan::ranges`]. Every piece is compared with its checksum first.
+    /// [`FramePlan::ranges`]. Every piece is compared with its checksum first.
     pub fn decode<E: Engine>(&self, engine: &E, fetched: &[&[u8]]) -> Result<Vec<u8>> {
         let lens = self.ranges.iter().map(|range| range.end - range.start);
         if !lens.eq(fetched.iter().map(|bytes| bytes.len() as u64)) {

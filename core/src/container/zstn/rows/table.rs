@@ -16,7 +16,7 @@ use crate::{Error, Result, Rule};
 
 /// A stored plane has no blocks of its own: its checksums go over pieces of
 /// this many bytes.
-pub const STORED_PIECE_BYTES: usize = 64 << 10;
+pub const CHECKSUM_PIECE_BYTES: usize = 64 << 10;
 
 /// A piece of a plane that can be fetched, checked and decoded by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl PlaneBlocks {
             len_bytes,
             start,
             block_bytes: match method {
-                Method::Store => STORED_PIECE_BYTES as u64,
+                Method::Store => CHECKSUM_PIECE_BYTES as u64,
                 Method::Blocks => block_bytes,
                 _ => len_bytes,
             },
@@ -108,10 +108,10 @@ impl PlaneBlocks {
     }
 
     /// Adds its next block; of a stored plane, its next bytes, of which all
-    /// but the last are a multiple of [`STORED_PIECE_BYTES`].
+    /// but the last are a multiple of [`CHECKSUM_PIECE_BYTES`].
     pub fn push(&mut self, stored: &[u8]) {
         if self.method == Method::Store {
-            let pieces = stored.chunks(STORED_PIECE_BYTES);
+            let pieces = stored.chunks(CHECKSUM_PIECE_BYTES);
             self.blocks.extend(pieces.map(Block::of));
         } else {
             self.blocks.push(Block::of(stored));
@@ -211,7 +211,7 @@ impl BlockTable {
             transform,
             tail,
             planes,
-        } = table_bytes::read(bytes, STORED_PIECE_BYTES as u64)?;
+        } = table_bytes::read(bytes, CHECKSUM_PIECE_BYTES as u64)?;
         for (number, plane) in planes.iter().enumerate() {
             let mut lens = plane.blocks.iter().map(|block| block.stored_len_bytes);
             let end = lens.try_fold(plane.start, u64::checked_add);
