@@ -23,7 +23,7 @@ rules! {
     /// The file begins with the signature of a known format
     /// (z4ai-containers 0, z4ai-frames 2).
     Recognised = "file.recognised",
-    /// Every field lies inside the input (z4ai-frames 13 rule 1).
+    /// Every field is inside the input (z4ai-frames 13 rule 1).
     Truncated = "bytes.truncated",
 
     /// A tensor has at most 255 dimensions ([`crate::limits::DIMENSIONS`]).
@@ -90,7 +90,7 @@ rules! {
     ZstnRefTarget = "zstn.ref_target",
     /// A REF is as long as its target (2.7 rule 5).
     ZstnRefLength = "zstn.ref_length",
-    /// Frames lie between header and index (2.7 rule 6).
+    /// Frames are between header and index (2.7 rule 6).
     ZstnFramePlace = "zstn.frame_place",
     /// Only `Z4AI`, `ZSP1` and `ZPL1` inside a container (0).
     ZstnFrameKind = "zstn.frame_kind",
@@ -239,7 +239,7 @@ rules! {
     ZTensorLayout = "ztensor.layout",
     /// Known encoding and byte order (ztensor 5, 6.2 step 5).
     ZTensorEncoding = "ztensor.encoding",
-    /// Blobs are aligned and lie before the metadata (ztensor 6.2 step 6, 8.2).
+    /// Blobs are aligned and are before the metadata (ztensor 6.2 step 6, 8.2).
     ZTensorPlace = "ztensor.place",
     /// Size computed from the shape fits in 64 bits (ztensor 4).
     ZTensorOverflow = "ztensor.overflow",
@@ -275,7 +275,7 @@ rules! {
     GaussScale = "gauss.scale",
     /// A raw tensor is as long as its shape and dtype say (11 check 5).
     GaussRawLength = "gauss.raw_length",
-    /// The tensors lie inside the file (11 check 1).
+    /// The tensors are inside the file (11 check 1).
     GaussPlace = "gauss.place",
     /// The last word of a stream is not zero (11 check 6).
     GaussStream = "gauss.stream",

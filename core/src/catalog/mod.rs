@@ -237,7 +237,7 @@ impl FileCatalog {
     /// bytes are compared with the checksums in the file, if it has any.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     pub fn decode<'a, E: Engine>(
         &self,
         engine: &E,
@@ -251,7 +251,7 @@ impl FileCatalog {
     /// name in the `base`, which a tensor with [`FileTensor::base`] needs.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     pub fn decode_against<'a, E: Engine>(
         &self,
         engine: &E,

@@ -20,9 +20,9 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    fn get(&self, place: &Range<u64>) -> Option<&[u8]> {
-        let start = place.start.checked_sub(self.start)?;
-        let end = place.end - self.start;
+    fn get(&self, range: &Range<u64>) -> Option<&[u8]> {
+        let start = range.start.checked_sub(self.start)?;
+        let end = range.end - self.start;
         (end <= self.bytes.len() as u64).then(|| part(&self.bytes, start..end))
     }
 }
@@ -61,14 +61,14 @@ impl FileCatalog {
     /// fetched already.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     #[must_use]
     pub fn block_table(&self, number: usize) -> Option<Range<u64>> {
         let Contents::Zstn(integrity, tables) = &self.contents else {
             return None;
         };
-        let place = integrity.as_ref()?.table(number)?;
-        tables.get(&place).is_none().then_some(place)
+        let range = integrity.as_ref()?.table(number)?;
+        tables.get(&range).is_none().then_some(range)
     }
 
     /// Returns the stored size of each plane of tensor `number`. `table` holds
@@ -77,7 +77,7 @@ impl FileCatalog {
     /// tensors that are not packed.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     pub fn plane_sizes(
         &self,
         number: usize,
@@ -91,17 +91,17 @@ impl FileCatalog {
         let Contents::Zstn(Some(integrity), tables) = &self.contents else {
             return Ok(None);
         };
-        let Some(place) = integrity.table(number) else {
+        let Some(range) = integrity.table(number) else {
             return Ok(None);
         };
-        let Some(bytes) = table.or_else(|| tables.get(&place)) else {
+        let Some(bytes) = table.or_else(|| tables.get(&range)) else {
             return Ok(None);
         };
         let tensor = &self.tensors[number];
         let frame_len_bytes = tensor.stored.end - tensor.stored.start;
         BlockTable::parse(bytes, frame_len_bytes, tensor.len_bytes())
             .map(Some)
-            .map_err(|error| error.within(place.start).tensor(&tensor.name))
+            .map_err(|error| error.within(range.start).tensor(&tensor.name))
     }
 
     /// Plans how to read the bytes `span` of tensor `number`. `table` holds the
@@ -109,7 +109,7 @@ impl FileCatalog {
     /// the tensor can only be read as a whole.
     ///
     /// # Panics
-    /// If there is no tensor of that number, or `span` is not inside it.
+    /// If there is no tensor with that number, or `span` is not inside it.
     pub fn plan(
         &self,
         number: usize,

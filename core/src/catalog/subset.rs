@@ -9,7 +9,7 @@ impl FileCatalog {
     /// decoding it takes.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     pub(crate) fn project(&self, number: usize) -> Self {
         Self {
             contents: self.contents.project(number),

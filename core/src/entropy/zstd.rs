@@ -21,7 +21,7 @@ struct Header {
 }
 
 /// Checks that `payload` is exactly one frame that may decode to `len_bytes`
-/// bytes. Offsets in errors count from the start of the payload.
+/// bytes. Offsets in errors are relative to the start of the payload.
 pub fn check(payload: &[u8], len_bytes: u64) -> Result<()> {
     let (frame, _) = walk(payload, len_bytes)?;
     whole(payload, frame)

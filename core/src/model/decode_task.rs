@@ -93,7 +93,7 @@ impl Model {
     /// Returns the task of decoding tensor `number`.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     #[cold]
     #[must_use]
     pub fn decode_task(&self, number: usize) -> DecodeTask {

@@ -242,7 +242,7 @@ impl Model {
     /// nothing to decode or compare.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     #[must_use]
     pub fn is_plain(&self, number: usize) -> bool {
         let tensor = &self.tensors[number];
@@ -254,7 +254,7 @@ impl Model {
     /// from the `base`'s tensor with the same name if [`Tensor::base`] says so.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     pub fn decode<'a, E: Engine>(
         &self,
         engine: &E,

@@ -79,7 +79,7 @@ impl Rows {
 }
 
 impl Tensor {
-    /// Returns where the rows lie in the tensor's bytes.
+    /// Returns where the rows are in the tensor's bytes.
     fn row_span(&self, rows: &Range<u64>) -> Result<Range<u64>> {
         let refuse = |detail| Err(Error::invalid_input(detail).tensor(&self.name));
         let Some((&count, row_shape)) = self.shape.split_first() else {
@@ -114,7 +114,7 @@ impl Model {
     /// been fetched already.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     #[must_use]
     pub fn block_table(&self, number: usize) -> Option<(usize, Range<u64>)> {
         let part = self.tensors[number].alone()?;
@@ -128,7 +128,7 @@ impl Model {
     /// tensor.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     pub fn plane_sizes(
         &self,
         number: usize,
@@ -144,7 +144,7 @@ impl Model {
     /// [`Model::block_table`] has named.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     pub fn rows(&self, number: usize, rows: Range<u64>, table: Option<&[u8]>) -> Result<Rows> {
         let tensor = &self.tensors[number];
         let span = tensor.row_span(&rows)?;

@@ -220,7 +220,7 @@ impl Parser<'_> {
             self.tensors.push(tensor);
         }
         let len_bytes = cursor.position() as u64;
-        self.place(len_bytes);
+        self.set_data_start(len_bytes);
         let Some(trailing_bytes) = end
             .checked_add(len_bytes)
             .and_then(|end| file_len_bytes.checked_sub(end))
@@ -241,8 +241,8 @@ impl Parser<'_> {
         })
     }
 
-    /// Makes places count from the start of the file.
-    fn place(&mut self, data_start: u64) {
+    /// Makes offsets relative to the start of the file.
+    fn set_data_start(&mut self, data_start: u64) {
         let shift = |range: &mut Range<u64>| {
             // A sum beyond 64 bits is refused with the end of the data.
             range.start = range.start.saturating_add(data_start);

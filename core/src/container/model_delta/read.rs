@@ -135,7 +135,7 @@ impl<'a> ModelDelta<'a> {
     /// tensor.
     ///
     /// # Panics
-    /// If there is no record of that number.
+    /// If there is no record with that number.
     pub fn check(&self, number: usize, base: &Base) -> Result<()> {
         let record = &self.records[number];
         let payload = part(self.file, record.payload.clone());
@@ -153,7 +153,7 @@ impl<'a> ModelDelta<'a> {
     /// Decodes the tensor of record `number`.
     ///
     /// # Panics
-    /// If there is no record of that number.
+    /// If there is no record with that number.
     pub fn decode<'b, E: Engine>(
         &self,
         engine: &E,
@@ -191,9 +191,9 @@ impl<'a> ModelDelta<'a> {
         let data_start = out.len();
         out.resize(data_start + bytes::index(self.prefix.data_len_bytes), 0);
         for (record, tensor) in self.records.iter().zip(&tensors) {
-            let place = &mut out[data_start..]
+            let dest = &mut out[data_start..]
                 [bytes::index(record.span.start)..bytes::index(record.span.end)];
-            place.copy_from_slice(tensor);
+            dest.copy_from_slice(tensor);
         }
         let data = &out[data_start..];
         for (record, tensor) in self.records.iter().zip(&tensors) {

@@ -92,7 +92,7 @@ impl<'a> DeltaPacker<'a> {
     /// Returns the range of tensor `number` in the target's file.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     #[must_use]
     pub fn range(&self, number: usize) -> Range<u64> {
         let span = &self.tensors[number].span;
@@ -103,7 +103,7 @@ impl<'a> DeltaPacker<'a> {
     /// and a frame.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     pub fn code<E: PackEngine>(&self, engine: &E, number: usize, effort: Effort) -> Result<Coded> {
         let tensor = &self.tensors[number];
         let bytes = part(self.target, self.range(number));
@@ -142,7 +142,7 @@ impl<'a> DeltaPacker<'a> {
     /// length.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     #[must_use]
     pub fn reference(&self, number: usize) -> Option<Range<u64>> {
         let tensor = &self.tensors[number];
@@ -156,7 +156,7 @@ impl<'a> DeltaPacker<'a> {
     /// the payload themselves, by the rules of [`DeltaPacker::code`].
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     pub fn head(&self, number: usize, kind: Kind, payload_len_bytes: u64) -> Result<Vec<u8>> {
         let tensor = &self.tensors[number];
         let head = Head {

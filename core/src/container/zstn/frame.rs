@@ -22,7 +22,7 @@ impl<'a> CheckedFrame<'a> {
     /// record.
     ///
     /// # Panics
-    /// If there is no record of that number.
+    /// If there is no record with that number.
     pub fn parse(
         bytes: &'a [u8],
         len_bytes: u64,

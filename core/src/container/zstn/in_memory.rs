@@ -78,11 +78,11 @@ pub fn pack_into<E: PackEngine>(
     let mut rest = out.as_mut_slice();
     let mut next = |len: usize| rest.split_off_mut(..len).unwrap_or_default();
     next(prefix.len()).copy_from_slice(&prefix);
-    let places = frames.into_iter().zip(&lens);
-    let places = places.map(|((frame, digest), &len)| (frame, digest, next(len)));
-    let frame_sums = engine.map(places.collect(), |(frame, digest, place)| {
-        frame.write(engine, place);
-        digest.map(|digest| FrameDigests::with_digest(engine, digest, place))
+    let outputs = frames.into_iter().zip(&lens);
+    let outputs = outputs.map(|((frame, digest), &len)| (frame, digest, next(len)));
+    let frame_sums = engine.map(outputs.collect(), |(frame, digest, dest)| {
+        frame.write(engine, dest);
+        digest.map(|digest| FrameDigests::with_digest(engine, digest, dest))
     });
     if let Some(sums) = &mut sums {
         let frame_sums = frame_sums.into_iter().flatten();
@@ -136,8 +136,8 @@ fn start_output<'a>(file: &[u8], prefix: &Prefix, out: &'a mut Vec<u8>) -> Resul
     bytes::resize(out, prefix.original_len_bytes())?;
     let (len, rest) = out.split_at_mut(8);
     len.copy_from_slice(&(header.len() as u64).to_le_bytes());
-    let (place, data) = rest.split_at_mut(header.len());
-    place.copy_from_slice(header);
+    let (dest, data) = rest.split_at_mut(header.len());
+    dest.copy_from_slice(header);
     Ok(data)
 }
 

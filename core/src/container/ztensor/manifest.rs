@@ -23,8 +23,8 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Reads the manifest from its `bytes`, those of `footer.manifest`.
-    /// Offsets in errors count from the start of the file.
+    /// Reads the manifest from its `bytes`, those of `footer.manifest`. Offsets
+    /// in errors are relative to the start of the file.
     pub fn parse(bytes: &[u8], footer: &Footer) -> Result<Self> {
         footer.check_hash(bytes)?;
         let manifest = Self {

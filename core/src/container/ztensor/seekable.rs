@@ -24,12 +24,12 @@ pub fn decode<E: Engine>(engine: &E, stored: &[u8], len_bytes: u64) -> Result<Ve
     let mut rest = &mut out[..];
     let mut work = Vec::with_capacity(frames.len());
     for (frame, decoded_len) in frames {
-        let (place, after) = rest.split_at_mut(index(decoded_len));
+        let (dest, after) = rest.split_at_mut(index(decoded_len));
         rest = after;
-        work.push((frame, place));
+        work.push((frame, dest));
     }
     engine
-        .map(work, |(frame, place)| zstd::decode(engine, frame, place))
+        .map(work, |(frame, dest)| zstd::decode(engine, frame, dest))
         .into_iter()
         .collect::<Result<()>>()?;
     Ok(out)

@@ -18,7 +18,7 @@ const CUT_BYTES: usize = 48;
 
 /// A part of a block.
 pub struct BlockPart {
-    pub place: Range<usize>,
+    pub range: Range<usize>,
     pub counts: Counts,
 }
 
@@ -26,7 +26,7 @@ impl BlockPart {
     /// Returns both parts as one.
     fn with(&self, next: &Self) -> Self {
         Self {
-            place: self.place.start..next.place.end,
+            range: self.range.start..next.range.end,
             counts: sum(&[self.counts, next.counts]),
         }
     }
@@ -46,7 +46,7 @@ impl BlockPart {
     fn is_like(&self, other: &Self) -> bool {
         let differences = self.counts.iter().zip(&other.counts);
         let bits = differences.map(|(&a, &b)| a.abs_diff(b).pow(2) / (a + b).max(1));
-        self.place.len() == other.place.len()
+        self.range.len() == other.range.len()
             && bits.sum::<u64>() <= 8 * (HEADS_BYTES + CUT_BYTES) as u64
     }
 }
@@ -69,12 +69,12 @@ fn followed_by(mut run: Run, next: Run) -> Run {
 
 /// Returns the parts of `block`: halves and quarters, or all of it.
 pub fn cut(block: &[u8]) -> Vec<BlockPart> {
-    let places = (0..block.len()).step_by(MIN_BYTES);
-    let mut runs: Vec<Run> = places
+    let starts = (0..block.len()).step_by(MIN_BYTES);
+    let mut runs: Vec<Run> = starts
         .map(|start| {
-            let place = start..block.len().min(start + MIN_BYTES);
-            let counts = count(&block[place.clone()]);
-            [BlockPart { place, counts }].into()
+            let range = start..block.len().min(start + MIN_BYTES);
+            let counts = count(&block[range.clone()]);
+            [BlockPart { range, counts }].into()
         })
         .collect();
     while runs.len() > 1 {

@@ -102,9 +102,9 @@ impl Writer {
             };
             return self.write(block, reuse, last, out);
         }
-        for BlockPart { place, counts } in cut(block) {
-            let last = last && place.end == block.len();
-            let part = &block[place];
+        for BlockPart { range, counts } in cut(block) {
+            let last = last && range.end == block.len();
+            let part = &block[range];
             if counts[usize::from(part[0])] == part.len() as u64 {
                 write_block_header(RUN, part.len(), last, out);
                 out.push(part[0]);
@@ -213,9 +213,9 @@ fn write_literals_section(
         out.extend_from_slice(&[0; 6]);
         let lens = streams.write_four(block, scratch, out);
         // The last length is what is left.
-        for (place, len) in out[table..table + 6].chunks_exact_mut(2).zip(lens) {
+        for (dest, len) in out[table..table + 6].chunks_exact_mut(2).zip(lens) {
             // At most 11 bits for each of 32 KiB.
-            place.copy_from_slice(&len.to_le_bytes()[..2]);
+            dest.copy_from_slice(&len.to_le_bytes()[..2]);
         }
     }
     let body = out.len() - start - header_len;

@@ -1,11 +1,11 @@
-//! Flat codes: every value below a power of two has as many bits, its own. When
-//! they are the best there are, and how they are written: eight symbols fill
-//! whole bytes, and are pushed together by shifts.
+//! Flat codes: every value below a power of two is its own code. This file
+//! decides when they are the best codes, and writes them: eight symbols fill
+//! whole bytes and are packed by shifts.
 
 use super::huffman::lens;
 use super::streams::Sink;
 
-/// Below, a sample of a block says little.
+/// Samples of shorter blocks are not representative.
 const MIN_SAMPLED_BYTES: usize = 1 << 15;
 
 /// Returns the bits of a flat code (`Code::of_bits`) for a block whose shortest
@@ -71,17 +71,17 @@ fn put_together(bits: u32, groups: &[[u8; GROUP]], sink: &mut Sink) {
     let step = bits as usize;
     let (rest, runs) = groups.as_rchunks::<RUN>();
     for run in runs.iter().rev() {
-        if let Some(place) = sink.buf[sink.at..].first_chunk_mut::<{ 8 * RUN }>() {
+        if let Some(dest) = sink.buf[sink.at..].first_chunk_mut::<{ 8 * RUN }>() {
             for (k, group) in run.iter().rev().enumerate() {
-                // The next group is written over the bytes that are too many.
-                place[k * step..k * step + 8].copy_from_slice(&together(bits, group));
+                // The next group overwrites the surplus bytes.
+                dest[k * step..k * step + 8].copy_from_slice(&together(bits, group));
             }
         }
         sink.at += RUN * step;
     }
     for group in rest.iter().rev() {
-        if let Some(place) = sink.buf[sink.at..].first_chunk_mut() {
-            *place = together(bits, group);
+        if let Some(dest) = sink.buf[sink.at..].first_chunk_mut() {
+            *dest = together(bits, group);
         }
         sink.at += step;
     }

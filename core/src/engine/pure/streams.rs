@@ -44,15 +44,15 @@ impl Streams {
         let last = counts.iter().rposition(|&count| count > 0).unwrap_or(0);
         if last - first >= PAIR_VALUES {
             let mut table = Box::new([0; 256]);
-            for (symbol, place) in (0..=255).zip(table.iter_mut()) {
-                *place = entry(symbol);
+            for (symbol, slot) in (0..=255).zip(table.iter_mut()) {
+                *slot = entry(symbol);
             }
             return Self::Single(table);
         }
         let first = first.to_le_bytes()[0];
         let mut entries = [0u32; PAIR_VALUES];
-        for (k, place) in (0..=last.to_le_bytes()[0] - first).zip(entries.iter_mut()) {
-            *place = entry(first + k);
+        for (k, slot) in (0..=last.to_le_bytes()[0] - first).zip(entries.iter_mut()) {
+            *slot = entry(first + k);
         }
         let mut table: Box<[u32; PAIR_VALUES * PAIR_VALUES]> = vec![0; PAIR_VALUES * PAIR_VALUES]
             .try_into()
@@ -64,9 +64,9 @@ impl Streams {
         {
             let len = second >> LEN_SHIFT;
             let code = second & ((1 << LEN_SHIFT) - 1);
-            for (place, one) in row.iter_mut().zip(&entries[..used]) {
+            for (slot, one) in row.iter_mut().zip(&entries[..used]) {
                 // The second symbol is written first.
-                *place = code
+                *slot = code
                     + ((one & 0xFFFF) << len)
                     + (one >> LEN_SHIFT << LEN_SHIFT)
                     + (len << LEN_SHIFT);
@@ -246,8 +246,8 @@ impl Sink<'_> {
 
     #[inline(always)]
     fn store(&mut self, word: u64) {
-        if let Some(place) = self.buf.get_mut(self.at..self.at + 8) {
-            place.copy_from_slice(&word.to_le_bytes());
+        if let Some(dest) = self.buf.get_mut(self.at..self.at + 8) {
+            dest.copy_from_slice(&word.to_le_bytes());
         }
     }
 

@@ -141,7 +141,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Returns whether nothing is left. The symbol whose interval begins at 0
-    /// follows for ever then.
+    /// follows forever then.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.state == 0 && self.left == 0

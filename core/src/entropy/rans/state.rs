@@ -177,8 +177,8 @@ impl Emitted {
             *state = rest + quotient * u32::from(divided.others) + u32::from(divided.start);
         }
         // Bytes of the word that do not count are overwritten by the next one.
-        if let Some(place) = self.buf[..self.start].last_chunk_mut() {
-            *place = word.wrapping_shl(64 - word_bits).to_le_bytes();
+        if let Some(dest) = self.buf[..self.start].last_chunk_mut() {
+            *dest = word.wrapping_shl(64 - word_bits).to_le_bytes();
         }
         self.start -= word_bits as usize / 8;
     }

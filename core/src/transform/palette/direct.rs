@@ -41,9 +41,9 @@ pub fn split<const W: usize>(items: &[[u8; W]], most: usize) -> SmallPalette {
             index.reserve_exact(items.len() - start);
         }
         index.resize(start + chunk.len(), 0);
-        for (place, item) in index[start..].iter_mut().zip(chunk) {
+        for (number, item) in index[start..].iter_mut().zip(chunk) {
             let value = word(item);
-            *place = match numbers.find(value) {
+            *number = match numbers.find(value) {
                 Some(number) => number,
                 None if numbers.count >= most => return SmallPalette::TooMany,
                 None => match numbers.add(value) {
@@ -56,14 +56,14 @@ pub fn split<const W: usize>(items: &[[u8; W]], most: usize) -> SmallPalette {
     // So far values are numbered in order of appearance.
     let mut codebook = numbers.values[..numbers.count].to_vec();
     codebook.sort_unstable();
-    let mut places = [0; MAX_VALUES];
-    for (&value, place) in codebook.iter().zip(0..=u8::MAX) {
+    let mut positions = [0; MAX_VALUES];
+    for (&value, position) in codebook.iter().zip(0..=u8::MAX) {
         if let Some(number) = numbers.find(value) {
-            places[usize::from(number)] = place;
+            positions[usize::from(number)] = position;
         }
     }
-    for place in &mut index {
-        *place = places[usize::from(*place)];
+    for position in &mut index {
+        *position = positions[usize::from(*position)];
     }
     SmallPalette::Split(codebook, index)
 }
@@ -115,7 +115,7 @@ impl<const W: usize> Numbers<W> {
         let number = u8::try_from(self.count).ok()?;
         self.values[self.count] = value;
         self.count += 1;
-        if self.place(number) {
+        if self.claim_slot(number) {
             return Some(number);
         }
         for _ in 0..MULTIPLIERS {
@@ -126,7 +126,7 @@ impl<const W: usize> Numbers<W> {
                 .wrapping_mul(0x5851_F42D_4C95_7F2D)
                 | 1;
             self.slots = empty();
-            if (0..=number).all(|number| self.place(number)) {
+            if (0..=number).all(|number| self.claim_slot(number)) {
                 return Some(number);
             }
         }
@@ -134,7 +134,7 @@ impl<const W: usize> Numbers<W> {
     }
 
     /// Gives a value its slot, unless another value has it.
-    fn place(&mut self, number: u8) -> bool {
+    fn claim_slot(&mut self, number: u8) -> bool {
         let slot = self.slot(self.values[usize::from(number)]);
         let holder = self.slots[slot];
         // An empty slot holds number 0, that of the first value.

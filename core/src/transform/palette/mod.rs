@@ -77,50 +77,52 @@ fn join_fixed<const W: usize>(
                 *to = *entry;
             }
             // Not by `max`, which is not turned into vector instructions.
-            let most = index.iter().fold(0, |most: u8, &place| most.max(place));
+            let most = index
+                .iter()
+                .fold(0, |most: u8, &position| most.max(position));
             if usize::from(most) >= entries.len() && !index.is_empty() {
                 return Err(outside(most.into(), entries.len()));
             }
-            for (item, &place) in items.iter_mut().zip(index) {
-                *item = table[usize::from(place)];
+            for (item, &position) in items.iter_mut().zip(index) {
+                *item = table[usize::from(position)];
             }
             Ok(())
         }
         2 => {
-            let places = index.as_chunks::<2>().0.iter();
+            let positions = index.as_chunks::<2>().0.iter();
             look_up(
-                places.map(|&p| u16::from_le_bytes(p).into()),
+                positions.map(|&p| u16::from_le_bytes(p).into()),
                 entries,
                 items,
             )
         }
         4 => {
-            let places = index.as_chunks::<4>().0.iter();
-            look_up(places.map(|&p| u32::from_le_bytes(p)), entries, items)
+            let positions = index.as_chunks::<4>().0.iter();
+            look_up(positions.map(|&p| u32::from_le_bytes(p)), entries, items)
         }
         other => panic!("indices of {other} bytes"),
     }
 }
 
 fn look_up<const W: usize>(
-    places: impl Iterator<Item = u32>,
+    positions: impl Iterator<Item = u32>,
     entries: &[[u8; W]],
     items: &mut [[u8; W]],
 ) -> Result<()> {
-    for (item, place) in items.iter_mut().zip(places) {
-        *item = usize::try_from(place)
+    for (item, position) in items.iter_mut().zip(positions) {
+        *item = usize::try_from(position)
             .ok()
             .and_then(|at| entries.get(at))
             .copied()
-            .ok_or_else(|| outside(place, entries.len()))?;
+            .ok_or_else(|| outside(position, entries.len()))?;
     }
     Ok(())
 }
 
-fn outside(place: u32, entries: usize) -> Error {
+fn outside(position: u32, entries: usize) -> Error {
     Error::malformed(
         Rule::PaletteIndex,
-        format!("index {place} in a codebook of {entries} values"),
+        format!("index {position} in a codebook of {entries} values"),
     )
 }
 

@@ -107,7 +107,7 @@ impl Section {
         Ok(Integrity {
             tables: self
                 .tables
-                .map(|lens| table_places(&lens, available))
+                .map(|lens| table_ranges(&lens, available))
                 .transpose()?,
             file: self.file,
             frames: self.frames,
@@ -118,7 +118,7 @@ impl Section {
 }
 
 /// Returns the ranges of the tables, which are back to back before the index.
-fn table_places(lens_bytes: &[u32], available: Range<u64>) -> Result<Vec<Range<u64>>> {
+fn table_ranges(lens_bytes: &[u32], available: Range<u64>) -> Result<Vec<Range<u64>>> {
     let total: u64 = lens_bytes.iter().map(|&len| u64::from(len)).sum();
     let Some(mut end) = available
         .end
@@ -130,12 +130,12 @@ fn table_places(lens_bytes: &[u32], available: Range<u64>) -> Result<Vec<Range<u
             format!("block tables of {total} bytes do not fit in front of the index"),
         ));
     };
-    let places = lens_bytes.iter().map(|&len| {
+    let ranges = lens_bytes.iter().map(|&len| {
         let start = end;
         end += u64::from(len);
         start..end
     });
-    Ok(places.collect())
+    Ok(ranges.collect())
 }
 
 impl Integrity {
@@ -143,11 +143,11 @@ impl Integrity {
     /// `None` if there is none.
     ///
     /// # Panics
-    /// If there is no record of that number.
+    /// If there is no record with that number.
     #[must_use]
     pub fn table(&self, number: usize) -> Option<Range<u64>> {
-        let place = self.tables.as_ref()?[self.entries[number]].clone();
-        (!place.is_empty()).then_some(place)
+        let range = self.tables.as_ref()?[self.entries[number]].clone();
+        (!range.is_empty()).then_some(range)
     }
 
     /// Returns the offset of the first block table, if there is one.
@@ -172,7 +172,7 @@ impl Integrity {
     /// Returns the entry of record `number` as that of record 0.
     ///
     /// # Panics
-    /// If there is no record of that number.
+    /// If there is no record with that number.
     #[cfg(feature = "decode-task")]
     pub(crate) fn project(&self, number: usize) -> Self {
         let entry = self.entries[number];
@@ -189,7 +189,7 @@ impl Integrity {
     /// be an alias.
     ///
     /// # Panics
-    /// If there is no record of that number.
+    /// If there is no record with that number.
     pub fn check_stored(&self, number: usize, stored: &[u8]) -> Result<()> {
         let entry = self.entries[number];
         match &self.frames {
@@ -206,7 +206,7 @@ impl Integrity {
     /// Compares the digest of the decoded bytes of record `number`.
     ///
     /// # Panics
-    /// If there is no record of that number.
+    /// If there is no record with that number.
     pub fn check_tensor<E: Engine>(&self, engine: &E, number: usize, tensor: &[u8]) -> Result<()> {
         let entry = self.entries[number];
         match &self.tensors {

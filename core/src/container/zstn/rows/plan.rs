@@ -35,7 +35,7 @@ pub struct FramePlan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PlanePlan {
     /// Ranges of the decoded plane, in order: more than one if the bytes of an
-    /// element are in several places.
+    /// element are not adjacent.
     wanted: Vec<Range<u64>>,
     pieces: Vec<Piece>,
 }

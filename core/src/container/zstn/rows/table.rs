@@ -205,7 +205,8 @@ impl BlockTable {
     }
 
     /// Reads the table of a frame of `frame_len_bytes` that holds a tensor of
-    /// `tensor_len_bytes`. Offsets in errors count from the start of `bytes`.
+    /// `tensor_len_bytes`. Offsets in errors are relative to the start of
+    /// `bytes`.
     pub fn parse(bytes: &[u8], frame_len_bytes: u64, tensor_len_bytes: u64) -> Result<Self> {
         let Fields {
             transform,
@@ -281,8 +282,9 @@ impl BlockTable {
 
     /// Returns the length of all planes together.
     pub(super) fn body_len_bytes(&self) -> u64 {
-        // Each plane has one byte of every element, except for bit fields,
-        // whose exponents take one byte per element.
+        // Planes are as long as the elements together, except for bit fields:
+        // their exponents take one byte per element, which gives the number of
+        // elements.
         match self.transform {
             Transform::BitField(format) => self.planes[1].len_bytes * format.item_bytes as u64,
             _ => self.planes.iter().map(|plane| plane.len_bytes).sum(),

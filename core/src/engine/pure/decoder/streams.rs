@@ -1,16 +1,16 @@
-//! Streams of a Huffman code, which are read from their ends
-//! (RFC 8878, 4.2.2).
+//! Decodes streams of a Huffman code, which are read from their ends (RFC 8878,
+//! 4.2.2).
 
 use super::code::{Code, SEVERAL_BITS, SEVERAL_LEN, Several};
 use super::{Fault, flat};
 
-/// Lookups between two reads of input. What they and a byte begun take fits
-/// in a word, and leaves a bit to mark the end with.
+/// Lookups between two reads of input. The bits that they and a partly read
+/// byte take fit in a word, with a bit left to mark the end.
 const LOOKUPS: usize = 5;
 /// The most symbols that these lookups produce.
 const MAX_SYMBOLS: usize = 3 * LOOKUPS;
 /// Bytes for the symbols, and for what is written after them.
-const ROOM: usize = 20;
+const OUTPUT_BYTES: usize = 20;
 /// The most bytes of input that they consume.
 const MAX_BYTES: usize = 7;
 /// Shorter streams are read symbol by symbol: a table for several would cost
@@ -177,22 +177,22 @@ impl<'a> Stream<'a> {
         word.map_or(0, |word| (u64::from_le_bytes(*word) | 1) << taken_bits)
     }
 
-    /// Returns how often [`Self::step`] is possible without looking.
+    /// Returns how many times [`Self::step`] can run without a check.
     fn steps(&self) -> usize {
-        let capacity = (self.out.len() - self.done + MAX_SYMBOLS).saturating_sub(ROOM);
+        let capacity = (self.out.len() - self.done + MAX_SYMBOLS).saturating_sub(OUTPUT_BYTES);
         (capacity / MAX_SYMBOLS).min(self.from / MAX_BYTES)
     }
 
     #[inline(always)]
     fn step(&mut self, table: &[Several; SEVERAL_LEN]) {
-        let Some(place) = self.out[self.done..].first_chunk_mut::<ROOM>() else {
+        let Some(dest) = self.out[self.done..].first_chunk_mut::<OUTPUT_BYTES>() else {
             return;
         };
         let mut word = self.word;
         let mut at = 0;
         for _ in 0..LOOKUPS {
             let found = table[(word >> (64 - SEVERAL_BITS)) as usize];
-            place[at & 15..][..4].copy_from_slice(&found.to_le_bytes());
+            dest[at & 15..][..4].copy_from_slice(&found.to_le_bytes());
             word <<= found >> 24 & 15;
             at += (found >> 28) as usize;
         }
@@ -231,7 +231,7 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// Decodes as much of all four as is possible without looking at their ends.
+/// Decodes as much of all four as possible without checking for their ends.
 fn run_four(streams: &mut [Stream; 4], table: &[Several; SEVERAL_LEN]) {
     loop {
         let steps = streams.iter().map(Stream::steps).min().unwrap_or(0);
