@@ -34,7 +34,7 @@ impl<'a> Cursor<'a> {
         self.all.len() - self.position
     }
 
-    /// The next `len_bytes` bytes. `what` names the field in the error.
+    /// Returns the next `len_bytes` bytes. `what` names the field in the error.
     pub fn take(&mut self, len_bytes: u64, what: &str) -> Result<&'a [u8]> {
         match usize::try_from(len_bytes) {
             Ok(len) if len <= self.remaining() => {
@@ -86,16 +86,16 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The bytes `range` of `all`.
+/// Returns the bytes `range` of `all`.
 ///
 /// # Panics
-/// If the range does not lie inside; callers have checked it.
+/// If the range exceeds `all`; callers have checked it.
 #[must_use]
 pub fn part(all: &[u8], range: Range<u64>) -> &[u8] {
     &all[index(range.start)..index(range.end)]
 }
 
-/// A length or position inside a slice, which therefore fits.
+/// Returns a length or position inside a slice, which therefore fits.
 ///
 /// # Panics
 /// If it does not fit: it is then not inside any slice.
@@ -104,12 +104,13 @@ pub fn index(position: u64) -> usize {
     usize::try_from(position).expect("a position inside memory")
 }
 
-/// A zeroed buffer of `len_bytes`, or a typed error where memory (or the
-/// address space of WebAssembly) does not hold it. Callers have checked that
-/// the input justifies the length.
+/// Returns a zeroed buffer of `len_bytes`, or a typed error where memory (or
+/// the address space of WebAssembly) does not hold it. Callers have checked
+/// that the input justifies the length.
 pub fn buffer(len_bytes: u64) -> Result<Vec<u8>> {
-    let len = room(&mut Vec::new(), len_bytes)?;
-    // There is room. An allocator knows pages that are zero already.
+    let len = reserve(&mut Vec::new(), len_bytes)?;
+    // The memory is available, and an allocator can return zeroed pages without
+    // filling them.
     Ok(vec![0; len])
 }
 
@@ -118,13 +119,13 @@ pub fn resize(buffer: &mut Vec<u8>, len_bytes: u64) -> Result<()> {
     if buffer.capacity() == 0 {
         *buffer = self::buffer(len_bytes)?;
     } else {
-        let len = room(buffer, len_bytes)?;
+        let len = reserve(buffer, len_bytes)?;
         buffer.resize(len, 0);
     }
     Ok(())
 }
 
-fn room(buffer: &mut Vec<u8>, len_bytes: u64) -> Result<usize> {
+fn reserve(buffer: &mut Vec<u8>, len_bytes: u64) -> Result<usize> {
     let too_large = || Error::limit(format!("{len_bytes} bytes do not fit in memory"));
     let len = usize::try_from(len_bytes).map_err(|_| too_large())?;
     buffer

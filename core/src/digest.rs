@@ -1,4 +1,4 @@
-//! BLAKE3, by which tensors are known.
+//! BLAKE3, the digest of tensors.
 
 use blake3::hazmat::{
     ChainingValue, HasherExt as _, Mode, merge_subtrees_non_root, merge_subtrees_root,
@@ -10,7 +10,7 @@ use crate::engine::Engine;
 /// 256 bits.
 pub type Digest = [u8; 32];
 
-/// Of bytes given in pieces.
+/// Returns the digest of bytes given in pieces.
 pub fn of_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Digest {
     let mut hasher = Hasher::new();
     for piece in pieces {
@@ -19,7 +19,8 @@ pub fn of_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Digest {
     hasher.finalize().into()
 }
 
-/// Of bytes in memory; long ones by all threads.
+/// Returns the digest of bytes in memory; long inputs are hashed on all
+/// threads.
 pub fn of<E: Engine>(engine: &E, bytes: &[u8]) -> Digest {
     if bytes.len() <= SUBTREE_BYTES {
         return blake3::hash(bytes).into();
@@ -42,7 +43,8 @@ pub fn of<E: Engine>(engine: &E, bytes: &[u8]) -> Digest {
 /// Whole subtrees of BLAKE3's tree of chunks, but for the last one.
 const SUBTREE_BYTES: usize = 1 << 19;
 
-/// A left half is as long a power of two as leaves something for the right.
+/// A left half is as long a power of two as leaves something for the right
+/// half.
 fn halves(values: &[ChainingValue]) -> (&[ChainingValue], &[ChainingValue]) {
     values.split_at(values.len().next_power_of_two() / 2)
 }

@@ -15,7 +15,7 @@ macro_rules! dtypes {
             /// All of them, in the official order ("rank").
             pub const ALL: [Dtype; 22] = [ $( Dtype::$name, )* ];
 
-            /// Spelling in a safetensors header.
+            /// Returns the spelling in a safetensors header.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $( Self::$name => $spelling, )* }
@@ -78,7 +78,7 @@ dtypes! {
 }
 
 impl Dtype {
-    /// Bytes of one element; `None` for the dtypes below one byte.
+    /// Returns the bytes of one element; `None` for the dtypes below one byte.
     #[must_use]
     pub fn len_bytes(self) -> Option<usize> {
         match self.bits() {
@@ -90,8 +90,8 @@ impl Dtype {
         }
     }
 
-    /// The dtype of that name in the spelling of safetensors or of z4ai
-    /// (docs/formats/z4ai-frames.md 14), in upper or lower case.
+    /// Returns the dtype called `name` in the spelling of safetensors or of
+    /// z4ai (docs/formats/z4ai-frames.md 14), in upper or lower case.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let lower = name.to_ascii_lowercase();

@@ -2,9 +2,9 @@
 //! independent jobs.
 //!
 //! The native packer plugs in C zstd and a thread pool; WebAssembly plugs in
-//! [`Pure`]. No format knowledge lives behind the seam: what a zstd frame may
-//! look like is decided in [`crate::entropy::zstd`], so that every engine
-//! accepts and refuses the same files.
+//! [`Pure`]. An engine has no format knowledge: what a zstd frame may look like
+//! is decided in [`crate::entropy::zstd`], so that every engine accepts and
+//! refuses the same files.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ pub use pure::encode_literals;
 #[cfg(feature = "pure")]
 pub use pure::{Pure, decode_flat};
 
-/// What decoding needs from outside.
+/// The services that decoding needs from outside.
 pub trait Engine: Sync {
     /// Decodes one zstd frame that fills `frame` into the whole of `out`.
     /// Anything but exactly `out.len()` bytes is an error; the text says why.
@@ -39,8 +39,8 @@ pub trait Engine: Sync {
         (a(), b())
     }
 
-    /// As [`Engine::join`], for work on so many bytes each: few are done before
-    /// a thread is awake.
+    /// Runs both like [`Engine::join`], for work on `len_bytes` bytes each: a
+    /// little work is done before a thread wakes up.
     fn join_over<A, B>(
         &self,
         len_bytes: usize,
@@ -51,8 +51,8 @@ pub trait Engine: Sync {
         A: Send,
         B: Send,
     {
-        const LEAST_BYTES: usize = 1 << 20;
-        if len_bytes < LEAST_BYTES {
+        const MIN_BYTES: usize = 1 << 20;
+        if len_bytes < MIN_BYTES {
             (a(), b())
         } else {
             self.join(a, b)
@@ -60,7 +60,7 @@ pub trait Engine: Sync {
     }
 }
 
-/// What encoding needs on top of that.
+/// The services that encoding needs in addition.
 pub trait PackEngine: Engine {
     /// Appends one zstd frame of `input` to `out`: content size present, no
     /// checksum, no dictionary, window at most 2^27.
@@ -69,7 +69,7 @@ pub trait PackEngine: Engine {
     fn zstd_encode(&self, input: &[u8], coding: ZstdCoding, out: &mut Vec<u8>);
 }
 
-/// How a zstd frame is made.
+/// How a zstd frame is encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZstdCoding {
     /// Literals coded by Huffman tables alone, no search for matches: best
@@ -77,7 +77,7 @@ pub enum ZstdCoding {
     Huffman,
     /// The ordinary search of this compression level.
     Search(i32),
-    /// The search of this level, and one for long matches up to 128 MiB back
-    /// beside it. An engine without the latter does the former.
+    /// A search at this level together with one for matches of up to 128 MiB
+    /// back. An engine without the latter does the former alone.
     Long(i32),
 }

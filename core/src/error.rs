@@ -23,14 +23,14 @@ pub enum ErrorKind {
     Unsupported,
     /// A named cap of [`crate::limits`], or one set by the caller, was reached.
     Limit,
-    /// There is no tensor of that name.
+    /// There is no tensor with that name.
     NotFound,
     /// The caller asked for something impossible.
     InvalidInput,
 }
 
 impl ErrorKind {
-    /// The spelling used in JSON output and in JavaScript.
+    /// Returns the spelling used in JSON output and in JavaScript.
     #[must_use]
     pub fn code(self) -> &'static str {
         match self {
@@ -67,32 +67,34 @@ impl Error {
         }))
     }
 
-    /// The bytes break `rule`.
+    /// Creates the error for bytes that break `rule`.
     #[must_use]
     pub fn malformed(rule: Rule, detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::Malformed, Some(rule), detail)
     }
 
-    /// The bytes may be in order, but this cannot be done with them.
+    /// Creates the error for bytes that may be valid but that this library does
+    /// not support.
     #[must_use]
     pub fn unsupported(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::Unsupported, None, detail)
     }
 
-    /// A cap was reached.
+    /// Creates the error for a limit that was exceeded.
     #[must_use]
     pub fn limit(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::Limit, None, detail)
     }
 
-    /// A tensor has more dimensions than [`crate::limits::DIMENSIONS`].
+    /// Creates the error for a tensor with more dimensions than
+    /// [`crate::limits::DIMENSIONS`].
     pub(crate) fn dimensions() -> Self {
         let rule = Some(Rule::TensorDimensions);
         let detail = format!("its shape has over {DIMENSIONS} dimensions, the most that are read");
         Self::new(ErrorKind::Limit, rule, detail)
     }
 
-    /// There is no tensor called `name`.
+    /// Creates the error for a tensor that does not exist.
     #[must_use]
     pub fn not_found(name: &str) -> Self {
         Self::new(
@@ -102,14 +104,14 @@ impl Error {
         )
     }
 
-    /// The call itself is wrong.
+    /// Creates the error for a call with invalid arguments.
     #[must_use]
     pub fn invalid_input(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::InvalidInput, None, detail)
     }
 
-    /// Names the byte at which the problem lies, counted from the start of
-    /// the file or frame being read. The innermost place wins.
+    /// Sets the offset of the problem, relative to the start of the file or
+    /// frame being read. The innermost offset wins.
     #[must_use]
     pub fn at(mut self, offset_bytes: u64) -> Self {
         self.0.offset.get_or_insert(offset_bytes);
@@ -146,20 +148,20 @@ impl Error {
         self.0.kind
     }
 
-    /// The rule that was broken, for [`ErrorKind::Malformed`] and a few caps
-    /// that are rules of ours.
+    /// Returns the rule that was broken, for [`ErrorKind::Malformed`] and a few
+    /// caps that are rules of ours.
     #[must_use]
     pub fn rule(&self) -> Option<Rule> {
         self.0.rule
     }
 
-    /// Byte at which the problem lies, if known.
+    /// Returns the offset of the problem in bytes, if known.
     #[must_use]
     pub fn offset(&self) -> Option<u64> {
         self.0.offset
     }
 
-    /// Name of the tensor concerned, if any.
+    /// Returns the name of the tensor concerned, if any.
     #[must_use]
     pub fn tensor_name(&self) -> Option<&str> {
         self.0.tensor.as_deref()

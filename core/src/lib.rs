@@ -1,14 +1,14 @@
 //! Formats and transforms of zstn: model checkpoints made smaller without
 //! losing a bit, and single tensors read back out of the packed file.
 //!
-//! Bytes in, bytes out. Nothing in this crate opens a file, speaks HTTP,
-//! starts a thread, reads a clock or links C; what it needs from outside
-//! (zstd and a way to run independent jobs) it asks of an [`engine::Engine`].
+//! The crate takes bytes and returns bytes. It opens no file, speaks no HTTP,
+//! starts no thread, reads no clock and links no C; what it needs from outside
+//! (zstd and a way to run independent jobs) it gets from an [`engine::Engine`].
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`bytes`], [`dtype`], [`limits`], [`error`] | what every stage stands on |
-//! | [`engine`] | the one seam to the outside |
+//! | [`bytes`], [`dtype`], [`limits`], [`error`] | the foundation of every stage |
+//! | [`engine`] | the only interface to the outside |
 //! | [`transform`] | buffer to planes and back, pure and invertible |
 //! | [`entropy`] | one plane to its coded payload and back |
 //! | [`frame`] | one buffer to a self-describing frame and back |
@@ -33,8 +33,8 @@ pub mod error;
 pub mod frame;
 pub mod limits;
 pub mod model;
-mod order;
 mod rule;
+mod sort;
 pub mod transform;
 
 pub use error::{Error, ErrorKind, Result};

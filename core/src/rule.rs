@@ -26,7 +26,7 @@ rules! {
     /// The file begins with the signature of a known format
     /// (z4ai-containers 0, z4ai-frames 2).
     Recognised = "file.recognised",
-    /// Every field lies inside the input (z4ai-frames 13 rule 1).
+    /// Every field is inside the input (z4ai-frames 13 rule 1).
     Truncated = "bytes.truncated",
 
     /// A tensor has at most 255 dimensions ([`crate::limits::DIMENSIONS`]).
@@ -58,11 +58,11 @@ rules! {
 
     /// The index of the shards is JSON of the given shape (sharded 1).
     ShardIndex = "sharded.index",
-    /// Shards are files beside the index (sharded 1).
+    /// Shards are files next to the index (sharded 1).
     ShardFileName = "sharded.file_name",
     /// A tensor is in one file (sharded 1).
     ShardTensorTwice = "sharded.tensor_twice",
-    /// Every file that the index names is beside it (sharded 2).
+    /// Every file that the index names is next to it (sharded 2).
     ShardMissing = "sharded.missing",
     /// Files hold the tensors that the index says (sharded 2).
     ShardTensorMissing = "sharded.tensor_missing",
@@ -93,7 +93,7 @@ rules! {
     ZstnRefTarget = "zstn.ref_target",
     /// A REF is as long as its target (2.7 rule 5).
     ZstnRefLength = "zstn.ref_length",
-    /// Frames lie between header and index (2.7 rule 6).
+    /// Frames are between header and index (2.7 rule 6).
     ZstnFramePlace = "zstn.frame_place",
     /// Only `Z4AI`, `ZSP1` and `ZPL1` inside a container (0).
     ZstnFrameKind = "zstn.frame_kind",
@@ -101,14 +101,14 @@ rules! {
     ZstnDecodedLength = "zstn.decoded_length",
     /// Index and JSON header name the same spans (2.7 rule 9).
     ZstnHeaderMismatch = "zstn.header_mismatch",
-    /// The integrity section is well formed and tells of this index
+    /// The integrity section is well formed and describes this index
     /// (zstn-integrity 1 to 3).
     ZstnIntegrity = "zstn.integrity",
     /// Header and index have their checksums (zstn-integrity 3).
     ZstnHeadChecksum = "zstn.head_checksum",
     /// A stored frame has its checksum (zstn-integrity 3).
     ZstnFrameChecksum = "zstn.frame_checksum",
-    /// A block table is well formed and tells of this frame
+    /// A block table is well formed and describes this frame
     /// (zstn-integrity 5).
     ZstnBlockTable = "zstn.block_table",
     /// A stored block has its checksum (zstn-integrity 5).
@@ -134,13 +134,13 @@ rules! {
     DeltaCoverage = "delta.coverage",
     /// A tensor taken from the base is there, with that length and dtype (4.3).
     DeltaBaseTensor = "delta.base_tensor",
-    /// The seal is well formed (zstn-delta 2).
+    /// The trailer is well formed (zstn-delta 2).
     DeltaSeal = "delta.seal",
     /// The restored file is the one that was packed (zstn-delta 2).
     DeltaRestored = "delta.restored",
     /// The header is the one that was packed (zstn-delta 2).
     DeltaHeader = "delta.header",
-    /// Header, records and seal agree about every tensor (zstn-delta 3, 4).
+    /// Header, records and trailer agree about every tensor (zstn-delta 3, 4).
     DeltaPlaces = "delta.places",
     /// The restored tensor is the one that was packed (zstn-delta 3).
     DeltaTensor = "delta.tensor",
@@ -242,7 +242,7 @@ rules! {
     ZTensorLayout = "ztensor.layout",
     /// Known encoding and byte order (ztensor 5, 6.2 step 5).
     ZTensorEncoding = "ztensor.encoding",
-    /// Blobs are aligned and lie before the metadata (ztensor 6.2 step 6, 8.2).
+    /// Blobs are aligned and are before the metadata (ztensor 6.2 step 6, 8.2).
     ZTensorPlace = "ztensor.place",
     /// Size computed from the shape fits in 64 bits (ztensor 4).
     ZTensorOverflow = "ztensor.overflow",
@@ -262,7 +262,7 @@ rules! {
     ZTensorBool = "ztensor.bool",
     /// Starts with `GAUSS001` to `GAUSS004` (gauss 2.1, 11 check 2).
     GaussMagic = "gauss.magic",
-    /// As many tensors as the file has room for (11 check 1).
+    /// No more tensors than the file can hold (11 check 1).
     GaussCount = "gauss.count",
     /// Names are UTF-8 and occur once (11 check 2).
     GaussName = "gauss.name",
@@ -278,7 +278,7 @@ rules! {
     GaussScale = "gauss.scale",
     /// A raw tensor is as long as its shape and dtype say (11 check 5).
     GaussRawLength = "gauss.raw_length",
-    /// The tensors lie inside the file (11 check 1).
+    /// The tensors are inside the file (11 check 1).
     GaussPlace = "gauss.place",
     /// The last word of a stream is not zero (11 check 6).
     GaussStream = "gauss.stream",

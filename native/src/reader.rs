@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use zstn_core::ErrorKind;
 use zstn_core::dtype::Dtype;
-use zstn_core::model::{self, Model, Part};
+use zstn_core::model::{self, Model, StoredPart};
 
 use crate::source::{Place, Source};
 use crate::{Engine, Error, Result, suggest};
@@ -42,7 +42,7 @@ pub enum View {
     Stored,
 }
 
-/// An opened model. Opening reads head, header and index of each of its
+/// An opened model. FileOpener reads head, header and index of each of its
 /// files; after that each tensor costs one read of its stored bytes, or one
 /// per part for a weight that is stored in several.
 ///
@@ -289,7 +289,7 @@ impl Reader {
 
     /// Refuses what was read of `parts` if somebody wrote to one of their files
     /// since it was opened: bytes of two versions may have met.
-    fn check_unchanged(&self, parts: &[Part]) -> Result<()> {
+    fn check_unchanged(&self, parts: &[StoredPart]) -> Result<()> {
         let mut files = parts.iter().map(|part| &self.sources()[part.file]);
         files.try_for_each(|source| source.check_unchanged())
     }

@@ -7,7 +7,7 @@ use zstn_core::dtype::Dtype;
 use zstn_core::engine::{Pure, ZstdCoding};
 use zstn_core::frame::plane::Method;
 use zstn_core::frame::select::{Effort, encode, standalone};
-use zstn_core::frame::z4ai::{self, PlaneRecipe, Recipe, Transform, ZstdWays};
+use zstn_core::frame::z4ai::{self, BlockCodecs, PlaneRecipe, Recipe, Transform};
 use zstn_core::frame::{Family, Frame, decompress, palette, sparse, turbo};
 use zstn_core::transform::bitfield::{BFLOAT16, FLOAT32};
 use zstn_tests::rng::Rng;
@@ -189,9 +189,9 @@ fn containers_never_get_frames_that_z4ai_refuses_there() {
 /// The shortest frame of planes that Huffman codes and a search come to,
 /// whatever the transform.
 fn tried_in_every_way(tensor: &[u8], dtype: Dtype) -> usize {
-    let plane = PlaneRecipe::Blocks(ZstdWays {
+    let plane = PlaneRecipe::Blocks(BlockCodecs {
         search: Some(ZstdCoding::Search(3)),
-        ..ZstdWays::HUFFMAN
+        ..BlockCodecs::HUFFMAN
     });
     let mut transforms = vec![Transform::Opaque];
     transforms.extend(match dtype {

@@ -124,7 +124,7 @@ fn a_fine_tune_shrinks_and_comes_back() {
     let packed = pack(&engine, &target, &parsed_base, Effort::Balanced).unwrap();
     assert!(packed.len() < 12_000, "{} bytes", packed.len());
     let delta = ModelDelta::parse(&packed).unwrap();
-    assert!(delta.is_sealed());
+    assert!(delta.has_trailer());
     let kinds: Vec<Kind> = delta.records().iter().map(|record| record.kind).collect();
     assert_eq!(kinds, [Kind::Delta, Kind::Copy, Kind::Full, Kind::Full]);
     assert!(delta.unpack(&Pure, &parsed_base).unwrap() == target);
@@ -145,14 +145,14 @@ fn a_fine_tune_shrinks_and_comes_back() {
     let records_end = delta.records().last().unwrap().payload.end;
     for len in (0..packed.len()).rev().step_by(13) {
         if let Ok(bytes) = restore(&Pure, &packed[..len], &base) {
-            // Only the seal can be missing without loss.
+            // Only the trailer can be missing without loss.
             assert!(bytes == target && len as u64 >= records_end, "cut at {len}");
         }
     }
 }
 
 #[test]
-fn a_sealed_delta_with_a_flipped_bit_is_refused_or_restores_exactly() {
+fn a_delta_with_a_trailer_and_a_flipped_bit_is_refused_or_restores_exactly() {
     let (base, target, packed) = small();
     let (mut refused, mut exact) = (0, 0);
     for bit in 0..packed.len() * 8 {
@@ -166,7 +166,7 @@ fn a_sealed_delta_with_a_flipped_bit_is_refused_or_restores_exactly() {
             }
         }
     }
-    // Flags of a Z4DL and the seal's own magic and tags say nothing about
+    // Flags of a Z4DL and the trailer's own magic and tags say nothing about
     // the bytes.
     assert!(refused > 20 * exact, "{refused} refused, {exact} exact");
 }
@@ -189,11 +189,11 @@ fn small() -> (Vec<u8>, Vec<u8>, Vec<u8>) {
 }
 
 #[test]
-fn seal_and_records_have_to_agree() {
+fn trailer_and_records_have_to_agree() {
     let (base, _, packed) = small();
     let delta = ModelDelta::parse(&packed).unwrap();
     let records_end = usize::try_from(delta.records().last().unwrap().payload.end).unwrap();
-    // The first place in the seal follows the tag and the length of its field.
+    // The first place in the trailer follows the tag and the length of its field.
     let places = packed[records_end..]
         .windows(4)
         .position(|tag| tag == b"RECS")

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use zstn_core::bytes::part;
-use zstn_core::catalog::{BaseUse, Catalog, Kind, Opening};
+use zstn_core::catalog::{BaseUse, FileCatalog, FileOpener, Kind};
 use zstn_core::container::model_delta::{Base, ModelDelta, pack};
 use zstn_core::container::zstn as container;
 use zstn_core::engine::{Engine, Pure};
@@ -18,16 +18,16 @@ use zstn_tests::rng::Rng;
 /// A file opened by its ranges, and what that took.
 struct Opened<'f> {
     file: &'f [u8],
-    catalog: Catalog,
+    catalog: FileCatalog,
     rounds: usize,
     fetched: u64,
 }
 
 fn opened(file: &[u8]) -> Result<Opened<'_>> {
     let len = file.len() as u64;
-    let head = part(file, 0..Opening::head_len_bytes(len)).to_vec();
+    let head = part(file, 0..FileOpener::head_len_bytes(len)).to_vec();
     let (mut rounds, mut fetched) = (1, head.len() as u64);
-    let mut opening = Opening::new(len, head)?;
+    let mut opening = FileOpener::new(len, head)?;
     loop {
         let needs = opening.needs()?;
         if needs.is_empty() {
@@ -117,13 +117,13 @@ fn vectors_and_our_own_of_them() {
         assert!(
             !assert_reads(&theirs, &base, &target, name)
                 .catalog
-                .is_sealed()
+                .has_tensor_digests()
                 || name == "md_zero_tensors"
         );
         assert!(
             assert_reads(&ours, &base, &target, name)
                 .catalog
-                .is_sealed()
+                .has_tensor_digests()
         );
         read += 1;
     }
@@ -155,23 +155,23 @@ fn pair(count: usize, len_bytes: usize) -> (Vec<u8>, Vec<u8>) {
     (file(&old[..count - 1]), file(&new))
 }
 
-fn sealed(base: &[u8], target: &[u8]) -> Vec<u8> {
+fn with_trailer(base: &[u8], target: &[u8]) -> Vec<u8> {
     let engine = zstn::Engine::new(2).unwrap();
     pack(&engine, target, &Base::parse(base).unwrap(), Effort::Fast).unwrap()
 }
 
 /// The same delta as z4ai would leave it.
-fn unsealed(delta: &[u8]) -> Vec<u8> {
+fn without_trailer(delta: &[u8]) -> Vec<u8> {
     let records = ModelDelta::parse(delta).unwrap();
     part(delta, 0..records.records().last().unwrap().payload.end).to_vec()
 }
 
 #[test]
-fn a_sealed_delta_opens_in_two_round_trips() {
+fn a_delta_with_a_trailer_opens_in_two_round_trips() {
     for (count, len_bytes) in [(3, 100), (40, 50_000), (2000, 3000)] {
         let (base, target) = pair(count, len_bytes);
-        let delta = sealed(&base, &target);
-        let opened = assert_reads(&delta, &base, &target, "sealed");
+        let delta = with_trailer(&base, &target);
+        let opened = assert_reads(&delta, &base, &target, "with trailer");
         assert!(
             opened.rounds <= 2,
             "{} rounds for {count} tensors",
@@ -194,12 +194,12 @@ fn a_sealed_delta_opens_in_two_round_trips() {
 }
 
 #[test]
-fn a_delta_without_seal_is_walked() {
+fn a_delta_without_a_trailer_is_walked() {
     let (base, target) = pair(300, 80_000);
-    let delta = unsealed(&sealed(&base, &target));
+    let delta = without_trailer(&with_trailer(&base, &target));
     assert!(delta.len() > 4 << 20);
     let walked = assert_reads(&delta, &base, &target, "walked");
-    assert!(!walked.catalog.is_sealed());
+    assert!(!walked.catalog.has_tensor_digests());
     // Copies lie together, the others take a window each.
     assert!(
         (100..=160).contains(&walked.rounds),
@@ -209,7 +209,7 @@ fn a_delta_without_seal_is_walked() {
     assert!(walked.fetched < 1 << 20, "{} bytes", walked.fetched);
 
     let (base, target) = pair(30, 40_000);
-    let delta = unsealed(&sealed(&base, &target));
+    let delta = without_trailer(&with_trailer(&base, &target));
     let whole = assert_reads(&delta, &base, &target, "whole");
     assert!(whole.rounds <= 3 && whole.fetched == delta.len() as u64);
 }
@@ -217,9 +217,9 @@ fn a_delta_without_seal_is_walked() {
 #[test]
 fn damage_to_the_places_of_a_walk_ends_in_a_refusal() {
     let (base, target) = pair(300, 80_000);
-    let sealed_delta = sealed(&base, &target);
-    let delta = unsealed(&sealed_delta);
-    let records = ModelDelta::parse(&sealed_delta).unwrap();
+    let delta_with_trailer = with_trailer(&base, &target);
+    let delta = without_trailer(&delta_with_trailer);
+    let records = ModelDelta::parse(&delta_with_trailer).unwrap();
     let mut rng = Rng(9);
     let mut refused = 0;
     for record in records.records().iter().step_by(10) {
@@ -252,7 +252,7 @@ fn damage_to_the_places_of_a_walk_ends_in_a_refusal() {
 }
 
 #[test]
-fn a_damaged_sealed_delta_gives_exact_tensors_or_refusals() {
+fn a_damaged_delta_with_a_trailer_gives_exact_tensors_or_refusals() {
     let mut rng = Rng(6);
     let weights = rng.bf16_weights(120);
     let mut tuned = weights.clone();
@@ -263,7 +263,7 @@ fn a_damaged_sealed_delta_gives_exact_tensors_or_refusals() {
         ("same", "BF16", &weights),
         ("new", "U8", &tuned),
     ]);
-    let delta = sealed(&base, &target);
+    let delta = with_trailer(&base, &target);
     let (base, target) = (opened(&base).unwrap(), opened(&target).unwrap());
     let (mut refused, mut exact) = (0, 0);
     let mut check = |damaged: &[u8], what: &str| {
@@ -344,7 +344,7 @@ fn bases_that_do_not_fit() {
     let mut tuned = a.clone();
     tuned[3] ^= 1;
     let base = checkpoint(&[("a", "BF16", &a), ("b", "BF16", &b)]);
-    let delta_file = sealed(
+    let delta_file = with_trailer(
         &base,
         &checkpoint(&[("a", "BF16", &tuned), ("b", "BF16", &b)]),
     );
@@ -413,7 +413,7 @@ fn packed_bases_and_chains() {
     let last = third.len() - 1;
     third[last] ^= 0x11;
     let packed = container::pack(&zstn::Engine::new(1).unwrap(), &first, Effort::Fast).unwrap();
-    let (to_second, to_third) = (sealed(&first, &second), sealed(&second, &third));
+    let (to_second, to_third) = (with_trailer(&first, &second), with_trailer(&second, &third));
     let bases = [opened(&to_second).unwrap(), opened(&packed).unwrap()];
     let newest = opened(&to_third).unwrap();
     newest.catalog.check_base(&bases[0].catalog).unwrap();

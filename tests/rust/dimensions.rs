@@ -2,7 +2,7 @@
 //! tensors: refused by name where they are read, packed like any others.
 
 use zstn_core::ErrorKind;
-use zstn_core::catalog::{Catalog, Opening};
+use zstn_core::catalog::{FileCatalog, FileOpener};
 use zstn_core::container::model_delta::{self, Base, ModelDelta};
 use zstn_core::container::zstn::{pack, unpack};
 use zstn_core::container::ztensor::{self, Entry};
@@ -10,7 +10,7 @@ use zstn_core::dtype::Dtype;
 use zstn_core::engine::Pure;
 use zstn_core::frame::select::Effort;
 use zstn_core::limits::DIMENSIONS;
-use zstn_core::model::Assembly;
+use zstn_core::model::ModelBuilder;
 use zstn_core::{Error, Result};
 use zstn_tests::memory::{Counting, peak_bytes};
 
@@ -30,8 +30,8 @@ fn safetensors(dimensions: usize) -> Vec<u8> {
     file
 }
 
-fn open(file: Vec<u8>) -> Result<Catalog> {
-    Opening::new(file.len() as u64, file)?.finish(&Pure)
+fn open(file: Vec<u8>) -> Result<FileCatalog> {
+    FileOpener::new(file.len() as u64, file)?.finish(&Pure)
 }
 
 fn is_refused(error: &Error) {
@@ -105,7 +105,7 @@ fn headers_cost_memory_in_proportion() {
     drop((header, entries));
     let (model, peak) = peak_bytes(|| {
         let catalog = open(file)?;
-        Assembly::new(vec![catalog], None, None)?.finish(&Pure)
+        ModelBuilder::new(vec![catalog], None, None)?.finish(&Pure)
     });
     assert_eq!(model.expect("a model").tensors().len(), tensors);
     assert!(peak < 600 * tensors, "{} bytes a tensor", peak / tensors);

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use zstn_core::engine::{Engine, Pure, ZstdCoding};
-use zstn_core::frame::auto::Choice;
+use zstn_core::frame::auto::StreamCodec;
 use zstn_core::frame::{Family, Frame, Stored, auto, chunked, decompress, palette, sparse, turbo};
 use zstn_core::transform::FloatFormat;
 use zstn_core::{ErrorKind, Rule};
@@ -223,29 +223,29 @@ proptest! {
             6 => auto::Transform::Raw(width),
             _ => auto::Transform::BytePlane(width),
         };
-        let choices = [
-            Choice::Zstd(ZstdCoding::Search(1)),
-            Choice::Rans,
-            Choice::Brotli(9),
-            Choice::BrotliBlocks { quality: 5, block_bytes: 700 },
+        let codecs = [
+            StreamCodec::Zstd(ZstdCoding::Search(1)),
+            StreamCodec::Rans,
+            StreamCodec::Brotli(9),
+            StreamCodec::BrotliBlocks { quality: 5, block_bytes: 700 },
         ];
         // Each alone, all, none.
-        let choices = match choice {
-            0..4 => &choices[choice..=choice],
-            4 => &choices[..],
+        let codecs = match choice {
+            0..4 => &codecs[choice..=choice],
+            4 => &codecs[..],
             _ => &[],
         };
-        comes_back(&engine, &auto::encode(&engine, &bytes, transform, choices), &bytes);
+        comes_back(&engine, &auto::encode(&engine, &bytes, transform, codecs), &bytes);
     }
 }
 
 #[test]
 fn nothing_and_less_than_an_element() {
     let engine = native();
-    let choices = [
-        Choice::Zstd(ZstdCoding::Search(1)),
-        Choice::Rans,
-        Choice::Brotli(9),
+    let codecs = [
+        StreamCodec::Zstd(ZstdCoding::Search(1)),
+        StreamCodec::Rans,
+        StreamCodec::Brotli(9),
     ];
     for bytes in [&[][..], &[7], &[0, 0, 1]] {
         for transform in [
@@ -256,7 +256,7 @@ fn nothing_and_less_than_an_element() {
         ] {
             comes_back(
                 &engine,
-                &auto::encode(&engine, bytes, transform, &choices),
+                &auto::encode(&engine, bytes, transform, &codecs),
                 bytes,
             );
         }
@@ -295,10 +295,10 @@ fn small_frames() -> Vec<Vec<u8>> {
         chunked::encode(&engine, &bytes, 2, 99, &CODINGS),
     ];
     for choice in [
-        Choice::Zstd(ZstdCoding::Search(3)),
-        Choice::Rans,
-        Choice::Brotli(11),
-        Choice::BrotliBlocks {
+        StreamCodec::Zstd(ZstdCoding::Search(3)),
+        StreamCodec::Rans,
+        StreamCodec::Brotli(11),
+        StreamCodec::BrotliBlocks {
             quality: 9,
             block_bytes: 100,
         },
@@ -388,7 +388,7 @@ fn a_brotli_bomb_stops_at_the_promised_length() {
         &engine,
         &zeros,
         auto::Transform::Raw(1),
-        &[Choice::Brotli(5)],
+        &[StreamCodec::Brotli(5)],
     );
     assert!(frame.len() < 1000);
     let at = 24 + 1;

@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use zstn::Engine;
 use zstn_core::Rule;
-use zstn_core::catalog::{Catalog, Opening};
+use zstn_core::catalog::{FileCatalog, FileOpener};
 use zstn_core::container::zstn::integrity::checksum;
-use zstn_core::container::zstn::{Packing, pack, promises_header_copy, unpack};
+use zstn_core::container::zstn::{IncrementalPacker, pack, promises_header_copy, unpack};
 use zstn_core::engine::Pure;
 use zstn_core::frame::select::Effort;
 
@@ -38,10 +38,10 @@ fn packed(count: usize) -> Vec<u8> {
 }
 
 /// Opens it as a reader over HTTP does; says what was read after the head.
-fn open(file: &[u8]) -> zstn_core::Result<(Catalog, Vec<Vec<Range<u64>>>)> {
+fn open(file: &[u8]) -> zstn_core::Result<(FileCatalog, Vec<Vec<Range<u64>>>)> {
     let len = file.len() as u64;
     let part = |range: Range<u64>| zstn_core::bytes::part(file, range);
-    let mut opening = Opening::new(len, part(0..Opening::head_len_bytes(len)).to_vec())?;
+    let mut opening = FileOpener::new(len, part(0..FileOpener::head_len_bytes(len)).to_vec())?;
     let mut trips = Vec::new();
     loop {
         let needs = opening.needs()?;
@@ -81,7 +81,8 @@ fn ten_thousand_tensors_take_two_requests() {
 fn a_header_that_comes_with_the_head_is_not_copied() {
     let short = packed(300);
     assert!(!promises_header_copy(&short));
-    let mut packing = Packing::new(checkpoint(2000).len() as u64, Effort::Fast).without_integrity();
+    let mut packing =
+        IncrementalPacker::new(checkpoint(2000).len() as u64, Effort::Fast).without_integrity();
     let mut bare = Vec::new();
     while let Some(range) = packing.needs() {
         let bytes = zstn_core::bytes::part(&checkpoint(2000), range).to_vec();

@@ -11,7 +11,7 @@ use zstn::source::{Map, Source};
 use zstn::{Engine, PackOptions, Reader, Tensor};
 use zstn_core::Rule;
 use zstn_core::container::zstn::integrity::{FIXED_BYTES, checksum};
-use zstn_core::container::zstn::{Packing, pack, unpack};
+use zstn_core::container::zstn::{IncrementalPacker, pack, unpack};
 use zstn_core::engine::Pure;
 use zstn_core::frame::select::Effort;
 use zstn_tests::rng::Rng;
@@ -342,7 +342,7 @@ fn the_section_can_be_left_out() {
     assert!(std::fs::read(&target).expect("there") == bare);
 
     let len = original.len() as u64;
-    let mut packing = Packing::new(len, Effort::Balanced).without_integrity();
+    let mut packing = IncrementalPacker::new(len, Effort::Balanced).without_integrity();
     let mut out = Vec::new();
     while let Some(range) = packing.needs() {
         let bytes = zstn_core::bytes::part(&original, range);

@@ -2,7 +2,7 @@
 //! never memory that only a forged number justifies, never other bytes.
 
 use zstn_core::bytes::part;
-use zstn_core::catalog::Opening;
+use zstn_core::catalog::FileOpener;
 use zstn_core::container::zstn::integrity::checksum;
 use zstn_core::container::zstn::{pack, unpack};
 use zstn_core::engine::{Engine, Pure};
@@ -48,7 +48,7 @@ fn bad_sections() {
             let (result, peak) = peak_bytes(|| unpack(&Pure, &file));
             let error = result.expect_err("longer than the file");
             assert_eq!(error.kind(), ErrorKind::Malformed, "{len}: {error}");
-            let opened = Opening::new(file.len() as u64, file);
+            let opened = FileOpener::new(file.len() as u64, file);
             let opened = opened.and_then(|opening| opening.finish(&Pure));
             assert_eq!(opened.expect_err("the same").rule(), error.rule());
             assert!(peak < 1 << 20, "{len} held {peak} bytes");
@@ -97,7 +97,7 @@ fn bad_containers(engine: &impl Engine) {
 
 /// Reads every tensor by its name.
 fn read_all(engine: &impl Engine, file: Vec<u8>) -> Result<()> {
-    let opening = Opening::new(file.len() as u64, file.clone())?;
+    let opening = FileOpener::new(file.len() as u64, file.clone())?;
     let catalog = opening.finish(engine)?;
     for (number, tensor) in catalog.tensors().iter().enumerate() {
         catalog.decode(engine, number, part(&file, tensor.stored.clone()))?;

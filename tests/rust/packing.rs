@@ -8,15 +8,15 @@
 use std::collections::BTreeMap;
 
 use zstn_core::bytes::part;
-use zstn_core::container::zstn::{Packing, pack, unpack};
+use zstn_core::container::zstn::{IncrementalPacker, pack, unpack};
 use zstn_core::engine::Pure;
 use zstn_core::frame::select::Effort;
 use zstn_core::{ErrorKind, Result, Rule};
 use zstn_tests::{cases, repository, rng::Rng, sha256};
 
 /// Packs as a page does, and counts the bytes read.
-fn piecewise(file: &[u8], effort: Effort) -> Result<(Vec<u8>, Packing)> {
-    let mut packing = Packing::new(file.len() as u64, effort).allow_truncated();
+fn piecewise(file: &[u8], effort: Effort) -> Result<(Vec<u8>, IncrementalPacker)> {
+    let mut packing = IncrementalPacker::new(file.len() as u64, effort).allow_truncated();
     let (mut out, mut read) = (Vec::new(), 0);
     while let Some(range) = packing.needs() {
         let bytes = part(file, range);
@@ -110,7 +110,7 @@ fn equal_tensors_are_stored_once() {
     let shared: Vec<_> = packing
         .packed()
         .iter()
-        .map(|t| (t.name, t.shared_with))
+        .map(|t| (t.name, t.alias_of))
         .collect();
     assert_eq!(
         shared,
@@ -126,7 +126,7 @@ fn equal_tensors_are_stored_once() {
     let stored: u64 = packing
         .packed()
         .iter()
-        .filter(|t| t.shared_with.is_none())
+        .filter(|t| t.alias_of.is_none())
         .map(|t| t.stored_len_bytes)
         .sum();
     assert!(stored < packed.len() as u64 && packing.packed()[0].len_bytes == 80_000);
@@ -152,7 +152,7 @@ fn what_cannot_be_packed_is_refused() {
 
 #[test]
 fn bytes_that_were_not_asked_for_are_refused() {
-    let mut packing = Packing::new(100, Effort::Fast);
+    let mut packing = IncrementalPacker::new(100, Effort::Fast);
     assert_eq!(packing.needs(), Some(0..100));
     let error = packing.supply(&Pure, &[0; 99]).expect_err("one is missing");
     assert_eq!(error.kind(), ErrorKind::InvalidInput);

@@ -4,12 +4,12 @@
 use proptest::prelude::*;
 use zstn::{Engine, Output, PackOptions, pack::pack_map, source::Map};
 use zstn_core::bytes::part;
-use zstn_core::catalog::Opening;
-use zstn_core::container::zstn::{Packing, pack, pack_into, unpack, unpack_into};
+use zstn_core::catalog::FileOpener;
+use zstn_core::container::zstn::{IncrementalPacker, pack, pack_into, unpack, unpack_into};
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::{Pure, ZstdCoding};
 use zstn_core::frame::select::{self, Effort};
-use zstn_core::frame::z4ai::{self, PlaneRecipe, Recipe, Transform, Way, ZstdWays};
+use zstn_core::frame::z4ai::{self, BlockCodecs, Codec, PlaneRecipe, Recipe, Transform};
 use zstn_core::frame::{Family, decompress};
 use zstn_core::transform::bitfield::{BFLOAT16, FLOAT16, FLOAT32};
 use zstn_tests::rng::Rng;
@@ -60,13 +60,13 @@ proptest! {
     }
 }
 
-const HUFFMAN: ZstdWays = ZstdWays::HUFFMAN;
-const SEARCH: ZstdWays = ZstdWays {
+const HUFFMAN: BlockCodecs = BlockCodecs::HUFFMAN;
+const SEARCH: BlockCodecs = BlockCodecs {
     huffman: false,
     search: Some(ZstdCoding::Search(3)),
     ..HUFFMAN
 };
-const BOTH: ZstdWays = ZstdWays {
+const BOTH: BlockCodecs = BlockCodecs {
     search: Some(ZstdCoding::Long(5)),
     ..HUFFMAN
 };
@@ -77,18 +77,18 @@ const PLANES: [PlaneRecipe; 10] = [
     PlaneRecipe::Blocks(HUFFMAN),
     PlaneRecipe::Blocks(SEARCH),
     PlaneRecipe::Blocks(BOTH),
-    PlaneRecipe::Smallest(&[Way::Zstd(ZstdCoding::Long(1))]),
-    PlaneRecipe::Smallest(&[Way::Rans]),
-    PlaneRecipe::Smallest(&[Way::RansAdaptive(100)]),
-    PlaneRecipe::Smallest(&[Way::RansOrder1]),
+    PlaneRecipe::Smallest(&[Codec::Zstd(ZstdCoding::Long(1))]),
+    PlaneRecipe::Smallest(&[Codec::Rans]),
+    PlaneRecipe::Smallest(&[Codec::RansAdaptive(100)]),
+    PlaneRecipe::Smallest(&[Codec::RansOrder1]),
     PlaneRecipe::Smallest(&[
-        Way::Blocks(BOTH),
-        Way::RansAdaptive(1 << 16),
-        Way::RansOrder1,
+        Codec::Blocks(BOTH),
+        Codec::RansAdaptive(1 << 16),
+        Codec::RansOrder1,
     ]),
-    PlaneRecipe::FastFirst {
-        ways: &[Way::Blocks(HUFFMAN), Way::Rans],
-        parts: 200,
+    PlaneRecipe::PreferFast {
+        codecs: &[Codec::Blocks(HUFFMAN), Codec::Rans],
+        min_gain_divisor: 200,
     },
 ];
 
@@ -125,7 +125,7 @@ fn output_depends_on_neither_threads_nor_memory() {
         assert!(std::fs::read(&restored).unwrap() == original);
     }
     assert!(unpack(&Pure, &reference).unwrap() == original);
-    let catalog = Opening::new(reference.len() as u64, reference.clone())
+    let catalog = FileOpener::new(reference.len() as u64, reference.clone())
         .and_then(|opening| opening.finish(&Pure))
         .unwrap();
     for (name, family) in [
@@ -157,7 +157,7 @@ fn buffers_used_before_change_nothing() {
     for original in &originals {
         let effort = Effort::Balanced;
         pack_into(&engine, original, effort, false, &mut packed).unwrap();
-        let mut packing = Packing::new(original.len() as u64, effort).without_integrity();
+        let mut packing = IncrementalPacker::new(original.len() as u64, effort).without_integrity();
         let mut piecewise = Vec::new();
         while let Some(needs) = packing.needs() {
             let bytes = part(original, needs);

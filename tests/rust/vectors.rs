@@ -2,7 +2,7 @@
 
 use zstn_core::Result;
 use zstn_core::bytes::part;
-use zstn_core::catalog::{Catalog, Opening};
+use zstn_core::catalog::{FileCatalog, FileOpener};
 use zstn_core::container::zstn::{pack, unpack};
 use zstn_core::engine::{Engine, Pure};
 use zstn_core::frame::decompress;
@@ -39,12 +39,12 @@ fn frames_decode_with_rust_alone() {
 
 /// Opens a file as a reader over HTTP does: the head, then what is missing.
 /// Returns the catalog and the number of round trips and bytes.
-fn open(file: &[u8]) -> Result<(Catalog, usize, usize)> {
+fn open(file: &[u8]) -> Result<(FileCatalog, usize, usize)> {
     let len = file.len() as u64;
     let part = |range| part(file, range);
-    let head = part(0..Opening::head_len_bytes(len));
+    let head = part(0..FileOpener::head_len_bytes(len));
     let (mut trips, mut bytes) = (1, head.len());
-    let mut opening = Opening::new(len, head.to_vec())?;
+    let mut opening = FileOpener::new(len, head.to_vec())?;
     loop {
         let needs = opening.needs()?;
         if needs.is_empty() {
@@ -159,11 +159,11 @@ fn what_we_pack_has_the_structure_z4ai_would_write() {
         let (Ok((a, ..)), Ok((b, ..))) = (open(&ours), open(&case.packed())) else {
             continue;
         };
-        let shape = |catalog: &Catalog| {
+        let shape = |catalog: &FileCatalog| {
             catalog
                 .tensors()
                 .iter()
-                .map(|t| (t.name.clone(), t.span.clone(), t.shared_with))
+                .map(|t| (t.name.clone(), t.span.clone(), t.alias_of))
                 .collect::<Vec<_>>()
         };
         assert_eq!(shape(&a), shape(&b), "{}", case.name);

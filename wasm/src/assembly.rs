@@ -3,7 +3,7 @@
 use wasm_bindgen::prelude::*;
 use zstn_core::container::safetensors::ShardIndex as CoreShardIndex;
 use zstn_core::engine::Pure;
-use zstn_core::model::Assembly as Core;
+use zstn_core::model::ModelBuilder as Core;
 
 use crate::error::thrown;
 use crate::number::whole;

@@ -1,7 +1,7 @@
 //! One opened file of a model.
 
 use wasm_bindgen::prelude::*;
-use zstn_core::catalog::Catalog as Core;
+use zstn_core::catalog::FileCatalog as Core;
 use zstn_core::model::wants_config;
 
 /// What an opened file holds. An `Assembly` makes a model of one or several.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use js_sys::Uint8Array;
 use wasm_bindgen::prelude::*;
-use zstn_core::model::Recipe;
+use zstn_core::model::DecodeTask;
 use zstn_core::{Error, Result};
 
 use crate::engine::ENGINE;
@@ -20,7 +20,7 @@ pub fn decode(
     base: Option<Vec<u8>>,
     into: Option<Uint8Array>,
 ) -> Result<Uint8Array, JsValue> {
-    let recipe = Recipe::from_bytes(recipe).map_err(|e| thrown(&e))?;
+    let recipe = DecodeTask::from_bytes(recipe).map_err(|e| thrown(&e))?;
     decoded(&parts, base.as_deref(), into, |parts, base| {
         recipe.decode(&ENGINE, parts, base)
     })

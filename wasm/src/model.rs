@@ -74,7 +74,7 @@ impl Model {
             offset: part.stored.start,
             length: part.stored.end - part.stored.start,
         });
-        let owner = tensor.shared_with.map(|owner| &self.0.tensors()[owner]);
+        let owner = tensor.alias_of.map(|owner| &self.0.tensors()[owner]);
         Tensor {
             name: &tensor.name,
             dtype: tensor.dtype.name(),
@@ -170,7 +170,7 @@ impl Model {
     /// `recipe` of the function `decode`.
     pub fn recipe(&self, index: usize) -> Result<Vec<u8>, JsValue> {
         self.check(index)?;
-        Ok(self.0.recipe(index).to_bytes())
+        Ok(self.0.decode_task(index).to_bytes())
     }
 
     /// Where the block table of tensor `index` lies that `rows` has to be

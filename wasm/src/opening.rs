@@ -1,7 +1,7 @@
 //! Opening a file step by step; the reads in between are JavaScript's.
 
 use wasm_bindgen::prelude::*;
-use zstn_core::catalog::Opening as Core;
+use zstn_core::catalog::FileOpener as Core;
 
 use crate::Catalog;
 use zstn_core::engine::Pure;

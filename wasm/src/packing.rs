@@ -5,7 +5,7 @@ use js_sys::Uint8Array;
 use serde::Serialize;
 use wasm_bindgen::prelude::*;
 use zstn_core::Error;
-use zstn_core::container::zstn::Packing as Core;
+use zstn_core::container::zstn::IncrementalPacker as Core;
 use zstn_core::engine::Pure;
 
 use crate::error::thrown;
@@ -85,7 +85,7 @@ impl Packing {
                 name: tensor.name,
                 byte_length: tensor.len_bytes,
                 stored_length: tensor.stored_len_bytes,
-                shared_with: tensor.shared_with,
+                shared_with: tensor.alias_of,
             };
             serde_wasm_bindgen::to_value(&row).map_err(|_| {
                 thrown(&Error::limit("a size is too large for JavaScript numbers").tensor(row.name))

@@ -2,18 +2,18 @@
 
 use alloc::format;
 
-use super::{Catalog, Contents};
+use super::{Contents, FileCatalog};
 use crate::container::zstn::CheckedFrame;
 use crate::engine::Engine;
 use crate::{Error, Result};
 
-impl Catalog {
-    /// Decodes tensor `number` as [`Catalog::decode_against`] does, into
+impl FileCatalog {
+    /// Decodes tensor `number` as [`FileCatalog::decode_against`] does, into
     /// `out`. The frames of a ZSTN file are decoded in place; other tensors
     /// are decoded first and then copied.
     ///
     /// # Errors
-    /// As [`Catalog::decode_against`], and
+    /// As [`FileCatalog::decode_against`], and
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if `out` is not exactly
     /// as long as the tensor. `out` may hold anything after an error.
     ///

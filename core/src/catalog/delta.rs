@@ -1,5 +1,5 @@
-//! The catalog of a delta: its tensors are in the file, in the base, or half
-//! in each.
+//! The catalog of a delta, whose tensors are in the file, in the base, or
+//! partly in both.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -7,26 +7,26 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Catalog, Contents, Tensor};
+use super::{Contents, FileCatalog, FileTensor};
 use crate::bytes::{Cursor, part};
 use crate::container::model_delta::{
-    self, Head, Kind as RecordKind, Place, Prefix, Record, Seal, check_tensor, table_digest,
+    self, Head, Kind as RecordKind, Prefix, Record, RecordInfo, Trailer, check_tensor, table_digest,
 };
 use crate::container::safetensors::Header;
 use crate::engine::Engine;
 use crate::{Error, Result, Rule};
 
-/// What the base's tensor of the same name is needed for.
+/// What the base's tensor with the same name is needed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BaseUse {
-    /// It is the tensor.
+    /// The base's tensor is the tensor.
     Copy,
-    /// The stored bytes are the difference from it.
+    /// The stored bytes are the difference from the base's tensor.
     Difference,
 }
 
 impl BaseUse {
-    /// Spelling in JSON output and in JavaScript.
+    /// Returns the spelling in JSON output and in JavaScript.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -36,35 +36,35 @@ impl BaseUse {
     }
 }
 
-/// What a catalog of a delta knows besides.
+/// What the catalog of a delta holds in addition to its tensors.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Delta {
     base_table: Option<[u8; 32]>,
-    /// One for every tensor; a file without a seal has no digests.
-    records: Vec<(Record, Option<Place>)>,
+    /// One entry per tensor; a file without a trailer has no digests.
+    records: Vec<(Record, Option<RecordInfo>)>,
 }
 
 impl Delta {
-    /// What is known of tensor `number`.
-    #[cfg(feature = "portable")]
-    pub(super) fn only(&self, number: usize) -> Self {
+    /// Returns the record of tensor `number` alone.
+    #[cfg(feature = "decode-task")]
+    pub(super) fn project(&self, number: usize) -> Self {
         Self {
             base_table: None,
             records: [self.records[number].clone()].into(),
         }
     }
 
-    /// Decodes tensor `number` from its whole record. The record's head is
-    /// compared with what has been known of it before.
+    /// Decodes tensor `number` from its whole record. The head of the record is
+    /// compared with what the catalog says.
     pub(super) fn decode<'a, E: Engine>(
         &self,
         engine: &E,
-        tensor: &Tensor,
+        tensor: &FileTensor,
         number: usize,
         stored: &[u8],
         base: Option<&'a [u8]>,
     ) -> Result<Cow<'a, [u8]>> {
-        let (record, place) = &self.records[number];
+        let (record, info) = &self.records[number];
         let payload = match record.kind {
             RecordKind::Copy => stored,
             _ => self.payload(tensor, record, stored)?,
@@ -83,13 +83,18 @@ impl Delta {
             }
         };
         let bytes = model_delta::decode_payload(engine, record, payload, reference)?;
-        if let Some(place) = place {
-            place.check_tensor(&tensor.name, &bytes)?;
+        if let Some(info) = info {
+            info.check_tensor(&tensor.name, &bytes)?;
         }
         Ok(bytes)
     }
 
-    fn payload<'s>(&self, tensor: &Tensor, record: &Record, stored: &'s [u8]) -> Result<&'s [u8]> {
+    fn payload<'s>(
+        &self,
+        tensor: &FileTensor,
+        record: &Record,
+        stored: &'s [u8],
+    ) -> Result<&'s [u8]> {
         let head_len = record.payload.start - tensor.stored.start;
         let mut cursor = Cursor::new(part(stored, 0..head_len));
         let agrees = Head::read(&mut cursor, 0).is_ok_and(|head| {
@@ -108,15 +113,15 @@ impl Delta {
     }
 }
 
-impl Catalog {
-    /// The catalog of a delta whose `records` stand in the order of the
+impl FileCatalog {
+    /// Creates the catalog of a delta. `records` are in the order of the
     /// header's tensors.
     pub(super) fn delta(
         prefix: &Prefix,
         header_json: Vec<u8>,
         header: Header,
-        records: Vec<(Record, Option<Place>)>,
-        seal: Option<&Seal>,
+        records: Vec<(Record, Option<RecordInfo>)>,
+        trailer: Option<&Trailer>,
         file_len_bytes: u64,
     ) -> Result<Self> {
         let tensors = header
@@ -128,7 +133,7 @@ impl Catalog {
                     RecordKind::Copy => record.payload.start,
                     kind => record.payload.start - kind.head_bytes(record.name.len() as u64),
                 };
-                Tensor {
+                FileTensor {
                     name: tensor.name,
                     dtype: tensor.dtype,
                     shape: tensor.shape,
@@ -139,12 +144,12 @@ impl Catalog {
                         RecordKind::Delta => Some(BaseUse::Difference),
                         RecordKind::Copy => Some(BaseUse::Copy),
                     },
-                    shared_with: None,
+                    alias_of: None,
                 }
             })
             .collect();
         let delta = Delta {
-            base_table: seal.map(|seal| seal.base_table),
+            base_table: trailer.map(|trailer| trailer.base_table),
             records,
         };
         Self::new(
@@ -164,25 +169,25 @@ impl Catalog {
         }
     }
 
-    /// Whether it has to be opened together with its base.
+    /// Returns whether the file has to be opened together with a base.
     #[must_use]
     pub fn needs_base(&self) -> bool {
         self.as_delta().is_some()
     }
 
-    /// Whether every tensor of this delta has a digest; those made by z4ai
-    /// have none. Always true for other files, which need no base.
+    /// Returns whether every tensor of this delta has a digest; files written
+    /// by z4ai have none. Always true for other files, which need no base.
     #[must_use]
-    pub fn is_sealed(&self) -> bool {
+    pub fn has_tensor_digests(&self) -> bool {
         let records = self.as_delta().into_iter().flat_map(|delta| &delta.records);
-        records.into_iter().all(|(_, place)| place.is_some())
+        records.into_iter().all(|(_, info)| info.is_some())
     }
 
-    /// Refuses a base this delta was not made against, as far as that shows
-    /// without the base's data: the names and places of its tensors, which a
-    /// sealed delta has a digest of, and for every tensor needed its length
-    /// and dtype (docs/formats/zstn-delta.md 4). A tensor with other bytes is
-    /// found when it is read.
+    /// Refuses a base that this delta was not made against, as far as that
+    /// shows without the base's data: the names and offsets of its tensors, of
+    /// which a trailer has a digest, and the length and dtype of every tensor
+    /// that is needed (docs/formats/zstn-delta.md 4). A tensor with other bytes
+    /// is found when it is read.
     pub fn check_base(&self, base: &Self) -> Result<()> {
         let Some(delta) = self.as_delta() else {
             return Err(Error::invalid_input("the file is no delta and has no base"));
@@ -192,7 +197,7 @@ impl Catalog {
             check_tensor(
                 &tensor.name,
                 tensor.len_bytes(),
-                found.map(Tensor::len_bytes),
+                found.map(FileTensor::len_bytes),
             )?;
             if let Some(found) = found.filter(|found| found.dtype != tensor.dtype) {
                 return Err(Error::malformed(

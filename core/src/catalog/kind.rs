@@ -1,4 +1,4 @@
-//! What kind of file it is.
+//! The kinds of file.
 
 /// The kinds of file that can be read tensor by tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Spelling in JSON output and in JavaScript.
+    /// Returns the spelling in JSON output and in JavaScript.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -1,6 +1,6 @@
-//! What every container looks like from outside: which tensors it holds,
-//! where their bytes are, and how to decode them. No I/O: bytes come from
-//! the caller, who asks [`Opening`] which ones are needed.
+//! A uniform view of all containers: which tensors a file holds, where their
+//! bytes are, and how to decode them. The module does no I/O: the caller
+//! supplies the bytes that [`FileOpener`] asks for.
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
@@ -19,34 +19,34 @@ use crate::container::zstn::{CheckedFrame, Tail};
 use crate::container::ztensor;
 use crate::engine::Engine;
 use crate::limits::DIMENSIONS;
-use crate::{Error, Result, order};
+use crate::{Error, Result, sort};
 use delta::Delta;
 
 mod buffer;
 mod delta;
-mod delta_opening;
+mod delta_opener;
+mod fetched;
+mod file_opener;
 #[cfg(feature = "gauss")]
-mod gauss_opening;
+mod gauss_opener;
 mod kind;
-mod known;
-#[cfg(feature = "portable")]
-mod only;
-mod opening;
 mod rows;
+#[cfg(feature = "decode-task")]
+mod subset;
 mod tensor;
 mod walk;
-mod zstn_opening;
+mod zstn_opener;
 #[cfg(feature = "ztensor")]
-mod ztensor_opening;
+mod ztensor_opener;
 
 pub(crate) use buffer::copy;
 pub use delta::BaseUse;
+pub use file_opener::{FileOpener, Recognised, is_left_out, recognise};
 pub use kind::Kind;
-pub use opening::{Opening, Recognised, is_left_out, recognise};
-pub use rows::Plan;
-pub use tensor::Tensor;
+pub use rows::RangePlan;
+pub use tensor::FileTensor;
 
-/// What a kind of file knows of its tensors besides, in their order.
+/// What is specific to a kind of file, for tensors in their order.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 enum Contents {
     Safetensors,
@@ -58,9 +58,10 @@ enum Contents {
     Gauss(Vec<gauss::Tensor>),
 }
 
-/// Everything known about a file once its head, header and index are read.
+/// The tensors of one file and how to decode them, known once its head, header
+/// and index have been read.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Catalog {
+pub struct FileCatalog {
     contents: Contents,
     #[serde(skip)]
     len_bytes: u64,
@@ -70,26 +71,26 @@ pub struct Catalog {
     original_header: Option<Vec<u8>>,
     #[serde(skip)]
     metadata: BTreeMap<String, String>,
-    tensors: Vec<Tensor>,
+    tensors: Vec<FileTensor>,
     #[serde(skip)]
     by_name: BTreeMap<String, usize>,
 }
 
-impl Catalog {
+impl FileCatalog {
     fn safetensors(header_json: &[u8], file_len_bytes: u64) -> Result<Self> {
         let data_start = safetensors::PREFIX_BYTES + header_json.len() as u64;
         let header = safetensors::Header::parse(header_json, file_len_bytes - data_start)?;
         let tensors = header
             .tensors
             .into_iter()
-            .map(|tensor| Tensor {
+            .map(|tensor| FileTensor {
                 stored: data_start + tensor.span.start..data_start + tensor.span.end,
                 name: tensor.name,
                 dtype: tensor.dtype,
                 shape: tensor.shape,
                 span: tensor.span,
                 base: None,
-                shared_with: None,
+                alias_of: None,
             })
             .collect();
         Self::new(
@@ -116,15 +117,15 @@ impl Catalog {
             .into_iter()
             .enumerate()
             .map(|(number, tensor)| {
-                let (owner, stored) = index.frame(number);
-                Tensor {
+                let (target, stored) = index.frame(number);
+                FileTensor {
                     name: tensor.name.clone(),
                     dtype: tensor.dtype,
                     shape: tensor.shape.clone(),
                     span: tensor.span.clone(),
                     stored,
                     base: None,
-                    shared_with: (owner != number).then_some(owner),
+                    alias_of: (target != number).then_some(target),
                 }
             })
             .collect();
@@ -144,13 +145,13 @@ impl Catalog {
         data_len_bytes: u64,
         original_header: Option<Vec<u8>>,
         metadata: BTreeMap<String, String>,
-        tensors: Vec<Tensor>,
+        tensors: Vec<FileTensor>,
     ) -> Result<Self> {
         if let Some(tensor) = tensors.iter().find(|t| t.shape.len() > DIMENSIONS) {
             return Err(Error::dimensions().tensor(&tensor.name));
         }
         let names = tensors.iter().map(|tensor| tensor.name.clone());
-        let by_name = order::map(names.zip(0..));
+        let by_name = sort::map(names.zip(0..));
         Ok(Self {
             contents,
             len_bytes,
@@ -162,7 +163,7 @@ impl Catalog {
         })
     }
 
-    /// What kind of file it is.
+    /// Returns the kind of the file.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self.contents {
@@ -176,14 +177,14 @@ impl Catalog {
         }
     }
 
-    /// Length of the file.
+    /// Returns the length of the file.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.len_bytes
     }
 
-    /// Length of the safetensors file it is or was packed from; of a zTensor
-    /// or Gauss file, length of all its tensors.
+    /// Returns the length of the safetensors file that this file is or was
+    /// packed from; for a zTensor or Gauss file, the length of all its tensors.
     #[must_use]
     pub fn original_len_bytes(&self) -> u64 {
         let head_len_bytes = match &self.original_header {
@@ -193,24 +194,25 @@ impl Catalog {
         head_len_bytes.saturating_add(self.data_len_bytes)
     }
 
-    /// The JSON header of the safetensors file it is or was packed from, byte
-    /// for byte, padding included: behind its length and in front of the
-    /// tensors at their [`Tensor::span`] it makes that file. `None` for zTensor
-    /// and Gauss files, which keep none.
+    /// Returns the JSON header of the safetensors file that this file is or was
+    /// packed from, byte for byte, including padding. The original file
+    /// consists of its length, the header, and the tensors at their
+    /// [`FileTensor::span`]. `None` for zTensor and Gauss files, which do not keep
+    /// one.
     #[must_use]
     pub fn original_header(&self) -> Option<&[u8]> {
         self.original_header.as_deref()
     }
 
-    /// `__metadata__` of the header; of a zTensor file, the attributes that
-    /// are texts.
+    /// Returns `__metadata__` of the header; for a zTensor file, the attributes
+    /// that are strings.
     #[must_use]
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.metadata
     }
 
-    /// What a ZSTN file says about itself (docs/formats/zstn-integrity.md);
-    /// z4ai's files say nothing.
+    /// Returns the integrity section of a ZSTN file
+    /// (docs/formats/zstn-integrity.md); files written by z4ai have none.
     #[must_use]
     pub fn integrity(&self) -> Option<&Integrity> {
         match &self.contents {
@@ -219,13 +221,13 @@ impl Catalog {
         }
     }
 
-    /// All tensors in the order of the file's index.
+    /// Returns all tensors in the order of the file's index.
     #[must_use]
-    pub fn tensors(&self) -> &[Tensor] {
+    pub fn tensors(&self) -> &[FileTensor] {
         &self.tensors
     }
 
-    /// Number of the tensor called `name`.
+    /// Returns the number of the tensor called `name`.
     pub fn find(&self, name: &str) -> Result<usize> {
         self.by_name
             .get(name)
@@ -233,11 +235,11 @@ impl Catalog {
             .ok_or_else(|| Error::not_found(name))
     }
 
-    /// The bytes of tensor `number` from its `stored` bytes. Stored and
-    /// decoded bytes are compared with what the file says of them, if it does.
+    /// Decodes tensor `number` from its `stored` bytes. Stored and decoded
+    /// bytes are compared with the checksums in the file, if it has any.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     pub fn decode<'a, E: Engine>(
         &self,
         engine: &E,
@@ -247,11 +249,11 @@ impl Catalog {
         self.decode_against(engine, number, stored, None)
     }
 
-    /// As [`Catalog::decode`], with the `base`'s tensor of the same name,
-    /// which a tensor with [`Tensor::base`] needs.
+    /// Decodes like [`FileCatalog::decode`], against the tensor of the same
+    /// name in the `base`, which a tensor with [`FileTensor::base`] needs.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     pub fn decode_against<'a, E: Engine>(
         &self,
         engine: &E,
@@ -265,13 +267,14 @@ impl Catalog {
             Contents::Safetensors => return Ok(Cow::Borrowed(stored)),
             Contents::Delta(delta) => return delta.decode(engine, tensor, number, stored, base),
             Contents::Zstn(integrity, _) => {
-                let told = integrity.as_ref().map(|integrity| (integrity, number));
-                decode_frame(engine, stored, tensor.len_bytes(), told).map(Cow::Owned)
+                let expected = integrity.as_ref().map(|integrity| (integrity, number));
+                decode_frame(engine, stored, tensor.len_bytes(), expected).map(Cow::Owned)
             }
             #[cfg(feature = "ztensor")]
             Contents::ZTensor(tensors) => tensors[number].decode(engine, stored),
             #[cfg(feature = "gauss")]
-            // Its errors count from the start of the file already.
+            // Offsets in its errors are relative to the start of the file
+            // already.
             Contents::Gauss(tensors) => return gauss::decode(engine, &tensors[number], stored),
         }
         .map_err(|error| error.within(tensor.stored.start).tensor(&tensor.name))
@@ -291,9 +294,9 @@ fn decode_frame<E: Engine>(
     engine: &E,
     stored: &[u8],
     len_bytes: u64,
-    told: Option<(&Integrity, usize)>,
+    expected: Option<(&Integrity, usize)>,
 ) -> Result<Vec<u8>> {
-    let frame = CheckedFrame::parse(stored, len_bytes, told)?;
+    let frame = CheckedFrame::parse(stored, len_bytes, expected)?;
     let mut out = bytes::buffer(len_bytes)?;
     frame.decode(engine, &mut out)?;
     Ok(out)

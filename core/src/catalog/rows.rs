@@ -1,18 +1,18 @@
-//! A part of a tensor: which bytes of the file it takes, and the part from
-//! them.
+//! Reads a part of a tensor: says which bytes of the file are needed, and
+//! decodes the part from them.
 
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::{Catalog, Contents};
+use super::{Contents, FileCatalog};
 use crate::Result;
 use crate::bytes::part;
 use crate::container::zstn::rows::{self, BlockTable, PlaneSize};
 use crate::engine::Engine;
 
-/// The block tables of a ZSTN file that came with its index, from byte
-/// `start` of the file on.
+/// The block tables of a ZSTN file that were fetched with its index, starting
+/// at byte `start` of the file.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tables {
     pub(super) start: u64,
@@ -20,31 +20,31 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    fn get(&self, place: &Range<u64>) -> Option<&[u8]> {
-        let start = place.start.checked_sub(self.start)?;
-        let end = place.end - self.start;
+    fn get(&self, range: &Range<u64>) -> Option<&[u8]> {
+        let start = range.start.checked_sub(self.start)?;
+        let end = range.end - self.start;
         (end <= self.bytes.len() as u64).then(|| part(&self.bytes, start..end))
     }
 }
 
-/// How a part of a tensor is read by itself. Made by [`Catalog::plan`].
+/// A plan for reading a part of a tensor. Made by [`FileCatalog::plan`].
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct RangePlan {
     ranges: Vec<Range<u64>>,
-    /// Where the frame begins in the file, and what is needed of it; `None`
-    /// where the part is stored as it is.
-    cut: Option<(u64, rows::Plan)>,
+    /// The offset of the frame in the file, and the plan for the frame; `None`
+    /// if the part is stored uncompressed.
+    cut: Option<(u64, rows::FramePlan)>,
 }
 
-impl Plan {
-    /// Bytes of the file to fetch, in order; none of them touch.
+impl RangePlan {
+    /// Returns the ranges of the file to fetch, in order; no two of them touch.
     #[must_use]
     pub fn ranges(&self) -> &[Range<u64>] {
         &self.ranges
     }
 
-    /// The part of the tensor from the bytes of [`Plan::ranges`]. Every block
-    /// is compared with its checksum.
+    /// Decodes the part of the tensor from the bytes of [`RangePlan::ranges`]. Every
+    /// block is compared with its checksum.
     pub fn decode<E: Engine>(&self, engine: &E, fetched: &[&[u8]]) -> Result<Vec<u8>> {
         match &self.cut {
             Some((start, plan)) => plan
@@ -55,27 +55,29 @@ impl Plan {
     }
 }
 
-impl Catalog {
-    /// Bytes of the file that [`Catalog::plan`] has to be given for tensor
-    /// `number`, if there are any and they are not known.
+impl FileCatalog {
+    /// Returns the range of the file that [`FileCatalog::plan`] needs for
+    /// tensor `number`; `None` if it needs none, or if those bytes have been
+    /// fetched already.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     #[must_use]
     pub fn block_table(&self, number: usize) -> Option<Range<u64>> {
         let Contents::Zstn(integrity, tables) = &self.contents else {
             return None;
         };
-        let place = integrity.as_ref()?.table(number)?;
-        tables.get(&place).is_none().then_some(place)
+        let range = integrity.as_ref()?.table(number)?;
+        tables.get(&range).is_none().then_some(range)
     }
 
-    /// What each plane of tensor `number` takes. `table` are the bytes that
-    /// [`Catalog::block_table`] has named. `None` where there is no table:
-    /// short frames, sparse ones, palettes, and what is not packed.
+    /// Returns the stored size of each plane of tensor `number`. `table` holds
+    /// the bytes of the range returned by [`FileCatalog::block_table`]. `None`
+    /// if there is no table: for short, sparse and palette frames, and for
+    /// tensors that are not packed.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     pub fn plane_sizes(
         &self,
         number: usize,
@@ -89,31 +91,31 @@ impl Catalog {
         let Contents::Zstn(Some(integrity), tables) = &self.contents else {
             return Ok(None);
         };
-        let Some(place) = integrity.table(number) else {
+        let Some(range) = integrity.table(number) else {
             return Ok(None);
         };
-        let Some(bytes) = table.or_else(|| tables.get(&place)) else {
+        let Some(bytes) = table.or_else(|| tables.get(&range)) else {
             return Ok(None);
         };
         let tensor = &self.tensors[number];
         let frame_len_bytes = tensor.stored.end - tensor.stored.start;
         BlockTable::parse(bytes, frame_len_bytes, tensor.len_bytes())
             .map(Some)
-            .map_err(|error| error.within(place.start).tensor(&tensor.name))
+            .map_err(|error| error.within(range.start).tensor(&tensor.name))
     }
 
-    /// Plans for the bytes `span` of tensor `number`. `table` are the bytes
-    /// that [`Catalog::block_table`] has named. `None` if the tensor cannot be
-    /// cut: it has to be read whole.
+    /// Plans how to read the bytes `span` of tensor `number`. `table` holds the
+    /// bytes of the range returned by [`FileCatalog::block_table`]. `None` if
+    /// the tensor can only be read as a whole.
     ///
     /// # Panics
-    /// If there is no tensor of that number, or `span` is not inside it.
+    /// If there is no tensor with that number, or `span` is not inside it.
     pub fn plan(
         &self,
         number: usize,
         span: Range<u64>,
         table: Option<&[u8]>,
-    ) -> Result<Option<Plan>> {
+    ) -> Result<Option<RangePlan>> {
         let tensor = &self.tensors[number];
         let stored = &tensor.stored;
         match &self.contents {
@@ -124,15 +126,15 @@ impl Catalog {
                 } else {
                     vec![range]
                 };
-                Ok(Some(Plan { ranges, cut: None }))
+                Ok(Some(RangePlan { ranges, cut: None }))
             }
             Contents::Zstn(..) => {
                 let Some(table) = self.parsed_table(number, table)? else {
                     return Ok(None);
                 };
-                let plan = rows::Plan::new(&table, span);
+                let plan = rows::FramePlan::new(&table, span);
                 let in_file = |r: &Range<u64>| stored.start + r.start..stored.start + r.end;
-                Ok(Some(Plan {
+                Ok(Some(RangePlan {
                     ranges: plan.ranges().iter().map(in_file).collect(),
                     cut: Some((stored.start, plan)),
                 }))

@@ -1,4 +1,4 @@
-//! One tensor as the file tells of it.
+//! One tensor of a file.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,41 +11,45 @@ use crate::dtype::Dtype;
 
 /// One tensor of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tensor {
+pub struct FileTensor {
     /// Name.
     pub name: String,
     /// Element type.
     pub dtype: Dtype,
     /// Shape, outermost dimension first; empty for a scalar.
     pub shape: Vec<u64>,
-    /// Bytes of the original data buffer; in a zTensor or Gauss file, of one
-    /// with its tensors back to back.
+    /// Range in the original data buffer; for a zTensor or Gauss file, in a
+    /// buffer that holds its tensors back to back.
     pub span: Range<u64>,
-    /// Bytes of the file to fetch for it; none for a copy of the base's.
+    /// Range of the file to fetch; empty for a copy of the base's tensor.
     pub stored: Range<u64>,
-    /// What the base's tensor of the same name is needed for, if it is.
+    /// What the base's tensor with the same name is needed for, if it is
+    /// needed.
     pub base: Option<BaseUse>,
-    /// Number of the earlier tensor that owns the stored bytes, if tied.
-    pub shared_with: Option<usize>,
+    /// Number of the earlier tensor with the same bytes, whose stored bytes
+    /// this one shares.
+    pub alias_of: Option<usize>,
 }
 
-impl Tensor {
-    /// Bytes of the tensor itself, little-endian and row-major.
+impl FileTensor {
+    /// Returns the length of the decoded tensor, which is little-endian and
+    /// row-major.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.span.end - self.span.start
     }
 
-    /// Bytes it takes in the file, shared ones included.
+    /// Returns the number of bytes that the tensor takes in the file, including
+    /// bytes shared with other tensors.
     #[must_use]
     pub fn stored_len_bytes(&self) -> u64 {
         self.stored.end - self.stored.start
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     #[must_use]
     pub fn element_count(&self) -> u64 {
-        // The header's check has shown that this cannot overflow.
+        // Cannot overflow: the header has been checked.
         self.shape.iter().product()
     }
 }

@@ -1,5 +1,5 @@
-//! From record to record through a delta without a seal. Only the heads of
-//! the records are read, a window at a time; a small file is read whole.
+//! Walks the records of a delta without a trailer. Only the heads of the
+//! records are read, a window at a time; a small file is read whole.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -8,24 +8,24 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::known::Known;
+use super::fetched::FetchedRanges;
 use crate::bytes::Cursor;
-use crate::container::model_delta::{Head, Prefix, Record, most_head_bytes};
+use crate::container::model_delta::{Head, Prefix, Record, max_head_bytes};
 use crate::container::safetensors::Header;
 use crate::{Error, Result, Rule};
 
-/// Least bytes asked for at a time; holds the records of several small
-/// tensors.
+/// The least number of bytes requested at a time; holds the records of several
+/// small tensors.
 const WINDOW_BYTES: u64 = 4096;
 
-/// A walk under way. Every record takes one of the header's tensors away, so
-/// that there are as many steps as tensors at most.
+/// A walk in progress. Every record consumes one of the header's tensors, so
+/// there are at most as many steps as tensors.
 #[derive(Debug, Clone)]
 pub(super) struct Walk {
     header: Header,
-    /// Numbers of the header's tensors by name.
+    /// The numbers of the header's tensors by name.
     numbers: BTreeMap<String, usize>,
-    /// Longest possible head of a record.
+    /// The longest possible head of a record.
     head_len_bytes: u64,
     wants_rest: bool,
     position: u64,
@@ -34,8 +34,8 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// A walk through the records behind `prefix`, with windows or, if
-    /// `wants_rest`, after all that is left of the file has been read.
+    /// Starts a walk through the records after `prefix`: with windows or, if
+    /// `wants_rest`, after the rest of the file has been read.
     pub(super) fn new(prefix: &Prefix, header: Header, wants_rest: bool) -> Result<Self> {
         let count = header.tensors.len();
         if u64::from(prefix.record_count) != count as u64 {
@@ -51,7 +51,7 @@ impl Walk {
         let longest = names.clone().map(str::len).max().unwrap_or(0);
         Ok(Self {
             numbers: names.map(String::from).zip(0..).collect(),
-            head_len_bytes: most_head_bytes(longest as u64),
+            head_len_bytes: max_head_bytes(longest as u64),
             wants_rest,
             position: prefix.end(),
             found: 0,
@@ -64,7 +64,7 @@ impl Walk {
         self.wants_rest
     }
 
-    /// Where the next record begins.
+    /// Returns where the next record begins.
     pub(super) fn position(&self) -> u64 {
         self.position
     }
@@ -73,25 +73,25 @@ impl Walk {
         self.found == self.records.len()
     }
 
-    pub(super) fn needs(&self, known: &Known) -> Option<Range<u64>> {
+    pub(super) fn needs(&self, fetched: &FetchedRanges) -> Option<Range<u64>> {
         if self.is_done() {
             return None;
         }
         if self.wants_rest {
-            return Some(known.head().len() as u64..known.tail_start());
+            return Some(fetched.head().len() as u64..fetched.tail_start());
         }
         let window = WINDOW_BYTES.max(self.head_len_bytes);
-        Some(self.position..known.len_bytes().min(self.position + window))
+        Some(self.position..fetched.len_bytes().min(self.position + window))
     }
 
-    /// Reads as many records as the bytes known hold.
-    pub(super) fn advance(&mut self, known: &Known) -> Result<()> {
+    /// Parses as many records as the fetched bytes hold.
+    pub(super) fn advance(&mut self, fetched: &FetchedRanges) -> Result<()> {
         while !self.is_done() {
-            let end = known.len_bytes().min(self.position + self.head_len_bytes);
-            let Some(bytes) = known.part(self.position..end) else {
+            let end = fetched.len_bytes().min(self.position + self.head_len_bytes);
+            let Some(bytes) = fetched.part(self.position..end) else {
                 return Ok(());
             };
-            self.step(&bytes, known.len_bytes())
+            self.step(&bytes, fetched.len_bytes())
                 .map_err(|error| error.at(self.position))?;
         }
         Ok(())
@@ -135,7 +135,7 @@ impl Walk {
         Ok(())
     }
 
-    /// The header, and the records in the order of its tensors.
+    /// Returns the header, and the records in the order of its tensors.
     pub(super) fn finish(self) -> Result<(Header, Vec<Record>)> {
         if !self.is_done() {
             return Err(Error::invalid_input("bytes of the file are still missing"));

@@ -14,11 +14,11 @@ use crate::{Error, Result, Rule};
 /// One block as the table has it.
 #[derive(Debug, Clone, Copy)]
 pub struct Piece<'a> {
-    /// Where it lies in the payload.
+    /// Its offset in the payload.
     pub at: u64,
     /// Its bytes.
     pub coded: &'a [u8],
-    /// What it decodes to.
+    /// The number of bytes that it decodes to.
     pub len_bytes: u64,
 }
 
@@ -93,7 +93,7 @@ impl<'a> Blocks<'a> {
         self.block_bytes
     }
 
-    /// The stored blocks.
+    /// Returns the stored blocks.
     #[must_use]
     pub fn frames(&self) -> &[&'a [u8]] {
         &self.frames
@@ -121,7 +121,7 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// The table that stands in front of the blocks: `8 + 4 * lens.len()` bytes.
+/// Returns the table that precedes the blocks: `8 + 4 * lens.len()` bytes.
 #[must_use]
 pub fn table(block_bytes: u32, stored_lens: &[u32]) -> Vec<u8> {
     let count = u32::try_from(stored_lens.len()).unwrap_or(u32::MAX);
@@ -134,7 +134,7 @@ pub fn table(block_bytes: u32, stored_lens: &[u32]) -> Vec<u8> {
     out
 }
 
-/// The table of these blocks.
+/// Returns the table of these blocks.
 pub(crate) fn table_of(block_bytes: u32, blocks: &[Vec<u8>]) -> Vec<u8> {
     let len = |block: &Vec<u8>| u32::try_from(block.len()).expect("a block is a few MiB");
     table(block_bytes, &blocks.iter().map(len).collect::<Vec<_>>())

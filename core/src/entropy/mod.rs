@@ -1,10 +1,10 @@
-//! One plane to its coded payload and back. Nothing here knows what the plane
-//! means; nothing here chooses a method.
+//! Codes one plane into its payload and back. Nothing here knows the meaning of
+//! the plane or chooses a method.
 
 #[cfg(feature = "gauss")]
 pub mod ans;
 pub mod blocks;
 pub mod brotli;
-pub mod order0;
+pub mod histogram;
 pub mod rans;
 pub mod zstd;

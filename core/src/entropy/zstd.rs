@@ -1,4 +1,4 @@
-//! What a zstd payload must look like, whatever engine decodes it
+//! The rules for a zstd payload, whatever engine decodes it
 //! (docs/formats/z4ai-frames.md 1 and 4.2).
 //!
 //! The walk over the block headers costs a few instructions per 128 KiB and
@@ -21,7 +21,7 @@ struct Header {
 }
 
 /// Checks that `payload` is exactly one frame that may decode to `len_bytes`
-/// bytes. Offsets in errors count from the start of the payload.
+/// bytes. Offsets in errors are relative to the start of the payload.
 pub fn check(payload: &[u8], len_bytes: u64) -> Result<()> {
     let (frame, _) = walk(payload, len_bytes)?;
     whole(payload, frame)
@@ -33,7 +33,7 @@ pub fn check_sized(payload: &[u8], len_bytes: u64) -> Result<()> {
     whole(payload, sized_prefix(payload, len_bytes)?)
 }
 
-/// The frame that `bytes` begin with, which declares that it decodes to
+/// Returns the frame that `bytes` begin with, which declares that it decodes to
 /// `len_bytes` bytes and may do so; anything may follow it.
 pub fn sized_prefix(bytes: &[u8], len_bytes: u64) -> Result<&[u8]> {
     match walk(bytes, len_bytes)? {
@@ -58,8 +58,8 @@ fn whole(payload: &[u8], frame: &[u8]) -> Result<()> {
     .at(frame.len() as u64))
 }
 
-/// The frame at the start of `bytes`, checked against the length it is to
-/// have decoded, and whether it declares that length itself.
+/// Returns the frame at the start of `bytes`, checked against the length it is
+/// to have decoded, and whether it declares that length itself.
 fn walk(bytes: &[u8], len_bytes: u64) -> Result<(&[u8], bool)> {
     let mut cursor = Cursor::new(bytes);
     let header = read_header(&mut cursor)?;
@@ -84,8 +84,8 @@ fn walk(bytes: &[u8], len_bytes: u64) -> Result<(&[u8], bool)> {
     Ok((&bytes[..cursor.position()], header.content_bytes.is_some()))
 }
 
-/// The content size a frame declares, if it does. Trusted by nobody before
-/// [`check`].
+/// Returns the content size that a frame declares, if it does. Must not be
+/// trusted before [`check`].
 pub fn content_bytes(payload: &[u8]) -> Result<Option<u64>> {
     Ok(read_header(&mut Cursor::new(payload))?.content_bytes)
 }
@@ -149,8 +149,8 @@ fn read_header(cursor: &mut Cursor) -> Result<Header> {
     })
 }
 
-/// Walks to the end of the last block; returns how many bytes all of them can
-/// decode to at the most.
+/// Walks to the end of the last block, and returns the most bytes that all
+/// blocks together can decode to.
 fn walk_blocks(cursor: &mut Cursor, cap_bytes: u64) -> Result<u64> {
     let mut capacity = 0u64;
     loop {
@@ -170,18 +170,18 @@ fn walk_blocks(cursor: &mut Cursor, cap_bytes: u64) -> Result<u64> {
 /// One block of a frame (RFC 8878, 3.1.1.2).
 #[derive(Debug, Clone, Copy)]
 pub struct Block<'a> {
-    /// Whether no other follows.
+    /// Whether it is the last block.
     pub is_last: bool,
-    /// What it decodes to.
+    /// Its content.
     pub content: Content<'a>,
 }
 
-/// What a block holds.
+/// The content of a block.
 #[derive(Debug, Clone, Copy)]
 pub enum Content<'a> {
-    /// Bytes as they are.
+    /// Uncompressed bytes.
     Raw(&'a [u8]),
-    /// A byte and how often it stands there.
+    /// One byte, and how often it repeats.
     Run(u8, u64),
     /// Literals and sequences.
     Compressed(&'a [u8]),
@@ -218,16 +218,16 @@ impl<'a> Block<'a> {
     }
 }
 
-/// The blocks of a frame one after the other, and the checksum behind them:
-/// for engines that decode them by themselves.
+/// Iterates over the blocks of a frame and reads the checksum after them, for
+/// engines that decode blocks themselves.
 #[cfg(feature = "pure")]
 #[derive(Debug, Clone)]
 pub struct Blocks<'a> {
     cursor: Cursor<'a>,
     has_checksum: bool,
-    /// Most bytes a block may decode to.
+    /// The most bytes that a block may decode to.
     pub cap_bytes: u64,
-    /// Bytes the frame declares to hold.
+    /// The content size that the frame declares.
     pub content_bytes: Option<u64>,
 }
 
@@ -245,18 +245,18 @@ impl<'a> Blocks<'a> {
         })
     }
 
-    /// The next block. The caller stops after the last.
+    /// Returns the next block. The caller stops after the last.
     pub fn read(&mut self) -> Result<Block<'a>> {
         Block::read(&mut self.cursor, self.cap_bytes)
     }
 
-    /// The checksum behind the last block, where there is one.
+    /// Returns the checksum after the last block, if there is one.
     pub fn checksum(&mut self) -> Result<Option<u32>> {
         let read = self.has_checksum;
         read.then(|| self.cursor.u32("zstd checksum")).transpose()
     }
 
-    /// Whether the frame ends here.
+    /// Returns whether the frame ends here.
     #[must_use]
     pub fn is_at_end(&self) -> bool {
         self.cursor.remaining() == 0

@@ -26,7 +26,7 @@ pub struct Frame<'a> {
 struct Chunk<'a> {
     planes: Vec<Stream<'a>>,
     tail: &'a [u8],
-    /// Bytes it decodes to, which its planes have room for.
+    /// The length that it decodes to, which its planes can hold.
     len_bytes: u64,
 }
 
@@ -94,13 +94,13 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// Bytes the frame takes.
+    /// Returns the length of the frame.
     #[must_use]
     pub fn stored_len(&self) -> usize {
         self.stored_len
     }
 
-    /// Bytes it decodes to: what its chunks come to.
+    /// Returns the length that it decodes to, the sum of its chunks.
     #[must_use]
     pub fn decoded_len_bytes(&self) -> u64 {
         self.decoded_len
@@ -129,8 +129,8 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// The frame of `tensor`, whose elements are `width` bytes each, in chunks of
-/// about `chunk_bytes`. Planes are tried in all `codings`.
+/// Returns the frame of `tensor`, whose elements are `width` bytes each, in
+/// chunks of about `chunk_bytes`. Planes are tried in all `codings`.
 ///
 /// # Panics
 /// If `width` is zero, a plane of a chunk reaches 2^32 bytes, or there would

@@ -54,7 +54,7 @@ impl<'a> Delta<'a> {
         })
     }
 
-    /// Length of the reference and of the result.
+    /// Returns the length of the reference and of the result.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.reference_len_bytes
@@ -72,8 +72,8 @@ impl<'a> Delta<'a> {
             .map_err(|error| error.within(HEAD_BYTES))
     }
 
-    /// The buffer, from the reference it was made against; any other one is
-    /// refused.
+    /// Returns the buffer, from the reference it was made against; any other
+    /// one is refused.
     pub fn decode<E: Engine>(&self, engine: &E, reference: &[u8]) -> Result<Vec<u8>> {
         let wrong = |detail| Error::malformed(Rule::DeltaReference, detail);
         if reference.len() as u64 != self.reference_len_bytes {
@@ -121,7 +121,7 @@ pub fn encode<E: PackEngine>(
     Ok(out)
 }
 
-/// The bytes before the inner frame, for a reference given in pieces.
+/// Returns the bytes before the inner frame, for a reference given in pieces.
 #[must_use]
 pub fn head<'a>(reference: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut len_bytes = 0;

@@ -26,7 +26,7 @@ pub mod z4ai;
 
 pub use numpy::NumPy;
 
-/// The frame families, told apart by their magic.
+/// The frame families, distinguished by their magic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// `Z4AI`, the general frame.
@@ -43,7 +43,7 @@ pub enum Family {
     Chunked,
 }
 
-/// The eight-byte magic stands first, since it begins with a four-byte one.
+/// The eight-byte magic comes first, since it begins with a four-byte one.
 const MAGICS: [(&[u8], Family); 6] = [
     (chunked::MAGIC, Family::Chunked),
     (&z4ai::MAGIC, Family::Z4ai),
@@ -54,7 +54,7 @@ const MAGICS: [(&[u8], Family); 6] = [
 ];
 
 impl Family {
-    /// The family of a frame that starts with `bytes`.
+    /// Returns the family of a frame that starts with `bytes`.
     #[must_use]
     pub fn recognise(bytes: &[u8]) -> Option<Self> {
         MAGICS
@@ -62,7 +62,7 @@ impl Family {
             .find_map(|(magic, family)| bytes.starts_with(magic).then_some(family))
     }
 
-    /// The magic and a word for people.
+    /// Returns the magic and a word for people.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -75,7 +75,7 @@ impl Family {
         }
     }
 
-    /// Whether z4ai reads such a frame inside a container
+    /// Returns whether z4ai reads such a frame inside a container
     /// (docs/formats/z4ai-containers.md 0).
     #[must_use]
     pub fn belongs_in_container(self) -> bool {
@@ -150,13 +150,13 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Bytes the frame takes.
+    /// Returns the length of the frame.
     #[must_use]
     pub fn stored_len(&self) -> usize {
         each!(self, frame => frame.stored_len())
     }
 
-    /// Bytes it decodes to.
+    /// Returns the length that it decodes to.
     #[must_use]
     pub fn decoded_len_bytes(&self) -> u64 {
         each!(self, frame => frame.decoded_len_bytes())
@@ -234,13 +234,14 @@ impl<'a> Stored<'a> {
         Ok(Self(frame))
     }
 
-    /// The frame itself.
+    /// Returns the frame itself.
     #[must_use]
     pub fn frame(&self) -> &Frame<'a> {
         &self.0
     }
 
-    /// Decodes into `out`, which has the length given to [`Stored::parse`].
+    /// Decodes into `out`, which must have the length given to
+    /// [`Stored::parse`].
     pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
         self.0.decode(engine, out)
     }
@@ -264,7 +265,7 @@ fn check_version(cursor: &mut Cursor, expected: u8) -> Result<()> {
     Err(Error::malformed(Rule::FrameVersion, detail).at(at))
 }
 
-/// Bytes of that many elements and the tail behind them.
+/// Returns the length of that many elements and the tail after them.
 pub(crate) fn decoded_len(elements: u64, item_bytes: u64, tail: &[u8]) -> Result<u64> {
     elements
         .checked_mul(item_bytes)

@@ -1,6 +1,6 @@
-//! What a frame made from a NumPy array says about that array
-//! (docs/formats/z4ai-frames.md 3.5 and 14.2), which decoding ignores, and
-//! the tail that follows it in every head.
+//! The description of a NumPy array in a frame made from one
+//! (docs/formats/z4ai-frames.md 3.5 and 14.2), which decoding ignores, and the
+//! tail that follows it in every head.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ use crate::{Error, Result, Rule};
 /// Flag bit of every family: the metadata are valid.
 const FLAG: u8 = 1;
 
-/// NumPy's description of the bytes, which come back as they are.
+/// NumPy's description of the array. Decoding returns the bytes unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NumPy<'a> {
     /// NumPy's `dtype.str`.
@@ -21,22 +21,23 @@ pub struct NumPy<'a> {
 }
 
 impl<'a> NumPy<'a> {
-    /// The description if `flags` call it valid.
+    /// Returns the description if `flags` call it valid.
     fn flagged(flags: u8, dtype: &'a str, shape: Vec<u64>) -> Option<Self> {
         (flags & FLAG != 0).then_some(Self { dtype, shape })
     }
 }
 
-/// What stands in a head besides the geometry: NumPy's description, and the
-/// bytes at the end that make no whole element.
+/// The parts of a head other than the geometry: NumPy's description, and the
+/// bytes after the last whole element.
 pub(super) struct Extras<'a> {
     pub numpy: Option<NumPy<'a>>,
     pub tail: &'a [u8],
 }
 
 impl<'a> Extras<'a> {
-    /// As sparse and palette frames have them: first all lengths (9.1, 10).
-    pub fn behind_their_lengths(cursor: &mut Cursor<'a>, flags: u8) -> Result<Self> {
+    /// Parses them as sparse and palette frames store them: after all their
+    /// lengths (9.1, 10).
+    pub fn after_their_lengths(cursor: &mut Cursor<'a>, flags: u8) -> Result<Self> {
         let tail_len = cursor.u32("tail length")?;
         let dtype_len = cursor.u8("NumPy dtype length")?;
         let dimensions = cursor.u8("dimension count")?;
@@ -48,9 +49,9 @@ impl<'a> Extras<'a> {
         })
     }
 
-    /// As `Z4AI` and auto frames have them: each length in front of what it
-    /// counts; the dtype has been read (3.1, 11.1).
-    pub fn behind_dtype(cursor: &mut Cursor<'a>, flags: u8, dtype: &'a str) -> Result<Self> {
+    /// Parses them as `Z4AI` and auto frames store them: each after its length;
+    /// the dtype has been read (3.1, 11.1).
+    pub fn after_dtype(cursor: &mut Cursor<'a>, flags: u8, dtype: &'a str) -> Result<Self> {
         let dimensions = cursor.u8("dimension count")?;
         let shape = shape(cursor, dimensions)?;
         let tail_len = cursor.u32("tail length")?;
@@ -61,19 +62,19 @@ impl<'a> Extras<'a> {
     }
 }
 
-/// NumPy's dtype behind its length.
+/// Reads NumPy's dtype, which follows its length.
 pub(super) fn dtype<'a>(cursor: &mut Cursor<'a>) -> Result<&'a str> {
     let len = cursor.u8("NumPy dtype length")?;
     ascii(cursor, len, "NumPy dtype")
 }
 
-/// The name of a float format behind its length.
+/// Reads the name of a float format, which follows its length.
 pub(super) fn float_format<'a>(cursor: &mut Cursor<'a>) -> Result<&'a str> {
     let len = cursor.u8("float format length")?;
     ascii(cursor, len, "float format")
 }
 
-/// A string of a frame, which is ASCII (13 rule 4).
+/// Returns a string of a frame, which is ASCII (13 rule 4).
 fn ascii<'a>(cursor: &mut Cursor<'a>, len: u8, what: &str) -> Result<&'a str> {
     let at = cursor.position() as u64;
     let bytes = cursor.take(len.into(), what)?;
@@ -85,7 +86,7 @@ fn ascii<'a>(cursor: &mut Cursor<'a>, len: u8, what: &str) -> Result<&'a str> {
     }
 }
 
-/// The dimensions of an array.
+/// Returns the dimensions of an array.
 fn shape(cursor: &mut Cursor, dimensions: u8) -> Result<Vec<u64>> {
     (0..dimensions).map(|_| cursor.u64("shape")).collect()
 }

@@ -49,7 +49,7 @@ impl<'a> Frame<'a> {
         }
         let elements = cursor.u64("element count")?;
         let distinct = cursor.u32("count of distinct values")?;
-        let Extras { numpy, tail } = Extras::behind_their_lengths(&mut cursor, flags)?;
+        let Extras { numpy, tail } = Extras::after_their_lengths(&mut cursor, flags)?;
         let codebook_len = cursor.u32("codebook length")?;
         let codebook_at = cursor.position() as u64;
         let codebook = cursor.take(codebook_len.into(), "codebook")?;
@@ -82,13 +82,13 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// Bytes of one element.
+    /// Returns the bytes of one element.
     #[must_use]
     pub fn width(&self) -> u8 {
         self.width
     }
 
-    /// Number of entries in the codebook.
+    /// Returns the number of entries in the codebook.
     #[must_use]
     pub fn distinct(&self) -> u32 {
         self.distinct
@@ -100,13 +100,14 @@ impl<'a> Frame<'a> {
         self.numpy.as_ref()
     }
 
-    /// Bytes the frame takes.
+    /// Returns the length of the frame.
     #[must_use]
     pub fn stored_len(&self) -> usize {
         self.stored_len
     }
 
-    /// Bytes it decodes to. The index's frame has room for so many elements.
+    /// Returns the length that it decodes to. The frame of the index can hold
+    /// that many elements.
     #[must_use]
     pub fn decoded_len_bytes(&self) -> u64 {
         self.decoded_len
@@ -149,7 +150,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// A tensor taken apart for a frame.
+/// A tensor split into codebook and index.
 #[derive(Debug, Clone)]
 pub struct Split<'a> {
     item_bytes: u8,
@@ -160,8 +161,8 @@ pub struct Split<'a> {
 }
 
 impl<'a> Split<'a> {
-    /// Of elements of `width` bytes each; `None` where there are more than
-    /// `most_values` distinct ones.
+    /// Splits a tensor of elements of `width` bytes; `None` if there are more
+    /// than `most_values` distinct ones.
     ///
     /// # Panics
     /// If `width` is not 2, 4 or 8.
@@ -182,20 +183,20 @@ impl<'a> Split<'a> {
         })
     }
 
-    /// Number of distinct elements.
+    /// Returns the number of distinct elements.
     #[must_use]
     pub fn distinct(&self) -> usize {
         self.values.len()
     }
 
-    /// The index, in [`palette::index_bytes`] bytes for each element.
+    /// Returns the index, in [`palette::index_bytes`] bytes for each element.
     #[must_use]
     pub fn index(&self) -> &[u8] {
         &self.index
     }
 
-    /// The frame, or `None` if its codebook is too long for one. Codebook and
-    /// index are tried in all `codings`.
+    /// Returns the frame, or `None` if its codebook is too long for one.
+    /// Codebook and index are tried in all `codings`.
     #[must_use]
     pub fn encode<E: PackEngine>(&self, engine: &E, codings: &[ZstdCoding]) -> Option<Vec<u8>> {
         let index_bytes = palette::index_bytes(self.values.len());
@@ -224,8 +225,8 @@ impl<'a> Split<'a> {
     }
 }
 
-/// The frame of a tensor as [`Split::new`] takes it apart and
-/// [`Split::encode`] codes it, `None` where one of them cannot.
+/// Splits a tensor by [`Split::new`] and encodes it by [`Split::encode`];
+/// `None` if either returns `None`.
 ///
 /// # Panics
 /// If `width` is not 2, 4 or 8.

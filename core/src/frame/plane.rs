@@ -13,13 +13,13 @@ use crate::entropy::rans;
 use crate::entropy::zstd;
 use crate::{Error, Result, Rule};
 
-/// Bytes of a record in front of its payload.
+/// Bytes of a record before its payload.
 pub const HEAD_BYTES: usize = 17;
 
 /// How a plane is coded. The numbers are those of the `Z4AI` frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Method {
-    /// As it is.
+    /// Uncompressed.
     Store = 0,
     /// One zstd frame.
     Zstd = 1,
@@ -34,7 +34,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// The method of that number.
+    /// Returns the method with number `id`.
     pub(crate) fn from_id(id: u8) -> Option<Self> {
         [
             Self::Store,
@@ -48,7 +48,7 @@ impl Method {
         .find(|method| *method as u8 == id)
     }
 
-    /// Word for people.
+    /// Returns the word for people.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -72,7 +72,7 @@ pub struct Plane<'a> {
     coded: Coded<'a>,
 }
 
-/// What is known of a checked payload.
+/// A checked payload.
 #[derive(Debug, Clone)]
 enum Coded<'a> {
     Store,
@@ -128,8 +128,8 @@ impl<'a> Plane<'a> {
         Self::new(method, len_bytes, payload).map_err(|e| e.within(base))
     }
 
-    /// A payload whose record is known from elsewhere. Offsets in errors
-    /// count from its start.
+    /// Parses a payload whose record has been parsed elsewhere. Offsets in
+    /// errors are relative to its start.
     pub(crate) fn new(method: Method, len_bytes: u64, payload: &'a [u8]) -> Result<Self> {
         Ok(Self {
             method,
@@ -139,25 +139,25 @@ impl<'a> Plane<'a> {
         })
     }
 
-    /// How it is coded.
+    /// Returns how it is coded.
     #[must_use]
     pub fn method(&self) -> Method {
         self.method
     }
 
-    /// Length once decoded. The payload justifies it.
+    /// Returns the decoded length, which the payload justifies.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.len_bytes
     }
 
-    /// Length of the payload.
+    /// Returns the length of the payload.
     #[must_use]
     pub fn stored_len_bytes(&self) -> u64 {
         self.payload.len() as u64
     }
 
-    /// The coded bytes.
+    /// Returns the coded bytes.
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
@@ -172,7 +172,7 @@ impl<'a> Plane<'a> {
         }
     }
 
-    /// The decoded plane; a stored one is borrowed.
+    /// Returns the decoded plane; a stored one is borrowed.
     pub fn decode<E: Engine>(&self, engine: &E) -> Result<Cow<'a, [u8]>> {
         if self.method == Method::Store {
             return Ok(Cow::Borrowed(self.payload));
@@ -198,7 +198,7 @@ impl<'a> Plane<'a> {
     }
 }
 
-/// A plane of which pieces can be had one by one.
+/// A plane whose pieces can be decoded one by one.
 pub enum Pieces<'p, 'a> {
     /// All of it is there.
     Whole(Cow<'a, [u8]>),
@@ -239,26 +239,27 @@ impl<'a> Plane<'a> {
 }
 
 impl Pieces<'_, '_> {
-    /// The bytes `range` of the plane. `room` is where they are decoded to.
+    /// Returns the bytes `range` of the plane, decoded into `scratch` if they
+    /// are not stored.
     pub fn get<'r, E: Engine>(
         &'r self,
         engine: &E,
         range: Range<usize>,
-        room: &'r mut Vec<u8>,
+        scratch: &'r mut Vec<u8>,
     ) -> Result<&'r [u8]> {
         match self {
             Self::Whole(plane) => Ok(&plane[range]),
             Self::Blocks(blocks) => {
-                *room = bytes::buffer(range.len() as u64)?;
+                *scratch = bytes::buffer(range.len() as u64)?;
                 let first = range.start / bytes::index(blocks.block_bytes());
-                blocks.decode_from(engine, first, room)?;
-                Ok(room)
+                blocks.decode_from(engine, first, scratch)?;
+                Ok(scratch)
             }
         }
     }
 }
 
-/// The bytes in front of a payload.
+/// Returns the bytes before a payload.
 #[must_use]
 pub fn head(method: Method, len_bytes: u64, payload_len_bytes: u64) -> [u8; HEAD_BYTES] {
     let mut head = [0; HEAD_BYTES];

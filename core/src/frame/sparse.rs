@@ -45,7 +45,7 @@ impl<'a> Frame<'a> {
         cursor.u8("padding")?;
         let elements = cursor.u64("element count")?;
         let nonzero = cursor.u64("count of nonzero elements")?;
-        let Extras { numpy, tail } = Extras::behind_their_lengths(&mut cursor, flags)?;
+        let Extras { numpy, tail } = Extras::after_their_lengths(&mut cursor, flags)?;
         let bitmap_len = cursor.u64("bitmap length")?;
         let bitmap_at = cursor.position() as u64;
         let bitmap = cursor.take(bitmap_len, "bitmap")?;
@@ -78,13 +78,13 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// Bytes of one element.
+    /// Returns the bytes of one element.
     #[must_use]
     pub fn width(&self) -> u8 {
         self.width
     }
 
-    /// Number of elements that are not zero.
+    /// Returns the number of elements that are not zero.
     #[must_use]
     pub fn nonzero(&self) -> u64 {
         self.nonzero
@@ -96,13 +96,14 @@ impl<'a> Frame<'a> {
         self.numpy.as_ref()
     }
 
-    /// Bytes the frame takes.
+    /// Returns the length of the frame.
     #[must_use]
     pub fn stored_len(&self) -> usize {
         self.stored_len
     }
 
-    /// Bytes it decodes to. The bitmap's frame has room for so many elements.
+    /// Returns the length that it decodes to. The frame of the bitmap can hold
+    /// that many elements.
     #[must_use]
     pub fn decoded_len_bytes(&self) -> u64 {
         self.decoded_len
@@ -164,8 +165,8 @@ fn values(bytes: &[u8], nonzero: u64, width: u8) -> Result<turbo::Frame<'_>> {
     Ok(frame)
 }
 
-/// The frame of `tensor`, whose elements are `width` bytes each. Bitmap and
-/// values are tried in all `codings`, the values cut as `transform` says.
+/// Returns the frame of `tensor`, whose elements are `width` bytes each. Bitmap
+/// and values are tried in all `codings`, the values cut as `transform` says.
 ///
 /// # Panics
 /// If `width` is not 1, 2, 4 or 8.

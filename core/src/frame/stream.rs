@@ -1,6 +1,6 @@
-//! A stream that is stored or one zstd frame: the two methods that turbo and
-//! chunked frames know, and with which those of `ZARA` begin
-//! (docs/formats/z4ai-frames.md 9.2, 11.3, 12).
+//! A stream that is stored or one zstd frame: the two methods of turbo and
+//! chunked frames, which `ZARA` has as well (docs/formats/z4ai-frames.md 9.2,
+//! 11.3, 12).
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -14,13 +14,13 @@ use crate::{Error, Result, Rule};
 pub(super) const STORE: u8 = 0;
 pub(super) const ZSTD: u8 = 1;
 
-/// A record of turbo and `ZARA` frames, its method not yet looked at.
+/// A record of turbo and `ZARA` frames, whose method has not been checked yet.
 pub(super) struct Record<'a> {
-    /// Where it begins.
+    /// Its offset.
     pub at: u64,
     pub method: u8,
     pub len_bytes: u64,
-    /// Where the payload begins.
+    /// Offset of the payload.
     pub payload_at: u64,
     pub payload: &'a [u8],
 }
@@ -40,7 +40,7 @@ impl<'a> Record<'a> {
         })
     }
 
-    /// The error for a method that the family does not have.
+    /// Returns the error for a method that the family does not have.
     pub fn unknown_method(&self) -> Error {
         let detail = format!("stream method {} does not exist here", self.method);
         Error::malformed(Rule::FrameMethod, detail).at(self.at)
@@ -87,7 +87,7 @@ impl<'a> Stream<'a> {
         self.len_bytes
     }
 
-    /// The decoded stream; a stored one is borrowed.
+    /// Returns the decoded stream; a stored one is borrowed.
     pub fn decode<E: Engine>(&self, engine: &E) -> Result<Cow<'a, [u8]>> {
         if self.stored {
             return Ok(Cow::Borrowed(self.payload));
@@ -107,8 +107,8 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// The smallest zstd frame of `raw` among `codings`; a plain search if there
-/// are none.
+/// Returns the smallest zstd frame of `raw` among `codings`; a plain search if
+/// there are none.
 pub(super) fn zstd_smallest<E: PackEngine>(
     engine: &E,
     raw: &[u8],

@@ -1,5 +1,5 @@
 //! Frame `ZRT1` (docs/formats/z4ai-frames.md 9.2): the values of a sparse
-//! frame, as they are or as byte planes.
+//! frame, unchanged or as byte planes.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -18,7 +18,7 @@ const VERSION: u8 = 2;
 const OPAQUE: u8 = 0;
 const BYTE_PLANE: u8 = 1;
 
-/// How the buffer is cut into streams.
+/// How the buffer is split into streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transform {
     /// One stream, the buffer itself.
@@ -75,13 +75,13 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// Bytes the frame takes.
+    /// Returns the length of the frame.
     #[must_use]
     pub fn stored_len(&self) -> usize {
         self.stored_len
     }
 
-    /// Bytes it decodes to, which its streams have room for.
+    /// Returns the length that it decodes to, which its streams can hold.
     #[must_use]
     pub fn decoded_len_bytes(&self) -> u64 {
         self.len_bytes
@@ -111,8 +111,8 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// The frame of `bytes`, whose elements are `width` bytes each. Streams are
-/// tried in all `codings`. Byte planes are only made of whole elements.
+/// Returns the frame of `bytes`, whose elements are `width` bytes each. Streams
+/// are tried in all `codings`. Byte planes are only made of whole elements.
 #[must_use]
 pub fn encode<E: PackEngine>(
     engine: &E,

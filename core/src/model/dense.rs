@@ -1,4 +1,4 @@
-//! Weights in the formats of compressed-tensors, made dense.
+//! Makes weights in the formats of compressed-tensors dense.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -7,35 +7,35 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::Tensor;
-use super::assembly::Place;
-use crate::catalog::Catalog;
+use super::builder::TensorLocation;
+use crate::catalog::FileCatalog;
 pub use crate::container::compressed_tensors::Weight;
 use crate::container::compressed_tensors::{Checkpoint, Config, Entry, Role, Stored};
 use crate::{Error, ErrorKind, Result};
 
-/// How weights are made of what is stored.
+/// How weights are made from stored tensors.
 #[derive(Debug, Clone)]
 pub struct Dense {
     checkpoint: Checkpoint,
     is_rotated: bool,
 }
 
-/// A tensor of the model, and where its first part is.
-pub type Placed = (Place, Tensor);
+/// A tensor of the model, and the location of its first part.
+pub type Located = (TensorLocation, Tensor);
 
 impl Dense {
-    /// From the text of `config.json`. `None` if it tells of no compression,
-    /// or of a method unknown here.
+    /// Parses the text of `config.json`. `None` if it describes no compression,
+    /// or an unknown method.
     pub fn new(
         config: &[u8],
-        files: &[Catalog],
-        places: &BTreeMap<String, Place>,
+        files: &[FileCatalog],
+        locations: &BTreeMap<String, TensorLocation>,
     ) -> Result<Option<Self>> {
         let config = match Config::parse(config) {
             Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(None),
             config => config?,
         };
-        let stored = places.iter().map(|(name, &(file, number))| {
+        let stored = locations.iter().map(|(name, &(file, number))| {
             let tensor = &files[file].tensors()[number];
             Stored {
                 name: name.clone(),
@@ -52,8 +52,11 @@ impl Dense {
         }))
     }
 
-    /// Where the tensors are that hold shapes of weights.
-    pub fn shape_places(&self, places: &BTreeMap<String, Place>) -> Vec<Place> {
+    /// Returns the locations of the tensors that hold shapes of weights.
+    pub fn shape_locations(
+        &self,
+        locations: &BTreeMap<String, TensorLocation>,
+    ) -> Vec<TensorLocation> {
         let weights = self
             .checkpoint
             .entries()
@@ -61,30 +64,30 @@ impl Dense {
                 Entry::Weight(weight) => shape_part(weight),
                 _ => None,
             });
-        weights.map(|part| places[part]).collect()
+        weights.map(|part| locations[part]).collect()
     }
 
-    /// All tensors of the model, and those that cannot be had. `shape` gives
-    /// the bytes of a tensor of [`Dense::shape_places`].
+    /// Returns all tensors of the model, and those that cannot be read. `shape`
+    /// returns the bytes of a tensor of [`Dense::shape_locations`].
     pub fn tensors(
         &self,
-        as_stored: impl Fn(Place) -> Tensor,
-        shape: impl Fn(Place) -> Result<Vec<u8>>,
-        places: &BTreeMap<String, Place>,
-    ) -> Result<(Vec<Placed>, BTreeMap<String, Error>)> {
+        as_stored: impl Fn(TensorLocation) -> Tensor,
+        shape: impl Fn(TensorLocation) -> Result<Vec<u8>>,
+        locations: &BTreeMap<String, TensorLocation>,
+    ) -> Result<(Vec<Located>, BTreeMap<String, Error>)> {
         let mut tensors = Vec::new();
         let mut refused = BTreeMap::new();
         for (name, entry) in self.checkpoint.entries() {
             let weight = match entry {
                 Entry::Stored(_) => {
-                    tensors.push((places[name], as_stored(places[name])));
+                    tensors.push((locations[name], as_stored(locations[name])));
                     continue;
                 }
                 Entry::Refused(error) => Err(error.clone()),
-                Entry::Weight(weight) => tensor(weight, &as_stored, &shape, places),
+                Entry::Weight(weight) => tensor(weight, &as_stored, &shape, locations),
             };
             match weight {
-                Ok(placed) => tensors.push(placed),
+                Ok(located) => tensors.push(located),
                 // A mistake of the caller, not of the file.
                 Err(error) if error.kind() == ErrorKind::InvalidInput => return Err(error),
                 Err(error) => {
@@ -102,13 +105,13 @@ impl Dense {
 
 fn tensor(
     weight: &Weight,
-    as_stored: impl Fn(Place) -> Tensor,
-    shape: impl Fn(Place) -> Result<Vec<u8>>,
-    places: &BTreeMap<String, Place>,
-) -> Result<Placed> {
+    as_stored: impl Fn(TensorLocation) -> Tensor,
+    shape: impl Fn(TensorLocation) -> Result<Vec<u8>>,
+    locations: &BTreeMap<String, TensorLocation>,
+) -> Result<Located> {
     let shape = match shape_part(weight) {
         None => weight.shape_from(&[])?,
-        Some(part) => weight.shape_from(&shape(places[part])?)?,
+        Some(part) => weight.shape_from(&shape(locations[part])?)?,
     };
     let dense = Stored {
         name: weight.name().into(),
@@ -116,8 +119,11 @@ fn tensor(
         shape,
     };
     let len_bytes = dense.len_bytes()?;
-    let parts = weight.parts().iter().map(|part| places[&part.stored.name]);
-    let parts: Vec<Place> = parts.collect();
+    let parts = weight
+        .parts()
+        .iter()
+        .map(|part| locations[&part.stored.name]);
+    let parts: Vec<TensorLocation> = parts.collect();
     let first = parts.iter().min().copied().unwrap_or_default();
     let tensor = Tensor {
         name: dense.name,
@@ -125,17 +131,18 @@ fn tensor(
         shape: dense.shape,
         parts: parts
             .into_iter()
-            .flat_map(|place| as_stored(place).parts)
+            .flat_map(|location| as_stored(location).parts)
             .collect(),
         base: None,
-        shared_with: None,
+        alias_of: None,
         len_bytes,
         weight: Some(Box::new(weight.clone())),
     };
     Ok((first, tensor))
 }
 
-/// Name of the stored tensor that has to be read for the shape of `weight`.
+/// Returns the name of the stored tensor that has to be read to know the shape
+/// of `weight`.
 fn shape_part(weight: &Weight) -> Option<&String> {
     if weight.shape().is_some() {
         return None;
@@ -144,12 +151,12 @@ fn shape_part(weight: &Weight) -> Option<&String> {
     part.map(|part| &part.stored.name)
 }
 
-/// Name of the format of a weight.
+/// Returns the name of the format of a weight.
 pub fn format(weight: &Weight) -> &'static str {
     weight.format().name()
 }
 
-/// The dense bytes of a weight from those of its parts.
+/// Decodes the dense bytes of a weight from those of its parts.
 pub fn decode(weight: &Weight, shape: &[u64], parts: &[&[u8]]) -> Result<Vec<u8>> {
     let dense = weight.decode(parts)?;
     if dense.shape != shape {

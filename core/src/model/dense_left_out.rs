@@ -1,5 +1,5 @@
-//! The place of `dense` in a build without compressed-tensors: nothing of it
-//! ever exists.
+//! Stands in for `dense` in a build without compressed-tensors: its types have
+//! no values.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -8,36 +8,40 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::Tensor;
-use super::assembly::Place;
-use crate::catalog::Catalog;
+use super::builder::TensorLocation;
+use crate::catalog::FileCatalog;
 use crate::{Error, Result};
 
 /// A tensor of the dense model that is stored in several parts.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Weight {}
 
-/// How weights are made of what is stored.
+/// How weights are made from stored tensors.
 #[derive(Debug, Clone)]
 pub enum Dense {}
 
-/// A tensor of the model, and where its first part is.
-pub type Placed = (Place, Tensor);
+/// A tensor of the model, and the location of its first part.
+pub type Located = (TensorLocation, Tensor);
 
 impl Dense {
-    pub fn new(_: &[u8], _: &[Catalog], _: &BTreeMap<String, Place>) -> Result<Option<Self>> {
+    pub fn new(
+        _: &[u8],
+        _: &[FileCatalog],
+        _: &BTreeMap<String, TensorLocation>,
+    ) -> Result<Option<Self>> {
         Ok(None)
     }
 
-    pub fn shape_places(&self, _: &BTreeMap<String, Place>) -> Vec<Place> {
+    pub fn shape_locations(&self, _: &BTreeMap<String, TensorLocation>) -> Vec<TensorLocation> {
         match *self {}
     }
 
     pub fn tensors(
         &self,
-        _: impl Fn(Place) -> Tensor,
-        _: impl Fn(Place) -> Result<Vec<u8>>,
-        _: &BTreeMap<String, Place>,
-    ) -> Result<(Vec<Placed>, BTreeMap<String, Error>)> {
+        _: impl Fn(TensorLocation) -> Tensor,
+        _: impl Fn(TensorLocation) -> Result<Vec<u8>>,
+        _: &BTreeMap<String, TensorLocation>,
+    ) -> Result<(Vec<Located>, BTreeMap<String, Error>)> {
         match *self {}
     }
 

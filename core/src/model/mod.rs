@@ -1,7 +1,7 @@
-//! A model as its user sees it: one list of tensors, whether they come from
-//! one file or several, and whether a tensor is stored as it is or in parts
-//! that `config.json` explains. No I/O: bytes come from the caller, who asks
-//! [`Assembly`] and [`Part`] which ones are needed.
+//! A model as its user sees it: one list of tensors, whether they come from one
+//! file or several, and whether a tensor is stored as it is or in parts that
+//! `config.json` explains. The module does no I/O: the caller supplies the
+//! bytes that [`ModelBuilder`] and [`StoredPart`] ask for.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -10,42 +10,42 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::catalog::{BaseUse, Catalog, Kind};
+use crate::catalog::{BaseUse, FileCatalog, Kind};
 use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::{Error, Result};
 
-mod assembly;
 mod buffer;
+mod builder;
+#[cfg(feature = "decode-task")]
+mod decode_task;
 #[cfg(feature = "compressed-tensors")]
 mod dense;
 #[cfg(not(feature = "compressed-tensors"))]
 #[path = "dense_left_out.rs"]
 mod dense;
-#[cfg(feature = "portable")]
-mod recipe;
 mod rows;
 mod unpacked;
 
-pub use assembly::{Assembly, wants_config};
+pub use builder::{ModelBuilder, wants_config};
+#[cfg(feature = "decode-task")]
+pub use decode_task::DecodeTask;
 pub use dense::Weight;
-#[cfg(feature = "portable")]
-pub use recipe::Recipe;
 pub use rows::Rows;
 pub use unpacked::{Piece, Unpacked};
 
 /// A stored tensor that a tensor of the model is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub struct StoredPart {
     /// Number of the file.
     pub file: usize,
     /// Number of the tensor in its catalog.
     pub number: usize,
-    /// Bytes of the file to fetch.
+    /// Range of the file to fetch.
     pub stored: Range<u64>,
 }
 
-impl Part {
+impl StoredPart {
     fn len_bytes(&self) -> u64 {
         self.stored.end - self.stored.start
     }
@@ -60,65 +60,70 @@ pub struct Tensor {
     pub dtype: Dtype,
     /// Shape, outermost dimension first; empty for a scalar.
     pub shape: Vec<u64>,
-    /// What to fetch for it: one part, or several if it is [`Tensor::weight`].
-    pub parts: Vec<Part>,
-    /// What the base's tensor of the same name is needed for, if it is.
+    /// The parts to fetch: one, or several if it is a [`Tensor::weight`].
+    pub parts: Vec<StoredPart>,
+    /// What the base's tensor with the same name is needed for, if it is
+    /// needed.
     pub base: Option<BaseUse>,
-    /// Number of the earlier tensor that owns the stored bytes, if tied.
-    pub shared_with: Option<usize>,
+    /// Number of the earlier tensor with the same bytes, whose stored bytes
+    /// this one shares.
+    pub alias_of: Option<usize>,
     len_bytes: u64,
-    /// Few tensors have one, and it is large.
+    /// Boxed, because few tensors have one and it is large.
     weight: Option<Box<Weight>>,
 }
 
 impl Tensor {
-    /// Bytes of the tensor itself, little-endian and row-major.
+    /// Returns the length of the decoded tensor, which is little-endian and
+    /// row-major.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.len_bytes
     }
 
-    /// Bytes it takes in its files, shared ones included.
+    /// Returns the number of bytes that the tensor takes in its files,
+    /// including bytes shared with other tensors.
     #[must_use]
     pub fn stored_len_bytes(&self) -> u64 {
-        self.parts.iter().map(Part::len_bytes).sum()
+        self.parts.iter().map(StoredPart::len_bytes).sum()
     }
 
-    /// Its only part, if it needs nothing else.
-    fn alone(&self) -> Option<&Part> {
+    /// Returns its only part, if it needs nothing else.
+    fn alone(&self) -> Option<&StoredPart> {
         match self.parts.as_slice() {
             [only] if self.weight.is_none() && self.base.is_none() => Some(only),
             _ => None,
         }
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     #[must_use]
     pub fn element_count(&self) -> u64 {
-        // Its length in bytes has been found to fit 64 bits.
+        // Its length in bytes fits 64 bits, which has been checked.
         self.shape.iter().product()
     }
 
-    /// How its parts make it, if it is a weight of compressed-tensors.
+    /// Returns how it is made from its parts, if it is a weight of
+    /// compressed-tensors.
     #[must_use]
     pub fn weight(&self) -> Option<&Weight> {
         self.weight.as_deref()
     }
 
-    /// Name of the format of such a weight, like `pack-quantized`.
+    /// Returns the name of the format of such a weight, like `pack-quantized`.
     #[must_use]
     pub fn format(&self) -> Option<&'static str> {
         self.weight.as_deref().map(dense::format)
     }
 }
 
-/// The tensors of one file, or of several together. Made by [`Assembly`].
+/// The tensors of one file or of several files. Made by [`ModelBuilder`].
 #[derive(Debug, Clone)]
 pub struct Model {
-    files: Vec<Catalog>,
+    files: Vec<FileCatalog>,
     tensors: Vec<Tensor>,
     by_name: BTreeMap<String, usize>,
-    /// Weights that cannot be had, with the reason.
+    /// Weights that cannot be read, with the reason.
     refused: BTreeMap<String, Error>,
     metadata: BTreeMap<String, String>,
     is_dense: bool,
@@ -126,7 +131,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// What kind of files it lies in; [`Kind::CompressedTensors`] if
+    /// Returns the kind of its files; [`Kind::CompressedTensors`] if
     /// `config.json` was needed to read them.
     #[must_use]
     pub fn kind(&self) -> Kind {
@@ -136,62 +141,63 @@ impl Model {
         self.files[0].kind()
     }
 
-    /// The files, in the order of their numbers; at least one.
+    /// Returns the files, in the order of their numbers; at least one.
     #[must_use]
-    pub fn files(&self) -> &[Catalog] {
+    pub fn files(&self) -> &[FileCatalog] {
         &self.files
     }
 
-    /// Length of all files together.
+    /// Returns the length of all files together.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
-        let lens = self.files.iter().map(Catalog::len_bytes);
+        let lens = self.files.iter().map(FileCatalog::len_bytes);
         lens.fold(0, u64::saturating_add)
     }
 
-    /// Length of the safetensors files that it is or was packed from; where
-    /// there were none (zTensor, Gauss, weights made dense), length of all
-    /// tensors.
+    /// Returns the length of the safetensors files that the model is or was
+    /// packed from; if there were none (zTensor, Gauss, weights made dense),
+    /// the length of all tensors.
     #[must_use]
     pub fn original_len_bytes(&self) -> u64 {
         let add = u64::saturating_add;
         match self.is_dense {
             true => self.tensors.iter().map(Tensor::len_bytes).fold(0, add),
             false => {
-                let lens = self.files.iter().map(Catalog::original_len_bytes);
+                let lens = self.files.iter().map(FileCatalog::original_len_bytes);
                 lens.fold(0, add)
             }
         }
     }
 
-    /// `__metadata__` of the headers (docs/formats/sharded.md 2); of a zTensor
-    /// file, the attributes that are texts.
+    /// Returns `__metadata__` of the headers (docs/formats/sharded.md 2); for a
+    /// zTensor file, the attributes that are strings.
     #[must_use]
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.metadata
     }
 
-    /// All tensors, file by file and there in the order of the file's index.
+    /// Returns all tensors, file by file and within a file in the order of its
+    /// index.
     #[must_use]
     pub fn tensors(&self) -> &[Tensor] {
         &self.tensors
     }
 
-    /// Weights of the model that cannot be had, and why, by name. Their parts
-    /// are among the tensors.
+    /// Returns the weights of the model that cannot be read, by name, with the
+    /// reason. Their parts are among the tensors.
     pub fn refused(&self) -> impl Iterator<Item = (&str, &Error)> {
         self.refused.iter().map(|(name, e)| (name.as_str(), e))
     }
 
-    /// Whether weights were rotated before they were quantised: what is read
-    /// is the rotated weight.
+    /// Returns whether weights were rotated before they were quantised: what is
+    /// read is the rotated weight.
     #[must_use]
     pub fn is_rotated(&self) -> bool {
         self.is_rotated
     }
 
-    /// Number of the tensor called `name`; an error if there is none or if it
-    /// cannot be had.
+    /// Returns the number of the tensor called `name`; an error if there is
+    /// none or if it cannot be read.
     pub fn find(&self, name: &str) -> Result<usize> {
         match (self.by_name.get(name), self.refused.get(name)) {
             (Some(number), _) => Ok(*number),
@@ -200,15 +206,15 @@ impl Model {
         }
     }
 
-    /// Whether it has to be opened together with its base.
+    /// Returns whether the model has to be opened together with a base.
     #[must_use]
     pub fn needs_base(&self) -> bool {
-        self.files.iter().any(Catalog::needs_base)
+        self.files.iter().any(FileCatalog::needs_base)
     }
 
     /// Refuses a base that this delta was not made against
-    /// ([`Catalog::check_base`]). In several files, each delta needs one
-    /// file of the base that fits.
+    /// ([`FileCatalog::check_base`]). If the model has several files, each
+    /// delta needs one matching file of the base.
     pub fn check_base(&self, base: &Self) -> Result<()> {
         if base.is_dense {
             return Err(Error::invalid_input(
@@ -233,11 +239,11 @@ impl Model {
         Ok(())
     }
 
-    /// Whether the stored bytes of tensor `number` are the tensor, with nothing
-    /// to decode or to compare.
+    /// Returns whether the stored bytes of tensor `number` are the tensor, with
+    /// nothing to decode or compare.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     #[must_use]
     pub fn is_plain(&self, number: usize) -> bool {
         let tensor = &self.tensors[number];
@@ -245,12 +251,11 @@ impl Model {
         tensor.weight.is_none() && files.all(|file| file.kind() == Kind::Safetensors)
     }
 
-    /// The bytes of tensor `number` from those of its parts, in their order,
-    /// and from the `base`'s tensor of the same name where [`Tensor::base`]
-    /// says so.
+    /// Decodes tensor `number` from the bytes of its parts, in their order, and
+    /// from the `base`'s tensor with the same name if [`Tensor::base`] says so.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     pub fn decode<'a, E: Engine>(
         &self,
         engine: &E,
@@ -259,28 +264,29 @@ impl Model {
         base: Option<&'a [u8]>,
     ) -> Result<Cow<'a, [u8]>> {
         let tensor = &self.tensors[number];
-        let places = tensor.parts.iter();
-        let places = places.map(|part| (&self.files[part.file], part.number));
+        let locations = tensor.parts.iter();
+        let locations = locations.map(|part| (&self.files[part.file], part.number));
         let weight = tensor.weight.as_deref();
         let weight = weight.map(|weight| (weight, tensor.shape.as_slice()));
-        decode(&tensor.name, places, weight, engine, parts, base)
+        decode(&tensor.name, locations, weight, engine, parts, base)
     }
 }
 
-/// The bytes of a tensor from those of its parts, which are at `places`: in
-/// that catalog, of that number. If it is a `weight`, with the shape it has.
+/// Decodes a tensor from the bytes of its parts. `locations` are their catalogs
+/// and their numbers in them; `weight` is given with its shape if the tensor is
+/// one.
 fn decode<'a, 'm, E: Engine>(
     name: &str,
-    places: impl ExactSizeIterator<Item = (&'m Catalog, usize)>,
+    locations: impl ExactSizeIterator<Item = (&'m FileCatalog, usize)>,
     weight: Option<(&Weight, &[u64])>,
     engine: &E,
     parts: &[&'a [u8]],
     base: Option<&'a [u8]>,
 ) -> Result<Cow<'a, [u8]>> {
-    if parts.len() != places.len() {
+    if parts.len() != locations.len() {
         return Err(Error::invalid_input("these are not the parts of the tensor").tensor(name));
     }
-    let mut decoded = places
+    let mut decoded = locations
         .zip(parts)
         .map(|((file, number), &stored)| file.decode_against(engine, number, stored, base));
     let Some((weight, shape)) = weight else {

@@ -6,24 +6,23 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::{Model, Tensor};
-use crate::catalog::Plan;
+use crate::catalog::RangePlan;
 use crate::container::zstn::rows::PlaneSize;
 use crate::engine::Engine;
 use crate::{Error, Result};
 
-/// Rows of a tensor and what has to be fetched for them. Made by
-/// [`Model::rows`].
+/// Rows of a tensor, and the ranges to fetch for them. Made by [`Model::rows`].
 #[derive(Debug, Clone)]
 pub struct Rows {
     name: String,
     shape: Vec<u64>,
     span: Range<u64>,
-    /// Number of the file, and how the rows are read from it.
-    cut: Option<(usize, Plan)>,
+    /// Number of the file, and the plan for reading the rows.
+    cut: Option<(usize, RangePlan)>,
 }
 
 impl Rows {
-    /// Name of the tensor.
+    /// Returns the name of the tensor.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -35,21 +34,21 @@ impl Rows {
         &self.shape
     }
 
-    /// Bytes of the tensor they are.
+    /// Returns the bytes of the tensor they are.
     #[must_use]
     pub fn span(&self) -> Range<u64> {
         self.span.clone()
     }
 
-    /// Whether the tensor cannot be cut and has to be read as a whole, by
-    /// [`Model::decode`]; the rows are then the bytes [`Rows::span`] of it.
+    /// Returns whether the tensor cannot be cut and has to be read as a whole,
+    /// by [`Model::decode`]; the rows are then the bytes [`Rows::span`] of it.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.cut.is_none()
     }
 
-    /// Number of the file and bytes of it to fetch, in order; nothing if
-    /// [`Rows::is_whole`].
+    /// Returns the ranges to fetch, in order, each with the number of its file;
+    /// none if [`Rows::is_whole`].
     pub fn ranges(&self) -> impl ExactSizeIterator<Item = (usize, Range<u64>)> {
         let (file, ranges) = match &self.cut {
             Some((file, plan)) => (*file, plan.ranges()),
@@ -58,14 +57,15 @@ impl Rows {
         ranges.iter().map(move |range| (file, range.clone()))
     }
 
-    /// Bytes that [`Rows::ranges`] come to; `None` if [`Rows::is_whole`].
+    /// Returns the total length of [`Rows::ranges`]; `None` if
+    /// [`Rows::is_whole`].
     #[must_use]
     pub fn fetched_len_bytes(&self) -> Option<u64> {
         let ranges = self.cut.as_ref()?.1.ranges().iter();
         Some(ranges.map(|range| range.end - range.start).sum())
     }
 
-    /// The rows from the bytes of [`Rows::ranges`]. What the file has a
+    /// Returns the rows from the bytes of [`Rows::ranges`]. What the file has a
     /// checksum of is compared with it.
     pub fn decode<E: Engine>(&self, engine: &E, fetched: &[&[u8]]) -> Result<Vec<u8>> {
         let Some((_, plan)) = &self.cut else {
@@ -79,7 +79,7 @@ impl Rows {
 }
 
 impl Tensor {
-    /// Where the rows lie in the tensor's bytes.
+    /// Returns where the rows are in the tensor's bytes.
     fn row_span(&self, rows: &Range<u64>) -> Result<Range<u64>> {
         let refuse = |detail| Err(Error::invalid_input(detail).tensor(&self.name));
         let Some((&count, row_shape)) = self.shape.split_first() else {
@@ -109,11 +109,12 @@ impl Tensor {
 }
 
 impl Model {
-    /// Number of the file and bytes of it that [`Model::rows`] has to be given
-    /// for tensor `number`, if there are any and they are not known.
+    /// Returns the range that [`Model::rows`] needs for tensor `number`, with
+    /// the number of its file; `None` if it needs none, or if those bytes have
+    /// been fetched already.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     #[must_use]
     pub fn block_table(&self, number: usize) -> Option<(usize, Range<u64>)> {
         let part = self.tensors[number].alone()?;
@@ -121,12 +122,13 @@ impl Model {
         Some((part.file, table))
     }
 
-    /// What each plane of tensor `number` takes in its file, in the order of
-    /// the frame. `table` are the bytes that [`Model::block_table`] has named.
-    /// `None` where the file has no block table for it.
+    /// Returns the stored size of each plane of tensor `number`, in the order
+    /// of the frame. `table` holds the bytes of the range returned by
+    /// [`Model::block_table`]. `None` if the file has no block table for the
+    /// tensor.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     pub fn plane_sizes(
         &self,
         number: usize,
@@ -142,7 +144,7 @@ impl Model {
     /// [`Model::block_table`] has named.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     pub fn rows(&self, number: usize, rows: Range<u64>, table: Option<&[u8]>) -> Result<Rows> {
         let tensor = &self.tensors[number];
         let span = tensor.row_span(&rows)?;

@@ -1,6 +1,5 @@
-//! A model as one safetensors file that nobody has written: its head, and
-//! which tensors its bytes are. Readers that only know safetensors are served
-//! from it range by range.
+//! A model as one virtual safetensors file: its head, and the mapping of its
+//! bytes to tensors. It serves ranges to readers that only know safetensors.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -8,20 +7,20 @@ use core::ops::Range;
 
 use super::Model;
 use crate::container::safetensors::{self, PREFIX_BYTES};
-use crate::{Error, Result, bytes, order};
+use crate::{Error, Result, bytes, sort};
 
-/// The layout of such a file.
+/// The layout of the virtual file.
 #[derive(Debug, Clone)]
 pub struct Unpacked {
     head: Vec<u8>,
     is_original: bool,
     /// Numbers of the tensors that have bytes, in data order.
     order: Vec<usize>,
-    /// Where each of them begins in the file, and at last where it ends.
+    /// The offset of each of them in the file, and the end of the last.
     begins: Vec<u64>,
 }
 
-/// Some bytes of such a file.
+/// A range of the virtual file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
     /// These bytes of [`Unpacked::head`].
@@ -30,33 +29,34 @@ pub enum Piece {
     Tensor {
         /// Its number in [`Model::tensors`].
         number: usize,
-        /// Which of its bytes.
+        /// Range of the tensor's bytes.
         bytes: Range<u64>,
     },
 }
 
 impl Unpacked {
-    /// The first bytes of the file: length of the header, and the header.
+    /// Returns the first bytes of the file: length of the header, and the
+    /// header.
     #[must_use]
     pub fn head(&self) -> &[u8] {
         &self.head
     }
 
-    /// Whether the file is, byte for byte, the one that was packed, or the
-    /// plain one itself. Otherwise the header is made here.
+    /// Returns whether the file is, byte for byte, the one that was packed, or
+    /// the plain one itself. Otherwise the header is made here.
     #[must_use]
     pub fn is_original(&self) -> bool {
         self.is_original
     }
 
-    /// Length of the file.
+    /// Returns the length of the file.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.begins.last().copied().unwrap_or_default()
     }
 
-    /// What the bytes of `range` are, in their order; of a range that goes
-    /// beyond the end of the file, the part within.
+    /// Returns the pieces that the bytes of `range` consist of, in order. A
+    /// range that exceeds the file is clipped.
     pub fn pieces(&self, range: Range<u64>) -> impl Iterator<Item = Piece> {
         let head_len = self.head.len() as u64;
         let head = (range.start < head_len && range.start < range.end)
@@ -84,7 +84,7 @@ impl Model {
     /// of [`Model::tensors`] and a header as the official writer spells it.
     ///
     /// # Errors
-    /// If a weight of the model cannot be had, or safetensors cannot hold it.
+    /// If a weight of the model cannot be read, or safetensors cannot hold it.
     pub fn unpacked(&self) -> Result<Unpacked> {
         if let Some((name, refusal)) = self.refused().next() {
             return Err(Error::unsupported(format!(
@@ -110,7 +110,7 @@ impl Model {
             self.files[part.file].tensors()[part.number].span.clone()
         };
         let starts = (0..self.tensors.len()).map(|number| (span(number).start, 0));
-        let mut order = order::by_key(starts);
+        let mut order = sort::by_key(starts);
         order.retain(|&number| !span(number).is_empty());
         // Opening has made sure that the spans leave no gap.
         let data_start = PREFIX_BYTES + header.len() as u64;

@@ -44,7 +44,7 @@ pub const FLOAT32: FloatFormat = FloatFormat {
 };
 
 impl FloatFormat {
-    /// The format of that exact name.
+    /// Returns the format of that exact name.
     #[must_use]
     pub fn by_name(name: &[u8]) -> Option<Self> {
         [BFLOAT16, FLOAT16, FLOAT32]
@@ -52,14 +52,14 @@ impl FloatFormat {
             .find(|format| format.name.as_bytes() == name)
     }
 
-    /// Bytes of one mantissa in its plane.
+    /// Returns the bytes of one mantissa in its plane.
     #[must_use]
     pub fn mantissa_bytes(self) -> usize {
         self.mantissa_bits.div_ceil(8) as usize
     }
 
-    /// Lengths in bytes of the sign, exponent and mantissa planes of `n`
-    /// elements.
+    /// Returns the lengths in bytes of the sign, exponent and mantissa planes
+    /// of `n` elements.
     #[must_use]
     pub fn plane_lens(self, n: usize) -> [usize; 3] {
         [n.div_ceil(8), n, n * self.mantissa_bytes()]
@@ -77,7 +77,7 @@ impl FloatFormat {
         }
     }
 
-    /// The fields of `n` elements whose mantissa plane is whole.
+    /// Returns the fields of `n` elements whose mantissa plane is whole.
     ///
     /// # Panics
     /// If the plane is shorter than that.
@@ -145,8 +145,8 @@ impl FloatFormat {
     }
 }
 
-/// What planes hold of some consecutive elements, the first of which begins a
-/// byte of signs.
+/// The parts of the planes that hold some consecutive elements, the first of
+/// which begins a byte of signs.
 #[derive(Debug, Clone, Copy)]
 pub struct Fields<'a> {
     /// A bit for each element.

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use super::FloatFormat;
 use crate::{Error, Result, Rule};
 
-/// Bytes that `n` packed mantissas take; `None` beyond 64 bits.
+/// Returns the bytes that `n` packed mantissas take; `None` beyond 64 bits.
 #[must_use]
 pub fn packed_len(format: FloatFormat, n: u64) -> Option<u64> {
     // Eight mantissas take as many bytes as one has bits.

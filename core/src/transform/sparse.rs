@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use super::by_width;
 
-/// Number of elements that are zero.
+/// Returns the number of elements that are zero.
 #[must_use]
 pub fn count_zeros(elements: &[u8], width: usize) -> usize {
     by_width!(width, count_zeros_fixed(elements))
@@ -22,7 +22,8 @@ fn count_zeros_fixed<const W: usize>(elements: &[u8]) -> usize {
     items.iter().filter(|&&item| item == [0; W]).count()
 }
 
-/// The bitmap, most significant bit first, and the values one after another.
+/// Returns the bitmap, most significant bit first, and the values one after
+/// another.
 #[must_use]
 pub fn split(elements: &[u8], width: usize) -> (Vec<u8>, Vec<u8>) {
     by_width!(width, split_fixed(elements))
@@ -32,9 +33,9 @@ fn split_fixed<const W: usize>(elements: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let (items, rest) = elements.as_chunks::<W>();
     assert!(rest.is_empty());
     let count = items.len() - count_zeros_fixed::<W>(elements);
-    // Room for a group more than there is: every element is written, and the
-    // next one takes its place unless it was a value. That beats a branch
-    // which no processor can foresee.
+    // Has space for one group more than needed: every element is written, and
+    // the next one overwrites it unless it is nonzero. That is faster than a
+    // branch that no processor can predict.
     let mut values = vec![0; (count + GROUP) * W];
     let mut slots = values.as_chunks_mut::<W>().0;
     let mut bitmap = Vec::with_capacity(items.len().div_ceil(GROUP));
@@ -56,13 +57,14 @@ fn split_fixed<const W: usize>(elements: &[u8]) -> (Vec<u8>, Vec<u8>) {
 /// Elements of a byte of the bitmap.
 const GROUP: usize = 8;
 
-/// A byte of the bitmap, and how many values now stand in front of `slots`.
+/// Returns a byte of the bitmap, and the number of values that are now in
+/// `slots`.
 #[inline]
 fn split_group<const W: usize>(group: &[[u8; W]; GROUP], slots: &mut [[u8; W]]) -> (u8, usize) {
     let slots = slots.first_chunk_mut::<GROUP>().expect("room for a group");
     let (mut bits, mut next) = (0, 0);
     for item in group {
-        // No more than seven stand in front of one.
+        // There are at most seven values before each.
         slots[next % GROUP] = *item;
         let kept = *item != [0; W];
         bits = bits << 1 | u8::from(kept);
@@ -71,7 +73,7 @@ fn split_group<const W: usize>(group: &[[u8; W]; GROUP], slots: &mut [[u8; W]]) 
     (bits, next)
 }
 
-/// Number of bits set in `bitmap`, whose padding is zero.
+/// Returns the number of bits set in `bitmap`, whose padding is zero.
 #[must_use]
 pub fn count_values(bitmap: &[u8]) -> u64 {
     let (words, rest) = bitmap.as_chunks::<8>();
@@ -80,7 +82,7 @@ pub fn count_values(bitmap: &[u8]) -> u64 {
     ones + rest.iter().map(|b| u64::from(b.count_ones())).sum::<u64>()
 }
 
-/// Whether a bit after the last of `n` elements is set.
+/// Returns whether a bit after the last of `n` elements is set.
 #[must_use]
 pub fn padding_set(bitmap: &[u8], n: u64) -> bool {
     let used = n % 8;
@@ -102,7 +104,7 @@ fn join_fixed<const W: usize>(bitmap: &[u8], values: &[u8], out: &mut [u8]) {
     assert!(rest.is_empty() && bitmap.len() == items.len().div_ceil(GROUP));
     let (groups, last) = items.as_chunks_mut();
     let (bitmap, last_bits) = bitmap.split_at(groups.len());
-    // The next values, and a zero behind them.
+    // The next values, followed by a zero.
     let mut front = [[0; W]; 2 * GROUP];
     for (group, &bits) in groups.iter_mut().zip(bitmap) {
         *group = join_group(bits, &mut values, &mut front);
@@ -113,8 +115,8 @@ fn join_fixed<const W: usize>(bitmap: &[u8], values: &[u8], out: &mut [u8]) {
     }
 }
 
-/// The elements of a byte of the bitmap, by way of `front`; those that are
-/// values are gone from `values` then.
+/// Returns the elements of a byte of the bitmap, by way of `front`; those that
+/// are values are gone from `values` then.
 fn join_group<const W: usize>(
     bits: u8,
     values: &mut &[[u8; W]],
@@ -125,17 +127,17 @@ fn join_group<const W: usize>(
         None => front[..values.len()].copy_from_slice(values),
     }
     *values = &values[bits.count_ones() as usize..];
-    PLACES[usize::from(bits)].map(|place| front[usize::from(place) % (2 * GROUP)])
+    VALUE_INDICES[usize::from(bits)].map(|place| front[usize::from(place) % (2 * GROUP)])
 }
 
-/// The place behind the next values.
-const BEHIND: u8 = 8;
+/// The index of the zero after the next values.
+const PAST_VALUES: u8 = 8;
 
-/// For every byte of a bitmap, where its elements are among the next values,
-/// [`BEHIND`] them for a zero. A look-up takes no branch, which no processor could
-/// foresee.
-const PLACES: [[u8; GROUP]; 256] = {
-    let mut all = [[BEHIND; GROUP]; 256];
+/// For every byte of a bitmap, the index of each of its elements among the next
+/// values, or [`PAST_VALUES`] for a zero. A lookup avoids a branch that no
+/// processor could predict.
+const VALUE_INDICES: [[u8; GROUP]; 256] = {
+    let mut all = [[PAST_VALUES; GROUP]; 256];
     let mut bits = 0;
     while bits < 256 {
         let (mut k, mut next) = (0, 0);

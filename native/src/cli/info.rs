@@ -43,7 +43,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut all = Total::default();
     for tensor in model.tensors() {
         // Tied tensors are stored once.
-        let stored = match tensor.shared_with {
+        let stored = match tensor.alias_of {
             None => tensor.stored_len_bytes(),
             Some(_) => 0,
         };
@@ -57,7 +57,7 @@ pub fn run(options: &Options) -> Result<()> {
     let tied = model
         .tensors()
         .iter()
-        .filter(|t| t.shared_with.is_some())
+        .filter(|t| t.alias_of.is_some())
         .count();
     let from_base = |wanted| {
         let tensors = model.tensors().iter();

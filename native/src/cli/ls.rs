@@ -53,7 +53,7 @@ pub fn run(options: &Options) -> Result<()> {
 
 /// One tensor for people.
 fn row<'a>(model: &'a Model, tensor: &'a Tensor) -> [Cow<'a, str>; 7] {
-    let shared = tensor.shared_with.map(|owner| &model.tensors()[owner]);
+    let shared = tensor.alias_of.map(|owner| &model.tensors()[owner]);
     let (stored, ratio) = match shared {
         Some(_) => ("–".into(), "–".into()),
         None => (
@@ -139,7 +139,7 @@ impl<'a> Entry<'a> {
             len_bytes: part.stored.end - part.stored.start,
             offset: part.stored.start,
         });
-        let shared = tensor.shared_with.map(|owner| &model.tensors()[owner]);
+        let shared = tensor.alias_of.map(|owner| &model.tensors()[owner]);
         Self {
             base: tensor.base.map(BaseUse::name),
             dtype: tensor.dtype.name(),

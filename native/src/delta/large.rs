@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use zstn_core::bytes::index;
-use zstn_core::container::model_delta::{Kind, Packing, Place, short_digest};
+use zstn_core::container::model_delta::{DeltaPacker, Kind, RecordInfo, short_digest};
 use zstn_core::container::safetensors::Tensor;
 use zstn_core::frame::delta;
 use zstn_core::transform::xor;
@@ -18,17 +18,17 @@ pub struct Pair<'a> {
     pub engine: &'a Engine,
     pub target: &'a Map,
     pub base: &'a Map,
-    pub packing: &'a Packing<'a>,
+    pub packing: &'a DeltaPacker<'a>,
     pub options: &'a PackOptions<'a>,
 }
 
 impl Pair<'_> {
     /// Writes the record of tensor `number`, the same bytes as those of
-    /// [`Packing::code`]; returns its length and place.
-    pub fn write(&self, number: usize, output: &mut Output) -> Result<(u64, Place)> {
+    /// [`DeltaPacker::code`]; returns its length and place.
+    pub fn write(&self, number: usize, output: &mut Output) -> Result<(u64, RecordInfo)> {
         let refuse = Error::place(self.target.name());
         let tensor = &self.packing.tensors()[number];
-        let place = at(&self.packing.place(number));
+        let place = at(&self.packing.range(number));
         let reference = self.packing.reference(number).map(|place| at(&place));
         let digest = short_digest(self.target.pieces(place.clone()));
         let same = |reference: &Range<usize>| {
@@ -63,12 +63,12 @@ impl Pair<'_> {
             }
         }
         self.options.progress.advance(place.len() as u64);
-        let seal_place = Place {
+        let record_info = RecordInfo {
             kind,
             payload_len_bytes: payload_len,
             digest,
         };
-        Ok((record_head.len() as u64 + payload_len, seal_place))
+        Ok((record_head.len() as u64 + payload_len, record_info))
     }
 
     /// The frame of as many bytes as `tensor` has, from `start` of `input`.

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use zstn_core::bytes::index;
-use zstn_core::container::model_delta::{Base, Coded, Kind, ModelDelta, Packing, Place};
+use zstn_core::container::model_delta::{Base, Coded, DeltaPacker, Kind, ModelDelta, RecordInfo};
 use zstn_core::digest;
 use zstn_core::engine::Engine as _;
 
@@ -55,7 +55,7 @@ pub fn pack_delta(
     output.check_inputs(&[target, base])?;
     let refuse = Error::place(target.name());
     let parsed = Base::parse(base).map_err(Error::place(base.name()))?;
-    let packing = Packing::new(target, &parsed).map_err(&refuse)?;
+    let packing = DeltaPacker::new(target, &parsed).map_err(&refuse)?;
     let tensors = packing.tensors();
     let lens: Vec<u64> = tensors.iter().map(|t| t.span.end - t.span.start).collect();
     options.progress.begin(lens.iter().sum());
@@ -64,12 +64,12 @@ pub fn pack_delta(
     output.write(&prefix)?;
 
     let mut packed_bytes = prefix.len() as u64;
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<RecordInfo> = Vec::new();
     let mut pending: Vec<Coded> = Vec::new();
     let code = |number: usize| {
         let coded = packing.code(engine, number, options.effort);
-        release(target, &packing.place(number));
-        if let Some(place) = parsed.place(&tensors[number].name) {
+        release(target, &packing.range(number));
+        if let Some(place) = parsed.range(&tensors[number].name) {
             release(base, &place);
         }
         options.progress.advance(lens[number]);
@@ -101,7 +101,7 @@ pub fn pack_delta(
         written?;
         let coded: zstn_core::Result<Vec<Coded>> = coded.into_iter().collect();
         pending = coded.map_err(&refuse)?;
-        places.extend(pending.iter().map(|coded| coded.place));
+        places.extend(pending.iter().map(|coded| coded.info));
         packed_bytes += pending.iter().map(|c| c.record.len() as u64).sum::<u64>();
         if batch.large {
             let (len, place) = pair.write(batch.tensors.start, &mut output)?;
@@ -115,14 +115,14 @@ pub fn pack_delta(
     let count = |kind| places.iter().filter(|place| place.kind == kind).count();
     let (copied, differing) = (count(Kind::Copy), count(Kind::Delta));
     let whole = count(Kind::Full);
-    let seal = packing.seal(places, digest::of_pieces(target.pieces(0..target.len())));
-    output.write(&seal)?;
+    let trailer = packing.trailer(places, digest::of_pieces(target.pieces(0..target.len())));
+    output.write(&trailer)?;
     target.check_unchanged()?;
     base.check_unchanged()?;
     output.finish()?;
     Ok(DeltaReport {
         original_bytes: target.len_bytes(),
-        packed_bytes: packed_bytes + seal.len() as u64,
+        packed_bytes: packed_bytes + trailer.len() as u64,
         tensors: tensors.len(),
         copied,
         differing,
@@ -131,7 +131,7 @@ pub fn pack_delta(
 }
 
 /// Restores the file that `input` was packed from against `base`. What was
-/// written is compared with the seal before it gets its name.
+/// written is compared with the trailer before it gets its name.
 pub fn unpack_delta(
     engine: &Engine,
     input: &Map,
@@ -242,7 +242,7 @@ impl<'a> Checked<'a> {
                 .check_shared(record, zstn_core::bytes::part(&written, span), &tensor)
                 .map_err(&refuse)?;
         }
-        if delta.is_sealed() {
+        if delta.has_trailer() {
             let digest = digest::of_pieces(written.pieces(0..written.len()));
             delta.check_restored(digest).map_err(&refuse)?;
         }
@@ -257,7 +257,7 @@ impl<'a> Checked<'a> {
     fn release(&self, number: usize) {
         let record = &self.delta.records()[number];
         release(self.maps[0], &record.payload);
-        if let Some(place) = self.base.place(&record.name) {
+        if let Some(place) = self.base.range(&record.name) {
             release(self.maps[1], &place);
         }
     }

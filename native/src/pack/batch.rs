@@ -26,12 +26,12 @@ pub fn enough_bytes(lens_bytes: &[u64], threads: usize, most_bytes: u64) -> u64 
 }
 
 /// Cuts tensors of these lengths; tied ones cost nothing.
-pub fn cut(lens_bytes: &[u64], ties: &[Option<usize>], batch_bytes: u64) -> Vec<Batch> {
+pub fn cut(lens_bytes: &[u64], aliases: &[Option<usize>], batch_bytes: u64) -> Vec<Batch> {
     let mut batches = Vec::new();
     let mut start = 0;
     let mut held = 0;
     for (number, &len) in lens_bytes.iter().enumerate() {
-        let cost = if ties[number].is_some() { 0 } else { len };
+        let cost = if aliases[number].is_some() { 0 } else { len };
         let large = cost > batch_bytes;
         let is_full = held + cost > batch_bytes || number - start == MOST_TENSORS;
         if (large || is_full) && start < number {
@@ -68,9 +68,9 @@ mod tests {
     #[test]
     fn every_tensor_is_in_one_batch_and_large_ones_stand_alone() {
         let lens = [5, 5, 30, 1, 9, 40, 2, 0, 100];
-        let mut ties = vec![None; lens.len()];
-        ties[5] = Some(2);
-        let batches = cut(&lens, &ties, 12);
+        let mut aliases = vec![None; lens.len()];
+        aliases[5] = Some(2);
+        let batches = cut(&lens, &aliases, 12);
         let numbers: Vec<usize> = batches.iter().flat_map(|b| b.tensors.clone()).collect();
         assert_eq!(numbers, (0..lens.len()).collect::<Vec<_>>());
         let large: Vec<usize> = batches
@@ -83,7 +83,7 @@ mod tests {
             let cost: u64 = batch
                 .tensors
                 .clone()
-                .filter(|&t| ties[t].is_none())
+                .filter(|&t| aliases[t].is_none())
                 .map(|t| lens[t])
                 .sum();
             assert!(batch.large || cost <= 12, "{batch:?}");

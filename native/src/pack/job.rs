@@ -5,9 +5,9 @@ use std::mem;
 use std::ops::Range;
 
 use zstn_core::container::safetensors::{self, Header};
-use zstn_core::container::zstn::integrity::{FrameSums, Sums, checksum};
+use zstn_core::container::zstn::integrity::{ChecksumBuilder, FrameDigests, checksum};
 use zstn_core::container::zstn::rows::BlockTable;
-use zstn_core::container::zstn::{Writer, ties};
+use zstn_core::container::zstn::{Writer, aliases};
 use zstn_core::digest;
 use zstn_core::engine::Engine as _;
 use zstn_core::frame::select::{self, Choice};
@@ -54,17 +54,17 @@ impl<'a> Job<'a> {
             tensor.shape = Vec::new();
         }
         let data_len = self.input.len() - self.data_start;
-        let ties = self.ties(&tensors);
+        let aliases = self.aliases(&tensors);
         let (mut writer, prefix) =
             Writer::new(self.engine, header, data_len as u64, self.options.integrity);
         output.write(&prefix)?;
         drop(prefix);
-        let mut sums = self.options.integrity.then(|| Sums::new(header));
+        let mut sums = self.options.integrity.then(|| ChecksumBuilder::new(header));
 
         let lens: Vec<u64> = tensors.iter().map(|t| t.span.end - t.span.start).collect();
         let batch_bytes =
             batch::enough_bytes(&lens, self.engine.threads(), self.most_batch_bytes());
-        let batches = batch::cut(&lens, &ties, batch_bytes);
+        let batches = batch::cut(&lens, &aliases, batch_bytes);
         // The header has been read.
         self.input.release(0..self.data_start);
         let mut pending: Vec<Coded> = Vec::new();
@@ -72,7 +72,7 @@ impl<'a> Job<'a> {
             let distinct: Vec<usize> = batch
                 .tensors
                 .clone()
-                .filter(|&number| ties[number].is_none())
+                .filter(|&number| aliases[number].is_none())
                 .collect();
             let span =
                 tensors[batch.tensors.start].span.start..tensors[batch.tensors.end - 1].span.end;
@@ -96,8 +96,8 @@ impl<'a> Job<'a> {
             for number in batch.tensors {
                 let name = mem::take(&mut tensors[number].name);
                 let span = tensors[number].span.clone();
-                match ties[number] {
-                    Some(target) => writer.reference(name, span, target)?,
+                match aliases[number] {
+                    Some(target) => writer.alias(name, span, target)?,
                     None if batch.large => {
                         let start = writer.position();
                         let written = self.large(&tensors[number], start, output)?;
@@ -124,7 +124,7 @@ impl<'a> Job<'a> {
             original_bytes: self.input.len() as u64,
             packed_bytes: packed_bytes + end.len() as u64,
             tensors: tensors.len(),
-            tied: ties.iter().flatten().count(),
+            tied: aliases.iter().flatten().count(),
             indexed: true,
         })
     }
@@ -170,12 +170,12 @@ impl<'a> Job<'a> {
         position: u64,
         written: Written,
         output: &Output,
-    ) -> Result<FrameSums> {
+    ) -> Result<FrameDigests> {
         let at = zstn_core::bytes::index;
         let file = output.map()?;
         let end = position + written.len_bytes;
         let table = written.table.as_ref().map(BlockTable::to_bytes);
-        Ok(FrameSums {
+        Ok(FrameDigests {
             stored: checksum(file.pieces(at(position)..at(end))),
             tensor: digest::of_pieces(self.input.pieces(self.place(span))),
             table: table.unwrap_or_default(),
@@ -195,7 +195,7 @@ impl<'a> Job<'a> {
             let sums = self
                 .options
                 .integrity
-                .then(|| FrameSums::of(self.engine, bytes, &frame));
+                .then(|| FrameDigests::of(self.engine, bytes, &frame));
             if bytes.len() >= RELEASED_BYTES {
                 self.input.release(self.place(&tensor.span));
             }
@@ -204,7 +204,7 @@ impl<'a> Job<'a> {
         })
     }
 
-    fn ties(&self, tensors: &[safetensors::Tensor]) -> Vec<Option<usize>> {
+    fn aliases(&self, tensors: &[safetensors::Tensor]) -> Vec<Option<usize>> {
         let lens: Vec<u64> = tensors.iter().map(|t| t.span.end - t.span.start).collect();
         // Looking into every tensor would otherwise keep a good part of a large
         // file in memory.
@@ -218,7 +218,7 @@ impl<'a> Job<'a> {
             }
             self.tensor(span)
         };
-        ties::find(&lens, probe, |number| {
+        aliases::find(&lens, probe, |number| {
             digest::of_pieces(self.input.pieces(self.place(&tensors[number].span)))
         })
     }
@@ -232,7 +232,7 @@ const RELEASED_BYTES: usize = 1 << 20;
 /// A frame to be written.
 struct Coded {
     frame: Vec<u8>,
-    sums: Option<FrameSums>,
+    sums: Option<FrameDigests>,
 }
 
 fn write_all(output: &mut Output, frames: &[Coded]) -> Result<()> {

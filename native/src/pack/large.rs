@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use zstn_core::container::zstn::rows::{BlockTable, PlaneBlocks, STORED_PIECE_BYTES};
+use zstn_core::container::zstn::rows::{BlockTable, CHECKSUM_PIECE_BYTES, PlaneBlocks};
 use zstn_core::engine::Engine;
 use zstn_core::entropy::blocks;
 use zstn_core::frame::plane::{self, Method};
@@ -14,7 +14,7 @@ use crate::source::Source;
 use crate::{Error, Output, Result};
 
 /// How much of a plane that is stored after all is written at a time.
-const STORED_AT_A_TIME_BYTES: usize = 16 * STORED_PIECE_BYTES;
+const STORED_AT_A_TIME_BYTES: usize = 16 * CHECKSUM_PIECE_BYTES;
 
 /// A frame that has been written.
 pub struct Written {

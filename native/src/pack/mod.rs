@@ -35,7 +35,7 @@ pub struct PackOptions<'a> {
     /// It never changes the output.
     pub memory_bytes: u64,
     /// Whether a container gets an integrity section
-    /// (docs/formats/zstn-integrity.md). Deltas have their seal in any case.
+    /// (docs/formats/zstn-integrity.md). Deltas always have their trailer.
     pub integrity: bool,
     /// Whether a file that ends before its tensors do is packed, whole, as one
     /// frame. Almost always such a file is a download or a copy that failed,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use zstn_core::catalog::Catalog;
+use zstn_core::catalog::FileCatalog;
 use zstn_core::limits::HEADER_LEN_BYTES;
 use zstn_core::model::wants_config;
 
@@ -90,7 +90,7 @@ impl ReaderOptions {
                 (sources.collect::<Result<_>>()?, first)
             }
         };
-        let config = |files: &[Catalog]| match self.view {
+        let config = |files: &[FileCatalog]| match self.view {
             View::Dense if wants_config(files) => match first.beside(CONFIG) {
                 Some(config) => config.small_with(&self.http, HEADER_LEN_BYTES),
                 None => Ok(None),

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use zstn_core::Rule;
-use zstn_core::catalog::Catalog;
+use zstn_core::catalog::FileCatalog;
 use zstn_core::container::safetensors::{SHARD_INDEX_SUFFIX, ShardIndex};
 use zstn_core::limits::HEADER_LEN_BYTES;
 
@@ -258,7 +258,7 @@ impl Shard {
     ///
     /// # Errors
     /// [`Rule::ShardTensorMissing`].
-    pub fn check(&self, catalog: &Catalog) -> Result<()> {
+    pub fn check(&self, catalog: &FileCatalog) -> Result<()> {
         let mut names = self.tensors.iter();
         match names.find(|tensor| catalog.find(tensor).is_err()) {
             None => Ok(()),

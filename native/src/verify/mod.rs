@@ -88,7 +88,7 @@ fn verify_container(
 }
 
 /// Restores every tensor of the delta `input` against `base`; with
-/// `original`, compares every byte. A sealed delta is compared with its
+/// `original`, compares every byte. A delta with a trailer is compared with its
 /// digests in any case.
 pub fn verify_delta(
     engine: &Engine,
@@ -113,7 +113,7 @@ fn verify_records(
     let delta = &checked.delta;
     let truth = Truth::new(input, original, delta.header());
     truth.check_header(delta.original_len_bytes())?;
-    if !delta.overlapping().is_empty() || (delta.is_sealed() && !delta.has_tensor_digests()) {
+    if !delta.overlapping().is_empty() || (delta.has_trailer() && !delta.has_tensor_digests()) {
         // Only the whole shows whether its parts agree.
         checked.restore(engine, &Output::temporary()?, u64::MAX, &())?;
     }
@@ -125,7 +125,7 @@ fn verify_records(
         packed_bytes: input.len_bytes(),
         original_bytes: delta.original_len_bytes(),
         frames: delta.records().len(),
-        has_digests: delta.is_sealed(),
+        has_digests: delta.has_trailer(),
         compared: original.is_some(),
         max_error: None,
     })

@@ -3,11 +3,11 @@
 use std::hint::black_box;
 
 use zstn_core::bytes::part;
-use zstn_core::catalog::Opening;
+use zstn_core::catalog::FileOpener;
 use zstn_core::container::zstn::{pack, unpack};
 use zstn_core::engine::Pure;
 use zstn_core::frame::select::Effort;
-use zstn_core::model::{Assembly, Model};
+use zstn_core::model::{Model, ModelBuilder};
 
 use crate::tensors::{BF16, F32, ROW};
 use crate::{OneThread, Stage, Work};
@@ -76,9 +76,9 @@ fn packed(engine: &OneThread, file: &[u8]) -> Vec<u8> {
 /// The model in `file`, and how many bytes were read for its list of tensors.
 fn opened(file: &[u8]) -> (Model, usize) {
     let len = file.len() as u64;
-    let head = part(file, 0..Opening::head_len_bytes(len)).to_vec();
+    let head = part(file, 0..FileOpener::head_len_bytes(len)).to_vec();
     let mut read = head.len();
-    let mut opening = Opening::new(len, head).expect("our file");
+    let mut opening = FileOpener::new(len, head).expect("our file");
     loop {
         let needs = opening.needs().expect("our file");
         if needs.is_empty() {
@@ -91,7 +91,7 @@ fn opened(file: &[u8]) -> (Model, usize) {
         }
     }
     let catalog = opening.finish(&Pure).expect("our file");
-    let assembly = Assembly::new(vec![catalog], None, None).expect("one file");
+    let assembly = ModelBuilder::new(vec![catalog], None, None).expect("one file");
     (assembly.finish(&Pure).expect("a model"), read)
 }
 

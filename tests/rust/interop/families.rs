@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 use zstn_core::engine::ZstdCoding;
-use zstn_core::frame::auto::{self, Choice};
+use zstn_core::frame::auto::{self, StreamCodec};
 use zstn_core::frame::{chunked, palette, sparse, turbo};
 use zstn_core::transform::FloatFormat;
 
@@ -41,7 +41,7 @@ pub fn ways() -> Vec<Way> {
         ways.push(palette_of(width, index_bytes));
     }
     for transform in auto_transforms() {
-        ways.extend(choices().map(|choices| auto(transform, choices)));
+        ways.extend(codecs().map(|codecs| auto(transform, codecs)));
     }
     ways
 }
@@ -206,25 +206,25 @@ fn auto_transforms() -> Vec<auto::Transform> {
 }
 
 /// Nothing but storing, each method alone, and the best of all.
-fn choices() -> [Vec<Choice>; 7] {
-    let zstd = Choice::Zstd(ZstdCoding::Search(3));
-    let brotli = Choice::Brotli(9);
-    let blocks = Choice::BrotliBlocks {
+fn codecs() -> [Vec<StreamCodec>; 7] {
+    let zstd = StreamCodec::Zstd(ZstdCoding::Search(3));
+    let brotli = StreamCodec::Brotli(9);
+    let blocks = StreamCodec::BrotliBlocks {
         quality: 5,
         block_bytes: 4097,
     };
     [
         vec![],
         vec![zstd],
-        vec![Choice::Zstd(ZstdCoding::Huffman)],
-        vec![Choice::Rans],
+        vec![StreamCodec::Zstd(ZstdCoding::Huffman)],
+        vec![StreamCodec::Rans],
         vec![brotli],
         vec![blocks],
-        vec![zstd, Choice::Rans, Choice::Brotli(11), blocks],
+        vec![zstd, StreamCodec::Rans, StreamCodec::Brotli(11), blocks],
     ]
 }
 
-fn auto(transform: auto::Transform, choices: Vec<Choice>) -> Way {
+fn auto(transform: auto::Transform, codecs: Vec<StreamCodec>) -> Way {
     let (name, item_bytes) = match transform {
         auto::Transform::Raw(width) => (format!("raw {width}"), 1),
         auto::Transform::BytePlane(width) => (format!("byte planes {width}"), width.into()),
@@ -236,15 +236,15 @@ fn auto(transform: auto::Transform, choices: Vec<Choice>) -> Way {
         }
     };
     Way::new(
-        format!("ZARA, {name}, {choices:?}"),
+        format!("ZARA, {name}, {codecs:?}"),
         content::anchors(),
         content::short_buffers(item_bytes, 300_000),
         move |buffer| {
             let bytes = buffer.bytes();
-            let frame = auto::encode(engine(), &bytes, transform, &choices);
+            let frame = auto::encode(engine(), &bytes, transform, &codecs);
             let stored = auto::encode(engine(), &bytes, transform, &[]);
             Case {
-                forced: choices.is_empty() || frame != stored,
+                forced: codecs.is_empty() || frame != stored,
                 ..Case::frame(bytes, frame)
             }
         },

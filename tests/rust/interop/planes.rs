@@ -7,7 +7,7 @@ use zstn_core::engine::{PackEngine, ZstdCoding};
 use zstn_core::entropy::{blocks, rans};
 use zstn_core::frame::plane::{self, Method};
 use zstn_core::frame::select::{Effort, encode as choose};
-use zstn_core::frame::z4ai::{self, PlaneCoder, PlaneRecipe, Recipe, Transform, ZstdWays};
+use zstn_core::frame::z4ai::{self, BlockCodecs, PlaneCoder, PlaneRecipe, Recipe, Transform};
 use zstn_core::transform::FloatFormat;
 
 use crate::content::{self, Buffer, Element, Pattern};
@@ -27,32 +27,32 @@ const RECIPES: [(&str, PlaneRecipe); 8] = [
     ),
     (
         "long search",
-        PlaneRecipe::Smallest(&[z4ai::Way::Zstd(ZstdCoding::Long(3))]),
+        PlaneRecipe::Smallest(&[z4ai::Codec::Zstd(ZstdCoding::Long(3))]),
     ),
-    ("rANS", PlaneRecipe::Smallest(&[z4ai::Way::Rans])),
+    ("rANS", PlaneRecipe::Smallest(&[z4ai::Codec::Rans])),
     (
         "rANS, small chunks",
-        PlaneRecipe::Smallest(&[z4ai::Way::RansAdaptive(1000)]),
+        PlaneRecipe::Smallest(&[z4ai::Codec::RansAdaptive(1000)]),
     ),
     (
         "Huffman or rANS",
-        PlaneRecipe::FastFirst {
-            ways: &[
-                z4ai::Way::Blocks(zstd(true, None)),
-                z4ai::Way::RansAdaptive(1 << 16),
-                z4ai::Way::RansOrder1,
+        PlaneRecipe::PreferFast {
+            codecs: &[
+                z4ai::Codec::Blocks(zstd(true, None)),
+                z4ai::Codec::RansAdaptive(1 << 16),
+                z4ai::Codec::RansOrder1,
             ],
-            parts: 200,
+            min_gain_divisor: 200,
         },
     ),
 ];
 
-const fn zstd(huffman: bool, search: Option<ZstdCoding>) -> ZstdWays {
-    ZstdWays {
+const fn zstd(huffman: bool, search: Option<ZstdCoding>) -> BlockCodecs {
+    BlockCodecs {
         huffman,
         search,
         wide: false,
-        odd_below: 0,
+        search_outliers_below: 0,
     }
 }
 

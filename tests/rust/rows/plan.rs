@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use zstn_core::container::zstn::rows::{BlockTable, Plan, PlaneBlocks, STORED_PIECE_BYTES};
+use zstn_core::container::zstn::rows::{BlockTable, CHECKSUM_PIECE_BYTES, FramePlan, PlaneBlocks};
 use zstn_core::frame::plane::Method;
 use zstn_core::frame::z4ai::Transform;
 use zstn_core::transform::bitfield::{BFLOAT16, FLOAT32};
@@ -29,7 +29,7 @@ fn table(transform: Transform, tail: &[u8], planes: Vec<PlaneBlocks>) -> BlockTa
 
 /// Starts and ends of what is to be fetched.
 fn ranges(table: &BlockTable, span: Range<u64>) -> Vec<(u64, u64)> {
-    let plan = Plan::new(table, span);
+    let plan = FramePlan::new(table, span);
     plan.ranges().iter().map(|r| (r.start, r.end)).collect()
 }
 
@@ -56,7 +56,7 @@ fn byte_planes_need_the_blocks_of_their_elements() {
 
 #[test]
 fn stored_planes_are_cut_where_their_checksums_are() {
-    let piece = STORED_PIECE_BYTES as u64;
+    let piece = CHECKSUM_PIECE_BYTES as u64;
     let table = table(Transform::Opaque, &[], vec![stored(50, 2 * piece + 10)]);
     assert_eq!(ranges(&table, 0..1), [(50, 50 + piece)]);
     assert_eq!(

@@ -216,8 +216,9 @@ fn what_cannot_be_cut_is_read_whole() {
 fn a_file_without_tables_is_read_as_before() {
     let (dtype, _, tensor) = tensors().remove(0);
     let file = checkpoint(dtype, 4000, 250, &tensor);
-    let mut packing = zstn_core::container::zstn::Packing::new(file.len() as u64, Effort::Balanced)
-        .without_integrity();
+    let mut packing =
+        zstn_core::container::zstn::IncrementalPacker::new(file.len() as u64, Effort::Balanced)
+            .without_integrity();
     let mut packed = Vec::new();
     while let Some(range) = packing.needs() {
         let bytes = zstn_core::bytes::part(&file, range);

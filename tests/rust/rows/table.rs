@@ -2,7 +2,7 @@
 
 use zstn_core::Rule;
 use zstn_core::container::zstn::integrity::checksum;
-use zstn_core::container::zstn::rows::{BlockTable, Plan};
+use zstn_core::container::zstn::rows::{BlockTable, FramePlan};
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::Pure;
 use zstn_core::frame::select::{self, Effort};
@@ -95,7 +95,7 @@ fn forged_tables_give_errors_or_the_right_bytes() {
                 continue;
             };
             let span = 1000..9000;
-            let plan = Plan::new(&table, span.clone());
+            let plan = FramePlan::new(&table, span.clone());
             let fetched: Vec<&[u8]> = plan
                 .ranges()
                 .iter()

@@ -14,7 +14,7 @@ mod ztensor;
 use std::collections::BTreeSet;
 
 use zstn_core::bytes::part;
-use zstn_core::catalog::Opening;
+use zstn_core::catalog::FileOpener;
 use zstn_core::engine::{Engine, Pure};
 use zstn_core::{Error, Result, Rule};
 use zstn_tests::cases::malformed;
@@ -51,7 +51,7 @@ fn cases(engine: &impl Engine) -> Vec<Case> {
 
 /// Opens a file of any kind and reads every tensor of it.
 fn read_all(engine: &impl Engine, file: &[u8]) -> Result<()> {
-    let opening = Opening::new(file.len() as u64, file.to_vec())?;
+    let opening = FileOpener::new(file.len() as u64, file.to_vec())?;
     let catalog = opening.finish(engine)?;
     for (number, tensor) in catalog.tensors().iter().enumerate() {
         catalog.decode(engine, number, part(file, tensor.stored.clone()))?;

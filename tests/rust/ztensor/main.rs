@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use zstn_core::Result;
 use zstn_core::bytes::part;
-use zstn_core::catalog::{Catalog, Kind, Opening};
+use zstn_core::catalog::{FileCatalog, FileOpener, Kind};
 use zstn_core::container::ztensor::{FOOTER_BYTES, Footer, Manifest};
 use zstn_core::engine::{Engine, Pure};
 use zstn_tests::memory::Counting;
@@ -27,10 +27,10 @@ fn vector(name: &str) -> Vec<u8> {
 }
 
 /// Opens a file as a reader over HTTP does; also tells the round trips.
-fn open(file: &[u8]) -> Result<(Catalog, usize)> {
+fn open(file: &[u8]) -> Result<(FileCatalog, usize)> {
     let len = file.len() as u64;
-    let head = part(file, 0..Opening::head_len_bytes(len)).to_vec();
-    let mut opening = Opening::new(len, head)?;
+    let head = part(file, 0..FileOpener::head_len_bytes(len)).to_vec();
+    let mut opening = FileOpener::new(len, head)?;
     let mut trips = 1;
     loop {
         let needs = opening.needs()?;

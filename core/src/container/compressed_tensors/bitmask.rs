@@ -1,4 +1,4 @@
-//! Values back into the places that a mask marks
+//! Expands values to the positions that a mask marks
 //! (docs/formats/compressed-tensors.md 3, 4).
 
 use alloc::format;
@@ -16,8 +16,8 @@ fn refuse(detail: String) -> Error {
     Error::malformed(Rule::CompressedTensorsShape, detail)
 }
 
-/// The dense shape, checked against that of the mask: it has a bit for each
-/// element, so the shape is paid for.
+/// Returns the dense shape, checked against that of the mask. The mask has a
+/// bit for each element, so the length is justified.
 pub fn dense_shape(format: Format, shape: View<'_>, bitmask: &[u64]) -> Result<Vec<u64>> {
     let dense = stored_shape(shape, bitmask.len())?;
     let [leading @ .., columns] = dense.as_slice() else {
@@ -40,7 +40,7 @@ pub fn dense_shape(format: Format, shape: View<'_>, bitmask: &[u64]) -> Result<V
     Ok(dense)
 }
 
-/// The dense tensor of `shape`, from the parts.
+/// Decodes the dense tensor of `shape` from its parts.
 pub fn expand(format: Format, shape: &[u64], views: Views<'_>) -> Result<Vec<u8>> {
     let values = views.need(Role::Values)?;
     let bitmask = views.need(Role::Bitmask)?;
@@ -55,7 +55,7 @@ pub fn expand(format: Format, shape: &[u64], views: Views<'_>) -> Result<Vec<u8>
         };
     }
     let columns = index(shape.last().copied().unwrap_or_default());
-    let fours = format == Format::Sparse24Bitmask;
+    let two_of_four = format == Format::Sparse24Bitmask;
     let mut offsets = views
         .get(Role::RowOffsets)
         .filter(|_| shape.len() == 2)
@@ -79,7 +79,7 @@ pub fn expand(format: Format, shape: &[u64], views: Views<'_>) -> Result<Vec<u8>
             }
         }
         for (byte, &marks) in mask.iter().enumerate() {
-            check_marks(marks, columns - byte * 8, fours, row)?;
+            check_marks(marks, columns - byte * 8, two_of_four, row)?;
             let mut marks = marks;
             while marks != 0 {
                 let column = byte * 8 + marks.trailing_zeros() as usize;
@@ -116,7 +116,7 @@ fn check_values(format: Format, shape: &[u64], values: View<'_>) -> Result<()> {
 }
 
 /// Checks one byte of a mask with `left` columns to go.
-fn check_marks(marks: u8, left: usize, fours: bool, row: usize) -> Result<()> {
+fn check_marks(marks: u8, left: usize, two_of_four: bool, row: usize) -> Result<()> {
     if left < 8 && marks >> left != 0 {
         return Err(Error::malformed(
             Rule::CompressedTensorsMask,
@@ -124,7 +124,7 @@ fn check_marks(marks: u8, left: usize, fours: bool, row: usize) -> Result<()> {
         ));
     }
     let two = |nibble: u8| nibble.count_ones() == 2;
-    if fours && !(two(marks & 0xF) && (two(marks >> 4) || left <= 4)) {
+    if two_of_four && !(two(marks & 0xF) && (two(marks >> 4) || left <= 4)) {
         return Err(Error::malformed(
             Rule::CompressedTensorsMask,
             format!("a group of four in row {row} has not exactly two bits set"),

@@ -3,8 +3,8 @@
 
 use crate::bytes::index;
 
-/// How codes follow each other. Bit 0 of byte 0 comes first: in words of 32
-/// bits, little-endian, as in single bytes.
+/// The layout of consecutive codes. Bit 0 of byte 0 comes first, in
+/// little-endian words of 32 bits as in single bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     bits: u8,
@@ -21,7 +21,7 @@ impl Layout {
         }
     }
 
-    /// The packing of releases before 0.18.
+    /// Returns the packing of releases before 0.18.
     pub fn padded(bits: u8) -> Self {
         Self { bits, padded: true }
     }

@@ -1,4 +1,4 @@
-//! The tensors of the dense model behind those that are stored
+//! Finds the tensors of the dense model from those that are stored
 //! (docs/formats/compressed-tensors.md 2, 5.3).
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use super::config::Config;
 use super::format::Format;
 use super::module::{Table, masked, quantised, sparse};
-use super::part::Part;
+use super::part::WeightPart;
 use super::stored::Stored;
 use super::weight::Weight;
 use crate::container::part_name::{QUANTISED, SPARSE};
@@ -19,29 +19,27 @@ use crate::{Error, Result, Rule};
 /// A tensor of the dense model.
 #[derive(Debug, Clone)]
 pub enum Entry {
-    /// Stored as it is.
+    /// Stored uncompressed.
     Stored(Stored),
     /// To be decoded from its parts.
     Weight(Weight),
-    /// It cannot be had; its parts, where they are there, are listed as
-    /// stored tensors.
+    /// It cannot be read; the parts that exist are listed as stored tensors.
     Refused(Error),
 }
 
-/// All tensors of a model, by name. One that is damaged is no obstacle to the
-/// others.
+/// All tensors of a model, by name. A damaged one does not affect the others.
 #[derive(Debug, Clone)]
 pub struct Checkpoint {
     entries: BTreeMap<String, Entry>,
 }
 
 /// Parts of a sparse tensor, found by the name of the dense one.
-type Masks = BTreeMap<String, Result<(Format, Vec<Part>)>>;
+type Masks = BTreeMap<String, Result<(Format, Vec<WeightPart>)>>;
 
 impl Checkpoint {
     /// Sorts the stored tensors of all files of a model.
     ///
-    /// Refused is a name that occurs twice, and a sparse format nobody knows.
+    /// Refuses a name that occurs twice, and an unknown sparse format.
     pub fn new(config: &Config, stored: impl IntoIterator<Item = Stored>) -> Result<Self> {
         let mut table = Table::new();
         for tensor in stored {
@@ -115,16 +113,16 @@ impl Checkpoint {
         Ok(Self { entries })
     }
 
-    /// All tensors of the dense model, by name. Tensors beside a weight that
-    /// are not part of it (`input_scale`) are among them.
+    /// Returns all tensors of the dense model, by name, including tensors that
+    /// belong to a module but are not part of its weight (`input_scale`).
     pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
         self.entries
             .iter()
             .map(|(name, entry)| (name.as_str(), entry))
     }
 
-    /// The tensor called `name`; an error if there is none or if it cannot be
-    /// had.
+    /// Returns the tensor called `name`; an error if there is none or if it
+    /// cannot be read.
     pub fn find(&self, name: &str) -> Result<&Entry> {
         match self.entries.get(name) {
             None => Err(Error::not_found(name)),

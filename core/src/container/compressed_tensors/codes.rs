@@ -41,7 +41,7 @@ pub fn signed_bytes() -> Vec<f32> {
         .collect()
 }
 
-/// Meanings of codes of so many bits that count from the most negative
+/// Returns the values of codes of `bits` bits that count from the most negative
 /// integer.
 pub fn offset_integers(bits: u8) -> Vec<f32> {
     let half = 1i16 << (bits - 1);

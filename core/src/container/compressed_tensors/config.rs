@@ -14,8 +14,8 @@ use super::target::Targets;
 use crate::limits::HEADER_LEN_BYTES;
 use crate::{Error, Result, Rule};
 
-/// What `config.json` says about how weights are stored. The default says
-/// nothing: all tensors are dense.
+/// The part of `config.json` that describes how weights are stored. The default
+/// describes nothing: all tensors are dense.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
     /// Format of all groups that name none.
@@ -85,14 +85,14 @@ impl Config {
         Ok(())
     }
 
-    /// Whether the weights were rotated before they were quantised (11, pitfall
-    /// 14): what is decoded is the rotated weight.
+    /// Returns whether the weights were rotated before they were quantised (11,
+    /// pitfall 14): what is decoded is the rotated weight.
     #[must_use]
     pub fn is_rotated(&self) -> bool {
         self.rotated
     }
 
-    /// The sparse format of the model, if it has one.
+    /// Returns the sparse format of the model, if it has one.
     pub(super) fn sparse_format(&self) -> Result<Option<Format>> {
         match &self.sparsity {
             None => Ok(None),
@@ -102,28 +102,29 @@ impl Config {
         }
     }
 
-    /// Whether names of parts are made from the full name of the tensor (2).
+    /// Returns whether names of parts are made from the full name of the tensor
+    /// (2).
     pub(super) fn keeps_full_names(&self) -> bool {
         self.sparsity
             .as_ref()
             .is_some_and(|sparsity| sparsity.full_names)
     }
 
-    /// Whether anything says that weights are quantised.
+    /// Returns whether any entry says that weights are quantised.
     pub(super) fn is_quantised(&self) -> bool {
         self.format.is_some() || !self.groups.is_empty()
     }
 
-    /// Whether quantised weights are stored as such, not as the floats they
-    /// round to.
+    /// Returns whether quantised weights are stored as codes, not as the floats
+    /// they round to.
     pub(super) fn is_compressed(&self) -> bool {
         self.status
             .as_deref()
             .is_none_or(|status| status == "compressed")
     }
 
-    /// Whether the release that wrote the model came before this one; `None`
-    /// if it is not said.
+    /// Returns whether the release that wrote the model is older than this one;
+    /// `None` if the model does not say.
     pub(super) fn is_older_than(&self, release: (u32, u32)) -> Option<bool> {
         self.version.map(|version| version < release)
     }

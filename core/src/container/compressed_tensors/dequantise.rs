@@ -47,8 +47,8 @@ pub fn round_f16(value: f32) -> [u8; 2] {
     <f16 as Real>::round(value).to_le_bytes()
 }
 
-/// The dense weight: `(code - zero) * scale`, the difference and the product
-/// each rounded to `dtype` (F32, F16 or BF16).
+/// Returns the dense weight: `(code - zero) * scale`, the difference and the
+/// product each rounded to `dtype` (F32, F16 or BF16).
 ///
 /// Scales and zero points are those of `grid`, exact in F32. Differences of
 /// codes of eight bits are exact there too, and so are their products with a

@@ -1,4 +1,4 @@
-//! `config.json` as it is written, keys we have no use for left out.
+//! `config.json` as written, without keys that are not used.
 
 use alloc::string::String;
 use alloc::vec::Vec;

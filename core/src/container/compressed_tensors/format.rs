@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Format {
-    /// As it is.
+    /// Uncompressed.
     Dense,
     /// The values that are not zero, and a mask (3).
     SparseBitmask,
@@ -16,9 +16,9 @@ pub enum Format {
     Sparse24Bitmask,
     /// One integer or small float per byte (6).
     NaiveQuantized,
-    /// As above; activations are quantised too (6).
+    /// Like the format above, with quantised activations (6).
     IntQuantized,
-    /// As above, with 8-bit floats (6).
+    /// Like the format above, with 8-bit floats (6).
     FloatQuantized,
     /// Integers packed in 32-bit words (7).
     PackQuantized,
@@ -53,7 +53,7 @@ impl Format {
         Self::MixedPrecision,
     ];
 
-    /// The spelling that is written.
+    /// Returns the spelling that is written.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -73,7 +73,7 @@ impl Format {
         }
     }
 
-    /// The format of that name, in any spelling of section 1.
+    /// Returns the format called `name`, in any spelling of section 1.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let name: String = name
@@ -89,7 +89,7 @@ impl Format {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// Whether a mask says where the values go.
+    /// Returns whether a mask says where the values go.
     #[must_use]
     pub fn is_sparse(self) -> bool {
         matches!(self, Self::SparseBitmask | Self::Sparse24Bitmask)

@@ -8,7 +8,7 @@ use super::part::View;
 use super::stored::{Stored, elements};
 use crate::{Error, Result, Rule};
 
-/// A dense shape, seen as so many matrices one after the other.
+/// A dense shape, seen as a sequence of matrices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Geometry {
     shape: Vec<u64>,
@@ -62,8 +62,8 @@ impl Geometry {
     }
 }
 
-/// A shape that is itself the content of a tensor; it has to have `rank`
-/// dimensions.
+/// Returns a shape that is itself the content of a tensor; it has to have
+/// `rank` dimensions.
 pub fn stored_shape(view: View<'_>, rank: usize) -> Result<Vec<u64>> {
     if elements(&view.stored.shape) != Some(rank as u64) {
         return Err(refuse(format!(

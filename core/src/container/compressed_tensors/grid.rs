@@ -1,5 +1,4 @@
-//! Which scale belongs to which element
-//! (docs/formats/compressed-tensors.md 6, 7.4).
+//! Maps elements to their scales (docs/formats/compressed-tensors.md 6, 7.4).
 
 use alloc::format;
 use alloc::vec::Vec;

@@ -13,7 +13,7 @@ use super::scheme::Scheme;
 use super::target::Targets;
 use crate::{Error, Result};
 
-/// Modules quantised alike.
+/// Modules that share a quantisation scheme.
 #[derive(Debug, Clone)]
 pub struct Group {
     pub targets: Targets,

@@ -19,7 +19,7 @@ const RUN: usize = 1024;
 /// Order of the scales in runs of 8, if there are several groups.
 const SCALE_ORDER: [usize; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
 
-/// The dense shape, from the shapes of the parts, which are checked.
+/// Returns the dense shape, from the shapes of the parts, which are checked.
 pub fn dense_shape(
     scheme: &Scheme,
     packed: &Stored,
@@ -83,7 +83,7 @@ fn group_size(scheme: &Scheme) -> Option<u64> {
     }
 }
 
-/// The dense weight in F16.
+/// Returns the dense weight in F16.
 pub fn decode(scheme: &Scheme, geometry: &Geometry, views: Views<'_>) -> Result<Vec<u8>> {
     let mut dense = buffer(super::dequantise::dense_len_bytes(
         crate::dtype::Dtype::F16,
@@ -132,7 +132,7 @@ pub fn decode(scheme: &Scheme, geometry: &Geometry, views: Views<'_>) -> Result<
     Ok(dense)
 }
 
-/// The values that are kept, [R, K], from their shuffled transpose.
+/// Returns the values that are kept, [R, K], from their shuffled transpose.
 fn kept_values(packed: &[u8], bits: u8, rows: usize, kept: usize) -> Vec<i8> {
     let permutation = permutation(bits);
     let layout = Layout::dense(bits);
@@ -149,7 +149,7 @@ fn kept_values(packed: &[u8], bits: u8, rows: usize, kept: usize) -> Vec<i8> {
     values
 }
 
-/// Where in the plain run each packed entry belongs.
+/// Returns where in the plain run each packed entry belongs.
 fn permutation(bits: u8) -> Vec<usize> {
     let mut plain = Vec::with_capacity(RUN);
     for i in 0..32 {

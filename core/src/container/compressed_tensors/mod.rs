@@ -8,6 +8,7 @@
 //! model; a [`Weight`] among them names the stored tensors it is made of and
 //! the two sparse formats.
 
+mod bit_packing;
 mod bitmask;
 mod bitstring;
 mod checkpoint;
@@ -19,14 +20,13 @@ mod format;
 mod geometry;
 mod grid;
 mod group;
-mod kept;
 mod marlin;
 mod module;
-mod packed;
 mod part;
 mod scheme;
 mod small_float;
 mod sparse_writer;
+mod sparsity_mask;
 mod stored;
 mod target;
 mod weight;
@@ -35,7 +35,7 @@ mod zero_point;
 pub use checkpoint::{Checkpoint, Entry};
 pub use config::Config;
 pub use format::Format;
-pub use part::{Part, Role};
+pub use part::{Role, WeightPart};
 pub use scheme::{Number, Scheme, Strategy};
 pub use sparse_writer::{SparseWriter, StoredBytes};
 pub use stored::Stored;

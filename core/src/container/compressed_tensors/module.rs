@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use super::config::Config;
 use super::format::Format;
 use super::marlin;
-use super::part::{Part, Role};
+use super::part::{Role, WeightPart};
 use super::scheme::{Number, Scheme, Strategy};
 use super::stored::Stored;
 use super::weight::Weight;
@@ -25,11 +25,11 @@ pub type Table = BTreeMap<String, Stored>;
 struct Parts<'a> {
     table: &'a Table,
     module: &'a str,
-    found: Vec<Part>,
+    found: Vec<WeightPart>,
 }
 
 impl Parts<'_> {
-    /// Adds the part if it is there; its dtype has to be one of these.
+    /// Adds the part if it exists; its dtype must be one of these.
     fn find(&mut self, role: Role, suffix: &str, dtypes: &[Dtype]) -> Result<Option<Stored>> {
         let name = format!("{}.{suffix}", self.module);
         let Some(stored) = self.table.get(&name) else {
@@ -42,7 +42,7 @@ impl Parts<'_> {
             ));
         }
         stored.len_bytes()?;
-        self.found.push(Part {
+        self.found.push(WeightPart {
             role,
             stored: stored.clone(),
         });
@@ -59,9 +59,14 @@ impl Parts<'_> {
     }
 }
 
-/// The parts of a sparse tensor. `prefix` is in front of their names; which
-/// of them belong depends on the format, which an unknown one is guessed by.
-pub fn masked(table: &Table, prefix: &str, format: Option<Format>) -> Result<(Format, Vec<Part>)> {
+/// Returns the parts of a sparse tensor. Their names begin with `prefix`; which
+/// parts belong to it depends on the format. If `format` is unknown, it is
+/// inferred from the parts.
+pub fn masked(
+    table: &Table,
+    prefix: &str,
+    format: Option<Format>,
+) -> Result<(Format, Vec<WeightPart>)> {
     let mut parts = Parts {
         table,
         module: prefix,
@@ -98,8 +103,8 @@ pub fn masked(table: &Table, prefix: &str, format: Option<Format>) -> Result<(Fo
     Ok((Format::Sparse24Bitmask, parts.found))
 }
 
-/// The weight of a sparse tensor that is not quantised.
-pub fn sparse(name: String, format: Format, parts: Vec<Part>) -> Result<Weight> {
+/// Returns the weight of a sparse tensor that is not quantised.
+pub fn sparse(name: String, format: Format, parts: Vec<WeightPart>) -> Result<Weight> {
     let values = parts.iter().find(|part| part.role == Role::Values);
     let dtype = values.map_or(Dtype::U8, |part| part.stored.dtype);
     Ok(Weight {
@@ -114,15 +119,15 @@ pub fn sparse(name: String, format: Format, parts: Vec<Part>) -> Result<Weight> 
     })
 }
 
-/// The weight of a quantised module. `mask` has the parts of its codes if
-/// they were put under a mask.
+/// Returns the weight of a quantised module. `mask` holds the parts of its
+/// codes if they are stored under a mask.
 pub fn quantised(
     config: &Config,
     table: &Table,
     module: &str,
     scheme: Scheme,
     format: Format,
-    mask: Option<(Format, Vec<Part>)>,
+    mask: Option<(Format, Vec<WeightPart>)>,
 ) -> Result<Weight> {
     let mut parts = Parts {
         table,
@@ -222,7 +227,7 @@ fn code_dtype(scheme: &Scheme) -> Result<Dtype> {
     }
 }
 
-/// Scale, zero point and group index; gives the dtype of the scale.
+/// Adds scale, zero point and group index, and returns the dtype of the scale.
 fn scales(parts: &mut Parts<'_>, scheme: &Scheme, config: &Config) -> Result<Dtype> {
     let scale = parts.need(Role::Scale, "weight_scale", &FLOATS)?;
     let packs = parts.found.iter().any(|part| part.role == Role::Packed)
@@ -257,7 +262,8 @@ fn scales(parts: &mut Parts<'_>, scheme: &Scheme, config: &Config) -> Result<Dty
     Ok(scale.dtype)
 }
 
-/// The shape of codes that take `bytes` bytes for every `codes` of them.
+/// Returns the shape of codes that take `bytes` bytes for every `codes` of
+/// them.
 fn unpacked(packed: &Stored, bytes: u64, codes: u64) -> Result<Vec<u64>> {
     let mut shape = packed.shape.clone();
     let columns = shape.last().copied().unwrap_or_default();

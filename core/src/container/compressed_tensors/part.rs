@@ -10,7 +10,7 @@ use crate::bytes::Cursor;
 use crate::dtype::Dtype;
 use crate::{Error, Result, Rule};
 
-/// What a stored tensor is to its weight.
+/// The role of a stored tensor in its weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Role {
@@ -40,8 +40,8 @@ pub enum Role {
 
 /// A stored tensor and what it is for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
-    /// What it is for.
+pub struct WeightPart {
+    /// Its role.
     pub role: Role,
     /// Name, dtype and shape.
     pub stored: Stored,
@@ -50,7 +50,7 @@ pub struct Part {
 /// The parts of a weight with their bytes.
 #[derive(Clone, Copy)]
 pub struct Views<'a> {
-    parts: &'a [Part],
+    parts: &'a [WeightPart],
     bytes: &'a [&'a [u8]],
 }
 
@@ -62,8 +62,9 @@ pub struct View<'a> {
 }
 
 impl<'a> Views<'a> {
-    /// Every part has to be as long as the table of tensors says.
-    pub fn new(parts: &'a [Part], bytes: &'a [&'a [u8]]) -> Result<Self> {
+    /// Pairs parts with their bytes. Every part must be as long as the table of
+    /// tensors says.
+    pub fn new(parts: &'a [WeightPart], bytes: &'a [&'a [u8]]) -> Result<Self> {
         if parts.len() != bytes.len() {
             return Err(Error::invalid_input(format!(
                 "{} parts were given where {} belong",
@@ -108,7 +109,7 @@ impl<'a> View<'a> {
         Ok(Self { stored, bytes })
     }
 
-    /// The elements of an I32 or I64 tensor.
+    /// Returns the elements of an I32 or I64 tensor.
     pub fn integers(self) -> impl Iterator<Item = Result<i64>> + 'a {
         let mut cursor = Cursor::new(self.bytes);
         let wide = self.stored.dtype == Dtype::I64;
@@ -123,7 +124,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// The elements of a float tensor, as F32.
+    /// Returns the elements of a float tensor, as F32.
     pub fn floats(self) -> Vec<f32> {
         let pairs = || self.bytes.chunks_exact(2).map(|b| [b[0], b[1]]);
         match self.stored.dtype {

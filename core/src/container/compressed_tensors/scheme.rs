@@ -9,23 +9,23 @@ use serde_json::Value;
 
 use crate::{Error, Result, Rule};
 
-/// What a stored code means before it is scaled.
+/// The meaning of a stored code before it is scaled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Number {
     /// A signed integer.
     Int,
-    /// A float of so many bits.
+    /// A float of the scheme's number of bits.
     Float,
 }
 
-/// Which elements share a scale.
+/// The elements that share a scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Strategy {
     /// All.
     Tensor,
-    /// Those of a row.
+    /// All elements of a row.
     Channel,
-    /// So many neighbours in a row.
+    /// A number of neighbours in a row.
     Group {
         /// Columns.
         size: u64,
@@ -41,7 +41,7 @@ pub enum Strategy {
     TensorGroup,
 }
 
-/// How the weights of a group of modules are quantised.
+/// The quantisation of the weights of a group of modules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Scheme {
     /// Bits of a code.
@@ -50,14 +50,14 @@ pub struct Scheme {
     pub number: Number,
     /// Without zero points.
     pub symmetric: bool,
-    /// Which elements share a scale.
+    /// The elements that share a scale.
     pub strategy: Strategy,
     /// Columns belong to groups by an index of their own (7.4).
     pub indexed: bool,
 }
 
-/// The fields as they are written. Those whose type changed between releases
-/// are looked at afterwards.
+/// The fields as written. Those whose type changed between releases are parsed
+/// afterwards.
 #[derive(Deserialize)]
 struct Fields {
     num_bits: Option<u8>,
@@ -115,7 +115,7 @@ impl Scheme {
         })
     }
 
-    /// The scheme behind the name of a preset, if it is one.
+    /// Returns the scheme of the preset called `name`, if there is one.
     pub(super) fn preset(name: &str) -> Option<Self> {
         let group = Strategy::Group { size: 128 };
         let (num_bits, number, symmetric, strategy) = match name.to_ascii_uppercase().as_str() {

@@ -1,4 +1,4 @@
-//! Dense tensors to the two sparse formats
+//! Writes dense tensors in the two sparse formats
 //! (docs/formats/compressed-tensors.md 3, 4).
 
 use alloc::collections::BTreeSet;
@@ -10,17 +10,17 @@ use alloc::vec::Vec;
 use serde_json::json;
 
 use super::format::Format;
-use super::kept::{Kept, row_offsets};
 use super::part::View;
+use super::sparsity_mask::{SparsityMask, row_offsets};
 use super::stored::Stored;
 use crate::bytes::index;
 use crate::dtype::Dtype;
 use crate::{Error, Result, Rule};
 
-/// Release whose names and shapes are written.
+/// The release whose names and shapes are written.
 const RELEASE: &str = "0.13.0";
 
-/// Dtypes that the package is known to take.
+/// The dtypes that the package is known to accept.
 const DTYPES: [Dtype; 5] = [
     Dtype::F32,
     Dtype::F16,
@@ -29,8 +29,8 @@ const DTYPES: [Dtype; 5] = [
     Dtype::F8E4M3,
 ];
 
-/// What a tensor costs in a safetensors header besides its name, about, in
-/// bytes.
+/// The approximate number of bytes that a tensor takes in a safetensors header
+/// in addition to its name.
 const HEADER_ENTRY_BYTES: u64 = 64;
 
 /// A stored tensor and its bytes.
@@ -54,7 +54,8 @@ pub struct SparseWriter {
 }
 
 impl SparseWriter {
-    /// A writer for [`Format::SparseBitmask`] or [`Format::Sparse24Bitmask`].
+    /// Returns a writer for [`Format::SparseBitmask`] or
+    /// [`Format::Sparse24Bitmask`].
     pub fn new(format: Format) -> Result<Self> {
         if !format.is_sparse() {
             return Err(Error::invalid_input(format!(
@@ -71,9 +72,9 @@ impl SparseWriter {
         })
     }
 
-    /// The tensors that stand for `dense`, or `None` if it is to be stored as
-    /// it is. Refused are tensors whose names would be taken for parts of
-    /// others.
+    /// Returns the tensors that represent `dense`, or `None` if it is to be
+    /// stored uncompressed. Refuses tensors whose names would be taken for
+    /// parts of others.
     pub fn write(&mut self, dense: &Stored, bytes: &[u8]) -> Result<Option<Vec<StoredBytes>>> {
         View::new(dense, bytes)?;
         if [".bitmask", ".compressed"]
@@ -82,11 +83,11 @@ impl SparseWriter {
         {
             return Err(taken(&dense.name));
         }
-        let Some((module, kept)) = self.kept(dense, bytes) else {
+        let Some((module, mask)) = self.mask(dense, bytes) else {
             self.register(&dense.name)?;
             return Ok(None);
         };
-        let parts = self.parts(dense, module, bytes, &kept)?;
+        let parts = self.parts(dense, module, bytes, &mask)?;
         if !pays(dense, &parts) {
             self.register(&dense.name)?;
             return Ok(None);
@@ -96,13 +97,13 @@ impl SparseWriter {
         }
         let elements = (bytes.len() / width(dense)) as u64;
         self.elements += elements;
-        self.zeros += elements - (kept.count - kept.filled);
+        self.zeros += elements - (mask.count - mask.filled);
         self.modules.push(module.into());
         Ok(Some(parts))
     }
 
-    /// The object for the key `quantization_config` of `config.json`, as JSON
-    /// text.
+    /// Returns the object for the key `quantization_config` of `config.json`,
+    /// as JSON text.
     #[must_use]
     pub fn quantization_config(&self) -> String {
         let structure = match self.format {
@@ -132,8 +133,8 @@ impl SparseWriter {
         Err(taken(name))
     }
 
-    /// The mask, if the tensor can be sparse at all.
-    fn kept<'a>(&self, dense: &'a Stored, bytes: &[u8]) -> Option<(&'a str, Kept)> {
+    /// Returns the mask, if the tensor can be sparse at all.
+    fn mask<'a>(&self, dense: &'a Stored, bytes: &[u8]) -> Option<(&'a str, SparsityMask)> {
         let module = dense.name.strip_suffix(".weight")?;
         // A reader would take these for full names.
         if module.ends_with(".weight") || module.ends_with(".bias") {
@@ -143,11 +144,11 @@ impl SparseWriter {
             return None;
         }
         let columns = usize::try_from(*dense.shape.last()?).ok()?;
-        let fours = self.format == Format::Sparse24Bitmask;
-        if fours && !(dense.shape.len() == 2 && columns.is_multiple_of(4)) {
+        let two_of_four = self.format == Format::Sparse24Bitmask;
+        if two_of_four && !(dense.shape.len() == 2 && columns.is_multiple_of(4)) {
             return None;
         }
-        Kept::new(bytes, columns, width(dense), fours).map(|kept| (module, kept))
+        SparsityMask::new(bytes, columns, width(dense), two_of_four).map(|mask| (module, mask))
     }
 
     fn parts(
@@ -155,7 +156,7 @@ impl SparseWriter {
         dense: &Stored,
         module: &str,
         bytes: &[u8],
-        kept: &Kept,
+        mask: &SparsityMask,
     ) -> Result<Vec<StoredBytes>> {
         let part = |name: &str, dtype, shape, bytes| {
             let name = format!("{module}.{name}");
@@ -167,13 +168,17 @@ impl SparseWriter {
         };
         let mut mask_shape = rows.to_vec();
         mask_shape.push(columns.div_ceil(8));
-        let values = kept.values(bytes, index(columns), width(dense));
+        let values = mask.values(bytes, index(columns), width(dense));
         let rank = dense.shape.len() as u64;
-        let fours = self.format == Format::Sparse24Bitmask;
-        let shape = if fours { vec![rank, 1] } else { vec![rank] };
-        let value_shape = match fours {
+        let two_of_four = self.format == Format::Sparse24Bitmask;
+        let shape = if two_of_four {
+            vec![rank, 1]
+        } else {
+            vec![rank]
+        };
+        let value_shape = match two_of_four {
             true => vec![rows.iter().product(), columns / 2],
-            false => vec![kept.count],
+            false => vec![mask.count],
         };
         let mut parts = vec![
             part(
@@ -183,10 +188,10 @@ impl SparseWriter {
                 integers(dense.shape.iter().copied()),
             ),
             part("compressed", dense.dtype, value_shape, values),
-            part("bitmask", Dtype::U8, mask_shape, kept.mask.clone()),
+            part("bitmask", Dtype::U8, mask_shape, mask.bits.clone()),
         ];
-        if !fours {
-            let offsets = integers(row_offsets(rows, &kept.offsets, kept.count));
+        if !two_of_four {
+            let offsets = integers(row_offsets(rows, &mask.offsets, mask.count));
             parts.push(part("row_offsets", Dtype::I64, rows.to_vec(), offsets));
         }
         Ok(parts)
@@ -209,7 +214,8 @@ fn integers(values: impl IntoIterator<Item = u64>) -> Vec<u8> {
     values.into_iter().flat_map(u64::to_le_bytes).collect()
 }
 
-/// Whether the parts take less than the dense tensor, headers counted.
+/// Returns whether the parts take less space than the dense tensor, headers
+/// included.
 fn pays(dense: &Stored, parts: &[StoredBytes]) -> bool {
     let cost = |stored: &Stored| stored.name.len() as u64 + HEADER_ENTRY_BYTES;
     let parts = parts

@@ -1,4 +1,4 @@
-//! A tensor as it stands in the file.
+//! A tensor as it is stored in the file.
 
 use alloc::format;
 use alloc::string::String;
@@ -23,8 +23,8 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Bytes the tensor takes; refused if they cannot be counted or do not
-    /// fill whole bytes.
+    /// Returns the length of the tensor; an error if it exceeds 64 bits or the
+    /// elements do not fill whole bytes.
     pub fn len_bytes(&self) -> Result<u64> {
         len_bits(self.dtype, &self.shape)
             .filter(|bits| bits % 8 == 0)

@@ -1,4 +1,4 @@
-//! Which modules a list of the configuration means
+//! Matches modules against a list in the configuration
 //! (docs/formats/compressed-tensors.md 5.3).
 
 use alloc::collections::BTreeSet;
@@ -11,15 +11,15 @@ use fancy_regex::{Regex, RegexBuilder};
 use crate::limits::MODULE_PATTERNS;
 use crate::{Error, Result};
 
-/// The only class a reader of tensors can tell: that of a module with a
-/// quantised weight.
+/// The only class that a reader of tensors can recognise: that of a module with
+/// a quantised weight.
 const CLASS: &str = "Linear";
 
-/// Largest compiled pattern, in bytes.
+/// The largest compiled pattern, in bytes.
 const PATTERN_LEN_BYTES: usize = 256 << 10;
 
-/// Most steps a pattern with look-around may take on one path. Others take
-/// linear time.
+/// The most steps that a pattern with look-around may take on one path. Other
+/// patterns take linear time.
 const BACKTRACKS: usize = 10_000;
 
 /// Paths, `re:` patterns and class names.
@@ -65,12 +65,12 @@ impl Targets {
         Ok(targets)
     }
 
-    /// Whether `module` is listed by its path.
+    /// Returns whether `module` is listed by its path.
     pub fn names(&self, module: &str) -> bool {
         self.names.contains(module)
     }
 
-    /// Whether a pattern matches `module`.
+    /// Returns whether a pattern matches `module`.
     pub fn matches(&self, module: &str) -> Result<bool> {
         for regex in &self.patterns {
             let matched = regex.is_match(module).map_err(|error| {
@@ -89,12 +89,12 @@ impl Targets {
         }
     }
 
-    /// Whether the class of modules with quantised weights is listed.
+    /// Returns whether the class of modules with quantised weights is listed.
     pub fn has_class(&self) -> bool {
         self.names.contains(CLASS)
     }
 
-    /// Whether `module` is meant in any of the three ways.
+    /// Returns whether `module` is meant in any of the three ways.
     pub fn contains(&self, module: &str) -> Result<bool> {
         Ok(self.names(module) || self.has_class() || self.matches(module)?)
     }

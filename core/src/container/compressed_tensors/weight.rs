@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use super::bit_packing;
 use super::bitmask;
 use super::bitstring::Layout;
 use super::codes::{Codes, byte_values, offset_integers};
@@ -14,8 +15,7 @@ use super::format::Format;
 use super::geometry::Geometry;
 use super::grid::Grid;
 use super::marlin;
-use super::packed;
-use super::part::{Part, Role, View, Views};
+use super::part::{Role, View, Views, WeightPart};
 use super::scheme::{Scheme, Strategy};
 use super::small_float::{SmallFloat, power_of_two};
 use super::stored::elements;
@@ -44,14 +44,14 @@ pub struct Weight {
     pub(super) scheme: Option<Scheme>,
     /// The mask that the codes were put under as well (4).
     pub(super) mask: Option<Format>,
-    /// Written by a release before 0.18, as far as it is said.
+    /// Whether a release before 0.18 wrote it, as far as the model says.
     pub(super) older_packing: bool,
     pub(super) shape: Option<Vec<u64>>,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<WeightPart>,
 }
 
 impl Weight {
-    /// Name of the dense tensor.
+    /// Returns the name of the dense tensor.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -63,34 +63,34 @@ impl Weight {
         self.dtype
     }
 
-    /// How it is stored. Of a quantised weight under a mask, how it is
-    /// quantised.
+    /// Returns the format in which it is stored; for a quantised weight under a
+    /// mask, the format of its codes.
     #[must_use]
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// How it is quantised, if it is.
+    /// Returns the quantisation scheme, if it is quantised.
     #[must_use]
     pub fn scheme(&self) -> Option<&Scheme> {
         self.scheme.as_ref()
     }
 
-    /// The stored tensors it is made of.
+    /// Returns the stored tensors it is made of.
     #[must_use]
-    pub fn parts(&self) -> &[Part] {
+    pub fn parts(&self) -> &[WeightPart] {
         &self.parts
     }
 
-    /// The dense shape, where the shapes of the parts tell it. Otherwise the
-    /// part [`Role::Shape`] holds it, for [`Weight::shape_from`].
+    /// Returns the dense shape, if it follows from the shapes of the parts.
+    /// Otherwise the part [`Role::Shape`] holds it, for [`Weight::shape_from`].
     #[must_use]
     pub fn shape(&self) -> Option<&[u64]> {
         self.shape.as_deref()
     }
 
-    /// The dense shape, from the bytes of the part [`Role::Shape`]. It is
-    /// refused if it does not fit the shapes of the other parts.
+    /// Returns the dense shape, from the bytes of the part [`Role::Shape`]. It
+    /// is refused if it does not fit the shapes of the other parts.
     pub fn shape_from(&self, bytes: &[u8]) -> Result<Vec<u64>> {
         let part = |role| self.parts.iter().find(|part| part.role == role);
         let Some(shape) = part(Role::Shape) else {
@@ -104,16 +104,16 @@ impl Weight {
                 }
                 (None, Some(scheme)) => {
                     let codes = part(Role::Packed).ok_or_else(|| self.missing(Role::Packed))?;
-                    packed::dense_shape(scheme.num_bits, view, &codes.stored)
+                    bit_packing::dense_shape(scheme.num_bits, view, &codes.stored)
                 }
                 (None, None) => Err(self.missing(Role::Bitmask)),
             })
             .map_err(|error| error.tensor(&self.name))
     }
 
-    /// The dense tensor, from the bytes of all parts in the order of
-    /// [`Weight::parts`], bit for bit as the package restores it. What is not
-    /// a number comes out as the quiet NaN without sign and payload.
+    /// Returns the dense tensor, from the bytes of all parts in the order of
+    /// [`Weight::parts`], bit for bit as the package restores it. What is not a
+    /// number comes out as the quiet NaN without sign and payload.
     pub fn decode(&self, parts: &[&[u8]]) -> Result<Dense> {
         self.decode_parts(parts)
             .map_err(|error| error.tensor(&self.name))
@@ -147,7 +147,7 @@ impl Weight {
         })
     }
 
-    /// The mask over values or codes.
+    /// Returns the mask over values or codes.
     fn sparse(&self) -> Option<Format> {
         self.mask
             .or_else(|| Some(self.format).filter(|f| f.is_sparse()))
@@ -199,7 +199,7 @@ impl Weight {
         let grid = grid(scheme, geometry, views)?;
         let zeros = views.get(Role::ZeroPoint);
         let packed_zeros = zeros.filter(|zeros| zeros.stored.dtype == Dtype::I32);
-        let layout = packed::layout(
+        let layout = bit_packing::layout(
             bits,
             self.older_packing,
             geometry,
@@ -254,7 +254,7 @@ impl Weight {
     }
 }
 
-/// Where the scales go; checks their shape.
+/// Returns where the scales go; checks their shape.
 fn grid(scheme: &Scheme, geometry: &Geometry, views: Views<'_>) -> Result<Grid> {
     let grid = Grid::new(scheme.strategy, geometry, views.need(Role::Scale)?.stored)?;
     match views.get(Role::GroupIndex) {

@@ -51,7 +51,7 @@ pub fn packed(
     }
     let [matrices, rows, columns, words] =
         [matrices, grid.entry_rows, grid.entry_columns, words].map(index);
-    // As many as there are scales, which are stored.
+    // There are as many zero points as scales, which are stored.
     let mut zeros = vec![0.0; matrices * rows * columns];
     let mut string = Vec::with_capacity(words * 4);
     for matrix in 0..matrices {

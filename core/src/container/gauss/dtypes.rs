@@ -24,17 +24,17 @@ pub fn id(dtype: Dtype) -> Option<u8> {
         .map(|known| known.0)
 }
 
-/// Whether tensors of it may be coded.
+/// Returns whether tensors of it may be coded.
 pub fn is_float(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::Bf16 | Dtype::F64)
 }
 
-/// Bytes of an element of a dtype in the table.
+/// Returns the bytes of an element of a dtype in the table.
 pub fn width(dtype: Dtype) -> u64 {
     dtype.bits() / 8
 }
 
-/// The integer of as many bits, for dtypes that have no id.
+/// Returns the integer of as many bits, for dtypes that have no id.
 pub fn signed_of_same_width(dtype: Dtype) -> Option<Dtype> {
     match dtype.bits() {
         8 => Some(Dtype::I8),

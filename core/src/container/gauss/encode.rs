@@ -3,10 +3,10 @@
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use super::coded::{self, Coded};
+use super::encode_shard::{self, EncodedShard};
 use super::moments::Moments;
 use super::options::Options;
-use super::plan::{Plan, Route};
+use super::plan::{EncodePlan, Route};
 use super::report::{RawReason, Report, TensorReport};
 use super::writer::{Entry, Writer};
 use crate::dtype::Dtype;
@@ -34,7 +34,7 @@ pub struct Encoded {
     /// Its data in the file; none if the tensor is raw, for then its bytes
     /// are.
     pub data: Option<Vec<u8>>,
-    /// What became of it.
+    /// How it was encoded.
     pub report: TensorReport,
 }
 
@@ -54,12 +54,12 @@ pub fn encode<'a, E: Engine, X: From<Error>>(
     let mut plans = sources
         .iter()
         .filter(named)
-        .map(|source| match Plan::of(source, options) {
+        .map(|source| match EncodePlan::of(source, options) {
             Ok(plan) => Ok((*source, plan)),
             Err(error) => Err(error.tensor(source.name)),
         })
         .collect::<Result<Vec<_>>>()?;
-    // Those of equal size keep their order.
+    // Tensors of equal size keep their order.
     plans.sort_by_key(|(_, plan)| Reverse(plan.element_count));
 
     // All shards of all tensors side by side.
@@ -68,7 +68,7 @@ pub fn encode<'a, E: Engine, X: From<Error>>(
             .map(move |part| (source.dtype, part))
     });
     let shards = engine.map(jobs.collect(), |(dtype, part)| {
-        coded::encode(dtype, part, coded::scale(dtype, options), options)
+        encode_shard::encode(dtype, part, encode_shard::scale(dtype, options), options)
     });
     let mut shards = shards.into_iter();
     let mut coded = Vec::new();
@@ -106,10 +106,10 @@ pub fn encode<'a, E: Engine, X: From<Error>>(
 /// Codes one tensor.
 pub fn encode_tensor<E: Engine>(engine: &E, source: &Source, options: &Options) -> Result<Encoded> {
     options.check()?;
-    let plan = Plan::of(source, options).map_err(|error| error.tensor(source.name))?;
-    let scale = |dtype| coded::scale(dtype, options);
+    let plan = EncodePlan::of(source, options).map_err(|error| error.tensor(source.name))?;
+    let scale = |dtype| encode_shard::scale(dtype, options);
     let shards = engine.map(plan.shards(source.bytes).collect(), |part| {
-        coded::encode(source.dtype, part, scale(source.dtype), options)
+        encode_shard::encode(source.dtype, part, scale(source.dtype), options)
     });
     finish(source, plan, shards, options)
 }
@@ -117,8 +117,8 @@ pub fn encode_tensor<E: Engine>(engine: &E, source: &Source, options: &Options) 
 /// Puts a tensor together from its shards, or leaves it raw.
 fn finish(
     source: &Source,
-    plan: Plan,
-    shards: Vec<Result<Coded, RawReason>>,
+    plan: EncodePlan,
+    shards: Vec<Result<EncodedShard, RawReason>>,
     options: &Options,
 ) -> Result<Encoded> {
     let len_bytes = source.bytes.len() as u64;
@@ -126,11 +126,11 @@ fn finish(
         Route::Raw(reason) => Err(reason),
         Route::Coded { shard_rows, .. } => shards
             .into_iter()
-            .collect::<Result<Vec<Coded>, RawReason>>()
+            .collect::<Result<Vec<EncodedShard>, RawReason>>()
             .map(|shards| (shard_rows, shards)),
     };
     let coded = coded.and_then(|(shard_rows, shards)| {
-        let stored: u64 = shards.iter().map(Coded::len_bytes).sum();
+        let stored: u64 = shards.iter().map(EncodedShard::len_bytes).sum();
         if stored >= len_bytes && !options.keep_larger {
             return Err(RawReason::Smaller);
         }
@@ -175,8 +175,8 @@ fn finish(
     })
 }
 
-fn data(shards: &[Coded]) -> Vec<u8> {
-    let words = shards.iter().map(Coded::words).sum::<usize>();
+fn data(shards: &[EncodedShard]) -> Vec<u8> {
+    let words = shards.iter().map(EncodedShard::words).sum::<usize>();
     let mut data = Vec::with_capacity(4 * words);
     for shard in shards {
         for word in shard.index.iter().chain(&shard.residual) {

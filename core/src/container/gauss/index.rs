@@ -25,13 +25,13 @@ pub struct Tensor {
     pub dtype: Dtype,
     /// Shape, outermost dimension first; empty for a scalar.
     pub shape: Vec<u64>,
-    /// Bytes of the file that hold it.
+    /// Range of the file that holds it.
     pub stored: Range<u64>,
     /// How.
     pub coding: Coding,
 }
 
-/// How a tensor is stored.
+/// The coding of a tensor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Coding {
     /// Its bytes, unchanged.
@@ -54,19 +54,19 @@ pub struct Shard {
     pub index_words: u32,
     /// Words of the stream that says the distances from their means.
     pub residual_words: u32,
-    /// Bytes of the file that hold both.
+    /// Range of the file that holds both.
     pub stored: Range<u64>,
 }
 
 impl Shard {
-    /// Number of elements.
+    /// Returns the number of elements.
     #[must_use]
     pub fn element_count(&self) -> u64 {
         self.elements.end - self.elements.start
     }
 
-    /// Elements beyond those that its residual words can stand for. Those of
-    /// real data are none.
+    /// Returns the number of elements beyond those that its residual words can
+    /// stand for. Real data have none.
     fn unearned_elements(&self) -> u64 {
         // A word more for the state at the end, one for rounding.
         let earned = GAUSS_ELEMENTS_PER_WORD * (u64::from(self.residual_words) + 2);
@@ -74,8 +74,8 @@ impl Shard {
     }
 }
 
-/// The elements of `shards` that no residual words stand for, and `before`
-/// that of other shards; refused where they are too many.
+/// Returns `before` plus the number of elements of `shards` that no residual
+/// words stand for; an error if there are too many.
 pub fn unearned_elements(shards: &[Shard], before: u64) -> Result<u64> {
     let elements = shards.iter().fold(before, |sum, shard| {
         sum.saturating_add(shard.unearned_elements())
@@ -90,20 +90,20 @@ pub fn unearned_elements(shards: &[Shard], before: u64) -> Result<u64> {
 }
 
 impl Tensor {
-    /// Number of elements.
+    /// Returns the number of elements.
     #[must_use]
     pub fn element_count(&self) -> u64 {
         // The index's check has shown that this cannot overflow.
         record::product(&self.shape).unwrap_or_default()
     }
 
-    /// Bytes of the tensor itself, little-endian and row-major.
+    /// Returns the bytes of the tensor itself, little-endian and row-major.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.element_count() * super::dtypes::width(self.dtype)
     }
 
-    /// Bytes it takes in the file.
+    /// Returns the number of bytes that it takes in the file.
     #[must_use]
     pub fn stored_len_bytes(&self) -> u64 {
         self.stored.end - self.stored.start
@@ -124,7 +124,7 @@ impl Tensor {
 pub struct Index {
     /// 1 to 4.
     pub version: u8,
-    /// Bytes in front of the tensors' data.
+    /// Bytes before the tensors' data.
     pub len_bytes: u64,
     /// Coded tensors first, in file order.
     pub tensors: Vec<Tensor>,
@@ -132,20 +132,20 @@ pub struct Index {
     pub trailing_bytes: u64,
 }
 
-/// What the first bytes of a file have told.
+/// The result of parsing the first bytes of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Parsed {
     /// Everything but the tensors' data.
     Complete(Index),
-    /// The index goes on. That many bytes from the start of the file may hold
-    /// it: always more than were given and at most the file's.
+    /// The index continues. This many bytes from the start of the file may hold
+    /// it: always more than were given, and at most the whole file.
     Needs(u64),
 }
 
 impl Index {
     /// Reads the index from `head`, the first bytes of a file of
-    /// `file_len_bytes`. The length of an index is written nowhere, so a
-    /// caller gives more of the file until it is complete.
+    /// `file_len_bytes`. The length of an index is not stored, so a caller
+    /// supplies more of the file until it is complete.
     pub fn parse(head: &[u8], file_len_bytes: u64) -> Result<Parsed> {
         if head.len() as u64 > file_len_bytes {
             return Err(Error::invalid_input("the head is longer than its file"));
@@ -167,7 +167,7 @@ impl Index {
         }
     }
 
-    /// The tensor called `name`.
+    /// Returns the tensor called `name`.
     pub fn find(&self, name: &str) -> Result<&Tensor> {
         self.tensors
             .iter()
@@ -192,7 +192,7 @@ impl Parser<'_> {
             true => u64::from(cursor.u32("number of raw tensors")?),
             false => 0,
         };
-        let least = coded * version.least_coded_bytes() + raw * record::LEAST_RAW_BYTES;
+        let least = coded * version.least_coded_bytes() + raw * record::MIN_RAW_BYTES;
         if least > file_len_bytes - cursor.position() as u64 {
             return Err(Error::malformed(
                 Rule::GaussCount,
@@ -205,7 +205,8 @@ impl Parser<'_> {
             .at(8));
         }
         self.expected = coded + raw;
-        // Data follow the index, so places count from 0 until its end is known.
+        // Data follow the index, so offsets count from 0 until its end is
+        // known.
         let mut end = 0;
         let mut unearned = 0;
         for _ in 0..coded {
@@ -219,7 +220,7 @@ impl Parser<'_> {
             self.tensors.push(tensor);
         }
         let len_bytes = cursor.position() as u64;
-        self.place(len_bytes);
+        self.set_data_start(len_bytes);
         let Some(trailing_bytes) = end
             .checked_add(len_bytes)
             .and_then(|end| file_len_bytes.checked_sub(end))
@@ -240,8 +241,8 @@ impl Parser<'_> {
         })
     }
 
-    /// Makes places count from the start of the file.
-    fn place(&mut self, data_start: u64) {
+    /// Makes offsets relative to the start of the file.
+    fn set_data_start(&mut self, data_start: u64) {
         let shift = |range: &mut Range<u64>| {
             // A sum beyond 64 bits is refused with the end of the data.
             range.start = range.start.saturating_add(data_start);
@@ -267,8 +268,8 @@ impl Parser<'_> {
         Ok(core::mem::take(&mut self.tensors))
     }
 
-    /// How much to read next: what the records so far lead to expect, and at
-    /// least twice as much, so that the work stays linear.
+    /// Returns the length to read next: as much as the records so far suggest,
+    /// and at least twice as much as before, so that the work stays linear.
     fn needs(&self) -> Result<u64> {
         let have = (self.cursor.position() + self.cursor.remaining()) as u64;
         if have >= HEADER_LEN_BYTES {

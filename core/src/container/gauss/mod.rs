@@ -1,5 +1,5 @@
 //! Gauss files, versions 1 to 4 (docs/formats/gauss.md): an index, then every
-//! tensor either as it is or, lossily, as members of a mixture of Gaussians.
+//! tensor either unchanged or, lossily, as members of a mixture of Gaussians.
 //!
 //! ```text
 //! header  magic, how many coded and raw tensors
@@ -12,31 +12,31 @@
 //! [`encode`] codes many tensors at once, [`encode_tensor`] and [`Writer`]
 //! one by one.
 
-mod coded;
+mod decode;
 mod dtypes;
 mod encode;
+mod encode_shard;
+mod error_bound;
 mod index;
 mod moments;
 mod options;
+mod outliers;
 mod plan;
-mod promise;
 mod record;
 mod report;
-mod restore;
 mod value;
-mod widen;
 mod writer;
 
+pub use decode::{decode, decode_shard};
 pub use encode::{Encoded, Source, encode, encode_tensor};
+pub use error_bound::{Errors, errors};
 pub use index::{Coding, Index, Parsed, Shard, Tensor};
 pub use options::{Components, Options, OtherDtypes};
 pub use plan::shard_count;
-pub use promise::{Errors, errors};
 pub use report::{RawReason, Report, ShardReport, TensorReport};
-pub use restore::{decode, decode_shard};
 pub use writer::Writer;
 
-/// What all versions begin with; the version's digit follows.
+/// The first bytes of all versions; the version's digit follows.
 pub const MAGIC: [u8; 7] = *b"GAUSS00";
 
 /// Steps of a unit in versions before 4, and of most dtypes in 4 (5).

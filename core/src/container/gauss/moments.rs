@@ -1,6 +1,6 @@
 //! Mean and spread of values that come in parts.
 
-/// Of some values: how many, their mean, and the sum of their squared
+/// The number of some values, their mean, and the sum of their squared
 /// distances from it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Moments {
@@ -22,7 +22,7 @@ impl Moments {
         }
     }
 
-    /// Those of the values of both.
+    /// Returns the moments of the values of both.
     pub fn join(self, other: Self) -> Self {
         let count = self.count + other.count;
         let apart = other.mean - self.mean;

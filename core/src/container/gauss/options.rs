@@ -1,4 +1,4 @@
-//! What an encoder is told (docs/formats/gauss.md 4 to 6).
+//! Options of the encoder (docs/formats/gauss.md 4 to 6).
 
 use alloc::format;
 use alloc::string::String;
@@ -6,14 +6,15 @@ use alloc::vec::Vec;
 
 use crate::{Error, Result};
 
-/// How tensors are coded; the defaults are those of gauss-compress 0.1.0.
+/// The options of an encoder; the defaults are those of gauss-compress 0.1.0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Gaussians in a mixture.
     pub components: Components,
-    /// Most rounds of a fit.
+    /// The most rounds of a fit.
     pub max_iterations: u32,
-    /// Most values a mixture is fitted to; of more, a fixed sample is taken.
+    /// The most values that a mixture is fitted to; from more, a fixed sample
+    /// is taken.
     pub fit_samples: u64,
     /// Tensors of more elements, and two dimensions or more, are sharded.
     pub shard_threshold: u64,
@@ -28,21 +29,21 @@ pub struct Options {
     pub layers: Option<Vec<String>>,
     /// Codes tensors even where their bytes would be smaller.
     pub keep_larger: bool,
-    /// What becomes of dtypes that the format cannot name.
+    /// What to do with dtypes that the format cannot name.
     pub other_dtypes: OtherDtypes,
 }
 
-/// How many Gaussians a mixture has.
+/// The number of Gaussians in a mixture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Components {
-    /// That many, 2 to 255.
+    /// Exactly this many, 2 to 255.
     Exactly(u32),
     /// Whichever of 2, 3, 4, 6, 8 and 16 makes a shard smallest; takes the
     /// time of all of them.
     Smallest,
 }
 
-/// What becomes of booleans, unsigned integers, 8-bit floats and complex
+/// What to do with booleans, unsigned integers, 8-bit floats and complex
 /// numbers (docs/formats/gauss.md 3, 12).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OtherDtypes {
@@ -90,7 +91,7 @@ impl Options {
         }
     }
 
-    /// Numbers of components to try.
+    /// Returns the numbers of components to try.
     pub(super) fn counts(&self) -> Vec<u8> {
         match self.components {
             Components::Exactly(count) => u8::try_from(count).into_iter().collect(),

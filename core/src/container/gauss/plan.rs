@@ -1,5 +1,5 @@
-//! Which way a tensor goes (docs/formats/gauss.md 4 steps 3 to 5). Its bytes
-//! are not needed for that.
+//! Decides how a tensor is stored (docs/formats/gauss.md 4 steps 3 to 5), which
+//! does not depend on its bytes.
 
 use alloc::format;
 use alloc::string::String;
@@ -14,9 +14,9 @@ use crate::bytes;
 use crate::dtype::Dtype;
 use crate::{Error, Result};
 
-/// What is decided before a tensor is coded.
+/// The decisions made before a tensor is coded.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct EncodePlan {
     /// Dtype in the file.
     pub dtype: Dtype,
     pub element_count: u64,
@@ -35,16 +35,16 @@ pub enum Route {
     },
 }
 
-/// Number of shards that a tensor is to be coded in, 0 if it is to stay raw:
-/// as far as can be told without its bytes, which may yet show that coding it
-/// would be of no use. Refuses what no Gauss file can hold.
+/// Returns the number of shards that a tensor will be coded in, or 0 if it
+/// stays raw. This does not look at its bytes, which may still show that coding
+/// does not pay. Refuses tensors that no Gauss file can hold.
 pub fn shard_count(name: &str, dtype: Dtype, shape: &[u64], options: &Options) -> Result<usize> {
-    let plan = Plan::new(name, dtype, shape, options);
+    let plan = EncodePlan::new(name, dtype, shape, options);
     Ok(plan.map_err(|error| error.tensor(name))?.shard_count())
 }
 
-impl Plan {
-    /// The plan for a tensor whose bytes are there.
+impl EncodePlan {
+    /// Returns the plan for a tensor whose bytes are there.
     pub fn of(source: &Source, options: &Options) -> Result<Self> {
         let plan = Self::new(source.name, source.dtype, source.shape, options)?;
         if plan.element_count * dtypes::width(plan.dtype) != source.bytes.len() as u64 {

@@ -13,7 +13,7 @@ use crate::transform::gmm::Mixture;
 use crate::{Error, Result, Rule};
 
 /// A raw tensor without name or dimensions.
-pub const LEAST_RAW_BYTES: u64 = 8;
+pub const MIN_RAW_BYTES: u64 = 8;
 
 /// Version of a file, by its digit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Version {
         self.0 >= 4
     }
 
-    /// A coded tensor of two components without name or dimensions.
+    /// Returns a coded tensor of two components without name or dimensions.
     pub fn least_coded_bytes(self) -> u64 {
         3 + u64::from(self.has_raw())
             + if self.has_shards() { 6 } else { 0 }
@@ -61,7 +61,7 @@ impl Version {
     }
 }
 
-/// Length of a version 4 shard record.
+/// Returns the length of a version 4 shard record.
 pub fn shard_record_bytes(components: u64) -> u64 {
     13 + 24 * components
 }
@@ -104,7 +104,7 @@ fn check_shape(shape: &[u64], dtype: Dtype) -> Result<u64> {
         .ok_or_else(|| Error::malformed(Rule::GaussShape, "the size of the tensor exceeds 64 bits"))
 }
 
-/// A record of a coded tensor, whose data begin at `end` of all data.
+/// Returns a record of a coded tensor, whose data begin at `end` of all data.
 pub fn coded(cursor: &mut Cursor, version: Version, end: &mut u64) -> Result<Tensor> {
     let (name, shape) = name_and_shape(cursor)?;
     let start = *end;
@@ -151,7 +151,7 @@ fn body(
     Ok((dtype, shards))
 }
 
-/// Elements of every shard but the last, which has what is left.
+/// Returns the elements of every shard but the last, which has what is left.
 fn shard_elements(
     shape: &[u64],
     count: u64,
@@ -241,7 +241,7 @@ fn check_mixture(mixture: &Mixture) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// A record of a raw tensor.
+/// Returns a record of a raw tensor.
 pub fn raw(cursor: &mut Cursor, end: &mut u64) -> Result<Tensor> {
     let (name, shape) = name_and_shape(cursor)?;
     let mut rest = || {

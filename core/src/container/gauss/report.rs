@@ -1,4 +1,4 @@
-//! What an encoder tells about each tensor.
+//! The encoder's report on each tensor.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ pub struct Report {
     pub tensors: Vec<TensorReport>,
 }
 
-/// What became of one tensor.
+/// How one tensor was encoded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TensorReport {
     /// Name.
@@ -25,7 +25,7 @@ pub struct TensorReport {
     pub element_count: u64,
     /// Length of the original.
     pub len_bytes: u64,
-    /// Bytes of its data and of its mixtures.
+    /// Length of its data and its mixtures.
     pub stored_len_bytes: u64,
     /// Largest distance between an element and what is read back for it.
     pub max_error: f64,
@@ -40,12 +40,12 @@ pub struct TensorReport {
     pub shards: Vec<ShardReport>,
 }
 
-/// What became of some rows of a tensor.
+/// How some rows of a tensor were encoded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ShardReport {
     /// Gaussians in its mixture.
     pub components: u32,
-    /// How many of them were added for values far from all others.
+    /// The number of components added for values far from all others.
     pub added: u32,
     /// Rounds of the fit.
     pub iterations: u32,
@@ -68,7 +68,7 @@ impl TensorReport {
     }
 }
 
-/// Why a tensor is stored as it is. Its bytes come back unchanged.
+/// Why a tensor is stored unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RawReason {
     /// One dimension, or fewer elements than the threshold.
@@ -84,7 +84,7 @@ pub enum RawReason {
 }
 
 impl RawReason {
-    /// The spelling in JSON output and in JavaScript.
+    /// Returns the spelling in JSON output and in JavaScript.
     #[must_use]
     pub fn code(self) -> &'static str {
         match self {

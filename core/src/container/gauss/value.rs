@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::dtype::Dtype;
 
-/// The float elements of `bytes` in double precision.
+/// Returns the float elements of `bytes` in double precision.
 ///
 /// # Panics
 /// If the dtype is not a float of Gauss files.
@@ -21,12 +21,12 @@ pub fn to_f64(dtype: Dtype, bytes: &[u8]) -> Vec<f64> {
     }
 }
 
-/// Every `N` bytes, converted.
+/// Returns every `N` bytes, converted.
 pub fn each<const N: usize>(bytes: &[u8], convert: impl Fn([u8; N]) -> f64) -> Vec<f64> {
     bytes.as_chunks().0.iter().map(|&e| convert(e)).collect()
 }
 
-/// The number with these bits.
+/// Returns the number with these bits.
 pub fn f16_to_f64(bits: u16) -> f64 {
     let fraction = f64::from(bits & 0x3FF);
     let magnitude = match bits >> 10 & 0x1F {
@@ -47,7 +47,7 @@ pub fn power_of_two(exponent: i32) -> f64 {
     f64::from_bits(u64::from((exponent + 1023).unsigned_abs()) << 52)
 }
 
-/// Nearest half-precision number, ties to even, in one rounding.
+/// Rounds to the nearest half-precision number, ties to even, in one rounding.
 pub fn f16(value: f64) -> u16 {
     let sign = if value.is_sign_negative() { 0x8000 } else { 0 };
     let magnitude = value.abs();
@@ -83,7 +83,7 @@ pub fn bf16(value: f64) -> u16 {
     u16::from_le_bytes([low, high])
 }
 
-/// Nearest integer, ties to even, for magnitudes below 2^51.
+/// Rounds to the nearest integer, ties to even, for magnitudes below 2^51.
 pub fn round_even(value: f64) -> f64 {
     const SHIFT: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
     (value + SHIFT) - SHIFT

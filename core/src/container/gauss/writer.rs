@@ -5,8 +5,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::coded::Coded;
 use super::encode::{Encoded, Source};
+use super::encode_shard::EncodedShard;
 use super::{MAGIC, dtypes};
 use crate::dtype::Dtype;
 use crate::{Error, Result};
@@ -18,8 +18,8 @@ pub struct Entry {
     record: Vec<u8>,
 }
 
-/// A file in the making. Its index stands in front and is known last, so a
-/// caller that codes tensors one by one keeps their data aside. The file is
+/// A file being written. Its index comes first but is known last, so a caller
+/// that codes tensors one by one has to keep their data. The file consists of
 /// what [`Writer::finish`] returns, then the data of the coded tensors in the
 /// order they were added, then the bytes of the raw ones in theirs.
 #[derive(Debug, Clone, Default)]
@@ -36,7 +36,7 @@ struct Index {
 }
 
 impl Writer {
-    /// A file without tensors.
+    /// Returns a file without tensors.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -72,7 +72,7 @@ impl Writer {
     }
 }
 
-/// Checks that name and shape have room in a record.
+/// Checks that name and shape fit in a record.
 pub fn fits(name: &str, shape: &[u64]) -> Result<()> {
     if u16::try_from(name.len()).is_err() {
         return Err(Error::invalid_input(
@@ -107,7 +107,7 @@ impl Entry {
         Ok(entry)
     }
 
-    pub(super) fn coded(source: &Source, shard_rows: u32, shards: &[Coded]) -> Result<Self> {
+    pub(super) fn coded(source: &Source, shard_rows: u32, shards: &[EncodedShard]) -> Result<Self> {
         let mut entry = Self::new(source, source.dtype, false)?;
         let record = &mut entry.record;
         record.extend_from_slice(&len_u16(shards.len()).to_le_bytes());
@@ -128,7 +128,7 @@ impl Entry {
     }
 }
 
-/// A length that has been checked to fit.
+/// Returns a length that has been checked to fit.
 fn len_u16(len: usize) -> u16 {
     u16::try_from(len).expect("a checked length")
 }

@@ -9,9 +9,9 @@ use blake2::digest::consts::U8;
 use blake2::{Blake2b, Digest};
 
 use crate::bytes::part;
-use crate::container::safetensors::{self, LooseTensor};
+use crate::container::safetensors::{self, LenientTensor};
 use crate::container::zstn;
-use crate::{Error, Result, Rule, order};
+use crate::{Error, Result, Rule, sort};
 
 /// A base held as a whole. Its header may break the official rules; only
 /// names, dtypes and spans inside the data count.
@@ -19,7 +19,7 @@ use crate::{Error, Result, Rule, order};
 pub struct Base<'a> {
     file: &'a [u8],
     data_start: u64,
-    tensors: BTreeMap<String, LooseTensor>,
+    tensors: BTreeMap<String, LenientTensor>,
 }
 
 impl<'a> Base<'a> {
@@ -34,8 +34,8 @@ impl<'a> Base<'a> {
         let data_start = safetensors::PREFIX_BYTES + len;
         let header = part(file, safetensors::PREFIX_BYTES..data_start);
         let data_len_bytes = file.len() as u64 - data_start;
-        let tensors = safetensors::parse_loosely(header, data_len_bytes)?.into_iter();
-        let tensors = order::map(tensors.map(|tensor| (tensor.name.clone(), tensor)));
+        let tensors = safetensors::parse_lenient(header, data_len_bytes)?.into_iter();
+        let tensors = sort::map(tensors.map(|tensor| (tensor.name.clone(), tensor)));
         Ok(Self {
             file,
             data_start,
@@ -43,27 +43,29 @@ impl<'a> Base<'a> {
         })
     }
 
-    pub(super) fn tensor(&self, name: &str) -> Option<(&LooseTensor, &'a [u8])> {
+    pub(super) fn tensor(&self, name: &str) -> Option<(&LenientTensor, &'a [u8])> {
         let tensor = self.tensors.get(name)?;
-        Some((tensor, part(self.file, self.place(name)?)))
+        Some((tensor, part(self.file, self.range(name)?)))
     }
 
-    /// Bytes of the base's file that hold the tensor of that name.
+    /// Returns the range of the base's file that holds the tensor called
+    /// `name`.
     #[must_use]
-    pub fn place(&self, name: &str) -> Option<Range<u64>> {
+    pub fn range(&self, name: &str) -> Option<Range<u64>> {
         let span = &self.tensors.get(name)?.span;
         Some(self.data_start + span.start..self.data_start + span.end)
     }
 
-    /// The bytes of the tensor of that name, which must be `len_bytes` long.
+    /// Returns the bytes of the tensor called `name`, which must be `len_bytes`
+    /// long.
     pub(super) fn bytes(&self, name: &str, len_bytes: u64) -> Result<&'a [u8]> {
         let found = self.tensor(name).map(|(_, bytes)| bytes);
         check_tensor(name, len_bytes, found.map(|bytes| bytes.len() as u64))?;
         Ok(found.unwrap_or_default())
     }
 
-    /// BLAKE2b with an output of 8 bytes over the data buffer. `done` is told
-    /// the bytes of the file that have been read.
+    /// Returns BLAKE2b with an output of 8 bytes over the data buffer. `done`
+    /// is called with the ranges of the file that have been read.
     pub fn digest(&self, done: &dyn Fn(Range<u64>)) -> [u8; 8] {
         const PIECE_BYTES: u64 = 16 << 20;
         let end = self.file.len() as u64;

@@ -1,4 +1,4 @@
-//! What stands before the records (docs/formats/z4ai-containers.md 4.1).
+//! The bytes before the records (docs/formats/z4ai-containers.md 4.1).
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -8,15 +8,16 @@ use super::{MAGIC, VERSION};
 use crate::bytes::Cursor;
 use crate::{Error, Result, Rule};
 
-/// Bytes in front of the header.
+/// Bytes before the header.
 const HEADER_START: u64 = 13;
-/// Data length, digest of the base and record count, behind the header.
-const BEHIND_HEADER: u64 = 20;
+/// Bytes of data length, digest of the base and record count, which follow the
+/// header.
+const AFTER_HEADER_BYTES: u64 = 20;
 
 /// The fields before the records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prefix {
-    /// Bytes of the file that hold the header of the target.
+    /// Range of the target's header in the file.
     pub header: Range<u64>,
     /// Length of the target's data buffer.
     pub data_len_bytes: u64,
@@ -27,7 +28,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// Length of the prefix, from the first bytes of a file of
+    /// Returns the length of the prefix, from the first bytes of a file of
     /// `file_len_bytes`.
     pub fn len_bytes(head: &[u8], file_len_bytes: u64) -> Result<u64> {
         let mut cursor = Cursor::new(head);
@@ -44,7 +45,7 @@ impl Prefix {
         }
         let header_len = cursor.u64("header length")?;
         header_len
-            .checked_add(HEADER_START + BEHIND_HEADER)
+            .checked_add(HEADER_START + AFTER_HEADER_BYTES)
             .filter(|&end| end <= file_len_bytes)
             .ok_or_else(|| {
                 Error::malformed(
@@ -62,7 +63,7 @@ impl Prefix {
     /// [`Prefix::len_bytes`] of them.
     pub fn parse(head: &[u8], file_len_bytes: u64) -> Result<Self> {
         let end = Self::len_bytes(head, file_len_bytes)?;
-        let header = HEADER_START..end - BEHIND_HEADER;
+        let header = HEADER_START..end - AFTER_HEADER_BYTES;
         let mut cursor = Cursor::new(head);
         cursor.take(header.end, "header of the target")?;
         let data_len_bytes = cursor.u64("data length")?;
@@ -76,20 +77,20 @@ impl Prefix {
         })
     }
 
-    /// Where the first record begins.
+    /// Returns the offset of the first record.
     #[must_use]
     pub fn end(&self) -> u64 {
-        self.header.end + BEHIND_HEADER
+        self.header.end + AFTER_HEADER_BYTES
     }
 
-    /// Length of the restored file.
+    /// Returns the length of the restored file.
     #[must_use]
     pub fn original_len_bytes(&self) -> u64 {
         (8 + self.header.end - self.header.start).saturating_add(self.data_len_bytes)
     }
 }
 
-/// The bytes before the records.
+/// Returns the bytes before the records.
 #[must_use]
 pub fn write(
     header: &[u8],

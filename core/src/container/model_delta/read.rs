@@ -1,4 +1,4 @@
-//! A delta and its base back to the target.
+//! Restores the target from a delta and its base.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -7,13 +7,13 @@ use core::ops::Range;
 use super::base::Base;
 use super::prefix::Prefix;
 use super::record::{self, Kind, Record};
-use super::seal::{Contents, Seal, short_digest};
+use super::trailer::{Contents, Trailer, short_digest};
 use crate::bytes::{self, Cursor, part};
 use crate::container::safetensors::Header;
 use crate::engine::Engine;
 use crate::frame::Stored;
 use crate::frame::delta::Delta;
-use crate::{Error, Result, Rule, order};
+use crate::{Error, Result, Rule, sort};
 
 /// A delta file whose records cover the target's data.
 #[derive(Debug)]
@@ -21,11 +21,11 @@ pub struct ModelDelta<'a> {
     file: &'a [u8],
     prefix: Prefix,
     records: Vec<Record>,
-    seal: Option<Seal>,
+    trailer: Option<Trailer>,
 }
 
 impl<'a> ModelDelta<'a> {
-    /// Reads prefix, records and seal, and holds them against each other.
+    /// Parses prefix, records and trailer, and checks that they agree.
     pub fn parse(file: &'a [u8]) -> Result<Self> {
         let prefix = Prefix::parse(file, file.len() as u64)?;
         let mut cursor = Cursor::new(file);
@@ -33,12 +33,12 @@ impl<'a> ModelDelta<'a> {
         let records = record::read(&mut cursor, prefix.record_count, prefix.data_len_bytes)?;
         let end = cursor.position() as u64;
         let header_len = prefix.header.end - prefix.header.start;
-        let seal = Seal::parse(part(file, end..file.len() as u64), header_len)?;
+        let trailer = Trailer::parse(part(file, end..file.len() as u64), header_len)?;
         let delta = Self {
             file,
             prefix,
             records,
-            seal,
+            trailer,
         };
         if let Some(contents) = delta.contents() {
             delta.check_contents(contents)?;
@@ -47,27 +47,27 @@ impl<'a> ModelDelta<'a> {
     }
 
     fn contents(&self) -> Option<&Contents> {
-        self.seal.as_ref()?.contents.as_ref()
+        self.trailer.as_ref()?.contents.as_ref()
     }
 
     fn check_contents(&self, contents: &Contents) -> Result<()> {
         contents.check_header(self.header())?;
         let tensors = Header::parse(self.header(), self.prefix.data_len_bytes)?.tensors;
         let same_count = tensors.len() == self.records.len();
-        if !same_count || contents.places.len() != self.records.len() {
+        if !same_count || contents.records.len() != self.records.len() {
             return Err(Error::malformed(
                 Rule::DeltaPlaces,
-                "header, records and seal do not list the same number of tensors",
+                "header, records and trailer do not list the same number of tensors",
             ));
         }
-        for ((record, place), tensor) in self.records.iter().zip(&contents.places).zip(&tensors) {
+        for ((record, info), tensor) in self.records.iter().zip(&contents.records).zip(&tensors) {
             let payload_len = record.payload.end - record.payload.start;
-            if (record.kind, payload_len) != (place.kind, place.payload_len_bytes)
+            if (record.kind, payload_len) != (info.kind, info.payload_len_bytes)
                 || (&record.name, &record.span) != (&tensor.name, &tensor.span)
             {
                 return Err(Error::malformed(
                     Rule::DeltaPlaces,
-                    "header, record and seal disagree about this tensor",
+                    "header, record and trailer disagree about this tensor",
                 )
                 .tensor(&record.name));
             }
@@ -75,45 +75,45 @@ impl<'a> ModelDelta<'a> {
         Ok(())
     }
 
-    /// The records in file order.
+    /// Returns the records in file order.
     #[must_use]
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// The header of the target.
+    /// Returns the header of the target.
     #[must_use]
     pub fn header(&self) -> &'a [u8] {
         part(self.file, self.prefix.header.clone())
     }
 
-    /// Length of the target's data buffer.
+    /// Returns the length of the target's data buffer.
     #[must_use]
     pub fn data_len_bytes(&self) -> u64 {
         self.prefix.data_len_bytes
     }
 
-    /// Length of the restored file.
+    /// Returns the length of the restored file.
     #[must_use]
     pub fn original_len_bytes(&self) -> u64 {
         self.prefix.original_len_bytes()
     }
 
-    /// Whether the file carries digests of its base's names and of the
-    /// restored file; those made by z4ai do not.
+    /// Returns whether the file has a trailer, with digests of its base's names
+    /// and of the restored file; those made by z4ai do not.
     #[must_use]
-    pub fn is_sealed(&self) -> bool {
-        self.seal.is_some()
+    pub fn has_trailer(&self) -> bool {
+        self.trailer.is_some()
     }
 
-    /// Whether every tensor has a digest in the seal.
+    /// Returns whether every tensor has a digest in the trailer.
     #[must_use]
     pub fn has_tensor_digests(&self) -> bool {
         self.contents().is_some()
     }
 
-    /// Refuses a base that is not the one this delta was made against. `done`
-    /// is told the bytes of the base that have been read.
+    /// Refuses a base that this delta was not made against. `done` is called
+    /// with the ranges of the base that have been read.
     pub fn check_base(&self, base: &Base, done: &dyn Fn(Range<u64>)) -> Result<()> {
         let wrong = |detail| Error::malformed(Rule::DeltaReference, detail);
         if base.digest(done) != self.prefix.base_digest {
@@ -121,8 +121,8 @@ impl<'a> ModelDelta<'a> {
                 "the base is not the checkpoint this delta was made against",
             ));
         }
-        match &self.seal {
-            Some(seal) if seal.base_table != base.table_digest() => Err(wrong(
+        match &self.trailer {
+            Some(trailer) if trailer.base_table != base.table_digest() => Err(wrong(
                 "the base holds the same bytes as the one this delta was made against, but under \
                  other names",
             )),
@@ -130,11 +130,12 @@ impl<'a> ModelDelta<'a> {
         }
     }
 
-    /// Checks all of record `number` that can be checked without decoding.
-    /// After this, file and base have justified the tensor's length.
+    /// Checks everything in record `number` that can be checked without
+    /// decoding. After this, file and base have justified the length of the
+    /// tensor.
     ///
     /// # Panics
-    /// If there is no record of that number.
+    /// If there is no record with that number.
     pub fn check(&self, number: usize, base: &Base) -> Result<()> {
         let record = &self.records[number];
         let payload = part(self.file, record.payload.clone());
@@ -149,10 +150,10 @@ impl<'a> ModelDelta<'a> {
         checked.map_err(|error| error.within(record.payload.start).tensor(&record.name))
     }
 
-    /// The bytes of the tensor of record `number`.
+    /// Decodes the tensor of record `number`.
     ///
     /// # Panics
-    /// If there is no record of that number.
+    /// If there is no record with that number.
     pub fn decode<'b, E: Engine>(
         &self,
         engine: &E,
@@ -167,14 +168,14 @@ impl<'a> ModelDelta<'a> {
         let payload = part(self.file, record.payload.clone());
         let tensor = decode_payload(engine, record, payload, reference)?;
         if let Some(contents) = self.contents() {
-            contents.places[number].check_tensor(&record.name, &tensor)?;
+            contents.records[number].check_tensor(&record.name, &tensor)?;
         }
         Ok(tensor)
     }
 
-    /// The whole target. Everything that can be checked is: lengths, the
-    /// base, overlapping tensors, and the digest of the result if there is
-    /// one.
+    /// Restores the whole target. Everything that can be checked is checked:
+    /// lengths, the base, overlapping tensors, and the digest of the result if
+    /// there is one.
     pub fn unpack<E: Engine>(&self, engine: &E, base: &Base) -> Result<Vec<u8>> {
         self.check_base(base, &|_| ())?;
         let numbers: Vec<usize> = (0..self.records.len()).collect();
@@ -182,7 +183,7 @@ impl<'a> ModelDelta<'a> {
             .map(numbers, |number| self.decode(engine, number, base))
             .into_iter()
             .collect::<Result<Vec<_>>>()?;
-        // The tensors together have shown that the data are this long.
+        // The tensors together have proved that the data are this long.
         let mut out = Vec::new();
         let header = self.header();
         out.extend_from_slice(&(header.len() as u64).to_le_bytes());
@@ -190,9 +191,9 @@ impl<'a> ModelDelta<'a> {
         let data_start = out.len();
         out.resize(data_start + bytes::index(self.prefix.data_len_bytes), 0);
         for (record, tensor) in self.records.iter().zip(&tensors) {
-            let place = &mut out[data_start..]
+            let dest = &mut out[data_start..]
                 [bytes::index(record.span.start)..bytes::index(record.span.end)];
-            place.copy_from_slice(tensor);
+            dest.copy_from_slice(tensor);
         }
         let data = &out[data_start..];
         for (record, tensor) in self.records.iter().zip(&tensors) {
@@ -202,13 +203,13 @@ impl<'a> ModelDelta<'a> {
         Ok(out)
     }
 
-    /// Numbers of the records that share bytes with others. Their tensors
-    /// have to be compared with the result, as [`ModelDelta::check_shared`]
-    /// does.
+    /// Returns the numbers of the records whose spans overlap those of others.
+    /// Their tensors have to be compared with the result by
+    /// [`ModelDelta::check_shared`].
     #[must_use]
     pub fn overlapping(&self) -> Vec<usize> {
         let starts = self.records.iter().map(|record| (record.span.start, 0));
-        let mut order = order::by_key(starts);
+        let mut order = sort::by_key(starts);
         order.retain(|&number| !self.records[number].span.is_empty());
         let mut shared = Vec::new();
         // The record that reaches furthest so far, and whether it is listed.
@@ -231,8 +232,8 @@ impl<'a> ModelDelta<'a> {
         shared
     }
 
-    /// Tensors that share bytes must agree on them: `written` is what the
-    /// result has where `tensor` belongs.
+    /// Refuses tensors that overlap and disagree: `written` is what the result
+    /// has at the span of `tensor`.
     pub fn check_shared(&self, record: &Record, written: &[u8], tensor: &[u8]) -> Result<()> {
         if written == tensor {
             return Ok(());
@@ -244,10 +245,10 @@ impl<'a> ModelDelta<'a> {
         .tensor(&record.name))
     }
 
-    /// Compares the BLAKE3 of the whole restored file with the seal's.
+    /// Compares the BLAKE3 of the whole restored file with that in the trailer.
     pub fn check_restored(&self, digest: [u8; 32]) -> Result<()> {
-        match &self.seal {
-            Some(seal) if seal.target != digest => Err(Error::malformed(
+        match &self.trailer {
+            Some(trailer) if trailer.target != digest => Err(Error::malformed(
                 Rule::DeltaRestored,
                 "the restored checkpoint is not the one that was packed: the delta is damaged",
             )),
@@ -256,8 +257,9 @@ impl<'a> ModelDelta<'a> {
     }
 }
 
-/// The tensor of `record` from its payload and, unless it is a frame of its
-/// own, the base's tensor of the same name, whose length has been checked.
+/// Decodes the tensor of `record` from its payload and, unless that is a frame
+/// of its own, from the base's tensor with the same name, whose length has been
+/// checked.
 pub fn decode_payload<'b, E: Engine>(
     engine: &E,
     record: &Record,
@@ -295,7 +297,7 @@ impl Contents {
     }
 }
 
-impl super::Place {
+impl super::RecordInfo {
     /// Refuses a tensor that is not the one that was packed.
     pub fn check_tensor(&self, name: &str, tensor: &[u8]) -> Result<()> {
         if short_digest([tensor]) == self.digest {

@@ -9,14 +9,15 @@ use core::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::Cursor;
-use crate::{Error, Result, Rule, order};
+use crate::{Error, Result, Rule, sort};
 
 /// A copy with an empty name.
-const LEAST_RECORD_BYTES: u64 = 19;
+const MIN_RECORD_BYTES: u64 = 19;
 
-/// Longest possible head of a record whose name takes `name_len_bytes`.
+/// Returns the longest possible head of a record whose name takes
+/// `name_len_bytes`.
 #[must_use]
-pub fn most_head_bytes(name_len_bytes: u64) -> u64 {
+pub fn max_head_bytes(name_len_bytes: u64) -> u64 {
     Kind::Full.head_bytes(name_len_bytes)
 }
 
@@ -27,12 +28,12 @@ pub enum Kind {
     Full = 0,
     /// A `Z4DL` delta against the base's tensor.
     Delta = 1,
-    /// The base's tensor as it is.
+    /// The base's tensor, unchanged.
     Copy = 2,
 }
 
 impl Kind {
-    /// The kind of that number.
+    /// Returns the kind with number `id`.
     pub fn from_id(id: u8) -> Result<Self> {
         [Self::Full, Self::Delta, Self::Copy]
             .into_iter()
@@ -42,11 +43,12 @@ impl Kind {
             })
     }
 
-    /// Bytes of a record of this kind in front of its payload.
+    /// Returns the length of the head of a record of this kind, before its
+    /// payload.
     #[must_use]
     pub fn head_bytes(self, name_len_bytes: u64) -> u64 {
         let payload_len_field = if self == Self::Copy { 0 } else { 8 };
-        LEAST_RECORD_BYTES + name_len_bytes + payload_len_field
+        MIN_RECORD_BYTES + name_len_bytes + payload_len_field
     }
 }
 
@@ -97,7 +99,7 @@ impl Head {
         })
     }
 
-    /// The bytes of the head.
+    /// Returns the bytes of the head.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let name_len = u16::try_from(self.name.len()).map_err(|_| {
             Error::invalid_input("a delta cannot hold names over 65535 bytes").tensor(&self.name)
@@ -123,12 +125,12 @@ pub struct Record {
     pub span: Range<u64>,
     /// Where they come from.
     pub kind: Kind,
-    /// Bytes of the file that hold the payload; empty for a copy.
+    /// Range of the payload in the file; empty for a copy.
     pub payload: Range<u64>,
 }
 
 impl Record {
-    /// Length of the tensor.
+    /// Returns the length of the tensor.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.span.end - self.span.start
@@ -139,7 +141,7 @@ impl Record {
 pub fn read(cursor: &mut Cursor, count: u32, data_len_bytes: u64) -> Result<Vec<Record>> {
     let at = cursor.position() as u64;
     let count = u64::from(count);
-    if count > cursor.remaining() as u64 / LEAST_RECORD_BYTES {
+    if count > cursor.remaining() as u64 / MIN_RECORD_BYTES {
         return Err(Error::malformed(
             Rule::DeltaRecord,
             format!("{count} records do not fit into the file; it looks cut off"),
@@ -189,7 +191,7 @@ fn check_names(records: &[Record]) -> Result<()> {
 fn check_coverage(records: &[Record], data_len_bytes: u64) -> Result<()> {
     let spans = records.iter().map(|record| &record.span);
     let mut end = 0;
-    for number in order::by_key(spans.map(|span| (span.start, span.end))) {
+    for number in sort::by_key(spans.map(|span| (span.start, span.end))) {
         let record = &records[number];
         let Range {
             start,

@@ -7,7 +7,7 @@ use core::ops::Range;
 use super::base::Base;
 use super::prefix;
 use super::record::{Head, Kind};
-use super::seal::{Contents, Place, Seal, short_digest};
+use super::trailer::{Contents, RecordInfo, Trailer, short_digest};
 use crate::bytes::part;
 use crate::container::safetensors::{self, Header, Tensor};
 use crate::engine::PackEngine;
@@ -15,42 +15,42 @@ use crate::frame::delta;
 use crate::frame::select::{self, Effort};
 use crate::{Error, Result};
 
-/// Packs the safetensors file `target` against `base`. A target that breaks
-/// the official rules is refused: the format has no room for bytes that
-/// belong to no tensor.
+/// Packs the safetensors file `target` against `base`. A target that breaks the
+/// official rules is refused: the format cannot hold bytes that belong to no
+/// tensor.
 pub fn pack<E: PackEngine>(
     engine: &E,
     target: &[u8],
     base: &Base,
     effort: Effort,
 ) -> Result<Vec<u8>> {
-    let packing = Packing::new(target, base)?;
+    let packing = DeltaPacker::new(target, base)?;
     let mut out = packing.prefix(base.digest(&|_| ()))?;
     let numbers = (0..packing.tensors().len()).collect();
-    let mut places = Vec::new();
+    let mut infos = Vec::new();
     for coded in engine.map(numbers, |number| packing.code(engine, number, effort)) {
         let coded = coded?;
         out.extend_from_slice(&coded.record);
-        places.push(coded.place);
+        infos.push(coded.info);
     }
     let target_digest = *blake3::hash(target).as_bytes();
-    out.extend_from_slice(&packing.seal(places, target_digest));
+    out.extend_from_slice(&packing.trailer(infos, target_digest));
     Ok(out)
 }
 
-/// A record to write, and what the seal is to say about it.
+/// A record to write, and its entry in the trailer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Coded {
     /// Head and payload.
     pub record: Vec<u8>,
-    /// For [`Packing::seal`].
-    pub place: Place,
+    /// For [`DeltaPacker::trailer`].
+    pub info: RecordInfo,
 }
 
 /// A checkpoint being packed, for callers that write the parts as they come:
-/// the prefix, a record for every tensor in order, and the seal.
+/// the prefix, a record for every tensor in order, and the trailer.
 #[derive(Debug)]
-pub struct Packing<'a> {
+pub struct DeltaPacker<'a> {
     header: &'a [u8],
     target: &'a [u8],
     data_start: u64,
@@ -58,7 +58,7 @@ pub struct Packing<'a> {
     base: &'a Base<'a>,
 }
 
-impl<'a> Packing<'a> {
+impl<'a> DeltaPacker<'a> {
     /// Reads the header of the safetensors file `target`.
     pub fn new(target: &'a [u8], base: &'a Base<'a>) -> Result<Self> {
         let header_len = safetensors::header_len_bytes(target, target.len() as u64)?;
@@ -74,13 +74,14 @@ impl<'a> Packing<'a> {
         })
     }
 
-    /// The tensors in the order of their records.
+    /// Returns the tensors in the order of their records.
     #[must_use]
     pub fn tensors(&self) -> &[Tensor] {
         &self.tensors
     }
 
-    /// The bytes before the records; the digest is that of [`Base::digest`].
+    /// Returns the bytes before the records; the digest is that of
+    /// [`Base::digest`].
     pub fn prefix(&self, base_digest: [u8; 8]) -> Result<Vec<u8>> {
         let count = u32::try_from(self.tensors.len())
             .map_err(|_| Error::invalid_input("a delta holds at most 2^32 tensors"))?;
@@ -88,24 +89,24 @@ impl<'a> Packing<'a> {
         Ok(prefix::write(self.header, data_len, base_digest, count))
     }
 
-    /// Bytes of the target's file that hold tensor `number`.
+    /// Returns the range of tensor `number` in the target's file.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     #[must_use]
-    pub fn place(&self, number: usize) -> Range<u64> {
+    pub fn range(&self, number: usize) -> Range<u64> {
         let span = &self.tensors[number].span;
         self.data_start + span.start..self.data_start + span.end
     }
 
-    /// The record of tensor `number`: the smallest of a copy, a delta and a
-    /// frame.
+    /// Returns the record of tensor `number`: the smallest of a copy, a delta
+    /// and a frame.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     pub fn code<E: PackEngine>(&self, engine: &E, number: usize, effort: Effort) -> Result<Coded> {
         let tensor = &self.tensors[number];
-        let bytes = part(self.target, self.place(number));
+        let bytes = part(self.target, self.range(number));
         let dtype = Some(tensor.dtype);
         let reference = self
             .reference(number)
@@ -128,7 +129,7 @@ impl<'a> Packing<'a> {
         record.extend_from_slice(&payload);
         Ok(Coded {
             record,
-            place: Place {
+            info: RecordInfo {
                 kind,
                 payload_len_bytes: payload.len() as u64,
                 digest: short_digest([bytes]),
@@ -136,25 +137,26 @@ impl<'a> Packing<'a> {
         })
     }
 
-    /// Bytes of the base's file that tensor `number` may be a copy of or a
-    /// difference from: those of the tensor with its name, dtype and length.
+    /// Returns the range of the base's file that tensor `number` may be a copy
+    /// of or a difference from: that of the tensor with its name, dtype and
+    /// length.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     #[must_use]
     pub fn reference(&self, number: usize) -> Option<Range<u64>> {
         let tensor = &self.tensors[number];
         let (other, bytes) = self.base.tensor(&tensor.name)?;
         let usable = other.dtype.as_deref() == Some(tensor.dtype.name())
             && bytes.len() as u64 == tensor.span.end - tensor.span.start;
-        usable.then(|| self.base.place(&tensor.name)).flatten()
+        usable.then(|| self.base.range(&tensor.name)).flatten()
     }
 
-    /// The head of the record of tensor `number`, for callers that make the
-    /// payload themselves, by the rules of [`Packing::code`].
+    /// Returns the head of the record of tensor `number`, for callers that make
+    /// the payload themselves, by the rules of [`DeltaPacker::code`].
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     pub fn head(&self, number: usize, kind: Kind, payload_len_bytes: u64) -> Result<Vec<u8>> {
         let tensor = &self.tensors[number];
         let head = Head {
@@ -166,18 +168,18 @@ impl<'a> Packing<'a> {
         head.to_bytes()
     }
 
-    /// The bytes behind the records, from a place for each of them and the
-    /// BLAKE3 of the target's file.
+    /// Returns the trailer, from the entries of all records and the BLAKE3 of
+    /// the target's file.
     #[must_use]
-    pub fn seal(&self, places: Vec<Place>, target_digest: [u8; 32]) -> Vec<u8> {
-        let seal = Seal {
+    pub fn trailer(&self, records: Vec<RecordInfo>, target_digest: [u8; 32]) -> Vec<u8> {
+        let trailer = Trailer {
             base_table: self.base.table_digest(),
             target: target_digest,
             contents: Some(Contents {
                 header: short_digest([self.header]),
-                places,
+                records,
             }),
         };
-        seal.to_bytes()
+        trailer.to_bytes()
     }
 }

@@ -12,9 +12,9 @@ use super::{PREFIX_BYTES, Tensor, check_tensor};
 use crate::limits::HEADER_LEN_BYTES;
 use crate::{Error, Result};
 
-/// The first bytes of a file: length, header, and blanks so that the data
-/// begin at a multiple of eight. `tensors` are in data order, without holes
-/// between their spans; `metadata` stands in front if there is any.
+/// Returns the first bytes of a file: length, header, and padding so that the
+/// data begin at a multiple of eight. `tensors` are in data order, without gaps
+/// between their spans; `metadata` comes first, if there is any.
 ///
 /// Refuses tensors that the format cannot hold: with elements that do not
 /// fill whole bytes, or called `__metadata__`.

@@ -11,7 +11,7 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Vis
 
 use crate::dtype::Dtype;
 use crate::limits::DIMENSIONS;
-use crate::{Error, Result, Rule, order};
+use crate::{Error, Result, Rule, sort};
 
 /// A tensor entry. An object or, as the derived reader allows, an array of
 /// the fields in this order.
@@ -22,11 +22,11 @@ pub struct Entry {
     pub data_offsets: (u64, u64),
 }
 
-/// A shape, of which no more is kept than it takes to say that it has too many
-/// dimensions: a header has room for 45 million.
+/// A shape. It keeps no more dimensions than it takes to report that there are
+/// too many: a header can hold 45 million.
 #[derive(Debug)]
 pub struct Shape {
-    /// The first dimensions, one more than [`DIMENSIONS`] at the most.
+    /// The first dimensions, at most one more than [`DIMENSIONS`].
     pub dimensions: Vec<u64>,
     /// Product of all dimensions, unless it exceeds 64 bits on the way. Left to
     /// right, so that a leading zero saves a product that would overflow
@@ -65,7 +65,7 @@ impl<'de> Deserialize<'de> for Shape {
     }
 }
 
-/// A header as it is written.
+/// A header as written.
 #[derive(Debug)]
 pub struct Document {
     pub metadata: BTreeMap<String, String>,
@@ -127,7 +127,8 @@ impl<'de> Deserialize<'de> for Document {
     }
 }
 
-/// Of several entries of a name the last one, at the place of the first.
+/// Removes duplicate names: the last entry counts, at the position of the
+/// first.
 fn distinct(entries: Vec<(String, Entry)>) -> Vec<(String, Entry)> {
     let mut kept: Vec<usize> = Vec::with_capacity(entries.len());
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
@@ -143,7 +144,7 @@ fn distinct(entries: Vec<(String, Entry)>) -> Vec<(String, Entry)> {
     if kept.len() == entries.len() {
         return entries;
     }
-    order::picked(entries, kept)
+    sort::picked(entries, kept)
 }
 
 /// Any value, read completely and forgotten.

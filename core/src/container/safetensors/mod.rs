@@ -2,7 +2,7 @@
 //! (docs/formats/z4ai-containers.md 1).
 //!
 //! Only the header is needed: a checkpoint of any size is described by its
-//! first bytes. Nothing here looks at tensor data.
+//! first bytes. Tensor data are never read.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -13,18 +13,18 @@ use core::ops::Range;
 use crate::bytes::Cursor;
 use crate::dtype::Dtype;
 use crate::limits::HEADER_LEN_BYTES;
-use crate::{Error, Result, Rule, order};
+use crate::{Error, Result, Rule, sort};
 
 mod head;
 mod json;
-mod loose;
+mod lenient;
 mod shards;
 
 pub use head::head;
-pub use loose::{LooseTensor, parse as parse_loosely};
+pub use lenient::{LenientTensor, parse as parse_lenient};
 pub use shards::{SHARD_INDEX_SUFFIX, ShardIndex};
 
-/// Bytes in front of the header: its length.
+/// Bytes before the header: its length.
 pub const PREFIX_BYTES: u64 = 8;
 
 /// One tensor of a header.
@@ -51,7 +51,8 @@ pub struct Header {
     pub metadata: BTreeMap<String, String>,
 }
 
-/// Length of the header, from the first bytes of a file of `file_len_bytes`.
+/// Returns the length of the header, from the first bytes of a file of
+/// `file_len_bytes`.
 pub fn header_len_bytes(head: &[u8], file_len_bytes: u64) -> Result<u64> {
     if file_len_bytes < PREFIX_BYTES {
         return Err(Error::malformed(
@@ -88,7 +89,7 @@ impl Header {
             ));
         }
         let json::Document { metadata, entries } = json::parse(json)?;
-        let entries = order::sorted(entries, |(_, entry)| entry.data_offsets);
+        let entries = sort::sorted(entries, |(_, entry)| entry.data_offsets);
         let mut end = 0;
         let tensors = entries.into_iter().map(|(name, entry)| {
             let tensor = Tensor {
@@ -122,8 +123,8 @@ impl Header {
     }
 }
 
-/// Checks a tensor of so many elements, if they can be counted, whose bytes
-/// should begin where those of the tensor before end.
+/// Checks a tensor of `elements` elements (`None` if they exceed 64 bits),
+/// whose bytes should begin where those of the previous tensor end.
 fn check_tensor(tensor: &Tensor, elements: Option<u64>, expected_begin: u64) -> Result<()> {
     let Range { start, end } = tensor.span;
     if start != expected_begin || end < start {

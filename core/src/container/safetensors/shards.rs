@@ -12,10 +12,10 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use crate::limits::HEADER_LEN_BYTES;
 use crate::{Error, Result, Rule};
 
-/// How the names of such indices end.
+/// The suffix of the names of shard indices.
 pub const SHARD_INDEX_SUFFIX: &str = ".index.json";
 
-/// Which file holds which tensor.
+/// The index of a sharded checkpoint: the file of each tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardIndex {
     files: Vec<String>,
@@ -53,8 +53,8 @@ impl<'de> Deserialize<'de> for Pairs {
 }
 
 impl ShardIndex {
-    /// Whether a file with these first bytes is JSON text, which a shard index
-    /// is and no model file.
+    /// Returns whether a file with these first bytes is JSON text, which a
+    /// shard index is and no model file.
     #[must_use]
     pub fn recognise(head: &[u8]) -> bool {
         // The length that safetensors files begin with may look like a brace,
@@ -67,8 +67,8 @@ impl ShardIndex {
                 .is_some_and(|rest| matches!(rest.trim_ascii_start().first(), Some(b'"' | b'}')))
     }
 
-    /// Reads the text of an index (sharded 1). A file is only accepted beside
-    /// the index: a plain name, nothing that leads elsewhere.
+    /// Parses the text of an index (sharded 1). A file name is only accepted if
+    /// the file is next to the index: a plain name without a path.
     pub fn parse(json: &[u8]) -> Result<Self> {
         if json.len() as u64 > HEADER_LEN_BYTES {
             return Err(Error::limit(format!(
@@ -124,19 +124,20 @@ impl ShardIndex {
         Ok(Self { files, weights })
     }
 
-    /// Names of the files, sorted.
+    /// Returns the names of the files, sorted.
     #[must_use]
     pub fn files(&self) -> &[String] {
         &self.files
     }
 
-    /// Number of the file that holds the tensor, if the index knows of it.
+    /// Returns the number of the file that holds the tensor, if the index lists
+    /// it.
     #[must_use]
     pub fn file_of(&self, tensor: &str) -> Option<usize> {
         self.weights.get(tensor).copied()
     }
 
-    /// All tensors with the number of their file, by name.
+    /// Returns all tensors with the number of their file, by name.
     pub fn weights(&self) -> impl Iterator<Item = (&str, usize)> {
         self.weights
             .iter()

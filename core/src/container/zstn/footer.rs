@@ -10,10 +10,10 @@ use crate::{Error, Result, Rule};
 /// Length of the footer.
 pub const FOOTER_BYTES: u64 = 20;
 
-/// Where the index lies.
+/// The location of the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Footer {
-    /// Bytes of the file that hold the index.
+    /// Range of the index in the file.
     pub index: Range<u64>,
 }
 
@@ -45,7 +45,7 @@ impl Footer {
         }
     }
 
-    /// The footer of a new file.
+    /// Returns the footer of a new file.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; 20] {
         let mut out = [0; 20];

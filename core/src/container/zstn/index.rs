@@ -7,20 +7,20 @@ use core::ops::Range;
 
 use crate::bytes::Cursor;
 use crate::container::safetensors;
-use crate::{Error, Result, Rule, order};
+use crate::{Error, Result, Rule, sort};
 
 const KIND_FRAME: u8 = 0;
 const KIND_REF: u8 = 1;
-/// A record with an empty name that is a reference.
-const LEAST_RECORD_BYTES: u64 = 23;
+/// The length of an alias record with an empty name.
+const MIN_RECORD_BYTES: u64 = 23;
 
-/// What a record says about its bytes.
+/// Where the bytes of a record come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     /// They are decoded from these bytes of the file.
     Frame(Range<u64>),
-    /// They equal those of the record of that number, which is a frame.
-    Ref(usize),
+    /// They equal those of the record with this number, which has a frame.
+    Alias(usize),
 }
 
 /// One tensor.
@@ -34,21 +34,21 @@ pub struct Record {
     pub content: Content,
 }
 
-/// A checked index: the spans tile the data buffer, references lead to
-/// frames, frames lie where frames may lie.
+/// A checked index: the spans tile the data buffer, aliases refer to frames,
+/// and frames are where frames may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Index {
     records: Vec<Record>,
 }
 
 impl Index {
-    /// Reads the index `bytes`, which begin at `frames.end` of the file.
-    /// Frames may lie in `frames`; the data buffer is `data_len_bytes` long.
+    /// Reads the index `bytes`, which begin at `frames.end` of the file. Frames
+    /// may be in `frames`; the data buffer is `data_len_bytes` long.
     pub fn parse(bytes: &[u8], frames: Range<u64>, data_len_bytes: u64) -> Result<Self> {
         let base = frames.end;
         let records = read_records(bytes, &frames).map_err(|e| e.within(base))?;
         for record in &records {
-            let Content::Ref(target) = record.content else {
+            let Content::Alias(target) = record.content else {
                 continue;
             };
             check_ref(record, records.get(target)).map_err(|e| e.tensor(&record.name))?;
@@ -57,24 +57,25 @@ impl Index {
         Ok(Self { records })
     }
 
-    /// The records in file order.
+    /// Returns the records in file order.
     #[must_use]
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// Bytes of the file that hold the frame of `record`, which may be a
-    /// reference, and the number of the record that owns them.
+    /// Returns the range of the file that holds the frame of `record`, and the
+    /// number of the record that has the frame, which is another one for an
+    /// alias.
     #[must_use]
     pub fn frame(&self, record: usize) -> (usize, Range<u64>) {
-        let owner = match self.records[record].content {
+        let target = match self.records[record].content {
             Content::Frame(_) => record,
-            Content::Ref(target) => target,
+            Content::Alias(target) => target,
         };
-        match &self.records[owner].content {
-            Content::Frame(range) => (owner, range.clone()),
-            // `parse` has refused references to references.
-            Content::Ref(_) => (owner, 0..0),
+        match &self.records[target].content {
+            Content::Frame(range) => (target, range.clone()),
+            // `parse` has refused aliases of aliases.
+            Content::Alias(_) => (target, 0..0),
         }
     }
 
@@ -86,7 +87,7 @@ impl Index {
         header: &'h safetensors::Header,
     ) -> Result<Vec<&'h safetensors::Tensor>> {
         let tensors = header.tensors.iter();
-        let mut by_name = order::map(tensors.map(|tensor| (tensor.name.as_str(), tensor)));
+        let mut by_name = sort::map(tensors.map(|tensor| (tensor.name.as_str(), tensor)));
         let mismatch =
             |name: &str, detail| Error::malformed(Rule::ZstnHeaderMismatch, detail).tensor(name);
         let found = self
@@ -121,7 +122,7 @@ impl Index {
 fn read_records(bytes: &[u8], frames: &Range<u64>) -> Result<Vec<Record>> {
     let mut cursor = Cursor::new(bytes);
     let count = u64::from(cursor.u32("record count")?);
-    if count > cursor.remaining() as u64 / LEAST_RECORD_BYTES {
+    if count > cursor.remaining() as u64 / MIN_RECORD_BYTES {
         return Err(Error::malformed(
             Rule::ZstnIndexCount,
             format!(
@@ -131,7 +132,7 @@ fn read_records(bytes: &[u8], frames: &Range<u64>) -> Result<Vec<Record>> {
         )
         .at(0));
     }
-    // Bytes after the last record belong to extensions and are passed over.
+    // Bytes after the last record belong to extensions and are skipped.
     (0..count)
         .map(|number| read_record(&mut cursor, frames, number))
         .collect()
@@ -172,7 +173,7 @@ fn read_record(cursor: &mut Cursor, frames: &Range<u64>, number: u64) -> Result<
                 }
             }
         }
-        KIND_REF => Content::Ref(cursor.u32("reference").map_err(short)? as usize),
+        KIND_REF => Content::Alias(cursor.u32("reference").map_err(short)? as usize),
         kind => {
             return Err(
                 bad(Rule::ZstnKind, format!("record kind {kind} does not exist")).tensor(name),
@@ -211,7 +212,7 @@ fn check_ref(record: &Record, target: Option<&Record>) -> Result<()> {
 fn check_tiling(records: &[Record], data_len_bytes: u64) -> Result<()> {
     let spans = records.iter().map(|record| &record.span);
     let mut end = 0;
-    for number in order::by_key(spans.map(|span| (span.start, span.end))) {
+    for number in sort::by_key(spans.map(|span| (span.start, span.end))) {
         let record = &records[number];
         if record.span.start != end || record.span.end < end {
             return Err(Error::malformed(
@@ -249,7 +250,7 @@ pub(super) fn write_record(out: &mut Vec<u8>, record: &Record) -> Result<()> {
             out.extend_from_slice(&range.start.to_le_bytes());
             out.extend_from_slice(&(range.end - range.start).to_le_bytes());
         }
-        Content::Ref(target) => {
+        Content::Alias(target) => {
             let target = u32::try_from(*target)
                 .map_err(|_| Error::invalid_input("a ZSTN index holds at most 2^32 records"))?;
             out.push(KIND_REF);

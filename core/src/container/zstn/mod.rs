@@ -4,28 +4,28 @@
 //! ```text
 //! prefix   magic, version, flag, header length, header, data length
 //! frames   back to back
-//! index    one record per tensor: name, span, frame or reference
-//! section  checksums and digests, ours (zstn-integrity.md), may be missing
-//! footer   where the index is
+//! index    one record per tensor: name, span, frame or alias
+//! section  checksums and digests, ours (zstn-integrity.md), optional
+//! footer   offset of the index
 //! ```
 
+pub mod aliases;
 mod footer;
 mod frame;
+mod in_memory;
+mod incremental;
 mod index;
 pub mod integrity;
-mod memory;
-mod packing;
 mod prefix;
 pub mod rows;
 mod tail;
-pub mod ties;
 mod writer;
 
 pub use footer::{FOOTER_BYTES, Footer};
 pub use frame::CheckedFrame;
+pub use in_memory::{names_fit, pack, pack_into, single_frame_range, unpack, unpack_into};
+pub use incremental::{IncrementalPacker, PackedTensor};
 pub use index::{Content, Index, Record};
-pub use memory::{names_fit, pack, pack_into, single_frame_range, unpack, unpack_into};
-pub use packing::{Packed, Packing};
 pub use prefix::{Layout, Prefix, prefix_bytes, promises_header_copy};
 pub use tail::Tail;
 pub use writer::{Writer, single_frame};

@@ -17,28 +17,28 @@ pub enum Layout {
     SingleFrame,
 }
 
-/// Everything in front of the frames, but for the header's text.
+/// The bytes before the frames, without the text of the header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prefix {
     /// How the data are stored.
     pub layout: Layout,
-    /// Where the safetensors header lies in the file.
+    /// Range of the safetensors header in the file.
     pub header: Range<u64>,
     /// Length of the original data buffer.
     pub data_len_bytes: u64,
 }
 
 impl Prefix {
-    /// Bytes of the prefix including the header, from the first 14 bytes of
-    /// a file of `file_len_bytes`.
+    /// Returns the length of the prefix including the header, from the first 14
+    /// bytes of a file of `file_len_bytes`.
     pub fn len_bytes(head: &[u8], file_len_bytes: u64) -> Result<u64> {
         let (layout, header_len) = read_start(&mut Cursor::new(head))?;
-        let behind = match layout {
+        let after = match layout {
             Layout::Indexed => super::FOOTER_BYTES + 4,
             Layout::SingleFrame => 8,
         };
-        match file_len_bytes.checked_sub(PREFIX_FIXED_BYTES + behind) {
-            Some(room) if header_len <= room => Ok(PREFIX_FIXED_BYTES + header_len),
+        match file_len_bytes.checked_sub(PREFIX_FIXED_BYTES + after) {
+            Some(available) if header_len <= available => Ok(PREFIX_FIXED_BYTES + header_len),
             _ => Err(Error::malformed(
                 Rule::ZstnHeaderLength,
                 format!(
@@ -64,13 +64,13 @@ impl Prefix {
         })
     }
 
-    /// Where frames may begin.
+    /// Returns the offset at which frames may begin.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.header.end + 8
     }
 
-    /// Length of the file this container restores.
+    /// Returns the length of the file that this container restores.
     #[must_use]
     pub fn original_len_bytes(&self) -> u64 {
         (self.header.end - self.header.start + 8).saturating_add(self.data_len_bytes)
@@ -100,14 +100,14 @@ fn read_start(cursor: &mut Cursor) -> Result<(Layout, u64)> {
 /// z4ai reads any flag but 0 as that of an index.
 const HAS_HEADER_COPY: u8 = 2;
 
-/// Whether a file with this head says that its integrity section holds a copy
-/// of the header (docs/formats/zstn-integrity.md 6).
+/// Returns whether a file with this head says that its integrity section holds
+/// a copy of the header (docs/formats/zstn-integrity.md 6).
 #[must_use]
 pub fn promises_header_copy(head: &[u8]) -> bool {
     head.get(5).is_some_and(|flag| flag & HAS_HEADER_COPY != 0)
 }
 
-/// The prefix of a new file.
+/// Returns the prefix of a new file.
 #[must_use]
 pub fn prefix_bytes(
     layout: Layout,

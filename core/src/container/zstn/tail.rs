@@ -1,4 +1,4 @@
-//! Index and integrity section, the part of a file behind its frames.
+//! Index and integrity section, which follow the frames of a file.
 
 use core::ops::Range;
 
@@ -10,16 +10,16 @@ use crate::bytes::part;
 /// A checked index, and what the file says about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tail {
-    /// Where everything is.
+    /// The index.
     pub index: Index,
     /// Missing in files of z4ai.
     pub integrity: Option<Integrity>,
 }
 
 impl Tail {
-    /// Reads the part of the file between `index.start` and the footer, whose
-    /// index lies at `index`. `prefix_bytes` is the file up to its frames.
-    /// Offsets in errors count from the start of the file.
+    /// Parses the bytes between `index.start` and the footer; the index itself
+    /// is at `index`. `prefix_bytes` is the file up to its frames. Offsets in
+    /// errors are relative to the start of the file.
     pub fn parse(
         prefix: &Prefix,
         prefix_bytes: &[u8],
@@ -27,8 +27,8 @@ impl Tail {
         bytes: &[u8],
     ) -> Result<Self> {
         let index_len = index.end - index.start;
-        let behind = part(bytes, index_len..bytes.len() as u64);
-        let section = Section::parse(behind).map_err(|error| error.within(index.end))?;
+        let after = part(bytes, index_len..bytes.len() as u64);
+        let section = Section::parse(after).map_err(|error| error.within(index.end))?;
         let index_bytes = part(bytes, 0..index_len);
         if let Some(section) = &section {
             section.check_head(prefix_bytes, index_bytes)?;
@@ -43,7 +43,7 @@ impl Tail {
         })
     }
 
-    /// As [`Tail::parse`], from the whole file.
+    /// Parses like [`Tail::parse`], from the whole file.
     pub fn of_file(prefix: &Prefix, file: &[u8]) -> Result<Self> {
         let len = file.len() as u64;
         let footer_start = len - super::FOOTER_BYTES;

@@ -1,4 +1,4 @@
-//! Keeps the books of a file being written; the bytes of the frames go from
+//! Tracks the records of a file being written; the bytes of the frames go from
 //! the caller to the file directly.
 
 use alloc::string::String;
@@ -6,19 +6,19 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::index::write_record;
-use super::integrity::{FrameSums, Head, Section, Sums, checksum};
+use super::integrity::{ChecksumBuilder, FrameDigests, Head, Section, checksum};
 use super::{Content, Footer, Layout, PREFIX_FIXED_BYTES, Record, prefix_bytes};
 use crate::engine::{PackEngine, ZstdCoding};
 use crate::limits::HEAD_LEN_BYTES;
 use crate::{Error, Result};
 
-/// Headers repeat themselves: a tenth is left, and hardly less by a longer
-/// search.
+/// Headers are repetitive: a tenth remains, and a higher level hardly gains
+/// more.
 const HEADER_CODING: ZstdCoding = ZstdCoding::Search(9);
 
-/// A container in the making. The caller writes what [`Writer::new`] returns,
-/// then the frames in the order it announces them, then what
-/// [`Writer::finish`] returns.
+/// A container being written. The caller writes what [`Writer::new`] returns,
+/// then the frames in the order it announces them, then what [`Writer::finish`]
+/// returns.
 #[derive(Debug)]
 pub struct Writer {
     original_len_bytes: u64,
@@ -29,8 +29,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Begins an indexed container, to be finished with an integrity section
-    /// or without one; returns the bytes to write first.
+    /// Starts an indexed container, with or without an integrity section, and
+    /// returns the bytes to write first.
     #[must_use]
     pub fn new<E: PackEngine>(
         engine: &E,
@@ -56,19 +56,20 @@ impl Writer {
         (writer, prefix)
     }
 
-    /// Where the next frame begins in the file.
+    /// Returns the offset of the next frame in the file.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// What has been announced so far.
+    /// Returns the records announced so far.
     #[must_use]
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// The next `stored_len_bytes` of the file are the frame of this tensor.
+    /// Announces that the next `stored_len_bytes` of the file are the frame of
+    /// this tensor.
     pub fn frame(&mut self, name: String, span: Range<u64>, stored_len_bytes: u64) {
         let start = self.position;
         self.position += stored_len_bytes;
@@ -79,28 +80,29 @@ impl Writer {
         });
     }
 
-    /// This tensor's bytes equal those of record `target`, a frame.
-    pub fn reference(&mut self, name: String, span: Range<u64>, target: usize) -> Result<()> {
+    /// Records that this tensor has the same bytes as record `target`, which
+    /// must have a frame.
+    pub fn alias(&mut self, name: String, span: Range<u64>, target: usize) -> Result<()> {
         match self.records.get(target).map(|record| &record.content) {
             Some(Content::Frame(_)) => {}
             _ => {
                 return Err(
-                    Error::invalid_input("a reference must name an earlier frame").tensor(&name),
+                    Error::invalid_input("an alias must refer to an earlier frame").tensor(&name),
                 );
             }
         }
         self.records.push(Record {
             name,
             span,
-            content: Content::Ref(target),
+            content: Content::Alias(target),
         });
         Ok(())
     }
 
-    /// Block tables, index, integrity section and footer, the last bytes of
-    /// the file. Tables and section need `sums` that have gone over all of the
-    /// original and all frames; without, there are none.
-    pub fn finish(self, sums: Option<Sums>) -> Result<Vec<u8>> {
+    /// Returns block tables, index, integrity section and footer, the last
+    /// bytes of the file. Tables and section are written if there are `sums`,
+    /// which must cover the whole original and all frames.
+    pub fn finish(self, sums: Option<ChecksumBuilder>) -> Result<Vec<u8>> {
         let count = u32::try_from(self.records.len())
             .map_err(|_| Error::invalid_input("a ZSTN index holds at most 2^32 records"))?;
         let mut out = Vec::new();
@@ -124,18 +126,18 @@ impl Writer {
         Ok(out)
     }
 
-    fn section(&self, sums: &Sums, index_checksum: u64) -> Result<Section> {
-        let owners = |record: &&Record| matches!(record.content, Content::Frame(_));
+    fn section(&self, sums: &ChecksumBuilder, index_checksum: u64) -> Result<Section> {
+        let has_frame = |record: &&Record| matches!(record.content, Content::Frame(_));
         let file = sums.file();
-        if sums.frames.len() != self.records.iter().filter(owners).count()
+        if sums.frames.len() != self.records.iter().filter(has_frame).count()
             || file.len_bytes != self.original_len_bytes
         {
             return Err(Error::invalid_input(
                 "the sums are not those of all frames and of the whole original file",
             ));
         }
-        // An entry's room is a table of 4 GiB: no plane has as many blocks.
-        let table_len = |frame: &FrameSums| u32::try_from(frame.table.len()).unwrap_or(u32::MAX);
+        // An entry can state a table of 4 GiB: no plane has that many blocks.
+        let table_len = |frame: &FrameDigests| u32::try_from(frame.table.len()).unwrap_or(u32::MAX);
         let tables: Vec<u32> = sums.frames.iter().map(table_len).collect();
         Ok(Section {
             tables: tables.iter().any(|&len| len > 0).then_some(tables),
@@ -151,7 +153,7 @@ impl Writer {
     }
 }
 
-/// What stands in front of the frame in the single-frame layout
+/// Returns the bytes before the frame in the single-frame layout
 /// (docs/formats/z4ai-containers.md 2.4); the file ends after the frame.
 #[must_use]
 pub fn single_frame(header: &[u8], data_len_bytes: u64, frame_len_bytes: u64) -> Vec<u8> {

@@ -14,19 +14,19 @@ use crate::{Error, Result, Rule};
 /// CRC-32C, also known as Castagnoli's.
 static CRC32C: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
 
-/// What a part's bytes must hash to.
+/// The expected checksum of a part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checksum {
     /// The value.
     pub digest: Digest,
-    /// Which bytes it is of.
+    /// The bytes that it covers.
     pub covers: Covers,
 }
 
 /// The bytes that a checksum is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Covers {
-    /// As they are in the file: versions 0.1 and 1.
+    /// The bytes as stored in the file: versions 0.1 and 1.
     Stored,
     /// Decoded: version 2.
     Decoded,
@@ -41,22 +41,22 @@ pub enum Digest {
     Sha256([u8; 32]),
     /// XXH3 with 64 bits and seed 0.
     Xxh3(u64),
-    /// The text of a known kind without a value. Versions 0.1 and 1 refuse
-    /// the tensor then, not the file.
+    /// A known kind of checksum without a readable value. Versions 0.1 and 1
+    /// then refuse the tensor, not the file.
     Unreadable(String),
 }
 
 /// The kinds of checksum a file of version 0.1 can be written with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DigestKind {
-    /// What the released packages of that version write and check.
+    /// The checksum that the released packages of that version write and check.
     Crc32c,
     /// Checked by readers of version 1; those of 0.1 pass over it.
     Sha256,
 }
 
 impl Digest {
-    /// The digest of `bytes`.
+    /// Returns the digest of `bytes`.
     #[must_use]
     pub fn of(kind: DigestKind, bytes: &[u8]) -> Self {
         match kind {
@@ -94,7 +94,7 @@ impl Digest {
         hex(text.strip_prefix("sha256:")?).map(Self::Sha256)
     }
 
-    /// The text of versions 0.1 and 1.
+    /// Returns the text of versions 0.1 and 1.
     pub(super) fn to_text(&self) -> String {
         match self {
             Self::Crc32c(value) => format!("crc32c:0x{value:08X}"),

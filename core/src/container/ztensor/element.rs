@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::dtype::Dtype;
 use crate::{Error, Result, Rule};
 
-/// What one element of a part is.
+/// The type of one element of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Element {
     /// Something that has a dtype of its own.
@@ -26,7 +26,7 @@ impl Element {
         }
     }
 
-    /// Bytes of one element; `None` below one byte.
+    /// Returns the bytes of one element; `None` below one byte.
     #[must_use]
     pub fn width_bytes(self) -> Option<usize> {
         match self {
@@ -35,7 +35,7 @@ impl Element {
         }
     }
 
-    /// Bytes of `count` elements; `None` beyond 64 bits.
+    /// Returns the bytes of `count` elements; `None` beyond 64 bits.
     #[must_use]
     pub fn len_bytes(self, count: u64) -> Option<u64> {
         match self.width_bytes() {
@@ -45,7 +45,7 @@ impl Element {
         }
     }
 
-    /// The dtype called `name` in versions 0.1 and 1.0.
+    /// Returns the dtype called `name` in versions 0.1 and 1.0.
     pub(super) fn long(name: &str) -> Result<Self> {
         match LONG.iter().find(|(_, long)| *long == name) {
             Some((dtype, _)) => Ok(Self::Dtype(*dtype)),
@@ -53,8 +53,9 @@ impl Element {
         }
     }
 
-    /// The dtype called `name` in versions 1.1, 1.2 and 2, with the logical
-    /// type over it if there is one. Version 2 spells BOOL as such a type.
+    /// Returns the dtype called `name` in versions 1.1, 1.2 and 2, with the
+    /// logical type over it if there is one. Version 2 spells BOOL as such a
+    /// type.
     pub(super) fn short(name: &str, logical: Option<&str>, has_bool: bool) -> Result<Self> {
         let stored = SHORT
             .iter()
@@ -93,7 +94,7 @@ fn unknown(what: &str, name: &str) -> Error {
     )
 }
 
-/// The name of `dtype` in version 0.1, which has thirteen.
+/// Returns the name of `dtype` in version 0.1, which has thirteen.
 pub(super) fn long_name(dtype: Dtype) -> Option<&'static str> {
     let found = LONG.iter().find(|(known, _)| *known == dtype);
     found.map(|(_, name)| *name)

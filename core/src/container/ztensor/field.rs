@@ -1,4 +1,4 @@
-//! Metadata beyond what the format knows (docs/formats/ztensor.md 3.4).
+//! Metadata that the format does not define (docs/formats/ztensor.md 3.4).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use crate::{Error, Result};
 /// Nesting of custom values that is read and written.
 const DEPTH: u32 = 90;
 
-/// A key with a value of any kind, kept as it is written.
+/// A key with a value of any kind, kept as written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Field {
     name: String,
@@ -21,7 +21,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// A field whose value is one CBOR item.
+    /// Returns a field whose value is one CBOR item.
     pub fn new(name: impl Into<String>, value: Vec<u8>) -> Result<Self> {
         let style = Style {
             depth: DEPTH,
@@ -35,7 +35,7 @@ impl Field {
         })
     }
 
-    /// A field whose value is a text.
+    /// Returns a field whose value is a text.
     #[must_use]
     pub fn from_text(name: impl Into<String>, text: &str) -> Self {
         let mut encoder = Encoder::new(Vec::new());
@@ -47,7 +47,7 @@ impl Field {
         }
     }
 
-    /// A field of a manifest that has been checked as a whole.
+    /// Returns a field of a manifest that has been checked as a whole.
     pub(super) fn checked(name: &str, value: Item) -> Self {
         Self {
             name: name.into(),

@@ -1,5 +1,5 @@
-//! Which version a file is of and where its manifest lies
-//! (docs/formats/ztensor.md 1, 2, 7.1, 7.2, 8.1).
+//! Finds the version of a file and its manifest (docs/formats/ztensor.md 1, 2,
+//! 7.1, 7.2, 8.1).
 
 use alloc::format;
 use core::ops::Range;
@@ -11,8 +11,8 @@ use crate::bytes::Cursor;
 use crate::limits::HEADER_LEN_BYTES;
 use crate::{Error, Result, Rule};
 
-/// Bytes of the end of a file that [`Footer::parse`] looks at, all of them
-/// for a shorter file.
+/// The number of bytes at the end of a file that [`Footer::parse`] needs; all
+/// of them for a shorter file.
 pub const FOOTER_BYTES: u64 = 40;
 
 const MAGIC_V0: [u8; 8] = *b"ZTEN0001";
@@ -20,8 +20,8 @@ const MAGIC_V1: [u8; 8] = *b"ZTEN1000";
 const MAGIC_V2: [u8; 8] = *b"\x89ZT2\r\n\x1a\n";
 const PAGE_BYTES: u64 = 4096;
 
-/// Whether a file that begins with `head` is or was meant to be a zTensor
-/// file.
+/// Returns whether a file that begins with `head` is or was meant to be a
+/// zTensor file.
 #[must_use]
 pub fn is_ztensor(head: &[u8]) -> bool {
     head.starts_with(b"ZTEN") || head.starts_with(&MAGIC_V2)
@@ -46,7 +46,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// How people write it.
+    /// Returns how people write it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -58,14 +58,14 @@ impl Version {
     }
 }
 
-/// What the two ends of a file say.
+/// The contents of both ends of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Footer {
     /// The version.
     pub version: Version,
-    /// Bytes of the file that hold the manifest.
+    /// Range of the manifest in the file.
     pub manifest: Range<u64>,
-    /// Bytes of the file in which blobs may lie.
+    /// Range of the file in which blobs may be.
     pub blobs: Range<u64>,
     /// XXH3 of the manifest, in version 2.
     hash: Option<u64>,
@@ -77,7 +77,7 @@ impl Footer {
     pub fn parse(head: &[u8], tail: &[u8], file_len_bytes: u64) -> Result<Self> {
         let footer = match head.first_chunk() {
             Some(&MAGIC_V0) => {
-                let end = room(file_len_bytes, 8, 8)?;
+                let end = footer_start(file_len_bytes, 8, 8)?;
                 let len_bytes = length(tail, 8)?;
                 if len_bytes == 0 && end > 8 {
                     // No metadata mean no tensors to the old readers. With
@@ -89,15 +89,15 @@ impl Footer {
                     )
                     .at(end));
                 }
-                Self::behind_blobs(Version::V0_1, len_bytes, end, 64)
+                Self::after_blobs(Version::V0_1, len_bytes, end, 64)
             }
             Some(&MAGIC_V1) if file_len_bytes >= 16 && tail.ends_with(&MAGIC_V1) => {
-                let end = room(file_len_bytes, 8, 16)?;
-                Self::behind_blobs(Version::V1_1, length(tail, 16)?, end, 8)
+                let end = footer_start(file_len_bytes, 8, 16)?;
+                Self::after_blobs(Version::V1_1, length(tail, 16)?, end, 8)
             }
             Some(&MAGIC_V1) => {
-                let end = room(file_len_bytes, 8, 8)?;
-                Self::behind_blobs(Version::V1_0, length(tail, 8)?, end, 8)
+                let end = footer_start(file_len_bytes, 8, 8)?;
+                Self::after_blobs(Version::V1_0, length(tail, 8)?, end, 8)
             }
             Some(&MAGIC_V2) => Self::version_2(tail, file_len_bytes),
             _ => Err(Error::malformed(
@@ -116,7 +116,7 @@ impl Footer {
     }
 
     /// Versions 0 and 1: the manifest of `len_bytes` ends at `end`.
-    fn behind_blobs(version: Version, len_bytes: u64, end: u64, blobs: u64) -> Result<Self> {
+    fn after_blobs(version: Version, len_bytes: u64, end: u64, blobs: u64) -> Result<Self> {
         match end.checked_sub(len_bytes) {
             Some(start) if start >= 8 => Ok(Self {
                 version,
@@ -136,7 +136,7 @@ impl Footer {
     }
 
     fn version_2(tail: &[u8], file_len_bytes: u64) -> Result<Self> {
-        let end = room(file_len_bytes, 8, FOOTER_BYTES)?;
+        let end = footer_start(file_len_bytes, 8, FOOTER_BYTES)?;
         let bad = |detail| Error::malformed(Rule::ZTensorFooter, detail).at(end);
         if !tail.ends_with(&MAGIC_V2) {
             return Err(bad(
@@ -190,7 +190,7 @@ impl Footer {
         .at(self.manifest.start))
     }
 
-    /// Checks that a blob of `len_bytes` at `start` lies where blobs may.
+    /// Checks that a blob of `len_bytes` at `start` is where blobs may be.
     pub(super) fn blob(&self, start: u64, len_bytes: u64) -> Result<Range<u64>> {
         let alignment = match self.version {
             Version::V0_1 => 64,
@@ -213,8 +213,9 @@ impl Footer {
     }
 }
 
-/// Where the footer begins in a file that also needs `head_bytes` in front.
-fn room(file_len_bytes: u64, head_bytes: u64, footer_bytes: u64) -> Result<u64> {
+/// Returns the offset of the footer in a file that also has `head_bytes` at the
+/// front.
+fn footer_start(file_len_bytes: u64, head_bytes: u64, footer_bytes: u64) -> Result<u64> {
     match file_len_bytes.checked_sub(footer_bytes) {
         Some(end) if end >= head_bytes => Ok(end),
         _ => Err(Error::malformed(
@@ -224,7 +225,7 @@ fn room(file_len_bytes: u64, head_bytes: u64, footer_bytes: u64) -> Result<u64> 
     }
 }
 
-/// The length field that begins `from_end` bytes before the end.
+/// Returns the length field that begins `from_end` bytes before the end.
 fn length(tail: &[u8], from_end: u64) -> Result<u64> {
     Cursor::new(last(tail, from_end)?).u64("length of the metadata")
 }

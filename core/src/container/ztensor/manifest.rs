@@ -23,8 +23,8 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Reads the manifest from its `bytes`, those of `footer.manifest`.
-    /// Offsets in errors count from the start of the file.
+    /// Reads the manifest from its `bytes`, those of `footer.manifest`. Offsets
+    /// in errors are relative to the start of the file.
     pub fn parse(bytes: &[u8], footer: &Footer) -> Result<Self> {
         footer.check_hash(bytes)?;
         let manifest = Self {
@@ -53,8 +53,8 @@ impl Manifest {
     }
 }
 
-/// Two tensors of one name cannot be told apart: released readers disagree
-/// about which of them is meant.
+/// Refuses two tensors with the same name: released readers disagree about
+/// which of them is meant.
 fn check_names(tensors: &[Tensor]) -> Result<()> {
     let mut names = BTreeSet::new();
     match tensors.iter().find(|tensor| !names.insert(&tensor.name)) {
@@ -67,14 +67,14 @@ fn check_names(tensors: &[Tensor]) -> Result<()> {
     }
 }
 
-/// The value of a key that has to be there.
+/// Returns the value of a key that has to be there.
 pub(super) fn required<T>(value: Option<T>, key: &str, map: Item) -> Result<T> {
     value.ok_or_else(|| {
         Error::malformed(Rule::ZTensorField, format!("`{key}` is missing")).at(map.offset())
     })
 }
 
-/// The entries of a map of attributes.
+/// Returns the entries of a map of attributes.
 pub(super) fn attributes(item: Item) -> Result<Vec<Field>> {
     item.map("attributes")?
         .map(|entry| entry.map(|(name, value)| Field::checked(name, value)))

@@ -21,14 +21,14 @@ use crate::{Error, Result, Rule};
 pub enum ByteOrder {
     /// Least significant byte first.
     Little,
-    /// Most significant byte first; in version 0.1 alone.
+    /// Most significant byte first; only in version 0.1.
     Big,
 }
 
-/// How the elements of a part become its stored bytes.
+/// How the elements of a part are encoded in its stored bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Coding {
-    /// As they are, in this order.
+    /// Uncompressed, in this byte order.
     Raw(ByteOrder),
     /// One zstd frame; versions 0.1 and 1.
     Zstd,
@@ -39,31 +39,31 @@ pub enum Coding {
 /// One blob of a tensor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// What it is to the tensor: `data`, `values`, `indices`, …
+    /// The role of the part in the tensor: `data`, `values`, `indices`, …
     pub role: String,
     /// Its elements.
     pub element: Element,
-    /// Bytes of the file that hold it; meaningless if it is in a shard.
+    /// Range of the part in the file; meaningless if the part is in a shard.
     pub stored: Range<u64>,
-    /// How it is stored.
+    /// How the part is stored.
     pub coding: Coding,
     /// Its length once decoded, where the file says so.
     pub decoded_len_bytes: Option<u64>,
-    /// What its bytes must hash to, if the file says so.
+    /// The expected checksum, if the file has one.
     pub checksum: Option<Checksum>,
     /// Name of the other file that holds it, if one does (version 2).
     pub shard: Option<String>,
 }
 
 impl Part {
-    /// Bytes it takes in the file.
+    /// Returns the number of bytes that the part takes in the file.
     #[must_use]
     pub fn stored_len_bytes(&self) -> u64 {
         self.stored.end - self.stored.start
     }
 
-    /// Its length once decoded, if that can be known from its `stored` bytes
-    /// without decoding.
+    /// Returns the decoded length, if it follows from the `stored` bytes
+    /// without decoding them.
     pub fn expected_len_bytes(&self, stored: &[u8]) -> Result<Option<u64>> {
         match (self.decoded_len_bytes, self.coding) {
             (Some(len), _) => Ok(Some(len)),
@@ -73,9 +73,9 @@ impl Part {
         }
     }
 
-    /// Checks the checksum, decodes the `stored` bytes to the `len_bytes` they
-    /// must give, and brings them into little-endian order. Borrows where
-    /// nothing has to be done.
+    /// Compares the checksum, decodes the `stored` bytes to the `len_bytes`
+    /// they must give, and brings them into little-endian order. Borrows the
+    /// bytes if nothing has to be done.
     pub fn decode<'a, E: Engine>(
         &self,
         engine: &E,
@@ -132,7 +132,7 @@ fn wrong_length(actual: u64, expected: u64) -> Error {
     )
 }
 
-/// The bytes of elements of `width` bytes, each the other way round.
+/// Returns the bytes of elements of `width` bytes, each the other way round.
 pub(super) fn swapped(elements: &[u8], width: usize) -> Result<Vec<u8>> {
     if !elements.len().is_multiple_of(width) {
         return Err(Error::malformed(

@@ -13,29 +13,30 @@ const SKIPPABLE: u32 = 0x184D_2A5E;
 const SEEKABLE: u32 = 0x8F92_EAB1;
 /// Frame count, descriptor and magic.
 const END_BYTES: u64 = 9;
-/// Most bytes one frame decodes to.
+/// The most bytes that one frame may decode to.
 const FRAME_BYTES: u64 = 16 << 20;
 
 /// Decodes `stored` to exactly `len_bytes`. All frames are checked before
-/// memory is taken.
+/// memory is allocated.
 pub fn decode<E: Engine>(engine: &E, stored: &[u8], len_bytes: u64) -> Result<Vec<u8>> {
     let frames = frames(stored, len_bytes)?;
     let mut out = bytes::buffer(len_bytes)?;
     let mut rest = &mut out[..];
     let mut work = Vec::with_capacity(frames.len());
     for (frame, decoded_len) in frames {
-        let (place, behind) = rest.split_at_mut(index(decoded_len));
-        rest = behind;
-        work.push((frame, place));
+        let (dest, after) = rest.split_at_mut(index(decoded_len));
+        rest = after;
+        work.push((frame, dest));
     }
     engine
-        .map(work, |(frame, place)| zstd::decode(engine, frame, place))
+        .map(work, |(frame, dest)| zstd::decode(engine, frame, dest))
         .into_iter()
         .collect::<Result<()>>()?;
     Ok(out)
 }
 
-/// The frames with the length each decodes to, which add up to `len_bytes`.
+/// Returns the frames with the length each decodes to, which add up to
+/// `len_bytes`.
 fn frames(stored: &[u8], len_bytes: u64) -> Result<Vec<(&[u8], u64)>> {
     let table_start = table_start(stored)?;
     let (mut data, table) = stored.split_at(index(table_start));
@@ -45,7 +46,7 @@ fn frames(stored: &[u8], len_bytes: u64) -> Result<Vec<(&[u8], u64)>> {
     while entries.remaining() as u64 > END_BYTES {
         let frame_len = entries.u32("compressed length")? as usize;
         let decoded_len = u64::from(entries.u32("decoded length")?);
-        let Some((frame, behind)) = data.split_at_checked(frame_len) else {
+        let Some((frame, after)) = data.split_at_checked(frame_len) else {
             return Err(bad(
                 "the table lists more bytes than there are",
                 table_start,
@@ -60,7 +61,7 @@ fn frames(stored: &[u8], len_bytes: u64) -> Result<Vec<(&[u8], u64)>> {
         zstd::check(frame, decoded_len).map_err(|error| error.within(start))?;
         frames.push((frame, decoded_len));
         sum += decoded_len;
-        data = behind;
+        data = after;
     }
     if !data.is_empty() {
         return Err(bad(
@@ -77,7 +78,7 @@ fn frames(stored: &[u8], len_bytes: u64) -> Result<Vec<(&[u8], u64)>> {
     Ok(frames)
 }
 
-/// Where the table begins, which ends the stream.
+/// Returns where the table begins, which ends the stream.
 fn table_start(stored: &[u8]) -> Result<u64> {
     let end = stored.len() as u64;
     let Some(tail_start) = end.checked_sub(END_BYTES) else {
@@ -92,14 +93,14 @@ fn table_start(stored: &[u8]) -> Result<u64> {
     if descriptor != 0 {
         return Err(bad("the table is of a kind that is not in use", tail_start));
     }
-    let behind_head = count * 8 + END_BYTES;
-    let start = end.checked_sub(behind_head + 8);
+    let after_head = count * 8 + END_BYTES;
+    let start = end.checked_sub(after_head + 8);
     let Some(start) = start else {
         return Err(bad("the table is longer than the stream", tail_start));
     };
     let mut head = Cursor::new(bytes::part(stored, start..end));
     let is_head = head.u32("head of the table")? == SKIPPABLE
-        && u64::from(head.u32("length of the table")?) == behind_head;
+        && u64::from(head.u32("length of the table")?) == after_head;
     if is_head {
         Ok(start)
     } else {

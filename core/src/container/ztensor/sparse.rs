@@ -20,7 +20,7 @@ struct Entries<'a> {
     values: Cow<'a, [u8]>,
 }
 
-/// All elements of `tensor`, which is sparse, from its `stored` bytes.
+/// Returns all elements of `tensor`, which is sparse, from its `stored` bytes.
 pub(super) fn decode<E: Engine>(tensor: &Tensor, engine: &E, stored: &[u8]) -> Result<Vec<u8>> {
     let Some(width) = tensor.element().width_bytes() else {
         return Err(Error::unsupported(
@@ -152,8 +152,8 @@ impl<'s, E: Engine> Reader<'_, 's, E> {
         Ok(Entries { cells, values })
     }
 
-    /// The only part of version 0.1. A frame that does not say its length has
-    /// that of the dense tensor, which the old packages insist on.
+    /// Returns the only part of version 0.1. A frame that does not say its
+    /// length has that of the dense tensor, which the old packages insist on.
     fn packed(&self) -> Result<Cow<'s, [u8]>> {
         let part = self.tensor.required("data")?;
         let stored = self.tensor.stored_of(part, self.stored);
@@ -176,17 +176,17 @@ impl<'s, E: Engine> Reader<'_, 's, E> {
             .ok_or_else(short)?;
         let pointers = wide(&blob[..pointers_end]);
         let count = pointers.clone().last().unwrap_or(0);
-        let behind = &blob[pointers_end..];
+        let after = &blob[pointers_end..];
         let expected = usize::try_from(count)
             .ok()
             .and_then(|count| count.checked_mul(8 + width));
-        if expected != Some(behind.len()) {
+        if expected != Some(after.len()) {
             return Err(bad(format!("the rows have {count} elements, the blob not")));
         }
-        let indices = &behind[..bytes::index(count) * 8];
+        let indices = &after[..bytes::index(count) * 8];
         Ok(Entries {
             cells: cells_of_rows(pointers, wide(indices), columns)?,
-            values: behind[indices.len()..].to_vec().into(),
+            values: after[indices.len()..].to_vec().into(),
         })
     }
 
@@ -214,7 +214,7 @@ impl<'s, E: Engine> Reader<'_, 's, E> {
     }
 }
 
-/// The cell within the next inner dimension.
+/// Returns the cell within the next inner dimension.
 fn step_into(cell: u64, dimension: u64, coordinate: u64) -> Result<u64> {
     if coordinate >= dimension {
         return Err(bad(format!(

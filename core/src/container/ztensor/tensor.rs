@@ -55,8 +55,9 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// The same without what no reader of its elements needs.
-    #[cfg(feature = "portable")]
+    /// Returns the tensor without fields that readers of its elements do not
+    /// need.
+    #[cfg(feature = "decode-task")]
     pub(crate) fn without_fields(self) -> Self {
         Self {
             fields: Vec::new(),
@@ -64,8 +65,8 @@ impl Tensor {
         }
     }
 
-    /// What its elements are. For layouts unknown here, those of `values` or
-    /// else of the first part.
+    /// Returns the type of its elements. For unknown layouts, that of `values`
+    /// or otherwise of the first part.
     #[must_use]
     pub fn element(&self) -> Element {
         let values = self.part("values").or_else(|| self.part("data"));
@@ -73,14 +74,15 @@ impl Tensor {
         part.map_or(Element::Dtype(Dtype::U8), |part| part.element)
     }
 
-    /// Number of elements, the ones a sparse layout leaves out included.
+    /// Returns the number of elements, the ones a sparse layout leaves out
+    /// included.
     #[must_use]
     pub fn element_count(&self) -> u64 {
         // Checked when the manifest was read.
         self.shape.iter().product()
     }
 
-    /// Bytes of all elements.
+    /// Returns the bytes of all elements.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         // Checked when the manifest was read.
@@ -88,14 +90,14 @@ impl Tensor {
         len.unwrap_or(u64::MAX)
     }
 
-    /// The part of that role.
+    /// Returns the part with role `role`.
     #[must_use]
     pub fn part(&self, role: &str) -> Option<&Part> {
         self.parts.iter().find(|part| part.role == role)
     }
 
-    /// Bytes of the file from its first part to its last. Writers put them
-    /// side by side.
+    /// Returns the bytes of the file from its first part to its last. Writers
+    /// put them side by side.
     #[must_use]
     pub fn stored(&self) -> Range<u64> {
         let here = || self.parts.iter().filter(|part| part.shard.is_none());
@@ -104,7 +106,7 @@ impl Tensor {
         start..end
     }
 
-    /// The stored bytes of `part` out of those of [`Tensor::stored`].
+    /// Returns the stored bytes of `part` out of those of [`Tensor::stored`].
     pub(super) fn stored_of<'a>(&self, part: &Part, stored: &'a [u8]) -> &'a [u8] {
         if part.shard.is_some() {
             return &[];
@@ -113,10 +115,10 @@ impl Tensor {
         bytes::part(stored, part.stored.start - start..part.stored.end - start)
     }
 
-    /// The elements, little-endian and row-major, from the bytes of
+    /// Decodes the elements, little-endian and row-major, from the bytes of
     /// [`Tensor::stored`]. Sparse layouts are made dense, up to a limit.
-    /// Borrows what is stored plainly. Offsets in errors count from the start
-    /// of those bytes.
+    /// Borrows the bytes if they need no decoding. Offsets in errors are
+    /// relative to the start of those bytes.
     pub fn decode<'a, E: Engine>(&self, engine: &E, stored: &'a [u8]) -> Result<Cow<'a, [u8]>> {
         let range = self.stored();
         if stored.len() as u64 != range.end - range.start {

@@ -98,7 +98,7 @@ fn coding(encoding: &str, order: Option<&str>) -> Result<Coding> {
     }
 }
 
-/// The checksum of versions 0.1 and 1; kinds nobody knows are passed over.
+/// Returns the checksum of versions 0.1 and 1; unknown kinds are ignored.
 pub(super) fn stored_checksum(text: &str) -> Option<Checksum> {
     Digest::parse_stored(text).map(|digest| Checksum {
         digest,

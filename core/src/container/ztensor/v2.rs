@@ -142,7 +142,8 @@ fn part(role: &str, item: Item, footer: &Footer, shards: &BTreeSet<&str>) -> Res
     })
 }
 
-/// The parts that a layout must have, and lengths as far as they are known.
+/// Checks that a layout has its parts, and their lengths as far as they are
+/// known.
 fn check_parts(tensor: &Tensor) -> Result<()> {
     let bad = |detail| Err(Error::malformed(Rule::ZTensorLayout, detail));
     if tensor.shape.len() > MAX_RANK {

@@ -35,7 +35,7 @@ const RESERVED: [&str; 9] = [
     "checksum",
 ];
 
-/// Whether tensors of `dtype` can be written: version 0.1 has thirteen.
+/// Returns whether tensors of `dtype` can be written: version 0.1 has thirteen.
 #[must_use]
 pub fn can_write(dtype: Dtype) -> bool {
     long_name(dtype).is_some()
@@ -44,9 +44,9 @@ pub fn can_write(dtype: Dtype) -> bool {
 /// How the bytes of a new tensor are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Storage {
-    /// As they are, in this order.
+    /// Uncompressed, in this byte order.
     Raw(ByteOrder),
-    /// As one zstd frame.
+    /// One zstd frame.
     Zstd(ZstdCoding),
 }
 
@@ -70,8 +70,8 @@ pub struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// A dense tensor, stored as it is, without a checksum: what the Python
-    /// packages write.
+    /// Creates a dense tensor, uncompressed and without a checksum: what the
+    /// Python packages write.
     #[must_use]
     pub fn dense(name: &'a str, dtype: Dtype, shape: &'a [u64]) -> Self {
         Self {
@@ -85,8 +85,8 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The stored form of the elements in `bytes`, which are little-endian
-    /// and row-major.
+    /// Returns the stored form of the elements in `bytes`, which are
+    /// little-endian and row-major.
     pub fn encode<'b, E: PackEngine>(&self, engine: &E, bytes: &'b [u8]) -> Result<Cow<'b, [u8]>> {
         let width = self.dtype.len_bytes().unwrap_or(1);
         let count = self
@@ -116,8 +116,8 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Writes a file from front to back; says what goes between the blobs and
-/// behind them.
+/// Writes a file from front to back, returning the bytes that go between the
+/// blobs and after them.
 #[derive(Debug, Clone)]
 pub struct Writer {
     position: u64,
@@ -217,7 +217,7 @@ impl Writer {
         out.end()?.ok()
     }
 
-    /// What comes after the last blob.
+    /// Returns what comes after the last blob.
     #[must_use]
     pub fn finish(self) -> Vec<u8> {
         let mut out = Encoder::new(Vec::new());
@@ -231,8 +231,8 @@ impl Writer {
     }
 }
 
-/// A whole file of version 0.1 in memory: each tensor with its elements,
-/// little-endian and row-major.
+/// Returns a whole file of version 0.1 in memory: each tensor with its
+/// elements, little-endian and row-major.
 pub fn write<E: PackEngine>(engine: &E, tensors: &[(Entry, &[u8])]) -> Result<Vec<u8>> {
     let (mut writer, magic) = Writer::new();
     let mut out = magic.to_vec();

@@ -19,7 +19,7 @@ impl<'a> BitWriter<'a> {
         }
     }
 
-    /// Up to 57 bits; `value` has none beyond.
+    /// Appends up to 57 bits; `value` has no bits beyond them.
     pub fn put(&mut self, value: u64, bits: u32) {
         self.hold(value, bits);
         self.flush();

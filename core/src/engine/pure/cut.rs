@@ -1,31 +1,32 @@
-//! Where a block is cut: parts that are unlike get Huffman codes of their own.
+//! Divides a block into parts: those that differ get Huffman codes of their
+//! own.
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::huffman::Counts;
 use crate::bytes::index;
-use crate::entropy::order0::{count, huffman_bits, sum, values};
+use crate::entropy::histogram::{count, huffman_bits, sum, values};
 
-/// Shortest part.
-const LEAST_BYTES: usize = 32 << 10;
-/// What a part has besides its streams: headers, and the head of the
+/// The shortest part, in bytes.
+const MIN_BYTES: usize = 32 << 10;
+/// Average bytes of a part besides its streams: headers, and the head of the
 /// description of its code.
 const HEADS_BYTES: usize = 16;
-/// What a cut has to gain: a reader makes tables for each part.
+/// The least gain of a cut, in bytes: a reader builds tables for each part.
 const CUT_BYTES: usize = 48;
 
 /// A part of a block.
-pub struct Part {
-    pub place: Range<usize>,
+pub struct BlockPart {
+    pub range: Range<usize>,
     pub counts: Counts,
 }
 
-impl Part {
-    /// Both parts as one.
+impl BlockPart {
+    /// Returns both parts as one.
     fn with(&self, next: &Self) -> Self {
         Self {
-            place: self.place.start..next.place.end,
+            range: self.range.start..next.range.end,
             counts: sum(&[self.counts, next.counts]),
         }
     }
@@ -36,22 +37,24 @@ impl Part {
         heads_bytes + index(huffman_bits(&self.counts) / 8)
     }
 
-    /// Whether codes of their own would gain less for two parts than the heads
-    /// of another one. Of parts of equal length they gain no more bits at their
-    /// entropy than this sum, which is 1 for each value if chance alone makes
-    /// a difference (Topsøe 2000, of the Jensen-Shannon divergence).
+    /// Returns whether two parts are so alike that separate codes would gain
+    /// less than the headers of another part cost.
+    ///
+    /// For parts of equal length the gain at their entropy is at most this sum,
+    /// in bits, which is about 1 for each value if the parts differ by chance
+    /// alone (Topsøe 2000, of the Jensen-Shannon divergence).
     fn is_like(&self, other: &Self) -> bool {
         let differences = self.counts.iter().zip(&other.counts);
         let bits = differences.map(|(&a, &b)| a.abs_diff(b).pow(2) / (a + b).max(1));
-        self.place.len() == other.place.len()
+        self.range.len() == other.range.len()
             && bits.sum::<u64>() <= 8 * (HEADS_BYTES + CUT_BYTES) as u64
     }
 }
 
-/// Parts side by side.
-type Run = Vec<Part>;
+/// Consecutive parts.
+type Run = Vec<BlockPart>;
 
-/// Both, as one part if that costs no more.
+/// Joins both, as one part if that costs no more.
 fn followed_by(mut run: Run, next: Run) -> Run {
     if let ([one], [two]) = (&run[..], &next[..]) {
         let whole = one.with(two);
@@ -64,14 +67,14 @@ fn followed_by(mut run: Run, next: Run) -> Run {
     run
 }
 
-/// The parts of `block`: halves and quarters, or all of it.
-pub fn cut(block: &[u8]) -> Vec<Part> {
-    let places = (0..block.len()).step_by(LEAST_BYTES);
-    let mut runs: Vec<Run> = places
+/// Returns the parts of `block`: halves and quarters, or all of it.
+pub fn cut(block: &[u8]) -> Vec<BlockPart> {
+    let starts = (0..block.len()).step_by(MIN_BYTES);
+    let mut runs: Vec<Run> = starts
         .map(|start| {
-            let place = start..block.len().min(start + LEAST_BYTES);
-            let counts = count(&block[place.clone()]);
-            [Part { place, counts }].into()
+            let range = start..block.len().min(start + MIN_BYTES);
+            let counts = count(&block[range.clone()]);
+            [BlockPart { range, counts }].into()
         })
         .collect();
     while runs.len() > 1 {

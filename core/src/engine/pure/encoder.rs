@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::cut::{Part, cut};
+use super::cut::{BlockPart, cut};
 use super::flat;
 use super::huffman::{Code, Counts};
 use super::streams::{Scratch, Streams};
@@ -15,8 +15,8 @@ const RUN: usize = 1;
 const COMPRESSED: usize = 2;
 /// A code must save this part of a block: below, reading raw bytes is worth
 /// more than the space. C zstd draws the line at the same place.
-const LEAST_GAIN: usize = 64;
-/// What a flat code may cost more than the shortest, as one part in so many.
+const MIN_GAIN: usize = 64;
+/// A flat code may be longer than the shortest code by at most 1/n.
 const FLAT_PARTS: usize = 2048;
 /// Literals up to this length go into one stream, which needs no table of
 /// lengths.
@@ -78,13 +78,13 @@ fn write_block_header(kind: usize, len: usize, last: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(&block_header(kind, len, last));
 }
 
-/// Bytes that a block may take to be worth a code. One byte more says that no
-/// sequences follow.
+/// Returns the size in bytes below which a code is worth using for a block. One
+/// more byte says that no sequences follow.
 fn most(block: &[u8]) -> usize {
-    block.len() - block.len() / LEAST_GAIN - 1
+    block.len() - block.len() / MIN_GAIN - 1
 }
 
-/// What the blocks of a frame have in common.
+/// The state shared by the blocks of a frame.
 #[derive(Default)]
 struct Writer {
     /// The code of the last block that had one.
@@ -96,15 +96,15 @@ impl Writer {
     fn block(&mut self, block: &[u8], last: bool, out: &mut Vec<u8>) {
         if let Some(bits) = flat::even_bits(block) {
             let reuse = match bits {
-                // Noise is left as it is.
+                // Noise is stored uncompressed.
                 8 => None,
                 _ => self.take_flat(bits),
             };
             return self.write(block, reuse, last, out);
         }
-        for Part { place, counts } in cut(block) {
-            let last = last && place.end == block.len();
-            let part = &block[place];
+        for BlockPart { range, counts } in cut(block) {
+            let last = last && range.end == block.len();
+            let part = &block[range];
             if counts[usize::from(part[0])] == part.len() as u64 {
                 write_block_header(RUN, part.len(), last, out);
                 out.push(part[0]);
@@ -116,13 +116,13 @@ impl Writer {
     }
 
     /// Writes `block` in the code `before`, with its description unless that is
-    /// to be `reuse`d; as it is where that gains little or nothing.
+    /// to be `reuse`d; uncompressed if that gains little or nothing.
     fn write(&mut self, block: &[u8], reuse: Option<bool>, last: bool, out: &mut Vec<u8>) {
         let start = out.len();
         if let Some(reuse) = reuse
             && let Some((code, streams)) = &self.before
         {
-            // The length is known when all is written.
+            // The length is filled in once everything is written.
             out.extend_from_slice(&[0; 3]);
             let description = if reuse { &[] } else { code.description() };
             write_literals_section(block, streams, description, &mut self.scratch, out);
@@ -141,7 +141,7 @@ impl Writer {
         out.extend_from_slice(block);
     }
 
-    /// Makes `before` a flat code; tells whether it had been that before.
+    /// Makes `before` a flat code; returns whether it was that code already.
     fn take_flat(&mut self, bits: u32) -> Option<bool> {
         let before = self.before.as_ref().and_then(|(code, _)| code.flat_bits());
         if before == Some(bits) {
@@ -151,8 +151,8 @@ impl Writer {
         Some(false)
     }
 
-    /// Makes `before` the best code for a block, if one is expected to bring
-    /// it below `most` bytes; tells whether it had been that before.
+    /// Makes `before` the best code for a block, if one is expected to bring it
+    /// below `most` bytes; returns whether it was that code already.
     fn choose(&mut self, counts: &Counts, most: usize) -> Option<bool> {
         let cost = |code: &Code| code.cost_bits(counts).map(|bits| bits.div_ceil(8));
         let by_before = self.before.as_ref().and_then(|(code, _)| cost(code));
@@ -213,9 +213,9 @@ fn write_literals_section(
         out.extend_from_slice(&[0; 6]);
         let lens = streams.write_four(block, scratch, out);
         // The last length is what is left.
-        for (place, len) in out[table..table + 6].chunks_exact_mut(2).zip(lens) {
+        for (dest, len) in out[table..table + 6].chunks_exact_mut(2).zip(lens) {
             // At most 11 bits for each of 32 KiB.
-            place.copy_from_slice(&len.to_le_bytes()[..2]);
+            dest.copy_from_slice(&len.to_le_bytes()[..2]);
         }
     }
     let body = out.len() - start - header_len;

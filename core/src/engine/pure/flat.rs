@@ -1,20 +1,21 @@
-//! Flat codes: every value below a power of two has as many bits, its own. When
-//! they are the best there are, and how they are written: eight symbols fill
-//! whole bytes, and are pushed together by shifts.
+//! Flat codes: every value below a power of two is its own code. This file
+//! decides when they are the best codes, and writes them: eight symbols fill
+//! whole bytes and are packed by shifts.
 
 use super::huffman::lens;
 use super::streams::Sink;
 
-/// Below, a sample of a block says little.
-const LEAST_SAMPLED_BYTES: usize = 1 << 15;
+/// Samples of shorter blocks are not representative.
+const MIN_SAMPLED_BYTES: usize = 1 << 15;
 
-/// Bits of a flat code (`Code::of_bits`) for a block for which it is the
-/// shortest, or nearly, as far as every eighth line of the block tells: where
-/// the best code of half of these lines is of no use for the other half.
-/// Counting all of the block would take longer than writing it. With 8 bits
-/// the block is noise.
+/// Returns the bits of a flat code (`Code::of_bits`) for a block whose shortest
+/// code is flat, or nearly.
+///
+/// The decision uses every eighth line of the block: the best code of one half
+/// of these lines must not help the other half. Counting the whole block would
+/// take longer than writing it. 8 bits mean that the block is noise.
 pub fn even_bits(block: &[u8]) -> Option<u32> {
-    if block.len() < LEAST_SAMPLED_BYTES {
+    if block.len() < MIN_SAMPLED_BYTES {
         return None;
     }
     let bits = u8::BITS - block.iter().fold(0, |all, byte| all | byte).leading_zeros();
@@ -46,12 +47,12 @@ pub fn even_bits(block: &[u8]) -> Option<u32> {
 
 /// Symbols of a flat code that fill whole bytes.
 const GROUP: usize = 8;
-/// Groups of them that are put together between two looks at the room.
+/// The number of groups that are packed between two checks of the space left.
 const RUN: usize = 8;
-/// What is written behind a stream.
-pub const BEYOND_BYTES: usize = 8 * RUN;
+/// Bytes that may be written after the end of a stream.
+pub const SLACK_BYTES: usize = 8 * RUN;
 
-/// Writes one stream of symbols of so many bits, one to seven.
+/// Writes one stream of symbols of `bits` bits each, one to seven.
 pub fn write(bits: u32, symbols: &[u8], sink: &mut Sink) {
     let (rest, groups) = symbols.as_rchunks::<GROUP>();
     match bits {
@@ -70,23 +71,23 @@ fn put_together(bits: u32, groups: &[[u8; GROUP]], sink: &mut Sink) {
     let step = bits as usize;
     let (rest, runs) = groups.as_rchunks::<RUN>();
     for run in runs.iter().rev() {
-        if let Some(place) = sink.room[sink.at..].first_chunk_mut::<{ 8 * RUN }>() {
+        if let Some(dest) = sink.buf[sink.at..].first_chunk_mut::<{ 8 * RUN }>() {
             for (k, group) in run.iter().rev().enumerate() {
-                // The next group is written over the bytes that are too many.
-                place[k * step..k * step + 8].copy_from_slice(&together(bits, group));
+                // The next group overwrites the surplus bytes.
+                dest[k * step..k * step + 8].copy_from_slice(&together(bits, group));
             }
         }
         sink.at += RUN * step;
     }
     for group in rest.iter().rev() {
-        if let Some(place) = sink.room[sink.at..].first_chunk_mut() {
-            *place = together(bits, group);
+        if let Some(dest) = sink.buf[sink.at..].first_chunk_mut() {
+            *dest = together(bits, group);
         }
         sink.at += step;
     }
 }
 
-/// Numbers of so many bits, pushed together, the last one lowest.
+/// Packs the symbols of a group, `bits` bits each, the last one lowest.
 #[inline(always)]
 fn together(bits: u32, group: &[u8; GROUP]) -> [u8; 8] {
     const BYTES: u64 = 0x00FF_00FF_00FF_00FF;

@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-/// A state of the decoder: the value it stands for, and the states that may
-/// follow, as many as `bits` bits can tell apart, from `base` on.
+/// A state of the decoder: its value, and the states that may follow, from
+/// `base` on, as many as `bits` bits can distinguish.
 #[derive(Debug, Clone, Copy)]
 pub struct State {
     pub value: u8,
@@ -14,8 +14,8 @@ pub struct State {
 /// The share of a value that is rarer than one state in the whole table.
 pub const RARE: i16 = -1;
 
-/// The table of `1 << log` states, which `shares` fill: the states of each
-/// value, [`RARE`] for one that takes a whole read of `log` bits.
+/// Returns the table of `1 << log` states, which `shares` fill: the states of
+/// each value, [`RARE`] for one that takes a whole read of `log` bits.
 pub fn states(shares: &[i16], log: u32) -> Vec<State> {
     let size = 1usize << log;
     let step = (size >> 1) + (size >> 3) + 3;

@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 use super::weights;
 use crate::bytes::index;
 
-/// Longest code a zstd decoder takes, in bits.
-const MOST_BITS: usize = 11;
+/// The longest code that a zstd decoder accepts, in bits.
+const MAX_BITS: usize = 11;
 
-/// How often each byte occurs.
+/// The number of occurrences of each byte.
 pub type Counts = [u64; 256];
 
 /// A complete prefix code and its description.
@@ -21,21 +21,21 @@ pub struct Code {
 }
 
 impl Code {
-    /// The shortest code for symbols of these counts; `None` for fewer than
-    /// two symbols, and for codes that cannot be described.
+    /// Returns the shortest code for symbols of these counts; `None` for fewer
+    /// than two symbols, and for codes that cannot be described.
     pub fn new(counts: &Counts) -> Option<Self> {
         Self::of_lens(lens(counts)?)
     }
 
-    /// The code that gives each value below `1 << bits` that many bits, for
-    /// symbols of these counts: the fewest they fit in, at most seven.
+    /// Returns the code that gives each value below `1 << bits` that many bits,
+    /// for symbols of these counts: the fewest they fit in, at most seven.
     pub fn flat(counts: &Counts) -> Option<Self> {
         let last = counts.iter().rposition(|&count| count > 0)?;
         Self::of_bits(usize::BITS - last.leading_zeros())
     }
 
-    /// The code that gives each value below `1 << bits` that many bits, one to
-    /// seven.
+    /// Returns the code that gives each value below `1 << bits` that many bits,
+    /// one to seven.
     pub fn of_bits(bits: u32) -> Option<Self> {
         if !(1..=7).contains(&bits) {
             return None;
@@ -58,7 +58,7 @@ impl Code {
         })
     }
 
-    /// What stands in front of the streams.
+    /// Returns the bytes before the streams.
     pub fn description(&self) -> &[u8] {
         &self.description
     }
@@ -75,8 +75,8 @@ impl Code {
         Some(bits)
     }
 
-    /// The bits of every symbol where all values below a power of two, and no
-    /// others, have codes of one length: each is its own code then.
+    /// Returns the bits of every symbol where all values below a power of two,
+    /// and no others, have codes of one length: each is its own code then.
     pub fn flat_bits(&self) -> Option<u32> {
         let bits = u32::from(self.lens[0]);
         let values = 1usize << bits;
@@ -105,7 +105,7 @@ impl Code {
 fn codes(weights: &[u8]) -> [u16; 256] {
     let mut codes = [0; 256];
     let mut next = 0u16;
-    for weight in 1..=MOST_BITS {
+    for weight in 1..=MAX_BITS {
         for (code, _) in codes
             .iter_mut()
             .zip(weights)
@@ -120,7 +120,7 @@ fn codes(weights: &[u8]) -> [u16; 256] {
     codes
 }
 
-/// Lengths of an optimal code of at most [`MOST_BITS`] bits.
+/// Returns the lengths of an optimal code of at most [`MAX_BITS`] bits.
 pub fn lens(counts: &Counts) -> Option<[u8; 256]> {
     let mut leaves: Vec<(u64, u8)> = (0..=255)
         .zip(counts)
@@ -144,7 +144,7 @@ pub fn lens(counts: &Counts) -> Option<[u8; 256]> {
 }
 
 /// Depths of the leaves of Huffman's tree, made with two sorted queues; false
-/// where one is over [`MOST_BITS`].
+/// where one is over [`MAX_BITS`].
 fn tree(leaves: &[(u64, u8)], bits: &mut [u8]) -> bool {
     let n = leaves.len();
     // Nodes in the order of their weights; the parent of each comes later.
@@ -156,7 +156,7 @@ fn tree(leaves: &[(u64, u8)], bits: &mut [u8]) -> bool {
         let parent = made.to_le_bytes()[0];
         let mut sum = 0;
         for _ in 0..2 {
-            // Of equals the leaf: the tree stays flat.
+            // Prefers the leaf among equals, which keeps the tree flat.
             if leaf < n && (node == made || leaves[leaf].0 <= weights[node]) {
                 sum += leaves[leaf].0;
                 leaf_parents[leaf] = parent;
@@ -177,21 +177,21 @@ fn tree(leaves: &[(u64, u8)], bits: &mut [u8]) -> bool {
         *bits = depths[usize::from(parent)] + 1;
     }
     // The rarest is among the deepest.
-    usize::from(bits[0]) <= MOST_BITS
+    usize::from(bits[0]) <= MAX_BITS
 }
 
 /// Package-merge (Larmore and Hirschberg 1990).
 fn package_merge(leaves: &[(u64, u8)], bits: &mut [u8]) {
-    const MOST_ITEMS: usize = 512;
+    const MAX_ITEMS: usize = 512;
     let n = leaves.len();
     // Each level holds the leaves and, in pairs, all of the level before, in
     // the order of their weights. Later only matters how many of the first
     // items are leaves.
-    let mut leaves_before = [[0u16; MOST_ITEMS]; MOST_BITS];
-    let mut below = [0u64; MOST_ITEMS];
+    let mut leaves_before = [[0u16; MAX_ITEMS]; MAX_BITS];
+    let mut below = [0u64; MAX_ITEMS];
     let mut below_len = 0;
     for level in &mut leaves_before {
-        let mut items = [0u64; MOST_ITEMS];
+        let mut items = [0u64; MAX_ITEMS];
         let (mut leaf, mut pair, mut len) = (0, 0, 0);
         let pairs = below_len / 2;
         while leaf < n || pair < pairs {
@@ -213,8 +213,8 @@ fn package_merge(leaves: &[(u64, u8)], bits: &mut [u8]) {
         }
         (below, below_len) = (items, len);
     }
-    // The cheapest 2n - 2 items of the top level; a leaf gets a bit each time
-    // it is among them, a package stands for two items one level down.
+    // Takes the cheapest 2n - 2 items of the top level. A leaf gets a bit each
+    // time it is among them; a package stands for two items one level down.
     bits.fill(0);
     let mut wanted = 2 * n - 2;
     for level in leaves_before.iter().rev() {
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn lengths_are_limited_and_the_code_is_complete() {
-        // Fibonacci numbers, whose Huffman code would be as long as they are many.
+        // Fibonacci numbers, whose Huffman code is as long as their number.
         let (mut a, mut b) = (1, 1);
         let mut of = [0; 256];
         for count in of.iter_mut().take(40) {

@@ -28,7 +28,8 @@ impl PackEngine for Pure {
     }
 }
 
-/// The blocks of a frame by `ruzstd`, whose own header has no content size.
+/// Returns the blocks of a frame by `ruzstd`, whose own header has no content
+/// size.
 fn blocks_of(frame: &[u8]) -> Option<&[u8]> {
     let (_, rest) = frame.split_first_chunk::<4>()?;
     let (descriptor, rest) = rest.split_first()?;

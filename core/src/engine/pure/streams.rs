@@ -11,7 +11,7 @@ use super::huffman::Code;
 /// Symbols of a stream that are written between two stores: their codes and
 /// the rest of a byte fit a word.
 const GROUP: usize = 4;
-/// Most different values, side by side, for which there is a table of pairs.
+/// The most distinct values for which a table of pairs is built.
 const PAIR_VALUES: usize = 64;
 
 /// A code in the form that writes it fastest.
@@ -31,7 +31,8 @@ pub enum Streams {
 const LEN_SHIFT: u32 = 24;
 
 impl Streams {
-    /// For symbols that `counts` has above 0, which have codes.
+    /// Builds the table for the symbols that occur in `counts`, all of which
+    /// have codes.
     pub fn new(code: &Code, counts: &[u64; 256]) -> Self {
         if let Some(bits) = code.flat_bits() {
             return Self::Flat { bits };
@@ -43,15 +44,15 @@ impl Streams {
         let last = counts.iter().rposition(|&count| count > 0).unwrap_or(0);
         if last - first >= PAIR_VALUES {
             let mut table = Box::new([0; 256]);
-            for (symbol, place) in (0..=255).zip(table.iter_mut()) {
-                *place = entry(symbol);
+            for (symbol, slot) in (0..=255).zip(table.iter_mut()) {
+                *slot = entry(symbol);
             }
             return Self::Single(table);
         }
         let first = first.to_le_bytes()[0];
         let mut entries = [0u32; PAIR_VALUES];
-        for (k, place) in (0..=last.to_le_bytes()[0] - first).zip(entries.iter_mut()) {
-            *place = entry(first + k);
+        for (k, slot) in (0..=last.to_le_bytes()[0] - first).zip(entries.iter_mut()) {
+            *slot = entry(first + k);
         }
         let mut table: Box<[u32; PAIR_VALUES * PAIR_VALUES]> = vec![0; PAIR_VALUES * PAIR_VALUES]
             .try_into()
@@ -63,9 +64,9 @@ impl Streams {
         {
             let len = second >> LEN_SHIFT;
             let code = second & ((1 << LEN_SHIFT) - 1);
-            for (place, one) in row.iter_mut().zip(&entries[..used]) {
+            for (slot, one) in row.iter_mut().zip(&entries[..used]) {
                 // The second symbol is written first.
-                *place = code
+                *slot = code
                     + ((one & 0xFFFF) << len)
                     + (one >> LEN_SHIFT << LEN_SHIFT)
                     + (len << LEN_SHIFT);
@@ -168,7 +169,8 @@ impl Coder for Pairs<'_> {
     }
 
     fn one(&self, symbol: u8, sink: &mut Sink) {
-        // Row and column of a symbol: its pair with itself, halved.
+        // The entry of a symbol paired with itself holds its code twice: half
+        // of it is the code.
         let k = usize::from(symbol.wrapping_sub(self.0)) % PAIR_VALUES;
         let both = self.1[k * PAIR_VALUES + k];
         let bits = both >> LEN_SHIFT >> 1;
@@ -196,30 +198,30 @@ impl Coder for Single<'_> {
     }
 }
 
-/// Where a stream grows; kept from one to the next.
+/// The buffer in which streams are built, reused from one block to the next.
 #[derive(Default)]
 pub struct Scratch(Vec<u8>);
 
-/// Bits on their way into a buffer with room enough.
+/// A bit writer into a buffer that is long enough.
 pub struct Sink<'a> {
-    pub room: &'a mut [u8],
+    pub buf: &'a mut [u8],
     pub at: usize,
     held: u64,
     held_bits: u32,
 }
 
 impl Scratch {
-    /// Room for streams of so many symbols.
+    /// Returns a sink for each stream of the given numbers of symbols.
     fn sinks<const N: usize>(&mut self, symbols: [usize; N]) -> [Sink<'_>; N] {
         // At most eleven bits each, the mark, and what stores write beyond.
-        let rooms = symbols.map(|symbols| symbols * 11 / 8 + 24 + flat::BEYOND_BYTES);
-        let all = rooms.iter().sum();
+        let capacities = symbols.map(|symbols| symbols * 11 / 8 + 24 + flat::SLACK_BYTES);
+        let all = capacities.iter().sum();
         if self.0.len() < all {
             self.0.resize(all, 0);
         }
         let mut rest = &mut self.0[..];
-        rooms.map(|room| Sink {
-            room: rest.split_off_mut(..room).unwrap_or_default(),
+        capacities.map(|capacity| Sink {
+            buf: rest.split_off_mut(..capacity).unwrap_or_default(),
             at: 0,
             held: 0,
             held_bits: 0,
@@ -244,8 +246,8 @@ impl Sink<'_> {
 
     #[inline(always)]
     fn store(&mut self, word: u64) {
-        if let Some(place) = self.room.get_mut(self.at..self.at + 8) {
-            place.copy_from_slice(&word.to_le_bytes());
+        if let Some(dest) = self.buf.get_mut(self.at..self.at + 8) {
+            dest.copy_from_slice(&word.to_le_bytes());
         }
     }
 
@@ -255,7 +257,7 @@ impl Sink<'_> {
         self.hold(1, 1);
         self.held_bits = self.held_bits.next_multiple_of(8);
         self.flush();
-        out.extend_from_slice(&self.room[..self.at]);
+        out.extend_from_slice(&self.buf[..self.at]);
         self.at
     }
 }

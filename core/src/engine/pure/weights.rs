@@ -6,16 +6,17 @@ use alloc::vec::Vec;
 use super::bits::BitWriter;
 use super::fse::{self, State};
 
-/// Most weights that can be written with four bits each.
-const MOST_DIRECT: usize = 128;
-/// Longest FSE description: the byte that tells its length is below 128.
-const MOST_FSE_BYTES: usize = 127;
+/// The most weights that can be written with four bits each.
+const MAX_DIRECT: usize = 128;
+/// The longest FSE description: the byte that states its length is below 128.
+const MAX_FSE_BYTES: usize = 127;
 /// Weights go from 0 to 11.
 const VALUES: usize = 12;
 /// Sizes of the FSE table that decoders take, as powers of two.
 const TABLE_LOGS: [u32; 2] = [5, 6];
 
-/// The shorter of the two descriptions; `None` if neither can hold them.
+/// Returns the shorter of the two descriptions; `None` if neither can hold
+/// them.
 pub fn describe(weights: &[u8]) -> Option<Vec<u8>> {
     let fse = TABLE_LOGS.map(|log| by_fse(weights, log));
     fse.into_iter()
@@ -25,7 +26,7 @@ pub fn describe(weights: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn direct(weights: &[u8]) -> Option<Vec<u8>> {
-    if weights.is_empty() || weights.len() > MOST_DIRECT {
+    if weights.is_empty() || weights.len() > MAX_DIRECT {
         return None;
     }
     let head = u8::try_from(127 + weights.len()).ok()?;
@@ -47,14 +48,14 @@ fn by_fse(weights: &[u8], log: u32) -> Option<Vec<u8>> {
         counts[if only == 1 { 2 } else { 1 }] = 1;
     }
     let shares = shares(&counts, 1 << log);
-    // Room for the length.
+    // A placeholder for the length.
     let mut out = [0].to_vec();
     write_shares(&shares, log, &mut out);
     // At most 64 each.
     let signed = shares.map(|share| i16::try_from(share).unwrap_or(i16::MAX));
     encode(weights, &fse::states(&signed, log), log, &mut out);
     let len = out.len() - 1;
-    if len > MOST_FSE_BYTES {
+    if len > MAX_FSE_BYTES {
         return None;
     }
     out[0] = u8::try_from(len).ok()?;
@@ -68,8 +69,7 @@ fn shares(counts: &[usize; VALUES], size: usize) -> [usize; VALUES] {
         0 => 0,
         _ => ((count * size + total / 2) / total).max(1),
     });
-    // What rounding has left over or taken too much of is made up where it
-    // matters least.
+    // The surplus or deficit from rounding is made up where it costs least.
     while shares.iter().sum::<usize>() != size {
         let over = shares.iter().sum::<usize>() > size;
         if let Some(largest) = shares.iter_mut().max() {
@@ -89,7 +89,7 @@ fn write_shares(shares: &[usize; VALUES], log: u32, out: &mut Vec<u8>) {
         if left == 0 {
             break;
         }
-        // After a zero, two bits tell how many more follow.
+        // After a zero, two bits say how many more zeros follow.
         match (&mut zeros, share) {
             (Some(more), 0) => {
                 *more += 1;
@@ -122,7 +122,8 @@ fn write_shares(shares: &[usize; VALUES], log: u32, out: &mut Vec<u8>) {
     bits.finish();
 }
 
-/// Two states by turns, from the last weight to the first (4.2.1.2).
+/// Encodes with two alternating states, from the last weight to the first
+/// (4.2.1.2).
 fn encode(weights: &[u8], states: &[State], log: u32, out: &mut Vec<u8>) {
     // The states of each value share all states that may follow among them.
     let mut leading = [[0u8; 1 << TABLE_LOGS[1]]; VALUES];
@@ -138,8 +139,8 @@ fn encode(weights: &[u8], states: &[State], log: u32, out: &mut Vec<u8>) {
         let state = &mut current[index % 2];
         let value = usize::from(weight);
         *state = match *state {
-            // The first state of a value reads at least one bit: there are
-            // none left by then, which is how a reader knows the end.
+            // The first state of a value reads at least one bit. No bits are
+            // left by then, which is how a reader detects the end.
             None => first[value],
             Some(next) => {
                 let next = usize::from(next);

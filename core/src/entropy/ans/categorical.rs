@@ -1,4 +1,4 @@
-//! Which component a value belongs to (docs/formats/gauss.md 8.1).
+//! Codes the component that a value belongs to (docs/formats/gauss.md 8.1).
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,15 +12,15 @@ const GUIDE_BITS: u32 = 10;
 /// Symbols 0 to K-1 by their probabilities.
 #[derive(Debug, Clone)]
 pub struct Categorical {
-    /// Where each interval begins, and the end of the last.
+    /// The left end of each interval, and the right end of the last.
     lefts: Vec<u32>,
     /// Per value of the quantile's upper bits, the symbol its range begins in.
     guide: Vec<u8>,
 }
 
 impl Categorical {
-    /// The model of 2 to 255 probabilities that sum to about 1, in single
-    /// precision and in this order of operations.
+    /// Returns the model of 2 to 255 probabilities that sum to about 1, in
+    /// single precision and in this order of operations.
     ///
     /// # Panics
     /// If there are fewer than 2 or more than 255.
@@ -53,7 +53,7 @@ impl Categorical {
         Self { lefts, guide }
     }
 
-    /// The interval of `symbol`; of length 0 if it cannot be coded.
+    /// Returns the interval of `symbol`; of length 0 if it cannot be coded.
     ///
     /// # Panics
     /// If there is no such symbol.
@@ -67,12 +67,12 @@ impl Categorical {
         }
     }
 
-    /// The symbol whose interval holds `quantile`, which is below 2^24.
+    /// Returns the symbol whose interval holds `quantile`, which is below 2^24.
     #[must_use]
     #[inline]
     pub fn find(&self, quantile: u32) -> (u8, Interval) {
         let mut symbol = self.guide[index(u64::from(quantile >> (BITS - GUIDE_BITS)))];
-        // The first step is taken without a branch, the others are rare.
+        // The first step is branchless; further steps are rare.
         symbol += u8::from(self.lefts[usize::from(symbol) + 1] <= quantile);
         while self.lefts[usize::from(symbol) + 1] <= quantile {
             symbol += 1;

@@ -1,4 +1,4 @@
-//! How far a value is from its component's mean, in steps
+//! Codes the distance of a value from its component's mean, in steps
 //! (docs/formats/gauss.md 8.2).
 
 use alloc::vec::Vec;
@@ -7,13 +7,14 @@ use core::f64::consts::SQRT_2;
 use super::{BITS, Interval, TOTAL};
 use crate::bytes::index;
 
-/// Largest residual; the smallest is its negative.
-pub const MOST_RESIDUAL: i32 = 32767;
+/// The largest residual; the smallest is its negative.
+pub const MAX_RESIDUAL: i32 = 32767;
 
 /// Deviations below this would leave nothing to the neighbours of 0.
-const LEAST_DEVIATION: f64 = 0.5;
+const MIN_DEVIATION: f64 = 0.5;
 
-/// What the Gaussian shares out after every symbol got one.
+/// What is left for the Gaussian to distribute after every symbol has received
+/// one.
 const FREE: f64 = 16_711_681.0;
 
 /// Residuals beyond that many deviations are too rare for the table.
@@ -35,25 +36,25 @@ pub struct Gaussian {
 /// until then.
 #[derive(Debug, Clone, Default)]
 struct Table {
-    /// Of `-half` to `half`, and where the next one begins.
+    /// The intervals of `-half` to `half`, and the left end of the next one.
     intervals: Vec<Interval>,
-    /// Where the first interval begins, and how far all of them reach.
+    /// The left end of the first interval, and the total length of all of them.
     left: u32,
     len: u32,
     /// Per value of the quantile's upper bits, the entry its range begins in.
     guide: Vec<u16>,
-    /// How many of the quantile's bits are no upper ones.
+    /// The number of low bits of a quantile that the guide ignores.
     shift: u32,
 }
 
 impl Gaussian {
-    /// The model of a component with that deviation, in steps.
+    /// Returns the model of a component with that deviation, in steps.
     #[must_use]
     pub fn new(deviation: f64) -> Self {
-        let deviation = deviation.max(LEAST_DEVIATION);
+        let deviation = deviation.max(MIN_DEVIATION);
         #[allow(clippy::cast_possible_truncation)] // saturates, then cut
         let half = ((deviation * TABLE_DEVIATIONS) as i32).saturating_add(2);
-        let half = half.min(MOST_RESIDUAL);
+        let half = half.min(MAX_RESIDUAL);
         Self {
             spread: deviation * SQRT_2,
             half,
@@ -63,18 +64,18 @@ impl Gaussian {
         }
     }
 
-    /// Where the interval of `residual` begins, from the formula.
+    /// Returns where the interval of `residual` begins, from the formula.
     fn formula(&self, residual: i32) -> u32 {
-        if residual <= -MOST_RESIDUAL {
+        if residual <= -MAX_RESIDUAL {
             return 0;
         }
-        if residual > MOST_RESIDUAL {
+        if residual > MAX_RESIDUAL {
             return TOTAL;
         }
         let below = (1.0 + libm::erf((f64::from(residual) - 0.5) / self.spread)) / 2.0;
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // below 2^24
         let share = (FREE * below) as u32;
-        share + (residual + MOST_RESIDUAL).unsigned_abs()
+        share + (residual + MAX_RESIDUAL).unsigned_abs()
     }
 
     fn between(left: u32, right: u32) -> Interval {
@@ -84,7 +85,7 @@ impl Gaussian {
         }
     }
 
-    /// The interval of `residual`, which is from -32767 to 32767.
+    /// Returns the interval of `residual`, which is from -32767 to 32767.
     #[must_use]
     #[inline]
     pub fn interval(&mut self, residual: i32) -> Interval {
@@ -103,7 +104,8 @@ impl Gaussian {
         Self::between(self.formula(residual), self.formula(residual + 1))
     }
 
-    /// The residual whose interval holds `quantile`, which is below 2^24.
+    /// Returns the residual whose interval holds `quantile`, which is below
+    /// 2^24.
     #[must_use]
     #[inline]
     pub fn find(&mut self, quantile: u32) -> (i32, Interval) {
@@ -113,11 +115,11 @@ impl Gaussian {
         }
     }
 
-    /// The largest residual that does not begin after the quantile.
+    /// Returns the largest residual that does not begin after the quantile.
     #[cold]
     fn search(&mut self, quantile: u32) -> (i32, Interval) {
         self.count();
-        let (mut found, mut after) = (-MOST_RESIDUAL, MOST_RESIDUAL + 1);
+        let (mut found, mut after) = (-MAX_RESIDUAL, MAX_RESIDUAL + 1);
         while after - found > 1 {
             let middle = found + (after - found) / 2;
             if self.formula(middle) <= quantile {
@@ -152,8 +154,8 @@ impl Table {
             .map(|pair| Gaussian::between(pair[0], pair[1]))
             .collect();
         intervals.push(Interval { left: end, len: 0 });
-        // As many ranges as residuals: in the middle, where nearly all
-        // quantiles are, a range is much shorter than an interval.
+        // There are as many ranges as residuals: in the middle, where nearly
+        // all quantiles are, a range is much shorter than an interval.
         let guide_bits = lefts.len().next_power_of_two().ilog2();
         let shift = BITS - guide_bits;
         let mut entry = 0u16;
@@ -178,14 +180,14 @@ impl Table {
         }
     }
 
-    /// Number of the entry that holds `quantile`, if one does.
+    /// Returns the number of the entry that holds `quantile`, if one does.
     #[inline]
     fn find(&self, quantile: u32) -> Option<(i32, Interval)> {
         if quantile.wrapping_sub(self.left) >= self.len {
             return None;
         }
         let mut entry = usize::from(self.guide[index(u64::from(quantile >> self.shift))]);
-        // The first step is taken without a branch, the others are rare.
+        // The first step is branchless; further steps are rare.
         entry += usize::from(self.intervals[entry + 1].left <= quantile);
         while self.intervals[entry + 1].left <= quantile {
             entry += 1;
@@ -214,7 +216,7 @@ mod tests {
             let formula = Gaussian::new(deviation);
             let mut tabled = formula.clone();
             tabled.lookups_left = 0;
-            for residual in (-MOST_RESIDUAL..=MOST_RESIDUAL).step_by(3) {
+            for residual in (-MAX_RESIDUAL..=MAX_RESIDUAL).step_by(3) {
                 let (left, right) = (formula.formula(residual), formula.formula(residual + 1));
                 assert!(left < right, "residual {residual} of {deviation} is empty");
                 let interval = Gaussian::between(left, right);

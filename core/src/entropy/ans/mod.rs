@@ -2,7 +2,7 @@
 //! of 64 bits, probabilities of 24 bits.
 //!
 //! A model gives every symbol an interval of 0 to 2^24; [`Encoder`] and
-//! [`Decoder`] know intervals alone. The models are formulas over pure-Rust
+//! [`Decoder`] only see intervals. The models are formulas over pure-Rust
 //! floating point, the same on every machine (10.2).
 
 mod categorical;
@@ -10,7 +10,7 @@ mod gaussian;
 mod stack;
 
 pub use categorical::Categorical;
-pub use gaussian::{Gaussian, MOST_RESIDUAL};
+pub use gaussian::{Gaussian, MAX_RESIDUAL};
 pub use stack::{Decoder, Encoder};
 
 /// Bits of a probability.
@@ -19,10 +19,10 @@ const BITS: u32 = 24;
 /// The end of the last symbol's interval.
 const TOTAL: u32 = 1 << BITS;
 
-/// What a model gives to one symbol.
+/// The interval that a model gives to one symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interval {
-    /// Where it begins, below 2^24.
+    /// Its left end, below 2^24.
     pub left: u32,
     /// Its length, the symbol's probability times 2^24.
     pub len: u32,

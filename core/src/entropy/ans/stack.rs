@@ -15,13 +15,13 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// An empty coder.
+    /// Returns an empty coder.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a symbol in front of those before.
+    /// Pushes a symbol, which is decoded before those pushed earlier.
     ///
     /// # Panics
     /// If the interval is empty.
@@ -36,7 +36,7 @@ impl Encoder {
         self.state = (quotient << BITS) + u64::from(interval.left) + rest;
     }
 
-    /// The stream, its bottom first; the last word is not zero.
+    /// Returns the stream, its bottom first; the last word is not zero.
     #[must_use]
     pub fn finish(mut self) -> Vec<u32> {
         while self.state != 0 {
@@ -73,12 +73,12 @@ fn low_word(state: u64) -> u32 {
     state as u32
 }
 
-/// Gives symbols from the first to the last.
+/// Decodes symbols from the first to the last.
 #[derive(Debug, Clone)]
 pub struct Decoder<'a> {
     state: u64,
     words: &'a [[u8; 4]],
-    /// How many of the words are still on the stack.
+    /// The number of words still on the stack.
     left: usize,
 }
 
@@ -119,7 +119,7 @@ impl<'a> Decoder<'a> {
         Some(u32::from_le_bytes(*word).into())
     }
 
-    /// Lies in the interval of the next symbol.
+    /// Returns the quantile, which is in the interval of the next symbol.
     #[must_use]
     #[inline]
     pub fn quantile(&self) -> u32 {
@@ -140,8 +140,8 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Whether nothing is left. The symbol whose interval begins at 0 follows
-    /// for ever then.
+    /// Returns whether nothing is left. The symbol whose interval begins at 0
+    /// follows forever then.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.state == 0 && self.left == 0

@@ -5,7 +5,7 @@
 //! any number: output grows with what has really been produced.
 //!
 //! The decoder brings a dictionary of 120 kB and more code than all other
-//! decoders together, so it is behind the feature `brotli`.
+//! decoders together, so it is gated by the feature `brotli`.
 
 use alloc::vec::Vec;
 
@@ -71,7 +71,7 @@ pub fn encode(input: &[u8], quality: u8) -> Vec<u8> {
     out
 }
 
-/// The payload of stream method 4 with blocks of `block_bytes` bytes.
+/// Returns the payload of stream method 4 with blocks of `block_bytes` bytes.
 #[cfg(feature = "brotli-encoder")]
 #[must_use]
 pub fn encode_blocks<E: Engine>(

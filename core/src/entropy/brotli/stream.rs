@@ -11,9 +11,9 @@ use brotli_decompressor::{
 
 use crate::{Error, Result, Rule};
 
-/// Output is made in pieces that grow from this to [`MOST_PIECE_BYTES`].
-const LEAST_PIECE_BYTES: u64 = 16 << 10;
-const MOST_PIECE_BYTES: u64 = 16 << 20;
+/// Output is made in pieces that grow from this to [`MAX_PIECE_BYTES`].
+const MIN_PIECE_BYTES: u64 = 16 << 10;
+const MAX_PIECE_BYTES: u64 = 16 << 20;
 /// The decoder counts its input in 32 bits.
 const INPUT_PIECE_BYTES: usize = 1 << 30;
 
@@ -76,10 +76,10 @@ fn damaged(what: &str) -> Error {
     )
 }
 
-/// Makes room for as much again as has been produced, within reason.
+/// Doubles the output buffer, within limits.
 fn grow(out: &mut Vec<u8>, len_bytes: u64) -> Result<()> {
     let produced = out.len() as u64;
-    let piece = produced.clamp(LEAST_PIECE_BYTES, MOST_PIECE_BYTES);
+    let piece = produced.clamp(MIN_PIECE_BYTES, MAX_PIECE_BYTES);
     let target = usize::try_from(len_bytes.min(produced + piece))
         .ok()
         .filter(|&target| out.try_reserve(target - out.len()).is_ok())

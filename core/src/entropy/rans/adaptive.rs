@@ -10,7 +10,7 @@ use super::table::{Frequencies, Lookup, TABLE_BYTES};
 use super::{check_counts, len_u32, part_lens, split, split_mut, take_chunks, write_lens};
 use crate::bytes::{self, Cursor};
 use crate::engine::{Engine, PackEngine, ZstdCoding};
-use crate::entropy::order0::{count, values};
+use crate::entropy::histogram::{count, values};
 use crate::entropy::zstd;
 use crate::{Error, Result, Rule};
 
@@ -57,7 +57,7 @@ impl<'a> Adaptive<'a> {
         Ok(parsed)
     }
 
-    /// `most` gives the largest frequency of a chunk.
+    /// `most` returns the largest frequency of a chunk.
     fn check_capacity(&self, len_bytes: u64, most: impl Fn(usize) -> u32) -> Result<()> {
         let mut allowance = Allowance::new();
         let lens = part_lens(len_bytes, self.chunks.len() as u64);
@@ -119,9 +119,9 @@ fn tables_bytes(chunk_count: usize) -> u64 {
     (chunk_count * TABLE_BYTES) as u64
 }
 
-/// How often each byte value occurs in the chunks, of at most `chunk_bytes`,
-/// that a plane is cut into: the shorter, the better their tables fit and the
-/// more they weigh.
+/// Counts the byte values in each of the chunks, of at most `chunk_bytes`, that
+/// a plane is divided into. The shorter the chunks, the better their tables fit
+/// and the more space the tables take.
 ///
 /// # Panics
 /// If `chunk_bytes` is 0.
@@ -130,8 +130,9 @@ pub fn chunk_counts<E: Engine>(engine: &E, plane: &[u8], chunk_bytes: usize) -> 
     engine.map(split(plane, plane.len().div_ceil(chunk_bytes)), count)
 }
 
-/// Length of what [`encode`] will make of a plane with these counts in its
-/// chunks, but for what rounding costs: a part in some thousands.
+/// Returns the length of the result of [`encode`] for a plane with these counts
+/// in its chunks, except for rounding: it may be off by one part in a few
+/// thousand.
 #[must_use]
 pub fn expected_len_bytes(chunk_counts: &[[u64; 256]]) -> usize {
     let chunks = chunk_counts.iter().map(|counts| {
@@ -151,7 +152,7 @@ pub fn encode<E: PackEngine>(engine: &E, plane: &[u8], chunk_bytes: usize) -> Ve
     encode_counted(engine, plane, &chunk_counts(engine, plane, chunk_bytes))
 }
 
-/// The same in the chunks of which [`chunk_counts`] made these counts.
+/// Encodes the same in the chunks for which [`chunk_counts`] made these counts.
 ///
 /// # Panics
 /// If the plane is empty, or its counts are not there.

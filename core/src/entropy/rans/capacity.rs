@@ -1,15 +1,15 @@
-//! How many symbols a stream can hold at the most.
+//! The most symbols that a stream can hold.
 //!
 //! The state of a coder is at least 2^23 and less than 2^31, so a state brings
-//! 8 bits beyond those of the bytes behind it. A symbol of frequency `f` out
-//! of `2^R` divides the state by `2^R / f`, which takes
-//! `log2(2^R / f) > 1.4427 * (2^R - f) / 2^R` bits; integer rounding in the
-//! state takes away less than one part in 512 of that. What is left is more
-//! than 23/16, whatever the order of symbols.
+//! 8 bits beyond those of the bytes after it. A symbol of frequency `f` out of
+//! `2^R` divides the state by `2^R / f`, which takes `log2(2^R / f) > 1.4427 *
+//! (2^R - f) / 2^R` bits; integer rounding in the state takes away less than
+//! one part in 512 of that. What is left is more than 23/16, whatever the order
+//! of symbols.
 //!
-//! A symbol of the full frequency takes nothing at all. Such tables are taken
-//! for ones of frequency `2^R - 1`; symbols beyond that are justified by
-//! nothing and are counted against [`UNEARNED_PLANE_BYTES`].
+//! A symbol of the full frequency takes no bits at all. Such tables are treated
+//! as if the frequency were `2^R - 1`; symbols beyond that are not justified by
+//! any bits and are counted against [`UNEARNED_PLANE_BYTES`].
 
 use alloc::format;
 
@@ -19,7 +19,8 @@ use crate::{Error, Result, Rule};
 /// Bits a state holds beyond its lower bound.
 const STATE_BITS: u128 = 8;
 
-/// What may still be decoded for nothing within one plane.
+/// The number of symbols of a plane that may still be decoded without bits to
+/// pay for them.
 #[derive(Debug)]
 pub(super) struct Allowance {
     left: u64,
@@ -28,14 +29,14 @@ pub(super) struct Allowance {
 /// A stream as far as its capacity goes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Supply {
-    /// Bytes behind the states.
+    /// Bytes after the states.
     pub bytes: u64,
     /// Number of states.
     pub states: u32,
 }
 
 impl Allowance {
-    /// The allowance of one plane.
+    /// Returns the allowance of one plane.
     pub fn new() -> Self {
         Self {
             left: UNEARNED_PLANE_BYTES,
@@ -103,7 +104,7 @@ mod tests {
         let half = UNEARNED_PLANE_BYTES / 2;
         assert!(allowance.check(half, supply, 1 << 14, 14).is_ok());
         assert!(allowance.check(half, supply, 1 << 14, 14).is_ok());
-        // What a stream can nearly pay for is not counted.
+        // Symbols that a stream can nearly pay for are not counted.
         assert!(allowance.check(65536, supply, 1 << 14, 14).is_ok());
         let error = allowance.check(half, supply, 1 << 14, 14).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Limit);

@@ -20,7 +20,7 @@ pub use adaptive::{
     Adaptive, chunk_counts, encode as encode_adaptive, encode_counted as encode_adaptive_counted,
     expected_len_bytes as adaptive_len_bytes,
 };
-pub use order1::{MOST_SYMBOLS as ORDER1_MOST_SYMBOLS, Order1, encode as encode_order1};
+pub use order1::{MAX_SYMBOLS as ORDER1_MAX_SYMBOLS, Order1, encode as encode_order1};
 pub use shared::{
     Shared, encode as encode_shared, encode_counted as encode_shared_counted,
     expected_len_bytes as shared_len_bytes,
@@ -38,7 +38,7 @@ fn bound(i: u64, n: u64, k: u64) -> u64 {
     i * (n / k) + i * (n % k) / k
 }
 
-/// Number of symbols in each of `k` parts.
+/// Returns the number of symbols in each of `k` parts.
 fn part_lens(n: u64, k: u64) -> impl Iterator<Item = u64> {
     (0..k).map(move |i| bound(i + 1, n, k) - bound(i, n, k))
 }
@@ -85,7 +85,8 @@ fn check_counts(symbols: u64, chunks: u64, len_bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// The chunks that fill what is left of the payload; `lens` is their table.
+/// Returns the chunks that fill what is left of the payload; `lens` is their
+/// table.
 fn take_chunks<'a>(
     cursor: &mut Cursor<'a>,
     lens: &[u8],
@@ -122,7 +123,8 @@ fn write_lens(out: &mut Vec<u8>, chunks: &[Vec<u8>]) {
     }
 }
 
-/// Length of something an encoder has made, which has 32 bits in the format.
+/// Returns the length of something an encoder has made, which has 32 bits in
+/// the format.
 fn len_u32(coded: &[u8]) -> u32 {
     u32::try_from(coded.len()).expect("a coded part of less than 4 GiB")
 }

@@ -9,14 +9,14 @@ use super::table::{Frequencies, Lookup, TABLE_BYTES};
 use super::{check_counts, part_lens, split, split_mut, take_chunks, write_lens};
 use crate::bytes::Cursor;
 use crate::engine::{Engine, PackEngine};
-use crate::entropy::order0::count;
+use crate::entropy::histogram::count;
 use crate::{Error, Result, Rule};
 
 const CHUNKED: u64 = 1 << 63;
 
 /// Symbols a chunk of ours has at least, where there is more than one.
 const CHUNK_SYMBOLS: usize = 1 << 19;
-const MOST_CHUNKS: usize = 64;
+const MAX_CHUNKS: usize = 64;
 
 /// A checked payload of method 3.
 #[derive(Debug, Clone)]
@@ -82,7 +82,8 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// An empty plane is coded as eight zero bytes, by methods 3 and 4.
+/// Checks the rest of an empty plane, which methods 3 and 4 code as eight zero
+/// bytes.
 pub(super) fn empty(count: u64, cursor: &Cursor) -> Result<()> {
     if count == 0 && cursor.remaining() == 0 {
         Ok(())
@@ -95,8 +96,8 @@ pub(super) fn empty(count: u64, cursor: &Cursor) -> Result<()> {
     }
 }
 
-/// Length of what [`encode`] will make of a plane with these counts, but for
-/// what rounding costs: a part in some thousands.
+/// Returns the length of the result of [`encode`] for a plane with these
+/// counts, except for rounding: it may be off by one part in a few thousand.
 #[must_use]
 pub fn expected_len_bytes(counts: &[u64; 256]) -> usize {
     8 + TABLE_BYTES + stream::expected_len_bytes(counts)
@@ -111,14 +112,14 @@ pub fn encode<E: PackEngine>(engine: &E, plane: &[u8]) -> Vec<u8> {
     encode_counted(engine, plane, &count(plane))
 }
 
-/// The same for a plane that has these counts.
+/// Encodes a plane that has these counts.
 ///
 /// # Panics
 /// If the plane is empty.
 #[must_use]
 pub fn encode_counted<E: PackEngine>(engine: &E, plane: &[u8], counts: &[u64; 256]) -> Vec<u8> {
     assert!(!plane.is_empty(), "an empty plane is stored");
-    let chunk_count = (plane.len() / CHUNK_SYMBOLS).clamp(1, MOST_CHUNKS);
+    let chunk_count = (plane.len() / CHUNK_SYMBOLS).clamp(1, MAX_CHUNKS);
     let table = Frequencies::round(counts, BITS);
     let codes = table.codes();
     let chunks = engine.map(split(plane, chunk_count), |part| {

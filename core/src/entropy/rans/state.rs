@@ -36,7 +36,7 @@ pub(super) fn read(cursor: &mut Cursor) -> Result<u32> {
 pub(super) struct Input<'a>(pub &'a [u8]);
 
 impl Input<'_> {
-    /// The next eight bytes, zeros beyond the end.
+    /// Returns the next eight bytes, zeros beyond the end.
     #[inline]
     pub fn window(&self) -> Window {
         let word = match self.0.first_chunk() {
@@ -110,19 +110,21 @@ impl Window {
 /// A code whose frequency is divided by with a multiplication.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Divided {
-    /// A state from here on has to be shortened first.
+    /// A state that has reached this limit has to emit bytes first.
     limit: u32,
     /// `2^shift` over the frequency, rounded up: since states are below
     /// `2^31`, the error of a product never reaches a quotient.
     factor: u32,
     shift: u32,
     start: u16,
-    /// What each quotient adds to a state: all slots but those of the symbol.
+    /// The amount that each quotient adds to a state: all slots except those of
+    /// the symbol.
     others: u16,
 }
 
 impl Divided {
-    /// Of a symbol with a frequency; of another it is never used.
+    /// Prepares a symbol with a frequency above 0; for other symbols the result
+    /// is never used.
     #[allow(clippy::cast_possible_truncation)] // numbers of slots, at most 2^14
     pub fn new(code: Code, bits: u32) -> Self {
         let frequency = code.frequency().max(1);
@@ -139,20 +141,21 @@ impl Divided {
     }
 }
 
-/// What states give off, last byte first: the buffer fills from its end.
+/// The bytes that states emit, last byte first: the buffer fills from its end.
 #[derive(Debug)]
 pub(super) struct Emitted {
-    room: Vec<u8>,
+    buf: Vec<u8>,
     start: usize,
 }
 
 impl Emitted {
-    /// For that many symbols, each of which takes two bytes at most.
-    pub fn room_for(symbols: usize) -> Self {
-        let room = vec![0; 2 * symbols + size_of::<u64>()];
+    /// Allocates a buffer for `symbols` symbols, each of which emits at most
+    /// two bytes.
+    pub fn with_capacity_for(symbols: usize) -> Self {
+        let buf = vec![0; 2 * symbols + size_of::<u64>()];
         Self {
-            start: room.len(),
-            room,
+            start: buf.len(),
+            buf,
         }
     }
 
@@ -173,20 +176,20 @@ impl Emitted {
             let quotient = ((u64::from(rest) * u64::from(divided.factor)) >> divided.shift) as u32;
             *state = rest + quotient * u32::from(divided.others) + u32::from(divided.start);
         }
-        // Those that do not count are written over.
-        if let Some(place) = self.room[..self.start].last_chunk_mut() {
-            *place = word.wrapping_shl(64 - word_bits).to_le_bytes();
+        // Bytes of the word that do not count are overwritten by the next one.
+        if let Some(dest) = self.buf[..self.start].last_chunk_mut() {
+            *dest = word.wrapping_shl(64 - word_bits).to_le_bytes();
         }
         self.start -= word_bits as usize / 8;
     }
 
-    /// The stream: states in front, then the bytes.
-    pub fn behind(&self, states: &[u32]) -> Vec<u8> {
-        let mut out = Vec::with_capacity(4 * states.len() + self.room.len() - self.start);
+    /// Returns the stream: the states, then the emitted bytes.
+    pub fn into_stream(self, states: &[u32]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(4 * states.len() + self.buf.len() - self.start);
         for state in states {
             out.extend_from_slice(&state.to_le_bytes());
         }
-        out.extend_from_slice(&self.room[self.start..]);
+        out.extend_from_slice(&self.buf[self.start..]);
         out
     }
 }

@@ -7,7 +7,7 @@ use super::state::{self, Divided, Emitted, Input, LOWER, WINDOW_SYMBOLS};
 use super::table::{Code, Lookup};
 use crate::Result;
 use crate::bytes::Cursor;
-use crate::entropy::order0::entropy_bits;
+use crate::entropy::histogram::entropy_bits;
 
 /// Probability bits of order 0.
 pub(super) const BITS: u32 = 14;
@@ -17,7 +17,7 @@ const STATES: usize = 4;
 /// The states, which every stream has.
 pub(super) const HEAD_BYTES: u64 = 4 * STATES as u64;
 
-/// What a stream of that length can hold, see [`super::capacity`].
+/// Returns what a stream of that length can hold, see [`super::capacity`].
 pub(super) fn supply(len_bytes: usize) -> Supply {
     Supply {
         bytes: (len_bytes as u64).saturating_sub(HEAD_BYTES),
@@ -25,7 +25,7 @@ pub(super) fn supply(len_bytes: usize) -> Supply {
     }
 }
 
-/// A stream, how to look up its symbols, and room for all of them.
+/// A stream, the lookup of its symbols, and the output for all of them.
 pub(super) struct Coded<'a> {
     pub stream: &'a [u8],
     pub lookup: &'a Lookup<SLOTS>,
@@ -99,7 +99,7 @@ impl<'a> Running<'a> {
     }
 }
 
-/// Bytes of a stream of symbols with these counts.
+/// Returns the bytes of a stream of symbols with these counts.
 pub(super) fn expected_len_bytes(counts: &[u64; 256]) -> usize {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // of a plane in memory
     let coded = (entropy_bits(counts) / 8.0) as usize;
@@ -110,14 +110,14 @@ pub(super) fn expected_len_bytes(counts: &[u64; 256]) -> usize {
 pub(super) fn encode(symbols: &[u8], codes: &[Code; 256]) -> Vec<u8> {
     let codes = codes.map(|code| Divided::new(code, BITS));
     let mut states = [LOWER; STATES];
-    let mut emitted = Emitted::room_for(symbols.len());
+    let mut emitted = Emitted::with_capacity_for(symbols.len());
     let code = |symbol: &u8| &codes[usize::from(*symbol)];
     let (groups, rest) = symbols.as_chunks::<STATES>();
     emitted.push(states.iter_mut().zip(rest.iter().map(code)).rev());
     for group in groups.iter().rev() {
         emitted.push(states.iter_mut().zip(group.iter().map(code)).rev());
     }
-    emitted.behind(&states)
+    emitted.into_stream(&states)
 }
 
 #[cfg(test)]
@@ -125,7 +125,7 @@ mod tests {
     use super::super::table::Frequencies;
     use super::*;
     use crate::Rule;
-    use crate::entropy::order0::count;
+    use crate::entropy::histogram::count;
 
     const TEXT: &[u8] = b"abracadabra";
     const STREAM: [u8; 16] = [

@@ -64,7 +64,7 @@ impl Frequencies {
         Self(Box::new(table))
     }
 
-    /// The largest frequency.
+    /// Returns the largest frequency.
     pub fn most(&self) -> u32 {
         self.0.iter().copied().max().unwrap_or(0).into()
     }
@@ -76,7 +76,7 @@ impl Frequencies {
         }
     }
 
-    /// What the coders need of every byte value.
+    /// Returns what the coders need of every byte value.
     pub fn codes(&self) -> [Code; 256] {
         let mut start = 0;
         self.0.map(|frequency| {
@@ -87,7 +87,7 @@ impl Frequencies {
     }
 }
 
-/// The largest frequency, of equals the one of the smallest byte value.
+/// Returns the largest frequency, of equals the one of the smallest byte value.
 fn largest(table: &mut [u16; 256]) -> &mut u16 {
     let mut best = 0;
     for (i, &frequency) in table.iter().enumerate() {
@@ -114,8 +114,8 @@ impl Code {
     }
 }
 
-/// From slots to symbols. Symbols and codes apart take 17 KiB at order 0
-/// where a packed entry per slot would overflow the first-level cache.
+/// Maps slots to symbols. Separate tables of symbols and codes take 17 KiB at
+/// order 0, where a packed entry per slot would overflow the first-level cache.
 #[derive(Debug, Clone)]
 pub(super) struct Lookup<const SLOTS: usize> {
     symbols: [u8; SLOTS],
@@ -123,14 +123,14 @@ pub(super) struct Lookup<const SLOTS: usize> {
 }
 
 impl<const SLOTS: usize> Lookup<SLOTS> {
-    /// The lookup of frequencies that sum to `SLOTS`, a power of two.
+    /// Returns the lookup of frequencies that sum to `SLOTS`, a power of two.
     pub fn new(frequencies: &Frequencies) -> Self {
         let mut symbols = [0; SLOTS];
         let mut rest = &mut symbols[..];
         for (symbol, &frequency) in (0..=u8::MAX).zip(frequencies.0.iter()) {
-            let (slots, behind) = rest.split_at_mut(frequency.into());
+            let (slots, after) = rest.split_at_mut(frequency.into());
             slots.fill(symbol);
-            rest = behind;
+            rest = after;
         }
         Self {
             symbols,
@@ -138,7 +138,7 @@ impl<const SLOTS: usize> Lookup<SLOTS> {
         }
     }
 
-    /// The symbol of a slot below `SLOTS`.
+    /// Returns the symbol of a slot below `SLOTS`.
     #[inline(always)]
     pub fn symbol(&self, slot: u32) -> u8 {
         self.symbols[slot as usize & (SLOTS - 1)]
@@ -153,7 +153,7 @@ impl<const SLOTS: usize> Lookup<SLOTS> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entropy::order0::count;
+    use crate::entropy::histogram::count;
 
     fn rounded(text: &[u8], bits: u32) -> Frequencies {
         Frequencies::round(&count(text), bits)

@@ -1,4 +1,4 @@
-//! A buffer to a frame, cut and coded as somebody else has chosen.
+//! Encodes a buffer into a frame with a given transform and given codecs.
 
 use alloc::borrow::Cow;
 use alloc::vec;
@@ -16,9 +16,9 @@ use super::stream::{BROTLI, BROTLI_BLOCKS};
 #[cfg(feature = "brotli-encoder")]
 use crate::entropy::brotli;
 
-/// A way to code a stream.
+/// A codec for one stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Choice {
+pub enum StreamCodec {
     /// One zstd frame.
     Zstd(ZstdCoding),
     /// rANS of order 0 with one table.
@@ -36,7 +36,7 @@ pub enum Choice {
     },
 }
 
-impl Choice {
+impl StreamCodec {
     fn encode<E: PackEngine>(self, engine: &E, raw: &[u8]) -> (u8, Vec<u8>) {
         match self {
             Self::Zstd(coding) => {
@@ -59,25 +59,25 @@ impl Choice {
     }
 }
 
-/// The frame of `tensor`. Every stream is tried in all `choices` and stored
-/// where none makes it smaller.
+/// Encodes `tensor` into a frame. Every stream is tried with all `codecs`, and
+/// stored if none makes it smaller.
 #[must_use]
 pub fn encode<E: PackEngine>(
     engine: &E,
     tensor: &[u8],
     transform: Transform,
-    choices: &[Choice],
+    codecs: &[StreamCodec],
 ) -> Vec<u8> {
-    encode_by(engine, tensor, transform, |_| choices.to_vec())
+    encode_by(engine, tensor, transform, |_| codecs.to_vec())
 }
 
-/// As [`encode`], with choices that depend on the stream.
+/// Encodes `tensor` like [`encode`], with codecs that depend on the stream.
 #[must_use]
 pub fn encode_by<E: PackEngine>(
     engine: &E,
     tensor: &[u8],
     transform: Transform,
-    choices: impl Fn(&[u8]) -> Vec<Choice> + Sync + Send,
+    codecs: impl Fn(&[u8]) -> Vec<StreamCodec> + Sync + Send,
 ) -> Vec<u8> {
     let (id, width, item_bytes, format) = match transform {
         Transform::Raw(width) => (0, width, 1, None),
@@ -102,12 +102,12 @@ pub fn encode_by<E: PackEngine>(
     let coded = engine.map((0..transform.streams()).collect(), |number| {
         let raw = extract(body, transform, number.into());
         // Nothing is smaller than nothing.
-        let choices = if raw.is_empty() {
+        let codecs = if raw.is_empty() {
             Vec::new()
         } else {
-            choices(&raw)
+            codecs(&raw)
         };
-        let coded = engine.map(choices, |choice| choice.encode(engine, &raw));
+        let coded = engine.map(codecs, |codec| codec.encode(engine, &raw));
         let (mut method, mut best) = (STORE, None::<Vec<u8>>);
         for (id, coded) in coded {
             if coded.len() < best.as_ref().map_or(raw.len(), Vec::len) {

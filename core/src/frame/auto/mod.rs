@@ -5,7 +5,7 @@ mod encode;
 mod parse;
 mod stream;
 
-pub use encode::{Choice, encode, encode_by};
+pub use encode::{StreamCodec, encode, encode_by};
 pub use parse::{Frame, Transform};
 
 pub(super) const MAGIC: &[u8] = b"ZARA";

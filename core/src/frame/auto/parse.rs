@@ -14,7 +14,7 @@ use crate::frame::{check_magic, check_version, decoded_len};
 use crate::transform::{FloatFormat, bitpack, byteplane};
 use crate::{Error, Result, Rule};
 
-/// How the buffer was cut into streams (11.2).
+/// How the buffer was split into streams (11.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transform {
     /// One stream, the buffer itself. Its elements have that many bytes.
@@ -51,7 +51,7 @@ impl Transform {
         }
     }
 
-    /// Number of streams.
+    /// Returns the number of streams.
     #[must_use]
     pub fn streams(self) -> u8 {
         match self {
@@ -88,7 +88,7 @@ impl<'a> Frame<'a> {
         let transform = Transform::read(transform_id, width, format)?;
         let elements = cursor.u64("element count")?;
         let dtype = dtype(&mut cursor)?;
-        let Extras { numpy, tail } = Extras::behind_dtype(&mut cursor, flags, dtype)?;
+        let Extras { numpy, tail } = Extras::after_dtype(&mut cursor, flags, dtype)?;
         if count != transform.streams() {
             let expected = transform.streams();
             let detail = format!("{count} streams in an auto frame that has {expected}");
@@ -109,7 +109,7 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// How the buffer was cut.
+    /// Returns how the buffer was cut.
     #[must_use]
     pub fn transform(&self) -> Transform {
         self.transform
@@ -121,13 +121,13 @@ impl<'a> Frame<'a> {
         self.numpy.as_ref()
     }
 
-    /// Bytes the frame takes.
+    /// Returns the length of the frame.
     #[must_use]
     pub fn stored_len(&self) -> usize {
         self.stored_len
     }
 
-    /// Bytes it is said to decode to.
+    /// Returns the length that it claims to decode to.
     #[must_use]
     pub fn decoded_len_bytes(&self) -> u64 {
         self.decoded_len
@@ -177,7 +177,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// How many pieces of how many bytes the streams make together.
+/// Returns how many pieces of how many bytes the streams make together.
 fn items(transform: Transform, lens: &[u64], elements: u64) -> Result<(u64, u64)> {
     let unfit = || Error::malformed(Rule::FramePlaneLength, "streams that do not fit each other");
     let first = lens[0];

@@ -46,12 +46,13 @@ impl<'a> Stream<'a> {
         Ok(Self { len_bytes, coding })
     }
 
-    /// What it is said to decode to. Only decoding shows whether it does.
+    /// Returns what it is said to decode to. Only decoding shows whether it
+    /// does.
     pub fn len_bytes(&self) -> u64 {
         self.len_bytes
     }
 
-    /// The decoded stream; a stored one is borrowed.
+    /// Returns the decoded stream; a stored one is borrowed.
     pub fn decode<E: Engine>(&self, engine: &E) -> Result<Cow<'a, [u8]>> {
         match &self.coding {
             Coding::Plain(stream) => stream.decode(engine),

@@ -1,9 +1,9 @@
-//! What is done with a tensor, as far as that can be told before its planes are
+//! The decision about a tensor, as far as it can be made before its planes are
 //! coded.
 
 use alloc::vec::Vec;
 
-use super::{Effort, Ranking, alternatives};
+use super::{Effort, Ranking, structured};
 use crate::dtype::Dtype;
 use crate::engine::PackEngine;
 use crate::frame::z4ai::Recipe;
@@ -11,15 +11,15 @@ use crate::frame::z4ai::Recipe;
 /// What to do with a tensor.
 #[derive(Debug, Clone)]
 pub enum Choice {
-    /// This frame is it.
+    /// A finished frame.
     Whole(Vec<u8>),
-    /// Planes by this recipe, unless the frame, if there is one, turns out to
-    /// be smaller.
+    /// Planes by this recipe. If there is a finished frame as well, the smaller
+    /// of the two is the result.
     Planes(Recipe, Option<Vec<u8>>),
 }
 
 impl Choice {
-    /// For a tensor of any size.
+    /// Chooses for a tensor of any size.
     #[must_use]
     pub fn new<E: PackEngine>(
         engine: &E,
@@ -27,17 +27,18 @@ impl Choice {
         dtype: Option<Dtype>,
         effort: Effort,
     ) -> Self {
-        let glance = Ranking::glance(engine, tensor, dtype, effort);
-        let other = alternatives::smallest(engine, tensor, &glance);
+        let estimate = Ranking::quick_estimate(engine, tensor, dtype, effort);
+        let other = structured::smallest(engine, tensor, &estimate);
         let ranking = match &other {
-            Some(other) if glance.is_beaten_by(other.len()) => glance,
-            _ => glance.settled(engine, tensor),
+            Some(other) if estimate.is_beaten_by(other.len()) => estimate,
+            _ => estimate.refined(engine, tensor),
         };
-        Self::of(&ranking, other)
+        Self::from_ranking(&ranking, other)
     }
 
-    /// With what is known of a tensor, and a frame of another kind.
-    pub(super) fn of(ranking: &Ranking, other: Option<Vec<u8>>) -> Self {
+    /// Chooses between the best recipe of `ranking` and the finished frame
+    /// `other`.
+    pub(super) fn from_ranking(ranking: &Ranking, other: Option<Vec<u8>>) -> Self {
         match other {
             Some(other) if ranking.is_beaten_by(other.len()) => Self::Whole(other),
             other => Self::Planes(ranking.best().clone(), other),

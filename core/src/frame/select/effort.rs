@@ -1,6 +1,6 @@
-//! How much time packing may take for how much space.
+//! The trade-off between packing time and packed size.
 
-/// Packing time against packed size. Every effort is lossless.
+/// The trade-off between packing time and packed size. Every effort is lossless.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Effort {
     /// As fast as possible.
@@ -13,7 +13,7 @@ pub enum Effort {
 }
 
 impl Effort {
-    /// Level of zstd where a search is tried.
+    /// Returns the zstd level at which a plane is searched.
     pub(super) fn search_level(self) -> i32 {
         match self {
             Self::Fast => 1,
@@ -22,7 +22,8 @@ impl Effort {
         }
     }
 
-    /// Level of the trial on a sample, which tells whether a search pays.
+    /// Returns the zstd level of the trial on a sample, which shows whether a
+    /// search pays.
     pub(super) fn trial_level(self) -> i32 {
         match self {
             Self::Fast | Self::Balanced => 1,

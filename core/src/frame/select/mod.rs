@@ -1,9 +1,15 @@
 //! The encoder's choice: which frame, which transform, and what to try on
 //! each plane.
 //!
-//! Deterministic: the same bytes, dtype and effort give the same frame,
-//! whatever the engine's thread count or the memory at hand. No decoder
+//! The choice is deterministic: the same bytes, dtype and effort give the same
+//! frame, whatever the engine's thread count or the available memory. No decoder
 //! depends on anything here.
+//!
+//! The thresholds in these files are set by hand. `cargo xtask sizes` shows
+//! their combined effect on variants of all-MiniLM-L6-v2 (`docs/benchmarks.md`,
+//! "Packed sizes"), and `tests/rust/choice.rs` bounds what a quick sample may
+//! lose. No sweep of a single threshold is on record; the block sizes in
+//! `frame/z4ai/recipe.rs` are the only values with a table of their own.
 
 use alloc::vec::Vec;
 
@@ -11,16 +17,16 @@ use crate::dtype::Dtype;
 use crate::engine::PackEngine;
 use crate::frame::z4ai;
 
-mod alternatives;
 mod choice;
 mod effort;
 mod estimate;
+mod plane_choice;
 mod ranking;
 mod repeats;
 mod sample;
 mod small;
 mod standalone;
-mod ways;
+mod structured;
 
 pub use choice::Choice;
 pub use effort::Effort;
@@ -28,24 +34,24 @@ pub use standalone::standalone;
 
 use ranking::Ranking;
 
-/// Tensors up to this size are not judged by a sample: counts of all their
-/// bytes tell what to do, or else they are coded in every way at hand.
+/// Tensors of up to this many bytes are not sampled: all their bytes are counted,
+/// and if that is inconclusive every codec is tried.
 const SMALL_BYTES: usize = 16 << 10;
 
-/// The smallest frame found for a tensor, of the families that a container may
-/// hold.
-pub enum Encoded<'a> {
-    /// Planes, yet to be put together.
-    Planes(z4ai::Encoded<'a>),
-    /// Another frame.
+/// The smallest frame found for a tensor, among the families that a container
+/// may hold.
+pub enum EncodedTensor<'a> {
+    /// Coded planes that are not yet assembled.
+    Planes(z4ai::EncodedPlanes<'a>),
+    /// A finished frame of another kind.
     Whole(Vec<u8>),
 }
 
-impl<'a> Encoded<'a> {
-    /// Of `tensor`.
+impl<'a> EncodedTensor<'a> {
+    /// Encodes `tensor`.
     ///
-    /// A packer that codes a tensor plane by plane does what is done here for
-    /// tensors over 16 KiB: it follows [`Choice`].
+    /// A packer that codes a tensor over 16 KiB plane by plane gets the same
+    /// frame by following [`Choice`].
     #[must_use]
     pub fn new<E: PackEngine>(
         engine: &E,
@@ -59,22 +65,22 @@ impl<'a> Encoded<'a> {
         {
             return Self::Planes(planes);
         }
-        Self::chosen(engine, tensor, Choice::new(engine, tensor, dtype, effort))
+        Self::from_choice(engine, tensor, Choice::new(engine, tensor, dtype, effort))
     }
 
-    fn chosen<E: PackEngine>(engine: &E, tensor: &'a [u8], choice: Choice) -> Self {
+    fn from_choice<E: PackEngine>(engine: &E, tensor: &'a [u8], choice: Choice) -> Self {
         let (recipe, other) = match choice {
             Choice::Whole(frame) => return Self::Whole(frame),
             Choice::Planes(recipe, other) => (recipe, other),
         };
-        let planes = z4ai::Encoded::new(engine, tensor, &recipe);
+        let planes = z4ai::EncodedPlanes::new(engine, tensor, &recipe);
         match other {
             Some(other) if other.len() < planes.len_bytes() => Self::Whole(other),
             _ => Self::Planes(planes),
         }
     }
 
-    /// Length of the frame.
+    /// Returns the length of the frame.
     #[must_use]
     pub fn len_bytes(&self) -> usize {
         match self {
@@ -83,10 +89,10 @@ impl<'a> Encoded<'a> {
         }
     }
 
-    /// Writes the frame to `out`, which is as long.
+    /// Writes the frame to `out`.
     ///
     /// # Panics
-    /// If it is not.
+    /// If the length of `out` is not [`Self::len_bytes`].
     pub fn write<E: PackEngine>(&self, engine: &E, out: &mut [u8]) {
         match self {
             Self::Planes(planes) => planes.write(engine, out),
@@ -102,7 +108,7 @@ impl<'a> Encoded<'a> {
     }
 }
 
-/// The frame of [`Encoded`] in a buffer of its own.
+/// Encodes `tensor` and returns the frame in a buffer of its own.
 #[must_use]
 pub fn encode<E: PackEngine>(
     engine: &E,
@@ -110,14 +116,14 @@ pub fn encode<E: PackEngine>(
     dtype: Option<Dtype>,
     effort: Effort,
 ) -> Vec<u8> {
-    Encoded::new(engine, tensor, dtype, effort).into_frame(engine)
+    EncodedTensor::new(engine, tensor, dtype, effort).into_frame(engine)
 }
 
-/// Bytes of the elements as they are taken apart; `None` where that is of no
-/// use.
+/// Returns the width of the elements that a transform separates into bytes;
+/// `None` for dtypes that do not gain from it.
 fn element_bytes(dtype: Option<Dtype>) -> Option<u8> {
     match dtype?.len_bytes()? {
-        // A complex number is two floats.
+        // A complex number consists of two floats.
         8 if dtype == Some(Dtype::C64) => Some(4),
         width @ (2 | 4 | 8) => Some(width.to_le_bytes()[0]),
         _ => None,

@@ -1,11 +1,11 @@
-//! The transforms worth a look, judged by a sample.
+//! Ranks the transforms of a tensor by their expected size, measured on samples.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::estimate::{Estimate, Judge};
-use super::sample::{self, Look};
-use super::{Effort, SMALL_BYTES, element_bytes, repeats, ways};
+use super::estimate::{Estimate, SampleSpec};
+use super::sample::{self, Sample};
+use super::{Effort, SMALL_BYTES, element_bytes, plane_choice, repeats};
 use crate::dtype::Dtype;
 use crate::engine::PackEngine;
 use crate::frame::plane::HEAD_BYTES;
@@ -13,45 +13,46 @@ use crate::frame::z4ai::{Recipe, Transform};
 use crate::transform::FloatFormat;
 use crate::transform::bitfield::{BFLOAT16, FLOAT16, FLOAT32};
 
-/// A transform expected to come to more than this times the best one is not
-/// tried by [`Effort::Max`].
-const HOPELESS: f64 = 1.15;
+/// [`Effort::Max`] prunes a transform whose expected size is more than this
+/// times that of the best one.
+const PRUNE_TRANSFORM: f64 = 1.15;
 
-/// Further below what planes are expected to take than samples err: that of a
-/// long look, of a glance, and of a glance that has seen a search come close,
-/// which finds more the longer it looks.
-const BEATEN: f64 = 0.95;
-const BEATEN_AT_A_GLANCE: f64 = 0.93;
-const BEATEN_BUT_FOR_A_SEARCH: f64 = 0.9;
+/// Planes are pruned if another frame, already made, is shorter than this times
+/// their expected size. The margin is wider than the error of the estimate,
+/// which depends on how it was made: from a full sample; from a quick one; from
+/// a quick one on which a search came close to Huffman codes. A search finds
+/// more the longer the sample is, so the last margin is the widest.
+const PRUNE_PLANES: f64 = 0.95;
+const PRUNE_PLANES_QUICK: f64 = 0.93;
+const PRUNE_PLANES_QUICK_SEARCH: f64 = 0.9;
 
 /// What is known of a tensor before it is coded: a recipe for every transform
-/// worth a look.
+/// that may be worth trying.
 #[derive(Debug, Clone)]
 pub struct Ranking {
     pub dtype: Option<Dtype>,
     pub effort: Effort,
-    /// Each with the bytes it is expected to come to, the best one first;
-    /// never empty.
+    /// Recipes with their expected sizes in bytes, the best first; never empty.
     recipes: Vec<(f64, Recipe)>,
-    /// Share of the least of them below which another frame is smaller without
-    /// a doubt.
-    beaten: f64,
-    is_settled: bool,
+    /// One of the `PRUNE_PLANES` factors.
+    prune_planes: f64,
+    /// Whether a larger sample would not change the ranking.
+    is_final: bool,
 }
 
 impl Ranking {
-    /// Judges a tensor of any size by samples of it.
+    /// Ranks the transforms of a tensor of any size.
     pub fn new<E: PackEngine>(
         engine: &E,
         tensor: &[u8],
         dtype: Option<Dtype>,
         effort: Effort,
     ) -> Self {
-        Self::glance(engine, tensor, dtype, effort).settled(engine, tensor)
+        Self::quick_estimate(engine, tensor, dtype, effort).refined(engine, tensor)
     }
 
-    /// By a short look where that is enough to go on.
-    pub fn glance<E: PackEngine>(
+    /// Ranks by a quick sample where the effort allows it.
+    pub fn quick_estimate<E: PackEngine>(
         engine: &E,
         tensor: &[u8],
         dtype: Option<Dtype>,
@@ -62,135 +63,135 @@ impl Ranking {
                 dtype,
                 effort,
                 recipes: vec![(0.0, Recipe::stored())],
-                beaten: 0.0,
-                is_settled: true,
+                prune_planes: 0.0,
+                is_final: true,
             };
         }
         let far_repeats = repeats::are_far_apart(tensor, effort);
-        let look = match effort {
-            Effort::Fast | Effort::Balanced if !far_repeats => sample::SHORT,
-            _ => sample::LONG,
+        let sample = match effort {
+            Effort::Fast | Effort::Balanced if !far_repeats => Sample::QUICK,
+            _ => Sample::FULL,
         };
-        judge(engine, tensor, dtype, effort, far_repeats, look)
+        rank(engine, tensor, dtype, effort, far_repeats, sample)
     }
 
-    /// By a long look, unless the short one has seen all there is.
+    /// Ranks again by a full sample, unless the quick one was conclusive.
     #[must_use]
-    pub fn settled<E: PackEngine>(self, engine: &E, tensor: &[u8]) -> Self {
-        if self.is_settled {
+    pub fn refined<E: PackEngine>(self, engine: &E, tensor: &[u8]) -> Self {
+        if self.is_final {
             return self;
         }
-        // Those far apart would have had their long look.
-        judge(engine, tensor, self.dtype, self.effort, false, sample::LONG)
+        // A tensor with far repeats has been ranked by a full sample already.
+        rank(engine, tensor, self.dtype, self.effort, false, Sample::FULL)
     }
 
-    /// Bytes that planes are expected to take.
+    /// Returns the bytes that planes are expected to take.
     pub fn expected_bytes(&self) -> f64 {
         self.recipes[0].0
     }
 
-    /// The recipe expected to give the smallest frame.
+    /// Returns the recipe that is expected to give the smallest frame.
     pub fn best(&self) -> &Recipe {
         &self.recipes[0].1
     }
 
-    /// Whether a frame of that length makes it needless to code planes: they are
-    /// expected to take a good deal more.
+    /// Returns whether a frame of `len_bytes` is so far below the expected size
+    /// of the planes that these need not be coded.
     pub fn is_beaten_by(&self, len_bytes: usize) -> bool {
-        self.effort != Effort::Max && (len_bytes as f64) < self.expected_bytes() * self.beaten
+        let max_bytes = self.expected_bytes() * self.prune_planes;
+        self.effort != Effort::Max && (len_bytes as f64) < max_bytes
     }
 
-    /// All transforms, for a tensor too small to be judged.
+    /// Returns all transforms of this dtype and effort, for a tensor that is too
+    /// small to be sampled.
     pub fn transforms(&self) -> impl Iterator<Item = Transform> {
         transforms(self.dtype, self.effort).into_iter()
     }
 
-    /// The best recipe and, in order, those that may turn out to be smaller
-    /// for a tensor of `len_bytes`.
+    /// Returns the best recipe, then those that may turn out to be smaller for a
+    /// tensor of `len_bytes`, in order of expected size.
     pub fn close(&self, len_bytes: usize) -> impl Iterator<Item = &Recipe> {
-        let most = match len_bytes {
+        let max_cost = match len_bytes {
             0..=SMALL_BYTES => f64::INFINITY,
-            _ => self.recipes[0].0 * HOPELESS,
+            _ => self.recipes[0].0 * PRUNE_TRANSFORM,
         };
         let close = self
             .recipes
             .iter()
-            .take_while(move |(cost, _)| *cost <= most);
+            .take_while(move |(cost, _)| *cost <= max_cost);
         close.map(|(_, recipe)| recipe)
     }
 }
 
-/// The recipes by their expected cost.
-fn judge<E: PackEngine>(
+/// Ranks recipes for all transforms by their expected size.
+fn rank<E: PackEngine>(
     engine: &E,
     tensor: &[u8],
     dtype: Option<Dtype>,
     effort: Effort,
     far_repeats: bool,
-    look: Look,
+    sample: Sample,
 ) -> Ranking {
     let (mut is_plain, mut is_searched) = (true, false);
-    let windows = sample::windows(tensor, look);
+    let windows = sample::windows(tensor, sample);
     let sampled_bytes: usize = windows.iter().map(|window| window.len()).sum();
     let scale = tensor.len() as f64 / sampled_bytes as f64;
-    let how = Judge {
+    let spec = SampleSpec {
         effort,
         scale,
-        piece_bytes: look.piece_bytes,
-        repeats: look.is_long() || effort == Effort::Max || repeats::are_near(&windows),
+        piece_bytes: sample.piece_bytes,
+        repeats: sample.is_full() || effort == Effort::Max || repeats::are_near(&windows),
     };
     let transforms = transforms(dtype, effort);
-    // Where nothing repeats, planes are coded at least as well as the bytes of
-    // all together, which are left as they are if they are noise.
-    let is_noise_at_best = !how.repeats && transforms.len() > 1;
+    // Unless something repeats, coding planes separately gains at least as much
+    // as coding all bytes together, so the latter is not estimated.
+    let is_noise_at_best = !spec.repeats && transforms.len() > 1;
     let mut ranked: Vec<(f64, Recipe)> = transforms
         .into_iter()
         .map(|transform| {
             if transform == Transform::Opaque && is_noise_at_best {
                 return ((HEAD_BYTES + tensor.len()) as f64, Recipe::stored());
             }
-            let judged = |plane: &Vec<Vec<u8>>| -> Vec<Estimate> {
+            let estimate = |plane: &Vec<Vec<u8>>| -> Vec<Estimate> {
                 let parts = plane.iter();
-                parts.map(|part| Estimate::of(engine, part, how)).collect()
+                parts.map(|part| Estimate::of(engine, part, spec)).collect()
             };
             let sampled = sample::planes(&windows, transform);
-            let estimates: Vec<Vec<Estimate>> = sampled.iter().map(judged).collect();
+            let estimates: Vec<Vec<Estimate>> = sampled.iter().map(estimate).collect();
             let all = || estimates.iter().flatten();
             is_plain &= all().all(|part| part.is_plain(effort));
             is_searched |= all().any(Estimate::is_search_near);
-            let coded_bytes = ways::coded_bytes(all());
+            let coded_bytes = plane_choice::coded_bytes(all());
             let mut cost = (transform.planes() * HEAD_BYTES) as f64;
             let planes = transform.plane_lens(tensor.len()).into_iter();
             let planes = planes.zip(&estimates).map(|(len_bytes, estimates)| {
                 let (recipe, bytes) =
-                    ways::choose(estimates, len_bytes, coded_bytes, effort, far_repeats);
+                    plane_choice::choose(estimates, len_bytes, coded_bytes, effort, far_repeats);
                 cost += bytes * scale;
                 recipe
             });
             let planes = planes.collect();
-            (
-                cost * handicap(transform, effort),
-                Recipe { transform, planes },
-            )
+            (cost * bias(transform, effort), Recipe { transform, planes })
         })
         .collect();
-    // Stable: of equals the one preferred stays in front.
+    // The sort is stable: among equals the preferred transform stays first.
     ranked.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-    let is_settled = look.is_long() || is_plain;
+    let is_final = sample.is_full() || is_plain;
     Ranking {
         dtype,
         effort,
         recipes: ranked,
-        beaten: match (is_settled, is_searched) {
-            (true, _) => BEATEN,
-            (false, false) => BEATEN_AT_A_GLANCE,
-            (false, true) => BEATEN_BUT_FOR_A_SEARCH,
+        prune_planes: match (is_final, is_searched) {
+            (true, _) => PRUNE_PLANES,
+            (false, false) => PRUNE_PLANES_QUICK,
+            (false, true) => PRUNE_PLANES_QUICK_SEARCH,
         },
-        is_settled,
+        is_final,
     }
 }
 
-/// Transforms worth a look, the one preferred at equal size first.
+/// Returns the transforms that may be worth trying; at equal size the earlier
+/// one is preferred.
 fn transforms(dtype: Option<Dtype>, effort: Effort) -> Vec<Transform> {
     let Some(width) = element_bytes(dtype) else {
         return vec![Transform::Opaque];
@@ -213,10 +214,12 @@ fn float_format(dtype: Option<Dtype>) -> Option<FloatFormat> {
     }
 }
 
-/// How much smaller bit fields have to be before they replace byte planes:
-/// their mantissas must be entropy-decoded where a byte plane of mantissas is
-/// copied.
-fn handicap(transform: Transform, effort: Effort) -> f64 {
+/// Returns the factor by which the expected size of `transform` is multiplied
+/// before transforms are compared.
+///
+/// Bit fields have to gain a thousandth on byte planes: their mantissas must be
+/// entropy-decoded, whereas a byte plane of mantissas is copied.
+fn bias(transform: Transform, effort: Effort) -> f64 {
     match (transform, effort) {
         (Transform::BitField(_), Effort::Balanced) => 1.001,
         _ => 1.0,

@@ -1,50 +1,55 @@
-//! Whether a tensor repeats itself: over distances that an ordinary search does
-//! not see, as stacked copies of one matrix do, or near by.
+//! Detects repetition in a tensor: over distances that an ordinary search does
+//! not reach, as in stacked copies of one matrix, or near by.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
 
 use super::Effort;
 
-/// Distances below this are within a block and its window.
+/// The least distance of a far repeat, in bytes. Shorter distances are within
+/// reach of a block's own search.
 const FAR_BYTES: usize = 2 << 20;
-/// Longer tensors have planes that no window spans.
-const MOST_BYTES: usize = 1 << 28;
-/// One word of so many, picked by its value, is an anchor.
-const ANCHORS: u32 = 10;
-/// Bytes after an anchor that have to be the same.
+/// Longer tensors have planes that exceed every search window.
+const MAX_TENSOR_BYTES: usize = 1 << 28;
+/// One word in `2^ANCHOR_BITS`, picked by its value, is an anchor.
+const ANCHOR_BITS: u32 = 10;
+/// Bytes from an anchor on that have to be equal.
 const MATCH_BYTES: usize = 64;
-/// And different values among them: mostly zeros repeat by chance.
-const LEAST_DISTINCT: u32 = 12;
-/// One anchor of so many must have been seen before for a long search to be
-/// tried: where one of fifty repeats an earlier one, of which a quarter has
-/// been looked at.
-const LEAST_SHARE: usize = 200;
-/// Pages are picked by so many bits of their mixed numbers.
-const PAGES: u32 = 2;
+/// The number of distinct values that these bytes must have: mostly zeros repeat
+/// by chance.
+const MIN_DISTINCT: u32 = 12;
+/// A long-distance search is tried if at least 1/n of all anchors repeat an
+/// earlier one. Only a quarter of the pages is read, so that an anchor that is
+/// read finds its original with a chance of one in four: 1/200 observed stands
+/// for 1/50 in the tensor.
+const MIN_REPEATED_DIVISOR: usize = 200;
+/// One page in `2^PAGE_BITS` is read, picked by its mixed number.
+const PAGE_BITS: u32 = 2;
 const PAGE_BYTES: usize = 4096;
 
-/// Looks at every eighth byte of a quarter of the tensor: elements and rows
-/// mostly begin there. Which pages these are looks like chance, so that at any
-/// distance some are found together.
+/// Returns whether the tensor repeats itself over [`FAR_BYTES`] and more.
+///
+/// Reads the 8-byte words of a quarter of the pages: elements and rows mostly
+/// begin at multiples of 8. The pages are picked pseudo-randomly, so that for
+/// any distance some pairs of pages that far apart are read.
 pub fn are_far_apart(tensor: &[u8], effort: Effort) -> bool {
-    if effort == Effort::Fast || tensor.len() <= FAR_BYTES || tensor.len() > MOST_BYTES {
+    if effort == Effort::Fast || tensor.len() <= FAR_BYTES || tensor.len() > MAX_TENSOR_BYTES {
         return false;
     }
     let (pages, _) = tensor.as_chunks::<PAGE_BYTES>();
     let mut last_seen: BTreeMap<u64, usize> = BTreeMap::new();
     let (mut anchors, mut repeated) = (0, 0);
     for (number, page) in pages.iter().enumerate() {
-        if mixed(number as u64 + 1) >> (64 - PAGES) != 0 {
+        if mixed(number as u64 + 1) >> (64 - PAGE_BITS) != 0 {
             continue;
         }
         let (words, _) = page.as_chunks::<8>();
         for (index, word) in words.iter().enumerate() {
             let word = u64::from_le_bytes(*word);
-            if word.wrapping_mul(SPREAD) >> (64 - ANCHORS) != 0 {
+            if word.wrapping_mul(SPREAD) >> (64 - ANCHOR_BITS) != 0 {
                 continue;
             }
-            // A run of one value would be nothing but anchors.
+            // In a run of one value every word would be an anchor.
             if index > 0 && u64::from_le_bytes(words[index - 1]) == word {
                 continue;
             }
@@ -52,7 +57,7 @@ pub fn are_far_apart(tensor: &[u8], effort: Effort) -> bool {
             let Some(content) = tensor.get(at..at + MATCH_BYTES) else {
                 break;
             };
-            if distinct(content) < LEAST_DISTINCT {
+            if distinct(content) < MIN_DISTINCT {
                 continue;
             }
             anchors += 1;
@@ -65,18 +70,18 @@ pub fn are_far_apart(tensor: &[u8], effort: Effort) -> bool {
             }
         }
     }
-    repeated > 0 && repeated * LEAST_SHARE >= anchors
+    repeated > 0 && repeated * MIN_REPEATED_DIVISOR >= anchors
 }
 
-/// Whether words of the sampled windows occur again in them, more often than
-/// one in [`NEAR_SHARE`]: what a search would find in a tensor of elements that
-/// are not few.
+/// Returns whether more than one word in [`NEAR_SHARE`] of the sampled windows
+/// occurs in them again. That is what a search would find, except in a tensor
+/// of few distinct elements.
 pub fn are_near(windows: &[&[u8]]) -> bool {
     let mut seen = vec![0u64; 1 << NEAR_BITS];
     let (mut words, mut repeated) = (0, 0);
     for window in windows {
-        // Noted are whole words, compared is every other place: all even
-        // distances are seen.
+        // Records aligned words and compares at every even offset, which finds
+        // all even distances.
         for (at, place) in window.windows(8).enumerate().step_by(2) {
             let Some(word) = place.first_chunk() else {
                 break;
@@ -93,12 +98,14 @@ pub fn are_near(windows: &[&[u8]]) -> bool {
     repeated * NEAR_SHARE > words
 }
 
+/// The size of the table of recorded words, as a power of two.
 const NEAR_BITS: u32 = 13;
+/// Words repeat if more than 1/n of them occur again.
 const NEAR_SHARE: usize = 128;
 
-/// Whether words at every `STEP`-th place have been seen before, more often
-/// than one in [`IN_SHARE`] bytes. Noted are whole words; 15 bytes at the
-/// end do not count.
+/// Returns whether words at every `STEP`-th offset repeat an earlier aligned
+/// word, more often than once in [`IN_SHARE`] bytes. The last 15 bytes do not
+/// count.
 pub fn are_in<const WORD_BYTES: usize, const STEP: usize>(bytes: &[u8]) -> bool {
     const SLOT_BITS: u32 = 10;
     const SLOTS: usize = 1 << SLOT_BITS;
@@ -125,18 +132,20 @@ pub fn are_in<const WORD_BYTES: usize, const STEP: usize>(bytes: &[u8]) -> bool 
     repeated * IN_SHARE > bytes.len()
 }
 
+/// A small tensor or plane repeats if there is more than one repeated word for
+/// every n of its bytes.
 const IN_SHARE: usize = 256;
 
-/// Bits of a product with it depend on all lower bits of a word.
+/// A multiplier whose product has bits that depend on all lower bits of a word.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Spreads the bits of a word, the upper ones best.
+/// Mixes the bits of a word; the upper bits of the result are mixed best.
 fn mixed(word: u64) -> u64 {
     let product = word.wrapping_mul(SPREAD);
     (product ^ product >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9)
 }
 
-/// How many different bytes occur.
+/// Returns the number of distinct byte values.
 fn distinct(bytes: &[u8]) -> u32 {
     let mut seen = [0u64; 4];
     for &byte in bytes {
@@ -151,7 +160,8 @@ mod tests {
 
     use super::*;
 
-    /// Noise from a seed, `keep` of 256 bytes kept and the others zero.
+    /// Returns noise in which `keep` of 256 byte values are kept and the others
+    /// are zero.
     fn noise(seed: u64, len: usize, keep: u64) -> Vec<u8> {
         let mut state = seed;
         let mut next = || {
@@ -167,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_of_a_matrix_are_seen_and_chance_is_not() {
+    fn copies_of_a_matrix_are_found_and_chance_is_not() {
         let matrix = noise(1, 3 << 20, 256);
         let stacked = [&matrix[..], &matrix].concat();
         assert!(are_far_apart(&stacked, Effort::Balanced));
@@ -180,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_words_are_seen_and_chance_is_not() {
+    fn repeated_words_are_found_and_chance_is_not() {
         let bytes = noise(5, 4096, 256);
         assert!(!are_in::<8, 1>(&bytes) && !are_in::<4, 2>(&bytes));
         let few: Vec<u8> = bytes.iter().map(|byte| byte % 6).collect();

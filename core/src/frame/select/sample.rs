@@ -1,62 +1,70 @@
-//! A fixed, evenly spread part of a tensor.
+//! A fixed, evenly spread sample of a tensor.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::frame::z4ai::{PlaneCoder, PlaneRecipe, Recipe, Transform};
 
+/// The number of windows that a sample consists of.
 const WINDOWS: usize = 16;
-/// No look but a short one takes in more than this part of a tensor: it would
-/// cost as much as coding.
-const MOST_PART: usize = 4;
+/// A sample larger than [`Sample::QUICK`] covers at most 1/n of the tensor:
+/// more would take as long as coding.
+const MAX_SHARE_DIVISOR: usize = 4;
 
-/// How long a look is taken at a tensor.
+/// The size of a sample.
 #[derive(Debug, Clone, Copy)]
-pub struct Look {
+pub struct Sample {
     window_bytes: usize,
-    /// Bytes of the pieces of a plane on which a search is tried.
+    /// Bytes of each piece of a plane on which a search is tried.
     pub piece_bytes: usize,
 }
 
-impl Look {
-    /// Whether choices rest on it, rather than the decision to look longer.
-    pub fn is_long(self) -> bool {
-        self.window_bytes >= LONG.window_bytes
+impl Sample {
+    /// Enough to recognise a tensor in which only codes of single bytes gain:
+    /// 64 KiB in all.
+    pub const QUICK: Self = Self {
+        window_bytes: 4 << 10,
+        piece_bytes: 4 << 10,
+    };
+    /// Enough to choose by: up to 512 KiB in all.
+    pub const FULL: Self = Self {
+        window_bytes: 32 << 10,
+        piece_bytes: 16 << 10,
+    };
+
+    /// Returns whether a choice may rest on this sample; a smaller one only
+    /// decides whether a larger one is needed.
+    pub fn is_full(self) -> bool {
+        self.window_bytes >= Self::FULL.window_bytes
     }
 }
 
-/// Enough to see that there is nothing to see.
-pub const SHORT: Look = Look {
-    window_bytes: 4 << 10,
-    piece_bytes: 4 << 10,
-};
-/// Enough to choose by.
-pub const LONG: Look = Look {
-    window_bytes: 32 << 10,
-    piece_bytes: 16 << 10,
-};
-
-/// The whole tensor if it is small, else windows at places that depend on its
-/// length alone, so that a sample never makes output differ between runs.
-pub fn windows(tensor: &[u8], look: Look) -> Vec<&[u8]> {
-    let most_bytes = tensor.len() / WINDOWS / MOST_PART / 8 * 8;
-    let window_bytes = look.window_bytes.min(most_bytes.max(SHORT.window_bytes));
+/// Returns the whole tensor if it is small, and otherwise windows at offsets
+/// that depend on its length alone, so that the output is the same in every
+/// run.
+pub fn windows(tensor: &[u8], sample: Sample) -> Vec<&[u8]> {
+    let max_bytes = tensor.len() / WINDOWS / MAX_SHARE_DIVISOR / 8 * 8;
+    let window_bytes = sample
+        .window_bytes
+        .min(max_bytes.max(Sample::QUICK.window_bytes));
     if tensor.len() <= WINDOWS * window_bytes {
         return vec![tensor];
     }
     let last = tensor.len() - window_bytes;
     (0..WINDOWS)
         .map(|k| {
-            // In steps of 8, so that every window starts at an element.
+            // A multiple of 8, so that every window starts at an element.
             let start = last / (WINDOWS - 1) * k / 8 * 8;
             &tensor[start..start + window_bytes]
         })
         .collect()
 }
 
-/// The planes that `transform` makes of the windows, each as the parts that
-/// are alike: one, but for mantissas of several bytes, of which the upper ones
-/// say more than the lower ones.
+/// Returns the planes that `transform` makes of the windows, each split into
+/// parts of similar bytes.
+///
+/// A plane has one part, except for mantissas of several bytes, whose upper
+/// bytes carry more information than the lower ones.
 pub fn planes(windows: &[&[u8]], transform: Transform) -> Vec<Vec<Vec<u8>>> {
     let recipe = Recipe {
         transform,

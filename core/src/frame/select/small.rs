@@ -1,34 +1,35 @@
-//! Tensors too small for a sample: judged by counts of all their bytes, in a
-//! tenth of the time that it takes to code them in every way there is.
+//! Tensors too small for a sample: all their bytes are counted, which takes a
+//! tenth of the time that trying every codec would take.
 
 use alloc::vec::Vec;
 
-use super::{Effort, Ranking, alternatives, element_bytes, repeats, sample, ways};
+use super::{Effort, Ranking, element_bytes, plane_choice, repeats, sample, structured};
 use crate::bytes::index;
 use crate::dtype::Dtype;
 use crate::engine::PackEngine;
-use crate::entropy::order0::{self, count, entropy_bits, huffman_bits};
+use crate::entropy::histogram::{self, count, entropy_bits, huffman_bits};
 use crate::entropy::rans;
 use crate::frame::plane::HEAD_BYTES;
 use crate::frame::z4ai::{self, PlaneRecipe, Recipe, Transform};
 
-/// Codes of less than this, in bits for each byte, leave so little that a
-/// search may find more, whether words repeat or not.
+/// The code length, in bits per byte, below which a search may find more than
+/// Huffman codes even where no words repeat.
 const SHORT_CODE_BITS: usize = 2;
 
-/// Cuts whose sizes are expected to be this close are both made: about how far
-/// off what is expected can be.
+/// Transforms whose expected sizes differ by at most this many bytes are all
+/// encoded: about the error of the expected size.
 const CLOSE_BYTES: usize = 8;
 
-/// The smallest of the frames of planes, each coded byte by byte; `None` for a
-/// tensor in which other ways may find more: words repeat, elements are few or
-/// zero, or codes are short.
+/// Returns the smallest frame of planes whose bytes are coded independently.
+///
+/// Returns `None` for a tensor that another codec may make smaller: words repeat,
+/// there are few distinct elements or many zeros, or codes are short.
 pub fn encode<'a, E: PackEngine>(
     engine: &E,
     tensor: &'a [u8],
     dtype: Option<Dtype>,
     effort: Effort,
-) -> Option<z4ai::Encoded<'a>> {
+) -> Option<z4ai::EncodedPlanes<'a>> {
     let has_repeats = match element_bytes(dtype) {
         Some(_) => repeats::are_in::<4, 2>(tensor),
         None => repeats::are_in::<4, 1>(tensor),
@@ -36,38 +37,41 @@ pub fn encode<'a, E: PackEngine>(
     if has_repeats {
         return None;
     }
-    // Of no bytes, for the transforms that this dtype and effort have.
-    let cuts: Vec<Cut> = Ranking::new(engine, &[], dtype, effort)
+    // A ranking of an empty tensor lists the transforms of this dtype and effort.
+    let transforms: Vec<CountedTransform> = Ranking::new(engine, &[], dtype, effort)
         .transforms()
-        .map(|transform| Cut::new(tensor, transform, effort))
+        .map(|transform| CountedTransform::new(tensor, transform, effort))
         .collect::<Option<_>>()?;
-    let least = cuts.iter().map(|cut| cut.expected_len_bytes).min()?;
-    if alternatives::may_be_below(least, tensor, dtype) {
+    let expected = transforms.iter().map(|counted| counted.expected_len_bytes);
+    let min_len_bytes = expected.min()?;
+    if structured::may_be_below(min_len_bytes, tensor, dtype) {
         return None;
     }
-    let close = cuts
+    let close = transforms
         .iter()
-        .filter(|cut| cut.expected_len_bytes <= least + CLOSE_BYTES);
-    let made = close.map(|cut| z4ai::Encoded::new(engine, tensor, &cut.recipe));
-    // The first of equals: byte planes decode faster than bit fields.
-    made.min_by_key(z4ai::Encoded::len_bytes)
+        .filter(|counted| counted.expected_len_bytes <= min_len_bytes + CLOSE_BYTES);
+    let encoded = close.map(|counted| z4ai::EncodedPlanes::new(engine, tensor, &counted.recipe));
+    // The first among equals: byte planes decode faster than bit fields.
+    encoded.min_by_key(z4ai::EncodedPlanes::len_bytes)
 }
 
-/// A way to cut a tensor, and the frame expected of it.
-struct Cut {
+/// A transform of the tensor, and the size expected from the counts of its
+/// planes.
+struct CountedTransform {
     recipe: Recipe,
     expected_len_bytes: usize,
 }
 
-impl Cut {
-    /// `None` where a part of a plane may hold more than its counts tell.
+impl CountedTransform {
+    /// Returns `None` if a search may compress a part of a plane better than its
+    /// counts suggest.
     fn new(tensor: &[u8], transform: Transform, effort: Effort) -> Option<Self> {
         let mut expected_len_bytes = z4ai::head(transform, &[]).len();
         let mut planes = Vec::with_capacity(transform.planes());
         for parts in sample::planes(&[tensor], transform) {
-            // The tensor itself has no repeats.
-            let is_new = transform != Transform::Opaque;
-            let parts = parts.iter().map(|part| Part::new(part, is_new));
+            // The bytes of the tensor itself have been checked for repeats.
+            let may_repeat = transform != Transform::Opaque;
+            let parts = parts.iter().map(|part| CountedPart::new(part, may_repeat));
             let (recipe, len_bytes) = plane(&parts.collect::<Option<Vec<_>>>()?, effort);
             planes.push(recipe);
             expected_len_bytes += HEAD_BYTES + len_bytes;
@@ -79,25 +83,31 @@ impl Cut {
     }
 }
 
-/// What to do with a plane of these parts, and the bytes it is expected to
-/// take.
-fn plane(parts: &[Part], effort: Effort) -> (PlaneRecipe, usize) {
-    /// A table of blocks, and what it has for each of them.
+/// Returns what to try on a plane of these parts, and the bytes that it is
+/// expected to take.
+fn plane(parts: &[CountedPart], effort: Effort) -> (PlaneRecipe, usize) {
+    /// Bytes of a block table without its entries, and of each entry.
     const TABLE_BYTES: usize = 8;
     const TABLE_BLOCK_BYTES: usize = 4;
     let len_bytes: usize = parts.iter().map(|part| part.len_bytes).sum();
-    let (recipe, coded) = match (parts, ways::of_counted_plane(effort)) {
-        ([only], PlaneRecipe::HuffmanOrRans { gain_parts })
-            if only.rans_bytes < only.huffman_bytes.saturating_sub(len_bytes / gain_parts) =>
+    let (recipe, coded) = match (parts, plane_choice::counted(effort)) {
+        ([only], PlaneRecipe::HuffmanOrRans { min_gain_divisor })
+            if only.rans_bytes
+                < only
+                    .huffman_bytes
+                    .saturating_sub(len_bytes / min_gain_divisor) =>
         {
-            (PlaneRecipe::HuffmanOrRans { gain_parts }, only.rans_bytes)
+            (
+                PlaneRecipe::HuffmanOrRans { min_gain_divisor },
+                only.rans_bytes,
+            )
         }
-        ([only], _) => (ways::HUFFMAN, only.huffman_bytes),
+        ([only], _) => (plane_choice::HUFFMAN, only.huffman_bytes),
         _ => {
             let blocks = parts
                 .iter()
                 .map(|part| part.huffman_bytes + TABLE_BLOCK_BYTES);
-            (ways::HUFFMAN, TABLE_BYTES + blocks.sum::<usize>())
+            (plane_choice::HUFFMAN, TABLE_BYTES + blocks.sum::<usize>())
         }
     };
     if coded < len_bytes {
@@ -107,31 +117,30 @@ fn plane(parts: &[Part], effort: Effort) -> (PlaneRecipe, usize) {
     }
 }
 
-/// A part of a plane, and its length in codes for single bytes.
-struct Part {
+/// A part of a plane, and its expected lengths in codes of single bytes.
+struct CountedPart {
     len_bytes: usize,
-    /// As a zstd frame.
+    /// Expected length as a zstd frame.
     huffman_bytes: usize,
-    /// No more than a guess that it is too long where that is plain.
+    /// Expected length in rANS; [`usize::MAX`] where rANS clearly loses.
     rans_bytes: usize,
 }
 
-impl Part {
-    /// `None` where a search may find more: it is no good for noise, in which
-    /// nothing repeats, if that `may_repeat` at all.
+impl CountedPart {
+    /// Returns `None` if a search may find more: codes are short, or words
+    /// repeat. The latter is checked only if `may_repeat`.
     fn new(bytes: &[u8], may_repeat: bool) -> Option<Self> {
-        /// What rANS gains on Huffman codes at the most, in parts of a hundred,
-        /// where these take two bits and more; and bytes of its table for every
-        /// value.
-        const RANS_MOST_GAIN: usize = 8;
+        /// The most that rANS gains on Huffman codes of two bits and more, in
+        /// percent, and the least bytes of its table for each value.
+        const RANS_MAX_GAIN_PERCENT: usize = 8;
         const TABLE_VALUE_BYTES: usize = 2;
-        /// A frame that holds one byte many times.
+        /// Bytes of a frame that repeats a single byte.
         const RUN_BYTES: usize = 11;
-        /// A block that gains nothing is left as it is in its frame.
+        /// Bytes of the headers of a frame whose block is stored uncompressed.
         const RAW_HEADS_BYTES: usize = 10;
         let len_bytes = bytes.len();
         let counts = count(bytes);
-        let values = order0::values(&counts);
+        let values = histogram::values(&counts);
         if values < 2 {
             return Some(Self {
                 len_bytes,
@@ -145,8 +154,9 @@ impl Part {
         }
         let huffman_bytes =
             huffman_frame_bytes(&counts, len_bytes, bits).min(len_bytes + RAW_HEADS_BYTES);
-        let rans_least = bits / 800 * (100 - RANS_MOST_GAIN) + TABLE_VALUE_BYTES * values;
-        let rans_bytes = match rans_least < huffman_bytes.min(len_bytes) {
+        let min_rans_bytes =
+            bits / 800 * (100 - RANS_MAX_GAIN_PERCENT) + TABLE_VALUE_BYTES * values;
+        let rans_bytes = match min_rans_bytes < huffman_bytes.min(len_bytes) {
             true => rans::shared_len_bytes(&counts).min(rans::adaptive_len_bytes(&[counts])),
             false => usize::MAX,
         };
@@ -158,17 +168,20 @@ impl Part {
     }
 }
 
-/// About what a zstd frame of literals takes that have these counts and whose
-/// codes come to `bits` bits: lengths of codes, of which the description of a
-/// code consists, are near logarithms of counts.
+/// Returns the approximate length of a zstd frame of literals that have these
+/// counts and whose codes take `bits` bits.
+///
+/// The description of a code lists code lengths, which are close to logarithms
+/// of counts.
 fn huffman_frame_bytes(counts: &[u64; 256], len_bytes: usize, bits: usize) -> usize {
-    /// Heads of frame, block and literals; and lengths of streams, if they are
-    /// several.
+    /// Bytes of the headers of frame, block and literals, and of the lengths of
+    /// streams if there are four.
     const HEADS_BYTES: usize = 15;
     const STREAMS_BYTES: usize = 7;
-    /// Longest literals in one stream.
+    /// The most literals, in bytes, that are coded as one stream.
     const ONE_STREAM_BYTES: usize = 1023;
-    /// What a coded description has besides lengths, and that of equal ones.
+    /// Bytes of a compressed description without its code lengths, and of the
+    /// description of a flat code.
     const DESCRIPTION_BYTES: usize = 5;
     const FLAT_DESCRIPTION_BYTES: usize = 8;
     let last = counts.iter().rposition(|&count| count > 0).unwrap_or(0);
@@ -183,7 +196,7 @@ fn huffman_frame_bytes(counts: &[u64; 256], len_bytes: usize, bits: usize) -> us
     let mut description = DESCRIPTION_BYTES + (entropy_bits(&classes) / 8.0) as usize;
     let mut flat = usize::MAX;
     if last < 128 {
-        // Four bits for each.
+        // Four bits for each length.
         description = description.min(1 + last.div_ceil(2));
         flat = len_bytes * (last.ilog2() as usize + 1) / 8 + FLAT_DESCRIPTION_BYTES;
     }
@@ -199,8 +212,8 @@ mod tests {
     use super::*;
     use crate::engine::encode_literals;
 
-    /// Values of a generator, `count` of them, that are less frequent the
-    /// larger they are if `is_skewed`.
+    /// Returns `len` pseudo-random bytes below `values`; if `is_skewed`, larger
+    /// ones are less frequent.
     fn noise(len: usize, values: u64, is_skewed: bool) -> Vec<u8> {
         let mut state = 7u64;
         let mut next = || {
@@ -218,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_tell_what_a_frame_takes() {
+    fn the_length_of_a_frame_follows_from_counts() {
         for (len, values, is_skewed) in [
             (300, 20, false),
             (384, 100, true),
@@ -229,7 +242,7 @@ mod tests {
             (16384, 60, true),
         ] {
             let bytes = noise(len, values, is_skewed);
-            let expected = Part::new(&bytes, true).expect("noise").huffman_bytes;
+            let expected = CountedPart::new(&bytes, true).expect("noise").huffman_bytes;
             let mut frame = Vec::new();
             encode_literals(&bytes, &mut frame);
             let off = frame.len().abs_diff(expected);

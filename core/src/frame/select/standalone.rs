@@ -1,32 +1,34 @@
-//! Frames that stand alone and so may be of any family.
+//! Frames outside containers, which may be of any family.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::alternatives::MOST_BYTES;
-use super::estimate::{Estimate, Judge};
-use super::{Effort, Encoded, Ranking, alternatives, element_bytes};
+use super::estimate::{Estimate, SampleSpec};
+use super::structured::MAX_TENSOR_BYTES;
+use super::{Effort, EncodedTensor, Ranking, element_bytes, structured};
 use crate::dtype::Dtype;
 use crate::engine::{PackEngine, ZstdCoding};
-use crate::frame::auto::{self, Choice};
+use crate::frame::auto::{self, StreamCodec};
 use crate::frame::z4ai;
 
-/// Where coding leaves more than this share of a stream, z4ai's readers are
-/// spared its slowest methods, and our encoders brotli.
-const WORTH_BROTLI: f64 = 0.8;
-/// A search expected to come to more than this times the best is not tried.
-const HOPELESS: f64 = 1.15;
-/// Length of the pieces on which a search is tried.
+/// brotli is tried if the smallest estimate is below this share of the stream.
+/// Above it the gain would not repay slow encoding here and slow decoding in
+/// z4ai.
+const BROTLI_MAX_SHARE: f64 = 0.8;
+/// A search whose estimate is more than this times the smallest one is not
+/// tried.
+const PRUNE_STREAM_SEARCH: f64 = 1.15;
+/// The length, in bytes, of the pieces on which a search is tried.
 const PIECE_BYTES: usize = 16 << 10;
-/// Longest stream that becomes a single brotli stream, in bytes. brotli looks
-/// back 4 MiB and uses one thread.
+/// The longest stream, in bytes, that becomes a single brotli stream. brotli
+/// looks back 4 MiB and uses one thread.
 #[cfg(feature = "brotli-encoder")]
 const BROTLI_BYTES: u32 = 1 << 23;
 
-/// The smallest frame found for `tensor`.
+/// Returns the smallest frame found for `tensor`.
 ///
-/// Up to [`Effort::Balanced`] that is the frame [`super::encode`] makes.
-/// [`Effort::Max`] also tries `ZARA`, which z4ai reads everywhere but in
+/// Up to [`Effort::Balanced`] that is the frame that [`super::encode`] makes.
+/// [`Effort::Max`] also tries `ZARA`, which z4ai reads everywhere except in
 /// containers.
 #[must_use]
 pub fn standalone<E: PackEngine>(
@@ -39,9 +41,10 @@ pub fn standalone<E: PackEngine>(
         return super::encode(engine, tensor, dtype, effort);
     }
     let ranking = Ranking::new(engine, tensor, dtype, effort);
-    let choice = super::Choice::of(&ranking, alternatives::smallest(engine, tensor, &ranking));
-    let mut best = Encoded::chosen(engine, tensor, choice).into_frame(engine);
-    if tensor.is_empty() || tensor.len() > MOST_BYTES {
+    let choice =
+        super::Choice::from_ranking(&ranking, structured::smallest(engine, tensor, &ranking));
+    let mut best = EncodedTensor::from_choice(engine, tensor, choice).into_frame(engine);
+    if tensor.is_empty() || tensor.len() > MAX_TENSOR_BYTES {
         return best;
     }
     for recipe in ranking.close(tensor.len()) {
@@ -50,7 +53,9 @@ pub fn standalone<E: PackEngine>(
             z4ai::Transform::BytePlane(width) => auto::Transform::BytePlane(width),
             z4ai::Transform::BitField(format) => auto::Transform::BitPack(format),
         };
-        let frame = auto::encode_by(engine, tensor, transform, |stream| choices(engine, stream));
+        let frame = auto::encode_by(engine, tensor, transform, |stream| {
+            stream_codecs(engine, stream)
+        });
         if frame.len() < best.len() {
             best = frame;
         }
@@ -58,33 +63,33 @@ pub fn standalone<E: PackEngine>(
     best
 }
 
-fn choices<E: PackEngine>(engine: &E, stream: &[u8]) -> Vec<Choice> {
-    let how = Judge {
+fn stream_codecs<E: PackEngine>(engine: &E, stream: &[u8]) -> Vec<StreamCodec> {
+    let spec = SampleSpec {
         effort: Effort::Max,
         scale: 1.0,
         piece_bytes: PIECE_BYTES,
         repeats: true,
     };
-    let estimate = Estimate::of(engine, stream, how);
-    let mut choices = vec![Choice::Zstd(ZstdCoding::Huffman), Choice::Rans];
-    if estimate.search < estimate.least() * HOPELESS {
+    let estimate = Estimate::of(engine, stream, spec);
+    let mut codecs = vec![StreamCodec::Zstd(ZstdCoding::Huffman), StreamCodec::Rans];
+    if estimate.search < estimate.smallest() * PRUNE_STREAM_SEARCH {
         let level = Effort::Max.search_level();
-        choices.push(Choice::Zstd(ZstdCoding::Search(level)));
-        choices.push(Choice::Zstd(ZstdCoding::Long(level)));
+        codecs.push(StreamCodec::Zstd(ZstdCoding::Search(level)));
+        codecs.push(StreamCodec::Zstd(ZstdCoding::Long(level)));
     }
-    if estimate.least() < estimate.len * WORTH_BROTLI {
-        choices.extend(brotli(stream.len()));
+    if estimate.smallest() < estimate.len * BROTLI_MAX_SHARE {
+        codecs.extend(brotli(stream.len()));
     }
-    choices
+    codecs
 }
 
 #[cfg(feature = "brotli-encoder")]
-fn brotli(len_bytes: usize) -> Option<Choice> {
+fn brotli(len_bytes: usize) -> Option<StreamCodec> {
     const QUALITY: u8 = 11;
     Some(if len_bytes <= BROTLI_BYTES as usize {
-        Choice::Brotli(QUALITY)
+        StreamCodec::Brotli(QUALITY)
     } else {
-        Choice::BrotliBlocks {
+        StreamCodec::BrotliBlocks {
             quality: QUALITY,
             block_bytes: BROTLI_BYTES,
         }
@@ -92,6 +97,6 @@ fn brotli(len_bytes: usize) -> Option<Choice> {
 }
 
 #[cfg(not(feature = "brotli-encoder"))]
-fn brotli(_: usize) -> Option<Choice> {
+fn brotli(_: usize) -> Option<StreamCodec> {
     None
 }

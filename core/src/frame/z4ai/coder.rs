@@ -1,14 +1,14 @@
-//! One plane to its payload, following a recipe that somebody else has chosen.
+//! Encodes one plane into its payload, following a given recipe.
 //!
-//! Most planes are made block by block and no block needs another, so that a
-//! large tensor uses every core, and a packer short of memory can write the
-//! blocks of a plane as they come. Both ways give the same bytes.
+//! Most planes are coded in independent blocks, so that a large tensor uses
+//! every core, and a packer that is short of memory can write the blocks of a
+//! plane as they are finished. The bytes are the same either way.
 
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::way::{fast_first, huffman_or_rans, smallest};
+use super::encode_plane::{huffman_or_rans, prefer_fast, smallest};
 use super::{PlaneRecipe, Recipe, Transform};
 use crate::engine::PackEngine;
 use crate::frame::plane::Method;
@@ -25,8 +25,8 @@ pub struct PlaneCoder<'a> {
 }
 
 impl<'a> PlaneCoder<'a> {
-    /// The planes of `tensor` in frame order, and the bytes left over at its
-    /// end.
+    /// Returns the planes of `tensor` in frame order, and the bytes after its last
+    /// whole element.
     #[must_use]
     pub fn all(tensor: &'a [u8], recipe: &Recipe) -> (Vec<Self>, &'a [u8]) {
         let item_bytes = recipe.transform.item_bytes();
@@ -47,21 +47,21 @@ impl<'a> PlaneCoder<'a> {
         (planes, tail)
     }
 
-    /// Length of the plane before coding.
+    /// Returns the length of the plane before coding.
     #[must_use]
     pub fn len_bytes(&self) -> usize {
         self.len
     }
 
-    /// Whether the plane is coded in independent blocks; else
-    /// [`Self::encode_whole`] has to see all of it.
+    /// Returns whether the plane is coded in independent blocks; if not, it needs
+    /// [`Self::encode_whole`].
     #[must_use]
     pub fn is_blockwise(&self) -> bool {
         matches!(self.recipe, PlaneRecipe::Store | PlaneRecipe::Blocks(_))
     }
 
-    /// How a plane of blocks is coded; the record says [`Method::Store`] all
-    /// the same where coding gained nothing.
+    /// Returns the method of a plane that is coded in blocks. Its record says
+    /// [`Method::Store`] nevertheless if coding gained nothing.
     #[must_use]
     pub fn block_method(&self) -> Method {
         match self.recipe {
@@ -73,25 +73,28 @@ impl<'a> PlaneCoder<'a> {
         }
     }
 
-    /// Bytes of every block but the last.
+    /// Returns the length of every block but the last.
     #[must_use]
     pub fn block_bytes(&self) -> u32 {
         match self.recipe {
-            PlaneRecipe::Blocks(ways) => ways.block_bytes(self.parts(), self.len / self.parts()),
-            _ => STORED_PIECE_BYTES,
+            PlaneRecipe::Blocks(codecs) => {
+                codecs.block_bytes(self.parts(), self.len / self.parts())
+            }
+            _ => STORED_WRITE_BYTES,
         }
     }
 
-    /// Number of independent blocks.
+    /// Returns the number of independent blocks.
     #[must_use]
     pub fn block_count(&self) -> usize {
         self.len.div_ceil(self.block_bytes() as usize)
     }
 
-    /// Bytes `[start, start + out.len())` of the plane, uncoded.
+    /// Writes bytes `[start, start + out.len())` of the plane, before coding, to
+    /// `out`.
     ///
     /// # Panics
-    /// If the range reaches past the plane.
+    /// If the range exceeds the plane.
     pub fn extract(&self, start: usize, out: &mut [u8]) {
         match self.transform {
             Transform::Opaque => out.copy_from_slice(&self.elements[start..start + out.len()]),
@@ -102,7 +105,7 @@ impl<'a> PlaneCoder<'a> {
         }
     }
 
-    /// Parts of equal length that the plane is made of, one after another.
+    /// Returns the number of equally long parts that the plane consists of.
     fn parts(&self) -> usize {
         match self.transform {
             Transform::BitField(format) if self.plane == 2 => format.mantissa_bytes(),
@@ -110,15 +113,15 @@ impl<'a> PlaneCoder<'a> {
         }
     }
 
-    /// Bytes of the plane that block `index` holds.
+    /// Returns the range of the plane's bytes that block `index` holds.
     #[must_use]
     pub fn block(&self, index: usize) -> Range<usize> {
         let start = index * self.block_bytes() as usize;
         start..self.len.min(start + self.block_bytes() as usize)
     }
 
-    /// Part of the tensor, in bytes, that these bytes of the plane are made
-    /// of.
+    /// Returns the range of the tensor's bytes from which these bytes of the plane
+    /// are extracted.
     #[must_use]
     pub fn source(&self, Range { start, end }: Range<usize>) -> Range<usize> {
         let part_bytes = (self.len / self.parts()).max(1);
@@ -136,28 +139,29 @@ impl<'a> PlaneCoder<'a> {
         source(start)..source(end)
     }
 
-    /// Block `index`: raw for a stored plane, else one zstd frame.
+    /// Encodes block `index`: raw for a stored plane, otherwise one zstd frame.
     pub fn encode_block<E: PackEngine>(&self, engine: &E, index: usize) -> Vec<u8> {
         let block = self.block(index);
         let raw = self.raw(block.start, block.len());
         match self.recipe {
-            PlaneRecipe::Blocks(ways) => ways.encode(engine, &raw),
+            PlaneRecipe::Blocks(codecs) => codecs.encode(engine, &raw),
             _ => raw,
         }
     }
 
-    /// Method and payload of a plane that is not [`Self::is_blockwise`]; any
-    /// other is stored.
+    /// Encodes a plane that is not [`Self::is_blockwise`], and returns its method
+    /// and payload. Any other plane is stored.
     pub fn encode_whole<E: PackEngine>(&self, engine: &E) -> (Method, Vec<u8>) {
         let raw = self.raw(0, self.len);
         match self.recipe {
-            PlaneRecipe::HuffmanOrRans { gain_parts } => {
-                huffman_or_rans(engine, raw, self.parts(), gain_parts)
+            PlaneRecipe::HuffmanOrRans { min_gain_divisor } => {
+                huffman_or_rans(engine, raw, self.parts(), min_gain_divisor)
             }
-            PlaneRecipe::Smallest(ways) => smallest(engine, raw, self.parts(), ways),
-            PlaneRecipe::FastFirst { ways, parts } => {
-                fast_first(engine, raw, self.parts(), ways, parts)
-            }
+            PlaneRecipe::Smallest(codecs) => smallest(engine, raw, self.parts(), codecs),
+            PlaneRecipe::PreferFast {
+                codecs,
+                min_gain_divisor,
+            } => prefer_fast(engine, raw, self.parts(), codecs, min_gain_divisor),
             _ => (Method::Store, raw),
         }
     }
@@ -169,5 +173,6 @@ impl<'a> PlaneCoder<'a> {
     }
 }
 
-/// A stored plane has no blocks; it is written in pieces of this size.
-const STORED_PIECE_BYTES: u32 = 1 << 20;
+/// The size of the pieces in which a stored plane, which has no blocks, is
+/// written.
+const STORED_WRITE_BYTES: u32 = 1 << 20;

@@ -36,9 +36,10 @@ impl Frame<'_> {
                 let planes = self.pieces(engine, n)?;
                 self.each_piece(engine, n, body, |from, out| {
                     let range = from..from + out.len() / planes.len();
-                    let mut rooms = alloc::vec![Vec::new(); planes.len()];
-                    let views = planes.iter().zip(&mut rooms);
-                    let views = views.map(|(plane, room)| plane.get(engine, range.clone(), room));
+                    let mut scratch = alloc::vec![Vec::new(); planes.len()];
+                    let views = planes.iter().zip(&mut scratch);
+                    let views =
+                        views.map(|(plane, scratch)| plane.get(engine, range.clone(), scratch));
                     byteplane::join(&views.collect::<Result<Vec<_>>>()?, out);
                     Ok(())
                 })
@@ -53,12 +54,12 @@ impl Frame<'_> {
         }
     }
 
-    /// Elements of a piece: whole blocks where planes are cut into blocks, and
-    /// few enough for the piece to stay in a cache until it is joined. Pieces
-    /// begin with a byte of signs.
+    /// Returns the elements of a piece: whole blocks where planes are cut into
+    /// blocks, and few enough for the piece to stay in a cache until it is
+    /// joined. Pieces begin with a byte of signs.
     fn piece_elements(&self) -> usize {
         let blocks = self.planes.iter().filter_map(Plane::block_bytes);
-        // Shorter than the plane, for which there is room.
+        // Shorter than the plane, which fits in memory.
         let most = blocks.max().map_or(0, bytes::index);
         if most > 0 && most.is_multiple_of(8) {
             most * (PIECE_ELEMENTS / most).max(1)

@@ -1,4 +1,4 @@
-//! A buffer to a frame, following a [`Recipe`] that somebody else has chosen.
+//! Encodes a buffer into a frame, following a given [`Recipe`].
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -7,9 +7,9 @@ use super::{MAGIC, PlaneCoder, Recipe, Transform, VERSION};
 use crate::engine::PackEngine;
 use crate::entropy::blocks;
 use crate::frame::plane::{self, Method};
-use crate::order;
+use crate::sort;
 
-/// The bytes of a frame up to its first plane record.
+/// Returns the bytes of a frame up to its first plane record.
 #[must_use]
 pub fn head(transform: Transform, tail: &[u8]) -> Vec<u8> {
     let (id, width, planes, format) = match transform {
@@ -30,11 +30,11 @@ pub fn head(transform: Transform, tail: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What becomes of a plane.
+/// The payload of a plane.
 enum Payload {
-    /// As it is, taken from the tensor when its place is there.
+    /// The plane itself, extracted from the tensor when the frame is assembled.
     Raw,
-    /// Independent blocks, behind their table if there are several.
+    /// Independent blocks, after their table if there are several.
     Blocks {
         method: Method,
         table: Vec<u8>,
@@ -45,7 +45,7 @@ enum Payload {
 }
 
 impl Payload {
-    fn of_blocks(coder: &PlaneCoder, blocks: Vec<Vec<u8>>) -> Self {
+    fn from_blocks(coder: &PlaneCoder, blocks: Vec<Vec<u8>>) -> Self {
         let method = coder.block_method();
         let table = match method {
             Method::Blocks => blocks::table_of(coder.block_bytes(), &blocks),
@@ -81,14 +81,14 @@ impl Payload {
     }
 }
 
-/// A frame whose planes are coded, and which has yet to be put together.
-pub struct Encoded<'a> {
+/// A frame whose planes are coded but not yet assembled.
+pub struct EncodedPlanes<'a> {
     head: Vec<u8>,
     planes: Vec<(PlaneCoder<'a>, Payload)>,
 }
 
-impl<'a> Encoded<'a> {
-    /// Codes the planes of `tensor` as `recipe` says.
+impl<'a> EncodedPlanes<'a> {
+    /// Encodes the planes of `tensor` as `recipe` says.
     #[must_use]
     pub fn new<E: PackEngine>(engine: &E, tensor: &'a [u8], recipe: &Recipe) -> Self {
         let (coders, tail) = PlaneCoder::all(tensor, recipe);
@@ -99,7 +99,7 @@ impl<'a> Encoded<'a> {
         }
     }
 
-    /// Length of the frame.
+    /// Returns the length of the frame.
     #[must_use]
     pub fn len_bytes(&self) -> usize {
         let planes = self.planes.iter();
@@ -107,7 +107,7 @@ impl<'a> Encoded<'a> {
         self.head.len() + records.sum::<usize>()
     }
 
-    /// The frame in a buffer of its own.
+    /// Assembles the frame in a buffer of its own.
     #[must_use]
     pub fn to_frame<E: PackEngine>(&self, engine: &E) -> Vec<u8> {
         let mut frame = vec![0; self.len_bytes()];
@@ -115,10 +115,10 @@ impl<'a> Encoded<'a> {
         frame
     }
 
-    /// Puts the frame together in `out`, which is as long.
+    /// Assembles the frame in `out`.
     ///
     /// # Panics
-    /// If it is not.
+    /// If the length of `out` is not [`Self::len_bytes`].
     pub fn write<E: PackEngine>(&self, engine: &E, out: &mut [u8]) {
         assert_eq!(out.len(), self.len_bytes());
         let mut rest = out;
@@ -154,7 +154,7 @@ impl<'a> Encoded<'a> {
             Fill::Extract(coder, start) => coder.extract(start, to),
         };
         if self.len_bytes() > RAW_PIECE_BYTES {
-            // Pages of a large buffer are first touched here: by all threads.
+            // Spreads the page faults of a large, fresh buffer over all threads.
             engine.map(fills, fill);
         } else {
             fills.into_iter().for_each(fill);
@@ -162,23 +162,23 @@ impl<'a> Encoded<'a> {
     }
 }
 
-/// The frame of `tensor` that follows `recipe`.
+/// Encodes `tensor` into a frame as `recipe` says.
 #[must_use]
 pub fn encode<E: PackEngine>(engine: &E, tensor: &[u8], recipe: &Recipe) -> Vec<u8> {
-    Encoded::new(engine, tensor, recipe).to_frame(engine)
+    EncodedPlanes::new(engine, tensor, recipe).to_frame(engine)
 }
 
-/// Where a part of a frame comes from.
+/// The source of a part of a frame.
 enum Fill<'a> {
     Copy(&'a [u8]),
     Extract(&'a PlaneCoder<'a>, usize),
 }
 
-/// Bytes of a stored plane that are taken from a tensor at once.
+/// Bytes of a stored plane that are extracted from a tensor at once.
 const RAW_PIECE_BYTES: usize = 1 << 20;
 
-/// Codes all planes: those of blocks side by side, since the same elements are
-/// in each of them and still in a cache.
+/// Encodes all planes. Blocks are coded in the order of the elements they are
+/// extracted from, so that these are still in a cache for the next plane.
 fn payloads<E: PackEngine>(engine: &E, coders: &[PlaneCoder]) -> Vec<Payload> {
     let is_coded = |coder: &PlaneCoder| coder.block_method() != Method::Store;
     let mut jobs = Vec::new();
@@ -190,7 +190,7 @@ fn payloads<E: PackEngine>(engine: &E, coders: &[PlaneCoder]) -> Vec<Payload> {
         };
         jobs.extend((0..count).map(|block| (plane, block)));
     }
-    let jobs = order::sorted(jobs, |&(plane, block)| {
+    let jobs = sort::sorted(jobs, |&(plane, block)| {
         let source = coders[plane].source(coders[plane].block(block));
         (source.start as u64, plane as u64)
     });
@@ -202,14 +202,14 @@ fn payloads<E: PackEngine>(engine: &E, coders: &[PlaneCoder]) -> Vec<Payload> {
             coder.encode_whole(engine)
         }
     });
-    let mut of_planes: Vec<Vec<_>> = coders.iter().map(|_| Vec::new()).collect();
+    let mut by_plane: Vec<Vec<_>> = coders.iter().map(|_| Vec::new()).collect();
     for ((plane, block), coded) in jobs.into_iter().zip(coded) {
-        of_planes[plane].push((block, coded));
+        by_plane[plane].push((block, coded));
     }
-    let planes = coders.iter().zip(of_planes);
+    let planes = coders.iter().zip(by_plane);
     planes
         .map(|(coder, coded)| {
-            let coded = order::sorted(coded, |(block, _)| (*block as u64, 0));
+            let coded = sort::sorted(coded, |(block, _)| (*block as u64, 0));
             let mut coded = coded.into_iter().map(|(_, coded)| coded);
             if !coder.is_blockwise() {
                 let whole = coded.next();
@@ -217,7 +217,7 @@ fn payloads<E: PackEngine>(engine: &E, coders: &[PlaneCoder]) -> Vec<Payload> {
                     Payload::Whole(method, payload)
                 })
             } else if is_coded(coder) {
-                Payload::of_blocks(coder, coded.map(|(_, block)| block).collect())
+                Payload::from_blocks(coder, coded.map(|(_, block)| block).collect())
             } else {
                 Payload::Raw
             }

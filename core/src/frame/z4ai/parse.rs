@@ -10,7 +10,7 @@ use crate::frame::plane::Plane;
 use crate::transform::FloatFormat;
 use crate::{Error, Result, Rule};
 
-/// How the buffer was cut into planes.
+/// How the buffer was split into planes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transform {
     /// One plane, the buffer itself.
@@ -22,7 +22,7 @@ pub enum Transform {
 }
 
 impl Transform {
-    /// Word for people.
+    /// Returns the word for people.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -32,7 +32,7 @@ impl Transform {
         }
     }
 
-    /// Number of planes.
+    /// Returns the number of planes.
     #[must_use]
     pub fn planes(self) -> usize {
         match self {
@@ -42,7 +42,7 @@ impl Transform {
         }
     }
 
-    /// Lengths in bytes of the planes of a buffer of `len_bytes`.
+    /// Returns the lengths in bytes of the planes of a buffer of `len_bytes`.
     #[must_use]
     pub fn plane_lens(self, len_bytes: usize) -> Vec<usize> {
         let elements = len_bytes / self.item_bytes();
@@ -52,7 +52,7 @@ impl Transform {
         }
     }
 
-    /// Bytes of one element.
+    /// Returns the bytes of one element.
     #[must_use]
     pub fn item_bytes(self) -> usize {
         match self {
@@ -97,7 +97,7 @@ impl<'a> Frame<'a> {
         let dtype = dtype(&mut cursor)?;
         let format = float_format(&mut cursor)?;
         let transform = transform(transform_id, width, format)?;
-        let Extras { numpy, tail } = Extras::behind_dtype(&mut cursor, flags, dtype)?;
+        let Extras { numpy, tail } = Extras::after_dtype(&mut cursor, flags, dtype)?;
 
         let expected = match transform {
             Transform::Opaque => 1,
@@ -132,13 +132,13 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// How the buffer was cut.
+    /// Returns how the buffer was cut.
     #[must_use]
     pub fn transform(&self) -> Transform {
         self.transform
     }
 
-    /// The planes in frame order.
+    /// Returns the planes in frame order.
     #[must_use]
     pub fn planes(&self) -> &[Plane<'a>] {
         &self.planes
@@ -150,19 +150,19 @@ impl<'a> Frame<'a> {
         self.numpy.as_ref()
     }
 
-    /// Bytes behind the last whole element.
+    /// Returns the bytes after the last whole element.
     #[must_use]
     pub fn tail(&self) -> &'a [u8] {
         self.tail
     }
 
-    /// Bytes the frame takes.
+    /// Returns the length of the frame.
     #[must_use]
     pub fn stored_len(&self) -> usize {
         self.stored_len
     }
 
-    /// Bytes it decodes to.
+    /// Returns the length that it decodes to.
     #[must_use]
     pub fn decoded_len_bytes(&self) -> u64 {
         self.decoded_len
@@ -199,8 +199,8 @@ fn plane_length(detail: &'static str) -> Error {
     Error::malformed(Rule::FramePlaneLength, detail)
 }
 
-/// Length of what planes of these lengths make together, without the tail.
-/// There are as many as the transform makes.
+/// Returns the length of what planes of these lengths make together, without
+/// the tail. There are as many as the transform makes.
 pub(crate) fn body_len(transform: Transform, lens_bytes: &[u64]) -> Result<u64> {
     let first = lens_bytes.first().copied().unwrap_or(0);
     match transform {

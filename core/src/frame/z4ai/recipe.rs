@@ -1,5 +1,4 @@
-//! What an encoder has been told to do. Who decides is another matter
-//! ([`crate::frame::select`]).
+//! Instructions to an encoder. [`crate::frame::select`] decides what they are.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -7,17 +6,17 @@ use alloc::vec::Vec;
 use super::Transform;
 use crate::engine::ZstdCoding;
 
-/// What to do with one tensor.
+/// How to encode one tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recipe {
-    /// How it is cut.
+    /// How the tensor is split into planes.
     pub transform: Transform,
     /// One entry per plane.
     pub planes: Vec<PlaneRecipe>,
 }
 
 impl Recipe {
-    /// The tensor as it is.
+    /// Stores the tensor as one uncompressed plane.
     #[must_use]
     pub fn stored() -> Self {
         Self {
@@ -27,99 +26,106 @@ impl Recipe {
     }
 }
 
-/// What to try on one plane. A plane that does not get smaller is stored.
+/// What to try on one plane. A plane that does not get smaller is stored
+/// uncompressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlaneRecipe {
-    /// Noise: not worth trying.
+    /// Store the plane uncompressed; used for noise.
     Store,
-    /// Independent zstd blocks, one frame if the plane is short.
-    Blocks(ZstdWays),
-    /// Huffman codes, or rANS where counts say that it gains more than one in
-    /// so many parts of the plane on them.
+    /// Code independent zstd blocks, or one frame if the plane is short.
+    Blocks(BlockCodecs),
+    /// Use Huffman codes, or rANS if byte counts show that it is smaller by more
+    /// than a given share of the plane.
     HuffmanOrRans {
-        /// 240 asks for a thirtieth of a bit for each byte.
-        gain_parts: usize,
+        /// The least gain of rANS is 1/n of the plane; 240 asks for a thirtieth
+        /// of a bit for each byte.
+        min_gain_divisor: usize,
     },
-    /// The smallest of these. The packer holds the plane and its coded form
-    /// in memory, whatever it has been allowed.
-    Smallest(&'static [Way]),
-    /// The smallest of those that make zstd frames, or of the others where
-    /// that is smaller by more than one in `parts` of the plane: rANS takes
-    /// several times as long for each of its bytes.
-    FastFirst {
-        /// What is tried.
-        ways: &'static [Way],
-        /// 800 asks for a hundredth of a bit for each byte.
-        parts: usize,
+    /// Use the codec with the smallest result. The packer holds the plane and
+    /// its coded form in memory, whatever its limit.
+    Smallest(&'static [Codec]),
+    /// Use the smallest of the codecs that make zstd frames, unless another codec
+    /// is smaller by more than a given share of the plane. The others are rANS,
+    /// which takes several times as long to decode each byte.
+    PreferFast {
+        /// The codecs to try.
+        codecs: &'static [Codec],
+        /// The least gain of a slow codec is 1/n of the plane; 800 asks for a
+        /// hundredth of a bit for each byte.
+        min_gain_divisor: usize,
     },
 }
 
-/// The ways to make a zstd frame that are tried, block by block.
+/// The zstd codings that are tried on each block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ZstdWays {
+pub struct BlockCodecs {
     /// Try [`ZstdCoding::Huffman`].
     pub huffman: bool,
-    /// And this search.
+    /// Try this search.
     pub search: Option<ZstdCoding>,
-    /// Search in wide blocks: for planes of which so little is left that one
+    /// Search in wide blocks: for planes that compress so well that a wide block
     /// is still short once it is coded.
     pub wide: bool,
-    /// Without a search: try one on blocks of which Huffman codes leave less
-    /// than so many parts of 256, far below what they leave of the plane.
-    /// Rows of padding and unused tokens are such.
-    pub odd_below: u8,
+    /// Search outlier blocks even where `search` is `None`: those that Huffman
+    /// codes reduce to less than this many 256ths, far less than the rest of the
+    /// plane. Rows of padding and unused tokens are typical.
+    pub search_outliers_below: u8,
 }
 
-/// A way to code a plane as a whole.
+/// A codec for a whole plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// As [`PlaneRecipe::Blocks`].
-    Blocks(ZstdWays),
+pub enum Codec {
+    /// The same as [`PlaneRecipe::Blocks`].
+    Blocks(BlockCodecs),
     /// One zstd frame.
     Zstd(ZstdCoding),
     /// rANS of order 0 with one table.
     Rans,
-    /// rANS of order 0 with a table for every chunk of so many bytes.
+    /// rANS of order 0 with a table for every chunk of this many bytes.
     RansAdaptive(u32),
-    /// rANS of order 1. Planes of 4 GiB and more are passed over.
+    /// rANS of order 1. Planes of 4 GiB and more are skipped.
     RansOrder1,
 }
 
+/// Block sizes without a search, with one, and with one in wide blocks.
 const HUFFMAN_BLOCK_BYTES: u32 = 256 << 10;
 const SEARCH_BLOCK_BYTES: u32 = 512 << 10;
 const WIDE_BLOCK_BYTES: u32 = 8 << 20;
 
-impl ZstdWays {
-    /// Huffman codes and nothing else.
+impl BlockCodecs {
+    /// Huffman codes alone.
     pub const HUFFMAN: Self = Self {
         huffman: true,
         search: None,
         wide: false,
-        odd_below: 0,
+        search_outliers_below: 0,
     };
 
-    /// Bytes of an independent block of a plane of `parts` parts of
-    /// `part_bytes` each. Whoever reads some rows of a tensor fetches a block
-    /// of each plane, so that blocks are as small as costs at most a hundredth
-    /// of a percent (docs/benchmarks.md): matches reach further back than
-    /// Huffman tables, which span 128 KiB.
+    /// Returns the bytes of an independent block of a plane that has `parts`
+    /// parts of `part_bytes` each.
     ///
-    /// Unlike parts are kept in blocks of their own where they can be cut into
-    /// equal ones.
+    /// A reader of a few rows of a tensor fetches one block of each plane, so
+    /// blocks are as small as they can be at a cost of about a hundredth of a
+    /// percent ("Blocks for reading rows" in `docs/benchmarks.md`). Blocks with a
+    /// search are larger, because matches reach further back than Huffman
+    /// tables, which span 128 KiB.
+    ///
+    /// Blocks do not cross from one part into the next if the parts can be
+    /// divided into equal blocks.
     #[must_use]
     pub fn block_bytes(self, parts: usize, part_bytes: usize) -> u32 {
-        let most: u32 = match (self.search, self.wide) {
+        let max_bytes: u32 = match (self.search, self.wide) {
             (None, _) => HUFFMAN_BLOCK_BYTES,
             (Some(_), false) => SEARCH_BLOCK_BYTES,
             (Some(_), true) => WIDE_BLOCK_BYTES,
         };
         if parts == 1 {
-            return most;
+            return max_bytes;
         }
-        let fewest = part_bytes.div_ceil(most as usize).max(1);
-        (fewest..=4 * fewest)
+        let min_count = part_bytes.div_ceil(max_bytes as usize).max(1);
+        (min_count..=4 * min_count)
             .find(|count| part_bytes.is_multiple_of(*count))
             .and_then(|count| u32::try_from(part_bytes / count).ok())
-            .map_or(most, |block| block.clamp(1, most))
+            .map_or(max_bytes, |block| block.clamp(1, max_bytes))
     }
 }

@@ -42,7 +42,7 @@ pub fn single(signs: &[u8], exponents: &[u8], [low, mid, high]: [&[u8]; 3], out:
     });
 }
 
-/// Makes elements of `W` bytes out of `P` planes; `bytes` gives those of a tile
+/// Joins elements of `W` bytes from `P` planes. `bytes` returns those of a tile
 /// byte by byte, from its signs, each on top of a byte, and its planes.
 #[inline(always)]
 fn tiles<const P: usize, const W: usize>(
@@ -79,9 +79,9 @@ fn tiles<const P: usize, const W: usize>(
     }
 }
 
-/// The bits of bytes of signs, from the top, each on top of a byte. A product
-/// because vectors of WebAssembly cannot be shifted by as many bits as they
-/// have lanes.
+/// Returns the bits of bytes of signs, from the top, each on top of a byte. A
+/// product because vectors of WebAssembly cannot be shifted by as many bits as
+/// they have lanes.
 #[inline(always)]
 fn spread(signs: &[u8; GROUP]) -> [u8; TILE] {
     let mut out = [0; TILE];

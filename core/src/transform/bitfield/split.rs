@@ -10,7 +10,7 @@ pub trait Item: Copy {
     /// Bits of it from `shift` on, the lowest eight.
     fn byte(self, shift: u32) -> u8;
 
-    /// The signs of a group, that of the first element on top.
+    /// Returns the signs of a group, that of the first element on top.
     fn signs(group: &[Self; GROUP]) -> u8;
 }
 
@@ -48,7 +48,7 @@ impl Item for [u8; 4] {
     }
 }
 
-/// Bytes `[start, start + out.len())` of plane `plane`.
+/// Writes bytes `[start, start + out.len())` of plane `plane` to `out`.
 pub fn planes<T: Item>(
     format: FloatFormat,
     items: &[T],

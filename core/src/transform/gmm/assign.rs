@@ -33,7 +33,7 @@ pub fn assign(mixture: &Mixture, values: &[f64], components: &mut [u8]) {
     }
 }
 
-/// By trying all components.
+/// Assigns by trying all components.
 pub(super) fn assign_one_by_one(mixture: &Mixture, values: &[f64], components: &mut [u8]) {
     let blocks = values.chunks(BLOCK).zip(components.chunks_mut(BLOCK));
     let scorers = Scorer::all(mixture);
@@ -56,7 +56,7 @@ pub(super) fn assign_one_by_one(mixture: &Mixture, values: &[f64], components: &
     }
 }
 
-/// What does not depend on the value.
+/// The terms of a component's score that do not depend on the value.
 #[derive(Debug, Clone, Copy)]
 pub struct Scorer {
     constant: f64,
@@ -65,7 +65,7 @@ pub struct Scorer {
 }
 
 impl Scorer {
-    /// Those of all components.
+    /// Creates the scorers of all components.
     pub fn all(mixture: &Mixture) -> Vec<Self> {
         (0..mixture.len())
             .map(|number| Self::new(mixture, number))
@@ -81,12 +81,12 @@ impl Scorer {
         }
     }
 
-    /// The best score of the numbers from `first` to `last`.
+    /// Returns the best score of the numbers from `first` to `last`.
     pub fn best_between(self, first: f64, last: f64) -> f64 {
         self.score(self.mean.clamp(first, last))
     }
 
-    /// The logarithm of the weighted density, but for a constant.
+    /// Returns the logarithm of the weighted density, but for a constant.
     pub fn score(self, value: f64) -> f64 {
         let distance = (value - self.mean) * self.precision;
         self.constant - 0.5 * (distance * distance)

@@ -18,17 +18,17 @@ const CELLS: usize = 1 << 13;
 /// Cells that share one choice of components to try.
 const STRETCH: usize = 1 << 5;
 
-/// How many deviations from their mean values have cells.
+/// The distance from the mean, in deviations, up to which values have cells.
 const REACH_DEVIATIONS: f64 = 6.0;
 
-/// What a cell is widened by on either side, in cells. Places are rounded, by
-/// far less than that.
+/// The margin by which a cell is widened on either side, in cells. Positions
+/// are rounded by far less than that.
 const SLACK: f64 = 1e-6;
 
-/// Stands for a cell in which several components may win.
+/// Marks a cell in which several components may win.
 pub const CONTENDED: u16 = 1 << 8;
 
-/// Where the cells are.
+/// The positions of the cells.
 #[derive(Debug, Clone, Copy)]
 pub struct Cells {
     first: f64,
@@ -50,8 +50,8 @@ impl Cells {
         }
     }
 
-    /// The cell of `value`: 0 in front of all that have ends, and one more
-    /// than their number behind them.
+    /// Returns the cell of `value`: 0 before the first cell, and one more than
+    /// their number after the last.
     pub fn find(&self, value: f64) -> u16 {
         let place = (value - self.first) * self.cells_per_unit + 1.0;
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates, then cut
@@ -68,7 +68,7 @@ impl Cells {
     }
 }
 
-/// Which component wins in each cell.
+/// The component that wins in each cell.
 #[derive(Debug, Clone)]
 pub struct Winners {
     all: Vec<(u8, Scorer)>,
@@ -76,12 +76,12 @@ pub struct Winners {
     winners: Vec<u16>,
     /// Candidates of each stretch of cells, one after the other.
     rivals: Vec<(u8, Scorer)>,
-    /// Where those of each stretch begin, and the end of the last.
+    /// The start of each stretch, and the end of the last.
     starts: Vec<usize>,
 }
 
 impl Winners {
-    /// Of the components of `mixture`, at most 256.
+    /// Finds the winners among the components of `mixture`, at most 256.
     pub fn new(mixture: &Mixture, cells: &Cells) -> Self {
         let all: Vec<(u8, Scorer)> = (0..=u8::MAX).zip(Scorer::all(mixture)).collect();
         let mut winners = vec![CONTENDED; CELLS + 2];
@@ -104,12 +104,12 @@ impl Winners {
         }
     }
 
-    /// The component of all values in that cell, or [`CONTENDED`].
+    /// Returns the component of all values in that cell, or [`CONTENDED`].
     pub fn of_cell(&self, cell: u16) -> u16 {
         self.winners[usize::from(cell)]
     }
 
-    /// The component of `value`, which is in that cell.
+    /// Returns the component of `value`, which is in that cell.
     #[inline]
     pub fn find(&self, value: f64, cell: u16) -> u8 {
         let [component, contended] = self.winners[usize::from(cell)].to_le_bytes();
@@ -127,7 +127,7 @@ impl Winners {
             _ => &self.all,
         };
         let mut best = f64::NEG_INFINITY;
-        // Where all scores are infinitely low, the first one counts.
+        // If all scores are negative infinity, the first component wins.
         let mut chosen = 0;
         for &(number, scorer) in rivals {
             let score = scorer.score(value);
@@ -139,7 +139,7 @@ impl Winners {
     }
 }
 
-/// What some component reaches everywhere between the ends.
+/// Returns what some component reaches everywhere between the ends.
 fn everywhere(scorers: &[(u8, Scorer)], (first, last): (f64, f64)) -> f64 {
     let least = |scorer: &Scorer| scorer.score(first).min(scorer.score(last));
     let scores = scorers.iter().map(|(_, scorer)| least(scorer));
@@ -154,7 +154,7 @@ fn contend(scorers: &[(u8, Scorer)], ends: (f64, f64), rivals: &mut Vec<(u8, Sco
     rivals.extend(scorers.iter().filter(able));
 }
 
-/// The one that wins everywhere between the ends, if one does.
+/// Returns the one that wins everywhere between the ends, if one does.
 fn sole(scorers: &[(u8, Scorer)], ends: (f64, f64)) -> u16 {
     let needed = everywhere(scorers, ends);
     let mut able = scorers

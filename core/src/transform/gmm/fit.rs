@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::cells::{Cells, Winners};
 use super::grouped::Grouped;
-use super::{LEAST_DEVIATION, Mixture, sum};
+use super::{MIN_DEVIATION, Mixture, sum};
 use crate::bytes::index;
 
 /// Share of values that change component below which the fit has settled.
@@ -48,10 +48,10 @@ pub fn fit(values: &[f64], components: u8, max_iterations: u32) -> Fit {
     rounds(mixture, &cells, values.len(), max_iterations, round)
 }
 
-/// The same, several times faster and not to the last bit.
+/// Returns the same, several times faster and not to the last bit.
 ///
 /// # Panics
-/// As [`fit`].
+/// See [`fit`].
 #[must_use]
 pub fn fit_sample(values: Vec<f64>, components: u8, max_iterations: u32) -> Fit {
     let (mean, deviation) = sum::mean_and_deviation(&values);
@@ -132,7 +132,7 @@ fn initial(sorted: &[f64], deviation: f64, components: u8) -> Mixture {
     Mixture {
         weights: vec![1.0 / f64::from(components); many],
         means,
-        deviations: vec![deviation.max(LEAST_DEVIATION); many],
+        deviations: vec![deviation.max(MIN_DEVIATION); many],
     }
 }
 
@@ -161,7 +161,7 @@ fn update(mixture: &mut Mixture, members: &[Members], all: f64) {
             let mean = members.sum / count;
             let variance = (members.squares / count - mean * mean).max(0.0);
             mixture.means[number] = mean;
-            mixture.deviations[number] = libm::sqrt(variance).max(LEAST_DEVIATION);
+            mixture.deviations[number] = libm::sqrt(variance).max(MIN_DEVIATION);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Values sorted into cells, where most of a round of fitting is done cell by
-//! cell. Sums come in another order than that of the values, so the last bits
-//! of a mixture are not those of Python; where a sample was drawn they could
-//! not be.
+//! Values sorted into cells, so that most of a round of fitting is done cell by
+//! cell. Sums are taken in another order than that of the values, so the last
+//! bits of a mixture differ from Python's; where a sample was drawn they would
+//! differ anyway.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use super::cells::{CONTENDED, Cells, Winners};
 use super::fit::Members;
 
-/// Values in ascending order and what is known of them cell by cell.
+/// Values in ascending order, grouped by cell.
 #[derive(Debug, Clone)]
 pub struct Grouped {
     pub values: Vec<f64>,
@@ -35,7 +35,7 @@ impl Grouped {
         let mut groups: Vec<Group> = Vec::new();
         for (number, &value) in values.iter().enumerate() {
             let cell = cells.find(value);
-            // Places never fall where values rise.
+            // Cell numbers never fall where values rise.
             if groups.last().is_none_or(|group| group.cell != cell) {
                 groups.push(Group {
                     cell,

@@ -17,8 +17,9 @@ mod sum;
 pub use assign::assign;
 pub use fit::{Fit, fit, fit_sample};
 
-/// Smallest deviation a fit gives to a component, so that none collapses.
-pub const LEAST_DEVIATION: f64 = 1e-6;
+/// The smallest deviation that a fit gives to a component, so that none
+/// collapses.
+pub const MIN_DEVIATION: f64 = 1e-6;
 
 /// Weighted Gaussians; the three lists are equally long.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,25 +33,26 @@ pub struct Mixture {
 }
 
 impl Mixture {
-    /// Number of components.
+    /// Returns the number of components.
     #[must_use]
     pub fn len(&self) -> usize {
         self.weights.len()
     }
 
-    /// Whether there is no component.
+    /// Returns whether there is no component.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.weights.is_empty()
     }
 
-    /// Sum of the weights, in the order of docs/formats/gauss.md 8.1.
+    /// Returns the sum of the weights, in the order of docs/formats/gauss.md
+    /// 8.1.
     #[must_use]
     pub fn total_weight(&self) -> f64 {
         sum::pairwise(&self.weights, |weight| weight)
     }
 
-    /// The weights as probabilities in single precision (8.1 step 1).
+    /// Returns the weights as probabilities in single precision (8.1 step 1).
     #[must_use]
     pub fn probabilities(&self) -> Vec<f32> {
         let total = self.total_weight();

@@ -1,7 +1,7 @@
 //! Sums in NumPy's order (docs/formats/gauss.md 8.1): the result of a
 //! floating-point sum depends on it.
 
-/// Longest stretch that is not halved.
+/// The longest stretch that is not halved.
 const STRETCH: usize = 128;
 
 /// Mean and population deviation, in two passes.
@@ -13,7 +13,7 @@ pub fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     (mean, libm::sqrt(squares / count))
 }
 
-/// The pairwise sum of `term` of every value.
+/// Returns the pairwise sum of `term` of every value.
 pub fn pairwise(values: &[f64], term: impl Fn(f64) -> f64 + Copy) -> f64 {
     if values.len() > STRETCH {
         let half = values.len() / 2 / 8 * 8;

@@ -1,4 +1,4 @@
-//! Few distinct elements: a codebook of them, and an index per element
+//! SmallPalette distinct elements: a codebook of them, and an index per element
 //! (docs/formats/z4ai-frames.md 10).
 //!
 //! All functions panic if `width` is not 1, 2, 4 or 8 or does not divide the
@@ -9,14 +9,14 @@ use alloc::vec::Vec;
 
 use super::by_width;
 use crate::{Error, Result, Rule};
-use few::Few;
+use direct::SmallPalette;
 
-mod few;
-mod many;
+mod direct;
+mod hashed;
 
-/// The codebook of `elements`, the distinct ones in ascending order as unsigned
-/// integers; and the index, the place of every element in it, in
-/// [`index_bytes`] bytes each. `None` as soon as there are more than `most`.
+/// Splits `elements` into their codebook, the distinct ones in ascending order
+/// as unsigned integers, and their index, the position of every element in it,
+/// in [`index_bytes`] bytes each. `None` as soon as there are more than `most`.
 #[must_use]
 pub fn split(elements: &[u8], width: usize, most: usize) -> Option<(Vec<u64>, Vec<u8>)> {
     by_width!(width, split_fixed(elements, most))
@@ -25,17 +25,17 @@ pub fn split(elements: &[u8], width: usize, most: usize) -> Option<(Vec<u64>, Ve
 fn split_fixed<const W: usize>(elements: &[u8], most: usize) -> Option<(Vec<u64>, Vec<u8>)> {
     let (items, rest) = elements.as_chunks::<W>();
     assert!(rest.is_empty());
-    if most <= few::MOST_VALUES {
-        match few::split(items, most) {
-            Few::Split(codebook, index) => return Some((codebook, index)),
-            Few::TooMany => return None,
-            Few::Collide => {}
+    if most <= direct::MAX_VALUES {
+        match direct::split(items, most) {
+            SmallPalette::Split(codebook, index) => return Some((codebook, index)),
+            SmallPalette::TooMany => return None,
+            SmallPalette::Collide => {}
         }
     }
-    many::split(items, most)
+    hashed::split(items, most)
 }
 
-/// Bytes of an index into a codebook of that many entries.
+/// Returns the bytes of an index into a codebook of that many entries.
 #[must_use]
 pub fn index_bytes(entries: usize) -> usize {
     match entries {
@@ -45,7 +45,7 @@ pub fn index_bytes(entries: usize) -> usize {
     }
 }
 
-/// Looks every index up in `codebook`, both as they are in a frame.
+/// Looks up every index in `codebook`, both in the form that a frame stores.
 ///
 /// # Panics
 /// If `out` is not as long as the index asks for, or `index_bytes` is not 1,
@@ -77,54 +77,56 @@ fn join_fixed<const W: usize>(
                 *to = *entry;
             }
             // Not by `max`, which is not turned into vector instructions.
-            let most = index.iter().fold(0, |most: u8, &place| most.max(place));
+            let most = index
+                .iter()
+                .fold(0, |most: u8, &position| most.max(position));
             if usize::from(most) >= entries.len() && !index.is_empty() {
                 return Err(outside(most.into(), entries.len()));
             }
-            for (item, &place) in items.iter_mut().zip(index) {
-                *item = table[usize::from(place)];
+            for (item, &position) in items.iter_mut().zip(index) {
+                *item = table[usize::from(position)];
             }
             Ok(())
         }
         2 => {
-            let places = index.as_chunks::<2>().0.iter();
+            let positions = index.as_chunks::<2>().0.iter();
             look_up(
-                places.map(|&p| u16::from_le_bytes(p).into()),
+                positions.map(|&p| u16::from_le_bytes(p).into()),
                 entries,
                 items,
             )
         }
         4 => {
-            let places = index.as_chunks::<4>().0.iter();
-            look_up(places.map(|&p| u32::from_le_bytes(p)), entries, items)
+            let positions = index.as_chunks::<4>().0.iter();
+            look_up(positions.map(|&p| u32::from_le_bytes(p)), entries, items)
         }
         other => panic!("indices of {other} bytes"),
     }
 }
 
 fn look_up<const W: usize>(
-    places: impl Iterator<Item = u32>,
+    positions: impl Iterator<Item = u32>,
     entries: &[[u8; W]],
     items: &mut [[u8; W]],
 ) -> Result<()> {
-    for (item, place) in items.iter_mut().zip(places) {
-        *item = usize::try_from(place)
+    for (item, position) in items.iter_mut().zip(positions) {
+        *item = usize::try_from(position)
             .ok()
             .and_then(|at| entries.get(at))
             .copied()
-            .ok_or_else(|| outside(place, entries.len()))?;
+            .ok_or_else(|| outside(position, entries.len()))?;
     }
     Ok(())
 }
 
-fn outside(place: u32, entries: usize) -> Error {
+fn outside(position: u32, entries: usize) -> Error {
     Error::malformed(
         Rule::PaletteIndex,
-        format!("index {place} in a codebook of {entries} values"),
+        format!("index {position} in a codebook of {entries} values"),
     )
 }
 
-/// An element as an unsigned integer.
+/// Returns an element as an unsigned integer.
 #[inline]
 fn word<const W: usize>(item: &[u8; W]) -> u64 {
     let mut bytes = [0; 8];

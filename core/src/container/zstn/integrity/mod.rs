@@ -1,19 +1,19 @@
-//! What a ZSTN file says about itself so that damage shows
+//! The integrity section of a ZSTN file, which makes damage detectable
 //! (docs/formats/zstn-integrity.md). z4ai ignores bytes between index and
-//! footer; a file without this section is in order.
+//! footer; a file without this section is valid.
 
 use core::hash::Hasher as _;
 
 use twox_hash::XxHash3_64;
 
-mod checks;
+mod checksum_builder;
 mod section;
-mod sums;
+mod verify;
 
-pub use checks::{FileCheck, Integrity};
+pub use checksum_builder::{ChecksumBuilder, FrameDigests};
 pub(crate) use section::Section;
 pub(super) use section::{FileDigest, Head};
-pub use sums::{FrameSums, Sums};
+pub use verify::{FileCheck, Integrity};
 
 /// Bytes of a section that do not depend on the number of tensors.
 pub const FIXED_BYTES: u64 = 142;

@@ -35,44 +35,44 @@ pub struct Head {
     pub index: u64,
 }
 
-/// What the records say, before it is known what the file holds.
+/// The records of the section, not yet compared with the file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Section {
     pub file: Option<FileDigest>,
     pub head: Option<Head>,
-    /// One for every owner.
+    /// One for every record with a frame.
     pub frames: Option<Vec<u64>>,
-    /// One for every owner.
+    /// One for every record with a frame.
     pub tensors: Option<Vec<Digest>>,
-    /// Length of the block table of every owner, in bytes; none where there
-    /// is no table in the file.
+    /// Length of the block table of every frame, in bytes; `None` if the file
+    /// has no tables.
     pub tables: Option<Vec<u32>>,
     /// The header once more, as a zstd frame.
     pub header: Option<Vec<u8>>,
 }
 
 impl Section {
-    /// Reads the section at the end of `behind`, the bytes between index and
-    /// footer. `None` if there is none or one of another version. Offsets in
-    /// errors count from the start of `behind`.
-    pub fn parse(behind: &[u8]) -> Result<Option<Self>> {
-        let Some(front) = behind.strip_suffix(&MAGIC) else {
+    /// Parses the section at the end of `after_index`, the bytes between index
+    /// and footer. `None` if there is no section, or one of another version.
+    /// Offsets in errors are relative to the start of `after_index`.
+    pub fn parse(after_index: &[u8]) -> Result<Option<Self>> {
+        let Some(front) = after_index.strip_suffix(&MAGIC) else {
             return Ok(None);
         };
         let Some((front, len)) = front.split_last_chunk::<8>() else {
             return Err(bad("the integrity section is cut off").at(0));
         };
-        let (room, len) = (front.len() as u64, u64::from_le_bytes(*len));
-        if len > room || len < 2 + CHECKSUM_BYTES {
+        let (available, len) = (front.len() as u64, u64::from_le_bytes(*len));
+        if len > available || len < 2 + CHECKSUM_BYTES {
             return Err(bad(format!(
                 "an integrity section of {len} bytes does not fit between index and footer, \
-                     which are {room} apart"
+                     which are {available} apart"
             ))
-            .at(room));
+            .at(available));
         }
-        let start = room - len;
-        let covered = part(front, start..room - CHECKSUM_BYTES);
-        let mut cursor = Cursor::new(part(front, room - CHECKSUM_BYTES..room));
+        let start = available - len;
+        let covered = part(front, start..available - CHECKSUM_BYTES);
+        let mut cursor = Cursor::new(part(front, available - CHECKSUM_BYTES..available));
         if cursor.u64("checksum of the integrity section")? != XxHash3_64::oneshot(covered) {
             return Err(
                 bad("the integrity section does not have its own checksum: it is damaged")
@@ -95,7 +95,7 @@ impl Section {
             let tag = cursor.take(4, "tag of an integrity record")?;
             let len = cursor.u64("length of an integrity record")?;
             let mut value = Cursor::new(cursor.take(len, "an integrity record")?);
-            // Records of later writers are passed over.
+            // Records of later versions are skipped.
             let is_first = if tag == TAG_FILE {
                 section.file.replace(read_file(&mut value, at)?).is_none()
             } else if tag == TAG_HEAD {
@@ -122,7 +122,7 @@ impl Section {
         Ok(section)
     }
 
-    /// Appends the bytes that stand between index and footer.
+    /// Appends the bytes between index and footer.
     pub fn write(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&VERSION.to_le_bytes());
@@ -239,15 +239,15 @@ mod tests {
         }
     }
 
-    /// A payload with its checksum and trailer.
+    /// Returns a payload with its checksum and trailer.
     fn framed(mut payload: Vec<u8>) -> Vec<u8> {
         payload.extend_from_slice(&XxHash3_64::oneshot(&payload).to_le_bytes());
         let len = payload.len() as u64;
         [payload, len.to_le_bytes().to_vec(), MAGIC.to_vec()].concat()
     }
 
-    fn rule(behind: &[u8]) -> Option<Rule> {
-        Section::parse(behind).expect_err("malformed").rule()
+    fn rule(after_index: &[u8]) -> Option<Rule> {
+        Section::parse(after_index).expect_err("malformed").rule()
     }
 
     #[test]
@@ -263,8 +263,8 @@ mod tests {
 
     #[test]
     fn other_bytes_are_no_section() {
-        for behind in [&b""[..], b"ZSTN", b"something else between them"] {
-            assert_eq!(Section::parse(behind), Ok(None));
+        for after_index in [&b""[..], b"ZSTN", b"something else between them"] {
+            assert_eq!(Section::parse(after_index), Ok(None));
         }
     }
 

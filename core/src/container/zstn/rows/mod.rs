@@ -1,15 +1,16 @@
-//! Part of a tensor out of part of its frame: the block table says where the
-//! pieces of every plane lie (docs/formats/zstn-integrity.md 5), the plan
-//! which of them some bytes of the tensor need. No I/O, no choice of ranges
-//! to merge over gaps: that is the business of whoever fetches them.
+//! Reads a part of a tensor from a part of its frame: the block table says
+//! where the pieces of every plane are (docs/formats/zstn-integrity.md 5), and
+//! the plan which of them a range of the tensor needs. The module does no I/O
+//! and does not merge ranges over gaps; that is up to the caller that fetches
+//! them.
 
 mod plan;
 mod table;
 mod table_bytes;
 
-pub use plan::Plan;
-pub use table::{BlockTable, PlaneBlocks, PlaneSize, STORED_PIECE_BYTES};
+pub use plan::FramePlan;
+pub use table::{BlockTable, CHECKSUM_PIECE_BYTES, PlaneBlocks, PlaneSize};
 
 /// Frames up to this size, in bytes, have no table: fetching one whole takes
 /// hardly longer than fetching a block of each plane.
-pub const LEAST_FRAME_BYTES: u64 = 256 << 10;
+pub const MIN_FRAME_BYTES: u64 = 256 << 10;

@@ -1,5 +1,5 @@
-//! Which pieces of a frame some bytes of its tensor need, and the bytes from
-//! those pieces.
+//! Finds the pieces of a frame that a range of its tensor needs, and decodes
+//! the range from them.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -14,28 +14,28 @@ use crate::entropy::zstd;
 use crate::frame::plane::{Method, Plane};
 use crate::frame::z4ai::Transform;
 use crate::transform::byteplane;
-use crate::{Error, Result, order};
+use crate::{Error, Result, sort};
 
-/// A range of a tensor's bytes and what has to be fetched for it.
+/// A range of a tensor's bytes, and the ranges of its frame to fetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
-    /// Bytes of the tensor.
+pub struct FramePlan {
+    /// Range of the tensor.
     span: Range<u64>,
-    /// Bytes of it that the planes' parts join to, whole elements.
+    /// Range of the tensor that is joined from parts of planes, whole elements.
     joined: Range<u64>,
     transform: Transform,
-    /// What of the bytes behind the last whole element belongs to `span`.
+    /// The bytes after the last whole element that belong to `span`.
     tail: Vec<u8>,
     /// One for every plane.
     planes: Vec<PlanePlan>,
-    /// Bytes of the frame to fetch, in order, apart from each other.
+    /// Ranges of the frame to fetch, in order; no two of them touch.
     ranges: Vec<Range<u64>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PlanePlan {
-    /// Bytes of the decoded plane, in order: more than one range where the
-    /// bytes of an element lie in several places.
+    /// Ranges of the decoded plane, in order: more than one if the bytes of an
+    /// element are not adjacent.
     wanted: Vec<Range<u64>>,
     pieces: Vec<Piece>,
 }
@@ -49,11 +49,11 @@ struct Piece {
     block: Block,
 }
 
-impl Plan {
+impl FramePlan {
     /// Plans for the bytes `span` of the tensor whose frame has this `table`.
     ///
     /// # Panics
-    /// If `span` does not lie in the tensor.
+    /// If `span` is not inside the tensor.
     #[must_use]
     pub fn new(table: &BlockTable, span: Range<u64>) -> Self {
         let body = table.body_len_bytes();
@@ -82,14 +82,15 @@ impl Plan {
         }
     }
 
-    /// Bytes of the frame to fetch, in order; none of them touch.
+    /// Returns the ranges of the frame to fetch, in order; no two of them
+    /// touch.
     #[must_use]
     pub fn ranges(&self) -> &[Range<u64>] {
         &self.ranges
     }
 
-    /// The bytes of the tensor that were planned for, from those of
-    /// [`Plan::ranges`]. Every piece is compared with its checksum first.
+    /// Decodes the planned range of the tensor from the bytes of
+    /// [`FramePlan::ranges`]. Every piece is compared with its checksum first.
     pub fn decode<E: Engine>(&self, engine: &E, fetched: &[&[u8]]) -> Result<Vec<u8>> {
         let lens = self.ranges.iter().map(|range| range.end - range.start);
         if !lens.eq(fetched.iter().map(|bytes| bytes.len() as u64)) {
@@ -120,7 +121,7 @@ impl Plan {
         Ok(out)
     }
 
-    /// The wanted bytes of a plane, one range after another.
+    /// Returns the wanted bytes of a plane, one range after another.
     fn decode_plane<E: Engine>(
         &self,
         engine: &E,
@@ -217,7 +218,7 @@ fn wanted(table: &BlockTable, number: usize, elements: &Range<u64>) -> Vec<Range
     }
 }
 
-/// The blocks that hold any of the `wanted` bytes, each once.
+/// Returns the blocks that hold any of the `wanted` bytes, each once.
 fn pieces(plane: &PlaneBlocks, wanted: &[Range<u64>]) -> Vec<Piece> {
     let is_wanted = |decoded: &Range<u64>| {
         let mut wanted = wanted.iter();
@@ -233,11 +234,11 @@ fn pieces(plane: &PlaneBlocks, wanted: &[Range<u64>]) -> Vec<Piece> {
     pieces.filter(|piece| is_wanted(&piece.decoded)).collect()
 }
 
-/// All pieces as ranges in order that do not touch.
+/// Merges pieces into ranges, in order, that do not touch.
 fn merged(planes: &[PlanePlan]) -> Vec<Range<u64>> {
     let pieces = planes.iter().flat_map(|plane| &plane.pieces);
     let stored: Vec<Range<u64>> = pieces.map(|piece| piece.stored.clone()).collect();
-    let stored = order::sorted(stored, |range| (range.start, range.end));
+    let stored = sort::sorted(stored, |range| (range.start, range.end));
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for range in stored {
         match ranges.last_mut() {

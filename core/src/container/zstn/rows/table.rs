@@ -1,11 +1,11 @@
-//! Which pieces a frame's planes are made of.
+//! The block table: the pieces that the planes of a frame consist of.
 
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::LEAST_FRAME_BYTES;
+use super::MIN_FRAME_BYTES;
 use super::table_bytes::{self, Fields};
 use crate::bytes::part;
 use crate::container::zstn::integrity::checksum;
@@ -16,7 +16,7 @@ use crate::{Error, Result, Rule};
 
 /// A stored plane has no blocks of its own: its checksums go over pieces of
 /// this many bytes.
-pub const STORED_PIECE_BYTES: usize = 64 << 10;
+pub const CHECKSUM_PIECE_BYTES: usize = 64 << 10;
 
 /// A piece of a plane that can be fetched, checked and decoded by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub struct PlaneBlocks {
     pub(super) method: Method,
     /// Length of the decoded plane.
     pub(super) len_bytes: u64,
-    /// Where its first block lies in the frame.
+    /// Offset of its first block in the frame.
     pub(super) start: u64,
     /// Decoded bytes of every block but the last.
     pub(super) block_bytes: u64,
@@ -66,8 +66,9 @@ pub struct PlaneBlocks {
 }
 
 impl PlaneBlocks {
-    /// A plane of `len_bytes` whose blocks, none so far, begin at byte `start`
-    /// of the frame and hold `block_bytes` each, if it is made of blocks.
+    /// Returns a plane of `len_bytes` whose blocks, none so far, begin at byte
+    /// `start` of the frame and hold `block_bytes` each, if it is made of
+    /// blocks.
     #[must_use]
     pub fn new(method: Method, len_bytes: u64, start: u64, block_bytes: u64) -> Self {
         Self {
@@ -75,7 +76,7 @@ impl PlaneBlocks {
             len_bytes,
             start,
             block_bytes: match method {
-                Method::Store => STORED_PIECE_BYTES as u64,
+                Method::Store => CHECKSUM_PIECE_BYTES as u64,
                 Method::Blocks => block_bytes,
                 _ => len_bytes,
             },
@@ -83,7 +84,8 @@ impl PlaneBlocks {
         }
     }
 
-    /// The blocks of a payload that begins at byte `start` of the frame.
+    /// Returns the blocks of a payload that begins at byte `start` of the
+    /// frame.
     pub fn of(method: Method, len_bytes: u64, payload: &[u8], start: u64) -> Result<Self> {
         Ok(Self::of_plane(
             &Plane::new(method, len_bytes, payload)?,
@@ -106,10 +108,10 @@ impl PlaneBlocks {
     }
 
     /// Adds its next block; of a stored plane, its next bytes, of which all
-    /// but the last are a multiple of [`STORED_PIECE_BYTES`].
+    /// but the last are a multiple of [`CHECKSUM_PIECE_BYTES`].
     pub fn push(&mut self, stored: &[u8]) {
         if self.method == Method::Store {
-            let pieces = stored.chunks(STORED_PIECE_BYTES);
+            let pieces = stored.chunks(CHECKSUM_PIECE_BYTES);
             self.blocks.extend(pieces.map(Block::of));
         } else {
             self.blocks.push(Block::of(stored));
@@ -123,7 +125,7 @@ impl PlaneBlocks {
         start..self.len_bytes.min(start.saturating_add(self.block_bytes))
     }
 
-    /// Where the stored bytes of each block lie in the frame.
+    /// Returns the range of the stored bytes of each block in the frame.
     pub(super) fn stored(&self) -> impl Iterator<Item = Range<u64>> {
         let mut end = self.start;
         self.blocks.iter().map(move |block| {
@@ -133,19 +135,19 @@ impl PlaneBlocks {
         })
     }
 
-    /// Whether a part of it can be had without the rest.
+    /// Returns whether a part of the plane can be read without the rest.
     pub(super) fn is_cut(&self) -> bool {
         self.blocks.len() > 1
     }
 }
 
-/// What one plane of a stored tensor takes.
+/// The size of one plane of a stored tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlaneSize {
     /// `bytes`, `byte 0` and so on from the least significant one, or `sign`,
     /// `exponent` and `mantissa`.
     pub name: String,
-    /// How it is stored.
+    /// How the plane is stored.
     pub method: Method,
     /// Length of the decoded plane.
     pub len_bytes: u64,
@@ -157,18 +159,19 @@ pub struct PlaneSize {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockTable {
     pub(super) transform: Transform,
-    /// Bytes behind the last whole element.
+    /// Bytes after the last whole element.
     pub(super) tail: Vec<u8>,
     pub(super) planes: Vec<PlaneBlocks>,
 }
 
 impl BlockTable {
-    /// The table of a stored frame. `None` where it would be of no use: the
-    /// frame is short, of another family, or none of its planes can be cut.
+    /// Returns the block table of a stored frame. `None` if it would not help:
+    /// the frame is short or of another family, or none of its planes is
+    /// divided into blocks.
     #[must_use]
     pub fn of(frame: &[u8]) -> Option<Self> {
         let len_bytes = frame.len() as u64;
-        if len_bytes <= LEAST_FRAME_BYTES || Family::recognise(frame) != Some(Family::Z4ai) {
+        if len_bytes <= MIN_FRAME_BYTES || Family::recognise(frame) != Some(Family::Z4ai) {
             return None;
         }
         let frame = z4ai::Frame::parse(frame).ok()?;
@@ -183,8 +186,9 @@ impl BlockTable {
         Self::new(frame.transform(), frame.tail(), len_bytes, planes.collect())
     }
 
-    /// As [`BlockTable::of`], for a `Z4AI` frame of `len_bytes` that has these
-    /// planes and these bytes behind its last whole element.
+    /// Creates the table like [`BlockTable::of`], for a `Z4AI` frame of
+    /// `len_bytes` that has these planes and these bytes after its last whole
+    /// element.
     #[must_use]
     pub fn new(
         transform: Transform,
@@ -192,7 +196,7 @@ impl BlockTable {
         len_bytes: u64,
         planes: Vec<PlaneBlocks>,
     ) -> Option<Self> {
-        let is_of_use = len_bytes > LEAST_FRAME_BYTES && planes.iter().any(PlaneBlocks::is_cut);
+        let is_of_use = len_bytes > MIN_FRAME_BYTES && planes.iter().any(PlaneBlocks::is_cut);
         is_of_use.then(|| Self {
             transform,
             tail: tail.to_vec(),
@@ -201,13 +205,14 @@ impl BlockTable {
     }
 
     /// Reads the table of a frame of `frame_len_bytes` that holds a tensor of
-    /// `tensor_len_bytes`. Offsets in errors count from the start of `bytes`.
+    /// `tensor_len_bytes`. Offsets in errors are relative to the start of
+    /// `bytes`.
     pub fn parse(bytes: &[u8], frame_len_bytes: u64, tensor_len_bytes: u64) -> Result<Self> {
         let Fields {
             transform,
             tail,
             planes,
-        } = table_bytes::read(bytes, STORED_PIECE_BYTES as u64)?;
+        } = table_bytes::read(bytes, CHECKSUM_PIECE_BYTES as u64)?;
         for (number, plane) in planes.iter().enumerate() {
             let mut lens = plane.blocks.iter().map(|block| block.stored_len_bytes);
             let end = lens.try_fold(plane.start, u64::checked_add);
@@ -233,7 +238,8 @@ impl BlockTable {
     }
 
     /// Compares every block of `frame`, which has the length given to
-    /// [`BlockTable::parse`]. Offsets in errors count from its start.
+    /// [`BlockTable::parse`], with its checksum. Offsets in errors are relative
+    /// to the start of the frame.
     pub fn check(&self, frame: &[u8]) -> Result<()> {
         for plane in &self.planes {
             for (stored, block) in plane.stored().zip(&plane.blocks) {
@@ -245,7 +251,7 @@ impl BlockTable {
         Ok(())
     }
 
-    /// What each plane takes, in the order of the frame.
+    /// Returns the size of each plane, in the order of the frame.
     #[must_use]
     pub fn plane_sizes(&self) -> Vec<PlaneSize> {
         let planes = self.planes.iter().enumerate();
@@ -268,16 +274,17 @@ impl BlockTable {
             .collect()
     }
 
-    /// The bytes to write.
+    /// Returns the bytes to write.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         table_bytes::write(self)
     }
 
-    /// Bytes of the planes together.
+    /// Returns the length of all planes together.
     pub(super) fn body_len_bytes(&self) -> u64 {
-        // Bytes of every element are in one plane each, but for bit fields,
-        // whose exponents are as many bytes as there are elements.
+        // Planes are as long as the elements together, except for bit fields:
+        // their exponents take one byte per element, which gives the number of
+        // elements.
         match self.transform {
             Transform::BitField(format) => self.planes[1].len_bytes * format.item_bytes as u64,
             _ => self.planes.iter().map(|plane| plane.len_bytes).sum(),

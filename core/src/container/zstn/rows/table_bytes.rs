@@ -15,7 +15,7 @@ const CHECKSUM_BYTES: u64 = 8;
 /// The second byte of a table whose frame has bit fields.
 const FORMATS: [FloatFormat; 3] = [BFLOAT16, FLOAT16, FLOAT32];
 
-/// What the bytes say, before it is known whether they fit the frame.
+/// The fields of the table, not yet compared with the frame.
 pub(super) struct Fields {
     pub(super) transform: Transform,
     pub(super) tail: Vec<u8>,

@@ -13,7 +13,7 @@ use walk::{Fault, Walk};
 
 mod walk;
 
-/// What a version asks of its manifest.
+/// The rules of a version for its manifest.
 #[derive(Debug, Clone, Copy)]
 pub struct Style {
     /// Levels of nesting allowed.
@@ -43,12 +43,12 @@ impl<'a> Item<'a> {
         Err(Error::malformed(Rule::ZTensorCbor, detail).at(offset + walk.position() as u64))
     }
 
-    /// The bytes of the item.
+    /// Returns the bytes of the item.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Where the item begins in the file.
+    /// Returns where the item begins in the file.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -57,30 +57,31 @@ impl<'a> Item<'a> {
         Error::malformed(Rule::ZTensorField, format!("`{what}` must be {kind}")).at(self.offset)
     }
 
-    /// The text it is; `what` names it in the error.
+    /// Returns the text it is; `what` names it in the error.
     pub fn text(&self, what: &str) -> Result<&'a str> {
         let text = Decoder::new(self.bytes).str();
         text.map_err(|_| self.wrong(what, "a text"))
     }
 
-    /// The number it is.
+    /// Returns the number it is.
     pub fn unsigned(&self, what: &str) -> Result<u64> {
         let number = Decoder::new(self.bytes).u64();
         number.map_err(|_| self.wrong(what, "a whole number from 0 on"))
     }
 
-    /// The numbers it holds.
+    /// Returns the numbers it holds.
     pub fn unsigned_array(&self, what: &str) -> Result<Vec<u64>> {
         self.array(what)?.map(|item| item.unsigned(what)).collect()
     }
 
-    /// The shape it holds; of one that is too long, no more than shows it.
+    /// Returns the shape it holds; of one that is too long, no more than shows
+    /// it.
     pub fn shape(&self, what: &str) -> Result<Vec<u64>> {
         let dimensions = self.array(what)?.map(|item| item.unsigned(what));
         dimensions.take(DIMENSIONS + 1).collect()
     }
 
-    /// The items it holds.
+    /// Returns the items it holds.
     pub fn array(&self, what: &str) -> Result<impl Iterator<Item = Item<'a>> + use<'a>> {
         let mut decoder = Decoder::new(self.bytes);
         match decoder.array() {
@@ -89,7 +90,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The entries it holds; all keys have to be texts.
+    /// Returns the entries it holds; all keys have to be texts.
     pub fn map(&self, what: &'a str) -> Result<Entries<'a>> {
         let mut decoder = Decoder::new(self.bytes);
         let Ok(left) = decoder.map() else {

@@ -14,14 +14,14 @@ use crate::Result;
 pub struct Fault(pub &'static str);
 
 impl From<Undecodable> for Fault {
-    /// The position says more than the library's text, which would take
-    /// several KB of the WebAssembly module.
+    /// Replaces the library's text, which would take several KB of the
+    /// WebAssembly module: the position says more.
     fn from(_: Undecodable) -> Self {
         Self("they are damaged or cut off here")
     }
 }
 
-/// A walk over data items that looks at every byte once.
+/// A walk over data items that visits every byte once.
 pub struct Walk<'a> {
     decoder: Decoder<'a>,
     is_deterministic: bool,
@@ -35,7 +35,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Bytes walked over.
+    /// Returns the number of bytes walked so far.
     pub fn position(&self) -> usize {
         self.decoder.position()
     }
@@ -123,8 +123,8 @@ impl<'a> Walk<'a> {
     }
 
     /// Checks the head that was read since `start` with the number in it and
-    /// `behind` bytes after it.
-    fn head(&self, start: usize, number: u64, behind: usize) -> Result<(), Fault> {
+    /// `after` bytes after it.
+    fn head(&self, start: usize, number: u64, after: usize) -> Result<(), Fault> {
         let shortest = match number {
             0..24 => 1,
             24..0x100 => 2,
@@ -132,7 +132,7 @@ impl<'a> Walk<'a> {
             0x1_0000..0x1_0000_0000 => 5,
             _ => 9,
         };
-        if self.decoder.position() - start - behind == shortest {
+        if self.decoder.position() - start - after == shortest {
             return Ok(());
         }
         self.not_deterministic("a number is longer than it needs to be")
@@ -247,7 +247,7 @@ mod tests {
             b"\x61\xff",                                 // no UTF-8
             b"\x9f\x00",                                 // no break
             b"\xbf\x61a\xff",                            // a key without a value
-            b"\x00\x00",                                 // something behind
+            b"\x00\x00",                                 // something after
             b"\xa2\x61a\x00\x61a\x01",                   // a key twice
             b"\xa1\x7f\x61a\xff\x00",                    // a key in pieces
             b"\x81\x81\x81\x81\x00",                     // five levels

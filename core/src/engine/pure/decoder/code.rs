@@ -1,12 +1,12 @@
-//! A Huffman code as tables: what the next bits of a stream stand for
-//! (RFC 8878, 4.2.1).
+//! A Huffman code as lookup tables for the next bits of a stream (RFC 8878,
+//! 4.2.1).
 
 use alloc::boxed::Box;
 
 use super::Fault;
 use super::weights::Weights;
 
-/// Bits that [`Several`] is looked up by.
+/// The number of bits that index [`Several`].
 pub const SEVERAL_BITS: u32 = 11;
 /// Entries of [`Several`].
 pub const SEVERAL_LEN: usize = 1 << SEVERAL_BITS;
@@ -19,14 +19,14 @@ pub struct One {
     pub bits: u8,
 }
 
-/// Up to three symbols that 11 bits stand for as a whole, the first one at the
-/// bottom, and from bit 24 on the length of their codes together, from bit 28
-/// on their number.
+/// Up to three symbols that 11 bits encode completely: the first one in the
+/// lowest byte, the total length of their codes from bit 24 on, their number
+/// from bit 28 on.
 pub type Several = u32;
 
 /// Decoding tables of a code.
 pub struct Code {
-    /// By the next `one_bits` bits; empty for a flat code.
+    /// Indexed by the next `one_bits` bits; empty for a flat code.
     one: Box<[One]>,
     pub one_bits: u32,
     several: Option<Box<[Several; SEVERAL_LEN]>>,
@@ -36,8 +36,8 @@ pub struct Code {
 }
 
 impl Code {
-    /// Reads the description at the start of `bytes`; returns what stands
-    /// behind it.
+    /// Reads the description at the start of `bytes`, and returns the bytes
+    /// after it.
     pub fn read(bytes: &[u8]) -> Result<(Self, &[u8]), Fault> {
         let (weights, rest) = Weights::read(bytes)?;
         let (weights, bits) = weights.complete()?;
@@ -59,10 +59,10 @@ impl Code {
                 .zip(weights)
                 .filter(|(_, w)| u32::from(*w) == weight)
             {
-                let (entries, behind) = free.split_at_mut(1 << (weight - 1 + one_bits - bits));
+                let (entries, after) = free.split_at_mut(1 << (weight - 1 + one_bits - bits));
                 let len = (bits + 1 - weight).to_le_bytes()[0];
                 entries.fill(One { symbol, bits: len });
-                free = behind;
+                free = after;
             }
         }
         Ok((
@@ -76,20 +76,23 @@ impl Code {
         ))
     }
 
-    /// Whether the description at the start of `bytes` is that of a flat code.
+    /// Returns whether the description at the start of `bytes` is that of a
+    /// flat code.
     pub fn is_flat(bytes: &[u8]) -> bool {
         let read = Weights::read(bytes).and_then(|(weights, _)| weights.complete());
         read.is_ok_and(|(weights, bits)| flat_bits(&weights, bits).is_some())
     }
 
-    /// The symbol that `bits`, of which there are `one_bits`, begin with.
+    /// Returns the symbol that `bits`, of which there are `one_bits`, begin
+    /// with.
     #[inline]
     pub fn one(&self, bits: usize) -> One {
         self.one[bits]
     }
 
-    /// The table of up to three symbols at once, unless codes are too long
-    /// for it. Made when it is first wanted: few literals do not pay for it.
+    /// Returns the table of up to three symbols at once, unless codes are too
+    /// long for it. Made when it is first wanted: few literals do not pay for
+    /// it.
     pub fn several(&mut self) -> Option<&[Several; SEVERAL_LEN]> {
         if self.several.is_none() {
             let one: &[One; SEVERAL_LEN] = (&*self.one).try_into().ok()?;

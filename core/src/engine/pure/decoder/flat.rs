@@ -1,5 +1,5 @@
-//! Streams of a code that gives every symbol its own bits: packed numbers,
-//! last one first, which are taken apart eight at a time by shifts.
+//! Decodes streams of a code in which every symbol is its own code: packed
+//! numbers, last one first, which shifts unpack eight at a time.
 
 use super::Fault;
 use super::streams::{Backwards, END};
@@ -54,7 +54,7 @@ fn take_apart(bits: u32, bytes: &[u8], groups: &mut [[u8; GROUP]]) {
     }
 }
 
-/// Groups that are taken apart between two looks at what is left.
+/// The number of groups that are unpacked between two checks of what is left.
 const RUN: usize = 8;
 
 /// Eight numbers, the last one lowest, to a byte each.

@@ -8,15 +8,15 @@ use super::streams;
 use crate::bytes::index;
 
 /// Fewest literals that may be cut into four streams.
-const LEAST_OF_FOUR: usize = 6;
+const MIN_OF_FOUR: usize = 6;
 
 /// Literals as a block holds them, not yet decoded.
 pub enum Literals<'a> {
-    /// Bytes as they are.
+    /// Uncompressed bytes.
     Raw(&'a [u8]),
-    /// A byte and how often it stands there.
+    /// One byte, and how often it repeats.
     Run(u8, usize),
-    /// By a Huffman code.
+    /// Huffman-coded bytes.
     Coded(Coded<'a>),
 }
 
@@ -24,8 +24,8 @@ pub enum Literals<'a> {
 pub struct Coded<'a> {
     /// Bytes they decode to.
     len: usize,
-    /// Whether a description of the code stands in front of the streams; if
-    /// not, it is that of the block before.
+    /// Whether the streams follow a description of their code; if not, the code
+    /// is that of the previous block.
     described: bool,
     four: bool,
     body: &'a [u8],
@@ -63,7 +63,7 @@ impl<'a> Literals<'a> {
         }
     }
 
-    /// Whether they have a flat code ([`Code::flat_bits`]).
+    /// Returns whether they have a flat code ([`Code::flat_bits`]).
     pub fn are_flat(&self) -> bool {
         match self {
             Self::Coded(coded) => coded.described && Code::is_flat(coded.body),
@@ -71,8 +71,8 @@ impl<'a> Literals<'a> {
         }
     }
 
-    /// Decodes into `out`, which is as long as they are. `code` is that of the
-    /// blocks before and becomes that of this one.
+    /// Decodes into `out`, which must have their length. `code` is that of the
+    /// previous blocks and becomes that of this one.
     pub fn decode(&self, code: &mut Option<Code>, out: &mut [u8]) -> Result<(), Fault> {
         match self {
             Self::Raw(bytes) => out.copy_from_slice(bytes),
@@ -82,9 +82,9 @@ impl<'a> Literals<'a> {
         Ok(())
     }
 
-    /// As [`Self::decode`], for literals that sequences take apart: borrowed
-    /// from the block where they are stored in it, decoded into `buffer`
-    /// otherwise.
+    /// Returns the decoded literals for use by sequences: borrowed from the
+    /// block if they are stored in it, otherwise decoded into `buffer` like
+    /// [`Self::decode`].
     pub fn decoded<'b>(
         &'b self,
         code: &mut Option<Code>,
@@ -101,7 +101,7 @@ impl<'a> Literals<'a> {
 
 const SHORT: Fault = Fault("a block ends inside its literals");
 
-/// The first `len_bytes` bytes as a number.
+/// Returns the first `len_bytes` bytes as a number.
 fn field(block: &[u8], len_bytes: usize) -> Result<u64, Fault> {
     let mut bytes = [0; 8];
     bytes[..len_bytes].copy_from_slice(block.get(..len_bytes).ok_or(SHORT)?);
@@ -143,7 +143,7 @@ impl<'a> Coded<'a> {
         if !self.four {
             return streams::decode_one(code, streams, out);
         }
-        if self.len < LEAST_OF_FOUR {
+        if self.len < MIN_OF_FOUR {
             return Err(Fault("too few literals for four streams"));
         }
         streams::decode_four(code, streams, out)

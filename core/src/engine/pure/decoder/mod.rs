@@ -3,9 +3,9 @@
 //! codes alone, which are decoded into their place; where a block has
 //! sequences, its literals are decoded first and copied from there.
 //!
-//! What C zstd refuses is refused here. Two rules are kept that C zstd does not
-//! always check: a stream of a Huffman code ends with its last bit, and no
-//! block decodes to more than the window or 128 KiB.
+//! Everything that C zstd refuses is refused here. Two rules are enforced that
+//! C zstd does not always check: a stream of a Huffman code ends with its last
+//! bit, and no block decodes to more than the window or 128 KiB.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -46,8 +46,8 @@ impl From<Error> for Fault {
     }
 }
 
-/// Whether a block of `frame` has sequences: matches to copy. Looks at the
-/// heads of sections only.
+/// Returns whether a block of `frame` has sequences: matches to copy. Looks at
+/// the heads of sections only.
 pub fn has_sequences(frame: &[u8]) -> Result<bool, Fault> {
     let mut blocks = Blocks::of(frame)?;
     loop {
@@ -64,8 +64,8 @@ pub fn has_sequences(frame: &[u8]) -> Result<bool, Fault> {
     }
 }
 
-/// Whether the first block of `frame` is literals in a flat code, which shifts
-/// take apart faster than any table.
+/// Returns whether the first block of `frame` is literals in a flat code, which
+/// shifts take apart faster than any table.
 pub fn is_flat(frame: &[u8]) -> bool {
     let first = Blocks::of(frame).and_then(|mut blocks| blocks.read());
     match first.map(|block| block.content) {
@@ -94,8 +94,8 @@ pub fn decode(frame: &[u8], out: &mut [u8]) -> Result<(), Fault> {
     loop {
         let block = blocks.read()?;
         match block.content {
-            Content::Raw(bytes) => filled.room(bytes.len())?.copy_from_slice(bytes),
-            Content::Run(byte, len) => filled.room(index(len))?.fill(byte),
+            Content::Raw(bytes) => filled.claim(bytes.len())?.copy_from_slice(bytes),
+            Content::Run(byte, len) => filled.claim(index(len))?.fill(byte),
             Content::Compressed(body) => {
                 let (literals, section) = Literals::read(body)?;
                 if literals.len() > most {
@@ -103,7 +103,7 @@ pub fn decode(frame: &[u8], out: &mut [u8]) -> Result<(), Fault> {
                 }
                 let (count, section) = sequences::count(section)?;
                 if count == 0 {
-                    literals.decode(&mut code, filled.room(literals.len())?)?;
+                    literals.decode(&mut code, filled.claim(literals.len())?)?;
                 } else {
                     let start = filled.done;
                     let literals = literals.decoded(&mut code, &mut buffer)?;

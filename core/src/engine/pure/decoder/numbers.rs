@@ -1,13 +1,13 @@
-//! The three numbers of a sequence: codes by tables of finite state entropy,
-//! and bits that follow them as they are (RFC 8878, 3.1.1.3.2.1).
+//! The three numbers of a sequence: codes in tables of finite state entropy,
+//! followed by uncompressed bits (RFC 8878, 3.1.1.3.2.1).
 
 use alloc::vec::Vec;
 
 use super::{Fault, shares};
 use crate::engine::pure::fse;
 
-/// The numbers that a code stands for: as many from `base` on as `more` bits
-/// tell apart.
+/// The numbers that a code stands for: those from `base` on that `more` bits
+/// can distinguish.
 #[derive(Clone, Copy)]
 struct Span {
     base: usize,
@@ -21,8 +21,8 @@ pub struct Number {
     /// Shares of the codes, and the size of the table as a power of two, where
     /// a block describes none.
     usual: (&'static [i16], u32),
-    /// Most codes that tables of 32 states, 64 and so on may have.
-    most_codes: &'static [usize],
+    /// The most codes that tables of 32 states, 64 states and so on may have.
+    max_codes: &'static [usize],
 }
 
 /// Literal length, offset and match length, in the order of their tables.
@@ -30,17 +30,17 @@ pub static NUMBERS: [Number; 3] = [
     Number {
         spans: &spans::<36>(0, &LENGTH_BITS),
         usual: (&LENGTH_SHARES, 6),
-        most_codes: &[36; 5],
+        max_codes: &[36; 5],
     },
     Number {
         spans: &OFFSETS,
         usual: (&OFFSET_SHARES, 5),
-        most_codes: &[32; 4],
+        max_codes: &[32; 4],
     },
     Number {
         spans: &spans::<53>(3, &MATCH_BITS),
         usual: (&MATCH_SHARES, 6),
-        most_codes: &[53; 5],
+        max_codes: &[53; 5],
     },
 ];
 
@@ -63,7 +63,7 @@ impl Number {
             }
             2 => {
                 let mut shares = [0; 53];
-                let (log, rest) = shares::read(bytes, self.most_codes, &mut shares)?;
+                let (log, rest) = shares::read(bytes, self.max_codes, &mut shares)?;
                 (self.table(&shares, log), rest)
             }
             _ => return Ok(bytes),
@@ -99,7 +99,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table that stands for one code for ever.
+    /// Returns a table that always decodes to the same code.
     fn of_one(Span { base, more }: Span) -> Self {
         let state = State {
             base,
@@ -119,8 +119,8 @@ impl Table {
     }
 }
 
-/// A state of a table: the numbers it stands for, `base` and whatever `more`
-/// bits say, and the states that follow, `next` and whatever `bits` bits say.
+/// A state of a table: its number is `base` plus the next `more` bits, and its
+/// successor `next` plus the next `bits` bits.
 #[derive(Clone, Copy)]
 pub struct State {
     pub base: usize,
@@ -129,8 +129,8 @@ pub struct State {
     pub next: usize,
 }
 
-/// Spans that lie one after the other: the first codes stand for one number
-/// each, from `first` on, the last ones for as many as `bits` tell apart.
+/// Builds consecutive spans: the first codes stand for one number each, from
+/// `first` on, the last ones for as many as `bits` bits can distinguish.
 const fn spans<const CODES: usize>(first: usize, bits: &[u32]) -> [Span; CODES] {
     let mut spans = [Span { base: 0, more: 0 }; CODES];
     let mut base = first;
@@ -156,7 +156,7 @@ const MATCH_BITS: [u32; 21] = [
     1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
 ];
 
-/// Code n stands for n bits and a one in front of them.
+/// Code n stands for a one followed by n bits.
 const OFFSETS: [Span; 32] = {
     let mut spans = [Span { base: 1, more: 0 }; 32];
     let mut code = 1;
@@ -170,7 +170,7 @@ const OFFSETS: [Span; 32] = {
     spans
 };
 
-// Shares of the codes where a block has none of its own (3.1.1.3.2.2).
+// The default shares of the codes, for blocks without their own (3.1.1.3.2.2).
 const LENGTH_SHARES: [i16; 36] = [
     4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 2, 1, 1, 1, 1, 1,
     -1, -1, -1, -1,

@@ -1,4 +1,4 @@
-//! What a frame decodes to, and copies of it.
+//! The output of a frame, and copies within it.
 
 use super::Fault;
 
@@ -14,18 +14,18 @@ impl<'a> Output<'a> {
         Self { bytes, done: 0 }
     }
 
-    /// Whether every byte is filled.
+    /// Returns whether every byte is filled.
     pub fn is_full(&self) -> bool {
         self.done == self.bytes.len()
     }
 
-    /// The next `len` bytes, for the caller to fill.
+    /// Claims the next `len` bytes, for the caller to fill.
     #[inline]
-    pub fn room(&mut self, len: usize) -> Result<&mut [u8], Fault> {
+    pub fn claim(&mut self, len: usize) -> Result<&mut [u8], Fault> {
         let (_, free) = self.bytes.split_at_mut(self.done);
-        let room = free.get_mut(..len).ok_or(FULL)?;
+        let claimed = free.get_mut(..len).ok_or(FULL)?;
         self.done += len;
-        Ok(room)
+        Ok(claimed)
     }
 
     /// Fills the next `len` bytes with those that begin `offset` bytes back. A

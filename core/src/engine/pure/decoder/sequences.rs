@@ -1,5 +1,6 @@
-//! The sequences section of a block (RFC 8878, 3.1.1.3.2): so many literals,
-//! then a match of so many bytes from so far back, by turns.
+//! The sequences section of a block (RFC 8878, 3.1.1.3.2): each sequence is a
+//! number of literals, followed by a match of some length at some distance
+//! back.
 
 use super::Fault;
 use super::numbers::{NUMBERS, Table};
@@ -27,7 +28,7 @@ pub fn count(section: &[u8]) -> Result<(u32, &[u8]), Fault> {
     Ok((count, rest))
 }
 
-/// What a block takes over from those before it.
+/// The state that a block inherits from the blocks before it.
 pub struct Sequences {
     /// Tables of literal lengths, offsets and match lengths.
     tables: [Option<Table>; 3],
@@ -36,7 +37,7 @@ pub struct Sequences {
 }
 
 impl Sequences {
-    /// Those of the first block.
+    /// Creates the state before the first block.
     pub fn new() -> Self {
         Self {
             tables: [None, None, None],
@@ -44,8 +45,8 @@ impl Sequences {
         }
     }
 
-    /// Decodes a section of `count` sequences, which goes on with `section`
-    /// after the count, and appends to `out` what they make of `literals`.
+    /// Decodes a section of `count` sequences, whose bytes after the count are
+    /// `section`, and appends to `out` what they make of `literals`.
     pub fn decode(
         &mut self,
         count: u32,
@@ -90,20 +91,21 @@ impl Sequences {
             let copied = literals
                 .split_off(..literal_len)
                 .ok_or(Fault("a sequence wants more literals than its block has"))?;
-            out.room(copied.len())?.copy_from_slice(copied);
+            out.claim(copied.len())?.copy_from_slice(copied);
             let distance = recent_or_new(&mut self.recent, distance, literal_len == 0);
             out.repeat(distance, match_len)?;
         }
         if stream.left > 0 {
             return Err(END);
         }
-        out.room(literals.len())?.copy_from_slice(literals);
+        out.claim(literals.len())?.copy_from_slice(literals);
         Ok(())
     }
 }
 
-/// The distance that `value` stands for: up to 3, one of the last, `recent`,
-/// and others where no literals are in front of the match (3.1.1.5).
+/// Returns the distance that `value` stands for: up to 3 it selects one of the
+/// `recent` distances, shifted by one if the match follows no literals
+/// (3.1.1.5).
 fn recent_or_new(recent: &mut [usize; 3], value: usize, no_literals: bool) -> usize {
     let [first, second, third] = *recent;
     let (distance, others) = match (value, no_literals) {
@@ -118,7 +120,7 @@ fn recent_or_new(recent: &mut [usize; 3], value: usize, no_literals: bool) -> us
     distance
 }
 
-/// The topmost bits of `window`, which move out of it.
+/// Returns the topmost bits of `window`, which move out of it.
 #[inline(always)]
 fn take(window: &mut u64, bits: u32) -> usize {
     // In two steps: bits may be none.

@@ -5,7 +5,7 @@ use super::Fault;
 use crate::engine::pure::fse::RARE;
 
 /// Size of the smallest table, as a power of two.
-const LEAST_LOG: u32 = 5;
+const MIN_LOG: u32 = 5;
 
 /// Reads the description at the start of `bytes` into `shares`. `most_values`
 /// says how many values a table may have, for tables of 32 states, 64 and so
@@ -22,7 +22,7 @@ pub fn read<'a>(
     let &most_values = most_values
         .get(size as usize)
         .ok_or(Fault("a table of finite state entropy is too large"))?;
-    let log = LEAST_LOG + size;
+    let log = MIN_LOG + size;
     let shares = &mut shares[..most_values];
     let mut left = 1u32 << log;
     let mut value = 0;
@@ -53,7 +53,7 @@ pub fn read<'a>(
         }
         *share = i16::try_from(read - 1).map_err(|_| SHARES)?;
         left -= read - 1;
-        // After a zero, two bits tell how many more follow.
+        // After a zero, two bits say how many more zeros follow.
         let mut more = if read == 1 { 3 } else { 0 };
         while more == 3 {
             more = bits.peek(2);
@@ -78,7 +78,7 @@ struct Forwards<'a> {
 }
 
 impl Forwards<'_> {
-    /// The next bits, up to 10; zeros beyond the end.
+    /// Returns the next bits, up to 10; zeros beyond the end.
     fn peek(&self, bits: u32) -> u32 {
         let at = self.taken / 8;
         let byte = |at: usize| u32::from(self.bytes.get(at).copied().unwrap_or(0));

@@ -1,21 +1,21 @@
-//! Streams of a Huffman code, which are read from their ends
-//! (RFC 8878, 4.2.2).
+//! Decodes streams of a Huffman code, which are read from their ends (RFC 8878,
+//! 4.2.2).
 
 use super::code::{Code, SEVERAL_BITS, SEVERAL_LEN, Several};
 use super::{Fault, flat};
 
-/// Lookups between two reads of input. What they and a byte begun take fits
-/// in a word, and leaves a bit to mark the end with.
+/// Lookups between two reads of input. The bits that they and a partly read
+/// byte take fit in a word, with a bit left to mark the end.
 const LOOKUPS: usize = 5;
-/// Most symbols that they make.
-const MOST_SYMBOLS: usize = 3 * LOOKUPS;
-/// Room for the symbols and for what is written behind them.
-const ROOM: usize = 20;
-/// Most bytes of input that they take.
-const MOST_BYTES: usize = 7;
+/// The most symbols that these lookups produce.
+const MAX_SYMBOLS: usize = 3 * LOOKUPS;
+/// Bytes for the symbols, and for what is written after them.
+const OUTPUT_BYTES: usize = 20;
+/// The most bytes of input that they consume.
+const MAX_BYTES: usize = 7;
 /// Shorter streams are read symbol by symbol: a table for several would cost
 /// more than it saves.
-const LEAST_SEVERAL: usize = 512;
+const MIN_SEVERAL: usize = 512;
 
 /// A stream read from its end, bit by bit.
 pub struct Backwards<'a> {
@@ -25,7 +25,8 @@ pub struct Backwards<'a> {
 }
 
 impl<'a> Backwards<'a> {
-    /// A stream ends with a bit that marks the end, and up to seven zeros.
+    /// Opens a stream, which ends with a bit that marks the end and up to seven
+    /// zeros.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Fault> {
         let last = *bytes.last().ok_or(EMPTY)?;
         let mark = last.checked_ilog2().ok_or(EMPTY)?;
@@ -35,7 +36,7 @@ impl<'a> Backwards<'a> {
         })
     }
 
-    /// The next bits, up to 12; zeros beyond the start of the stream.
+    /// Returns the next bits, up to 12; zeros beyond the start of the stream.
     fn peek(&self, bits: u32) -> usize {
         let end = self.left.div_ceil(8);
         let mut word = [0; 4];
@@ -45,15 +46,15 @@ impl<'a> Backwards<'a> {
         (u64::from(word) << bits >> 32) as usize
     }
 
-    /// The next bits, up to 12, if there are so many.
+    /// Takes the next bits, up to 12; `None` if fewer are left.
     pub fn take(&mut self, bits: u32) -> Option<usize> {
         let read = self.peek(bits);
         self.skip(bits)?;
         Some(read)
     }
 
-    /// The next bits on top, 57 of them at the least; zeros beyond the start
-    /// of the stream.
+    /// Returns the next bits in the topmost positions, at least 57 of them;
+    /// zeros beyond the start of the stream.
     pub fn window(&self) -> u64 {
         let end = self.left.div_ceil(8);
         let read = &self.bytes[..end];
@@ -68,7 +69,7 @@ impl<'a> Backwards<'a> {
         word << (8 * end - self.left)
     }
 
-    /// Passes over the next bits, if there are so many.
+    /// Skips the next bits; `None` if fewer are left.
     pub fn skip(&mut self, bits: u32) -> Option<()> {
         self.left = self.left.checked_sub(bits as usize)?;
         Some(())
@@ -92,8 +93,8 @@ pub fn decode_one(code: &mut Code, bytes: &[u8], out: &mut [u8]) -> Result<(), F
     stream.finish(code)
 }
 
-/// Decodes four streams behind a table of their lengths, a quarter of `out`
-/// each.
+/// Decodes four streams that follow a table of their lengths, a quarter of
+/// `out` each.
 pub fn decode_four(code: &mut Code, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
     let (lens, mut bytes) = bytes.split_first_chunk::<6>().ok_or(EMPTY)?;
     let quarter = out.len().div_ceil(4);
@@ -138,16 +139,16 @@ pub fn decode_four(code: &mut Code, bytes: &[u8], out: &mut [u8]) -> Result<(), 
 }
 
 fn out_is_long(len: usize) -> bool {
-    len >= LEAST_SEVERAL
+    len >= MIN_SEVERAL
 }
 
 /// A stream being decoded.
 struct Stream<'a> {
     bytes: &'a [u8],
     out: &'a mut [u8],
-    /// What has been decoded.
+    /// Number of symbols decoded so far.
     done: usize,
-    /// Where the word begins that `word` is read from.
+    /// Offset in the input at which `word` was read.
     from: usize,
     /// The next bits on top; the lowest bit set marks their end.
     word: u64,
@@ -168,7 +169,7 @@ impl<'a> Stream<'a> {
         Ok(stream)
     }
 
-    /// The word at `from` without its topmost bits.
+    /// Returns the word at `from` without its topmost bits.
     #[inline(always)]
     fn load(&self, taken_bits: usize) -> u64 {
         let word = self.bytes[self.from..].first_chunk();
@@ -176,22 +177,22 @@ impl<'a> Stream<'a> {
         word.map_or(0, |word| (u64::from_le_bytes(*word) | 1) << taken_bits)
     }
 
-    /// How often [`Self::step`] is possible without looking.
+    /// Returns how many times [`Self::step`] can run without a check.
     fn steps(&self) -> usize {
-        let room = (self.out.len() - self.done + MOST_SYMBOLS).saturating_sub(ROOM);
-        (room / MOST_SYMBOLS).min(self.from / MOST_BYTES)
+        let capacity = (self.out.len() - self.done + MAX_SYMBOLS).saturating_sub(OUTPUT_BYTES);
+        (capacity / MAX_SYMBOLS).min(self.from / MAX_BYTES)
     }
 
     #[inline(always)]
     fn step(&mut self, table: &[Several; SEVERAL_LEN]) {
-        let Some(place) = self.out[self.done..].first_chunk_mut::<ROOM>() else {
+        let Some(dest) = self.out[self.done..].first_chunk_mut::<OUTPUT_BYTES>() else {
             return;
         };
         let mut word = self.word;
         let mut at = 0;
         for _ in 0..LOOKUPS {
             let found = table[(word >> (64 - SEVERAL_BITS)) as usize];
-            place[at & 15..][..4].copy_from_slice(&found.to_le_bytes());
+            dest[at & 15..][..4].copy_from_slice(&found.to_le_bytes());
             word <<= found >> 24 & 15;
             at += (found >> 28) as usize;
         }
@@ -230,7 +231,7 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// Decodes as much of all four as is possible without looking at their ends.
+/// Decodes as much of all four as possible without checking for their ends.
 fn run_four(streams: &mut [Stream; 4], table: &[Several; SEVERAL_LEN]) {
     loop {
         let steps = streams.iter().map(Stream::steps).min().unwrap_or(0);

@@ -4,14 +4,14 @@ use super::streams::Backwards;
 use super::{Fault, shares};
 use crate::engine::pure::fse;
 
-/// Longest code, in bits. RFC 8878 says 11, C zstd takes 12.
-pub const MOST_BITS: u32 = 12;
+/// The longest code, in bits. RFC 8878 says 11, C zstd accepts 12.
+pub const MAX_BITS: u32 = 12;
 /// From this head byte on, weights are not compressed.
 const DIRECT: u8 = 128;
-/// Most values that the weights' tables of 32 and 64 states may have: C zstd
-/// has no room for more, of which only those up to [`MOST_BITS`] could ever
+/// The most values that the weights' tables of 32 and 64 states may have. C
+/// zstd has no space for more, and only those up to [`MAX_BITS`] could ever
 /// occur.
-const MOST_VALUES: [usize; 2] = [92, 12];
+const MAX_VALUES: [usize; 2] = [92, 12];
 
 /// Weights of the symbols from 0 on.
 pub struct Weights {
@@ -20,8 +20,8 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Reads the description at the start of `bytes`, all but the last
-    /// weight, which follows from them; returns what stands behind it.
+    /// Reads the description at the start of `bytes`, all but the last weight,
+    /// which follows from the others, and returns the bytes after it.
     pub fn read(bytes: &[u8]) -> Result<(Self, &[u8]), Fault> {
         let (&head, rest) = bytes.split_first().ok_or(SHORT)?;
         let mut weights = Self {
@@ -48,23 +48,22 @@ impl Weights {
     /// Adds the last weight, which makes the code complete. Returns the
     /// weights of all symbols and the length of the longest code in bits.
     pub fn complete(mut self) -> Result<([u8; 256], u32), Fault> {
-        // What a direct description is padded with.
+        // The padding of a direct description.
         self.all[self.len..].fill(0);
         let mut sum = 0u32;
         for &weight in &self.all[..self.len] {
-            if u32::from(weight) > MOST_BITS {
+            if u32::from(weight) > MAX_BITS {
                 return Err(Fault("a weight of a Huffman code is too large"));
             }
             sum += 1 << weight >> 1;
         }
         let bits = sum.checked_ilog2().ok_or(INCOMPLETE)? + 1;
         let rest = (1 << bits) - sum;
-        if bits > MOST_BITS || !rest.is_power_of_two() {
+        if bits > MAX_BITS || !rest.is_power_of_two() {
             return Err(INCOMPLETE);
         }
         self.push(rest.ilog2().to_le_bytes()[0] + 1)?;
-        // Of the longest codes there is an even number, which follows but where
-        // there are none.
+        // The number of longest codes is always even, unless there are none.
         let longest = self.all.iter().filter(|weight| **weight == 1).count();
         if longest < 2 || longest % 2 == 1 {
             return Err(INCOMPLETE);
@@ -72,10 +71,10 @@ impl Weights {
         Ok((self.all, bits))
     }
 
-    /// Two states by turns; the end of the stream ends the weights.
+    /// Two states alternate; the end of the stream ends the weights.
     fn decompress(&mut self, bytes: &[u8]) -> Result<(), Fault> {
-        let mut shares = [0; MOST_VALUES[0]];
-        let (log, stream) = shares::read(bytes, &MOST_VALUES, &mut shares)?;
+        let mut shares = [0; MAX_VALUES[0]];
+        let (log, stream) = shares::read(bytes, &MAX_VALUES, &mut shares)?;
         let table = fse::states(&shares, log);
         let mut stream = Backwards::new(stream)?;
         let mut states = [0; 2];
@@ -90,7 +89,7 @@ impl Weights {
                     Some(bits) => states[turn] = state.base + bits,
                     None => return self.push(table[states[1 - turn]].value),
                 }
-                // One more would leave no room for the last weight.
+                // One more would leave no space for the last weight.
                 if self.len == self.all.len() - 2 {
                     return Err(TOO_MANY);
                 }

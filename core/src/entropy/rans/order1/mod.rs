@@ -24,12 +24,12 @@ const SLOTS: usize = 1 << BITS;
 const MAGIC: [u8; 2] = *b"R1";
 const SEGMENTS: usize = 4;
 
-/// Longest plane the 32-bit symbol count of this method can tell.
-pub const MOST_SYMBOLS: u64 = u32::MAX as u64;
+/// The longest plane that the 32-bit symbol count of this method can state.
+pub const MAX_SYMBOLS: u64 = u32::MAX as u64;
 
 /// Symbols a chunk of ours has at least, where there is more than one.
 const CHUNK_SYMBOLS: usize = 1 << 20;
-const MOST_CHUNKS: usize = 64;
+const MAX_CHUNKS: usize = 64;
 
 const MODEL_CODING: ZstdCoding = ZstdCoding::Search(12);
 
@@ -128,8 +128,8 @@ impl<'a> Order1<'a> {
     }
 }
 
-/// Checks the frame of a packed model; returns its decoded length, which has
-/// to be declared (8).
+/// Checks the frame of a packed model, and returns its decoded length, which
+/// must be declared (8).
 fn check_model(frame: &[u8]) -> Result<u64> {
     let Some(len_bytes) = zstd::content_bytes(frame)? else {
         return Err(Error::malformed(
@@ -138,12 +138,12 @@ fn check_model(frame: &[u8]) -> Result<u64> {
         )
         .at(0));
     };
-    if len_bytes > model::MOST_BYTES {
+    if len_bytes > model::MAX_BYTES {
         return Err(Error::malformed(
             Rule::RansModel,
             format!(
                 "a rANS model of {len_bytes} bytes, over {}",
-                model::MOST_BYTES
+                model::MAX_BYTES
             ),
         )
         .at(0));
@@ -155,12 +155,12 @@ fn check_model(frame: &[u8]) -> Result<u64> {
 /// Codes a plane that is not empty.
 ///
 /// # Panics
-/// If the plane is empty or longer than [`MOST_SYMBOLS`].
+/// If the plane is empty or longer than [`MAX_SYMBOLS`].
 #[must_use]
 pub fn encode<E: PackEngine>(engine: &E, plane: &[u8]) -> Vec<u8> {
     assert!(!plane.is_empty(), "an empty plane is stored");
     let symbols = len_u32(plane);
-    let chunk_count = (plane.len() / CHUNK_SYMBOLS).clamp(1, MOST_CHUNKS);
+    let chunk_count = (plane.len() / CHUNK_SYMBOLS).clamp(1, MAX_CHUNKS);
     let parts = split(plane, chunk_count);
     let counts = engine
         .map(parts.clone(), Counts::of_chunk)

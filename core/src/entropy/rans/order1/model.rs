@@ -13,7 +13,7 @@ use crate::bytes::Cursor;
 use crate::{Error, Result, Rule};
 
 /// Bytes of the largest model: 256 rows of 256 symbols.
-pub(super) const MOST_BYTES: u64 = 256 * (3 + 3 * 256);
+pub(super) const MAX_BYTES: u64 = 256 * (3 + 3 * 256);
 
 /// The lookup of every context that has one.
 pub(super) type Contexts<'m> = [Option<&'m Lookup<SLOTS>>; 256];
@@ -46,7 +46,7 @@ impl Model {
         Ok(model)
     }
 
-    /// The largest frequency of any row.
+    /// Returns the largest frequency of any row.
     pub fn most(&self) -> u32 {
         self.most
     }
@@ -99,7 +99,8 @@ fn read_row(cursor: &mut Cursor, context: u8) -> Result<Frequencies> {
     Ok(Frequencies(table))
 }
 
-/// How often each symbol follows each context. A plane has fewer than 2^32.
+/// The number of times that each symbol follows each context. A plane has fewer
+/// than 2^32.
 #[derive(Debug)]
 pub(super) struct Counts(Vec<[u32; 256]>);
 
@@ -123,7 +124,7 @@ impl Counts {
         counts
     }
 
-    /// The sum of both.
+    /// Returns the sum of both.
     pub fn add(mut self, other: Self) -> Self {
         for (row, more) in self.0.iter_mut().zip(other.0) {
             for (count, more) in row.iter_mut().zip(more) {
@@ -150,7 +151,7 @@ impl Counts {
 pub(super) struct Tables(Vec<(u8, Frequencies)>);
 
 impl Tables {
-    /// The model before it is packed.
+    /// Returns the model before it is packed.
     pub fn write(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for (context, frequencies) in &self.0 {
@@ -167,7 +168,7 @@ impl Tables {
         out
     }
 
-    /// What an encoder needs of every pair.
+    /// Returns what an encoder needs of every pair.
     pub fn codes(&self) -> Codes {
         let mut numbers = [0; 256];
         for ((context, _), number) in self.0.iter().zip(0..=u8::MAX) {
@@ -188,12 +189,12 @@ impl Tables {
 #[derive(Debug)]
 pub(super) struct Codes {
     rows: Vec<[Divided; 256]>,
-    /// Of the rows of contexts.
+    /// The row number of each context.
     numbers: [u8; 256],
 }
 
 impl Codes {
-    /// That of `symbol` behind `context`.
+    /// Returns the entry of `symbol` after `context`.
     #[inline]
     pub fn of(&self, context: u8, symbol: u8) -> &Divided {
         let number = self.numbers[usize::from(context)];

@@ -76,10 +76,10 @@ impl<'a> Chunk<'a> {
         let mut rest = out;
         let lens = part_lens(rest.len() as u64, SEGMENTS as u64);
         for (len, (body, end)) in lens.zip(bodies.iter_mut().zip(&mut ends)) {
-            let (segment, behind) = rest.split_at_mut(bytes::index(len));
+            let (segment, after) = rest.split_at_mut(bytes::index(len));
             let (front, back) = segment.split_at_mut(side_by_side);
             (*body, *end) = (front.as_chunks_mut().0, back);
-            rest = behind;
+            rest = after;
         }
         let [a, b, c, d] = bodies;
         for (((a, b), c), d) in a.iter_mut().zip(b).zip(c).zip(d) {
@@ -160,7 +160,7 @@ fn no_context() -> Error {
     )
 }
 
-/// The four segments of a chunk.
+/// Returns the four segments of a chunk.
 pub(super) fn split(mut chunk: &[u8]) -> [&[u8]; SEGMENTS] {
     let mut segments: [&[u8]; SEGMENTS] = [&[]; SEGMENTS];
     let lens = part_lens(chunk.len() as u64, SEGMENTS as u64);
@@ -170,8 +170,8 @@ pub(super) fn split(mut chunk: &[u8]) -> [&[u8]; SEGMENTS] {
     segments
 }
 
-/// Codes a chunk; `codes` has a row for every context in it. Its segments are
-/// written side by side, as they are read.
+/// Encodes a chunk; `codes` has a row for every context in it. Its segments are
+/// written in parallel, as they are read.
 pub(super) fn encode(chunk: &[u8], codes: &Codes) -> Vec<u8> {
     let mut writers = split(chunk).map(Writer::new);
     let side_by_side = chunk.len() / SEGMENTS;
@@ -184,7 +184,7 @@ pub(super) fn encode(chunk: &[u8], codes: &Codes) -> Vec<u8> {
             writer.push(at, codes);
         }
     }
-    let streams = writers.map(|writer| writer.emitted.behind(&[writer.state]));
+    let streams = writers.map(|writer| writer.emitted.into_stream(&[writer.state]));
     let mut out = Vec::new();
     for stream in &streams {
         out.extend_from_slice(&len_u32(stream).to_le_bytes());
@@ -207,7 +207,7 @@ impl<'a> Writer<'a> {
         Self {
             segment,
             state: LOWER,
-            emitted: Emitted::room_for(segment.len()),
+            emitted: Emitted::with_capacity_for(segment.len()),
         }
     }
 

@@ -1,31 +1,32 @@
-//! Values too far from their component's mean for a residual.
+//! Outliers: values too far from their component's mean for a residual.
 //!
-//! Python clips them, and the error is without bound (docs/formats/gauss.md
-//! 12). They move to the nearest mean here; for those that are far from all,
-//! components are added.
+//! Python clips them, which makes the error unbounded (docs/formats/gauss.md
+//! 12). Here they move to the nearest mean; for those that are far from all
+//! means, components are added.
 
 use alloc::vec::Vec;
 
 use super::value::round_even;
-use crate::entropy::ans::MOST_RESIDUAL;
-use crate::transform::gmm::{LEAST_DEVIATION, Mixture};
+use crate::entropy::ans::MAX_RESIDUAL;
+use crate::transform::gmm::{MIN_DEVIATION, Mixture};
 
-/// Most components of a shard record.
-const MOST_COMPONENTS: usize = 255;
+/// The most components of a shard record.
+const MAX_COMPONENTS: usize = 255;
 
-/// The residual of `value` in the component of that mean, if it has one.
+/// Returns the residual of `value` in the component with mean `mean`, or `None`
+/// if it is too far away.
 pub fn residual(value: f64, mean: f64, scale: f64) -> Option<i32> {
     let steps = (value - mean) * scale;
-    if steps.abs() > f64::from(MOST_RESIDUAL) {
+    if steps.abs() > f64::from(MAX_RESIDUAL) {
         return None;
     }
     #[allow(clippy::cast_possible_truncation)] // within 16 bits
     Some(round_even(steps) as i32)
 }
 
-/// Makes every value reachable; returns how many components that took, or
-/// nothing if it takes more than a shard may have.
-pub fn widen(
+/// Makes every value reachable and returns the number of components added, or
+/// `None` if a shard cannot have that many.
+pub fn cover_outliers(
     mixture: &mut Mixture,
     values: &[f64],
     components: &mut [u8],
@@ -53,15 +54,16 @@ pub fn widen(
     far.sort_unstable_by(f64::total_cmp);
     let mut left = far.as_slice();
     while let Some(&first) = left.first() {
-        let last = first + f64::from(2 * MOST_RESIDUAL - 2) / scale;
+        let last = first + f64::from(2 * MAX_RESIDUAL - 2) / scale;
         let (members, rest) = left.split_at(left.partition_point(|value| *value <= last));
-        // A value apart from all others that a sum with `last` does not move.
+        // A value so far from 0 that adding to it changes nothing gets a
+        // component of its own.
         let (members, rest) = if members.is_empty() {
             left.split_at(1)
         } else {
             (members, rest)
         };
-        if mixture.len() == MOST_COMPONENTS {
+        if mixture.len() == MAX_COMPONENTS {
             return None;
         }
         add(mixture, members, values.len());
@@ -99,5 +101,5 @@ fn add(mixture: &mut Mixture, members: &[f64], all: usize) {
     mixture.means.push(mean);
     mixture
         .deviations
-        .push(libm::sqrt(squares / count).max(LEAST_DEVIATION));
+        .push(libm::sqrt(squares / count).max(MIN_DEVIATION));
 }

@@ -1,11 +1,11 @@
-//! Sorting in one place. The standard library compiles its sort anew for
-//! every type; the module that readers load in a page has room for one.
+//! Sorting in one place. The standard library compiles its sort anew for every
+//! type; the WebAssembly module for readers can afford one copy.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// Numbers of the items with these keys, least first; of equal keys the
-/// earlier item.
+/// Returns the numbers of the items in ascending order of these keys; equal
+/// keys keep their order.
 pub fn by_key(keys: impl Iterator<Item = (u64, u64)>) -> Vec<usize> {
     let numbered = keys.enumerate().map(|(number, (a, b))| (a, b, number));
     let mut order: Vec<(u64, u64, usize)> = numbered.collect();
@@ -13,7 +13,7 @@ pub fn by_key(keys: impl Iterator<Item = (u64, u64)>) -> Vec<usize> {
     order.into_iter().map(|(_, _, number)| number).collect()
 }
 
-/// The items in the order of their keys; of equal keys the earlier first.
+/// Sorts the items by their keys; equal keys keep their order.
 pub fn sorted<T>(items: Vec<T>, key: impl Fn(&T) -> (u64, u64)) -> Vec<T> {
     if items.is_sorted_by_key(&key) {
         return items;
@@ -22,15 +22,15 @@ pub fn sorted<T>(items: Vec<T>, key: impl Fn(&T) -> (u64, u64)) -> Vec<T> {
     picked(items, order)
 }
 
-/// The items of these numbers, all of them different, in their order.
+/// Returns the items of these numbers, all of them different, in their order.
 pub fn picked<T>(items: Vec<T>, numbers: Vec<usize>) -> Vec<T> {
     let mut items: Vec<Option<T>> = items.into_iter().map(Some).collect();
     let taken = numbers.into_iter().map(|number| items[number].take());
     taken.flatten().collect()
 }
 
-/// A map of these pairs, of which the last one of a key counts. Collecting
-/// them would sort them first.
+/// Returns a map of these pairs, of which the last one of a key counts.
+/// Collecting them would sort them first.
 pub fn map<K: Ord, V>(pairs: impl Iterator<Item = (K, V)>) -> BTreeMap<K, V> {
     let mut map = BTreeMap::new();
     for (key, value) in pairs {

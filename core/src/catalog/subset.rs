@@ -1,19 +1,20 @@
-//! A catalog of one of its tensors.
+//! Projects a catalog onto one of its tensors.
 
 use alloc::collections::BTreeMap;
 
-use super::{Catalog, Contents, Tensor};
+use super::{Contents, FileCatalog, FileTensor};
 
-impl Catalog {
-    /// Tensor `number` alone, with what decoding it takes and nothing else.
+impl FileCatalog {
+    /// Returns a catalog of tensor `number` alone, with nothing but what
+    /// decoding it takes.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
-    pub(crate) fn only(&self, number: usize) -> Self {
+    /// If there is no tensor with that number.
+    pub(crate) fn project(&self, number: usize) -> Self {
         Self {
-            contents: self.contents.only(number),
-            tensors: [Tensor {
-                shared_with: None,
+            contents: self.contents.project(number),
+            tensors: [FileTensor {
+                alias_of: None,
                 ..self.tensors[number].clone()
             }]
             .into(),
@@ -26,15 +27,16 @@ impl Catalog {
 }
 
 impl Contents {
-    fn only(&self, number: usize) -> Self {
+    fn project(&self, number: usize) -> Self {
         match self {
             Self::Safetensors => Self::Safetensors,
-            // Tables are for rows; a tensor as a whole does without.
+            // Block tables serve reading rows; decoding a whole tensor does not
+            // need them.
             Self::Zstn(integrity, _) => {
-                let integrity = integrity.as_ref().map(|all| all.only(number));
+                let integrity = integrity.as_ref().map(|all| all.project(number));
                 Self::Zstn(integrity, Default::default())
             }
-            Self::Delta(delta) => Self::Delta(delta.only(number)),
+            Self::Delta(delta) => Self::Delta(delta.project(number)),
             #[cfg(feature = "ztensor")]
             Self::ZTensor(tensors) => {
                 let tensor = tensors[number].clone();

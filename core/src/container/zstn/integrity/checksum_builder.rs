@@ -1,4 +1,4 @@
-//! What is summed up while a file is packed.
+//! Computes checksums and digests while a file is packed.
 
 use alloc::vec::Vec;
 
@@ -9,19 +9,19 @@ use crate::container::zstn::rows::BlockTable;
 use crate::digest::{self, Digest};
 use crate::engine::Engine;
 
-/// Of a frame and the tensor it holds.
+/// Checksum, digest and block table of a frame and its tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FrameSums {
-    /// [`checksum`] of the frame as it is stored.
+pub struct FrameDigests {
+    /// [`checksum`] of the stored frame.
     pub stored: u64,
-    /// Of the tensor.
+    /// BLAKE3 of the tensor.
     pub tensor: Digest,
-    /// Bytes of the [`BlockTable`], none for a frame without.
+    /// Bytes of the [`BlockTable`]; empty for a frame without one.
     pub table: Vec<u8>,
 }
 
-impl FrameSums {
-    /// Those of a tensor and its frame in memory.
+impl FrameDigests {
+    /// Computes the digests of a tensor and its frame.
     #[must_use]
     pub fn of<E: Engine>(engine: &E, tensor: &[u8], frame: &[u8]) -> Self {
         let digest = || digest::of(engine, tensor);
@@ -34,7 +34,7 @@ impl FrameSums {
         }
     }
 
-    /// As [`FrameSums::of`], with the digest of the tensor.
+    /// Computes the digests of a frame, given that of its tensor.
     #[must_use]
     pub fn with_digest<E: Engine>(engine: &E, tensor: Digest, frame: &[u8]) -> Self {
         let (stored, table) = of_frame(engine, frame);
@@ -46,7 +46,7 @@ impl FrameSums {
     }
 }
 
-/// [`FrameSums::stored`] and [`FrameSums::table`].
+/// Returns [`FrameDigests::stored`] and [`FrameDigests::table`].
 fn of_frame<E: Engine>(engine: &E, frame: &[u8]) -> (u64, Vec<u8>) {
     engine.join_over(frame.len(), || checksum([frame]), || table(frame))
 }
@@ -56,16 +56,16 @@ fn table(frame: &[u8]) -> Vec<u8> {
     table.unwrap_or_default()
 }
 
-/// Goes over a file in step with the [`Writer`](crate::container::zstn::Writer)
-/// that packs it.
+/// Collects the checksums of a file in step with the
+/// [`Writer`](crate::container::zstn::Writer) that packs it.
 #[derive(Debug, Clone)]
-pub struct Sums {
+pub struct ChecksumBuilder {
     sha256: Sha256,
     len_bytes: u64,
-    pub(in crate::container::zstn) frames: Vec<FrameSums>,
+    pub(in crate::container::zstn) frames: Vec<FrameDigests>,
 }
 
-impl Sums {
+impl ChecksumBuilder {
     /// Starts with the header of the original file.
     #[must_use]
     pub fn new(header: &[u8]) -> Self {
@@ -79,15 +79,15 @@ impl Sums {
         sums
     }
 
-    /// The next bytes of the original's data, tied tensors included.
+    /// Adds the next bytes of the original's data, aliases included.
     pub fn data(&mut self, bytes: &[u8]) {
         self.sha256.update(bytes);
         self.len_bytes += bytes.len() as u64;
     }
 
-    /// The next frame, in the order of
+    /// Adds the next frame, in the order of
     /// [`Writer::frame`](crate::container::zstn::Writer::frame).
-    pub fn frame(&mut self, sums: FrameSums) {
+    pub fn frame(&mut self, sums: FrameDigests) {
         self.frames.push(sums);
     }
 

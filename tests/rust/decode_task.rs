@@ -1,4 +1,4 @@
-//! Recipes: what another thread needs to decode one tensor, for every kind of
+//! Decode tasks: what another thread needs to decode one tensor, for every kind of
 //! file.
 
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use zstn::Reader;
 use zstn_core::engine::Pure;
-use zstn_core::model::Recipe;
+use zstn_core::model::DecodeTask;
 use zstn_tests::cases::{self, text};
 use zstn_tests::repository;
 
@@ -14,8 +14,8 @@ fn vector(folder: &str, name: &str) -> PathBuf {
     repository().join("tests/vectors").join(folder).join(name)
 }
 
-/// Decodes every tensor by itself and by its recipe; returns how many there
-/// were and the longest recipe, in bytes, names not counted.
+/// Decodes every tensor by itself and by its task; returns how many there
+/// were and the longest task, in bytes, names not counted.
 fn compare(reader: &Reader, files: &[Vec<u8>], base: Option<&Reader>) -> (usize, usize) {
     let model = reader.model();
     let mut longest = 0;
@@ -28,11 +28,11 @@ fn compare(reader: &Reader, files: &[Vec<u8>], base: Option<&Reader>) -> (usize,
         let parts: Vec<&[u8]> = parts.map(|p| part(p.file, p.stored.clone())).collect();
         let base = tensor.base.and(base);
         let base = base.map(|base| base.read(&tensor.name).expect("the base").bytes);
-        let bytes = model.recipe(number).to_bytes();
+        let bytes = model.decode_task(number).to_bytes();
         longest = longest.max(bytes.len().saturating_sub(3 * tensor.name.len()));
-        let recipe = Recipe::from_bytes(&bytes).expect("a recipe");
+        let task = DecodeTask::from_bytes(&bytes).expect("a task");
         let expected = model.decode(&Pure, number, &parts, base.as_deref());
-        let decoded = recipe.decode(&Pure, &parts, base.as_deref());
+        let decoded = task.decode(&Pure, &parts, base.as_deref());
         match (decoded, expected) {
             (Ok(decoded), Ok(expected)) => assert!(decoded == expected, "{}", tensor.name),
             (Err(error), Err(expected)) => assert_eq!(error.to_string(), expected.to_string()),
@@ -47,7 +47,7 @@ fn compare(reader: &Reader, files: &[Vec<u8>], base: Option<&Reader>) -> (usize,
                 .chain(rest.iter().copied())
                 .collect();
             let expected = model.decode(&Pure, number, &parts, base.as_deref());
-            let decoded = recipe.decode(&Pure, &parts, base.as_deref());
+            let decoded = task.decode(&Pure, &parts, base.as_deref());
             assert_eq!(
                 decoded.map_err(|e| e.to_string()),
                 expected.map_err(|e| e.to_string())
@@ -134,10 +134,10 @@ fn weights_of_several_parts() {
 }
 
 #[test]
-fn other_bytes_are_no_recipe() {
+fn other_bytes_are_not_a_task() {
     let reader = open(&vector("zstn", "all_dtypes.zstn")).expect("a model");
-    let bytes = reader.model().recipe(0).to_bytes();
+    let bytes = reader.model().decode_task(0).to_bytes();
     for len in 0..bytes.len() {
-        assert!(Recipe::from_bytes(&bytes[..len]).is_err());
+        assert!(DecodeTask::from_bytes(&bytes[..len]).is_err());
     }
 }

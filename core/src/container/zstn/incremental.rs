@@ -1,10 +1,10 @@
-//! A safetensors file to a container tensor by tensor, for callers whose reads
-//! are their own affair: a page, a stream, a server.
+//! Packs a safetensors file tensor by tensor, for callers that do their own
+//! reads and writes: a page, a stream, a server.
 //!
-//! The result is that of [`super::pack`], to the byte. Tied tensors are found
-//! without a second look at the file: a tensor whose length occurs more than
-//! once is hashed while it is in memory, and tensors come in file order, so
-//! the one it equals has been there before.
+//! The result is identical to that of [`super::pack`]. Aliases are found
+//! without reading the file twice: a tensor whose length occurs more than once
+//! is hashed while it is in memory, and tensors come in file order, so an equal
+//! tensor has been seen before.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use core::mem;
 use core::ops::Range;
 
-use super::integrity::{FrameSums, Sums};
+use super::integrity::{ChecksumBuilder, FrameDigests};
 use super::{Content, MAGIC, Record, Writer, names_fit, single_frame};
 use crate::bytes::{index as position, part};
 use crate::container::safetensors::{self, Header, PREFIX_BYTES, Tensor};
@@ -24,8 +24,8 @@ use crate::frame::select::{self, Effort};
 use crate::limits::HEAD_LEN_BYTES;
 use crate::{Error, Result, Rule};
 
-/// A file being packed. By turns it says which bytes of the file it needs and
-/// hands out bytes of the container:
+/// A file being packed. It alternates between requesting bytes of the file and
+/// returning bytes of the container:
 ///
 /// ```text
 /// while let Some(range) = packing.needs() {
@@ -33,7 +33,7 @@ use crate::{Error, Result, Rule};
 /// }
 /// ```
 #[derive(Debug)]
-pub struct Packing {
+pub struct IncrementalPacker {
     len_bytes: u64,
     effort: Effort,
     has_integrity: bool,
@@ -61,27 +61,28 @@ struct Tensors {
     data_start: u64,
     left: alloc::vec::IntoIter<Tensor>,
     writer: Writer,
-    /// For the integrity section, unless it is left out.
-    sums: Option<Sums>,
+    /// Collects the integrity section, if there is to be one.
+    sums: Option<ChecksumBuilder>,
     /// Lengths of several tensors, which may be equal.
     repeated: BTreeSet<u64>,
     seen: BTreeMap<(u64, [u8; 32]), usize>,
 }
 
-/// What became of one tensor.
+/// The packed size of one tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Packed<'a> {
+pub struct PackedTensor<'a> {
     /// Name.
     pub name: &'a str,
     /// Length of the tensor.
     pub len_bytes: u64,
-    /// Length of its frame, or of the frame it shares.
+    /// Length of its frame, or of the frame of the tensor that it is an alias
+    /// of.
     pub stored_len_bytes: u64,
-    /// Name of the tensor with equal bytes whose frame it shares.
-    pub shared_with: Option<&'a str>,
+    /// Name of the earlier tensor with the same bytes, whose frame it shares.
+    pub alias_of: Option<&'a str>,
 }
 
-impl Packing {
+impl IncrementalPacker {
     /// Starts on a file of `len_bytes`.
     #[must_use]
     pub fn new(len_bytes: u64, effort: Effort) -> Self {
@@ -112,8 +113,8 @@ impl Packing {
         self
     }
 
-    /// The bytes of the file wanted next; none of them (an empty range) where
-    /// they are known already. `None` when the container is complete.
+    /// Returns the range of the file that is needed next; an empty range if its
+    /// bytes are in memory already. `None` when the container is complete.
     #[must_use]
     pub fn needs(&self) -> Option<Range<u64>> {
         let wanted = self.wanted()?;
@@ -121,7 +122,7 @@ impl Packing {
         Some(wanted.start.max(known).min(wanted.end)..wanted.end)
     }
 
-    /// Name of the tensor those bytes belong to.
+    /// Returns the name of the tensor those bytes belong to.
     #[must_use]
     pub fn tensor(&self) -> Option<&str> {
         match &self.stage {
@@ -130,8 +131,9 @@ impl Packing {
         }
     }
 
-    /// Goes on with the bytes of [`Packing::needs`]; returns the next bytes of
-    /// the container, which may be none. After an error there is no going on.
+    /// Takes the bytes of the range returned by [`IncrementalPacker::needs`]
+    /// and returns the next bytes of the container, which may be none. After an
+    /// error the packer cannot continue.
     pub fn supply<E: PackEngine>(&mut self, engine: &E, bytes: &[u8]) -> Result<Vec<u8>> {
         let (Some(wanted), Some(needs)) = (self.wanted(), self.needs()) else {
             return Err(Error::invalid_input("the file is packed already"));
@@ -175,34 +177,34 @@ impl Packing {
         }
     }
 
-    /// Whether single tensors can be read from the container: the file keeps
-    /// the safetensors rules. Known at the end.
+    /// Returns whether single tensors can be read from the container, that is,
+    /// whether the file follows the safetensors rules. Only valid at the end.
     #[must_use]
     pub fn is_indexed(&self) -> bool {
         matches!(self.stage, Stage::Done { indexed: true, .. })
     }
 
-    /// All tensors in data order, known at the end; none of a file that is
-    /// kept as one frame.
+    /// Returns all tensors in data order. Only valid at the end; empty for a
+    /// file that is kept as one frame.
     #[must_use]
-    pub fn packed<'a>(&'a self) -> Vec<Packed<'a>> {
+    pub fn packed<'a>(&'a self) -> Vec<PackedTensor<'a>> {
         let Stage::Done { records, .. } = &self.stage else {
             return Vec::new();
         };
         let row = |record: &'a Record| {
-            let owner = match record.content {
+            let target = match record.content {
                 Content::Frame(_) => record,
-                Content::Ref(target) => &records[target],
+                Content::Alias(target) => &records[target],
             };
-            // The writer has refused references to references.
-            let Content::Frame(frame) = &owner.content else {
+            // The writer has refused aliases of aliases.
+            let Content::Frame(frame) = &target.content else {
                 return None;
             };
-            Some(Packed {
+            Some(PackedTensor {
                 name: &record.name,
                 len_bytes: record.span.end - record.span.start,
                 stored_len_bytes: frame.end - frame.start,
-                shared_with: (owner.name != record.name).then_some(&*owner.name),
+                alias_of: (target.name != record.name).then_some(&*target.name),
             })
         };
         records.iter().filter_map(row).collect()
@@ -221,7 +223,8 @@ impl Packing {
         }
     }
 
-    /// Where the data begin, once the head is there and its length checked.
+    /// Returns the start of the data, once the head has been read and its
+    /// length checked.
     fn data_start(&self) -> u64 {
         let len = safetensors::header_len_bytes(&self.head, self.len_bytes);
         PREFIX_BYTES + len.unwrap_or_default()
@@ -269,7 +272,7 @@ impl Packing {
             data_start,
             left: tensors.into_iter(),
             writer,
-            sums: self.has_integrity.then(|| Sums::new(header)),
+            sums: self.has_integrity.then(|| ChecksumBuilder::new(header)),
             repeated,
             seen: BTreeMap::new(),
         });
@@ -277,7 +280,7 @@ impl Packing {
         Ok(out)
     }
 
-    /// To the next tensor or, behind the last, to the end.
+    /// Advances to the next tensor or, after the last one, to the end.
     fn go_on(&mut self, tensors: Box<Tensors>, out: &mut Vec<u8>) -> Result<()> {
         if tensors.left.as_slice().is_empty() {
             let records = tensors.writer.records().to_vec();
@@ -308,18 +311,19 @@ impl Tensors {
         let digest = (is_repeated || self.sums.is_some()).then(|| digest::of_pieces([bytes]));
         let earlier = digest.filter(|_| is_repeated);
         if let Some(target) = earlier.and_then(|digest| self.earlier(bytes, digest)) {
-            self.writer.reference(name, span, target)?;
+            self.writer.alias(name, span, target)?;
             return Ok(Vec::new());
         }
         let frame = select::encode(engine, bytes, Some(dtype), effort);
         self.writer.frame(name, span, frame.len() as u64);
         if let (Some(sums), Some(tensor)) = (&mut self.sums, digest) {
-            sums.frame(FrameSums::with_digest(engine, tensor, &frame));
+            sums.frame(FrameDigests::with_digest(engine, tensor, &frame));
         }
         Ok(frame)
     }
 
-    /// Number of the first tensor with these bytes if that is an earlier one.
+    /// Returns the number of the earlier tensor with the same bytes, if there
+    /// is one.
     fn earlier(&mut self, bytes: &[u8], digest: Digest) -> Option<usize> {
         let number = self.writer.records().len();
         let seen = self.seen.entry((bytes.len() as u64, digest));

@@ -1,4 +1,4 @@
-//! The parts of a file that have been read while it is being opened.
+//! The byte ranges of a file that have been fetched while it is being opened.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -7,13 +7,13 @@ use core::ops::Range;
 use crate::bytes;
 use crate::{Error, Result};
 
-/// A head, a tail, and perhaps a window in between.
+/// A head, a tail, and an optional window between them.
 #[derive(Debug, Clone)]
-pub(super) struct Known {
+pub(super) struct FetchedRanges {
     len_bytes: u64,
-    /// The file's bytes from 0 on.
+    /// The first bytes of the file.
     head: Vec<u8>,
-    /// The file's last bytes.
+    /// The last bytes of the file.
     tail: Vec<u8>,
     window: Window,
 }
@@ -24,7 +24,7 @@ struct Window {
     bytes: Vec<u8>,
 }
 
-impl Known {
+impl FetchedRanges {
     pub(super) fn new(len_bytes: u64, head: Vec<u8>) -> Self {
         Self {
             len_bytes,
@@ -34,7 +34,7 @@ impl Known {
         }
     }
 
-    /// Length of the whole file.
+    /// Returns the length of the whole file.
     pub(super) fn len_bytes(&self) -> u64 {
         self.len_bytes
     }
@@ -43,12 +43,13 @@ impl Known {
         &self.head
     }
 
-    /// Where the tail begins.
+    /// Returns where the tail begins.
     pub(super) fn tail_start(&self) -> u64 {
         self.len_bytes - self.tail.len() as u64
     }
 
-    /// From where on all bytes to the end of the file are known.
+    /// Returns the offset from which all bytes up to the end of the file have
+    /// been fetched.
     pub(super) fn tail_from(&self) -> u64 {
         match self.tail_start() {
             start if start <= self.head.len() as u64 => 0,
@@ -56,13 +57,13 @@ impl Known {
         }
     }
 
-    /// What is missing of the file's bytes up to `end`.
+    /// Returns the range that is missing up to `end`.
     pub(super) fn missing_head(&self, end: u64) -> Option<Range<u64>> {
         let have = self.head.len() as u64;
         (have < end).then_some(have..end)
     }
 
-    /// Adds bytes that continue the head or come before the tail.
+    /// Adds bytes that continue the head or precede the tail.
     pub(super) fn supply(&mut self, offset_bytes: u64, bytes: &[u8]) -> Result<()> {
         if offset_bytes == self.head.len() as u64 {
             self.head.extend_from_slice(bytes);
@@ -84,7 +85,7 @@ impl Known {
         };
     }
 
-    /// The bytes of `range` if all of them are known.
+    /// Returns the bytes of `range` if all of them have been fetched.
     pub(super) fn part(&self, range: Range<u64>) -> Option<Cow<'_, [u8]>> {
         let head_end = self.head.len() as u64;
         let tail_start = self.tail_start();
@@ -108,7 +109,7 @@ impl Known {
         Some(joined.into())
     }
 
-    /// As [`Known::part`] where the caller has made sure of it.
+    /// Like [`FetchedRanges::part`], for a range that the caller has checked.
     pub(super) fn have(&self, range: Range<u64>) -> Cow<'_, [u8]> {
         self.part(range).unwrap_or_default()
     }

@@ -1,5 +1,5 @@
-//! A palette of no more values than a byte tells apart, in one pass: every
-//! element is looked up and numbered at once.
+//! Builds a palette of at most 256 values in one pass: every element is looked
+//! up in a directly indexed table and numbered at once.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -7,30 +7,31 @@ use alloc::vec::Vec;
 
 use super::word;
 
-/// Most values that an index of one byte can tell apart.
-pub const MOST_VALUES: usize = 256;
+/// The most values that an index of one byte can distinguish.
+pub const MAX_VALUES: usize = 256;
 
-/// Elements of most tensors turn out to be too many before this many of them
-/// have been seen; only behind them is room made for the whole index.
+/// Most tensors turn out to have too many distinct elements within this many;
+/// the whole index is allocated only after them.
 const CHUNK_ITEMS: usize = 4096;
 
-/// What becomes of elements.
-pub enum Few {
-    /// Their codebook and index.
+/// The result of building a small palette.
+pub enum SmallPalette {
+    /// The codebook and the index.
     Split(Vec<u64>, Vec<u8>),
     /// There are more values than allowed.
     TooMany,
-    /// They are made so that no hash at hand keeps them apart.
+    /// No hash that was tried keeps the values apart; they were chosen to
+    /// collide.
     Collide,
 }
 
-/// As [`super::split`], for `most` values up to [`MOST_VALUES`].
-pub fn split<const W: usize>(items: &[[u8; W]], most: usize) -> Few {
+/// Splits like [`super::split`], for `most` up to [`MAX_VALUES`].
+pub fn split<const W: usize>(items: &[[u8; W]], most: usize) -> SmallPalette {
     let Some(first) = items.first() else {
-        return Few::Split(Vec::new(), Vec::new());
+        return SmallPalette::Split(Vec::new(), Vec::new());
     };
     if most == 0 {
-        return Few::TooMany;
+        return SmallPalette::TooMany;
     }
     let mut numbers = Numbers::<W>::new(word(first));
     let mut index: Vec<u8> = Vec::new();
@@ -40,44 +41,44 @@ pub fn split<const W: usize>(items: &[[u8; W]], most: usize) -> Few {
             index.reserve_exact(items.len() - start);
         }
         index.resize(start + chunk.len(), 0);
-        for (place, item) in index[start..].iter_mut().zip(chunk) {
+        for (number, item) in index[start..].iter_mut().zip(chunk) {
             let value = word(item);
-            *place = match numbers.find(value) {
+            *number = match numbers.find(value) {
                 Some(number) => number,
-                None if numbers.count >= most => return Few::TooMany,
+                None if numbers.count >= most => return SmallPalette::TooMany,
                 None => match numbers.add(value) {
                     Some(number) => number,
-                    None => return Few::Collide,
+                    None => return SmallPalette::Collide,
                 },
             };
         }
     }
-    // So far values are numbered as they came.
+    // So far values are numbered in order of appearance.
     let mut codebook = numbers.values[..numbers.count].to_vec();
     codebook.sort_unstable();
-    let mut places = [0; MOST_VALUES];
-    for (&value, place) in codebook.iter().zip(0..=u8::MAX) {
+    let mut positions = [0; MAX_VALUES];
+    for (&value, position) in codebook.iter().zip(0..=u8::MAX) {
         if let Some(number) = numbers.find(value) {
-            places[usize::from(number)] = place;
+            positions[usize::from(number)] = position;
         }
     }
-    for place in &mut index {
-        *place = places[usize::from(*place)];
+    for position in &mut index {
+        *position = positions[usize::from(*position)];
     }
-    Few::Split(codebook, index)
+    SmallPalette::Split(codebook, index)
 }
 
 const SLOTS: usize = 1 << 16;
-/// Hashes tried at the most. Each keeps 256 values apart with better than even
-/// chances, unless they were chosen to meet.
+/// The most hashes that are tried. Each keeps 256 values apart with better than
+/// even chances, unless they were chosen to collide.
 const MULTIPLIERS: usize = 64;
 
-/// Values of `W` bytes and their numbers, found in one step: by a hash that
-/// gives each a slot of its own.
+/// Values of `W` bytes and their numbers, found in one step by a hash that
+/// gives each value a slot of its own.
 struct Numbers<const W: usize> {
-    values: [u64; MOST_VALUES],
+    values: [u64; MAX_VALUES],
     count: usize,
-    /// The number of the value whose slot it is; of others it is any.
+    /// The number of the value in each slot; 0 in empty slots.
     slots: Box<[u8; SLOTS]>,
     multiplier: u64,
 }
@@ -85,7 +86,7 @@ struct Numbers<const W: usize> {
 impl<const W: usize> Numbers<W> {
     fn new(first: u64) -> Self {
         Self {
-            values: [first; MOST_VALUES],
+            values: [first; MAX_VALUES],
             count: 1,
             slots: empty(),
             // Odd, with ones and zeros all over: the golden ratio.
@@ -95,7 +96,7 @@ impl<const W: usize> Numbers<W> {
 
     fn slot(&self, value: u64) -> usize {
         match W {
-            // They are slots themselves.
+            // Values of up to 16 bits are slots themselves.
             1 | 2 => crate::bytes::index(value) % SLOTS,
             _ => crate::bytes::index(value.wrapping_mul(self.multiplier) >> 48),
         }
@@ -107,13 +108,14 @@ impl<const W: usize> Numbers<W> {
         (self.values[usize::from(number)] == value).then_some(number)
     }
 
-    /// The number of a new value; `None` if no hash keeps it apart.
+    /// Adds a new value and returns its number; `None` if no hash keeps it
+    /// apart.
     #[cold]
     fn add(&mut self, value: u64) -> Option<u8> {
         let number = u8::try_from(self.count).ok()?;
         self.values[self.count] = value;
         self.count += 1;
-        if self.place(number) {
+        if self.claim_slot(number) {
             return Some(number);
         }
         for _ in 0..MULTIPLIERS {
@@ -124,18 +126,18 @@ impl<const W: usize> Numbers<W> {
                 .wrapping_mul(0x5851_F42D_4C95_7F2D)
                 | 1;
             self.slots = empty();
-            if (0..=number).all(|number| self.place(number)) {
+            if (0..=number).all(|number| self.claim_slot(number)) {
                 return Some(number);
             }
         }
         None
     }
 
-    /// Gives a value its slot, unless another one has it.
-    fn place(&mut self, number: u8) -> bool {
+    /// Gives a value its slot, unless another value has it.
+    fn claim_slot(&mut self, number: u8) -> bool {
         let slot = self.slot(self.values[usize::from(number)]);
         let holder = self.slots[slot];
-        // Before it is given away a slot tells of the first value.
+        // An empty slot holds number 0, that of the first value.
         if holder != number && self.slot(self.values[usize::from(holder)]) == slot {
             return false;
         }
@@ -145,7 +147,7 @@ impl<const W: usize> Numbers<W> {
 }
 
 fn empty() -> Box<[u8; SLOTS]> {
-    // Of that length by construction; made on the heap.
+    // The length is right by construction; allocated on the heap.
     let slots: Result<Box<[u8; SLOTS]>, _> = vec![0; SLOTS].into_boxed_slice().try_into();
     slots.unwrap_or_else(|_| Box::new([0; SLOTS]))
 }

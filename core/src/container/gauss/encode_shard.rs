@@ -1,40 +1,41 @@
-//! One shard to its mixture and streams (docs/formats/gauss.md 5 to 8).
+//! Encodes one shard into its mixture and streams (docs/formats/gauss.md 5 to
+//! 8).
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::moments::Moments;
 use super::options::Options;
+use super::outliers::{cover_outliers, residual};
 use super::report::{RawReason, ShardReport};
-use super::widen::{residual, widen};
 use super::{dtypes, value};
 use crate::dtype::Dtype;
 use crate::entropy::ans::{Categorical, Encoder, Gaussian};
 use crate::transform::gmm::{self, Fit, Mixture};
 
-/// One of that many values of a sample is coded on trial.
+/// One value in n of a sample is coded on trial.
 const TRIAL_STEP: usize = 4;
 
-/// A shard, coded.
+/// An encoded shard.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Coded {
+pub struct EncodedShard {
     pub mixture: Mixture,
     pub scale: u32,
     pub index: Vec<u32>,
     pub residual: Vec<u32>,
     pub report: ShardReport,
     pub squared_error: f64,
-    /// Of the values.
+    /// Moments of the values.
     pub moments: Moments,
 }
 
-impl Coded {
+impl EncodedShard {
     /// Words of both streams.
     pub fn words(&self) -> usize {
         self.index.len() + self.residual.len()
     }
 
-    /// Bytes in the index and in the data.
+    /// Returns the bytes in the index and in the data.
     pub fn len_bytes(&self) -> u64 {
         super::record::shard_record_bytes(self.mixture.len() as u64) + 4 * self.words() as u64
     }
@@ -46,7 +47,7 @@ pub fn encode(
     bytes: &[u8],
     scale: u32,
     options: &Options,
-) -> Result<Coded, RawReason> {
+) -> Result<EncodedShard, RawReason> {
     let values = value::to_f64(dtype, bytes);
     // NaN is not below anything. Squares of single-precision numbers are far
     // from overflowing, those of doubles are not.
@@ -69,7 +70,7 @@ pub fn encode(
                     let coded = with_mixture(dtype, part, assigned?, scale)?;
                     Some(coded.len_bytes())
                 };
-                // Whether the grid gains is seen in a part of the sample.
+                // A part of the sample shows whether the grid gains.
                 let part: Vec<f64> = sample.iter().copied().step_by(TRIAL_STEP).collect();
                 let plain = len_bytes(assign(fit.clone(), &part, &part, scale), &part);
                 let grid = len_bytes(assign_on_grid(fit.clone(), &part, scale), &part);
@@ -82,12 +83,13 @@ pub fn encode(
         with_mixture(dtype, &values, assigned, scale)
     });
     coded
-        .min_by_key(Coded::len_bytes)
+        .min_by_key(EncodedShard::len_bytes)
         .ok_or(RawReason::OutOfReach)
 }
 
-/// One value out of each of `most` equal stretches, or nothing if there are no
-/// more values than that. The places are fixed by the number of values alone.
+/// Picks one value from each of `most` equal stretches, or returns `None` if
+/// there are no more values than that. The positions depend on the number of
+/// values alone.
 fn sample(values: &[f64], most: u64) -> Option<Vec<f64>> {
     let count = values.len() as u64;
     if count <= most {
@@ -115,7 +117,8 @@ struct Assigned {
     iterations: u32,
 }
 
-/// Lets `placed`, which stand for `values`, choose their components.
+/// Assigns components by `placed`: the `values` themselves, or these rounded to
+/// the grid.
 fn assign(fit: Fit, values: &[f64], placed: &[f64], scale: u32) -> Option<Assigned> {
     let Fit {
         mut mixture,
@@ -123,7 +126,7 @@ fn assign(fit: Fit, values: &[f64], placed: &[f64], scale: u32) -> Option<Assign
     } = fit;
     let mut components = vec![0; values.len()];
     gmm::assign(&mixture, placed, &mut components);
-    let added = widen(&mut mixture, values, &mut components, f64::from(scale))?;
+    let added = cover_outliers(&mut mixture, values, &mut components, f64::from(scale))?;
     Some(Assigned {
         mixture,
         components,
@@ -132,9 +135,9 @@ fn assign(fit: Fit, values: &[f64], placed: &[f64], scale: u32) -> Option<Assign
     })
 }
 
-/// Lets `values` choose among components whose means have become whole
-/// numbers of steps, each by the step nearest to it: no step is shared by two
-/// components then, which would cost both.
+/// Assigns components whose means are rounded to whole steps, by values that
+/// are rounded as well: then no two components share a step, which would cost
+/// both.
 fn assign_on_grid(mut fit: Fit, values: &[f64], scale: u32) -> Option<Assigned> {
     let steps = f64::from(scale);
     let nearest = |value: &f64| value::round_even(value * steps) / steps;
@@ -145,7 +148,12 @@ fn assign_on_grid(mut fit: Fit, values: &[f64], scale: u32) -> Option<Assigned> 
     assign(fit, values, &placed, scale)
 }
 
-fn with_mixture(dtype: Dtype, values: &[f64], assigned: Assigned, scale: u32) -> Option<Coded> {
+fn with_mixture(
+    dtype: Dtype,
+    values: &[f64],
+    assigned: Assigned,
+    scale: u32,
+) -> Option<EncodedShard> {
     let Assigned {
         mixture,
         components,
@@ -176,7 +184,7 @@ fn with_mixture(dtype: Dtype, values: &[f64], assigned: Assigned, scale: u32) ->
     if !max_error.is_finite() {
         return None;
     }
-    Some(Coded {
+    Some(EncodedShard {
         scale,
         index: index.finish(),
         residual: residuals.finish(),
@@ -193,7 +201,7 @@ fn with_mixture(dtype: Dtype, values: &[f64], assigned: Assigned, scale: u32) ->
     })
 }
 
-/// What a reader makes of the exact value.
+/// Returns what a reader makes of the exact value.
 fn rounded(dtype: Dtype, value: f64) -> f64 {
     #[allow(clippy::cast_possible_truncation)] // the rounding that is meant
     match dtype {

@@ -1,16 +1,16 @@
-//! A plane to its payload, in the ways a recipe names.
+//! Encodes a plane into its payload with the codecs that a recipe names.
 
 use alloc::vec::Vec;
 
-use super::recipe::{Way, ZstdWays};
+use super::recipe::{BlockCodecs, Codec};
 use crate::bytes;
 use crate::engine::{PackEngine, ZstdCoding};
-use crate::entropy::order0::{count, huffman_bits, sum, values};
+use crate::entropy::histogram::{count, huffman_bits, sum, values};
 use crate::entropy::{blocks, rans};
 use crate::frame::plane::Method;
 
-impl ZstdWays {
-    /// The smallest zstd frame of `raw`.
+impl BlockCodecs {
+    /// Returns the smallest zstd frame of `raw`.
     pub(super) fn encode<E: PackEngine>(self, engine: &E, raw: &[u8]) -> Vec<u8> {
         let coded = |coding| {
             let mut frame = Vec::new();
@@ -18,27 +18,27 @@ impl ZstdWays {
             frame
         };
         let huffman = self.huffman.then(|| coded(ZstdCoding::Huffman));
-        let is_odd = |frame: &Vec<u8>| frame.len() < raw.len() / 256 * usize::from(self.odd_below);
+        let outlier_bytes = raw.len() / 256 * usize::from(self.search_outliers_below);
         let search = match &huffman {
-            Some(frame) if is_odd(frame) => Some(ODD_CODING),
+            Some(frame) if frame.len() < outlier_bytes => Some(OUTLIER_CODING),
             _ => self.search,
         };
         let frames = huffman.into_iter().chain(search.map(coded));
-        // The first of equals: Huffman codes decode faster.
+        // The first among equals: Huffman codes decode faster.
         frames.min_by_key(Vec::len).unwrap_or_default()
     }
 }
 
-/// For blocks that are unlike the rest of their plane.
-const ODD_CODING: ZstdCoding = ZstdCoding::Search(3);
+/// The search for blocks that compress far better than the rest of their plane.
+const OUTLIER_CODING: ZstdCoding = ZstdCoding::Search(3);
 
-impl Way {
+impl Codec {
     fn is_zstd(self) -> bool {
         matches!(self, Self::Blocks(_) | Self::Zstd(_))
     }
 
-    /// Length of what [`Self::encode`] will make of a plane, to a part in a
-    /// thousand or so, where counting tells it.
+    /// Returns the length of the payload that [`Self::encode`] makes, to about one
+    /// part in a thousand, for codecs whose result follows from byte counts.
     fn expected_len_bytes<E: PackEngine>(self, engine: &E, plane: &[u8]) -> Option<usize> {
         match self {
             Self::Rans => Some(rans::shared_len_bytes(&count(plane))),
@@ -50,8 +50,9 @@ impl Way {
         }
     }
 
-    /// Method and payload for `plane`, made of `parts` unlike parts of equal
-    /// length; `None` where this way cannot code it.
+    /// Encodes `plane`, which consists of `parts` parts of equal length, and
+    /// returns its method and payload, or `None` if the plane is too long for
+    /// this codec.
     pub(super) fn encode<E: PackEngine>(
         self,
         engine: &E,
@@ -59,10 +60,10 @@ impl Way {
         parts: usize,
     ) -> Option<(Method, Vec<u8>)> {
         Some(match self {
-            Self::Blocks(ways) => {
-                let block_bytes = ways.block_bytes(parts, plane.len() / parts);
+            Self::Blocks(codecs) => {
+                let block_bytes = codecs.block_bytes(parts, plane.len() / parts);
                 let blocks: Vec<&[u8]> = plane.chunks(block_bytes as usize).collect();
-                let coded = engine.map(blocks, |block| ways.encode(engine, block));
+                let coded = engine.map(blocks, |block| codecs.encode(engine, block));
                 payload(coded, block_bytes)
             }
             Self::Zstd(coding) => {
@@ -75,7 +76,7 @@ impl Way {
                 Method::RansAdaptive,
                 rans::encode_adaptive(engine, plane, chunk_bytes as usize),
             ),
-            Self::RansOrder1 if plane.len() as u64 <= rans::ORDER1_MOST_SYMBOLS => {
+            Self::RansOrder1 if plane.len() as u64 <= rans::ORDER1_MAX_SYMBOLS => {
                 (Method::RansOrder1, rans::encode_order1(engine, plane))
             }
             Self::RansOrder1 => return None,
@@ -83,7 +84,7 @@ impl Way {
     }
 }
 
-/// Coded blocks as the payload of a plane: a single one needs no table.
+/// Joins coded blocks to the payload of a plane. A single block needs no table.
 pub(super) fn payload(coded: Vec<Vec<u8>>, block_bytes: u32) -> (Method, Vec<u8>) {
     match <[Vec<u8>; 1]>::try_from(coded) {
         Ok([only]) => (Method::Zstd, only),
@@ -97,31 +98,32 @@ pub(super) fn payload(coded: Vec<Vec<u8>>, block_bytes: u32) -> (Method, Vec<u8>
     }
 }
 
-/// The smallest of `ways`, or the plane itself where none gains.
+/// Returns the smallest result of `codecs`, or the plane itself if none gains.
 pub(super) fn smallest<E: PackEngine>(
     engine: &E,
     plane: Vec<u8>,
     parts: usize,
-    ways: &[Way],
+    codecs: &[Codec],
 ) -> (Method, Vec<u8>) {
-    let coded = try_all(engine, &plane, parts, ways.to_vec());
-    least(coded, plane.len()).unwrap_or((Method::Store, plane))
+    let coded = try_all(engine, &plane, parts, codecs.to_vec());
+    shortest(coded, plane.len()).unwrap_or((Method::Store, plane))
 }
 
-/// Huffman codes, or rANS where it is expected to be smaller by more than the
-/// `gain_parts`-th part of the plane. Only one of them is made.
+/// Encodes the plane with Huffman codes, or with rANS if that is expected to be
+/// smaller by more than 1/`min_gain_divisor` of the plane. Only one of them is
+/// made.
 pub(super) fn huffman_or_rans<E: PackEngine>(
     engine: &E,
     plane: Vec<u8>,
     parts: usize,
-    gain_parts: usize,
+    min_gain_divisor: usize,
 ) -> (Method, Vec<u8>) {
     let counts = rans::chunk_counts(engine, &plane, RANS_CHUNK_BYTES);
     // Blocks of a zstd frame, each with a code of its own, span two chunks.
     let blocks = counts.chunks(2).map(|chunks| {
         let counts = sum(chunks);
         match values(&counts) {
-            // Written down as one byte and how often it stands there.
+            // A run block: one byte and its count.
             1 => 0,
             values => bytes::index(huffman_bits(&counts) / 8) + BLOCK_HEADS_BYTES + values / 2,
         }
@@ -130,8 +132,8 @@ pub(super) fn huffman_or_rans<E: PackEngine>(
     let all = sum(&counts);
     let adaptive = rans::adaptive_len_bytes(&counts);
     let shared = rans::shared_len_bytes(&all);
-    let coded = if shared.min(adaptive) >= huffman.saturating_sub(plane.len() / gain_parts) {
-        Way::Blocks(ZstdWays::HUFFMAN).encode(engine, &plane, parts)
+    let coded = if shared.min(adaptive) >= huffman.saturating_sub(plane.len() / min_gain_divisor) {
+        Codec::Blocks(BlockCodecs::HUFFMAN).encode(engine, &plane, parts)
     } else if shared < adaptive {
         let coded = rans::encode_shared_counted(engine, &plane, &all);
         Some((Method::Rans, coded))
@@ -143,44 +145,45 @@ pub(super) fn huffman_or_rans<E: PackEngine>(
     coded.unwrap_or((Method::Store, plane))
 }
 
-/// Symbols that share a table: few enough for tables that fit, and no fewer
-/// than pay for one.
+/// Symbols that share a table: few enough for the table to fit them, and enough
+/// to pay for it.
 const RANS_CHUNK_BYTES: usize = 1 << 16;
-/// What a block of Huffman codes has besides its streams, about, and without
+/// Average bytes of a block of Huffman codes besides its streams, not counting
 /// half a byte for each value in the description of its code.
 const BLOCK_HEADS_BYTES: usize = 30;
 
-/// The smallest of the ways that are zstd, or of the others where that is
-/// smaller by more than the `gain_parts`-th part of the plane. Of these, those
-/// whose size can be told from counts are coded only if they are it.
-pub(super) fn fast_first<E: PackEngine>(
+/// Returns the smallest zstd result, unless another codec is smaller by more than
+/// 1/`min_gain_divisor` of the plane. Of the other codecs whose length follows
+/// from byte counts, only the best one is tried, and only if it gains enough.
+pub(super) fn prefer_fast<E: PackEngine>(
     engine: &E,
     plane: Vec<u8>,
     parts: usize,
-    ways: &[Way],
-    gain_parts: usize,
+    codecs: &[Codec],
+    min_gain_divisor: usize,
 ) -> (Method, Vec<u8>) {
-    let (fast, slow): (Vec<Way>, Vec<Way>) = ways.iter().partition(|way| way.is_zstd());
-    let best = least(try_all(engine, &plane, parts, fast), plane.len());
+    let (fast, slow): (Vec<Codec>, Vec<Codec>) = codecs.iter().partition(|codec| codec.is_zstd());
+    let best = shortest(try_all(engine, &plane, parts, fast), plane.len());
     let best_len = best
         .as_ref()
         .map_or(plane.len(), |(_, payload)| payload.len());
-    let gain = match plane.len() / gain_parts {
-        // Of a plane of which little is left, the slow ways have little to
-        // decode: half a percent of that is enough.
+    let min_gain = match plane.len() / min_gain_divisor {
+        // A plane that compresses to less than an eighth leaves the slow codecs
+        // little to decode: half a percent of the result is gain enough.
         gain if best_len < plane.len() / 8 => gain.min(best_len / 200),
         gain => gain,
     };
-    let most = best_len.saturating_sub(gain);
+    let max_bytes = best_len.saturating_sub(min_gain);
 
-    let (told, mut worth): (Vec<_>, Vec<_>) = slow
+    let (counted, mut tried): (Vec<_>, Vec<_>) = slow
         .into_iter()
-        .map(|way| (way.expected_len_bytes(engine, &plane), way))
+        .map(|codec| (codec.expected_len_bytes(engine, &plane), codec))
         .partition(|(expected, _)| expected.is_some());
-    let promising = told.into_iter().min_by_key(|(expected, _)| *expected);
-    worth.extend(promising.filter(|(expected, _)| expected.is_some_and(|len| len < most)));
-    let worth = worth.into_iter().map(|(_, way)| way).collect();
-    least(try_all(engine, &plane, parts, worth), most)
+    let best_counted = counted.into_iter().min_by_key(|(expected, _)| *expected);
+    let gains_enough = |expected: Option<usize>| expected.is_some_and(|len| len < max_bytes);
+    tried.extend(best_counted.filter(|(expected, _)| gains_enough(*expected)));
+    let tried = tried.into_iter().map(|(_, codec)| codec).collect();
+    shortest(try_all(engine, &plane, parts, tried), max_bytes)
         .or(best)
         .unwrap_or((Method::Store, plane))
 }
@@ -189,20 +192,20 @@ fn try_all<E: PackEngine>(
     engine: &E,
     plane: &[u8],
     parts: usize,
-    ways: Vec<Way>,
+    codecs: Vec<Codec>,
 ) -> Vec<(Method, Vec<u8>)> {
     if plane.is_empty() {
         return Vec::new();
     }
-    let coded = engine.map(ways, |way| way.encode(engine, plane, parts));
+    let coded = engine.map(codecs, |codec| codec.encode(engine, plane, parts));
     coded.into_iter().flatten().collect()
 }
 
-/// The shortest below `most` bytes; of equals the first, on any number of
-/// threads.
-fn least(coded: Vec<(Method, Vec<u8>)>, most: usize) -> Option<(Method, Vec<u8>)> {
+/// Returns the shortest payload below `limit_bytes`; among equals the first,
+/// whatever the number of threads.
+fn shortest(coded: Vec<(Method, Vec<u8>)>, limit_bytes: usize) -> Option<(Method, Vec<u8>)> {
     coded
         .into_iter()
         .min_by_key(|(_, payload)| payload.len())
-        .filter(|(_, payload)| payload.len() < most)
+        .filter(|(_, payload)| payload.len() < limit_bytes)
 }

@@ -12,20 +12,21 @@ use serde_json::Value;
 
 use crate::{Error, Result, Rule};
 
-/// A tensor whose span lies inside the data and of which nothing else is
-/// known to be true.
+/// A tensor whose span is inside the data; nothing else about it has been
+/// checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LooseTensor {
+pub struct LenientTensor {
     /// Name.
     pub name: String,
-    /// Spelling of the dtype as the header has it; a missing one is `U8`.
+    /// The dtype as spelled in the header; `U8` if it is missing.
     pub dtype: Option<String>,
     /// Bytes of the data buffer.
     pub span: Range<u64>,
 }
 
-/// The tensors of the header `json`; of a repeated name the last one counts.
-pub fn parse(json: &[u8], data_len_bytes: u64) -> Result<Vec<LooseTensor>> {
+/// Parses the tensors of the header `json`; of a repeated name the last one
+/// counts.
+pub fn parse(json: &[u8], data_len_bytes: u64) -> Result<Vec<LenientTensor>> {
     let entries: BTreeMap<String, Value> = serde_json::from_slice(json).map_err(|error| {
         Error::malformed(
             Rule::SafetensorsJson,
@@ -51,7 +52,7 @@ pub fn parse(json: &[u8], data_len_bytes: u64) -> Result<Vec<LooseTensor>> {
                 None => Some("U8".into()),
                 Some(dtype) => dtype.as_str().map(String::from),
             };
-            Ok(LooseTensor { name, dtype, span })
+            Ok(LenientTensor { name, dtype, span })
         })
         .collect()
 }

@@ -1,4 +1,4 @@
-//! From opened files to a [`Model`].
+//! Builds a [`Model`] from opened files.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -7,80 +7,84 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::dense::Dense;
-use super::{Model, Part, Tensor};
+use super::{Model, StoredPart, Tensor};
 use crate::bytes;
-use crate::catalog::Catalog;
+use crate::catalog::FileCatalog;
 use crate::container::part_name::may_be_part;
 use crate::container::safetensors::ShardIndex;
 use crate::engine::Engine;
 use crate::limits::SHAPE_GAP_BYTES;
-use crate::{Error, Result, Rule, order};
+use crate::{Error, Result, Rule, sort};
 
-/// Whether names of tensors in `files` are such that `config.json` may have
-/// something to say about them.
+/// Returns whether tensors in `files` have names that `config.json` may
+/// explain.
 #[must_use]
-pub fn wants_config(files: &[Catalog]) -> bool {
-    let mut tensors = files.iter().flat_map(Catalog::tensors);
+pub fn wants_config(files: &[FileCatalog]) -> bool {
+    let mut tensors = files.iter().flat_map(FileCatalog::tensors);
     tensors.any(|tensor| may_be_part(&tensor.name))
 }
 
-/// Where a stored tensor is: number of the file, number in its catalog.
-pub type Place = (usize, usize);
+/// The location of a stored tensor: number of the file, number in its catalog.
+pub type TensorLocation = (usize, usize);
 
-/// A model being put together. Some weights keep their shape in a small
-/// tensor beside them, which has to be read.
+/// A model being built. Some weights keep their shape in a small tensor of
+/// their own, which has to be read.
 #[derive(Debug, Clone)]
-pub struct Assembly {
-    files: Vec<Catalog>,
+pub struct ModelBuilder {
+    files: Vec<FileCatalog>,
     /// All stored tensors that belong to the model, by name.
-    places: BTreeMap<String, Place>,
+    locations: BTreeMap<String, TensorLocation>,
     dense: Option<Dense>,
     /// Stored bytes of the tensors that hold shapes.
-    shapes: BTreeMap<Place, Option<Vec<u8>>>,
+    shapes: BTreeMap<TensorLocation, Option<Vec<u8>>>,
 }
 
-impl Assembly {
-    /// Takes the files of a model, in the order of the shard index's
+impl ModelBuilder {
+    /// Takes the files of a model, in the order of the shard index
     /// ([`ShardIndex::files`]) if it has one, and the text of its
-    /// `config.json`. Without that, or if it tells of no compression or of a
-    /// method unknown here, tensors are as they are stored.
-    /// A delta is always as it is stored.
+    /// `config.json`.
+    ///
+    /// Tensors are left as they are stored if there is no config, if the config
+    /// describes no compression or an unknown method, or if the model is a
+    /// delta.
     pub fn new(
-        files: Vec<Catalog>,
+        files: Vec<FileCatalog>,
         shards: Option<&ShardIndex>,
         config: Option<&[u8]>,
     ) -> Result<Self> {
         if files.is_empty() {
             return Err(Error::invalid_input("a model has at least one file"));
         }
-        let places = places(&files, shards)?;
-        let is_delta = files.iter().any(Catalog::needs_base);
+        let locations = locations(&files, shards)?;
+        let is_delta = files.iter().any(FileCatalog::needs_base);
         let dense = match config.filter(|_| !is_delta) {
-            Some(config) => Dense::new(config, &files, &places)?,
+            Some(config) => Dense::new(config, &files, &locations)?,
             None => None,
         };
-        let shapes = dense.iter().flat_map(|dense| dense.shape_places(&places));
+        let shapes = dense
+            .iter()
+            .flat_map(|dense| dense.shape_locations(&locations));
         Ok(Self {
-            shapes: order::map(shapes.map(|place| (place, None))),
+            shapes: sort::map(shapes.map(|location| (location, None))),
             files,
-            places,
+            locations,
             dense,
         })
     }
 
-    /// Ranges still missing, each with the number of its file; empty once
-    /// [`Assembly::finish`] can work. Small tensors that lie close together
-    /// are in one range.
+    /// Returns the ranges that are still missing, each with the number of its
+    /// file; empty once [`ModelBuilder::finish`] can be called. Small tensors
+    /// that are close together share a range.
     #[must_use]
     pub fn needs(&self) -> Vec<(usize, Range<u64>)> {
         let wanted: Vec<(usize, Range<u64>)> = self
             .shapes
             .iter()
             .filter(|(_, bytes)| bytes.is_none())
-            .map(|(place, _)| (place.0, self.stored(*place)))
+            .map(|(location, _)| (location.0, self.stored(*location)))
             .collect();
         let mut joined: Vec<(usize, Range<u64>)> = Vec::new();
-        for (file, range) in order::sorted(wanted, |(file, range)| (*file as u64, range.start)) {
+        for (file, range) in sort::sorted(wanted, |(file, range)| (*file as u64, range.start)) {
             match joined.last_mut() {
                 Some((last_file, last))
                     if *last_file == file
@@ -94,7 +98,7 @@ impl Assembly {
         joined
     }
 
-    /// Adds bytes of a range that [`Assembly::needs`] has named.
+    /// Adds the bytes of a range returned by [`ModelBuilder::needs`].
     pub fn supply(&mut self, file: usize, offset_bytes: u64, supplied: &[u8]) {
         let end = offset_bytes.saturating_add(supplied.len() as u64);
         for (&(of, number), known) in &mut self.shapes {
@@ -106,39 +110,40 @@ impl Assembly {
         }
     }
 
-    /// The model. `engine` decodes shapes in packed files.
+    /// Builds the model. `engine` decodes shapes in packed files.
     pub fn finish<E: Engine>(mut self, engine: &E) -> Result<Model> {
-        let shape = |place: Place| {
-            let stored = self.shapes.get(&place).and_then(Option::as_ref);
+        let shape = |location: TensorLocation| {
+            let stored = self.shapes.get(&location).and_then(Option::as_ref);
             let stored = stored
                 .ok_or_else(|| Error::invalid_input("bytes of the shapes are still missing"))?;
-            let bytes = self.files[place.0].decode(engine, place.1, stored)?;
+            let bytes = self.files[location.0].decode(engine, location.1, stored)?;
             Ok(bytes.into_owned())
         };
-        let as_stored = |place| self.as_stored(place);
+        let as_stored = |location| self.as_stored(location);
         let (tensors, refused) = match &self.dense {
-            Some(dense) => dense.tensors(as_stored, shape, &self.places)?,
+            Some(dense) => dense.tensors(as_stored, shape, &self.locations)?,
             None => {
-                let places = self.places.values();
-                let tensors = places.map(|&place| (place, as_stored(place)));
+                let locations = self.locations.values();
+                let tensors = locations.map(|&location| (location, as_stored(location)));
                 (tensors.collect(), BTreeMap::new())
             }
         };
-        // Of a million tensors what is not needed any longer counts.
-        self.places.clear();
-        let tensors = order::sorted(tensors, |((file, number), _)| {
+        // With a million tensors, memory that is no longer needed matters.
+        self.locations.clear();
+        let tensors = sort::sorted(tensors, |((file, number), _)| {
             (*file as u64, *number as u64)
         });
-        let mut stored = self.files.iter().flat_map(Catalog::tensors);
-        let are_shared = stored.any(|tensor| tensor.shared_with.is_some());
-        let places = tensors.iter().map(|(place, _)| *place);
-        let owners = order::map(places.zip(0..).filter(|_| are_shared));
+        let mut stored = self.files.iter().flat_map(FileCatalog::tensors);
+        let are_aliased = stored.any(|tensor| tensor.alias_of.is_some());
+        let locations = tensors.iter().map(|(location, _)| *location);
+        let first_numbers = sort::map(locations.zip(0..).filter(|_| are_aliased));
         let tensors: Vec<Tensor> = tensors
             .into_iter()
             .map(|((file, number), mut tensor)| {
-                let owner = self.files[file].tensors()[number].shared_with;
-                let owner = owner.filter(|_| tensor.weight.is_none());
-                tensor.shared_with = owner.and_then(|owner| owners.get(&(file, owner)).copied());
+                let target = self.files[file].tensors()[number].alias_of;
+                let target = target.filter(|_| tensor.weight.is_none());
+                tensor.alias_of =
+                    target.and_then(|target| first_numbers.get(&(file, target)).copied());
                 tensor
             })
             .collect();
@@ -149,7 +154,7 @@ impl Assembly {
             metadata.extend(own.map(|(key, value)| (key.clone(), value.clone())));
         }
         Ok(Model {
-            by_name: order::map(names.zip(0..)),
+            by_name: sort::map(names.zip(0..)),
             tensors,
             refused,
             metadata,
@@ -159,36 +164,40 @@ impl Assembly {
         })
     }
 
-    fn stored(&self, (file, number): Place) -> Range<u64> {
+    fn stored(&self, (file, number): TensorLocation) -> Range<u64> {
         self.files[file].tensors()[number].stored.clone()
     }
 
-    fn part(&self, place: Place) -> Part {
-        Part {
-            file: place.0,
-            number: place.1,
-            stored: self.stored(place),
+    fn part(&self, location: TensorLocation) -> StoredPart {
+        StoredPart {
+            file: location.0,
+            number: location.1,
+            stored: self.stored(location),
         }
     }
 
-    fn as_stored(&self, place: Place) -> Tensor {
-        let tensor = &self.files[place.0].tensors()[place.1];
+    fn as_stored(&self, location: TensorLocation) -> Tensor {
+        let tensor = &self.files[location.0].tensors()[location.1];
         Tensor {
             name: tensor.name.clone(),
             dtype: tensor.dtype,
             shape: tensor.shape.clone(),
-            parts: [self.part(place)].into(),
+            parts: [self.part(location)].into(),
             base: tensor.base,
-            shared_with: None,
+            alias_of: None,
             len_bytes: tensor.len_bytes(),
             weight: None,
         }
     }
 }
 
-/// Which stored tensors belong to the model (docs/formats/sharded.md 2).
-fn places(files: &[Catalog], shards: Option<&ShardIndex>) -> Result<BTreeMap<String, Place>> {
-    let mut places = BTreeMap::new();
+/// Finds the stored tensors that belong to the model (docs/formats/sharded.md
+/// 2).
+fn locations(
+    files: &[FileCatalog],
+    shards: Option<&ShardIndex>,
+) -> Result<BTreeMap<String, TensorLocation>> {
+    let mut locations = BTreeMap::new();
     for (tensor, file) in shards.into_iter().flat_map(ShardIndex::weights) {
         let number = files.get(file).and_then(|file| file.find(tensor).ok());
         let number = number.ok_or_else(|| {
@@ -199,13 +208,13 @@ fn places(files: &[Catalog], shards: Option<&ShardIndex>) -> Result<BTreeMap<Str
             )
             .tensor(tensor)
         })?;
-        places.insert(tensor.into(), (file, number));
+        locations.insert(tensor.into(), (file, number));
     }
     for (file, catalog) in files.iter().enumerate() {
         for (number, tensor) in catalog.tensors().iter().enumerate() {
-            let entry = places.entry(tensor.name.clone());
+            let entry = locations.entry(tensor.name.clone());
             entry.or_insert((file, number));
         }
     }
-    Ok(places)
+    Ok(locations)
 }

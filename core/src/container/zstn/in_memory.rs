@@ -1,19 +1,19 @@
-//! Whole containers in memory, for callers without files: tests, benchmarks
-//! and WebAssembly.
+//! Packs and unpacks whole containers in memory, for callers without files:
+//! tests, benchmarks and WebAssembly.
 
 use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::integrity::{FrameSums, Sums};
-use super::{CheckedFrame, Layout, Prefix, Tail, Writer, single_frame, ties};
+use super::integrity::{ChecksumBuilder, FrameDigests};
+use super::{CheckedFrame, Layout, Prefix, Tail, Writer, aliases, single_frame};
 use crate::bytes::{self, index as position, part};
 use crate::container::safetensors::{self, Header};
 use crate::digest;
 use crate::engine::{Engine, PackEngine};
 use crate::frame::Stored;
-use crate::frame::select::{self, Effort, Encoded};
-use crate::{Error, Result, Rule, limits, order};
+use crate::frame::select::{self, Effort, EncodedTensor};
+use crate::{Error, Result, Rule, limits, sort};
 
 /// Packs the safetensors file `file`, with an integrity section.
 ///
@@ -26,9 +26,9 @@ pub fn pack<E: PackEngine>(engine: &E, file: &[u8], effort: Effort) -> Result<Ve
     Ok(out)
 }
 
-/// [`pack`], with an integrity section or without one, into a buffer, whatever
-/// it held: one that is used again has its memory already. After an error it
-/// may hold anything.
+/// Packs like [`pack`], with or without an integrity section, into a buffer
+/// that is overwritten. A buffer that is reused needs no new memory. After an
+/// error its content is unspecified.
 pub fn pack_into<E: PackEngine>(
     engine: &E,
     file: &[u8],
@@ -51,18 +51,20 @@ pub fn pack_into<E: PackEngine>(
     };
     let tensor = |i: usize| part(data, tensors[i].span.clone());
     let lens: Vec<u64> = tensors.iter().map(|t| t.span.end - t.span.start).collect();
-    let ties = ties::find(&lens, tensor, |i| digest::of(engine, tensor(i)));
-    let distinct: Vec<usize> = (0..tensors.len()).filter(|&i| ties[i].is_none()).collect();
+    let aliases = aliases::find(&lens, tensor, |i| digest::of(engine, tensor(i)));
+    let distinct: Vec<usize> = (0..tensors.len())
+        .filter(|&i| aliases[i].is_none())
+        .collect();
 
-    let mut sums = has_integrity.then(|| Sums::new(header));
-    // The digest of the file is one long chain: it comes first, so that other
-    // threads code meanwhile.
+    let mut sums = has_integrity.then(|| ChecksumBuilder::new(header));
+    // The digest of the file is one sequential chain: it is started first,
+    // while other threads encode.
     let ((), frames) = engine.join(
         || sums.iter_mut().for_each(|sums| sums.data(data)),
         || {
             engine.map(distinct, |i| {
                 let dtype = Some(tensors[i].dtype);
-                let frame = Encoded::new(engine, tensor(i), dtype, effort);
+                let frame = EncodedTensor::new(engine, tensor(i), dtype, effort);
                 // While the tensor is in the cache.
                 let digest = has_integrity.then(|| digest::of(engine, tensor(i)));
                 (frame, digest)
@@ -76,20 +78,20 @@ pub fn pack_into<E: PackEngine>(
     let mut rest = out.as_mut_slice();
     let mut next = |len: usize| rest.split_off_mut(..len).unwrap_or_default();
     next(prefix.len()).copy_from_slice(&prefix);
-    let places = frames.into_iter().zip(&lens);
-    let places = places.map(|((frame, digest), &len)| (frame, digest, next(len)));
-    let frame_sums = engine.map(places.collect(), |(frame, digest, place)| {
-        frame.write(engine, place);
-        digest.map(|digest| FrameSums::with_digest(engine, digest, place))
+    let outputs = frames.into_iter().zip(&lens);
+    let outputs = outputs.map(|((frame, digest), &len)| (frame, digest, next(len)));
+    let frame_sums = engine.map(outputs.collect(), |(frame, digest, dest)| {
+        frame.write(engine, dest);
+        digest.map(|digest| FrameDigests::with_digest(engine, digest, dest))
     });
     if let Some(sums) = &mut sums {
         let frame_sums = frame_sums.into_iter().flatten();
         frame_sums.for_each(|own| sums.frame(own));
     }
     let mut lens = lens.into_iter();
-    for (tensor, tie) in tensors.into_iter().zip(ties) {
-        match tie {
-            Some(target) => writer.reference(tensor.name, tensor.span, target)?,
+    for (tensor, alias_of) in tensors.into_iter().zip(aliases) {
+        match alias_of {
+            Some(target) => writer.alias(tensor.name, tensor.span, target)?,
             None => {
                 let len_bytes = lens.next().unwrap_or_default();
                 writer.frame(tensor.name, tensor.span, len_bytes as u64);
@@ -100,7 +102,7 @@ pub fn pack_into<E: PackEngine>(
     Ok(())
 }
 
-/// Whether a ZSTN index can hold all names of `header`.
+/// Returns whether a ZSTN index can hold all names in `header`.
 pub fn names_fit(header: &Header) -> bool {
     header
         .tensors
@@ -116,8 +118,8 @@ pub fn unpack<E: Engine>(engine: &E, file: &[u8]) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// [`unpack`] into a buffer, whatever it held: one that is used again has its
-/// memory already. After an error it may hold anything.
+/// Unpacks like [`unpack`] into a buffer that is overwritten. A buffer that is
+/// reused needs no new memory. After an error its content is unspecified.
 pub fn unpack_into<E: Engine>(engine: &E, file: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let file_len = file.len() as u64;
     let prefix = Prefix::parse(file, file_len)?;
@@ -127,15 +129,15 @@ pub fn unpack_into<E: Engine>(engine: &E, file: &[u8], out: &mut Vec<u8>) -> Res
     }
 }
 
-/// Makes `out` as long as the original and writes its header; the rest, which
-/// is returned, holds anything.
+/// Resizes `out` to the length of the original, writes its header, and returns
+/// the rest, whose content is unspecified.
 fn start_output<'a>(file: &[u8], prefix: &Prefix, out: &'a mut Vec<u8>) -> Result<&'a mut [u8]> {
     let header = part(file, prefix.header.clone());
     bytes::resize(out, prefix.original_len_bytes())?;
     let (len, rest) = out.split_at_mut(8);
     len.copy_from_slice(&(header.len() as u64).to_le_bytes());
-    let (place, data) = rest.split_at_mut(header.len());
-    place.copy_from_slice(header);
+    let (dest, data) = rest.split_at_mut(header.len());
+    dest.copy_from_slice(header);
     Ok(data)
 }
 
@@ -151,10 +153,10 @@ fn unpack_single<E: Engine>(
     stored.decode(engine, start_output(file, prefix, out)?)
 }
 
-/// Where the frame of the single-frame layout lies, from the bytes after the
-/// prefix.
-pub fn single_frame_range(behind: &[u8], prefix: &Prefix) -> Result<Range<u64>> {
-    let mut cursor = bytes::Cursor::new(behind);
+/// Returns the range of the frame in the single-frame layout. `after_prefix`
+/// are the bytes after the prefix.
+pub fn single_frame_range(after_prefix: &[u8], prefix: &Prefix) -> Result<Range<u64>> {
+    let mut cursor = bytes::Cursor::new(after_prefix);
     let len = cursor
         .u64("frame length")
         .map_err(|e| e.within(prefix.end()))?;
@@ -182,13 +184,13 @@ fn unpack_indexed<E: Engine>(
     let mut frames = Vec::with_capacity(index.records().len());
     for (number, record) in index.records().iter().enumerate() {
         let range = index.frame(number).1;
-        let told = integrity.map(|integrity| (integrity, number));
+        let expected = integrity.map(|integrity| (integrity, number));
         let len_bytes = record.span.end - record.span.start;
-        let frame = CheckedFrame::parse(part(file, range.clone()), len_bytes, told)
+        let frame = CheckedFrame::parse(part(file, range.clone()), len_bytes, expected)
             .map_err(|error| error.within(range.start).tensor(&record.name))?;
         frames.push((record, range.start, frame));
     }
-    let frames = order::sorted(frames, |(record, ..)| (record.span.start, record.span.end));
+    let frames = sort::sorted(frames, |(record, ..)| (record.span.start, record.span.end));
 
     let mut rest = start_output(file, prefix, out)?;
     let jobs = frames.into_iter().map(|frame| {
@@ -200,7 +202,7 @@ fn unpack_indexed<E: Engine>(
         decoded.map_err(|error| error.within(start).tensor(&record.name))
     });
     restored.into_iter().collect::<Result<()>>()?;
-    // Where every tensor has been compared by itself, so has every byte.
+    // If every tensor has been compared with its digest, so has every byte.
     if let Some(integrity) = integrity.filter(|integrity| !integrity.is_complete()) {
         integrity.check_file([out.as_slice()])?;
     }

@@ -1,5 +1,5 @@
-//! Comparing a file with its integrity section
-//! (docs/formats/zstn-integrity.md 4).
+//! Compares a file with its integrity section (docs/formats/zstn-integrity.md
+//! 4).
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -16,16 +16,16 @@ use crate::digest::{self, Digest};
 use crate::engine::Engine;
 use crate::{Error, Result, Rule};
 
-/// An integrity section that belongs to an index.
+/// An integrity section that matches its index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Integrity {
     file: Option<FileDigest>,
     frames: Option<Vec<u64>>,
     tensors: Option<Vec<Digest>>,
-    /// Places of the block tables in the file.
+    /// Ranges of the block tables in the file.
     #[serde(skip)]
     tables: Option<Vec<Range<u64>>>,
-    /// For every record of the index the entry that tells of its bytes.
+    /// For every record of the index, the number of its entry in the section.
     entries: Vec<usize>,
 }
 
@@ -65,13 +65,13 @@ impl Section {
         index: &Index,
         index_start: u64,
     ) -> Result<Integrity> {
-        let mut owners = 0;
+        let mut frame_count = 0;
         let numbers: Vec<usize> = index
             .records()
             .iter()
             .map(|record| {
-                let number = owners;
-                owners += usize::from(matches!(record.content, Content::Frame(_)));
+                let number = frame_count;
+                frame_count += usize::from(matches!(record.content, Content::Frame(_)));
                 number
             })
             .collect();
@@ -81,10 +81,16 @@ impl Section {
             self.tensors.as_ref().map(Vec::len),
             self.tables.as_ref().map(Vec::len),
         ];
-        if let Some(count) = counts.into_iter().flatten().find(|&count| count != owners) {
+        if let Some(count) = counts
+            .into_iter()
+            .flatten()
+            .find(|&count| count != frame_count)
+        {
             return Err(Error::malformed(
                 Rule::ZstnIntegrity,
-                format!("the integrity section tells of {count} frames, the index of {owners}"),
+                format!(
+                    "the integrity section describes {count} frames, the index of {frame_count}"
+                ),
             ));
         }
         let original = prefix.original_len_bytes();
@@ -97,11 +103,11 @@ impl Section {
                 ),
             ));
         }
-        let room = prefix.end()..index_start;
+        let available = prefix.end()..index_start;
         Ok(Integrity {
             tables: self
                 .tables
-                .map(|lens| table_places(&lens, room))
+                .map(|lens| table_ranges(&lens, available))
                 .transpose()?,
             file: self.file,
             frames: self.frames,
@@ -111,60 +117,64 @@ impl Section {
     }
 }
 
-/// Tables stand back to back in front of the index.
-fn table_places(lens_bytes: &[u32], room: Range<u64>) -> Result<Vec<Range<u64>>> {
+/// Returns the ranges of the tables, which are back to back before the index.
+fn table_ranges(lens_bytes: &[u32], available: Range<u64>) -> Result<Vec<Range<u64>>> {
     let total: u64 = lens_bytes.iter().map(|&len| u64::from(len)).sum();
-    let Some(mut end) = room.end.checked_sub(total).filter(|&s| s >= room.start) else {
+    let Some(mut end) = available
+        .end
+        .checked_sub(total)
+        .filter(|&s| s >= available.start)
+    else {
         return Err(Error::malformed(
             Rule::ZstnIntegrity,
             format!("block tables of {total} bytes do not fit in front of the index"),
         ));
     };
-    let places = lens_bytes.iter().map(|&len| {
+    let ranges = lens_bytes.iter().map(|&len| {
         let start = end;
         end += u64::from(len);
         start..end
     });
-    Ok(places.collect())
+    Ok(ranges.collect())
 }
 
 impl Integrity {
-    /// Where the file has the block table of record `number`; `None` if there
-    /// is none.
+    /// Returns the range of the block table of record `number` in the file;
+    /// `None` if there is none.
     ///
     /// # Panics
-    /// If there is no record of that number.
+    /// If there is no record with that number.
     #[must_use]
     pub fn table(&self, number: usize) -> Option<Range<u64>> {
-        let place = self.tables.as_ref()?[self.entries[number]].clone();
-        (!place.is_empty()).then_some(place)
+        let range = self.tables.as_ref()?[self.entries[number]].clone();
+        (!range.is_empty()).then_some(range)
     }
 
-    /// Where the block tables begin, if there are any.
+    /// Returns the offset of the first block table, if there is one.
     #[must_use]
     pub fn tables_start(&self) -> Option<u64> {
         Some(self.tables.as_ref()?.first()?.start)
     }
 
-    /// SHA-256 of the file that was packed, if it is told; Git LFS and model
-    /// hubs know a file by it.
+    /// Returns the SHA-256 of the file that was packed, if the section has it.
+    /// Git LFS and model hubs identify files by it.
     #[must_use]
     pub fn original_sha256(&self) -> Option<&[u8; 32]> {
         self.file.as_ref().map(|file| &file.sha256)
     }
 
-    /// Whether it covers every stored frame and every tensor.
+    /// Returns whether the section covers every stored frame and every tensor.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.frames.is_some() && self.tensors.is_some()
     }
 
-    /// What it says of record `number`, as that of a record 0.
+    /// Returns the entry of record `number` as that of record 0.
     ///
     /// # Panics
-    /// If there is no record of that number.
-    #[cfg(feature = "portable")]
-    pub(crate) fn only(&self, number: usize) -> Self {
+    /// If there is no record with that number.
+    #[cfg(feature = "decode-task")]
+    pub(crate) fn project(&self, number: usize) -> Self {
         let entry = self.entries[number];
         Self {
             file: None,
@@ -175,11 +185,11 @@ impl Integrity {
         }
     }
 
-    /// Compares the stored frame of record `number`, which may be a
-    /// reference.
+    /// Compares the checksum of the stored frame of record `number`, which may
+    /// be an alias.
     ///
     /// # Panics
-    /// If there is no record of that number.
+    /// If there is no record with that number.
     pub fn check_stored(&self, number: usize, stored: &[u8]) -> Result<()> {
         let entry = self.entries[number];
         match &self.frames {
@@ -193,10 +203,10 @@ impl Integrity {
         }
     }
 
-    /// Compares the decoded bytes of record `number`.
+    /// Compares the digest of the decoded bytes of record `number`.
     ///
     /// # Panics
-    /// If there is no record of that number.
+    /// If there is no record with that number.
     pub fn check_tensor<E: Engine>(&self, engine: &E, number: usize, tensor: &[u8]) -> Result<()> {
         let entry = self.entries[number];
         match &self.tensors {
@@ -209,7 +219,7 @@ impl Integrity {
         }
     }
 
-    /// Compares the whole restored file, given in pieces.
+    /// Compares the digest of the whole restored file, given in pieces.
     pub fn check_file<'a>(&self, pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<()> {
         match self.file_check() {
             Some(check) => pieces.into_iter().fold(check, FileCheck::with).finish(),
@@ -217,7 +227,7 @@ impl Integrity {
         }
     }
 
-    /// Begins to compare the restored file, if its digest is told.
+    /// Starts comparing the restored file, if the section has its digest.
     #[must_use]
     pub fn file_check(&self) -> Option<FileCheck<'_>> {
         self.file.as_ref().map(|file| FileCheck {
@@ -227,7 +237,7 @@ impl Integrity {
     }
 }
 
-/// Goes over a restored file from its first byte to its last.
+/// Hashes a restored file from its first byte to its last.
 #[derive(Debug, Clone)]
 pub struct FileCheck<'a> {
     sha256: Sha256,
@@ -235,7 +245,7 @@ pub struct FileCheck<'a> {
 }
 
 impl FileCheck<'_> {
-    /// Goes on with the next bytes.
+    /// Adds the next bytes.
     #[must_use]
     pub fn with(mut self, bytes: &[u8]) -> Self {
         self.sha256.update(bytes);

@@ -1,11 +1,12 @@
-//! How short symbols can become that are coded one by one.
+//! Counts byte values, and computes how short a code for single symbols can be:
+//! its entropy, and the length of an optimal Huffman code.
 
 use alloc::vec::Vec;
 
-/// How often each byte value occurs.
+/// Counts the occurrences of each byte value.
 pub fn count(bytes: &[u8]) -> [u64; 256] {
     let mut counts = [0; 256];
-    for part in bytes.chunks(MOST_COUNTED) {
+    for part in bytes.chunks(MAX_COUNTED) {
         // Four tables, so that runs of one value do not wait for each other.
         let mut tables = [[0u32; 256]; 4];
         let (groups, rest) = part.as_chunks::<4>();
@@ -26,18 +27,18 @@ pub fn count(bytes: &[u8]) -> [u64; 256] {
     counts
 }
 
-/// How often each byte value occurs in all of these parts.
+/// Returns the sum of the counts of several parts.
 pub fn sum(parts: &[[u64; 256]]) -> [u64; 256] {
     core::array::from_fn(|value| parts.iter().map(|counts| counts[value]).sum())
 }
 
-/// How many different symbols occur.
+/// Returns the number of distinct symbols that occur.
 pub fn values(counts: &[u64]) -> usize {
     counts.iter().filter(|count| **count > 0).count()
 }
 
-/// Bytes that 32 bits can count.
-const MOST_COUNTED: usize = 1 << 31;
+/// The most bytes that a 32-bit counter can count.
+const MAX_COUNTED: usize = 1 << 31;
 
 /// Bits of symbols with these counts, at their entropy.
 pub fn entropy_bits(counts: &[u64]) -> f64 {
@@ -46,8 +47,9 @@ pub fn entropy_bits(counts: &[u64]) -> f64 {
     counts.iter().filter(|count| **count > 0).map(bits).sum()
 }
 
-/// Length of an optimal prefix code for symbols of these counts, in bits: the
-/// sum of all inner nodes of Huffman's tree, built with two sorted queues.
+/// Returns the length of an optimal prefix code for symbols of these counts, in
+/// bits: the sum of all inner nodes of Huffman's tree, built with two sorted
+/// queues.
 pub fn huffman_bits(counts: &[u64]) -> u64 {
     let mut weights: Vec<u64> = counts.iter().copied().filter(|&count| count > 0).collect();
     if let [only] = weights[..] {
@@ -76,8 +78,9 @@ pub fn huffman_bits(counts: &[u64]) -> u64 {
     total
 }
 
-/// Base-2 logarithm of `x >= 1`, to about 2^-40: a series, since `core` has
-/// none and every platform has to come to the same choice.
+/// Returns the base-2 logarithm of `x >= 1`, to about 2^-40. It is computed by
+/// a series, since `core` has none and every platform has to make the same
+/// choice.
 fn log2(x: f64) -> f64 {
     let bits = x.to_bits();
     let exponent = (bits >> 52 & 0x7FF) as f64 - 1023.0;

@@ -1,13 +1,13 @@
-//! A palette of any number of values.
+//! Builds a palette of any number of values with a hash table.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{index_bytes, word};
 
-/// As [`super::split`].
+/// Splits like [`super::split`].
 pub fn split<const W: usize>(items: &[[u8; W]], most: usize) -> Option<(Vec<u64>, Vec<u8>)> {
-    let mut seen = Places::default();
+    let mut seen = Positions::default();
     let mut codebook = Vec::new();
     for item in items {
         if seen.insert(word(item), codebook.len()) {
@@ -18,28 +18,29 @@ pub fn split<const W: usize>(items: &[[u8; W]], most: usize) -> Option<(Vec<u64>
         }
     }
     codebook.sort_unstable();
-    let mut places = Places::default();
-    for (place, &value) in codebook.iter().enumerate() {
-        places.insert(value, place);
+    let mut positions = Positions::default();
+    for (position, &value) in codebook.iter().enumerate() {
+        positions.insert(value, position);
     }
     let width = index_bytes(codebook.len());
-    let places = items.iter().filter_map(|item| places.find(word(item)));
-    let index = places.flat_map(|place| place.to_le_bytes().into_iter().take(width));
+    let positions = items.iter().filter_map(|item| positions.find(word(item)));
+    let index = positions.flat_map(|position| position.to_le_bytes().into_iter().take(width));
     let index = index.collect();
     Some((codebook, index))
 }
 
-/// A hash table from values to places, open addressing. The hash is fixed:
-/// values made to collide cost time in proportion to the codebook's length,
-/// which the caller bounds.
+/// A hash table from values to indices, with open addressing. The hash is
+/// fixed: values chosen to collide cost time in proportion to the codebook's
+/// length, which the caller bounds.
 #[derive(Default)]
-struct Places {
-    /// Value and place, a power of two of them, at most half in use.
+struct Positions {
+    /// Value and index; the number of slots is a power of two, at most half of
+    /// them in use.
     slots: Vec<Option<(u64, u32)>>,
     used: usize,
 }
 
-impl Places {
+impl Positions {
     fn slot(&self, value: u64) -> usize {
         let bits = self.slots.len().trailing_zeros();
         // Fibonacci hashing: the high bits of a product are well mixed.
@@ -57,11 +58,11 @@ impl Places {
         if self.slots.is_empty() {
             return None;
         }
-        self.slots[self.slot(value)].map(|(_, place)| place)
+        self.slots[self.slot(value)].map(|(_, position)| position)
     }
 
-    /// Tells whether the value is new.
-    fn insert(&mut self, value: u64, place: usize) -> bool {
+    /// Inserts a value; returns whether it is new.
+    fn insert(&mut self, value: u64, position: usize) -> bool {
         if self.used * 2 >= self.slots.len() {
             let larger = vec![None; (self.slots.len() * 4).max(1024)];
             for entry in core::mem::replace(&mut self.slots, larger)
@@ -76,7 +77,7 @@ impl Places {
         if self.slots[at].is_some() {
             return false;
         }
-        self.slots[at] = Some((value, u32::try_from(place).unwrap_or(u32::MAX)));
+        self.slots[at] = Some((value, u32::try_from(position).unwrap_or(u32::MAX)));
         self.used += 1;
         true
     }

@@ -1,55 +1,55 @@
-//! Which elements of a dense tensor are stored
+//! Finds the elements of a dense tensor that are stored
 //! (docs/formats/compressed-tensors.md 3, 4).
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Elements that are stored, and how many of them.
-pub struct Kept {
-    pub mask: Vec<u8>,
-    /// Kept elements in the rows before.
+/// The mask of the stored elements, and their number.
+pub struct SparsityMask {
+    pub bits: Vec<u8>,
+    /// For each row, the number of stored elements in the rows before it.
     pub offsets: Vec<u64>,
     pub count: u64,
-    /// Of these, zeros that fill up a group of four.
+    /// The number of stored zeros, which complete pairs in groups of four.
     pub filled: u64,
 }
 
-impl Kept {
-    /// Looks through rows of `columns` elements of `width` bytes, at least
-    /// one of each. `None` if `fours` are asked for and a group of four holds
-    /// more than two values.
-    pub fn new(bytes: &[u8], columns: usize, width: usize, fours: bool) -> Option<Self> {
-        let mut kept = Kept {
-            mask: Vec::with_capacity(bytes.len() / width / 8 + 1),
+impl SparsityMask {
+    /// Examines rows of `columns` elements of `width` bytes, at least one of
+    /// each. With `two_of_four`, returns `None` if a group of four holds more
+    /// than two values.
+    pub fn new(bytes: &[u8], columns: usize, width: usize, two_of_four: bool) -> Option<Self> {
+        let mut mask = SparsityMask {
+            bits: Vec::with_capacity(bytes.len() / width / 8 + 1),
             offsets: Vec::with_capacity(bytes.len() / width / columns),
             count: 0,
             filled: 0,
         };
         for row in bytes.chunks_exact(columns * width) {
-            kept.offsets.push(kept.count);
+            mask.offsets.push(mask.count);
             for eight in row.chunks(8 * width) {
                 let elements = eight.chunks_exact(width).enumerate();
                 let mut marks = elements.fold(0u8, |marks, (place, element)| {
                     marks | u8::from(element.iter().any(|&byte| byte != 0)) << place
                 });
-                if fours {
+                if two_of_four {
                     let all = marks;
-                    marks = two_of_four(marks & 0xF)?;
+                    marks = stored_pair(marks & 0xF)?;
                     if eight.len() > 4 * width {
-                        marks |= two_of_four(all >> 4)? << 4;
+                        marks |= stored_pair(all >> 4)? << 4;
                     }
-                    kept.filled += u64::from(marks.count_ones() - all.count_ones());
+                    mask.filled += u64::from(marks.count_ones() - all.count_ones());
                 }
-                kept.count += u64::from(marks.count_ones());
-                kept.mask.push(marks);
+                mask.count += u64::from(marks.count_ones());
+                mask.bits.push(marks);
             }
         }
-        Some(kept)
+        Some(mask)
     }
-    /// The kept elements of the same rows.
+    /// Returns the stored elements of the same rows.
     pub fn values(&self, bytes: &[u8], columns: usize, width: usize) -> Vec<u8> {
         let rows = bytes.chunks_exact(columns * width);
-        let masks = self.mask.chunks_exact(columns.div_ceil(8));
+        let masks = self.bits.chunks_exact(columns.div_ceil(8));
         let mut values = Vec::new();
         for (row, mask) in rows.zip(masks) {
             for (place, element) in row.chunks_exact(width).enumerate() {
@@ -62,9 +62,10 @@ impl Kept {
     }
 }
 
-/// The two positions of a group that are stored, `None` if more have to be:
-/// with fewer than two values, those that the package picks.
-fn two_of_four(marks: u8) -> Option<u8> {
+/// Returns the two positions of a group that are stored, `None` if there would
+/// have to be more. With fewer than two values, the positions are those that
+/// the package picks.
+fn stored_pair(marks: u8) -> Option<u8> {
     match (marks, marks.count_ones()) {
         (_, 2) => Some(marks),
         (0b0001, _) => Some(0b0101),
@@ -74,8 +75,9 @@ fn two_of_four(marks: u8) -> Option<u8> {
     }
 }
 
-/// From the values before each row, over all rows, those that the format
-/// asks for: the running sum goes over the first dimension only.
+/// Returns the row offsets that the format asks for, from the number of values
+/// `before` each row over all rows: the format's running sum goes over the
+/// first dimension only.
 pub fn row_offsets(rows: &[u64], before: &[u64], count: u64) -> impl Iterator<Item = u64> {
     let per_first: u64 = rows.iter().skip(1).product();
     let counts: Vec<u64> = before
@@ -99,10 +101,10 @@ mod tests {
     #[test]
     fn positions_that_the_package_picks() {
         for (marks, expected) in [(0, 12), (1, 5), (2, 10), (4, 12), (8, 12), (3, 3), (9, 9)] {
-            assert_eq!(two_of_four(marks), Some(expected));
+            assert_eq!(stored_pair(marks), Some(expected));
         }
         for marks in [7, 11, 13, 14, 15] {
-            assert_eq!(two_of_four(marks), None);
+            assert_eq!(stored_pair(marks), None);
         }
     }
 

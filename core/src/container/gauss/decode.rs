@@ -1,4 +1,4 @@
-//! A tensor from its stored bytes (docs/formats/gauss.md 8.3, 9).
+//! Decodes a tensor from its stored bytes (docs/formats/gauss.md 8.3, 9).
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -12,11 +12,11 @@ use crate::engine::Engine;
 use crate::entropy::ans::{Categorical, Decoder, Gaussian};
 use crate::{Error, Result};
 
-/// Elements between two looks whether the streams are over, which lets forged
-/// promises of many elements end soon.
+/// The number of elements decoded between checks for the end of the streams,
+/// which lets forged element counts end early.
 const CHUNK_ELEMENTS: usize = 512;
 
-/// The bytes of a tensor, little-endian and row-major, from the file's bytes
+/// Decodes a tensor, little-endian and row-major, from the file's bytes
 /// [`Tensor::stored`].
 ///
 /// Values of a coded tensor are within half a step ([`Shard::scale`]) and the
@@ -43,7 +43,7 @@ pub fn decode<'a, E: Engine>(
         })
         .collect();
     let parts = engine.map(parts, |(shard, stored)| {
-        restore(tensor.dtype, shard, stored)
+        decode_elements(tensor.dtype, shard, stored)
     });
     let mut all = Vec::new();
     for (number, part) in parts.into_iter().enumerate() {
@@ -57,8 +57,8 @@ pub fn decode<'a, E: Engine>(
     Ok(Cow::Owned(all))
 }
 
-/// The elements [`Shard::elements`] of a coded tensor, from the file's bytes
-/// [`Shard::stored`] of its shard `number`.
+/// Decodes the elements [`Shard::elements`] of a coded tensor from the file's
+/// bytes [`Shard::stored`] of its shard `number`.
 pub fn decode_shard(tensor: &Tensor, number: usize, stored: &[u8]) -> Result<Vec<u8>> {
     let Some(shard) = tensor.shards().get(number) else {
         let detail = format!("the tensor has no shard {number}");
@@ -69,7 +69,7 @@ pub fn decode_shard(tensor: &Tensor, number: usize, stored: &[u8]) -> Result<Vec
         return Err(Error::invalid_input(detail).tensor(&tensor.name));
     }
     unearned_elements(core::slice::from_ref(shard), 0)
-        .and_then(|_| restore(tensor.dtype, shard, stored))
+        .and_then(|_| decode_elements(tensor.dtype, shard, stored))
         .map_err(|error| in_shard(error, tensor, number))
 }
 
@@ -78,8 +78,8 @@ fn in_shard(error: Error, tensor: &Tensor, number: usize) -> Error {
     error.at(0).within(shard.stored.start).tensor(&tensor.name)
 }
 
-fn restore(dtype: Dtype, shard: &Shard, stored: &[u8]) -> Result<Vec<u8>> {
-    /// Restores elements that `to_bytes` makes of their exact values.
+fn decode_elements(dtype: Dtype, shard: &Shard, stored: &[u8]) -> Result<Vec<u8>> {
+    /// Decodes elements, which `to_bytes` rounds from their exact values.
     fn each<const N: usize>(
         shard: &Shard,
         stored: &[u8],
@@ -120,7 +120,7 @@ fn restore(dtype: Dtype, shard: &Shard, stored: &[u8]) -> Result<Vec<u8>> {
     }
 }
 
-/// Both streams of a shard, read side by side.
+/// Both streams of a shard, read in parallel.
 struct Streams<'a> {
     index: Decoder<'a>,
     residual: Decoder<'a>,
@@ -144,7 +144,7 @@ impl<'a> Streams<'a> {
 
     /// The exact values of the next elements.
     fn fill(&mut self, values: &mut [f64]) {
-        // Copies, which the compiler keeps in registers.
+        // Copies stay in registers.
         let (mut index, mut residual) = (self.index.clone(), self.residual.clone());
         for value in values {
             let (component, interval) = self.categorical.find(index.quantile());
@@ -157,7 +157,7 @@ impl<'a> Streams<'a> {
         (self.index, self.residual) = (index, residual);
     }
 
-    /// Whether all elements from here on are alike.
+    /// Returns whether all remaining elements are equal.
     fn are_over(&self) -> bool {
         self.index.is_empty() && self.residual.is_empty()
     }

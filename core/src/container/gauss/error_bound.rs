@@ -1,4 +1,5 @@
-//! How close a coded tensor is to its original (docs/formats/gauss.md 5).
+//! Compares a coded tensor with its original, and with the error bound of the
+//! format (docs/formats/gauss.md 5).
 
 use alloc::vec::Vec;
 
@@ -8,24 +9,24 @@ use crate::bytes::part;
 use crate::dtype::Dtype;
 use crate::{Error, Result};
 
-/// Room for the rounding of the comparison itself.
+/// The allowance for rounding in the comparison itself.
 const SLACK: f64 = 1.0 + 1e-9;
 
-/// What a comparison of a tensor with its original has shown.
+/// The result of comparing a tensor with its original.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Errors {
-    /// Largest distance between an element and what is read back for it.
+    /// The largest distance between an element and its decoded value.
     pub max: f64,
-    /// Number of the first element that is further away than the file
-    /// promises: half a step of its shard and the rounding of the dtype.
+    /// Number of the first element outside the error bound: half a step of its
+    /// shard and the rounding of the dtype.
     pub beyond: Option<u64>,
 }
 
 /// Compares `restored`, the bytes of a coded tensor as they are read back,
 /// with `original`, both little-endian and row-major.
 ///
-/// Refused are bytes of another length than the tensor's, and a raw tensor,
-/// which has to be equal.
+/// Refuses bytes of another length than the tensor's, and a raw tensor, which
+/// has to be equal.
 pub fn errors(tensor: &Tensor, original: &[u8], restored: &[u8]) -> Result<Errors> {
     let len = tensor.len_bytes();
     if [original, restored].iter().any(|b| b.len() as u64 != len) || tensor.shards().is_empty() {
@@ -46,7 +47,7 @@ pub fn errors(tensor: &Tensor, original: &[u8], restored: &[u8]) -> Result<Error
         let half = 0.5 / f64::from(shard.scale) * SLACK;
         for (at, (before, after)) in before.iter().zip(&after).enumerate() {
             let error = (before - after).abs();
-            // Written so that NaN is beyond every promise.
+            // Written so that NaN is outside every bound.
             let kept = error <= half + rounding(tensor.dtype, before.abs().max(after.abs()));
             if !kept && errors.beyond.is_none() {
                 errors.beyond = Some(shard.elements.start + at as u64);
@@ -57,7 +58,7 @@ pub fn errors(tensor: &Tensor, original: &[u8], restored: &[u8]) -> Result<Error
     Ok(errors)
 }
 
-/// The elements; integers as well, which other encoders code.
+/// Returns the elements, including integers, which other encoders code.
 fn numbers(dtype: Dtype, bytes: &[u8]) -> Vec<f64> {
     #[allow(clippy::cast_precision_loss)] // they went through single precision
     match dtype {
@@ -69,11 +70,11 @@ fn numbers(dtype: Dtype, bytes: &[u8]) -> Vec<f64> {
     }
 }
 
-/// Most that rounding to the dtype moves a number of about this size. Doubles
-/// go through single precision.
+/// Returns the most by which rounding to the dtype moves a number of this
+/// magnitude. Doubles go through single precision.
 fn rounding(dtype: Dtype, size: f64) -> f64 {
     let (fraction_bits, least_exponent) = match dtype {
-        // Cut off, not rounded.
+        // Truncated, not rounded.
         Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64 => return 1.0,
         Dtype::F16 => (10, -14),
         Dtype::Bf16 => (7, -126),

@@ -1,34 +1,34 @@
-//! From the first bytes of a file to its [`Catalog`], by way of as few reads
-//! as possible: two round trips for most kinds, whatever the size of the model,
-//! and no request that counts from the end of the file, which browsers do not
+//! Opens a file: from its first bytes to its [`FileCatalog`] in as few reads as
+//! possible. Most kinds take two round trips, whatever the size of the model,
+//! and no request is relative to the end of the file, which browsers do not
 //! allow without a preflight.
 
 use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::Catalog;
-use super::delta_opening::DeltaOpening;
+use super::FileCatalog;
+use super::delta_opener::DeltaOpener;
+use super::fetched::FetchedRanges;
 #[cfg(feature = "gauss")]
-use super::gauss_opening;
-use super::known::Known;
-use super::zstn_opening;
+use super::gauss_opener;
+use super::zstn_opener;
 #[cfg(feature = "ztensor")]
-use super::ztensor_opening;
+use super::ztensor_opener;
 use crate::container::{model_delta, safetensors, zstn};
 use crate::engine::Engine;
 use crate::frame::{self, Family};
 use crate::limits::HEAD_LEN_BYTES;
 use crate::{Error, Result, Rule};
 
-/// What the first bytes of a file say about it.
+/// The kind of a file, judged by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recognised {
     /// A ZSTN container.
     Zstn,
     /// A safetensors file.
     Safetensors,
-    /// A checkpoint's difference from a base, `Z4DM`.
+    /// The difference of a checkpoint from a base, `Z4DM`.
     Delta,
     /// A zTensor file of any version.
     #[cfg(feature = "ztensor")]
@@ -38,8 +38,8 @@ pub enum Recognised {
     Gauss,
 }
 
-/// Whether a file with these first bytes can be read, but not by this build,
-/// which leaves out its format.
+/// Returns whether a file with these first bytes has a format that this library
+/// supports but this build leaves out.
 #[must_use]
 pub fn is_left_out(head: &[u8]) -> bool {
     let formats: [(&[u8], bool); 3] = [
@@ -51,8 +51,8 @@ pub fn is_left_out(head: &[u8]) -> bool {
     formats.any(|(magic, is_in)| !is_in && head.starts_with(magic))
 }
 
-/// Tells the kind of a file of `file_len_bytes` from its first bytes, or says
-/// what it looks like instead.
+/// Recognises the kind of a file of `file_len_bytes` by its first bytes; the
+/// error says what the file looks like instead.
 pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Recognised> {
     if head.starts_with(&zstn::MAGIC) {
         return Ok(Recognised::Zstn);
@@ -88,7 +88,7 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Recognised> {
     if head.starts_with(b"GGUF") {
         return Err(Error::unsupported("a GGUF file: not supported yet"));
     }
-    // A cut container must not pass for an odd safetensors file.
+    // A truncated container must not pass for a malformed safetensors file.
     let looks_like_json = |byte: Option<&u8>| byte.is_none_or(|b| b"{ \t\r\n".contains(b));
     if head.len() >= 8 && looks_like_json(head.get(8)) {
         safetensors::header_len_bytes(head, file_len_bytes)?;
@@ -108,18 +108,18 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Recognised> {
     Err(Error::malformed(Rule::Recognised, detail).at(0))
 }
 
-/// A file being opened: it has a head, perhaps a tail, and knows what is
-/// missing.
+/// A file being opened, which knows the byte ranges that are still missing.
 #[derive(Debug, Clone)]
-pub struct Opening {
+pub struct FileOpener {
     kind: Recognised,
-    known: Known,
-    /// For a delta alone.
-    delta: DeltaOpening,
+    fetched: FetchedRanges,
+    /// Used for deltas only.
+    delta: DeltaOpener,
 }
 
-impl Opening {
-    /// Bytes of the head that [`Opening::new`] wants, less for a shorter file.
+impl FileOpener {
+    /// Returns the number of bytes that [`FileOpener::new`] needs; fewer for a
+    /// shorter file.
     #[must_use]
     pub fn head_len_bytes(file_len_bytes: u64) -> u64 {
         file_len_bytes.min(HEAD_LEN_BYTES)
@@ -130,76 +130,78 @@ impl Opening {
         if (head.len() as u64) < Self::head_len_bytes(file_len_bytes) {
             return Err(Error::invalid_input("the head of the file is too short"));
         }
-        let mut opening = Self {
+        let mut opener = Self {
             kind: recognise(&head, file_len_bytes)?,
-            known: Known::new(file_len_bytes, head),
-            delta: DeltaOpening::default(),
+            fetched: FetchedRanges::new(file_len_bytes, head),
+            delta: DeltaOpener::default(),
         };
-        opening.advance()?;
-        Ok(opening)
+        opener.advance()?;
+        Ok(opener)
     }
 
-    /// Byte ranges still missing; empty once [`Opening::finish`] can work.
-    /// They do not overlap and may be read at the same time. Supplying them
-    /// again and again comes to an end: for a delta without a seal after as
-    /// many rounds as its header lists tensors, for a Gauss file as often as
-    /// its index can be doubled, for other files after three.
+    /// Returns the byte ranges that are still missing; empty once
+    /// [`FileOpener::finish`] can be called. They do not overlap and may be
+    /// read concurrently. The number of rounds is bounded: for a delta without
+    /// a trailer by the number of tensors in its header, for a Gauss file by
+    /// the number of times that its index can be doubled, for other files by
+    /// three.
     pub fn needs(&self) -> Result<Vec<Range<u64>>> {
-        let known = &self.known;
+        let fetched = &self.fetched;
         match self.kind {
             Recognised::Safetensors => {
-                let end = 8 + safetensors::header_len_bytes(known.head(), known.len_bytes())?;
-                Ok(known.missing_head(end).into_iter().collect())
+                let end = 8 + safetensors::header_len_bytes(fetched.head(), fetched.len_bytes())?;
+                Ok(fetched.missing_head(end).into_iter().collect())
             }
-            Recognised::Zstn => zstn_opening::needs(known),
-            Recognised::Delta => self.delta.needs(known),
+            Recognised::Zstn => zstn_opener::needs(fetched),
+            Recognised::Delta => self.delta.needs(fetched),
             #[cfg(feature = "ztensor")]
-            Recognised::ZTensor => Ok(ztensor_opening::needs(known)?.into_iter().collect()),
+            Recognised::ZTensor => Ok(ztensor_opener::needs(fetched)?.into_iter().collect()),
             #[cfg(feature = "gauss")]
-            Recognised::Gauss => Ok(gauss_opening::needs(known)?.into_iter().collect()),
+            Recognised::Gauss => Ok(gauss_opener::needs(fetched)?.into_iter().collect()),
         }
     }
 
-    /// Adds bytes that [`Opening::needs`] has asked for.
+    /// Adds the bytes of a range returned by [`FileOpener::needs`].
     pub fn supply(&mut self, offset_bytes: u64, bytes: &[u8]) -> Result<()> {
         match self.kind {
             Recognised::Delta if self.delta.is_walking_at(offset_bytes) => {
-                self.known.supply_window(offset_bytes, bytes);
+                self.fetched.supply_window(offset_bytes, bytes);
             }
             #[cfg(feature = "ztensor")]
             Recognised::ZTensor => {
-                ztensor_opening::supply(&mut self.known, offset_bytes, bytes)?;
+                ztensor_opener::supply(&mut self.fetched, offset_bytes, bytes)?;
             }
-            _ => self.known.supply(offset_bytes, bytes)?,
+            _ => self.fetched.supply(offset_bytes, bytes)?,
         }
         self.advance()
     }
 
     fn advance(&mut self) -> Result<()> {
         match self.kind {
-            Recognised::Delta => self.delta.advance(&self.known),
+            Recognised::Delta => self.delta.advance(&self.fetched),
             _ => Ok(()),
         }
     }
 
-    /// The catalog. Offsets in errors count from the start of the file.
-    pub fn finish<E: Engine>(self, engine: &E) -> Result<Catalog> {
+    /// Returns the catalog. Offsets in errors are relative to the start of the
+    /// file.
+    pub fn finish<E: Engine>(self, engine: &E) -> Result<FileCatalog> {
         if !self.needs()?.is_empty() {
             return Err(Error::invalid_input("bytes of the file are still missing"));
         }
-        let known = &self.known;
+        let fetched = &self.fetched;
         match self.kind {
-            Recognised::Delta => self.delta.finish(known),
+            Recognised::Delta => self.delta.finish(fetched),
             #[cfg(feature = "ztensor")]
-            Recognised::ZTensor => ztensor_opening::finish(known),
+            Recognised::ZTensor => ztensor_opener::finish(fetched),
             #[cfg(feature = "gauss")]
-            Recognised::Gauss => gauss_opening::finish(known),
+            Recognised::Gauss => gauss_opener::finish(fetched),
             Recognised::Safetensors => {
-                let len_bytes = known.len_bytes();
-                let end = 8 + safetensors::header_len_bytes(known.head(), len_bytes)?;
-                Catalog::safetensors(&known.have(8..end), len_bytes)
+                let len_bytes = fetched.len_bytes();
+                let end = 8 + safetensors::header_len_bytes(fetched.head(), len_bytes)?;
+                FileCatalog::safetensors(&fetched.have(8..end), len_bytes)
             }
-            Recognised::Zstn => zstn_opening::finish(known, engine),
+            Recognised::Zstn => zstn_opener::finish(fetched, engine),
         }
     }
 }

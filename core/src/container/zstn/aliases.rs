@@ -1,4 +1,4 @@
-//! Tensors with the same bytes, which are stored once
+//! Finds tensors with equal bytes, which are stored once
 //! (docs/formats/z4ai-containers.md 2.3 rule 2).
 
 use alloc::collections::BTreeMap;
@@ -7,16 +7,17 @@ use alloc::vec::Vec;
 
 use super::integrity::checksum;
 use crate::digest::Digest;
-use crate::order;
+use crate::sort;
 
-/// Bytes looked at first, at the start, the middle and the end of a tensor.
+/// The number of bytes that are compared first, at the start, in the middle and
+/// at the end of a tensor.
 const PROBE_BYTES: usize = 512;
 
-/// For every tensor the number of the first one with the same bytes, if that
-/// is an earlier one.
+/// Returns, for every tensor, the number of an earlier tensor with the same
+/// bytes, if there is one: always the first such tensor.
 ///
-/// `tensor` gives the bytes of a tensor, which are only probed. `digest` is
-/// asked for the few that might be equal, once each.
+/// `tensor` returns the bytes of a tensor, which are only probed. `digest` is
+/// called once for each of the few tensors that may be equal.
 pub fn find<'a>(
     lens_bytes: &[u64],
     tensor: impl Fn(usize) -> &'a [u8],
@@ -27,25 +28,25 @@ pub fn find<'a>(
         .enumerate()
         .map(|(number, &len_bytes)| (len_bytes, probe(tensor(number))))
         .collect();
-    let mut ties = vec![None; lens_bytes.len()];
-    let order = order::by_key(probes.iter().copied());
+    let mut aliases = vec![None; lens_bytes.len()];
+    let order = sort::by_key(probes.iter().copied());
     for alike in order.chunk_by(|&a, &b| probes[a] == probes[b]) {
         if alike.len() == 1 {
             continue;
         }
         let mut first: BTreeMap<Digest, usize> = BTreeMap::new();
         for &number in alike {
-            // Equality of 256-bit digests stands for equality of bytes.
+            // Equality of 256-bit digests is taken for equality of bytes.
             let earliest = *first.entry(digest(number)).or_insert(number);
             if earliest != number {
-                ties[number] = Some(earliest);
+                aliases[number] = Some(earliest);
             }
         }
     }
-    ties
+    aliases
 }
 
-/// Equal for equal tensors.
+/// Returns a checksum that is equal for equal tensors.
 fn probe(bytes: &[u8]) -> u64 {
     if bytes.len() <= 3 * PROBE_BYTES {
         return checksum([bytes]);
@@ -78,13 +79,13 @@ mod tests {
             vec![1, 3],
         ];
         let lens: Vec<u64> = tensors.iter().map(|t| t.len() as u64).collect();
-        let ties = find(
+        let aliases = find(
             &lens,
             |i| &tensors[i],
             |i| digest::of_pieces([tensors[i].as_slice()]),
         );
         assert_eq!(
-            ties,
+            aliases,
             [None, None, None, Some(1), None, Some(0), Some(4), None]
         );
     }

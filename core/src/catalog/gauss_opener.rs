@@ -1,32 +1,33 @@
-//! The catalog of a Gauss file. Its index comes first and nowhere says how
-//! long it is: reading it tells whether more is needed.
+//! Opens a Gauss file. Its index comes first and does not state its length:
+//! only parsing it shows whether more is needed.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::known::Known;
-use super::{Catalog, Contents, Tensor};
+use super::fetched::FetchedRanges;
+use super::{Contents, FileCatalog, FileTensor};
 use crate::container::gauss::{self, Index, Parsed};
 use crate::{Error, Result};
 
-/// What is missing of the index, as far as the part known tells.
-pub(super) fn needs(known: &Known) -> Result<Option<Range<u64>>> {
-    Ok(match Index::parse(known.head(), known.len_bytes())? {
+/// Returns the range that is missing of the index, as far as the fetched part
+/// shows.
+pub(super) fn needs(fetched: &FetchedRanges) -> Result<Option<Range<u64>>> {
+    Ok(match Index::parse(fetched.head(), fetched.len_bytes())? {
         Parsed::Complete(_) => None,
-        Parsed::Needs(end) => known.missing_head(end),
+        Parsed::Needs(end) => fetched.missing_head(end),
     })
 }
 
-/// The catalog, once nothing is missing.
-pub(super) fn finish(known: &Known) -> Result<Catalog> {
-    match Index::parse(known.head(), known.len_bytes())? {
-        Parsed::Complete(index) => Catalog::gauss(index, known.len_bytes()),
+/// Returns the catalog, once nothing is missing.
+pub(super) fn finish(fetched: &FetchedRanges) -> Result<FileCatalog> {
+    match Index::parse(fetched.head(), fetched.len_bytes())? {
+        Parsed::Complete(index) => FileCatalog::gauss(index, fetched.len_bytes()),
         Parsed::Needs(_) => Err(Error::invalid_input("bytes of the file are still missing")),
     }
 }
 
-impl Catalog {
+impl FileCatalog {
     fn gauss(index: Index, file_len_bytes: u64) -> Result<Self> {
         let mut end = 0u64;
         let tensors = index
@@ -38,14 +39,14 @@ impl Catalog {
                     Error::limit("the tensors have more bytes than 64 bits can count")
                         .tensor(&tensor.name)
                 })?;
-                Ok(Tensor {
+                Ok(FileTensor {
                     name: tensor.name.clone(),
                     dtype: tensor.dtype,
                     shape: tensor.shape.clone(),
                     span: start..end,
                     stored: tensor.stored.clone(),
                     base: None,
-                    shared_with: None,
+                    alias_of: None,
                 })
             })
             .collect::<Result<Vec<_>>>()?;
@@ -59,8 +60,8 @@ impl Catalog {
         )
     }
 
-    /// Mixtures, scales and shards of tensor `number` of a Gauss file; `None`
-    /// for other files.
+    /// Returns the mixtures, scales and shards of tensor `number` of a Gauss
+    /// file; `None` for other files.
     #[must_use]
     pub fn gauss_tensor(&self, number: usize) -> Option<&gauss::Tensor> {
         match &self.contents {

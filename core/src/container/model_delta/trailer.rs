@@ -1,4 +1,4 @@
-//! The seal: what z4ai's format leaves out
+//! The trailer, which adds what z4ai's format leaves out
 //! (docs/formats/zstn-delta.md). z4ai ignores bytes after the last record.
 
 use alloc::format;
@@ -11,20 +11,20 @@ use crate::bytes::{Cursor, index};
 use crate::digest;
 use crate::{Error, Result, Rule};
 
-/// Last bytes of a sealed file.
+/// The last bytes of a file with a trailer.
 const MAGIC: [u8; 8] = *b"ZSTNSEAL";
-/// Length of the fields and magic, the last bytes of the file.
-pub const TRAILER_BYTES: u64 = 16;
+/// Bytes of the field length and the magic, which end the file.
+pub const TRAILER_END_BYTES: u64 = 16;
 const TAG_BASE: [u8; 4] = *b"BASE";
 const TAG_TARGET: [u8; 4] = *b"TRGT";
 const TAG_HEADER: [u8; 4] = *b"HEAD";
 const TAG_RECORDS: [u8; 4] = *b"RECS";
 
-/// First bytes of a BLAKE3 output. Sixteen withstand the search for another
-/// input with the same digest, which is all that is asked of them.
+/// The first 16 bytes of a BLAKE3 output. They withstand the search for another
+/// input with the same digest, which is all they are for.
 pub type ShortDigest = [u8; 16];
 
-/// The short digest of bytes given in pieces.
+/// Returns the short digest of bytes given in pieces.
 #[must_use]
 pub fn short_digest<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> ShortDigest {
     let mut short = ShortDigest::default();
@@ -32,9 +32,9 @@ pub fn short_digest<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> ShortDige
     short
 }
 
-/// What the seal says about one record.
+/// The entry of one record in the trailer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct RecordInfo {
     /// How the tensor is stored.
     pub kind: Kind,
     /// Length of the payload, 0 for a copy.
@@ -43,18 +43,18 @@ pub struct Place {
     pub digest: ShortDigest,
 }
 
-/// The part of the seal that makes single tensors readable.
+/// The part of the trailer that makes single tensors readable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contents {
     /// Digest of the target's header.
     pub header: ShortDigest,
     /// One for every record, in record order, which is the order of the data.
-    pub places: Vec<Place>,
+    pub records: Vec<RecordInfo>,
 }
 
-/// Digests of a delta made by us, and where its payloads lie.
+/// Digests of a delta, and the lengths of its payloads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seal {
+pub struct Trailer {
     /// BLAKE3 of the base's names and spans.
     pub base_table: [u8; 32],
     /// BLAKE3 of the whole restored file.
@@ -63,45 +63,49 @@ pub struct Seal {
     pub contents: Option<Contents>,
 }
 
-/// Bytes of a file's end that hold the whole seal of most files with a
-/// header of `header_len_bytes`: a record takes at most half as much in the
-/// seal as in the header.
+/// Returns the number of bytes, counted from the end of the file, that hold the
+/// whole trailer of most files with a header of `header_len_bytes`: a record
+/// takes at most half as much in the trailer as in the header.
 #[must_use]
 pub fn usual_bytes(header_len_bytes: u64) -> u64 {
     header_len_bytes / 2 + 256
 }
 
-/// Length of the fields from the last bytes of a file, `None` if they do not
-/// end with a seal. `room_bytes` lie between the header and these last bytes.
+/// Returns the length of the fields, from the last bytes of a file; `None` if
+/// they do not end with a trailer. `available_bytes` are between the header and
+/// these last bytes.
 pub fn fields_len_bytes(
     trailer: &[u8],
     header_len_bytes: u64,
-    room_bytes: u64,
+    available_bytes: u64,
 ) -> Result<Option<u64>> {
     let Some(len) = trailer.strip_suffix(&MAGIC) else {
         return Ok(None);
     };
     let Some(len) = len.last_chunk::<8>() else {
-        return Err(Error::malformed(Rule::DeltaSeal, "the seal is cut off"));
+        return Err(Error::malformed(Rule::DeltaSeal, "the trailer is cut off"));
     };
     let len = u64::from_le_bytes(*len);
-    if len > room_bytes || len > header_len_bytes.saturating_add(65536) {
+    if len > available_bytes || len > header_len_bytes.saturating_add(65536) {
         return Err(Error::malformed(
             Rule::DeltaSeal,
-            format!("a seal of {len} bytes does not belong to this file"),
+            format!("a trailer of {len} bytes does not belong to this file"),
         ));
     }
     Ok(Some(len))
 }
 
-impl Seal {
-    /// Reads the seal from the bytes after the last record. Other bytes than
-    /// a seal are passed over, as z4ai does; a damaged seal is refused.
-    pub fn parse(behind: &[u8], header_len_bytes: u64) -> Result<Option<Self>> {
-        let room = (behind.len() as u64).saturating_sub(TRAILER_BYTES);
-        match fields_len_bytes(behind, header_len_bytes, room)? {
+impl Trailer {
+    /// Reads the trailer from the bytes after the last record. Other bytes are
+    /// ignored, as z4ai does; a damaged trailer is refused.
+    pub fn parse(after_records: &[u8], header_len_bytes: u64) -> Result<Option<Self>> {
+        let available = (after_records.len() as u64).saturating_sub(TRAILER_END_BYTES);
+        match fields_len_bytes(after_records, header_len_bytes, available)? {
             None => Ok(None),
-            Some(len) => Self::from_fields(&behind[index(room - len)..index(room)]).map(Some),
+            Some(len) => {
+                Self::from_fields(&after_records[index(available - len)..index(available)])
+                    .map(Some)
+            }
         }
     }
 
@@ -109,13 +113,13 @@ impl Seal {
     pub fn from_fields(fields: &[u8]) -> Result<Self> {
         let bad = |detail| Error::malformed(Rule::DeltaSeal, detail);
         let mut cursor = Cursor::new(fields);
-        let (mut base_table, mut target, mut header, mut places) = (None, None, None, None);
+        let (mut base_table, mut target, mut header, mut records) = (None, None, None, None);
         while cursor.remaining() > 0 {
-            let tag = cursor.take(4, "seal tag")?;
-            let len = cursor.u64("seal field length")?;
-            let field = cursor.take(len, "seal field")?;
-            let wrong = || bad(format!("a digest of {len} bytes in the seal"));
-            // Fields of later versions are passed over.
+            let tag = cursor.take(4, "trailer tag")?;
+            let len = cursor.u64("trailer field length")?;
+            let field = cursor.take(len, "trailer field")?;
+            let wrong = || bad(format!("a digest of {len} bytes in the trailer"));
+            // Fields of later versions are skipped.
             if tag == TAG_BASE {
                 base_table = Some(field.try_into().map_err(|_| wrong())?);
             } else if tag == TAG_TARGET {
@@ -123,16 +127,16 @@ impl Seal {
             } else if tag == TAG_HEADER {
                 header = Some(field.try_into().map_err(|_| wrong())?);
             } else if tag == TAG_RECORDS {
-                places = Some(read_places(field)?);
+                records = Some(read_records(field)?);
             }
         }
         let (Some(base_table), Some(target)) = (base_table, target) else {
-            return Err(bad("the seal lacks a digest".into()));
+            return Err(bad("the trailer lacks a digest".into()));
         };
-        let contents = match (header, places) {
-            (Some(header), Some(places)) => Some(Contents { header, places }),
+        let contents = match (header, records) {
+            (Some(header), Some(records)) => Some(Contents { header, records }),
             (None, None) => None,
-            _ => return Err(bad("the seal lacks a field".into())),
+            _ => return Err(bad("the trailer lacks a field".into())),
         };
         Ok(Self {
             base_table,
@@ -141,7 +145,7 @@ impl Seal {
         })
     }
 
-    /// The bytes to write after the last record.
+    /// Returns the bytes to write after the last record.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -154,7 +158,7 @@ impl Seal {
         field(TAG_TARGET, &self.target);
         if let Some(contents) = &self.contents {
             field(TAG_HEADER, &contents.header);
-            field(TAG_RECORDS, &write_places(&contents.places));
+            field(TAG_RECORDS, &write_records(&contents.records));
         }
         let len = out.len() as u64;
         out.extend_from_slice(&len.to_le_bytes());
@@ -163,34 +167,34 @@ impl Seal {
     }
 }
 
-fn read_places(field: &[u8]) -> Result<Vec<Place>> {
+fn read_records(field: &[u8]) -> Result<Vec<RecordInfo>> {
     let mut cursor = Cursor::new(field);
-    let mut places = Vec::new();
+    let mut records = Vec::new();
     while cursor.remaining() > 0 {
-        let kind = Kind::from_id(cursor.u8("record kind in the seal")?)?;
+        let kind = Kind::from_id(cursor.u8("record kind in the trailer")?)?;
         let payload_len_bytes = match kind {
             Kind::Copy => 0,
-            _ => cursor.u64("payload length in the seal")?,
+            _ => cursor.u64("payload length in the trailer")?,
         };
         let mut digest = ShortDigest::default();
-        digest.copy_from_slice(cursor.take(16, "digest in the seal")?);
-        places.push(Place {
+        digest.copy_from_slice(cursor.take(16, "digest in the trailer")?);
+        records.push(RecordInfo {
             kind,
             payload_len_bytes,
             digest,
         });
     }
-    Ok(places)
+    Ok(records)
 }
 
-fn write_places(places: &[Place]) -> Vec<u8> {
+fn write_records(records: &[RecordInfo]) -> Vec<u8> {
     let mut out = Vec::new();
-    for place in places {
-        out.push(place.kind as u8);
-        if place.kind != Kind::Copy {
-            out.extend_from_slice(&place.payload_len_bytes.to_le_bytes());
+    for record in records {
+        out.push(record.kind as u8);
+        if record.kind != Kind::Copy {
+            out.extend_from_slice(&record.payload_len_bytes.to_le_bytes());
         }
-        out.extend_from_slice(&place.digest);
+        out.extend_from_slice(&record.digest);
     }
     out
 }

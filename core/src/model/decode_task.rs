@@ -1,5 +1,6 @@
-//! What it takes to decode one tensor, cut out of its model: some hundred
-//! bytes that another thread, or another instance of this library, can use.
+//! Everything that decoding one tensor takes, separated from its model: a few
+//! hundred bytes that another thread, or another instance of this library, can
+//! use.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -11,35 +12,35 @@ use postcard::serialize_with_flavor;
 use serde::{Deserialize, Serialize};
 
 use super::{Model, Weight, decode};
-use crate::catalog::Catalog;
+use crate::catalog::FileCatalog;
 use crate::engine::Engine;
 use crate::{Error, Result};
 
-/// How one tensor comes from the stored bytes of its parts. Made by
-/// [`Model::recipe`].
+/// The task of decoding one tensor from the stored bytes of its parts. Made by
+/// [`Model::decode_task`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Recipe {
+pub struct DecodeTask {
     name: String,
-    /// One for every part, with that part alone.
-    parts: Vec<Catalog>,
+    /// One for each part, which holds that part alone.
+    parts: Vec<FileCatalog>,
     /// How the parts make a weight, and its shape.
     weight: Option<(Weight, Vec<u64>)>,
 }
 
-impl Recipe {
-    /// Bytes for [`Recipe::from_bytes`]. Their form is no format: only the
-    /// same version of this library reads them.
+impl DecodeTask {
+    /// Serializes the task for [`DecodeTask::from_bytes`]. The encoding is not
+    /// a format: only the same version of this library reads it.
     // Cold: a few hundred bytes for a tensor; small code is worth more.
     #[cold]
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        // Writing to memory fails for types that do not know their length
-        // beforehand; here are none.
+        // Writing to memory only fails for types that do not know their length
+        // in advance; there are none here.
         serialize_with_flavor(self, Out(Vec::new())).unwrap_or_default()
     }
 
-    /// The recipe of such bytes. They are believed: what comes from a file
-    /// was checked when the model was opened.
+    /// Deserializes a task. The bytes are trusted: everything that comes from a
+    /// file was checked when the model was opened.
     #[cold]
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         postcard::from_bytes(bytes).map_err(|error| {
@@ -50,7 +51,7 @@ impl Recipe {
         })
     }
 
-    /// As [`Model::decode`] of the model it was made by.
+    /// Decodes like [`Model::decode`] of the model that made the task.
     pub fn decode<'a, E: Engine>(
         &self,
         engine: &E,
@@ -59,13 +60,13 @@ impl Recipe {
     ) -> Result<Cow<'a, [u8]>> {
         let weight = self.weight.as_ref();
         let weight = weight.map(|(weight, shape)| (weight, shape.as_slice()));
-        let places = self.parts.iter().map(|part| (part, 0));
-        decode(&self.name, places, weight, engine, parts, base)
+        let locations = self.parts.iter().map(|part| (part, 0));
+        decode(&self.name, locations, weight, engine, parts, base)
     }
 }
 
-/// Bytes being written. Not inlined: postcard's own writer takes three times
-/// the code in WebAssembly.
+/// An output buffer. Not inlined: postcard's own writer takes three times the
+/// code in WebAssembly.
 struct Out(Vec<u8>);
 
 impl Flavor for Out {
@@ -89,20 +90,20 @@ impl Flavor for Out {
 }
 
 impl Model {
-    /// What decoding tensor `number` takes.
+    /// Returns the task of decoding tensor `number`.
     ///
     /// # Panics
-    /// If there is no tensor of that number.
+    /// If there is no tensor with that number.
     #[cold]
     #[must_use]
-    pub fn recipe(&self, number: usize) -> Recipe {
+    pub fn decode_task(&self, number: usize) -> DecodeTask {
         let tensor = &self.tensors[number];
         let parts = tensor.parts.iter();
         let weight = tensor.weight.as_deref();
-        Recipe {
+        DecodeTask {
             name: tensor.name.clone(),
             parts: parts
-                .map(|part| self.files[part.file].only(part.number))
+                .map(|part| self.files[part.file].project(part.number))
                 .collect(),
             weight: weight.map(|weight| (weight.clone(), tensor.shape.clone())),
         }

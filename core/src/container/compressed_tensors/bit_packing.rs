@@ -1,4 +1,4 @@
-//! pack-quantized: which of the two packings a weight has
+//! The two bit packings of pack-quantized, and which of them a weight has
 //! (docs/formats/compressed-tensors.md 7.2, 7.3).
 
 use alloc::format;
@@ -10,7 +10,8 @@ use super::part::View;
 use super::stored::{Stored, elements};
 use crate::{Error, Result, Rule};
 
-/// The layouts a weight of `bits` bits may have, the likelier one first.
+/// Returns the layouts that a weight of `bits` bits may have, the likelier one
+/// first.
 fn layouts(bits: u8, older: bool) -> [Layout; 2] {
     let (dense, padded) = (Layout::dense(bits), Layout::padded(bits));
     if older {
@@ -24,7 +25,7 @@ fn holds(layout: Layout, columns: u64, packed: &Stored) -> bool {
     packed.shape.last() == Some(&layout.words(columns))
 }
 
-/// The dense shape, checked against that of the packed codes.
+/// Returns the dense shape, checked against that of the packed codes.
 pub fn dense_shape(bits: u8, shape: View<'_>, packed: &Stored) -> Result<Vec<u64>> {
     let dense = stored_shape(shape, packed.shape.len())?;
     let fits = match (dense.as_slice(), packed.shape.as_slice()) {
@@ -48,8 +49,8 @@ pub fn dense_shape(bits: u8, shape: View<'_>, packed: &Stored) -> Result<Vec<u64
     ))
 }
 
-/// The layout of the codes and of packed zero points: the one that fits the
-/// stored shapes or, if both do, that of the release.
+/// Returns the layout of the codes and of packed zero points: the one that fits
+/// the stored shapes or, if both do, that of the release.
 pub fn layout(
     bits: u8,
     older: bool,

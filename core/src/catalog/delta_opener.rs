@@ -1,0 +1,198 @@
+//! Opens a delta. A delta with a trailer can be read after its head, its header
+//! and its trailer; in others the records are walked, since z4ai's format has
+//! no index (docs/formats/zstn-delta.md 4).
+
+use alloc::format;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::FileCatalog;
+use super::fetched::FetchedRanges;
+use super::walk::Walk;
+use crate::container::model_delta::{
+    Contents, Prefix, Record, TRAILER_END_BYTES, Trailer, fields_len_bytes, usual_bytes,
+};
+use crate::container::safetensors::Header;
+use crate::limits::{DELTA_WHOLE_BYTES, HEADER_LEN_BYTES};
+use crate::{Error, Result, Rule};
+
+/// What has been parsed of a delta so far.
+#[derive(Debug, Clone, Default)]
+pub(super) struct DeltaOpener {
+    trailer: Option<Trailer>,
+    walk: Option<Walk>,
+}
+
+/// Where the fields of the trailer are, once the end of the file has been
+/// fetched.
+enum TrailerFields {
+    Unknown,
+    Absent,
+    At(Range<u64>),
+}
+
+impl DeltaOpener {
+    pub(super) fn needs(&self, fetched: &FetchedRanges) -> Result<Vec<Range<u64>>> {
+        if let Some(walk) = &self.walk {
+            return Ok(walk.needs(fetched).into_iter().collect());
+        }
+        if self.trailer.is_some() {
+            return Ok(Vec::new());
+        }
+        let prefix_len = prefix_len_bytes(fetched)?;
+        let mut missing: Vec<_> = fetched.missing_head(prefix_len).into_iter().collect();
+        let covered = prefix_len.max(fetched.head().len() as u64);
+        let len_bytes = fetched.len_bytes();
+        match trailer_fields(fetched, prefix_len)? {
+            TrailerFields::Unknown => {
+                let guess = len_bytes.saturating_sub(usual_bytes(prefix_len));
+                missing.push(guess.max(covered)..len_bytes);
+            }
+            TrailerFields::At(fields) if missing.is_empty() => {
+                missing.push(fields.start.max(covered)..fetched.tail_start());
+            }
+            _ => {}
+        }
+        Ok(missing)
+    }
+
+    /// Returns whether the requested window begins at `offset_bytes`.
+    pub(super) fn is_walking_at(&self, offset_bytes: u64) -> bool {
+        self.walk
+            .as_ref()
+            .is_some_and(|walk| !walk.wants_rest() && walk.position() == offset_bytes)
+    }
+
+    /// Parses as much as the fetched bytes allow.
+    pub(super) fn advance(&mut self, fetched: &FetchedRanges) -> Result<()> {
+        if let Some(walk) = &mut self.walk {
+            return walk.advance(fetched);
+        }
+        let prefix_len = prefix_len_bytes(fetched)?;
+        if self.trailer.is_some() || fetched.missing_head(prefix_len).is_some() {
+            return Ok(());
+        }
+        match trailer_fields(fetched, prefix_len)? {
+            TrailerFields::Unknown => return Ok(()),
+            TrailerFields::Absent => {}
+            TrailerFields::At(fields) => match fetched.part(fields.clone()) {
+                None => return Ok(()),
+                Some(bytes) => {
+                    let trailer =
+                        Trailer::from_fields(&bytes).map_err(|e| e.within(fields.start))?;
+                    self.trailer = Some(trailer);
+                }
+            },
+        }
+        let prefix = Prefix::parse(fetched.head(), fetched.len_bytes())?;
+        if self.contents().is_none() {
+            let header = self.header(fetched, &prefix)?;
+            let wants_rest = fetched.len_bytes() <= DELTA_WHOLE_BYTES;
+            let mut walk = Walk::new(&prefix, header, wants_rest)?;
+            walk.advance(fetched)?;
+            self.walk = Some(walk);
+        }
+        Ok(())
+    }
+
+    fn contents(&self) -> Option<&Contents> {
+        self.trailer.as_ref()?.contents.as_ref()
+    }
+
+    fn header(&self, fetched: &FetchedRanges, prefix: &Prefix) -> Result<Header> {
+        Header::parse(&fetched.have(prefix.header.clone()), prefix.data_len_bytes)
+    }
+
+    pub(super) fn finish(self, fetched: &FetchedRanges) -> Result<FileCatalog> {
+        let prefix = Prefix::parse(fetched.head(), fetched.len_bytes())?;
+        let (header, records) = match (&self.walk, self.contents()) {
+            (None, Some(contents)) => {
+                contents.check_header(&fetched.have(prefix.header.clone()))?;
+                let header = self.header(fetched, &prefix)?;
+                let end = fetched.len_bytes() - TRAILER_END_BYTES;
+                let records = records(&prefix, &header, contents, end)?;
+                let infos = contents.records.iter().copied().map(Some);
+                (header, records.into_iter().zip(infos).collect())
+            }
+            (Some(walk), _) => {
+                let (header, records) = walk.clone().finish()?;
+                (header, records.into_iter().map(|r| (r, None)).collect())
+            }
+            (None, None) => {
+                return Err(Error::invalid_input("bytes of the file are still missing"));
+            }
+        };
+        let trailer = self.trailer.as_ref();
+        let len_bytes = fetched.len_bytes();
+        let header_json = fetched.have(prefix.header.clone()).into_owned();
+        FileCatalog::delta(&prefix, header_json, header, records, trailer, len_bytes)
+    }
+}
+
+fn prefix_len_bytes(fetched: &FetchedRanges) -> Result<u64> {
+    let len = Prefix::len_bytes(fetched.head(), fetched.len_bytes())?;
+    if len > HEADER_LEN_BYTES {
+        return Err(Error::malformed(
+            Rule::SafetensorsHeaderCap,
+            format!("a header of about {len} bytes is over the cap of {HEADER_LEN_BYTES}"),
+        )
+        .at(5));
+    }
+    Ok(len)
+}
+
+fn trailer_fields(fetched: &FetchedRanges, prefix_len: u64) -> Result<TrailerFields> {
+    let len_bytes = fetched.len_bytes();
+    // A shorter file cannot hold a trailer.
+    let Some(trailer_start) = len_bytes
+        .checked_sub(TRAILER_END_BYTES)
+        .filter(|&start| start >= prefix_len)
+    else {
+        return Ok(TrailerFields::Absent);
+    };
+    let Some(trailer) = fetched.part(trailer_start..len_bytes) else {
+        return Ok(TrailerFields::Unknown);
+    };
+    let fields = fields_len_bytes(&trailer, prefix_len, trailer_start - prefix_len)?;
+    Ok(fields.map_or(TrailerFields::Absent, |len| {
+        TrailerFields::At(trailer_start - len..trailer_start)
+    }))
+}
+
+/// Returns the records at the offsets that follow from the trailer. They are in
+/// data order, without gaps.
+fn records(prefix: &Prefix, header: &Header, contents: &Contents, end: u64) -> Result<Vec<Record>> {
+    let count = header.tensors.len();
+    if contents.records.len() != count || u64::from(prefix.record_count) != count as u64 {
+        return Err(Error::malformed(
+            Rule::DeltaPlaces,
+            format!(
+                "the header lists {count} tensors, the trailer {}, the file has {} records",
+                contents.records.len(),
+                prefix.record_count
+            ),
+        ));
+    }
+    let mut position = prefix.end();
+    let mut records = Vec::new();
+    for (tensor, info) in header.tensors.iter().zip(&contents.records) {
+        let start = info.kind.head_bytes(tensor.name.len() as u64) + position;
+        position = start
+            .checked_add(info.payload_len_bytes)
+            .filter(|&position| position <= end)
+            .ok_or_else(|| {
+                Error::malformed(
+                    Rule::DeltaPlaces,
+                    "the trailer places this record beyond the end of the file",
+                )
+                .tensor(&tensor.name)
+            })?;
+        records.push(Record {
+            name: tensor.name.clone(),
+            span: tensor.span.clone(),
+            kind: info.kind,
+            payload: start..position,
+        });
+    }
+    Ok(records)
+}

@@ -1,0 +1,210 @@
+//! Frames that have to be made in memory: those for tensors with a structure
+//! that planes cannot exploit (many exact zeros, or few distinct values) and,
+//! for [`Effort::Max`], planes by transforms that ranked second and later.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::iter;
+
+use super::estimate::{SampleSpec, ZstdEstimate};
+use super::sample::Sample;
+use super::{Effort, Ranking, SMALL_BYTES, element_bytes, plane_choice, sample};
+use crate::dtype::Dtype;
+use crate::engine::{PackEngine, ZstdCoding};
+use crate::entropy::histogram::{count, entropy_bits};
+use crate::frame::z4ai::{self, Recipe};
+use crate::frame::{palette as palette_frame, sparse, turbo};
+use crate::transform::sparse::count_zeros;
+use crate::transform::{self, byteplane, palette};
+
+/// The largest tensor, in bytes, for which these frames are tried. None of them
+/// is written block by block, so that a packer has to hold one in memory
+/// whatever its limit; and the reader of a sparse or palette frame has to decode
+/// all of it for one row. The layers of models of about 8 billion parameters
+/// are smaller.
+pub(super) const MAX_TENSOR_BYTES: usize = 128 << 20;
+
+/// The share of zero elements, in percent, from which a sparse frame is tried:
+/// its bitmap costs one bit per element.
+const MIN_ZEROS_PERCENT: usize = 10;
+
+/// The most values of a palette: as many as an index of one byte distinguishes.
+const MAX_VALUES: u32 = 256;
+
+/// A frame whose expected size is more than this times that of the planes, or
+/// of another frame already made, is not made.
+const PRUNE_STRUCTURED: f64 = 1.1;
+
+/// Returns the smallest of these frames for `tensor`.
+///
+/// Returns `None` if the tensor is too large, none of these frames can hold it,
+/// or none is expected to come close to its planes.
+pub fn smallest<E: PackEngine>(engine: &E, tensor: &[u8], ranking: &Ranking) -> Option<Vec<u8>> {
+    if tensor.is_empty() || tensor.len() > MAX_TENSOR_BYTES {
+        return None;
+    }
+    let structured = palette_or_sparse(engine, tensor, ranking);
+    let planes = other_planes(engine, tensor, ranking);
+    // The first among equals: planes decode faster.
+    planes.into_iter().chain(structured).min_by_key(Vec::len)
+}
+
+/// Encodes a small tensor by every transform, and for [`Effort::Max`] a larger
+/// one by the transforms that ranked second and later, unless they are pruned.
+fn other_planes<E: PackEngine>(engine: &E, tensor: &[u8], ranking: &Ranking) -> Vec<Vec<u8>> {
+    let coded = |recipe: &Recipe| z4ai::encode(engine, tensor, recipe);
+    if tensor.len() <= SMALL_BYTES {
+        let plane = plane_choice::unsampled(ranking.effort);
+        let recipes = ranking.transforms().map(|transform| Recipe {
+            transform,
+            planes: vec![plane; transform.planes()],
+        });
+        return recipes.map(|recipe| coded(&recipe)).collect();
+    }
+    match ranking.effort {
+        Effort::Max => ranking.close(tensor.len()).skip(1).map(coded).collect(),
+        Effort::Fast | Effort::Balanced => Vec::new(),
+    }
+}
+
+/// Returns the smaller of a palette and a sparse frame. Cheap exact tests come
+/// first.
+fn palette_or_sparse<E: PackEngine>(
+    engine: &E,
+    tensor: &[u8],
+    ranking: &Ranking,
+) -> Option<Vec<u8>> {
+    let width = element_bytes(ranking.dtype)?;
+    let mut trial = Trial {
+        engine,
+        effort: ranking.effort,
+        is_thorough: ranking.effort == Effort::Max || tensor.len() <= SMALL_BYTES,
+        max_bytes: ranking.expected_bytes() * PRUNE_STRUCTURED,
+    };
+    let palette = palette_frame::Split::new(tensor, width, MAX_VALUES).and_then(|split| {
+        let codings = trial.for_palette(split.index())?;
+        split.encode(engine, &codings)
+    });
+    if let Some(frame) = &palette {
+        trial.max_bytes = trial.max_bytes.min(frame.len() as f64 * PRUNE_STRUCTURED);
+    }
+    let transforms: &[turbo::Transform] = match ranking.effort {
+        _ if !has_enough_zeros(tensor, width) => &[],
+        Effort::Max => &[turbo::Transform::BytePlane, turbo::Transform::Opaque],
+        Effort::Fast | Effort::Balanced => &[turbo::Transform::BytePlane],
+    };
+    let sparse = transforms.iter().filter_map(|&transform| {
+        let codings = trial.for_sparse(tensor, width.into())?;
+        Some(sparse::encode(engine, tensor, width, transform, &codings))
+    });
+    palette.into_iter().chain(sparse).min_by_key(Vec::len)
+}
+
+/// Finds out from samples which codings of a frame's streams are worth trying.
+struct Trial<'a, E> {
+    engine: &'a E,
+    effort: Effort,
+    /// Whether every coding is tried, without sampling.
+    is_thorough: bool,
+    /// No coding is worth trying if the frame is expected to be longer.
+    max_bytes: f64,
+}
+
+impl<E: PackEngine> Trial<'_, E> {
+    /// Returns the codings to try on the index of a palette frame.
+    fn for_palette(&self, index: &[u8]) -> Option<Vec<ZstdCoding>> {
+        if self.is_thorough {
+            return Some(self.every_coding());
+        }
+        let sample = sample::windows(index, Sample::QUICK).concat();
+        let scale = index.len() as f64 / sample.len().max(1) as f64;
+        self.codings(&[sample], scale)
+    }
+
+    /// Returns the codings to try on the bitmap and the value planes of a sparse
+    /// frame.
+    fn for_sparse(&self, tensor: &[u8], width: usize) -> Option<Vec<ZstdCoding>> {
+        if self.is_thorough {
+            return Some(self.every_coding());
+        }
+        let mut sample = sample::windows(tensor, Sample::QUICK).concat();
+        let scale = tensor.len() as f64 / sample.len() as f64;
+        sample.truncate(sample.len() / width * width);
+        let (bitmap, values) = transform::sparse::split(&sample, width);
+        let planes = (0..width).map(|plane| {
+            let mut bytes = vec![0; values.len() / width];
+            byteplane::split(&values, width, plane, 0, &mut bytes);
+            bytes
+        });
+        let streams: Vec<Vec<u8>> = iter::once(bitmap).chain(planes).collect();
+        self.codings(&streams, scale)
+    }
+
+    /// Returns the codings to try on streams that are `scale` times as long as
+    /// these samples.
+    fn codings(&self, samples: &[Vec<u8>], scale: f64) -> Option<Vec<ZstdCoding>> {
+        let spec = SampleSpec {
+            effort: self.effort,
+            scale,
+            piece_bytes: Sample::QUICK.piece_bytes,
+            repeats: true,
+        };
+        let (mut huffman, mut smaller) = (0.0, 0.0);
+        for sample in samples {
+            let estimate = ZstdEstimate::of(self.engine, sample, spec);
+            huffman += estimate.huffman;
+            smaller += estimate.huffman.min(estimate.search);
+        }
+        if smaller > self.max_bytes {
+            return None;
+        }
+        let mut codings = self.every_coding();
+        if smaller > huffman * (1.0 - plane_choice::SEARCH_MIN_GAIN) {
+            codings.truncate(1);
+        }
+        Some(codings)
+    }
+
+    /// Returns all codings of this effort, the fastest first.
+    fn every_coding(&self) -> Vec<ZstdCoding> {
+        let level = self.effort.search_level();
+        let mut codings = vec![ZstdCoding::Huffman, ZstdCoding::Search(level)];
+        if self.effort == Effort::Max {
+            codings.push(ZstdCoding::Long(level));
+        }
+        codings
+    }
+}
+
+/// Returns whether a palette or sparse frame of `tensor` may be shorter than
+/// `len_bytes`.
+pub(super) fn may_be_below(len_bytes: usize, tensor: &[u8], dtype: Option<Dtype>) -> bool {
+    let Some(width) = element_bytes(dtype) else {
+        return false;
+    };
+    has_enough_zeros(tensor, width) || {
+        let width = usize::from(width);
+        let body = &tensor[..tensor.len() / width * width];
+        let split = palette::split(body, width, MAX_VALUES as usize);
+        split.is_some_and(|(values, index)| {
+            // A codebook is sorted and compresses to half of its size at best.
+            let min_bytes = entropy_bits(&count(&index)) / 8.0 + (values.len() * width / 2) as f64;
+            min_bytes <= len_bytes as f64
+        })
+    }
+}
+
+/// Returns whether [`MIN_ZEROS_PERCENT`] of the elements are zero.
+fn has_enough_zeros(tensor: &[u8], width: u8) -> bool {
+    let width = usize::from(width);
+    let zeros_in = |part: &[u8]| count_zeros(&part[..part.len() / width * width], width);
+    // Counts all elements only if a hundredth of a sample is zero.
+    let windows = sample::windows(tensor, Sample::QUICK);
+    let sampled: usize = windows.iter().map(|window| window.len() / width).sum();
+    let seen: usize = windows.into_iter().map(zeros_in).sum();
+    if seen * 100 < sampled {
+        return false;
+    }
+    let zeros = zeros_in(tensor);
+    zeros > 0 && zeros * 100 >= tensor.len() / width * MIN_ZEROS_PERCENT
+}
