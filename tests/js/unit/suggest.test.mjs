@@ -21,3 +21,14 @@ test("nothing alike, nothing suggested", () => {
 test("never more than three", () => {
   assert.equal(closeMatches("weight", names).length, 3);
 });
+
+test("equally near, the shorter name comes first, and the order of the names decides between equals", () => {
+  const near = ["h.10.attn.weight", "h.1.attn.weight", "h.2.attn.weight", "h.3.attn.weight"];
+  assert.deepEqual(closeMatches("h.9.attn.weight", near), near.slice(1));
+});
+
+test("the same names as the command line suggests", () => {
+  assert.deepEqual(closeMatches("x".repeat(100_000), names), []);
+  assert.deepEqual(closeMatches("a", ["b"]), ["b"]);
+  assert.deepEqual(closeMatches("\u{1F600}".repeat(3), ["\u{1F601}".repeat(3), "\u{1F600}\u{1F600}"]), ["\u{1F600}\u{1F600}"], "a character is one, however it is stored");
+});

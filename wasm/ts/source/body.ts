@@ -3,6 +3,7 @@
 import { ContentEncodingError, TruncatedError } from "../errors.js";
 import { abortable } from "./abortable.js";
 import { shortened } from "./http-message.js";
+import { invalidBody } from "./network-failure.js";
 import type { Received } from "./received.js";
 import type { Answer } from "./wire.js";
 
@@ -51,7 +52,7 @@ async function next(reader: ReadableStreamDefaultReader<Uint8Array> | undefined,
     answer.signal.throwIfAborted();
     // Servers may break a connection after the last byte.
     if (received.filledBytes === expected.mostBytes) return undefined;
-    throw short(received, expected, cause);
+    throw invalidBody(answer.url, cause) ?? short(received, expected, cause);
   }
 }
 

@@ -18,12 +18,18 @@ export interface HttpOptions {
   /** Makes the requests instead of the global `fetch`. */
   fetch?: typeof globalThis.fetch;
   /**
-   * How often a request is made again after a failure that may pass: no connection, a body cut short, a stall,
-   * status 408, 429 or 5xx. What has arrived is kept. 3 unless said otherwise; 0 for never.
+   * How often a request is made again after a failure that may pass: a connection that breaks, a body cut short, a
+   * stall, status 408, 429 or 5xx. What has arrived is kept. 3 by default; 0 for never.
    */
   retries?: number;
-  /** How long nothing may arrive before a request counts as failed, in milliseconds; 30 000 unless said otherwise. */
+  /** How long a server may take to answer, and a body may go without 32 KiB more, in milliseconds; 30 000 by default. */
   stallMs?: number;
+  /**
+   * How long a read may wait in vain, in all its attempts and between them, in milliseconds; begins anew with every
+   * MiB. A longer wait that a server asks for (`Retry-After`) is reported at once instead. 55 000 by default, or
+   * `stallMs` if that is longer.
+   */
+  giveUpAfterMs?: number;
   /** Up to this length, in bytes, a file is read whole into memory if its server does not send parts; 64 MiB unless said otherwise. 0 for never. */
   wholeFileBytes?: number;
   /** How reads that are asked for at the same time become one request; `false` for never. */
@@ -38,6 +44,7 @@ export interface DecidedHttpOptions {
   fetch: typeof globalThis.fetch;
   retries: number;
   stallMs: number;
+  giveUpAfterMs: number;
   wholeFileBytes: number;
   coalesce: Required<CoalesceOptions> | undefined;
   cache: ByteCache | undefined;
@@ -45,16 +52,20 @@ export interface DecidedHttpOptions {
 
 const DEFAULT_RETRIES = 3;
 const DEFAULT_STALL_MS = 30_000;
+/** Less than the minute after which people, and whoever waits for a program, give up. */
+const DEFAULT_GIVE_UP_AFTER_MS = 55_000;
 /** Large enough to try things out with the simplest of servers, small enough for a phone. */
 const DEFAULT_WHOLE_FILE_BYTES = 64 << 20;
 
 export function decided(options: HttpOptions): DecidedHttpOptions {
   const { coalesce = {}, cache } = options;
+  const stallMs = number("stallMs", options.stallMs ?? DEFAULT_STALL_MS, 1);
   return {
     headers: headersOf(options),
     fetch: options.fetch ?? ((...request) => globalThis.fetch(...request)),
     retries: number("retries", options.retries ?? DEFAULT_RETRIES),
-    stallMs: number("stallMs", options.stallMs ?? DEFAULT_STALL_MS, 1),
+    stallMs,
+    giveUpAfterMs: number("giveUpAfterMs", options.giveUpAfterMs ?? Math.max(DEFAULT_GIVE_UP_AFTER_MS, stallMs), 1),
     wholeFileBytes: number("wholeFileBytes", options.wholeFileBytes ?? DEFAULT_WHOLE_FILE_BYTES),
     coalesce: coalesce === false ? undefined : coalescing(coalesce),
     cache: typeof cache === "number" ? cacheOf(cache) : cache,
@@ -68,13 +79,14 @@ export function cacheOf(bytes: number): ByteCache {
 
 /** The options for a file that belongs to another one, with its secrets only if both are on the same origin. */
 export function optionsBeside(options: HttpOptions, sameOrigin: boolean): HttpOptions {
-  const { headers, token, fetch, retries, stallMs, wholeFileBytes, coalesce, cache } = options;
+  const { headers, token, fetch, retries, stallMs, giveUpAfterMs, wholeFileBytes, coalesce, cache } = options;
   const secrets = { ...(headers && { headers }), ...(token !== undefined && { token }) };
   return {
     ...(sameOrigin && secrets),
     ...(fetch && { fetch }),
     ...(retries !== undefined && { retries }),
     ...(stallMs !== undefined && { stallMs }),
+    ...(giveUpAfterMs !== undefined && { giveUpAfterMs }),
     ...(wholeFileBytes !== undefined && { wholeFileBytes }),
     ...(coalesce !== undefined && { coalesce }),
     ...(cache !== undefined && { cache }),

@@ -17,6 +17,11 @@ export class Received {
     return this.#filledBytes;
   }
 
+  /** The most bytes that were held at any time. */
+  get highestBytes(): number {
+    return this.#announcedBytes;
+  }
+
   /** What has arrived. */
   get bytes(): Uint8Array<ArrayBuffer> {
     return this.#bytes.subarray(0, this.#filledBytes);
@@ -31,6 +36,15 @@ export class Received {
     } catch (cause) {
       throw new LimitError(`There is no memory for ${lengthBytes} bytes at once.`, {}, { cause });
     }
+  }
+
+  /** Makes room for `lengthBytes` in all, and keeps what has arrived. */
+  reserve(lengthBytes: number): void {
+    if (this.#bytes.byteLength >= lengthBytes) return;
+    const held = this.bytes;
+    this.begin(lengthBytes);
+    this.#bytes.set(held);
+    this.#filledBytes = held.byteLength;
   }
 
   /** Adds the next bytes, for which there must be room. */

@@ -15,11 +15,11 @@ import { Wire } from "./wire.js";
 let opened = 0;
 
 export function remoteSource(address: URL, options: HttpOptions, traffic: Traffic): Source {
-  const { headers, fetch, retries, stallMs, wholeFileBytes, coalesce, cache } = decided(options);
+  const { headers, fetch, retries, stallMs, giveUpAfterMs, wholeFileBytes, coalesce, cache } = decided(options);
   const url = new URL(address);
   url.hash = "";
-  const wire = new Wire(url.href, { fetch, headers, stallMs, traffic });
-  const file = new HttpSource(wire, { retries, wholeFileBytes, clock: systemClock, onRetry: () => traffic.retried() });
+  const wire = new Wire(url.href, { fetch, headers, traffic });
+  const file = new HttpSource(wire, { retries, stallMs, giveUpAfterMs, wholeFileBytes, clock: systemClock, onRetry: () => traffic.retried() });
   const joined = coalesce ? coalesced(file, coalesce) : file;
   const kept = cache ? cached(joined, cache, () => cacheKey(cache), traffic) : joined;
 

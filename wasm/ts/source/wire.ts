@@ -1,19 +1,18 @@
 /** One request and its answer. */
 
-import { NetworkError } from "../errors.js";
 import { abortable } from "./abortable.js";
 import { discard } from "./body.js";
-import { shortened } from "./http-message.js";
-import { StallWatch } from "./stall.js";
+import type { IdleTimeout } from "./idle-timeout.js";
+import { unanswered } from "./network-failure.js";
 import type { Traffic } from "./traffic.js";
 
 /** An answer whose body is still to be read. */
 export interface Answer {
   readonly url: string;
   readonly response: Response;
-  /** Aborts when the caller gives up, and when nothing arrives any more. */
+  /** Aborts when the caller gives up, and when too little arrives. */
   readonly signal: AbortSignal;
-  /** To be told of all bytes of the body. */
+  /** Counts bytes of the body. */
   readonly arrived: (bytes: number) => void;
 }
 
@@ -21,40 +20,49 @@ export interface WireOptions {
   fetch: typeof globalThis.fetch;
   /** For every request. */
   headers: Headers;
-  /** How long nothing may arrive, in milliseconds. */
-  stallMs: number;
   traffic: Traffic;
+}
+
+/** What ends a request early. */
+export interface RequestLimits {
+  signal: AbortSignal | undefined;
+  /** The progress of the attempt that the request is a part of. */
+  idle: IdleTimeout;
 }
 
 export class Wire {
   readonly url: string;
   readonly #options: WireOptions;
+  #hasAnswered = false;
 
   constructor(url: string, options: WireOptions) {
     this.url = url;
     this.#options = options;
   }
 
+  /** Whether any request has had an answer. A server that never answered is not there, and will not be in a second. */
+  get hasAnswered(): boolean {
+    return this.#hasAnswered;
+  }
+
   /** Makes a request, with `headers` besides those for every request, and gives the answer to `use`, which reads the body. */
-  exchange<T>(method: "GET" | "HEAD", headers: Record<string, string>, signal: AbortSignal | undefined, use: (answer: Answer) => Promise<T>): Promise<T> {
-    const { traffic, stallMs } = this.#options;
+  exchange<T>(method: "GET" | "HEAD", headers: Record<string, string>, { signal, idle }: RequestLimits, use: (answer: Answer) => Promise<T>): Promise<T> {
+    const { traffic } = this.#options;
     return traffic.request(async () => {
-      const watch = new StallWatch(stallMs, () => this.#stalled());
-      const either = signal ? AbortSignal.any([signal, watch.signal]) : watch.signal;
+      const either = signal ? AbortSignal.any([signal, idle.signal]) : idle.signal;
       const arrived = (bytes: number) => {
-        watch.feed();
+        idle.received(bytes);
         traffic.arrived(bytes);
       };
       let response: Response | undefined;
       try {
         response = await this.#fetch(method, headers, either);
-        watch.feed();
+        this.#hasAnswered = true;
+        idle.answered();
         return await use({ url: this.url, response, signal: either, arrived });
       } catch (error) {
         if (response) discard(response);
         throw error;
-      } finally {
-        watch.stop();
       }
     });
   }
@@ -69,16 +77,7 @@ export class Wire {
       return await abortable(fetch(this.url, { method, headers, cache: "no-store", signal }), signal);
     } catch (cause) {
       signal.throwIfAborted();
-      throw new NetworkError(
-        this.url,
-        `Could not reach ${shortened(this.url)}. Check the address and the connection; for use from web pages the server must also allow it (CORS), and must not compress what it sends.`,
-        { cause },
-      );
+      throw unanswered(this.url, cause);
     }
-  }
-
-  #stalled(): NetworkError {
-    const seconds = this.#options.stallMs / 1000;
-    return new NetworkError(this.url, `Nothing came from ${shortened(this.url)} for ${seconds} seconds. Try again later, or allow more time in the option \`stallMs\`.`);
   }
 }
