@@ -8,6 +8,7 @@ use alloc::string::String;
 use core::fmt;
 
 use crate::Rule;
+use crate::limits::DIMENSIONS;
 
 /// Result of everything in this crate that can refuse.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
@@ -84,6 +85,13 @@ impl Error {
         Self::new(ErrorKind::Limit, None, detail)
     }
 
+    /// A tensor has more dimensions than [`crate::limits::DIMENSIONS`].
+    pub(crate) fn dimensions() -> Self {
+        let rule = Some(Rule::TensorDimensions);
+        let detail = format!("its shape has over {DIMENSIONS} dimensions, the most that are read");
+        Self::new(ErrorKind::Limit, rule, detail)
+    }
+
     /// There is no tensor called `name`.
     #[must_use]
     pub fn not_found(name: &str) -> Self {
@@ -138,7 +146,8 @@ impl Error {
         self.0.kind
     }
 
-    /// The rule that was broken, for [`ErrorKind::Malformed`].
+    /// The rule that was broken, for [`ErrorKind::Malformed`] and a few caps
+    /// that are rules of ours.
     #[must_use]
     pub fn rule(&self) -> Option<Rule> {
         self.0.rule

@@ -6,6 +6,11 @@
 /// 126 MB and are refused by the official reader too).
 pub const HEADER_LEN_BYTES: u64 = 100_000_000;
 
+/// Most dimensions of a tensor, in every format. NumPy has 64 at most,
+/// TensorFlow 254, and Gauss files count them in one byte; without a bound one
+/// header can describe a shape of 45 million.
+pub const DIMENSIONS: usize = 255;
+
 /// Largest window a zstd frame may declare, in bytes. z4ai writes windows up
 /// to 2^27 for planes of 128 MiB and more. A frame in a single segment has
 /// its content for window and is bounded by that.
@@ -54,14 +59,18 @@ pub const SPARSE_BYTES_PER_BYTE: u64 = 4096;
 /// A sparse tensor of up to this many bytes is made dense however little is
 /// stored of it.
 pub const SPARSE_FREE_BYTES: u64 = 16 << 20;
+
 /// Most weights that a word of a Gauss residual stream can stand for: the
 /// likeliest residual takes 0.556 bits (docs/formats/gauss.md 11 check 7).
 pub const GAUSS_ELEMENTS_PER_WORD: u64 = 58;
 
-/// Most weights of a Gauss tensor beyond those that its words pay for. Only
-/// shards that end in a run of clipped residuals have any, and they are of no
-/// use; a shard has up to 5 000 000 weights by default.
-pub const GAUSS_UNEARNED_ELEMENTS: u64 = 1 << 24;
+/// Most weights of a Gauss file, all of its tensors together, beyond those that
+/// their words pay for. Only shards that end in a run of clipped residuals have
+/// any; files of the reference encoder have none unless a matrix holds values
+/// around 1e30, of which nothing is left. A file of any length costs at most
+/// 8 MiB and a tenth of a second more than its words are worth.
+pub const GAUSS_UNEARNED_ELEMENTS: u64 = 1 << 20;
+
 /// Most patterns in one list of modules of a compressed-tensors
 /// configuration. Each is tried on each module; models name tens.
 pub const MODULE_PATTERNS: usize = 1024;

@@ -26,6 +26,9 @@ rules! {
     /// Every field lies inside the input (z4ai-frames 13 rule 1).
     Truncated = "bytes.truncated",
 
+    /// A tensor has at most 255 dimensions ([`crate::limits::DIMENSIONS`]).
+    TensorDimensions = "tensor.dimensions",
+
     /// At least eight bytes (z4ai-containers 1.2 check 1).
     SafetensorsTooSmall = "safetensors.too_small",
     /// Header of at most 100 000 000 bytes (1.2 check 2).

@@ -41,15 +41,8 @@ impl Scratch {
         tuned[len - 1000] ^= 1;
         fs::write(scratch.at("tuned.safetensors"), tuned).unwrap();
         let options = PackOptions::default();
-        for (input, output) in [("m.safetensors", "m.zstn")] {
-            zstn::pack(
-                &scratch.engine,
-                scratch.at(input),
-                scratch.at(output),
-                &options,
-            )
-            .unwrap();
-        }
+        let (plain, packed) = (scratch.at("m.safetensors"), scratch.at("m.zstn"));
+        zstn::pack(&scratch.engine, plain, packed, &options).unwrap();
         let output = Output::create(&scratch.at("tuned.z4dm")).unwrap();
         let (tuned, base) = (
             scratch.map("tuned.safetensors"),

@@ -8,6 +8,7 @@ use zstn::pack::pack_map;
 use zstn::serve::Server;
 use zstn::source::{Map, Place};
 use zstn::{BaseFile, Error, Native, Output, PackOptions, pack_delta, unpack_delta, verify_delta};
+use zstn_core::bytes::index;
 use zstn_tests::rng::Rng;
 use zstn_tests::{cases, checkpoint, many_kinds};
 
@@ -79,9 +80,12 @@ impl Files {
 /// The model with one bit in every `step` bytes of its data changed.
 fn tuned(model: &[u8], step: usize) -> Vec<u8> {
     let mut tuned = model.to_vec();
-    let start = 8 + u64::from_le_bytes(model[..8].try_into().unwrap()) as usize;
+    let header_len = u64::from_le_bytes(model[..8].try_into().unwrap());
     // The first tensors stay.
-    for byte in tuned[start + 5000..].iter_mut().step_by(step) {
+    for byte in tuned[8 + index(header_len) + 5000..]
+        .iter_mut()
+        .step_by(step)
+    {
         *byte ^= 1;
     }
     tuned
@@ -203,7 +207,7 @@ fn a_damaged_base_is_refused_by_name() {
         let mut rng = Rng(5);
         for _ in 0..40 {
             let mut damaged = sound.clone();
-            let at = rng.next_u64() as usize % damaged.len();
+            let at = index(rng.next_u64() % damaged.len() as u64);
             damaged[at] ^= 1 << (rng.next_u64() % 8);
             std::fs::write(files.at(name), &damaged).unwrap();
             match files.base(chain) {

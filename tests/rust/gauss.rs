@@ -9,6 +9,7 @@ use zstn_core::bytes::part;
 use zstn_core::container::gauss::{Coding, Index, Parsed, Tensor, decode, decode_shard};
 use zstn_core::engine::{Engine, Pure};
 use zstn_core::entropy::ans::{Categorical, Decoder, Encoder, Gaussian};
+use zstn_core::limits::{GAUSS_ELEMENTS_PER_WORD, GAUSS_UNEARNED_ELEMENTS};
 use zstn_core::transform::gmm::Mixture;
 use zstn_core::{Error, ErrorKind, Result};
 use zstn_tests::cases::{self, text};
@@ -189,7 +190,7 @@ fn bad_files_are_refused_in_bounded_memory_and_time() {
             Err(error) => error,
         };
         let expected = match name.as_str() {
-            "shape_huge" => ErrorKind::Limit,
+            "shape_huge" | "unearned_elements" => ErrorKind::Limit,
             _ => ErrorKind::Malformed,
         };
         assert_eq!(error.kind(), expected, "{name}: {error}");
@@ -198,7 +199,7 @@ fn bad_files_are_refused_in_bounded_memory_and_time() {
             expected == ErrorKind::Malformed,
             "{name}"
         );
-        assert!(peak < 32 << 20, "{name} held {peak} bytes");
+        assert!(peak < 1 << 20, "{name} held {peak} bytes");
         assert!(
             started.elapsed() < Duration::from_secs(1),
             "{name} took too long"
@@ -280,6 +281,57 @@ fn a_promise_without_streams_takes_no_memory() {
     one[29..35].copy_from_slice(&[1, 0, 0, 0, 0, 0]);
     let read = read_all(&Pure, &one).expect("legal");
     assert_eq!(read[0].1, (-32767f32).to_le_bytes().repeat(15));
+}
+
+/// A file of tensors of `elements` each, named t0, t1 and so on, whose streams
+/// are empty.
+fn without_streams(tensors: u32, elements: u32) -> Vec<u8> {
+    let mut file = b"GAUSS004".to_vec();
+    file.extend_from_slice(&tensors.to_le_bytes());
+    file.extend_from_slice(&[0; 4]);
+    for number in 0..tensors {
+        let name = format!("t{number}");
+        file.extend_from_slice(&[u8::try_from(name.len()).expect("short"), 0]);
+        file.extend_from_slice(name.as_bytes());
+        file.push(1);
+        file.extend_from_slice(&elements.to_le_bytes());
+        // A float64 in one shard of two components.
+        file.extend_from_slice(&[3, 1, 0, 0, 0, 0, 0, 2]);
+        for float in [0.5f64, 0.5, 0.0, 0.0, 1.0, 1.0] {
+            file.extend_from_slice(&float.to_le_bytes());
+        }
+        file.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    }
+    file
+}
+
+#[test]
+fn unearned_elements_are_few_in_a_whole_file() {
+    // A shard of no words may have 116 elements by itself.
+    let free = 2 * GAUSS_ELEMENTS_PER_WORD;
+    let most = GAUSS_UNEARNED_ELEMENTS + free;
+    let most = u32::try_from(most).expect("few");
+    let (result, peak) = peak_bytes(|| read_all(&Pure, &without_streams(1, most)));
+    assert_eq!(result.expect("at the limit")[0].1.len(), 8 * most as usize);
+    assert!(peak < 24 << 20, "held {peak} bytes");
+
+    let over = [
+        (without_streams(1, most + 1), "t0"),
+        // What is left after one tensor is too little for the second, and
+        // after many small ones for the last.
+        (without_streams(2, most - 50), "t1"),
+        (without_streams(5000, most / 1000), "t1125"),
+    ];
+    for (file, name) in over {
+        let (result, peak) = peak_bytes(|| open(&file, file.len()));
+        let error = result.expect_err("over the limit");
+        assert_eq!(error.kind(), ErrorKind::Limit, "{name}: {error}");
+        assert_eq!(error.tensor_name(), Some(name), "{error}");
+        assert!(
+            peak < 8 * file.len() + (1 << 16),
+            "{name} held {peak} bytes"
+        );
+    }
 }
 
 /// A C99 hexadecimal float.

@@ -19,8 +19,8 @@ fn frame(input: &[u8], coding: ZstdCoding) -> Vec<u8> {
     assert!(by_c == input, "C zstd gives other bytes");
     let mut by_rust = vec![0; input.len()];
     Pure.zstd_decode(&frame, &mut by_rust)
-        .expect("ruzstd decodes it");
-    assert!(by_rust == input, "ruzstd gives other bytes");
+        .expect("Pure decodes it");
+    assert!(by_rust == input, "Pure gives other bytes");
 
     entropy::zstd::check_sized(&frame, input.len() as u64).expect("with its content size");
     assert_eq!(frame[4] & 0x07, 0, "neither checksum nor dictionary");

@@ -118,7 +118,7 @@ impl Catalog {
         records: Vec<(Record, Option<Place>)>,
         seal: Option<&Seal>,
         file_len_bytes: u64,
-    ) -> Self {
+    ) -> Result<Self> {
         let tensors = header
             .tensors
             .into_iter()

@@ -123,14 +123,7 @@ impl DeltaOpening {
         let seal = self.seal.as_ref();
         let len_bytes = known.len_bytes();
         let header_json = known.have(prefix.header.clone()).into_owned();
-        Ok(Catalog::delta(
-            &prefix,
-            header_json,
-            header,
-            records,
-            seal,
-            len_bytes,
-        ))
+        Catalog::delta(&prefix, header_json, header, records, seal, len_bytes)
     }
 }
 

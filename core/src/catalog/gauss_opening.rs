@@ -49,14 +49,14 @@ impl Catalog {
                 })
             })
             .collect::<Result<Vec<_>>>()?;
-        Ok(Self::new(
+        Self::new(
             Contents::Gauss(index.tensors),
             file_len_bytes,
             end,
             None,
             BTreeMap::new(),
             tensors,
-        ))
+        )
     }
 
     /// Mixtures, scales and shards of tensor `number` of a Gauss file; `None`

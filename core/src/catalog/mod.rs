@@ -18,6 +18,7 @@ use crate::container::zstn::{CheckedFrame, Tail};
 #[cfg(feature = "ztensor")]
 use crate::container::ztensor;
 use crate::engine::Engine;
+use crate::limits::DIMENSIONS;
 use crate::{Error, Result, order};
 use delta::Delta;
 
@@ -89,14 +90,14 @@ impl Catalog {
                 shared_with: None,
             })
             .collect();
-        Ok(Self::new(
+        Self::new(
             Contents::Safetensors,
             file_len_bytes,
             file_len_bytes - data_start,
             Some(header_json.to_vec()),
             header.metadata,
             tensors,
-        ))
+        )
     }
 
     fn zstn(
@@ -125,14 +126,14 @@ impl Catalog {
                 }
             })
             .collect();
-        Ok(Self::new(
+        Self::new(
             Contents::Zstn(tail.integrity, tables),
             file_len_bytes,
             data_len_bytes,
             Some(header_json.to_vec()),
             header.metadata,
             tensors,
-        ))
+        )
     }
 
     fn new(
@@ -142,10 +143,13 @@ impl Catalog {
         original_header: Option<Vec<u8>>,
         metadata: BTreeMap<String, String>,
         tensors: Vec<Tensor>,
-    ) -> Self {
+    ) -> Result<Self> {
+        if let Some(tensor) = tensors.iter().find(|t| t.shape.len() > DIMENSIONS) {
+            return Err(Error::dimensions().tensor(&tensor.name));
+        }
         let names = tensors.iter().map(|tensor| tensor.name.clone());
         let by_name = order::map(names.zip(0..));
-        Self {
+        Ok(Self {
             contents,
             len_bytes,
             data_len_bytes,
@@ -153,7 +157,7 @@ impl Catalog {
             metadata,
             tensors,
             by_name,
-        }
+        })
     }
 
     /// What kind of file it is.

@@ -94,14 +94,14 @@ impl Catalog {
                 texts.insert(field.name().into(), text.into());
             }
         }
-        Ok(Self::new(
+        Self::new(
             Contents::ZTensor(manifest.tensors),
             file_len_bytes,
             end,
             None,
             texts,
             tensors,
-        ))
+        )
     }
 
     /// Layout, parts and fields of tensor `number` of a zTensor file, for

@@ -107,7 +107,7 @@ impl Assembly {
     }
 
     /// The model. `engine` decodes shapes in packed files.
-    pub fn finish<E: Engine>(self, engine: &E) -> Result<Model> {
+    pub fn finish<E: Engine>(mut self, engine: &E) -> Result<Model> {
         let shape = |place: Place| {
             let stored = self.shapes.get(&place).and_then(Option::as_ref);
             let stored = stored
@@ -124,11 +124,15 @@ impl Assembly {
                 (tensors.collect(), BTreeMap::new())
             }
         };
+        // Of a million tensors what is not needed any longer counts.
+        self.places.clear();
         let tensors = order::sorted(tensors, |((file, number), _)| {
             (*file as u64, *number as u64)
         });
+        let mut stored = self.files.iter().flat_map(Catalog::tensors);
+        let are_shared = stored.any(|tensor| tensor.shared_with.is_some());
         let places = tensors.iter().map(|(place, _)| *place);
-        let owners = order::map(places.zip(0..));
+        let owners = order::map(places.zip(0..).filter(|_| are_shared));
         let tensors: Vec<Tensor> = tensors
             .into_iter()
             .map(|((file, number), mut tensor)| {

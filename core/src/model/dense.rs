@@ -1,5 +1,6 @@
 //! Weights in the formats of compressed-tensors, made dense.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -129,7 +130,7 @@ fn tensor(
         base: None,
         shared_with: None,
         len_bytes,
-        weight: Some(weight.clone()),
+        weight: Some(Box::new(weight.clone())),
     };
     Ok((first, tensor))
 }

@@ -4,6 +4,7 @@
 //! [`Assembly`] and [`Part`] which ones are needed.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -65,7 +66,8 @@ pub struct Tensor {
     /// Number of the earlier tensor that owns the stored bytes, if tied.
     pub shared_with: Option<usize>,
     len_bytes: u64,
-    weight: Option<Weight>,
+    /// Few tensors have one, and it is large.
+    weight: Option<Box<Weight>>,
 }
 
 impl Tensor {
@@ -99,13 +101,13 @@ impl Tensor {
     /// How its parts make it, if it is a weight of compressed-tensors.
     #[must_use]
     pub fn weight(&self) -> Option<&Weight> {
-        self.weight.as_ref()
+        self.weight.as_deref()
     }
 
     /// Name of the format of such a weight, like `pack-quantized`.
     #[must_use]
     pub fn format(&self) -> Option<&'static str> {
-        self.weight.as_ref().map(dense::format)
+        self.weight.as_deref().map(dense::format)
     }
 }
 
@@ -258,7 +260,7 @@ impl Model {
         let tensor = &self.tensors[number];
         let places = tensor.parts.iter();
         let places = places.map(|part| (&self.files[part.file], part.number));
-        let weight = tensor.weight.as_ref();
+        let weight = tensor.weight.as_deref();
         let weight = weight.map(|weight| (weight, tensor.shape.as_slice()));
         decode(&tensor.name, places, weight, engine, parts, base)
     }

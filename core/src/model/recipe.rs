@@ -98,7 +98,7 @@ impl Model {
     pub fn recipe(&self, number: usize) -> Recipe {
         let tensor = &self.tensors[number];
         let parts = tensor.parts.iter();
-        let weight = tensor.weight.as_ref();
+        let weight = tensor.weight.as_deref();
         Recipe {
             name: tensor.name.clone(),
             parts: parts

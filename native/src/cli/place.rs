@@ -61,8 +61,8 @@ impl Model {
 #[derive(Args)]
 pub struct Bases {
     /// The checkpoint that a difference is packed against, plain or packed: a
-    /// path or an http(s) address. Of a base that is a difference itself, name
-    /// the base with another --base after it
+    /// path or an http(s) address. If the base is a difference itself, name its
+    /// base with another --base after it
     #[arg(long = "base", value_name = "BASE", value_parser = parser())]
     chain: Vec<Place>,
 }
@@ -107,7 +107,7 @@ impl Bases {
     /// Each of them in several files, or in one.
     pub fn shards(&self) -> Result<Vec<Shards>> {
         let open = |place: &Place| {
-            let shards = Shards::open(place, &zstn::shards::BASES)?;
+            let shards = Shards::open_tree(place, &zstn::shards::BASES)?;
             Ok(shards.unwrap_or_else(|| Shards::of_file(place.clone())))
         };
         self.chain.iter().map(open).collect()

@@ -148,7 +148,7 @@ pub fn write(
     let text = index(job.tensors_len_bytes(), files);
     len_bytes += text.len() as u64;
     names.push(naming.index());
-    let mut output = Output::create(&staging.path(&naming.index()))?;
+    let mut output = Output::create(&staging.path(naming.index()))?;
     output.write(&text)?;
     output.finish()?;
     job.check_unchanged()?;

@@ -13,22 +13,23 @@ use crate::{Error, Native, Output, Progress, Result, unpack};
 /// The safetensors file that a delta is made against, for [`crate::pack_delta`],
 /// [`crate::unpack_delta`] and [`crate::verify_delta`].
 ///
-/// A base that is packed, as a container or as a delta, is restored first and
-/// checked as [`crate::unpack_map`] and [`crate::unpack_delta`] do. It then is
-/// a file without a name in the folder for temporary files (`TMPDIR`), which
-/// needs as much free space as the original takes; a chain of deltas needs
-/// twice that. Decoding tensors at the time of their use would need no space,
-/// but a delta begins with a digest of all data of its base, so that every
-/// tensor would be decoded twice, and in a chain once more per generation.
+/// A packed base, whether a container or a delta, is restored first, with the
+/// checks of [`crate::unpack_map`] and [`crate::unpack_delta`], into an unnamed
+/// file in the folder for temporary files (`TMPDIR`). That folder needs as much
+/// free space as the original takes; for a chain of deltas, twice as much.
+///
+/// Decoding each tensor when it is used would need no space. But a delta begins
+/// with a digest over all data of its base, so every tensor would be decoded at
+/// least twice, and in a chain once more for each generation.
 #[derive(Debug)]
 pub struct BaseFile(Map);
 
 impl BaseFile {
-    /// Opens the first file of `chain`. If it is a delta, the second is its
-    /// base, and so on: the chain ends with a file that needs no base.
+    /// Opens the first file of `chain`. If it is a delta, the second file is
+    /// its base, and so on; the last file needs no base.
     ///
-    /// Tensors that are decoded at the same time take about `memory_bytes` at
-    /// most, but never fewer than one is decoded.
+    /// Decoding stays within about `memory_bytes`, unless a single tensor needs
+    /// more.
     ///
     /// # Errors
     /// A chain that is too short or too long; a file of another kind; whatever
@@ -50,8 +51,8 @@ impl BaseFile {
         Self::restore(engine, maps, memory_bytes, progress)
     }
 
-    /// As [`BaseFile::open`], for the delta `input`. A file that takes no base
-    /// is refused before the work of restoring one.
+    /// Opens the base of `input`, like [`BaseFile::open`]. An `input` that is
+    /// not a delta is refused before anything is fetched or restored.
     ///
     /// # Errors
     /// As [`BaseFile::open`].
@@ -68,7 +69,7 @@ impl BaseFile {
         Self::open(engine, chain, memory_bytes, progress)
     }
 
-    /// As [`BaseFile::open`], from mapped files.
+    /// Returns the base in the first of these files, like [`BaseFile::open`].
     ///
     /// # Errors
     /// As [`BaseFile::open`].

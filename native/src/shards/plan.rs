@@ -270,7 +270,7 @@ impl<'a> Plan<'a> {
         }
         for unit in &self.units {
             if let Some(index) = &unit.index {
-                folder.write(&unit.folder.join(&index.name), index.text.as_slice())?;
+                folder.write(unit.folder.join(&index.name), index.text.as_slice())?;
             }
         }
         Ok(())

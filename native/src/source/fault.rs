@@ -41,7 +41,7 @@ mod unix {
 
     /// Address ranges of live maps. A handler may run at any moment on any
     /// thread, so a slot is two atomics; a length of 0 is a free slot.
-    static SLOTS: [Slot; MAX_GUARDED] = [const { Slot::FREE }; MAX_GUARDED];
+    static SLOTS: [Slot; MAX_GUARDED] = [const { Slot::free() }; MAX_GUARDED];
 
     struct Slot {
         start: AtomicUsize,
@@ -49,10 +49,13 @@ mod unix {
     }
 
     impl Slot {
-        const FREE: Self = Self {
-            start: AtomicUsize::new(0),
-            len_bytes: AtomicUsize::new(0),
-        };
+        const fn free() -> Self {
+            Self {
+                start: AtomicUsize::new(0),
+                len_bytes: AtomicUsize::new(0),
+            }
+        }
+
         /// The length of a slot that is being written.
         const TAKEN: usize = usize::MAX;
 

@@ -20,7 +20,7 @@ const [frameFolder, moduleFolder] = process.argv.slice(2);
 if (moduleFolder === undefined) throw new Error("Run `cargo xtask decoders`.");
 
 const decoders = [
-  await fromRust("ours, ruzstd for matches", "ours"),
+  await fromRust("ours", "ours"),
   await fromRust("ruzstd 0.9", "ruzstd"),
   await fromRust("structured-zstd 0.2", "structured"),
   await fromC("C zstd (npm zstddec 0.3)"),

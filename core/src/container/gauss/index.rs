@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::record::{self, Version};
 use crate::bytes::Cursor;
 use crate::dtype::Dtype;
-use crate::limits::HEADER_LEN_BYTES;
+use crate::limits::{GAUSS_ELEMENTS_PER_WORD, GAUSS_UNEARNED_ELEMENTS, HEADER_LEN_BYTES};
 use crate::transform::gmm::Mixture;
 use crate::{Error, Result, Rule};
 
@@ -64,6 +64,29 @@ impl Shard {
     pub fn element_count(&self) -> u64 {
         self.elements.end - self.elements.start
     }
+
+    /// Elements beyond those that its residual words can stand for. Those of
+    /// real data are none.
+    fn unearned_elements(&self) -> u64 {
+        // A word more for the state at the end, one for rounding.
+        let earned = GAUSS_ELEMENTS_PER_WORD * (u64::from(self.residual_words) + 2);
+        self.element_count().saturating_sub(earned)
+    }
+}
+
+/// The elements of `shards` that no residual words stand for, and `before`
+/// that of other shards; refused where they are too many.
+pub fn unearned_elements(shards: &[Shard], before: u64) -> Result<u64> {
+    let elements = shards.iter().fold(before, |sum, shard| {
+        sum.saturating_add(shard.unearned_elements())
+    });
+    if elements > GAUSS_UNEARNED_ELEMENTS {
+        return Err(Error::limit(format!(
+            "with this tensor the file has {elements} elements more than its streams can stand \
+             for; at most {GAUSS_UNEARNED_ELEMENTS} are accepted"
+        )));
+    }
+    Ok(elements)
 }
 
 impl Tensor {
@@ -184,8 +207,11 @@ impl Parser<'_> {
         self.expected = coded + raw;
         // Data follow the index, so places count from 0 until its end is known.
         let mut end = 0;
+        let mut unearned = 0;
         for _ in 0..coded {
             let tensor = record::coded(cursor, version, &mut end)?;
+            unearned = unearned_elements(tensor.shards(), unearned)
+                .map_err(|error| error.tensor(&tensor.name))?;
             self.tensors.push(tensor);
         }
         for _ in 0..raw {

@@ -4,13 +4,12 @@ use alloc::borrow::Cow;
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::index::{Coding, Shard, Tensor};
+use super::index::{Coding, Shard, Tensor, unearned_elements};
 use super::{dtypes, value};
 use crate::bytes;
 use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::entropy::ans::{Categorical, Decoder, Gaussian};
-use crate::limits::{GAUSS_ELEMENTS_PER_WORD, GAUSS_UNEARNED_ELEMENTS};
 use crate::{Error, Result};
 
 /// Elements between two looks whether the streams are over, which lets forged
@@ -34,7 +33,7 @@ pub fn decode<'a, E: Engine>(
     let Coding::Mixture(shards) = &tensor.coding else {
         return Ok(Cow::Borrowed(stored));
     };
-    earned(shards).map_err(|error| error.tensor(&tensor.name))?;
+    unearned_elements(shards, 0).map_err(|error| error.tensor(&tensor.name))?;
     let parts: Vec<(&Shard, &[u8])> = shards
         .iter()
         .map(|shard| {
@@ -69,30 +68,14 @@ pub fn decode_shard(tensor: &Tensor, number: usize, stored: &[u8]) -> Result<Vec
         let detail = "these are not the shard's stored bytes";
         return Err(Error::invalid_input(detail).tensor(&tensor.name));
     }
-    earned(core::slice::from_ref(shard))
-        .and_then(|()| restore(tensor.dtype, shard, stored))
+    unearned_elements(core::slice::from_ref(shard), 0)
+        .and_then(|_| restore(tensor.dtype, shard, stored))
         .map_err(|error| in_shard(error, tensor, number))
 }
 
 fn in_shard(error: Error, tensor: &Tensor, number: usize) -> Error {
     let shard = &tensor.shards()[number];
     error.at(0).within(shard.stored.start).tensor(&tensor.name)
-}
-
-/// Checks that the streams justify as many elements as the shape promises.
-fn earned(shards: &[Shard]) -> Result<()> {
-    let unearned = shards.iter().fold(0u64, |sum, shard| {
-        // A word more for the state at the end, one for rounding.
-        let earned = GAUSS_ELEMENTS_PER_WORD * (u64::from(shard.residual_words) + 2);
-        sum.saturating_add(shard.element_count().saturating_sub(earned))
-    });
-    if unearned > GAUSS_UNEARNED_ELEMENTS {
-        return Err(Error::limit(format!(
-            "{unearned} elements more than its streams can stand for; at most \
-             {GAUSS_UNEARNED_ELEMENTS} are accepted"
-        )));
-    }
-    Ok(())
 }
 
 fn restore(dtype: Dtype, shard: &Shard, stored: &[u8]) -> Result<Vec<u8>> {

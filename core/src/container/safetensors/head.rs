@@ -38,7 +38,10 @@ pub fn head(metadata: &BTreeMap<String, String>, tensors: &[Tensor]) -> Result<V
             )
             .tensor(&tensor.name));
         }
-        check_tensor(tensor, end).map_err(|error| error.tensor(&tensor.name))?;
+        let mut dimensions = tensor.shape.iter();
+        let elements =
+            dimensions.try_fold(1u64, |product, &dimension| product.checked_mul(dimension));
+        check_tensor(tensor, elements, end).map_err(|error| error.tensor(&tensor.name))?;
         end = tensor.span.end;
         let entry = format!(
             "{separator}{}:{{\"dtype\":\"{}\",\"shape\":{},\"data_offsets\":[{},{end}]}}",

@@ -10,6 +10,7 @@ use core::fmt;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 use crate::dtype::Dtype;
+use crate::limits::DIMENSIONS;
 use crate::{Error, Result, Rule, order};
 
 /// A tensor entry. An object or, as the derived reader allows, an array of
@@ -17,8 +18,51 @@ use crate::{Error, Result, Rule, order};
 #[derive(Debug, serde::Deserialize)]
 pub struct Entry {
     pub dtype: Dtype,
-    pub shape: Vec<u64>,
+    pub shape: Shape,
     pub data_offsets: (u64, u64),
+}
+
+/// A shape, of which no more is kept than it takes to say that it has too many
+/// dimensions: a header has room for 45 million.
+#[derive(Debug)]
+pub struct Shape {
+    /// The first dimensions, one more than [`DIMENSIONS`] at the most.
+    pub dimensions: Vec<u64>,
+    /// Product of all dimensions, unless it exceeds 64 bits on the way. Left to
+    /// right, so that a leading zero saves a product that would overflow
+    /// otherwise, as in the official reader.
+    pub elements: Option<u64>,
+}
+
+impl<'de> Deserialize<'de> for Shape {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Dimensions;
+
+        impl<'de> Visitor<'de> for Dimensions {
+            type Value = Shape;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a sequence")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Shape, A::Error> {
+                let mut dimensions = Vec::new();
+                let mut elements = Some(1u64);
+                while let Some(dimension) = seq.next_element::<u64>()? {
+                    elements = elements.and_then(|product| product.checked_mul(dimension));
+                    if dimensions.len() <= DIMENSIONS {
+                        dimensions.push(dimension);
+                    }
+                }
+                Ok(Shape {
+                    dimensions,
+                    elements,
+                })
+            }
+        }
+
+        deserializer.deserialize_seq(Dimensions)
+    }
 }
 
 /// A header as it is written.

@@ -34,7 +34,9 @@ pub struct Tensor {
     pub name: String,
     /// Element type.
     pub dtype: Dtype,
-    /// Shape, outermost dimension first; empty for a scalar.
+    /// Shape, outermost dimension first; empty for a scalar. Of a longer one
+    /// than [`crate::limits::DIMENSIONS`], which no catalog accepts, only the
+    /// start.
     pub shape: Vec<u64>,
     /// Bytes of the data buffer.
     pub span: Range<u64>,
@@ -86,21 +88,21 @@ impl Header {
             ));
         }
         let json::Document { metadata, entries } = json::parse(json)?;
-        let tensors: Vec<Tensor> = entries
-            .into_iter()
-            .map(|(name, entry)| Tensor {
+        let entries = order::sorted(entries, |(_, entry)| entry.data_offsets);
+        let mut end = 0;
+        let tensors = entries.into_iter().map(|(name, entry)| {
+            let tensor = Tensor {
                 name,
                 dtype: entry.dtype,
-                shape: entry.shape,
+                shape: entry.shape.dimensions,
                 span: entry.data_offsets.0..entry.data_offsets.1,
-            })
-            .collect();
-        let tensors = order::sorted(tensors, |tensor| (tensor.span.start, tensor.span.end));
-        let mut end = 0;
-        for tensor in &tensors {
-            check_tensor(tensor, end).map_err(|error| error.tensor(&tensor.name))?;
+            };
+            check_tensor(&tensor, entry.shape.elements, end)
+                .map_err(|error| error.tensor(&tensor.name))?;
             end = tensor.span.end;
-        }
+            Ok(tensor)
+        });
+        let tensors = tensors.collect::<Result<Vec<_>>>()?;
         if end > data_len_bytes {
             return Err(Error::malformed(
                 Rule::SafetensorsTruncated,
@@ -120,7 +122,9 @@ impl Header {
     }
 }
 
-fn check_tensor(tensor: &Tensor, expected_begin: u64) -> Result<()> {
+/// Checks a tensor of so many elements, if they can be counted, whose bytes
+/// should begin where those of the tensor before end.
+fn check_tensor(tensor: &Tensor, elements: Option<u64>, expected_begin: u64) -> Result<()> {
     let Range { start, end } = tensor.span;
     if start != expected_begin || end < start {
         return Err(Error::malformed(
@@ -134,13 +138,7 @@ fn check_tensor(tensor: &Tensor, expected_begin: u64) -> Result<()> {
             "the size computed from shape and dtype exceeds 64 bits",
         )
     };
-    // Left to right, so that a leading zero saves a product that would
-    // overflow otherwise, as in the official reader.
-    let elements = tensor
-        .shape
-        .iter()
-        .try_fold(1u64, |product, &dimension| product.checked_mul(dimension))
-        .ok_or_else(overflow)?;
+    let elements = elements.ok_or_else(overflow)?;
     let bits = elements
         .checked_mul(tensor.dtype.bits())
         .ok_or_else(overflow)?;

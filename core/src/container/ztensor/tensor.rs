@@ -17,6 +17,7 @@ use super::sparse;
 use crate::bytes;
 use crate::dtype::Dtype;
 use crate::engine::Engine;
+use crate::limits::DIMENSIONS;
 use crate::{Error, Result, Rule};
 
 /// How the parts make the tensor.
@@ -166,8 +167,12 @@ impl Tensor {
         })
     }
 
-    /// Checks what every version asks: a size within 64 bits.
+    /// Checks what every version asks: a size within 64 bits, of dimensions
+    /// that are not too many.
     pub(super) fn check_size(&self) -> Result<()> {
+        if self.shape.len() > DIMENSIONS {
+            return Err(Error::dimensions());
+        }
         let mut count = Some(1u64);
         for dimension in &self.shape {
             count = count.and_then(|count| count.checked_mul(*dimension));

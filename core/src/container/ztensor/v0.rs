@@ -36,7 +36,7 @@ fn tensor(item: Item, footer: &Footer) -> Result<Tensor> {
             "size" => size = Some(value.unsigned(key)?),
             "dtype" => dtype = Some(value.text(key)?),
             "layout" => layout = Some(value.text(key)?),
-            "shape" => shape = Some(value.unsigned_array(key)?),
+            "shape" => shape = Some(value.shape(key)?),
             "encoding" => encoding = Some(value.text(key)?),
             "data_endianness" => order = Some(value.text(key)?),
             "checksum" => checksum = Some(value.text(key)?),

@@ -48,7 +48,7 @@ fn tensor(name: &str, item: Item, footer: &Footer) -> Result<Tensor> {
     for entry in item.map("a tensor")? {
         let (key, value) = entry?;
         match key {
-            "shape" => shape = Some(value.unsigned_array(key)?),
+            "shape" => shape = Some(value.shape(key)?),
             "format" => format = Some(value.text(key)?),
             "dtype" if footer.version == Version::V1_0 => dtype = Some(value.text(key)?),
             "components" => components = Some(value),

@@ -62,7 +62,7 @@ fn tensor(name: &str, item: Item, footer: &Footer, shards: &BTreeSet<&str>) -> R
     for entry in item.map("a tensor")? {
         let (key, value) = entry?;
         match key {
-            "shape" => shape = Some(value.unsigned_array(key)?),
+            "shape" => shape = Some(value.shape(key)?),
             "layout" => layout = Some(value.text(key)?),
             "parts" => parts = Some(value),
             "attributes" => fields = attributes(value)?,

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use minicbor::Decoder;
 use minicbor::data::Type;
 
+use crate::limits::DIMENSIONS;
 use crate::{Error, Result, Rule};
 use walk::{Fault, Walk};
 
@@ -71,6 +72,12 @@ impl<'a> Item<'a> {
     /// The numbers it holds.
     pub fn unsigned_array(&self, what: &str) -> Result<Vec<u64>> {
         self.array(what)?.map(|item| item.unsigned(what)).collect()
+    }
+
+    /// The shape it holds; of one that is too long, no more than shows it.
+    pub fn shape(&self, what: &str) -> Result<Vec<u64>> {
+        let dimensions = self.array(what)?.map(|item| item.unsigned(what));
+        dimensions.take(DIMENSIONS + 1).collect()
     }
 
     /// The items it holds.

@@ -1,5 +1,7 @@
 //! The literals section of a block (RFC 8878, 3.1.1.3.1).
 
+use alloc::vec::Vec;
+
 use super::Fault;
 use super::code::Code;
 use super::streams;
@@ -78,6 +80,22 @@ impl<'a> Literals<'a> {
             Self::Coded(coded) => coded.decode(code, out)?,
         }
         Ok(())
+    }
+
+    /// As [`Self::decode`], for literals that sequences take apart: borrowed
+    /// from the block where they are stored in it, decoded into `buffer`
+    /// otherwise.
+    pub fn decoded<'b>(
+        &'b self,
+        code: &mut Option<Code>,
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<&'b [u8], Fault> {
+        if let Self::Raw(bytes) = self {
+            return Ok(bytes);
+        }
+        buffer.resize(self.len(), 0);
+        self.decode(code, buffer)?;
+        Ok(buffer)
     }
 }
 

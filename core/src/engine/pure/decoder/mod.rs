@@ -1,11 +1,14 @@
-//! zstd frames without sequences (RFC 8878): blocks that are stored, one byte
-//! repeated, or literals by Huffman codes. Our packer makes most of its frames
-//! so, and what has no matches to copy decodes several times faster.
+//! zstd frames (RFC 8878): blocks that are stored, one byte repeated, or
+//! compressed. Our packer makes most of its frames of literals by Huffman
+//! codes alone, which are decoded into their place; where a block has
+//! sequences, its literals are decoded first and copied from there.
 //!
-//! What C zstd refuses is refused here. A stream of a Huffman code has to end
-//! with its last bit, too, which C zstd's fastest loops do not check.
+//! What C zstd refuses is refused here. Two rules are kept that C zstd does not
+//! always check: a stream of a Huffman code ends with its last bit, and no
+//! block decodes to more than the window or 128 KiB.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use twox_hash::XxHash64;
 
@@ -16,10 +19,16 @@ use crate::entropy::zstd::{Blocks, Content};
 mod code;
 mod flat;
 mod literals;
+mod numbers;
+mod output;
+mod sequences;
+mod shares;
 mod streams;
 mod weights;
 
 use literals::Literals;
+use output::Output;
+use sequences::Sequences;
 
 /// Why a frame does not decode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +54,7 @@ pub fn has_sequences(frame: &[u8]) -> Result<bool, Fault> {
         let block = blocks.read()?;
         if let Content::Compressed(body) = block.content
             && let Ok((_, sequences)) = Literals::read(body)
-            && check_none(sequences) == Err(SEQUENCES)
+            && sequences::count(sequences).is_ok_and(|(count, _)| count > 0)
         {
             return Ok(true);
         }
@@ -61,26 +70,14 @@ pub fn is_flat(frame: &[u8]) -> bool {
     let first = Blocks::of(frame).and_then(|mut blocks| blocks.read());
     match first.map(|block| block.content) {
         Ok(Content::Compressed(body)) => match Literals::read(body) {
-            Ok((literals, sequences)) => literals.are_flat() && check_none(sequences).is_ok(),
+            Ok((literals, sequences)) => literals.are_flat() && sequences::count(sequences).is_ok(),
             Err(_) => false,
         },
         _ => false,
     }
 }
 
-const SEQUENCES: Fault = Fault("a block has sequences");
-
-/// Whether a sequences section says that there are none; nothing may follow.
-fn check_none(sequences: &[u8]) -> Result<(), Fault> {
-    match sequences {
-        [0] | [0x80, 0] => Ok(()),
-        [0, ..] | [0x80, 0, ..] => Err(Fault("bytes follow the sequences of a block")),
-        [] | [0x80] => Err(Fault("a block ends before its sequences")),
-        _ => Err(SEQUENCES),
-    }
-}
-
-/// Decodes a frame without sequences into the whole of `out`.
+/// Decodes a frame into the whole of `out`.
 pub fn decode(frame: &[u8], out: &mut [u8]) -> Result<(), Fault> {
     let mut blocks = Blocks::of(frame)?;
     if blocks
@@ -91,27 +88,37 @@ pub fn decode(frame: &[u8], out: &mut [u8]) -> Result<(), Fault> {
     }
     let most = usize::try_from(blocks.cap_bytes).unwrap_or(usize::MAX);
     let mut code = None;
-    let mut rest = &mut *out;
+    let mut sequences = Sequences::new();
+    let mut buffer = Vec::new();
+    let mut filled = Output::new(out);
     loop {
         let block = blocks.read()?;
         match block.content {
-            Content::Raw(bytes) => room(&mut rest, bytes.len())?.copy_from_slice(bytes),
-            Content::Run(byte, len) => room(&mut rest, index(len))?.fill(byte),
+            Content::Raw(bytes) => filled.room(bytes.len())?.copy_from_slice(bytes),
+            Content::Run(byte, len) => filled.room(index(len))?.fill(byte),
             Content::Compressed(body) => {
-                let (literals, sequences) = Literals::read(body)?;
+                let (literals, section) = Literals::read(body)?;
                 if literals.len() > most {
                     return Err(Fault("a block has too many literals"));
                 }
-                check_none(sequences)?;
-                let place = room(&mut rest, literals.len())?;
-                literals.decode(&mut code, place)?;
+                let (count, section) = sequences::count(section)?;
+                if count == 0 {
+                    literals.decode(&mut code, filled.room(literals.len())?)?;
+                } else {
+                    let start = filled.done;
+                    let literals = literals.decoded(&mut code, &mut buffer)?;
+                    sequences.decode(count, section, literals, &mut filled)?;
+                    if filled.done - start > most {
+                        return Err(Fault("a block holds more bytes than any may"));
+                    }
+                }
             }
         }
         if block.is_last {
             break;
         }
     }
-    if !rest.is_empty() {
+    if !filled.is_full() {
         return Err(Fault("it holds fewer bytes than it should"));
     }
     let stored = blocks.checksum()?;
@@ -124,10 +131,4 @@ pub fn decode(frame: &[u8], out: &mut [u8]) -> Result<(), Fault> {
         }
         _ => Ok(()),
     }
-}
-
-/// The next `len` bytes of what is left to fill.
-fn room<'a>(rest: &mut &'a mut [u8], len: usize) -> Result<&'a mut [u8], Fault> {
-    rest.split_off_mut(..len)
-        .ok_or(Fault("it holds more bytes than it should"))
 }

@@ -48,8 +48,30 @@ impl<'a> Backwards<'a> {
     /// The next bits, up to 12, if there are so many.
     pub fn take(&mut self, bits: u32) -> Option<usize> {
         let read = self.peek(bits);
-        self.left = self.left.checked_sub(bits as usize)?;
+        self.skip(bits)?;
         Some(read)
+    }
+
+    /// The next bits on top, 57 of them at the least; zeros beyond the start
+    /// of the stream.
+    pub fn window(&self) -> u64 {
+        let end = self.left.div_ceil(8);
+        let read = &self.bytes[..end];
+        let word = match read.last_chunk() {
+            Some(word) => u64::from_le_bytes(*word),
+            None => {
+                let mut word = [0; 8];
+                word[8 - end..].copy_from_slice(read);
+                u64::from_le_bytes(word)
+            }
+        };
+        word << (8 * end - self.left)
+    }
+
+    /// Passes over the next bits, if there are so many.
+    pub fn skip(&mut self, bits: u32) -> Option<()> {
+        self.left = self.left.checked_sub(bits as usize)?;
+        Some(())
     }
 }
 

@@ -1,19 +1,17 @@
 //! The description of a Huffman code: weights of symbols (RFC 8878, 4.2.1).
 
-use super::Fault;
 use super::streams::Backwards;
-use crate::engine::pure::fse::{self, RARE};
+use super::{Fault, shares};
+use crate::engine::pure::fse;
 
 /// Longest code, in bits. RFC 8878 says 11, C zstd takes 12.
 pub const MOST_BITS: u32 = 12;
 /// From this head byte on, weights are not compressed.
 const DIRECT: u8 = 128;
-/// Sizes of the table that weights may be compressed with, as powers of two,
-/// and how many values it may have: C zstd has no room for more, of which only
-/// those up to [`MOST_BITS`] could ever occur.
-const TABLES: [(u32, usize); 2] = [(5, 92), (6, 12)];
-/// Most values of any of them.
-const MOST_VALUES: usize = 92;
+/// Most values that the weights' tables of 32 and 64 states may have: C zstd
+/// has no room for more, of which only those up to [`MOST_BITS`] could ever
+/// occur.
+const MOST_VALUES: [usize; 2] = [92, 12];
 
 /// Weights of the symbols from 0 on.
 pub struct Weights {
@@ -76,8 +74,8 @@ impl Weights {
 
     /// Two states by turns; the end of the stream ends the weights.
     fn decompress(&mut self, bytes: &[u8]) -> Result<(), Fault> {
-        let mut shares = [0; MOST_VALUES];
-        let (log, stream) = read_shares(bytes, &mut shares)?;
+        let mut shares = [0; MOST_VALUES[0]];
+        let (log, stream) = shares::read(bytes, &MOST_VALUES, &mut shares)?;
         let table = fse::states(&shares, log);
         let mut stream = Backwards::new(stream)?;
         let mut states = [0; 2];
@@ -111,74 +109,3 @@ const SHORT: Fault = Fault("a block ends inside the description of a Huffman cod
 const OVER: Fault = Fault("the weights of a Huffman code end too early");
 const INCOMPLETE: Fault = Fault("the weights of a Huffman code do not make it complete");
 const TOO_MANY: Fault = Fault("a Huffman code has too many weights");
-const SHARES: Fault = Fault("the shares of weights do not make a table");
-
-/// Reads a table description (4.1.1) into `shares`; returns the size of the
-/// table as a power of two, and what stands behind the description.
-fn read_shares<'a>(
-    bytes: &'a [u8],
-    shares: &mut [i16; MOST_VALUES],
-) -> Result<(u32, &'a [u8]), Fault> {
-    let mut bits = Forwards { bytes, taken: 0 };
-    let head = bits.peek(4) as usize;
-    bits.taken += 4;
-    let &(log, most_values) = TABLES
-        .get(head)
-        .ok_or(Fault("the table of weights is too large"))?;
-    let shares = &mut shares[..most_values];
-    let mut left = 1u32 << log;
-    let mut value = 0;
-    while left > 0 {
-        // One of left + 2 values. The width is that of the largest; the
-        // smallest values need a bit less.
-        let width = u32::BITS - (left + 1).leading_zeros();
-        let short = (1 << width) - 1 - (left + 1);
-        let half = 1 << (width - 1);
-        let low = bits.peek(width - 1);
-        let read = if low < short {
-            bits.taken += width as usize - 1;
-            low
-        } else {
-            let read = bits.peek(width);
-            bits.taken += width as usize;
-            if read < half { read } else { read - short }
-        };
-        let share = shares.get_mut(value).ok_or(SHARES)?;
-        value += 1;
-        if read == 0 {
-            *share = RARE;
-            left -= 1;
-            continue;
-        }
-        *share = i16::try_from(read - 1).map_err(|_| SHARES)?;
-        left -= read - 1;
-        // After a zero, two bits tell how many more follow.
-        let mut more = if read == 1 { 3 } else { 0 };
-        while more == 3 {
-            more = bits.peek(2);
-            bits.taken += 2;
-            value += more as usize;
-            if value > shares.len() {
-                return Err(SHARES);
-            }
-        }
-    }
-    let rest = bytes.get(bits.taken.div_ceil(8)..).ok_or(SHORT)?;
-    Ok((log, rest))
-}
-
-/// A stream read from its start.
-struct Forwards<'a> {
-    bytes: &'a [u8],
-    taken: usize,
-}
-
-impl Forwards<'_> {
-    /// The next bits, up to 8; zeros beyond the end.
-    fn peek(&self, bits: u32) -> u32 {
-        let at = self.taken / 8;
-        let byte = |at: usize| u32::from(self.bytes.get(at).copied().unwrap_or(0));
-        let word = byte(at) | byte(at + 1) << 8;
-        word >> (self.taken % 8) & ((1 << bits) - 1)
-    }
-}

@@ -1,0 +1,184 @@
+//! The three numbers of a sequence: codes by tables of finite state entropy,
+//! and bits that follow them as they are (RFC 8878, 3.1.1.3.2.1).
+
+use alloc::vec::Vec;
+
+use super::{Fault, shares};
+use crate::engine::pure::fse;
+
+/// The numbers that a code stands for: as many from `base` on as `more` bits
+/// tell apart.
+#[derive(Clone, Copy)]
+struct Span {
+    base: usize,
+    more: u32,
+}
+
+/// One of the three numbers.
+pub struct Number {
+    /// Spans of its codes.
+    spans: &'static [Span],
+    /// Shares of the codes, and the size of the table as a power of two, where
+    /// a block describes none.
+    usual: (&'static [i16], u32),
+    /// Most codes that tables of 32 states, 64 and so on may have.
+    most_codes: &'static [usize],
+}
+
+/// Literal length, offset and match length, in the order of their tables.
+pub static NUMBERS: [Number; 3] = [
+    Number {
+        spans: &spans::<36>(0, &LENGTH_BITS),
+        usual: (&LENGTH_SHARES, 6),
+        most_codes: &[36; 5],
+    },
+    Number {
+        spans: &OFFSETS,
+        usual: (&OFFSET_SHARES, 5),
+        most_codes: &[32; 4],
+    },
+    Number {
+        spans: &spans::<53>(3, &MATCH_BITS),
+        usual: (&MATCH_SHARES, 6),
+        most_codes: &[53; 5],
+    },
+];
+
+impl Number {
+    /// Makes the table that `mode` says, of its description at the start of
+    /// `bytes`, and returns what follows that; a table that is used again
+    /// stays.
+    pub fn read<'a>(
+        &self,
+        mode: u8,
+        bytes: &'a [u8],
+        table: &mut Option<Table>,
+    ) -> Result<&'a [u8], Fault> {
+        let (fresh, rest) = match mode {
+            0 => (self.table(self.usual.0, self.usual.1), bytes),
+            1 => {
+                let (&code, rest) = bytes.split_first().ok_or(CODE)?;
+                let &span = self.spans.get(usize::from(code)).ok_or(CODE)?;
+                (Table::of_one(span), rest)
+            }
+            2 => {
+                let mut shares = [0; 53];
+                let (log, rest) = shares::read(bytes, self.most_codes, &mut shares)?;
+                (self.table(&shares, log), rest)
+            }
+            _ => return Ok(bytes),
+        };
+        *table = Some(fresh);
+        Ok(rest)
+    }
+
+    fn table(&self, shares: &[i16], log: u32) -> Table {
+        let states = fse::states(shares, log).into_iter().map(|state| {
+            let Span { base, more } = self.spans[usize::from(state.value)];
+            State {
+                base,
+                more,
+                bits: state.bits,
+                next: state.base,
+            }
+        });
+        Table {
+            states: states.collect(),
+            log,
+        }
+    }
+}
+
+const CODE: Fault = Fault("a code of a sequence does not exist");
+
+/// A decoder's table for one of the numbers.
+pub struct Table {
+    states: Vec<State>,
+    /// Its size as a power of two.
+    pub log: u32,
+}
+
+impl Table {
+    /// A table that stands for one code for ever.
+    fn of_one(Span { base, more }: Span) -> Self {
+        let state = State {
+            base,
+            more,
+            bits: 0,
+            next: 0,
+        };
+        Self {
+            states: alloc::vec![state],
+            log: 0,
+        }
+    }
+
+    #[inline]
+    pub fn state(&self, number: usize) -> State {
+        self.states[number]
+    }
+}
+
+/// A state of a table: the numbers it stands for, `base` and whatever `more`
+/// bits say, and the states that follow, `next` and whatever `bits` bits say.
+#[derive(Clone, Copy)]
+pub struct State {
+    pub base: usize,
+    pub more: u32,
+    pub bits: u32,
+    pub next: usize,
+}
+
+/// Spans that lie one after the other: the first codes stand for one number
+/// each, from `first` on, the last ones for as many as `bits` tell apart.
+const fn spans<const CODES: usize>(first: usize, bits: &[u32]) -> [Span; CODES] {
+    let mut spans = [Span { base: 0, more: 0 }; CODES];
+    let mut base = first;
+    let mut code = 0;
+    while code < CODES {
+        let single = CODES - bits.len();
+        let more = if code < single {
+            0
+        } else {
+            bits[code - single]
+        };
+        spans[code] = Span { base, more };
+        base += 1 << more;
+        code += 1;
+    }
+    spans
+}
+
+const LENGTH_BITS: [u32; 20] = [
+    1, 1, 1, 1, 2, 2, 3, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
+];
+const MATCH_BITS: [u32; 21] = [
+    1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
+];
+
+/// Code n stands for n bits and a one in front of them.
+const OFFSETS: [Span; 32] = {
+    let mut spans = [Span { base: 1, more: 0 }; 32];
+    let mut code = 1;
+    while code < 32 {
+        spans[code] = Span {
+            base: 2 * spans[code - 1].base,
+            more: spans[code - 1].more + 1,
+        };
+        code += 1;
+    }
+    spans
+};
+
+// Shares of the codes where a block has none of its own (3.1.1.3.2.2).
+const LENGTH_SHARES: [i16; 36] = [
+    4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 2, 1, 1, 1, 1, 1,
+    -1, -1, -1, -1,
+];
+const OFFSET_SHARES: [i16; 29] = [
+    1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1,
+];
+const MATCH_SHARES: [i16; 53] = [
+    1, 4, 3, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+    1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1,
+];

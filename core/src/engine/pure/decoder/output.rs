@@ -1,0 +1,51 @@
+//! What a frame decodes to, and copies of it.
+
+use super::Fault;
+
+/// The bytes of a frame, filled from the start.
+pub struct Output<'a> {
+    bytes: &'a mut [u8],
+    /// Bytes filled so far.
+    pub done: usize,
+}
+
+impl<'a> Output<'a> {
+    pub fn new(bytes: &'a mut [u8]) -> Self {
+        Self { bytes, done: 0 }
+    }
+
+    /// Whether every byte is filled.
+    pub fn is_full(&self) -> bool {
+        self.done == self.bytes.len()
+    }
+
+    /// The next `len` bytes, for the caller to fill.
+    #[inline]
+    pub fn room(&mut self, len: usize) -> Result<&mut [u8], Fault> {
+        let (_, free) = self.bytes.split_at_mut(self.done);
+        let room = free.get_mut(..len).ok_or(FULL)?;
+        self.done += len;
+        Ok(room)
+    }
+
+    /// Fills the next `len` bytes with those that begin `offset` bytes back. A
+    /// match may run into the bytes it makes: these repeat.
+    #[inline]
+    pub fn repeat(&mut self, offset: usize, len: usize) -> Result<(), Fault> {
+        let from = self.done.checked_sub(offset).filter(|_| offset > 0);
+        let from = from.ok_or(Fault("a match begins before the frame"))?;
+        let end = self.done + len;
+        if end > self.bytes.len() {
+            return Err(FULL);
+        }
+        while self.done < end {
+            // Twice as much each time, of what is there already.
+            let piece = (self.done - from).min(end - self.done);
+            self.bytes.copy_within(from..from + piece, self.done);
+            self.done += piece;
+        }
+        Ok(())
+    }
+}
+
+const FULL: Fault = Fault("it holds more bytes than it should");

@@ -1,0 +1,133 @@
+//! The sequences section of a block (RFC 8878, 3.1.1.3.2): so many literals,
+//! then a match of so many bytes from so far back, by turns.
+
+use super::Fault;
+use super::numbers::{NUMBERS, Table};
+use super::output::Output;
+use super::streams::Backwards;
+
+/// Reads the number of sequences at the start of `section`; returns what
+/// follows it. Nothing may follow a zero.
+pub fn count(section: &[u8]) -> Result<(u32, &[u8]), Fault> {
+    let (count, rest) = match section {
+        [count @ ..0x80, rest @ ..] => (u32::from(*count), rest),
+        [0xFF, low, high, rest @ ..] => {
+            let above = u32::from(u16::from_le_bytes([*low, *high]));
+            (0x7F00 + above, rest)
+        }
+        [high @ 0x80..=0xFE, low, rest @ ..] => {
+            let count = u16::from_be_bytes([high - 0x80, *low]);
+            (count.into(), rest)
+        }
+        _ => return Err(SHORT),
+    };
+    if count == 0 && !rest.is_empty() {
+        return Err(Fault("bytes follow the sequences of a block"));
+    }
+    Ok((count, rest))
+}
+
+/// What a block takes over from those before it.
+pub struct Sequences {
+    /// Tables of literal lengths, offsets and match lengths.
+    tables: [Option<Table>; 3],
+    /// The last three offsets, latest first.
+    recent: [usize; 3],
+}
+
+impl Sequences {
+    /// Those of the first block.
+    pub fn new() -> Self {
+        Self {
+            tables: [None, None, None],
+            recent: [1, 4, 8],
+        }
+    }
+
+    /// Decodes a section of `count` sequences, which goes on with `section`
+    /// after the count, and appends to `out` what they make of `literals`.
+    pub fn decode(
+        &mut self,
+        count: u32,
+        section: &[u8],
+        mut literals: &[u8],
+        out: &mut Output,
+    ) -> Result<(), Fault> {
+        let (&modes, mut rest) = section.split_first().ok_or(SHORT)?;
+        if modes & 3 != 0 {
+            return Err(Fault("reserved bits of a sequences section are set"));
+        }
+        for (number, shift) in [(0, 6), (1, 4), (2, 2)] {
+            let table = &mut self.tables[number];
+            rest = NUMBERS[number].read(modes >> shift & 3, rest, table)?;
+        }
+        let [Some(lengths), Some(offsets), Some(matches)] = &self.tables else {
+            return Err(Fault("a block wants a table of one before it"));
+        };
+        let mut stream = Backwards::new(rest).map_err(|_| END)?;
+        let mut start = |table: &Table| stream.take(table.log).ok_or(END);
+        let mut states = [start(lengths)?, start(offsets)?, start(matches)?];
+        for left in (0..count).rev() {
+            let length = lengths.state(states[0]);
+            let offset = offsets.state(states[1]);
+            let matched = matches.state(states[2]);
+            // At most 31 and 16 bits, of the 57 that are there.
+            let mut window = stream.window();
+            let distance = offset.base + take(&mut window, offset.more);
+            let match_len = matched.base + take(&mut window, matched.more);
+            stream.skip(offset.more + matched.more).ok_or(END)?;
+            // At most 16 bits, and 26 for the next states.
+            let mut window = stream.window();
+            let literal_len = length.base + take(&mut window, length.more);
+            let mut taken = length.more;
+            if left > 0 {
+                states[0] = length.next + take(&mut window, length.bits);
+                states[2] = matched.next + take(&mut window, matched.bits);
+                states[1] = offset.next + take(&mut window, offset.bits);
+                taken += length.bits + matched.bits + offset.bits;
+            }
+            stream.skip(taken).ok_or(END)?;
+            let copied = literals
+                .split_off(..literal_len)
+                .ok_or(Fault("a sequence wants more literals than its block has"))?;
+            out.room(copied.len())?.copy_from_slice(copied);
+            let distance = recent_or_new(&mut self.recent, distance, literal_len == 0);
+            out.repeat(distance, match_len)?;
+        }
+        if stream.left > 0 {
+            return Err(END);
+        }
+        out.room(literals.len())?.copy_from_slice(literals);
+        Ok(())
+    }
+}
+
+/// The distance that `value` stands for: up to 3, one of the last, `recent`,
+/// and others where no literals are in front of the match (3.1.1.5).
+fn recent_or_new(recent: &mut [usize; 3], value: usize, no_literals: bool) -> usize {
+    let [first, second, third] = *recent;
+    let (distance, others) = match (value, no_literals) {
+        (1, false) => return first,
+        (1, true) | (2, false) => (second, [first, third]),
+        (2, true) | (3, false) => (third, [first, second]),
+        // Zero where that was 1; no match accepts it.
+        (3, true) => (first - 1, [first, second]),
+        _ => (value - 3, [first, second]),
+    };
+    *recent = [distance, others[0], others[1]];
+    distance
+}
+
+/// The topmost bits of `window`, which move out of it.
+#[inline(always)]
+fn take(window: &mut u64, bits: u32) -> usize {
+    // In two steps: bits may be none.
+    let taken = *window >> 1 >> (63 - bits);
+    *window <<= bits;
+    #[allow(clippy::cast_possible_truncation)] // 31 bits at the most
+    let taken = taken as usize;
+    taken
+}
+
+const SHORT: Fault = Fault("a block ends before its sequences");
+const END: Fault = Fault("the sequences of a block do not end with its last byte");
