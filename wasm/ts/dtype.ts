@@ -1,10 +1,10 @@
-/** The 22 element types of safetensors: the typed array that holds each, and the way to 32-bit floats. */
+/** The 22 element types of safetensors: the typed array of each, and its conversion to 32-bit floats. */
 
 import { LimitError, UnsupportedError } from "./errors.js";
 import { bfloat16ToFloat32, float16ToFloat32, float8ToFloat32 } from "./float.js";
 import type { Float8Dtype } from "./float.js";
 
-/** What `tensor.data` can be. */
+/** The types of `tensor.data`. */
 export type TensorData =
   | Float64Array<ArrayBuffer>
   | Float32Array<ArrayBuffer>
@@ -26,7 +26,7 @@ type ToFloat32 = (data: TensorData, begin: number, out: Float32Array) => void;
 
 interface Dtype {
   array: ArrayType;
-  /** Missing where one array element is not one number that this version can convert. */
+  /** Absent where an array element is not a number that this version can convert. */
   toFloat32?: ToFloat32;
 }
 
@@ -63,7 +63,7 @@ const DTYPES: Readonly<Record<string, Dtype>> = {
   F8_E8M0: float8("F8_E8M0"),
   F8_E4M3FNUZ: float8("F8_E4M3FNUZ"),
   F8_E5M2FNUZ: float8("F8_E5M2FNUZ"),
-  // The rest is handed out as it is stored; C64 as real and imaginary parts by turns.
+  // The rest is returned as stored; C64 as alternating real and imaginary parts.
   C64: { array: Float32Array },
   BOOL: { array: Uint8Array },
   F6_E2M3: { array: Uint8Array },
@@ -77,24 +77,24 @@ function dtypeNamed(name: string, tensor: string): Dtype {
   return dtype;
 }
 
-/** Length of an element of the typed array that holds this dtype, in bytes; such an array begins at a multiple of it. */
+/** Returns the element size of the dtype's typed array, in bytes. Such an array must be aligned to it. */
 export function bytesPerElement(dtypeName: string, tensor: string): number {
   return dtypeNamed(dtypeName, tensor).array.BYTES_PER_ELEMENT;
 }
 
-/** The typed array over `bytes`; copies only when the bytes are not aligned for it. */
+/** Returns a typed array over `bytes`, which are copied only if they are not aligned for it. */
 export function typedArray(dtypeName: string, tensor: string, bytes: Uint8Array<ArrayBuffer>): TensorData {
   const { array } = dtypeNamed(dtypeName, tensor);
   const aligned = bytes.byteOffset % array.BYTES_PER_ELEMENT === 0 ? bytes : bytes.slice();
   return new array(aligned.buffer, aligned.byteOffset, aligned.byteLength / array.BYTES_PER_ELEMENT);
 }
 
-/** Elements `begin` to `end` (excluded) of `data` as 32-bit floats, in a new array. */
+/** Returns elements `begin` to `end` (exclusive) of `data` as 32-bit floats in a new array. */
 export function toFloat32(dtypeName: string, tensor: string, data: TensorData, begin: number, end: number): Float32Array<ArrayBuffer> {
   const convert = dtypeNamed(dtypeName, tensor).toFloat32;
   if (!convert) {
     throw new UnsupportedError(
-      `This version cannot turn ${dtypeName} into 32-bit floats (tensor ${tensor}); its stored bytes are in \`data\`.`,
+      `This version cannot convert ${dtypeName} to 32-bit floats (tensor ${tensor}). Its stored bytes are in \`data\`.`,
       { tensor },
     );
   }
@@ -111,5 +111,5 @@ function floats(length: number, tensor: string): Float32Array<ArrayBuffer> {
   }
 }
 
-/** Names of all dtypes a model can hold. */
+/** The names of all dtypes. */
 export const DTYPE_NAMES: readonly string[] = Object.keys(DTYPES);

@@ -13,7 +13,7 @@ interface Suggestion {
 }
 
 /** Returns the names most like `wanted`, best first; only those that are really like it. */
-export function closeMatches(wanted: string, names: Iterable<string>): string[] {
+export function suggestNames(wanted: string, names: Iterable<string>): string[] {
   const target = compared(wanted);
   const wantedText = target.join("");
   const best: Suggestion[] = [];

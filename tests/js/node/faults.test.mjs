@@ -6,7 +6,7 @@ import { open } from "zstn";
 import { compressed, cutChunkedTo, cutTo, drip, longer, reset, resetAfter, shorter, silence, stallAfter, startFaultServer, status, whole, wrongRange } from "../support/fault-server.mjs";
 import { readAndCheck, version } from "../support/faulty-model.mjs";
 
-const OPTIONS = { stallMs: 200 };
+const OPTIONS = { idleTimeoutMs: 200 };
 
 /** Runs `work` with a server; options as in `startFaultServer`. */
 async function against(options, work, file = version()) {
@@ -70,7 +70,7 @@ const FINAL = {
 for (const [what, [fault, code, laterCode = code]] of Object.entries(FINAL)) {
   test(`${what} is refused at once, at opening and later`, async () => {
     await against({ faults: [fault] }, async (server, file) => {
-      await assert.rejects(open(server.url, { wholeFileBytes: 1000 }), { code });
+      await assert.rejects(open(server.url, { maxFullDownloadBytes: 1000 }), { code });
       assert.equal(server.log.length, 1, "not tried again");
       const model = await open(server.url);
       server.faults.push(fault);
@@ -209,7 +209,7 @@ test("single bytes are not asked for one after the other", async () => {
 
 test("waiting in vain has an end, even if every attempt brings something", async () => {
   await against({}, async (server) => {
-    const model = await open(server.url, { stallMs: 200, giveUpAfterMs: 300, retries: 100 });
+    const model = await open(server.url, { idleTimeoutMs: 200, giveUpAfterMs: 300, retries: 100 });
     server.always = stallAfter(40_000);
     await assert.rejects(model.tensor("a"), { code: "network", message: /Next to nothing/ });
     assert.ok(server.log.length <= 4, `${server.log.length} requests`);
@@ -247,7 +247,7 @@ test("Retry-After is waited for, and an abort ends the wait at once", async () =
 
 test("a fetch that ignores its signal still stalls and aborts", async () => {
   const deaf = () => new Promise(() => {});
-  await assert.rejects(open("http://127.0.0.1:1/x", { fetch: deaf, retries: 0, stallMs: 50 }), { code: "network", message: /Next to nothing came .* for 0\.05 seconds/ });
+  await assert.rejects(open("http://127.0.0.1:1/x", { fetch: deaf, retries: 0, idleTimeoutMs: 50 }), { code: "network", message: /Next to nothing came .* for 0\.05 seconds/ });
   const stop = new AbortController();
   const opening = open("http://127.0.0.1:1/x", { fetch: deaf, signal: stop.signal });
   setTimeout(() => stop.abort(), 20);
@@ -267,7 +267,7 @@ test("a slow answer is no stall as long as enough comes", async () => {
     }, 60);
   };
   await against({}, async (server) => {
-    const model = await open(server.url, { stallMs: 300 });
+    const model = await open(server.url, { idleTimeoutMs: 300 });
     server.always = slow;
     await readAndCheck(model, file, "a");
     assert.equal(model.stats.retries, 0);
@@ -314,12 +314,12 @@ test("a memory cache answers what was read before, whatever the server says abou
 for (const [what, options] of Object.entries({
   "retries that are no number": { retries: "3" },
   "a negative number of retries": { retries: -1 },
-  "a time limit of nothing": { stallMs: 0 },
+  "a time limit of nothing": { idleTimeoutMs: 0 },
   "a time to give up after of nothing": { giveUpAfterMs: 0 },
   "a token with a line break": { token: "a\nb" },
   "a token and an Authorization header": { token: "a", headers: { authorization: "Basic b" } },
   "a negative cache": { cache: -1 },
-  "a gap that is no number": { coalesce: { gapBytes: Number.NaN } },
+  "a gap that is no number": { coalesce: { maxGapBytes: Number.NaN } },
 })) {
   test(`${what} is refused before anything is asked`, async () => {
     await assert.rejects(open("http://127.0.0.1:1/x", options), { code: "invalid_input" });

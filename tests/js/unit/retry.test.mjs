@@ -11,7 +11,7 @@ function policy(over = {}) {
   const clock = fakeClock();
   const { sleep } = clock;
   clock.sleep = (durationMs, signal) => (signal?.throwIfAborted(), waits.push(durationMs), sleep(durationMs));
-  const limits = { retries: 3, stallMs: 30_000, giveUpAfterMs: 55_000 };
+  const limits = { retries: 3, idleTimeoutMs: 30_000, giveUpAfterMs: 55_000 };
   const stalled = () => new NetworkError("u", "silent");
   return { waits, ...limits, clock, signal: undefined, receivedBytes: () => 0, hasAnswered: () => false, stalled, onRetry: () => {}, ...over };
 }

@@ -1,61 +1,61 @@
 /**
- * A file on a web server, read with range requests. The first request asks for the head of
- * the file and learns its size and version from the answer, so that opening costs no request of its own.
+ * A file on a web server, read with range requests. The first request asks for the head of the file, and its
+ * response also gives size and version, so that opening costs no extra request.
  */
 
 import { NetworkError } from "../errors.js";
-import { AnswerCheck, isEmptyFile } from "./answer-check.js";
+import { ResponseCheck, isEmptyFile } from "./response-check.js";
 import { readBody } from "./body.js";
 import type { Clock } from "./clock.js";
-import { give } from "./given.js";
+import { markTransferable } from "./ownership.js";
 import { shortened } from "./http-message.js";
 import type { IdleTimeout } from "./idle-timeout.js";
-import { inBrowser } from "./page.js";
-import { Received } from "./received.js";
+import { isBrowser } from "./environment.js";
+import { ReceiveBuffer } from "./receive-buffer.js";
 import { mayPass, retrying } from "./retry.js";
-import type { Patience } from "./retry.js";
+import type { RetryLimits } from "./retry.js";
 import type { ReadOptions, Source } from "./source.js";
-import { distinguishVersions, ifRangeOf, sameVersion, strongEtag, validatorsOf } from "./validator.js";
+import { canDistinguishVersions, ifRangeOf, sameVersion, strongEtag, validatorsOf } from "./validator.js";
 import type { Validators } from "./validator.js";
-import type { Answer, Wire } from "./wire.js";
+import type { HttpClient, PendingResponse } from "./http-client.js";
 
-/** Length of the first read, in bytes: enough to recognise any file, and to hold most headers whole. */
+/** Length of the first read, in bytes: enough to recognise any format, and to hold most headers. */
 const HEAD_BYTES = 32768;
 
-export interface HttpSourceOptions extends Patience {
-  /** Up to this length a file is read whole if its server does not send parts, in bytes. */
-  wholeFileBytes: number;
+export interface HttpSourceOptions extends RetryLimits {
+  /** The longest file that is read whole if its server does not support ranges, in bytes. */
+  maxFullDownloadBytes: number;
   clock: Clock;
   onRetry: () => void;
 }
 
-/** What the first answer says. */
-interface FirstAnswer {
-  /** Size of the file, in bytes, where the answer says it. */
+/** What the first response says. */
+interface FirstResponse {
+  /** Size of the file, in bytes, where the response says it. */
   sizeBytes: number | undefined;
   validators: Validators;
-  /** Sent with every range as `If-Range`, where that is worth something and costs nothing. */
+  /** The value of `If-Range` for later requests, where it helps and costs nothing. */
   ifRange: string | undefined;
 }
 
-interface Pinned extends FirstAnswer {
+interface Pinned extends FirstResponse {
   sizeBytes: number;
-  /** The head, or the whole file from a server that does not send parts. */
+  /** The head, or the whole file from a server without ranges. */
   kept: Uint8Array;
-  /** Whether the caller was told of the head when it arrived. */
+  /** Whether the bytes of the head were reported when they arrived. */
   announced: boolean;
 }
 
 export class HttpSource implements Source {
-  readonly #wire: Wire;
+  readonly #client: HttpClient;
   readonly #options: HttpSourceOptions;
-  readonly #check: AnswerCheck;
+  readonly #check: ResponseCheck;
   #pinned: Pinned | undefined;
 
-  constructor(wire: Wire, options: HttpSourceOptions) {
-    this.#wire = wire;
+  constructor(client: HttpClient, options: HttpSourceOptions) {
+    this.#client = client;
     this.#options = options;
-    this.#check = new AnswerCheck(wire.url, options.clock.now);
+    this.#check = new ResponseCheck(client.url, options.clock.now);
   }
 
   async size(options: ReadOptions = {}): Promise<number> {
@@ -63,7 +63,7 @@ export class HttpSource implements Source {
     return this.#pinned.sizeBytes;
   }
 
-  /** What tells this version of the file from all others, if there is such a thing. */
+  /** Identifies this version of the file, where the server sends a strong ETag. */
   get version(): string | undefined {
     return this.#pinned && strongEtag(this.#pinned.validators);
   }
@@ -80,84 +80,84 @@ export class HttpSource implements Source {
     if (this.holds(offset, length)) {
       const bytes = pinned.kept.subarray(offset, offset + length);
       if (offset > 0 || !pinned.announced) options.onBytes?.(length);
-      if (!isWhole(pinned)) pinned.kept = new Uint8Array(0); // given away once
+      if (!isWhole(pinned)) pinned.kept = new Uint8Array(0); // read once, as opening does
       return bytes;
     }
-    const received = new Received(options.onBytes);
-    await this.#fill(pinned, offset, length, received, options.signal);
-    return give(received.bytes);
+    const buffer = new ReceiveBuffer(options.onBytes);
+    await this.#fill(pinned, offset, length, buffer, options.signal);
+    return markTransferable(buffer.bytes);
   }
 
-  #retrying<T>(received: Received, signal: AbortSignal | undefined, attempt: (idle: IdleTimeout) => Promise<T>): Promise<T> {
+  #retrying<T>(buffer: ReceiveBuffer, signal: AbortSignal | undefined, attempt: (idle: IdleTimeout) => Promise<T>): Promise<T> {
     const stalled = (limitMs: number) =>
       new NetworkError(
-        this.#wire.url,
-        `Next to nothing came from ${shortened(this.#wire.url)} for ${limitMs / 1000} seconds. Try again later, or allow more time in the options \`stallMs\` and \`giveUpAfterMs\`.`,
+        this.#client.url,
+        `Next to nothing came from ${shortened(this.#client.url)} for ${limitMs / 1000} seconds. Try again later, or allow more time in the options \`idleTimeoutMs\` and \`giveUpAfterMs\`.`,
       );
-    return retrying(attempt, { ...this.#options, signal, stalled, receivedBytes: () => received.highestBytes, hasAnswered: () => this.#wire.hasAnswered });
+    return retrying(attempt, { ...this.#options, signal, stalled, receivedBytes: () => buffer.highestBytes, hasAnswered: () => this.#client.hasAnswered });
   }
 
   async #begin(options: ReadOptions): Promise<Pinned> {
     const { signal } = options;
-    const received = new Received(options.onBytes);
+    const buffer = new ReceiveBuffer(options.onBytes);
     const headers = { Range: `bytes=0-${HEAD_BYTES - 1}` };
-    const first = await this.#retrying(received, signal, (idle) =>
-      this.#wire.exchange("GET", headers, { signal, idle }, (answer) => this.#firstAnswer(answer, received, options)),
+    const first = await this.#retrying(buffer, signal, (idle) =>
+      this.#client.request("GET", headers, { signal, idle }, (pending) => this.#readFirstResponse(pending, buffer, options)),
     );
     // Content-Range is hidden from a web page unless the server exposes it; Content-Length never is.
-    const sizeBytes = first.sizeBytes ?? (await this.#retrying(received, signal, (idle) => this.#askSize(first.validators, signal, idle)));
-    const pinned = { ...first, sizeBytes, kept: received.bytes, announced: options.onBytes !== undefined };
+    const sizeBytes = first.sizeBytes ?? (await this.#retrying(buffer, signal, (idle) => this.#askSize(first.validators, signal, idle)));
+    const pinned = { ...first, sizeBytes, kept: buffer.bytes, announced: options.onBytes !== undefined };
     const headBytes = Math.min(sizeBytes, HEAD_BYTES);
-    if (received.filledBytes < headBytes) {
-      await this.#fill(pinned, 0, headBytes, received, signal);
-      pinned.kept = received.bytes;
+    if (buffer.filledBytes < headBytes) {
+      await this.#fill(pinned, 0, headBytes, buffer, signal);
+      pinned.kept = buffer.bytes;
     }
     return pinned;
   }
 
-  async #firstAnswer(answer: Answer, received: Received, options: ReadOptions): Promise<FirstAnswer> {
-    const { response } = answer;
+  async #readFirstResponse(pending: PendingResponse, buffer: ReceiveBuffer, options: ReadOptions): Promise<FirstResponse> {
+    const { response } = pending;
     const validators = validatorsOf(response);
-    // A header of its own costs a preflight where the answer comes from another origin, be it after a redirect.
-    const ifRange = !inBrowser() || response.type === "basic" ? ifRangeOf(validators) : undefined;
+    // This header costs a preflight where the response is cross-origin, even after a redirect.
+    const ifRange = !isBrowser() || response.type === "basic" ? ifRangeOf(validators) : undefined;
     if (isEmptyFile(response)) return { sizeBytes: 0, validators, ifRange };
-    if (response.status === 200) return { sizeBytes: await this.#readWhole(answer, received, options), validators, ifRange };
+    if (response.status === 200) return { sizeBytes: await this.#readWhole(pending, buffer, options), validators, ifRange };
     if (response.status !== 206) throw this.#check.statusError(response);
     this.#check.refuseEncoded(response);
     const range = this.#check.contentRange(response);
     const headBytes = Math.min(HEAD_BYTES, range?.sizeBytes ?? HEAD_BYTES);
-    const mostBytes = range ? this.#check.sentBytes(range, 0, headBytes) : HEAD_BYTES;
-    if (range?.sizeBytes !== undefined && mostBytes < headBytes && !distinguishVersions(validators)) throw this.#check.notJoinable();
-    received.begin(headBytes);
-    await readBody(answer, received, { mostBytes, exact: range !== undefined, what: this.#words(0, mostBytes) });
+    const maxBytes = range ? this.#check.sentBytes(range, 0, headBytes) : HEAD_BYTES;
+    if (range?.sizeBytes !== undefined && maxBytes < headBytes && !canDistinguishVersions(validators)) throw this.#check.notJoinable();
+    buffer.begin(headBytes);
+    await readBody(pending, buffer, { maxBytes, exact: range !== undefined, what: this.#words(0, maxBytes) });
     return { sizeBytes: range?.sizeBytes, validators, ifRange };
   }
 
   /** Reads the file from a server that sends nothing less, if it is small enough, and returns its size. */
-  async #readWhole(answer: Answer, received: Received, options: ReadOptions): Promise<number> {
-    const { response } = answer;
+  async #readWhole(pending: PendingResponse, buffer: ReceiveBuffer, options: ReadOptions): Promise<number> {
+    const { response } = pending;
     this.#check.refuseEncoded(response);
     const length = response.headers.get("content-length") ?? "";
-    const { wholeFileBytes } = this.#options;
-    // Without a length nobody could tell a file from one that was cut short.
-    if (!/^\d+$/.test(length) || Number(length) > wholeFileBytes) {
+    const { maxFullDownloadBytes } = this.#options;
+    // Without a length a truncated file would look complete.
+    if (!/^\d+$/.test(length) || Number(length) > maxFullDownloadBytes) {
       throw this.#check.noRanges(
         `does not support range requests: it would send the whole file instead of a part, ${length === "" ? "without saying how long it is" : `${length} bytes`}. ` +
-          `Up to ${wholeFileBytes} bytes would be read whole (option \`wholeFileBytes\`). ` +
+          `Up to ${maxFullDownloadBytes} bytes would be read whole (option \`maxFullDownloadBytes\`). ` +
           "Use a server that does (nearly every static file host and object store), or download the file and open it locally.",
       );
     }
-    const mostBytes = Number(length);
-    options.onTotal?.(mostBytes);
-    received.begin(mostBytes);
-    await readBody(answer, received, { mostBytes, exact: true, what: shortened(this.#wire.url) });
-    return mostBytes;
+    const maxBytes = Number(length);
+    options.onTotal?.(maxBytes);
+    buffer.begin(maxBytes);
+    await readBody(pending, buffer, { maxBytes, exact: true, what: shortened(this.#client.url) });
+    return maxBytes;
   }
 
   async #askSize(validators: Validators, signal: AbortSignal | undefined, idle: IdleTimeout): Promise<number> {
-    // Browsers ask for what they like, and refuse this header without a word.
-    const headers: Record<string, string> = inBrowser() ? {} : { "Accept-Encoding": "identity" };
-    return this.#wire.exchange("HEAD", headers, { signal, idle }, async ({ response }) => {
+    // Browsers set this header themselves and ignore it here.
+    const headers: Record<string, string> = isBrowser() ? {} : { "Accept-Encoding": "identity" };
+    return this.#client.request("HEAD", headers, { signal, idle }, async ({ response }) => {
       if (!response.ok) {
         const error = this.#check.statusError(response);
         throw mayPass(error, true) ? error : this.#check.unknownSize(); // signed addresses are often for GET alone
@@ -170,42 +170,42 @@ export class HttpSource implements Source {
     });
   }
 
-  /** Adds what `received` lacks of a range, in as many answers as the server makes of it. */
-  async #fill(pinned: Pinned, offset: number, length: number, received: Received, signal: AbortSignal | undefined): Promise<void> {
-    await this.#retrying(received, signal, async (idle) => {
-      // Only where a changed file would be noticed may the pieces of two answers be put together.
-      if (!distinguishVersions(pinned.validators)) received.begin(0);
-      const countShort = this.#check.shortAnswers();
+  /** Fills `buffer` with a range, in as many responses as the server splits it into. */
+  async #fill(pinned: Pinned, offset: number, length: number, buffer: ReceiveBuffer, signal: AbortSignal | undefined): Promise<void> {
+    await this.#retrying(buffer, signal, async (idle) => {
+      // Only where a changed file would be noticed may the parts of two responses be joined.
+      if (!canDistinguishVersions(pinned.validators)) buffer.begin(0);
+      const countShort = this.#check.countShortResponses();
       for (;;) {
-        await this.#ask(pinned, offset, length, received, { signal, idle });
-        if (received.filledBytes === length) return;
+        await this.#ask(pinned, offset, length, buffer, { signal, idle });
+        if (buffer.filledBytes === length) return;
         countShort();
       }
     });
   }
 
-  /** Makes one request for the rest of a range, and adds what the server sends of it. */
-  async #ask(pinned: Pinned, offset: number, length: number, received: Received, limits: { signal: AbortSignal | undefined; idle: IdleTimeout }): Promise<void> {
-    const first = offset + received.filledBytes;
+  /** Makes one request for the rest of a range, and appends what the server sends of it. */
+  async #ask(pinned: Pinned, offset: number, length: number, buffer: ReceiveBuffer, limits: { signal: AbortSignal | undefined; idle: IdleTimeout }): Promise<void> {
+    const first = offset + buffer.filledBytes;
     const restBytes = offset + length - first;
     const headers: Record<string, string> = { Range: `bytes=${first}-${offset + length - 1}` };
     if (pinned.ifRange !== undefined) headers["If-Range"] = pinned.ifRange;
-    await this.#wire.exchange("GET", headers, limits, async (answer) => {
-      const { response } = answer;
-      this.#checkAnswer(response, pinned);
+    await this.#client.request("GET", headers, limits, async (pending) => {
+      const { response } = pending;
+      this.#checkResponse(response, pinned);
       const range = this.#check.contentRange(response);
       if (range?.sizeBytes !== undefined && range.sizeBytes !== pinned.sizeBytes) {
         throw this.#check.changed(`: it had ${pinned.sizeBytes} bytes, now it has ${range.sizeBytes}`);
       }
       const sentBytes = range ? this.#check.sentBytes(range, first, restBytes) : restBytes;
-      if (sentBytes < restBytes && !distinguishVersions(pinned.validators)) throw this.#check.notJoinable();
-      received.reserve(length); // memory only for a server that has agreed to send so much
-      await readBody(answer, received, { mostBytes: received.filledBytes + sentBytes, exact: true, what: this.#words(offset, length) });
+      if (sentBytes < restBytes && !canDistinguishVersions(pinned.validators)) throw this.#check.notJoinable();
+      buffer.reserve(length); // only now, since the server has agreed to send the range
+      await readBody(pending, buffer, { maxBytes: buffer.filledBytes + sentBytes, exact: true, what: this.#words(offset, length) });
     });
   }
 
-  /** Checks status and version of an answer to a later request. */
-  #checkAnswer(response: Response, pinned: Pinned): void {
+  /** Checks status and version of a response to a later request. */
+  #checkResponse(response: Response, pinned: Pinned): void {
     const answered = validatorsOf(response);
     const comparedByServer = pinned.ifRange !== undefined;
     if (response.status === 206) {
@@ -223,7 +223,7 @@ export class HttpSource implements Source {
   }
 
   #words(offset: number, length: number): string {
-    return `bytes ${offset} to ${offset + length - 1} of ${shortened(this.#wire.url)}`;
+    return `bytes ${offset} to ${offset + length - 1} of ${shortened(this.#client.url)}`;
   }
 }
 

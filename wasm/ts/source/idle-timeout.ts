@@ -4,7 +4,7 @@ import type { Clock } from "./clock.js";
 
 /**
  * How much has to arrive within the limit, in bytes: 1 KiB a second with the default of 30 seconds. That is far below
- * any line that is of use, and above a server that keeps its reader waiting with single bytes.
+ * any usable connection, and above a server that keeps its reader waiting with single bytes.
  */
 export const MIN_PROGRESS_BYTES = 32 << 10;
 

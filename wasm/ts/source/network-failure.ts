@@ -5,7 +5,7 @@
 
 import { NetworkError } from "../errors.js";
 import { shortened } from "./http-message.js";
-import { inBrowser } from "./page.js";
+import { isBrowser } from "./environment.js";
 
 interface Reason {
   code: string;
@@ -19,7 +19,7 @@ export function unanswered(url: string, cause: unknown): NetworkError {
   if (isInvalidHttp(reason)) return invalidHttp(url, cause);
   if (isBadRedirect(reason)) return new NetworkError(url, `The server of ${where} redirects to where there is no file: ${reason.message}. Check the address.`, { cause });
   const code = reason.code === "" ? "" : ` (${reason.code})`;
-  const hint = inBrowser() ? " The server must also allow web pages to read the file (CORS), and must not compress it." : "";
+  const hint = isBrowser() ? " The server must also allow web pages to read the file (CORS), and must not compress it." : "";
   return new NetworkError(url, `Could not reach ${where}${code}. Check the address and the connection.${hint}`, { cause });
 }
 

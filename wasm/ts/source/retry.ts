@@ -1,4 +1,4 @@
-/** Trying again what failed for a reason that may pass. */
+/** Retries after failures that may pass. */
 
 import { HttpError, NetworkError, TruncatedError } from "../errors.js";
 import type { Clock } from "./clock.js";
@@ -12,17 +12,17 @@ const MAX_WAIT_MS = 10_000;
 /** An attempt that brought this much, in bytes, is not counted as a failure: on a poor line large tensors come in many pieces. */
 const PROGRESS_BYTES = 1 << 20;
 
-/** How long and how often a read is attempted. */
-export interface Patience {
-  /** How often something is tried again, at most. */
+/** How many times and for how long a read is attempted. */
+export interface RetryLimits {
+  /** The maximum number of retries. */
   retries: number;
   /** How long an attempt may go without progress, in milliseconds. */
-  stallMs: number;
+  idleTimeoutMs: number;
   /** How long all attempts and the waits between them may go without progress, in milliseconds. */
   giveUpAfterMs: number;
 }
 
-export interface RetryPolicy extends Patience {
+export interface RetryPolicy extends RetryLimits {
   clock: Clock;
   signal: AbortSignal | undefined;
   /** Returns the most bytes that were held at any time, in all attempts. */
@@ -37,14 +37,14 @@ export interface RetryPolicy extends Patience {
 
 /** Runs `attempt` until it succeeds, fails for good, or fails once more or for longer than the policy allows. */
 export async function retrying<T>(attempt: (idle: IdleTimeout) => Promise<T>, policy: RetryPolicy): Promise<T> {
-  const { clock, signal, receivedBytes, stallMs, giveUpAfterMs } = policy;
+  const { clock, signal, receivedBytes, idleTimeoutMs, giveUpAfterMs } = policy;
   let attempts = 0;
   let failures = 0;
-  let wastedMs = 0;
+  let idleMs = 0;
   for (;;) {
     signal?.throwIfAborted();
     const beforeBytes = receivedBytes();
-    const idle = new IdleTimeout(Math.min(stallMs, giveUpAfterMs - wastedMs), clock, policy.stalled);
+    const idle = new IdleTimeout(Math.min(idleTimeoutMs, giveUpAfterMs - idleMs), clock, policy.stalled);
     attempts += 1;
     try {
       return await attempt(idle);
@@ -52,13 +52,13 @@ export async function retrying<T>(attempt: (idle: IdleTimeout) => Promise<T>, po
       signal?.throwIfAborted();
       if (!mayPass(error, policy.hasAnswered())) throw error;
       const progressed = receivedBytes() - beforeBytes >= PROGRESS_BYTES;
-      if (progressed) failures = wastedMs = 0;
-      wastedMs += idle.idleMs;
+      if (progressed) failures = idleMs = 0;
+      idleMs += idle.idleMs;
       const pauseMs = waitMs(failures, error, clock);
-      if (failures >= policy.retries || wastedMs + pauseMs >= giveUpAfterMs) throw spent(error, attempts);
+      if (failures >= policy.retries || idleMs + pauseMs >= giveUpAfterMs) throw spent(error, attempts);
       idle.stop();
       await clock.sleep(pauseMs, signal);
-      wastedMs += pauseMs;
+      idleMs += pauseMs;
       if (!progressed) failures += 1;
       policy.onRetry();
     } finally {

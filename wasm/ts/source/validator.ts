@@ -1,12 +1,12 @@
-/** What distinguishes one version of a file on a web server from another (RFC 9110, section 8.8). */
+/** Validators, which distinguish versions of a file on a web server (RFC 9110, section 8.8). */
 
 import { parseHttpDate } from "./http-date.js";
 
-/** The validators of one answer. What it lacks, or what a page may not see of it, is `undefined`. */
+/** The validators of one response; `undefined` for those that it lacks, or that a page may not see. */
 export interface Validators {
   etag: string | undefined;
   lastModified: string | undefined;
-  /** Whether `lastModified` was over when the server answered, so that no second version can have it. */
+  /** Whether the second of `lastModified` had passed when the server received, so that no other version can have it. */
   isDateStrong?: boolean;
 }
 
@@ -17,7 +17,7 @@ export function validatorsOf({ headers }: Response): Validators {
   return { etag: headers.get("etag") ?? undefined, lastModified, isDateStrong: answeredMs - modifiedMs >= 1000 };
 }
 
-/** Returns the ETag if it promises the same bytes, to the last one. */
+/** Returns the ETag if it is strong, which promises identical bytes. */
 export function strongEtag({ etag }: Validators): string | undefined {
   return etag !== undefined && /^"[^"]*"$/.test(etag) ? etag : undefined;
 }
@@ -30,7 +30,7 @@ export function ifRangeOf(validators: Validators): string | undefined {
 }
 
 /** Returns whether a changed file would show. Only then may bytes of two answers be joined. */
-export function distinguishVersions({ etag, lastModified }: Validators): boolean {
+export function canDistinguishVersions({ etag, lastModified }: Validators): boolean {
   return etag !== undefined || lastModified !== undefined;
 }
 
@@ -38,9 +38,9 @@ export function distinguishVersions({ etag, lastModified }: Validators): boolean
  * Returns whether an answer is of the version that was `pinned`. What cannot be compared counts as the same only if
  * nothing was pinned, or if the server was asked to compare by itself (`If-Range`), which it did by answering.
  */
-export function sameVersion(pinned: Validators, answered: Validators, comparedByServer: boolean): boolean {
+export function sameVersion(pinned: Validators, received: Validators, comparedByServer: boolean): boolean {
   // A strong ETag that has become a weak one is another ETag: something on the way may have changed the bytes.
-  if (pinned.etag !== undefined && answered.etag !== undefined) return pinned.etag === answered.etag;
-  if (pinned.lastModified !== undefined && answered.lastModified !== undefined) return pinned.lastModified === answered.lastModified;
-  return comparedByServer || !distinguishVersions(pinned);
+  if (pinned.etag !== undefined && received.etag !== undefined) return pinned.etag === received.etag;
+  if (pinned.lastModified !== undefined && received.lastModified !== undefined) return pinned.lastModified === received.lastModified;
+  return comparedByServer || !canDistinguishVersions(pinned);
 }

@@ -1,7 +1,7 @@
 /** The models that are open, and the tensors of theirs that were looked at. */
 
 import { memoryCache, open } from "zstn";
-import type { Model, Openable, OpenOptions } from "zstn";
+import type { Model, ModelInput, OpenOptions } from "zstn";
 import { failure } from "./failure.js";
 import { Matrix } from "./matrix.js";
 import { Difference } from "./difference.js";
@@ -119,7 +119,7 @@ function optionsOf({ place, token }: Given, { signal, onStep }: Context, log?: R
   if (token) options.token = token;
   if (log) options.fetch = log.fetch;
   if ("file" in place) {
-    options.beside = (name) => {
+    options.siblings = (name) => {
       const file = place.beside.find((candidate) => candidate.name === name);
       return file && (log ? log.file(file) : file);
     };
@@ -127,7 +127,7 @@ function optionsOf({ place, token }: Given, { signal, onStep }: Context, log?: R
   return options;
 }
 
-function openableOf(place: Place, log: Recorder | undefined): Openable {
+function openableOf(place: Place, log: Recorder | undefined): ModelInput {
   if ("address" in place) return place.address;
   return log ? log.file(place.file) : place.file;
 }

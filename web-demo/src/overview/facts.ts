@@ -9,11 +9,11 @@ import { formatBytes, plural } from "../page/format.js";
 const MOST_LISTED = 50;
 
 export function tied({ tensors }: ModelSummary, onPick: (tensor: TensorInfo) => void): HTMLElement | undefined {
-  const shared = tensors.filter(({ sharedWith }) => sharedWith !== undefined);
+  const shared = tensors.filter(({ aliasOf }) => aliasOf !== undefined);
   if (shared.length === 0) return undefined;
   const saved = shared.reduce((sum, { storedLength }) => sum + storedLength, 0);
   const items = shared.slice(0, MOST_LISTED).map((tensor) =>
-    element("li", {}, button(tensor.name, () => onPick(tensor), { class: "link" }), element("span", { class: "quiet" }, ` shares the bytes of ${tensor.sharedWith}`)),
+    element("li", {}, button(tensor.name, () => onPick(tensor), { class: "link" }), element("span", { class: "quiet" }, ` shares the bytes of ${tensor.aliasOf}`)),
   );
   return card(`Tied tensors`, `${plural(shared.length, "tensor")} stored once with another, which saves ${formatBytes(saved)}.`, element("ul", { class: "plain" }, ...items));
 }

@@ -13,7 +13,7 @@ export const valuesOf = ({ shape }: Pick<TensorInfo, "shape">): number => shape.
 /** Size, original, ratio, values. */
 export function totals(model: ModelSummary): HTMLElement {
   const { sizeBytes, originalBytes, tensors, fileCount, kind } = model;
-  const values = tensors.reduce((sum, tensor) => sum + (tensor.sharedWith === undefined ? valuesOf(tensor) : 0), 0);
+  const values = tensors.reduce((sum, tensor) => sum + (tensor.aliasOf === undefined ? valuesOf(tensor) : 0), 0);
   const ratio = originalBytes / sizeBytes;
   const plain = kind === "safetensors";
   const saved = sizeBytes < originalBytes ? `${formatShare(1 - sizeBytes / originalBytes)} saved` : plain ? "not packed" : "no smaller";
@@ -42,7 +42,7 @@ function entry(label: string, value: string, note: string): HTMLElement {
 }
 
 function tiedNote(tensors: readonly TensorInfo[]): string {
-  const tied = tensors.filter(({ sharedWith }) => sharedWith !== undefined).length;
+  const tied = tensors.filter(({ aliasOf }) => aliasOf !== undefined).length;
   return tied === 0 ? "none tied" : `${formatCount(tied)} tied`;
 }
 

@@ -110,10 +110,10 @@ function ratios(tensors: readonly PackedTensor[]): HTMLElement {
   return element("section", { class: "card wide" }, element("h2", {}, "Tensor by tensor"), element("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Ratio of every tensor" }, table), rest > 0 && more);
 }
 
-function ratioRow({ name, byteLength, storedLength, sharedWith }: PackedTensor): HTMLElement {
+function ratioRow({ name, byteLength, storedLength, aliasOf }: PackedTensor): HTMLElement {
   const fill = element("i");
-  fill.style.width = `${sharedWith === undefined ? Math.min(100, (100 * storedLength) / Math.max(1, byteLength)) : 0}%`;
-  const ratio = sharedWith === undefined ? formatRatio(byteLength / Math.max(1, storedLength)) : `tied to ${sharedWith}`;
+  fill.style.width = `${aliasOf === undefined ? Math.min(100, (100 * storedLength) / Math.max(1, byteLength)) : 0}%`;
+  const ratio = aliasOf === undefined ? formatRatio(byteLength / Math.max(1, storedLength)) : `tied to ${aliasOf}`;
   const bar = element("span", { class: "bar", "aria-hidden": "true" }, fill);
-  return element("tr", {}, element("th", { scope: "row", class: "mono" }, name), element("td", {}, formatBytes(byteLength)), element("td", {}, sharedWith === undefined ? formatBytes(storedLength) : "–"), element("td", { class: "ratio-cell" }, sharedWith === undefined && bar, ratio));
+  return element("tr", {}, element("th", { scope: "row", class: "mono" }, name), element("td", {}, formatBytes(byteLength)), element("td", {}, aliasOf === undefined ? formatBytes(storedLength) : "–"), element("td", { class: "ratio-cell" }, aliasOf === undefined && bar, ratio));
 }

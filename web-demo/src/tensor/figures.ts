@@ -41,6 +41,6 @@ export function bitsLine({ exponents }: Description, info: TensorInfo): HTMLElem
     part(`exponent, ${exponentBits} bits as it is`, entropyBits),
     part("sign and mantissa", otherBits, 0),
     part("least, coded so", entropyBits + otherBits),
-    part(info.sharedWith === undefined ? "stored, bits per weight" : "stored (shared)", stored),
+    part(info.aliasOf === undefined ? "stored, bits per weight" : "stored (shared)", stored),
   );
 }

@@ -60,7 +60,7 @@ export class TensorView {
 
   #head(): HTMLElement {
     const { info, onLeave } = this.#options;
-    const { name, dtype, shape, byteLength, storedLength, parts, sharedWith, base, format } = info;
+    const { name, dtype, shape, byteLength, storedLength, parts, aliasOf, base, format } = info;
     const values = shape.reduce((product, size) => product * size, 1);
     const ranges = parts.map(({ offset, length }) => `${formatCount(offset)}–${formatCount(offset + length)}`);
     const facts: (HTMLElement | string)[] = [
@@ -70,7 +70,7 @@ export class TensorView {
       `${formatBytes(byteLength)}, stored in ${formatBytes(storedLength)} (${formatRatio(byteLength / Math.max(1, storedLength))})`,
     ];
     if (ranges.length <= 3) facts.push(`at bytes ${ranges.join(", ")}`);
-    if (sharedWith !== undefined) facts.push(`tied to ${sharedWith}`);
+    if (aliasOf !== undefined) facts.push(`tied to ${aliasOf}`);
     if (base !== undefined) facts.push(base === "copy" ? "the same in the base" : "stored as its difference from the base");
     if (format !== undefined) facts.push(`stored as ${format}`);
     return element(

@@ -23,7 +23,7 @@ export function rowContent({ node }: Row): HTMLElement[] {
     ];
   }
   const { tensor } = node;
-  const shared = tensor.sharedWith !== undefined;
+  const shared = tensor.aliasOf !== undefined;
   const ratio = shared ? "tied" : tensor.base === "copy" ? "same" : formatRatio(ratioOf(tensor));
   return [
     element("span", { class: "label tensor", title: tensor.name }, node.label === "" ? "(no name)" : node.label),
