@@ -8,10 +8,10 @@ export const MAX_BYTES = 2 ** 31 - 1;
 
 /** Throws for a tensor that neither the decoder nor, on many platforms, an array can hold, before any of it is fetched. */
 export function checkSize({ name, byteLength, storedLength }: TensorInfo): void {
-  const mostBytes = Math.max(byteLength, storedLength);
-  if (mostBytes <= MAX_BYTES) return;
+  const maxBytes = Math.max(byteLength, storedLength);
+  if (maxBytes <= MAX_BYTES) return;
   throw new LimitError(
-    `The tensor ${name} has ${mostBytes} bytes; at most ${MAX_BYTES} can be read at once in JavaScript. ` +
+    `The tensor ${name} has ${maxBytes} bytes; at most ${MAX_BYTES} can be read at once in JavaScript. ` +
       "Read some rows at a time with the option `rows`, or the whole tensor with `zstn get`.",
     { tensor: name },
   );

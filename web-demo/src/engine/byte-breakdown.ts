@@ -1,16 +1,16 @@
-/** Where the bytes of packed tensors go: to which part of the elements, and how it is coded. */
+/** The stored bytes of packed tensors by bit plane and encoding. */
 
 import type { Model } from "zstn";
 import { ownBytes } from "../tree/node.js";
-import type { ByteShares } from "./protocol.js";
-import type { Context } from "./worker.js";
+import type { ByteBreakdown } from "./protocol.js";
+import type { Context } from "./context.js";
 
-/** Of one tensor, or of all that have bytes of their own. */
-export async function byteShares(model: Model, name: string | undefined, { signal, onStep }: Context): Promise<ByteShares> {
+/** Returns the breakdown of one tensor, or of all that are stored themselves. */
+export async function byteBreakdown(model: Model, name: string | undefined, { signal, onStep }: Context): Promise<ByteBreakdown> {
   const tensors = name === undefined ? [...model.tensors.values()].filter((info) => ownBytes(info) > 0) : [model.tensors.get(name)!];
-  const sums = new Map<string, ByteShares["planes"][number]>();
+  const sums = new Map<string, ByteBreakdown["planes"][number]>();
   let [looked, otherBytes, done] = [0, 0, 0];
-  // Asked for together, so that tables that lie side by side come in one request.
+  // Read together, so that adjacent tables share a request.
   await Promise.all(
     tensors.map(async (info) => {
       const planes = await model.planes(info.name, { signal });

@@ -1,4 +1,4 @@
-/** Rectangles that share out a larger one by size, as near to squares as they come (Bruls, Huizing, van Wijk 2000). */
+/** Squarified treemaps: dividing a rectangle by size into rectangles close to squares (Bruls, Huizing, van Wijk 2000). */
 
 export interface Rectangle {
   readonly x: number;
@@ -7,8 +7,8 @@ export interface Rectangle {
   readonly height: number;
 }
 
-/** A rectangle for each of `sizes`, which come largest first. Sizes of nothing get nothing. */
-export function squarified(sizes: readonly number[], { x, y, width, height }: Rectangle): Rectangle[] {
+/** Returns a rectangle for each of `sizes`, which are sorted, largest first. A size of zero gets an empty one. */
+export function squarify(sizes: readonly number[], { x, y, width, height }: Rectangle): Rectangle[] {
   const total = sizes.reduce((sum, size) => sum + size, 0);
   const placed: Rectangle[] = [];
   if (!(total > 0) || !(width > 0) || !(height > 0)) return sizes.map(() => ({ x, y, width: 0, height: 0 }));

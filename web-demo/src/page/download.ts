@@ -1,10 +1,10 @@
-/** Handing a file to the visitor. */
+/** Downloads from the page. */
 
 import { element } from "./element.js";
 
-export function saveBlob(blob: Blob, name: string): void {
+export function downloadBlob(blob: Blob, name: string): void {
   const address = URL.createObjectURL(blob);
   element("a", { href: address, download: name }).click();
-  // Not at once: the browser is still about to read it.
+  // Later: the browser has not read it yet.
   setTimeout(() => URL.revokeObjectURL(address), 60_000);
 }

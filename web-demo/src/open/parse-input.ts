@@ -1,4 +1,4 @@
-/** What a person or a link asks for, as text: an address, or a repository of a hub. */
+/** Parsing the text of the address field or a link: a URL, or a repository of a hub. */
 
 export const HUGGING_FACE = "https://huggingface.co";
 
@@ -6,7 +6,7 @@ export type Source =
   | { readonly kind: "address"; readonly address: string }
   | { readonly kind: "repository"; readonly hub: string; readonly repository: string; readonly revision: string; readonly path?: string };
 
-/** Endings of files: `folder/model.bin` is a file near the page, not a repository. */
+/** File extensions: `folder/model.bin` is a file relative to the page, not a repository. */
 const FILE = /\.(bin|ckpt|gauss|gguf|gz|h5|html?|json|msgpack|npy|npz|onnx|pickle|pkl|pth?|safetensors|tar|tflite|txt|z4dm|zip|zstn|zt)$/i;
 
 const REPOSITORY = String.raw`\w[\w.-]*/\w[\w.-]*`;
@@ -16,11 +16,11 @@ const NAME = new RegExp(`^(${REPOSITORY})(?:@(${REVISION}))?$`);
 const HF_ADDRESS = new RegExp(`^hf://(${REPOSITORY})(?:@(${REVISION}))?(?:/(.+))?$`);
 
 /**
- * Understands `owner/name` and `owner/name@revision`, which are repositories of Hugging Face; `hf://owner/name/file`
+ * Parses `owner/name` and `owner/name@revision`, which are repositories of Hugging Face; `hf://owner/name/file`
  * and `hf://owner/name@revision/file`; pages of Hugging Face, or of the hub at the address `hub`; and addresses.
  * Everything else is an address relative to the page, so that no hub is told of a local path.
  */
-export function understand(text: string, hub?: string): Source {
+export function parseInput(text: string, hub?: string): Source {
   const trimmed = text.trim();
   const named = nameIn(trimmed);
   if (named) return { kind: "repository", hub: HUGGING_FACE, ...named };
@@ -29,7 +29,7 @@ export function understand(text: string, hub?: string): Source {
   return pageOf(HUGGING_FACE, trimmed) ?? (hub === undefined ? undefined : pageOf(hub, trimmed)) ?? { kind: "address", address: trimmed };
 }
 
-/** `text` with the bare name of a repository as the address of its page at `hub`; anything else as it is. */
+/** Returns the URL of a bare repository name at `hub`; any other text unchanged. */
 export function spelledOut(text: string, hub: string): string {
   const named = nameIn(text.trim());
   if (!named) return text;
@@ -37,23 +37,23 @@ export function spelledOut(text: string, hub: string): string {
   return `${hub}/${repository}${revision === "main" ? "" : `/tree/${encodeURIComponent(revision)}`}`;
 }
 
-/** Whether `text` is an address below that of `hub`. */
+/** Returns whether `text` is a URL below that of `hub`. */
 export const isBelow = (hub: string, text: string): boolean => partsBelow(hub, text.trim()) !== undefined;
 
-/** The address of a hub in one spelling; `undefined` if `text` is no web address. */
+/** Returns the normalised URL of a hub; `undefined` if `text` is not an http(s) URL. */
 export function hubAt(text: string): string | undefined {
   if (!URL.canParse(text)) return undefined;
   const { protocol, origin, pathname } = new URL(text);
   return /^https?:$/.test(protocol) ? `${origin}${pathname.replace(/\/+$/, "")}` : undefined;
 }
 
-/** What `folder/folder/file` would be in a repository of Hugging Face; `undefined` for other texts. */
+/** Returns `owner/name/file` as a file on Hugging Face, `hf://…`; `undefined` for other texts. */
 export function asFileOfRepository(text: string): string | undefined {
   const trimmed = text.trim();
   return new RegExp(`^${REPOSITORY}(?:@(?:${REVISION}))?/[^?#]+$`).test(trimmed) ? `hf://${trimmed}` : undefined;
 }
 
-/** The last part of an address, to show. */
+/** Returns the last part of a URL, for display. */
 export function nameOf(address: string): string {
   if (!URL.canParse(address, document.baseURI)) return address;
   const { pathname } = new URL(address, document.baseURI);
@@ -65,7 +65,7 @@ function nameIn(text: string): { repository: string; revision: string } | undefi
   return repository === undefined || FILE.test(text) ? undefined : { repository, revision };
 }
 
-/** The page of a repository at `hub`, or of a file there. */
+/** Parses the page of a repository at `hub`, or of a file in it. */
 function pageOf(hub: string, text: string): Source | undefined {
   const [owner, name, what, revision, ...rest] = partsBelow(hub, text) ?? [];
   if (owner === undefined || name === undefined || owner === "api") return undefined;

@@ -1,8 +1,8 @@
-/** Errors as they cross threads. */
+/** Errors in messages between threads. */
 
-import type { Failure } from "./protocol.js";
+import type { SerializedError } from "./protocol.js";
 
-export function failure(error: unknown): Failure {
+export function serializeError(error: unknown): SerializedError {
   if (!(error instanceof Error)) return { name: "Error", message: String(error) };
   const { name, message } = error;
   const code = "code" in error && typeof error.code === "string" ? { code: error.code } : {};

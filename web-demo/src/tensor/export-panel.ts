@@ -1,31 +1,31 @@
-/** Taking a tensor along: as code that reads it, or as a file. */
+/** Exporting a tensor: code that reads it, and downloads. */
 
 import type { Engine } from "../engine/client.js";
-import type { Place, Reference, SaveFormat } from "../engine/protocol.js";
-import { button, choice, element } from "../page/element.js";
+import type { ModelSource, Reference, SaveFormat } from "../engine/protocol.js";
+import { button, select, element } from "../page/element.js";
 import { announce, showError } from "../page/notice.js";
-import { saveBlob } from "../page/saving.js";
-import type { Activities } from "../wire/activity.js";
+import { downloadBlob } from "../page/download.js";
+import type { Activities } from "../network/activity.js";
 import { LANGUAGES, codeFor } from "./code.js";
 import type { Language } from "./code.js";
 
 const FORMATS: readonly SaveFormat[] = ["npy", "bin", "safetensors"];
 
-export interface TakingOptions {
+export interface ExportPanelOptions {
   readonly engine: Engine;
   readonly activities: Activities;
   readonly of: Reference;
-  readonly place: Place;
+  readonly source: ModelSource;
   readonly name: string;
-  readonly base?: Place | undefined;
+  readonly base?: ModelSource | undefined;
 }
 
-export function taking({ engine, activities, of, place, name, base }: TakingOptions): HTMLElement {
+export function exportPanel({ engine, activities, of, source, name, base }: ExportPanelOptions): HTMLElement {
   let language: Language = "javascript";
   const code = element("code", {});
-  const show = () => (code.textContent = codeFor(language, of.tensor, place, name, base));
+  const show = () => (code.textContent = codeFor(language, of.tensor, source, name, base));
   show();
-  const chosen = choice("Language", LANGUAGES, language, (value) => {
+  const chosen = select("Language", LANGUAGES, language, (value) => {
     language = value as Language;
     show();
   });
@@ -43,7 +43,7 @@ export function taking({ engine, activities, of, place, name, base }: TakingOpti
   const save = async (format: SaveFormat) => {
     try {
       const blob = await activities.run(`Saving ${of.tensor}`, (options) => engine.call("save", { of, format }, options));
-      saveBlob(blob, `${of.tensor.replace(/[^\w.-]+/g, "_") || "tensor"}.${format}`);
+      downloadBlob(blob, `${of.tensor.replace(/[^\w.-]+/g, "_") || "tensor"}.${format}`);
     } catch (error) {
       showError(error);
     }
@@ -51,7 +51,7 @@ export function taking({ engine, activities, of, place, name, base }: TakingOpti
   return element(
     "section",
     { class: "card wide" },
-    element("div", { class: "card-head" }, element("h2", {}, "Take it along"), element("div", { class: "buttons" }, element("span", { class: "quiet" }, "Download"), ...FORMATS.map((format) => button(`.${format}`, () => void save(format), { class: "button small", "aria-label": `Download as .${format}` })))),
+    element("div", { class: "card-head" }, element("h2", {}, "Export"), element("div", { class: "buttons" }, element("span", { class: "quiet" }, "Download"), ...FORMATS.map((format) => button(`.${format}`, () => void save(format), { class: "button small", "aria-label": `Download as .${format}` })))),
     element("div", { class: "code-head" }, chosen, copy),
     element("pre", { tabIndex: 0, "aria-label": "Code that reads this tensor" }, code),
   );

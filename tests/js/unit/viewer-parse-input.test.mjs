@@ -5,9 +5,9 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
-const entry = fileURLToPath(new URL("../../../web-demo/src/open/source-text.ts", import.meta.url));
+const entry = fileURLToPath(new URL("../../../web-demo/src/open/parse-input.ts", import.meta.url));
 const { outputFiles } = await build({ entryPoints: [entry], bundle: true, format: "esm", write: false });
-const { asFileOfRepository, hubAt, isBelow, spelledOut, understand } = await import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
+const { asFileOfRepository, hubAt, isBelow, spelledOut, parseInput } = await import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
 
 const HF = "https://huggingface.co";
 const MIRROR = "https://mirror.example/hub";
@@ -30,7 +30,7 @@ for (const [text, expected] of [
   [`${MIRROR}/owner/name`, repository("owner/name", "main", undefined, MIRROR)],
   [`${MIRROR}/owner/name/blob/v1/b.zstn`, repository("owner/name", "v1", "b.zstn", MIRROR)],
 ]) {
-  test(`${text} is a repository`, () => assert.deepEqual(understand(text, MIRROR), expected));
+  test(`${text} is a repository`, () => assert.deepEqual(parseInput(text, MIRROR), expected));
 }
 
 for (const text of [
@@ -63,13 +63,13 @@ for (const text of [
   "https://mirror.example/other/name",
   "https://mirror.example/hub2/owner/name",
 ]) {
-  test(`"${text}" is an address, which no hub is told of`, () => assert.deepEqual(understand(text, MIRROR), { kind: "address", address: text }));
+  test(`"${text}" is an address, which no hub is told of`, () => assert.deepEqual(parseInput(text, MIRROR), { kind: "address", address: text }));
 }
 
 test("names mean a hub only where they are spelled out for it, and then the same as its page", () => {
-  assert.deepEqual(understand("owner/name", MIRROR), repository("owner/name"));
+  assert.deepEqual(parseInput("owner/name", MIRROR), repository("owner/name"));
   for (const [text, revision] of [["owner/name", "main"], ["owner/name@v1", "v1"], ["owner/name@refs/pr/3", "refs/pr/3"]]) {
-    assert.deepEqual(understand(spelledOut(text, MIRROR), MIRROR), repository("owner/name", revision, undefined, MIRROR));
+    assert.deepEqual(parseInput(spelledOut(text, MIRROR), MIRROR), repository("owner/name", revision, undefined, MIRROR));
   }
   for (const text of ["models/model.zstn", "a/b/c.zstn", "hf://owner/name", "https://x.example/owner/name"]) assert.equal(spelledOut(text, MIRROR), text);
 });
@@ -86,6 +86,6 @@ test("the address of a hub in one spelling", () => {
 
 test("a relative address can be written as a file of a repository, but is none by itself", () => {
   assert.equal(asFileOfRepository("owner/name/model.safetensors"), "hf://owner/name/model.safetensors");
-  assert.deepEqual(understand(asFileOfRepository("owner/name@v1/a/b.zstn")), repository("owner/name", "v1", "a/b.zstn"));
+  assert.deepEqual(parseInput(asFileOfRepository("owner/name@v1/a/b.zstn")), repository("owner/name", "v1", "a/b.zstn"));
   for (const text of ["model.zstn", "models/model.zstn", "https://x.example/a/b/c", "../a/b/c"]) assert.equal(asFileOfRepository(text), undefined, text);
 });

@@ -1,7 +1,7 @@
-/** Elements as numbers. */
+/** Converting elements to numbers. */
 
 import type { Tensor } from "zstn";
-import type { FloatBits } from "./cells.js";
+import type { FloatBits } from "./matrix-reader.js";
 
 const FLOATS: Readonly<Record<string, FloatBits>> = {
   F64: { exponentBits: 11, bias: 1023, allBits: 64 },
@@ -16,8 +16,8 @@ const FLOATS: Readonly<Record<string, FloatBits>> = {
 
 export const floatBits = (dtype: string): FloatBits | undefined => (Object.hasOwn(FLOATS, dtype) ? FLOATS[dtype] : undefined);
 
-/** All elements as numbers; C64 gives real and imaginary parts by turns, F4 and F6 their stored bytes. */
-export function numbersOf(tensor: Tensor): ArrayLike<number> {
+/** Returns all elements as numbers: C64 as alternating real and imaginary parts, F4 and F6 as their stored bytes. */
+export function toNumbers(tensor: Tensor): ArrayLike<number> {
   const { data, dtype } = tensor;
   if (data instanceof BigInt64Array || data instanceof BigUint64Array) return Float64Array.from(data, Number);
   return /^(F16|BF16|F8_)/.test(dtype) ? tensor.toFloat32() : data;

@@ -1,12 +1,12 @@
-/** What goes over the wire: the counters of the models, and which parts of the first one's file have arrived. */
+/** The network log: the counters of all models, and the fetched ranges of the first model's file. */
 
 import type { Model, Source } from "zstn";
-import type { ByteRange, Wire } from "./protocol.js";
+import type { ByteRange, NetworkStats } from "./protocol.js";
 
-/** Not more often than this, in milliseconds. */
-const LEAST_PAUSE_MS = 80;
+/** The minimum interval between updates, in milliseconds. */
+const MIN_INTERVAL_MS = 80;
 
-/** Notes ranges and times of one model's requests. */
+/** Records ranges and times of the requests of one model. */
 export interface Recorder {
   readonly fetch: typeof fetch;
   readonly file: (file: File) => Source;
@@ -14,19 +14,19 @@ export interface Recorder {
   busyMs: number;
 }
 
-export class WireLog {
+export class NetworkLog {
   readonly #models: () => Iterable<Model>;
-  readonly #tell: (wire: Wire) => void;
+  readonly #onUpdate: (stats: NetworkStats) => void;
   #recorder: Recorder | undefined;
-  #told = 0;
+  #publishedMs = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(models: () => Iterable<Model>, tell: (wire: Wire) => void) {
+  constructor(models: () => Iterable<Model>, onUpdate: (stats: NetworkStats) => void) {
     this.#models = models;
-    this.#tell = tell;
+    this.#onUpdate = onUpdate;
   }
 
-  /** For a model that is about to be opened. */
+  /** Returns a recorder for a model to be opened. */
   recorder(): Recorder {
     let underWay = 0;
     let since = 0;
@@ -63,23 +63,23 @@ export class WireLog {
     return recorder;
   }
 
-  /** The model of this recorder is the first one now. */
+  /** Makes the model of this recorder the first one. */
   begin(recorder: Recorder): void {
     this.#recorder = recorder;
   }
 
-  /** Says how things are, now or in a moment. */
-  tell(): void {
+  /** Publishes the counters, throttled. */
+  publish(): void {
     if (this.#timer !== undefined) return;
-    const wait = Math.max(0, this.#told + LEAST_PAUSE_MS - performance.now());
+    const wait = Math.max(0, this.#publishedMs + MIN_INTERVAL_MS - performance.now());
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
-      this.#told = performance.now();
-      this.#tell(this.#wire());
+      this.#publishedMs = performance.now();
+      this.#onUpdate(this.#stats());
     }, wait);
   }
 
-  #wire(): Wire {
+  #stats(): NetworkStats {
     const sum = { requests: 0, roundTrips: 0, bytesFetched: 0, cacheHits: 0, cacheBytes: 0, retries: 0 };
     for (const { stats } of this.#models()) for (const key of Object.keys(sum) as (keyof typeof sum)[]) sum[key] += stats[key];
     const arrived = this.#recorder?.arrived.splice(0) ?? [];

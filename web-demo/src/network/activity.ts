@@ -1,16 +1,16 @@
-/** What is under way: each with its progress and a way to stop it. */
+/** Running activities, each with its progress and a way to cancel it. */
 
 import type { Step } from "../engine/protocol.js";
 
 export interface Activity {
   readonly label: string;
-  /** What has been done of the whole, 0 to 1; unknown at first. */
+  /** The fraction done, from 0 to 1; unknown at first. */
   share: number | undefined;
   readonly stop: () => void;
 }
 
 export class Activities {
-  /** Called when one begins, goes on or ends. */
+  /** Called when an activity starts, progresses or ends. */
   onChange: () => void = () => {};
   readonly #running = new Set<Activity>();
 
@@ -18,7 +18,7 @@ export class Activities {
     return [...this.#running];
   }
 
-  /** Runs `work`, which is listed meanwhile; it is also stopped by `outer`. */
+  /** Runs `work` as a listed activity. `outer` aborts it, too. */
   async run<T>(label: string, work: (options: { signal: AbortSignal; onStep: (step: Step) => void }) => Promise<T>, outer?: AbortSignal): Promise<T> {
     const own = new AbortController();
     const signal = outer ? AbortSignal.any([outer, own.signal]) : own.signal;

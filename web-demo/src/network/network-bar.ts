@@ -1,22 +1,22 @@
-/** The strip at the foot of the page: what reading costs, live, and what is under way. */
+/** The bar at the bottom of the page: live network counters, and running activities. */
 
-import type { ByteRange, Wire } from "../engine/protocol.js";
-import { button, colour, darkScheme, element, figure, fitCanvas } from "../page/element.js";
+import type { ByteRange, NetworkStats } from "../engine/protocol.js";
+import { button, colour, darkScheme, element, dataValue, fitCanvas } from "../page/element.js";
 import { formatBytes, formatCount, formatDuration, formatShare, plural } from "../page/format.js";
 import type { Activities } from "./activity.js";
 
-const NOTHING: Wire = { requests: 0, roundTrips: 0, bytesFetched: 0, cacheHits: 0, cacheBytes: 0, retries: 0, busyMs: 0, arrived: [] };
-/** Tall enough to be seen where little was fetched, in CSS pixels. */
-const LEAST_MARK_WIDTH = 2;
+const NOTHING: NetworkStats = { requests: 0, roundTrips: 0, bytesFetched: 0, cacheHits: 0, cacheBytes: 0, retries: 0, busyMs: 0, arrived: [] };
+/** Wide enough to be visible where little was fetched, in CSS pixels. */
+const MIN_MARK_WIDTH = 2;
 
-export class WireStrip {
+export class NetworkBar {
   readonly #host: HTMLElement;
   readonly #activities: Activities;
   readonly #map = element("canvas", { class: "wire-map", role: "img" });
   readonly #counters = element("dl", { class: "counters" });
   readonly #running = element("ul", { class: "running", "aria-label": "Under way" });
   #sizeBytes = 0;
-  #wire = NOTHING;
+  #stats = NOTHING;
   #fetched: ByteRange[] = [];
   #rows = new Map<unknown, { bar: HTMLProgressElement; row: HTMLElement }>();
 
@@ -30,7 +30,7 @@ export class WireStrip {
     this.#count();
   }
 
-  /** Another model, with files of so many bytes together; nothing of it has been fetched. */
+  /** Starts again for another model, with files of `sizeBytes` in all. */
   begin(sizeBytes: number): void {
     this.#sizeBytes = sizeBytes;
     this.#fetched = [];
@@ -38,11 +38,11 @@ export class WireStrip {
     this.#show();
   }
 
-  heard(wire: Wire): void {
-    this.#wire = wire;
-    this.#fetched.push(...wire.arrived);
+  onUpdate(stats: NetworkStats): void {
+    this.#stats = stats;
+    this.#fetched.push(...stats.arrived);
     this.#count();
-    if (wire.arrived.length > 0) this.#drawMap();
+    if (stats.arrived.length > 0) this.#drawMap();
   }
 
   #show(): void {
@@ -52,19 +52,19 @@ export class WireStrip {
   }
 
   #count(): void {
-    const { requests, roundTrips, bytesFetched, cacheHits, retries, busyMs } = this.#wire;
+    const { requests, roundTrips, bytesFetched, cacheHits, retries, busyMs } = this.#stats;
     const share = this.#sizeBytes > 0 ? ` of ${formatBytes(this.#sizeBytes)} (${formatShare(bytesFetched / this.#sizeBytes)})` : "";
     const entries: [string, string, number, string][] = [
       ["Fetched", "fetched", bytesFetched, formatBytes(bytesFetched) + share],
-      ["Requests", "requests", requests, `${formatCount(requests)} in ${plural(roundTrips, "round trip")}`],
-      ["Waited", "busy", busyMs, formatDuration(busyMs)],
-      ["From cache", "cache", cacheHits, plural(cacheHits, "read")],
+      ["Requests", "requests", requests, `${formatCount(requests)}, ${plural(roundTrips, "round trip")}`],
+      ["Network", "busy", busyMs, formatDuration(busyMs)],
+      ["Cache hits", "cache", cacheHits, formatCount(cacheHits)],
     ];
     if (retries > 0) entries.push(["Retries", "retries", retries, formatCount(retries)]);
     this.#counters.replaceChildren(
-      ...entries.map(([label, key, value, text]) => element("div", { class: key }, element("dt", {}, label), element("dd", {}, figure(value, text, { "data-counter": key })))),
+      ...entries.map(([label, key, value, text]) => element("div", { class: key }, element("dt", {}, label), element("dd", {}, dataValue(value, text, { "data-counter": key })))),
     );
-    this.#map.setAttribute("aria-label", `Which part of the file has been fetched: ${formatShare(this.#sizeBytes > 0 ? bytesFetched / this.#sizeBytes : 0)}`);
+    this.#map.setAttribute("aria-label", `Fetched part of the file: ${formatShare(this.#sizeBytes > 0 ? bytesFetched / this.#sizeBytes : 0)}`);
   }
 
   #list(): void {
@@ -95,14 +95,14 @@ export class WireStrip {
   #drawMap(): void {
     const canvas = fitCanvas(this.#map);
     if (!canvas) return;
-    const { pen, width, height } = canvas;
-    pen.fillStyle = colour("map-empty");
-    pen.fillRect(0, 0, width, height);
-    pen.fillStyle = colour("accent");
+    const { ctx, width, height } = canvas;
+    ctx.fillStyle = colour("map-empty");
+    ctx.fillRect(0, 0, width, height);
+    ctx.fillStyle = colour("accent");
     const scale = width / Math.max(1, this.#sizeBytes);
     for (const { begin, end } of this.#fetched) {
-      const long = Math.max(LEAST_MARK_WIDTH, (end - begin) * scale);
-      pen.fillRect(Math.min(begin * scale, width - long), 0, long, height);
+      const long = Math.max(MIN_MARK_WIDTH, (end - begin) * scale);
+      ctx.fillRect(Math.min(begin * scale, width - long), 0, long, height);
     }
   }
 }

@@ -1,15 +1,15 @@
-/** Counting values in one pass: figures, and a table from which every histogram is made. */
+/** Statistics of values in one pass, and a table of counts for all histograms. */
 
 import type { Exponents, Histogram } from "./protocol.js";
-import type { FloatBits, Piece } from "./cells.js";
+import type { FloatBits, RowBlock } from "./matrix-reader.js";
 
-/** The upper half of a 32-bit float: sign, exponent and seven bits. Values are counted by it. */
+/** Values are counted by the upper half of the 32-bit float: sign, exponent and seven bits of mantissa. */
 const KEYS = 1 << 16;
 const LINEAR_BINS = 96;
-/** The histogram ends where so small a part of all values lies further out, or an outlier would squeeze everything into one bar. */
+/** The fraction of values that may be outside the histogram. Otherwise an outlier would squeeze the rest into one bar. */
 const OUTSIDE_SHARE = 5e-5;
 
-export class Census {
+export class ValueStats {
   count = 0;
   finite = 0;
   zeros = 0;
@@ -24,7 +24,7 @@ export class Census {
   readonly #one = new Float32Array(1);
   readonly #oneBits = new Uint32Array(this.#one.buffer);
 
-  add({ numbers }: Piece): void {
+  add({ numbers }: RowBlock): void {
     let [finite, sum, min, max] = [0, 0, this.min, this.max];
     const keys = this.#keys;
     const [one, oneBits] = [this.#one, this.#oneBits];
@@ -61,7 +61,7 @@ export class Census {
     return Math.sqrt(this.#spread + this.finite * this.#mean ** 2);
   }
 
-  /** Of the values, by bins of equal width around where nearly all of them lie. */
+  /** Returns the histogram of the values, with bins of equal width over the range of nearly all of them. */
   histogram(): Histogram {
     const [low, high] = this.#reach();
     const width = (high - low) / LINEAR_BINS || 1;
@@ -72,14 +72,14 @@ export class Census {
       if (count === 0) continue;
       const [from, to] = keyRange(key);
       if (!Number.isFinite(from)) continue;
-      // A key stands for a range of values, here taken for evenly filled.
+      // A key is a range of values, which are assumed to be uniform.
       const [begin, end] = [Math.max(from, this.min), Math.max(Math.min(to, this.max), Math.max(from, this.min))];
       outside += spread(counts, (begin - low) / width, (end - low) / width, count);
     }
     return { edges: Float64Array.from(counts, (_, i) => low + i * width), counts, outside };
   }
 
-  /** Of |value|, a bin for each power of two; zeros are not in it. */
+  /** Returns the histogram of |value| without zeros, with a bin for each power of two. */
   magnitudes(): Histogram {
     const byPower = new Float64Array(256);
     for (let key = 0; key < KEYS; key++) byPower[(key >> 7) & 255]! += this.#keys[key]!;
@@ -89,14 +89,14 @@ export class Census {
     return { edges, counts: byPower.slice(first, last + 1), outside: 0 };
   }
 
-  /** Of the exponent as it is stored. */
+  /** Returns the histogram of the stored exponents. */
   exponents({ exponentBits, bias, allBits }: FloatBits): Exponents {
     const counts = new Float64Array(1 << exponentBits);
     for (let key = 0; key < KEYS; key++) {
       const count = this.#keys[key]!;
       if (count === 0) continue;
       const wide = (key >> 7) & 255;
-      // Subnormal numbers of a narrower float have an exponent of their own in 32 bits.
+      // Subnormals of a narrower float are normal in 32 bits.
       const stored = wide === 255 ? counts.length - 1 : wide === 0 ? 0 : Math.max(0, Math.min(counts.length - 1, wide - 127 + bias));
       counts[stored]! += count;
     }
@@ -107,7 +107,7 @@ export class Census {
     return { first: first - bias, counts: counts.slice(first, last + 1), entropyBits, exponentBits, otherBits: allBits - exponentBits };
   }
 
-  /** Two sets of values become one (Chan, Golub, LeVeque 1979): no square of a large number swallows the spread. */
+  /** Merges mean and variance of two sets (Chan, Golub, LeVeque 1979), which is numerically stable. */
   #merge(finite: number, mean: number, numbers: ArrayLike<number>): void {
     let spread = 0;
     for (let i = 0; i < numbers.length; i++) {
@@ -148,7 +148,7 @@ export class Census {
 const keyBits = new Uint32Array(1);
 const keyValue = new Float32Array(keyBits.buffer);
 
-/** The values with this upper half, least first; not finite for infinity and NaN. */
+/** Returns the range of values with this upper half; not finite for infinity and NaN. */
 function keyRange(key: number): [number, number] {
   keyBits[0] = key << 16;
   const from = keyValue[0]!;
@@ -158,7 +158,7 @@ function keyRange(key: number): [number, number] {
   return from <= to && key < KEYS / 2 ? [from, to] : [to, from];
 }
 
-/** Spreads `count` evenly from `begin` to `end`, in bins; gives what lies outside. */
+/** Distributes `count` evenly over the bins from `begin` to `end`. Returns what falls outside. */
 function spread(counts: Float64Array, begin: number, end: number, count: number): number {
   const bins = counts.length;
   const length = end - begin;

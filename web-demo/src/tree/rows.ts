@@ -1,4 +1,4 @@
-/** Which rows the list has: a tree with some branches open, or tensors in an order. */
+/** The rows of the list: a tree with some branches open, or sorted tensors. */
 
 import type { TensorInfo } from "zstn";
 import { ownBytes } from "./node.js";
@@ -21,14 +21,14 @@ export interface Filter {
   readonly dtype: string;
 }
 
-/** How many times smaller a tensor is stored; where it takes nothing of its own, nothing is smaller. */
+/** Returns the compression ratio of a tensor; Infinity where it takes no bytes of its own. */
 export function ratioOf(tensor: TensorInfo): number {
   if (tensor.byteLength === 0) return 1;
   const own = ownBytes(tensor);
   return own === 0 ? Number.POSITIVE_INFINITY : tensor.byteLength / own;
 }
 
-/** The tensors whose name, dtype or shape contains every word. */
+/** Returns the tensors whose name, dtype or shape contains every word. */
 export function matching(tensors: readonly TensorInfo[], { words, dtype }: Filter): readonly TensorInfo[] {
   const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
   if (wanted.length === 0 && dtype === "") return tensors;
@@ -39,12 +39,12 @@ export function matching(tensors: readonly TensorInfo[], { words, dtype }: Filte
   });
 }
 
-/** A tree of up to so many rows is shown with all its branches open. */
+/** The largest tree that is shown with all its branches open, in rows. */
 const OPEN_ROWS = 40;
-/** Fewer rows are not worth a list. */
+/** The fewest rows that are shown at first. */
 const FEW_ROWS = 8;
 
-/** The branches to open at first: so many that there is something to see. */
+/** Returns the branches to open at first. */
 export function firstOpen(root: Branch): Set<string> {
   const open = new Set<string>();
   if (root.tensors <= OPEN_ROWS) {
@@ -57,7 +57,7 @@ export function firstOpen(root: Branch): Set<string> {
   }
   let level: Branch[] = [root];
   let rows = 0;
-  // A single module with all layers in it says nothing; its layers do.
+  // A single module that contains all layers is opened: its layers are of interest.
   while (level.length > 0) {
     const below = level.reduce((sum, { children }) => sum + children.length, 0);
     if (rows >= FEW_ROWS && rows + below > OPEN_ROWS) break;
@@ -68,7 +68,7 @@ export function firstOpen(root: Branch): Set<string> {
   return open;
 }
 
-/** The rows of a tree in which some branches are open. */
+/** Returns the rows of a tree with some branches open. */
 export function treeRows(root: Branch, isOpen: (path: string) => boolean): Row[] {
   const rows: Row[] = [];
   const visit = ({ children }: Branch, level: number): void => {
@@ -81,7 +81,7 @@ export function treeRows(root: Branch, isOpen: (path: string) => boolean): Row[]
   return rows;
 }
 
-// Numbers inside names count as numbers: layer 2 comes before layer 10.
+// Numbers in names compare as numbers: layer 2 comes before layer 10.
 const collator = new Intl.Collator("en", { numeric: true });
 
 const COMPARISONS: Readonly<Record<Exclude<Order, "tree" | "file">, (a: TensorInfo, b: TensorInfo) => number>> = {
