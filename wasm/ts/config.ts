@@ -4,7 +4,7 @@ import { isAbsent } from "./siblings.js";
 import type { OpenedFile } from "./catalog.js";
 import { LimitError } from "./errors.js";
 import type { OpenContext } from "./shards.js";
-import type { ModelInput } from "./open.js";
+import type { ModelInput } from "./model-input.js";
 
 /** The longest `config.json`, in bytes. Those on hubs have a few kilobytes; one that lists every module by name, a few hundred. */
 const MAX_CONFIG_BYTES = 100_000_000;

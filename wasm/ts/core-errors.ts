@@ -1,6 +1,6 @@
 /** Conversion of what the WebAssembly core throws to the classes of errors.ts. */
 
-import { FormatError, InvalidInputError, LimitError, UnsupportedError, ZstnError } from "./errors.js";
+import { FormatError, InternalError, InvalidInputError, LimitError, UnsupportedError, ZstnError } from "./errors.js";
 import type { ErrorLocation } from "./errors.js";
 
 interface Rejection extends ErrorLocation {
@@ -53,9 +53,8 @@ function sentence(message: string): string {
 /** Converts a trap. The core rejects bad input without one, so this is memory that could not grow, or a bug. */
 function fromTrap(thrown: unknown): ZstnError {
   const cause = thrown instanceof Error ? thrown.message : String(thrown);
-  return new LimitError(
-    `The decoder stopped unexpectedly (${cause}). There may be too little memory for this file; otherwise please report it as a bug of zstn.`,
-    {},
+  return new InternalError(
+    `The decoder stopped unexpectedly (${cause}). There may not be enough memory for this file. Reload the page or restart the program before reading on; if it happens again, please report it as a bug of zstn.`,
     { cause: thrown },
   );
 }

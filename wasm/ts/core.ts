@@ -3,6 +3,7 @@
 import * as glue from "./core/zstn_wasm.js";
 import { lazyModule } from "./module.js";
 import type { CoreInput, Glue, Start, WasmModule } from "./module.js";
+import type { ModelKind } from "./model-kind.js";
 import type { StoredPlane, TensorInfo } from "./tensor.js";
 
 /** Recognises a file from its first bytes and says which further ranges it needs. Does no I/O. */
@@ -41,7 +42,7 @@ export interface CoreAssembly {
 
 /** The tensors of a model, over all its files. */
 export interface CoreModel {
-  kind(): string;
+  kind(): ModelKind;
   metadata(): Record<string, string>;
   /** File by file, in data order. */
   tensors(): TensorInfo[];

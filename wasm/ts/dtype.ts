@@ -4,18 +4,37 @@ import { LimitError, UnsupportedError } from "./errors.js";
 import { bfloat16ToFloat32, float16ToFloat32, float8ToFloat32 } from "./float.js";
 import type { Float8Dtype } from "./float.js";
 
+/** The typed array of each element type. Types without one in JavaScript are their stored bits. */
+export interface DtypeArrays {
+  F64: Float64Array<ArrayBuffer>;
+  F32: Float32Array<ArrayBuffer>;
+  F16: Uint16Array<ArrayBuffer>;
+  BF16: Uint16Array<ArrayBuffer>;
+  I64: BigInt64Array<ArrayBuffer>;
+  I32: Int32Array<ArrayBuffer>;
+  I16: Int16Array<ArrayBuffer>;
+  I8: Int8Array<ArrayBuffer>;
+  U64: BigUint64Array<ArrayBuffer>;
+  U32: Uint32Array<ArrayBuffer>;
+  U16: Uint16Array<ArrayBuffer>;
+  U8: Uint8Array<ArrayBuffer>;
+  F8_E4M3: Uint8Array<ArrayBuffer>;
+  F8_E5M2: Uint8Array<ArrayBuffer>;
+  F8_E8M0: Uint8Array<ArrayBuffer>;
+  F8_E4M3FNUZ: Uint8Array<ArrayBuffer>;
+  F8_E5M2FNUZ: Uint8Array<ArrayBuffer>;
+  C64: Float32Array<ArrayBuffer>;
+  BOOL: Uint8Array<ArrayBuffer>;
+  F6_E2M3: Uint8Array<ArrayBuffer>;
+  F6_E3M2: Uint8Array<ArrayBuffer>;
+  F4: Uint8Array<ArrayBuffer>;
+}
+
+/** An element type, as safetensors spells it. */
+export type Dtype = keyof DtypeArrays;
+
 /** The types of `tensor.data`. */
-export type TensorData =
-  | Float64Array<ArrayBuffer>
-  | Float32Array<ArrayBuffer>
-  | Int8Array<ArrayBuffer>
-  | Uint8Array<ArrayBuffer>
-  | Int16Array<ArrayBuffer>
-  | Uint16Array<ArrayBuffer>
-  | Int32Array<ArrayBuffer>
-  | Uint32Array<ArrayBuffer>
-  | BigInt64Array<ArrayBuffer>
-  | BigUint64Array<ArrayBuffer>;
+export type TensorData = DtypeArrays[Dtype];
 
 interface ArrayType {
   new (buffer: ArrayBuffer, byteOffset: number, length: number): TensorData;
@@ -24,7 +43,7 @@ interface ArrayType {
 
 type ToFloat32 = (data: TensorData, begin: number, out: Float32Array) => void;
 
-interface Dtype {
+interface DtypeEntry {
   array: ArrayType;
   /** Absent where an array element is not a number that this version can convert. */
   toFloat32?: ToFloat32;
@@ -40,12 +59,12 @@ const bigInts: ToFloat32 = (data, begin, out) => {
   for (let i = 0; i < out.length; i++) out[i] = Number(from[begin + i]!);
 };
 
-const float8 = (dtype: Float8Dtype): Dtype => ({
+const float8 = (dtype: Float8Dtype): DtypeEntry => ({
   array: Uint8Array,
   toFloat32: (data, begin, out) => float8ToFloat32(dtype, data as Uint8Array, begin, out),
 });
 
-const DTYPES: Readonly<Record<string, Dtype>> = {
+const DTYPES: Readonly<Record<Dtype, DtypeEntry>> = {
   F64: { array: Float64Array, toFloat32: numbers },
   F32: { array: Float32Array, toFloat32: (data, begin, out) => out.set(data.subarray(begin, begin + out.length) as Float32Array) },
   F16: { array: Uint16Array, toFloat32: (data, begin, out) => float16ToFloat32(data as Uint16Array, begin, out) },
@@ -71,27 +90,27 @@ const DTYPES: Readonly<Record<string, Dtype>> = {
   F4: { array: Uint8Array },
 };
 
-function dtypeNamed(name: string, tensor: string): Dtype {
-  const dtype = Object.hasOwn(DTYPES, name) ? DTYPES[name] : undefined;
+function entryOf(name: string, tensor: string): DtypeEntry {
+  const dtype = Object.hasOwn(DTYPES, name) ? DTYPES[name as Dtype] : undefined;
   if (!dtype) throw new UnsupportedError(`The tensor ${tensor} has the dtype ${name}, which this version does not know.`, { tensor });
   return dtype;
 }
 
 /** Returns the element size of the dtype's typed array, in bytes. Such an array must be aligned to it. */
 export function bytesPerElement(dtypeName: string, tensor: string): number {
-  return dtypeNamed(dtypeName, tensor).array.BYTES_PER_ELEMENT;
+  return entryOf(dtypeName, tensor).array.BYTES_PER_ELEMENT;
 }
 
 /** Returns a typed array over `bytes`, which are copied only if they are not aligned for it. */
 export function typedArray(dtypeName: string, tensor: string, bytes: Uint8Array<ArrayBuffer>): TensorData {
-  const { array } = dtypeNamed(dtypeName, tensor);
+  const { array } = entryOf(dtypeName, tensor);
   const aligned = bytes.byteOffset % array.BYTES_PER_ELEMENT === 0 ? bytes : bytes.slice();
   return new array(aligned.buffer, aligned.byteOffset, aligned.byteLength / array.BYTES_PER_ELEMENT);
 }
 
 /** Returns elements `begin` to `end` (exclusive) of `data` as 32-bit floats in a new array. */
 export function toFloat32(dtypeName: string, tensor: string, data: TensorData, begin: number, end: number): Float32Array<ArrayBuffer> {
-  const convert = dtypeNamed(dtypeName, tensor).toFloat32;
+  const convert = entryOf(dtypeName, tensor).toFloat32;
   if (!convert) {
     throw new UnsupportedError(
       `This version cannot convert ${dtypeName} to 32-bit floats (tensor ${tensor}). Its stored bytes are in \`data\`.`,
@@ -112,4 +131,4 @@ function floats(length: number, tensor: string): Float32Array<ArrayBuffer> {
 }
 
 /** The names of all dtypes. */
-export const DTYPE_NAMES: readonly string[] = Object.keys(DTYPES);
+export const DTYPE_NAMES = Object.keys(DTYPES) as readonly Dtype[];

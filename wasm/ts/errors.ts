@@ -19,6 +19,7 @@ export type ErrorCode =
   | "changed"
   | "read"
   | "core"
+  | "internal"
   | "worker"
   | "closed";
 
@@ -203,6 +204,14 @@ export class CoreLoadError extends ZstnError {
   override name = "CoreLoadError";
   constructor(message: string, options?: ErrorOptions) {
     super("core", message, options);
+  }
+}
+
+/** The WebAssembly core stopped unexpectedly: there was not enough memory, or it has a bug. */
+export class InternalError extends ZstnError {
+  override name = "InternalError";
+  constructor(message: string, options?: ErrorOptions) {
+    super("internal", message, options);
   }
 }
 

@@ -2,7 +2,7 @@
 /** An open model: its tensors, and reading them. */
 
 import type { CoreModel, CoreUnpacked } from "./core.js";
-import type { Decoding } from "./decode/decoder.js";
+import type { Decoding } from "./decode/pool.js";
 import { outputView } from "./decode/output-buffer.js";
 import { typedArray } from "./dtype.js";
 import { FormatError, InvalidInputError, ModelClosedError, TensorNotFoundError } from "./errors.js";
@@ -20,8 +20,9 @@ import type { Source } from "./source/source.js";
 import type { Stats, Traffic } from "./source/traffic.js";
 import { checkRowsSize, checkSize } from "./limits.js";
 import { suggestNames } from "./suggest.js";
-import { Tensor } from "./tensor.js";
-import type { StoredPlane, TensorInfo } from "./tensor.js";
+import { createTensor } from "./tensor.js";
+import type { ModelKind } from "./model-kind.js";
+import type { StoredPlane, Tensor, TensorInfo } from "./tensor.js";
 import type { PlanOptions, TensorOptions } from "./tensor-options.js";
 import { SafetensorsBlob } from "./safetensors-view/blob.js";
 import { DEFAULT_DECODED_BYTES, modelFile } from "./safetensors-view/model-file.js";
@@ -33,7 +34,7 @@ export class Model {
    * The format of the files: `"zstn"`, `"safetensors"`, `"ztensor"`, `"gauss"`, or `"z4dm"` for a delta;
    * `"compressed-tensors"` if weights are stored in parts that `config.json` describes.
    */
-  readonly kind: string;
+  readonly kind: ModelKind;
   /** Total length of all files, in bytes. */
   readonly size: number;
   /**
@@ -125,7 +126,7 @@ export class Model {
     if (options.rows) return this.#readRows(info, options.rows, options, meter);
     meter.expect(this.#costBytes(info));
     const into = options.into && outputView(info, options.into);
-    return new Tensor(info, typedArray(info.dtype, name, await this.#raw(info, options.signal, meter, into)));
+    return createTensor(info, typedArray(info.dtype, name, await this.#raw(info, options.signal, meter, into)));
   }
 
   /**
@@ -170,7 +171,7 @@ export class Model {
     });
     const meter = new ProgressMeter(options.onProgress, { stage: "stream" });
     meter.expect(tensors.reduce((sum, { info }) => sum + this.#costBytes(info), 0));
-    yield* inOrder(tensors, readAheadBytes, signal, async (info, signal) => new Tensor(info, typedArray(info.dtype, info.name, await this.#raw(info, signal, meter))));
+    yield* inOrder(tensors, readAheadBytes, signal, async (info, signal) => createTensor(info, typedArray(info.dtype, info.name, await this.#raw(info, signal, meter))));
   }
 
   /**
@@ -241,7 +242,7 @@ export class Model {
         raw = await this.#rows.read(rows, { signal, onBytes: meter.arrived });
       }
       into?.set(raw);
-      return new Tensor(info, typedArray(info.dtype, info.name, into ?? raw));
+      return createTensor(info, typedArray(info.dtype, info.name, into ?? raw));
     } finally {
       rows.free();
     }

@@ -4,15 +4,15 @@ import { assemble } from "./assemble.js";
 import { siblingResolver } from "./siblings.js";
 import type { ResolveSibling } from "./siblings.js";
 import { readConfig } from "./config.js";
-import type { Core } from "./core.js";
 import { inline } from "./decode/decoder.js";
 import { WorkerPool } from "./decode/pool.js";
-import type { WorkerPoolOptions } from "./decode/pool.js";
+import type { Decoding } from "./decode/pool.js";
 import { BaseRequiredError, InvalidInputError } from "./errors.js";
 import { openFiles } from "./shards.js";
 import type { OpenContext } from "./shards.js";
 import { Model } from "./model.js";
-import type { Decoding } from "./decode/decoder.js";
+import type { ModelInput } from "./model-input.js";
+import type { Platform } from "./platform.js";
 import { ProgressMeter } from "./progress.js";
 import type { OnProgress } from "./progress.js";
 import { abortSiblingsOnFailure } from "./abort-siblings.js";
@@ -25,12 +25,6 @@ import type { HttpOptions } from "./source/http-options.js";
 import { remoteSource } from "./source/remote.js";
 import type { ReadOptions, Source } from "./source/source.js";
 import { Traffic } from "./source/traffic.js";
-
-/**
- * What `open` takes: a URL (in Node also a path), a `Blob` or `File`, bytes, or your own `Source`. In browsers a relative
- * URL is resolved against the page.
- */
-export type ModelInput = string | URL | Blob | ArrayBuffer | Uint8Array | Source;
 
 /** Options of `open`. `HttpOptions` apply to http(s) URLs. */
 export interface OpenOptions extends HttpOptions {
@@ -66,19 +60,6 @@ export interface OpenOptions extends HttpOptions {
 
 /** Opens a model: recognises its format and lists its tensors, usually in two round trips. */
 export type Open = (source: ModelInput, options?: OpenOptions) => Promise<Model>;
-
-/** The differences between Node and browsers. */
-export interface Platform {
-  loadCore: () => Promise<Core>;
-  /** Loads the core that reads all formats. */
-  loadFormats: () => Promise<Core>;
-  /** Creates a pool of workers. Without it, tensors are decoded on the calling thread. */
-  pool?: (options: WorkerPoolOptions) => WorkerPool;
-  /** Resolves an address to a URL to fetch, or to a source. */
-  resolve: (address: string | URL) => URL | Source;
-  /** Returns the path of the file of that name in the same folder, for addresses that are not URLs. */
-  siblingPath?: (address: string | URL, name: string) => string;
-}
 
 /** Returns the function `open` of a platform. */
 export function opener(platform: Platform): Open {
@@ -161,7 +142,7 @@ async function openOne(platform: Platform, input: ModelInput, options: OpenOptio
   const meter = new ProgressMeter(options.onProgress, { stage: "open" });
   const readOptions: ReadOptions = { onBytes: meter.arrived, onTotal: (bytes) => meter.expect(bytes) };
   if (options.signal) readOptions.signal = options.signal;
-  const resolveSibling = siblingResolver(input, options, platform);
+  const resolveSibling = siblingResolver(input, options.siblings, platform);
   const openSource = (other: ModelInput) =>
     withValidation(sourceOf(other, other === input ? options : optionsFor(other, input, options, platform), traffic, platform));
   const first = openSource(input);

@@ -2,7 +2,7 @@
 
 import { lazyModule } from "./module.js";
 import type { CoreInput, Glue, Start } from "./module.js";
-import type { PackedTensor } from "./pack.js";
+import type { PackedTensor } from "./pack-report.js";
 
 /** A safetensors file being packed. Does no I/O. */
 export interface CorePacking {

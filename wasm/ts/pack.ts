@@ -5,7 +5,10 @@ import { FormatError } from "./errors.js";
 import type { Effort } from "./frames.js";
 import { describeNonModel } from "./not-a-model.js";
 import { sourceOf } from "./open.js";
-import type { ModelInput, OpenOptions, Platform } from "./open.js";
+import type { OpenOptions } from "./open.js";
+import type { ModelInput } from "./model-input.js";
+import type { Packed, PackReport } from "./pack-report.js";
+import type { Platform } from "./platform.js";
 import { ProgressMeter } from "./progress.js";
 import { callCore } from "./core-errors.js";
 import { BlobSink, StreamSink } from "./sink.js";
@@ -25,36 +28,6 @@ export interface PackOptions extends OpenOptions {
   allowTruncated?: boolean | undefined;
   /** Receives the container, piece by piece. Closed at the end, and aborted when packing fails. */
   to?: WritableStream<Uint8Array> | undefined;
-}
-
-/** The result of packing one tensor. */
-export interface PackedTensor {
-  /** Its name. */
-  readonly name: string;
-  /** Length of the tensor itself, in bytes. */
-  readonly byteLength: number;
-  /** Length it takes in the container, in bytes. */
-  readonly storedLength: number;
-  /** Name of the tensor with equal bytes that is stored in place of this one (tied weights). Absent if there is none. */
-  readonly aliasOf?: string;
-}
-
-/** The result of packing. */
-export interface PackReport {
-  /** Length of the safetensors file, in bytes. */
-  readonly originalSize: number;
-  /** Length of the container, in bytes. */
-  readonly size: number;
-  /** Whether single tensors can be read from the container. A file that breaks the safetensors rules is stored as one frame. */
-  readonly indexed: boolean;
-  /** The tensors in the order of their data. Empty if the file is stored as one frame. */
-  readonly tensors: readonly PackedTensor[];
-}
-
-/** A packed file. */
-export interface Packed extends PackReport {
-  /** The container. Browsers keep large ones on disk. */
-  readonly blob: Blob;
 }
 
 /** Packs a safetensors file. Takes the same inputs as `open`. */

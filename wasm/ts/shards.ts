@@ -5,7 +5,7 @@ import { openFile, readHead } from "./catalog.js";
 import type { OpenedFile } from "./catalog.js";
 import type { Core } from "./core.js";
 import { InvalidInputError, LimitError, ZstnError } from "./errors.js";
-import type { ModelInput } from "./open.js";
+import type { ModelInput } from "./model-input.js";
 import type { ProgressMeter } from "./progress.js";
 import { callCore } from "./core-errors.js";
 import { abortSiblingsOnFailure } from "./abort-siblings.js";

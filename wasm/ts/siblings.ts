@@ -1,14 +1,15 @@
 /** Sibling files: the shards next to an index, or the `config.json` next to a model. */
 
 import { HttpError, ReadError } from "./errors.js";
-import type { ModelInput, OpenOptions, Platform } from "./open.js";
+import type { ModelInput } from "./model-input.js";
+import type { Platform } from "./platform.js";
 
 /** Returns the file of that name in the same folder; `undefined` if there is none, or no way to reach it. */
 export type ResolveSibling = (name: string) => ModelInput | undefined;
 
 /** Returns the function that resolves the siblings of `input`. */
-export function siblingResolver(input: ModelInput, options: OpenOptions, platform: Pick<Platform, "resolve" | "siblingPath">): ResolveSibling {
-  if (options.siblings) return options.siblings;
+export function siblingResolver(input: ModelInput, siblings: ResolveSibling | undefined, platform: Pick<Platform, "resolve" | "siblingPath">): ResolveSibling {
+  if (siblings) return siblings;
   if (typeof input !== "string" && !(input instanceof URL)) return () => undefined;
   return (name) => {
     const resolved = platform.resolve(input);

@@ -1,7 +1,7 @@
 /** Tensors: their description, and their data. */
 
 import { toFloat32 } from "./dtype.js";
-import type { TensorData } from "./dtype.js";
+import type { Dtype, DtypeArrays, TensorData } from "./dtype.js";
 import { InvalidInputError } from "./errors.js";
 
 /** A byte range of a file that holds a tensor or a part of it. */
@@ -31,7 +31,7 @@ export interface TensorInfo {
   /** The name, as in the header. */
   readonly name: string;
   /** The element type, as safetensors spells it: `"BF16"`, `"F32"`, `"I64"`, … */
-  readonly dtype: string;
+  readonly dtype: Dtype;
   /** The dimensions, outermost first; empty for a scalar. A zTensor of complex128 is F64 with a last dimension of 2. */
   readonly shape: readonly number[];
   /** Length of the decoded tensor, in bytes. */
@@ -51,12 +51,20 @@ export interface TensorInfo {
   readonly aliasOf?: string;
 }
 
-/** A tensor with its data. */
-export class Tensor {
+/** A tensor with its data. Comparing its `dtype` narrows the type of `data`. */
+export type Tensor = { [D in Dtype]: TypedTensor<D> }[Dtype];
+
+/** Creates a tensor of whatever dtype `info` has. */
+export function createTensor(info: TensorInfo, data: TensorData): Tensor {
+  return new TypedTensor(info.dtype, info, data) as Tensor;
+}
+
+/** A tensor of one dtype with its data. */
+export class TypedTensor<D extends Dtype> {
   /** The name, as in the header. */
   readonly name: string;
   /** The element type, as safetensors spells it. */
-  readonly dtype: string;
+  readonly dtype: D;
   /** The dimensions, outermost first; empty for a scalar. */
   readonly shape: readonly number[];
   /**
@@ -64,11 +72,12 @@ export class Tensor {
    * `Uint16Array`; BOOL, F8, F6 and F4 in a `Uint8Array` (F6 and F4 packed as in the file). C64 is a `Float32Array` of
    * alternating real and imaginary parts.
    */
-  readonly data: TensorData;
+  readonly data: DtypeArrays[D];
 
-  constructor(info: TensorInfo, data: TensorData) {
+  /** @internal */
+  constructor(dtype: D, info: Pick<TensorInfo, "name" | "shape">, data: DtypeArrays[D]) {
     this.name = info.name;
-    this.dtype = info.dtype;
+    this.dtype = dtype;
     this.shape = info.shape;
     this.data = data;
   }

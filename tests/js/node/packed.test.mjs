@@ -52,6 +52,13 @@ export async function read(model: Model): Promise<number> {
   const tensor: Tensor = await model.tensor("w", { signal: AbortSignal.timeout(1000), onProgress: ({ loadedBytes }) => void loadedBytes });
   for (const [name, { dtype, shape }] of model.tensors) void [name, dtype, shape.length];
   void new Blob([tensor.bytes, tensor.toFloat32()]);
+  if (tensor.dtype === "BF16") {
+    const bits: Uint16Array = tensor.data;
+    return bits.length;
+  }
+  if (tensor.dtype === "I64") return Number(tensor.data[0]! + 1n);
+  // @ts-expect-error: no such dtype
+  if (tensor.dtype === "BF17") return 0;
   return tensor.data instanceof Uint16Array ? tensor.toFloat32()[0]! : tensor.data.length + model.stats.bytesFetched;
 }
 export const opened = open(mine, { headers: { a: "b" } }).catch((error: unknown) => error instanceof ZstnError && error.code === "malformed");

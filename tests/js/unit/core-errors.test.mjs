@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FormatError, InvalidInputError, LimitError, UnsupportedError, ZstnError } from "../../../wasm/dist/errors.js";
+import { FormatError, InternalError, InvalidInputError, LimitError, UnsupportedError, ZstnError } from "../../../wasm/dist/errors.js";
 import { callCore } from "../../../wasm/dist/core-errors.js";
 
 const thrown = (value) => () => callCore(() => { throw value; });
@@ -24,9 +24,9 @@ test("messages become sentences", () => {
   assert.throws(thrown({ zstn: true, kind: "malformed", message: "the file is empty (at byte 0)" }), { message: "The file is empty (at byte 0)." });
 });
 
-test("a trap keeps its cause", () => {
+test("a trap is an internal error, with its cause", () => {
   const trap = new WebAssembly.RuntimeError("unreachable");
-  assert.throws(thrown(trap), (error) => error instanceof LimitError && error.cause === trap && /unreachable/.test(error.message));
+  assert.throws(thrown(trap), (error) => error instanceof InternalError && error.code === "internal" && error.cause === trap && /unreachable/.test(error.message));
 });
 
 test("what does not throw comes back", () => {

@@ -4,7 +4,6 @@ import type { CoreModel } from "../core.js";
 import { callCore } from "../core-errors.js";
 import { toTransferable } from "../source/ownership.js";
 import type { TensorInfo } from "../tensor.js";
-import type { WorkerPool } from "./pool.js";
 
 /** A tensor that can be decoded. */
 export interface DecodeTarget {
@@ -31,13 +30,6 @@ export interface Decoder {
   decode(request: DecodeRequest): Promise<Uint8Array<ArrayBuffer>>;
   /** Announces a tensor whose bytes are being fetched, so that a worker can start meanwhile. */
   warmUp(target: DecodeTarget): void;
-}
-
-/** The decoder of a model. */
-export interface Decoding {
-  decoder: Decoder;
-  /** A pool to close with the model. */
-  ownPool?: WorkerPool;
 }
 
 /** Decodes on the calling thread. */

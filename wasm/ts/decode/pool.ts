@@ -3,7 +3,7 @@
 
 import { InvalidInputError, WorkerError } from "../errors.js";
 import { inline } from "./decoder.js";
-import type { DecodeRequest, DecodeTarget } from "./decoder.js";
+import type { Decoder, DecodeRequest, DecodeTarget } from "./decoder.js";
 import { PoolWorker } from "./pool-worker.js";
 import type { PoolWorkerEvents } from "./pool-worker.js";
 import { Task } from "./task.js";
@@ -20,6 +20,13 @@ export interface WorkerPoolOptions {
    * does not include that script, or where this package is loaded from another origin than the page.
    */
   createWorker?: () => object;
+}
+
+/** The decoder of a model. */
+export interface Decoding {
+  decoder: Decoder;
+  /** A pool to close with the model. */
+  ownPool?: WorkerPool;
 }
 
 /** Decoding this many bytes takes a few milliseconds; a round trip to a worker takes a few tenths of one. */

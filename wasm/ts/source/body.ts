@@ -5,7 +5,7 @@ import { abortable } from "./abortable.js";
 import { shortened } from "./http-message.js";
 import { invalidBody } from "./network-failure.js";
 import type { ReceiveBuffer } from "./receive-buffer.js";
-import type { PendingResponse } from "./http-client.js";
+import type { PendingResponse } from "./pending-response.js";
 
 /** What a body should hold. */
 export interface BodyExpectation {
@@ -82,9 +82,4 @@ function short(buffer: ReceiveBuffer, { maxBytes, what }: BodyExpectation, cause
     `The connection ended after ${filledBytes} of ${maxBytes} bytes (${what}). Try again; if it happens again, the server is at fault.`,
     cause === undefined ? undefined : { cause },
   );
-}
-
-/** Cancels the body of a response that is not needed, so that it is not downloaded. */
-export function discard(response: Response): void {
-  void response.body?.cancel().catch(() => {});
 }

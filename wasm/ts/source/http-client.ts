@@ -1,20 +1,11 @@
 /** HTTP requests for one file. */
 
 import { abortable } from "./abortable.js";
-import { discard } from "./body.js";
 import type { IdleTimeout } from "./idle-timeout.js";
 import { unanswered } from "./network-failure.js";
+import { discard } from "./pending-response.js";
+import type { PendingResponse } from "./pending-response.js";
 import type { Traffic } from "./traffic.js";
-
-/** A response whose body has not been read yet. */
-export interface PendingResponse {
-  readonly url: string;
-  readonly response: Response;
-  /** Aborts when the caller aborts, and when too little arrives. */
-  readonly signal: AbortSignal;
-  /** To be called with the number of bytes of each chunk. */
-  readonly onBytes: (bytes: number) => void;
-}
 
 export interface HttpClientOptions {
   fetch: typeof globalThis.fetch;

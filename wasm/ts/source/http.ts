@@ -17,7 +17,8 @@ import type { RetryLimits } from "./retry.js";
 import type { ReadOptions, Source } from "./source.js";
 import { canDistinguishVersions, ifRangeOf, sameVersion, strongEtag, validatorsOf } from "./validator.js";
 import type { Validators } from "./validator.js";
-import type { HttpClient, PendingResponse } from "./http-client.js";
+import type { HttpClient } from "./http-client.js";
+import type { PendingResponse } from "./pending-response.js";
 
 /** Length of the first read, in bytes: enough to recognise any format, and to hold most headers. */
 const HEAD_BYTES = 32768;
