@@ -6,27 +6,49 @@ import type { Float8Dtype } from "./float.js";
 
 /** The typed array of each element type. Types without one in JavaScript are their stored bits. */
 export interface DtypeArrays {
+  /** 64-bit floats. */
   F64: Float64Array<ArrayBuffer>;
+  /** 32-bit floats. */
   F32: Float32Array<ArrayBuffer>;
+  /** The bits of 16-bit floats (IEEE 754). */
   F16: Uint16Array<ArrayBuffer>;
+  /** The bits of bfloat16. */
   BF16: Uint16Array<ArrayBuffer>;
+  /** 64-bit integers. */
   I64: BigInt64Array<ArrayBuffer>;
+  /** 32-bit integers. */
   I32: Int32Array<ArrayBuffer>;
+  /** 16-bit integers. */
   I16: Int16Array<ArrayBuffer>;
+  /** 8-bit integers. */
   I8: Int8Array<ArrayBuffer>;
+  /** Unsigned 64-bit integers. */
   U64: BigUint64Array<ArrayBuffer>;
+  /** Unsigned 32-bit integers. */
   U32: Uint32Array<ArrayBuffer>;
+  /** Unsigned 16-bit integers. */
   U16: Uint16Array<ArrayBuffer>;
+  /** Unsigned 8-bit integers. */
   U8: Uint8Array<ArrayBuffer>;
+  /** The bits of 8-bit floats (OCP E4M3). */
   F8_E4M3: Uint8Array<ArrayBuffer>;
+  /** The bits of 8-bit floats (OCP E5M2). */
   F8_E5M2: Uint8Array<ArrayBuffer>;
+  /** The bits of 8-bit scales (OCP E8M0). */
   F8_E8M0: Uint8Array<ArrayBuffer>;
+  /** The bits of 8-bit floats (E4M3FNUZ). */
   F8_E4M3FNUZ: Uint8Array<ArrayBuffer>;
+  /** The bits of 8-bit floats (E5M2FNUZ). */
   F8_E5M2FNUZ: Uint8Array<ArrayBuffer>;
+  /** Alternating real and imaginary parts. */
   C64: Float32Array<ArrayBuffer>;
+  /** 0 or 1. */
   BOOL: Uint8Array<ArrayBuffer>;
+  /** 6-bit floats, packed as in the file. */
   F6_E2M3: Uint8Array<ArrayBuffer>;
+  /** 6-bit floats, packed as in the file. */
   F6_E3M2: Uint8Array<ArrayBuffer>;
+  /** 4-bit floats, packed as in the file. */
   F4: Uint8Array<ArrayBuffer>;
 }
 

@@ -22,11 +22,11 @@ export type OnProgress = (progress: Progress) => void;
 export class ProgressMeter {
   #loadedBytes = 0;
   #expectedBytes = 0;
-  readonly #tell: OnProgress | undefined;
+  readonly #onProgress: OnProgress | undefined;
   #about: Pick<Progress, "stage" | "tensor">;
 
-  constructor(tell: OnProgress | undefined, about: Pick<Progress, "stage" | "tensor">) {
-    this.#tell = tell;
+  constructor(onProgress: OnProgress | undefined, about: Pick<Progress, "stage" | "tensor">) {
+    this.#onProgress = onProgress;
     this.#about = about;
   }
 
@@ -51,6 +51,6 @@ export class ProgressMeter {
     this.#loadedBytes += bytes;
     // The head of a file arrives before its length is known.
     const totalBytes = Math.max(this.#expectedBytes, this.#loadedBytes);
-    this.#tell?.({ ...this.#about, loadedBytes: this.#loadedBytes, totalBytes });
+    this.#onProgress?.({ ...this.#about, loadedBytes: this.#loadedBytes, totalBytes });
   };
 }

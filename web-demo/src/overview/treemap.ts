@@ -26,7 +26,7 @@ type Measure = "stored" | "original";
 export class Treemap {
   readonly node: HTMLElement;
   readonly #root: Branch;
-  readonly #canvas = element("canvas", { class: "treemap", role: "img", "aria-label": "Map of the model: every tensor as large as it is. The list beside it has the same tensors." });
+  readonly #canvas = element("canvas", { class: "treemap", role: "img", "aria-label": "Treemap of the model: the area of a tensor is its size. The list has the same tensors." });
   readonly #caption = element("p", { class: "caption" });
   #measure: Measure = "stored";
   #cells: Cell[] = [];
