@@ -29,7 +29,7 @@ struct Tensor<'a> {
     parts: Vec<Part>,
     #[serde(skip_serializing_if = "Option::is_none")]
     base: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "aliasOf", skip_serializing_if = "Option::is_none")]
     shared_with: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     format: Option<&'static str>,

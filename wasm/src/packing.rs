@@ -22,7 +22,7 @@ struct Packed<'a> {
     name: &'a str,
     byte_length: u64,
     stored_length: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "aliasOf", skip_serializing_if = "Option::is_none")]
     shared_with: Option<&'a str>,
 }
 

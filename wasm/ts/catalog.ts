@@ -1,22 +1,22 @@
-/** From a source to what its file holds. */
+/** Opening one file: from a source to the catalog of its contents. */
 
 import type { Core, CoreCatalog, CoreOpening } from "./core.js";
 import { FormatError } from "./errors.js";
-import { mistakenFor } from "./mistaken.js";
-import { partsBytes, readParts } from "./parts.js";
+import { describeNonModel } from "./not-a-model.js";
+import { totalBytes, readRanges } from "./byte-ranges.js";
 import type { ProgressMeter } from "./progress.js";
-import { guarded } from "./rejection.js";
+import { callCore } from "./core-errors.js";
 import type { ReadOptions, Source } from "./source/source.js";
 import type { StoredPart } from "./tensor.js";
 
-/** A file of a model, opened. */
+/** An opened file of a model. */
 export interface OpenedFile {
   source: Source;
   sizeBytes: number;
-  /** Where its catalog was made; another core cannot use it. */
+  /** The core that made the catalog. No other core can use it. */
   core: Core;
   catalog: CoreCatalog;
-  /** What was read of it, to make the catalog again. */
+  /** The bytes read so far, from which another core can make the catalog again. */
   head: Uint8Array;
   supplied: Supplied[];
 }
@@ -26,7 +26,7 @@ interface Supplied {
   bytes: Uint8Array;
 }
 
-/** The first bytes of a file, as many as it takes to recognise it. */
+/** Reads as many of the first bytes of a file as it takes to recognise its format. */
 export async function readHead(core: Core, source: Source, sizeBytes: number, options: ReadOptions, meter: ProgressMeter): Promise<Uint8Array> {
   const headBytes = Math.min(sizeBytes, core.Opening.headBytes());
   meter.expectMore(headBytes);
@@ -39,18 +39,18 @@ export async function openFile(core: Core, source: Source, sizeBytes: number, he
   const opening = recognise(core, sizeBytes, head);
   let finished = false;
   try {
-    // The core promises that this ends: each round leaves it less to look for.
+    // This ends: in each round the core needs less.
     for (;;) {
-      const ranges = pairs(guarded(() => opening.needs()));
+      const ranges = pairs(callCore(() => opening.needs()));
       if (ranges.length === 0) {
         finished = true;
-        return { source, sizeBytes, core, catalog: guarded(() => opening.finish()), head, supplied };
+        return { source, sizeBytes, core, catalog: callCore(() => opening.finish()), head, supplied };
       }
-      meter.expectMore(partsBytes(ranges));
-      const parts = await readParts([source], ranges, options);
+      meter.expectMore(totalBytes(ranges));
+      const parts = await readRanges([source], ranges, options);
       for (const [i, bytes] of parts.entries()) {
         const { offset } = ranges[i]!;
-        guarded(() => opening.supply(offset, bytes));
+        callCore(() => opening.supply(offset, bytes));
         supplied.push({ offset, bytes });
       }
     }
@@ -59,25 +59,25 @@ export async function openFile(core: Core, source: Source, sizeBytes: number, he
   }
 }
 
-/** The catalog of a file for use in `core`, from the bytes that are there. The file's own is used up. */
+/** Returns the catalog of a file for use in `core`, made from the bytes read so far. Consumes the file's own catalog. */
 export function catalogIn(core: Core, file: OpenedFile): CoreCatalog {
   if (file.core === core) return file.catalog;
   file.catalog.free();
   const opening = recognise(core, file.sizeBytes, file.head);
-  for (const { offset, bytes } of file.supplied) guarded(() => opening.supply(offset, bytes));
-  return guarded(() => opening.finish());
+  for (const { offset, bytes } of file.supplied) callCore(() => opening.supply(offset, bytes));
+  return callCore(() => opening.finish());
 }
 
 function recognise(core: Core, sizeBytes: number, head: Uint8Array): CoreOpening {
   try {
-    return guarded(() => new core.Opening(sizeBytes, head));
+    return callCore(() => new core.Opening(sizeBytes, head));
   } catch (error) {
-    const mistake = error instanceof FormatError ? mistakenFor(head) : undefined;
+    const mistake = error instanceof FormatError ? describeNonModel(head) : undefined;
     throw mistake ? new FormatError(mistake, {}, { cause: error }) : error;
   }
 }
 
-/** Ranges of the one file, as parts of a model are told. */
+/** Parses ranges of a single file, `[offset, length, …]`. */
 function pairs(needs: Float64Array): StoredPart[] {
   return Array.from({ length: needs.length / 2 }, (_, i) => ({ file: 0, offset: needs[2 * i]!, length: needs[2 * i + 1]! }));
 }

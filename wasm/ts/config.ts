@@ -1,24 +1,24 @@
-/** `config.json`, which says how the weights of a model are stored. */
+/** Reading `config.json`, which describes how the weights of a model are stored. */
 
-import { isAbsent } from "./beside.js";
+import { isAbsent } from "./siblings.js";
 import type { OpenedFile } from "./catalog.js";
 import { LimitError } from "./errors.js";
-import type { Reading } from "./files.js";
-import type { Openable } from "./open.js";
+import type { OpenContext } from "./shards.js";
+import type { ModelInput } from "./model-input.js";
 
-/** Those of hubs have a few kilobytes; one that lists every module by name, some hundred. In bytes. */
-const CONFIG_BYTES = 100_000_000;
+/** The longest `config.json`, in bytes. Those on hubs have a few kilobytes; one that lists every module by name, a few hundred. */
+const MAX_CONFIG_BYTES = 100_000_000;
 
-/** Its text, if it is wanted and there. */
-export async function readConfig(reading: Reading, files: readonly OpenedFile[], given: Openable | false | undefined): Promise<Uint8Array | undefined> {
+/** Returns the text of `config.json`, if the model needs one and there is one. */
+export async function readConfig(context: OpenContext, files: readonly OpenedFile[], given: ModelInput | false | undefined): Promise<Uint8Array | undefined> {
   if (given === false || !files.some(({ catalog }) => catalog.wantsConfig())) return undefined;
-  const openable = given ?? reading.beside("config.json");
-  if (openable === undefined) return undefined;
-  const { openSource, options, meter } = reading;
+  const input = given ?? context.resolveSibling("config.json");
+  if (input === undefined) return undefined;
+  const { openSource, options, meter } = context;
   try {
-    const source = openSource(openable);
+    const source = openSource(input);
     const sizeBytes = await source.size(options);
-    if (sizeBytes > CONFIG_BYTES) throw new LimitError(`The model's config.json has ${sizeBytes} bytes, more than any model needs.`);
+    if (sizeBytes > MAX_CONFIG_BYTES) throw new LimitError(`The model's config.json has ${sizeBytes} bytes, more than any model needs.`);
     meter.expectMore(sizeBytes);
     return sizeBytes === 0 ? new Uint8Array(0) : await source.read(0, sizeBytes, options);
   } catch (error) {

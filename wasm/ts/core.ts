@@ -1,87 +1,88 @@
-/** The seam to the WebAssembly core that reads: what it offers. */
+/** The interface of the WebAssembly core for reading. */
 
 import * as glue from "./core/zstn_wasm.js";
 import { lazyModule } from "./module.js";
 import type { CoreInput, Glue, Start, WasmModule } from "./module.js";
+import type { ModelKind } from "./model-kind.js";
 import type { StoredPlane, TensorInfo } from "./tensor.js";
 
 /** Recognises a file from its first bytes and says which further ranges it needs. Does no I/O. */
 export interface CoreOpening {
-  /** [offset, length, offset, length, …] still missing; empty when ready. */
+  /** Returns the missing ranges, [offset, length, offset, length, …]; empty when complete. */
   needs(): Float64Array;
   supply(offset: number, bytes: Uint8Array): void;
-  /** Uses up the opening. */
+  /** Consumes the opening. */
   finish(): CoreCatalog;
   free(): void;
 }
 
-/** What a recognised file holds. */
+/** The contents of a recognised file. */
 export interface CoreCatalog {
-  /** Whether the model's `config.json` may have something to say about its tensors. */
+  /** Returns whether the model's `config.json` may describe its tensors. */
   wantsConfig(): boolean;
   free(): void;
 }
 
 /** The index of a checkpoint in several files. */
 export interface CoreShardIndex {
-  /** Names of the files beside the index. */
+  /** Returns the names of the shards. */
   files(): string[];
   free(): void;
 }
 
-/** A model being put together. Does no I/O. */
+/** A model being built. Does no I/O. */
 export interface CoreAssembly {
-  /** [file, offset, length, …] still missing. */
+  /** Returns the missing ranges, [file, offset, length, …]. */
   needs(): Float64Array;
   supply(file: number, offset: number, bytes: Uint8Array): void;
-  /** Uses up the assembly. */
+  /** Consumes the assembly. */
   finish(): CoreModel;
   free(): void;
 }
 
 /** The tensors of a model, over all its files. */
 export interface CoreModel {
-  kind(): string;
+  kind(): ModelKind;
   metadata(): Record<string, string>;
   /** File by file, in data order. */
   tensors(): TensorInfo[];
-  /** The rejections of tensors that cannot be had. */
+  /** Returns the reasons why some tensors cannot be read. */
   refused(): unknown[];
-  /** Length of the safetensors files that this is or was packed from, or of all tensors where there were none, in bytes. */
+  /** Returns the length of the safetensors files that the model was packed from, or of all its tensors, in bytes. */
   originalBytes(): number;
-  /** Where the table lies that `rows` has to be given: [file, offset, length], or nothing. */
+  /** Returns the range of the block table that `rows` needs, [file, offset, length]; empty if there is none. */
   blockTable(index: number): Float64Array;
   rows(index: number, start: number, end: number, table?: Uint8Array): CoreRows;
-  /** What each plane takes; undefined where there is no table. */
+  /** Returns the size of each plane; `undefined` without a table. */
   planeSizes(index: number, table?: Uint8Array): StoredPlane[] | undefined;
-  /** The stored bytes of all parts to the raw little-endian bytes of the tensor: in `into`, or in a fresh array. */
+  /** Decodes the stored bytes of all parts to the raw little-endian bytes of the tensor, in `into` or a new array. */
   decode(index: number, parts: Uint8Array[], base?: Uint8Array, into?: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>;
-  /** Whether the stored bytes of a tensor are the tensor, with nothing to decode or to compare. */
+  /** Returns whether the stored bytes are the tensor itself, with nothing to decode or verify. */
   isPlain(index: number): boolean;
-  /** What decoding this tensor takes in another instance, as the first argument of `CoreDecode`. */
+  /** Returns what another instance needs to decode this tensor: the first argument of `CoreDecode`. */
   recipe(index: number): Uint8Array<ArrayBuffer>;
-  /** The compiled module it lives in. */
+  /** Returns the compiled module of this instance. */
   module(): WasmModule;
-  /** Whether that is the one with all formats. */
+  /** Returns whether that is the module with all formats. */
   hasFormats(): boolean;
-  /** Whether it is a delta. */
+  /** Returns whether the model is a delta. */
   needsBase(): boolean;
-  /** Throws if the delta was made against something else. */
+  /** Throws if the delta was made against another base. */
   checkBase(base: CoreModel): void;
-  /** The model as one safetensors file; throws if it cannot be one. */
+  /** Returns the model as one safetensors file. Throws if that is not possible. */
   unpacked(): CoreUnpacked;
   free(): void;
 }
 
 /** A model as one safetensors file. Does no I/O. */
 export interface CoreUnpacked {
-  /** The file up to its data, in a fresh array. */
+  /** Returns the file up to its data, in a new array. */
   head(): Uint8Array<ArrayBuffer>;
   /** Length of the file, in bytes. */
   sizeBytes(): number;
-  /** Whether the file is the one that was packed, byte for byte. */
+  /** Returns whether the file is identical to the one that was packed. */
   isOriginal(): boolean;
-  /** [number, begin, end, …] of the tensors in bytes `begin` to `end` of the file, in bytes of the tensor. */
+  /** Returns the tensors within bytes `begin` to `end` of the file: [index, begin, end, …], in bytes of the tensor. */
   tensors(begin: number, end: number): Float64Array;
   free(): void;
 }
@@ -89,44 +90,44 @@ export interface CoreUnpacked {
 /** Decodes a tensor of a model that lives in another instance of the same module. */
 export type CoreDecode = (recipe: Uint8Array, parts: Uint8Array[], base?: Uint8Array) => Uint8Array<ArrayBuffer>;
 
-/** What has to be fetched for some rows of a tensor. Does no I/O. */
+/** A plan for reading some rows of a tensor. Does no I/O. */
 export interface CoreRows {
-  /** Whether the tensor has to be read as a whole; the rows are then the bytes `span` of it. */
+  /** Returns whether the whole tensor has to be read. The rows are then the bytes `span` of it. */
   isWhole(): boolean;
-  /** [start, end] in the tensor. */
+  /** Returns [start, end] in the tensor, in bytes. */
   span(): Float64Array;
-  /** [file, offset, length, …] to fetch. */
+  /** Returns the ranges to fetch, [file, offset, length, …]. */
   ranges(): Float64Array;
-  /** The raw bytes of the rows. */
+  /** Returns the raw bytes of the rows. */
   decode(parts: Uint8Array[]): Uint8Array<ArrayBuffer>;
   free(): void;
 }
 
-/** The core, loaded. */
+/** The loaded core. */
 export interface Core {
   readonly Opening: {
     new (sizeBytes: number, head: Uint8Array): CoreOpening;
-    /** Length of the head that `new Opening` wants, in bytes. */
+    /** Returns the length of the head that `new Opening` needs, in bytes. */
     headBytes(): number;
-    /** Whether it takes the module with all formats to open a file that begins so. */
+    /** Returns whether a file with this head needs the module with all formats. */
     isLeftOut(head: Uint8Array): boolean;
   };
   readonly ShardIndex: {
     new (json: Uint8Array): CoreShardIndex;
-    /** Whether a file with these first bytes is text like that of an index. */
+    /** Returns whether a file with this head looks like the text of an index. */
     recognise(head: Uint8Array): boolean;
   };
-  /** Uses up the catalogs and the index. */
+  /** Consumes the catalogs and the index. */
   readonly Assembly: new (files: CoreCatalog[], shards: CoreShardIndex | undefined, config: Uint8Array | undefined) => CoreAssembly;
 }
 
-/** Loads the core with all formats once, when a file of one of them is met. */
+/** Loads the core with all formats once. A failed attempt may be repeated. */
 export function lazyFormats(start: Start): (input?: CoreInput) => Promise<Core> {
   const glue = (): Promise<Glue> => import("./core/zstn_formats.js");
   return lazyModule({ file: "zstn_formats_bg.wasm", loader: "initFormats", glue }, start);
 }
 
-/** Loads the core once; a failed attempt may be repeated. */
+/** Loads the core once. A failed attempt may be repeated. */
 export function lazyCore(start: Start): (input?: CoreInput) => Promise<Core> {
   return lazyModule({ file: "zstn_wasm_bg.wasm", loader: "init", glue: () => glue }, start);
 }

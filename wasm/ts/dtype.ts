@@ -1,21 +1,62 @@
-/** The 22 element types of safetensors: the typed array that holds each, and the way to 32-bit floats. */
+/** The 22 element types of safetensors: the typed array of each, and its conversion to 32-bit floats. */
 
 import { LimitError, UnsupportedError } from "./errors.js";
 import { bfloat16ToFloat32, float16ToFloat32, float8ToFloat32 } from "./float.js";
 import type { Float8Dtype } from "./float.js";
 
-/** What `tensor.data` can be. */
-export type TensorData =
-  | Float64Array<ArrayBuffer>
-  | Float32Array<ArrayBuffer>
-  | Int8Array<ArrayBuffer>
-  | Uint8Array<ArrayBuffer>
-  | Int16Array<ArrayBuffer>
-  | Uint16Array<ArrayBuffer>
-  | Int32Array<ArrayBuffer>
-  | Uint32Array<ArrayBuffer>
-  | BigInt64Array<ArrayBuffer>
-  | BigUint64Array<ArrayBuffer>;
+/** The typed array of each element type. Types without one in JavaScript are their stored bits. */
+export interface DtypeArrays {
+  /** 64-bit floats. */
+  F64: Float64Array<ArrayBuffer>;
+  /** 32-bit floats. */
+  F32: Float32Array<ArrayBuffer>;
+  /** The bits of 16-bit floats (IEEE 754). */
+  F16: Uint16Array<ArrayBuffer>;
+  /** The bits of bfloat16. */
+  BF16: Uint16Array<ArrayBuffer>;
+  /** 64-bit integers. */
+  I64: BigInt64Array<ArrayBuffer>;
+  /** 32-bit integers. */
+  I32: Int32Array<ArrayBuffer>;
+  /** 16-bit integers. */
+  I16: Int16Array<ArrayBuffer>;
+  /** 8-bit integers. */
+  I8: Int8Array<ArrayBuffer>;
+  /** Unsigned 64-bit integers. */
+  U64: BigUint64Array<ArrayBuffer>;
+  /** Unsigned 32-bit integers. */
+  U32: Uint32Array<ArrayBuffer>;
+  /** Unsigned 16-bit integers. */
+  U16: Uint16Array<ArrayBuffer>;
+  /** Unsigned 8-bit integers. */
+  U8: Uint8Array<ArrayBuffer>;
+  /** The bits of 8-bit floats (OCP E4M3). */
+  F8_E4M3: Uint8Array<ArrayBuffer>;
+  /** The bits of 8-bit floats (OCP E5M2). */
+  F8_E5M2: Uint8Array<ArrayBuffer>;
+  /** The bits of 8-bit scales (OCP E8M0). */
+  F8_E8M0: Uint8Array<ArrayBuffer>;
+  /** The bits of 8-bit floats (E4M3FNUZ). */
+  F8_E4M3FNUZ: Uint8Array<ArrayBuffer>;
+  /** The bits of 8-bit floats (E5M2FNUZ). */
+  F8_E5M2FNUZ: Uint8Array<ArrayBuffer>;
+  /** Alternating real and imaginary parts. */
+  C64: Float32Array<ArrayBuffer>;
+  /** 0 or 1. */
+  BOOL: Uint8Array<ArrayBuffer>;
+  /** 6-bit floats, packed as in the file. */
+  F6_E2M3: Uint8Array<ArrayBuffer>;
+  /** 6-bit floats, packed as in the file. */
+  F6_E3M2: Uint8Array<ArrayBuffer>;
+  /** 4-bit floats, packed as in the file. */
+  F4: Uint8Array<ArrayBuffer>;
+}
+
+/** An element type, as safetensors spells it. */
+export type Dtype = keyof DtypeArrays;
+
+/** The types of `tensor.data`. */
+export type TensorData = DtypeArrays[Dtype];
 
 interface ArrayType {
   new (buffer: ArrayBuffer, byteOffset: number, length: number): TensorData;
@@ -24,9 +65,9 @@ interface ArrayType {
 
 type ToFloat32 = (data: TensorData, begin: number, out: Float32Array) => void;
 
-interface Dtype {
+interface DtypeEntry {
   array: ArrayType;
-  /** Missing where one array element is not one number that this version can convert. */
+  /** Absent where an array element is not a number that this version can convert. */
   toFloat32?: ToFloat32;
 }
 
@@ -40,12 +81,12 @@ const bigInts: ToFloat32 = (data, begin, out) => {
   for (let i = 0; i < out.length; i++) out[i] = Number(from[begin + i]!);
 };
 
-const float8 = (dtype: Float8Dtype): Dtype => ({
+const float8 = (dtype: Float8Dtype): DtypeEntry => ({
   array: Uint8Array,
   toFloat32: (data, begin, out) => float8ToFloat32(dtype, data as Uint8Array, begin, out),
 });
 
-const DTYPES: Readonly<Record<string, Dtype>> = {
+const DTYPES: Readonly<Record<Dtype, DtypeEntry>> = {
   F64: { array: Float64Array, toFloat32: numbers },
   F32: { array: Float32Array, toFloat32: (data, begin, out) => out.set(data.subarray(begin, begin + out.length) as Float32Array) },
   F16: { array: Uint16Array, toFloat32: (data, begin, out) => float16ToFloat32(data as Uint16Array, begin, out) },
@@ -63,7 +104,7 @@ const DTYPES: Readonly<Record<string, Dtype>> = {
   F8_E8M0: float8("F8_E8M0"),
   F8_E4M3FNUZ: float8("F8_E4M3FNUZ"),
   F8_E5M2FNUZ: float8("F8_E5M2FNUZ"),
-  // The rest is handed out as it is stored; C64 as real and imaginary parts by turns.
+  // The rest is returned as stored; C64 as alternating real and imaginary parts.
   C64: { array: Float32Array },
   BOOL: { array: Uint8Array },
   F6_E2M3: { array: Uint8Array },
@@ -71,30 +112,30 @@ const DTYPES: Readonly<Record<string, Dtype>> = {
   F4: { array: Uint8Array },
 };
 
-function dtypeNamed(name: string, tensor: string): Dtype {
-  const dtype = Object.hasOwn(DTYPES, name) ? DTYPES[name] : undefined;
+function entryOf(name: string, tensor: string): DtypeEntry {
+  const dtype = Object.hasOwn(DTYPES, name) ? DTYPES[name as Dtype] : undefined;
   if (!dtype) throw new UnsupportedError(`The tensor ${tensor} has the dtype ${name}, which this version does not know.`, { tensor });
   return dtype;
 }
 
-/** Length of an element of the typed array that holds this dtype, in bytes; such an array begins at a multiple of it. */
+/** Returns the element size of the dtype's typed array, in bytes. Such an array must be aligned to it. */
 export function bytesPerElement(dtypeName: string, tensor: string): number {
-  return dtypeNamed(dtypeName, tensor).array.BYTES_PER_ELEMENT;
+  return entryOf(dtypeName, tensor).array.BYTES_PER_ELEMENT;
 }
 
-/** The typed array over `bytes`; copies only when the bytes are not aligned for it. */
+/** Returns a typed array over `bytes`, which are copied only if they are not aligned for it. */
 export function typedArray(dtypeName: string, tensor: string, bytes: Uint8Array<ArrayBuffer>): TensorData {
-  const { array } = dtypeNamed(dtypeName, tensor);
+  const { array } = entryOf(dtypeName, tensor);
   const aligned = bytes.byteOffset % array.BYTES_PER_ELEMENT === 0 ? bytes : bytes.slice();
   return new array(aligned.buffer, aligned.byteOffset, aligned.byteLength / array.BYTES_PER_ELEMENT);
 }
 
-/** Elements `begin` to `end` (excluded) of `data` as 32-bit floats, in a new array. */
+/** Returns elements `begin` to `end` (exclusive) of `data` as 32-bit floats in a new array. */
 export function toFloat32(dtypeName: string, tensor: string, data: TensorData, begin: number, end: number): Float32Array<ArrayBuffer> {
-  const convert = dtypeNamed(dtypeName, tensor).toFloat32;
+  const convert = entryOf(dtypeName, tensor).toFloat32;
   if (!convert) {
     throw new UnsupportedError(
-      `This version cannot turn ${dtypeName} into 32-bit floats (tensor ${tensor}); its stored bytes are in \`data\`.`,
+      `This version cannot convert ${dtypeName} to 32-bit floats (tensor ${tensor}). Its stored bytes are in \`data\`.`,
       { tensor },
     );
   }
@@ -111,5 +152,5 @@ function floats(length: number, tensor: string): Float32Array<ArrayBuffer> {
   }
 }
 
-/** Names of all dtypes a model can hold. */
-export const DTYPE_NAMES: readonly string[] = Object.keys(DTYPES);
+/** The names of all dtypes. */
+export const DTYPE_NAMES = Object.keys(DTYPES) as readonly Dtype[];

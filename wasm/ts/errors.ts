@@ -1,7 +1,6 @@
 /**
- * Every way `zstn` can refuse, as classes and as strings. Tell errors apart by
- * `error.code` (works across copies of this package and across workers) or by
- * `instanceof`. An aborted call is not listed here: it throws the reason of its signal.
+ * The errors of this package. Distinguish them by `error.code`, which works across copies of this package and across
+ * workers, or by `instanceof`. An aborted call rejects with the reason of its signal instead.
  */
 
 /** What went wrong, as a stable string. */
@@ -20,12 +19,13 @@ export type ErrorCode =
   | "changed"
   | "read"
   | "core"
+  | "internal"
   | "worker"
   | "closed";
 
-/** The base of all errors this package throws by itself. */
+/** The base class of all errors of this package. */
 export class ZstnError extends Error {
-  /** Name of the class. */
+  /** The name of the class. */
   override name = "ZstnError";
   /** What went wrong, as a stable string. */
   readonly code: ErrorCode;
@@ -36,50 +36,50 @@ export class ZstnError extends Error {
   }
 }
 
-/** Where in a file a rejection happened; every part may be unknown. */
-export interface Place {
-  /** The rule of the format that the file breaks, as the format description names it. */
+/** Where in a file an error was found. Every part may be unknown. */
+export interface ErrorLocation {
+  /** The rule of the format that the file violates, as the format description names it. */
   rule?: string | undefined;
   /** Position in the file, in bytes. */
   offset?: number | undefined;
-  /** Name of the tensor concerned. */
+  /** Name of the tensor. */
   tensor?: string | undefined;
 }
 
-abstract class PlacedError extends ZstnError implements Place {
+abstract class LocatedError extends ZstnError implements ErrorLocation {
   readonly rule: string | undefined;
   readonly offset: number | undefined;
   readonly tensor: string | undefined;
 
-  constructor(code: ErrorCode, message: string, place: Place, options?: ErrorOptions) {
+  constructor(code: ErrorCode, message: string, location: ErrorLocation, options?: ErrorOptions) {
     super(code, message, options);
-    this.rule = place.rule;
-    this.offset = place.offset;
-    this.tensor = place.tensor;
+    this.rule = location.rule;
+    this.offset = location.offset;
+    this.tensor = location.tensor;
   }
 }
 
-/** The file is damaged, or is no file of a known format. */
-export class FormatError extends PlacedError {
+/** The file is damaged, or not in a known format. */
+export class FormatError extends LocatedError {
   override name = "FormatError";
-  constructor(message: string, place: Place = {}, options?: ErrorOptions) {
-    super("malformed", message, place, options);
+  constructor(message: string, location: ErrorLocation = {}, options?: ErrorOptions) {
+    super("malformed", message, location, options);
   }
 }
 
-/** The file is (or may be) fine, but uses something this version cannot read. */
-export class UnsupportedError extends PlacedError {
+/** The file may be valid, but uses a feature that this version cannot read. */
+export class UnsupportedError extends LocatedError {
   override name = "UnsupportedError";
-  constructor(message: string, place: Place = {}, options?: ErrorOptions) {
-    super("unsupported", message, place, options);
+  constructor(message: string, location: ErrorLocation = {}, options?: ErrorOptions) {
+    super("unsupported", message, location, options);
   }
 }
 
-/** The file asks for more memory or more tensors than the reader's caps allow. */
-export class LimitError extends PlacedError {
+/** The file needs more memory or has more tensors than the limits of this package allow. */
+export class LimitError extends LocatedError {
   override name = "LimitError";
-  constructor(message: string, place: Place = {}, options?: ErrorOptions) {
-    super("limit", message, place, options);
+  constructor(message: string, location: ErrorLocation = {}, options?: ErrorOptions) {
+    super("limit", message, location, options);
   }
 }
 
@@ -88,13 +88,13 @@ export class TensorNotFoundError extends ZstnError {
   override name = "TensorNotFoundError";
   /** The name that was asked for. */
   readonly tensor: string;
-  /** Names of the model that look alike, best first; may be empty. */
-  readonly closeMatches: readonly string[];
+  /** Similar names of the model, best first; may be empty. */
+  readonly suggestions: readonly string[];
 
-  constructor(tensor: string, closeMatches: readonly string[], message: string) {
+  constructor(tensor: string, suggestions: readonly string[], message: string) {
     super("not_found", message);
     this.tensor = tensor;
-    this.closeMatches = closeMatches;
+    this.suggestions = suggestions;
   }
 }
 
@@ -103,9 +103,9 @@ export class HttpError extends ZstnError {
   override name = "HttpError";
   /** HTTP status of the answer. */
   readonly status: number;
-  /** The address that was asked, complete. */
+  /** The full URL of the request. */
   readonly url: string;
-  /** How long the server asks to wait before the next attempt, in milliseconds; `undefined` when it does not say or a page may not see it. */
+  /** How long the server asks to wait before the next attempt, in milliseconds; `undefined` if it does not say, or a page may not see it. */
   readonly retryAfterMs: number | undefined;
 
   constructor(url: string, status: number, message: string, retryAfterMs?: number) {
@@ -116,10 +116,10 @@ export class HttpError extends ZstnError {
   }
 }
 
-/** No answer came, or it came to a halt: no connection, an unknown host, or a browser that refuses the answer (CORS). */
+/** No response arrived, or it stalled: no connection, an unknown host, an invalid response, or a browser that blocks it (CORS). */
 export class NetworkError extends ZstnError {
   override name = "NetworkError";
-  /** The address that was asked, complete. */
+  /** The full URL of the request. */
   readonly url: string;
 
   constructor(url: string, message: string, options?: ErrorOptions) {
@@ -128,10 +128,10 @@ export class NetworkError extends ZstnError {
   }
 }
 
-/** The server does not send parts of the file, or other parts than asked for, and the file is too large to be read whole (`wholeFileBytes`). */
+/** The server does not support range requests, or answers them wrongly, and the file is too long to be read whole (`maxFullDownloadBytes`). */
 export class RangeNotSupportedError extends ZstnError {
   override name = "RangeNotSupportedError";
-  /** The address that was asked, complete. */
+  /** The full URL of the request. */
   readonly url: string;
 
   constructor(url: string, message: string) {
@@ -140,10 +140,10 @@ export class RangeNotSupportedError extends ZstnError {
   }
 }
 
-/** The server sent the file compressed (`Content-Encoding`), so that positions in it mean nothing. */
+/** The server sent the file compressed (`Content-Encoding`), so that positions in it are meaningless. */
 export class ContentEncodingError extends ZstnError {
   override name = "ContentEncodingError";
-  /** The address that was asked, complete. */
+  /** The full URL of the request. */
   readonly url: string;
 
   constructor(url: string, message: string) {
@@ -152,12 +152,12 @@ export class ContentEncodingError extends ZstnError {
   }
 }
 
-/** Fewer bytes (or more) arrived than were asked for. */
+/** Fewer or more bytes arrived than were asked for. */
 export class TruncatedError extends ZstnError {
   override name = "TruncatedError";
   /** Length that was asked for, in bytes. */
   readonly expectedBytes: number;
-  /** Length that arrived, in bytes; when too many arrive, as many as were looked at. */
+  /** Length that arrived, in bytes. If too many arrive, reading stops and this is the number so far. */
   readonly receivedBytes: number;
 
   constructor(expectedBytes: number, receivedBytes: number, message: string, options?: ErrorOptions) {
@@ -167,7 +167,7 @@ export class TruncatedError extends ZstnError {
   }
 }
 
-/** The file behind the source is not the one that was opened any more. */
+/** The file has changed since it was opened. */
 export class SourceChangedError extends ZstnError {
   override name = "SourceChangedError";
   constructor(message: string) {
@@ -175,7 +175,7 @@ export class SourceChangedError extends ZstnError {
   }
 }
 
-/** A local file or `Blob` could not be read. The system's own error is the `cause`. */
+/** A local file or `Blob` could not be read. The error of the system is the `cause`. */
 export class ReadError extends ZstnError {
   override name = "ReadError";
   constructor(message: string, options?: ErrorOptions) {
@@ -183,7 +183,7 @@ export class ReadError extends ZstnError {
   }
 }
 
-/** An argument makes no sense. */
+/** An argument is invalid. */
 export class InvalidInputError extends ZstnError {
   override name = "InvalidInputError";
   constructor(message: string, options?: ErrorOptions) {
@@ -191,7 +191,7 @@ export class InvalidInputError extends ZstnError {
   }
 }
 
-/** The file is the difference from another checkpoint (Z4DM) and was opened without that one. */
+/** The file is a delta (Z4DM) and was opened without its base. */
 export class BaseRequiredError extends ZstnError {
   override name = "BaseRequiredError";
   constructor(message: string) {
@@ -199,7 +199,7 @@ export class BaseRequiredError extends ZstnError {
   }
 }
 
-/** The WebAssembly module of this package could not be loaded. */
+/** A WebAssembly module of this package could not be loaded. */
 export class CoreLoadError extends ZstnError {
   override name = "CoreLoadError";
   constructor(message: string, options?: ErrorOptions) {
@@ -207,10 +207,18 @@ export class CoreLoadError extends ZstnError {
   }
 }
 
-/** A worker ended while it was decoding, or its pool was closed. What it was asked for can be read again. */
+/** The WebAssembly core stopped unexpectedly: there was not enough memory, or it has a bug. */
+export class InternalError extends ZstnError {
+  override name = "InternalError";
+  constructor(message: string, options?: ErrorOptions) {
+    super("internal", message, options);
+  }
+}
+
+/** A worker ended while it was decoding, or its pool was closed. The tensor can be read again. */
 export class WorkerError extends ZstnError {
   override name = "WorkerError";
-  /** The tensor it was decoding. */
+  /** The tensor that was being decoded. */
   readonly tensor: string;
 
   constructor(message: string, tensor: string, options?: ErrorOptions) {

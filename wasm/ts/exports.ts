@@ -1,13 +1,14 @@
-/** What both entries export besides the functions. */
+/** The exports that both entries have in common. */
 
-export type { Beside } from "./beside.js";
-export type { TensorData } from "./dtype.js";
+export type { ResolveSibling } from "./siblings.js";
+export type { Dtype, DtypeArrays, TensorData } from "./dtype.js";
 export {
   BaseRequiredError,
   ContentEncodingError,
   CoreLoadError,
   FormatError,
   HttpError,
+  InternalError,
   InvalidInputError,
   LimitError,
   ModelClosedError,
@@ -22,15 +23,18 @@ export {
   ZstnError,
 } from "./errors.js";
 export type { WorkerPool, WorkerPoolOptions } from "./decode/pool.js";
-export type { ErrorCode, Place } from "./errors.js";
+export type { ErrorCode, ErrorLocation } from "./errors.js";
 export type { Compress, CompressOptions, Decompress, DecompressOptions, Effort } from "./frames.js";
 export type { Model } from "./model.js";
+export type { ModelKind } from "./model-kind.js";
 export type { CoreInput, WasmModule } from "./module.js";
-export type { Open, Openable, OpenOptions } from "./open.js";
-export type { Pack, Packed, PackedTensor, PackOptions, PackReport } from "./pack.js";
+export type { ModelInput } from "./model-input.js";
+export type { Open, OpenOptions } from "./open.js";
+export type { Pack, PackOptions } from "./pack.js";
+export type { Packed, PackedTensor, PackReport } from "./pack-report.js";
 export type { OnProgress, Progress } from "./progress.js";
 export type { ByteCache } from "./source/byte-cache.js";
-export type { CoalesceOptions } from "./source/coalesced.js";
+export type { CoalesceOptions } from "./source/with-coalescing.js";
 export type { HttpOptions } from "./source/http-options.js";
 export { memoryCache } from "./source/memory-cache.js";
 export { opfsCache } from "./source/opfs-cache.js";
@@ -41,6 +45,6 @@ export type { ReadPlan, RowRange } from "./rows.js";
 export type { StreamOptions } from "./stream.js";
 export type { Stats } from "./source/traffic.js";
 export type { PlanOptions, TensorOptions } from "./tensor-options.js";
-export type { StoredPart, StoredPlane, Tensor, TensorInfo } from "./tensor.js";
-export type { BlobReadOptions, SafetensorsBlob } from "./virtual/blob.js";
-export type { SafetensorsBlobOptions } from "./virtual/model-file.js";
+export type { StoredPart, StoredPlane, Tensor, TensorInfo, TypedTensor } from "./tensor.js";
+export type { BlobReadOptions, SafetensorsBlob } from "./safetensors-view/blob.js";
+export type { SafetensorsBlobOptions } from "./safetensors-view/model-file.js";

@@ -1,4 +1,4 @@
-/** 16-bit and 8-bit floats to 32-bit floats, all exact. Those of 16 bits keep the payload bits of NaN; 8 bits have one NaN here. */
+/** Exact conversion of 16-bit and 8-bit floats to 32-bit floats. NaNs of 16 bits keep their payload; those of 8 bits become one NaN. */
 
 /** Fills `out` from `bits[begin]` on. bfloat16 is the upper half of a 32-bit float. */
 export function bfloat16ToFloat32(bits: Uint16Array, begin: number, out: Float32Array): void {
@@ -29,9 +29,9 @@ export function float16ToFloat32(bits: Uint16Array, begin: number, out: Float32A
 interface SmallFloat {
   exponentBits: number;
   bias: number;
-  /** Whether the magnitude of these bits means no number, for either sign: what then? */
+  /** Returns the value of a magnitude that is infinite or NaN; `undefined` for finite ones. */
   special: (magnitudeBits: number) => number | undefined;
-  /** In these kinds the pattern of negative zero is the only NaN. */
+  /** Whether the bits of negative zero are the only NaN. */
   noNegativeZero?: true;
 }
 
@@ -65,13 +65,13 @@ function smallValue({ exponentBits, bias, special, noNegativeZero }: SmallFloat,
   const mantissaBits = 7 - exponentBits;
   const exponent = magnitudeBits >> mantissaBits;
   const mantissa = magnitudeBits - (exponent << mantissaBits);
-  // Subnormals lie as far apart as the smallest normal numbers, which have one bit more.
+  // Subnormals have the spacing of the smallest normal numbers, which have one more bit.
   const steps = exponent === 0 ? mantissa : mantissa + (1 << mantissaBits);
   const magnitude = special(magnitudeBits) ?? steps * 2 ** (Math.max(exponent, 1) - bias - mantissaBits);
   return byte < 0x80 ? magnitude : -magnitude;
 }
 
-/** E8M0 has an exponent alone: a power of two, or NaN (OCP microscaling formats, 5.4.1). */
+/** Returns the value of an E8M0 scale, which is only an exponent: a power of two, or NaN (OCP microscaling formats, 5.4.1). */
 function scaleValue(byte: number): number {
   return byte === 0xff ? Number.NaN : 2 ** (byte - 127);
 }

@@ -1,57 +1,57 @@
-/** Single frames: one buffer made smaller, and back. */
+/** Single frames: compressing one buffer, and decompressing it. */
 
-import type { Coder } from "./coder.js";
+import type { PackModule } from "./pack-module.js";
 import { InvalidInputError } from "./errors.js";
-import { guarded } from "./rejection.js";
+import { callCore } from "./core-errors.js";
 
-/** Time against space: `"balanced"` unless said otherwise. */
+/** How much time to spend on a smaller result. `"balanced"` by default. */
 export type Effort = "fast" | "balanced" | "max";
 
-/** What `compress` may be given besides the bytes. */
+/** Options of `compress`. */
 export interface CompressOptions {
   /**
-   * What the bytes are, in the spelling of safetensors or of z4ai (`"BF16"`, `"bfloat16"`, `"f32"`, …), which is how their
-   * parts are told apart. Without it they are just bytes.
+   * The element type of the bytes, as safetensors or z4ai spell it (`"BF16"`, `"bfloat16"`, `"f32"`, …). Elements are
+   * split by it into parts that compress better. Without it the input is compressed as plain bytes.
    */
   dtype?: string;
-  /** Time against size; `"balanced"` unless said otherwise. */
+  /** How much time to spend on a smaller result. `"balanced"` by default. */
   effort?: Effort;
 }
 
-/** What `decompress` may be given besides the frame. */
+/** Options of `decompress`. */
 export interface DecompressOptions {
-  /** Most bytes the frame may decode to: 1 GiB unless said otherwise. A small damaged frame may promise a lot. */
-  limitBytes?: number;
+  /** The maximum number of bytes that the frame may decode to. 1 GiB by default. A small damaged frame may claim any length. */
+  maxBytes?: number;
 }
 
-/** Makes a frame that z4ai and `decompress` take back. */
+/** Compresses bytes to a frame that `decompress` and z4ai can read. */
 export type Compress = (bytes: Uint8Array | ArrayBuffer, options?: CompressOptions) => Promise<Uint8Array<ArrayBuffer>>;
 
-/** The bytes of one frame of any kind z4ai writes. Containers (`.zstn`) are for `open`. */
+/** Decompresses a frame of any kind that z4ai writes. Containers (`.zstn`) are for `open`. */
 export type Decompress = (frame: Uint8Array | ArrayBuffer, options?: DecompressOptions) => Promise<Uint8Array<ArrayBuffer>>;
 
 const LIMIT_BYTES = 2 ** 30;
 
-/** The function `compress` of one platform. */
-export function compressor(loadCoder: () => Promise<Coder>): Compress {
+/** Returns the function `compress` of a platform. */
+export function compressor(loadPackModule: () => Promise<PackModule>): Compress {
   return async (bytes, { dtype, effort = "balanced" } = {}) => {
     const input = bytesOf(bytes, "compress");
-    const coder = await loadCoder();
-    return guarded(() => coder.compress(input, dtype, effort));
+    const packModule = await loadPackModule();
+    return callCore(() => packModule.compress(input, dtype, effort));
   };
 }
 
-/** The function `decompress` of one platform. */
-export function decompressor(loadCoder: () => Promise<Coder>): Decompress {
-  return async (frame, { limitBytes = LIMIT_BYTES } = {}) => {
+/** Returns the function `decompress` of a platform. */
+export function decompressor(loadPackModule: () => Promise<PackModule>): Decompress {
+  return async (frame, { maxBytes = LIMIT_BYTES } = {}) => {
     const input = bytesOf(frame, "decompress");
-    const coder = await loadCoder();
-    return guarded(() => coder.decompress(input, limitBytes));
+    const packModule = await loadPackModule();
+    return callCore(() => packModule.decompress(input, maxBytes));
   };
 }
 
 function bytesOf(bytes: Uint8Array | ArrayBuffer, call: string): Uint8Array {
   if (bytes instanceof Uint8Array) return bytes;
   if (bytes instanceof ArrayBuffer) return new Uint8Array(bytes);
-  throw new InvalidInputError(`${call}() wants a Uint8Array or an ArrayBuffer.`);
+  throw new InvalidInputError(`${call}() takes a Uint8Array or an ArrayBuffer.`);
 }

@@ -1,55 +1,56 @@
 /// <reference lib="esnext.disposable" preserve="true" />
-/** An open model: the list of its tensors, and reading one of them. */
+/** An open model: its tensors, and reading them. */
 
 import type { CoreModel, CoreUnpacked } from "./core.js";
-import type { Decoding } from "./decode/decoder.js";
-import { room } from "./decode/room.js";
+import type { Decoding } from "./decode/pool.js";
+import { outputView } from "./decode/output-buffer.js";
 import { typedArray } from "./dtype.js";
 import { FormatError, InvalidInputError, ModelClosedError, TensorNotFoundError } from "./errors.js";
 import type { ZstnError } from "./errors.js";
-import { partsBytes, readParts, storedParts } from "./parts.js";
+import { totalBytes, readRanges, parseRanges } from "./byte-ranges.js";
 import { ProgressMeter } from "./progress.js";
-import { asError, guarded } from "./rejection.js";
+import { toZstnError, callCore } from "./core-errors.js";
 import { RowPlanner, rowsInfo, rowsOfWhole } from "./rows.js";
 import type { ReadPlan, RowRange } from "./rows.js";
-import { sideBySide } from "./side-by-side.js";
-import { DEFAULT_AHEAD_BYTES, checkAhead, inOrder } from "./stream.js";
+import { abortSiblingsOnFailure } from "./abort-siblings.js";
+import { DEFAULT_READ_AHEAD_BYTES, checkAhead, inOrder } from "./stream.js";
 import type { StreamOptions } from "./stream.js";
-import { ending } from "./source/ending.js";
+import { withSignal } from "./source/with-signal.js";
 import type { Source } from "./source/source.js";
 import type { Stats, Traffic } from "./source/traffic.js";
-import { checkRowsSize, checkSize } from "./size.js";
-import { closeMatches } from "./suggest.js";
-import { Tensor } from "./tensor.js";
-import type { StoredPlane, TensorInfo } from "./tensor.js";
+import { checkRowsSize, checkSize } from "./limits.js";
+import { suggestNames } from "./suggest.js";
+import { createTensor } from "./tensor.js";
+import type { ModelKind } from "./model-kind.js";
+import type { StoredPlane, Tensor, TensorInfo } from "./tensor.js";
 import type { PlanOptions, TensorOptions } from "./tensor-options.js";
-import { SafetensorsBlob } from "./virtual/blob.js";
-import { DEFAULT_DECODED_BYTES, modelFile } from "./virtual/model-file.js";
-import type { SafetensorsBlobOptions } from "./virtual/model-file.js";
+import { SafetensorsBlob } from "./safetensors-view/blob.js";
+import { DEFAULT_DECODED_BYTES, modelFile } from "./safetensors-view/model-file.js";
+import type { SafetensorsBlobOptions } from "./safetensors-view/model-file.js";
 
-/** An open model, in one file or several. Made by `open`. */
+/** An open model in one or more files, created by `open`. */
 export class Model {
   /**
-   * Format of its files: `"zstn"`, `"safetensors"`, `"ztensor"`, `"gauss"`, or `"z4dm"` for a delta;
-   * `"compressed-tensors"` if weights are stored in parts that `config.json` explains.
+   * The format of the files: `"zstn"`, `"safetensors"`, `"ztensor"`, `"gauss"`, or `"z4dm"` for a delta;
+   * `"compressed-tensors"` if weights are stored in parts that `config.json` describes.
    */
-  readonly kind: string;
-  /** Length of all its files together, in bytes. */
+  readonly kind: ModelKind;
+  /** Total length of all files, in bytes. */
   readonly size: number;
   /**
-   * Length of the safetensors files it was packed from, in bytes; equal to `size` when it is stored so. Where there
-   * were none (zTensor, Gauss, compressed-tensors), the length of all tensors together.
+   * Total length of the safetensors files that the model was packed from, in bytes. Equal to `size` for plain
+   * safetensors. For other formats (zTensor, Gauss, compressed-tensors), the total length of all tensors.
    */
   readonly originalSize: number;
-  /** Number of its files. */
+  /** The number of files. */
   readonly fileCount: number;
-  /** The `__metadata__` of the safetensors headers, or the texts among a zTensor file's attributes; empty when there are none. */
+  /** The `__metadata__` of the safetensors headers, or the text attributes of a zTensor file; empty if there are none. */
   readonly metadata: Readonly<Record<string, string>>;
-  /** All tensors by name, file by file in the order of their data (in zTensor files, of the file's list). */
+  /** All tensors by name, file by file, in the order of their data (zTensor: in the order of the file's list). */
   readonly tensors: ReadonlyMap<string, TensorInfo>;
-  /** Weights that cannot be read because their parts or their description are damaged or unknown, and why. */
+  /** Weights that cannot be read because their parts or their description are damaged or unknown, with the reason. */
   readonly unreadable: ReadonlyMap<string, ZstnError>;
-  /** What reading from this file has cost so far; live. Reading from the base counts in `base.stats`. */
+  /** Live counters of what reading has cost. Reads of the base count in `base.stats`. */
   readonly stats: Stats;
 
   readonly #sources: readonly Source[];
@@ -71,16 +72,16 @@ export class Model {
     this.size = sizeBytes;
     this.fileCount = sources.length;
     this.stats = traffic;
-    this.kind = guarded(() => core.kind());
-    this.originalSize = guarded(() => core.originalBytes());
-    this.metadata = Object.freeze(guarded(() => core.metadata()));
+    this.kind = callCore(() => core.kind());
+    this.originalSize = callCore(() => core.originalBytes());
+    this.metadata = Object.freeze(callCore(() => core.metadata()));
     const tensors = new Map<string, TensorInfo>();
-    for (const [index, info] of guarded(() => core.tensors()).entries()) {
+    for (const [index, info] of callCore(() => core.tensors()).entries()) {
       tensors.set(info.name, Object.freeze(info));
       this.#indices.set(info.name, index);
     }
     this.tensors = tensors;
-    const refusals = guarded(() => core.refused()).map((rejection) => asError(rejection));
+    const refusals = callCore(() => core.refused()).map((rejection) => toZstnError(rejection));
     this.unreadable = new Map(refusals.map((error) => [("tensor" in error && error.tensor) || "", error] as [string, ZstnError]));
   }
 
@@ -89,7 +90,7 @@ export class Model {
     return this.#base;
   }
 
-  /** @internal What tells the files of this model from all others, if there is such a thing. */
+  /** @internal Identifies this version of all files, where something does. */
   get version(): string | undefined {
     const versions = this.#sources.map((source) => source.version);
     if (this.#base) versions.push(this.#base.version);
@@ -98,47 +99,47 @@ export class Model {
 
   /** @internal */
   get needsBase(): boolean {
-    return guarded(() => this.#core.needsBase());
+    return callCore(() => this.#core.needsBase());
   }
 
   /** @internal */
   attach(base: Model, ownsBase: boolean): void {
     if (!this.needsBase) {
-      throw new InvalidInputError("`base` is for deltas (Z4DM); this file is complete and has none.");
+      throw new InvalidInputError("`base` is for deltas (Z4DM), and this file is not a delta.");
     }
     base.#closing.signal.throwIfAborted();
     if (base.#core.constructor !== this.#core.constructor) {
       throw new InvalidInputError(`A base is a safetensors file, plain or packed, opened with { config: false }; this one was opened as ${base.kind}.`);
     }
-    guarded(() => this.#core.checkBase(base.#core));
+    callCore(() => this.#core.checkBase(base.#core));
     this.#base = base;
     this.#ownsBase = ownsBase;
   }
 
   /**
-   * Reads one tensor: fetches its stored bytes, nothing else, and decodes them. In a delta what is needed of the
-   * base comes at the same time.
+   * Reads one tensor: fetches its stored bytes and nothing else, and decodes them. In a delta, the base's tensor is read
+   * at the same time if it is needed.
    */
   async tensor(name: string, options: TensorOptions = {}): Promise<Tensor> {
     const info = this.#find(name);
     const meter = new ProgressMeter(options.onProgress, { stage: "tensor", tensor: name });
     if (options.rows) return this.#readRows(info, options.rows, options, meter);
     meter.expect(this.#costBytes(info));
-    const into = options.into && room(info, options.into);
-    return new Tensor(info, typedArray(info.dtype, name, await this.#raw(info, options.signal, meter, into)));
+    const into = options.into && outputView(info, options.into);
+    return createTensor(info, typedArray(info.dtype, name, await this.#raw(info, options.signal, meter, into)));
   }
 
   /**
-   * Where the bytes of a packed tensor go: each part of its elements, how it is coded and what it takes. Read from the
-   * tensor's block table, which is small and often here already; `undefined` for tensors without one: short ones, mostly
-   * zeros or few values, deltas, files of z4ai and what is not packed.
+   * Returns where the bytes of a packed tensor go: each part of its elements with its coding and size. They come from
+   * the tensor's block table, which is small and often already known. `undefined` for tensors without a table: short
+   * ones, those with mostly zeros or few values, deltas, files of z4ai, and uncompressed ones.
    */
   async planes(name: string, { signal }: Pick<TensorOptions, "signal"> = {}): Promise<readonly StoredPlane[] | undefined> {
     this.#find(name);
     return this.#rows.planes(this.#indices.get(name)!, { signal: this.#untilClosed(signal) });
   }
 
-  /** What `model.tensor` would fetch. Reads nothing, or the small table that says where the blocks of the tensor are. */
+  /** Returns what `model.tensor` would fetch. Reads at most the tensor's small block table. */
   async plan(name: string, { rows, signal }: PlanOptions = {}): Promise<ReadPlan> {
     const info = this.#find(name);
     if (rows) {
@@ -146,8 +147,8 @@ export class Model {
       const plan = await this.#rows.plan(this.#indices.get(name)!, rows, { signal: this.#untilClosed(signal) });
       try {
         if (!plan.isWhole()) {
-          const parts = storedParts(plan.ranges());
-          return { whole: false, bytes: partsBytes(parts), parts };
+          const parts = parseRanges(plan.ranges());
+          return { whole: false, bytes: totalBytes(parts), parts };
         }
       } finally {
         plan.free();
@@ -157,13 +158,12 @@ export class Model {
   }
 
   /**
-   * Reads tensors one after the other, in the order of `names` (without them: all, in the order of `tensors`), the
-   * next ones while the caller works, so that neighbours come in one request. Leaving the loop, an error and an
-   * abort stop every read under way.
+   * Yields tensors in the order of `names`, by default all in the order of `tensors`. The next ones are read while the
+   * caller works, so that adjacent ones share a request. Leaving the loop, an error or an abort stops all reads.
    */
   async *stream(names: Iterable<string> = this.tensors.keys(), options: StreamOptions = {}): AsyncGenerator<Tensor, void, undefined> {
-    const { maxBytes = DEFAULT_AHEAD_BYTES, signal } = options;
-    checkAhead(maxBytes);
+    const { readAheadBytes = DEFAULT_READ_AHEAD_BYTES, signal } = options;
+    checkAhead(readAheadBytes);
     const tensors = Array.from(names, (name) => {
       const info = this.#find(name);
       checkSize(info);
@@ -171,14 +171,14 @@ export class Model {
     });
     const meter = new ProgressMeter(options.onProgress, { stage: "stream" });
     meter.expect(tensors.reduce((sum, { info }) => sum + this.#costBytes(info), 0));
-    yield* inOrder(tensors, maxBytes, signal, async (info, signal) => new Tensor(info, typedArray(info.dtype, info.name, await this.#raw(info, signal, meter))));
+    yield* inOrder(tensors, readAheadBytes, signal, async (info, signal) => createTensor(info, typedArray(info.dtype, info.name, await this.#raw(info, signal, meter))));
   }
 
   /**
-   * The model as a safetensors file that is read like a `Blob`, in slices: a slice fetches and decodes the tensors it
-   * touches. Of a plain or packed file in one piece, or a delta, it is the original, byte for byte. Of others (several files,
-   * formats that keep no safetensors header, weights in parts) the header is written anew: metadata sorted, then the
-   * tensors in the order of `tensors`; `isOriginal` of the result tells. Ends with the model.
+   * Returns the model as a safetensors file that is read like a `Blob`, in slices. Reading a slice fetches and decodes
+   * the tensors it overlaps. For a single plain or packed file, or a delta, it is the original file, byte for byte. For
+   * others (several files, formats without a safetensors header, weights in parts) the header is generated: metadata
+   * sorted, then the tensors in the order of `tensors`. `isOriginal` says which. It cannot be read after `close`.
    */
   asSafetensorsBlob(options: SafetensorsBlobOptions = {}): SafetensorsBlob {
     const closing = this.#closing.signal;
@@ -186,13 +186,13 @@ export class Model {
     const { cacheBytes = DEFAULT_DECODED_BYTES } = options;
     if (!(cacheBytes >= 0)) throw new InvalidInputError(`\`cacheBytes\` is a number of bytes, not ${String(cacheBytes)}.`);
     const decode = (info: TensorInfo, signal: AbortSignal) => this.#raw(info, signal, new ProgressMeter(undefined, { stage: "tensor" }));
-    const unpacked = (this.#unpacked ??= guarded(() => this.#core.unpacked()));
+    const unpacked = (this.#unpacked ??= callCore(() => this.#core.unpacked()));
     const { kind, tensors } = this;
-    const file = ending(modelFile({ kind, tensors, files: this.#sources, unpacked, decode }, cacheBytes), closing);
+    const file = withSignal(modelFile({ kind, tensors, files: this.#sources, unpacked, decode }, cacheBytes), closing);
     return new SafetensorsBlob(file, 0, file.size() as number, "application/octet-stream", unpacked.isOriginal());
   }
 
-  /** Frees the memory of the model and stops reads under way. Calling it again does nothing. */
+  /** Frees the memory of the model and stops all reads. Calling it again does nothing. */
   close(): void {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort(new ModelClosedError());
@@ -202,11 +202,11 @@ export class Model {
     if (this.#ownsBase) this.#base?.close();
   }
 
-  /** Closes the model at the end of a block: `using model = await open(…)`. There where the runtime knows `Symbol.dispose`. */
+  /** Closes the model at the end of a block: `using model = await open(…)`. Present where the runtime has `Symbol.dispose`. */
   declare readonly [Symbol.dispose]: () => void;
 
   static {
-    // As a method it would, in a runtime without the symbol, be one called "undefined".
+    // Declared as a method, it would be called "undefined" in a runtime without the symbol.
     if (Symbol.dispose) Object.defineProperty(this.prototype, Symbol.dispose, { value: this.prototype.close });
   }
 
@@ -215,12 +215,12 @@ export class Model {
     if (info) return info;
     const refusal = this.unreadable.get(name);
     if (refusal) throw refusal;
-    const matches = closeMatches(name, this.tensors.keys());
+    const matches = suggestNames(name, this.tensors.keys());
     const hint = matches.length > 0 ? ` Did you mean ${matches.join(" or ")}?` : "";
     throw new TensorNotFoundError(name, matches, `The model has no tensor named ${JSON.stringify(name)}.${hint}`);
   }
 
-  /** Bytes to fetch for a tensor, those of the base included. */
+  /** Returns the number of bytes to fetch for a tensor, including those of the base. */
   #costBytes(info: TensorInfo): number {
     const inBase = info.base && this.#base?.tensors.get(info.name);
     return info.storedLength + (inBase ? this.#base!.#costBytes(inBase) : 0);
@@ -228,7 +228,7 @@ export class Model {
 
   async #readRows(whole: TensorInfo, range: RowRange, options: TensorOptions, meter: ProgressMeter): Promise<Tensor> {
     const info = rowsInfo(whole, range);
-    const into = options.into && room(info, options.into);
+    const into = options.into && outputView(info, options.into);
     const signal = this.#untilClosed(options.signal);
     const rows = await this.#rows.plan(this.#indices.get(info.name)!, range, { signal });
     try {
@@ -238,11 +238,11 @@ export class Model {
         raw = rowsOfWhole(rows, await this.#raw(whole, options.signal, meter));
       } else {
         checkRowsSize(info);
-        meter.expect(partsBytes(storedParts(rows.ranges())));
+        meter.expect(totalBytes(parseRanges(rows.ranges())));
         raw = await this.#rows.read(rows, { signal, onBytes: meter.arrived });
       }
       into?.set(raw);
-      return new Tensor(info, typedArray(info.dtype, info.name, into ?? raw));
+      return createTensor(info, typedArray(info.dtype, info.name, into ?? raw));
     } finally {
       rows.free();
     }
@@ -250,7 +250,7 @@ export class Model {
 
   #untilClosed(signal: AbortSignal | undefined): AbortSignal {
     const closing = this.#closing.signal;
-    // Always a signal of its own: Node warns where many listen to one.
+    // Always a new signal: Node warns when one signal has many listeners.
     const either = AbortSignal.any(signal ? [signal, closing] : [closing]);
     either.throwIfAborted();
     return either;
@@ -261,16 +261,16 @@ export class Model {
     const either = this.#untilClosed(signal);
     checkSize(info);
     const { decoder } = this.#decoding;
-    const subject = { model: this.#core, index: this.#indices.get(info.name)!, info };
-    decoder.expect(subject);
+    const target = { model: this.#core, index: this.#indices.get(info.name)!, info };
+    decoder.warmUp(target);
     const base = info.base && this.#base;
-    const readOwn = (signal: AbortSignal) => readParts(this.#sources, info.parts, { signal, onBytes: meter.arrived });
+    const readOwn = (signal: AbortSignal) => readRanges(this.#sources, info.parts, { signal, onBytes: meter.arrived });
     const [parts, reference] = base
-      ? await sideBySide(either, (signal) => Promise.all([readOwn(signal), base.#raw(base.#find(info.name), signal, meter)]))
+      ? await abortSiblingsOnFailure(either, (signal) => Promise.all([readOwn(signal), base.#raw(base.#find(info.name), signal, meter)]))
       : [await readOwn(either)];
-    // A closed model has nothing to decode with.
+    // The core of a closed model has been freed.
     closing.throwIfAborted();
-    const raw = await decoder.decode({ ...subject, parts, reference, into, signal: either });
+    const raw = await decoder.decode({ ...target, parts, reference, into, signal: either });
     if (raw.byteLength !== info.byteLength) {
       throw new FormatError(`The tensor ${info.name} should have ${info.byteLength} bytes, decoding gave ${raw.byteLength}.`, { tensor: info.name });
     }

@@ -1,11 +1,11 @@
-/** The entry for Node: paths and file: addresses besides http(s), and the WebAssembly module read from disk. */
+/** The entry for Node: also paths and file: URLs; the WebAssembly modules are read from disk. */
 
 import { readFile } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Worker } from "node:worker_threads";
-import { lazyCoder } from "./coder.js";
+import { lazyPackModule } from "./pack-module.js";
 import { lazyCore, lazyFormats } from "./core.js";
 import { WorkerPool } from "./decode/pool.js";
 import type { WorkerPoolOptions } from "./decode/pool.js";
@@ -14,7 +14,7 @@ import { compressor, decompressor } from "./frames.js";
 import type { Compress, Decompress } from "./frames.js";
 import type { CoreInput, Glue } from "./module.js";
 import { FileSource } from "./node/file.js";
-import { makeWorker, nodeThread } from "./node/thread.js";
+import { createWorker, nodeWorkerStarter } from "./node/worker-handle.js";
 import { opener } from "./open.js";
 import type { Open } from "./open.js";
 import { packer } from "./pack.js";
@@ -26,7 +26,7 @@ export { folderCache } from "./node/folder-cache.js";
 
 const loadCore = lazyCore((glue, input) => start(glue, input, new URL("./core/zstn_wasm_bg.wasm", import.meta.url)));
 const loadFormats = lazyFormats((glue, input) => start(glue, input, new URL("./core/zstn_formats_bg.wasm", import.meta.url)));
-const loadCoder = lazyCoder((glue, input) => start(glue, input, new URL("./core/zstn_coder_bg.wasm", import.meta.url)));
+const loadPackModule = lazyPackModule((glue, input) => start(glue, input, new URL("./core/zstn_coder_bg.wasm", import.meta.url)));
 
 async function start(glue: Glue, input: CoreInput | undefined, ours: URL): Promise<unknown> {
   if (input instanceof Response || isHttp(input)) return glue.default({ module_or_path: input });
@@ -36,40 +36,40 @@ async function start(glue: Glue, input: CoreInput | undefined, ours: URL): Promi
   return glue.initSync({ module: input });
 }
 
-/** Workers that decode tensors, for the option `workers` of one model or several. They are started when they are needed. */
+/** Creates a pool of decoding workers, for the option `workers` of one or more models. They start when they are needed. */
 export function workerPool(options: WorkerPoolOptions = {}): WorkerPool {
-  const make = (options.worker as (() => Worker) | undefined) ?? makeWorker;
-  return new WorkerPool(options, availableParallelism(), nodeThread(make));
+  const create = (options.createWorker as (() => Worker) | undefined) ?? createWorker;
+  return new WorkerPool(options, availableParallelism(), nodeWorkerStarter(create));
 }
 
-/** Opens a model for reading tensors; see `Openable` for what can be opened. */
-export const open: Open = opener({ loadCore, loadFormats, pool: workerPool, resolve, beside });
+/** Opens a model for reading tensors. See `ModelInput` for what it takes. */
+export const open: Open = opener({ loadCore, loadFormats, pool: workerPool, resolve, siblingPath });
 
-/** Packs a safetensors file into a `.zstn` container, tensor by tensor, in memory for about one; see `PackOptions`. */
-export const pack: Pack = packer(loadCoder, { resolve });
+/** Packs a safetensors file into a `.zstn` container, one tensor at a time. See `PackOptions`. */
+export const pack: Pack = packer(loadPackModule, { resolve });
 
-/** Makes a frame of bytes, such as a tensor; see `CompressOptions`. */
-export const compress: Compress = compressor(loadCoder);
+/** Compresses bytes, such as a tensor, to a frame. See `CompressOptions`. */
+export const compress: Compress = compressor(loadPackModule);
 
-/** The bytes of a frame that `compress`, z4ai or `zstn compress` made. */
-export const decompress: Decompress = decompressor(loadCoder);
+/** Decompresses a frame of `compress`, z4ai or `zstn compress`. */
+export const decompress: Decompress = decompressor(loadPackModule);
 
 /**
- * Loads the WebAssembly module now, and from where you say. Optional: `open` does it by itself with the
- * file that comes with this package. Only the first call, or the first `open`, decides.
+ * Loads the WebAssembly module now, from `input` if given. Optional: `open` loads the file that comes with this package.
+ * Only the first call, or the first `open`, has an effect.
  */
 export async function init(input?: CoreInput): Promise<void> {
   await loadCore(input);
 }
 
-/** Like `init` for the module that reads zTensor, Gauss and compressed-tensors, which is not loaded before such a file is met. */
+/** Like `init`, for the module that reads zTensor, Gauss and compressed-tensors. By default it is loaded when such a file is opened. */
 export async function initFormats(input?: CoreInput): Promise<void> {
   await loadFormats(input);
 }
 
-/** Like `init` for the module behind `pack`, `compress` and `decompress`, which is not loaded before one of them is called. */
+/** Like `init`, for the module of `pack`, `compress` and `decompress`. By default it is loaded when one of them is called. */
 export async function initCoder(input?: CoreInput): Promise<void> {
-  await loadCoder(input);
+  await loadPackModule(input);
 }
 
 function resolve(address: string | URL): URL | Source {
@@ -81,7 +81,7 @@ function resolve(address: string | URL): URL | Source {
   throw new InvalidInputError(`Cannot read ${url.protocol} addresses; use http:, https: or file:, or a path.`);
 }
 
-function beside(address: string | URL, name: string): string {
+function siblingPath(address: string | URL, name: string): string {
   const path = String(address).startsWith("file:") ? fileURLToPath(address) : String(address);
   return join(dirname(path), name);
 }

@@ -1,86 +1,67 @@
-/** From a source to an open model. */
+/** Opening models. */
 
 import { assemble } from "./assemble.js";
-import { besideOf } from "./beside.js";
-import type { Beside } from "./beside.js";
+import { siblingResolver } from "./siblings.js";
+import type { ResolveSibling } from "./siblings.js";
 import { readConfig } from "./config.js";
-import type { Core } from "./core.js";
 import { inline } from "./decode/decoder.js";
 import { WorkerPool } from "./decode/pool.js";
-import type { WorkerPoolOptions } from "./decode/pool.js";
+import type { Decoding } from "./decode/pool.js";
 import { BaseRequiredError, InvalidInputError } from "./errors.js";
-import { openFiles } from "./files.js";
-import type { Reading } from "./files.js";
+import { openFiles } from "./shards.js";
+import type { OpenContext } from "./shards.js";
 import { Model } from "./model.js";
-import type { Decoding } from "./decode/decoder.js";
+import type { ModelInput } from "./model-input.js";
+import type { Platform } from "./platform.js";
 import { ProgressMeter } from "./progress.js";
 import type { OnProgress } from "./progress.js";
-import { sideBySide } from "./side-by-side.js";
+import { abortSiblingsOnFailure } from "./abort-siblings.js";
 import { BlobSource } from "./source/blob.js";
 import { BytesSource } from "./source/bytes.js";
-import { checked } from "./source/checked.js";
-import { counted } from "./source/counted.js";
-import { cacheOf, optionsBeside } from "./source/http-options.js";
+import { withValidation } from "./source/with-validation.js";
+import { withStats } from "./source/with-stats.js";
+import { cacheOf, optionsForRelatedFile } from "./source/http-options.js";
 import type { HttpOptions } from "./source/http-options.js";
 import { remoteSource } from "./source/remote.js";
 import type { ReadOptions, Source } from "./source/source.js";
 import { Traffic } from "./source/traffic.js";
 
-/**
- * What can be opened: an address (in Node also a path), a `Blob` or `File`, bytes, or a source of your own.
- * In browsers a relative address counts from the page.
- */
-export type Openable = string | URL | Blob | ArrayBuffer | Uint8Array | Source;
-
-/** What `open` may be given besides the source; `HttpOptions` are for http(s) addresses. */
+/** Options of `open`. `HttpOptions` apply to http(s) URLs. */
 export interface OpenOptions extends HttpOptions {
-  /** Stops opening; reads later on take their own signal. `open` then rejects with the reason of the signal. */
+  /** Stops opening: `open` then rejects with the reason of the signal. Later reads take signals of their own. */
   signal?: AbortSignal;
-  /** Called while the bytes needed for opening arrive. */
+  /** Called as the bytes needed for opening arrive. */
   onProgress?: OnProgress;
   /**
-   * The checkpoint that a delta (`Z4DM`) was made against: anything `open` takes, or a model that is open already.
-   * It may be plain, packed, or a delta that was opened with a base of its own. What is opened here is closed
-   * with the model and gets the same `signal` and `HttpOptions`, but `headers` and `token` only if it comes from the
-   * same origin; a model given stays yours.
+   * The checkpoint that a delta (`Z4DM`) was made against: anything that `open` takes, or an open model. It may be
+   * plain, packed, or a delta that was opened with its own base. If it is opened here, it is closed with the model and
+   * uses the same `signal` and `HttpOptions`, but `headers` and `token` only if it has the same origin. A model that
+   * you pass is not closed.
    */
-  base?: Openable | Model;
+  base?: ModelInput | Model;
   /**
-   * Finds a file beside the one opened: the shards that an index names, and `config.json`. Needed where there is
-   * no address to go by, such as for files dropped on a page; `undefined` means that there is no such file.
+   * Returns the sibling file of a given name: a shard that the index names, or `config.json`. Needed where the input has
+   * no URL or path, such as files dropped on a page. It returns `undefined` if there is no such file.
    */
-  beside?: Beside;
+  siblings?: ResolveSibling;
   /**
-   * The `config.json` of a model in the formats of compressed-tensors: anything `open` takes, or `false` to have all
-   * tensors as they are stored. By default it is looked for beside the file, if names of tensors call for it.
+   * The `config.json` of a model in a format of compressed-tensors: anything that `open` takes, or `false` to read all
+   * tensors as they are stored. By default the sibling of that name is read if the names of the tensors call for it.
    */
-  config?: Openable | false;
+  config?: ModelInput | false;
   /**
-   * Where tensors are decoded: in so many workers of its own, which are closed with the model; in those of a pool
-   * (`workerPool`), which stays yours; with 0 on the thread that asks. Unless said otherwise in a pool that all such
-   * models share. Small tensors, and those that are not packed, never go to workers, and nothing does where no
-   * worker can be started.
+   * Where tensors are decoded. A number: in that many workers of the model's own, which stop when it is closed; 0: on
+   * the calling thread. A pool from `workerPool`: in its workers, which keep running. By default, in a pool that all
+   * models without this option share. Small and uncompressed tensors are always decoded on the calling thread, and so
+   * are all others if no worker can be started.
    */
   workers?: number | WorkerPool;
 }
 
-/** Opens a model: recognises the format and learns of all tensors, normally in two round trips. */
-export type Open = (source: Openable, options?: OpenOptions) => Promise<Model>;
+/** Opens a model: recognises its format and lists its tensors, usually in two round trips. */
+export type Open = (source: ModelInput, options?: OpenOptions) => Promise<Model>;
 
-/** What Node and browsers do differently. */
-export interface Platform {
-  loadCore: () => Promise<Core>;
-  /** The core that reads all formats. */
-  loadFormats: () => Promise<Core>;
-  /** Workers for decoding. Without, tensors are decoded on the thread that asks. */
-  pool?: (options: WorkerPoolOptions) => WorkerPool;
-  /** What an address means here: a URL to fetch, or a source. */
-  resolve: (address: string | URL) => URL | Source;
-  /** The file of that name beside one that is no URL. */
-  beside?: (address: string | URL, name: string) => string;
-}
-
-/** The function `open` of one platform. */
+/** Returns the function `open` of a platform. */
 export function opener(platform: Platform): Open {
   let shared: WorkerPool | undefined;
   const decoding = (workers: number | WorkerPool | undefined): Decoding => {
@@ -90,21 +71,21 @@ export function opener(platform: Platform): Open {
     const ownPool = platform.pool({ size: workers });
     return { decoder: ownPool, ownPool };
   };
-  const open: Open = async (openable, given = {}) => {
+  const open: Open = async (input, given = {}) => {
     const options = withOneCache(given);
     const { base } = options;
     const decoded = decoding(options.workers);
-    if (base === undefined) return withoutBase(await openOne(platform, openable, options, decoded));
-    if (base instanceof Model) return withBase(await openOne(platform, openable, options, decoded), base, false);
-    const optionsOfBase = optionsFor(base, openable, options, platform);
+    if (base === undefined) return withoutBase(await openOne(platform, input, options, decoded));
+    if (base instanceof Model) return withBase(await openOne(platform, input, options, decoded), base, false);
+    const optionsOfBase = optionsFor(base, input, options, platform);
     const workers = decoded.ownPool ?? options.workers;
     if (workers !== undefined) optionsOfBase.workers = workers;
     const opened: Model[] = [];
     try {
-      // Both at the same time, so that a base costs no further round trips.
-      const [model, baseModel] = await sideBySide(options.signal, (signal) => {
+      // Concurrently, so that a base costs no further round trips.
+      const [model, baseModel] = await abortSiblingsOnFailure(options.signal, (signal) => {
         const keep = (model: Model) => (signal.aborted ? model.close() : opened.push(model), model);
-        const opening = openOne(platform, openable, { ...options, signal }, decoded).then(keep);
+        const opening = openOne(platform, input, { ...options, signal }, decoded).then(keep);
         return Promise.all([opening, open(base, { ...optionsOfBase, signal, config: false }).catch(nameBase).then(keep)]);
       });
       return withBase(model, baseModel, true);
@@ -116,7 +97,7 @@ export function opener(platform: Platform): Open {
   return open;
 }
 
-/** All files of a model share one cache. */
+/** Creates the memory cache that all files of a model share. */
 function withOneCache(options: OpenOptions): OpenOptions {
   return typeof options.cache === "number" ? { ...options, cache: cacheOf(options.cache) } : options;
 }
@@ -125,17 +106,17 @@ function withoutBase(model: Model): Model {
   if (!model.needsBase) return model;
   model.close();
   throw new BaseRequiredError(
-    "This file is the difference from another checkpoint (Z4DM) and cannot be read without it: " +
-      "pass that checkpoint, its base, as open(source, { base }).",
+    "This file is a delta (Z4DM): the difference from another checkpoint, its base, without which it cannot be read. " +
+      "Pass the base as open(source, { base }).",
   );
 }
 
 function nameBase(error: unknown): never {
   if (!(error instanceof BaseRequiredError)) throw error;
-  throw new BaseRequiredError("The base is itself the difference from another checkpoint: open it with its own base, and pass that model as `base`.");
+  throw new BaseRequiredError("The base is a delta itself: open it with its own base, and pass that model as `base`.");
 }
 
-/** `model` with its base; `model` is closed if that does not fit. */
+/** Attaches its base to `model`, which is closed if that fails. */
 function withBase(model: Model, base: Model, ownsBase: boolean): Model {
   try {
     model.attach(base, ownsBase);
@@ -146,49 +127,49 @@ function withBase(model: Model, base: Model, ownsBase: boolean): Model {
   }
 }
 
-/** Options for another file that belongs to `openable`. Secrets are for the server they were meant for. */
-function optionsFor(other: Openable, openable: Openable, options: OpenOptions, platform: Platform): OpenOptions {
-  const origin = (place: Openable): string | undefined => {
+/** Returns the options for another file that belongs to `input`. Secrets go only to the origin of `input`. */
+function optionsFor(other: ModelInput, input: ModelInput, options: OpenOptions, platform: Platform): OpenOptions {
+  const origin = (place: ModelInput): string | undefined => {
     if (typeof place !== "string" && !(place instanceof URL)) return undefined;
     const resolved = platform.resolve(place);
     return resolved instanceof URL ? resolved.origin : undefined;
   };
-  return optionsBeside(options, origin(openable) !== undefined && origin(openable) === origin(other));
+  return optionsForRelatedFile(options, origin(input) !== undefined && origin(input) === origin(other));
 }
 
-async function openOne(platform: Platform, openable: Openable, options: OpenOptions, decoding: Decoding): Promise<Model> {
+async function openOne(platform: Platform, input: ModelInput, options: OpenOptions, decoding: Decoding): Promise<Model> {
   const traffic = new Traffic();
   const meter = new ProgressMeter(options.onProgress, { stage: "open" });
   const readOptions: ReadOptions = { onBytes: meter.arrived, onTotal: (bytes) => meter.expect(bytes) };
   if (options.signal) readOptions.signal = options.signal;
-  const beside = besideOf(openable, options, platform);
-  const openSource = (other: Openable) =>
-    checked(sourceOf(other, other === openable ? options : optionsFor(other, openable, options, platform), traffic, platform));
-  const first = openSource(openable);
-  // Fetching the core and the head of the file at the same time saves a round trip.
+  const resolveSibling = siblingResolver(input, options.siblings, platform);
+  const openSource = (other: ModelInput) =>
+    withValidation(sourceOf(other, other === input ? options : optionsFor(other, input, options, platform), traffic, platform));
+  const first = openSource(input);
+  // Fetching the core and the head of the file concurrently saves a round trip.
   const [core, sizeBytes] = await Promise.all([platform.loadCore(), first.size(readOptions)]);
-  const reading: Reading = { core, loadFormats: platform.loadFormats, meter, options: readOptions, openSource, beside };
-  const { files, shards } = await openFiles(reading, first, sizeBytes);
-  const config = await readConfig(reading, files, options.config);
-  const model = await assemble(reading, files, shards, config);
+  const context: OpenContext = { core, loadFormats: platform.loadFormats, meter, options: readOptions, openSource, resolveSibling };
+  const { files, shards } = await openFiles(context, first, sizeBytes);
+  const config = await readConfig(context, files, options.config);
+  const model = await assemble(context, files, shards, config);
   const size = files.reduce((sum, file) => sum + file.sizeBytes, 0);
   return new Model(files.map(({ source }) => source), size, model, traffic, decoding);
 }
 
-/** The source behind anything that can be opened. */
-export function sourceOf(openable: Openable, options: OpenOptions, traffic: Traffic, platform: Pick<Platform, "resolve">): Source {
-  if (typeof openable === "string" || openable instanceof URL) {
-    const address = platform.resolve(openable);
-    if (!(address instanceof URL)) return counted(address, traffic);
+/** Returns the source of an input. */
+export function sourceOf(input: ModelInput, options: OpenOptions, traffic: Traffic, platform: Pick<Platform, "resolve">): Source {
+  if (typeof input === "string" || input instanceof URL) {
+    const address = platform.resolve(input);
+    if (!(address instanceof URL)) return withStats(address, traffic);
     return remoteSource(address, options, traffic);
   }
-  return counted(localSource(openable), traffic);
+  return withStats(localSource(input), traffic);
 }
 
-function localSource(openable: Blob | ArrayBuffer | Uint8Array | Source): Source {
-  if (openable instanceof Blob) return new BlobSource(openable);
-  if (openable instanceof Uint8Array) return new BytesSource(openable);
-  if (openable instanceof ArrayBuffer) return new BytesSource(new Uint8Array(openable));
-  if (typeof openable?.size === "function" && typeof openable.read === "function") return openable;
-  throw new InvalidInputError("What can be opened is an address, a File or Blob, a Uint8Array or ArrayBuffer, or an object with size() and read().");
+function localSource(input: Blob | ArrayBuffer | Uint8Array | Source): Source {
+  if (input instanceof Blob) return new BlobSource(input);
+  if (input instanceof Uint8Array) return new BytesSource(input);
+  if (input instanceof ArrayBuffer) return new BytesSource(new Uint8Array(input));
+  if (typeof input?.size === "function" && typeof input.read === "function") return input;
+  throw new InvalidInputError("`open` takes a URL, a File or Blob, a Uint8Array or ArrayBuffer, or an object with size() and read().");
 }

@@ -1,10 +1,10 @@
-/** What an address means in a page or a worker. */
+/** Resolving addresses in a page or a worker. */
 
 import { InvalidInputError } from "./errors.js";
 
-/** `address` as a URL that can be fetched; a relative one counts from the page. */
+/** Returns `address` as a URL that can be fetched. A relative one is resolved against the page. */
 export function pageAddress(address: string | URL): URL {
-  // In a worker there is no document, but the worker's own address.
+  // A worker has no document, but a location.
   const base = globalThis.document?.baseURI ?? globalThis.location?.href;
   if (!URL.canParse(address, base)) throw new InvalidInputError(`${String(address)} is not a valid address.`);
   const url = new URL(address, base);

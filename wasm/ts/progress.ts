@@ -1,56 +1,56 @@
-/** Word about bytes on their way. */
+/** Progress reports. */
 
-/** Told to `onProgress` while bytes arrive. */
+/** The argument of `onProgress`. */
 export interface Progress {
   /**
-   * `"open"` while the file is being recognised, `"tensor"` while a tensor is read, `"stream"` while several are,
+   * `"open"` while a model is being opened, `"tensor"` while a tensor is read, `"stream"` while several are read,
    * `"pack"` while a file is packed.
    */
   readonly stage: "open" | "tensor" | "stream" | "pack";
-  /** Name of the tensor being read; none where several are read at the same time. */
+  /** Name of the tensor being read. Absent where several are read at the same time. */
   readonly tensor?: string;
-  /** Bytes of this call that have arrived. */
+  /** The number of bytes received for this call. */
   readonly loadedBytes: number;
-  /** Bytes this call will need, as far as known by now. */
+  /** The number of bytes that this call needs, as far as it is known. */
   readonly totalBytes: number;
 }
 
-/** Receives progress; what it throws ends the call. */
+/** Receives progress reports. An error that it throws fails the call. */
 export type OnProgress = (progress: Progress) => void;
 
-/** Adds up the bytes of one call, whose reads may run side by side. */
+/** Adds up the bytes of one call, whose reads may be concurrent. */
 export class ProgressMeter {
   #loadedBytes = 0;
   #expectedBytes = 0;
-  readonly #tell: OnProgress | undefined;
+  readonly #onProgress: OnProgress | undefined;
   #about: Pick<Progress, "stage" | "tensor">;
 
-  constructor(tell: OnProgress | undefined, about: Pick<Progress, "stage" | "tensor">) {
-    this.#tell = tell;
+  constructor(onProgress: OnProgress | undefined, about: Pick<Progress, "stage" | "tensor">) {
+    this.#onProgress = onProgress;
     this.#about = about;
   }
 
-  /** As far as known by now, the call needs so many bytes in all. */
+  /** Sets how many bytes the call needs in all, as far as it is known. */
   expect(totalBytes: number): void {
     this.#expectedBytes = Math.max(this.#expectedBytes, totalBytes);
   }
 
-  /** The call needs so many bytes besides those known of. */
+  /** Adds to the number of bytes that the call needs. */
   expectMore(bytes: number): void {
     this.#expectedBytes += bytes;
   }
 
-  /** The bytes that come now are those of this tensor, or of none. */
+  /** Sets the tensor that the next bytes belong to. */
   about(tensor: string | undefined): void {
     const { stage } = this.#about;
     this.#about = tensor === undefined ? { stage } : { stage, tensor };
   }
 
-  /** Bytes have arrived. */
+  /** Counts and reports received bytes. */
   readonly arrived = (bytes: number): void => {
     this.#loadedBytes += bytes;
-    // The head of a file arrives before anyone knows how long it is.
+    // The head of a file arrives before its length is known.
     const totalBytes = Math.max(this.#expectedBytes, this.#loadedBytes);
-    this.#tell?.({ ...this.#about, loadedBytes: this.#loadedBytes, totalBytes });
+    this.#onProgress?.({ ...this.#about, loadedBytes: this.#loadedBytes, totalBytes });
   };
 }

@@ -1,40 +1,40 @@
-/** Some rows of a tensor: what to fetch for them, and the rows from that. */
+/** Reading some rows of a tensor: what to fetch, and decoding it. */
 
 import type { CoreModel, CoreRows } from "./core.js";
 import { InvalidInputError } from "./errors.js";
-import { readParts, storedParts } from "./parts.js";
-import { guarded } from "./rejection.js";
+import { readRanges, parseRanges } from "./byte-ranges.js";
+import { callCore } from "./core-errors.js";
 import type { ReadOptions, Source } from "./source/source.js";
 import type { StoredPart, StoredPlane, TensorInfo } from "./tensor.js";
 
-/** Rows of a tensor, slices of its outermost dimension: the first one and the one to stop before. */
+/** A range of rows, slices of the outermost dimension: the first one and the one to stop before. */
 export type RowRange = readonly [begin: number, end: number];
 
-/** What reading a tensor or some rows of it will fetch. */
+/** What reading a tensor, or some of its rows, will fetch. */
 export interface ReadPlan {
-  /** Whether all stored bytes of the tensor are needed, though only some rows may be wanted: it is not stored in blocks. */
+  /** Whether all stored bytes of the tensor are fetched. True for some rows of a tensor that is not stored in blocks. */
   readonly whole: boolean;
-  /** Bytes to fetch; in a delta without those of the base. */
+  /** The number of bytes to fetch, without those of a delta's base. */
   readonly bytes: number;
-  /** Where they lie. */
+  /** The ranges to fetch. */
   readonly parts: readonly StoredPart[];
 }
 
-/** The description of those rows. Refuses rows that the tensor does not have. */
+/** Returns the description of some rows. Throws if the tensor does not have them. */
 export function rowsInfo(info: TensorInfo, [begin, end]: RowRange): TensorInfo {
   const [count, ...rest] = info.shape;
   if (count === undefined) throw new InvalidInputError(`${info.name} is a scalar and has no rows.`);
   if (!Number.isInteger(begin) || !Number.isInteger(end) || begin < 0 || begin > end || end > count) {
-    throw new InvalidInputError(`Rows ${begin} to ${end} are not a part of ${info.name}, which has ${count}.`);
+    throw new InvalidInputError(`Rows ${begin} to ${end} are out of range: ${info.name} has ${count}.`);
   }
   return { ...info, shape: [end - begin, ...rest], byteLength: count === 0 ? 0 : (info.byteLength / count) * (end - begin) };
 }
 
-/** Plans of rows, for the tensors of one model. */
+/** Plans and reads rows of the tensors of one model. */
 export class RowPlanner {
   readonly #core: CoreModel;
   readonly #sources: readonly Source[];
-  /** Block tables that have been read, by number of the tensor. They are small. */
+  /** Block tables that have been read, by index of the tensor. They are small. */
   readonly #tables = new Map<number, Uint8Array>();
 
   constructor(core: CoreModel, sources: readonly Source[]) {
@@ -42,42 +42,42 @@ export class RowPlanner {
     this.#sources = sources;
   }
 
-  /** A plan, to be freed by the caller. Reads the block table of the tensor if it takes one. */
+  /** Returns a plan, which the caller frees. Reads the tensor's block table if necessary. */
   async plan(index: number, [begin, end]: RowRange, options: ReadOptions): Promise<CoreRows> {
     const table = await this.#table(index, options);
-    // A closed model has nothing to ask.
+    // The core of a closed model has been freed.
     options.signal?.throwIfAborted();
-    return guarded(() => this.#core.rows(index, begin, end, table));
+    return callCore(() => this.#core.rows(index, begin, end, table));
   }
 
-  /** What the planes of a tensor take, if its block table says it, which is read if need be. */
+  /** Returns the sizes of a tensor's planes, if it has a block table. Reads that if necessary. */
   async planes(index: number, options: ReadOptions): Promise<StoredPlane[] | undefined> {
     const table = await this.#table(index, options);
-    // A closed model has nothing to ask.
+    // The core of a closed model has been freed.
     options.signal?.throwIfAborted();
-    return guarded(() => this.#core.planeSizes(index, table));
+    return callCore(() => this.#core.planeSizes(index, table));
   }
 
   async #table(index: number, options: ReadOptions): Promise<Uint8Array | undefined> {
-    const [place] = storedParts(guarded(() => this.#core.blockTable(index)));
+    const [place] = parseRanges(callCore(() => this.#core.blockTable(index)));
     const known = this.#tables.get(index);
     if (!place || known) return known;
-    const [table] = await readParts(this.#sources, [place], options);
+    const [table] = await readRanges(this.#sources, [place], options);
     this.#tables.set(index, new Uint8Array(table!));
     return table;
   }
 
-  /** Fetches and decodes what has been planned. */
+  /** Fetches and decodes the rows of a plan. */
   async read(rows: CoreRows, options: ReadOptions): Promise<Uint8Array<ArrayBuffer>> {
-    const parts = storedParts(guarded(() => rows.ranges()));
-    const fetched = await readParts(this.#sources, parts, options);
+    const parts = parseRanges(callCore(() => rows.ranges()));
+    const fetched = await readRanges(this.#sources, parts, options);
     options.signal?.throwIfAborted();
-    return guarded(() => rows.decode(fetched));
+    return callCore(() => rows.decode(fetched));
   }
 }
 
-/** The rows out of the bytes of all of the tensor, in memory of their own. */
+/** Returns a copy of the planned rows from the bytes of the whole tensor. */
 export function rowsOfWhole(rows: CoreRows, raw: Uint8Array): Uint8Array<ArrayBuffer> {
-  const [begin, end] = guarded(() => rows.span());
+  const [begin, end] = callCore(() => rows.span());
   return new Uint8Array(raw.subarray(begin, end));
 }

@@ -1,12 +1,12 @@
-/** Where packed bytes go: into a `Blob`, or a stream of the caller's. */
+/** Destinations of packed bytes: a `Blob`, or the caller's stream. */
 
-/** Takes the pieces of a file in order. */
+/** Receives the pieces of a file in order. */
 export interface Sink {
   write(piece: Uint8Array<ArrayBuffer>): Promise<void>;
 }
 
-/** Pieces are handed over when they come to this much: browsers move a large `Blob` out of memory, not a list of small ones. */
-const HANDED_OVER_BYTES = 4 << 20;
+/** Size at which pieces become a `Blob`, in bytes: browsers move a large `Blob` out of memory, but not many small pieces. */
+const BLOB_BYTES = 4 << 20;
 
 export class BlobSink implements Sink {
   readonly #blobs: Blob[] = [];
@@ -16,15 +16,15 @@ export class BlobSink implements Sink {
   async write(piece: Uint8Array<ArrayBuffer>): Promise<void> {
     this.#pieces.push(piece);
     this.#piecesBytes += piece.byteLength;
-    if (this.#piecesBytes >= HANDED_OVER_BYTES) this.#handOver();
+    if (this.#piecesBytes >= BLOB_BYTES) this.#moveToBlob();
   }
 
   blob(): Blob {
-    this.#handOver();
+    this.#moveToBlob();
     return new Blob(this.#blobs, { type: "application/octet-stream" });
   }
 
-  #handOver(): void {
+  #moveToBlob(): void {
     this.#blobs.push(new Blob(this.#pieces));
     this.#pieces = [];
     this.#piecesBytes = 0;
@@ -36,11 +36,11 @@ export class StreamSink implements Sink {
 
   constructor(stream: WritableStream<Uint8Array>) {
     this.#writer = stream.getWriter();
-    // Told again by every write; here nobody may be listening yet.
+    // Every write reports it again; here nothing may be listening yet.
     this.#writer.closed.catch(() => {});
   }
 
-  /** Waits until the piece is written, so that no more than one is in memory. */
+  /** Resolves when the piece is written, so that only one is in memory. */
   write(piece: Uint8Array<ArrayBuffer>): Promise<void> {
     return this.#writer.write(piece);
   }
@@ -50,7 +50,7 @@ export class StreamSink implements Sink {
     this.#writer.releaseLock();
   }
 
-  /** Tells the stream that the file will not be completed; what the stream itself has to complain about is known already. */
+  /** Aborts the stream. An error of the stream itself is known already. */
   async abort(reason: unknown): Promise<void> {
     await this.#writer.abort(reason).catch(() => {});
     this.#writer.releaseLock();

@@ -1,29 +1,29 @@
-/** Tensors one after the other, the next ones being read while the caller works. */
+/** Streaming tensors: the next ones are read while the caller works on one. */
 
 import { InvalidInputError } from "./errors.js";
 import type { OnProgress } from "./progress.js";
 import type { Tensor, TensorInfo } from "./tensor.js";
 
-/** What `model.stream` may be given besides the names. */
+/** Options of `model.stream`. */
 export interface StreamOptions {
-  /** Ends the stream and all its reads; it then throws the reason of the signal. */
+  /** Ends the stream and all its reads. The stream then throws the reason of the signal. */
   signal?: AbortSignal;
-  /** Called while bytes arrive, with the sums over all tensors asked for. */
+  /** Called as bytes arrive, with the sums over all tensors of the stream. */
   onProgress?: OnProgress;
   /**
-   * How much may be read ahead, in bytes; 128 MiB unless said otherwise. Stored and decoded bytes of tensors that
-   * were not handed out yet both count. A tensor that is larger by itself is read alone.
+   * How much may be read ahead, in bytes. 128 MiB by default. Both the stored and the decoded bytes of tensors that
+   * have not been yielded yet count. A tensor that exceeds it is read alone.
    */
-  maxBytes?: number;
+  readAheadBytes?: number;
 }
 
-/** Enough to keep a fast line busy while a tensor is worked on; a page may hold it. */
-export const DEFAULT_AHEAD_BYTES = 128 << 20;
+/** Enough to keep a fast connection busy while the caller works, and not too much for a page. */
+export const DEFAULT_READ_AHEAD_BYTES = 128 << 20;
 
-/** A tensor to come. */
+/** A tensor to be read. */
 export interface Ahead {
   info: TensorInfo;
-  /** What it takes until it is handed out, in bytes. */
+  /** The memory it takes until it is yielded, in bytes. */
   heldBytes: number;
 }
 
@@ -32,19 +32,19 @@ interface UnderWay {
   tensor: Promise<Tensor>;
 }
 
-/** Refuses a bound that is none. */
-export function checkAhead(maxBytes: number): void {
-  if (!(maxBytes >= 0)) throw new InvalidInputError(`\`maxBytes\` is a number of bytes, not ${String(maxBytes)}.`);
+/** Throws unless the limit is a number of bytes. */
+export function checkAhead(readAheadBytes: number): void {
+  if (!(readAheadBytes >= 0)) throw new InvalidInputError(`\`readAheadBytes\` is a number of bytes, not ${String(readAheadBytes)}.`);
 }
 
 /**
- * The tensors in their order. At most `maxBytes` are under way; room is filled when half of it is free, so that
- * reads of several tensors begin in the same turn and can be joined. The first failure stops all reads;
- * what was complete before it in the order is handed out, then it is thrown.
+ * Yields the tensors in order. At most `readAheadBytes` are in flight. Further reads begin when half of that is free, so
+ * that several tensors are requested in the same turn and can be coalesced. The first failure stops all reads; tensors
+ * before it in the order are still yielded, then the error is thrown.
  */
 export async function* inOrder(
   tensors: readonly Ahead[],
-  maxBytes: number,
+  readAheadBytes: number,
   given: AbortSignal | undefined,
   read: (info: TensorInfo, signal: AbortSignal) => Promise<Tensor>,
 ): AsyncGenerator<Tensor, void, undefined> {
@@ -55,10 +55,10 @@ export async function* inOrder(
   let next = 0;
 
   const fill = () => {
-    if (underWay.length > 0 && heldBytes > maxBytes / 2) return;
+    if (underWay.length > 0 && heldBytes > readAheadBytes / 2) return;
     for (; next < tensors.length; next++) {
       const { info, heldBytes: itsBytes } = tensors[next]!;
-      if (underWay.length > 0 && heldBytes + itsBytes > maxBytes) return;
+      if (underWay.length > 0 && heldBytes + itsBytes > readAheadBytes) return;
       const tensor = read(info, signal);
       tensor.catch((error: unknown) => ended.abort(error));
       underWay.push({ heldBytes: itsBytes, tensor });

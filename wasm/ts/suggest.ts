@@ -1,39 +1,70 @@
-/** Names that a person may have meant. */
+/** Names that a person may have meant. The command line suggests the same ones. */
 
 /** More names than anyone reads in an error message. */
-const MOST_SUGGESTIONS = 3;
+const MAX_SUGGESTIONS = 3;
 
-/** Comparing costs (length of name)²; an absurd name is not compared at all. */
-const LONGEST_COMPARED_CHARACTERS = 200;
+/** Comparing takes time proportional to the square of the length. Characters after these are not compared. */
+const MAX_COMPARED_CHARS = 200;
 
-/** The names most like `wanted`, best first; only those that are really like it. */
-export function closeMatches(wanted: string, names: Iterable<string>): string[] {
-  const scored: { name: string; distance: number }[] = [];
-  const target = wanted.toLowerCase().slice(0, LONGEST_COMPARED_CHARACTERS);
-  for (const name of names) {
-    const candidate = name.toLowerCase().slice(0, LONGEST_COMPARED_CHARACTERS);
-    const allowed = Math.max(2, Math.floor(Math.max(candidate.length, target.length) / 3));
-    // A part of a name ("wte" for "transformer.wte.weight") counts as near.
-    const contained = target.length >= 3 && candidate.includes(target);
-    if (!contained && Math.abs(candidate.length - target.length) > allowed) continue;
-    const distance = contained ? 1 : editDistance(target, candidate);
-    if (distance <= allowed) scored.push({ name, distance });
-  }
-  scored.sort((a, b) => a.distance - b.distance || a.name.length - b.name.length);
-  return scored.slice(0, MOST_SUGGESTIONS).map((entry) => entry.name);
+interface Suggestion {
+  distance: number;
+  lengthChars: number;
+  name: string;
 }
 
-/** Levenshtein distance, one row at a time. */
-function editDistance(a: string, b: string): number {
-  let row = Uint16Array.from({ length: b.length + 1 }, (_, i) => i);
-  for (let i = 1; i <= a.length; i++) {
-    const next = new Uint16Array(row.length);
-    next[0] = i;
-    for (let j = 1; j <= b.length; j++) {
-      const substituted = row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1);
-      next[j] = Math.min(substituted, row[j]! + 1, next[j - 1]! + 1);
-    }
-    row = next;
+/** Returns the names most like `wanted`, best first; only those that are really like it. */
+export function suggestNames(wanted: string, names: Iterable<string>): string[] {
+  const target = compared(wanted);
+  const wantedText = target.join("");
+  const best: Suggestion[] = [];
+  for (const name of names) {
+    const candidate = compared(name);
+    const allowed = Math.max(2, Math.floor(Math.max(candidate.length, target.length) / 3));
+    const worst = best[MAX_SUGGESTIONS - 1]?.distance ?? allowed;
+    // A part of a name ("wte" for "transformer.wte.weight") counts as near.
+    const isContained = target.length >= 3 && candidate.join("").includes(wantedText);
+    const distance = isContained ? 1 : editDistance(target, candidate, Math.min(allowed, worst));
+    if (distance !== undefined) insert(best, { distance, lengthChars: lengthChars(name), name });
   }
-  return row[b.length]!;
+  return best.map(({ name }) => name);
+}
+
+/** Returns the characters of a name that count, in lower case. */
+function compared(name: string): string[] {
+  // No character takes more than two units; what lies beyond need not be turned into lower case.
+  return [...name.slice(0, 2 * MAX_COMPARED_CHARS).toLowerCase()].slice(0, MAX_COMPARED_CHARS);
+}
+
+function lengthChars(name: string): number {
+  let chars = 0;
+  for (const _ of name) chars += 1;
+  return chars;
+}
+
+/** Keeps `best` sorted and short. Of equals the first one stays first. */
+function insert(best: Suggestion[], { distance, lengthChars, name }: Suggestion): void {
+  const isAfter = (other: Suggestion) => other.distance > distance || (other.distance === distance && other.lengthChars > lengthChars);
+  const at = best.findIndex(isAfter);
+  best.splice(at === -1 ? best.length : at, 0, { distance, lengthChars, name });
+  best.length = Math.min(best.length, MAX_SUGGESTIONS);
+}
+
+/** Returns the Levenshtein distance, or `undefined` if it is above `allowed`, mostly without computing all rows. */
+function editDistance(a: readonly string[], b: readonly string[], allowed: number): number | undefined {
+  if (Math.abs(a.length - b.length) > allowed) return undefined;
+  const row = Uint16Array.from({ length: b.length + 1 }, (_, i) => i);
+  for (let i = 0; i < a.length; i++) {
+    let diagonal = row[0]!;
+    let least = (row[0] = i + 1);
+    for (let j = 0; j < b.length; j++) {
+      const substituted = diagonal + (a[i] === b[j] ? 0 : 1);
+      diagonal = row[j + 1]!;
+      row[j + 1] = Math.min(substituted, diagonal + 1, row[j]! + 1);
+      least = Math.min(least, row[j + 1]!);
+    }
+    // Distances never become smaller from row to row.
+    if (least > allowed) return undefined;
+  }
+  const distance = row[b.length]!;
+  return distance <= allowed ? distance : undefined;
 }

@@ -1,26 +1,26 @@
-/** What a caller may say about reading one tensor. */
+/** The options of reading one tensor. */
 
 import type { OnProgress } from "./progress.js";
 import type { RowRange } from "./rows.js";
 
-/** What `model.tensor` may be given besides the name. */
+/** Options of `model.tensor`. */
 export interface TensorOptions {
   /**
-   * Only these rows, slices of the outermost dimension: the first one and the one to stop before. Where the tensor is
-   * stored in blocks or as it is, nothing else is fetched; `model.plan` tells.
+   * The rows to read, slices of the outermost dimension: the first one and the one to stop before. If the tensor is
+   * stored in blocks or uncompressed, nothing else is fetched; `model.plan` says what is.
    */
   rows?: RowRange;
-  /** Stops the read; the call then rejects with the reason of the signal. */
+  /** Stops the read, which then rejects with the reason of the signal. */
   signal?: AbortSignal;
-  /** Called while the bytes arrive. */
+  /** Called as bytes arrive. */
   onProgress?: OnProgress;
   /**
-   * Memory to decode into, such as an array of the tensor's type or that of the tensor before: `data` is then at its
-   * beginning. At least as long as the tensor, or its rows, and placed as its elements need it. When the call fails
-   * its contents are undefined.
+   * Memory to decode into, such as the array of an earlier tensor; `data` is then a view of its beginning. It must be
+   * at least as long as the tensor or its rows, and aligned for the elements. If the call fails, its contents are
+   * undefined.
    */
   into?: ArrayBufferView<ArrayBuffer> | ArrayBuffer;
 }
 
-/** What `model.plan` may be given besides the name. */
+/** Options of `model.plan`. */
 export type PlanOptions = Pick<TensorOptions, "rows" | "signal">;

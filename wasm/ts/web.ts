@@ -1,14 +1,14 @@
 /**
- * The entry for browsers (and workers): addresses relative to the page, and the WebAssembly module fetched.
+ * The entry for browsers and their workers: URLs are resolved against the page; the WebAssembly modules are fetched.
  *
  * @module zstn
  */
 
-import { lazyCoder } from "./coder.js";
+import { lazyPackModule } from "./pack-module.js";
 import { lazyCore, lazyFormats } from "./core.js";
 import { WorkerPool } from "./decode/pool.js";
 import type { WorkerPoolOptions } from "./decode/pool.js";
-import { coreCount, makeWorker, webThread } from "./decode/web-thread.js";
+import { coreCount, createWorker, webWorkerStarter } from "./decode/web-worker-handle.js";
 import { InvalidInputError } from "./errors.js";
 import { compressor, decompressor } from "./frames.js";
 import type { Compress, Decompress } from "./frames.js";
@@ -22,49 +22,49 @@ import type { StoredCache, StoredCacheOptions } from "./source/stored-cache.js";
 
 export * from "./exports.js";
 
-// Bundlers recognise new URL("…", import.meta.url) and carry the file along.
+// Bundlers recognise new URL("…", import.meta.url) and include the file.
 const loadCore = lazyCore((glue, input) => glue.default({ module_or_path: input ?? new URL("./core/zstn_wasm_bg.wasm", import.meta.url) }));
 const loadFormats = lazyFormats((glue, input) => glue.default({ module_or_path: input ?? new URL("./core/zstn_formats_bg.wasm", import.meta.url) }));
-const loadCoder = lazyCoder((glue, input) => glue.default({ module_or_path: input ?? new URL("./core/zstn_coder_bg.wasm", import.meta.url) }));
+const loadPackModule = lazyPackModule((glue, input) => glue.default({ module_or_path: input ?? new URL("./core/zstn_coder_bg.wasm", import.meta.url) }));
 
-/** Workers that decode tensors, for the option `workers` of one model or several. They are started when they are needed. */
+/** Creates a pool of decoding workers, for the option `workers` of one or more models. They start when they are needed. */
 export function workerPool(options: WorkerPoolOptions = {}): WorkerPool {
-  const make = (options.worker as (() => Worker) | undefined) ?? makeWorker;
-  return new WorkerPool(options, coreCount(), webThread(make));
+  const create = (options.createWorker as (() => Worker) | undefined) ?? createWorker;
+  return new WorkerPool(options, coreCount(), webWorkerStarter(create));
 }
 
-/** Opens a model for reading tensors; see `Openable` for what can be opened. */
+/** Opens a model for reading tensors. See `ModelInput` for what it takes. */
 export const open: Open = opener({ loadCore, loadFormats, pool: workerPool, resolve: pageAddress });
 
-/** Packs a safetensors file into a `.zstn` container, tensor by tensor, in memory for about one; see `PackOptions`. */
-export const pack: Pack = packer(loadCoder, { resolve: pageAddress });
+/** Packs a safetensors file into a `.zstn` container, one tensor at a time. See `PackOptions`. */
+export const pack: Pack = packer(loadPackModule, { resolve: pageAddress });
 
-/** Makes a frame of bytes, such as a tensor; see `CompressOptions`. */
-export const compress: Compress = compressor(loadCoder);
+/** Compresses bytes, such as a tensor, to a frame. See `CompressOptions`. */
+export const compress: Compress = compressor(loadPackModule);
 
-/** The bytes of a frame that `compress`, z4ai or `zstn compress` made. */
-export const decompress: Decompress = decompressor(loadCoder);
+/** Decompresses a frame of `compress`, z4ai or `zstn compress`. */
+export const decompress: Decompress = decompressor(loadPackModule);
 
 /**
- * Loads the WebAssembly module now, and from where you say. Optional: `open` does it by itself with the
- * file that comes with this package. Only the first call, or the first `open`, decides.
+ * Loads the WebAssembly module now, from `input` if given. Optional: `open` loads the file that comes with this package.
+ * Only the first call, or the first `open`, has an effect.
  */
 export async function init(input?: CoreInput): Promise<void> {
   await loadCore(input);
 }
 
-/** Like `init` for the module that reads zTensor, Gauss and compressed-tensors, which is not loaded before such a file is met. */
+/** Like `init`, for the module that reads zTensor, Gauss and compressed-tensors. By default it is loaded when such a file is opened. */
 export async function initFormats(input?: CoreInput): Promise<void> {
   await loadFormats(input);
 }
 
-/** Like `init` for the module behind `pack`, `compress` and `decompress`, which is not loaded before one of them is called. */
+/** Like `init`, for the module of `pack`, `compress` and `decompress`. By default it is loaded when one of them is called. */
 export async function initCoder(input?: CoreInput): Promise<void> {
-  await loadCoder(input);
+  await loadPackModule(input);
 }
 
-/** A cache in a folder, which is made if need be; several programs may use it. It needs Node. */
+/** Creates a cache in a folder, which is created if necessary. Several programs may share it. Node only. */
 export function folderCache(path: string, options?: StoredCacheOptions): StoredCache;
 export function folderCache(): never {
-  throw new InvalidInputError("There are no folders in a browser; use `opfsCache` or `memoryCache`.");
+  throw new InvalidInputError("`folderCache` needs Node; in a browser use `opfsCache` or `memoryCache`.");
 }

@@ -1,38 +1,38 @@
-/** The page: opens what it is given and keeps its parts in step with the address bar. */
+/** The page: opens models and keeps its parts in sync with the URL. */
 
 import type { TensorInfo } from "zstn";
 import { Engine } from "./engine/client.js";
-import type { ByteShares } from "./engine/protocol.js";
+import type { ByteBreakdown } from "./engine/protocol.js";
 import { acceptDrops } from "./open/drop.js";
 import { linkFor, readLink } from "./open/link.js";
 import { Loader } from "./open/loader.js";
 import type { Loaded } from "./open/loader.js";
 import { Opener } from "./open/opener.js";
 import { Origins, originOf } from "./open/origins.js";
-import type { Given } from "./open/place.js";
+import type { UserInput } from "./open/resolve-input.js";
 import { Tokens } from "./open/tokens.js";
 import { overview } from "./overview/overview.js";
 import { PackPanel } from "./pack/panel.js";
-import { byId } from "./page/element.js";
+import { getById } from "./page/element.js";
 import { announce, clearNotice } from "./page/notice.js";
 import { writeRoute } from "./page/route.js";
 import type { Route } from "./page/route.js";
 import { TensorView } from "./tensor/view.js";
 import type { Mode } from "./tensor/view.js";
 import { TensorList } from "./tree/list.js";
-import { Activities } from "./wire/activity.js";
-import { WireStrip } from "./wire/strip.js";
+import { Activities } from "./network/activity.js";
+import { NetworkBar } from "./network/network-bar.js";
 
 const engine = new Engine();
 const activities = new Activities();
-const strip = new WireStrip(byId("wire"), activities);
-engine.onWire = (wire) => strip.heard(wire);
+const networkBar = new NetworkBar(getById("wire"), activities);
+engine.onNetworkStats = (stats) => networkBar.onUpdate(stats);
 
 let route: Route = {};
-/** The hub that a link named: addresses below it are repositories. */
+/** The hub that a link named. URLs below it are repositories. */
 let hub: string | undefined;
 let loaded: Loaded | undefined;
-/** What was in the address bar when `loaded` was opened. */
+/** The route that `loaded` was opened with. */
 let shownRoute: Route = {};
 let attempts = 0;
 let list: TensorList | undefined;
@@ -49,67 +49,67 @@ const loader = new Loader(engine, activities, {
   hub: () => hub,
   askToken: (origin) => opener.askToken(origin),
   askSecond: () => opener.askSecond(),
-  open: (given) => openGiven(given),
-  openSecond: (given) => void openSecond(given),
-  useSample: () => openGiven({ text: SAMPLE }),
+  open: (input) => openInput(input),
+  openSecond: (input) => void openSecond(input),
+  useSample: () => openInput({ text: SAMPLE }),
 });
 
 const opener = new Opener({
   tokens,
   origins,
-  onOpen: (given) => openGiven(given),
-  onSecond: (given) => void openSecond(given),
+  onOpen: (input) => openInput(input),
+  onSecond: (input) => void openSecond(input),
 });
 
 const SAMPLE = "sample.zstn";
 const TUNED_SAMPLE = "sample-tuned.zstn";
 
-/** Another model, as someone asked for it. */
-function openGiven(given: Given): void {
-  const src = "text" in given ? given.text : undefined;
-  // What was beside another model before does not belong to this one.
+/** Opens another model at the user's request. */
+function openInput(input: UserInput): void {
+  const src = "text" in input ? input.text : undefined;
+  // The second model of the previous one is not kept.
   const second = loaded?.second ? undefined : opener.second;
   const secondText = second && "text" in second ? second.text : undefined;
   if (!second || secondText !== undefined) opener.show(src, secondText);
   for (const text of [src, secondText]) if (text !== undefined) origins.named(originOf(text), "person");
   go({ src, with: secondText });
-  void open(given, second);
+  void open(input, second);
 }
 
-async function open(given: Given, second: Given | undefined): Promise<void> {
+async function open(input: UserInput, second: UserInput | undefined): Promise<void> {
   const mine = ++attempts;
-  const opened = await loader.open(given, second);
+  const opened = await loader.open(input, second);
   if (mine !== attempts) return;
   if (!opened) {
-    // What was open stays, and the address says so.
+    // The previous model stays open, and the URL shows it.
     if (loaded) go(shownRoute, true);
     return;
   }
   loaded = opened;
   shownRoute = { ...route, view: undefined };
-  strip.begin(opened.first.sizeBytes);
+  networkBar.begin(opened.first.sizeBytes);
   list = new TensorList(opened.first.tensors, pick);
-  byId("sidebar").replaceChildren(list.node);
+  getById("sidebar").replaceChildren(list.node);
   announce(`${opened.first.name} is open: ${opened.first.tensors.length} tensors.`);
   overviewNode = undefined;
-  // Whoever has gone on meanwhile is not taken back.
+  // The user may have navigated meanwhile.
   render(true);
 }
 
-async function openSecond(given: Given): Promise<void> {
+async function openSecond(input: UserInput): Promise<void> {
   if (!loaded) return openFirstAsked();
-  if ("text" in given) origins.named(originOf(given.text), "person");
-  const second = await loader.openSecond(given);
+  if ("text" in input) origins.named(originOf(input.text), "person");
+  const second = await loader.openSecond(input);
   if (!second || !loaded) return;
   loaded = { ...loaded, second };
   opener.close();
   overviewNode = undefined;
-  go({ ...route, with: "text" in given ? given.text : undefined }, true);
+  go({ ...route, with: "text" in input ? input.text : undefined }, true);
   render(true);
 }
 
 function openFirstAsked(): void {
-  byId("address").focus();
+  getById("address").focus();
 }
 
 async function forgetSecond(): Promise<void> {
@@ -142,13 +142,13 @@ function go(next: Route, replace = false): void {
   writeRoute(route, replace);
 }
 
-/** Shows what the route says, of what is open. */
+/** Renders the route. */
 function render(opened = false): void {
   const packing = route.view === "pack";
   const viewing = !packing && loaded !== undefined;
-  byId("pack").hidden = !packing;
-  byId("viewer").hidden = !viewing;
-  byId("welcome").hidden = packing || viewing;
+  getById("pack").hidden = !packing;
+  getById("viewer").hidden = !viewing;
+  getById("welcome").hidden = packing || viewing;
   document.title = packing ? "Pack a file – zstn" : loaded ? `${route.tensor ?? loaded.first.name} – zstn` : "zstn: look inside a model";
   tensorView?.close();
   tensorView = undefined;
@@ -167,23 +167,23 @@ function showTensor(info: TensorInfo): void {
   const { first, second } = loaded!;
   const mode = route.mode === "side" || route.mode === "difference" ? route.mode : "alone";
   tensorView = new TensorView({ engine, activities, first, second, info, mode, against: route.against, onLeave: leaveTensor, onCompare: compare });
-  byId("stage").replaceChildren(tensorView.node);
+  getById("stage").replaceChildren(tensorView.node);
   scrollTo({ top: 0 });
 }
 
 function showOverview(): void {
   const { first, second } = loaded!;
-  overviewNode ??= overview(first, second, { onPick: pick, onCompare: () => opener.askSecond(), onForgetSecond: () => void forgetSecond(), shares });
-  byId("stage").replaceChildren(overviewNode);
+  overviewNode ??= overview(first, second, { onPick: pick, onCompare: () => opener.askSecond(), onForgetSecond: () => void forgetSecond(), breakdown });
+  getById("stage").replaceChildren(overviewNode);
 }
 
-function shares(): Promise<ByteShares> {
-  return activities.run("Block tables", (options) => engine.call("shares", { slot: "first" }, options));
+function breakdown(): Promise<ByteBreakdown> {
+  return activities.run("Block tables", (options) => engine.call("breakdown", { slot: "first" }, options));
 }
 
 function showPack(): void {
-  packPanel ??= new PackPanel(activities, (file) => openGiven({ files: [file] }));
-  byId("pack").replaceChildren(packPanel.node);
+  packPanel ??= new PackPanel(activities, (file) => openInput({ files: [file] }));
+  getById("pack").replaceChildren(packPanel.node);
   focusHead();
 }
 
@@ -191,7 +191,7 @@ function focusHead(): void {
   document.querySelector<HTMLElement>("main h1[tabindex]:not([hidden] *)")?.focus({ preventScroll: true });
 }
 
-/** What the address says, when the page is loaded and when someone goes back. */
+/** Follows the URL, on load and on navigation. */
 async function follow(): Promise<void> {
   const before = route;
   try {
@@ -213,10 +213,10 @@ async function follow(): Promise<void> {
 function dropped(files: File[]): void {
   const packable = files.length === 1 && /\.safetensors$/i.test(files[0]!.name);
   if (route.view === "pack" && packable && packPanel) return void packPanel.pack(files[0]!);
-  openGiven({ files });
+  openInput({ files });
 }
 
-acceptDrops(byId("drop-veil"), dropped);
+acceptDrops(getById("drop-veil"), dropped);
 addEventListener("popstate", () => void follow());
 addEventListener("keydown", (event) => {
   const typing = event.target instanceof HTMLElement && /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
@@ -242,7 +242,7 @@ for (const link of document.querySelectorAll<HTMLElement>("[data-go]")) {
 function openSample(tuned: string | undefined): void {
   loaded = undefined;
   opener.show(SAMPLE, tuned);
-  openGiven({ text: SAMPLE });
+  openInput({ text: SAMPLE });
 }
 
 void follow();

@@ -14,7 +14,7 @@ export async function measured(zstn, threadPool, source, others) {
   for (const [name, model] of Object.entries(models)) {
     ways[name] = () => speed(async () => {
       let bytes = 0;
-      for await (const tensor of model.stream(undefined, { maxBytes: 2 ** 30 })) bytes += tensor.bytes.length;
+      for await (const tensor of model.stream(undefined, { readAheadBytes: 2 ** 30 })) bytes += tensor.bytes.length;
       return bytes;
     });
   }
@@ -27,7 +27,7 @@ export async function measured(zstn, threadPool, source, others) {
   }
   for (const way of Object.values(ways)) await way(); // starts workers, and compiles what is hot
   const done = async () => {
-    for (const [name, pool] of Object.entries(pools)) if (pool.decoded === 0) throw new Error(`${name}: ${pool.problem}`);
+    for (const [name, pool] of Object.entries(pools)) if (pool.decoded === 0) throw new Error(`${name}: ${pool.startError}`);
     for (const pool of Object.values(pools)) pool.close();
   };
   return { ways, done };

@@ -106,7 +106,7 @@ inBrowser("errors keep their class and their words", async (page) => {
       const model = await zstn.open(`${served}model.zstn`);
       return [
         await failure(zstn.open(`${served}nothing.zstn`)),
-        await failure(zstn.open("vectors/all_dtypes.zstn", { wholeFileBytes: 0 })),
+        await failure(zstn.open("vectors/all_dtypes.zstn", { maxFullDownloadBytes: 0 })),
         await failure(model.tensor("transformer.wtf.weight")),
         await failure(model.tensor("lm_head.weight", { signal: AbortSignal.abort() })),
         await failure(zstn.open("http://127.0.0.1:9/model.zstn")),

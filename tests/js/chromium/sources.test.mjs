@@ -17,10 +17,10 @@ const PAGE = `<!doctype html><title>sources</title><link rel="icon" href="data:,
   globalThis.read = async (url, names, options = {}) => {
     const cache = options.opfs && zstn.opfsCache(options.opfs);
     try {
-      const model = await zstn.open(url, { stallMs: 1000, ...options, ...(cache && { cache }) });
+      const model = await zstn.open(url, { idleTimeoutMs: 1000, ...options, ...(cache && { cache }) });
       const digests = {};
       for (const name of names) digests[name] = await digest((await model.tensor(name)).bytes);
-      await cache?.settled();
+      await cache?.flush();
       return { digests, stats: { ...model.stats } };
     } catch ({ name, code, message }) {
       return { name, code, message };
@@ -157,7 +157,7 @@ inBrowser("a server without ranges: a small file is read whole, a larger one ref
       const got = await read(page, server.url, ["a", "b", "d"]);
       isRight(got.digests);
       assert.equal(got.stats.requests, 1);
-      assert.equal((await read(page, server.url, ["a"], { wholeFileBytes: 1000 })).code, "range_not_supported");
+      assert.equal((await read(page, server.url, ["a"], { maxFullDownloadBytes: 1000 })).code, "range_not_supported");
     });
   }
 });
@@ -209,7 +209,7 @@ inBrowser("the cache in the private file system: found by the next page, by vers
     assert.equal(third.stats.cacheHits, 0, "damaged entries are none");
 
     server.file = version(50);
-    const fourth = await read(page, server.url, ["a", "d"], { opfs: { limitBytes: 2_500_000 } });
+    const fourth = await read(page, server.url, ["a", "d"], { opfs: { maxBytes: 2_500_000 } });
     isRight(fourth.digests, version(50));
     assert.equal(fourth.stats.cacheHits, 0, "another version");
     const left = await page.evaluate(async () => {

@@ -53,7 +53,7 @@ inBrowser("a second model is opened beside the first; a tensor minus its like", 
   await openModel(page, server, "models/tuned.safetensors", { tensor: NAME });
   assert.ok(await page.getByRole("button", { name: "Difference" }).isDisabled(), "nothing to compare with yet");
   await page.getByRole("button", { name: "← Overview" }).click();
-  await page.getByRole("button", { name: "Compare with …" }).click();
+  await page.getByRole("button", { name: "Compare with…" }).click();
   await page.keyboard.type("models/base.zstn");
   await page.getByRole("button", { name: "Compare", exact: true }).click();
   await page.locator(".beside").waitFor();
@@ -75,7 +75,7 @@ inBrowser("a link leads to a comparison; both sides move together", async (page,
   await page.waitForFunction(() => new Set([...document.querySelectorAll(".heatmap-box .caption")].map((caption) => caption.textContent)).size === 1 && /Rows 128/.test(document.querySelector(".heatmap-box .caption").textContent));
   const { norm } = await figures(sides.nth(1));
   assert.ok(near(norm, Math.sqrt(valuesOf(base[NAME]).reduce((sum, value) => sum + value * value, 0))));
-  await page.getByRole("button", { name: "This one" }).click();
+  await page.getByRole("button", { name: "Single" }).click();
   await page.locator(".sides").waitFor({ state: "detached" });
   assert.deepEqual(complaints, []);
 });
@@ -114,9 +114,9 @@ inBrowser("two tensors of one model; shapes that differ have no difference", asy
 inBrowser("the second model goes when it is removed, and may be a local file", async (page, complaints) => {
   await openModel(page, server, "models/base.zstn", { with: "models/tuned.safetensors" });
   await page.locator(".beside").getByRole("button", { name: "Remove" }).click();
-  await page.getByRole("button", { name: "Compare with …" }).waitFor();
+  await page.getByRole("button", { name: "Compare with…" }).waitFor();
   assert.equal(new URL(page.url()).searchParams.get("with"), null);
-  await page.getByRole("button", { name: "Compare with …" }).click();
+  await page.getByRole("button", { name: "Compare with…" }).click();
   await page.getByLabel("Choose files of a second model").setInputFiles(join(models, "mine.safetensors"));
   await page.locator(".beside").filter({ hasText: "mine.safetensors" }).waitFor();
   assert.deepEqual(complaints, []);

@@ -175,8 +175,8 @@ inBrowser("files are dropped anywhere, and every kind of file opens", async (pag
 
 inBrowser("a delta says that it needs its base, and opens with it", async (page) => {
   await goTo(page, server, { src: "models/tuned.z4dm" });
-  await page.getByRole("alert").filter({ hasText: /cannot be read without it/ }).waitFor();
-  await page.getByRole("button", { name: "Name its base" }).click();
+  await page.getByRole("alert").filter({ hasText: /This is a delta/ }).waitFor();
+  await page.getByRole("button", { name: "Choose base…" }).click();
   await page.keyboard.type("models/small.safetensors");
   await page.getByRole("button", { name: "Open", exact: true }).click();
   await heading(page).waitFor();

@@ -34,12 +34,12 @@ inBrowser("totals, types, ties and metadata of a packed model", async (page, com
   assert.equal(figures.Original, "42.4 MB");
   assert.equal(figures.Tensors, "34");
   assert.match(figures.Ratio, /^1\.\d\d×$/);
-  const types = await page.locator(".card", { hasText: "By type" }).locator("tbody tr").evaluateAll((rows) => rows.map((line) => [...line.children].map((cell) => cell.textContent)));
+  const types = await page.locator(".card", { hasText: "By dtype" }).locator("tbody tr").evaluateAll((rows) => rows.map((line) => [...line.children].map((cell) => cell.textContent)));
   assert.deepEqual(types.map(([dtype, tensors]) => [dtype, tensors]), [["BF16", "23"], ["F32", "11"]]);
   assert.ok(Number(types[0][4]) > 7 && Number(types[0][4]) < 11, `${types[0][4]} bits per value`);
   assert.match(await page.locator(".cards").innerText(), /producer\s+zstn tests/);
   const tied = page.locator(".card").filter({ hasText: "Tied tensors" });
-  assert.match(await tied.innerText(), /1 tensor stored once with another/);
+  assert.match(await tied.innerText(), /1 tied tensor is stored once/);
   await tied.getByRole("button").click();
   await page.getByRole("heading", { name: /wte\.weight|lm_head\.weight/ }).waitFor();
   assert.deepEqual(complaints, []);
@@ -47,7 +47,7 @@ inBrowser("totals, types, ties and metadata of a packed model", async (page, com
 
 inBrowser("where the bytes go: planes and how they are coded, of the model and of a tensor", async (page, complaints) => {
   await openModel(page, server, "models/model.zstn");
-  const card = page.locator(".card").filter({ hasText: "Where the bytes go" });
+  const card = page.locator(".card").filter({ hasText: "Bytes by bit plane" });
   await card.locator("tbody tr").first().waitFor();
   const lines = await card.locator("tbody tr").evaluateAll((rows) => rows.map((line) => [line.children[0].textContent, line.children[1].textContent, Number(line.querySelector("data").value)]));
   const of = (plane) => lines.filter(([name]) => name === plane).reduce((sum, [, , bytes]) => sum + bytes, 0);

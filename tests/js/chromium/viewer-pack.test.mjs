@@ -55,7 +55,7 @@ inBrowser("packing can be cancelled, and begun again", async (page, complaints) 
   await page.getByLabel("Effort").selectOption("max");
   await chooser(page).setInputFiles(PLAIN);
   await page.getByRole("button", { name: "Cancel packing" }).click();
-  await page.getByRole("alert").filter({ hasText: "Packing was stopped." }).waitFor();
+  await page.getByRole("alert").filter({ hasText: "Cancelled." }).waitFor();
   await page.getByLabel("Effort").selectOption("fast");
   const small = safetensors({ "a.weight": { dtype: "U8", shape: [1000], bytes: new Uint8Array(1000) } });
   const dropped = await page.evaluateHandle((bytes) => {

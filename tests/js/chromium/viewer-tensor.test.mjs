@@ -89,7 +89,7 @@ inBrowser("a large tensor: a sample first, then the rows in view and no others",
   assert.ok(rows > 200 && rows < LARGE.rows / 10, `${rows} rows`);
   const sampled = await counters(page);
   assert.ok(sampled.fetched < 4e6, `${sampled.fetched} bytes for a sample of 46 MB`);
-  assert.match(await heatmapState(page).innerText(), /from a sample/);
+  assert.match(await heatmapState(page).innerText(), /sampled/);
 
   for (let i = 0; i < 6; i++) await page.getByRole("button", { name: "Zoom in" }).click();
   await page.locator('.caption[data-complete="true"]').waitFor();
@@ -151,13 +151,13 @@ inBrowser("all of a large tensor is read when asked for, with progress, and can 
   assert.ok(sample.fetched < 0.45 * statSync(join(models, "large.zstn")).size, `${sample.fetched} bytes for a sample of the packed tensor`);
   let release;
   hold = new Promise((resolve) => (release = resolve));
-  await page.getByRole("button", { name: /^Read all/ }).click();
+  await page.getByRole("button", { name: /^Load all/ }).click();
   await page.getByRole("progressbar").first().waitFor();
   await page.getByRole("button", { name: /^Cancel: All of/ }).click();
-  await page.getByRole("alert").filter({ hasText: "Reading was stopped." }).waitFor();
+  await page.getByRole("alert").filter({ hasText: "Cancelled." }).waitFor();
   release();
   hold = undefined;
-  await page.getByRole("button", { name: "Read it again" }).click();
+  await page.getByRole("button", { name: "Retry" }).click();
   await page.waitForFunction(() => !document.querySelector("[data-sampled]") && !document.querySelector(".sampled .error"));
   await idle(page);
   const shown = await figures(page);
@@ -234,7 +234,7 @@ inBrowser("what cannot be read says so, and can be tried again", async (page) =>
   const alert = page.getByRole("alert");
   await alert.waitFor({ timeout: 20_000 });
   hold = undefined;
-  await alert.getByRole("button", { name: "Read it again" }).click();
+  await alert.getByRole("button", { name: "Retry" }).click();
   assert.ok((await figures(page)).max > 0);
   assert.equal(await alert.count(), 0);
 });

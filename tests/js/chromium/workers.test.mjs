@@ -72,11 +72,11 @@ inBrowser("a pool of workers, each with the module that was compiled once", asyn
   const got = await page.evaluate(async (names) => {
     const pool = zstn.workerPool({ size: 2 });
     const digests = await read(zstn, "/models/model.zstn", names, pool);
-    const { decoded, running, problem } = pool;
+    const { decoded, running, startError } = pool;
     pool.close();
-    return { digests, decoded, running, problem: String(problem), after: pool.running };
+    return { digests, decoded, running, startError: String(startError), after: pool.running };
   }, NAMES);
-  assert.deepEqual(got, { digests: expected(), decoded: 3, running: 2, problem: "undefined", after: 0 });
+  assert.deepEqual(got, { digests: expected(), decoded: 3, running: 2, startError: "undefined", after: 0 });
   const modules = site.requests.slice(first).filter(({ path }) => path.endsWith(".wasm"));
   assert.deepEqual(modules.map(({ path }) => path), ["/dist/core/zstn_wasm_bg.wasm"]);
   assert.deepEqual(complaints, []);
@@ -112,21 +112,21 @@ inBrowser("from inside a worker", async (page, complaints) => {
 const alone = (page, make) =>
   page.evaluate(
     async ([names, make]) => {
-      const pool = zstn.workerPool({ size: 2, ...(make && { worker: () => new Worker(make, { type: "module" }) }) });
+      const pool = zstn.workerPool({ size: 2, ...(make && { createWorker: () => new Worker(make, { type: "module" }) }) });
       const digests = await read(zstn, "/models/model.zstn", names, pool);
-      return { digests, decoded: pool.decoded, running: pool.running, problem: pool.problem instanceof Error };
+      return { digests, decoded: pool.decoded, running: pool.running, startError: pool.startError instanceof Error };
     },
     [NAMES, make],
   );
 
 inBrowser("where a Content-Security-Policy forbids workers, the page decodes", async (page) => {
   await openPage(page, `${site.url}forbidden`);
-  assert.deepEqual(await alone(page), { digests: expected(), decoded: 0, running: 0, problem: true });
+  assert.deepEqual(await alone(page), { digests: expected(), decoded: 0, running: 0, startError: true });
 });
 
 inBrowser("where the package comes from another origin, the page decodes", async (page) => {
   await openPage(page, elsewhere.url);
-  assert.deepEqual(await alone(page), { digests: expected(), decoded: 0, running: 0, problem: true });
+  assert.deepEqual(await alone(page), { digests: expected(), decoded: 0, running: 0, startError: true });
 });
 
 inBrowser("where the package comes from another origin, a script of the page's own helps", async (page, complaints) => {
@@ -134,7 +134,7 @@ inBrowser("where the package comes from another origin, a script of the page's o
   const got = await page.evaluate(
     async ([names, script]) => {
       const url = URL.createObjectURL(new Blob([`import ${JSON.stringify(script)};`], { type: "text/javascript" }));
-      const pool = zstn.workerPool({ size: 2, worker: () => new Worker(url, { type: "module" }) });
+      const pool = zstn.workerPool({ size: 2, createWorker: () => new Worker(url, { type: "module" }) });
       return { digests: await read(zstn, "/models/model.zstn", names, pool), decoded: pool.decoded };
     },
     [NAMES, `${cdn.url}dist/decode/web-worker.js`],
@@ -146,7 +146,7 @@ inBrowser("where the package comes from another origin, a script of the page's o
 inBrowser("where the script was left behind, the page decodes", async (page) => {
   await openPage(page, site.url);
   for (const script of ["/no/such/web-worker.js", "/incomplete/decode/web-worker.js"]) {
-    assert.deepEqual(await alone(page, script), { digests: expected(), decoded: 0, running: 0, problem: true });
+    assert.deepEqual(await alone(page, script), { digests: expected(), decoded: 0, running: 0, startError: true });
   }
 });
 
@@ -155,11 +155,11 @@ inBrowser("threads in a page that is isolated", async (page, complaints) => {
   const got = await page.evaluate(async (names) => {
     const pool = threads.threadPool({ threads: 2 });
     const digests = await read(zstn, "/models/model.zstn", names, pool);
-    const { decoded, running, problem } = pool;
+    const { decoded, running, startError } = pool;
     pool.close();
-    return { digests, decoded, running, problem: String(problem) };
+    return { digests, decoded, running, startError: String(startError) };
   }, NAMES);
-  assert.deepEqual(got, { digests: expected(), decoded: 3, running: 1, problem: "undefined" });
+  assert.deepEqual(got, { digests: expected(), decoded: 3, running: 1, startError: "undefined" });
   assert.deepEqual(complaints, []);
 }, { skip: withoutThreads });
 

@@ -3,10 +3,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { open } from "zstn";
-import { compressed, cutChunkedTo, cutTo, reset, resetAfter, silence, stallAfter, startFaultServer, status, whole, wrongRange } from "../support/fault-server.mjs";
+import { compressed, cutChunkedTo, cutTo, drip, longer, reset, resetAfter, shorter, silence, stallAfter, startFaultServer, status, whole, wrongRange } from "../support/fault-server.mjs";
 import { readAndCheck, version } from "../support/faulty-model.mjs";
 
-const OPTIONS = { stallMs: 200 };
+/** Long enough for a busy machine: what does not stall must not look as if it did. */
+const OPTIONS = { idleTimeoutMs: 1000 };
 
 /** Runs `work` with a server; options as in `startFaultServer`. */
 async function against(options, work, file = version()) {
@@ -25,6 +26,7 @@ const PASSING = {
   "a body cut short without a length": cutChunkedTo(1000),
   "an answer that never comes": silence,
   "a body that comes to a halt": stallAfter(1000),
+  "a body that comes byte by byte": drip,
   "status 408": status(408),
   "status 429": status(429),
   "status 429 with Retry-After": status(429, { "retry-after": "0" }),
@@ -38,7 +40,7 @@ for (const [what, fault] of Object.entries(PASSING)) {
     await against({ faults: [fault] }, async (server, file) => {
       const heard = [];
       const model = await open(server.url, { ...OPTIONS, onProgress: (progress) => heard.push(progress) });
-      assert.equal(heard.at(-1).loadedBytes, 32768, "what came twice is told once");
+      assert.equal(heard.at(-1).loadedBytes, 32768, "what came twice is announced once");
       assert.deepEqual([model.stats.retries, model.stats.requests], [1, 2]);
       server.faults.push(fault);
       await readAndCheck(model, file, "a");
@@ -61,6 +63,7 @@ const FINAL = {
   "status 501": [status(501), "http"],
   "status 416": [status(416), "http", "changed"],
   "another range": [wrongRange, "range_not_supported"],
+  "a longer range": [longer, "range_not_supported"],
   "compression": [compressed, "content_encoding"],
   "the whole file, which is too large": [whole, "range_not_supported"],
 };
@@ -68,7 +71,7 @@ const FINAL = {
 for (const [what, [fault, code, laterCode = code]] of Object.entries(FINAL)) {
   test(`${what} is refused at once, at opening and later`, async () => {
     await against({ faults: [fault] }, async (server, file) => {
-      await assert.rejects(open(server.url, { wholeFileBytes: 1000 }), { code });
+      await assert.rejects(open(server.url, { maxFullDownloadBytes: 1000 }), { code });
       assert.equal(server.log.length, 1, "not tried again");
       const model = await open(server.url);
       server.faults.push(fault);
@@ -123,12 +126,16 @@ test("a line that breaks again and again still brings a large tensor, as long as
   });
 });
 
+/** Of a file that may change within the same second as the answer: nothing that a server could compare with. */
+const LATER = new Date(Date.now() + 3_600_000).toUTCString();
+
 for (const [what, pinned, later, expected] of [
   ["another strong ETag", { etag: '"1"' }, { etag: '"2"' }, "changed"],
   ["another weak ETag", { etag: 'W/"1"' }, { etag: 'W/"2"' }, "changed"],
   ["a weak ETag instead of a strong one", { etag: '"1"' }, { etag: 'W/"1"' }, "changed"],
   ["another Last-Modified", { lastModified: "Mon, 01 Jan 2024 00:00:00 GMT" }, { lastModified: "Mon, 01 Jan 2024 00:00:01 GMT" }, "changed"],
-  ["no Last-Modified any more", { lastModified: "Mon, 01 Jan 2024 00:00:00 GMT" }, {}, "changed"],
+  ["no Last-Modified any more", { lastModified: LATER }, {}, "changed"],
+  ["the same Last-Modified", { lastModified: "Mon, 01 Jan 2024 00:00:00 GMT" }, { lastModified: "Mon, 01 Jan 2024 00:00:00 GMT" }, undefined],
   ["the same weak ETag", { etag: 'W/"1"' }, { etag: 'W/"1"' }, undefined],
   ["the same strong ETag and another Last-Modified", { etag: '"1"', lastModified: "Mon, 01 Jan 2024 00:00:00 GMT" }, { etag: '"1"', lastModified: "Tue, 02 Jan 2024 00:00:00 GMT" }, undefined],
 ]) {
@@ -148,11 +155,74 @@ for (const [what, pinned, later, expected] of [
         const reading = model.tensor("a");
         if (expected) await assert.rejects(reading, { code: expected });
         else assert.ok(Buffer.from((await reading).bytes).equals(Buffer.from(file.tensors.a.bytes)));
-        assert.deepEqual([server.log.length, server.log[1].headers["if-range"]], [2, /^"/.test(pinned.etag) ? pinned.etag : undefined]);
+        const ifRange = pinned.etag === undefined ? (pinned.lastModified === LATER ? undefined : pinned.lastModified) : /^"/.exec(pinned.etag)?.input;
+        assert.deepEqual([server.log.length, server.log[1].headers["if-range"]], [2, ifRange]);
       }, file);
     });
   }
 }
+
+test("less than was asked for, and saying so, is a right answer: the rest is asked for", async () => {
+  await against({ always: shorter(100_000), faults: [shorter(1000)] }, async (server, file) => {
+    const heard = [];
+    const model = await open(server.url, { retries: 0, onProgress: (progress) => heard.push(progress) });
+    assert.equal(heard.at(-1).loadedBytes, 32768);
+    assert.deepEqual(server.log.map(({ headers }) => headers.range), ["bytes=0-32767", "bytes=1000-32767"]);
+    const { bytesFetched } = model.stats;
+    await readAndCheck(model, file, "a");
+    const [{ offset, length }] = model.tensors.get("a").parts;
+    const ranges = [0, 100_000, 200_000].map((done) => `bytes=${offset + done}-${offset + length - 1}`);
+    assert.deepEqual(server.log.slice(2).map(({ headers }) => headers.range), ranges);
+    assert.deepEqual([model.stats.bytesFetched - bytesFetched, model.stats.retries], [length, 0]);
+  });
+});
+
+test("parts of two versions are not put together, and none are that could be of two", async () => {
+  for (const honest of [true, false]) {
+    await against({}, async (server) => {
+      const model = await open(server.url);
+      server.always = (request, response) => {
+        if (!honest) delete request.headers["if-range"];
+        shorter(100_000)(request, response, server);
+        server.file = version(50);
+        server.always = honest ? undefined : server.always;
+      };
+      await assert.rejects(model.tensor("a"), { code: "changed" });
+    });
+  }
+  const bare = { ...version(), etag: undefined, lastModified: undefined };
+  await against({ faults: [shorter(1000)] }, async (server) => {
+    await assert.rejects(open(server.url), { code: "range_not_supported", message: /two parts/ });
+    assert.equal(server.log.length, 1);
+    const model = await open(server.url);
+    server.faults.push(shorter(1000));
+    await assert.rejects(model.tensor("a"), { code: "range_not_supported", message: /two parts/ });
+    assert.equal(server.log.length, 3);
+  }, bare);
+});
+
+test("single bytes are not asked for one after the other", async () => {
+  await against({ always: shorter(1) }, async (server) => {
+    await assert.rejects(open(server.url), { code: "range_not_supported", message: /64 times in a row/ });
+    assert.equal(server.log.length, 66);
+  });
+});
+
+test("waiting in vain has an end, even if every attempt brings something", async () => {
+  await against({}, async (server) => {
+    const model = await open(server.url, { idleTimeoutMs: 200, giveUpAfterMs: 300, retries: 100 });
+    server.always = stallAfter(40_000);
+    await assert.rejects(model.tensor("a"), { code: "network", message: /Next to nothing/ });
+    assert.ok(server.log.length <= 4, `${server.log.length} requests`);
+  });
+});
+
+test("a wait that is too long is reported instead, at once", async () => {
+  await against({ always: status(503, { "retry-after": "180" }) }, async (server) => {
+    await assert.rejects(open(server.url), { status: 503, retryAfterMs: 180_000, message: /asks for a wait of 180 s/ });
+    assert.equal(server.log.length, 1);
+  });
+});
 
 test("Retry-After is waited for, and an abort ends the wait at once", async () => {
   await against({ faults: [status(503, { "retry-after": "1" })] }, async (server) => {
@@ -178,14 +248,14 @@ test("Retry-After is waited for, and an abort ends the wait at once", async () =
 
 test("a fetch that ignores its signal still stalls and aborts", async () => {
   const deaf = () => new Promise(() => {});
-  await assert.rejects(open("http://127.0.0.1:1/x", { fetch: deaf, retries: 0, stallMs: 50 }), { code: "network", message: /Nothing came .* for 0\.05 seconds/ });
+  await assert.rejects(open("http://127.0.0.1:1/x", { fetch: deaf, retries: 0, idleTimeoutMs: 50 }), { code: "network", message: /Next to nothing came .* for 0\.05 seconds/ });
   const stop = new AbortController();
   const opening = open("http://127.0.0.1:1/x", { fetch: deaf, signal: stop.signal });
   setTimeout(() => stop.abort(), 20);
   await assert.rejects(opening, { name: "AbortError" });
 });
 
-test("a slow answer is no stall as long as something comes", async () => {
+test("a slow answer is no stall as long as enough comes", async () => {
   const file = version();
   const slow = (request, response) => {
     const [, first, last] = /(\d+)-(\d+)/.exec(request.headers.range).map(Number);
@@ -193,12 +263,14 @@ test("a slow answer is no stall as long as something comes", async () => {
     response.writeHead(206, { "content-range": `bytes ${first}-${first + part.length - 1}/${file.bytes.length}`, etag: file.etag });
     let sent = 0;
     const timer = setInterval(() => {
-      response.write(part.subarray(sent, (sent += part.length / 8)));
+      response.write(part.subarray(sent, (sent += 40_000)));
       if (sent >= part.length) clearInterval(timer), response.end();
     }, 60);
   };
-  await against({ always: slow }, async (server) => {
-    const model = await open(server.url, OPTIONS);
+  await against({}, async (server) => {
+    const model = await open(server.url, { idleTimeoutMs: 300 });
+    server.always = slow;
+    await readAndCheck(model, file, "a");
     assert.equal(model.stats.retries, 0);
   }, file);
 });
@@ -243,11 +315,12 @@ test("a memory cache answers what was read before, whatever the server says abou
 for (const [what, options] of Object.entries({
   "retries that are no number": { retries: "3" },
   "a negative number of retries": { retries: -1 },
-  "a time limit of nothing": { stallMs: 0 },
+  "a time limit of nothing": { idleTimeoutMs: 0 },
+  "a time to give up after of nothing": { giveUpAfterMs: 0 },
   "a token with a line break": { token: "a\nb" },
   "a token and an Authorization header": { token: "a", headers: { authorization: "Basic b" } },
   "a negative cache": { cache: -1 },
-  "a gap that is no number": { coalesce: { gapBytes: Number.NaN } },
+  "a gap that is no number": { coalesce: { maxGapBytes: Number.NaN } },
 })) {
   test(`${what} is refused before anything is asked`, async () => {
     await assert.rejects(open("http://127.0.0.1:1/x", options), { code: "invalid_input" });

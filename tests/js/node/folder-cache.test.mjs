@@ -27,7 +27,7 @@ async function run(server, file, folder, names, options) {
   const cache = folderCache(folder, options);
   const model = await open(server.url, { cache });
   for (const name of names) await readAndCheck(model, file, name);
-  await cache.settled();
+  await cache.flush();
   return model.stats;
 }
 
@@ -93,14 +93,14 @@ test("the folder keeps its limit, what is not ours, and no leftovers", async () 
   const file = version();
   const folder = newFolder();
   await against(file, async (server) => {
-    await run(server, file, folder, ["a"], { limitBytes: 2_500_000 });
+    await run(server, file, folder, ["a"], { maxBytes: 2_500_000 });
     const [first] = readdirSync(folder);
     utimesSync(join(folder, first), new Date(0), new Date(0));
     const leftover = join(folder, `${first}.0-1.part`);
     writeFileSync(leftover, "half");
     utimesSync(leftover, new Date(0), new Date(0));
     writeFileSync(join(folder, "notes.txt"), "mine");
-    await run(server, file, folder, ["b", "d"], { limitBytes: 2_250_000 });
+    await run(server, file, folder, ["b", "d"], { maxBytes: 2_250_000 });
     const left = readdirSync(folder);
     assert.ok(left.includes("notes.txt"));
     assert.ok(!left.includes(first) && !left.some((name) => name.endsWith(".part")));
@@ -125,7 +125,7 @@ test("two programs at once get the right bytes and leave whole entries", async (
   const file = version();
   const folder = newFolder();
   await against(file, async (server) => {
-    await Promise.all(Array.from({ length: 6 }, () => run(server, file, folder, ["a", "b", "c", "d"], { limitBytes: 2_400_000 })));
+    await Promise.all(Array.from({ length: 6 }, () => run(server, file, folder, ["a", "b", "c", "d"], { maxBytes: 2_400_000 })));
     const stats = await run(server, file, folder, ["a", "b", "c", "d"]);
     assert.ok(stats.cacheHits > 0);
   });
@@ -133,6 +133,6 @@ test("two programs at once get the right bytes and leave whole entries", async (
 
 test("arguments that make no sense, and what is for browsers", () => {
   assert.throws(() => folderCache(""), { code: "invalid_input" });
-  assert.throws(() => folderCache(newFolder(), { limitBytes: -1 }), { code: "invalid_input" });
+  assert.throws(() => folderCache(newFolder(), { maxBytes: -1 }), { code: "invalid_input" });
   assert.throws(() => opfsCache(), { code: "invalid_input", message: /private file system/ });
 });

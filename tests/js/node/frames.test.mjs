@@ -27,7 +27,7 @@ test("every damaged frame is refused for its rule and within 64 MiB", async () =
   for (const [name, vector] of badFrames) {
     const frame = read("z4ai-bad", name);
     const bytesBefore = memory.buffer.byteLength;
-    const options = vector.needs_output_limit ? { limitBytes: vector.needs_output_limit } : {};
+    const options = vector.needs_output_limit ? { maxBytes: vector.needs_output_limit } : {};
     await assert.rejects(decompress(frame, options), refusalOf(vector), `${name}: ${vector.why}`);
     assert.ok(memory.buffer.byteLength - bytesBefore < 64 << 20, `${name} took too much memory`);
   }
@@ -35,8 +35,8 @@ test("every damaged frame is refused for its rule and within 64 MiB", async () =
 
 test("the limit counts decoded bytes", async () => {
   const frame = await compress(new Uint8Array(5000));
-  assert.equal((await decompress(frame, { limitBytes: 5000 })).byteLength, 5000);
-  await assert.rejects(decompress(frame, { limitBytes: 4999 }), { name: "LimitError", code: "limit", message: /5000 bytes/ });
+  assert.equal((await decompress(frame, { maxBytes: 5000 })).byteLength, 5000);
+  await assert.rejects(decompress(frame, { maxBytes: 4999 }), { name: "LimitError", code: "limit", message: /5000 bytes/ });
 });
 
 test("containers are for open()", async () => {
@@ -68,7 +68,7 @@ for (const [what, call] of Object.entries({
   "an effort that does not exist": () => compress(floats, { effort: "heroic" }),
   "text instead of bytes": () => compress("bytes"),
   "nothing to decompress": () => decompress(undefined),
-  "a limit that is no number of bytes": () => decompress(new Uint8Array(9), { limitBytes: -1 }),
+  "a limit that is no number of bytes": () => decompress(new Uint8Array(9), { maxBytes: -1 }),
 })) {
   test(`${what} is invalid input`, async () => {
     await assert.rejects(call(), { name: "InvalidInputError", code: "invalid_input" });

@@ -7,7 +7,7 @@ import { goodContainers, vectorPath } from "../support/vectors.mjs";
 
 const { container, original } = goodContainers.find(({ name }) => name === "all_dtypes");
 
-for (const [how, file, workers] of [["inline", container.file, 0], ["by workers", container.file, workerPool({ size: 1, leastBytes: 0 })], ["from a plain file", original.file, 0]]) {
+for (const [how, file, workers] of [["inline", container.file, 0], ["by workers", container.file, workerPool({ size: 1, minBytes: 0 })], ["from a plain file", original.file, 0]]) {
   test(`${how}: the array, and at its beginning the tensor`, async () => {
     const model = await open(vectorPath("zstn", file), { workers });
     for (const [name, { byteLength }] of model.tensors) {

@@ -129,7 +129,7 @@ test("a checkpoint in several files, by path, by address, and as files in hand",
   });
   t.after(() => server.stop());
   const inHand = (name) => new Blob([readFileSync(join(folder, name))]);
-  for (const [openable, options] of [[index], [`${server.url}model.safetensors.index.json?download=true`], [inHand("model.safetensors.index.json"), { beside: inHand }]]) {
+  for (const [openable, options] of [[index], [`${server.url}model.safetensors.index.json?download=true`], [inHand("model.safetensors.index.json"), { siblings: inHand }]]) {
     const model = await open(openable, options);
     assert.equal(model.kind, "compressed-tensors");
     assert.equal(model.fileCount, 3);
@@ -147,8 +147,8 @@ test("an index without its files", async () => {
   mkdirSync(folder);
   const index = deal(folder, vectorPath("zstn", "tiny_llama_tied.safetensors"), 2);
   const bytes = new Uint8Array(readFileSync(index));
-  await assert.rejects(open(bytes), { code: "invalid_input", message: /beside/ });
-  await assert.rejects(open(bytes, { beside: () => undefined }), { code: "invalid_input" });
+  await assert.rejects(open(bytes), { code: "invalid_input", message: /siblings/ });
+  await assert.rejects(open(bytes, { siblings: () => undefined }), { code: "invalid_input" });
   const { weight_map } = JSON.parse(readFileSync(index, "utf8"));
   const write = (map) => writeFileSync(index, JSON.stringify({ weight_map: map }));
   write({ ...weight_map, elsewhere: "model-7.safetensors" });

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
+import { createServer } from "node:net";
 import { test } from "node:test";
 import { open } from "zstn";
 import { safetensors } from "../support/checkpoint.mjs";
@@ -64,8 +65,42 @@ test("the query of an address stays out of messages: it may hold a token", async
 test("nobody listens", async () => {
   let gone;
   await against(() => {}, async (url) => { gone = url; });
-  await assert.rejects(open(gone), { name: "NetworkError", code: "network", url: gone, message: /Could not reach/ });
+  await assert.rejects(open(gone), { name: "NetworkError", code: "network", url: gone, message: /Could not reach .*ECONNREFUSED\).*connection\.$/ });
 });
+
+test("a server that goes away is looked for again", async () => {
+  const server = await startServer((request, response) => answerRange(request, response, large, { connection: "close" }));
+  const model = await open(`${server.url}model.zstn`, { retries: 1 });
+  await server.stop();
+  await assert.rejects(model.tensor("w"), { code: "network", message: /Tried 2 times/ });
+});
+
+test("redirects that lead nowhere are followed once", async () => {
+  for (const location of ["/round", "ftp://127.0.0.1/model", "http://["]) {
+    await against((_request, response) => response.writeHead(302, { location }).end(), async (url, requests) => {
+      await assert.rejects(open(url), { code: "network", message: /redirects to where there is no file/ });
+      assert.equal(requests.filter(({ path }) => path === "/model.zstn").length, 1);
+    });
+  }
+});
+
+for (const [what, text] of [
+  ["no HTTP", "SSH-2.0-OpenSSH_9.9\r\n"],
+  ["two lengths", "HTTP/1.1 206 Partial Content\r\nContent-Length: 10\r\nContent-Length: 5\r\n\r\n0123456789"],
+  ["chunks that are none", "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-32767/99999\r\nTransfer-Encoding: chunked\r\n\r\nzzzz\r\nhello"],
+]) {
+  test(`${what}: an answer that is not valid is asked for once`, async () => {
+    let asked = 0;
+    const server = createServer((socket) => socket.on("error", () => {}).once("data", () => ((asked += 1), socket.end(text))));
+    await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+    try {
+      await assert.rejects(open(`http://127.0.0.1:${server.address().port}/model`), { code: "network", message: /not valid HTTP/ });
+      assert.equal(asked, 1);
+    } finally {
+      server.close();
+    }
+  });
+}
 
 test("a body that ends early", async () => {
   const breaking = (request, response) => {

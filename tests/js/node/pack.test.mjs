@@ -21,7 +21,7 @@ for (const effort of ["fast", "balanced", "max"]) {
     const known = digests[effort];
     assert.deepEqual(goodContainers.map(({ name }) => name).sort(), Object.keys(known).sort());
     for (const { name } of goodContainers) {
-      const { blob, size } = await pack(vectorPath("zstn", `${name}.safetensors`), { effort });
+      const { blob, size } = await pack(vectorPath("zstn", `${name}.safetensors`), { effort, allowTruncated: true });
       assert.equal(size, blob.size);
       assert.equal(sha256(await bytesOf(blob)), known[name], name);
     }
@@ -40,13 +40,13 @@ test("a model is packed in memory for a tensor, and comes back by name and whole
   assert.deepEqual(packed.tensors.map(({ name }) => name).sort(), Object.keys(tensors).sort());
 
   const opened = await open(packed.blob);
-  for (const { name, byteLength, storedLength, sharedWith } of packed.tensors) {
+  for (const { name, byteLength, storedLength, aliasOf } of packed.tensors) {
     const info = opened.tensors.get(name);
-    assert.deepEqual({ byteLength, storedLength, sharedWith }, { byteLength: info.byteLength, storedLength: info.storedLength, sharedWith: info.sharedWith });
+    assert.deepEqual({ byteLength, storedLength, aliasOf }, { byteLength: info.byteLength, storedLength: info.storedLength, aliasOf: info.aliasOf });
     assert.ok(Buffer.from((await opened.tensor(name)).bytes).equals(tensors[name].bytes), name);
   }
   // Both embeddings are the same bytes.
-  assert.deepEqual(packed.tensors.filter(({ sharedWith }) => sharedWith).map(({ name, sharedWith }) => [name, sharedWith]), [["transformer.wte.weight", "lm_head.weight"]]);
+  assert.deepEqual(packed.tensors.filter(({ aliasOf }) => aliasOf).map(({ name, aliasOf }) => [name, aliasOf]), [["transformer.wte.weight", "lm_head.weight"]]);
 
   assert.ok(heard.every(({ stage, totalBytes }) => stage === "pack" && totalBytes === original.length));
   assert.equal(heard.at(-1).loadedBytes, original.length);
@@ -145,7 +145,7 @@ test("what the stream or the source throws comes through untouched", async () =>
 test("tensors without bytes, and none at all", async () => {
   const empty = safetensors({ a: { dtype: "F32", shape: [0, 3], bytes: new Uint8Array() }, b: { dtype: "U8", shape: [0], bytes: new Uint8Array() } });
   const { tensors, blob } = await pack(empty);
-  assert.deepEqual(tensors.map(({ name, byteLength, sharedWith }) => [name, byteLength, sharedWith]), [["a", 0, undefined], ["b", 0, "a"]]);
+  assert.deepEqual(tensors.map(({ name, byteLength, aliasOf }) => [name, byteLength, aliasOf]), [["a", 0, undefined], ["b", 0, "a"]]);
   assert.equal((await open(blob)).tensors.size, 2);
   assert.equal((await open((await pack(safetensors({}))).blob)).tensors.size, 0);
 });

@@ -52,6 +52,13 @@ export async function read(model: Model): Promise<number> {
   const tensor: Tensor = await model.tensor("w", { signal: AbortSignal.timeout(1000), onProgress: ({ loadedBytes }) => void loadedBytes });
   for (const [name, { dtype, shape }] of model.tensors) void [name, dtype, shape.length];
   void new Blob([tensor.bytes, tensor.toFloat32()]);
+  if (tensor.dtype === "BF16") {
+    const bits: Uint16Array = tensor.data;
+    return bits.length;
+  }
+  if (tensor.dtype === "I64") return Number(tensor.data[0]! + 1n);
+  // @ts-expect-error: no such dtype
+  if (tensor.dtype === "BF17") return 0;
   return tensor.data instanceof Uint16Array ? tensor.toFloat32()[0]! : tensor.data.length + model.stats.bytesFetched;
 }
 export const opened = open(mine, { headers: { a: "b" } }).catch((error: unknown) => error instanceof ZstnError && error.code === "malformed");
@@ -59,21 +66,21 @@ export async function repack(model: Blob, to: WritableStream<Uint8Array>): Promi
   const { blob, size, tensors }: Packed = await pack(model, { effort: "max", onProgress: ({ stage }) => void stage });
   const report: PackReport = await pack("model.safetensors", { to });
   void new Blob([await decompress(await compress(new Uint8Array(size + report.size), { dtype: "F32" }))]);
-  return tensors[0]?.sharedWith === undefined ? blob : model;
+  return tensors[0]?.aliasOf === undefined ? blob : model;
 }
 const kept: ByteCache = { persistent: false, get: async () => undefined, put: async (_key, _offset, bytes) => void bytes.byteLength };
-const patient: HttpOptions = { token: "t", retries: 5, stallMs: 60_000, wholeFileBytes: 0, coalesce: { gapBytes: 0 }, cache: kept };
-export const cached = (inNode: boolean): StoredCache => (inNode ? folderCache("cache", { limitBytes: 1e9 }) : opfsCache({ folder: "models" }));
+const patient: HttpOptions = { token: "t", retries: 5, idleTimeoutMs: 60_000, maxFullDownloadBytes: 0, coalesce: { maxGapBytes: 0 }, cache: kept };
+export const cached = (inNode: boolean): StoredCache => (inNode ? folderCache("cache", { maxBytes: 1e9 }) : opfsCache({ folder: "models" }));
 void open("https://host/model", { ...patient, cache: memoryCache(1 << 26) }).then(({ stats }) => stats.cacheHits + stats.cacheBytes + stats.retries);
 export async function slices(model: Model): Promise<number> {
   serveSafetensors({ "/a.safetensors": new URL("https://host/a.zstn") }, { cacheBytes: 1e9, token: "t" });
-  for await (const { name, data } of model.stream(["a"], { maxBytes: 1e9, signal: AbortSignal.timeout(9) })) void [name, data];
+  for await (const { name, data } of model.stream(["a"], { readAheadBytes: 1e9, signal: AbortSignal.timeout(9) })) void [name, data];
   const file: SafetensorsBlob = model.asSafetensorsBlob({ cacheBytes: 0 });
   for await (const piece of file.stream() as unknown as AsyncIterable<Uint8Array>) void piece;
   return (await file.slice(0, -8).arrayBuffer()).byteLength + (await file.text()).length;
 }
 export async function decoded(into: Float32Array<ArrayBuffer>): Promise<number> {
-  const pool: WorkerPool = Math.random() > 0.5 ? workerPool({ size: 2, leastBytes: 0 }) : threadPool({ threads: 2 });
+  const pool: WorkerPool = Math.random() > 0.5 ? workerPool({ size: 2, minBytes: 0 }) : threadPool({ threads: 2 });
   const model = await open("https://host/model", { workers: pool });
   await model.tensor("w", { into }).catch((error: unknown) => error instanceof WorkerError && error.tensor);
   pool.close();

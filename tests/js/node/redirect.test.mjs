@@ -57,6 +57,6 @@ test("shards get the token only from the origin of their index", async () => {
   await assert.rejects(open(address, { token: "t", fetch }), { status: 404 });
   assert.equal(seen.get("a.test/part.safetensors"), "Bearer t");
   seen.clear();
-  await assert.rejects(open(address, { token: "t", fetch, beside: (name) => `http://b.test/${name}` }), { status: 404 });
+  await assert.rejects(open(address, { token: "t", fetch, siblings: (name) => `http://b.test/${name}` }), { status: 404 });
   assert.deepEqual(Object.fromEntries(seen), { "a.test/model.safetensors.index.json": "Bearer t", "b.test/part.safetensors": null });
 });

@@ -46,7 +46,7 @@ test("the packed file is smaller, and shares the tied embeddings", async () => {
   const original = await open(`${server.url}model.safetensors`);
   assert.ok(model.size < 0.75 * original.size, `${model.size} of ${original.size} bytes`);
   const tied = model.tensors.get("transformer.wte.weight");
-  assert.equal(tied.sharedWith, "lm_head.weight");
+  assert.equal(tied.aliasOf, "lm_head.weight");
   assert.deepEqual((await model.tensor("transformer.wte.weight")).data, (await model.tensor("lm_head.weight")).data);
 });
 

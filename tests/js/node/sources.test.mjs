@@ -67,7 +67,7 @@ test("an unknown name is answered with names that exist", async () => {
     assert.equal(error.name, "TensorNotFoundError");
     assert.equal(error.code, "not_found");
     assert.equal(error.tensor, "t.f23");
-    assert.ok(error.closeMatches.every((name) => model.tensors.has(name)) && error.closeMatches.length > 0);
+    assert.ok(error.suggestions.every((name) => model.tensors.has(name)) && error.suggestions.length > 0);
     assert.match(error.message, /"t\.f23".*Did you mean t\./);
     return true;
   });

@@ -59,10 +59,10 @@ test("tensors come in the order asked for, some of them twice, and all without n
   for await (const _ of model.stream([])) assert.fail("nothing was asked for");
 });
 
-test("no more is under way than maxBytes, and no less than fits", async () => {
+test("no more is under way than readAheadBytes, and no less than fits", async () => {
   const { source, model } = await gatedModel();
   // Stored and decoded bytes count: four tensors.
-  const stream = model.stream(names, { maxBytes: 8 * LENGTH });
+  const stream = model.stream(names, { readAheadBytes: 8 * LENGTH });
   const taken = [];
   let most = 0;
   const consumer = (async () => {
@@ -81,7 +81,7 @@ test("no more is under way than maxBytes, and no less than fits", async () => {
 
 test("a tensor above the bound is read alone; a bound that is none is refused", async () => {
   const { source, model } = await gatedModel();
-  const stream = model.stream(names.slice(0, 3), { maxBytes: 0 });
+  const stream = model.stream(names.slice(0, 3), { readAheadBytes: 0 });
   for (let i = 0; i < 3; i++) {
     const next = stream.next();
     await turn();
@@ -90,7 +90,7 @@ test("a tensor above the bound is read alone; a bound that is none is refused", 
     assert.equal((await next).value.name, names[i]);
   }
   assert.equal((await stream.next()).done, true);
-  for (const maxBytes of [-1, Number.NaN, "much"]) await assert.rejects(model.stream(names, { maxBytes }).next(), { name: "InvalidInputError" });
+  for (const readAheadBytes of [-1, Number.NaN, "much"]) await assert.rejects(model.stream(names, { readAheadBytes }).next(), { name: "InvalidInputError" });
 });
 
 test("leaving the loop stops the reads under way", async () => {
@@ -161,7 +161,7 @@ test("over HTTP neighbours are one request, and progress adds up over all", asyn
     assert.deepEqual(heard.at(-1), { stage: "stream", loadedBytes: 12 * LENGTH, totalBytes: 12 * LENGTH });
     // Within a bound of four tensors, requests are filled up by halves.
     const bounded = model.stats.requests;
-    for await (const tensor of model.stream(names, { maxBytes: 8 * LENGTH })) same(tensor);
+    for await (const tensor of model.stream(names, { readAheadBytes: 8 * LENGTH })) same(tensor);
     assert.ok(model.stats.requests - bounded <= 6, `${model.stats.requests - bounded} requests`);
   } finally {
     await server.stop();

@@ -30,7 +30,7 @@ async function outcomes(path, workers) {
 }
 
 test("threads make no difference", { skip }, async () => {
-  const pool = threadPool({ threads: 2, leastBytes: 0 });
+  const pool = threadPool({ threads: 2, minBytes: 0 });
   const files = [
     ...goodContainers.filter(readableByName).map(({ container }) => vectorPath("zstn", container.file)),
     ...badContainers.map(({ file }) => vectorPath("zstn-bad", file)),
@@ -39,7 +39,7 @@ test("threads make no difference", { skip }, async () => {
   ];
   for (const file of files) assert.deepEqual(await outcomes(file, pool), await outcomes(file, 0), file);
   assert.ok(pool.decoded > 200, `${pool.decoded} tensors`);
-  assert.deepEqual([pool.running, pool.problem], [1, undefined]);
+  assert.deepEqual([pool.running, pool.startError], [1, undefined]);
   pool.close();
 });
 
@@ -48,7 +48,7 @@ test("a program with threads ends by itself, and not before it has its tensor", 
   const text = `
     import { open } from ${JSON.stringify(import.meta.resolve("zstn"))};
     import { threadPool } from ${JSON.stringify(import.meta.resolve("zstn/threads"))};
-    const model = await open(${JSON.stringify(vectorPath("zstn", "float_weights.zstn"))}, { workers: threadPool({ leastBytes: 0 }) });
+    const model = await open(${JSON.stringify(vectorPath("zstn", "float_weights.zstn"))}, { workers: threadPool({ minBytes: 0 }) });
     for (const name of model.tensors.keys()) console.log((await model.tensor(name)).bytes.length);
   `;
   writeFileSync(program, text);

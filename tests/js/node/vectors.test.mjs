@@ -23,7 +23,7 @@ for (const container of byName) {
       assert.equal(info.dtype, expected.dtype);
       assert.deepEqual(info.shape, expected.shape);
       assert.equal(info.byteLength, expected.data_offsets[1] - expected.data_offsets[0]);
-      assert.equal(info.sharedWith, expected.kind === "REF" ? container.tensors[expected.ref_index].name : undefined);
+      assert.equal(info.aliasOf, expected.kind === "REF" ? container.tensors[expected.ref_index].name : undefined);
       const tensor = await model.tensor(expected.name);
       assert.equal(sha256(tensor.bytes), expected.sha256, expected.name);
     }

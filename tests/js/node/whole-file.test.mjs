@@ -37,9 +37,9 @@ test("a small file comes in one answer, and every tensor out of memory", async (
 
 test("up to the length allowed, and not a byte more", async () => {
   await against({ always: whole }, async (server) => {
-    await assert.rejects(open(server.url, { wholeFileBytes: file.bytes.length - 1 }), { code: "range_not_supported", message: /wholeFileBytes/ });
-    await assert.rejects(open(server.url, { wholeFileBytes: 0 }), { code: "range_not_supported" });
-    assert.equal((await open(server.url, { wholeFileBytes: file.bytes.length })).tensors.size, 5);
+    await assert.rejects(open(server.url, { maxFullDownloadBytes: file.bytes.length - 1 }), { code: "range_not_supported", message: /maxFullDownloadBytes/ });
+    await assert.rejects(open(server.url, { maxFullDownloadBytes: 0 }), { code: "range_not_supported" });
+    assert.equal((await open(server.url, { maxFullDownloadBytes: file.bytes.length })).tensors.size, 5);
   });
 });
 
@@ -86,7 +86,7 @@ test("Python's http.server", async () => {
     const model = await open(url);
     for (const name of model.tensors.keys()) await readAndCheck(model, file, name);
     assert.equal(model.stats.requests, 1);
-    await assert.rejects(open(url, { wholeFileBytes: 1000 }), { code: "range_not_supported" });
+    await assert.rejects(open(url, { maxFullDownloadBytes: 1000 }), { code: "range_not_supported" });
     await assert.rejects(open(`${url}x`), { code: "http", status: 404 });
   } finally {
     server.kill();

@@ -25,7 +25,7 @@ before(async () => {
   await pack(join(scratch, "model.safetensors"), packed);
 });
 
-const everything = workerPool({ size: 2, leastBytes: 0 });
+const everything = workerPool({ size: 2, minBytes: 0 });
 after(() => everything.close());
 
 const same = (bytes, name) => assert.ok(Buffer.from(bytes).equals(Buffer.from(tensors[name].bytes)), name);
@@ -86,7 +86,7 @@ test("large tensors go to workers, small ones and plain files do not", async () 
   assert.deepEqual([pool.decoded, pool.running], [0, 0]);
   const [tensor] = await Promise.all([model.tensor(MIDDLE_TENSOR), model.tensor("lm_head.weight")]);
   same(tensor.bytes, MIDDLE_TENSOR);
-  assert.deepEqual([pool.decoded, pool.running, pool.problem], [2, 2, undefined]);
+  assert.deepEqual([pool.decoded, pool.running, pool.startError], [2, 2, undefined]);
   const plain = await open(join(scratch, "model.safetensors"), { workers: pool });
   same((await plain.tensor(MIDDLE_TENSOR)).bytes, MIDDLE_TENSOR);
   assert.equal(pool.decoded, 2);
@@ -102,7 +102,7 @@ test("a stream comes in order, with progress and costs as without workers", asyn
     const model = await open(packed, { workers });
     const names = [];
     let last;
-    for await (const tensor of model.stream(undefined, { maxBytes: 16 << 20, onProgress: (progress) => (last = progress) })) {
+    for await (const tensor of model.stream(undefined, { readAheadBytes: 16 << 20, onProgress: (progress) => (last = progress) })) {
       same(tensor.bytes, tensor.name);
       names.push(tensor.name);
     }
@@ -166,7 +166,7 @@ test("a worker that ends in the middle is an error of its tensor, and the next o
   let started = 0;
   const dies = scripted('import { parentPort } from "node:worker_threads"; parentPort.once("message", () => process.exit(7))');
   const works = scripted("");
-  const pool = workerPool({ size: 1, worker: () => (started++ === 0 ? dies() : works()) });
+  const pool = workerPool({ size: 1, createWorker: () => (started++ === 0 ? dies() : works()) });
   const model = await open(packed, { workers: pool });
   const names = [MIDDLE_TENSOR, "lm_head.weight"];
   const results = await Promise.allSettled(names.map((name) => model.tensor(name)));
@@ -185,25 +185,25 @@ test("a worker that ends in the middle is an error of its tensor, and the next o
 
 test("closing a pool ends what a worker hangs in", async () => {
   const hangs = scripted('import { parentPort } from "node:worker_threads"; parentPort.once("message", () => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0))');
-  const pool = workerPool({ size: 1, worker: hangs });
+  const pool = workerPool({ size: 1, createWorker: hangs });
   const model = await open(packed, { workers: pool });
   const reads = [MIDDLE_TENSOR, "lm_head.weight"].map((name) => assert.rejects(model.tensor(name), { name: "WorkerError", code: "worker", tensor: name }));
   setTimeout(() => pool.close(), 200);
   await Promise.all(reads);
 });
 
-for (const [what, worker] of Object.entries({
+for (const [what, createWorker] of Object.entries({
   "cannot be made": () => { throw new Error("no workers here"); },
   "cannot load its script": () => new Worker(new URL("./no-such-worker.mjs", import.meta.url)),
   "ends before it begins": scripted("process.exit(0)"),
 })) {
   test(`where a worker ${what}, tensors are decoded all the same`, async () => {
-    const pool = workerPool({ size: 3, worker });
+    const pool = workerPool({ size: 3, createWorker });
     const model = await open(packed, { workers: pool });
     const names = ["lm_head.weight", MIDDLE_TENSOR, "transformer.wpe.weight"];
     for (const tensor of await Promise.all(names.map((name) => model.tensor(name)))) same(tensor.bytes, tensor.name);
     assert.deepEqual([pool.decoded, pool.running], [0, 0]);
-    assert.ok(pool.problem instanceof Error);
+    assert.ok(pool.startError instanceof Error);
   });
 }
 
@@ -234,7 +234,7 @@ test("a program on the command line has workers, too", async () => {
 
 test("a number of workers that is none is refused", async () => {
   for (const workers of [-1, 1.5, NaN]) await assert.rejects(open(packed, { workers }), { code: "invalid_input", message: /number of workers/ });
-  assert.throws(() => workerPool({ leastBytes: -1 }), { code: "invalid_input" });
+  assert.throws(() => workerPool({ minBytes: -1 }), { code: "invalid_input" });
 });
 
 test("the script of a worker is where the package says", () => {

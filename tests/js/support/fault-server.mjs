@@ -30,10 +30,10 @@ const PREFLIGHT = { "access-control-allow-methods": "GET, HEAD", "access-control
 const versionHeaders = ({ etag, lastModified }) => ({ ...(etag && { etag }), ...(lastModified && { "last-modified": lastModified }) });
 
 /** The bytes asked for, and where they lie; nothing without a range, or if the range is for another version. */
-function asked(request, { bytes, etag }) {
+function asked(request, { bytes, etag, lastModified }) {
   const range = /^bytes=(\d+)-(\d+)$/.exec(request.headers.range ?? "");
   const condition = request.headers["if-range"];
-  if (!range || (condition !== undefined && condition !== etag)) return undefined;
+  if (!range || (condition !== undefined && condition !== (etag ?? lastModified))) return undefined;
   const first = Number(range[1]);
   const last = Math.min(Number(range[2]), bytes.length - 1);
   return { first, last, part: bytes.subarray(first, last + 1), contentRange: `bytes ${first}-${last}/${bytes.length}` };
@@ -79,6 +79,25 @@ export const cutChunkedTo = (bytes) => (request, response, { file }) => {
   response.end(part.subarray(0, bytes));
 };
 
+/** At most the first `bytes` of what was asked for, in an answer that says so. */
+export const shorter = (bytes) => (request, response, { file }) => {
+  const { first, part } = asked(request, file);
+  const sent = part.subarray(0, bytes);
+  const contentRange = `bytes ${first}-${first + sent.length - 1}/${file.bytes.length}`;
+  response.writeHead(206, { "content-range": contentRange, "content-length": sent.length, ...versionHeaders(file) });
+  response.end(sent);
+};
+
+/** The head, then the body byte by byte. */
+export const drip = (request, response, { file }) => {
+  const { part } = asked(request, file);
+  let sent = 0;
+  begin(request, response, file, 0, () => {
+    const timer = setInterval(() => response.write(part.subarray(sent, (sent += 1))), 10);
+    response.on("close", () => clearInterval(timer));
+  });
+};
+
 /** No answer, ever. */
 export const silence = () => {};
 
@@ -107,6 +126,14 @@ export const compressed = (request, response, { file }) => {
   const headers = { "content-encoding": "gzip", "content-length": body.length, ...versionHeaders(file) };
   response.writeHead(range ? 206 : 200, range ? { ...headers, "content-range": range.contentRange } : headers);
   response.end(body);
+};
+
+/** One byte more than was asked for, in an answer that says so. */
+export const longer = (request, response, { file }) => {
+  const { first, last } = asked(request, file);
+  const part = file.bytes.subarray(first, last + 2);
+  response.writeHead(206, { "content-range": `bytes ${first}-${last + 1}/${file.bytes.length}`, "content-length": part.length, ...versionHeaders(file) });
+  response.end(part);
 };
 
 /** Elsewhere; `to` is an origin. */

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { memoryCache } from "zstn";
-import { cached } from "../../../wasm/dist/source/cached.js";
-import { entryBytes, entryHeader, entryName, keyHash } from "../../../wasm/dist/source/entry.js";
+import { withCache } from "../../../wasm/dist/source/with-cache.js";
+import { entryBytes, entryHeader, entryName, keyHash } from "../../../wasm/dist/source/cache-entry.js";
 import { storedCache } from "../../../wasm/dist/source/stored-cache.js";
 import { Traffic } from "../../../wasm/dist/source/traffic.js";
 
@@ -42,7 +42,7 @@ test("a cache that fails, or gives nonsense, is as good as none", async () => {
   const fail = () => Promise.reject(new Error("disk on fire"));
   for (const get of [fail, async () => bytes(3), async () => "text", async () => null]) {
     const traffic = new Traffic();
-    const reader = cached(source, { persistent: false, get, put: fail }, () => "k", traffic);
+    const reader = withCache(source, { persistent: false, get, put: fail }, () => "k", traffic);
     assert.deepEqual(await reader.read(0, 10), bytes(10));
     assert.equal(traffic.cacheHits, 0);
   }
@@ -51,7 +51,7 @@ test("a cache that fails, or gives nonsense, is as good as none", async () => {
 test("a file without a key goes past the cache", async () => {
   const cache = { persistent: true, get: () => assert.fail("asked"), put: () => assert.fail("put") };
   const source = { size: () => 100, read: async (_offset, length) => bytes(length) };
-  assert.deepEqual(await cached(source, cache, () => undefined, new Traffic()).read(0, 10), bytes(10));
+  assert.deepEqual(await withCache(source, cache, () => undefined, new Traffic()).read(0, 10), bytes(10));
 });
 
 test("an entry comes back only whole and under its name", async () => {
@@ -89,7 +89,7 @@ test("stored: back after a restart, by key and range alone", async () => {
   const folder = shelf();
   const first = storedCache(folder, {});
   await first.put("url 1", 5, bytes(100));
-  await first.settled();
+  await first.flush();
   const second = storedCache(folder, {});
   assert.deepEqual(Buffer.from(await second.get("url 1", 5, 100)), Buffer.from(bytes(100)));
   for (const [key, offset, length] of [["url 2", 5, 100], ["url 1", 6, 100], ["url 1", 5, 99]]) assert.equal(await second.get(key, offset, length), undefined);
@@ -102,27 +102,27 @@ test("stored: a damaged entry is removed, and can be stored again", async () => 
   const folder = shelf();
   const cache = storedCache(folder, {});
   await cache.put("k", 0, bytes(100));
-  await cache.settled();
+  await cache.flush();
   for (const damage of [(content) => (content[250] ^= 1), (content, file) => (file.content = content.subarray(0, 200))]) {
     const [file] = folder.files.values();
     damage(file.content, file);
     assert.equal(await cache.get("k", 0, 100), undefined);
     assert.equal(folder.files.size, 0);
     await cache.put("k", 0, bytes(100));
-    await cache.settled();
+    await cache.flush();
     assert.ok(await cache.get("k", 0, 100));
   }
 });
 
 test("stored: the limit holds, what was used longest ago goes first, other programs' entries count once seen", async () => {
   const folder = shelf();
-  const cache = storedCache(folder, { limitBytes: 10_000 });
-  const other = storedCache(folder, { limitBytes: 10_000 });
+  const cache = storedCache(folder, { maxBytes: 10_000 });
+  const other = storedCache(folder, { maxBytes: 10_000 });
   await other.put("other", 0, bytes(3000));
-  await other.settled();
+  await other.flush();
   for (let i = 0; i < 40; i++) {
     await cache.put("k", i, bytes(1000));
-    await cache.settled();
+    await cache.flush();
     await cache.get("k", 0, 1000);
     const held = [...folder.files.values()].reduce((sum, { content }) => sum + content.length, 0);
     assert.ok(held <= 10_000, `${held} bytes`);
@@ -131,7 +131,7 @@ test("stored: the limit holds, what was used longest ago goes first, other progr
   assert.equal(await cache.get("k", 1, 1000), undefined);
   assert.ok(await cache.get("k", 39, 1000), "the newest");
   await cache.put("k", 0, bytes(9500));
-  await cache.settled();
+  await cache.flush();
   assert.ok(await cache.get("k", 0, 1000), "too large an entry drops nothing");
 });
 
@@ -139,10 +139,10 @@ test("stored: a shelf that fails in every way only means that nothing is cached"
   const fail = () => Promise.reject(new Error("quota"));
   const cache = storedCache({ list: fail, read: fail, write: fail, remove: fail, touch: fail }, {});
   const source = { size: () => 100, read: async (_offset, length) => bytes(length) };
-  const reader = cached(source, cache, () => "k", new Traffic());
+  const reader = withCache(source, cache, () => "k", new Traffic());
   assert.deepEqual(await reader.read(0, 10), bytes(10));
   assert.deepEqual(await reader.read(0, 10), bytes(10));
-  await cache.settled();
+  await cache.flush();
 });
 
 test("stored: reading waits for writing once too much is waiting", async () => {

@@ -20,11 +20,26 @@ test("conditions are in the order that resolvers need, and their files exist", (
   }
 });
 
-test("both entries export the same names", async () => {
-  const web = await import("../../../wasm/dist/web.js");
-  const node = await import("../../../wasm/dist/node.js");
-  assert.deepEqual(Object.keys(web).sort(), Object.keys(node).sort());
-  for (const name of ["open", "init", "pack", "compress", "decompress", "initFormats", "initCoder", "workerPool"]) assert.equal(typeof web[name], "function");
+const ERRORS = ["BaseRequired", "ContentEncoding", "CoreLoad", "Format", "Http", "Internal", "InvalidInput", "Limit", "ModelClosed", "Network", "RangeNotSupported", "Read", "SourceChanged", "TensorNotFound", "Truncated", "Unsupported", "Worker", "Zstn"];
+const FUNCTIONS = ["compress", "decompress", "folderCache", "init", "initCoder", "initFormats", "memoryCache", "open", "opfsCache", "pack", "workerPool"];
+const TYPES = [
+  "BlobReadOptions", "ByteCache", "CoalesceOptions", "Compress", "CompressOptions", "CoreInput", "Decompress", "DecompressOptions", "Dtype", "DtypeArrays", "Effort",
+  "ErrorCode", "ErrorLocation", "HttpOptions", "Model", "ModelInput", "ModelKind", "OnProgress", "Open", "OpenOptions", "OpfsCacheOptions", "Pack", "PackOptions",
+  "PackReport", "Packed", "PackedTensor", "PlanOptions", "Progress", "ReadOptions", "ReadPlan", "ResolveSibling", "RowRange", "SafetensorsBlob", "SafetensorsBlobOptions",
+  "Source", "Stats", "StoredCache", "StoredCacheOptions", "StoredPart", "StoredPlane", "StreamOptions", "Tensor", "TensorData", "TensorInfo", "TensorOptions",
+  "TypedTensor", "WasmModule", "WorkerPool", "WorkerPoolOptions",
+];
+
+test("both entries export these names and no others", async () => {
+  const names = [...ERRORS.map((name) => `${name}Error`), ...FUNCTIONS];
+  for (const entry of ["web", "node"]) {
+    const exported = await import(`../../../wasm/dist/${entry}.js`);
+    assert.deepEqual(Object.keys(exported).sort(), names.toSorted(), entry);
+    for (const name of names) assert.equal(typeof exported[name], "function", name);
+  }
+  const declarations = readFileSync(join(root, "dist/exports.d.ts"), "utf8");
+  const types = [...declarations.matchAll(/export type \{ ([^}]+) \}/g)].flatMap(([, list]) => list.split(", "));
+  assert.deepEqual(types.sort(), TYPES.toSorted());
 });
 
 test("entries for workers and threads exist, and what has effects is said to", () => {

@@ -3,13 +3,24 @@ import { test } from "node:test";
 import { FormatError, HttpError, NetworkError, SourceChangedError, TruncatedError } from "../../../wasm/dist/errors.js";
 import { parseRetryAfter } from "../../../wasm/dist/source/retry-after.js";
 import { retrying } from "../../../wasm/dist/source/retry.js";
+import { fakeClock } from "../support/clock.mjs";
 
-/** A policy whose clock only writes down how long it was asked to wait. */
+/** A policy whose clock stands still but for the waits, which it writes down. */
 function policy(over = {}) {
   const waits = [];
-  const clock = { now: () => 0, random: () => 1, sleep: async (durationMs, signal) => (signal?.throwIfAborted(), void waits.push(durationMs)) };
-  return { waits, retries: 3, clock, signal: undefined, receivedBytes: () => 0, onRetry: () => {}, ...over };
+  const clock = fakeClock();
+  const { sleep } = clock;
+  clock.sleep = (durationMs, signal) => (signal?.throwIfAborted(), waits.push(durationMs), sleep(durationMs));
+  const limits = { retries: 3, idleTimeoutMs: 30_000, giveUpAfterMs: 55_000 };
+  const stalled = () => new NetworkError("u", "silent");
+  return { waits, ...limits, clock, signal: undefined, receivedBytes: () => 0, hasAnswered: () => false, stalled, onRetry: () => {}, ...over };
 }
+
+/** An attempt that goes on until its time is over. */
+const silent = (clock) => async (idle) => {
+  clock.pass(60_000, idle.signal);
+  throw idle.signal.reason;
+};
 
 const failing = (...errors) => async () => {
   const error = errors.shift();
@@ -34,10 +45,38 @@ test("the jitter is full: from nothing to the limit", async () => {
   }
 });
 
-test("Retry-After is a lower limit, and has an upper one", async () => {
+test("Retry-After is a lower limit, and is reported where it takes too long", async () => {
   const plan = policy();
-  await retrying(failing(status(429, 5000), status(503, 100), status(503, 3_600_000)), plan);
-  assert.deepEqual(plan.waits, [5000, 600, 60_000]);
+  await retrying(failing(status(429, 5000), status(503, 100), status(503, 40_000)), plan);
+  assert.deepEqual(plan.waits, [5000, 600, 40_000]);
+  for (const [givenMs, told] of [[55_000, "55"], [3_600_000, "3600"]]) {
+    const plan = policy();
+    await assert.rejects(retrying(failing(status(429, givenMs)), plan), { message: `no The server asks for a wait of ${told} s.`, retryAfterMs: givenMs });
+    assert.deepEqual(plan.waits, []);
+  }
+  await retrying(failing(status(429, 180_000)), policy({ giveUpAfterMs: 200_000 }));
+});
+
+test("attempts and the waits between them have one limit", async () => {
+  const plan = policy();
+  await assert.rejects(retrying(silent(plan.clock), plan), { message: "silent (Tried 2 times.)" });
+  assert.deepEqual([plan.waits, plan.clock.elapsedMs()], [[300], 55_000]);
+  const patient = policy({ giveUpAfterMs: 1_000_000 });
+  await assert.rejects(retrying(silent(patient.clock), patient), { message: "silent (Tried 4 times.)" });
+  assert.equal(patient.clock.elapsedMs(), 4 * 30_000 + 300 + 600 + 1200);
+});
+
+test("after much has arrived the limit begins anew", async () => {
+  let received = 0;
+  const plan = policy({ receivedBytes: () => received });
+  let attempts = 0;
+  const attempt = async (idle) => {
+    if ((attempts += 1) > 6) return "done";
+    received += 1 << 20;
+    return silent(plan.clock)(idle);
+  };
+  assert.equal(await retrying(attempt, plan), "done");
+  assert.ok(plan.clock.elapsedMs() > 3 * 55_000);
 });
 
 test("attempts are counted, and none is made without leave", async () => {
@@ -72,6 +111,31 @@ for (const error of [status(404), status(403), status(416), status(501), new Sou
 
 for (const error of [network(), status(408), status(429), status(500), status(503), new TruncatedError(10, 9, "less")]) {
   test(`${error.name} ${error.status ?? ""} is tried again`, async () => assert.equal(await retrying(failing(error), policy()), "done"));
+}
+
+const failed = (code, message) => new NetworkError("u", "gone", { cause: new TypeError("fetch failed", { cause: Object.assign(new Error(message), { code }) }) });
+
+for (const [code, message, answered, expected] of [
+  ["ECONNREFUSED", "", false, 1],
+  ["ECONNREFUSED", "", true, 4],
+  ["ENOTFOUND", "", false, 1],
+  ["EAI_AGAIN", "", false, 4],
+  ["ECONNRESET", "", false, 4],
+  ["UND_ERR_SOCKET", "", false, 4],
+  ["HPE_INVALID_CONSTANT", "", true, 1],
+  ["HPE_INVALID_EOF_STATE", "", true, 4],
+  ["UND_ERR_HEADERS_OVERFLOW", "", true, 1],
+  ["DEPTH_ZERO_SELF_SIGNED_CERT", "", true, 1],
+  ["ERR_TLS_CERT_ALTNAME_INVALID", "", true, 1],
+  [undefined, "redirect count exceeded", true, 1],
+  [undefined, "something else", false, 4],
+]) {
+  test(`${code ?? message}, from a server that ${answered ? "answered" : "never answered"} before: ${expected} attempts`, async () => {
+    let attempts = 0;
+    const attempt = async () => ((attempts += 1), Promise.reject(failed(code, message)));
+    await assert.rejects(retrying(attempt, policy({ hasAnswered: () => answered })), { code: "network" });
+    assert.equal(attempts, expected);
+  });
 }
 
 test("an abort while waiting is the end, with its reason", async () => {

@@ -1,55 +1,47 @@
-/** The seam between a model and where its tensors are decoded. */
+/** The interface between a model and the code that decodes its tensors. */
 
 import type { CoreModel } from "../core.js";
-import { guarded } from "../rejection.js";
-import { own } from "../source/given.js";
+import { callCore } from "../core-errors.js";
+import { toTransferable } from "../source/ownership.js";
 import type { TensorInfo } from "../tensor.js";
-import type { WorkerPool } from "./pool.js";
 
 /** A tensor that can be decoded. */
-export interface Subject {
+export interface DecodeTarget {
   model: CoreModel;
-  /** Number of the tensor in it. */
+  /** Index of the tensor in the model. */
   index: number;
   info: TensorInfo;
 }
 
-/** One tensor to decode. */
-export interface Job extends Subject {
+/** A tensor to decode, with its stored bytes. */
+export interface DecodeRequest extends DecodeTarget {
   /** The stored bytes of all parts. */
   parts: Uint8Array[];
-  /** The base's tensor of its name, where it is needed. Nobody else has it. */
+  /** The base's tensor of the same name, where it is needed. Nothing else refers to it. */
   reference: Uint8Array<ArrayBuffer> | undefined;
-  /** Where the bytes go, of exactly their length; otherwise into an array that is the caller's alone. */
+  /** The output, of exactly the tensor's length. Without it the result is a new array. */
   into: Uint8Array<ArrayBuffer> | undefined;
   signal: AbortSignal;
 }
 
-/** Decodes tensors, here or elsewhere. */
+/** Decodes tensors, on this thread or in workers. */
 export interface Decoder {
-  /** The raw little-endian bytes of the tensor. */
-  decode(job: Job): Promise<Uint8Array<ArrayBuffer>>;
-  /** This tensor will have to be decoded as soon as its bytes have arrived. */
-  expect(subject: Subject): void;
+  /** Returns the raw little-endian bytes of the tensor. */
+  decode(request: DecodeRequest): Promise<Uint8Array<ArrayBuffer>>;
+  /** Announces a tensor whose bytes are being fetched, so that a worker can start meanwhile. */
+  warmUp(target: DecodeTarget): void;
 }
 
-/** Where a model has its tensors decoded. */
-export interface Decoding {
-  decoder: Decoder;
-  /** Closed with the model. */
-  ownPool?: WorkerPool;
-}
-
-/** Decodes on the thread that calls. */
+/** Decodes on the calling thread. */
 export const inline: Decoder = {
   async decode({ model, index, parts, reference, into }) {
-    return guarded(() => {
+    return callCore(() => {
       if (!model.isPlain(index)) return model.decode(index, parts, reference, into);
       const [bytes] = parts;
-      if (!into) return own(bytes!);
+      if (!into) return toTransferable(bytes!);
       into.set(bytes!);
       return into;
     });
   },
-  expect() {},
+  warmUp() {},
 };

@@ -1,34 +1,33 @@
-/** What goes between a pool and its workers. */
+/** The messages between a pool and its workers. */
 
 import type { WasmModule } from "../module.js";
 
-/** To a worker: one tensor to decode. */
-export interface Request {
-  /** Whether it takes the module with all formats. */
+/** A request to a worker: one tensor to decode. */
+export interface WorkerRequest {
+  /** Whether decoding takes the module with all formats. */
   formats: boolean;
-  /** That module, compiled, if this worker has not got it yet. */
+  /** That module, compiled, unless this worker has it already. */
   module: WasmModule | undefined;
-  /** What the core has said of the tensor. */
+  /** The core's description of the tensor. */
   recipe: Uint8Array<ArrayBuffer>;
   parts: Uint8Array[];
   reference: Uint8Array | undefined;
 }
 
-/** From a worker, about its only request. */
-export type Answer =
-  /** It has started. */
+/** A message from a worker: it has started, or the response to its only request. */
+export type WorkerResponse =
   | { ready: true }
   | { bytes: Uint8Array<ArrayBuffer> }
-  /** What the core has thrown: a rejection. */
+  /** What the core threw to reject the input. */
   | { rejection: unknown }
-  /** The core has stopped in the middle; it is of no use any more. */
+  /** The core trapped. Its instance can no longer be trusted. */
   | { trap: string };
 
 /** Decodes a request, or throws what the core throws. */
-export type Answering = (request: Request) => Uint8Array<ArrayBuffer>;
+export type Handler = (request: WorkerRequest) => Uint8Array<ArrayBuffer>;
 
-/** The answer to a request, and what of it is handed over. */
-export function answer(request: Request, decode: Answering): [Answer, ArrayBuffer[]] {
+/** Returns the response to a request, and the buffers to transfer with it. */
+export function handleRequest(request: WorkerRequest, decode: Handler): [WorkerResponse, ArrayBuffer[]] {
   try {
     const bytes = decode(request);
     return [{ bytes }, [bytes.buffer]];

@@ -1,9 +1,9 @@
 /** The script of a decoding worker in Node. */
 
 import { parentPort } from "node:worker_threads";
-import { decode } from "./instance.js";
-import { answer } from "./message.js";
-import type { Request } from "./message.js";
+import { handleRequest } from "./message.js";
+import type { WorkerRequest } from "./message.js";
+import { decode } from "./worker-decode.js";
 
-parentPort!.on("message", (request: Request) => parentPort!.postMessage(...answer(request, decode)));
+parentPort!.on("message", (request: WorkerRequest) => parentPort!.postMessage(...handleRequest(request, decode)));
 parentPort!.postMessage({ ready: true });

@@ -1,105 +1,112 @@
 /// <reference lib="esnext.disposable" preserve="true" />
-/** Workers that decode tensors, so that the thread that asks for them stays free, and several are decoded at once. */
+/** Workers that decode tensors: the calling thread stays free, and several tensors are decoded at once. */
 
 import { InvalidInputError, WorkerError } from "../errors.js";
 import { inline } from "./decoder.js";
-import type { Job, Subject } from "./decoder.js";
-import { Member } from "./member.js";
-import type { Events } from "./member.js";
+import type { Decoder, DecodeRequest, DecodeTarget } from "./decoder.js";
+import { PoolWorker } from "./pool-worker.js";
+import type { PoolWorkerEvents } from "./pool-worker.js";
 import { Task } from "./task.js";
-import type { StartThread } from "./thread.js";
+import type { StartWorker } from "./worker-handle.js";
 
-/** What `workerPool` may be given. */
+/** Options of `workerPool`. */
 export interface WorkerPoolOptions {
-  /** Most workers at the same time: as many as there are cores, at most 4, unless said otherwise. 0: none. */
+  /** The maximum number of workers. By default the number of cores, but at most 4. 0 starts none. */
   size?: number;
-  /** Tensors of fewer bytes are decoded on the thread that asks, which takes less time than handing them over; 256 KiB unless said otherwise. */
-  leastBytes?: number;
+  /** Tensors of fewer bytes are decoded on the calling thread, which is faster than sending them. 256 KiB by default. */
+  minBytes?: number;
   /**
-   * Makes a `Worker` (in Node, one of `node:worker_threads`) whose script imports `zstn/worker`: where a bundler has
-   * not carried that script along, or the code of this package comes from another origin than the page.
+   * Creates a `Worker` (in Node, one of `node:worker_threads`) whose script imports `zstn/worker`. Needed where a bundler
+   * does not include that script, or where this package is loaded from another origin than the page.
    */
-  worker?: () => object;
+  createWorker?: () => object;
 }
 
-/** Decoding this much takes some milliseconds, asking a worker and hearing from it some tenths of one. */
-const LEAST_BYTES = 256 << 10;
+/** The decoder of a model. */
+export interface Decoding {
+  decoder: Decoder;
+  /** A pool to close with the model. */
+  ownPool?: WorkerPool;
+}
 
-/** Each has memory of its own for stored and decoded bytes. */
-const MOST_BY_DEFAULT = 4;
+/** Decoding this many bytes takes a few milliseconds; a round trip to a worker takes a few tenths of one. */
+const DEFAULT_MIN_BYTES = 256 << 10;
 
-/** Workers without work give their memory back; starting one again takes some ten milliseconds. */
+/** Each worker has its own memory for stored and decoded bytes. */
+const DEFAULT_MAX_WORKERS = 4;
+
+/** After how long without work the workers are stopped, which frees their memory. Starting one again takes some ten milliseconds. */
 const IDLE_MS = 10_000;
 
-/** Workers for one model or several, made by `workerPool`. They are started when they are needed and stopped when they are not. */
+/** A pool of decoding workers for one or more models, created by `workerPool`. Workers start when they are needed and stop when they have been idle for ten seconds. */
 export class WorkerPool {
-  /** Most workers at the same time. */
+  /** The maximum number of workers. */
   readonly size: number;
-  readonly #leastBytes: number;
-  readonly #start: StartThread;
-  /** As `size`, until fewer turn out to be possible. */
-  #most: number;
-  readonly #members = new Set<Member>();
+  readonly #minBytes: number;
+  readonly #start: StartWorker;
+  /** Equal to `size` until starting a worker fails. */
+  #maxSize: number;
+  readonly #workers = new Set<PoolWorker>();
   #waiting: Task[] = [];
-  readonly #underWay = new Set<Task>();
+  readonly #running = new Set<Task>();
   #decoded = 0;
-  #problem: unknown;
+  #startError: unknown;
   #closed = false;
-  #idle: ReturnType<typeof setTimeout> | undefined;
+  #idleTimer: ReturnType<typeof setTimeout> | undefined;
 
   /** @internal */
-  constructor({ size, leastBytes = LEAST_BYTES }: WorkerPoolOptions, cores: number, start: StartThread) {
-    this.size = size ?? Math.min(cores, MOST_BY_DEFAULT);
+  constructor({ size, minBytes = DEFAULT_MIN_BYTES }: WorkerPoolOptions, cores: number, start: StartWorker) {
+    this.size = size ?? Math.min(cores, DEFAULT_MAX_WORKERS);
     if (!Number.isInteger(this.size) || this.size < 0) throw new InvalidInputError(`The number of workers is a whole number, not ${String(size)}.`);
-    if (!(leastBytes >= 0)) throw new InvalidInputError(`\`leastBytes\` is a number of bytes, not ${String(leastBytes)}.`);
-    this.#most = this.size;
-    this.#leastBytes = leastBytes;
+    if (!(minBytes >= 0)) throw new InvalidInputError(`\`minBytes\` is a number of bytes, not ${String(minBytes)}.`);
+    this.#maxSize = this.size;
+    this.#minBytes = minBytes;
     this.#start = start;
   }
 
-  /** Workers that run now. */
+  /** The number of workers that are running. */
   get running(): number {
-    return this.#members.size;
+    return this.#workers.size;
   }
 
-  /** Tensors that workers have decoded so far. */
+  /** The number of tensors that workers have decoded so far. */
   get decoded(): number {
     return this.#decoded;
   }
 
-  /** Why a worker could not be started, if so. Without any, tensors are decoded on the thread that asks. */
-  get problem(): unknown {
-    return this.#problem;
+  /** Why a worker could not be started, if one could not. Without workers, tensors are decoded on the calling thread. */
+  get startError(): unknown {
+    return this.#startError;
   }
 
   /** @internal */
-  expect(subject: Subject): void {
-    if (this.#takes(subject) && this.#members.size === 0) this.#startOne();
+  warmUp(target: DecodeTarget): void {
+    if (this.#takes(target) && this.#workers.size === 0) this.#startOne();
   }
 
   /** @internal */
-  async decode(job: Job): Promise<Uint8Array<ArrayBuffer>> {
-    if (!this.#takes(job)) return inline.decode(job);
-    clearTimeout(this.#idle);
-    const task = new Task(job);
+  async decode(request: DecodeRequest): Promise<Uint8Array<ArrayBuffer>> {
+    if (!this.#takes(request)) return inline.decode(request);
+    clearTimeout(this.#idleTimer);
+    const task = new Task(request);
     this.#waiting.push(task);
-    this.#underWay.add(task);
+    this.#running.add(task);
     this.#assign();
     try {
       const bytes = await task.promise;
-      if (!job.into || job.into === bytes) return bytes;
-      job.into.set(bytes);
-      return job.into;
+      if (!request.into || request.into === bytes) return bytes;
+      request.into.set(bytes);
+      return request.into;
     } finally {
-      this.#underWay.delete(task);
-      if (this.#underWay.size === 0) this.#rest();
+      this.#running.delete(task);
+      if (this.#running.size === 0) this.#scheduleStop();
     }
   }
 
-  /** Stops all workers. What they were decoding fails; models that use the pool decode without it from now on. Calling it again does nothing. */
+  /** Stops all workers. Reads that they were decoding fail; models that use the pool decode on the calling thread from then on. Calling it again does nothing. */
   close(): void {
     this.#closed = true;
-    for (const task of this.#underWay) task.fail(new WorkerError("The pool of workers was closed.", task.job.info.name));
+    for (const task of this.#running) task.fail(new WorkerError("The pool of workers was closed.", task.request.info.name));
     this.#stopAll();
   }
 
@@ -110,66 +117,66 @@ export class WorkerPool {
     if (Symbol.dispose) Object.defineProperty(this.prototype, Symbol.dispose, { value: this.prototype.close });
   }
 
-  #takes({ model, index, info }: Subject): boolean {
-    return this.#most > 0 && !this.#closed && info.byteLength >= this.#leastBytes && !model.isPlain(index);
+  #takes({ model, index, info }: DecodeTarget): boolean {
+    return this.#maxSize > 0 && !this.#closed && info.byteLength >= this.#minBytes && !model.isPlain(index);
   }
 
-  /** Gives waiting tensors to idle workers, and starts more of them for the rest. */
+  /** Assigns waiting tensors to idle workers, and starts more workers for the rest. */
   #assign(): void {
     this.#waiting = this.#waiting.filter((task) => !task.settled);
-    for (const member of this.#members) {
-      const task = member.idle ? this.#waiting.shift() : undefined;
-      if (task) this.#hand(member, task);
+    for (const worker of this.#workers) {
+      const task = worker.idle ? this.#waiting.shift() : undefined;
+      if (task) this.#run(worker, task);
     }
-    const starting = [...this.#members].filter((member) => member.starting).length;
-    for (let missing = this.#waiting.length - starting; missing > 0 && this.#members.size < this.#most; missing--) this.#startOne();
+    const starting = [...this.#workers].filter((worker) => worker.starting).length;
+    for (let missing = this.#waiting.length - starting; missing > 0 && this.#workers.size < this.#maxSize; missing--) this.#startOne();
   }
 
-  #hand(member: Member, task: Task): void {
+  #run(worker: PoolWorker, task: Task): void {
     try {
-      member.take(task);
+      worker.run(task);
     } catch (cause) {
-      // Such as a module that may not be sent. Nothing has been handed over, and nothing else could be.
-      task.succeed(inline.decode(task.job));
+      // Such as a module that may not be sent. Nothing has been transferred, and no later tensor could be.
+      task.succeed(inline.decode(task.request));
       this.#giveUp(cause, 0);
     }
   }
 
   #startOne(): void {
-    const events: Events = {
-      free: () => (this.#underWay.size === 0 ? this.#rest() : this.#assign()),
-      decoded: () => (this.#decoded += 1),
-      lost: (member, started, cause) => {
-        this.#members.delete(member);
-        if (!started) this.#giveUp(cause, this.#members.size);
+    const events: PoolWorkerEvents = {
+      onIdle: () => (this.#running.size === 0 ? this.#scheduleStop() : this.#assign()),
+      onDecoded: () => (this.#decoded += 1),
+      onExit: (worker, started, cause) => {
+        this.#workers.delete(worker);
+        if (!started) this.#giveUp(cause, this.#workers.size);
         this.#assign();
       },
     };
     try {
-      this.#members.add(new Member(this.#start, events));
+      this.#workers.add(new PoolWorker(this.#start, events));
     } catch (cause) {
-      this.#giveUp(cause, this.#members.size);
+      this.#giveUp(cause, this.#workers.size);
     }
   }
 
-  /** There can be no more workers than `most`. Without any, everything is decoded here. */
-  #giveUp(cause: unknown, most: number): void {
-    this.#problem = cause;
-    this.#most = most;
-    if (most > 0) return;
-    for (const task of this.#waiting.splice(0)) if (!task.settled) task.succeed(inline.decode(task.job));
+  /** Limits the pool to `maxSize` workers. Without any, everything is decoded here. */
+  #giveUp(cause: unknown, maxSize: number): void {
+    this.#startError = cause;
+    this.#maxSize = maxSize;
+    if (maxSize > 0) return;
+    for (const task of this.#waiting.splice(0)) if (!task.settled) task.succeed(inline.decode(task.request));
   }
 
-  #rest(): void {
-    clearTimeout(this.#idle);
-    if (this.#members.size === 0) return;
-    this.#idle = setTimeout(() => this.#stopAll(), IDLE_MS);
-    (this.#idle as { unref?: () => void }).unref?.();
+  #scheduleStop(): void {
+    clearTimeout(this.#idleTimer);
+    if (this.#workers.size === 0) return;
+    this.#idleTimer = setTimeout(() => this.#stopAll(), IDLE_MS);
+    (this.#idleTimer as { unref?: () => void }).unref?.();
   }
 
   #stopAll(): void {
-    clearTimeout(this.#idle);
-    for (const member of this.#members) member.stop();
-    this.#members.clear();
+    clearTimeout(this.#idleTimer);
+    for (const worker of this.#workers) worker.stop();
+    this.#workers.clear();
   }
 }

@@ -1,29 +1,29 @@
-/** A tensor on its way through a pool. */
+/** A decode request waiting in a pool, or being worked on. */
 
-import type { Job } from "./decoder.js";
+import type { DecodeRequest } from "./decoder.js";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 type Resolve = (bytes: Bytes | Promise<Bytes>) => void;
 type Reject = (error: unknown) => void;
 
 export class Task {
-  readonly job: Job;
+  readonly request: DecodeRequest;
   readonly promise: Promise<Bytes>;
   settled = false;
   readonly #resolve: Resolve;
   readonly #reject: Reject;
-  readonly #aborted = () => this.fail(this.job.signal.reason);
+  readonly #aborted = () => this.fail(this.request.signal.reason);
 
-  constructor(job: Job) {
-    this.job = job;
+  constructor(request: DecodeRequest) {
+    this.request = request;
     let settle: [Resolve, Reject];
     this.promise = new Promise((resolve, reject) => (settle = [resolve, reject]));
     [this.#resolve, this.#reject] = settle!;
-    if (job.signal.aborted) this.#aborted();
-    else job.signal.addEventListener("abort", this.#aborted, { once: true });
+    if (request.signal.aborted) this.#aborted();
+    else request.signal.addEventListener("abort", this.#aborted, { once: true });
   }
 
-  /** The bytes have come from another thread, or will come from this one. */
+  /** Resolves with bytes from a worker, or with a promise of them from this thread. */
   succeed(bytes: Bytes | Promise<Bytes>): void {
     this.#settle(() => this.#resolve(bytes));
   }
@@ -35,7 +35,7 @@ export class Task {
   #settle(how: () => void): void {
     if (this.settled) return;
     this.settled = true;
-    this.job.signal.removeEventListener("abort", this.#aborted);
+    this.request.signal.removeEventListener("abort", this.#aborted);
     how();
   }
 }

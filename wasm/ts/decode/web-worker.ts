@@ -1,15 +1,15 @@
 /** The script of a decoding worker in browsers: the entry `zstn/worker`. */
 
-import { decode } from "./instance.js";
-import { answer } from "./message.js";
-import type { Request } from "./message.js";
+import { handleRequest } from "./message.js";
+import type { WorkerRequest } from "./message.js";
+import { decode } from "./worker-decode.js";
 
-/** What is used of a worker's global scope; the types of pages do not know it. */
+/** The part of a worker's global scope that is used here. The DOM types do not include it. */
 interface Scope {
   postMessage(message: unknown, transfer?: Transferable[]): void;
-  onmessage: ((event: MessageEvent<Request>) => void) | null;
+  onmessage: ((event: MessageEvent<WorkerRequest>) => void) | null;
 }
 
 const scope = globalThis as unknown as Scope;
-scope.onmessage = ({ data }) => scope.postMessage(...answer(data, decode));
+scope.onmessage = ({ data }) => scope.postMessage(...handleRequest(data, decode));
 scope.postMessage({ ready: true });

@@ -1,9 +1,9 @@
-/** A file on disk. Opened anew for each read, so that nothing stays open and nothing must be closed. */
+/** A file on disk as a source. It is opened for each read, so that nothing has to be closed. */
 
 import { open } from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
 import { ReadError, SourceChangedError, ZstnError } from "../errors.js";
-import { give } from "../source/given.js";
+import { markTransferable } from "../source/ownership.js";
 import type { Source } from "../source/source.js";
 
 interface Identity {
@@ -37,7 +37,7 @@ export class FileSource implements Source {
         if (bytesRead === 0) break;
         filled += bytesRead;
       }
-      return give(bytes.subarray(0, filled));
+      return markTransferable(bytes.subarray(0, filled));
     });
   }
 

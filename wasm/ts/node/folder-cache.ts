@@ -3,34 +3,34 @@
 import { mkdir, open, readFile, readdir, rename, rm, stat, utimes } from "node:fs/promises";
 import { join } from "node:path";
 import { InvalidInputError } from "../errors.js";
-import { isEntryName } from "../source/entry.js";
+import { isEntryName } from "../source/cache-entry.js";
 import { storedCache } from "../source/stored-cache.js";
-import type { Item, Shelf, StoredCache, StoredCacheOptions } from "../source/stored-cache.js";
+import type { StoredEntry, CacheBackend, StoredCache, StoredCacheOptions } from "../source/stored-cache.js";
 
-/** A cache in a folder, which is made if need be; several programs may use it. It needs Node. */
+/** Creates a cache in a folder, which is created if necessary. Several programs may share it. Node only. */
 export function folderCache(path: string, options: StoredCacheOptions = {}): StoredCache {
-  if (typeof path !== "string" || path === "") throw new InvalidInputError("The cache needs the path of a folder.");
-  return storedCache(new FolderShelf(path), options);
+  if (typeof path !== "string" || path === "") throw new InvalidInputError("`folderCache` needs the path of a folder.");
+  return storedCache(new FolderBackend(path), options);
 }
 
-/** What is left of a write that was interrupted is removed after this time, in milliseconds. */
+/** Age at which the file of an interrupted write is removed, in milliseconds. */
 const ABANDONED_MS = 3_600_000;
 const UNFINISHED = ".part";
 
-class FolderShelf implements Shelf {
+class FolderBackend implements CacheBackend {
   readonly #path: string;
 
   constructor(path: string) {
     this.#path = path;
   }
 
-  async list(): Promise<Item[]> {
-    const items: Item[] = [];
+  async list(): Promise<StoredEntry[]> {
+    const items: StoredEntry[] = [];
     for (const name of await readdir(this.#path)) {
       const [entry] = name.split(".");
       if (!isEntryName(entry!)) continue;
       const file = join(this.#path, name);
-      const info = await stat(file).catch(() => undefined); // may have gone meanwhile
+      const info = await stat(file).catch(() => undefined); // it may be gone by now
       if (!info) continue;
       if (name === entry) items.push({ name, sizeBytes: info.size, usedMs: info.mtimeMs });
       else if (name.endsWith(UNFINISHED) && info.mtimeMs < Date.now() - ABANDONED_MS) await rm(file, { force: true });

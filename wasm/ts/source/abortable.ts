@@ -1,6 +1,6 @@
-/** Waiting that ends when a signal says so. */
+/** Promises that can be aborted. */
 
-/** What `promise` becomes, or the reason of `signal` as soon as that aborts, even if whoever works on it takes no notice. */
+/** Settles like `promise`, or rejects with the reason of `signal` as soon as it aborts, even if the underlying work ignores the signal. */
 export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (!signal) return promise;
   return new Promise((resolve, reject) => {

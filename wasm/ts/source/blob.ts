@@ -1,7 +1,7 @@
-/** A `Blob` or a `File` that a person picked; only the parts asked for are read. */
+/** A `Blob`, such as a `File` that a person picked, as a source. */
 
 import { ReadError } from "../errors.js";
-import { give } from "./given.js";
+import { markTransferable } from "./ownership.js";
 import type { Source } from "./source.js";
 
 export class BlobSource implements Source {
@@ -17,7 +17,7 @@ export class BlobSource implements Source {
 
   async read(offset: number, length: number): Promise<Uint8Array> {
     try {
-      return give(new Uint8Array(await this.#blob.slice(offset, offset + length).arrayBuffer()));
+      return markTransferable(new Uint8Array(await this.#blob.slice(offset, offset + length).arrayBuffer()));
     } catch (cause) {
       // Browsers refuse when the file on disk was changed, moved or removed after it was picked.
       throw new ReadError(`Could not read ${describe(this.#blob)}. If it was changed or moved, choose it again.`, { cause });

@@ -1,71 +1,72 @@
-/** The body of an HTTP answer, to the exact byte. */
+/** Reading the body of an HTTP response, to the exact byte. */
 
 import { ContentEncodingError, TruncatedError } from "../errors.js";
 import { abortable } from "./abortable.js";
 import { shortened } from "./http-message.js";
-import type { Received } from "./received.js";
-import type { Answer } from "./wire.js";
+import { invalidBody } from "./network-failure.js";
+import type { ReceiveBuffer } from "./receive-buffer.js";
+import type { PendingResponse } from "./pending-response.js";
 
-/** What to expect. */
+/** What a body should hold. */
 export interface BodyExpectation {
-  /** Length of the read once it is complete, in bytes, with what `received` has already. The body is dropped as soon as it goes beyond. */
-  mostBytes: number;
-  /** Whether fewer bytes are an error too. */
+  /** Length of the buffer after the body, in bytes, including what it holds already. A longer body is dropped at that point. */
+  maxBytes: number;
+  /** Whether fewer bytes are an error, too. */
   exact: boolean;
-  /** For messages: what was asked, such as "bytes 0 to 99 of https://host/model". */
+  /** What was asked for, for messages, such as "bytes 0 to 99 of https://host/model". */
   what: string;
 }
 
-/** Adds the body to `received`. */
-export async function readBody(answer: Answer, received: Received, expected: BodyExpectation): Promise<void> {
-  const { mostBytes, exact, what } = expected;
-  const reader = answer.response.body?.getReader();
-  const beforeBytes = received.filledBytes;
+/** Appends the body to `buffer`. */
+export async function readBody(pending: PendingResponse, buffer: ReceiveBuffer, expected: BodyExpectation): Promise<void> {
+  const { maxBytes, exact, what } = expected;
+  const reader = pending.response.body?.getReader();
+  const beforeBytes = buffer.filledBytes;
   try {
     for (;;) {
-      const chunk = await next(reader, answer, received, expected);
+      const chunk = await next(reader, pending, buffer, expected);
       if (!chunk) break;
-      const seenBytes = received.filledBytes + chunk.byteLength;
-      if (seenBytes > mostBytes) {
-        refuseDecoded(answer, seenBytes - beforeBytes);
-        throw new TruncatedError(mostBytes, seenBytes, `The server sent more than the ${mostBytes} bytes asked for (${what}).`);
+      const seenBytes = buffer.filledBytes + chunk.byteLength;
+      if (seenBytes > maxBytes) {
+        refuseDecoded(pending, seenBytes - beforeBytes);
+        throw new TruncatedError(maxBytes, seenBytes, `The server sent more than the ${maxBytes} bytes asked for (${what}).`);
       }
-      answer.arrived(chunk.byteLength);
-      received.add(chunk);
+      pending.onBytes(chunk.byteLength);
+      buffer.add(chunk);
     }
   } catch (error) {
     void reader?.cancel().catch(() => {});
     throw error;
   }
-  const bodyBytes = received.filledBytes - beforeBytes;
-  const declared = declaredBytes(answer, bodyBytes);
-  if (received.filledBytes < mostBytes && (bodyBytes < declared || (exact && bodyBytes === declared))) throw short(received, expected);
-  refuseDecoded(answer, bodyBytes);
+  const bodyBytes = buffer.filledBytes - beforeBytes;
+  const declared = declaredBytes(pending, bodyBytes);
+  if (buffer.filledBytes < maxBytes && (bodyBytes < declared || (exact && bodyBytes === declared))) throw short(buffer, expected);
+  refuseDecoded(pending, bodyBytes);
 }
 
-/** The next piece of the body, or nothing at its end. */
-async function next(reader: ReadableStreamDefaultReader<Uint8Array> | undefined, answer: Answer, received: Received, expected: BodyExpectation) {
+/** Returns the next chunk of the body; `undefined` at its end. */
+async function next(reader: ReadableStreamDefaultReader<Uint8Array> | undefined, pending: PendingResponse, buffer: ReceiveBuffer, expected: BodyExpectation) {
   try {
-    return reader && (await abortable(reader.read(), answer.signal)).value;
+    return reader && (await abortable(reader.read(), pending.signal)).value;
   } catch (cause) {
-    answer.signal.throwIfAborted();
-    // Servers may break a connection after the last byte.
-    if (received.filledBytes === expected.mostBytes) return undefined;
-    throw short(received, expected, cause);
+    pending.signal.throwIfAborted();
+    // Servers may reset a connection after the last byte.
+    if (buffer.filledBytes === expected.maxBytes) return undefined;
+    throw invalidBody(pending.url, cause) ?? short(buffer, expected, cause);
   }
 }
 
-/** The length announced for the body, or `otherwise`. */
-function declaredBytes({ response }: Answer, otherwise: number): number {
+/** Returns the declared length of the body, or `otherwise`. */
+function declaredBytes({ response }: PendingResponse, otherwise: number): number {
   const declared = response.headers.get("content-length") ?? "";
   return /^\d+$/.test(declared) ? Number(declared) : otherwise;
 }
 
-/** A body of another length than announced was decoded on the way, even where no header shows it. */
-function refuseDecoded(answer: Answer, bodyBytes: number): void {
-  const declared = declaredBytes(answer, bodyBytes);
+/** Refuses a body of another length than declared: it was decoded on the way, even where no header shows it. */
+function refuseDecoded(pending: PendingResponse, bodyBytes: number): void {
+  const declared = declaredBytes(pending, bodyBytes);
   if (declared === bodyBytes) return;
-  const { url } = answer;
+  const { url } = pending;
   throw new ContentEncodingError(
     url,
     `The server of ${shortened(url)} announced ${declared} bytes and ${bodyBytes} came out of them: it seems to compress the file. ` +
@@ -73,17 +74,12 @@ function refuseDecoded(answer: Answer, bodyBytes: number): void {
   );
 }
 
-function short(received: Received, { mostBytes, what }: BodyExpectation, cause?: unknown): TruncatedError {
-  const { filledBytes } = received;
+function short(buffer: ReceiveBuffer, { maxBytes, what }: BodyExpectation, cause?: unknown): TruncatedError {
+  const { filledBytes } = buffer;
   return new TruncatedError(
-    mostBytes,
+    maxBytes,
     filledBytes,
-    `The connection ended after ${filledBytes} of ${mostBytes} bytes (${what}). Try again; if it happens again, the server is at fault.`,
+    `The connection ended after ${filledBytes} of ${maxBytes} bytes (${what}). Try again; if it happens again, the server is at fault.`,
     cause === undefined ? undefined : { cause },
   );
-}
-
-/** Drops the body of an answer that is of no use, so that it is not downloaded. */
-export function discard(response: Response): void {
-  void response.body?.cancel().catch(() => {});
 }

@@ -1,4 +1,4 @@
-/** Bytes that are in memory already. */
+/** Bytes in memory as a source. */
 
 import type { Source } from "./source.js";
 

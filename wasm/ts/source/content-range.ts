@@ -1,14 +1,14 @@
 /** The Content-Range header of HTTP (RFC 9110, section 14.4). */
 
-/** `bytes FIRST-LAST/SIZE`; for a range that cannot be served, an asterisk stands before the slash. */
+/** A parsed `bytes FIRST-LAST/SIZE`. For a range that cannot be served, the header has an asterisk before the slash. */
 export interface ContentRange {
-  /** First and last byte sent, both included; missing in the second form. */
+  /** Positions of the first and the last byte sent, both inclusive. Missing in the second form. */
   sent?: { first: number; last: number };
-  /** Size of the whole file, in bytes; missing when the server writes `*`. */
+  /** Size of the whole file, in bytes. Missing when the server writes `*`. */
   sizeBytes?: number;
 }
 
-/** `undefined` for anything that is not a byte range of sane numbers. */
+/** Parses the header; `undefined` for anything that is not one byte range within its file. */
 export function parseContentRange(header: string): ContentRange | undefined {
   const match = /^\s*bytes\s+(?:(\d+)-(\d+)|\*)\/(\d+|\*)\s*$/i.exec(header);
   if (!match) return undefined;

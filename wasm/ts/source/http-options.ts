@@ -1,81 +1,93 @@
-/** How files on web servers are read. */
+/** Options for reading files from web servers. */
 
 import { InvalidInputError } from "../errors.js";
 import type { ByteCache } from "./byte-cache.js";
-import type { CoalesceOptions } from "./coalesced.js";
-import { DEFAULT_COALESCING } from "./coalesced.js";
+import type { CoalesceOptions } from "./with-coalescing.js";
+import { DEFAULT_COALESCING } from "./with-coalescing.js";
 import { memoryCache } from "./memory-cache.js";
 
-/** Options for http(s) addresses; other sources take no notice of them. */
+/** Options for http(s) URLs. Other sources ignore them. */
 export interface HttpOptions {
   /**
-   * Headers for every request. All but `Authorization` and cookies also go wherever the server redirects to, so
-   * put secrets into `token`. From web pages, most of them cause a preflight on other origins.
+   * Headers of every request. Redirects to other origins carry all but `Authorization` and cookies along, so put
+   * secrets into `token`. In web pages, most headers cause a preflight for other origins.
    */
   headers?: Headers | Record<string, string> | [string, string][];
-  /** Sent as `Authorization: Bearer …`, to the origin of the address only and nowhere it redirects to. */
+  /** Sent as `Authorization: Bearer …` to the origin of the URL only, and not to where it redirects. */
   token?: string;
-  /** Makes the requests instead of the global `fetch`. */
+  /** Replaces the global `fetch`. */
   fetch?: typeof globalThis.fetch;
   /**
-   * How often a request is made again after a failure that may pass: no connection, a body cut short, a stall,
-   * status 408, 429 or 5xx. What has arrived is kept. 3 unless said otherwise; 0 for never.
+   * How many times a request is retried after a failure that may pass: a broken connection, a truncated body, a stall,
+   * status 408, 429 or 5xx. Bytes already received are kept. 3 by default; 0 for never.
    */
   retries?: number;
-  /** How long nothing may arrive before a request counts as failed, in milliseconds; 30 000 unless said otherwise. */
-  stallMs?: number;
-  /** Up to this length, in bytes, a file is read whole into memory if its server does not send parts; 64 MiB unless said otherwise. 0 for never. */
-  wholeFileBytes?: number;
-  /** How reads that are asked for at the same time become one request; `false` for never. */
+  /** How long a server may take to answer, and how long a body may go without 32 KiB of new bytes, in milliseconds. 30 000 by default. */
+  idleTimeoutMs?: number;
+  /**
+   * How long a read may go without progress, over all attempts and the waits between them, in milliseconds. Every MiB
+   * received starts it anew. A `Retry-After` that is longer fails the read at once. 55 000 by default, or
+   * `idleTimeoutMs` if that is longer.
+   */
+  giveUpAfterMs?: number;
+  /** The longest file that is downloaded whole into memory if its server does not support ranges, in bytes. 64 MiB by default; 0 for never. */
+  maxFullDownloadBytes?: number;
+  /** How reads that begin at the same time are merged into one request; `false` for never. */
   coalesce?: CoalesceOptions | false;
-  /** Keeps bytes that were read: a number of bytes of memory, or a cache such as `memoryCache`, `opfsCache` or `folderCache` make. None unless said otherwise. */
+  /** A cache for the bytes read: a number of bytes of memory, or a cache from `memoryCache`, `opfsCache` or `folderCache`. None by default. */
   cache?: number | ByteCache;
 }
 
-/** With everything decided. */
-export interface DecidedHttpOptions {
+/** `HttpOptions` with all defaults applied. */
+export interface ResolvedHttpOptions {
   headers: Headers;
   fetch: typeof globalThis.fetch;
   retries: number;
-  stallMs: number;
-  wholeFileBytes: number;
+  idleTimeoutMs: number;
+  giveUpAfterMs: number;
+  maxFullDownloadBytes: number;
   coalesce: Required<CoalesceOptions> | undefined;
   cache: ByteCache | undefined;
 }
 
 const DEFAULT_RETRIES = 3;
-const DEFAULT_STALL_MS = 30_000;
-/** Large enough to try things out with the simplest of servers, small enough for a phone. */
-const DEFAULT_WHOLE_FILE_BYTES = 64 << 20;
+const DEFAULT_IDLE_TIMEOUT_MS = 30_000;
+/** Less than the minute after which people, and many callers, give up. */
+const DEFAULT_GIVE_UP_AFTER_MS = 55_000;
+/** Large enough for experiments with the simplest of servers, small enough for a phone. */
+const DEFAULT_MAX_FULL_DOWNLOAD_BYTES = 64 << 20;
 
-export function decided(options: HttpOptions): DecidedHttpOptions {
+export function resolveHttpOptions(options: HttpOptions): ResolvedHttpOptions {
   const { coalesce = {}, cache } = options;
+  const idleTimeoutMs = number("idleTimeoutMs", options.idleTimeoutMs ?? DEFAULT_IDLE_TIMEOUT_MS, 1);
   return {
     headers: headersOf(options),
     fetch: options.fetch ?? ((...request) => globalThis.fetch(...request)),
     retries: number("retries", options.retries ?? DEFAULT_RETRIES),
-    stallMs: number("stallMs", options.stallMs ?? DEFAULT_STALL_MS, 1),
-    wholeFileBytes: number("wholeFileBytes", options.wholeFileBytes ?? DEFAULT_WHOLE_FILE_BYTES),
+    idleTimeoutMs,
+    giveUpAfterMs: number("giveUpAfterMs", options.giveUpAfterMs ?? Math.max(DEFAULT_GIVE_UP_AFTER_MS, idleTimeoutMs), 1),
+    maxFullDownloadBytes: number("maxFullDownloadBytes", options.maxFullDownloadBytes ?? DEFAULT_MAX_FULL_DOWNLOAD_BYTES),
     coalesce: coalesce === false ? undefined : coalescing(coalesce),
     cache: typeof cache === "number" ? cacheOf(cache) : cache,
   };
 }
 
-/** A cache in memory of so many bytes. */
+/** Returns a cache of `bytes` bytes of memory. */
 export function cacheOf(bytes: number): ByteCache {
   return memoryCache(number("cache", bytes));
 }
 
-/** The options for a file that belongs to another one, with its secrets only if both are on the same origin. */
-export function optionsBeside(options: HttpOptions, sameOrigin: boolean): HttpOptions {
-  const { headers, token, fetch, retries, stallMs, wholeFileBytes, coalesce, cache } = options;
+/** Returns the options for a file that belongs to another one. Secrets are kept only if both have the same origin. */
+export function optionsForRelatedFile(options: HttpOptions, sameOrigin: boolean): HttpOptions {
+  const { headers, token, fetch, retries, idleTimeoutMs, giveUpAfterMs, maxFullDownloadBytes, coalesce, cache } = options;
   const secrets = { ...(headers && { headers }), ...(token !== undefined && { token }) };
   return {
     ...(sameOrigin && secrets),
     ...(fetch && { fetch }),
     ...(retries !== undefined && { retries }),
-    ...(stallMs !== undefined && { stallMs }),
-    ...(wholeFileBytes !== undefined && { wholeFileBytes }),
+    ...(idleTimeoutMs !== undefined && { idleTimeoutMs }),
+    ...(giveUpAfterMs !== undefined && { giveUpAfterMs }),
+    ...(maxFullDownloadBytes !== undefined && { maxFullDownloadBytes }),
     ...(coalesce !== undefined && { coalesce }),
     ...(cache !== undefined && { cache }),
   };
@@ -84,23 +96,23 @@ export function optionsBeside(options: HttpOptions, sameOrigin: boolean): HttpOp
 function headersOf({ headers, token }: HttpOptions): Headers {
   const all = new Headers(headers);
   if (token === undefined) return all;
-  if (all.has("authorization")) throw new InvalidInputError("There is a `token` and an Authorization header in `headers`; only one can be sent.");
+  if (all.has("authorization")) throw new InvalidInputError("Pass either `token` or an Authorization header in `headers`, not both.");
   try {
     all.set("Authorization", `Bearer ${token}`);
   } catch (cause) {
-    throw new InvalidInputError("The `token` has characters that a header cannot have, such as a line break.", { cause });
+    throw new InvalidInputError("The `token` contains characters that a header must not contain, such as a line break.", { cause });
   }
   return all;
 }
 
-function coalescing({ gapBytes, groupBytes }: CoalesceOptions): Required<CoalesceOptions> {
+function coalescing({ maxGapBytes, maxMergedBytes }: CoalesceOptions): Required<CoalesceOptions> {
   return {
-    gapBytes: number("coalesce.gapBytes", gapBytes ?? DEFAULT_COALESCING.gapBytes),
-    groupBytes: number("coalesce.groupBytes", groupBytes ?? DEFAULT_COALESCING.groupBytes),
+    maxGapBytes: number("coalesce.maxGapBytes", maxGapBytes ?? DEFAULT_COALESCING.maxGapBytes),
+    maxMergedBytes: number("coalesce.maxMergedBytes", maxMergedBytes ?? DEFAULT_COALESCING.maxMergedBytes),
   };
 }
 
-function number(name: string, value: number, least = 0): number {
-  if (typeof value === "number" && value >= least) return value;
-  throw new InvalidInputError(`The option \`${name}\` must be a number not less than ${least}, not ${String(value)}.`);
+function number(name: string, value: number, min = 0): number {
+  if (typeof value === "number" && value >= min) return value;
+  throw new InvalidInputError(`The option \`${name}\` must be a number of at least ${min}, not ${String(value)}.`);
 }

@@ -1,12 +1,12 @@
-/** A cache in memory. What was used longest ago is dropped first. */
+/** A cache in memory that drops the least recently used entries first. */
 
 import { InvalidInputError } from "../errors.js";
 import type { ByteCache } from "./byte-cache.js";
 
-/** A cache of up to `limitBytes` in memory, for one model or several. */
-export function memoryCache(limitBytes: number): ByteCache {
-  if (!(limitBytes >= 0)) throw new InvalidInputError(`The cache needs a limit in bytes, not ${String(limitBytes)}.`);
-  return new MemoryCache(limitBytes);
+/** Creates a cache of up to `maxBytes` in memory, for one or more models. */
+export function memoryCache(maxBytes: number): ByteCache {
+  if (!(maxBytes >= 0)) throw new InvalidInputError(`\`maxBytes\` of a cache must be a number of bytes, not ${String(maxBytes)}.`);
+  return new MemoryCache(maxBytes);
 }
 
 interface Entry {
@@ -17,13 +17,13 @@ interface Entry {
 
 class MemoryCache implements ByteCache {
   readonly persistent = false;
-  readonly #limitBytes: number;
-  /** By key and range; a Map remembers the order in which things were put, the oldest first. */
+  readonly #maxBytes: number;
+  /** Entries by key and range. A Map keeps insertion order, so the first is the least recently used. */
   readonly #entries = new Map<string, Entry>();
   #heldBytes = 0;
 
-  constructor(limitBytes: number) {
-    this.#limitBytes = limitBytes;
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes;
   }
 
   async get(key: string, offset: number, length: number): Promise<Uint8Array | undefined> {
@@ -38,19 +38,19 @@ class MemoryCache implements ByteCache {
 
   async put(key: string, offset: number, bytes: Uint8Array): Promise<void> {
     const itsName = name(key, offset, bytes.byteLength);
-    if (bytes.byteLength > this.#limitBytes || this.#entries.has(itsName)) return;
+    if (bytes.byteLength > this.#maxBytes || this.#entries.has(itsName)) return;
     for (const [oldest, entry] of this.#entries) {
-      if (this.#heldBytes + bytes.byteLength <= this.#limitBytes) break;
+      if (this.#heldBytes + bytes.byteLength <= this.#maxBytes) break;
       this.#entries.delete(oldest);
       this.#heldBytes -= entry.bytes.byteLength;
     }
-    // A view would keep more alive than is counted.
+    // A view would keep more memory alive than is counted.
     const own = bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice();
     this.#entries.set(itsName, { key, offset, bytes: own });
     this.#heldBytes += own.byteLength;
   }
 
-  /** An entry that has the range somewhere inside, such as a tensor of which some rows are wanted. */
+  /** Returns an entry that contains the range, such as a whole tensor when some of its rows are wanted. */
   #around(key: string, offset: number, length: number): Entry | undefined {
     for (const entry of this.#entries.values()) {
       if (entry.key === key && entry.offset <= offset && offset + length <= entry.offset + entry.bytes.byteLength) return entry;

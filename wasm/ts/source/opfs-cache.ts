@@ -1,33 +1,33 @@
-/** A stored cache in the private file system that a browser has for each origin. */
+/** A stored cache in the origin private file system of a browser. */
 
 import { InvalidInputError } from "../errors.js";
-import { isEntryName } from "./entry.js";
+import { isEntryName } from "./cache-entry.js";
 import { storedCache } from "./stored-cache.js";
-import type { Item, Shelf, StoredCache, StoredCacheOptions } from "./stored-cache.js";
+import type { StoredEntry, CacheBackend, StoredCache, StoredCacheOptions } from "./stored-cache.js";
 
-/** What `opfsCache` may be given. */
+/** Options of `opfsCache`. */
 export interface OpfsCacheOptions extends StoredCacheOptions {
-  /** Name of the folder, for pages of one origin that want caches of their own; `zstn-cache` unless said otherwise. */
+  /** Name of the folder, for pages of one origin that want separate caches. `zstn-cache` by default. */
   folder?: string;
 }
 
-/** A cache in the origin private file system. It needs a secure page (https:, or localhost). */
+/** Creates a cache in the origin private file system. Needs a secure context (https: or localhost). */
 export function opfsCache({ folder = "zstn-cache", ...options }: OpfsCacheOptions = {}): StoredCache {
   if (typeof globalThis.navigator?.storage?.getDirectory !== "function") {
-    throw new InvalidInputError("There is no private file system here: pages have one over https: or on localhost. Use `memoryCache` instead.");
+    throw new InvalidInputError("There is no origin private file system here. It needs https: or localhost; use `memoryCache` instead.");
   }
-  return storedCache(new OpfsShelf(folder), options);
+  return storedCache(new OpfsBackend(folder), options);
 }
 
-class OpfsShelf implements Shelf {
+class OpfsBackend implements CacheBackend {
   readonly #folder: string;
 
   constructor(folder: string) {
     this.#folder = folder;
   }
 
-  async list(): Promise<Item[]> {
-    const items: Item[] = [];
+  async list(): Promise<StoredEntry[]> {
+    const items: StoredEntry[] = [];
     for await (const [name, handle] of (await this.#open()).entries()) {
       if (!(handle instanceof FileSystemFileHandle) || !isEntryName(name)) continue;
       const { size, lastModified } = await handle.getFile();
@@ -43,14 +43,14 @@ class OpfsShelf implements Shelf {
 
   async write(name: string, parts: Uint8Array[]): Promise<void> {
     const handle = await (await this.#open()).getFileHandle(name, { create: true });
-    // The file changes when the stream is closed, to all of what was written.
+    // The file changes when the stream is closed, all at once.
     const stream = await handle.createWritable();
     try {
       for (const part of parts) await stream.write(part as Uint8Array<ArrayBuffer>);
       await stream.close();
     } catch (error) {
       await stream.abort(error).catch(() => {});
-      await this.remove(name); // it has been made, empty
+      await this.remove(name); // it was created, empty
       throw error;
     }
   }
@@ -59,7 +59,7 @@ class OpfsShelf implements Shelf {
     await (await this.#open()).removeEntry(name);
   }
 
-  /** These files remember when they were written, nothing else: what is oldest goes first, apart from what this page has used. */
+  /** Does nothing: these files record only when they were written. The oldest are dropped first, except those that this page has used. */
   async touch(): Promise<void> {}
 
   async #open(): Promise<FileSystemDirectoryHandle> {

@@ -1,27 +1,27 @@
-/** The source behind an http(s) address: requests, tried again, joined, and kept. */
+/** The source behind an http(s) URL: requests with retries, coalescing and a cache. */
 
 import type { ByteCache } from "./byte-cache.js";
-import { cached } from "./cached.js";
+import { withCache } from "./with-cache.js";
 import { systemClock } from "./clock.js";
-import { coalesced } from "./coalesced.js";
-import { decided } from "./http-options.js";
+import { withCoalescing } from "./with-coalescing.js";
+import { resolveHttpOptions } from "./http-options.js";
 import type { HttpOptions } from "./http-options.js";
 import { HttpSource } from "./http.js";
 import type { Source } from "./source.js";
 import type { Traffic } from "./traffic.js";
-import { Wire } from "./wire.js";
+import { HttpClient } from "./http-client.js";
 
-/** Files that no validator names are told apart by when they were opened. */
+/** Distinguishes files without a strong ETag by the `open` call that opened them. */
 let opened = 0;
 
 export function remoteSource(address: URL, options: HttpOptions, traffic: Traffic): Source {
-  const { headers, fetch, retries, stallMs, wholeFileBytes, coalesce, cache } = decided(options);
+  const { headers, fetch, retries, idleTimeoutMs, giveUpAfterMs, maxFullDownloadBytes, coalesce, cache } = resolveHttpOptions(options);
   const url = new URL(address);
   url.hash = "";
-  const wire = new Wire(url.href, { fetch, headers, stallMs, traffic });
-  const file = new HttpSource(wire, { retries, wholeFileBytes, clock: systemClock, onRetry: () => traffic.retried() });
-  const joined = coalesce ? coalesced(file, coalesce) : file;
-  const kept = cache ? cached(joined, cache, () => cacheKey(cache), traffic) : joined;
+  const client = new HttpClient(url.href, { fetch, headers, traffic });
+  const file = new HttpSource(client, { retries, idleTimeoutMs, giveUpAfterMs, maxFullDownloadBytes, clock: systemClock, onRetry: () => traffic.retried() });
+  const coalesced = coalesce ? withCoalescing(file, coalesce) : file;
+  const source = cache ? withCache(coalesced, cache, () => cacheKey(cache), traffic) : coalesced;
 
   const session = `opened ${(opened += 1)}`;
   function cacheKey({ persistent }: ByteCache): string | undefined {
@@ -34,7 +34,7 @@ export function remoteSource(address: URL, options: HttpOptions, traffic: Traffi
     get version() {
       return file.version;
     },
-    // What is in memory needs neither company nor a cache.
-    read: (offset, length, options) => (file.holds(offset, length) ? file : kept).read(offset, length, options),
+    // Bytes in memory need neither coalescing nor a cache.
+    read: (offset, length, options) => (file.holds(offset, length) ? file : source).read(offset, length, options),
   };
 }

@@ -1,4 +1,4 @@
-/** One read among others that share a request. */
+/** A read that shares a request with others. */
 
 import type { ReadOptions } from "./source.js";
 
@@ -7,7 +7,7 @@ export class SharedRead {
   readonly end: number;
   readonly promise: Promise<Uint8Array>;
   settled = false;
-  /** Called once the read is over, one way or another. */
+  /** Called once when the read has succeeded, failed or been aborted. */
   onSettled: () => void = () => {};
   readonly #options: ReadOptions;
   readonly #resolve: (bytes: Uint8Array) => void;
@@ -27,13 +27,13 @@ export class SharedRead {
     else signal?.addEventListener("abort", this.#aborted, { once: true });
   }
 
-  /** Bytes from position `begin` to `end` of the file have arrived for the whole group. */
+  /** Reports that bytes `begin` to `end` of the file have arrived for the shared request. */
   arrived(begin: number, end: number): void {
     this.#announce(Math.min(end, this.end) - Math.max(begin, this.begin));
   }
 
   succeed(bytes: Uint8Array): void {
-    this.#announce(this.end - this.begin - this.#announcedBytes); // a source need not tell on the way
+    this.#announce(this.end - this.begin - this.#announcedBytes); // a source need not report progress
     this.#settle(() => this.#resolve(bytes));
   }
 
@@ -47,7 +47,7 @@ export class SharedRead {
     try {
       this.#options.onBytes?.(bytes);
     } catch (error) {
-      this.fail(error); // theirs alone, and no reason to stop the others
+      this.fail(error); // the fault of this caller alone
     }
   }
 

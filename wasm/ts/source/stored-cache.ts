@@ -1,87 +1,87 @@
-/** A cache that outlives the program: one file for each range, in a folder of whatever kind. */
+/** A persistent cache: one file for each range, in a folder of any kind. */
 
 import { InvalidInputError } from "../errors.js";
 import type { ByteCache } from "./byte-cache.js";
-import { ENTRY_HEADER_BYTES, entryBytes, entryHeader, entryName, keyHash } from "./entry.js";
+import { ENTRY_HEADER_BYTES, entryBytes, entryHeader, entryName, keyHash } from "./cache-entry.js";
 
-/** What a stored cache may be given. */
+/** Options of a stored cache. */
 export interface StoredCacheOptions {
-  /** The most it takes, in bytes; 1 GiB unless said otherwise. */
-  limitBytes?: number;
+  /** The maximum size of the cache, in bytes. 1 GiB by default. */
+  maxBytes?: number;
 }
 
-/** A cache in files, for `open(…, { cache })`. What cannot be stored is not cached, and what comes back damaged counts as not there. */
+/** A cache in files, for `open(…, { cache })`. Bytes that cannot be stored are not cached, and a damaged entry counts as missing. */
 export interface StoredCache extends ByteCache {
   readonly persistent: true;
-  /** Resolves once everything put so far is stored. */
-  settled(): Promise<void>;
-  /** Removes everything. */
+  /** Resolves when everything put so far is stored. */
+  flush(): Promise<void>;
+  /** Removes all entries. */
   clear(): Promise<void>;
 }
 
-/** A folder of entries; each call may fail. */
-export interface Shelf {
-  list(): Promise<Item[]>;
+/** The storage behind a stored cache: a folder of entries. Each call may fail. */
+export interface CacheBackend {
+  list(): Promise<StoredEntry[]>;
   read(name: string): Promise<Uint8Array>;
-  /** Writes `parts` one after the other under this name, all of them or nothing. */
+  /** Writes `parts` one after the other under this name, atomically. */
   write(name: string, parts: Uint8Array[]): Promise<void>;
   remove(name: string): Promise<void>;
-  /** Notes that an entry was used, where that can be noted. */
+  /** Records that an entry was used, where the storage can record it. */
   touch(name: string): Promise<void>;
 }
 
-export interface Item {
+export interface StoredEntry {
   name: string;
   sizeBytes: number;
-  /** When it was last used, or at least when it was written, in milliseconds since 1970. */
+  /** When the entry was last used, or else written, in milliseconds since 1970. */
   usedMs: number;
 }
 
 const DEFAULT_LIMIT_BYTES = 1 << 30;
-/** Bytes that may wait to be stored while reading goes on. */
-const MOST_WAITING_BYTES = 64 << 20;
-/** A full cache is emptied to this part of its limit, so that it is not looked through at every write. */
+/** How many bytes may wait to be stored before `put` makes its caller wait. */
+const MAX_QUEUED_BYTES = 64 << 20;
+/** The fraction of its limit that a full cache is emptied to, so that not every write has to scan it. */
 const EVICT_TO = 0.9;
 
-export function storedCache(shelf: Shelf, { limitBytes = DEFAULT_LIMIT_BYTES }: StoredCacheOptions): StoredCache {
-  if (!(limitBytes >= 0)) throw new InvalidInputError(`The cache needs a limit in bytes, not ${String(limitBytes)}.`);
-  return new EntryCache(shelf, limitBytes);
+export function storedCache(backend: CacheBackend, { maxBytes = DEFAULT_LIMIT_BYTES }: StoredCacheOptions): StoredCache {
+  if (!(maxBytes >= 0)) throw new InvalidInputError(`\`maxBytes\` of a cache must be a number of bytes, not ${String(maxBytes)}.`);
+  return new EntryCache(backend, maxBytes);
 }
 
 class EntryCache implements StoredCache {
   readonly persistent = true;
-  readonly #shelf: Shelf;
-  readonly #limitBytes: number;
-  /** Known after one look, so that a miss costs nothing. Entries that others add are seen when the folder is looked through again. */
-  #items: Promise<Map<string, Item>> | undefined;
+  readonly #backend: CacheBackend;
+  readonly #maxBytes: number;
+  /** The entries by name, known after one scan, so that a miss costs nothing. Entries that other programs add are seen at the next scan. */
+  #index: Promise<Map<string, StoredEntry>> | undefined;
   readonly #hashes = new Map<string, Promise<string>>();
-  /** One write at a time: two could each believe to have the room. */
+  /** One write at a time: two could each count on the same free space. */
   #writes: Promise<void> = Promise.resolve();
   #waitingBytes = 0;
 
-  constructor(shelf: Shelf, limitBytes: number) {
-    this.#shelf = shelf;
-    this.#limitBytes = limitBytes;
+  constructor(backend: CacheBackend, maxBytes: number) {
+    this.#backend = backend;
+    this.#maxBytes = maxBytes;
   }
 
   async get(key: string, offset: number, length: number): Promise<Uint8Array | undefined> {
-    const [items, hash] = await Promise.all([this.#known(), this.#hash(key)]);
+    const [items, hash] = await Promise.all([this.#entries(), this.#hash(key)]);
     const name = entryName(hash, offset, length);
     const item = items.get(name);
     if (!item) return undefined;
     const bytes = await this.#intact(item);
     if (!bytes) {
       items.delete(name);
-      await this.#shelf.remove(name).catch(() => {});
+      await this.#backend.remove(name).catch(() => {});
       return undefined;
     }
     item.usedMs = Date.now();
-    void this.#shelf.touch(name).catch(() => {});
+    void this.#backend.touch(name).catch(() => {});
     return bytes;
   }
 
   async put(key: string, offset: number, bytes: Uint8Array): Promise<void> {
-    if (bytes.byteLength + ENTRY_HEADER_BYTES > this.#limitBytes * EVICT_TO) return;
+    if (bytes.byteLength + ENTRY_HEADER_BYTES > this.#maxBytes * EVICT_TO) return;
     this.#waitingBytes += bytes.byteLength;
     const stored = this.#afterWrites(async () => {
       try {
@@ -90,22 +90,22 @@ class EntryCache implements StoredCache {
         this.#waitingBytes -= bytes.byteLength;
       }
     });
-    if (this.#waitingBytes > MOST_WAITING_BYTES) await stored;
+    if (this.#waitingBytes > MAX_QUEUED_BYTES) await stored;
   }
 
-  settled(): Promise<void> {
+  flush(): Promise<void> {
     return this.#writes;
   }
 
   clear(): Promise<void> {
     return this.#afterWrites(async () => {
-      const items = await this.#lookThrough();
-      for (const { name } of items.values()) await this.#shelf.remove(name);
+      const items = await this.#rescan();
+      for (const { name } of items.values()) await this.#backend.remove(name);
       items.clear();
     });
   }
 
-  /** Runs `work` after all writes before it; that may fail, which is for its caller to know, not for those after it. */
+  /** Runs `work` after all earlier writes. A failure rejects the result, and does not affect later writes. */
   #afterWrites(work: () => Promise<void>): Promise<void> {
     const done = this.#writes.then(work);
     this.#writes = done.catch(() => {});
@@ -113,43 +113,43 @@ class EntryCache implements StoredCache {
   }
 
   async #store(name: string, bytes: Uint8Array): Promise<void> {
-    if ((await this.#known()).has(name)) return;
+    if ((await this.#entries()).has(name)) return;
     const header = await entryHeader(name, bytes);
     const sizeBytes = header.byteLength + bytes.byteLength;
-    await this.#makeRoom(sizeBytes);
-    await this.#shelf.write(name, [header, bytes]);
-    (await this.#known()).set(name, { name, sizeBytes, usedMs: Date.now() });
+    await this.#evictFor(sizeBytes);
+    await this.#backend.write(name, [header, bytes]);
+    (await this.#entries()).set(name, { name, sizeBytes, usedMs: Date.now() });
   }
 
-  async #makeRoom(neededBytes: number): Promise<void> {
-    if (total(await this.#known()) + neededBytes <= this.#limitBytes) return;
-    const items = await this.#lookThrough();
+  async #evictFor(neededBytes: number): Promise<void> {
+    if (total(await this.#entries()) + neededBytes <= this.#maxBytes) return;
+    const items = await this.#rescan();
     let heldBytes = total(items);
     for (const { name, sizeBytes } of [...items.values()].sort((a, b) => a.usedMs - b.usedMs)) {
-      if (heldBytes + neededBytes <= this.#limitBytes * EVICT_TO) break;
-      await this.#shelf.remove(name).catch(() => {}); // somebody else may have removed it
+      if (heldBytes + neededBytes <= this.#maxBytes * EVICT_TO) break;
+      await this.#backend.remove(name).catch(() => {}); // another program may have removed it
       items.delete(name);
       heldBytes -= sizeBytes;
     }
   }
 
-  async #intact({ name, sizeBytes }: Item): Promise<Uint8Array | undefined> {
+  async #intact({ name, sizeBytes }: StoredEntry): Promise<Uint8Array | undefined> {
     if (!name.endsWith(`-${sizeBytes - ENTRY_HEADER_BYTES}`)) return undefined;
     try {
-      return await entryBytes(name, await this.#shelf.read(name));
+      return await entryBytes(name, await this.#backend.read(name));
     } catch {
       return undefined;
     }
   }
 
-  #known(): Promise<Map<string, Item>> {
-    return this.#items ?? this.#lookThrough();
+  #entries(): Promise<Map<string, StoredEntry>> {
+    return this.#index ?? this.#rescan();
   }
 
-  #lookThrough(): Promise<Map<string, Item>> {
-    const list = this.#shelf.list().catch((): Item[] => []);
+  #rescan(): Promise<Map<string, StoredEntry>> {
+    const list = this.#backend.list().catch((): StoredEntry[] => []);
     const items = list.then((all) => new Map(all.map((item) => [item.name, item])));
-    this.#items = items;
+    this.#index = items;
     return items;
   }
 
@@ -160,7 +160,7 @@ class EntryCache implements StoredCache {
   }
 }
 
-function total(items: Map<string, Item>): number {
+function total(items: Map<string, StoredEntry>): number {
   let bytes = 0;
   for (const { sizeBytes } of items.values()) bytes += sizeBytes;
   return bytes;

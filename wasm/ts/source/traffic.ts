@@ -1,22 +1,22 @@
-/** What reading a model has cost so far. */
+/** Counters of what reading a model has cost. */
 
-/** Live counters of a model; they only grow. */
+/** Live counters of a model. They only grow. */
 export interface Stats {
-  /** Requests made: HTTP requests, or reads of a file, `Blob`, buffer or source of your own. */
+  /** The number of requests: HTTP requests, or reads of a file, `Blob`, buffer or your own source. */
   readonly requests: number;
-  /** How many times the reader had to wait: requests under way at the same time count once. */
+  /** The number of times the reader had to wait. Concurrent requests count once. */
   readonly roundTrips: number;
-  /** Bytes of the file that arrived, without HTTP headers. */
+  /** The number of bytes of the file that were received, without HTTP headers. */
   readonly bytesFetched: number;
-  /** Reads that a cache answered; they are no requests. */
+  /** The number of reads answered by a cache. These are not requests. */
   readonly cacheHits: number;
-  /** Bytes of the file that came from a cache. */
+  /** The number of bytes of the file that came from a cache. */
   readonly cacheBytes: number;
-  /** Attempts made again after one that failed; each is a request, too. */
+  /** The number of attempts after a failed one. Each is a request, too. */
   readonly retries: number;
 }
 
-/** Counts; handed to whatever makes the requests. */
+/** The counters, as the code that makes requests updates them. */
 export class Traffic implements Stats {
   requests = 0;
   roundTrips = 0;
@@ -26,7 +26,7 @@ export class Traffic implements Stats {
   retries = 0;
   #underWay = 0;
 
-  /** Counts a request, which is under way until `work` settles. */
+  /** Counts a request, which lasts until `work` settles. */
   async request<T>(work: () => Promise<T>): Promise<T> {
     this.requests += 1;
     if (this.#underWay === 0) this.roundTrips += 1;
@@ -38,18 +38,18 @@ export class Traffic implements Stats {
     }
   }
 
-  /** Counts bytes that arrived. */
+  /** Counts received bytes. */
   arrived(bytes: number): void {
     this.bytesFetched += bytes;
   }
 
-  /** Counts a read that a cache answered. */
+  /** Counts a read answered by a cache. */
   cached(bytes: number): void {
     this.cacheHits += 1;
     this.cacheBytes += bytes;
   }
 
-  /** Counts an attempt made again. */
+  /** Counts a further attempt. */
   retried(): void {
     this.retries += 1;
   }

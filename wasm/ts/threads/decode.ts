@@ -1,10 +1,10 @@
-/** Decoding inside the worker that the threads belong to. */
+/** Decoding inside the worker that owns the threads. */
 
 import { decode } from "../core/zstn_threads.js";
-import type { Answer, Request } from "../decode/message.js";
-import { answer } from "../decode/message.js";
+import type { WorkerRequest, WorkerResponse } from "../decode/message.js";
+import { handleRequest } from "../decode/message.js";
 
-/** The answer to a request, and what of it is handed over. */
-export function decoded(request: Request): [Answer, ArrayBuffer[]] {
-  return answer(request, ({ recipe, parts, reference }) => decode(recipe, parts, reference));
+/** Returns the response to a request, and the buffers to transfer with it. */
+export function handle(request: WorkerRequest): [WorkerResponse, ArrayBuffer[]] {
+  return handleRequest(request, ({ recipe, parts, reference }) => decode(recipe, parts, reference));
 }

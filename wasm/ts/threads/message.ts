@@ -1,9 +1,9 @@
-/** The first message to the worker that the threads belong to. */
+/** The first message to the worker that owns the threads. */
 
 import type { CoreInput } from "../module.js";
 
-export interface Beginning {
+export interface InitMessage {
   threads: number;
-  /** The module, or where it is, if it is not beside the scripts. */
+  /** The module or its URL, if it is not next to the scripts. */
   module: CoreInput | undefined;
 }

@@ -3,7 +3,7 @@
 import { availableParallelism } from "node:os";
 import type { Worker } from "node:worker_threads";
 import type { WorkerPool } from "../decode/pool.js";
-import { nodeThread, workerOf } from "../node/thread.js";
+import { nodeWorkerStarter, workerOf } from "../node/worker-handle.js";
 import { poolOfThreads } from "./pool.js";
 import type { ThreadPoolOptions } from "./pool.js";
 
@@ -11,8 +11,8 @@ export type { WorkerPool } from "../decode/pool.js";
 export type { CoreInput } from "../module.js";
 export type { ThreadPoolOptions } from "./pool.js";
 
-/** Threads that decode tensors, for the option `workers` of one model or several. They are started when they are needed. */
+/** Creates a pool of decoding threads, for the option `workers` of one or more models. They start when they are needed. */
 export function threadPool(options: ThreadPoolOptions = {}): WorkerPool {
-  const make = (options.worker as (() => Worker) | undefined) ?? (() => workerOf(new URL("./node-worker.js", import.meta.url), "zstn threads"));
-  return poolOfThreads(options, availableParallelism(), nodeThread(make));
+  const create = (options.createWorker as (() => Worker) | undefined) ?? (() => workerOf(new URL("./node-worker.js", import.meta.url), "zstn threads"));
+  return poolOfThreads(options, availableParallelism(), nodeWorkerStarter(create));
 }

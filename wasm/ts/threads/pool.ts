@@ -1,33 +1,33 @@
-/** A pool of one worker, whose module has threads and memory that they share. */
+/** A pool of one worker whose module has threads with shared memory. */
 
 import { WorkerPool } from "../decode/pool.js";
-import type { StartThread } from "../decode/thread.js";
+import type { StartWorker } from "../decode/worker-handle.js";
 import { InvalidInputError } from "../errors.js";
 import type { CoreInput } from "../module.js";
-import type { Beginning } from "./message.js";
+import type { InitMessage } from "./message.js";
 
-/** What `threadPool` may be given. */
+/** Options of `threadPool`. */
 export interface ThreadPoolOptions {
-  /** How many threads decode a tensor: as many as there are cores unless said otherwise. */
+  /** The number of threads that decode a tensor. By default the number of cores. */
   threads?: number;
-  /** Tensors of fewer bytes are decoded on the thread that asks; 256 KiB unless said otherwise. */
-  leastBytes?: number;
-  /** The module, or its address, where it is not beside the scripts: `zstn/zstn_threads_bg.wasm`. */
+  /** Tensors of fewer bytes are decoded on the calling thread. 256 KiB by default. */
+  minBytes?: number;
+  /** The module (`zstn/zstn_threads_bg.wasm`) or its URL, where it is not next to the scripts. */
   module?: CoreInput;
-  /** Makes a `Worker` (in Node, one of `node:worker_threads`) whose script imports `zstn/threads-worker`. */
-  worker?: () => object;
+  /** Creates a `Worker` (in Node, one of `node:worker_threads`) whose script imports `zstn/threads-worker`. */
+  createWorker?: () => object;
 }
 
-/** The pool that `start` starts the worker of. */
-export function poolOfThreads({ threads, leastBytes, module }: ThreadPoolOptions, cores: number, start: StartThread): WorkerPool {
-  const beginning: Beginning = { threads: threads ?? cores, module };
-  if (!Number.isInteger(beginning.threads) || beginning.threads < 1) {
+/** Returns the pool whose worker `start` starts. */
+export function poolOfThreads({ threads, minBytes, module }: ThreadPoolOptions, cores: number, start: StartWorker): WorkerPool {
+  const message: InitMessage = { threads: threads ?? cores, module };
+  if (!Number.isInteger(message.threads) || message.threads < 1) {
     throw new InvalidInputError(`The number of threads is a whole number from 1 on, not ${String(threads)}.`);
   }
-  const begin: StartThread = (listener) => {
-    const thread = start(listener);
-    thread.post(beginning, []);
-    return { ...thread, hasModule: true };
+  const startWithMessage: StartWorker = (listener) => {
+    const handle = start(listener);
+    handle.post(message, []);
+    return { ...handle, hasModule: true };
   };
-  return new WorkerPool(leastBytes === undefined ? { size: 1 } : { size: 1, leastBytes }, 1, begin);
+  return new WorkerPool(minBytes === undefined ? { size: 1 } : { size: 1, minBytes }, 1, startWithMessage);
 }

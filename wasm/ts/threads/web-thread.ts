@@ -1,9 +1,9 @@
 /** The script of one thread, in browsers. */
 
 import { initSync, wbg_rayon_start_worker } from "../core/zstn_threads.js";
-import type { ThreadSeed } from "./rayon.js";
+import type { ThreadInit } from "./rayon.js";
 
-const scope = globalThis as unknown as { postMessage(message: unknown): void; onmessage: ((event: MessageEvent<ThreadSeed>) => void) | null };
+const scope = globalThis as unknown as { postMessage(message: unknown): void; onmessage: ((event: MessageEvent<ThreadInit>) => void) | null };
 
 scope.onmessage = ({ data: { module, memory, receiver } }) => {
   initSync({ module, memory });

@@ -1,9 +1,9 @@
-/** The script of the worker that the threads belong to, in browsers: the entry `zstn/threads-worker`. A page itself may not wait for threads. */
+/** The script of the worker that owns the threads, in browsers: the entry `zstn/threads-worker`. A page itself may not wait for threads. */
 
 import init, { initThreadPool } from "../core/zstn_threads.js";
-import type { Request } from "../decode/message.js";
-import { decoded } from "./decode.js";
-import type { Beginning } from "./message.js";
+import type { WorkerRequest } from "../decode/message.js";
+import { handle } from "./decode.js";
+import type { InitMessage } from "./message.js";
 import { startThreadsWith } from "./rayon.js";
 
 /** What is used of a worker's global scope; the types of pages do not know it. */
@@ -15,21 +15,21 @@ interface Scope {
 const scope = globalThis as unknown as Scope;
 
 startThreadsWith(
-  (seed) =>
+  (threadInit) =>
     new Promise((resolve, reject) => {
       const thread = new Worker(new URL("./web-thread.js", import.meta.url), { type: "module", name: "zstn thread" });
       thread.onmessage = () => resolve(thread);
       thread.onerror = ({ message }) => reject(new Error(message || "the script of a thread could not be loaded"));
-      thread.postMessage(seed);
+      thread.postMessage(threadInit);
     }),
 );
 
-async function begin({ threads, module }: Beginning): Promise<void> {
+async function begin({ threads, module }: InitMessage): Promise<void> {
   await init({ module_or_path: module ?? new URL("../core/zstn_threads_bg.wasm", import.meta.url) });
   await initThreadPool(threads);
-  scope.onmessage = ({ data }: MessageEvent<Request>) => scope.postMessage(...decoded(data));
+  scope.onmessage = ({ data }: MessageEvent<WorkerRequest>) => scope.postMessage(...handle(data));
   scope.postMessage({ ready: true });
 }
 
 // The pool hears of errors, not of promises that fail.
-scope.onmessage = ({ data }: MessageEvent<Beginning>) => void begin(data).catch(reportError);
+scope.onmessage = ({ data }: MessageEvent<InitMessage>) => void begin(data).catch(reportError);

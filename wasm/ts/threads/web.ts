@@ -3,7 +3,7 @@
  * tensor takes all of them; a `workerPool` decodes several tensors at once and works everywhere.
  */
 
-import { coreCount, webThread } from "../decode/web-thread.js";
+import { coreCount, webWorkerStarter } from "../decode/web-worker-handle.js";
 import type { WorkerPool } from "../decode/pool.js";
 import { UnsupportedError } from "../errors.js";
 import { poolOfThreads } from "./pool.js";
@@ -13,7 +13,7 @@ export type { WorkerPool } from "../decode/pool.js";
 export type { CoreInput } from "../module.js";
 export type { ThreadPoolOptions } from "./pool.js";
 
-/** Threads that decode tensors, for the option `workers` of one model or several. They are started when they are needed. */
+/** Creates a pool of decoding threads, for the option `workers` of one or more models. They start when they are needed. */
 export function threadPool(options: ThreadPoolOptions = {}): WorkerPool {
   if (globalThis.crossOriginIsolated === false) {
     throw new UnsupportedError(
@@ -21,6 +21,6 @@ export function threadPool(options: ThreadPoolOptions = {}): WorkerPool {
         "Cross-Origin-Embedder-Policy: require-corp. A `workerPool` of `zstn` needs neither.",
     );
   }
-  const make = (options.worker as (() => Worker) | undefined) ?? (() => new Worker(new URL("./web-worker.js", import.meta.url), { type: "module", name: "zstn threads" }));
-  return poolOfThreads(options, coreCount(), webThread(make));
+  const create = (options.createWorker as (() => Worker) | undefined) ?? (() => new Worker(new URL("./web-worker.js", import.meta.url), { type: "module", name: "zstn threads" }));
+  return poolOfThreads(options, coreCount(), webWorkerStarter(create));
 }

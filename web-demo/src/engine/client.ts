@@ -1,20 +1,20 @@
-/** The worker as the page sees it: calls that can be stopped and that tell how far they are. */
+/** The page's interface to the worker: calls with progress that can be aborted. */
 
-import type { CallName, Calls, Failure, FromWorker, Step, ToWorker, Wire } from "./protocol.js";
+import type { CallName, Calls, SerializedError, FromWorker, Step, ToWorker, NetworkStats } from "./protocol.js";
 
-/** An error of the worker's, with what tells errors apart. */
+/** An error of the worker. */
 export class EngineError extends Error {
   readonly code: string | undefined;
   readonly status: number | undefined;
-  /** The address that was asked. */
+  /** The URL of the request. */
   readonly url: string | undefined;
 
-  constructor(failure: Failure) {
-    super(failure.message);
-    this.name = failure.name;
-    this.code = failure.code;
-    this.status = failure.status;
-    this.url = failure.url;
+  constructor(error: SerializedError) {
+    super(error.message);
+    this.name = error.name;
+    this.code = error.code;
+    this.status = error.status;
+    this.url = error.url;
   }
 }
 
@@ -30,15 +30,15 @@ interface Waiting {
 }
 
 export class Engine {
-  /** Called when something has arrived. */
-  onWire: (wire: Wire) => void = () => {};
+  /** Called when the network counters change. */
+  onNetworkStats: (stats: NetworkStats) => void = () => {};
   readonly #worker = new Worker(new URL("./worker.ts", import.meta.url), { type: "module" });
   readonly #waiting = new Map<number, Waiting>();
   #lastId = 0;
 
   constructor() {
-    this.#worker.onmessage = ({ data }: MessageEvent<FromWorker>) => this.#heard(data);
-    this.#worker.onerror = (event) => this.#fail(new Error(event.message || "The part of this page that reads models could not be started. Reload the page."));
+    this.#worker.onmessage = ({ data }: MessageEvent<FromWorker>) => this.#onMessage(data);
+    this.#worker.onerror = (event) => this.#fail(new Error(event.message || "The worker of this page could not be started. Reload the page."));
   }
 
   call<N extends CallName>(call: N, request: Calls[N]["request"], { signal, onStep }: CallOptions = {}): Promise<Calls[N]["result"]> {
@@ -71,13 +71,13 @@ export class Engine {
     this.#waiting.clear();
   }
 
-  #heard(message: FromWorker): void {
-    if ("wire" in message) return this.onWire(message.wire);
+  #onMessage(message: FromWorker): void {
+    if ("network" in message) return this.onNetworkStats(message.network);
     const waiting = this.#waiting.get(message.id);
-    if (!waiting) return; // stopped meanwhile
+    if (!waiting) return; // it was aborted
     if ("step" in message) return waiting.onStep?.(message.step);
     this.#waiting.delete(message.id);
-    if ("failure" in message) waiting.reject(new EngineError(message.failure));
+    if ("error" in message) waiting.reject(new EngineError(message.error));
     else waiting.resolve(message.result as never);
   }
 }

@@ -1,58 +1,58 @@
-/** Figures of a tensor: of all its rows, or of a sample where it is large. */
+/** Describing a tensor: statistics of all its rows, or of a sample. */
 
-import { Census } from "./census.js";
-import type { Cells, Piece } from "./cells.js";
+import { ValueStats } from "./value-stats.js";
+import type { MatrixReader, RowBlock } from "./matrix-reader.js";
 import type { Description, Series } from "./protocol.js";
-import type { Context } from "./worker.js";
+import type { Context } from "./context.js";
 
-/** More points than a chart has pixels are joined. */
-const MOST_POINTS = 4096;
+/** The maximum number of points of a chart. More are averaged. */
+const MAX_POINTS = 4096;
 
-export async function describe(cells: Cells, whole: boolean, context: Context): Promise<Description> {
-  await cells.prepare(context);
-  const census = new Census();
-  const norms = new Norms(cells);
+export async function describe(reader: MatrixReader, whole: boolean, context: Context): Promise<Description> {
+  await reader.prepare(context);
+  const stats = new ValueStats();
+  const norms = new Norms(reader);
   let changed = 0;
   let squares = 0;
-  const use = (piece: Piece) => {
-    census.add(piece);
-    norms.add(piece);
-    if (!cells.compare) return;
-    const compared = cells.compare(piece);
+  const use = (block: RowBlock) => {
+    stats.add(block);
+    norms.add(block);
+    if (!reader.compare) return;
+    const compared = reader.compare(block);
     changed += compared.changed;
     squares += compared.squares;
   };
-  const strips = whole ? [[0, cells.rows] as const] : cells.sample;
+  const strips = whole ? [[0, reader.rows] as const] : reader.sample;
   const all = strips.reduce((sum, [begin, end]) => sum + end - begin, 0);
   let done = 0;
-  // A sample's strips are asked for together, so that they share round trips.
+  // The strips of a sample are read together, so that they share round trips.
   const visits = strips.map(async ([begin, end]) => {
     const onStep: Context["onStep"] = strips.length === 1 ? context.onStep : () => {};
-    await cells.visit(begin, end, { signal: context.signal, onStep }, use, whole || cells.isSmall ? undefined : "sample");
+    await reader.readRows(begin, end, { signal: context.signal, onStep }, use, whole || reader.isSmall ? undefined : "sample");
     done += end - begin;
     if (strips.length > 1) context.onStep({ loadedBytes: done, totalBytes: all });
   });
   await Promise.all(visits);
-  const { count, zeros, nans, infinities, norm, mean, standardDeviation } = census;
-  const nothing = census.finite === 0;
+  const { count, zeros, nans, infinities, norm, mean, standardDeviation } = stats;
+  const nothing = stats.finite === 0;
   return {
-    rows: cells.rows,
-    columns: cells.columns,
+    rows: reader.rows,
+    columns: reader.columns,
     rowsRead: norms.rowsRead,
     count, zeros, nans, infinities, norm, mean, standardDeviation,
-    min: nothing ? Number.NaN : census.min,
-    max: nothing ? Number.NaN : census.max,
+    min: nothing ? Number.NaN : stats.min,
+    max: nothing ? Number.NaN : stats.max,
     zeroRows: norms.zeroRows,
-    histogram: census.histogram(),
-    magnitudes: census.magnitudes(),
-    ...(cells.bits && { exponents: census.exponents(cells.bits) }),
+    histogram: stats.histogram(),
+    magnitudes: stats.magnitudes(),
+    ...(reader.bits && { exponents: stats.exponents(reader.bits) }),
     rowNorms: norms.ofRows(),
     columnNorms: norms.ofColumns(),
-    ...(cells.compare && { difference: { changed, relativeNorm: norm / Math.sqrt(squares) } }),
+    ...(reader.compare && { difference: { changed, relativeNorm: norm / Math.sqrt(squares) } }),
   };
 }
 
-/** Lengths of rows and columns. */
+/** Norms of rows and columns. */
 class Norms {
   rowsRead = 0;
   zeroRows = 0;
@@ -60,12 +60,12 @@ class Norms {
   readonly #byColumn: Float64Array<ArrayBuffer>;
   readonly #byRow: [number, number][] = [];
 
-  constructor({ columns }: Cells) {
+  constructor({ columns }: MatrixReader) {
     this.#columns = columns;
     this.#byColumn = new Float64Array(columns);
   }
 
-  add({ rowBegin, rowEnd, numbers }: Piece): void {
+  add({ rowBegin, rowEnd, numbers }: RowBlock): void {
     const columns = this.#columns;
     for (let row = rowBegin, at = 0; row < rowEnd; row++) {
       let sum = 0;
@@ -87,15 +87,15 @@ class Norms {
     return joined(this.#byRow.map(([row]) => row), this.#byRow.map(([, norm]) => norm));
   }
 
-  /** Of the rows that were read, as if there were all: the scale is that of whole columns only then. */
+  /** Returns the column norms over the rows that were read. If these are a sample, norms of whole columns are larger. */
   ofColumns(): Series {
     return joined(Array.from(this.#byColumn, (_, i) => i), Array.from(this.#byColumn, Math.sqrt));
   }
 }
 
-/** Neighbours become one point, their mean. */
+/** Averages neighbours into one point. */
 function joined(positions: number[], values: number[]): Series {
-  const step = Math.max(1, Math.ceil(values.length / MOST_POINTS));
+  const step = Math.max(1, Math.ceil(values.length / MAX_POINTS));
   const length = Math.ceil(values.length / step);
   const mean = (numbers: number[], i: number) => {
     const part = numbers.slice(i * step, (i + 1) * step);

@@ -1,24 +1,24 @@
 /** One matrix minus another of the same shape. */
 
-import type { Cells, Compared, Piece } from "./cells.js";
-import type { Context } from "./worker.js";
+import type { MatrixReader, Compared, RowBlock } from "./matrix-reader.js";
+import type { Context } from "./context.js";
 
-/** Elements of either side that are looked at in one step. */
+/** How many elements of each side are read in one step. */
 const STEP_ELEMENTS = 4 << 20;
 
-export class Difference implements Cells {
+export class Difference implements MatrixReader {
   readonly rows: number;
   readonly columns: number;
   readonly count: number;
   readonly bits = undefined;
-  readonly #left: Cells;
-  readonly #right: Cells;
-  /** Differences of pieces that were asked for lately, by the left piece. */
-  readonly #held = new WeakMap<Piece, Piece>();
+  readonly #left: MatrixReader;
+  readonly #right: MatrixReader;
+  /** Recent differences, by the left block. */
+  readonly #cached = new WeakMap<RowBlock, RowBlock>();
 
-  constructor(left: Cells, right: Cells) {
+  constructor(left: MatrixReader, right: MatrixReader) {
     if (left.rows !== right.rows || left.columns !== right.columns || left.count !== right.count) {
-      throw new Error("Tensors of different shapes have no difference; look at them side by side.");
+      throw new Error("Tensors of different shapes have no difference. View them side by side.");
     }
     this.rows = left.rows;
     this.columns = left.columns;
@@ -27,7 +27,7 @@ export class Difference implements Cells {
     this.#right = right;
   }
 
-  /** The same rows of both. */
+  /** The sample of the left side; empty if the right side cannot be sampled. */
   get sample(): readonly (readonly [number, number])[] {
     return this.#right.sample.length > 0 ? this.#left.sample : [];
   }
@@ -40,43 +40,43 @@ export class Difference implements Cells {
     await Promise.all([this.#left.prepare(context), this.#right.prepare(context)]);
   }
 
-  async visit(rowBegin: number, rowEnd: number, context: Context, use: (piece: Piece) => void, keep?: "sample"): Promise<void> {
-    // Step by step, so that neither side has to be in memory whole.
+  async readRows(rowBegin: number, rowEnd: number, context: Context, use: (block: RowBlock) => void, keep?: "sample"): Promise<void> {
+    // In steps, so that neither side has to be in memory whole.
     const step = keep ? rowEnd - rowBegin : Math.max(1, Math.ceil(STEP_ELEMENTS / Math.max(1, this.columns)));
     for (let row = rowBegin; row < rowEnd; row += step) {
       const end = Math.min(rowEnd, row + step);
       const steps = (which: 0 | 1) => ({ signal: context.signal, onStep: share(context, row - rowBegin, (end - row) / 2, which, rowEnd - rowBegin) });
-      const lefts: Piece[] = [];
-      const rights: Piece[] = [];
-      await this.#left.visit(row, end, steps(0), (piece) => lefts.push(piece), keep);
-      await this.#right.visit(row, end, steps(1), (piece) => rights.push(piece), keep);
+      const lefts: RowBlock[] = [];
+      const rights: RowBlock[] = [];
+      await this.#left.readRows(row, end, steps(0), (block) => lefts.push(block), keep);
+      await this.#right.readRows(row, end, steps(1), (block) => rights.push(block), keep);
       for (const left of lefts) for (const right of rights) {
-        const piece = this.#subtract(left, right);
-        if (piece) use(piece);
+        const block = this.#subtract(left, right);
+        if (block) use(block);
       }
     }
   }
 
-  held(row: number): Piece | undefined {
-    const left = this.#left.held(row);
-    const right = this.#right.held(row);
+  cached(row: number): RowBlock | undefined {
+    const left = this.#left.cached(row);
+    const right = this.#right.cached(row);
     if (!left || !right) return undefined;
-    const known = this.#held.get(left);
+    const known = this.#cached.get(left);
     if (known && known.rowBegin <= row && row < known.rowEnd) return known;
-    const piece = this.#subtract(left, right);
-    if (piece) this.#held.set(left, piece);
-    return piece;
+    const block = this.#subtract(left, right);
+    if (block) this.#cached.set(left, block);
+    return block;
   }
 
-  /** How a piece of the difference came about: values that differ, and the squares of what was subtracted. */
-  compare(piece: Piece): Compared {
+  /** Counts the values of a block that differ, and sums the squares of the subtracted values. */
+  compare(block: RowBlock): Compared {
     let changed = 0;
     let squares = 0;
-    for (let i = 0; i < piece.numbers.length; i++) if (piece.numbers[i] !== 0) changed += 1;
-    for (let row = piece.rowBegin; row < piece.rowEnd; ) {
-      const right = this.#right.held(row);
+    for (let i = 0; i < block.numbers.length; i++) if (block.numbers[i] !== 0) changed += 1;
+    for (let row = block.rowBegin; row < block.rowEnd; ) {
+      const right = this.#right.cached(row);
       if (!right) break;
-      const end = Math.min(right.rowEnd, piece.rowEnd);
+      const end = Math.min(right.rowEnd, block.rowEnd);
       const stop = Math.min((end - right.rowBegin) * this.columns, right.numbers.length);
       for (let i = (row - right.rowBegin) * this.columns; i < stop; i++) squares += right.numbers[i]! ** 2;
       row = end;
@@ -84,8 +84,8 @@ export class Difference implements Cells {
     return { changed, squares };
   }
 
-  /** Over the rows that both have. */
-  #subtract(left: Piece, right: Piece): Piece | undefined {
+  /** Subtracts over the rows that both blocks have. */
+  #subtract(left: RowBlock, right: RowBlock): RowBlock | undefined {
     const rowBegin = Math.max(left.rowBegin, right.rowBegin);
     const rowEnd = Math.min(left.rowEnd, right.rowEnd);
     if (rowEnd <= rowBegin) return undefined;
@@ -95,13 +95,13 @@ export class Difference implements Cells {
     const numbers = new Float32Array(length);
     for (let i = 0; i < length; i++) {
       const [a, b] = [left.numbers[fromLeft + i]!, right.numbers[fromRight + i]!];
-      numbers[i] = a === b ? 0 : a - b; // infinities that are equal differ by nothing
+      numbers[i] = a === b ? 0 : a - b; // equal infinities have a difference of 0
     }
     return { rowBegin, rowEnd, numbers };
   }
 }
 
-/** The part of one side in the way of both through all rows. */
+/** Maps the progress of one side to that of both. */
 function share(context: Context, doneRows: number, ownRows: number, which: 0 | 1, allRows: number): Context["onStep"] {
   return ({ loadedBytes, totalBytes }) => {
     const rows = doneRows + ownRows * (which + loadedBytes / Math.max(1, totalBytes));

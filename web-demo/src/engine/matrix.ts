@@ -1,29 +1,29 @@
-/** A tensor as a matrix, of which rows are read when they are looked at. */
+/** A tensor as a matrix whose rows are read on demand. */
 
 import type { Model, TensorInfo } from "zstn";
-import type { Cells, FloatBits, Piece } from "./cells.js";
-import { floatBits, numbersOf } from "./numbers.js";
+import type { MatrixReader, FloatBits, RowBlock } from "./matrix-reader.js";
+import { floatBits, toNumbers } from "./to-numbers.js";
 import { matrixShape } from "./shape.js";
-import type { Context } from "./worker.js";
+import type { Context } from "./context.js";
 
-/** A tensor up to this length is read whole, in bytes. */
+/** The longest tensor that is read whole, in bytes. */
 const SMALL_BYTES = 8 << 20;
-/** One that cannot be read in parts may be this long, if it is stored in as little as a small one. */
+/** The longest one that is read whole if it cannot be read in parts but is stored in as few bytes as a small one. */
 const UNPACKED_BYTES = 128 << 20;
-/** Rows are kept by chunks of about so many elements. */
+/** Size of a chunk of rows, in elements, approximately. */
 const CHUNK_ELEMENTS = 1 << 19;
-/** Chunks read at once. */
+/** How many chunks are read at once. */
 const RUN_CHUNKS = 8;
-/** Elements that stay in memory, in chunks. */
+/** How many elements are cached. */
 const HELD_ELEMENTS = 48 << 20;
-/** A sample is so many strips at most, of together not much more than these bytes. */
+/** The maximum number of strips in a sample, and their approximate total length in bytes. */
 const SAMPLE_STRIPS = 24;
 const SAMPLE_BYTES = 4 << 20;
 const STRIP_BYTES = 64 << 10;
 
 type Numbers = ArrayLike<number> & { subarray(begin: number, end: number): ArrayLike<number> };
 
-export class Matrix implements Cells {
+export class Matrix implements MatrixReader {
   readonly rows: number;
   readonly columns: number;
   readonly count: number;
@@ -32,14 +32,14 @@ export class Matrix implements Cells {
   sample: readonly (readonly [number, number])[];
   readonly #model: Model;
   readonly #info: TensorInfo;
-  /** Elements in one step of the outermost dimension, which is what can be read alone. */
+  /** Elements in one step of the outermost dimension, the smallest unit that can be read. */
   readonly #stride: number;
-  /** Rows of one such step. */
+  /** Matrix rows in one such step. */
   readonly #unitRows: number;
   readonly #chunkRows: number;
-  readonly #chunks = new Map<number, Piece>();
-  readonly #strips: Piece[] = [];
-  /** Whether a few rows cost the whole tensor; unknown before someone asks. */
+  readonly #chunks = new Map<number, RowBlock>();
+  readonly #strips: RowBlock[] = [];
+  /** Whether reading a few rows fetches the whole tensor; unknown before the first plan. */
   #indivisible: boolean | undefined;
 
   constructor(model: Model, info: TensorInfo) {
@@ -72,8 +72,8 @@ export class Matrix implements Cells {
     this.sample = this.isSmall ? [[0, this.rows]] : [];
   }
 
-  async visit(rowBegin: number, rowEnd: number, context: Context, use: (piece: Piece) => void, keep?: "sample"): Promise<void> {
-    if (keep === "sample" && !this.isSmall) return this.#visitStrip(rowBegin, rowEnd, context, use);
+  async readRows(rowBegin: number, rowEnd: number, context: Context, use: (block: RowBlock) => void, keep?: "sample"): Promise<void> {
+    if (keep === "sample" && !this.isSmall) return this.#readStrip(rowBegin, rowEnd, context, use);
     const total = this.#bytesOf(rowEnd - rowBegin);
     let row = rowBegin;
     while (row < rowEnd) {
@@ -88,17 +88,17 @@ export class Matrix implements Cells {
     }
   }
 
-  held(row: number): Piece | undefined {
+  cached(row: number): RowBlock | undefined {
     const chunk = this.#chunks.get(Math.floor(row / this.#chunkRows));
     return chunk ?? this.#strips.find(({ rowBegin, rowEnd }) => rowBegin <= row && row < rowEnd);
   }
 
-  /** Strips spread evenly, when a row alone takes `fetchedBytes`; none where already a step of the outermost dimension is more than a sample should cost. */
+  /** Returns evenly spread strips, where a single row fetches `fetchedBytes`. None if one step of the outermost dimension already exceeds the budget of a sample. */
   #strata(fetchedBytes: number): [number, number][] {
     const unitRows = this.#unitRows;
     const unitBytes = (this.#info.byteLength / this.count) * this.columns * unitRows;
     const units = Math.ceil(this.rows / unitRows);
-    // A strip of a packed tensor costs the blocks that hold it.
+    // A strip of a packed tensor fetches all blocks that it overlaps.
     const affordable = unitBytes > SAMPLE_BYTES ? 0 : Math.max(1, Math.floor(SAMPLE_BYTES / Math.max(unitBytes, fetchedBytes)));
     const strips = Math.min(SAMPLE_STRIPS, units, affordable);
     const long = Math.max(1, Math.floor(STRIP_BYTES / unitBytes));
@@ -109,7 +109,7 @@ export class Matrix implements Cells {
     });
   }
 
-  async #visitStrip(rowBegin: number, rowEnd: number, context: Context, use: (piece: Piece) => void): Promise<void> {
+  async #readStrip(rowBegin: number, rowEnd: number, context: Context, use: (block: RowBlock) => void): Promise<void> {
     let strip = this.#strips.find((known) => known.rowBegin === rowBegin && known.rowEnd === rowEnd);
     if (!strip) {
       const chunk = this.#chunks.get(Math.floor(rowBegin / this.#chunkRows));
@@ -119,8 +119,8 @@ export class Matrix implements Cells {
     use(strip);
   }
 
-  /** Reads missing chunks from number `first` on, several at once, and gives the first of them. */
-  async #readRun(first: number, rowEnd: number, doneBytes: number, totalBytes: number, { signal, onStep }: Context): Promise<Piece> {
+  /** Reads missing chunks from index `first` on, several at once, and returns the first of them. */
+  async #readRun(first: number, rowEnd: number, doneBytes: number, totalBytes: number, { signal, onStep }: Context): Promise<RowBlock> {
     let last = first + 1;
     const chunkCount = Math.ceil(rowEnd / this.#chunkRows);
     const most = this.isSmall || this.#indivisible ? Number.POSITIVE_INFINITY : RUN_CHUNKS;
@@ -139,7 +139,7 @@ export class Matrix implements Cells {
     return this.#chunks.get(first)!;
   }
 
-  async #read(rowBegin: number, rowEnd: number, { signal, onStep }: Context): Promise<Piece> {
+  async #read(rowBegin: number, rowEnd: number, { signal, onStep }: Context): Promise<RowBlock> {
     const { name, shape } = this.#info;
     const firstElement = rowBegin * this.columns;
     const endElement = Math.min(rowEnd * this.columns, this.count);
@@ -147,19 +147,19 @@ export class Matrix implements Cells {
     const end = Math.ceil(endElement / this.#stride);
     const all = shape.length === 0 || (begin === 0 && end === shape[0]);
     const tensor = await this.#model.tensor(name, { signal, onProgress: onStep, ...(!all && this.#stride < this.count && { rows: [begin, end] as const }) });
-    const numbers = numbersOf(tensor) as Numbers;
+    const numbers = toNumbers(tensor) as Numbers;
     const skipped = begin * this.#stride;
     return { rowBegin, rowEnd, numbers: numbers.length === endElement - firstElement ? numbers : numbers.subarray(firstElement - skipped, endElement - skipped) };
   }
 
-  #cut(piece: Piece, rowBegin: number, rowEnd: number): Piece {
-    if (piece.rowBegin === rowBegin && piece.rowEnd === rowEnd) return piece;
-    const offset = (rowBegin - piece.rowBegin) * this.columns;
-    const end = Math.min((rowEnd - piece.rowBegin) * this.columns, piece.numbers.length);
-    return { rowBegin, rowEnd, numbers: (piece.numbers as Numbers).subarray(offset, end) };
+  #cut(block: RowBlock, rowBegin: number, rowEnd: number): RowBlock {
+    if (block.rowBegin === rowBegin && block.rowEnd === rowEnd) return block;
+    const offset = (rowBegin - block.rowBegin) * this.columns;
+    const end = Math.min((rowEnd - block.rowBegin) * this.columns, block.numbers.length);
+    return { rowBegin, rowEnd, numbers: (block.numbers as Numbers).subarray(offset, end) };
   }
 
-  /** Drops what was read longest ago, but not chunks `first` to `last`. */
+  /** Evicts the oldest chunks, except `first` to `last`. */
   #forget(first: number, last: number): void {
     const most = Math.max(1, Math.floor(HELD_ELEMENTS / (this.#chunkRows * this.columns)));
     for (const key of this.#chunks.keys()) {
@@ -173,7 +173,7 @@ export class Matrix implements Cells {
   }
 }
 
-/** Lets the worker hear what it is told meanwhile, such as to stop; without the 4 ms that nested timeouts take. */
+/** Yields to the event loop, so that an abort is received, without the 4 ms of nested timeouts. */
 function turn(): Promise<void> {
   return new Promise((resolve) => {
     const { port1, port2 } = new MessageChannel();

@@ -1,55 +1,55 @@
-/** The models that are open, and the tensors of theirs that were looked at. */
+/** The open models, and the matrices of their recently viewed tensors. */
 
 import { memoryCache, open } from "zstn";
-import type { Model, Openable, OpenOptions } from "zstn";
-import { failure } from "./failure.js";
+import type { Model, ModelInput, OpenOptions } from "zstn";
+import { serializeError } from "./serialized-error.js";
 import { Matrix } from "./matrix.js";
 import { Difference } from "./difference.js";
-import type { Cells } from "./cells.js";
-import type { ModelSummary, OpenRequest, OpenResult, Place, Reference, Slot, Wire } from "./protocol.js";
-import { WireLog } from "./wire-log.js";
-import type { Recorder } from "./wire-log.js";
-import type { Context } from "./worker.js";
+import type { MatrixReader } from "./matrix-reader.js";
+import type { ModelSummary, OpenRequest, OpenResult, ModelSource, Reference, Slot, NetworkStats } from "./protocol.js";
+import { NetworkLog } from "./network-log.js";
+import type { Recorder } from "./network-log.js";
+import type { Context } from "./context.js";
 
-/** Stored bytes that are kept, so that looking again costs nothing. */
+/** Size of the cache of stored bytes, so that viewing a tensor again fetches nothing. */
 const CACHE_BYTES = 64 << 20;
-/** Tensors whose values are kept. */
-const MOST_TENSORS = 4;
+/** How many tensors keep their values. */
+const MAX_TENSORS = 4;
 
-type Given = Omit<OpenRequest, "second">;
+type ModelRequest = Omit<OpenRequest, "second">;
 
 export class OpenModels {
-  readonly #log: WireLog;
+  readonly #log: NetworkLog;
   readonly #models = new Map<Slot, Model>();
   #matrices: { key: string; matrix: Matrix }[] = [];
 
-  constructor(tell: (wire: Wire) => void) {
-    this.#log = new WireLog(() => this.#models.values(), tell);
+  constructor(onUpdate: (stats: NetworkStats) => void) {
+    this.#log = new NetworkLog(() => this.#models.values(), onUpdate);
   }
 
-  /** Says what reading has cost by now. */
-  tell(): void {
-    this.#log.tell();
+  /** Publishes the network counters. */
+  publish(): void {
+    this.#log.publish();
   }
 
   model(slot: Slot): Model {
     const model = this.#models.get(slot);
-    if (!model) throw new Error("There is no model to read from; open one.");
+    if (!model) throw new Error("Open a model first.");
     return model;
   }
 
-  async open({ second, ...given }: OpenRequest, context: Context): Promise<OpenResult> {
+  async open({ second, ...input }: OpenRequest, context: Context): Promise<OpenResult> {
     const log = this.#log.recorder();
-    const base = second && openableOf(second.place, undefined);
+    const base = second && inputOf(second.source, undefined);
     let model: Model;
     let isDelta = false;
     try {
-      model = await open(openableOf(given.place, log), optionsOf(given, context, log));
+      model = await open(inputOf(input.source, log), optionsOf(input, context, log));
     } catch (error) {
       isDelta = (error as { code?: unknown }).code === "base_required";
       if (!isDelta || !second || base === undefined) throw error;
       const baseModel = await open(base, optionsOf(second, context));
-      model = await open(openableOf(given.place, log), { ...optionsOf(given, context, log), base: baseModel }).catch((reason: unknown) => {
+      model = await open(inputOf(input.source, log), { ...optionsOf(input, context, log), base: baseModel }).catch((reason: unknown) => {
         baseModel.close();
         throw reason;
       });
@@ -58,7 +58,7 @@ export class OpenModels {
     this.#close();
     this.#log.begin(log);
     this.#models.set("first", model);
-    const first = summaryOf(model, given.name);
+    const first = summaryOf(model, input.name);
     if (isDelta) {
       this.#models.set("second", model.base!);
       return { first, second: summaryOf(model.base!, second!.name) };
@@ -68,21 +68,21 @@ export class OpenModels {
       return { first, second: await this.openSecond(second, context) };
     } catch (error) {
       context.signal.throwIfAborted();
-      return { first, secondError: failure(error) };
+      return { first, secondError: serializeError(error) };
     }
   }
 
-  async openSecond(given: Given, context: Context): Promise<ModelSummary> {
-    const options = optionsOf(given, context);
+  async openSecond(input: ModelRequest, context: Context): Promise<ModelSummary> {
+    const options = optionsOf(input, context);
     const first = this.#models.get("first");
-    const model = await open(openableOf(given.place, undefined), options).catch((error: unknown) => {
-      // A fine-tune that is stored as its difference from what is looked at.
+    const model = await open(inputOf(input.source, undefined), options).catch((error: unknown) => {
+      // A delta of the first model.
       if ((error as { code?: unknown }).code !== "base_required" || !first) throw error;
-      return open(openableOf(given.place, undefined), { ...options, base: first });
+      return open(inputOf(input.source, undefined), { ...options, base: first });
     });
     this.closeSecond();
     this.#models.set("second", model);
-    return summaryOf(model, given.name);
+    return summaryOf(model, input.name);
   }
 
   closeSecond(): undefined {
@@ -97,8 +97,8 @@ export class OpenModels {
     this.#matrices = [];
   }
 
-  /** A tensor as a matrix of numbers, or the difference of two. */
-  matrix(of: Reference, minus?: Reference): Cells {
+  /** Returns a tensor, or the difference of two, as a matrix. */
+  matrix(of: Reference, minus?: Reference): MatrixReader {
     return minus ? new Difference(this.#matrix(of), this.#matrix(minus)) : this.#matrix(of);
   }
 
@@ -109,27 +109,27 @@ export class OpenModels {
     const info = model.tensors.get(tensor);
     if (!info) throw new Error(`${slot === "first" ? "The model" : "The other model"} has no tensor named ${tensor}.`);
     const entry = known ?? { key, matrix: new Matrix(model, info) };
-    this.#matrices = [entry, ...this.#matrices.filter((other) => other !== entry)].slice(0, MOST_TENSORS);
+    this.#matrices = [entry, ...this.#matrices.filter((other) => other !== entry)].slice(0, MAX_TENSORS);
     return entry.matrix;
   }
 }
 
-function optionsOf({ place, token }: Given, { signal, onStep }: Context, log?: Recorder): OpenOptions {
+function optionsOf({ source, token }: ModelRequest, { signal, onStep }: Context, log?: Recorder): OpenOptions {
   const options: OpenOptions = { signal, onProgress: onStep, cache: memoryCache(CACHE_BYTES) };
   if (token) options.token = token;
   if (log) options.fetch = log.fetch;
-  if ("file" in place) {
-    options.beside = (name) => {
-      const file = place.beside.find((candidate) => candidate.name === name);
+  if ("file" in source) {
+    options.siblings = (name) => {
+      const file = source.siblings.find((candidate) => candidate.name === name);
       return file && (log ? log.file(file) : file);
     };
   }
   return options;
 }
 
-function openableOf(place: Place, log: Recorder | undefined): Openable {
-  if ("address" in place) return place.address;
-  return log ? log.file(place.file) : place.file;
+function inputOf(source: ModelSource, log: Recorder | undefined): ModelInput {
+  if ("address" in source) return source.address;
+  return log ? log.file(source.file) : source.file;
 }
 
 function summaryOf(model: Model, name: string): ModelSummary {

@@ -1,8 +1,8 @@
-/** What the page and its worker say to each other. Models live in the worker; the page knows them by their slot. */
+/** The messages between the page and its worker. Models live in the worker; the page refers to them by slot. */
 
 import type { PackReport, Stats, TensorInfo } from "zstn";
 
-/** The model that is looked at, and the one beside it: its base or what it is compared with. */
+/** The model that is viewed, and the second one: its base, or the one it is compared with. */
 export type Slot = "first" | "second";
 
 /** A tensor of an open model. */
@@ -11,41 +11,41 @@ export interface Reference {
   readonly tensor: string;
 }
 
-/** A model that was opened, as far as it is known without reading tensors. */
+/** An open model, as far as it is known without reading tensors. */
 export interface ModelSummary {
   readonly name: string;
   readonly kind: string;
-  /** Length of all files together, and of what they were packed from, in bytes. */
+  /** Total length of all files, in bytes; `originalBytes` is that of the files they were packed from. */
   readonly sizeBytes: number;
   readonly originalBytes: number;
   readonly fileCount: number;
   readonly metadata: Readonly<Record<string, string>>;
   readonly tensors: readonly TensorInfo[];
-  /** Weights that cannot be had: name and why. */
+  /** Weights that cannot be read: name and reason. */
   readonly unreadable: readonly (readonly [string, string])[];
 }
 
-/** An address, or files of the visitor, of which one is opened and the others lie beside it. */
-export type Place = { readonly address: string } | { readonly file: File; readonly beside: readonly File[] };
+/** A URL, or local files: the one to open, and its siblings. */
+export type ModelSource = { readonly address: string } | { readonly file: File; readonly siblings: readonly File[] };
 
 export interface OpenRequest {
-  readonly place: Place;
+  readonly source: ModelSource;
   /** Name to show. */
   readonly name: string;
-  /** For the server of this place; the second model has its own. */
+  /** The token for the server of this model. The second model has its own. */
   readonly token?: string | undefined;
-  /** The second model: the base of a delta, else what the first is compared with. */
-  readonly second?: { readonly place: Place; readonly name: string; readonly token?: string | undefined } | undefined;
+  /** The second model: the base of a delta, or the model to compare with. */
+  readonly second?: { readonly source: ModelSource; readonly name: string; readonly token?: string | undefined } | undefined;
 }
 
 export interface OpenResult {
   readonly first: ModelSummary;
   readonly second?: ModelSummary;
-  /** Why there is no second one, where one was asked for. */
-  readonly secondError?: Failure;
+  /** Why the second model could not be opened. */
+  readonly secondError?: SerializedError;
 }
 
-/** A part of a tensor seen as a matrix; ends are excluded. */
+/** A part of a tensor as a matrix; ends are exclusive. */
 export interface Area {
   readonly rowBegin: number;
   readonly rowEnd: number;
@@ -53,20 +53,20 @@ export interface Area {
   readonly columnEnd: number;
 }
 
-/** How cells become colour: the mean of those that share a pixel, or their root mean square. */
+/** The colour of a pixel: the mean of its cells, or their root mean square. */
 export type Shading = "value" | "magnitude";
 
 export interface RasterRequest {
   readonly of: Reference;
-  /** What is subtracted. */
+  /** The tensor to subtract. */
   readonly minus?: Reference | undefined;
   readonly area: Area;
-  /** Most pixels wanted. */
+  /** The maximum size, in pixels. */
   readonly width: number;
   readonly height: number;
   readonly shading: Shading;
   readonly dark: boolean;
-  /** Whether rows that are not here yet are fetched. */
+  /** Whether to fetch missing rows. */
   readonly fetch: boolean;
 }
 
@@ -75,13 +75,13 @@ export interface Raster {
   readonly width: number;
   readonly height: number;
   readonly rgba: Uint8ClampedArray<ArrayBuffer>;
-  /** The value that has the full colour. */
+  /** The value at the end of the colour scale. */
   readonly limit: number;
-  /** Whether every row of the area was at hand. */
+  /** Whether every row of the area was in memory. */
   readonly complete: boolean;
 }
 
-/** What is known of the values of a tensor, or of the rows that were looked at. */
+/** Statistics of the values of a tensor, or of the rows that were read. */
 export interface Description {
   readonly rows: number;
   readonly columns: number;
@@ -95,30 +95,30 @@ export interface Description {
   readonly zeros: number;
   readonly nans: number;
   readonly infinities: number;
-  /** Rows of zeros alone. */
+  /** The number of rows that are all zeros. */
   readonly zeroRows: number;
   readonly histogram: Histogram;
-  /** Of |value|, by powers of two. */
+  /** The histogram of |value| by powers of two. */
   readonly magnitudes: Histogram;
   readonly exponents?: Exponents;
   readonly rowNorms: Series;
   readonly columnNorms: Series;
-  /** Only of a difference. */
+  /** Present for a difference. */
   readonly difference?: { readonly changed: number; readonly relativeNorm: number };
 }
 
 export interface Histogram {
-  /** Where each bin begins; the last one ends as far behind its beginning as the others. */
+  /** Where each bin begins. All bins have the same width. */
   readonly edges: Float64Array<ArrayBuffer>;
   readonly counts: Float64Array<ArrayBuffer>;
   readonly outside: number;
 }
 
 export interface Exponents {
-  /** Least exponent that occurs; `counts[i]` values have `first + i`, as powers of two. */
+  /** The smallest exponent that occurs; `counts[i]` values have exponent `first + i`. */
   readonly first: number;
   readonly counts: Float64Array<ArrayBuffer>;
-  /** Bits that one exponent takes at least, coded by itself. */
+  /** The entropy of an exponent, in bits. */
   readonly entropyBits: number;
   readonly exponentBits: number;
   readonly otherBits: number;
@@ -132,49 +132,49 @@ export interface Series {
 export interface DescribeRequest {
   readonly of: Reference;
   readonly minus?: Reference | undefined;
-  /** All rows, or a sample where the tensor is large. */
+  /** Whether to read all rows, even of a large tensor. */
   readonly whole: boolean;
 }
 
-/** Values row by row; NaN also stands where the tensor has ended. */
+/** Values row by row; NaN also past the end of the tensor. */
 export interface Values {
   readonly area: Area;
   readonly values: Float64Array<ArrayBuffer>;
 }
 
-/** Where the bytes of the packed tensors go. */
-export interface ByteShares {
-  /** By plane and method, the largest first. */
+/** The stored bytes of packed tensors by bit plane and encoding. */
+export interface ByteBreakdown {
+  /** Sums by plane and method, largest first. */
   readonly planes: readonly { readonly name: string; readonly method: string; readonly byteLength: number; readonly storedLength: number }[];
-  /** Tensors that were looked into, and stored bytes of those that say nothing about their planes. */
+  /** The number of tensors with a block table; `otherBytes` are the stored bytes of all others. */
   readonly tensors: number;
   readonly otherBytes: number;
 }
 
 export type SaveFormat = "npy" | "bin" | "safetensors";
 
-/** Every call: what goes in and what comes out. */
+/** The request and the result of every call. */
 export interface Calls {
   open: { request: OpenRequest; result: OpenResult };
-  openSecond: { request: { place: Place; name: string; token?: string | undefined }; result: ModelSummary };
+  openSecond: { request: { source: ModelSource; name: string; token?: string | undefined }; result: ModelSummary };
   closeSecond: { request: undefined; result: undefined };
   raster: { request: RasterRequest; result: Raster };
   describe: { request: DescribeRequest; result: Description };
   values: { request: { of: Reference; minus?: Reference | undefined; area: Area }; result: Values };
-  shares: { request: { slot: Slot; tensor?: string | undefined }; result: ByteShares };
+  breakdown: { request: { slot: Slot; tensor?: string | undefined }; result: ByteBreakdown };
   save: { request: { of: Reference; format: SaveFormat }; result: Blob };
   pack: { request: { file: File; effort: "fast" | "balanced" | "max" }; result: PackReport & { blob: Blob } };
 }
 
 export type CallName = keyof Calls;
 
-/** An error that has crossed from one thread to the other. */
-export interface Failure {
+/** An error in a message between threads. */
+export interface SerializedError {
   readonly name: string;
   readonly message: string;
   readonly code?: string;
   readonly status?: number;
-  /** The address that was asked. */
+  /** The URL of the request. */
   readonly url?: string;
 }
 
@@ -183,15 +183,15 @@ export interface Step {
   readonly totalBytes: number;
 }
 
-/** What reading has cost so far, over all open models. */
-export interface Wire extends Stats {
-  /** Time in which at least one request was under way, in milliseconds. */
+/** The network counters of all open models. */
+export interface NetworkStats extends Stats {
+  /** Time during which at least one request was in flight, in milliseconds. */
   readonly busyMs: number;
-  /** Ranges of the first model's file that arrived since the last word. */
+  /** Ranges of the first model's file that arrived since the last message. */
   readonly arrived: readonly ByteRange[];
 }
 
-/** A part of a file, in bytes; `end` is excluded. */
+/** A part of a file, in bytes; `end` is exclusive. */
 export interface ByteRange {
   readonly begin: number;
   readonly end: number;
@@ -200,6 +200,6 @@ export interface ByteRange {
 export type ToWorker = { id: number; call: CallName; request: unknown } | { id: number; abort: true };
 export type FromWorker =
   | { id: number; result: unknown }
-  | { id: number; failure: Failure }
+  | { id: number; error: SerializedError }
   | { id: number; step: Step }
-  | { wire: Wire };
+  | { network: NetworkStats };

@@ -1,21 +1,21 @@
-/** A part of a matrix as a picture. */
+/** Rendering a part of a matrix as an image. */
 
-import type { Cells, Piece } from "./cells.js";
+import type { MatrixReader, RowBlock } from "./matrix-reader.js";
 import { palette } from "./palette.js";
 import type { Area, Raster, RasterRequest, Shading } from "./protocol.js";
-import type { Context } from "./worker.js";
+import type { Context } from "./context.js";
 
-/** Cells looked at for one picture, at most: where more share a pixel, some stand for the others. */
-const MOST_CELLS = 6 << 20;
-/** The part of all pixels that may be beyond the full colour. */
+/** The maximum number of cells read for an image. Where more share a pixel, some are skipped. */
+const MAX_CELLS = 6 << 20;
+/** The fraction of pixels that may exceed the colour scale. */
 const BEYOND_SHARE = 0.01;
 
-export async function raster(cells: Cells, request: RasterRequest, context: Context): Promise<Raster> {
-  const area = within(request.area, cells);
-  if (request.fetch) await cells.visit(area.rowBegin, area.rowEnd, context, () => {});
+export async function raster(reader: MatrixReader, request: RasterRequest, context: Context): Promise<Raster> {
+  const area = within(request.area, reader);
+  if (request.fetch) await reader.readRows(area.rowBegin, area.rowEnd, context, () => {});
   const width = Math.max(1, Math.min(request.width, area.columnEnd - area.columnBegin));
   const height = Math.max(1, Math.min(request.height, area.rowEnd - area.rowBegin));
-  const { levels, complete } = reduced(cells, area, width, height, request.shading);
+  const { levels, complete } = reduced(reader, area, width, height, request.shading);
   const limit = fullColour(levels);
   const colours = palette(request.shading, request.dark);
   const rgba = new Uint8ClampedArray(width * height * 4);
@@ -24,16 +24,16 @@ export async function raster(cells: Cells, request: RasterRequest, context: Cont
   return { area, width, height, rgba, limit, complete };
 }
 
-function within({ rowBegin, rowEnd, columnBegin, columnEnd }: Area, { rows, columns }: Cells): Area {
+function within({ rowBegin, rowEnd, columnBegin, columnEnd }: Area, { rows, columns }: MatrixReader): Area {
   const [top, left] = [clamp(Math.floor(rowBegin), 0, rows - 1), clamp(Math.floor(columnBegin), 0, columns - 1)];
   return { rowBegin: top, rowEnd: clamp(Math.ceil(rowEnd), top + 1, rows), columnBegin: left, columnEnd: clamp(Math.ceil(columnEnd), left + 1, columns) };
 }
 
-/** A level for each pixel; NaN where there is no number or nothing is known yet. */
-function reduced(cells: Cells, area: Area, width: number, height: number, shading: Shading) {
+/** Returns a level for each pixel; NaN where there is no number, or none is known yet. */
+function reduced(reader: MatrixReader, area: Area, width: number, height: number, shading: Shading) {
   const levels = new Float32Array(width * height);
   const [rows, columns] = [area.rowEnd - area.rowBegin, area.columnEnd - area.columnBegin];
-  const rowStep = Math.max(1, Math.floor(Math.sqrt((rows * columns) / MOST_CELLS)));
+  const rowStep = Math.max(1, Math.floor(Math.sqrt((rows * columns) / MAX_CELLS)));
   const columnStep = rowStep;
   const sums = new Float64Array(width);
   const counts = new Float64Array(width);
@@ -41,7 +41,7 @@ function reduced(cells: Cells, area: Area, width: number, height: number, shadin
   const squares = shading === "magnitude";
   let complete = true;
   let missing = 0;
-  const near = nearestSample(cells);
+  const near = nearestSample(reader);
   for (let y = 0; y < height; y++) {
     const begin = area.rowBegin + Math.floor((y * rows) / height);
     const end = Math.max(begin + 1, area.rowBegin + Math.floor(((y + 1) * rows) / height));
@@ -49,19 +49,19 @@ function reduced(cells: Cells, area: Area, width: number, height: number, shadin
     counts.fill(0);
     let seen = 0;
     for (let row = begin; row < end; row += rowStep) {
-      const piece = cells.held(row);
-      if (!piece) {
+      const block = reader.cached(row);
+      if (!block) {
         complete = false;
         continue;
       }
-      addRow(piece, row);
+      addRow(block, row);
       seen += 1;
     }
     if (seen === 0) {
-      // The nearest row of the sample stands for those that are not here.
+      // The nearest row of the sample stands in for rows that are not loaded.
       const row = near((begin + end) / 2);
-      const piece = row === undefined ? undefined : cells.held(row);
-      if (piece) addRow(piece, row!);
+      const block = row === undefined ? undefined : reader.cached(row);
+      if (block) addRow(block, row!);
       else missing += 1;
     }
     for (let x = 0; x < width; x++) {
@@ -71,8 +71,8 @@ function reduced(cells: Cells, area: Area, width: number, height: number, shadin
   }
   return { levels, complete: complete && missing === 0 };
 
-  function addRow({ rowBegin, numbers }: Piece, row: number): void {
-    const start = (row - rowBegin) * cells.columns;
+  function addRow({ rowBegin, numbers }: RowBlock, row: number): void {
+    const start = (row - rowBegin) * reader.columns;
     for (let x = 0; x < width; x++) {
       let [sum, count] = [0, 0];
       const stop = Math.min(start + bounds[x + 1]!, numbers.length);
@@ -87,8 +87,8 @@ function reduced(cells: Cells, area: Area, width: number, height: number, shadin
   }
 }
 
-/** The row of the sample that is nearest to another one. */
-function nearestSample({ sample, isSmall }: Cells): (row: number) => number | undefined {
+/** Returns a function that finds the nearest row of the sample. */
+function nearestSample({ sample, isSmall }: MatrixReader): (row: number) => number | undefined {
   if (isSmall || sample.length === 0) return () => undefined;
   return (wanted) => {
     let [best, distance] = [undefined as number | undefined, Number.POSITIVE_INFINITY];
@@ -101,7 +101,7 @@ function nearestSample({ sample, isSmall }: Cells): (row: number) => number | un
   };
 }
 
-/** The level that nearly all pixels stay below. */
+/** Returns the level that nearly all pixels are below. */
 function fullColour(levels: Float32Array): number {
   const step = Math.max(1, Math.floor(levels.length / 20_000));
   const some: number[] = [];

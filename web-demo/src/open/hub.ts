@@ -2,23 +2,23 @@
 
 import { hostOf } from "../page/origin.js";
 import { Refusal } from "../page/refusal.js";
-import type { Source } from "./source-text.js";
+import type { Source } from "./parse-input.js";
 import type { Tokens } from "./tokens.js";
 
 type Repository = Extract<Source, { kind: "repository" }>;
 
-/** What can be opened, the most likely first. */
+/** The files that can be opened, most likely first. */
 const PREFERRED = [/^model\.zstn\.index\.json$/, /^model\.safetensors\.index\.json$/, /^model\.zstn$/, /^model\.safetensors$/, /^diffusion_pytorch_model\.safetensors(\.index\.json)?$/];
 const READABLE = /(\.(safetensors|zstn|zt|gauss)|\.index\.json)$/i;
 const SHARD = /-\d{5}-of-\d{5}\./;
 
-/** Where a file of the repository is. */
+/** Returns the URL of a file of the repository. */
 function fileAddress({ hub, repository, revision }: Repository, path: string): string {
   const encoded = path.split("/").map(encodeURIComponent).join("/");
   return `${hub}/${repository}/resolve/${encodeURIComponent(revision)}/${encoded}`;
 }
 
-/** One address, or several files to choose from. */
+/** Returns one URL, or several files to choose from. */
 export type Found = { readonly address: string } | { readonly files: readonly { path: string; address: string }[] };
 
 export async function findFiles(wanted: Repository, tokens: Tokens, signal: AbortSignal): Promise<Found> {

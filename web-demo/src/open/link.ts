@@ -2,7 +2,7 @@
 
 import { readRoute } from "../page/route.js";
 import type { Route } from "../page/route.js";
-import { HUGGING_FACE, hubAt, isBelow, spelledOut } from "./source-text.js";
+import { HUGGING_FACE, hubAt, isBelow, spelledOut } from "./parse-input.js";
 
 /**
  * What the address bar asks for. Names that the link means for its own hub become addresses there: a name without

@@ -1,21 +1,21 @@
-/** Opening what was asked for, with a way out where that fails. */
+/** Opening models, with suggested actions where that fails. */
 
 import type { TensorInfo } from "zstn";
 import { EngineError } from "../engine/client.js";
 import type { Engine } from "../engine/client.js";
 import type { ModelSummary } from "../engine/protocol.js";
-import { button, byId, element } from "../page/element.js";
+import { button, getById, element } from "../page/element.js";
 import { clearNotice, showError } from "../page/notice.js";
 import type { Action } from "../page/notice.js";
 import { hostOf } from "../page/origin.js";
 import { refusalOf, strangerWarning } from "../page/refusal.js";
 import type { Refusal } from "../page/refusal.js";
 import type { OpenModel } from "../tensor/view.js";
-import type { Activities } from "../wire/activity.js";
+import type { Activities } from "../network/activity.js";
 import type { Origins } from "./origins.js";
-import { ChoiceNeeded, locate } from "./place.js";
-import type { Given, Located } from "./place.js";
-import { asFileOfRepository } from "./source-text.js";
+import { ChoiceNeeded, resolveInput } from "./resolve-input.js";
+import type { UserInput, ResolvedInput } from "./resolve-input.js";
+import { asFileOfRepository } from "./parse-input.js";
 import type { Tokens } from "./tokens.js";
 
 export interface Loaded {
@@ -27,12 +27,12 @@ export interface Loaded {
 export interface LoaderHost {
   readonly tokens: Tokens;
   readonly origins: Origins;
-  /** The hub besides Hugging Face. */
+  /** Returns the hub besides Hugging Face, if any. */
   hub: () => string | undefined;
   askToken: (origin: string) => void;
   askSecond: () => void;
-  open: (given: Given) => void;
-  openSecond: (given: Given) => void;
+  open: (input: UserInput) => void;
+  openSecond: (input: UserInput) => void;
   useSample: () => void;
 }
 
@@ -48,79 +48,79 @@ export class Loader {
     this.#host = host;
   }
 
-  /** The model, and the one beside it; `undefined` if there is none, which the page says, or if another one is being opened by now. */
-  async open(given: Given, secondGiven: Given | undefined): Promise<Loaded | undefined> {
+  /** Opens one or two models. Returns `undefined` if that failed, which the page shows, or if another model is being opened by now. */
+  async open(input: UserInput, secondInput: UserInput | undefined): Promise<Loaded | undefined> {
     this.#opening.abort();
     const attempt = new AbortController();
     this.#opening = attempt;
     clearNotice();
     try {
       return await this.#activities.run(
-        `Opening ${labelOf(given)}`,
+        `Opening ${labelOf(input)}`,
         async ({ signal, onStep }) => {
-          const [first, second] = await Promise.all([this.#locate(given, signal), secondGiven && this.#locate(secondGiven, signal)]);
+          const [first, second] = await Promise.all([this.#resolveInput(input, signal), secondInput && this.#resolveInput(secondInput, signal)]);
           const request = { ...this.#withToken(first), ...(second && { second: this.#withToken(second) }) };
           const opened = await this.#engine.call("open", request, { signal, onStep });
-          if (opened.secondError) this.#explainSecond(new EngineError(opened.secondError), secondGiven!);
-          return { first: withPlace(opened.first, first), second: opened.second && withPlace(opened.second, second!) };
+          if (opened.secondError) this.#explainSecond(new EngineError(opened.secondError), secondInput!);
+          return { first: toOpenModel(opened.first, first), second: opened.second && toOpenModel(opened.second, second!) };
         },
         attempt.signal,
       );
     } catch (error) {
       if (attempt.signal.aborted) return undefined;
-      this.#explain(error, given);
+      this.#explain(error, input);
       return undefined;
     }
   }
 
-  async openSecond(given: Given): Promise<OpenModel | undefined> {
+  async openSecond(input: UserInput): Promise<OpenModel | undefined> {
     clearNotice();
     try {
-      return await this.#activities.run(`Opening ${labelOf(given)}`, async ({ signal, onStep }) => {
-        const place = await this.#locate(given, signal);
-        return withPlace(await this.#engine.call("openSecond", this.#withToken(place), { signal, onStep }), place);
+      return await this.#activities.run(`Opening ${labelOf(input)}`, async ({ signal, onStep }) => {
+        const source = await this.#resolveInput(input, signal);
+        return toOpenModel(await this.#engine.call("openSecond", this.#withToken(source), { signal, onStep }), source);
       });
     } catch (error) {
-      this.#explainSecond(error, given);
+      this.#explainSecond(error, input);
       return undefined;
     }
   }
 
-  /** A sentence at the top of the page. */
+  /** Shows an error at the top of the page. */
   say(error: unknown): void {
     showError(error);
   }
 
-  #locate(given: Given, signal: AbortSignal): Promise<Located> {
-    return locate(given, this.#host.hub(), this.#host.tokens, signal);
+  #resolveInput(input: UserInput, signal: AbortSignal): Promise<ResolvedInput> {
+    return resolveInput(input, this.#host.hub(), this.#host.tokens, signal);
   }
 
-  /** With the token for its own server: the other model may be anywhere. */
-  #withToken(located: Located): Located & { token: string | undefined } {
-    return { ...located, token: this.#host.tokens.for(located.place) };
+  /** Adds the token of the input's own server. The other model may be on another one. */
+  #withToken(resolved: ResolvedInput): ResolvedInput & { token: string | undefined } {
+    return { ...resolved, token: this.#host.tokens.for(resolved.source) };
   }
 
-  #explain(error: unknown, given: Given): void {
+  #explain(error: unknown, input: UserInput): void {
     if (error instanceof ChoiceNeeded) return this.#choose(error, this.#host.open);
     const code = error instanceof EngineError ? error.code : undefined;
     const status = error instanceof EngineError ? error.status : undefined;
-    const again = { label: "Try again", act: () => this.#host.open(given) };
+    const again = { label: "Retry", act: () => this.#host.open(input) };
     const sample = { label: "Open the sample", act: this.#host.useSample };
-    const inRepository = status === 404 && "text" in given ? asFileOfRepository(given.text) : undefined;
+    const inRepository = status === 404 && "text" in input ? asFileOfRepository(input.text) : undefined;
     if (inRepository !== undefined) {
       const help = element("p", { class: "help" }, "Addresses without https:// are read from this site. A file on Hugging Face is written ", element("code", {}, inRepository), ".");
       return showError(error, [{ label: "Open it from Hugging Face", act: () => this.#host.open({ text: inRepository }) }, again, sample], [help]);
     }
-    const base = code === "base_required" ? [{ label: "Name its base", act: this.#host.askSecond }] : [];
+    const base = code === "base_required" ? [{ label: "Choose base…", act: this.#host.askSecond }] : [];
     this.#show(error, [...base, again, sample]);
   }
 
-  #explainSecond(error: unknown, given: Given): void {
+  #explainSecond(error: unknown, input: UserInput): void {
     if (error instanceof ChoiceNeeded) return this.#choose(error, this.#host.openSecond);
-    this.#show(error, [{ label: "Try again", act: () => this.#host.openSecond(given) }]);
+    this.#show(error, [{ label: "Retry", act: () => this.#host.openSecond(input) }]);
   }
 
-  /** The error; where a server has refused, it asks for that server's token. */
+  /** Shows an error. If a server refused access, it asks for that server's token. */
   #show(error: unknown, actions: readonly Action[]): void {
     const refusal = refusalOf(error);
     if (!refusal) return showError(error, actions);
@@ -137,14 +137,14 @@ export class Loader {
     return this.#host.origins.isStrange(origin) ? [advice, strangerWarning(hostOf(origin))] : [advice];
   }
 
-  #choose({ message, files }: ChoiceNeeded, open: (given: Given) => void): void {
+  #choose({ message, files }: ChoiceNeeded, open: (input: UserInput) => void): void {
     const items = files.map(({ path, address }) => element("li", {}, button(path, () => open({ text: address }), { class: "link" })));
-    byId("notice").replaceChildren(element("div", { class: "notice", role: "alert" }, element("p", {}, message), element("ul", { class: "plain" }, ...items)));
+    getById("notice").replaceChildren(element("div", { class: "notice", role: "alert" }, element("p", {}, message), element("ul", { class: "plain" }, ...items)));
   }
 }
 
-function withPlace(summary: ModelSummary, { place }: Located): OpenModel {
-  return { ...summary, place, byName: new Map(summary.tensors.map((tensor): [string, TensorInfo] => [tensor.name, tensor])) };
+function toOpenModel(summary: ModelSummary, { source }: ResolvedInput): OpenModel {
+  return { ...summary, source, byName: new Map(summary.tensors.map((tensor): [string, TensorInfo] => [tensor.name, tensor])) };
 }
 
-const labelOf = (given: Given): string => ("text" in given ? given.text : (given.files[0]?.name ?? "files"));
+const labelOf = (input: UserInput): string => ("text" in input ? input.text : (input.files[0]?.name ?? "files"));

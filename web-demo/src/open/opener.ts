@@ -1,31 +1,31 @@
-/** The form at the top: what to open, and what beside it. */
+/** The form at the top of the page: the model to open, and the second one. */
 
-import { byId } from "../page/element.js";
+import { getById } from "../page/element.js";
 import { originOf } from "./origins.js";
 import type { Origins } from "./origins.js";
-import type { Given } from "./place.js";
-import { HUGGING_FACE } from "./source-text.js";
+import type { UserInput } from "./resolve-input.js";
+import { HUGGING_FACE } from "./parse-input.js";
 import { TokenFields } from "./token-fields.js";
 import type { Tokens } from "./tokens.js";
 
 export interface OpenerHost {
   readonly tokens: Tokens;
   readonly origins: Origins;
-  onOpen: (given: Given) => void;
-  onSecond: (given: Given) => void;
+  onOpen: (input: UserInput) => void;
+  onSecond: (input: UserInput) => void;
 }
 
 export class Opener {
-  readonly #address = byId<HTMLInputElement>("address");
-  readonly #second = byId<HTMLInputElement>("second");
-  readonly #more = byId<HTMLDetailsElement>("more");
+  readonly #address = getById<HTMLInputElement>("address");
+  readonly #second = getById<HTMLInputElement>("second");
+  readonly #more = getById<HTMLDetailsElement>("more");
   readonly #tokenFields: TokenFields;
   #secondFiles: readonly File[] = [];
 
   constructor({ tokens, origins, onOpen, onSecond }: OpenerHost) {
-    this.#tokenFields = new TokenFields(byId("tokens"), tokens, origins);
+    this.#tokenFields = new TokenFields(getById("tokens"), tokens, origins);
     this.#showTokens();
-    byId("opener").addEventListener("submit", (event) => {
+    getById("opener").addEventListener("submit", (event) => {
       event.preventDefault();
       const text = this.#address.value.trim();
       if (text === "") return this.#address.focus();
@@ -40,7 +40,7 @@ export class Opener {
       this.#more.open = false;
       onSecond({ files });
     });
-    byId("second-open").addEventListener("click", () => {
+    getById("second-open").addEventListener("click", () => {
       const second = this.second;
       if (!second) return this.#second.focus();
       this.#more.open = false;
@@ -48,7 +48,7 @@ export class Opener {
     });
     this.#address.addEventListener("input", () => this.#showTokens());
     this.#second.addEventListener("input", () => (this.#secondFiles = []));
-    // Not while it is being typed: fields in sight would come and go with every letter of a host.
+    // Not while typing: fields would appear and disappear with every letter of a host.
     this.#second.addEventListener("change", () => this.#showTokens());
     document.addEventListener("pointerdown", (event) => {
       if (this.#more.open && !this.#more.contains(event.target as Node)) this.#more.open = false;
@@ -60,7 +60,7 @@ export class Opener {
     });
   }
 
-  get second(): Given | undefined {
+  get second(): UserInput | undefined {
     if (this.#secondFiles.length > 0) return { files: this.#secondFiles };
     const text = this.#second.value.trim();
     return text === "" ? undefined : { text };
@@ -81,7 +81,7 @@ export class Opener {
     this.#second.focus();
   }
 
-  /** Asks for a token for that server. */
+  /** Focuses the token field of that server. */
   askToken(origin: string): void {
     this.#showTokens(origin);
     this.#more.open = true;
@@ -92,7 +92,7 @@ export class Opener {
     this.#more.open = false;
   }
 
-  /** Fields for the servers that the addresses are at, and for `asking`. */
+  /** Shows the token fields of the servers in the address fields, and of `asking`. */
   #showTokens(asking?: string): void {
     const [first, second] = [this.#address, this.#second].map(({ value }) => (value.trim() === "" ? undefined : originOf(value)));
     const all = new Set([first ?? HUGGING_FACE, second, asking]);
@@ -103,10 +103,10 @@ export class Opener {
 const SECOND_PLACEHOLDER = "https://… or owner/name";
 
 function chosenFiles(id: string, use: (files: File[]) => void): void {
-  const input = byId<HTMLInputElement>(id);
+  const input = getById<HTMLInputElement>(id);
   input.addEventListener("change", () => {
     const files = [...(input.files ?? [])];
-    input.value = ""; // so that choosing the same file again counts
+    input.value = ""; // so that choosing the same file again is a change
     if (files.length > 0) use(files);
   });
 }

@@ -1,15 +1,15 @@
-/** The servers that a person deals with: which ones, and who brought them up. */
+/** The servers in use, and whether the user or a link named them first. */
 
 import { webOrigin } from "../page/origin.js";
-import { HUGGING_FACE, understand } from "./source-text.js";
+import { HUGGING_FACE, parseInput } from "./parse-input.js";
 
-/** The server that is asked first when `text` is opened; `undefined` where that asks no server. */
+/** Returns the origin that is contacted first to open `text`; `undefined` if there is none. */
 export function originOf(text: string, hub?: string): string | undefined {
-  const source = understand(text, hub);
+  const source = parseInput(text, hub);
   return webOrigin(source.kind === "repository" ? source.hub : source.address, document.baseURI);
 }
 
-/** Who named a server first: a link, or the person. */
+/** Records who named a server first. */
 export class Origins {
   readonly #namedBy = new Map<string, "link" | "person">();
 
@@ -17,7 +17,7 @@ export class Origins {
     if (origin !== undefined && !this.#namedBy.has(origin)) this.#namedBy.set(origin, by);
   }
 
-  /** Whether a link alone leads to that server, which is neither Hugging Face nor the one of this page. */
+  /** Returns whether only a link named that server, which is neither Hugging Face nor that of this page. */
   isStrange(origin: string): boolean {
     return this.#namedBy.get(origin) === "link" && origin !== HUGGING_FACE && origin !== location.origin;
   }

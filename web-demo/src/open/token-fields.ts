@@ -1,4 +1,4 @@
-/** Fields for access tokens: one for each server that what is about to be opened comes from. */
+/** The token fields: one for each server of the models to be opened. */
 
 import { element } from "../page/element.js";
 import { hostOf } from "../page/origin.js";
@@ -18,7 +18,7 @@ export class TokenFields {
     this.#origins = origins;
   }
 
-  /** A field for each of these servers. One that stays is left where it is: someone may be about to type into it. */
+  /** Shows a field for each of these servers. An existing field is kept in place: the user may be typing into it. */
   show(origins: readonly string[]): void {
     for (const [origin, field] of this.#fields) if (!origins.includes(origin)) field.remove();
     this.#fields = new Map(origins.map((origin) => [origin, this.#fields.get(origin) ?? this.#field(origin)]));
@@ -34,7 +34,7 @@ export class TokenFields {
 
   #field(origin: string): HTMLElement {
     const host = hostOf(origin);
-    // Browsers that keep passwords file them under this page, whichever server they are for: "new-password" has none filled in.
+    // Password managers would file tokens under this page, whatever server they are for. "new-password" keeps them from filling one in.
     const input = element("input", { type: "password", autocomplete: "new-password", spellcheck: false, placeholder: "for private or gated models", value: this.#tokens.at(origin) ?? "" });
     input.addEventListener("input", () => this.#tokens.set(origin, input.value));
     return element(

@@ -1,4 +1,4 @@
-/** The model in figures. */
+/** The totals of a model. */
 
 import type { TensorInfo } from "zstn";
 import type { ModelSummary } from "../engine/protocol.js";
@@ -13,15 +13,15 @@ export const valuesOf = ({ shape }: Pick<TensorInfo, "shape">): number => shape.
 /** Size, original, ratio, values. */
 export function totals(model: ModelSummary): HTMLElement {
   const { sizeBytes, originalBytes, tensors, fileCount, kind } = model;
-  const values = tensors.reduce((sum, tensor) => sum + (tensor.sharedWith === undefined ? valuesOf(tensor) : 0), 0);
+  const values = tensors.reduce((sum, tensor) => sum + (tensor.aliasOf === undefined ? valuesOf(tensor) : 0), 0);
   const ratio = originalBytes / sizeBytes;
   const plain = kind === "safetensors";
-  const saved = sizeBytes < originalBytes ? `${formatShare(1 - sizeBytes / originalBytes)} saved` : plain ? "not packed" : "no smaller";
+  const saved = sizeBytes < originalBytes ? `${formatShare(1 - sizeBytes / originalBytes)} saved` : plain ? "not packed" : "no savings";
   return element(
     "dl",
     { class: "figures" },
     entry(fileCount === 1 ? "File" : `${formatCount(fileCount)} files`, formatBytes(sizeBytes), KINDS[kind] ?? kind),
-    entry("Original", formatBytes(originalBytes), plain ? "as it is" : "as safetensors"),
+    entry("Original", formatBytes(originalBytes), plain ? "uncompressed" : "as safetensors"),
     entry("Ratio", formatRatio(ratio), saved),
     entry("Parameters", formatMagnitude(values), `${formatCount(values)} values`),
     entry("Tensors", formatCount(tensors.length), tiedNote(tensors)),
@@ -42,11 +42,11 @@ function entry(label: string, value: string, note: string): HTMLElement {
 }
 
 function tiedNote(tensors: readonly TensorInfo[]): string {
-  const tied = tensors.filter(({ sharedWith }) => sharedWith !== undefined).length;
-  return tied === 0 ? "none tied" : `${formatCount(tied)} tied`;
+  const tied = tensors.filter(({ aliasOf }) => aliasOf !== undefined).length;
+  return tied === 0 ? "no tied weights" : `${formatCount(tied)} tied`;
 }
 
-/** What every dtype takes, before and after packing. */
+/** Returns the sizes by dtype, original and stored. */
 export function byDtype({ tensors }: ModelSummary): HTMLElement {
   interface Sum { tensors: number; values: number; originalBytes: number; storedBytes: number }
   const sums = new Map<string, Sum>();
@@ -60,7 +60,7 @@ export function byDtype({ tensors }: ModelSummary): HTMLElement {
   }
   const sorted = [...sums].sort((a, b) => b[1].originalBytes - a[1].originalBytes);
   const most = Math.max(1, ...sorted.map(([, { originalBytes }]) => originalBytes));
-  const head = element("tr", {}, ...["Type", "Tensors", "Original", "Stored", "Bits each"].map((label) => element("th", { scope: "col" }, label)));
+  const head = element("tr", {}, ...["Dtype", "Tensors", "Original", "Stored", "Bits per weight"].map((label) => element("th", { scope: "col" }, label)));
   const rows = sorted.map(([dtype, sum]) =>
     element(
       "tr",
@@ -73,10 +73,10 @@ export function byDtype({ tensors }: ModelSummary): HTMLElement {
     ),
   );
   const table = element("table", { class: "table" }, element("thead", {}, head), element("tbody", {}, ...rows));
-  return element("section", { class: "card" }, element("h2", {}, "By type"), element("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Sizes by type" }, table));
+  return element("section", { class: "card" }, element("h2", {}, "By dtype"), element("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Sizes by dtype" }, table));
 }
 
-/** The original as a pale bar, what is stored of it as a full one. */
+/** Returns a bar: the original size pale, the stored size full. */
 function twoBars(dtype: string, original: number, stored: number): HTMLElement {
   const fill = element("i");
   fill.style.width = `${(100 * stored) / Math.max(original, 1e-9)}%`;

@@ -1,16 +1,16 @@
-/** The model as one surface: every tensor as large as it is. */
+/** The treemap of a model: the area of a tensor is its size. */
 
 import type { TensorInfo } from "zstn";
-import { choice, colour, darkScheme, element, fitCanvas } from "../page/element.js";
+import { select, colour, darkScheme, element, fitCanvas } from "../page/element.js";
 import { formatBytes, formatShape } from "../page/format.js";
 import { dtypeFamily } from "../tree/dtype-family.js";
 import { ownBytes } from "../tree/node.js";
 import type { Branch, Node } from "../tree/node.js";
-import { squarified } from "./squares.js";
-import type { Rectangle } from "./squares.js";
+import { squarify } from "./squarify.js";
+import type { Rectangle } from "./squarify.js";
 
-/** Below this a rectangle is not divided any more, in square pixels. */
-const LEAST_AREA = 14;
+/** The smallest rectangle that is divided further, in square pixels. */
+const MIN_AREA = 14;
 const LABEL_HEIGHT = 17;
 
 interface Cell extends Rectangle {
@@ -26,7 +26,7 @@ type Measure = "stored" | "original";
 export class Treemap {
   readonly node: HTMLElement;
   readonly #root: Branch;
-  readonly #canvas = element("canvas", { class: "treemap", role: "img", "aria-label": "Map of the model: every tensor as large as it is. The list beside it has the same tensors." });
+  readonly #canvas = element("canvas", { class: "treemap", role: "img", "aria-label": "Treemap of the model: the area of a tensor is its size. The list has the same tensors." });
   readonly #caption = element("p", { class: "caption" });
   #measure: Measure = "stored";
   #cells: Cell[] = [];
@@ -35,11 +35,11 @@ export class Treemap {
 
   constructor(root: Branch, onPick: (tensor: TensorInfo) => void) {
     this.#root = root;
-    const by = choice("Size", [["stored", "stored"], ["original", "original"]], "stored", (measure) => {
+    const by = select("Size", [["stored", "stored"], ["original", "original"]], "stored", (measure) => {
       this.#measure = measure as Measure;
       this.draw();
     });
-    this.node = element("section", { class: "card wide" }, element("div", { class: "card-head" }, element("h2", {}, "Where the size is"), by), this.#canvas, this.#caption);
+    this.node = element("section", { class: "card wide" }, element("div", { class: "card-head" }, element("h2", {}, "Size by tensor"), by), this.#canvas, this.#caption);
     this.#canvas.addEventListener("pointermove", (event) => this.#point(this.#at(event)));
     this.#canvas.addEventListener("pointerleave", () => this.#point(undefined));
     this.#canvas.addEventListener("click", (event) => {
@@ -63,20 +63,20 @@ export class Treemap {
   #paint(): void {
     const canvas = fitCanvas(this.#canvas);
     if (!canvas) return;
-    const { pen, width, height } = canvas;
-    pen.clearRect(0, 0, width, height);
+    const { ctx, width, height } = canvas;
+    ctx.clearRect(0, 0, width, height);
     const colours = new Map<string, string>();
     for (const { x, y, width: across, height: down, tensor } of this.#cells) {
       const family = dtypeFamily(tensor.dtype);
       if (!colours.has(family)) colours.set(family, colour(family));
-      pen.fillStyle = colours.get(family)!;
-      pen.globalAlpha = tensor.shape.length < 2 ? 0.55 : 0.82;
+      ctx.fillStyle = colours.get(family)!;
+      ctx.globalAlpha = tensor.shape.length < 2 ? 0.55 : 0.82;
       const gap = across > 3 && down > 3 ? 1 : 0.25;
-      pen.fillRect(x, y, Math.max(0.5, across - gap), Math.max(0.5, down - gap));
+      ctx.fillRect(x, y, Math.max(0.5, across - gap), Math.max(0.5, down - gap));
     }
-    pen.globalAlpha = 1;
-    this.#label(pen);
-    if (this.#under) this.#outline(pen, this.#under);
+    ctx.globalAlpha = 1;
+    this.#label(ctx);
+    if (this.#under) this.#outline(ctx, this.#under);
   }
 
   #bytes(node: Node): number {
@@ -86,12 +86,12 @@ export class Treemap {
 
   #place(nodes: readonly Node[], room: Rectangle, depth: number): void {
     const sorted = nodes.map((node) => ({ node, size: this.#bytes(node) })).filter(({ size }) => size > 0).sort((a, b) => b.size - a.size);
-    const places = squarified(sorted.map(({ size }) => size), room);
+    const places = squarify(sorted.map(({ size }) => size), room);
     for (const [i, { node }] of sorted.entries()) {
       const place = places[i]!;
       if (node.kind === "tensor") {
         this.#cells.push({ ...place, tensor: node.tensor });
-      } else if (place.width * place.height < LEAST_AREA) {
+      } else if (place.width * place.height < MIN_AREA) {
         const tensor = largest(node);
         if (tensor) this.#cells.push({ ...place, tensor });
       } else {
@@ -103,28 +103,28 @@ export class Treemap {
     }
   }
 
-  #label(pen: CanvasRenderingContext2D): void {
-    pen.font = `500 11.5px ${getComputedStyle(this.#canvas).fontFamily}`;
-    pen.textBaseline = "middle";
-    pen.fillStyle = colour("quiet");
-    pen.strokeStyle = colour("line");
-    pen.lineWidth = 1;
+  #label(ctx: CanvasRenderingContext2D): void {
+    ctx.font = `500 11.5px ${getComputedStyle(this.#canvas).fontFamily}`;
+    ctx.textBaseline = "middle";
+    ctx.fillStyle = colour("quiet");
+    ctx.strokeStyle = colour("line");
+    ctx.lineWidth = 1;
     for (const { x, y, width, height, label } of this.#frames) {
-      pen.strokeRect(x + 0.5, y + 0.5, width - 2, height - 2);
-      pen.fillText(fitting(pen, label, width - 12), x + 5, y + LABEL_HEIGHT / 2 + 0.5);
+      ctx.strokeRect(x + 0.5, y + 0.5, width - 2, height - 2);
+      ctx.fillText(fitting(ctx, label, width - 12), x + 5, y + LABEL_HEIGHT / 2 + 0.5);
     }
-    pen.fillStyle = colour("on-family");
+    ctx.fillStyle = colour("on-family");
     for (const { x, y, width, height, tensor } of this.#cells) {
       if (width < 60 || height < 20) continue;
       const label = tensor.name.slice(tensor.name.lastIndexOf(".", tensor.name.lastIndexOf(".") - 1) + 1);
-      pen.fillText(fitting(pen, label, width - 12), x + 6, y + Math.min(height / 2, 12));
+      ctx.fillText(fitting(ctx, label, width - 12), x + 6, y + Math.min(height / 2, 12));
     }
   }
 
-  #outline(pen: CanvasRenderingContext2D, { x, y, width, height }: Rectangle): void {
-    pen.strokeStyle = colour("ink");
-    pen.lineWidth = 2;
-    pen.strokeRect(x + 0.5, y + 0.5, Math.max(1, width - 2), Math.max(1, height - 2));
+  #outline(ctx: CanvasRenderingContext2D, { x, y, width, height }: Rectangle): void {
+    ctx.strokeStyle = colour("ink");
+    ctx.lineWidth = 2;
+    ctx.strokeRect(x + 0.5, y + 0.5, Math.max(1, width - 2), Math.max(1, height - 2));
   }
 
   #at({ offsetX, offsetY }: MouseEvent): Cell | undefined {
@@ -139,13 +139,13 @@ export class Treemap {
       const { name, dtype, shape, byteLength, storedLength } = cell.tensor;
       this.#caption.replaceChildren(element("b", {}, name), ` ${dtype} ${formatShape(shape)}, ${formatBytes(byteLength)}, stored in ${formatBytes(storedLength)}`);
     } else {
-      this.#caption.replaceChildren("Every tensor as large as it is; a click looks inside.");
+      this.#caption.replaceChildren(`Area = ${this.#measure} size. Click a tensor to inspect it.`);
     }
     this.#paint();
   }
 }
 
-/** The largest tensor of a module too small to be divided. */
+/** Returns the largest tensor of a module that is too small to be divided. */
 function largest({ children }: Branch): TensorInfo | undefined {
   let best: TensorInfo | undefined;
   for (const child of children) {
@@ -155,9 +155,9 @@ function largest({ children }: Branch): TensorInfo | undefined {
   return best;
 }
 
-function fitting(pen: CanvasRenderingContext2D, text: string, width: number): string {
-  if (pen.measureText(text).width <= width) return text;
+function fitting(ctx: CanvasRenderingContext2D, text: string, width: number): string {
+  if (ctx.measureText(text).width <= width) return text;
   let end = text.length - 1;
-  while (end > 0 && pen.measureText(`${text.slice(0, end)}…`).width > width) end -= 1;
+  while (end > 0 && ctx.measureText(`${text.slice(0, end)}…`).width > width) end -= 1;
   return end === 0 ? "" : `${text.slice(0, end)}…`;
 }

@@ -1,15 +1,15 @@
-/** Packing a file of the visitor's in the page. */
+/** Packing a local file in the page. */
 
 import type { PackReport, PackedTensor } from "zstn";
 import { Engine } from "../engine/client.js";
-import { button, choice, element, figure } from "../page/element.js";
+import { button, select, element, dataValue } from "../page/element.js";
 import { formatBytes, formatDuration, formatRatio, formatShare, plural } from "../page/format.js";
 import { announce, errorBox } from "../page/notice.js";
-import { saveBlob } from "../page/saving.js";
-import { wasStopped } from "../page/sentence.js";
-import type { Activities } from "../wire/activity.js";
+import { downloadBlob } from "../page/download.js";
+import { isAbort } from "../page/error-text.js";
+import type { Activities } from "../network/activity.js";
 
-/** Rows shown at first; a button shows the rest. */
+/** How many rows are shown at first. A button shows the rest. */
 const FIRST_ROWS = 200;
 
 type Effort = "fast" | "balanced" | "max";
@@ -31,7 +31,7 @@ export class PackPanel {
       input.value = "";
       if (file) void this.pack(file);
     });
-    const effort = choice("Effort", [["fast", "fast"], ["balanced", "balanced"], ["max", "smallest"]], this.#effort, (value) => (this.#effort = value as Effort));
+    const effort = select("Effort", [["fast", "fast"], ["balanced", "balanced"], ["max", "smallest"]], this.#effort, (value) => (this.#effort = value as Effort));
     this.node = element(
       "div",
       { class: "pack" },
@@ -49,7 +49,7 @@ export class PackPanel {
     const bar = element("progress", { max: 1, value: 0, "aria-label": `Packing ${file.name}` });
     const note = element("p", { class: "reading", role: "status" }, `Packing ${file.name} (${formatBytes(file.size)}) …`);
     this.#result.replaceChildren(element("div", { class: "notice packing" }, note, bar, button("Cancel", () => packing.abort(), { "aria-label": "Cancel packing" })));
-    // A worker of its own: what is looked at meanwhile does not wait.
+    // A separate worker, so that viewing a model does not wait.
     const engine = new Engine();
     const start = performance.now();
     try {
@@ -68,8 +68,8 @@ export class PackPanel {
       this.#show(file, report, performance.now() - start);
     } catch (error) {
       if (this.#packing !== packing) return;
-      const stopped = wasStopped(error) ? new Error("Packing was stopped.") : error;
-      this.#result.replaceChildren(errorBox(stopped, [{ label: "Pack it again", act: () => void this.pack(file) }]));
+      const stopped = isAbort(error) ? new Error("Cancelled.") : error;
+      this.#result.replaceChildren(errorBox(stopped, [{ label: "Retry", act: () => void this.pack(file) }]));
     } finally {
       engine.stop();
     }
@@ -82,22 +82,22 @@ export class PackPanel {
     const list = element(
       "dl",
       { class: "figures" },
-      entry("Original", figure(originalSize, formatBytes(originalSize)), plural(tensors.length, "tensor")),
-      entry("Packed", figure(size, formatBytes(size), { "data-packed": "size" }), size < originalSize ? `${formatShare(1 - size / originalSize)} saved` : "no smaller"),
-      entry("Ratio", figure(originalSize / size, formatRatio(originalSize / size)), indexed ? "lossless" : "kept whole: not valid safetensors"),
-      entry("Took", figure(tookMs, formatDuration(tookMs)), `${formatBytes((originalSize / Math.max(1, tookMs)) * 1000)} a second`),
+      entry("Original", dataValue(originalSize, formatBytes(originalSize)), plural(tensors.length, "tensor")),
+      entry("Packed", dataValue(size, formatBytes(size), { "data-packed": "size" }), size < originalSize ? `${formatShare(1 - size / originalSize)} saved` : "no savings"),
+      entry("Ratio", dataValue(originalSize / size, formatRatio(originalSize / size)), indexed ? "lossless" : "stored as one blob (not valid safetensors)"),
+      entry("Time", dataValue(tookMs, formatDuration(tookMs)), `${formatBytes((originalSize / Math.max(1, tookMs)) * 1000)}/s`),
     );
     const buttons = element(
       "div",
       { class: "buttons" },
-      button(`Save ${name}`, () => saveBlob(blob, name), { class: "button primary" }),
+      button(`Save ${name}`, () => downloadBlob(blob, name), { class: "button primary" }),
       button("Look inside", () => this.#onOpen(new File([blob], name))),
     );
     this.#result.replaceChildren(list, buttons, ratios(tensors));
   }
 }
 
-/** The ratio of every tensor. */
+/** Returns the table of ratios by tensor. */
 function ratios(tensors: readonly PackedTensor[]): HTMLElement {
   const body = element("tbody", {}, ...tensors.slice(0, FIRST_ROWS).map(ratioRow));
   const head = element("tr", {}, ...["Tensor", "Original", "Packed", "Ratio"].map((label) => element("th", { scope: "col" }, label)));
@@ -110,10 +110,10 @@ function ratios(tensors: readonly PackedTensor[]): HTMLElement {
   return element("section", { class: "card wide" }, element("h2", {}, "Tensor by tensor"), element("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Ratio of every tensor" }, table), rest > 0 && more);
 }
 
-function ratioRow({ name, byteLength, storedLength, sharedWith }: PackedTensor): HTMLElement {
+function ratioRow({ name, byteLength, storedLength, aliasOf }: PackedTensor): HTMLElement {
   const fill = element("i");
-  fill.style.width = `${sharedWith === undefined ? Math.min(100, (100 * storedLength) / Math.max(1, byteLength)) : 0}%`;
-  const ratio = sharedWith === undefined ? formatRatio(byteLength / Math.max(1, storedLength)) : `tied to ${sharedWith}`;
+  fill.style.width = `${aliasOf === undefined ? Math.min(100, (100 * storedLength) / Math.max(1, byteLength)) : 0}%`;
+  const ratio = aliasOf === undefined ? formatRatio(byteLength / Math.max(1, storedLength)) : `tied to ${aliasOf}`;
   const bar = element("span", { class: "bar", "aria-hidden": "true" }, fill);
-  return element("tr", {}, element("th", { scope: "row", class: "mono" }, name), element("td", {}, formatBytes(byteLength)), element("td", {}, sharedWith === undefined ? formatBytes(storedLength) : "–"), element("td", { class: "ratio-cell" }, sharedWith === undefined && bar, ratio));
+  return element("tr", {}, element("th", { scope: "row", class: "mono" }, name), element("td", {}, formatBytes(byteLength)), element("td", {}, aliasOf === undefined ? formatBytes(storedLength) : "–"), element("td", { class: "ratio-cell" }, aliasOf === undefined && bar, ratio));
 }

@@ -1,11 +1,11 @@
-/** Building page elements. Text always goes in as text, never as markup. */
+/** Creating page elements. Text is always inserted as text, never as markup. */
 
 type Child = Node | string | number | undefined | false;
 
 /** Properties by their DOM names; `class`, `aria-…`, `data-…` and `role` as attributes, `on…` as listeners. */
 export type Properties = Record<string, unknown>;
 
-/** An element with properties and children. */
+/** Creates an element with properties and children. */
 export function element<K extends keyof HTMLElementTagNameMap>(tag: K, properties: Properties = {}, ...children: Child[]): HTMLElementTagNameMap[K] {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -21,48 +21,48 @@ export function element<K extends keyof HTMLElementTagNameMap>(tag: K, propertie
   return node;
 }
 
-/** A button with a label. */
+/** Creates a button with a label. */
 export function button(label: string, onclick: (event: MouseEvent) => void, properties: Properties = {}): HTMLButtonElement {
   return element("button", { type: "button", class: "button", onclick, ...properties }, label);
 }
 
-/** A choice among a few, with its label. */
-export function choice(label: string, options: readonly (readonly [value: string, text: string])[], chosen: string, onChange: (value: string) => void): HTMLLabelElement {
-  const select = element("select", { "aria-label": label }, ...options.map(([value, text]) => element("option", { value, selected: value === chosen }, text)));
-  select.addEventListener("change", () => onChange(select.value));
-  return element("label", { class: "choice" }, element("span", {}, label), select);
+/** Creates a labelled select. */
+export function select(label: string, options: readonly (readonly [value: string, text: string])[], chosen: string, onChange: (value: string) => void): HTMLLabelElement {
+  const list = element("select", { "aria-label": label }, ...options.map(([value, text]) => element("option", { value, selected: value === chosen }, text)));
+  list.addEventListener("change", () => onChange(list.value));
+  return element("label", { class: "choice" }, element("span", {}, label), list);
 }
 
-/** A number as people read it, with the exact one for machines. */
-export function figure(value: number, text: string, properties: Properties = {}): HTMLDataElement {
+/** Creates a data element: formatted text with the exact value. */
+export function dataValue(value: number, text: string, properties: Properties = {}): HTMLDataElement {
   return element("data", { value: String(value), ...properties }, text);
 }
 
-/** The element of the page with that id. */
-export function byId<T extends HTMLElement = HTMLElement>(id: string): T {
+/** Returns the element with that id. Throws if there is none. */
+export function getById<T extends HTMLElement = HTMLElement>(id: string): T {
   const node = document.getElementById(id);
   if (!node) throw new Error(`The page has no element #${id}.`);
   return node as T;
 }
 
-/** A colour of the palette that is in force. */
+/** Returns a colour of the current palette. */
 export function colour(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
 export const darkScheme = matchMedia("(prefers-color-scheme: dark)");
 
-/** Gives a canvas the pixels of its place on the page; the pen draws in CSS pixels. */
-export function fitCanvas(canvas: HTMLCanvasElement): { pen: CanvasRenderingContext2D; width: number; height: number } | undefined {
+/** Resizes a canvas to the pixels of its box. The context draws in CSS pixels. */
+export function fitCanvas(canvas: HTMLCanvasElement): { ctx: CanvasRenderingContext2D; width: number; height: number } | undefined {
   const { clientWidth: width, clientHeight: height } = canvas;
-  const pen = canvas.getContext("2d");
-  if (!pen || width === 0 || height === 0) return undefined;
+  const ctx = canvas.getContext("2d");
+  if (!ctx || width === 0 || height === 0) return undefined;
   const density = Math.min(devicePixelRatio, 2);
   const [across, down] = [Math.round(width * density), Math.round(height * density)];
   if (canvas.width !== across || canvas.height !== down) {
     canvas.width = across;
     canvas.height = down;
   }
-  pen.setTransform(density, 0, 0, density, 0, 0);
-  return { pen, width, height };
+  ctx.setTransform(density, 0, 0, density, 0, 0);
+  return { ctx, width, height };
 }

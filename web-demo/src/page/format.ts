@@ -1,4 +1,4 @@
-/** Numbers as people read them. */
+/** Formatting numbers. */
 
 const UNITS = ["bytes", "KB", "MB", "GB", "TB"];
 
@@ -42,7 +42,7 @@ export function formatShape(shape: readonly number[]): string {
   return shape.length === 0 ? "scalar" : shape.join(" × ");
 }
 
-/** A tensor's value, in at most `digits` significant digits. */
+/** Formats a value with at most `digits` significant digits. */
 export function formatValue(value: number, digits = 4): string {
   if (Number.isNaN(value)) return "NaN";
   if (!Number.isFinite(value)) return value > 0 ? "+∞" : "−∞";

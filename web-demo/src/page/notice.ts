@@ -1,26 +1,26 @@
-/** Sentences at the top of the page. */
+/** Notices at the top of the page. */
 
-import { button, byId, element } from "./element.js";
-import { sentenceOf, wasStopped, wayOut } from "./sentence.js";
+import { button, getById, element } from "./element.js";
+import { errorText, isAbort, suggestedAction } from "./error-text.js";
 
 export interface Action {
   label: string;
   act: () => void;
 }
 
-/** Tells people who listen rather than look. */
+/** Announces a sentence to screen readers. */
 export function announce(sentence: string): void {
-  byId("status").textContent = sentence;
+  getById("status").textContent = sentence;
 }
 
 export function clearNotice(): void {
-  byId("notice").replaceChildren();
+  getById("notice").replaceChildren();
 }
 
-/** An error as a sentence with ways out. What the person stopped is not mentioned. `help` stands for the usual advice. */
+/** Shows an error with actions. A cancelled action shows nothing. `help` replaces the usual advice. */
 export function showError(error: unknown, actions: readonly Action[] = [], help?: readonly Node[]): void {
-  if (wasStopped(error)) return clearNotice();
-  byId("notice").replaceChildren(errorBox(error, actions, clearNotice, help));
+  if (isAbort(error)) return clearNotice();
+  getById("notice").replaceChildren(errorBox(error, actions, clearNotice, help));
 }
 
 export function errorBox(error: unknown, actions: readonly Action[], dismiss?: () => void, help: readonly Node[] = usualHelp(error)): HTMLElement {
@@ -29,12 +29,12 @@ export function errorBox(error: unknown, actions: readonly Action[], dismiss?: (
   return element(
     "div",
     { class: "notice error", role: "alert" },
-    element("div", { class: "words" }, element("p", {}, sentenceOf(error)), ...help),
+    element("div", { class: "words" }, element("p", {}, errorText(error)), ...help),
     buttons.length > 0 && element("div", { class: "buttons" }, ...buttons),
   );
 }
 
 function usualHelp(error: unknown): Node[] {
-  const help = wayOut(error);
+  const help = suggestedAction(error);
   return help === undefined ? [] : [element("p", { class: "help" }, help)];
 }

@@ -1,11 +1,11 @@
 /** Servers by their origin. */
 
-/** The origin of an http(s) address; `undefined` for other addresses. */
+/** Returns the origin of an http(s) URL; `undefined` for others. */
 export function webOrigin(address: string, base?: string): string | undefined {
   if (!URL.canParse(address, base)) return undefined;
   const { protocol, origin } = new URL(address, base);
   return /^https?:$/.test(protocol) ? origin : undefined;
 }
 
-/** An origin as people write it: the scheme goes without saying where it is https. */
+/** Returns an origin as people write it, without the scheme if that is https. */
 export const hostOf = (origin: string): string => origin.replace(/^https:\/\//, "");

@@ -1,10 +1,10 @@
-/** Servers that do not let the page read: they want a token, or another one. */
+/** Refusals: servers that need a token, or another one. */
 
 import { EngineError } from "../engine/client.js";
 import { element } from "./element.js";
 import { hostOf } from "./origin.js";
 
-/** What a server refused, and with which status. */
+/** A response with status 401 or 403. */
 export class Refusal extends Error {
   readonly origin: string;
   readonly status: number;
@@ -17,7 +17,7 @@ export class Refusal extends Error {
   }
 }
 
-/** The refusal that `error` is; `undefined` for other errors. */
+/** Returns `error` as a refusal; `undefined` for other errors. */
 export function refusalOf(error: unknown): Refusal | undefined {
   if (error instanceof Refusal) return error;
   if (!(error instanceof EngineError) || error.url === undefined || (error.status !== 401 && error.status !== 403)) return undefined;
@@ -25,7 +25,7 @@ export function refusalOf(error: unknown): Refusal | undefined {
   return new Refusal(`${hostOf(origin)} did not let this page read ${pathname.slice(pathname.lastIndexOf("/") + 1)} (status ${error.status}).`, origin, error.status);
 }
 
-/** Nobody should take a server that a link names for Hugging Face. */
+/** Returns a warning, so that a server named by a link is not mistaken for Hugging Face. */
 export function strangerWarning(host: string): HTMLElement {
   return element("p", { class: "warning" }, "This link reads from ", element("b", {}, host), ", not Hugging Face. Add a token only if you trust it.");
 }

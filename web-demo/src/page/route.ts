@@ -1,15 +1,15 @@
-/** What the address of the page says, so that a view can be sent to someone. */
+/** The route: the state of the page that its URL holds, so that a view can be shared. */
 
 export interface Route {
-  /** What is open: an address, or a repository of the hub. */
+  /** The first model: a URL, or a repository of a hub. */
   readonly src?: string | undefined;
   /** The second model. */
   readonly with?: string | undefined;
   readonly tensor?: string | undefined;
-  /** Where repositories are, if not the usual place. */
+  /** The hub, if it is not Hugging Face. */
   readonly hub?: string | undefined;
   readonly view?: "pack" | undefined;
-  /** How two tensors are shown. */
+  /** How two tensors are compared. */
   readonly mode?: string | undefined;
   /** The tensor of the second model, if it has another name. */
   readonly against?: string | undefined;
@@ -23,7 +23,7 @@ export function readRoute(): Route {
   return Object.fromEntries(entries) as Route;
 }
 
-/** Makes the address say it; a new step of the history unless the view is the same in other clothes. */
+/** Writes the route to the URL, as a new history entry unless `replace`. */
 export function writeRoute(route: Route, replace = false): void {
   const url = new URL(location.pathname, location.href);
   for (const name of NAMES) if (route[name]) url.searchParams.set(name, route[name]);

@@ -1,4 +1,4 @@
-/** Charts, drawn by uPlot in the colours of the page. */
+/** Charts, drawn with uPlot in the colours of the page. */
 
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
@@ -10,10 +10,10 @@ export interface ChartData {
 }
 
 export interface ChartOptions {
-  /** For people who do not see it. */
+  /** The accessible label. */
   readonly label: string;
   readonly bars?: boolean;
-  /** Whether y goes by powers of ten. */
+  /** Whether the y axis is logarithmic. */
   readonly log?: boolean;
   readonly stroke?: string;
   readonly formatX?: (value: number) => string;
@@ -23,7 +23,7 @@ export interface ChartOptions {
 const HEIGHT = 190;
 const FONT = "11px ui-sans-serif, system-ui, sans-serif";
 
-/** A chart that is as wide as its place and follows it. */
+/** A chart that fills the width of its container. */
 export class Chart {
   readonly node: HTMLElement;
   readonly #data: ChartData;
@@ -56,7 +56,7 @@ export class Chart {
     const ink = colour(stroke);
     const axis = { stroke: colour("quiet"), font: FONT, grid: { stroke: colour("line-soft"), width: 1 }, ticks: { show: false } };
     const paths = bars ? uPlot.paths.bars!({ size: [0.9, 40], gap: 0 }) : undefined;
-    // On a scale of powers nothing has no place.
+    // A logarithmic axis has no zero.
     const y = log ? Array.from(this.#data.y, (value) => (value > 0 ? value : null)) : Array.from(this.#data.y);
     this.#plot = new uPlot(
       {

@@ -19,7 +19,7 @@ function card(title: string, chart: Chart, note?: string, extra?: HTMLElement, b
   return element("section", { class: "card chart-card" }, element("div", { class: "card-head" }, element("h3", {}, title), extra), chart.node, note !== undefined && element("p", { class: "quiet" }, note), below);
 }
 
-/** A box to tick for a scale of powers of ten. */
+/** Returns a checkbox for a logarithmic axis. */
 function logBox(chart: Chart, log = false): HTMLElement {
   const box = element("input", { type: "checkbox", checked: log });
   box.addEventListener("change", () => (chart.log = box.checked));
@@ -31,13 +31,13 @@ function histogram({ histogram: { edges, counts, outside }, count }: Description
   const x = edges.map((edge) => edge + half);
   const label = `Histogram of the values, from ${formatValue(edges[0] ?? 0)} to ${formatValue((edges.at(-1) ?? 0) + 2 * half)}`;
   const chart = new Chart({ x, y: counts }, { label, bars: true });
-  const note = outside >= 1 ? `${formatShare(outside / count)} of the values lie further out.` : undefined;
+  const note = outside >= 1 ? `${formatShare(outside / count)} of values are outside this range.` : undefined;
   return card("Values", chart, note, logBox(chart));
 }
 
 function magnitudes({ magnitudes: { edges, counts }, zeros, count }: Description): HTMLElement {
   const chart = new Chart({ x: edges, y: counts }, { label: `Histogram of magnitudes, by powers of two from 2^${edges[0]} to 2^${edges.at(-1)}`, bars: true, log: true, stroke: "single", formatX: power });
-  return card("Magnitudes", chart, zeros > 0 ? `${formatShare(zeros / count)} zeros are not in it.` : undefined, logBox(chart, true));
+  return card("Magnitudes", chart, zeros > 0 ? `Zeros (${formatShare(zeros / count)}) not shown.` : undefined, logBox(chart, true));
 }
 
 function exponents(description: Description, info: TensorInfo): HTMLElement {

@@ -1,6 +1,6 @@
-/** How to get a tensor without this page. */
+/** Code that reads a tensor. */
 
-import type { Place } from "../engine/protocol.js";
+import type { ModelSource } from "../engine/protocol.js";
 
 export type Language = "javascript" | "shell" | "python";
 
@@ -10,9 +10,9 @@ export const LANGUAGES: readonly (readonly [Language, string])[] = [
   ["python", "Python"],
 ];
 
-/** A few lines that read the tensor of that name, with its base if it has one. */
-export function codeFor(language: Language, tensor: string, place: Place, name: string, base?: Place): string {
-  const source = "address" in place ? place.address : name;
+/** Returns a few lines that read the tensor, with its base if it has one. */
+export function codeFor(language: Language, tensor: string, model: ModelSource, name: string, base?: ModelSource): string {
+  const source = "address" in model ? model.address : name;
   const from = base && ("address" in base ? base.address : base.file.name);
   const quoted = JSON.stringify(tensor);
   const file = `${tensor.replace(/[^\w.-]+/g, "_") || "tensor"}.npy`;
@@ -37,5 +37,5 @@ function getArguments(source: string, tensor: string, file: string, base: string
   return ["zstn", "get", source, tensor, "-o", file, "--force", ...(base === undefined ? [] : ["--base", base])];
 }
 
-/** For a POSIX shell. */
+/** Quotes a word for a POSIX shell. */
 const shell = (word: string): string => (/^[\w./:@%+=,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);

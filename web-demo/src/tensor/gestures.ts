@@ -1,11 +1,11 @@
-/** Moving and zooming a viewport by pointer, wheel, two fingers and keys. */
+/** Panning and zooming a viewport with pointer, wheel, pinch and keys. */
 
 import type { Viewport } from "./viewport.js";
 
-/** Part of the view that an arrow key moves it by. */
+/** The fraction of the view that an arrow key pans. */
 const KEY_STEP = 0.2;
 const KEY_ZOOM = 1.6;
-/** A press that moves less is a click, in CSS pixels. */
+/** The longest movement of a click, in CSS pixels. */
 const CLICK_PIXELS = 4;
 
 export function attachGestures(canvas: HTMLCanvasElement, viewport: Viewport, onClick: (across: number, down: number) => void): void {
@@ -44,7 +44,7 @@ export function attachGestures(canvas: HTMLCanvasElement, viewport: Viewport, on
   canvas.addEventListener(
     "wheel",
     (event) => {
-      // The page scrolls on, unless one is at work in here.
+      // The page scrolls, unless the heatmap has focus.
       if (document.activeElement !== canvas && !event.ctrlKey) return;
       event.preventDefault();
       const { width, height } = size();

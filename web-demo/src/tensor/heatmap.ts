@@ -1,17 +1,17 @@
-/** A matrix as a picture that is moved and zoomed. Rows are fetched when they are in view: first those that are at hand, then all. */
+/** The heatmap: a matrix as an image that can be panned and zoomed. It shows the rows in memory at once, and fetches the others in view. */
 
 import type { Engine } from "../engine/client.js";
 import type { Area, Raster, Reference, Shading } from "../engine/protocol.js";
 import { colour, darkScheme, element, fitCanvas } from "../page/element.js";
 import { formatCount, formatValue } from "../page/format.js";
 import { showError } from "../page/notice.js";
-import type { Activities } from "../wire/activity.js";
+import type { Activities } from "../network/activity.js";
 import { attachGestures } from "./gestures.js";
 import type { Viewport } from "./viewport.js";
 
-/** Pictures reach this far beyond the view on all sides, so that there is something to see while it moves. */
+/** How far the image extends beyond the view on each side, as a fraction of it, so that panning shows no blanks. */
 const MARGIN = 0.25;
-/** How long the view has to stand still before rows are fetched, in milliseconds. */
+/** How long the view must be still before rows are fetched, in milliseconds. */
 const STILL_MS = 140;
 
 export interface HeatmapOptions {
@@ -20,8 +20,8 @@ export interface HeatmapOptions {
   readonly of: Reference;
   readonly minus?: Reference | undefined;
   readonly viewport: Viewport;
-  /** Rows that may be fetched for one view. */
-  readonly mostRows: number;
+  /** The maximum number of rows fetched for a view. */
+  readonly maxRows: number;
   readonly label: string;
   readonly signal: AbortSignal;
   readonly onPick: (row: number, column: number) => void;
@@ -64,7 +64,7 @@ export class Heatmap {
     this.#forget();
   }
 
-  /** More rows are at hand. */
+  /** Renders again, since more rows are in memory. */
   refresh(): void {
     this.#forget();
   }
@@ -87,24 +87,24 @@ export class Heatmap {
     void this.#render();
   }
 
-  /** Draws what there is, however coarse. */
+  /** Draws the current image, however coarse. */
   #draw(): void {
     const canvas = fitCanvas(this.#canvas);
     if (!canvas) return;
-    const { pen, width, height } = canvas;
-    pen.fillStyle = colour("map-empty");
-    pen.fillRect(0, 0, width, height);
-    pen.imageSmoothingEnabled = false;
+    const { ctx, width, height } = canvas;
+    ctx.fillStyle = colour("map-empty");
+    ctx.fillRect(0, 0, width, height);
+    ctx.imageSmoothingEnabled = false;
     const { area } = this.#options.viewport;
     const [x, y] = [width / (area.columnEnd - area.columnBegin), height / (area.rowEnd - area.rowBegin)];
     for (const picture of [this.#whole, this.#current]) {
       if (!picture) continue;
       const { area: of, image } = picture;
-      pen.drawImage(image, (of.columnBegin - area.columnBegin) * x, (of.rowBegin - area.rowBegin) * y, (of.columnEnd - of.columnBegin) * x, (of.rowEnd - of.rowBegin) * y);
+      ctx.drawImage(image, (of.columnBegin - area.columnBegin) * x, (of.rowBegin - area.rowBegin) * y, (of.columnEnd - of.columnBegin) * x, (of.rowEnd - of.rowBegin) * y);
     }
   }
 
-  /** A picture of the view from the rows at hand; when the view has moved meanwhile, another one. */
+  /** Renders the view from the rows in memory, and again if the view has moved meanwhile. */
   async #render(): Promise<void> {
     if (this.#busy) {
       this.#again = true;
@@ -131,11 +131,11 @@ export class Heatmap {
     }
   }
 
-  /** Fetches the rows in view, if they are not too many. */
+  /** Fetches the rows in view, unless there are too many. */
   async #sharpen(): Promise<void> {
-    const { viewport, mostRows, activities, signal } = this.#options;
+    const { viewport, maxRows, activities, signal } = this.#options;
     this.#sharpening?.abort();
-    if (signal.aborted || viewport.area.rowEnd - viewport.area.rowBegin > mostRows) return;
+    if (signal.aborted || viewport.area.rowEnd - viewport.area.rowBegin > maxRows) return;
     const own = new AbortController();
     this.#sharpening = own;
     try {
@@ -165,7 +165,7 @@ export class Heatmap {
     const { area, rows, columns } = this.#options.viewport;
     const range = (begin: number, end: number) => `${formatCount(Math.floor(begin))}–${formatCount(Math.ceil(end) - 1)}`;
     const where = `Rows ${range(area.rowBegin, area.rowEnd)} of ${formatCount(rows)}, columns ${range(area.columnBegin, area.columnEnd)} of ${formatCount(columns)}`;
-    const state = complete ? "sharp" : "from a sample: zoom in for all rows";
+    const state = complete ? "full detail" : "sampled – zoom in for full detail";
     this.#state.textContent = `${where}; ${state}`;
     this.#state.dataset["complete"] = String(complete);
     const scale = element("i", { class: this.#shading, "aria-hidden": "true" });

@@ -1,23 +1,23 @@
-/** All there is to see of one tensor, or of the difference of two. */
+/** The panel of one tensor, or of the difference of two. */
 
 import type { TensorInfo } from "zstn";
 import type { Engine } from "../engine/client.js";
 import type { Description, Reference, Shading } from "../engine/protocol.js";
-import { button, choice, element, figure } from "../page/element.js";
+import { button, select, element, dataValue } from "../page/element.js";
 import { formatBytes, formatCount, formatShare, plural } from "../page/format.js";
 import { announce, errorBox } from "../page/notice.js";
-import { wasStopped } from "../page/sentence.js";
-import type { Activities } from "../wire/activity.js";
-import { sharesTable } from "../overview/shares.js";
+import { isAbort } from "../page/error-text.js";
+import type { Activities } from "../network/activity.js";
+import { byteBreakdownTable } from "../overview/byte-breakdown.js";
 import { charts } from "./charts.js";
 import { figures } from "./figures.js";
 import { Heatmap } from "./heatmap.js";
 import { ValueTable } from "./value-table.js";
 import { Viewport } from "./viewport.js";
 
-/** What may be fetched for one view of the heatmap, in bytes of the tensor. */
+/** How much may be fetched for one view of the heatmap, in bytes of the tensor. */
 const VIEW_BYTES = 16 << 20;
-/** From so many cells to a pixel on, magnitudes show more than means, which are all near zero. */
+/** From this many cells per pixel on, magnitudes show more than means, which are all near zero. */
 const CROWDED = 3;
 const PIXELS = 900 * 380;
 
@@ -29,7 +29,7 @@ export interface PanelOptions {
   readonly info: TensorInfo;
   readonly title: string;
   readonly signal: AbortSignal;
-  /** Shares its view with another panel of the same shape. */
+  /** Links the view to another panel of the same shape. */
   readonly shareView?: (rows: number, columns: number) => Viewport;
 }
 
@@ -48,7 +48,7 @@ export class TensorPanel {
     this.node.append(this.#sampled, this.#figures, this.#heatmaps, this.#charts, this.#values);
   }
 
-  /** Reads what may be read unasked, and shows it. */
+  /** Reads the tensor, or a sample of a large one, and shows it. */
   async show(whole = false): Promise<void> {
     const { engine, activities, of, minus, info, title, signal } = this.#options;
     if (info.byteLength === 0) {
@@ -63,8 +63,8 @@ export class TensorPanel {
       announce(`${title} has been read.`);
     } catch (error) {
       if (signal.aborted) return;
-      const again = { label: "Read it again", act: () => void this.show(whole) };
-      const stopped = wasStopped(error) ? new Error("Reading was stopped.") : error;
+      const again = { label: "Retry", act: () => void this.show(whole) };
+      const stopped = isAbort(error) ? new Error("Cancelled.") : error;
       this.#sampled.replaceChildren(errorBox(stopped, [again]));
     } finally {
       this.node.removeAttribute("aria-busy");
@@ -83,13 +83,13 @@ export class TensorPanel {
     this.#showHeatmap(description);
   }
 
-  /** How the tensor's planes are coded, where the file says so. */
+  /** Shows the byte breakdown of the tensor, if it has a block table. */
   async #showShares(): Promise<void> {
     const { engine, of, info, signal } = this.#options;
-    const shares = await engine.call("shares", { slot: of.slot, tensor: info.name }, { signal }).catch(() => undefined);
-    if (!shares || shares.planes.length === 0 || signal.aborted) return;
+    const breakdown = await engine.call("breakdown", { slot: of.slot, tensor: info.name }, { signal }).catch(() => undefined);
+    if (!breakdown || breakdown.planes.length === 0 || signal.aborted) return;
     this.#charts.querySelector(".shares")?.remove();
-    this.#charts.append(element("section", { class: "card shares" }, element("h3", {}, "Where the bytes go"), sharesTable(shares, "")));
+    this.#charts.append(element("section", { class: "card shares" }, element("h3", {}, "Bytes by bit plane"), byteBreakdownTable(breakdown, "")));
   }
 
   #sampleNote({ rowsRead, rows }: Description, complete: boolean): (HTMLElement | string)[] {
@@ -98,11 +98,11 @@ export class TensorPanel {
       return [element("p", { class: "notice" }, `${info.dtype} packs several values into a byte; the stored bytes are shown.`)];
     }
     if (complete) return [];
-    const all = button(`Read all ${formatBytes(info.storedLength)}`, () => void this.show(true));
+    const all = button(`Load all (${formatBytes(info.storedLength)})`, () => void this.show(true));
     const words =
       rowsRead === 0
-        ? [`This tensor is large, and the least of it that can be read alone is more than a look should cost.`]
-        : ["Figures and charts are from a sample: ", figure(rowsRead, `${formatCount(rowsRead)} of ${plural(rows, "row")}`, { "data-sampled": "rows" }), ` (${formatShare(rowsRead / rows)}).`];
+        ? [`This tensor can only be loaded whole (${formatBytes(info.storedLength)}).`]
+        : ["Estimated from ", dataValue(rowsRead, `${formatCount(rowsRead)} of ${plural(rows, "row")}`, { "data-sampled": "rows" }), ` (${formatShare(rowsRead / rows)}).`];
     return [element("p", { class: "notice" }, element("span", {}, ...words), all)];
   }
 
@@ -111,10 +111,10 @@ export class TensorPanel {
     const viewport = shareView?.(rows, columns) ?? new Viewport(rows, columns);
     const table = new ValueTable({ engine, activities, of, minus, rows, columns, count: elementsIn(info), signal });
     const shading: Shading = count / PIXELS > CROWDED ? "magnitude" : "value";
-    const mostRows = info.byteLength <= VIEW_BYTES ? rows : Math.max(1, Math.floor((VIEW_BYTES / info.byteLength) * rows));
+    const maxRows = info.byteLength <= VIEW_BYTES ? rows : Math.max(1, Math.floor((VIEW_BYTES / info.byteLength) * rows));
     const onPick = (row: number, column: number) => table.go(row, column);
-    const heatmap = new Heatmap({ engine, activities, of, minus, viewport, mostRows, label: `Heatmap of ${title}`, signal, onPick }, shading);
-    const by = choice("Show", [["value", "values, mean"], ["magnitude", "magnitude, RMS"]], shading, (value) => (heatmap.shading = value as Shading));
+    const heatmap = new Heatmap({ engine, activities, of, minus, viewport, maxRows, label: `Heatmap of ${title}`, signal, onPick }, shading);
+    const by = select("Show", [["value", "Mean value"], ["magnitude", "RMS magnitude"]], shading, (value) => (heatmap.shading = value as Shading));
     const zoom = (label: string, text: string, act: () => void) => button(text, act, { class: "button small", "aria-label": label });
     const controls = element("div", { class: "buttons" }, by, zoom("Zoom in", "+", () => viewport.zoom(2)), zoom("Zoom out", "−", () => viewport.zoom(0.5)), zoom("Show all", "All", () => viewport.reset()));
     this.#heatmap = heatmap;
@@ -125,10 +125,10 @@ export class TensorPanel {
   }
 }
 
-/** Whether several values share a byte. */
+/** Returns whether several values share a byte. */
 const isPacked = ({ dtype }: TensorInfo): boolean => /^F[46](_|$)/.test(dtype);
 
-/** Cells of the heatmap: bytes where values cannot be told apart, two numbers for a complex one. */
+/** Returns the number of cells of the heatmap: bytes for packed types, two numbers for a complex one. */
 function elementsIn(info: TensorInfo): number {
   const values = info.shape.reduce((product, size) => product * size, 1);
   return isPacked(info) ? info.byteLength : info.dtype === "C64" ? 2 * values : values;

@@ -1,11 +1,11 @@
-/** Single values in a table, from a row and a column on. */
+/** The table of single values. */
 
 import type { Engine } from "../engine/client.js";
 import type { Reference } from "../engine/protocol.js";
 import { button, element } from "../page/element.js";
 import { formatCount, formatValue } from "../page/format.js";
 import { showError } from "../page/notice.js";
-import type { Activities } from "../wire/activity.js";
+import type { Activities } from "../network/activity.js";
 
 const ROWS = 12;
 
@@ -37,17 +37,17 @@ export class ValueTable {
       "div",
       { class: "places" },
       element("label", {}, "Row", this.#row),
-      step("Rows before", this.#row, () => -ROWS),
+      step("Previous rows", this.#row, () => -ROWS),
       step("Next rows", this.#row, () => ROWS),
       element("label", {}, "Column", this.#column),
-      step("Columns before", this.#column, () => -this.#width),
+      step("Previous columns", this.#column, () => -this.#width),
       step("Next columns", this.#column, () => this.#width),
     );
     const scroll = element("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Values" }, this.#table);
     this.node = element("section", { class: "card wide" }, element("div", { class: "card-head" }, element("h2", {}, "Values"), places), scroll);
   }
 
-  /** Shows the values from there on. */
+  /** Shows the values from a row and a column on. */
   go(row: number, column: number): void {
     this.#row.value = String(clamp(row, this.#options.rows));
     this.#column.value = String(clamp(column, this.#options.columns));

@@ -1,27 +1,27 @@
-/** One tensor of the model that is open, alone or with another. */
+/** The view of one tensor, alone or compared with another. */
 
 import type { TensorInfo } from "zstn";
 import type { Engine } from "../engine/client.js";
-import type { ModelSummary, Place, Reference, Slot } from "../engine/protocol.js";
+import type { ModelSummary, ModelSource, Reference, Slot } from "../engine/protocol.js";
 import { button, element } from "../page/element.js";
 import { formatBytes, formatCount, formatRatio, formatShape } from "../page/format.js";
 import { dtypeChip } from "../tree/row.js";
-import type { Activities } from "../wire/activity.js";
+import type { Activities } from "../network/activity.js";
 import { TensorPanel } from "./panel.js";
-import { taking } from "./taking.js";
+import { exportPanel } from "./export-panel.js";
 import { Viewport } from "./viewport.js";
 
-/** Alone, beside another one, or minus it. */
+/** How the tensor is shown: alone, next to another one, or minus it. */
 export type Mode = "alone" | "side" | "difference";
 
 export const MODES: readonly (readonly [Mode, string])[] = [
-  ["alone", "This one"],
+  ["alone", "Single"],
   ["side", "Side by side"],
   ["difference", "Difference"],
 ];
 
 export interface OpenModel extends ModelSummary {
-  readonly place: Place;
+  readonly source: ModelSource;
   readonly byName: ReadonlyMap<string, TensorInfo>;
 }
 
@@ -32,14 +32,14 @@ export interface TensorViewOptions {
   readonly second: OpenModel | undefined;
   readonly info: TensorInfo;
   readonly mode: Mode;
-  /** The other tensor, of the second model where that has it, else of the first. */
+  /** The other tensor: of the second model if it has one of that name, else of the first. */
   readonly against: string | undefined;
   readonly onLeave: () => void;
   readonly onCompare: (mode: Mode, against: string | undefined) => void;
 }
 
-/** Names offered for comparison, at most. */
-const MOST_OFFERED = 300;
+/** The maximum number of names offered for comparison. */
+const MAX_OFFERED = 300;
 
 export class TensorView {
   readonly node: HTMLElement;
@@ -53,14 +53,14 @@ export class TensorView {
     void this.#show();
   }
 
-  /** Stops everything that is read for it. */
+  /** Stops all reads of this view. */
   close(): void {
     this.#closing.abort();
   }
 
   #head(): HTMLElement {
     const { info, onLeave } = this.#options;
-    const { name, dtype, shape, byteLength, storedLength, parts, sharedWith, base, format } = info;
+    const { name, dtype, shape, byteLength, storedLength, parts, aliasOf, base, format } = info;
     const values = shape.reduce((product, size) => product * size, 1);
     const ranges = parts.map(({ offset, length }) => `${formatCount(offset)}–${formatCount(offset + length)}`);
     const facts: (HTMLElement | string)[] = [
@@ -70,7 +70,7 @@ export class TensorView {
       `${formatBytes(byteLength)}, stored in ${formatBytes(storedLength)} (${formatRatio(byteLength / Math.max(1, storedLength))})`,
     ];
     if (ranges.length <= 3) facts.push(`at bytes ${ranges.join(", ")}`);
-    if (sharedWith !== undefined) facts.push(`tied to ${sharedWith}`);
+    if (aliasOf !== undefined) facts.push(`tied to ${aliasOf}`);
     if (base !== undefined) facts.push(base === "copy" ? "the same in the base" : "stored as its difference from the base");
     if (format !== undefined) facts.push(`stored as ${format}`);
     return element(
@@ -82,12 +82,12 @@ export class TensorView {
     );
   }
 
-  /** The choice of another tensor, and how both are shown. */
+  /** Returns the controls that select another tensor and how both are shown. */
   #comparison(): HTMLElement {
     const { info, mode, against, first, second, onCompare } = this.#options;
     const other = this.#other();
     const names = [...(second?.tensors ?? []), ...first.tensors].filter((tensor) => tensor !== info && sameShape(tensor, info)).map(({ name }) => name);
-    const offered = element("datalist", { id: "offered" }, ...[...new Set(names)].slice(0, MOST_OFFERED).map((name) => element("option", { value: name })));
+    const offered = element("datalist", { id: "offered" }, ...[...new Set(names)].slice(0, MAX_OFFERED).map((name) => element("option", { value: name })));
     const input = element("input", { type: "text", value: against ?? other?.tensor ?? "", placeholder: "name of another tensor", spellcheck: false, autocomplete: "off", "aria-label": "Tensor to compare with" });
     input.setAttribute("list", "offered");
     input.addEventListener("change", () => onCompare(mode === "alone" ? "side" : mode, input.value.trim() || undefined));
@@ -97,7 +97,7 @@ export class TensorView {
     return element("div", { class: "comparison", role: "group", "aria-label": "Comparison" }, element("span", { class: "segments" }, ...buttons), element("label", {}, element("span", {}, "with"), input), where ? element("span", { class: "quiet" }, where) : undefined, offered);
   }
 
-  /** Which tensor this one is compared with. */
+  /** Returns the tensor to compare with. */
   #other(): Reference | undefined {
     const { against, first, second, info } = this.#options;
     const name = against ?? info.name;
@@ -126,8 +126,8 @@ export class TensorView {
     const title = minus ? `${info.name} minus ${minus.tensor === info.name ? `that of ${second?.name}` : minus.tensor}` : info.name;
     const panel = new TensorPanel({ engine, activities, of, minus, info, title, signal });
     this.#body.replaceChildren(panel.node);
-    const base = first.kind === "z4dm" ? second?.place : undefined;
-    if (!minus) this.#body.append(taking({ engine, activities, of, place: first.place, name: first.name, base }));
+    const base = first.kind === "z4dm" ? second?.source : undefined;
+    if (!minus) this.#body.append(exportPanel({ engine, activities, of, source: first.source, name: first.name, base }));
     await panel.show();
   }
 

@@ -1,10 +1,10 @@
-/** Which part of a matrix is in view. Rows and columns may have different scales. */
+/** The viewport: the part of a matrix in view. Rows and columns may have different scales. */
 
 import type { Area } from "../engine/protocol.js";
 
-/** Closer than this nobody has to look. */
-const LEAST_ROWS = 6;
-const LEAST_COLUMNS = 10;
+/** The fewest rows and columns in view: the maximum zoom. */
+const MIN_ROWS = 6;
+const MIN_COLUMNS = 10;
 
 export class Viewport {
   readonly rows: number;
@@ -30,17 +30,17 @@ export class Viewport {
     this.#listeners.add(listener);
   }
 
-  /** Moves by parts of what is in view. */
+  /** Pans by fractions of the view. */
   pan(across: number, down: number): void {
     const { rowBegin, rowEnd, columnBegin, columnEnd } = this.area;
     this.#set(rowBegin + down * (rowEnd - rowBegin), rowEnd - rowBegin, columnBegin + across * (columnEnd - columnBegin), columnEnd - columnBegin);
   }
 
-  /** Makes cells `factor` times larger; the point at these parts of the view stays where it is. */
+  /** Scales cells by `factor`. The point at these fractions of the view stays fixed. */
   zoom(factor: number, across = 0.5, down = 0.5): void {
     const { rowBegin, rowEnd, columnBegin, columnEnd } = this.area;
-    const rows = clamp((rowEnd - rowBegin) / factor, Math.min(LEAST_ROWS, this.rows), this.rows);
-    const columns = clamp((columnEnd - columnBegin) / factor, Math.min(LEAST_COLUMNS, this.columns), this.columns);
+    const rows = clamp((rowEnd - rowBegin) / factor, Math.min(MIN_ROWS, this.rows), this.rows);
+    const columns = clamp((columnEnd - columnBegin) / factor, Math.min(MIN_COLUMNS, this.columns), this.columns);
     this.#set(rowBegin + down * (rowEnd - rowBegin - rows), rows, columnBegin + across * (columnEnd - columnBegin - columns), columns);
   }
 

@@ -1,10 +1,10 @@
-/** The tree of tensors with its search. Only the rows in view exist, so that ten thousand cost no more than thirty. */
+/** The tree of tensors with its search. Only the rows in view are in the DOM, so that ten thousand cost no more than thirty. */
 
 import type { TensorInfo } from "zstn";
-import { choice, element } from "../page/element.js";
+import { select, element } from "../page/element.js";
 import { formatCount, plural } from "../page/format.js";
-import { firstOpen, listRows, matching, treeRows } from "./arrangement.js";
-import type { Order, Row } from "./arrangement.js";
+import { firstOpen, listRows, matching, treeRows } from "./rows.js";
+import type { Order, Row } from "./rows.js";
 import { treeOf } from "./node.js";
 import type { Branch } from "./node.js";
 import { rowContent } from "./row.js";
@@ -31,7 +31,7 @@ export class TensorList {
   readonly #empty = element("p", { class: "nothing", hidden: true });
   readonly #root: Branch;
   readonly #open: Set<string>;
-  /** What was found is shown open, but for these. */
+  /** Modules closed by the user while search results are shown, which are open by default. */
   readonly #closed = new Set<string>();
   #isFiltered = false;
   #order: Order = "tree";
@@ -47,11 +47,11 @@ export class TensorList {
     this.#root = treeOf(tensors);
     this.#open = firstOpen(this.#root);
     const dtypes = [...new Set(tensors.map(({ dtype }) => dtype))].sort();
-    const byDtype = choice("Type", [["", "All types"], ...dtypes.map((dtype) => [dtype, dtype] as const)], "", (dtype) => {
+    const byDtype = select("Type", [["", "All types"], ...dtypes.map((dtype) => [dtype, dtype] as const)], "", (dtype) => {
       this.#dtype = dtype;
       this.#arrange();
     });
-    const byOrder = choice("Order", ORDERS, "tree", (order) => {
+    const byOrder = select("Order", ORDERS, "tree", (order) => {
       this.#order = order as Order;
       this.#arrange();
     });
@@ -76,7 +76,7 @@ export class TensorList {
     this.#filter.select();
   }
 
-  /** Marks the tensor that is looked at, and opens what it is in. */
+  /** Marks the selected tensor and opens its modules. */
   select(tensor: TensorInfo | undefined): void {
     this.#selected = tensor;
     if (tensor && this.#order === "tree") {
@@ -106,7 +106,7 @@ export class TensorList {
     return Number.parseFloat(getComputedStyle(this.#view).getPropertyValue("--row-height")) || 36;
   }
 
-  /** Makes the rows in view, and only those. */
+  /** Renders the rows in view. */
   #draw(changed = false): void {
     const height = this.#rowHeight;
     const { scrollTop, clientHeight } = this.#view;
@@ -136,17 +136,17 @@ export class TensorList {
     return made;
   }
 
-  /** Whether the rows below this one are inside it. */
+  /** Returns whether the rows after this one are inside it. */
   #isOpen(position: number): boolean {
     return (this.#rows[position + 1]?.level ?? 0) > this.#rows[position]!.level;
   }
 
   #onClick(event: MouseEvent): void {
-    // By place: the row that was pressed may have been drawn anew before it was let go.
+    // By position: the row that was pressed may have been rendered again before the release.
     this.#use(Math.floor((event.clientY - this.#rowsNode.getBoundingClientRect().top) / this.#rowHeight));
   }
 
-  /** Opens or closes a module, shows a tensor. */
+  /** Toggles a module, or shows a tensor. */
   #use(position: number, open = !this.#isOpen(position)): void {
     const node = this.#rows[position]?.node;
     if (!node) return;
@@ -181,7 +181,7 @@ export class TensorList {
     this.#reveal();
   }
 
-  /** Scrolls just as far as the active row needs. */
+  /** Scrolls as little as shows the active row. */
   #reveal(): void {
     const height = this.#rowHeight;
     const top = this.#active * height;

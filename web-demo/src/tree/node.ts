@@ -25,7 +25,7 @@ export interface Branch {
 export type Node = Leaf | Branch;
 
 /** Bytes that a tensor takes by itself: none, where it shares those of another one. */
-export const ownBytes = ({ sharedWith, storedLength }: TensorInfo): number => (sharedWith === undefined ? storedLength : 0);
+export const ownBytes = ({ aliasOf, storedLength }: TensorInfo): number => (aliasOf === undefined ? storedLength : 0);
 
 /** The tree, in the order of the file; a module with a single thing in it is joined with that. */
 export function treeOf(tensors: Iterable<TensorInfo>): Branch {

@@ -2,16 +2,16 @@
 
 import { element } from "../page/element.js";
 import { formatBytes, formatRatio, formatShape, plural } from "../page/format.js";
-import { ratioOf } from "./arrangement.js";
-import type { Row } from "./arrangement.js";
+import { ratioOf } from "./rows.js";
+import type { Row } from "./rows.js";
 import { dtypeFamily } from "./dtype-family.js";
 
-/** A coloured label for a dtype. */
+/** Creates a coloured label for a dtype. */
 export function dtypeChip(dtype: string): HTMLElement {
   return element("span", { class: `chip ${dtypeFamily(dtype)}` }, dtype);
 }
 
-/** What is in a row, but for its place. */
+/** Returns the contents of a row. */
 export function rowContent({ node }: Row): HTMLElement[] {
   if (node.kind === "module") {
     const share = node.originalBytes > 0 ? node.storedBytes / node.originalBytes : 0;
@@ -23,7 +23,7 @@ export function rowContent({ node }: Row): HTMLElement[] {
     ];
   }
   const { tensor } = node;
-  const shared = tensor.sharedWith !== undefined;
+  const shared = tensor.aliasOf !== undefined;
   const ratio = shared ? "tied" : tensor.base === "copy" ? "same" : formatRatio(ratioOf(tensor));
   return [
     element("span", { class: "label tensor", title: tensor.name }, node.label === "" ? "(no name)" : node.label),
@@ -33,7 +33,7 @@ export function rowContent({ node }: Row): HTMLElement[] {
   ];
 }
 
-/** What is stored of the original, and how many times smaller that is. */
+/** Returns the stored size and the ratio to the original. */
 function bar(share: number, text = share > 0 ? formatRatio(1 / share) : "–"): HTMLElement {
   const fill = element("i");
   fill.style.width = `${Math.min(100, share * 100)}%`;

@@ -1,0 +1,34 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { FormatError, InternalError, InvalidInputError, LimitError, UnsupportedError, ZstnError } from "../../../wasm/dist/errors.js";
+import { callCore } from "../../../wasm/dist/core-errors.js";
+
+const thrown = (value) => () => callCore(() => { throw value; });
+
+for (const [kind, type] of [["malformed", FormatError], ["unsupported", UnsupportedError], ["limit", LimitError]]) {
+  test(`the core's "${kind}" is a ${type.name}, with its place`, () => {
+    const rejection = { zstn: true, kind, rule: "some-rule", offset: 7, tensor: "w", message: "It is so." };
+    assert.throws(thrown(rejection), (error) => {
+      assert.ok(error instanceof type && error instanceof ZstnError);
+      assert.deepEqual([error.name, error.code, error.rule, error.offset, error.tensor, error.message], [type.name, kind, "some-rule", 7, "w", "It is so."]);
+      return true;
+    });
+  });
+}
+
+test("a wrong call of the core is an InvalidInputError", () => {
+  assert.throws(thrown({ zstn: true, kind: "invalid_input", message: "No." }), InvalidInputError);
+});
+
+test("messages become sentences", () => {
+  assert.throws(thrown({ zstn: true, kind: "malformed", message: "the file is empty (at byte 0)" }), { message: "The file is empty (at byte 0)." });
+});
+
+test("a trap is an internal error, with its cause", () => {
+  const trap = new WebAssembly.RuntimeError("unreachable");
+  assert.throws(thrown(trap), (error) => error instanceof InternalError && error.code === "internal" && error.cause === trap && /unreachable/.test(error.message));
+});
+
+test("what does not throw comes back", () => {
+  assert.equal(callCore(() => 7), 7);
+});

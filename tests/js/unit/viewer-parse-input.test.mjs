@@ -1,0 +1,91 @@
+/** What the viewer makes of an address or a name, by itself: where it would be read from. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+
+const entry = fileURLToPath(new URL("../../../web-demo/src/open/parse-input.ts", import.meta.url));
+const { outputFiles } = await build({ entryPoints: [entry], bundle: true, format: "esm", write: false });
+const { asFileOfRepository, hubAt, isBelow, spelledOut, parseInput } = await import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
+
+const HF = "https://huggingface.co";
+const MIRROR = "https://mirror.example/hub";
+const repository = (name, revision = "main", path, hub = HF) => ({ kind: "repository", hub, repository: name, revision, ...(path && { path }) });
+
+for (const [text, expected] of [
+  ["openai-community/gpt2", repository("openai-community/gpt2")],
+  [" meta-llama/Llama-3.1-8B ", repository("meta-llama/Llama-3.1-8B")],
+  ["owner/name@v1.0", repository("owner/name", "v1.0")],
+  ["owner/name@refs/pr/3", repository("owner/name", "refs/pr/3")],
+  ["hf://owner/name", repository("owner/name")],
+  ["hf://owner/name@v1", repository("owner/name", "v1")],
+  ["hf://owner/name/unet/model.safetensors", repository("owner/name", "main", "unet/model.safetensors")],
+  ["hf://owner/name@refs/pr/3/model.safetensors", repository("owner/name", "refs/pr/3", "model.safetensors")],
+  ["hf://owner/model.gguf", repository("owner/model.gguf")],
+  [`${HF}/owner/name`, repository("owner/name")],
+  [`${HF}/owner/name/tree/v1`, repository("owner/name", "v1")],
+  [`${HF}/owner/name/tree/refs%2Fpr%2F3`, repository("owner/name", "refs/pr/3")],
+  [`${HF}/owner/name/blob/main/a/b.safetensors`, repository("owner/name", "main", "a/b.safetensors")],
+  [`${MIRROR}/owner/name`, repository("owner/name", "main", undefined, MIRROR)],
+  [`${MIRROR}/owner/name/blob/v1/b.zstn`, repository("owner/name", "v1", "b.zstn", MIRROR)],
+]) {
+  test(`${text} is a repository`, () => assert.deepEqual(parseInput(text, MIRROR), expected));
+}
+
+for (const text of [
+  "model.zstn",
+  "models/model.zstn",
+  "models/model.gguf",
+  "models/weights.bin",
+  "models/llama/model.safetensors",
+  "models/sharded/model.safetensors.index.json",
+  "models/llama@v2/model.safetensors",
+  "models/llama@v2.safetensors",
+  "a/b/c",
+  "a/b/",
+  "./owner/name",
+  "../owner/name",
+  "/owner/name",
+  "owner/..",
+  "owner/name?x=1",
+  "gpt2",
+  "",
+  "https://",
+  "https://huggingface.co",
+  "https://huggingface.co/owner",
+  "https://huggingface.co/api/models/owner",
+  "https://huggingface.co/owner/name/resolve/main/model.safetensors",
+  "https://huggingface.co/%E0/%2F",
+  "https://huggingface.co.evil.example/owner/name",
+  "https://huggingface.co@evil.example/owner/name",
+  "http://huggingface.co/owner/name",
+  "https://mirror.example/other/name",
+  "https://mirror.example/hub2/owner/name",
+]) {
+  test(`"${text}" is an address, which no hub is told of`, () => assert.deepEqual(parseInput(text, MIRROR), { kind: "address", address: text }));
+}
+
+test("names mean a hub only where they are spelled out for it, and then the same as its page", () => {
+  assert.deepEqual(parseInput("owner/name", MIRROR), repository("owner/name"));
+  for (const [text, revision] of [["owner/name", "main"], ["owner/name@v1", "v1"], ["owner/name@refs/pr/3", "refs/pr/3"]]) {
+    assert.deepEqual(parseInput(spelledOut(text, MIRROR), MIRROR), repository("owner/name", revision, undefined, MIRROR));
+  }
+  for (const text of ["models/model.zstn", "a/b/c.zstn", "hf://owner/name", "https://x.example/owner/name"]) assert.equal(spelledOut(text, MIRROR), text);
+});
+
+test("the address of a hub in one spelling", () => {
+  assert.equal(hubAt("https://mirror.example/hub//"), MIRROR);
+  assert.equal(hubAt("https://mirror.example"), "https://mirror.example");
+  assert.equal(hubAt("https://user:secret@mirror.example/?a=1"), "https://mirror.example");
+  for (const text of ["javascript:alert(1)", "hub", "/hub", "data:text/plain,x", ""]) assert.equal(hubAt(text), undefined, text);
+  assert.ok(isBelow(MIRROR, `${MIRROR}/owner/name`));
+  assert.ok(!isBelow(MIRROR, "https://mirror.example/other"));
+  assert.ok(!isBelow(MIRROR, "owner/name"));
+});
+
+test("a relative address can be written as a file of a repository, but is none by itself", () => {
+  assert.equal(asFileOfRepository("owner/name/model.safetensors"), "hf://owner/name/model.safetensors");
+  assert.deepEqual(parseInput(asFileOfRepository("owner/name@v1/a/b.zstn")), repository("owner/name", "v1", "a/b.zstn"));
+  for (const text of ["model.zstn", "models/model.zstn", "https://x.example/a/b/c", "../a/b/c"]) assert.equal(asFileOfRepository(text), undefined, text);
+});

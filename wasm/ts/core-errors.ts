@@ -1,0 +1,60 @@
+/** Conversion of what the WebAssembly core throws to the classes of errors.ts. */
+
+import { FormatError, InternalError, InvalidInputError, LimitError, UnsupportedError, ZstnError } from "./errors.js";
+import type { ErrorLocation } from "./errors.js";
+
+interface Rejection extends ErrorLocation {
+  zstn: true;
+  kind: string;
+  message: string;
+}
+
+function isRejection(thrown: unknown): thrown is Rejection {
+  return typeof thrown === "object" && thrown !== null && (thrown as { zstn?: unknown }).zstn === true;
+}
+
+/** Calls into the core. Whatever it throws is rethrown as a `ZstnError`. */
+export function callCore<T>(call: () => T): T {
+  try {
+    return call();
+  } catch (thrown) {
+    throw toZstnError(thrown);
+  }
+}
+
+/** Converts what the core threw to a `ZstnError`. */
+export function toZstnError(thrown: unknown): ZstnError {
+  return isRejection(thrown) ? fromRejection(thrown) : fromTrap(thrown);
+}
+
+function fromRejection(rejection: Rejection): ZstnError {
+  const { kind } = rejection;
+  const message = sentence(rejection.message);
+  const location: ErrorLocation = { rule: rejection.rule, offset: rejection.offset, tensor: rejection.tensor };
+  switch (kind) {
+    case "malformed":
+      return new FormatError(message, location);
+    case "unsupported":
+      return new UnsupportedError(message, location);
+    case "limit":
+      return new LimitError(message, location);
+    default:
+      // "not_found" cannot occur here: names are looked up in model.ts.
+      return new InvalidInputError(message);
+  }
+}
+
+/** Makes a sentence of a message of the core, which is lower case and has no full stop. */
+function sentence(message: string): string {
+  const text = message.charAt(0).toUpperCase() + message.slice(1);
+  return /[.!?]$/.test(text) ? text : `${text}.`;
+}
+
+/** Converts a trap. The core rejects bad input without one, so this is memory that could not grow, or a bug. */
+function fromTrap(thrown: unknown): ZstnError {
+  const cause = thrown instanceof Error ? thrown.message : String(thrown);
+  return new InternalError(
+    `The decoder stopped unexpectedly (${cause}). There may not be enough memory for this file. Reload the page or restart the program before reading on; if it happens again, please report it as a bug of zstn.`,
+    { cause: thrown },
+  );
+}

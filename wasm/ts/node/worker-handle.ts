@@ -1,0 +1,26 @@
+/** Worker threads of Node. */
+
+import { Worker } from "node:worker_threads";
+import type { StartWorker } from "../decode/worker-handle.js";
+
+/** Creates a worker that runs a script of this package. Some flags of the process, such as those of `node -e`, would keep it from starting. */
+export const workerOf = (script: URL, name: string): Worker => new Worker(script, { name, execArgv: [] });
+
+/** Creates a decoding worker. */
+export const createWorker = (): Worker => workerOf(new URL("../decode/node-worker.js", import.meta.url), "zstn");
+
+/** Returns a function that starts workers which `create` creates. */
+export function nodeWorkerStarter(create: () => Worker): StartWorker {
+  return (listener) => {
+    const worker = create();
+    worker.on("message", (response) => listener.onMessage(response));
+    worker.on("messageerror", (cause) => listener.onError(cause));
+    worker.on("error", (cause) => listener.onError(cause));
+    worker.on("exit", (status) => listener.onError(new Error(`it ended with status ${status}`)));
+    return {
+      post: (message, transfer) => worker.postMessage(message, transfer),
+      setKeepAlive: (keepAlive) => (keepAlive ? worker.ref() : worker.unref()),
+      stop: () => void worker.terminate(),
+    };
+  };
+}

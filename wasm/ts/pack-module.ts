@@ -1,0 +1,33 @@
+/** The interface of the WebAssembly module for packing and single frames. A page that only reads never loads it. */
+
+import { lazyModule } from "./module.js";
+import type { CoreInput, Glue, Start } from "./module.js";
+import type { PackedTensor } from "./pack-report.js";
+
+/** A safetensors file being packed. Does no I/O. */
+export interface CorePacking {
+  /** Returns [offset, length] of the next range to supply, which may be empty; `undefined` when the container is complete. */
+  needs(): Float64Array | undefined;
+  /** Returns the name of the tensor that the range belongs to. */
+  tensor(): string | undefined;
+  /** Takes the bytes of that range and returns the next bytes of the container, which may be none. */
+  supply(bytes: Uint8Array): Uint8Array<ArrayBuffer>;
+  /** Returns whether single tensors can be read from the container, once it is complete. */
+  isIndexed(): boolean;
+  /** Returns all tensors in data order, once the container is complete. */
+  packed(): PackedTensor[];
+  free(): void;
+}
+
+/** The loaded module. */
+export interface PackModule {
+  readonly Packing: { new (sizeBytes: number, effort: string, allowTruncated: boolean): CorePacking };
+  decompress(frame: Uint8Array, maxBytes: number): Uint8Array<ArrayBuffer>;
+  compress(bytes: Uint8Array, dtype: string | undefined, effort: string): Uint8Array<ArrayBuffer>;
+}
+
+/** Loads the module once. A failed attempt may be repeated. */
+export function lazyPackModule(start: Start): (input?: CoreInput) => Promise<PackModule> {
+  const glue = (): Promise<Glue> => import("./core/zstn_coder.js");
+  return lazyModule({ file: "zstn_coder_bg.wasm", loader: "initCoder", glue }, start);
+}

@@ -1,0 +1,80 @@
+/** A cache of decoded tensors. */
+
+import { abortable } from "../source/abortable.js";
+
+interface Entry {
+  tensor: Promise<Uint8Array<ArrayBuffer>>;
+  lengthBytes: number;
+  stop: AbortController;
+  /** The number of calls waiting for it. */
+  waiting: number;
+  done: boolean;
+}
+
+/** Decodes tensors on request and keeps the most recently used. Concurrent calls for a tensor share the work. */
+export class TensorCache {
+  readonly #maxBytes: number;
+  readonly #decode: (index: number, signal: AbortSignal) => Promise<Uint8Array<ArrayBuffer>>;
+  /** Entries by index of the tensor. A Map keeps insertion order, so the first is the least recently used. */
+  readonly #entries = new Map<number, Entry>();
+  #heldBytes = 0;
+  /** The most recently used tensor. */
+  #last: number | undefined;
+
+  /** Keeps at most `maxBytes`, but always the most recently used tensor: a large one is mostly read piece by piece. */
+  constructor(maxBytes: number, decode: (index: number, signal: AbortSignal) => Promise<Uint8Array<ArrayBuffer>>) {
+    this.#maxBytes = maxBytes;
+    this.#decode = decode;
+  }
+
+  /** Returns the bytes of a tensor, which the caller must not change. */
+  async get(index: number, lengthBytes: number, signal: AbortSignal | undefined): Promise<Uint8Array<ArrayBuffer>> {
+    signal?.throwIfAborted();
+    const entry = this.#entries.get(index) ?? this.#start(index, lengthBytes);
+    this.#entries.delete(index);
+    this.#entries.set(index, entry);
+    this.#last = index;
+    this.#trim();
+    entry.waiting += 1;
+    try {
+      return await abortable(entry.tensor, signal);
+    } finally {
+      entry.waiting -= 1;
+      if (!entry.done && entry.waiting === 0) {
+        this.#drop(index, entry);
+        entry.stop.abort();
+      }
+    }
+  }
+
+  #start(index: number, lengthBytes: number): Entry {
+    const stop = new AbortController();
+    const entry: Entry = { tensor: this.#decode(index, stop.signal), lengthBytes, stop, waiting: 0, done: false };
+    entry.tensor.then(
+      () => {
+        entry.done = true;
+        this.#trim();
+      },
+      () => {
+        entry.done = true;
+        this.#drop(index, entry); // the next call tries again
+      },
+    );
+    this.#heldBytes += lengthBytes;
+    return entry;
+  }
+
+  /** Drops entries until the limit is met. Those still awaited stay: their bytes are needed anyway. */
+  #trim(): void {
+    for (const [index, entry] of this.#entries) {
+      if (this.#heldBytes <= this.#maxBytes) return;
+      if (entry.done && index !== this.#last) this.#drop(index, entry);
+    }
+  }
+
+  #drop(index: number, entry: Entry): void {
+    if (this.#entries.get(index) !== entry) return;
+    this.#entries.delete(index);
+    this.#heldBytes -= entry.lengthBytes;
+  }
+}

@@ -1,0 +1,46 @@
+/** A safetensors file that exists nowhere: its head, and tensors that are read when their bytes are. */
+
+import type { CoreUnpacked } from "../core.js";
+import { callCore } from "../core-errors.js";
+import { abortSiblingsOnFailure } from "../abort-siblings.js";
+import type { ReadOptions, Source } from "../source/source.js";
+
+/** Reads bytes `begin` to `end` (exclusive) of the tensor with that index. */
+export type ReadTensorPart = (index: number, begin: number, end: number, signal: AbortSignal | undefined) => Promise<Uint8Array>;
+
+/** A file with a layout from the core. */
+export class VirtualFile implements Source {
+  readonly #layout: CoreUnpacked;
+  readonly #head: Uint8Array;
+  readonly #sizeBytes: number;
+  readonly #readPart: ReadTensorPart;
+
+  constructor(layout: CoreUnpacked, readPart: ReadTensorPart) {
+    this.#layout = layout;
+    this.#head = layout.head();
+    this.#sizeBytes = layout.sizeBytes();
+    this.#readPart = readPart;
+  }
+
+  size(): number {
+    return this.#sizeBytes;
+  }
+
+  async read(offset: number, length: number, options: ReadOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
+    const out = new Uint8Array(length);
+    if (offset < this.#head.byteLength) out.set(this.#head.subarray(offset, offset + length));
+    const tensors = callCore(() => this.#layout.tensors(offset, offset + length));
+    let position = Math.max(offset, this.#head.byteLength) - offset;
+    await abortSiblingsOnFailure(options.signal, async (signal) => {
+      const parts: Promise<void>[] = [];
+      for (let i = 0; i < tensors.length; i += 3) {
+        const [index, begin, end] = [tensors[i]!, tensors[i + 1]!, tensors[i + 2]!];
+        const at = position;
+        position += end - begin;
+        parts.push(this.#readPart(index, begin, end, signal).then((bytes) => out.set(bytes, at)));
+      }
+      await Promise.all(parts);
+    });
+    return out;
+  }
+}

@@ -1,0 +1,29 @@
+/** Sibling files: the shards next to an index, or the `config.json` next to a model. */
+
+import { HttpError, ReadError } from "./errors.js";
+import type { ModelInput } from "./model-input.js";
+import type { Platform } from "./platform.js";
+
+/** Returns the file of that name in the same folder; `undefined` if there is none, or no way to reach it. */
+export type ResolveSibling = (name: string) => ModelInput | undefined;
+
+/** Returns the function that resolves the siblings of `input`. */
+export function siblingResolver(input: ModelInput, siblings: ResolveSibling | undefined, platform: Pick<Platform, "resolve" | "siblingPath">): ResolveSibling {
+  if (siblings) return siblings;
+  if (typeof input !== "string" && !(input instanceof URL)) return () => undefined;
+  return (name) => {
+    const resolved = platform.resolve(input);
+    if (!(resolved instanceof URL)) return platform.siblingPath?.(input, name);
+    if (!/^https?:$/.test(resolved.protocol)) return undefined;
+    const url = new URL(encodeURIComponent(name), resolved);
+    // Hubs add "?download=true", and some servers an access key.
+    url.search = resolved.search;
+    return url;
+  };
+}
+
+/** Returns whether an error says that a file does not exist. */
+export function isAbsent(error: unknown): boolean {
+  if (error instanceof HttpError) return error.status === 404 || error.status === 410;
+  return error instanceof ReadError && (error.cause as { code?: unknown } | undefined)?.code === "ENOENT";
+}

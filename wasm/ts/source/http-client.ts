@@ -1,0 +1,74 @@
+/** HTTP requests for one file. */
+
+import { abortable } from "./abortable.js";
+import type { IdleTimeout } from "./idle-timeout.js";
+import { unanswered } from "./network-failure.js";
+import { discard } from "./pending-response.js";
+import type { PendingResponse } from "./pending-response.js";
+import type { Traffic } from "./traffic.js";
+
+export interface HttpClientOptions {
+  fetch: typeof globalThis.fetch;
+  /** Headers of every request. */
+  headers: Headers;
+  traffic: Traffic;
+}
+
+/** What ends a request early. */
+export interface RequestLimits {
+  signal: AbortSignal | undefined;
+  /** The progress of the attempt that the request is a part of. */
+  idle: IdleTimeout;
+}
+
+export class HttpClient {
+  readonly url: string;
+  readonly #options: HttpClientOptions;
+  #hasAnswered = false;
+
+  constructor(url: string, options: HttpClientOptions) {
+    this.url = url;
+    this.#options = options;
+  }
+
+  /** Whether the server has ever answered. One that never has is not there, and will not be in a second. */
+  get hasAnswered(): boolean {
+    return this.#hasAnswered;
+  }
+
+  /** Makes a request, with `headers` in addition to those of every request, and calls `use` with the response to read its body. */
+  request<T>(method: "GET" | "HEAD", headers: Record<string, string>, { signal, idle }: RequestLimits, use: (response: PendingResponse) => Promise<T>): Promise<T> {
+    const { traffic } = this.#options;
+    return traffic.request(async () => {
+      const either = signal ? AbortSignal.any([signal, idle.signal]) : idle.signal;
+      const onBytes = (bytes: number) => {
+        idle.received(bytes);
+        traffic.arrived(bytes);
+      };
+      let response: Response | undefined;
+      try {
+        response = await this.#fetch(method, headers, either);
+        this.#hasAnswered = true;
+        idle.answered();
+        return await use({ url: this.url, response, signal: either, onBytes });
+      } catch (error) {
+        if (response) discard(response);
+        throw error;
+      }
+    });
+  }
+
+  async #fetch(method: "GET" | "HEAD", extra: Record<string, string>, signal: AbortSignal): Promise<Response> {
+    const { fetch } = this.#options; // without a receiver, which the fetch of browsers demands
+    const headers = new Headers(this.#options.headers);
+    for (const [name, value] of Object.entries(extra)) headers.set(name, value);
+    try {
+      // A browser's cache would answer a range in pieces, of which some may be of an older file.
+      // Always the address that was given: one that it redirects to may be valid for a short time only, and must not get the token.
+      return await abortable(fetch(this.url, { method, headers, cache: "no-store", signal }), signal);
+    } catch (cause) {
+      signal.throwIfAborted();
+      throw unanswered(this.url, cause);
+    }
+  }
+}

@@ -1,0 +1,66 @@
+/**
+ * Why a `fetch` failed, as far as the platform says. Node gives a code in the `cause` of the error. Browsers give
+ * none: a server that is not there, a redirect loop, an answer that is not HTTP and one that CORS forbids all look alike.
+ */
+
+import { NetworkError } from "../errors.js";
+import { shortened } from "./http-message.js";
+import { isBrowser } from "./environment.js";
+
+interface Reason {
+  code: string;
+  message: string;
+}
+
+/** Returns the error for a request to `url` that got no answer. */
+export function unanswered(url: string, cause: unknown): NetworkError {
+  const where = shortened(url);
+  const reason = reasonOf(cause);
+  if (isInvalidHttp(reason)) return invalidHttp(url, cause);
+  if (isBadRedirect(reason)) return new NetworkError(url, `The server of ${where} redirects to where there is no file: ${reason.message}. Check the address.`, { cause });
+  const code = reason.code === "" ? "" : ` (${reason.code})`;
+  const hint = isBrowser() ? " The server must also allow web pages to read the file (CORS), and must not compress it." : "";
+  return new NetworkError(url, `Could not reach ${where}${code}. Check the address and the connection.${hint}`, { cause });
+}
+
+/** Returns the error for an answer whose body is not HTTP; `undefined` if `cause` is another failure. */
+export function invalidBody(url: string, cause: unknown): NetworkError | undefined {
+  return isInvalidHttp(reasonOf(cause)) ? invalidHttp(url, cause) : undefined;
+}
+
+/** Returns whether the next request would fail in the same way. A server that `hasAnswered` before may come back. */
+export function isLasting({ cause }: NetworkError, hasAnswered: boolean): boolean {
+  const reason = reasonOf(cause);
+  if (isInvalidHttp(reason) || isBadRedirect(reason) || isUntrusted(reason)) return true;
+  return isNowhere(reason) && !hasAnswered;
+}
+
+function invalidHttp(url: string, cause: unknown): NetworkError {
+  const { message } = reasonOf(cause);
+  return new NetworkError(url, `The answer of ${shortened(url)} is not valid HTTP: ${message}. The server is at fault, or something between here and there.`, { cause });
+}
+
+function reasonOf(error: unknown): Reason {
+  const { cause } = (error ?? {}) as { cause?: unknown };
+  const { code, message } = (cause ?? {}) as { code?: unknown; message?: unknown };
+  return { code: typeof code === "string" ? code : "", message: typeof message === "string" ? message : "" };
+}
+
+function isInvalidHttp({ code }: Reason): boolean {
+  // The one excluded is a connection that ended in the middle.
+  return (code.startsWith("HPE_") && code !== "HPE_INVALID_EOF_STATE") || code === "UND_ERR_HEADERS_OVERFLOW";
+}
+
+/** These have no codes in Node; a text that is not recognised costs some attempts. */
+function isBadRedirect({ code, message }: Reason): boolean {
+  return code === "ERR_INVALID_URL" || /^(redirect count exceeded|URL scheme must be a HTTP\(S\) scheme|bad port)$/.test(message);
+}
+
+/** Whether TLS failed: no certificate, a wrong one, or no TLS at all. */
+function isUntrusted({ code }: Reason): boolean {
+  return /^(ERR_SSL_|ERR_TLS_|CERT_|UNABLE_TO_)|_CERT(_|$)/.test(code);
+}
+
+function isNowhere({ code }: Reason): boolean {
+  return ["ECONNREFUSED", "ENOTFOUND", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"].includes(code);
+}

@@ -1,0 +1,86 @@
+/** Checks of responses to range requests, and the errors for those that fail them. */
+
+import { ContentEncodingError, HttpError, RangeNotSupportedError, SourceChangedError } from "../errors.js";
+import { parseContentRange } from "./content-range.js";
+import type { ContentRange } from "./content-range.js";
+import { shortened, statusMessage } from "./http-message.js";
+import { headersMayBeHidden } from "./environment.js";
+import { parseRetryAfter } from "./retry-after.js";
+
+/** How many times in a row a server may send less than was asked for. Parts that halve with every answer get through; single bytes do not. */
+const MAX_SHORT_RESPONSES = 64;
+
+export class ResponseCheck {
+  readonly #url: string;
+  readonly #now: () => number;
+
+  /** `now` returns milliseconds since 1970. */
+  constructor(url: string, now: () => number) {
+    this.#url = url;
+    this.#now = now;
+  }
+
+  /** Returns the range that the server says it sent; `undefined` where a web page may not see it. */
+  contentRange(response: Response): ContentRange | undefined {
+    const header = response.headers.get("content-range");
+    const range = header === null ? undefined : parseContentRange(header);
+    if (range?.sent) return range;
+    if (header !== null) throw this.noRanges(`answered with other bytes than were asked for: ${header}.`);
+    if (headersMayBeHidden(response)) return undefined;
+    throw this.noRanges("answered without saying which bytes it sends and how large the file is (Content-Range).");
+  }
+
+  /** Returns how many bytes were sent: all that were asked for, or the first of them, which RFC 9110 allows. */
+  sentBytes({ sent }: ContentRange, offset: number, length: number): number {
+    const { first, last } = sent!;
+    const lastAsked = offset + length - 1;
+    if (first === offset && last <= lastAsked) return last - first + 1;
+    throw this.noRanges(`answered with other bytes than were asked for: bytes ${first} to ${last} instead of ${offset} to ${lastAsked}.`);
+  }
+
+  /** Returns a function that counts answers with less than was asked for, and refuses one too many. */
+  countShortResponses(): () => void {
+    let count = 0;
+    return () => {
+      if ((count += 1) > MAX_SHORT_RESPONSES) throw this.noRanges(`sent less than was asked for ${MAX_SHORT_RESPONSES} times in a row.`);
+    };
+  }
+
+  /** Refuses compressed bytes. Requests ask for none, but some servers compress all the same. */
+  refuseEncoded(response: Response): void {
+    const encoding = response.headers.get("content-encoding")?.trim() ?? "";
+    if (encoding === "" || /^identity$/i.test(encoding)) return;
+    throw new ContentEncodingError(
+      this.#url,
+      `The server of ${shortened(this.#url)} sent the file compressed (${encoding}), although it was asked for as it is. Turn compression off for this file.`,
+    );
+  }
+
+  statusError(response: Response): HttpError {
+    const retryAfterMs = parseRetryAfter(response.headers.get("retry-after"), this.#now());
+    return new HttpError(this.#url, response.status, statusMessage(this.#url, response), retryAfterMs);
+  }
+
+  noRanges(what: string): RangeNotSupportedError {
+    return new RangeNotSupportedError(this.#url, `The server of ${shortened(this.#url)} ${what}`);
+  }
+
+  notJoinable(): RangeNotSupportedError {
+    return this.noRanges("sent less than was asked for, and nothing (ETag, Last-Modified) that shows whether two parts are of the same file.");
+  }
+
+  unknownSize(): RangeNotSupportedError {
+    return this.noRanges('does not say how large the file is. For use from web pages it should send "Access-Control-Expose-Headers: Content-Range".');
+  }
+
+  changed(how = ""): SourceChangedError {
+    return new SourceChangedError(`The file at ${shortened(this.#url)} was changed while it was being read${how}. Open it again.`);
+  }
+}
+
+/** No range of an empty file exists: servers answer 416 with its size, or 200 with nothing. */
+export function isEmptyFile(response: Response): boolean {
+  if (response.status === 200) return response.headers.get("content-length") === "0";
+  const range = response.headers.get("content-range");
+  return response.status === 416 && range !== null && parseContentRange(range)?.sizeBytes === 0;
+}

@@ -1,0 +1,97 @@
+/** The rows of the list: a tree with some branches open, or sorted tensors. */
+
+import type { TensorInfo } from "zstn";
+import { ownBytes } from "./node.js";
+import type { Branch, Node } from "./node.js";
+
+export interface Row {
+  readonly node: Node;
+  /** From 1; always 1 in a plain list. */
+  readonly level: number;
+  /** Position among its siblings, from 1, and their number. */
+  readonly position: number;
+  readonly siblings: number;
+}
+
+export type Order = "tree" | "file" | "name" | "largest" | "ratio";
+
+export interface Filter {
+  readonly words: string;
+  /** "" for all. */
+  readonly dtype: string;
+}
+
+/** Returns the compression ratio of a tensor; Infinity where it takes no bytes of its own. */
+export function ratioOf(tensor: TensorInfo): number {
+  if (tensor.byteLength === 0) return 1;
+  const own = ownBytes(tensor);
+  return own === 0 ? Number.POSITIVE_INFINITY : tensor.byteLength / own;
+}
+
+/** Returns the tensors whose name, dtype or shape contains every word. */
+export function matching(tensors: readonly TensorInfo[], { words, dtype }: Filter): readonly TensorInfo[] {
+  const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
+  if (wanted.length === 0 && dtype === "") return tensors;
+  return tensors.filter((tensor) => {
+    if (dtype !== "" && tensor.dtype !== dtype) return false;
+    const text = `${tensor.name} ${tensor.dtype} ${tensor.shape.join("x")} ${tensor.shape.join("×")}`.toLowerCase();
+    return wanted.every((word) => text.includes(word));
+  });
+}
+
+/** The largest tree that is shown with all its branches open, in rows. */
+const OPEN_ROWS = 40;
+/** The fewest rows that are shown at first. */
+const FEW_ROWS = 8;
+
+/** Returns the branches to open at first. */
+export function firstOpen(root: Branch): Set<string> {
+  const open = new Set<string>();
+  if (root.tensors <= OPEN_ROWS) {
+    const visit = (branch: Branch): void => {
+      open.add(branch.path);
+      for (const child of branch.children) if (child.kind === "module") visit(child);
+    };
+    visit(root);
+    return open;
+  }
+  let level: Branch[] = [root];
+  let rows = 0;
+  // A single module that contains all layers is opened: its layers are of interest.
+  while (level.length > 0) {
+    const below = level.reduce((sum, { children }) => sum + children.length, 0);
+    if (rows >= FEW_ROWS && rows + below > OPEN_ROWS) break;
+    rows += below;
+    for (const { path } of level) open.add(path);
+    level = level.flatMap(({ children }) => children.filter((child) => child.kind === "module"));
+  }
+  return open;
+}
+
+/** Returns the rows of a tree with some branches open. */
+export function treeRows(root: Branch, isOpen: (path: string) => boolean): Row[] {
+  const rows: Row[] = [];
+  const visit = ({ children }: Branch, level: number): void => {
+    for (const [i, node] of children.entries()) {
+      rows.push({ node, level, position: i + 1, siblings: children.length });
+      if (node.kind === "module" && isOpen(node.path)) visit(node, level + 1);
+    }
+  };
+  visit(root, 1);
+  return rows;
+}
+
+// Numbers in names compare as numbers: layer 2 comes before layer 10.
+const collator = new Intl.Collator("en", { numeric: true });
+
+const COMPARISONS: Readonly<Record<Exclude<Order, "tree" | "file">, (a: TensorInfo, b: TensorInfo) => number>> = {
+  name: (a, b) => collator.compare(a.name, b.name),
+  largest: (a, b) => b.byteLength - a.byteLength,
+  ratio: (a, b) => (ratioOf(a) === ratioOf(b) ? 0 : ratioOf(a) < ratioOf(b) ? 1 : -1),
+};
+
+export function listRows(tensors: readonly TensorInfo[], order: Exclude<Order, "tree">): Row[] {
+  const ordered = order === "file" ? tensors : [...tensors].sort(COMPARISONS[order]);
+  return ordered.map((tensor, i) => ({ node: { kind: "tensor", label: tensor.name, tensor }, level: 1, position: i + 1, siblings: ordered.length }));
+}
+
