@@ -21,7 +21,12 @@ impl Reader {
         let refuse = Error::place(self.name());
         let number = self.number(name)?;
         let table = self.model().block_table(number);
-        let table = table.map(|(file, range)| self.sources()[file].read(range));
+        let table = table.map(|(file, range)| {
+            let source = &self.sources()[file];
+            let table = source.read(range)?;
+            source.check_unchanged()?;
+            Ok::<_, Error>(table)
+        });
         let table = table.transpose()?;
         self.model()
             .rows(number, rows, table.as_deref())

@@ -55,10 +55,9 @@ pub trait Source: Send + Sync {
         &[]
     }
 
-    /// Returns [`Error::Changed`] if the bytes may not
-    /// be those of one version of the file: somebody has written to it since
-    /// it was opened. Asked after all reads and before a result made from
-    /// them is handed on.
+    /// Returns [`Error::Changed`] if the bytes may not be those of one version
+    /// of the file: somebody has written to it since it was opened. Asked after
+    /// all reads and before a result made from them is handed on.
     fn check_unchanged(&self) -> Result<()> {
         Ok(())
     }

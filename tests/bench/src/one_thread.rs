@@ -2,9 +2,9 @@
 
 use zstn_core::engine::{Engine, PackEngine, ZstdCoding};
 
-/// Codes and decodes as [`zstn::Engine`] does, and runs jobs one after the other on
-/// the thread that asks: even a pool of one thread has a thread of its own,
-/// which a profiler counts apart.
+/// Codes and decodes as [`zstn::Engine`] does, and runs jobs one after the
+/// other on the thread that asks: even a pool of one thread has a thread of its
+/// own, which a profiler counts apart.
 #[derive(Debug)]
 pub struct OneThread(zstn::Engine);
 

@@ -6,8 +6,9 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use zstn::source::Source;
-use zstn::{Engine, Reader};
+use zstn::{Engine, Error, Reader};
 use zstn_core::ErrorKind;
+use zstn_core::bytes::index;
 use zstn_core::container::zstn::integrity::checksum;
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
@@ -91,7 +92,7 @@ fn with_record(packed: &[u8], tag: &[u8; 4], value: &[u8]) -> Vec<u8> {
 }
 
 fn below(rng: &mut Rng, end: usize) -> usize {
-    zstn_core::bytes::index(rng.next_u64() % end as u64)
+    index(rng.next_u64() % end as u64)
 }
 
 /// Elements of every width, about 2 MB, in rows of 250.
@@ -194,6 +195,27 @@ fn a_table_that_did_not_come_with_the_index_is_read_first() {
 }
 
 #[test]
+fn a_table_of_another_version_of_a_file_is_not_taken_for_damage() {
+    let tensor = Rng(3).bf16_weights(1_000_000);
+    let file = checkpoint("BF16", 1000, 1000, &tensor);
+    let packed = pack(&native(), &file, Effort::Fast).expect("packs");
+    let mut packed = with_record(&packed, b"STAT", &vec![7; 40 << 10]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("m.zstn");
+    std::fs::write(&path, &packed).expect("written");
+    let on_disk = std::fs::File::options().write(true).open(&path);
+    let long_ago = std::time::SystemTime::UNIX_EPOCH;
+    on_disk.and_then(|f| f.set_modified(long_ago)).expect("set");
+    let reader = Reader::open(&path).expect("opens");
+    assert!(reader.read_rows("w", 10..20).is_ok());
+    let (_, table) = reader.model().block_table(0).expect("not known");
+    packed[index(table.start)..index(table.end)].fill(0xff);
+    std::fs::write(&path, &packed).expect("written");
+    let result = reader.read_rows("w", 10..20);
+    assert!(matches!(result, Err(Error::Changed { .. })), "{result:?}");
+}
+
+#[test]
 fn what_cannot_be_cut_is_read_whole() {
     // Few values: a palette, which has no blocks.
     let mut rng = Rng(4);
@@ -242,7 +264,7 @@ fn rows_that_are_not_there_are_refused() {
         u64::MAX..u64::MAX,
     ] {
         let refusal = reader.read_rows("w", rows.clone()).expect_err("refused");
-        let zstn::Error::Format { source, .. } = &refusal else {
+        let Error::Format { source, .. } = &refusal else {
             panic!("{refusal}");
         };
         assert_eq!(source.kind(), ErrorKind::InvalidInput, "{rows:?}");
