@@ -59,28 +59,28 @@ impl<'a> Cursor<'a> {
         Ok(array)
     }
 
-    /// One byte.
+    /// Reads one byte.
     pub fn u8(&mut self, what: &str) -> Result<u8> {
         Ok(self.array::<1>(what)?[0])
     }
 
-    /// Two bytes.
+    /// Reads two bytes.
     pub fn u16(&mut self, what: &str) -> Result<u16> {
         Ok(u16::from_le_bytes(self.array(what)?))
     }
 
-    /// Three bytes, as block headers of zstd use them.
+    /// Reads three bytes, as in block headers of zstd.
     pub fn u24(&mut self, what: &str) -> Result<u32> {
         let [a, b, c] = self.array(what)?;
         Ok(u32::from_le_bytes([a, b, c, 0]))
     }
 
-    /// Four bytes.
+    /// Reads four bytes.
     pub fn u32(&mut self, what: &str) -> Result<u32> {
         Ok(u32::from_le_bytes(self.array(what)?))
     }
 
-    /// Eight bytes.
+    /// Reads eight bytes.
     pub fn u64(&mut self, what: &str) -> Result<u64> {
         Ok(u64::from_le_bytes(self.array(what)?))
     }

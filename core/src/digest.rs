@@ -43,8 +43,8 @@ pub fn of<E: Engine>(engine: &E, bytes: &[u8]) -> Digest {
 /// Whole subtrees of BLAKE3's tree of chunks, but for the last one.
 const SUBTREE_BYTES: usize = 1 << 19;
 
-/// A left half is as long a power of two as leaves something for the right
-/// half.
+/// Splits a tree: the left half is the longest power of two that leaves
+/// something for the right half.
 fn halves(values: &[ChainingValue]) -> (&[ChainingValue], &[ChainingValue]) {
     values.split_at(values.len().next_power_of_two() / 2)
 }

@@ -142,7 +142,7 @@ impl Error {
         self
     }
 
-    /// Who is at fault.
+    /// Returns the kind of error, which says who is at fault.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind

@@ -13,7 +13,7 @@ macro_rules! rules {
             /// Every rule, in the order of this file.
             pub const ALL: &[Self] = &[ $( Self::$name, )* ];
 
-            /// Stable spelling, `format.rule`.
+            /// Returns the stable spelling, `format.rule`.
             #[must_use]
             pub fn code(self) -> &'static str {
                 match self { $( Self::$name => $code, )* }

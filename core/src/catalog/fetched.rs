@@ -109,7 +109,8 @@ impl FetchedRanges {
         Some(joined.into())
     }
 
-    /// Like [`FetchedRanges::part`], for a range that the caller has checked.
+    /// Returns the same as [`FetchedRanges::part`], for a range that the caller
+    /// has checked.
     pub(super) fn have(&self, range: Range<u64>) -> Cow<'_, [u8]> {
         self.part(range).unwrap_or_default()
     }

@@ -87,7 +87,7 @@ impl<'a> Blocks<'a> {
         })
     }
 
-    /// Decoded bytes of every block but the last.
+    /// Returns the decoded length of every block but the last.
     #[must_use]
     pub fn block_bytes(&self) -> u64 {
         self.block_bytes

@@ -27,7 +27,7 @@ pub fn check(payload: &[u8], len_bytes: u64) -> Result<()> {
     whole(payload, frame)
 }
 
-/// Like [`check`], for the bitmaps, codebooks and indices that z4ai only
+/// Checks like [`check`], for the bitmaps, codebooks and indices that z4ai only
 /// reads if they declare their content size.
 pub fn check_sized(payload: &[u8], len_bytes: u64) -> Result<()> {
     whole(payload, sized_prefix(payload, len_bytes)?)

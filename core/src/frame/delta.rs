@@ -98,8 +98,8 @@ impl<'a> Delta<'a> {
 
 const HEAD_BYTES: u64 = 32;
 
-/// `current` as its difference from `reference`; `dtype` steers the choice
-/// of frame.
+/// Encodes `current` as its difference from `reference`; `dtype` guides the
+/// choice of frame.
 pub fn encode<E: PackEngine>(
     engine: &E,
     current: &[u8],
@@ -137,7 +137,8 @@ pub fn head<'a>(reference: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     out
 }
 
-/// BLAKE2b with an output of 16 bytes, which is not a cut longer one.
+/// Returns BLAKE2b with an output of 16 bytes, which is not a truncation of a
+/// longer one.
 fn digest(reference: &[u8]) -> [u8; 16] {
     Blake2b::<U16>::digest(reference).into()
 }

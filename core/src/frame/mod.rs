@@ -138,7 +138,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// NumPy's description of the bytes, where the frame carries one.
+    /// Returns NumPy's description of the array, if the frame has one.
     #[must_use]
     pub fn numpy(&self) -> Option<&NumPy<'a>> {
         match self {
@@ -278,7 +278,7 @@ pub(crate) fn decoded_len(elements: u64, item_bytes: u64, tail: &[u8]) -> Result
         })
 }
 
-/// `bytes` for a message: text where it is text, else hex.
+/// Formats `bytes` for a message: as text if they are text, otherwise in hex.
 pub(crate) fn printable(bytes: &[u8]) -> String {
     match core::str::from_utf8(bytes) {
         Ok(text) if !text.is_empty() && text.chars().all(|c| !c.is_control()) => {

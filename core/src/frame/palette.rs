@@ -94,7 +94,7 @@ impl<'a> Frame<'a> {
         self.distinct
     }
 
-    /// NumPy's description, where the frame carries one.
+    /// Returns NumPy's description, if the frame has one.
     #[must_use]
     pub fn numpy(&self) -> Option<&NumPy<'a>> {
         self.numpy.as_ref()
@@ -126,7 +126,7 @@ impl<'a> Frame<'a> {
         self.join(&self.parts(engine)?, out)
     }
 
-    /// Codebook and index.
+    /// Decodes codebook and index.
     fn parts<E: Engine>(&self, engine: &E) -> Result<[Vec<u8>; 2]> {
         let decode = |payload: &[u8], len_bytes| {
             let mut out = bytes::buffer(len_bytes)?;

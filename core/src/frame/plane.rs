@@ -207,7 +207,8 @@ pub enum Pieces<'p, 'a> {
 }
 
 impl<'a> Plane<'a> {
-    /// Decoded bytes of a block, where the plane is cut into several.
+    /// Returns the decoded length of a block, if the plane is divided into
+    /// several.
     #[must_use]
     pub fn block_bytes(&self) -> Option<u64> {
         match &self.coded {

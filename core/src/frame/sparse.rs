@@ -90,7 +90,7 @@ impl<'a> Frame<'a> {
         self.nonzero
     }
 
-    /// NumPy's description, where the frame carries one.
+    /// Returns NumPy's description, if the frame has one.
     #[must_use]
     pub fn numpy(&self) -> Option<&NumPy<'a>> {
         self.numpy.as_ref()

@@ -129,7 +129,7 @@ pub(super) fn zstd_smallest<E: PackEngine>(
     best
 }
 
-/// Method and payload for `raw`: stored unless zstd makes it smaller.
+/// Returns method and payload for `raw`: stored unless zstd makes it smaller.
 pub(super) fn encode<'a, E: PackEngine>(
     engine: &E,
     raw: Cow<'a, [u8]>,

@@ -28,7 +28,8 @@ impl Rows {
         &self.name
     }
 
-    /// Their shape: that of the tensor, with as many rows as are wanted.
+    /// Returns their shape: that of the tensor, with the number of requested
+    /// rows.
     #[must_use]
     pub fn shape(&self) -> &[u64] {
         &self.shape

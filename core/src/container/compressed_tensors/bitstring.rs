@@ -13,7 +13,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// One code right after the other.
+    /// Returns the layout without padding between codes.
     pub fn dense(bits: u8) -> Self {
         Self {
             bits,
@@ -36,7 +36,7 @@ impl Layout {
         u64::try_from(words).expect("at most a quarter of the count")
     }
 
-    /// Code number `place` of `string`, which has to be long enough.
+    /// Returns code number `place` of `string`, which must be long enough.
     pub fn code(self, string: &[u8], place: usize) -> u8 {
         let (place, bits) = (place as u64, u64::from(self.bits));
         let bit = if self.padded {

@@ -161,9 +161,9 @@ fn modules(config: &Config, table: &Table) -> BTreeSet<String> {
     table.keys().filter_map(module).collect()
 }
 
-/// Sparse tensors. Where the configuration names a sparse format, a prefix
-/// with values or a mask has to have all parts; where it does not, only a
-/// complete set counts.
+/// Finds the sparse tensors. If the configuration names a sparse format, a
+/// prefix with values or a mask must have all parts; if not, only a complete
+/// set counts.
 fn masks(config: &Config, table: &Table) -> Result<Masks> {
     let format = config.sparse_format()?;
     let mut masks = Masks::new();
@@ -180,7 +180,8 @@ fn masks(config: &Config, table: &Table) -> Result<Masks> {
     Ok(masks)
 }
 
-/// Section 2: configuration first, spelling second.
+/// Returns the name of the dense tensor (2): by the configuration or, failing
+/// that, by spelling.
 fn dense_name(config: &Config, prefix: &str) -> String {
     let full =
         config.keeps_full_names() || prefix.ends_with(".weight") || prefix.ends_with(".bias");

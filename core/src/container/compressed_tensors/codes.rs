@@ -15,7 +15,7 @@ pub struct Codes<'a> {
 }
 
 impl<'a> Codes<'a> {
-    /// `bytes` are `rows` rows of equal length.
+    /// Takes `bytes` as `rows` rows of equal length.
     pub fn new(bytes: &'a [u8], rows: usize, layout: Layout, values: Vec<f32>) -> Self {
         Self {
             bytes,

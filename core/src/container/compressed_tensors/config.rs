@@ -129,8 +129,8 @@ impl Config {
         self.version.map(|version| version < release)
     }
 
-    /// Scheme and format of the weight of `module`, `None` if it is dense
-    /// (5.3). For modules that have quantised tensors.
+    /// Returns scheme and format of the weight of `module`, which has quantised
+    /// tensors; `None` if it is dense (5.3).
     pub(super) fn scheme(&self, module: &str) -> Result<Option<(Scheme, Format)>> {
         if self.ignore.contains(module)? {
             return Ok(None);
@@ -177,7 +177,7 @@ fn known(name: &str) -> Result<Format> {
         .ok_or_else(|| Error::unsupported(format!("the format `{name}` is not known")))
 }
 
-/// `0.13.1.a20260101` is release (0, 13).
+/// Parses a release: `0.13.1.a20260101` is (0, 13).
 fn release(version: &str) -> Option<(u32, u32)> {
     let mut numbers = version.trim().split('.').map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))

@@ -15,8 +15,8 @@ use crate::dtype::Dtype;
 
 /// A dtype that arithmetic happens in.
 trait Real: Copy {
-    /// Nearest, ties to even. A NaN loses sign and payload, which processors
-    /// choose differently.
+    /// Rounds to nearest, ties to even. A NaN loses sign and payload, which
+    /// processors choose differently.
     fn round(value: f32) -> Self;
     fn widen(self) -> f32;
     fn write(self, out: &mut [u8]);
@@ -42,7 +42,8 @@ real!(f32, f32::from_bits(0x7FC0_0000), |x| x, |x| x);
 real!(f16, f16::from_bits(0x7E00), f16::from_f32, f16::to_f32);
 real!(bf16, bf16::from_bits(0x7FC0), bf16::from_f32, bf16::to_f32);
 
-/// One number rounded to F16, for formats with an order of their own.
+/// Rounds one number to F16, for formats that define their own order of
+/// operations.
 pub fn round_f16(value: f32) -> [u8; 2] {
     <f16 as Real>::round(value).to_le_bytes()
 }

@@ -216,7 +216,7 @@ pub fn quantised(
     Ok(weight)
 }
 
-/// Dtype of codes that take a byte each.
+/// Returns the dtype of codes that take a byte each.
 fn code_dtype(scheme: &Scheme) -> Result<Dtype> {
     match (scheme.number, scheme.num_bits) {
         (Number::Int, _) => Ok(Dtype::I8),

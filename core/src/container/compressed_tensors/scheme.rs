@@ -166,7 +166,7 @@ fn strategy(fields: &Fields) -> Result<Strategy> {
     }
 }
 
-/// `[128, 128]` or, in old files, `"128x128"`.
+/// Parses a block structure: `[128, 128]` or, in old files, `"128x128"`.
 fn block(structure: &Value) -> Option<(u64, u64)> {
     let (rows, columns) = match structure {
         Value::Array(sides) => match sides.as_slice() {

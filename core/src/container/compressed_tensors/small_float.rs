@@ -23,7 +23,7 @@ impl SmallFloat {
         }
     }
 
-    /// Value of each code.
+    /// Returns the value of each code.
     pub fn values(self) -> Vec<f32> {
         let (mantissa_bits, bias) = match self {
             Self::E2M1 => (1, 1),
@@ -49,7 +49,7 @@ impl SmallFloat {
     }
 }
 
-/// 2^(e - 127) as BF16 has it: 0 is the subnormal below the smallest normal
+/// Returns 2^(e - 127) in BF16: 0 is the subnormal below the smallest normal
 /// number, 255 infinity.
 pub fn power_of_two(e: u32) -> f32 {
     match e {

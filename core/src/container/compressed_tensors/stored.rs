@@ -46,7 +46,7 @@ fn len_bits(dtype: Dtype, shape: &[u64]) -> Option<u64> {
     elements(shape)?.checked_mul(dtype.bits())
 }
 
-/// Product of the dimensions, `None` if it exceeds 64 bits.
+/// Returns the product of the dimensions; `None` if it exceeds 64 bits.
 pub(super) fn elements(shape: &[u64]) -> Option<u64> {
     if shape.contains(&0) {
         return Some(0);

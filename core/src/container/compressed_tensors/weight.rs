@@ -57,7 +57,7 @@ impl Weight {
         &self.name
     }
 
-    /// Dtype of the dense tensor, the one the package computes in.
+    /// Returns the dtype of the dense tensor, in which the package computes.
     #[must_use]
     pub fn dtype(&self) -> Dtype {
         self.dtype
@@ -161,7 +161,7 @@ impl Weight {
         .tensor(&self.name)
     }
 
-    /// Section 6.
+    /// Decodes codes of one byte each (6).
     fn one_per_byte(
         &self,
         scheme: &Scheme,
@@ -192,7 +192,7 @@ impl Weight {
         dequantise(self.dtype, geometry, &codes, &grid, &scales, zeros)
     }
 
-    /// Section 7.
+    /// Decodes packed codes (7).
     fn packed(&self, scheme: &Scheme, geometry: &Geometry, views: Views<'_>) -> Result<Vec<u8>> {
         let (codes, scale) = (views.need(Role::Packed)?, views.need(Role::Scale)?);
         let bits = scheme.num_bits;
@@ -216,7 +216,7 @@ impl Weight {
         dequantise(self.dtype, geometry, &codes, &grid, &scales, zeros)
     }
 
-    /// Section 8.
+    /// Decodes small floats with a scale per group (8).
     fn small(&self, geometry: &Geometry, views: Views<'_>) -> Result<Vec<u8>> {
         let scale = views.need(Role::Scale)?;
         let (small, role, size) = match self.format {

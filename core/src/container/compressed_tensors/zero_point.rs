@@ -14,7 +14,7 @@ use crate::bytes::index;
 use crate::dtype::Dtype;
 use crate::{Error, Result, Rule};
 
-/// Zero points of one byte each, in the places of the scales.
+/// Returns zero points of one byte each, in the order of the scales.
 pub fn plain(view: View<'_>, scale: &Stored) -> Result<Vec<f32>> {
     if view.stored.shape != scale.shape {
         return Err(Error::malformed(
@@ -33,8 +33,8 @@ pub fn plain(view: View<'_>, scale: &Stored) -> Result<Vec<f32>> {
         .collect())
 }
 
-/// Zero points packed down the rows: each column of words is the bit string
-/// of one column of entries.
+/// Returns zero points that are packed down the rows: each column of words is
+/// the bit string of one column of entries.
 pub fn packed(
     view: View<'_>,
     geometry: &Geometry,

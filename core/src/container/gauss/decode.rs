@@ -142,7 +142,7 @@ impl<'a> Streams<'a> {
         })
     }
 
-    /// The exact values of the next elements.
+    /// Computes the exact values of the next elements.
     fn fill(&mut self, values: &mut [f64]) {
         // Copies stay in registers.
         let (mut index, mut residual) = (self.index.clone(), self.residual.clone());

@@ -34,7 +34,7 @@ impl Moments {
         }
     }
 
-    /// Standard deviation.
+    /// Returns the standard deviation.
     pub fn deviation(&self) -> f64 {
         libm::sqrt(self.squares / self.count.max(1.0))
     }

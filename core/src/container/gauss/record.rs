@@ -39,7 +39,8 @@ impl Version {
         self.0
     }
 
-    /// Raw tensors, and a dtype in records of coded ones.
+    /// Returns whether the version has raw tensors, and a dtype in the records
+    /// of coded ones.
     pub fn has_raw(self) -> bool {
         self.0 >= 3
     }
@@ -66,7 +67,7 @@ pub fn shard_record_bytes(components: u64) -> u64 {
     13 + 24 * components
 }
 
-/// Product of the dimensions; 0 where one of them is 0.
+/// Returns the product of the dimensions; 0 if one of them is 0.
 pub fn product(shape: &[u64]) -> Option<u64> {
     if shape.contains(&0) {
         return Some(0);

@@ -42,7 +42,7 @@ pub fn f16_to_f64(bits: u16) -> f64 {
     }
 }
 
-/// Two to this power, for exponents of normal numbers.
+/// Returns two to this power, for exponents of normal numbers.
 pub fn power_of_two(exponent: i32) -> f64 {
     f64::from_bits(u64::from((exponent + 1023).unsigned_abs()) << 52)
 }
@@ -70,7 +70,7 @@ pub fn f16(value: f64) -> u16 {
     sign | ((exponent << 10) + steps)
 }
 
-/// Nearest bfloat16 by way of single precision: two roundings.
+/// Rounds to the nearest bfloat16 by way of single precision: two roundings.
 pub fn bf16(value: f64) -> u16 {
     #[allow(clippy::cast_possible_truncation)] // the first rounding
     let single = value as f32;

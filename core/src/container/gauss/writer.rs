@@ -59,7 +59,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Header and index, the first bytes of the file.
+    /// Returns header and index, the first bytes of the file.
     pub fn finish(self) -> Result<Vec<u8>> {
         let mut head = MAGIC.to_vec();
         head.push(b'4');

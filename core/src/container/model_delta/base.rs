@@ -80,7 +80,7 @@ impl<'a> Base<'a> {
         hasher.finalize().into()
     }
 
-    /// [`table_digest`] of this base.
+    /// Returns the [`table_digest`] of this base.
     #[must_use]
     pub fn table_digest(&self) -> [u8; 32] {
         table_digest(
@@ -91,9 +91,10 @@ impl<'a> Base<'a> {
     }
 }
 
-/// BLAKE3 of what z4ai's digest of a base leaves out: which bytes bear which
-/// name. Without it a base with exchanged names would pass. The tensors come
-/// in ascending order of their names (docs/formats/zstn-delta.md 2).
+/// Returns BLAKE3 of what z4ai's digest of a base leaves out: the names of the
+/// tensors and their spans. Without it a base with exchanged names would pass.
+/// The tensors come in ascending order of their names
+/// (docs/formats/zstn-delta.md 2).
 pub fn table_digest<'n>(tensors: impl Iterator<Item = (&'n str, &'n Range<u64>)>) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     for (name, span) in tensors {

@@ -187,7 +187,7 @@ fn check_names(records: &[Record]) -> Result<()> {
     }
 }
 
-/// No hole and nothing beyond the end. Overlaps are legal here.
+/// Refuses gaps, and spans beyond the end. Overlaps are legal here.
 fn check_coverage(records: &[Record], data_len_bytes: u64) -> Result<()> {
     let spans = records.iter().map(|record| &record.span);
     let mut end = 0;

@@ -208,7 +208,8 @@ fn check_ref(record: &Record, target: Option<&Record>) -> Result<()> {
     Ok(())
 }
 
-/// No hole, no overlap: this bounds all output by the length of the data.
+/// Refuses gaps and overlaps, which bounds all output by the length of the
+/// data.
 fn check_tiling(records: &[Record], data_len_bytes: u64) -> Result<()> {
     let spans = records.iter().map(|record| &record.span);
     let mut end = 0;

@@ -142,7 +142,7 @@ impl Checksum {
     }
 }
 
-/// XXH3 of a manifest of version 2.
+/// Returns XXH3 of a manifest of version 2.
 pub(super) fn xxh3(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
 }
@@ -151,7 +151,7 @@ fn sha256(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
-/// Exactly 2 N hexadecimal digits.
+/// Parses exactly 2 N hexadecimal digits.
 fn hex<const N: usize>(digits: &str) -> Option<[u8; N]> {
     let mut out = [0; N];
     if digits.len() != 2 * N {

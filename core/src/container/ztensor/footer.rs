@@ -27,7 +27,7 @@ pub fn is_ztensor(head: &[u8]) -> bool {
     head.starts_with(b"ZTEN") || head.starts_with(&MAGIC_V2)
 }
 
-/// First bytes of a file of version 0.1.
+/// Returns the first bytes of a file of version 0.1.
 pub(super) fn magic() -> [u8; 8] {
     MAGIC_V0
 }

@@ -56,7 +56,7 @@ pub(super) fn decode<E: Engine>(tensor: &Tensor, engine: &E, stored: &[u8]) -> R
     Ok(out)
 }
 
-/// One value for a cell: what two would mean is nowhere said.
+/// Refuses two values for one cell, whose meaning is not specified.
 fn check_distinct(cells: &[u64], must_rise: bool) -> Result<()> {
     if cells.is_sorted_by(|a, b| a < b) {
         return Ok(());

@@ -148,7 +148,8 @@ impl Tensor {
         Ok(bytes)
     }
 
-    /// Version 2 allows 0 and 1; before, anything but 0 is true.
+    /// Normalises truth values. Version 2 allows 0 and 1; in earlier versions
+    /// anything but 0 is true.
     fn truth_values<'a>(&self, bytes: Cow<'a, [u8]>) -> Result<Cow<'a, [u8]>> {
         match bytes.iter().find(|&&byte| byte > 1) {
             None => Ok(bytes),

@@ -82,8 +82,8 @@ fn tensor(name: &str, item: Item, footer: &Footer) -> Result<Tensor> {
     })
 }
 
-/// `tensor_element` is that of the whole tensor in version 1.0, where only
-/// its values have it.
+/// Parses a component. `tensor_element` is the element type of the whole tensor
+/// in version 1.0, which only its values have.
 fn component(
     role: &str,
     item: Item,

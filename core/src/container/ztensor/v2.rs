@@ -199,7 +199,7 @@ fn check_parts(tensor: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// Two blobs are the same or have nothing in common.
+/// Refuses blobs that overlap without being the same.
 fn check_disjoint(tensors: &[Tensor], footer: &Footer) -> Result<()> {
     let parts = tensors.iter().flat_map(|tensor| &tensor.parts);
     let here = parts.filter(|part| part.shard.is_none());

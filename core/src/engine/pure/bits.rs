@@ -25,8 +25,8 @@ impl<'a> BitWriter<'a> {
         self.flush();
     }
 
-    /// Like [`Self::put`], for callers that flush by themselves: no more than
-    /// 57 bits may come together.
+    /// Appends like [`Self::put`], for callers that flush themselves: at most
+    /// 57 bits between flushes.
     pub fn hold(&mut self, value: u64, bits: u32) {
         self.held |= value << self.held_bits;
         self.held_bits += bits;

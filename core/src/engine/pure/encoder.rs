@@ -45,8 +45,8 @@ pub(super) fn write_blocks(input: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Content size always, in a single segment where that is allowed; neither
-/// checksum nor dictionary.
+/// Writes a frame header: always with content size, in a single segment if that
+/// is allowed, without checksum and dictionary.
 pub(super) fn write_header(len: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&MAGIC);
     let len = len as u64;
@@ -186,8 +186,8 @@ impl Writer {
     }
 }
 
-/// The literals section of a block (3.1.1.3.1); without a description it is
-/// written in the code of the block before.
+/// Writes the literals section of a block (3.1.1.3.1); without a description it
+/// uses the code of the previous block.
 fn write_literals_section(
     block: &[u8],
     streams: &Streams,

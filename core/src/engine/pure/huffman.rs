@@ -94,14 +94,14 @@ impl Code {
         self.lens[usize::from(symbol)]
     }
 
-    /// Code of a symbol, its first bit on top.
+    /// Returns the code of a symbol, with its first bit on top.
     pub fn code(&self, symbol: u8) -> u16 {
         self.codes[usize::from(symbol)]
     }
 }
 
-/// Code of each symbol: those of low weight (long codes) first, and among
-/// them in the order of their values.
+/// Returns the code of each symbol: those of low weight (long codes) first, and
+/// among them in the order of their values.
 fn codes(weights: &[u8]) -> [u16; 256] {
     let mut codes = [0; 256];
     let mut next = 0u16;
@@ -180,7 +180,7 @@ fn tree(leaves: &[(u64, u8)], bits: &mut [u8]) -> bool {
     usize::from(bits[0]) <= MAX_BITS
 }
 
-/// Package-merge (Larmore and Hirschberg 1990).
+/// Computes code lengths by package-merge (Larmore and Hirschberg 1990).
 fn package_merge(leaves: &[(u64, u8)], bits: &mut [u8]) {
     const MAX_ITEMS: usize = 512;
     let n = leaves.len();

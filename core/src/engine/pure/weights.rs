@@ -79,7 +79,7 @@ fn shares(counts: &[usize; VALUES], size: usize) -> [usize; VALUES] {
     shares
 }
 
-/// The table description (4.1.1).
+/// Writes the table description (4.1.1).
 fn write_shares(shares: &[usize; VALUES], log: u32, out: &mut Vec<u8>) {
     let mut bits = BitWriter::new(out);
     bits.put(u64::from(log - 5), 4);

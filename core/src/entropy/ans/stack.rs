@@ -47,8 +47,8 @@ impl Encoder {
     }
 }
 
-/// Quotient and remainder, for quotients up to 2^40. Processors divide floats
-/// several times faster than integers of 64 bits.
+/// Returns quotient and remainder, for quotients up to 2^40. Processors divide
+/// floats several times faster than 64-bit integers.
 #[inline]
 fn divide(state: u64, len: u64) -> (u64, u64) {
     // Wrong by one at most, which the remainder shows.

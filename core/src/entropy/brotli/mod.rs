@@ -54,8 +54,8 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// One stream of `input` at `quality`, 0 to 11: generic mode, a window of at
-/// most 4 MiB, as z4ai writes them.
+/// Encodes `input` as one stream at `quality`, 0 to 11: generic mode, a window
+/// of at most 4 MiB, as z4ai writes them.
 #[cfg(feature = "brotli-encoder")]
 #[must_use]
 pub fn encode(input: &[u8], quality: u8) -> Vec<u8> {

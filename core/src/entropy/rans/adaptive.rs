@@ -57,7 +57,8 @@ impl<'a> Adaptive<'a> {
         Ok(parsed)
     }
 
-    /// `most` returns the largest frequency of a chunk.
+    /// Checks that the chunks can hold a plane of `len_bytes`. `most` returns
+    /// the largest frequency of a chunk.
     fn check_capacity(&self, len_bytes: u64, most: impl Fn(usize) -> u32) -> Result<()> {
         let mut allowance = Allowance::new();
         let lens = part_lens(len_bytes, self.chunks.len() as u64);

@@ -32,8 +32,8 @@ use alloc::vec::Vec;
 use crate::bytes::Cursor;
 use crate::{Error, Result, Rule};
 
-/// First symbol of part `i` when `n` symbols are split into `k` parts:
-/// `floor(i*n/k)`, for `i <= k < 2^32`.
+/// Returns the first symbol of part `i` when `n` symbols are split into `k`
+/// parts: `floor(i*n/k)`, for `i <= k < 2^32`.
 fn bound(i: u64, n: u64, k: u64) -> u64 {
     i * (n / k) + i * (n % k) / k
 }
@@ -116,7 +116,7 @@ fn take_chunks<'a>(
     Ok(chunks)
 }
 
-/// The lengths of `chunks` as their table stores them.
+/// Writes the lengths of `chunks` as their table stores them.
 fn write_lens(out: &mut Vec<u8>, chunks: &[Vec<u8>]) {
     for chunk in chunks {
         out.extend_from_slice(&len_u32(chunk).to_le_bytes());

@@ -82,7 +82,7 @@ fn signs<T: Item>(items: &[T], start: usize, out: &mut [u8]) {
     }
 }
 
-/// The byte from `shift` on of each item, `bits` of it.
+/// Writes `bits` bits from `shift` on of each item to a byte of `out`.
 #[inline(always)]
 fn bytes<T: Item>(items: &[T], shift: u32, bits: u32, out: &mut [u8]) {
     // Loops of their own for shifts and masks that do not change.
@@ -105,8 +105,8 @@ fn each<T: Item>(items: &[T], out: &mut [u8], byte: impl Fn(T) -> u8) {
     }
 }
 
-/// The mantissa plane is all low bytes, then all next bytes: a range of it may
-/// take in the end of one part and the start of another.
+/// Extracts a range of the mantissa plane. The plane holds all low bytes, then
+/// all next bytes: a range may cross from one part into the next.
 fn mantissas<T: Item>(items: &[T], mantissa_bits: u32, start: usize, mut out: &mut [u8]) {
     let mut at = start;
     while !out.is_empty() {

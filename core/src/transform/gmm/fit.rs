@@ -112,7 +112,8 @@ impl Members {
     }
 }
 
-/// Equal weights, equal widths, means at even percentiles (6 step 2).
+/// Returns the initial mixture: equal weights, equal widths, means at even
+/// percentiles (6 step 2).
 fn initial(sorted: &[f64], deviation: f64, components: u8) -> Mixture {
     assert!(!sorted.is_empty(), "nothing to fit");
     assert!(components >= 2, "a mixture has at least two components");
@@ -136,7 +137,8 @@ fn initial(sorted: &[f64], deviation: f64, components: u8) -> Mixture {
     }
 }
 
-/// Interpolated between the two nearest, as NumPy does it by default.
+/// Returns a percentile, interpolated between the two nearest values as NumPy
+/// does by default.
 fn percentile(sorted: &[f64], percent: f64) -> f64 {
     let position = percent / 100.0 * as_f64(sorted.len() - 1);
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // not negative

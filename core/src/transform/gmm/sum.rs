@@ -4,7 +4,7 @@
 /// The longest stretch that is not halved.
 const STRETCH: usize = 128;
 
-/// Mean and population deviation, in two passes.
+/// Returns mean and population deviation, in two passes.
 pub fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     #[allow(clippy::cast_precision_loss)] // far below 2^53
     let count = values.len() as f64;

@@ -18,7 +18,7 @@ pub use verify::{FileCheck, Integrity};
 /// Bytes of a section that do not depend on the number of tensors.
 pub const FIXED_BYTES: u64 = 142;
 
-/// XXH3 with 64 bits and seed 0 of bytes given in pieces.
+/// Returns XXH3 with 64 bits and seed 0 of bytes given in pieces.
 #[must_use]
 pub fn checksum<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> u64 {
     let mut hasher = XxHash3_64::new();

@@ -185,8 +185,8 @@ impl Piece {
     }
 }
 
-/// Whole elements that hold the bytes `body` of the planes; where eight of
-/// them share a byte of signs, all eight.
+/// Returns the whole elements that hold the bytes `body` of the planes; if
+/// eight of them share a byte of signs, all eight.
 fn elements(table: &BlockTable, body: Range<u64>) -> Range<u64> {
     let item_bytes = table.transform.item_bytes() as u64;
     let (start, end) = (body.start / item_bytes, body.end.div_ceil(item_bytes));

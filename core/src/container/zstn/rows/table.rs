@@ -118,7 +118,7 @@ impl PlaneBlocks {
         }
     }
 
-    /// Decoded bytes of block `number`.
+    /// Returns the range of the plane that block `number` decodes to.
     pub(super) fn decoded(&self, number: usize) -> Range<u64> {
         // A block's number times its size is inside the plane: this fits.
         let start = number as u64 * self.block_bytes;

@@ -22,7 +22,8 @@ pub(super) struct Fields {
     pub(super) planes: Vec<PlaneBlocks>,
 }
 
-/// Memory grows with what the bytes really hold.
+/// Reads the fields of a table. Memory grows with the bytes that are actually
+/// there.
 pub(super) fn read(bytes: &[u8], stored_piece_bytes: u64) -> Result<Fields> {
     let Some(covered) = (bytes.len() as u64).checked_sub(CHECKSUM_BYTES) else {
         return Err(Error::malformed(Rule::Truncated, "a block table is cut off").at(0));

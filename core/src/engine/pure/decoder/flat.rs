@@ -57,7 +57,7 @@ fn take_apart(bits: u32, bytes: &[u8], groups: &mut [[u8; GROUP]]) {
 /// The number of groups that are unpacked between two checks of what is left.
 const RUN: usize = 8;
 
-/// Eight numbers, the last one lowest, to a byte each.
+/// Unpacks eight numbers, the last one lowest, to a byte each.
 #[inline(always)]
 fn apart(bits: u32, word: u64) -> [u8; GROUP] {
     // Halves, quarters and eighths: each is as wide as what it is moved into.

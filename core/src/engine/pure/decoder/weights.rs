@@ -71,7 +71,8 @@ impl Weights {
         Ok((self.all, bits))
     }
 
-    /// Two states alternate; the end of the stream ends the weights.
+    /// Decodes compressed weights with two alternating states; the end of the
+    /// stream ends the weights.
     fn decompress(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         let mut shares = [0; MAX_VALUES[0]];
         let (log, stream) = shares::read(bytes, &MAX_VALUES, &mut shares)?;

@@ -96,7 +96,8 @@ impl<'a> Order1<'a> {
         Ok(parsed)
     }
 
-    /// `most` is the largest frequency of any context.
+    /// Checks that the payload can hold a plane of `len_bytes`. `most` is the
+    /// largest frequency of any context.
     fn check_capacity(&self, len_bytes: u64, most: u32) -> Result<()> {
         let mut allowance = Allowance::new();
         for (chunk, symbols) in self
