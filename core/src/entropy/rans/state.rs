@@ -77,6 +77,8 @@ impl Input<'_> {
     }
 }
 
+#[cold]
+#[inline(never)]
 fn end(detail: &'static str) -> Error {
     Error::malformed(Rule::RansEnd, detail)
 }

@@ -153,6 +153,7 @@ impl<'a, 'm> Lane<'a, 'm> {
 }
 
 #[cold]
+#[inline(never)]
 fn no_context() -> Error {
     Error::malformed(
         Rule::RansContext,
