@@ -2,7 +2,6 @@
 
 import type { Core, CoreCatalog, CoreOpening } from "./core.js";
 import { FormatError } from "./errors.js";
-import { describeNonModel } from "./not-a-model.js";
 import { totalBytes, readRanges } from "./byte-ranges.js";
 import type { ProgressMeter } from "./progress.js";
 import { callCore } from "./core-errors.js";
@@ -36,7 +35,7 @@ export async function readHead(core: Core, source: Source, sizeBytes: number, op
 /** Reads what the core asks for until it knows every tensor. */
 export async function openFile(core: Core, source: Source, sizeBytes: number, head: Uint8Array, options: ReadOptions, meter: ProgressMeter): Promise<OpenedFile> {
   const supplied: Supplied[] = [];
-  const opening = recognise(core, sizeBytes, head);
+  const opening = await recognise(core, sizeBytes, head);
   let finished = false;
   try {
     // This ends: in each round the core needs less.
@@ -63,17 +62,26 @@ export async function openFile(core: Core, source: Source, sizeBytes: number, he
 export function catalogIn(core: Core, file: OpenedFile): CoreCatalog {
   if (file.core === core) return file.catalog;
   file.catalog.free();
-  const opening = recognise(core, file.sizeBytes, file.head);
+  const opening = callCore(() => new core.Opening(file.sizeBytes, file.head));
   for (const { offset, bytes } of file.supplied) callCore(() => opening.supply(offset, bytes));
   return callCore(() => opening.finish());
 }
 
-function recognise(core: Core, sizeBytes: number, head: Uint8Array): CoreOpening {
+async function recognise(core: Core, sizeBytes: number, head: Uint8Array): Promise<CoreOpening> {
   try {
     return callCore(() => new core.Opening(sizeBytes, head));
   } catch (error) {
-    const mistake = error instanceof FormatError ? describeNonModel(head) : undefined;
+    const mistake = error instanceof FormatError ? await mistakeIn(head) : undefined;
     throw mistake ? new FormatError(mistake, {}, { cause: error }) : error;
+  }
+}
+
+/** Says what `head` begins instead of a model. The sentences are loaded when they are needed. */
+async function mistakeIn(head: Uint8Array): Promise<string | undefined> {
+  try {
+    return (await import("./not-a-model.js")).describeNonModel(head);
+  } catch {
+    return undefined; // The error that led here says enough.
   }
 }
 

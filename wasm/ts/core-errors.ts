@@ -54,7 +54,7 @@ function sentence(message: string): string {
 function fromTrap(thrown: unknown): ZstnError {
   const cause = thrown instanceof Error ? thrown.message : String(thrown);
   return new InternalError(
-    `The decoder stopped unexpectedly (${cause}). There may not be enough memory for this file. Reload the page or restart the program before reading on; if it happens again, please report it as a bug of zstn.`,
+    `The decoder stopped unexpectedly (${cause}). There may not be enough memory for this file. Reload the page or restart the program.`,
     { cause: thrown },
   );
 }

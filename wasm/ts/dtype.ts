@@ -153,4 +153,4 @@ function floats(length: number, tensor: string): Float32Array<ArrayBuffer> {
 }
 
 /** The names of all dtypes. */
-export const DTYPE_NAMES = Object.keys(DTYPES) as readonly Dtype[];
+export const DTYPE_NAMES = /* @__PURE__ */ Object.keys(DTYPES) as readonly Dtype[];

@@ -26,7 +26,7 @@ export { folderCache } from "./node/folder-cache.js";
 
 const loadCore = lazyCore((glue, input) => start(glue, input, new URL("./core/zstn_wasm_bg.wasm", import.meta.url)));
 const loadFormats = lazyFormats((glue, input) => start(glue, input, new URL("./core/zstn_formats_bg.wasm", import.meta.url)));
-const loadPackModule = lazyPackModule((glue, input) => start(glue, input, new URL("./core/zstn_coder_bg.wasm", import.meta.url)));
+const loadPackModule = /* @__PURE__ */ lazyPackModule((glue, input) => start(glue, input, new URL("./core/zstn_coder_bg.wasm", import.meta.url)));
 
 async function start(glue: Glue, input: CoreInput | undefined, ours: URL): Promise<unknown> {
   if (input instanceof Response || isHttp(input)) return glue.default({ module_or_path: input });
@@ -46,13 +46,13 @@ export function workerPool(options: WorkerPoolOptions = {}): WorkerPool {
 export const open: Open = opener({ loadCore, loadFormats, pool: workerPool, resolve, siblingPath });
 
 /** Packs a safetensors file into a `.zstn` container, one tensor at a time. See `PackOptions`. */
-export const pack: Pack = packer(loadPackModule, { resolve });
+export const pack: Pack = /* @__PURE__ */ packer(loadPackModule, { resolve });
 
 /** Compresses bytes, such as a tensor, to a frame. See `CompressOptions`. */
-export const compress: Compress = compressor(loadPackModule);
+export const compress: Compress = /* @__PURE__ */ compressor(loadPackModule);
 
 /** Decompresses a frame of `compress`, z4ai or `zstn compress`. */
-export const decompress: Decompress = decompressor(loadPackModule);
+export const decompress: Decompress = /* @__PURE__ */ decompressor(loadPackModule);
 
 /**
  * Loads the WebAssembly module now, from `input` if given. Optional: `open` loads the file that comes with this package.

@@ -22,10 +22,11 @@ import type { StoredCache, StoredCacheOptions } from "./source/stored-cache.js";
 
 export * from "./exports.js";
 
-// Bundlers recognise new URL("…", import.meta.url) and include the file.
+// Bundlers recognise new URL("…", import.meta.url) and include the file. Calls marked as pure are left out, with
+// everything behind them, by pages that do not use their result: one that only reads has no code for packing.
 const loadCore = lazyCore((glue, input) => glue.default({ module_or_path: input ?? new URL("./core/zstn_wasm_bg.wasm", import.meta.url) }));
 const loadFormats = lazyFormats((glue, input) => glue.default({ module_or_path: input ?? new URL("./core/zstn_formats_bg.wasm", import.meta.url) }));
-const loadPackModule = lazyPackModule((glue, input) => glue.default({ module_or_path: input ?? new URL("./core/zstn_coder_bg.wasm", import.meta.url) }));
+const loadPackModule = /* @__PURE__ */ lazyPackModule((glue, input) => glue.default({ module_or_path: input ?? new URL("./core/zstn_coder_bg.wasm", import.meta.url) }));
 
 /** Creates a pool of decoding workers, for the option `workers` of one or more models. They start when they are needed. */
 export function workerPool(options: WorkerPoolOptions = {}): WorkerPool {
@@ -37,13 +38,13 @@ export function workerPool(options: WorkerPoolOptions = {}): WorkerPool {
 export const open: Open = opener({ loadCore, loadFormats, pool: workerPool, resolve: pageAddress });
 
 /** Packs a safetensors file into a `.zstn` container, one tensor at a time. See `PackOptions`. */
-export const pack: Pack = packer(loadPackModule, { resolve: pageAddress });
+export const pack: Pack = /* @__PURE__ */ packer(loadPackModule, { resolve: pageAddress });
 
 /** Compresses bytes, such as a tensor, to a frame. See `CompressOptions`. */
-export const compress: Compress = compressor(loadPackModule);
+export const compress: Compress = /* @__PURE__ */ compressor(loadPackModule);
 
 /** Decompresses a frame of `compress`, z4ai or `zstn compress`. */
-export const decompress: Decompress = decompressor(loadPackModule);
+export const decompress: Decompress = /* @__PURE__ */ decompressor(loadPackModule);
 
 /**
  * Loads the WebAssembly module now, from `input` if given. Optional: `open` loads the file that comes with this package.

@@ -8,7 +8,7 @@ import { brotliCompressSync, constants } from "node:zlib";
 import { build } from "esbuild";
 
 /** In bytes; what it is today, rounded up. The aim is 120 kB for both together. */
-const BUDGET = { code: 19_000, module: 169_000 };
+const BUDGET = { code: 19_000, module: 160_000 };
 
 const root = fileURLToPath(new URL("../../../", import.meta.url));
 

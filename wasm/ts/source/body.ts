@@ -70,7 +70,7 @@ function refuseDecoded(pending: PendingResponse, bodyBytes: number): void {
   throw new ContentEncodingError(
     url,
     `The server of ${shortened(url)} announced ${declared} bytes and ${bodyBytes} came out of them: it seems to compress the file. ` +
-      "Positions in it mean nothing then; turn compression off for this file.",
+      "Turn compression off for this file.",
   );
 }
 

@@ -15,7 +15,7 @@ export function statusMessage(url: string, response: Response): string {
   if (status === 401 || status === 403) {
     return `Not allowed to read ${where}: ${answer}. If it needs a token, pass it in the option \`token\`, or in \`headers\`.`;
   }
-  if (status === 429) return `Too many requests for ${where}: ${answer}. Wait a little and try again.`;
+  if (status === 429) return `Too many requests for ${where}: ${answer}. Try again later.`;
   if (status >= 500) return `The server of ${where} has a problem: ${answer}. Try again later.`;
   return `Could not read ${where}: ${answer}.`;
 }

@@ -100,7 +100,7 @@ function headersOf({ headers, token }: HttpOptions): Headers {
   try {
     all.set("Authorization", `Bearer ${token}`);
   } catch (cause) {
-    throw new InvalidInputError("The `token` contains characters that a header must not contain, such as a line break.", { cause });
+    throw new InvalidInputError("The `token` has characters that a header must not contain.", { cause });
   }
   return all;
 }

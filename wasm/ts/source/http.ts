@@ -93,7 +93,7 @@ export class HttpSource implements Source {
     const stalled = (limitMs: number) =>
       new NetworkError(
         this.#client.url,
-        `Next to nothing came from ${shortened(this.#client.url)} for ${limitMs / 1000} seconds. Try again later, or allow more time in the options \`idleTimeoutMs\` and \`giveUpAfterMs\`.`,
+        `Next to nothing came from ${shortened(this.#client.url)} for ${limitMs / 1000} seconds. Try again later, or raise \`idleTimeoutMs\` and \`giveUpAfterMs\`.`,
       );
     return retrying(attempt, { ...this.#options, signal, stalled, receivedBytes: () => buffer.highestBytes, hasAnswered: () => this.#client.hasAnswered });
   }
@@ -145,7 +145,7 @@ export class HttpSource implements Source {
       throw this.#check.noRanges(
         `does not support range requests: it would send the whole file instead of a part, ${length === "" ? "without saying how long it is" : `${length} bytes`}. ` +
           `Up to ${maxFullDownloadBytes} bytes would be read whole (option \`maxFullDownloadBytes\`). ` +
-          "Use a server that does (nearly every static file host and object store), or download the file and open it locally.",
+          "Use a server that does, or download the file and open it locally.",
       );
     }
     const maxBytes = Number(length);

@@ -17,10 +17,10 @@ export function unanswered(url: string, cause: unknown): NetworkError {
   const where = shortened(url);
   const reason = reasonOf(cause);
   if (isInvalidHttp(reason)) return invalidHttp(url, cause);
-  if (isBadRedirect(reason)) return new NetworkError(url, `The server of ${where} redirects to where there is no file: ${reason.message}. Check the address.`, { cause });
+  if (isBadRedirect(reason)) return new NetworkError(url, `${where} redirects to where there is no file: ${reason.message}. Check the address.`, { cause });
   const code = reason.code === "" ? "" : ` (${reason.code})`;
   const hint = isBrowser() ? " The server must also allow web pages to read the file (CORS), and must not compress it." : "";
-  return new NetworkError(url, `Could not reach ${where}${code}. Check the address and the connection.${hint}`, { cause });
+  return new NetworkError(url, `Could not reach ${where}${code}. Check address and connection.${hint}`, { cause });
 }
 
 /** Returns the error for an answer whose body is not HTTP; `undefined` if `cause` is another failure. */
@@ -37,7 +37,7 @@ export function isLasting({ cause }: NetworkError, hasAnswered: boolean): boolea
 
 function invalidHttp(url: string, cause: unknown): NetworkError {
   const { message } = reasonOf(cause);
-  return new NetworkError(url, `The answer of ${shortened(url)} is not valid HTTP: ${message}. The server is at fault, or something between here and there.`, { cause });
+  return new NetworkError(url, `The answer of ${shortened(url)} is not valid HTTP: ${message}.`, { cause });
 }
 
 function reasonOf(error: unknown): Reason {

@@ -66,7 +66,7 @@ export class ResponseCheck {
   }
 
   notJoinable(): RangeNotSupportedError {
-    return this.noRanges("sent less than was asked for, and nothing (ETag, Last-Modified) that shows whether two parts are of the same file.");
+    return this.noRanges("sent less than was asked for, without ETag or Last-Modified to ask for the rest by.");
   }
 
   unknownSize(): RangeNotSupportedError {
