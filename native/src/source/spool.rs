@@ -229,7 +229,7 @@ fn spool(name: &str, from: &mut dyn Read, progress: impl Fn(u64)) -> Result<Map>
             Err(error) => return Err(Error::io(format!("read {name}"), error)),
         };
         file.write_all(&buffer[..len])
-            .map_err(temporary::failed("write"))?;
+            .map_err(|error| temporary::failed("write")(error))?;
         so_far += len as u64;
         progress(so_far);
     }

@@ -11,6 +11,7 @@ use super::client::Client;
 use super::retry::{Failure, Progress, retrying};
 use super::validator::Validators;
 use super::{HttpOptions, ranges};
+use crate::output::temporary;
 use crate::source::Map;
 use crate::{Error, Result};
 
@@ -33,7 +34,7 @@ pub fn download_with(
     progress: &dyn Fn(u64, Option<u64>),
 ) -> Result<Map> {
     let client = Client::new(url, options);
-    let file = tempfile::tempfile().map_err(|error| Error::io("make a temporary file", error))?;
+    let file = temporary::create()?;
     let mut spooled = Spooled {
         file,
         len_bytes: 0,
@@ -88,13 +89,13 @@ impl Sink for Spooled<'_> {
         self.len_bytes = 0;
         self.total = None;
         let cleared = self.file.set_len(0).and_then(|()| self.file.rewind());
-        cleared.map_err(|error| Error::io("clear a temporary file", error))
+        cleared.map_err(|error| temporary::failed("clear")(error))
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.file
             .write_all(bytes)
-            .map_err(|error| Error::io("write a temporary file", error))?;
+            .map_err(|error| temporary::failed("write")(error))?;
         self.len_bytes += bytes.len() as u64;
         (self.progress)(self.len_bytes, self.total);
         Ok(())
