@@ -59,12 +59,12 @@ fn merged(values: &[ChainingValue]) -> ChainingValue {
     }
 }
 
-#[cfg(all(test, feature = "pure"))]
+#[cfg(test)]
 mod tests {
     use alloc::vec::Vec;
 
     use super::*;
-    use crate::engine::Pure;
+    use crate::pure::Pure;
 
     #[test]
     fn subtrees_make_the_digest_of_the_whole() {

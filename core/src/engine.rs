@@ -2,19 +2,12 @@
 //! independent jobs.
 //!
 //! The native packer plugs in C zstd and a thread pool; WebAssembly plugs in
-//! [`Pure`]. An engine has no format knowledge: what a zstd frame may look like
+//! [`Pure`](crate::pure::Pure). An engine has no format knowledge: what a zstd frame may look like
 //! is decided in [`crate::entropy::zstd`], so that every engine accepts and
 //! refuses the same files.
 
 use alloc::string::String;
 use alloc::vec::Vec;
-
-#[cfg(feature = "pure")]
-mod pure;
-#[cfg(feature = "pure-encoder")]
-pub use pure::encode_literals;
-#[cfg(feature = "pure")]
-pub use pure::{Pure, decode_flat};
 
 /// The services that decoding needs from outside.
 pub trait Engine: Sync {

@@ -33,6 +33,7 @@ pub mod error;
 pub mod frame;
 pub mod limits;
 pub mod model;
+pub mod pure;
 mod rule;
 mod sort;
 pub mod transform;

@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use zstd::zstd_safe::{self, CCtx, CParameter, DCtx};
-use zstn_core::engine::{self as core_engine, ZstdCoding, decode_flat, encode_literals};
+use zstn_core::engine::{self as core_engine, ZstdCoding};
+use zstn_core::entropy::zstd::{decode_flat, encode_literals};
 use zstn_core::limits::ZSTD_WINDOW_BYTES;
 
 use crate::{Error, Result};

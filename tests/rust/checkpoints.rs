@@ -2,8 +2,8 @@
 
 use serde_json::{Map, json};
 use zstn_core::bytes::part;
-use zstn_core::container::compressed_tensors::Stored;
-use zstn_core::container::gauss::Source;
+use zstn_core::container::foreign::compressed_tensors::Stored;
+use zstn_core::container::foreign::gauss::Source;
 use zstn_core::container::safetensors::{Header, PREFIX_BYTES, Tensor, header_len_bytes};
 
 /// A checkpoint.

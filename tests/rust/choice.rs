@@ -4,11 +4,12 @@
 use zstn::Engine;
 use zstn_core::container::{model_delta, zstn::pack};
 use zstn_core::dtype::Dtype;
-use zstn_core::engine::{Pure, ZstdCoding};
+use zstn_core::engine::ZstdCoding;
 use zstn_core::frame::plane::Method;
 use zstn_core::frame::select::{Effort, encode, standalone};
 use zstn_core::frame::z4ai::{self, BlockCodecs, PlaneRecipe, Recipe, Transform};
 use zstn_core::frame::{Family, Frame, decompress, palette, sparse, turbo};
+use zstn_core::pure::Pure;
 use zstn_core::transform::bitfield::{BFLOAT16, FLOAT32};
 use zstn_tests::rng::Rng;
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use zstn::Reader;
-use zstn_core::engine::Pure;
 use zstn_core::model::DecodeTask;
+use zstn_core::pure::Pure;
 use zstn_tests::cases::{self, text};
 use zstn_tests::repository;
 

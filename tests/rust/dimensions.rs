@@ -3,14 +3,14 @@
 
 use zstn_core::ErrorKind;
 use zstn_core::catalog::{FileCatalog, FileOpener};
+use zstn_core::container::foreign::ztensor::{self, Entry};
 use zstn_core::container::model_delta::{self, Base, ModelDelta};
 use zstn_core::container::zstn::{pack, unpack};
-use zstn_core::container::ztensor::{self, Entry};
 use zstn_core::dtype::Dtype;
-use zstn_core::engine::Pure;
 use zstn_core::frame::select::Effort;
 use zstn_core::limits::DIMENSIONS;
 use zstn_core::model::ModelBuilder;
+use zstn_core::pure::Pure;
 use zstn_core::{Error, Result};
 use zstn_tests::memory::{Counting, peak_bytes};
 

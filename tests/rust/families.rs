@@ -2,9 +2,10 @@
 //! worked examples, round trips of every encoder, damage.
 
 use proptest::prelude::*;
-use zstn_core::engine::{Engine, Pure, ZstdCoding};
+use zstn_core::engine::{Engine, ZstdCoding};
 use zstn_core::frame::auto::StreamCodec;
 use zstn_core::frame::{Family, Frame, Stored, auto, chunked, decompress, palette, sparse, turbo};
+use zstn_core::pure::Pure;
 use zstn_core::transform::FloatFormat;
 use zstn_core::{ErrorKind, Rule};
 use zstn_tests::rng::Rng;

@@ -3,10 +3,11 @@
 
 use serde_json::Value;
 use zstn_core::bytes::part;
-use zstn_core::container::gauss::{Coding, Index, Parsed, Tensor, decode, decode_shard};
-use zstn_core::engine::{Engine, Pure};
+use zstn_core::container::foreign::gauss::{Coding, Index, Parsed, Tensor, decode, decode_shard};
+use zstn_core::engine::Engine;
 use zstn_core::entropy::ans::{Categorical, Decoder, Encoder, Gaussian};
 use zstn_core::limits::{GAUSS_ELEMENTS_PER_WORD, GAUSS_UNEARNED_ELEMENTS};
+use zstn_core::pure::Pure;
 use zstn_core::transform::gmm::Mixture;
 use zstn_core::{ErrorKind, Result};
 use zstn_tests::cases::{self, text};
@@ -123,7 +124,7 @@ fn the_index_is_what_the_manifest_says() {
             );
             let shards = tensor.shards();
             let list = |field: &str| truth[field].as_array().cloned().unwrap_or_default();
-            let ours = |number: fn(&zstn_core::container::gauss::Shard) -> u64| {
+            let ours = |number: fn(&zstn_core::container::foreign::gauss::Shard) -> u64| {
                 shards
                     .iter()
                     .map(number)

@@ -8,8 +8,8 @@ use zstn_core::Rule;
 use zstn_core::catalog::{FileCatalog, FileOpener};
 use zstn_core::container::zstn::integrity::checksum;
 use zstn_core::container::zstn::{IncrementalPacker, pack, promises_header_copy, unpack};
-use zstn_core::engine::Pure;
 use zstn_core::frame::select::Effort;
+use zstn_core::pure::Pure;
 
 fn native() -> Engine {
     Engine::new(1).expect("a thread")

@@ -12,8 +12,8 @@ use zstn::{Engine, PackOptions, Reader, Tensor};
 use zstn_core::Rule;
 use zstn_core::container::zstn::integrity::{FIXED_BYTES, checksum};
 use zstn_core::container::zstn::{IncrementalPacker, pack, unpack};
-use zstn_core::engine::Pure;
 use zstn_core::frame::select::Effort;
+use zstn_core::pure::Pure;
 use zstn_tests::rng::Rng;
 use zstn_tests::{cases, checkpoint, sha256};
 

@@ -2,7 +2,8 @@
 //! accepts nothing that C zstd refuses.
 
 use proptest::prelude::*;
-use zstn_core::engine::{Engine, PackEngine, Pure, ZstdCoding};
+use zstn_core::engine::{Engine, PackEngine, ZstdCoding};
+use zstn_core::pure::Pure;
 use zstn_tests::rng::Rng;
 
 /// The refusals of ours that C zstd does not share: its fastest loops look

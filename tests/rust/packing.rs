@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use zstn_core::bytes::part;
 use zstn_core::container::zstn::{IncrementalPacker, pack, unpack};
-use zstn_core::engine::Pure;
 use zstn_core::frame::select::Effort;
+use zstn_core::pure::Pure;
 use zstn_core::{ErrorKind, Result, Rule};
 use zstn_tests::{cases, repository, rng::Rng, sha256};
 

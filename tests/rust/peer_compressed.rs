@@ -7,7 +7,7 @@ use std::path::Path;
 use std::{env, fs};
 
 use zstn::Reader;
-use zstn_core::container::compressed_tensors::{Format, SparseWriter, Stored};
+use zstn_core::container::foreign::compressed_tensors::{Format, SparseWriter, Stored};
 use zstn_tests::checkpoints::{self, Checkpoint};
 
 fn main() -> Result<(), Box<dyn Error>> {

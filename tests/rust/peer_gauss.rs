@@ -8,9 +8,9 @@ use std::time::Instant;
 use std::{env, fs};
 
 use zstn_core::bytes::part;
-use zstn_core::container::compressed_tensors::Stored;
-use zstn_core::container::gauss::{self, Components, Index, Options, Parsed};
-use zstn_core::engine::Pure;
+use zstn_core::container::foreign::compressed_tensors::Stored;
+use zstn_core::container::foreign::gauss::{self, Components, Index, Options, Parsed};
+use zstn_core::pure::Pure;
 use zstn_tests::checkpoints::{self, Checkpoint};
 
 fn main() -> Result<(), Box<dyn Error>> {

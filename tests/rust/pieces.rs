@@ -2,10 +2,11 @@
 //! piece, they give what planes give that are stored whole.
 
 use zstn_core::Rule;
-use zstn_core::engine::{Engine, PackEngine, Pure, ZstdCoding};
+use zstn_core::engine::{Engine, PackEngine, ZstdCoding};
 use zstn_core::entropy::blocks;
 use zstn_core::frame::plane::{self, Method};
 use zstn_core::frame::z4ai::{self, Frame, PlaneRecipe, Recipe, Transform};
+use zstn_core::pure::Pure;
 use zstn_core::transform::FloatFormat;
 use zstn_tests::rng::Rng;
 

@@ -2,8 +2,9 @@
 //! the frames keep the contract of `PackEngine`.
 
 use proptest::prelude::*;
-use zstn_core::engine::{Engine, PackEngine, Pure, ZstdCoding};
+use zstn_core::engine::{Engine, PackEngine, ZstdCoding};
 use zstn_core::entropy;
+use zstn_core::pure::Pure;
 use zstn_tests::rng::Rng;
 
 const CODINGS: [ZstdCoding; 2] = [ZstdCoding::Huffman, ZstdCoding::Search(3)];

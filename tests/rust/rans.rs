@@ -2,12 +2,13 @@
 //! the same bytes, and what is damaged is refused.
 
 use proptest::prelude::*;
-use zstn_core::engine::{Engine, Pure};
+use zstn_core::engine::Engine;
 use zstn_core::entropy::rans::{
     Adaptive, Order1, Shared, encode_adaptive, encode_order1, encode_shared,
 };
 use zstn_core::frame::decompress;
 use zstn_core::frame::plane::{self, Method};
+use zstn_core::pure::Pure;
 use zstn_core::{Error, ErrorKind, Result, Rule};
 use zstn_tests::rng::Rng;
 

@@ -7,10 +7,11 @@ use zstn_core::bytes::part;
 use zstn_core::catalog::FileOpener;
 use zstn_core::container::zstn::{IncrementalPacker, pack, pack_into, unpack, unpack_into};
 use zstn_core::dtype::Dtype;
-use zstn_core::engine::{Pure, ZstdCoding};
+use zstn_core::engine::ZstdCoding;
 use zstn_core::frame::select::{self, Effort};
 use zstn_core::frame::z4ai::{self, BlockCodecs, Codec, PlaneRecipe, Recipe, Transform};
 use zstn_core::frame::{Family, decompress};
+use zstn_core::pure::Pure;
 use zstn_core::transform::bitfield::{BFLOAT16, FLOAT16, FLOAT32};
 use zstn_tests::rng::Rng;
 

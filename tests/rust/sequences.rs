@@ -2,8 +2,9 @@
 //! accepts nothing that C zstd refuses.
 
 use serde::Deserialize;
-use zstn_core::engine::{Engine, PackEngine, Pure, ZstdCoding};
+use zstn_core::engine::{Engine, PackEngine, ZstdCoding};
 use zstn_core::entropy;
+use zstn_core::pure::Pure;
 use zstn_tests::cases;
 use zstn_tests::refusal::Refusal;
 use zstn_tests::rng::Rng;

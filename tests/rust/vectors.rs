@@ -4,10 +4,11 @@ use zstn_core::Result;
 use zstn_core::bytes::part;
 use zstn_core::catalog::{FileCatalog, FileOpener};
 use zstn_core::container::zstn::{pack, unpack};
-use zstn_core::engine::{Engine, Pure};
+use zstn_core::engine::Engine;
 use zstn_core::frame::decompress;
 use zstn_core::frame::select::Effort;
 use zstn_core::limits::FRAME_DECODED_BYTES;
+use zstn_core::pure::Pure;
 use zstn_tests::{cases, sha256};
 
 fn native() -> zstn::Engine {

@@ -6,7 +6,7 @@ use std::error::Error;
 use std::{env, fs};
 
 use zstn::{Engine, Reader};
-use zstn_core::container::ztensor::{self, ByteOrder, DigestKind, Entry, Field, Storage};
+use zstn_core::container::foreign::ztensor::{self, ByteOrder, DigestKind, Entry, Field, Storage};
 use zstn_core::engine::ZstdCoding;
 
 fn main() -> Result<(), Box<dyn Error>> {

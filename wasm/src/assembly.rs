@@ -2,8 +2,8 @@
 
 use wasm_bindgen::prelude::*;
 use zstn_core::container::safetensors::ShardIndex as CoreShardIndex;
-use zstn_core::engine::Pure;
 use zstn_core::model::ModelBuilder as Core;
+use zstn_core::pure::Pure;
 
 use crate::error::thrown;
 use crate::number::whole;

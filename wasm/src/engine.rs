@@ -1,7 +1,7 @@
 //! What decodes zstd and runs jobs in this build.
 
 #[cfg(not(feature = "threads"))]
-pub const ENGINE: zstn_core::engine::Pure = zstn_core::engine::Pure;
+pub const ENGINE: zstn_core::pure::Pure = zstn_core::pure::Pure;
 
 #[cfg(feature = "threads")]
 pub const ENGINE: Threads = Threads;
@@ -13,7 +13,7 @@ pub struct Threads;
 #[cfg(feature = "threads")]
 impl zstn_core::engine::Engine for Threads {
     fn zstd_decode(&self, frame: &[u8], out: &mut [u8]) -> Result<(), String> {
-        zstn_core::engine::Pure.zstd_decode(frame, out)
+        zstn_core::pure::Pure.zstd_decode(frame, out)
     }
 
     fn map<T, R, F>(&self, items: Vec<T>, job: F) -> Vec<R>

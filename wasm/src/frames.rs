@@ -4,8 +4,8 @@ use js_sys::Uint8Array;
 use wasm_bindgen::prelude::*;
 use zstn_core::container::{model_delta, zstn};
 use zstn_core::dtype::Dtype;
-use zstn_core::engine::Pure;
 use zstn_core::frame::select::{self, Effort};
+use zstn_core::pure::Pure;
 use zstn_core::{Error, Result, bytes, frame};
 
 use crate::error::thrown;

@@ -4,7 +4,7 @@ use wasm_bindgen::prelude::*;
 use zstn_core::catalog::FileOpener as Core;
 
 use crate::Catalog;
-use zstn_core::engine::Pure;
+use zstn_core::pure::Pure;
 
 use crate::error::thrown;
 use crate::number::whole;

@@ -6,7 +6,7 @@ use serde::Serialize;
 use wasm_bindgen::prelude::*;
 use zstn_core::Error;
 use zstn_core::container::zstn::IncrementalPacker as Core;
-use zstn_core::engine::Pure;
+use zstn_core::pure::Pure;
 
 use crate::error::thrown;
 use crate::frames::{answer, check_room, copied, effort_named};

@@ -144,7 +144,7 @@ fn rust(workspace: &Workspace, report: &mut Report) -> Result<()> {
         no_std::build_core(workspace, step, &["pure-hashes"])
     })?;
     report.step("core without std, pure decoder", |step| {
-        no_std::build_core(workspace, step, &["pure", "pure-hashes"])
+        no_std::build_core(workspace, step, &["pure-hashes"])
     })?;
     report.step("core without std, everything that can", |step| {
         no_std::build_core(workspace, step, &["pure-encoder", "brotli", "pure-hashes"])

@@ -67,11 +67,11 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Recognised> {
         return Ok(Recognised::Delta);
     }
     #[cfg(feature = "ztensor")]
-    if crate::container::ztensor::is_ztensor(head) {
+    if crate::container::foreign::ztensor::is_ztensor(head) {
         return Ok(Recognised::ZTensor);
     }
     #[cfg(feature = "gauss")]
-    if head.starts_with(&crate::container::gauss::MAGIC) {
+    if head.starts_with(&crate::container::foreign::gauss::MAGIC) {
         return Ok(Recognised::Gauss);
     }
     if is_left_out(head) {

@@ -7,7 +7,7 @@ use core::ops::Range;
 
 use super::fetched::FetchedRanges;
 use super::{Contents, FileCatalog, FileTensor};
-use crate::container::gauss::{self, Index, Parsed};
+use crate::container::foreign::gauss::{self, Index, Parsed};
 use crate::{Error, Result};
 
 /// Returns the range that is missing of the index, as far as the fetched part

@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::bytes;
 #[cfg(feature = "gauss")]
-use crate::container::gauss;
+use crate::container::foreign::gauss;
+#[cfg(feature = "ztensor")]
+use crate::container::foreign::ztensor;
 use crate::container::safetensors;
 use crate::container::zstn::integrity::Integrity;
 use crate::container::zstn::{CheckedFrame, Tail};
-#[cfg(feature = "ztensor")]
-use crate::container::ztensor;
 use crate::engine::Engine;
 use crate::limits::DIMENSIONS;
 use crate::{Error, Result, sort};

@@ -6,7 +6,7 @@ use core::ops::Range;
 
 use super::fetched::FetchedRanges;
 use super::{Contents, FileCatalog, FileTensor};
-use crate::container::ztensor::{self, Element, FOOTER_BYTES, Footer, Layout, Manifest};
+use crate::container::foreign::ztensor::{self, Element, FOOTER_BYTES, Footer, Layout, Manifest};
 use crate::limits::HEAD_LEN_BYTES;
 use crate::{Error, Result};
 

@@ -2,13 +2,8 @@
 //!
 //! These modules plan and check; they never read or write a file themselves.
 
-#[cfg(feature = "compressed-tensors")]
-pub mod compressed_tensors;
-#[cfg(feature = "gauss")]
-pub mod gauss;
+pub mod foreign;
 pub mod model_delta;
 pub mod part_name;
 pub mod safetensors;
 pub mod zstn;
-#[cfg(feature = "ztensor")]
-pub mod ztensor;

@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 use super::Tensor;
 use super::builder::TensorLocation;
 use crate::catalog::FileCatalog;
-pub use crate::container::compressed_tensors::Weight;
-use crate::container::compressed_tensors::{Checkpoint, Config, Entry, Role, Stored};
+pub use crate::container::foreign::compressed_tensors::Weight;
+use crate::container::foreign::compressed_tensors::{Checkpoint, Config, Entry, Role, Stored};
 use crate::{Error, ErrorKind, Result};
 
 /// How weights are made from stored tensors.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use zstn_core::catalog::Kind;
-use zstn_core::container::ztensor::{FOOTER_BYTES, Field, Footer, Manifest};
+use zstn_core::container::foreign::ztensor::{FOOTER_BYTES, Field, Footer, Manifest};
 
 use super::TargetKind;
 use super::job::Job;

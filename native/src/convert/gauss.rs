@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
-use zstn_core::container::gauss::{
+use zstn_core::container::foreign::gauss::{
     self, Encoded, Options, Source, TensorReport, Writer, shard_count,
 };
 

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use zstn_core::catalog::Kind;
-use zstn_core::container::gauss::TensorReport;
+use zstn_core::container::foreign::gauss::TensorReport;
 
 use crate::source::Place;
 use crate::{Engine, Error, Progress, Reader, Result};

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use zstn_core::bytes::index;
-use zstn_core::container::compressed_tensors::{Format, SparseWriter, Stored};
+use zstn_core::container::foreign::compressed_tensors::{Format, SparseWriter, Stored};
 use zstn_core::container::safetensors::{self, Tensor};
 
 use super::job::Job;

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use zstn_core::container::compressed_tensors::Format;
-use zstn_core::container::gauss;
+use zstn_core::container::foreign::compressed_tensors::Format;
+use zstn_core::container::foreign::gauss;
+use zstn_core::container::foreign::ztensor::DigestKind;
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
-use zstn_core::container::ztensor::DigestKind;
 
 use crate::Effort;
 

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use zstn_core::container::ztensor::{ByteOrder, DigestKind, Entry, Storage, Writer, can_write};
+use zstn_core::container::foreign::ztensor::{
+    ByteOrder, DigestKind, Entry, Storage, Writer, can_write,
+};
 use zstn_core::engine::ZstdCoding;
 
 use super::Written;

@@ -1,6 +1,6 @@
 //! Verifying a model of any kind tensor by tensor.
 
-use zstn_core::container::gauss;
+use zstn_core::container::foreign::gauss;
 use zstn_core::container::zstn::integrity::Integrity;
 
 use super::VerifyReport;

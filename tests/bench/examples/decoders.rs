@@ -15,7 +15,8 @@ use std::time::Instant;
 use ruzstd::decoding::FrameDecoder;
 use zstn_bench::tensors::BF16;
 use zstn_core::dtype::Dtype;
-use zstn_core::engine::{Engine, PackEngine, Pure, ZstdCoding};
+use zstn_core::engine::{Engine, PackEngine, ZstdCoding};
+use zstn_core::pure::Pure;
 use zstn_tests::checkpoints::Checkpoint;
 
 /// What a frame holds in our files.

@@ -3,10 +3,11 @@
 use std::hint::black_box;
 
 use zstd::zstd_safe::{CCtx, CParameter, DCtx, ParamSwitch};
-use zstn_core::engine::{Engine, PackEngine, Pure, ZstdCoding};
+use zstn_core::engine::{Engine, PackEngine, ZstdCoding};
 use zstn_core::entropy::rans::{
     Adaptive, Order1, Shared, encode_adaptive, encode_order1, encode_shared,
 };
+use zstn_core::pure::Pure;
 
 use crate::tensors::BF16;
 use crate::{OneThread, Stage, Work};

@@ -5,9 +5,9 @@ use std::hint::black_box;
 use zstn_core::bytes::part;
 use zstn_core::catalog::FileOpener;
 use zstn_core::container::zstn::{pack, unpack};
-use zstn_core::engine::Pure;
 use zstn_core::frame::select::Effort;
 use zstn_core::model::{Model, ModelBuilder};
+use zstn_core::pure::Pure;
 
 use crate::tensors::{BF16, F32, ROW};
 use crate::{OneThread, Stage, Work};

@@ -2,9 +2,10 @@
 
 use std::hint::black_box;
 
-use zstn_core::engine::{Engine, Pure};
+use zstn_core::engine::Engine;
 use zstn_core::frame::Frame;
 use zstn_core::frame::select::{self, Effort};
+use zstn_core::pure::Pure;
 
 use crate::tensors::{BF16, F16, F32, Float};
 use crate::{OneThread, Stage, Work};

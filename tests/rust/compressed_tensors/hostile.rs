@@ -2,7 +2,7 @@
 //! panic, never memory that nothing pays for.
 
 use zstn_core::ErrorKind;
-use zstn_core::container::compressed_tensors::{Entry, Role};
+use zstn_core::container::foreign::compressed_tensors::{Entry, Role};
 use zstn_core::dtype::Dtype;
 use zstn_tests::memory::peak_bytes;
 use zstn_tests::rng::Rng;

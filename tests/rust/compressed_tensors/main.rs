@@ -9,7 +9,7 @@ mod sparse;
 use std::collections::BTreeSet;
 
 use model::{Model, cases, safetensors};
-use zstn_core::container::compressed_tensors::Entry;
+use zstn_core::container::foreign::compressed_tensors::Entry;
 use zstn_tests::cases::{read, text};
 use zstn_tests::memory::Counting;
 use zstn_tests::refusal::Refusal;

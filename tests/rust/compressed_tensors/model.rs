@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use zstn_core::container::compressed_tensors::{Checkpoint, Config, Dense, Entry, Role, Stored};
+use zstn_core::container::foreign::compressed_tensors::{
+    Checkpoint, Config, Dense, Entry, Role, Stored,
+};
 use zstn_core::container::safetensors::{Header, header_len_bytes};
 use zstn_core::dtype::Dtype;
 use zstn_core::{Error, Result};

@@ -1,7 +1,7 @@
 //! The writers of the sparse formats.
 
 use proptest::prelude::*;
-use zstn_core::container::compressed_tensors::{Dense, Format, SparseWriter, Stored};
+use zstn_core::container::foreign::compressed_tensors::{Dense, Format, SparseWriter, Stored};
 use zstn_core::dtype::Dtype;
 use zstn_tests::cases::read;
 

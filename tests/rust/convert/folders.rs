@@ -2,7 +2,7 @@
 
 use zstn::convert::{Report, Target};
 use zstn::{Reader, Tensor};
-use zstn_core::container::compressed_tensors::Format;
+use zstn_core::container::foreign::compressed_tensors::Format;
 use zstn_core::dtype::Dtype;
 use zstn_tests::cases;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use zstn::convert::{ConvertOptions, GaussPlan, GaussWatch, Report, Target, convert};
 use zstn_core::Error;
-use zstn_core::container::gauss::{Options, OtherDtypes, RawReason, TensorReport, encode};
+use zstn_core::container::foreign::gauss::{Options, OtherDtypes, RawReason, TensorReport, encode};
 use zstn_core::dtype::Dtype;
 use zstn_tests::checkpoints::Checkpoint;
 

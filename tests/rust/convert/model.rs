@@ -8,11 +8,11 @@ use serde_json::json;
 use zstn::convert::{ConvertOptions, ConvertReport, Target, TargetKind, convert};
 use zstn::{Effort, Engine, Reader, Result, Tensor};
 use zstn_core::bytes::part;
-use zstn_core::container::compressed_tensors::Format;
-use zstn_core::container::gauss::{self, Components, Index, Parsed};
+use zstn_core::container::foreign::compressed_tensors::Format;
+use zstn_core::container::foreign::gauss::{self, Components, Index, Parsed};
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::dtype::Dtype;
-use zstn_core::engine::Pure;
+use zstn_core::pure::Pure;
 use zstn_tests::rng::Rng;
 
 /// Dtypes that every format of ours holds.

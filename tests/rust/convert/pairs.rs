@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use zstn::convert::{Report, Target, TargetKind};
 use zstn::{Effort, Tensor};
-use zstn_core::container::ztensor::{DigestKind, can_write};
+use zstn_core::container::foreign::ztensor::{DigestKind, can_write};
 use zstn_core::dtype::Dtype;
 
 use crate::model::{COMMON, file, folder, listing, model, read, run, target};

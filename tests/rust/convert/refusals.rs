@@ -5,10 +5,10 @@ use std::path::Path;
 use zstn::convert::Target;
 use zstn::{Error, Tensor};
 use zstn_core::ErrorKind;
-use zstn_core::container::gauss::{Components, Options};
-use zstn_core::container::ztensor::{Entry, write};
+use zstn_core::container::foreign::gauss::{Components, Options};
+use zstn_core::container::foreign::ztensor::{Entry, write};
 use zstn_core::dtype::Dtype;
-use zstn_core::engine::Pure;
+use zstn_core::pure::Pure;
 
 use crate::model::{COMMON, file, folder, gauss_options, listing, model, run, target, tensor};
 
@@ -41,7 +41,10 @@ fn dtypes_that_a_target_cannot_hold() {
     for dtype in Dtype::ALL {
         let folder = with(tensor("odd one", dtype, &[8]));
         for (output, holds) in [
-            ("out.zt", zstn_core::container::ztensor::can_write(dtype)),
+            (
+                "out.zt",
+                zstn_core::container::foreign::ztensor::can_write(dtype),
+            ),
             ("out.gauss", COMMON.contains(&dtype)),
         ] {
             let target = target(output);
@@ -96,7 +99,7 @@ fn damage_found_on_the_way_leaves_nothing() {
     run(folder.path(), "in.safetensors", "good.zt", &{
         Target::ZTensor {
             is_zstd: false,
-            checksum: Some(zstn_core::container::ztensor::DigestKind::Crc32c),
+            checksum: Some(zstn_core::container::foreign::ztensor::DigestKind::Crc32c),
         }
     })
     .expect("converted");

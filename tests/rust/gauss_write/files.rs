@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use zstn::Engine;
 use zstn_core::ErrorKind;
-use zstn_core::container::gauss::{
+use zstn_core::container::foreign::gauss::{
     Components, Options, OtherDtypes, RawReason, Source, Writer, encode_tensor,
 };
 use zstn_core::dtype::Dtype;
-use zstn_core::engine::Pure;
+use zstn_core::pure::Pure;
 use zstn_tests::cases;
 use zstn_tests::checkpoints::Checkpoint;
 use zstn_tests::rng::Rng;

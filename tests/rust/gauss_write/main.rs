@@ -8,11 +8,12 @@ mod python;
 use half::{bf16, f16};
 use serde_json::Value;
 use zstn_core::bytes::part;
-use zstn_core::container::gauss::{
+use zstn_core::container::foreign::gauss::{
     Components, Index, Options, Parsed, Report, Source, decode, encode,
 };
 use zstn_core::dtype::Dtype;
-use zstn_core::engine::{Engine, Pure};
+use zstn_core::engine::Engine;
+use zstn_core::pure::Pure;
 use zstn_core::{Error, Result};
 use zstn_tests::cases::text;
 

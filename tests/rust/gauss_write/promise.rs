@@ -1,7 +1,7 @@
 //! Every element within the promised error, or the tensor raw.
 
 use proptest::prelude::*;
-use zstn_core::container::gauss::{Components, Options, RawReason};
+use zstn_core::container::foreign::gauss::{Components, Options, RawReason};
 use zstn_core::dtype::Dtype;
 use zstn_tests::rng::Rng;
 

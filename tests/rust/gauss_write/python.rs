@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 use zstn_core::ErrorKind;
-use zstn_core::container::gauss::RawReason;
-use zstn_core::engine::Pure;
+use zstn_core::container::foreign::gauss::RawReason;
+use zstn_core::pure::Pure;
 use zstn_tests::cases::{self, text};
 use zstn_tests::checkpoints::Checkpoint;
 

@@ -4,8 +4,8 @@ use zstn_core::Rule;
 use zstn_core::container::zstn::integrity::checksum;
 use zstn_core::container::zstn::rows::{BlockTable, FramePlan};
 use zstn_core::dtype::Dtype;
-use zstn_core::engine::Pure;
 use zstn_core::frame::select::{self, Effort};
+use zstn_core::pure::Pure;
 use zstn_tests::rng::Rng;
 
 /// A frame of `elements` weights and the weights.

@@ -1,6 +1,6 @@
 //! Weights in parts, of a module called `p`.
 
-use zstn_core::container::compressed_tensors::{
+use zstn_core::container::foreign::compressed_tensors::{
     Checkpoint, Config, Entry, Format, SparseWriter, Stored,
 };
 use zstn_core::container::safetensors::{Header, header_len_bytes};

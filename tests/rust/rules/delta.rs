@@ -1,9 +1,10 @@
 //! Deltas: their magic, and the seals that those of z4ai do not have.
 
 use zstn_core::container::model_delta::{Base, ModelDelta, pack};
-use zstn_core::engine::{Engine, Pure};
+use zstn_core::engine::Engine;
 use zstn_core::frame::delta::Delta;
 use zstn_core::frame::select::Effort;
+use zstn_core::pure::Pure;
 use zstn_core::{Result, Rule};
 use zstn_tests::checkpoint;
 

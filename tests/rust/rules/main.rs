@@ -15,7 +15,8 @@ use std::collections::BTreeSet;
 
 use zstn_core::bytes::part;
 use zstn_core::catalog::FileOpener;
-use zstn_core::engine::{Engine, Pure};
+use zstn_core::engine::Engine;
+use zstn_core::pure::Pure;
 use zstn_core::{Error, Result, Rule};
 use zstn_tests::cases::malformed;
 use zstn_tests::refusal::Refusal;

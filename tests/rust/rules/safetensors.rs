@@ -2,8 +2,9 @@
 
 use zstn_core::Rule;
 use zstn_core::container::zstn::pack;
-use zstn_core::engine::{Engine, Pure};
+use zstn_core::engine::Engine;
 use zstn_core::frame::select::Effort;
+use zstn_core::pure::Pure;
 
 use crate::{Case, read_all};
 

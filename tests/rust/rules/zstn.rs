@@ -4,8 +4,9 @@
 use zstn_core::container::zstn::integrity::checksum;
 use zstn_core::container::zstn::rows::BlockTable;
 use zstn_core::container::zstn::{pack_into, unpack};
-use zstn_core::engine::{Engine, Pure};
+use zstn_core::engine::Engine;
 use zstn_core::frame::select::Effort;
+use zstn_core::pure::Pure;
 use zstn_core::{Result, Rule};
 use zstn_tests::checkpoint;
 

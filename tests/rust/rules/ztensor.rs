@@ -1,8 +1,8 @@
 //! zTensor files: what the vectors of version 2 do not show.
 
 use zstn_core::Rule;
+use zstn_core::container::foreign::ztensor::{Entry, Layout, Writer};
 use zstn_core::container::zstn::integrity::checksum;
-use zstn_core::container::ztensor::{Entry, Layout, Writer};
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::Engine;
 

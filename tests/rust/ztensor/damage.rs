@@ -2,7 +2,7 @@
 
 use zstn_core::ErrorKind;
 use zstn_core::bytes::part;
-use zstn_core::engine::Pure;
+use zstn_core::pure::Pure;
 use zstn_tests::cases::{self, text};
 use zstn_tests::memory::peak_bytes;
 use zstn_tests::refusal::Refusal;

@@ -1,9 +1,9 @@
 //! What no file of the packages shows.
 
 use zstn_core::bytes::part;
-use zstn_core::container::ztensor::{self, Entry, Layout, Version, Writer};
+use zstn_core::container::foreign::ztensor::{self, Entry, Layout, Version, Writer};
 use zstn_core::dtype::Dtype;
-use zstn_core::engine::Pure;
+use zstn_core::pure::Pure;
 use zstn_core::{Error, ErrorKind};
 
 use crate::damage::measured;

@@ -10,8 +10,9 @@ use std::borrow::Cow;
 use zstn_core::Result;
 use zstn_core::bytes::part;
 use zstn_core::catalog::{FileCatalog, FileOpener, Kind};
-use zstn_core::container::ztensor::{FOOTER_BYTES, Footer, Manifest};
-use zstn_core::engine::{Engine, Pure};
+use zstn_core::container::foreign::ztensor::{FOOTER_BYTES, Footer, Manifest};
+use zstn_core::engine::Engine;
+use zstn_core::pure::Pure;
 use zstn_tests::memory::Counting;
 use zstn_tests::{cases, sha256};
 

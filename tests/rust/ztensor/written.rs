@@ -2,11 +2,12 @@
 
 use zstn_core::ErrorKind;
 use zstn_core::bytes::part;
-use zstn_core::container::ztensor::{
+use zstn_core::container::foreign::ztensor::{
     self, ByteOrder, Coding, Digest, DigestKind, Entry, Field, Layout, Storage, Writer,
 };
 use zstn_core::dtype::Dtype;
-use zstn_core::engine::{PackEngine, Pure, ZstdCoding};
+use zstn_core::engine::{PackEngine, ZstdCoding};
+use zstn_core::pure::Pure;
 use zstn_tests::cases;
 
 use crate::{manifest, native, read_all, vector};

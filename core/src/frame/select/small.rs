@@ -207,10 +207,10 @@ fn huffman_frame_bytes(counts: &[u64; 256], len_bytes: usize, bits: usize) -> us
     (bits / 8 + description).min(flat) + HEADS_BYTES + streams
 }
 
-#[cfg(all(test, feature = "pure-encoder"))]
+#[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::encode_literals;
+    use crate::entropy::zstd::encode_literals;
 
     /// Returns `len` pseudo-random bytes below `values`; if `is_skewed`, larger
     /// ones are less frequent.

@@ -8,7 +8,9 @@ use clap::Args;
 use indicatif::ProgressBar;
 use zstn::convert::{GaussPlan, GaussWatch};
 use zstn::{Error, Result};
-use zstn_core::container::gauss::{self, Components, OtherDtypes, RawReason, TensorReport};
+use zstn_core::container::foreign::gauss::{
+    self, Components, OtherDtypes, RawReason, TensorReport,
+};
 
 use super::super::{say, size, table};
 

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use zstn::Result;
-use zstn_core::container::gauss::Tensor;
+use zstn_core::container::foreign::gauss::Tensor;
 use zstn_core::model::Model;
 
 use crate::cli::{print, size, table};

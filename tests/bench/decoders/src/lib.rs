@@ -6,7 +6,8 @@ use wasm_bindgen::prelude::*;
 
 #[cfg(feature = "ours")]
 fn decode_frame(frame: &[u8], out: &mut [u8]) {
-    use zstn_core::engine::{Engine, Pure};
+    use zstn_core::engine::Engine;
+    use zstn_core::pure::Pure;
     Pure.zstd_decode(frame, out).expect("a good frame");
 }
 

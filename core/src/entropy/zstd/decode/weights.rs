@@ -2,7 +2,7 @@
 
 use super::streams::Backwards;
 use super::{Fault, shares};
-use crate::engine::pure::fse;
+use crate::entropy::zstd::fse;
 
 /// The longest code, in bits. RFC 8878 says 11, C zstd accepts 12.
 pub const MAX_BITS: u32 = 12;

@@ -2,7 +2,7 @@
 //! each value has (RFC 8878, 4.1.1).
 
 use super::Fault;
-use crate::engine::pure::fse::RARE;
+use crate::entropy::zstd::fse::RARE;
 
 /// Size of the smallest table, as a power of two.
 const MIN_LOG: u32 = 5;

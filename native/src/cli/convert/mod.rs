@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum};
 use zstn::convert::{ConvertOptions, ConvertReport, Report, Target, TargetKind, convert};
 use zstn::source::Place;
 use zstn::{Engine, Error, Result};
-use zstn_core::container::compressed_tensors;
-use zstn_core::container::ztensor::DigestKind;
+use zstn_core::container::foreign::compressed_tensors;
+use zstn_core::container::foreign::ztensor::DigestKind;
 
 use super::{pack, place, print, progress, say, size};
 

@@ -1,12 +1,18 @@
 //! zstd frames of literals alone (RFC 8878), in Huffman codes.
 
+mod bits;
+mod cut;
+mod flat;
+mod huffman;
+mod streams;
+mod weights;
+
 use alloc::vec::Vec;
 
-use super::cut::{BlockPart, cut};
-use super::flat;
-use super::huffman::{Code, Counts};
-use super::streams::{Scratch, Streams};
 use crate::limits::ZSTD_WINDOW_BYTES;
+use cut::{BlockPart, cut};
+use huffman::{Code, Counts};
+use streams::{Scratch, Streams};
 
 const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 const BLOCK_BYTES: usize = 128 << 10;
@@ -32,7 +38,7 @@ pub fn encode_literals(input: &[u8], out: &mut Vec<u8>) {
     write_blocks(input, out);
 }
 
-pub(super) fn write_blocks(input: &[u8], out: &mut Vec<u8>) {
+pub fn write_blocks(input: &[u8], out: &mut Vec<u8>) {
     let mut writer = Writer::default();
     let blocks = input.chunks(BLOCK_BYTES);
     let mut left = blocks.len();
@@ -47,7 +53,7 @@ pub(super) fn write_blocks(input: &[u8], out: &mut Vec<u8>) {
 
 /// Writes a frame header: always with content size, in a single segment if that
 /// is allowed, without checksum and dictionary.
-pub(super) fn write_header(len: usize, out: &mut Vec<u8>) {
+pub fn write_header(len: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&MAGIC);
     let len = len as u64;
     let bytes = len.to_le_bytes();

@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use super::bits::BitWriter;
-use super::fse::{self, State};
+use crate::entropy::zstd::fse::{self, State};
 
 /// The most weights that can be written with four bits each.
 const MAX_DIRECT: usize = 128;

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use super::Pure;
-use super::encoder::{write_blocks, write_header};
 use crate::engine::{PackEngine, ZstdCoding};
+use crate::entropy::zstd::{write_blocks, write_header};
 
 impl PackEngine for Pure {
     fn zstd_encode(&self, input: &[u8], coding: ZstdCoding, out: &mut Vec<u8>) {

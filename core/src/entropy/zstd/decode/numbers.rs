@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use super::{Fault, shares};
-use crate::engine::pure::fse;
+use crate::entropy::zstd::fse;
 
 /// The numbers that a code stands for: those from `base` on that `more` bits
 /// can distinguish.

@@ -1,0 +1,34 @@
+//! zstd payloads: the rules that hold whatever engine decodes them
+//! (docs/formats/z4ai-frames.md 1 and 4.2), and zstd in Rust alone.
+//!
+//! [`check`] comes before any decoding. [`encode_literals`] writes the frames
+//! that every engine writes alike, and [`decode_flat`] reads the fastest kind of
+//! them; [`decode_frame`] reads any frame.
+
+mod block;
+mod check;
+mod decode;
+mod encode;
+mod fse;
+mod header;
+
+use alloc::format;
+
+pub use check::{check, check_sized, content_bytes, sized_prefix};
+pub use decode::{decode_flat, decode_frame};
+pub use encode::encode_literals;
+#[cfg(feature = "pure-encoder")]
+pub(crate) use encode::{write_blocks, write_header};
+
+use crate::engine::Engine;
+use crate::{Error, Result, Rule};
+
+/// Decodes a payload that [`check`] has passed for `out.len()` bytes.
+pub fn decode<E: Engine>(engine: &E, payload: &[u8], out: &mut [u8]) -> Result<()> {
+    engine.zstd_decode(payload, out).map_err(|why| {
+        Error::malformed(
+            Rule::ZstdData,
+            format!("zstd data do not decode ({why}): the file is damaged"),
+        )
+    })
+}

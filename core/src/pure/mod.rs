@@ -1,0 +1,30 @@
+//! An engine without C and without threads.
+
+#[cfg(feature = "pure-encoder")]
+mod search;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::engine::Engine;
+use crate::entropy::zstd;
+
+/// zstd by decoders of our own; jobs one after the other. With the feature
+/// `pure-encoder` it packs as well.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Pure;
+
+impl Engine for Pure {
+    fn zstd_decode(&self, frame: &[u8], out: &mut [u8]) -> Result<(), String> {
+        zstd::decode_frame(frame, out)
+    }
+
+    fn map<T, R, F>(&self, items: Vec<T>, job: F) -> Vec<R>
+    where
+        T: Send,
+        R: Send,
+        F: Fn(T) -> R + Sync + Send,
+    {
+        items.into_iter().map(job).collect()
+    }
+}
