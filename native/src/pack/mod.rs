@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use zstn_core::catalog::{self, Recognised};
+use zstn_core::catalog::{self, Kind};
 use zstn_core::container::safetensors;
 use zstn_core::container::zstn;
 use zstn_core::frame::select::Effort;
@@ -116,13 +116,13 @@ pub fn pack_map(
     }
     let head = &input[..input.len().min(16)];
     let kind = catalog::recognise(head, input.len_bytes()).map_err(&refuse)?;
-    if kind == Recognised::Delta {
+    if kind == Kind::Delta {
         return Err(Error::Usage(format!(
             "{} is packed already, as a difference from another checkpoint",
             input.name()
         )));
     }
-    if kind != Recognised::Safetensors {
+    if kind != Kind::Safetensors {
         return Err(Error::Usage(format!(
             "{} is no safetensors file; `zstn convert` packs files of other kinds",
             input.name()
