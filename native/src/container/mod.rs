@@ -33,15 +33,10 @@ impl<'a> Container<'a> {
         let head = &input[..input.len().min(16)];
         match recognise(head, input.len_bytes()).map_err(&refuse)? {
             Recognised::Zstn => {}
-            Recognised::Delta => {
-                return Err(Error::Usage(format!(
-                    "{} is a difference from another checkpoint; name that one with --base",
-                    input.name()
-                )));
-            }
+            Recognised::Delta => return Err(Error::needs_base(input.name())),
             Recognised::ZTensor | Recognised::Gauss => {
                 return Err(Error::Usage(format!(
-                    "{} was not packed from a safetensors file; `zstn convert` makes one of it",
+                    "{} was not packed from a safetensors file; `convert` makes one of it",
                     input.name()
                 )));
             }

@@ -79,7 +79,7 @@ impl Pair<'_> {
             data_start: start,
             options: &PackOptions {
                 progress: &(),
-                ..*self.options
+                ..self.options.clone()
             },
         };
         let alone = Tensor {

@@ -13,7 +13,8 @@ use zstn_core::engine::Engine as _;
 use zstn_core::frame::select::{self, Choice};
 
 use super::large::{self, Written};
-use super::{PackOptions, PackReport, batch};
+use super::{PackOptions, batch};
+use crate::report::{PackedFile, Storage};
 use crate::source::Map;
 use crate::{Engine, Output, Result};
 
@@ -47,7 +48,7 @@ impl<'a> Job<'a> {
         header: &[u8],
         parsed: Header,
         output: &mut Output,
-    ) -> Result<PackReport> {
+    ) -> Result<PackedFile> {
         let mut tensors = parsed.tensors;
         // Of a hundred thousand tensors what is not needed counts.
         for tensor in &mut tensors {
@@ -120,12 +121,15 @@ impl<'a> Job<'a> {
         let packed_bytes = writer.position();
         let end = writer.finish(sums)?;
         output.write(&end)?;
-        Ok(PackReport {
+        Ok(PackedFile {
+            input: String::new(),
+            output: None,
             original_bytes: self.input.len() as u64,
             packed_bytes: packed_bytes + end.len() as u64,
             tensors: tensors.len(),
-            tied: aliases.iter().flatten().count(),
-            indexed: true,
+            storage: Storage::Indexed {
+                aliased: aliases.iter().flatten().count(),
+            },
         })
     }
 
