@@ -95,7 +95,7 @@ impl Map {
     ///
     /// What lies just beside them goes with them: looking at a byte brings in
     /// its neighbours, and nobody else would tell of those.
-    pub(crate) fn release(&self, range: Range<usize>) {
+    pub fn release(&self, range: Range<usize>) {
         /// The largest page that a system maps at once.
         #[cfg(unix)]
         const PAGE_BYTES: usize = 2 << 20;

@@ -32,7 +32,7 @@ impl Watched {
     fn open(&self) -> zstn::Result<Reader> {
         Reader::options()
             .engine(&native())
-            .open_source(Box::new(self.clone()))
+            .open(zstn::Input::source(self.clone()))
     }
 
     /// What has been read since the last call.
@@ -286,8 +286,7 @@ fn verifying_looks_at_the_tables_too() {
     let verify = |file: &[u8]| {
         let path = folder.path().join("m.zstn");
         std::fs::write(&path, file).expect("written");
-        let map = zstn::source::Map::open(&path).expect("there");
-        zstn::verify(&native(), &map, None, &())
+        zstn::verify(&native(), &path, &zstn::VerifyOptions::default())
     };
     assert!(verify(&packed).is_ok());
     for at in table {
