@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use zstn_core::TensorRef;
 
 use zstn::{PackOptions, Progress, Storage, UnpackOptions, VerifyOptions};
 use zstn_core::container::model_delta::{Base, Kind, ModelDelta, pack};
@@ -416,6 +417,11 @@ fn holes_are_refused_instead_of_lost() {
     target.extend_from_slice(b"trailing");
     let error = pack(&engine, &target, &Base::parse(&base).unwrap(), Effort::Fast).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Malformed);
-    let other_length = delta::encode(&engine, &[1, 2], &[1], Some(Dtype::U8), Effort::Fast);
+    let other_length = delta::encode(
+        &engine,
+        TensorRef::flat(&[1, 2], Some(Dtype::U8)),
+        &[1],
+        Effort::Fast.into(),
+    );
     assert_eq!(other_length.unwrap_err().kind(), ErrorKind::InvalidInput);
 }

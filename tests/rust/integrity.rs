@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 use std::path::PathBuf;
+use zstn_core::container::zstn::ContainerOptions;
 
 use tempfile::TempDir;
 use zstn::{Engine, Input, PackOptions, Reader, Source, Tensor, UnpackOptions, VerifyOptions};
@@ -335,7 +336,7 @@ fn the_section_can_be_left_out() {
     assert!(std::fs::read(&target).expect("there") == bare);
 
     let len = original.len() as u64;
-    let mut packing = IncrementalPacker::new(len, Effort::Balanced).without_integrity();
+    let mut packing = IncrementalPacker::new(len, ContainerOptions::default().integrity(false));
     let mut out = Vec::new();
     while let Some(range) = packing.needs() {
         let bytes = zstn_core::bytes::part(&original, range);

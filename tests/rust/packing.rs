@@ -6,6 +6,7 @@
 //! `ZSTN_WRITE_DIGESTS=1` for one run of this test to write them anew.
 
 use std::collections::BTreeMap;
+use zstn_core::container::zstn::ContainerOptions;
 
 use zstn_core::bytes::part;
 use zstn_core::container::zstn::{IncrementalPacker, pack, unpack};
@@ -16,7 +17,10 @@ use zstn_tests::{cases, repository, rng::Rng, sha256};
 
 /// Packs as a page does, and counts the bytes read.
 fn piecewise(file: &[u8], effort: Effort) -> Result<(Vec<u8>, IncrementalPacker)> {
-    let mut packing = IncrementalPacker::new(file.len() as u64, effort).allow_truncated();
+    let mut packing = IncrementalPacker::new(
+        file.len() as u64,
+        ContainerOptions::new(effort).allow_truncated(true),
+    );
     let (mut out, mut read) = (Vec::new(), 0);
     while let Some(range) = packing.needs() {
         let bytes = part(file, range);

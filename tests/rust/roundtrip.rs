@@ -3,8 +3,10 @@
 
 use proptest::prelude::*;
 use zstn::{Engine, PackOptions, Storage, UnpackOptions};
+use zstn_core::TensorRef;
 use zstn_core::bytes::part;
 use zstn_core::catalog::FileOpener;
+use zstn_core::container::zstn::ContainerOptions;
 use zstn_core::container::zstn::{IncrementalPacker, pack, pack_into, unpack, unpack_into};
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::ZstdCoding;
@@ -40,7 +42,7 @@ proptest! {
     fn frames_of_any_bytes(bytes in data(), dtype in 0usize..23, effort in 0usize..3) {
         let engine = Engine::new(2).unwrap();
         let dtype = Dtype::ALL.get(dtype).copied();
-        let frame = select::encode(&engine, &bytes, dtype, EFFORTS[effort]);
+        let frame = select::encode(&engine, TensorRef::flat(&bytes, dtype), EFFORTS[effort]);
         prop_assert!(frame.len() <= bytes.len() + 33, "{} grew to {}", bytes.len(), frame.len());
         prop_assert_eq!(&decompress(&Pure, &frame, 1 << 30).unwrap(), &bytes);
         prop_assert_eq!(&decompress(&engine, &frame, 1 << 30).unwrap(), &bytes);
@@ -154,8 +156,9 @@ fn buffers_used_before_change_nothing() {
     let (mut packed, mut restored) = (vec![0xA5; 777], vec![0xA5; 5 << 20]);
     for original in &originals {
         let effort = Effort::Balanced;
-        pack_into(&engine, original, effort, false, &mut packed).unwrap();
-        let mut packing = IncrementalPacker::new(original.len() as u64, effort).without_integrity();
+        let plain = ContainerOptions::new(effort).integrity(false);
+        pack_into(&engine, original, plain, &mut packed).unwrap();
+        let mut packing = IncrementalPacker::new(original.len() as u64, plain);
         let mut piecewise = Vec::new();
         while let Some(needs) = packing.needs() {
             let bytes = part(original, needs);
@@ -168,7 +171,7 @@ fn buffers_used_before_change_nothing() {
         unpack_into(&engine, &packed, &mut restored).unwrap();
         assert!(&restored == original);
 
-        pack_into(&engine, original, effort, true, &mut packed).unwrap();
+        pack_into(&engine, original, effort, &mut packed).unwrap();
         let fresh = pack(&engine, original, effort).unwrap();
         assert!(packed == fresh, "other bytes in a buffer used before");
         unpack_into(&engine, &packed, &mut restored).unwrap();

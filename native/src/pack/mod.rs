@@ -5,22 +5,20 @@
 //! plane by plane (`large`). The bytes are the same either way, and the
 //! same for any number of threads.
 
-use zstn_core::Rule;
 use zstn_core::catalog::{self, Recognised};
-use zstn_core::container::safetensors::{self, Header};
+use zstn_core::container::safetensors;
 use zstn_core::container::zstn;
-use zstn_core::frame::select;
 
-use crate::report::{PackedFile, Storage};
+use crate::report::PackedFile;
 use crate::source::{Map, Source};
 use crate::{Engine, Error, Output, Result};
 
 pub(crate) mod batch;
-mod job;
+mod file_packer;
 mod large;
 mod options;
 
-pub(crate) use job::Job;
+pub(crate) use file_packer::FilePacker;
 pub use options::PackOptions;
 
 /// Packs a mapped file.
@@ -57,26 +55,7 @@ pub(crate) fn pack_file(
     }
     let header_len = safetensors::header_len_bytes(input, input.len_bytes()).map_err(&refuse)?;
     let data_start = zstn_core::bytes::index(safetensors::PREFIX_BYTES + header_len);
-    let (header, data) = (&input[8..data_start], &input[data_start..]);
-
-    options.progress.begin(data.len() as u64);
-    let report = match Header::parse(header, data.len() as u64) {
-        Ok(parsed) if zstn::names_fit(&parsed) => {
-            let job = Job {
-                engine,
-                input,
-                data_start,
-                options,
-            };
-            job.indexed(header, parsed, &mut output)
-        }
-        Err(error)
-            if error.rule() == Some(Rule::SafetensorsTruncated) && !options.allow_truncated =>
-        {
-            return Err(refuse(error));
-        }
-        _ => single_frame(engine, header, data, &mut output, options),
-    };
+    let report = FilePacker::new(engine, input, data_start, options).pack(&mut output);
     // Whatever else went wrong may come of the change.
     input.check_unchanged()?;
     let mut report = report?;
@@ -84,27 +63,4 @@ pub(crate) fn pack_file(
     report.output = output.path();
     output.finish()?;
     Ok(report)
-}
-
-/// The layout for files that are not safetensors by the rules.
-fn single_frame(
-    engine: &Engine,
-    header: &[u8],
-    data: &[u8],
-    output: &mut Output,
-    options: &PackOptions,
-) -> Result<PackedFile> {
-    let frame = select::encode(engine, data, None, options.effort);
-    let prefix = zstn::single_frame(header, data.len() as u64, frame.len() as u64);
-    output.write(&prefix)?;
-    output.write(&frame)?;
-    options.progress.advance(data.len() as u64);
-    Ok(PackedFile {
-        input: String::new(),
-        output: None,
-        original_bytes: (8 + header.len() + data.len()) as u64,
-        packed_bytes: (prefix.len() + frame.len()) as u64,
-        tensors: 0,
-        storage: Storage::SingleFrame,
-    })
 }

@@ -9,58 +9,15 @@ use core::ops::Range;
 use crate::bytes::{self, Cursor};
 use crate::engine::Engine;
 use crate::entropy::blocks::Blocks;
-use crate::entropy::rans;
-use crate::entropy::zstd;
 use crate::{Error, Result, Rule};
+
+mod method;
+
+use method::Coded;
+pub use method::Method;
 
 /// Bytes of a record before its payload.
 pub const HEAD_BYTES: usize = 17;
-
-/// How a plane is coded. The numbers are those of the `Z4AI` frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Method {
-    /// Uncompressed.
-    Store = 0,
-    /// One zstd frame.
-    Zstd = 1,
-    /// Independent zstd blocks.
-    Blocks = 2,
-    /// rANS of order 0, one table.
-    Rans = 3,
-    /// rANS of order 0, a table per chunk.
-    RansAdaptive = 4,
-    /// rANS of order 1.
-    RansOrder1 = 5,
-}
-
-impl Method {
-    /// Returns the method with number `id`.
-    pub(crate) fn from_id(id: u8) -> Option<Self> {
-        [
-            Self::Store,
-            Self::Zstd,
-            Self::Blocks,
-            Self::Rans,
-            Self::RansAdaptive,
-            Self::RansOrder1,
-        ]
-        .into_iter()
-        .find(|method| *method as u8 == id)
-    }
-
-    /// Returns the word for people.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Store => "store",
-            Self::Zstd => "zstd",
-            Self::Blocks => "zstd blocks",
-            Self::Rans => "rANS",
-            Self::RansAdaptive => "rANS adaptive",
-            Self::RansOrder1 => "rANS order 1",
-        }
-    }
-}
 
 /// A plane record whose payload has been checked as far as is possible
 /// without decoding it.
@@ -70,43 +27,6 @@ pub struct Plane<'a> {
     len_bytes: u64,
     payload: &'a [u8],
     coded: Coded<'a>,
-}
-
-/// A checked payload.
-#[derive(Debug, Clone)]
-enum Coded<'a> {
-    Store,
-    Zstd,
-    Blocks(Blocks<'a>),
-    Rans(rans::Shared<'a>),
-    RansAdaptive(rans::Adaptive<'a>),
-    RansOrder1(rans::Order1<'a>),
-}
-
-impl<'a> Coded<'a> {
-    fn parse(method: Method, payload: &'a [u8], len_bytes: u64) -> Result<Self> {
-        Ok(match method {
-            Method::Store if payload.len() as u64 != len_bytes => {
-                return Err(Error::malformed(
-                    Rule::StoreLength,
-                    format!(
-                        "a stored plane of {len_bytes} bytes has a payload of {}",
-                        payload.len()
-                    ),
-                )
-                .at(0));
-            }
-            Method::Store => Self::Store,
-            Method::Zstd => {
-                zstd::check(payload, len_bytes)?;
-                Self::Zstd
-            }
-            Method::Blocks => Self::Blocks(Blocks::parse(payload, len_bytes)?),
-            Method::Rans => Self::Rans(rans::Shared::parse(payload, len_bytes)?),
-            Method::RansAdaptive => Self::RansAdaptive(rans::Adaptive::parse(payload, len_bytes)?),
-            Method::RansOrder1 => Self::RansOrder1(rans::Order1::parse(payload, len_bytes)?),
-        })
-    }
 }
 
 impl<'a> Plane<'a> {
@@ -163,7 +83,7 @@ impl<'a> Plane<'a> {
         self.payload
     }
 
-    /// Its independent blocks, if it is [`Method::Blocks`].
+    /// Returns its independent blocks, if it is [`Method::Blocks`].
     #[must_use]
     pub fn blocks(&self) -> Option<&Blocks<'a>> {
         match &self.coded {
@@ -184,17 +104,7 @@ impl<'a> Plane<'a> {
 
     /// Decodes into `out`, which is as long as the plane.
     pub fn decode_into<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
-        match &self.coded {
-            Coded::Store => {
-                out.copy_from_slice(self.payload);
-                Ok(())
-            }
-            Coded::Zstd => zstd::decode(engine, self.payload, out),
-            Coded::Blocks(blocks) => blocks.decode(engine, out),
-            Coded::Rans(rans) => rans.decode(engine, out),
-            Coded::RansAdaptive(rans) => rans.decode(engine, out),
-            Coded::RansOrder1(rans) => rans.decode(engine, out),
-        }
+        self.coded.decode(engine, out)
     }
 }
 

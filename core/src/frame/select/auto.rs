@@ -1,13 +1,13 @@
-//! Frames outside containers, which may be of any family.
+//! Frames of the family `ZARA`, which z4ai reads everywhere except in
+//! containers.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::estimate::{Estimate, SampleSpec};
-use super::structured::MAX_TENSOR_BYTES;
-use super::{Effort, EncodedTensor, Ranking, element_bytes, structured};
-use crate::dtype::Dtype;
+use super::{Effort, EncodeOptions, Ranking, element_bytes};
 use crate::engine::{PackEngine, ZstdCoding};
+use crate::frame::Family;
 use crate::frame::auto::{self, StreamCodec};
 use crate::frame::z4ai;
 
@@ -25,42 +25,26 @@ const PIECE_BYTES: usize = 16 << 10;
 #[cfg(feature = "brotli-encoder")]
 const BROTLI_BYTES: u32 = 1 << 23;
 
-/// Returns the smallest frame found for `tensor`.
-///
-/// Up to [`Effort::Balanced`] that is the frame that [`super::encode`] makes.
-/// [`Effort::Max`] also tries `ZARA`, which z4ai reads everywhere except in
-/// containers.
-#[must_use]
-pub fn standalone<E: PackEngine>(
-    engine: &E,
-    tensor: &[u8],
-    dtype: Option<Dtype>,
-    effort: Effort,
-) -> Vec<u8> {
-    if effort != Effort::Max {
-        return super::encode(engine, tensor, dtype, effort);
+/// Returns the smallest `ZARA` frame for `tensor`, if the options allow one:
+/// they are slow to make, so only [`Effort::Max`] does.
+pub fn smallest<E: PackEngine>(engine: &E, tensor: &[u8], ranking: &Ranking) -> Option<Vec<u8>> {
+    let EncodeOptions { effort, families } = ranking.options;
+    if effort != Effort::Max || !families.contains(Family::Auto) {
+        return None;
     }
-    let ranking = Ranking::new(engine, tensor, dtype, effort);
-    let choice =
-        super::Choice::from_ranking(&ranking, structured::smallest(engine, tensor, &ranking));
-    let mut best = EncodedTensor::from_choice(engine, tensor, choice).into_frame(engine);
-    if tensor.is_empty() || tensor.len() > MAX_TENSOR_BYTES {
-        return best;
-    }
-    for recipe in ranking.close(tensor.len()) {
+    let frames = ranking.close(tensor.len()).map(|recipe| {
         let transform = match recipe.transform {
-            z4ai::Transform::Opaque => auto::Transform::Raw(element_bytes(dtype).unwrap_or(1)),
+            z4ai::Transform::Opaque => {
+                auto::Transform::Raw(element_bytes(ranking.dtype).unwrap_or(1))
+            }
             z4ai::Transform::BytePlane(width) => auto::Transform::BytePlane(width),
             z4ai::Transform::BitField(format) => auto::Transform::BitPack(format),
         };
-        let frame = auto::encode_by(engine, tensor, transform, |stream| {
+        auto::encode_by(engine, tensor, transform, |stream| {
             stream_codecs(engine, stream)
-        });
-        if frame.len() < best.len() {
-            best = frame;
-        }
-    }
-    best
+        })
+    });
+    frames.min_by_key(Vec::len)
 }
 
 fn stream_codecs<E: PackEngine>(engine: &E, stream: &[u8]) -> Vec<StreamCodec> {

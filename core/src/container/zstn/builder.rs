@@ -1,5 +1,6 @@
-//! Tracks the records of a file being written; the bytes of the frames go from
-//! the caller to the file directly.
+//! Builds a container: the one place that knows which layout a file gets, and
+//! that keeps records, checksums and offsets in step. The bytes of the frames go
+//! from the caller to the file directly.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -7,53 +8,93 @@ use core::ops::Range;
 
 use super::index::write_record;
 use super::integrity::{ChecksumBuilder, FrameDigests, Head, Section, checksum};
-use super::{Content, Footer, Layout, PREFIX_FIXED_BYTES, Record, prefix_bytes};
+use super::{ContainerOptions, Content, Footer, Layout, PREFIX_FIXED_BYTES, Record, prefix_bytes};
+use crate::container::safetensors::{Header, Tensor};
 use crate::engine::{PackEngine, ZstdCoding};
-use crate::limits::HEAD_LEN_BYTES;
-use crate::{Error, Result};
+use crate::frame::select;
+use crate::limits::{HEAD_LEN_BYTES, NAME_LEN_BYTES};
+use crate::{Error, Result, Rule, TensorRef};
 
 /// Headers are repetitive: a tenth remains, and a higher level hardly gains
 /// more.
 const HEADER_CODING: ZstdCoding = ZstdCoding::Search(9);
 
-/// A container being written. The caller writes what [`Writer::new`] returns,
-/// then the frames in the order it announces them, then what [`Writer::finish`]
-/// returns.
+/// The layout that a file gets.
 #[derive(Debug)]
-pub struct Writer {
+pub enum Start {
+    /// A frame for every tensor.
+    Indexed {
+        /// Takes the frames.
+        builder: ContainerBuilder,
+        /// The bytes to write first.
+        prefix: Vec<u8>,
+        /// The tensors, in the order in which the builder takes them.
+        tensors: Vec<Tensor>,
+    },
+    /// One frame for all data ([`single_frame`]): the file breaks a rule of
+    /// safetensors, or an index cannot hold its names.
+    SingleFrame,
+}
+
+/// A container being built.
+///
+/// The caller writes the prefix that [`ContainerBuilder::start`] returns, then
+/// the frames in the order in which it announces them, then what
+/// [`ContainerBuilder::finish`] returns.
+#[derive(Debug)]
+pub struct ContainerBuilder {
     original_len_bytes: u64,
     prefix_checksum: u64,
     header_copy: Option<Vec<u8>>,
     position: u64,
     records: Vec<Record>,
+    /// Collects the integrity section, if there is to be one.
+    sums: Option<ChecksumBuilder>,
 }
 
-impl Writer {
-    /// Starts an indexed container, with or without an integrity section, and
-    /// returns the bytes to write first.
-    #[must_use]
-    pub fn new<E: PackEngine>(
+impl ContainerBuilder {
+    /// Starts the container of a safetensors file with this header, which is
+    /// followed by `data_len_bytes` of data.
+    ///
+    /// # Errors
+    /// [`Rule::SafetensorsTruncated`] for a file that ends before its tensors
+    /// do, unless the options allow it.
+    pub fn start<E: PackEngine>(
         engine: &E,
         header: &[u8],
         data_len_bytes: u64,
-        has_integrity: bool,
-    ) -> (Self, Vec<u8>) {
+        options: &ContainerOptions,
+    ) -> Result<Start> {
+        let tensors = match Header::parse(header, data_len_bytes) {
+            Ok(parsed) if parsed.tensors.iter().all(name_fits) => parsed.tensors,
+            Err(error)
+                if error.rule() == Some(Rule::SafetensorsTruncated) && !options.allow_truncated =>
+            {
+                return Err(error);
+            }
+            _ => return Ok(Start::SingleFrame),
+        };
         let is_long = PREFIX_FIXED_BYTES + header.len() as u64 > HEAD_LEN_BYTES;
-        let header_copy = (has_integrity && is_long).then(|| {
+        let header_copy = (options.has_integrity && is_long).then(|| {
             let mut copy = Vec::new();
             engine.zstd_encode(header, HEADER_CODING, &mut copy);
             copy
         });
         let has_copy = header_copy.is_some();
         let prefix = prefix_bytes(Layout::Indexed, has_copy, header, data_len_bytes);
-        let writer = Self {
+        let builder = Self {
             header_copy,
             original_len_bytes: (header.len() as u64 + 8).saturating_add(data_len_bytes),
             prefix_checksum: checksum([prefix.as_slice()]),
             position: prefix.len() as u64,
-            records: Vec::new(),
+            records: Vec::with_capacity(tensors.len()),
+            sums: options.has_integrity.then(|| ChecksumBuilder::new(header)),
         };
-        (writer, prefix)
+        Ok(Start::Indexed {
+            builder,
+            prefix,
+            tensors,
+        })
     }
 
     /// Returns the offset of the next frame in the file.
@@ -68,9 +109,26 @@ impl Writer {
         &self.records
     }
 
+    /// Takes the next bytes of the original's data, those of aliases included.
+    pub fn original(&mut self, bytes: &[u8]) {
+        if let Some(sums) = &mut self.sums {
+            sums.data(bytes);
+        }
+    }
+
     /// Announces that the next `stored_len_bytes` of the file are the frame of
-    /// this tensor.
-    pub fn frame(&mut self, name: String, span: Range<u64>, stored_len_bytes: u64) {
+    /// this tensor. The digests are those of
+    /// [`ContainerOptions::code`](super::ContainerOptions::code).
+    pub fn frame(
+        &mut self,
+        name: String,
+        span: Range<u64>,
+        stored_len_bytes: u64,
+        digests: Option<FrameDigests>,
+    ) {
+        if let (Some(sums), Some(digests)) = (&mut self.sums, digests) {
+            sums.frame(digests);
+        }
         let start = self.position;
         self.position += stored_len_bytes;
         self.records.push(Record {
@@ -99,14 +157,17 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns block tables, index, integrity section and footer, the last
-    /// bytes of the file. Tables and section are written if there are `sums`,
-    /// which must cover the whole original and all frames.
-    pub fn finish(self, sums: Option<ChecksumBuilder>) -> Result<Vec<u8>> {
+    /// Returns the last bytes of the file: block tables, index, integrity
+    /// section and footer.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind) if the digests of a frame,
+    /// or bytes of the original, are missing.
+    pub fn finish(self) -> Result<Vec<u8>> {
         let count = u32::try_from(self.records.len())
             .map_err(|_| Error::invalid_input("a ZSTN index holds at most 2^32 records"))?;
         let mut out = Vec::new();
-        if let Some(sums) = &sums {
+        if let Some(sums) = &self.sums {
             let tables = sums.frames.iter().map(|frame| &frame.table);
             tables.for_each(|table| out.extend_from_slice(table));
         }
@@ -118,8 +179,8 @@ impl Writer {
         let footer = Footer {
             index: self.position + start as u64..self.position + out.len() as u64,
         };
-        if let Some(sums) = sums {
-            let section = self.section(&sums, checksum([&out[start..]]))?;
+        if let Some(sums) = &self.sums {
+            let section = self.section(sums, checksum([&out[start..]]))?;
             section.write(&mut out);
         }
         out.extend_from_slice(&footer.to_bytes());
@@ -133,7 +194,7 @@ impl Writer {
             || file.len_bytes != self.original_len_bytes
         {
             return Err(Error::invalid_input(
-                "the sums are not those of all frames and of the whole original file",
+                "the builder did not get all of the original file, or the digests of all frames",
             ));
         }
         // An entry can state a table of 4 GiB: no plane has that many blocks.
@@ -153,11 +214,23 @@ impl Writer {
     }
 }
 
-/// Returns the bytes before the frame in the single-frame layout
-/// (docs/formats/z4ai-containers.md 2.4); the file ends after the frame.
+/// Returns whether an index can hold the name.
+fn name_fits(tensor: &Tensor) -> bool {
+    tensor.name.len() <= NAME_LEN_BYTES
+}
+
+/// Returns a container in the single-frame layout, in two parts: what precedes
+/// the frame, and the frame, with which the file ends
+/// (docs/formats/z4ai-containers.md 2.4).
 #[must_use]
-pub fn single_frame(header: &[u8], data_len_bytes: u64, frame_len_bytes: u64) -> Vec<u8> {
-    let mut out = prefix_bytes(Layout::SingleFrame, false, header, data_len_bytes);
-    out.extend_from_slice(&frame_len_bytes.to_le_bytes());
-    out
+pub fn single_frame<E: PackEngine>(
+    engine: &E,
+    header: &[u8],
+    data: &[u8],
+    options: &ContainerOptions,
+) -> [Vec<u8>; 2] {
+    let frame = select::encode(engine, TensorRef::flat(data, None), options.encode);
+    let mut prefix = prefix_bytes(Layout::SingleFrame, false, header, data.len() as u64);
+    prefix.extend_from_slice(&(frame.len() as u64).to_le_bytes());
+    [prefix, frame]
 }
