@@ -25,7 +25,7 @@ fn pack_unpack_verify_ls_info_get() {
     let packed = zstn(folder.path(), &["pack", "model.safetensors", "--json"]);
     let report = json(&packed);
     assert_eq!(report["original_bytes"], original.len() as u64);
-    assert_eq!(report["tied"], 2);
+    assert_eq!(report["files"][0]["aliased_tensors"], 2);
     assert_eq!(
         report["packed_bytes"],
         std::fs::metadata(at("model.zstn")).unwrap().len()
@@ -64,7 +64,10 @@ fn pack_unpack_verify_ls_info_get() {
     assert_eq!(table.lines().count(), names(&list).len() + 1);
 
     let info = json(&zstn(folder.path(), &["info", "model.zstn", "--json"]));
-    assert_eq!((&info["kind"], &info["tied"]), (&"zstn".into(), &2.into()));
+    assert_eq!(
+        (&info["kind"], &info["aliased_tensors"]),
+        (&"zstn".into(), &2.into())
+    );
 
     let name = list["tensors"][0]["name"].as_str().expect("a name");
     let out = zstn(folder.path(), &["get", "model.zstn", name, "-o", "w.bin"]);
@@ -330,7 +333,7 @@ fn deltas_pack_and_unpack_against_their_base() {
         (
             &["get", "tuned.z4dm", "model.layers.0.mlp.down_proj.weight"],
             2,
-            "name it with --base",
+            "as its base (with --base",
         ),
         (&["ls", "tuned.z4dm", "--base", "tuned.safetensors"], 0, ""),
         (
@@ -397,7 +400,7 @@ fn deltas_are_listed_and_read_with_their_base() {
         }
         let info = json(&zstn(folder.path(), &["info", delta, "--json"]));
         let copied = tensors.iter().filter(|t| t["base"] == "copy").count();
-        assert_eq!(info["copied"], copied);
+        assert_eq!(info["copied_tensors"], copied);
         let verified = json(&zstn(
             folder.path(),
             &[

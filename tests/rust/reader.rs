@@ -197,7 +197,7 @@ fn a_base_is_given_to_a_delta_and_to_no_other_file() {
         Err(Error::Usage(_))
     ));
     let without = scratch.open("tuned.z4dm");
-    assert!(matches!(without.read("b"), Err(Error::Usage(_))));
+    assert!(matches!(without.read("b"), Err(Error::NeedsBase { .. })));
 }
 
 #[test]

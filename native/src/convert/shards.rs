@@ -33,7 +33,7 @@ impl Naming {
         let parts = parts.filter(|(_, extension)| ["safetensors", "zstn"].contains(extension));
         let (stem, extension) = parts.ok_or_else(|| {
             Error::Usage(format!(
-                "{} is no name for an index: it has to end in .safetensors.index.json or \
+                "{} is not a name for an index: it has to end in .safetensors.index.json or \
                  .zstn.index.json",
                 path.display()
             ))

@@ -88,9 +88,9 @@ fn a_pipeline_comes_back_as_the_same_tree() {
     let packed = tree(&at("model-zstn"));
     let is_plain = |path: &&String| path.ends_with(".safetensors");
     assert_eq!(packed.keys().find(is_plain), None, "all are packed");
-    assert_eq!(report["shards"].as_array().unwrap().len(), 6);
-    assert_eq!(report["left_out"], serde_json::json!([]));
-    let outputs: Vec<&str> = report["shards"]
+    assert_eq!(report["files"].as_array().unwrap().len(), 6);
+    assert_eq!(report["folder"]["left_out"], serde_json::json!([]));
+    let outputs: Vec<&str> = report["files"]
         .as_array()
         .unwrap()
         .iter()
@@ -100,7 +100,7 @@ fn a_pipeline_comes_back_as_the_same_tree() {
 
     let verify = ["verify", "model-zstn", "--against", "model", "--json"];
     let report = json(&zstn(scratch.path(), &verify));
-    assert_eq!(report["shards"].as_array().unwrap().len(), 6);
+    assert_eq!(report["files"].as_array().unwrap().len(), 6);
     run(scratch.path(), &["unpack", "model-zstn", "-o", "back"]);
     assert!(tree(&at("back")) == whole);
 
