@@ -22,7 +22,7 @@ const asked = (init) => {
   return { first, part, contentRange: `bytes ${first}-${first + part.length - 1}/${FILE.length}` };
 };
 
-const source = (fetch, options = {}) => remoteSource(URL_, { retries: 0, ...options, fetch }, new Traffic());
+const source = (fetch, options = {}) => remoteSource(URL_, { retries: 0, ...options, fetch }, undefined, new Traffic());
 
 /** As in a page on another origin. */
 function inPage() {
