@@ -89,10 +89,10 @@ test("one who gives up leaves the others alone; when all have, the request is st
   shared.finish();
   assert.deepEqual(await second, file.slice(10, 20));
 
-  const both = [source.read(0, 10, { signal: one.signal }), source.read(10, 10, { signal: two.signal }), source.read(20, 10, { signal: two.signal })];
+  const both = Promise.allSettled([source.read(0, 10, { signal: one.signal }), source.read(10, 10, { signal: two.signal }), source.read(20, 10, { signal: two.signal })]);
   const last = await nextRequest();
   two.abort(new Error("and two"));
-  const settled = await Promise.allSettled(both);
+  const settled = await both;
   assert.deepEqual(settled.map(({ reason }) => reason.message), ["one gives up", "and two", "and two"]);
   assert.equal(last.signal.aborted, true);
   assert.equal(requests.length, 2);
