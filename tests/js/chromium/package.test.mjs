@@ -156,9 +156,10 @@ inBrowser("a server that does not allow pages is a network error that says so", 
 inBrowser("the module can come from elsewhere, and without it there is an error with advice", async (page) => {
   await openPage(page);
   const got = await page.evaluate(async () => {
-    const refused = await failure(zstn.init("/no/such.wasm"));
-    await zstn.init(await fetch("/dist/core/zstn_wasm_bg.wasm"));
     const bytes = new Uint8Array(await (await fetch("/vectors/all_dtypes.zstn")).arrayBuffer());
+    zstn.configure({ wasm: { reader: "/no/such.wasm" } });
+    const refused = await failure(zstn.open(bytes));
+    zstn.configure({ wasm: { reader: await fetch("/dist/core/zstn_wasm_bg.wasm") } });
     return { refused, tensors: (await zstn.open(bytes)).tensors.size };
   });
   assert.deepEqual([got.refused.name, got.refused.code, got.tensors], ["CoreLoadError", "core", 22]);

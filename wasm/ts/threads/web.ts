@@ -1,6 +1,8 @@
 /**
  * The entry `zstn/threads`: decoding on threads that share memory, for pages that are cross-origin isolated. One large
  * tensor takes all of them; a `workerPool` decodes several tensors at once and works everywhere.
+ *
+ * @module zstn/threads
  */
 
 import { coreCount, webWorkerStarter } from "../decode/web-worker-handle.js";
