@@ -10,7 +10,7 @@ import type { Decoding, WorkerPoolOptions } from "./decode/pool.js";
 import { BaseRequiredError } from "./errors.js";
 import { openFiles } from "./shards.js";
 import type { OpenContext } from "./shards.js";
-import { loadCore, loadFormats } from "./load-core.js";
+import { loadCore, loadFormats } from "./core-loaders.js";
 import { Model } from "./model.js";
 import type { BytesInput, LocalInput, ModelInput } from "./model-input.js";
 import { platform } from "./platform.js";
@@ -19,7 +19,7 @@ import type { OnProgress } from "./progress.js";
 import { abortSiblingsOnFailure } from "./abort-siblings.js";
 import { cacheOf, optionsForRelatedFile } from "./source/http-options.js";
 import type { HttpOptions } from "./source/http-options.js";
-import { sourceOf } from "./source-of.js";
+import { sourceOf } from "./model-source.js";
 import type { ReadOptions } from "./source/source.js";
 import { Traffic } from "./source/traffic.js";
 import type { CoalesceOptions } from "./source/with-coalescing.js";
@@ -33,8 +33,8 @@ export interface OpenOptions {
   /**
    * The checkpoint that a delta (`Z4DM`) was made against: anything that `open` takes, or an open model. It may be
    * plain, packed, or a delta that was opened with its own base. If it is opened here, it is closed with the model and
-   * uses the same `signal` and `HttpOptions`, but `headers` and `token` only if it has the same origin. A model that
-   * you pass is not closed.
+   * uses the same `signal` and `HttpOptions`, but `headers` and `token` only if it has the same origin: open it
+   * yourself where it needs other options. A model that you pass is not closed.
    */
   base?: ModelInput | Model;
   /**

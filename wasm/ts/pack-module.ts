@@ -1,7 +1,7 @@
 /** The interface of the WebAssembly module for packing and single frames. A page that only reads never loads it. */
 
 import type { Instance } from "./instance.js";
-import { lazyInstance } from "./load-module.js";
+import { lazyInstance } from "./module-loader.js";
 import type { PackedTensor } from "./pack-report.js";
 
 /** A safetensors file being packed. Does no I/O. */

@@ -14,7 +14,7 @@ import { BlobSink, StreamSink } from "./sink.js";
 import type { Sink } from "./sink.js";
 import type { HttpOptions } from "./source/http-options.js";
 import type { ReadOptions, Source } from "./source/source.js";
-import { sourceOf } from "./source-of.js";
+import { sourceOf } from "./model-source.js";
 import { Traffic } from "./source/traffic.js";
 
 /** Options of `pack` for every input. */

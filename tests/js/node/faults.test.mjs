@@ -86,7 +86,7 @@ for (const [what, [fault, code, laterCode = code]] of Object.entries(FINAL)) {
 test("what has arrived is kept: only the rest is asked for again, and only if it is still the same file", async () => {
   await against({}, async (server, file) => {
     const model = await open(server.url);
-    server.faults.push(resetAfter(100_000), resetAfter(50_000));
+    server.faults.push(resetAfter(100_000, model), resetAfter(50_000, model));
     const before = model.stats.bytesFetched;
     await readAndCheck(model, file, "a");
     const [{ offset, length: storedLength }] = model.tensors.get("a").parts;
@@ -119,10 +119,10 @@ test("without anything that tells versions apart, a read starts again from its b
 test("a line that breaks again and again still brings a large tensor, as long as every piece brings something", async () => {
   await against({}, async (server, file) => {
     const model = await open(server.url, { retries: 1 });
-    server.faults.push(resetAfter(1_100_000), reset, reset);
+    server.faults.push(resetAfter(1_100_000, model), reset, reset);
     await assert.rejects(model.tensor("d"), { code: "network" }, "a break after much, then one more than allowed");
     server.faults.length = 0;
-    server.faults.push(reset, resetAfter(1_100_000), reset);
+    server.faults.push(reset, resetAfter(1_100_000, model), reset);
     await readAndCheck(model, file, "d");
   });
 });

@@ -2,7 +2,7 @@
 
 import type { CoreInstance } from "./core.js";
 import * as glue from "./core/zstn_wasm.js";
-import { lazyInstance } from "./load-module.js";
+import { lazyInstance } from "./module-loader.js";
 import { platform } from "./platform.js";
 
 // Bundlers recognise new URL("…", import.meta.url) and include the file.
