@@ -19,7 +19,6 @@ use crate::{Error, Result, Rule};
 
 /// What the base's tensor with the same name is needed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub enum BaseUse {
     /// The base's tensor is the tensor.
     Copy,
