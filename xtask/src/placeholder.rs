@@ -19,6 +19,7 @@ const start = () => {
 };
 export default start;
 export const initSync = start;
+export const create = start;
 ";
 
 /// Returns whether `module` has been built at some time.
