@@ -1,5 +1,5 @@
-//! A process that is told to stop: what is complete stays, nothing else ever
-//! gets its name. One test, since stopping is for the whole process.
+//! A process that is asked to stop: complete outputs stay, no other output gets its
+//! name. A single test, since stopping affects the whole process.
 
 use std::fs;
 
@@ -26,7 +26,7 @@ fn nothing_gets_its_name_after_the_clean_up_has_begun() {
     remove_unfinished();
     assert!(late_folder.finish().is_err());
     assert!(late_file.finish().is_err());
-    // And other threads go on for a moment.
+    // Other threads continue for a moment.
     assert!(Output::create(&at("new.zstn")).is_err());
     assert!(OutputFolder::create(&at("new")).is_err());
 

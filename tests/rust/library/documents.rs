@@ -1,12 +1,12 @@
-//! The documentation speaks of files that exist: links between documents, and
-//! paths in ARCHITECTURE.md and the pages that it leads to.
+//! Checks the documentation: links between documents lead to files and headings,
+//! and paths in the pages on architecture exist.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use zstn_tests::repository;
 
-/// Returns every Markdown file below `folder`, without other people's.
+/// Returns every Markdown file of the project below `folder`.
 fn documents(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder").flatten() {
@@ -35,7 +35,7 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
     rests.filter_map(|rest| rest.split(')').next())
 }
 
-/// The anchors that GitHub gives to the headings of `document`.
+/// Returns the anchors that GitHub generates for the headings of `document`.
 fn anchors(document: &Path) -> Vec<String> {
     let text = prose(document);
     let headings = text.lines().filter(|line| line.starts_with('#'));
