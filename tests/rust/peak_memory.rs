@@ -1,5 +1,5 @@
-//! Memory that packing and unpacking take: a few tensors' worth, whatever the
-//! length of the file, and little for each tensor.
+//! The peak memory of packing and unpacking: a few tensors for a file of any
+//! length, and little for each tensor.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,7 +11,7 @@ use zstn_tests::rng::Rng;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Writes a checkpoint of so many weights of `len_bytes`, no two alike.
+/// Writes a checkpoint of that number of distinct weights of `len_bytes`.
 fn checkpoint(path: &Path, tensors: usize, len_bytes: usize) {
     let pool = Rng(3).bf16_weights(len_bytes / 2);
     let mut header = String::from("{");
@@ -32,7 +32,7 @@ fn checkpoint(path: &Path, tensors: usize, len_bytes: usize) {
     std::fs::write(path, [&head, header.as_bytes(), &data].concat()).unwrap();
 }
 
-/// The most that packing and unpacking such a checkpoint hold.
+/// Returns the peak memory of packing and of unpacking such a checkpoint, in bytes.
 fn held(tensors: usize, len_bytes: usize) -> [usize; 2] {
     let folder = tempfile::tempdir().unwrap();
     let [original, packed, restored] = ["a", "b", "c"].map(|name| folder.path().join(name));
@@ -48,7 +48,7 @@ fn held(tensors: usize, len_bytes: usize) -> [usize; 2] {
     [packing, unpacking]
 }
 
-/// The most that unpacking holds with that much memory allowed.
+/// Returns the peak memory of unpacking under that limit, in bytes.
 fn held_within(len_bytes: usize, memory_bytes: u64) -> usize {
     let folder = tempfile::tempdir().unwrap();
     let [original, packed, restored] = ["a", "b", "c"].map(|name| folder.path().join(name));
@@ -62,21 +62,21 @@ fn held_within(len_bytes: usize, memory_bytes: u64) -> usize {
     most
 }
 
-/// All in one test: the count is of the whole process.
+/// A single test, since the count is that of the whole process.
 #[test]
 fn memory_grows_with_tensors_in_work_and_little_with_their_number() {
     const LARGE_BYTES: usize = 2 << 20;
     let (few, many) = (held(12, LARGE_BYTES), held(48, LARGE_BYTES));
     for (few, many) in few.into_iter().zip(many) {
-        // How much two threads hold at once depends on how they meet: by a
-        // tensor each, not by the 36 that are more.
+        // The memory of two threads varies with their timing by a tensor each,
+        // not by the 36 additional tensors.
         assert!(
             many < few + 2 * LARGE_BYTES,
             "{few} bytes, {many} for four times as many tensors"
         );
         assert!(many < 24 << 20, "{many} bytes");
     }
-    // Eight threads hold eight tensors if they may, else as many as fit.
+    // Eight threads hold eight tensors, or as many as the limit allows.
     let memory_bytes = 6 * LARGE_BYTES as u64;
     let most = held_within(LARGE_BYTES, memory_bytes);
     assert!(most as u64 <= memory_bytes, "{most} bytes");

@@ -170,7 +170,7 @@ fn length(file: &Path) -> Result<u64> {
         .with_context(|| format!("{} cannot be read", file.display()))
 }
 
-/// Makes `site` the page and the packed model, with nothing left of older pages.
+/// Replaces the page in `site`; the packed model stays.
 fn copy_page(page: &Path, site: &Path) -> Result<()> {
     let copied = entries(site).and_then(|old| {
         for entry in old.iter().filter(|entry| !entry.ends_with(PACKED)) {
@@ -207,7 +207,7 @@ fn entries(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
         .collect()
 }
 
-/// The example of the npm package compares what it read with the original.
+/// Runs the npm package's example, which compares what it read with the original.
 fn read_tensor(step: &mut Step, url: &str, model: &Path) -> Result<()> {
     let mut example = Command::new("node");
     example

@@ -1,7 +1,7 @@
 //! The commands of this repository and the set-up behind them.
 //!
 //! Nothing here decides how the product behaves: a task finds tools, installs
-//! the missing ones, runs them in order and says how that went.
+//! the missing ones, runs them in order and reports the result.
 
 mod apt;
 mod args;

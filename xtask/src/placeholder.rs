@@ -19,6 +19,7 @@ const start = () => {
 };
 export default start;
 export const initSync = start;
+export const create = start;
 ";
 
 /// Returns whether `module` has been built at some time.
@@ -48,10 +49,19 @@ pub fn package(workspace: &Workspace, step: &mut Step) -> Result<()> {
     step.run(&mut tsc)
 }
 
-/// Builds the viewer with such a package.
+/// Builds the viewer with such a package, and without its sample, which is
+/// packed by the package.
 pub fn page(workspace: &Workspace, step: &mut Step) -> Result<()> {
     let mut vite = npm();
-    vite.args(["exec", "--offline", "--", "vite", "build"])
-        .current_dir(workspace.path("web-demo"));
+    vite.args([
+        "exec",
+        "--offline",
+        "--",
+        "vite",
+        "build",
+        "--mode",
+        "reading",
+    ])
+    .current_dir(workspace.path("web-demo"));
     step.run(&mut vite)
 }

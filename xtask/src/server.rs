@@ -23,7 +23,7 @@ const GRACE: Duration = Duration::from_millis(300);
 enum End {
     /// Ctrl-C, or a request to terminate.
     Asked,
-    /// The server closed its output: it is gone.
+    /// The server closed its output, so it has ended.
     Gone,
 }
 
@@ -37,13 +37,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves `directory` on `port` (0: any).
+    /// Serves `directory` on `port`, or on a free port for 0.
     pub fn start(step: &mut Step, zstn: &Path, directory: &Path, port: u16) -> Result<Self> {
         let (sender, ends) = channel();
         let asked = sender.clone();
-        // Before the child exists, so that it cannot be left behind.
+        // Set before the child exists, so that it is never left behind.
         ctrlc::set_handler(move || {
-            // Without a listener we are leaving already.
+            // Without a receiver, this program is ending already.
             let _ = asked.send(End::Asked);
         })
         .context("Ctrl-C cannot be watched")?;
@@ -82,7 +82,7 @@ impl Server {
         Ok(server)
     }
 
-    /// The address of the served directory, ending in a slash.
+    /// Returns the URL of the served directory, with a slash at the end.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -99,7 +99,7 @@ impl Server {
         if matches!(self.ends.recv(), Ok(End::Asked)) {
             return Ok(());
         }
-        // Ctrl-C reaches the server too, and it may be the faster one.
+        // Ctrl-C reaches the server too, which may end first.
         match self.ends.recv_timeout(GRACE) {
             Ok(End::Asked) => Ok(()),
             _ => Err(self.gone("stopped")),
@@ -139,7 +139,7 @@ fn with_slash(url: &str) -> String {
     format!("{}/", url.trim_end_matches('/'))
 }
 
-/// `206  GET   /model.zstn  bytes=0-1023  1.0 kB`
+/// Formats a request, such as `206  GET   /model.zstn   1.0 kB   bytes=0-1023`.
 fn request_line(event: &Value) -> String {
     let text = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
     let line = format!(
@@ -153,7 +153,7 @@ fn request_line(event: &Value) -> String {
     line.trim_end().to_owned()
 }
 
-/// A number of bytes for people: `512 B`, `1.5 kB`, `90.9 MB`.
+/// Formats a number of bytes, such as `512 B`, `1.5 kB` or `90.9 MB`.
 pub fn size(bytes: u64) -> String {
     const STEP: u64 = 1000;
     if bytes < STEP {

@@ -1,7 +1,7 @@
-//! From the Rust core to the npm package: module, glue, TypeScript.
+//! Builds the npm package: module, glue, TypeScript.
 //!
-//! The npm package's own build must leave `wasm/dist/core` alone: it is
-//! written here.
+//! `wasm/dist/core` is written here; the npm package's own build must not change
+//! it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,9 @@ use crate::rust_target::{self, Toolchain, WEB};
 use crate::step::{Report, Step};
 use crate::workspace::Workspace;
 
-/// Both features are in every browser since 2023 and in every Node this project
-/// supports. Less inlined than usual makes modules a tenth smaller after
-/// brotli; hot loops ask for what they need with `#[inline(always)]`.
+/// Every browser since 2023 and every supported Node has both features. Less
+/// inlining makes modules a tenth smaller after brotli; hot loops use
+/// `#[inline(always)]` where they need it.
 pub const FLAGS: &str =
     "-C target-feature=+simd128,+bulk-memory -C llvm-args=--inline-threshold=40";
 
@@ -216,7 +216,7 @@ fn compile(
         &format!("wasm-glue-{}", module.feature),
         &[
             built.clone(),
-            // The version of wasm-bindgen, and the options below.
+            // For the version of wasm-bindgen and the options below.
             workspace.path("Cargo.lock"),
             workspace.path("xtask/src/wasm.rs"),
         ],
@@ -250,7 +250,7 @@ pub fn bind(module: &Path, into: &Path, name: &str) -> Result<()> {
         .out_name(name)
         // The declarations are written by hand, in `wasm/ts/core`.
         .typescript(false)
-        // For debuggers only, and a quarter of the file.
+        // Only debuggers use it, and it is a quarter of the file.
         .remove_name_section(true)
         .remove_producers_section(true)
         .web(true)

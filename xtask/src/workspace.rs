@@ -13,7 +13,8 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Starts from the manifest of this crate, so the current directory does not matter.
+    /// Finds the repository from the manifest of this crate, whatever the current
+    /// directory.
     pub fn find() -> Result<Self> {
         let manifest = env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
@@ -37,27 +38,28 @@ impl Workspace {
         &self.root
     }
 
-    /// A file or directory of the repository.
+    /// Returns the path of a file or directory of the repository.
     pub fn path(&self, relative: &str) -> PathBuf {
         self.root.join(relative)
     }
 
-    /// A file or directory below the target directory.
+    /// Returns the path of a file or directory below the target directory.
     pub fn target(&self, relative: &str) -> PathBuf {
         self.target.join(relative)
     }
 
-    /// The log called `name`.
+    /// Returns the path of the log called `name`.
     pub fn log(&self, name: &str) -> PathBuf {
         self.target("xtask-logs").join(format!("{name}.log"))
     }
 
-    /// Downloads that outlive a rebuild.
+    /// Returns the path of a download, which a rebuild does not remove.
     pub fn cache(&self, relative: &str) -> PathBuf {
         self.target.join("cache").join(relative)
     }
 
-    /// The command line that `profile` (a directory of `target/`) has built.
+    /// Returns the path of the command line built with `profile`, a directory of
+    /// `target/`.
     pub fn zstn(&self, profile: &str) -> PathBuf {
         let name = format!("zstn{}", env::consts::EXE_SUFFIX);
         self.target.join(profile).join(name)

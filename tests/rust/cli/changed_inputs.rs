@@ -1,5 +1,5 @@
-//! Inputs that are cut off, or change while they are read: never a result
-//! made of two versions, and never the end of the process.
+//! Inputs that are truncated or change while they are read: the result is never
+//! a mix of two versions, and the process survives.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -21,8 +21,8 @@ fn plain() -> Vec<u8> {
     checkpoint(&[("a", "BF16", a), ("b", "BF16", b)])
 }
 
-/// A folder with `m.safetensors`, its fine-tune, and both packed, all of them
-/// written long ago as far as their times tell.
+/// A folder with `m.safetensors`, its fine-tune, and both packed. All of them have
+/// a modification time long ago.
 struct Scratch {
     folder: tempfile::TempDir,
     engine: Engine,
@@ -59,7 +59,7 @@ impl Scratch {
     }
 }
 
-/// Does something to a file when the work on it has begun.
+/// Calls a function when the work on a file has begun.
 struct WhenBegun<'a>(&'a (dyn Fn() + Sync));
 
 impl Progress for WhenBegun<'_> {
@@ -81,7 +81,7 @@ fn scribble(path: &Path) {
     file.write_all_at(b"scribbled", at).unwrap();
 }
 
-/// Every kind of work on whole files, with the file that changes.
+/// Every operation on whole files, with the file that changes.
 type Work = fn(&Scratch, &dyn Progress) -> zstn::Result<()>;
 const WORK: [(&str, &str, Work); 6] = [
     ("pack", "m.safetensors", |scratch, progress| {
@@ -128,7 +128,7 @@ fn a_file_that_changes_while_it_is_read_gives_no_result() {
             }
             assert!(!scratch.at("out").exists(), "{what}");
         }
-        // Untouched, it is fine; links to it may come and go.
+        // An unchanged file is accepted, even if links to it are added or removed.
         let scratch = Scratch::new();
         let (path, link) = (scratch.at(name), scratch.at("link"));
         let link_it = || fs::hard_link(&path, &link).unwrap();
@@ -180,7 +180,7 @@ fn a_file_that_was_cut_off_is_packed_only_when_asked_for() {
         assert_eq!(error["error"]["rule"], Rule::SafetensorsTruncated.code());
         assert!(text(&out.stderr).contains("cut off"));
         assert!(!scratch.at("cut.zstn").exists());
-        // A shard of a folder, too.
+        // The same for a shard of a folder.
         let model = scratch.at("model");
         fs::create_dir_all(&model).unwrap();
         fs::write(model.join("model.safetensors"), &original[..len]).unwrap();

@@ -30,7 +30,7 @@ fn succeed(folder: &Path, lines: &[&str]) {
     }
 }
 
-/// Runs commands that have to end with this status and say each sentence.
+/// Runs commands that have to exit with this status and print each sentence.
 fn refuse(folder: &Path, refusals: &[(&str, i32, &[&str])]) {
     for (line, status, sentences) in refusals {
         let out = run(folder, line);
@@ -132,7 +132,7 @@ fn chains_that_do_not_fit_are_refused() {
                 2,
                 &["takes no base"],
             ),
-            // What is a base, or was restored from it, is not replaced.
+            // Neither a base nor a file restored from it is replaced.
             (
                 "unpack v2.z4dm --base v1.zstn -o v1.zstn --force",
                 2,

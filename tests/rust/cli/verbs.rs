@@ -87,7 +87,7 @@ fn derived_names_never_replace_a_file() {
             .status
             .success()
     );
-    // Unpacking beside it would replace the original.
+    // Unpacking in the same folder would replace the original.
     let out = zstn(folder.path(), &["unpack", "m.zstn"]);
     assert_eq!(out.status.code(), Some(2));
     assert!(text(&out.stderr).contains("--force"));

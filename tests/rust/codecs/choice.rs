@@ -1,5 +1,5 @@
-//! What the encoder chooses, seen from outside: determinism, sizes, and that
-//! each way is taken where it should be.
+//! The encoder's choices, seen from outside: determinism, sizes, and that each
+//! codec is chosen where it should be.
 
 use zstn::Engine;
 use zstn_core::TensorRef;
@@ -100,7 +100,7 @@ fn more_effort_is_never_larger() {
     for (dtype, tensor) in cases {
         let [fast, balanced, max] = EFFORTS.map(|effort| coded(&tensor, dtype, effort).len());
         let alone = standalone(&engine, &tensor, dtype).len();
-        // Fast may win by chance where Balanced has judged by a sample.
+        // Fast may win by chance where Balanced decided by a sample.
         assert!(
             balanced * 1000 <= fast * 1005,
             "{dtype:?}: {balanced}, {fast}"
@@ -189,8 +189,8 @@ fn containers_never_get_frames_that_z4ai_refuses_there() {
     }
 }
 
-/// The shortest frame of planes that Huffman codes and a search come to,
-/// whatever the transform.
+/// Returns the shortest frame of planes that Huffman codes and a search give,
+/// over all transforms.
 fn tried_in_every_way(tensor: &[u8], dtype: Dtype) -> usize {
     let plane = PlaneRecipe::Blocks(BlockCodecs {
         search: Some(ZstdCoding::Search(3)),
@@ -244,8 +244,8 @@ fn small_tensors_lose_nothing_for_not_being_tried_in_every_way() {
     }
 }
 
-/// Values of a normal distribution, a scale for each row, rounded to so many
-/// levels on either side of zero, as bfloat16 or float32.
+/// Returns normally distributed values with a scale for each row, rounded to
+/// `levels` on either side of zero, as bfloat16 or float32.
 fn quantised(rng: &mut Rng, levels: f64, rows: usize, dtype: Dtype) -> Vec<u8> {
     const ROW: usize = 384;
     let mut out = Vec::new();
@@ -270,7 +270,7 @@ fn a_glance_at_quantised_and_sparse_weights_loses_next_to_nothing() {
     for dtype in [Dtype::Bf16, Dtype::F32] {
         for levels in [1.0, 7.0, 127.0] {
             let tensor = quantised(&mut rng, levels, 700, dtype);
-            // The same row again and again: what a search finds.
+            // The same row repeated, which a search finds.
             let rows = tensor[..tensor.len() / 700].repeat(700);
             cases.extend([(dtype, tensor), (dtype, rows)]);
         }

@@ -6,9 +6,9 @@ use zstn_core::engine::{Engine, PackEngine, ZstdCoding};
 use zstn_core::pure::Pure;
 use zstn_tests::rng::Rng;
 
-/// The refusals of ours that C zstd does not share: its fastest loops look
-/// neither whether a stream has been read to its end nor for the bit that
-/// marks where it starts. Where damage makes sequences, see also `sequences.rs`.
+/// The refusals of `Pure` that C zstd does not share: its fastest loops check
+/// neither that a stream has been read to its end nor the bit that marks where
+/// it starts. Where damage makes sequences, see also `sequences.rs`.
 const STRICT: [&str; 4] = [
     "a stream of a Huffman code does not end with its last symbol",
     "a stream of a Huffman code has no end",
@@ -17,7 +17,7 @@ const STRICT: [&str; 4] = [
 ];
 
 fn by_c(frame: &[u8], len: usize) -> Option<Vec<u8>> {
-    // A byte of room more: what does not fit is refused as well.
+    // With room for one byte more, so that a longer result is refused as well.
     let bytes = zstd::bulk::decompress(frame, len + 1).ok()?;
     (bytes.len() == len).then_some(bytes)
 }
@@ -27,7 +27,7 @@ fn by_pure(frame: &[u8], len: usize) -> Result<Vec<u8>, String> {
     Pure.zstd_decode(frame, &mut out).map(|()| out)
 }
 
-/// Decodes `frame` both ways; whether both accept it.
+/// Decodes `frame` with both decoders. Returns whether both accept it.
 fn compare(frame: &[u8], len: usize) -> bool {
     let (ours, theirs) = (by_pure(frame, len), by_c(frame, len));
     match (&ours, &theirs) {
@@ -42,9 +42,9 @@ fn compare(frame: &[u8], len: usize) -> bool {
 /// A frame of a single block of literals, taken apart.
 #[derive(Clone)]
 struct Parts {
-    /// Bytes it declares.
+    /// The declared number of bytes.
     len: u32,
-    /// Content of its literals section and of what follows.
+    /// The literals section, and the bytes after it.
     block: Vec<u8>,
     checksum: Option<u32>,
 }
@@ -80,7 +80,7 @@ impl Parts {
         frame
     }
 
-    /// Bytes of the literals section in front of the description of the code.
+    /// Returns the length of the literals section before the description of the code.
     fn head_bytes(&self) -> usize {
         [3, 3, 4, 5][usize::from(self.block[0] >> 2 & 3)]
     }
@@ -95,7 +95,7 @@ fn huffman(bytes: &[u8]) -> [Vec<u8>; 2] {
     [ours, theirs]
 }
 
-/// `len` bytes of about `symbols` values, the likelier the smaller.
+/// Returns `len` bytes of about `symbols` values; smaller values are likelier.
 fn skewed(rng: &mut Rng, len: usize, symbols: u64, skew: u32) -> Vec<u8> {
     let one = |rng: &mut Rng| {
         let least = (0..=skew).map(|_| rng.next_u64() % symbols).min();
@@ -241,7 +241,7 @@ fn compressed_weights_of_noise() {
         let len = 2 + rng.bytes(1)[0] % 14;
         let mut body = vec![len];
         body.extend(rng.bytes(len.into()));
-        // Tables of up to 64 states, and few rare values.
+        // Tables of up to 64 states with a few rare values.
         body[1] &= 0xF1;
         body.extend(rng.bytes(2));
         accepted += u32::from(any_len(&body));
@@ -249,7 +249,7 @@ fn compressed_weights_of_noise() {
     assert!(accepted > 5, "{accepted}");
 }
 
-/// Compares one stream of a code, as so many literals as it may hold.
+/// Compares one stream of a code, with every number of literals that it may hold.
 fn any_len(body: &[u8]) -> bool {
     let mut any = false;
     for len in 0..24u32 {

@@ -1,5 +1,5 @@
-//! Frames whose planes are cut into blocks of all sizes: joined piece by
-//! piece, they give what planes give that are stored whole.
+//! Frames whose planes are cut into blocks of all sizes: joined piece by piece,
+//! they give the same bytes as planes that are stored whole.
 
 use zstn_core::Rule;
 use zstn_core::engine::{Engine, PackEngine, ZstdCoding};
@@ -11,14 +11,14 @@ use zstn_core::pure::Pure;
 use zstn_core::transform::FloatFormat;
 use zstn_tests::rng::Rng;
 
-/// More than two pieces, and elements that share a byte of signs with none.
+/// A number of elements for more than two pieces, not divisible by eight.
 const ELEMENTS: usize = 300_003;
 
 fn float(name: &str) -> Transform {
     Transform::BitField(FloatFormat::by_name(name.as_bytes()).expect("a format"))
 }
 
-/// `bytes` in planes that are stored.
+/// Returns a frame of `bytes` whose planes are stored.
 fn stored(bytes: &[u8], transform: Transform) -> Vec<u8> {
     let recipe = Recipe {
         transform,
@@ -27,7 +27,8 @@ fn stored(bytes: &[u8], transform: Transform) -> Vec<u8> {
     z4ai::encode(&Pure, bytes, &recipe)
 }
 
-/// The same frame with planes in blocks of so many bytes; 0 leaves one stored.
+/// Returns the same frame with planes in blocks of the given lengths in bytes; 0
+/// leaves a plane stored.
 fn in_blocks(frame: &[u8], block_bytes: &[u32]) -> Vec<u8> {
     let parsed = Frame::parse(frame).expect("a frame");
     let records: u64 = parsed
@@ -111,7 +112,7 @@ fn floats_of_two_bytes() {
             &[8, 7000, 24],
         ],
     );
-    // And where a tail follows the last whole element.
+    // The same where a tail follows the last whole element.
     bytes.push(7);
     check(
         float("float16"),
@@ -128,7 +129,7 @@ fn floats_of_four_bytes_whose_mantissas_have_three_parts() {
         &bytes,
         &[
             &[0, 65_536, 65_536],
-            // Borders of parts are no borders of blocks.
+            // Parts do not end where blocks end.
             &[4096, 65_536, 100_000],
             &[32_768, 262_144, 262_144],
             &[0, 0, 786_432],
@@ -157,7 +158,7 @@ fn a_value_out_of_range_is_found_in_every_piece() {
     let whole = stored(&bytes, float("bfloat16"));
     for element in [0, 131_071, 131_072, 262_144, ELEMENTS - 1] {
         let mut wide = whole.clone();
-        // Mantissas stand at the end, seven bits each.
+        // Mantissas are at the end, seven bits each.
         let at = wide.len() - ELEMENTS + element;
         wide[at] |= 0x80;
         let frame = in_blocks(&wide, &[0, 65_536, 65_536]);

@@ -1,5 +1,5 @@
-//! zstd frames written in Rust alone: both decoders give back the input, and
-//! the frames keep the contract of `PackEngine`.
+//! zstd frames written in Rust alone: both decoders restore the input, and the
+//! frames satisfy the contract of `PackEngine`.
 
 use proptest::prelude::*;
 use zstn_core::engine::{Engine, PackEngine, ZstdCoding};
@@ -9,7 +9,7 @@ use zstn_tests::rng::Rng;
 
 const CODINGS: [ZstdCoding; 2] = [ZstdCoding::Huffman, ZstdCoding::Search(3)];
 
-/// The frame of `input`, checked in every way.
+/// Returns the frame of `input` after all checks.
 fn frame(input: &[u8], coding: ZstdCoding) -> Vec<u8> {
     let mut frame = b"before".to_vec();
     Pure.zstd_encode(input, coding, &mut frame);
@@ -77,7 +77,7 @@ fn every_number_of_symbols() {
 
 #[test]
 fn codes_reach_the_limit_of_eleven_bits() {
-    // Counts that double: unlimited codes would have 20 bits.
+    // Counts that double: without a limit, codes would have 20 bits.
     let bytes: Vec<u8> = (0..17u8)
         .flat_map(|symbol| vec![symbol.wrapping_mul(37); 1 << symbol])
         .collect();
@@ -132,7 +132,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
         let permutation = rng.next_u64().to_le_bytes()[0] | 1;
         let mut out = Vec::with_capacity(len);
         while out.len() < len {
-            // Multiplying what is below one makes small values likely.
+            // Products of numbers below one are likely to be small.
             let share = (0..=skew).fold(1.0, |share, _| share * rng.unit().sqrt());
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
             let symbol = (share * f64::from(symbols)) as u8;

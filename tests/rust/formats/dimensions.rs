@@ -36,7 +36,7 @@ fn is_refused(error: &Error) {
     assert_eq!(error.tensor_name(), Some("deep"), "{error}");
 }
 
-/// The file in every format that can have it.
+/// Returns the file in every format that can hold it.
 fn formats(dimensions: usize) -> Vec<Vec<u8>> {
     let file = safetensors(dimensions);
     let packed = pack(&Pure, &file, Effort::Fast).expect("packs");

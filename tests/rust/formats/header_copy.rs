@@ -38,7 +38,8 @@ fn packed(count: usize) -> Vec<u8> {
     pack(&native(), &checkpoint(count), Effort::Balanced).expect("packs")
 }
 
-/// Opens it as a reader over HTTP does; says what was read after the head.
+/// Opens the file as a reader over HTTP does. Returns the ranges read after the
+/// head.
 fn open(file: &[u8]) -> zstn_core::Result<(FileCatalog, Vec<Vec<Range<u64>>>)> {
     let len = file.len() as u64;
     let part = |range: Range<u64>| zstn_core::bytes::part(file, range);
@@ -140,7 +141,7 @@ fn a_copy_of_another_header_is_refused() {
     });
     let refusal = open(&forged).expect_err("refused");
     assert_eq!(refusal.rule(), Some(Rule::ZstnHeadChecksum), "{refusal}");
-    // Whoever has the header itself does not look at the copy.
+    // A reader that has the header itself does not use the copy.
     assert!(unpack(&native(), &forged).expect("unpacks") == original);
 }
 

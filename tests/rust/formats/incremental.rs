@@ -1,9 +1,9 @@
-//! Packing piece by piece gives the file that packing in memory gives, and the
-//! npm package the same again: the digests in `vectors/pure-pack.json` are
+//! Packing piece by piece gives the same file as packing in memory, and so does
+//! the npm package: the digests in `vectors/pure-pack.json` are
 //! checked here and by `tests/js/node/pack.test.mjs`.
 //!
-//! A change of what the encoder chooses changes them. Set
-//! `ZSTN_WRITE_DIGESTS=1` for one run of this test to write them anew.
+//! A change of the encoder's choices changes them. Set `ZSTN_WRITE_DIGESTS=1` for
+//! one run of this test to update them.
 
 use std::collections::BTreeMap;
 use zstn_core::container::zstn::ContainerOptions;

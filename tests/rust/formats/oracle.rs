@@ -1,5 +1,5 @@
-//! Our safetensors parser against the official one: both accept and refuse
-//! the same headers, and read the same from those they accept.
+//! The safetensors parser against the official one: both accept and refuse the
+//! same headers, and read the same from those they accept.
 
 use proptest::prelude::*;
 use safetensors::SafeTensors;
@@ -12,7 +12,7 @@ fn ours(file: &[u8]) -> Result<Header, zstn_core::Error> {
     Header::parse(&file[8..end], (file.len() - end) as u64)
 }
 
-/// Panics where the two disagree; tells whether the file was accepted.
+/// Panics where the two disagree. Returns whether the file was accepted.
 fn agree(file: &[u8]) -> bool {
     match (ours(file), SafeTensors::deserialize(file)) {
         (Ok(ours), Ok(official)) => {

@@ -140,7 +140,7 @@ fn plain_safetensors_read_by_name() {
 
 #[test]
 fn what_we_pack_has_the_structure_z4ai_would_write() {
-    // Records, ties and spans are those of z4ai; only frames may differ.
+    // Records, aliases and spans are those of z4ai; only frames may differ.
     let engine = native();
     for case in cases::containers() {
         if case.made_by.as_deref() != Some("z4ai 0.2.0") {

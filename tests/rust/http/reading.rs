@@ -1,5 +1,5 @@
-//! Reading over HTTP: few requests, and a sentence for every server that
-//! does not behave.
+//! Reading over HTTP: few requests, and a sentence for every server that does
+//! not follow the rules.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -29,7 +29,7 @@ fn model() -> (Vec<u8>, Vec<u8>) {
     let mut file = (header.len() as u64).to_le_bytes().to_vec();
     file.extend_from_slice(header.as_bytes());
     for i in 0..40 {
-        // Each a little different, or they would be stored once.
+        // Each one slightly different, so that none is stored as an alias.
         file.extend_from_slice(&weights[2 * i..2 * i + LEN]);
     }
     let packed = pack(&Engine::new(2).unwrap(), &file, Effort::Fast).unwrap();

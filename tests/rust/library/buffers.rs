@@ -1,5 +1,5 @@
-//! The calls that z4ai's users know: buffers and checkpoints in memory, and
-//! what a reader tells.
+//! The functions that users of z4ai know: buffers and checkpoints in memory, and
+//! the properties of a reader.
 
 use zstn::{Effort, Engine, PackOptions, Reader, model_delta};
 use zstn_core::dtype::Dtype;

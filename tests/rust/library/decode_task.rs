@@ -14,8 +14,8 @@ fn vector(folder: &str, name: &str) -> PathBuf {
     repository().join("tests/vectors").join(folder).join(name)
 }
 
-/// Decodes every tensor by itself and by its task; returns how many there
-/// were and the longest task, in bytes, names not counted.
+/// Decodes every tensor directly and by its task. Returns the number of tensors
+/// and the length of the longest task in bytes, without names.
 fn compare(reader: &Reader, files: &[Vec<u8>], base: Option<&Reader>) -> (usize, usize) {
     let model = reader.model();
     let mut longest = 0;

@@ -163,7 +163,7 @@ fn a_delta_is_the_base_of_the_next() {
         let back = files.unpack_delta("v3.z4dm", chain, "v3");
         assert!(back.unwrap() == files.read("v3"), "{chain:?}");
     }
-    // And of the one after that.
+    // The same for the next generation.
     std::fs::write(files.at("v4"), tuned(&files.read("v3"), 1300)).unwrap();
     let chain = ["v3.z4dm", "v2.z4dm", "v1.zstn"];
     files.pack_delta("v4", &chain, "v4.z4dm");
@@ -196,7 +196,7 @@ fn chains_that_do_not_fit_are_refused_by_name() {
     let too_many = ["v1.zstn", "takes no base", "leave out", "v1"];
     assert_says(unpack(&["v1.zstn", "v1"]), &too_many);
     assert_says(unpack(&["v2.z4dm", "v1.zstn", "v1"]), &too_many);
-    // A generation left out, the two exchanged, and another checkpoint below.
+    // A missing generation, two exchanged ones, and another checkpoint as base.
     let wrong = "made against";
     assert_says(unpack(&["v1.zstn"]), &["v3.z4dm", "v1.zstn", wrong]);
     assert_says(unpack(&["v2.z4dm", "v2"]), &["v2.z4dm", "v2", wrong]);

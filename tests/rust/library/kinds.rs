@@ -1,4 +1,4 @@
-//! Files of every kind through the one reader, and through the command line.
+//! Files of every kind through the reader, and through the command line.
 
 use std::path::{Path, PathBuf};
 
@@ -36,7 +36,7 @@ fn manifest(folder: &str, list: &str) -> Vec<Value> {
     manifest[list].as_array().expect("a list").clone()
 }
 
-/// Every tensor of `model` is that of `truth`.
+/// Asserts that every tensor of `model` equals that of `truth`.
 fn same(model: &Reader, truth: &Reader) {
     for name in truth.names() {
         let expected = truth.read(name).expect("the truth");
@@ -45,7 +45,7 @@ fn same(model: &Reader, truth: &Reader) {
     }
 }
 
-/// Reads all there is.
+/// Reads all tensors.
 fn read_all(path: &Path) -> Result<(), Error> {
     let engine = Engine::default();
     zstn::verify(&engine, path, &VerifyOptions::default()).map(drop)
@@ -78,11 +78,11 @@ fn weights_in_parts_read_like_others() {
         assert_eq!(model.model().refused().count(), 0, "{name}");
         let truth = vectors("compressed-tensors").join(format!("{name}.dense.safetensors"));
         same(&model, &open(truth).expect(&name));
-        // The same by the name of the file, with the configuration beside it.
+        // The same by the path of the file, next to its configuration.
         let by_file = open(folder.path().join("model.safetensors")).expect(&name);
         assert_eq!(by_file.model().kind(), Kind::CompressedTensors, "{name}");
         assert_eq!(by_file.names().count(), model.names().count(), "{name}");
-        // Without, everything is as it is stored.
+        // Without it, every tensor is as it is stored.
         std::fs::remove_file(folder.path().join("config.json")).expect("removed");
         let stored = open(folder.path()).expect(&name);
         assert_eq!(stored.model().kind(), Kind::Safetensors, "{name}");
@@ -151,8 +151,8 @@ fn verify_compares_tensors_of_any_kind() {
     assert!(matches!(error, Error::Differs { .. }), "{error}");
 }
 
-/// Vectors whose encoder broke the promise: it clipped what was far away, or
-/// cut integers beyond single precision.
+/// Vectors whose encoder exceeded the error bound: it clipped outliers, or rounded
+/// integers to single precision.
 const BROKEN_PROMISES: [&str; 3] = ["big_values", "clipped", "int_gmm"];
 
 #[test]

@@ -7,6 +7,7 @@ mod buffers;
 mod convert;
 mod decode_task;
 mod delta_bases;
+mod documents;
 mod kinds;
 mod reader;
 mod readme;

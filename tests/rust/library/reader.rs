@@ -1,5 +1,5 @@
-//! The reader: buffers of the caller's, and files that are cut short while
-//! they are open. No handler for signals is installed in this process.
+//! The reader: the caller's buffers, and files that are truncated while they are
+//! open. No signal handler is installed in this process.
 
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -140,7 +140,7 @@ fn a_file_that_is_cut_short_under_a_reader_is_an_error() {
                 other => panic!("{name}: {other:?}"),
             }
         }
-        // One that is opened now is refused for what it is.
+        // A file opened now is refused as truncated.
         if let Ok(reader) = Reader::open(&path) {
             assert!(reader.read("b").is_err(), "{name}");
         }

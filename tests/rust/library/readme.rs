@@ -30,6 +30,6 @@ fn the_block_is_that_of_this_file() {
     let shown = readme.split("```rust\n").nth(1);
     let shown = shown.and_then(|rest| rest.split("```\n").next());
     assert!(shown.is_some() && shown == compiled, "{shown:?}");
-    // There is no such file here: it has been run, too, as far as it goes.
+    // The file does not exist here, so the lines run as far as the first error.
     assert!(lines().is_err());
 }

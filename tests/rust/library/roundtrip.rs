@@ -1,5 +1,5 @@
-//! What goes in comes out: any bytes, any dtype, any effort, both engines,
-//! any number of threads, any memory allowed.
+//! Round trips: any bytes, any dtype, any effort, both engines, any number of
+//! threads, any memory limit.
 
 use proptest::prelude::*;
 use zstn::{Engine, PackOptions, Storage, UnpackOptions};
@@ -19,7 +19,7 @@ use zstn_tests::rng::Rng;
 
 const EFFORTS: [Effort; 3] = [Effort::Fast, Effort::Balanced, Effort::Max];
 
-/// Data of many characters: noise, weights, few values, runs, zeros.
+/// Returns data of many kinds: noise, weights, few values, runs, zeros.
 fn data() -> impl Strategy<Value = Vec<u8>> {
     (any::<u64>(), 0usize..40_000, 0..5).prop_map(|(seed, len, kind)| {
         let mut rng = Rng(seed);
@@ -74,7 +74,7 @@ const BOTH: BlockCodecs = BlockCodecs {
     ..HUFFMAN
 };
 
-/// Every way to code a plane.
+/// Every codec of a plane.
 const PLANES: [PlaneRecipe; 10] = [
     PlaneRecipe::Store,
     PlaneRecipe::Blocks(HUFFMAN),
@@ -146,7 +146,7 @@ fn output_depends_on_neither_threads_nor_memory() {
 #[test]
 fn buffers_used_before_change_nothing() {
     let engine = Engine::new(2).unwrap();
-    // The last one is none that an index can describe: a single frame.
+    // An index cannot describe the last one, so it becomes a single frame.
     let originals = [
         zstn_tests::many_kinds(3 << 20),
         zstn_tests::many_kinds(1 << 20),

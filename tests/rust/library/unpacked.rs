@@ -1,4 +1,4 @@
-//! A model as the safetensors file it was packed from, or could be.
+//! A model as the safetensors file it was packed from, or would be.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn open(path: impl AsRef<Path>) -> Reader {
     Reader::open(&path.as_ref().display().to_string()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The bytes of `range`, put together from the pieces.
+/// Returns the bytes of `range`, assembled from the pieces.
 fn read(reader: &Reader, file: &Unpacked, range: Range<u64>) -> Vec<u8> {
     let mut out = Vec::new();
     for piece in file.pieces(range) {
@@ -82,7 +82,7 @@ fn every_delta_is_its_target() {
     assert!(same >= 12, "only {same}");
 }
 
-/// Headers as no writer that aims to please would spell them.
+/// Valid headers with unusual spelling.
 #[test]
 fn odd_headers_come_back_as_they_were() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -99,7 +99,7 @@ fn odd_headers_come_back_as_they_were() {
         ("{", r#","__metadata__":{},"#, "}           "),
     ] {
         let mut json = format!("{front}{}{between}{}", entries[0], entries[1]);
-        // One key cannot come twice.
+        // A key cannot occur twice.
         let comma = if between.contains("meta") {
             ","
         } else {
@@ -151,8 +151,7 @@ fn every_range_of_a_file_has_its_bytes() {
     }
 }
 
-/// Files that keep no safetensors header get one, which the official reader
-/// takes.
+/// Files without a safetensors header get one that the official reader accepts.
 #[test]
 fn other_files_could_be_one() {
     let manifest: Value =

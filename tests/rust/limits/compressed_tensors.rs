@@ -1,5 +1,5 @@
-//! Damaged parts: a typed error or other bytes of the right shape, never a
-//! panic, never memory that nothing pays for.
+//! Damaged parts of compressed-tensors: a typed error or other bytes of the right
+//! shape, never a panic, never memory that the input does not justify.
 
 use zstn_core::ErrorKind;
 use zstn_core::container::foreign::compressed_tensors::{Entry, Role};
@@ -11,7 +11,7 @@ use zstn_tests::rng::Rng;
 /// Far above what any of these small models takes.
 const MOST_BYTES: usize = 64 << 20;
 
-/// Reads `name`; whatever comes out has to be consistent.
+/// Reads `name`. The result has to be consistent.
 fn try_reading(model: &Model, name: &str) {
     let (result, peak) = peak_bytes(|| model.read(name));
     assert!(peak < MOST_BYTES, "{name} held {peak} bytes");
@@ -34,7 +34,7 @@ fn below(random: &mut Rng, end: usize) -> usize {
     usize::try_from(random.next_u64() % end as u64).expect("a position")
 }
 
-/// Reads what a damaged tensor may be part of.
+/// Reads the weights that a damaged tensor may be part of.
 fn try_neighbours(model: &Model, damaged: usize, names: &[String]) {
     let damaged = &model.tensors[damaged].0.name;
     let module = damaged.rsplit_once('.').map_or("", |(module, _)| module);
@@ -89,7 +89,7 @@ fn a_missing_part_is_noticed() {
             for part in weight.parts() {
                 let mut model = whole.clone();
                 model.tensors.retain(|(stored, _)| *stored != part.stored);
-                // Without a scale, codes of one byte are tensors like others.
+                // Without a scale, codes of one byte are ordinary tensors.
                 if let Ok(Entry::Weight(_)) = model.checkpoint().expect("a checkpoint").find(&name)
                 {
                     assert_eq!(part.role, Role::Scale, "{}: {part:?}", case.name);
@@ -135,7 +135,7 @@ fn other_shapes_and_dtypes_never_panic() {
             for shape in shapes {
                 let mut model = whole.clone();
                 model.tensors[place].0.shape = shape;
-                // With as many bytes as the header would have to give.
+                // With the number of bytes that the header would have to state.
                 if let Ok(len) = model.tensors[place].0.len_bytes()
                     && len < 1 << 16
                 {

@@ -56,7 +56,7 @@ fn bit_flips_are_refused_or_keep_the_lengths() {
             }
             flipped[bit / 8] ^= 1 << (bit % 8);
         }
-        // No checksum exists: what shows is that the coder does not end empty.
+        // There is no checksum; damage is noticed when the coder does not end empty.
         assert!(
             caught * 2 > inside,
             "{name}: only {caught} of {inside} noticed"
@@ -126,8 +126,8 @@ fn unearned_elements_are_few_in_a_whole_file() {
 
     let over = [
         (without_streams(1, most + 1), "t0"),
-        // What is left after one tensor is too little for the second, and
-        // after many small ones for the last.
+        // The rest after one tensor is too little for the second, and the
+        // rest after many small ones for the last.
         (without_streams(2, most - 50), "t1"),
         (without_streams(5000, most / 1000), "t1125"),
     ];

@@ -1,5 +1,4 @@
-//! Bad input gives a typed error that names the broken rule: never a panic,
-//! never memory that only a forged number justifies, never other bytes.
+//! Malformed frames, containers and integrity sections.
 
 use zstn_core::bytes::part;
 use zstn_core::catalog::FileOpener;
@@ -27,7 +26,7 @@ fn malformed_vectors_are_refused_for_their_rule_in_bounded_memory() {
     bad_sections();
 }
 
-/// Integrity sections that promise more than there is.
+/// Integrity sections that claim more bytes than there are.
 fn bad_sections() {
     let packed = small_container();
     let (front, footer) = packed.split_at(packed.len() - 20);
@@ -157,8 +156,8 @@ fn every_bit_flip_of_a_frame_is_refused_or_keeps_the_length() {
         .into_iter()
         .flatten()
         {
-            // Only a plane's own bytes, or its place in the frame's
-            // description, can change without notice: no checksum exists.
+            // Frames have no checksum, so the bytes of a plane, or its position
+            // in the description, can change unnoticed.
             assert!(
                 result.len() <= truth.len() + 1,
                 "bit {bit} made {} bytes of {}",

@@ -1,5 +1,5 @@
 //! zTensor files that are damaged, or that no package writes: refused for their
-//! rule, in memory that the input pays for.
+//! rule, in memory that the input justifies.
 
 use zstn_core::bytes::part;
 use zstn_core::container::foreign::ztensor::{self, Entry, Layout, Version, Writer};

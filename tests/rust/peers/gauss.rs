@@ -1,7 +1,8 @@
-//! Codes and restores Gauss files beside gauss-compress, on one thread:
+//! Codes and restores Gauss files for a comparison with gauss-compress, on one
+//! thread:
 //! `gauss encode IN.safetensors OUT.gauss COMPONENTS` or
-//! `gauss decode IN.gauss OUT.safetensors`. Prints the seconds between bytes
-//! in memory and bytes in memory.
+//! `gauss decode IN.gauss OUT.safetensors`. Prints the seconds from memory
+//! to memory.
 
 use std::error::Error;
 use std::time::Instant;

@@ -29,8 +29,7 @@ fn manifest<T: DeserializeOwned>(folder: &str) -> T {
         .unwrap_or_else(|error| panic!("manifest of {folder}: {error}"))
 }
 
-/// The cases of a manifest that are containers, not deltas: those have other
-/// fields.
+/// Returns the cases of a manifest that are containers. Deltas have other fields.
 fn of_type_zstn<T: DeserializeOwned>(folder: &str) -> Vec<T> {
     #[derive(Deserialize)]
     struct Manifest {
@@ -111,7 +110,7 @@ pub struct TensorCase {
     pub sha256: Option<String>,
 }
 
-/// Whether the official reader takes the original.
+/// Whether the official reader accepts the original.
 #[derive(Debug, Deserialize)]
 pub struct Official {
     pub valid: bool,
@@ -132,14 +131,14 @@ pub struct ContainerCase {
     pub layout: Option<LayoutCase>,
 }
 
-/// Where the parts of a container are.
+/// The ranges of a container's parts.
 #[derive(Debug, Deserialize)]
 pub struct LayoutCase {
     pub contiguous: u8,
 }
 
 impl ContainerCase {
-    /// Tensors, none for the layouts without.
+    /// The tensors; none for layouts without tensors.
     #[must_use]
     pub fn tensors(&self) -> &[TensorCase] {
         self.tensors.as_deref().unwrap_or_default()
@@ -172,10 +171,10 @@ pub struct BadContainerCase {
     pub verdict: String,
     pub why: String,
     pub original: File,
-    /// What unpacking the whole file reports.
+    /// The refusal when the whole file is unpacked.
     #[serde(flatten)]
     pub unpacked: Refusal,
-    /// What reading it by name reports, where that is another refusal.
+    /// The refusal when its tensors are read by name, where that differs.
     #[serde(default)]
     pub opened: Option<Refusal>,
 }
@@ -212,7 +211,7 @@ pub fn named(folder: &str, entry: &serde_json::Value) -> Vec<u8> {
 pub struct ZTensorTensor {
     pub name: String,
     pub shape: Vec<u64>,
-    /// Of the dense elements, little-endian.
+    /// SHA-256 of the dense elements, little-endian.
     pub sha256: String,
 }
 
@@ -251,10 +250,10 @@ pub fn malformed(folder: &str) -> Vec<serde_json::Value> {
     list.unwrap_or_else(|| panic!("manifest of {folder} lists nothing"))
 }
 
-/// A text of a manifest.
+/// Returns the text of a manifest's value.
 ///
 /// # Panics
-/// If it is none.
+/// If the value is not a text.
 #[must_use]
 pub fn text(value: &serde_json::Value) -> String {
     value.as_str().expect("text").into()

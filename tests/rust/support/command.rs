@@ -1,4 +1,4 @@
-//! Running the command line under test.
+//! Runs the command line under test.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use crate::repository;
 
-/// The program under test: `$ZSTN_BIN`, or what this build makes.
+/// Returns the program under test: `$ZSTN_BIN`, or the one that this build makes.
 ///
 /// # Panics
 /// If it cannot be built.
@@ -42,8 +42,8 @@ pub fn zstn(folder: &Path, arguments: &[&str]) -> Output {
         .expect("zstn runs")
 }
 
-/// Whether this process, and the programs it starts, ignore a signal, as under
-/// `nohup` or in the background of a shell.
+/// Returns whether this process, and the programs it starts, ignore a signal, as
+/// under `nohup` or in the background of a shell.
 #[cfg(unix)]
 #[must_use]
 pub fn is_ignored(signal: rustix::process::Signal) -> bool {
@@ -53,13 +53,13 @@ pub fn is_ignored(signal: rustix::process::Signal) -> bool {
         .is_some_and(|mask| mask >> (signal.as_raw() - 1) & 1 == 1)
 }
 
-/// What it printed.
+/// Returns bytes of output as text.
 #[must_use]
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The object it printed.
+/// Returns the JSON object that a program printed.
 ///
 /// # Panics
 /// If it failed or printed something else.

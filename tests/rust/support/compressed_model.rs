@@ -46,7 +46,7 @@ impl Model {
         }
     }
 
-    /// Of one module called `p`: a scheme, a format and its parts.
+    /// Returns a model of one module called `p`: a scheme, a format and its parts.
     pub fn module(scheme: &str, format: &str, parts: &[(&str, Dtype, &[u64], Vec<u8>)]) -> Self {
         let config = format!(
             r#"{{"quantization_config": {{"quant_method": "compressed-tensors", "version": "0.20.0",
@@ -102,7 +102,7 @@ impl Model {
                     .map(|part| self.bytes(&part.stored.name))
                     .collect();
                 let dense = weight.decode(&parts)?;
-                // What is known beforehand is what comes out.
+                // The dtype and shape known before decoding are those of the result.
                 let of_shape = weight.parts().iter().position(|p| p.role == Role::Shape);
                 let shape = weight.shape_from(of_shape.map_or(&[], |place| parts[place]))?;
                 assert_eq!(shape, dense.shape);

@@ -1,4 +1,4 @@
-//! A web server for one file that misbehaves as a test tells it.
+//! A web server for one file whose faults a test chooses.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// What the server has.
+/// The files of the server.
 #[derive(Debug, Clone, Default)]
 pub struct Served {
     /// The file.
@@ -27,7 +27,7 @@ pub struct Asked {
     pub path: String,
     /// The bytes asked for, cut to the file; `None` for all of it.
     pub range: Option<Range<usize>>,
-    /// The condition of the range.
+    /// The `If-Range` header.
     pub if_range: Option<String>,
     /// Port of the server.
     pub port: u16,
@@ -47,7 +47,7 @@ pub enum Then {
 /// Answers one request.
 pub type Behaviour = fn(&Asked, &Served, &mut TcpStream) -> io::Result<Then>;
 
-/// A running server. It is there until the process ends.
+/// A running server, which stays until the process ends.
 #[derive(Debug)]
 pub struct FaultServer {
     /// Address of the file.
@@ -100,7 +100,7 @@ fn talk(
         }
         let then = behaviour(&asked, served, &mut stream);
         if matches!(then, Ok(Then::Reset)) {
-            // Closing with the request still unread is what resets.
+            // Closing with the request still unread resets the connection.
             return;
         }
         if stream.read_exact(&mut vec![0; len]).is_err() || !matches!(then, Ok(Then::Keep)) {
@@ -111,7 +111,8 @@ fn talk(
     }
 }
 
-/// The next request and its length, without taking it off the connection.
+/// Returns the next request and its length, without removing it from the
+/// connection.
 fn request(stream: &TcpStream, len_bytes: usize) -> Option<(usize, Asked)> {
     let mut buffer = vec![0; 8192];
     loop {
@@ -147,11 +148,11 @@ fn request(stream: &TcpStream, len_bytes: usize) -> Option<(usize, Asked)> {
     }
 }
 
-/// The version that [`Served::bytes`] have.
+/// The ETag of [`Served::bytes`].
 pub const ETAG: &str = "ETag: \"v1\"";
 
 impl Asked {
-    /// Not the first of several ranges.
+    /// A range that is not the first of several.
     #[must_use]
     pub fn is_late(&self) -> bool {
         self.number > 1 || self.range.is_none()
@@ -204,7 +205,7 @@ pub fn send(to: &mut TcpStream, head: &[u8], body: &[u8]) -> io::Result<Then> {
     Ok(Then::Keep)
 }
 
-/// As it should be.
+/// Answers correctly.
 ///
 /// # Errors
 /// If the client is gone.
@@ -214,7 +215,7 @@ pub fn right(asked: &Asked, served: &Served, to: &mut TcpStream) -> io::Result<T
     send(to, &head, body)
 }
 
-/// A right head and the first `len` bytes of the body.
+/// Sends a right head and the first `len` bytes of the body.
 ///
 /// # Errors
 /// If the client is gone.
@@ -241,7 +242,7 @@ pub fn drip(to: &mut TcpStream, bytes: impl IntoIterator<Item = u8>) -> io::Resu
     Ok(Then::Close)
 }
 
-/// Sends these bytes again and again until the client is gone.
+/// Sends these bytes repeatedly until the client is gone.
 ///
 /// # Errors
 /// When the client is gone.

@@ -23,7 +23,7 @@ pub fn open(file: &[u8], mut have: usize) -> Result<(Index, usize)> {
     }
 }
 
-/// Everything a file holds, by name.
+/// Reads all tensors of a file.
 pub fn read_all(engine: &impl Engine, file: &[u8]) -> Result<Vec<(Tensor, Vec<u8>)>> {
     let (index, _) = open(file, file.len())?;
     let mut all = Vec::new();

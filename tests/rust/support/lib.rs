@@ -1,5 +1,5 @@
-//! Shared by the tests of this workspace: the golden vectors and the two
-//! engines every one of them runs on.
+//! Support for the tests of this workspace: vectors, servers, the command line,
+//! memory.
 
 pub mod cases;
 pub mod checkpoints;
@@ -21,7 +21,7 @@ use zstn_core::dtype::Dtype;
 
 use crate::rng::Rng;
 
-/// The top of the repository.
+/// Returns the path of the repository.
 #[must_use]
 pub fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -61,9 +61,8 @@ pub fn checkpoint(tensors: &[(&str, &str, &[u8])]) -> Vec<u8> {
     file
 }
 
-/// A checkpoint of about `len_bytes` with a tensor of most of it, one of many
-/// zeros and one of few values that are both large, small ones around, ties,
-/// and an odd length.
+/// Returns a checkpoint of about `len_bytes` with three large tensors (weights,
+/// many zeros, few values), small ones, aliases, and one of an odd length.
 #[must_use]
 pub fn many_kinds(len_bytes: usize) -> Vec<u8> {
     let mut rng = Rng(11);

@@ -1,5 +1,5 @@
-//! An allocator that knows the most memory ever held, to show that forged
-//! lengths do not cost memory.
+//! An allocator that records the peak memory, to show that forged lengths do not
+//! cost memory.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
 
-/// The system's allocator, counting.
+/// The system's allocator with a counter.
 #[derive(Debug)]
 pub struct Counting;
 
@@ -30,11 +30,11 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 /// Waits until no other test of this process holds the guard that it returns.
-/// The count of [`peak_bytes`] is of the process, so that tests beside it
-/// would be counted as well.
+/// The count of [`peak_bytes`] is of the process, so other tests that run at the
+/// same time would be included.
 pub fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
-    // A test that failed leaves nothing behind that another one uses.
+    // A failed test leaves no state that another one uses.
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,17 +1,17 @@
-//! What the manifests of malformed files say about them.
+//! The expected refusals in the manifests of malformed files.
 
 use serde::Deserialize;
 use zstn_core::{Error, ErrorKind, Result};
 
 use crate::cases::text;
 
-/// What a malformed file is refused for.
+/// The reason for which a malformed file is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Refusal {
     /// Code of the rule that the file breaks, if it breaks one.
     #[serde(default)]
     pub rule: Option<String>,
-    /// Kind of the error, where it is not that the file is malformed.
+    /// Kind of the error, if not `malformed`.
     #[serde(default)]
     pub error: Option<String>,
 }

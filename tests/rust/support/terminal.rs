@@ -1,4 +1,4 @@
-//! Running the command line on a terminal of its own.
+//! Runs the command line on a terminal of its own.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,7 +12,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use crate::command::program;
 
 /// Runs `zstn` in `folder` with a terminal for standard output and standard
-/// error; returns how it ended and what the terminal has received.
+/// error. Returns its exit status and the output of the terminal.
 ///
 /// # Panics
 /// If there are no pseudoterminals, or the program cannot be started.
@@ -35,12 +35,12 @@ pub fn zstn_on_terminal(folder: &Path, arguments: &[&str]) -> (ExitStatus, Strin
         .stdout(terminal.try_clone().expect("a descriptor"))
         .stderr(terminal);
     let mut child = command.spawn().expect("zstn runs");
-    // The other end stays open in the child alone.
+    // Only the child keeps the other end open.
     drop(command);
     let mut received = Vec::new();
     let mut buffer = [0; 4096];
     let mut master = File::from(master);
-    // Where nobody writes any more, Linux gives an error, others the end.
+    // After the last writer, Linux returns an error, other systems the end.
     while let Ok(len @ 1..) = master.read(&mut buffer) {
         received.extend_from_slice(&buffer[..len]);
     }

@@ -38,7 +38,7 @@ pub fn open(file: &[u8]) -> Result<(FileCatalog, usize)> {
     }
 }
 
-/// Every tensor of a file, in its order.
+/// Reads every tensor of a file, in its order.
 pub fn read_all(engine: &impl Engine, file: &[u8]) -> Result<Vec<Vec<u8>>> {
     let (catalog, _) = open(file)?;
     let tensors = catalog.tensors().iter().enumerate();

@@ -1,4 +1,4 @@
-//! Outputs: nothing that is there is lost, unless it is said that it may be.
+//! Outputs: no existing file is lost without `--force`.
 
 #[cfg(unix)]
 mod special_files;
@@ -52,7 +52,7 @@ const WRITING: [&[&str]; 8] = [
     &["decompress", "m.safetensors.z4ai", "-o"],
 ];
 
-/// The files that each of them reads.
+/// Returns the files that a command reads.
 fn inputs<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     let is_file = |word: &&&str| word.contains('.');
     arguments.iter().filter(is_file).copied().collect()
@@ -84,7 +84,7 @@ fn an_input_is_never_replaced_not_even_with_force() {
     let folder = folder.path();
     for arguments in WRITING {
         for input in inputs(arguments) {
-            // By another spelling, and by links of both kinds.
+            // By another spelling of the path, and by hard and symbolic links.
             fs::create_dir_all(folder.join("sub")).unwrap();
             let extension = Path::new(input).extension().unwrap().to_str().unwrap();
             let hard = format!("hard.{extension}");
@@ -102,7 +102,7 @@ fn an_input_is_never_replaced_not_even_with_force() {
             for name in names {
                 let out = run(folder, arguments, name.as_ref(), true);
                 let what = format!("{arguments:?} {name}: {}", text(&out.stderr));
-                // What cannot be converted to is refused for that.
+                // An extension that `convert` does not know is refused for that reason.
                 assert_eq!(out.status.code(), Some(2), "{what}");
                 if arguments[0] != "convert" && arguments[0] != "get" {
                     assert!(text(&out.stderr).contains("is being read"), "{what}");
@@ -168,7 +168,7 @@ fn a_file_that_exists_is_replaced_only_with_force_by_every_verb() {
     let folder = scratch();
     let folder = folder.path();
     for arguments in WRITING {
-        // `convert` goes by the ending.
+        // `convert` chooses the format by the extension.
         let name = match arguments[0] {
             "convert" => "out.zt",
             "get" => "out.bin",
@@ -187,7 +187,7 @@ fn a_file_that_exists_is_replaced_only_with_force_by_every_verb() {
         assert_ne!(fs::read(&path).unwrap(), b"mine", "{arguments:?}");
         fs::remove_file(&path).unwrap();
     }
-    // Shards and their index: none of them, or all.
+    // Shards and their index are written together or not at all.
     fs::write(folder.join("s.safetensors.index.json"), b"mine").unwrap();
     let index: &OsStr = "s.safetensors.index.json".as_ref();
     let out = run(folder, &["convert", "m.zstn"], index, false);

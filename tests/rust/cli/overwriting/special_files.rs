@@ -36,7 +36,7 @@ fn a_pipe_gets_the_bytes_and_stays_a_pipe() {
     assert!(reader.join().unwrap() == original);
     assert!(pipe.metadata().unwrap().file_type().is_fifo());
 
-    // And as an input.
+    // The same pipe as an input.
     let writer = std::thread::spawn({
         let (pipe, original) = (pipe.clone(), original.clone());
         move || fs::write(pipe, original).unwrap()
@@ -51,8 +51,8 @@ fn a_pipe_gets_the_bytes_and_stays_a_pipe() {
 #[test]
 fn devices_are_written_to_and_sockets_refused() {
     let folder = scratch();
-    // A null device of this test's own: one that were replaced would be
-    // missed by the whole machine.
+    // A null device of its own: if it were replaced by a file, nothing else
+    // on the machine would be affected.
     let null = folder.path().join("null");
     let made = Command::new("mknod")
         .arg(&null)
@@ -92,7 +92,7 @@ fn a_link_means_what_it_leads_to() {
     let folder = folder.path();
     fs::create_dir(folder.join("disk")).unwrap();
     let original = fs::read(folder.join("m.safetensors")).unwrap();
-    // One link to a file, one to where none is yet, through another.
+    // One link to a file, one through another link to a file that does not exist.
     fs::write(folder.join("disk/old"), b"old").unwrap();
     symlink("disk/old", folder.join("link")).unwrap();
     symlink("disk/hop", folder.join("dangling")).unwrap();
@@ -156,7 +156,7 @@ fn names_that_are_not_unicode_work_everywhere() {
     run(&[word("pack"), model.as_os_str()]);
     let packed = outer.path().join(name(b"\xe8-zstn"));
     assert!(packed.join("model.zstn").is_file());
-    // The library, by the same paths.
+    // The library takes the same paths.
     let engine = Engine::new(1).unwrap();
     let (input, output) = (folder.join(name(b"\xe9.zstn")), folder.join("library"));
     zstn::unpack(&engine, &input, &output, &zstn::UnpackOptions::default()).unwrap();

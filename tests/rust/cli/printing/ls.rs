@@ -1,4 +1,4 @@
-//! `zstn ls`: how it looks, and what it costs.
+//! `zstn ls`: its layout and its memory.
 
 use zstn_tests::command::{json, text, zstn};
 
@@ -75,9 +75,9 @@ mod memory {
 
     use super::*;
 
-    /// The most memory that `zstn` held while it printed, in bytes. Its
-    /// output goes into a pipe and is read slowly, so that it is alive while
-    /// the kernel is asked.
+    /// Returns the peak memory of `zstn` while it prints, in bytes. Its output
+    /// goes to a pipe that is read slowly, so that the process exists while
+    /// the kernel is queried.
     fn peak(folder: &Path, arguments: &[&str]) -> u64 {
         let mut child = Command::new(program())
             .args(arguments)
@@ -92,7 +92,7 @@ mod memory {
         let mut buffer = vec![0; 1 << 18];
         let mut peak_kib = 0;
         loop {
-            // What has ended has no line of that name.
+            // The kernel has no such line for a process that has ended.
             let status = std::fs::read_to_string(&status).unwrap_or_default();
             let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
             let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
@@ -124,6 +124,6 @@ mod memory {
         }
     }
 
-    /// What the model itself takes, and half as much again.
+    /// One and a half times the memory of the model itself.
     const MOST_BYTES: u64 = 1500;
 }

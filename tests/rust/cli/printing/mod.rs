@@ -1,5 +1,5 @@
-//! What the command line writes to whom: lists of any length, names of any
-//! content, bytes and summaries, to terminals, files and closed pipes.
+//! The output of the command line: lists of any length, names with any
+//! characters, bytes and summaries, to terminals, files and closed pipes.
 
 mod get;
 mod ls;

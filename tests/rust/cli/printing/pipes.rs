@@ -1,4 +1,4 @@
-//! Readers that go away.
+//! Closed pipes.
 
 use std::io::pipe;
 use std::os::unix::process::ExitStatusExt;
@@ -10,7 +10,7 @@ use zstn_tests::rng::Rng;
 
 use crate::folder_with;
 
-/// Ends of pipes that nobody reads, or that are thrown away.
+/// Standard output and error, each open or closed.
 #[derive(Debug, Clone, Copy)]
 struct Closed {
     stdout: bool,
@@ -20,7 +20,7 @@ struct Closed {
 fn run(folder: &Path, arguments: &[&str], closed: Closed) -> ExitStatus {
     let end = |is_closed| match is_closed {
         false => Stdio::null(),
-        // The end for reading is dropped here, before anything is written.
+        // The reading end is dropped here, before anything is written.
         true => Stdio::from(pipe().expect("a pipe").1),
     };
     Command::new(program())
@@ -66,7 +66,7 @@ fn a_closed_pipe_never_ends_in_a_panic() {
     ] {
         for (stdout, stderr) in [(true, false), (false, true), (true, true)] {
             let closed = Closed { stdout, stderr };
-            // What is in the way is an error of its own.
+            // A file in the way is a separate error.
             for made in [
                 "x.zstn",
                 "y.safetensors",

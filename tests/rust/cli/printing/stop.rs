@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use zstn_tests::command::{is_ignored, program, text};
 
-/// Shards to pack, so many that a signal comes in the middle.
+/// The number of shards to pack, enough for a signal to arrive in the middle.
 const SHARDS: usize = 100;
 
 #[test]
@@ -45,7 +45,7 @@ fn after_a_signal_there_is_one_status_and_not_a_word() {
             .stderr(Stdio::piped())
             .spawn()
             .expect("zstn runs");
-        // Until some shards are packed, more with every trial.
+        // Waits until some shards are packed, more in every trial.
         let under_way = || {
             let entries = std::fs::read_dir(scratch.path()).expect("a folder");
             let hidden = entries.flatten().map(|entry| entry.path()).find(|path| {

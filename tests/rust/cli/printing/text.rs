@@ -1,4 +1,4 @@
-//! Text of files is displayed, never obeyed.
+//! Control characters in files never reach the terminal.
 
 use zstn_tests::cases;
 use zstn_tests::command::{json, text, zstn};

@@ -77,7 +77,7 @@ fn every_bit_flip_gives_an_error_or_as_many_bytes() {
                 decompress(&native, &flipped, 1 << 20),
             ];
             for bytes in results.into_iter().flatten() {
-                // Widths and tails are taken at their word.
+                // Widths and tails have no checksum.
                 assert!(bytes.len() <= truth.len() * 8, "bit {bit}");
             }
             flipped[bit / 8] ^= 1 << (bit % 8);

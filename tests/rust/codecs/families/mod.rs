@@ -1,4 +1,4 @@
-//! The frame families besides `Z4AI`: golden vectors with both engines,
+//! The frame families other than `Z4AI`: golden vectors with both engines,
 //! worked examples, round trips of every encoder, damage.
 
 mod damage;

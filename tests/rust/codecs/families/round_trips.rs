@@ -1,4 +1,4 @@
-//! What every encoder writes decodes to the same bytes.
+//! The output of every encoder decodes to the same bytes.
 
 use proptest::prelude::*;
 use zstn_core::engine::ZstdCoding;
@@ -8,7 +8,7 @@ use zstn_tests::rng::Rng;
 
 use super::{CODINGS, bit_pack, comes_back, float, native};
 
-/// Zeros, few values, weights, noise.
+/// Returns zeros, few values, weights or noise.
 fn data() -> impl Strategy<Value = Vec<u8>> {
     (any::<u64>(), 0usize..6000, 0..5).prop_map(|(seed, len, kind)| {
         let mut rng = Rng(seed);

@@ -59,8 +59,8 @@ fn no_bit_flip_panics() {
                 }
             }
         }
-        // States and positions at the end are a check of some 40 bits, but
-        // the name of a symbol is in no sum.
+        // States and positions at the end amount to a check of some 40 bits,
+        // which does not include the values of symbols.
         println!("{method:?}, {len} symbols: {unnoticed} flips unnoticed");
     }
 }
@@ -91,14 +91,14 @@ fn lengths_are_earned() {
         let refused = rule(parse(Method::Rans, &payload, symbols));
         assert_eq!(refused, Some(Rule::RansCapacity));
     }
-    // The cheapest table there is can go on as long as the check allows:
+    // The cheapest table decodes as many symbols as the check allows:
     // nearly four times the fall of a state from 2^31 to 2^23.
     let mut states = [0xFF, 0xFF, 0xFF, 0x7F].repeat(4);
     for symbols in [4 * 90_800, 4 * 90_850] {
         let payload = shared(symbols, &nearly, &states);
         assert_eq!(parse(Method::Rans, &payload, symbols), Ok(()));
     }
-    // One symbol for free has a limit of its own.
+    // A single symbol, which costs no bits, has its own limit.
     states = start;
     let constant = [(7, 16384)];
     let payload = shared(1 << 20, &constant, &states);
@@ -111,8 +111,7 @@ fn lengths_are_earned() {
 
 #[test]
 fn lengths_of_packed_tables_are_earned() {
-    // The head of method 4 could belong to a constant plane, its table says
-    // otherwise.
+    // The head of method 4 could be that of a constant plane; its table is not.
     let native = native();
     let mut plane = Rng(5).bytes(60_000);
     plane.iter_mut().for_each(|byte| *byte &= 3);
@@ -125,7 +124,7 @@ fn lengths_of_packed_tables_are_earned() {
         let refused = decode(&Pure, method, &payload, len).map(drop);
         assert_eq!(rule(refused), Some(Rule::RansCapacity), "{method:?}");
     }
-    // A claim that no table could keep is refused at once.
+    // A length that no table could reach is refused at once.
     let mut payload = encode(&native, Method::RansAdaptive, &plane);
     payload[..8].copy_from_slice(&(1u64 << 62 | 1 << 40).to_le_bytes());
     let error = parse(Method::RansAdaptive, &payload, 1 << 40).expect_err("a forged length");

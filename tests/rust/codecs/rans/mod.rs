@@ -1,5 +1,5 @@
-//! rANS planes (docs/formats/z4ai-frames.md 5 to 8): what we code decodes to
-//! the same bytes, and what is damaged is refused.
+//! rANS planes (docs/formats/z4ai-frames.md 5 to 8): round trips, and damage that
+//! is refused.
 
 mod damage;
 mod round_trips;
@@ -65,14 +65,14 @@ fn native() -> zstn::Engine {
     zstn::Engine::new(2).expect("two threads")
 }
 
-/// Bytes of which each is about half as frequent as the one before.
+/// Returns bytes of which each value is about half as frequent as the one before.
 fn skewed(rng: &mut Rng, len: usize) -> Vec<u8> {
     (0..len)
         .map(|_| rng.next_u64().trailing_zeros().to_le_bytes()[0])
         .collect()
 }
 
-/// Bytes that hardly differ from those before them.
+/// Returns bytes that hardly differ from their predecessors.
 fn walk(rng: &mut Rng, len: usize) -> Vec<u8> {
     let mut at = 0u8;
     (0..len)

@@ -1,4 +1,4 @@
-//! What is coded decodes to the same bytes, at the size that entropy allows.
+//! Round trips, and sizes close to the entropy.
 
 use proptest::prelude::*;
 use zstn_core::frame::plane::Method;

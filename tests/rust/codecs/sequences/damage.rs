@@ -21,7 +21,7 @@ fn every_bit_and_every_cut_of_small_frames() {
                 tally.compare(&damaged, len);
                 damaged[bit / 8] ^= 1 << (bit % 8);
             }
-            // Cut inside the only block, whose length is made to agree.
+            // Cuts inside the only block, whose length is adjusted.
             let head = header_bytes(&frame) + 3;
             for end in head..frame.len() {
                 let size = u32::try_from(end - head).expect("small") << 3 | 5;
@@ -73,7 +73,7 @@ fn sections_of_noise() {
         block.push(1 + rng.bytes(1)[0] % 2);
         let mode = |rng: &mut Rng| [0, 1, 1, 1, 1, 1, 2, 3][usize::from(rng.bytes(1)[0] % 8)];
         block.push(mode(&mut rng) << 6 | mode(&mut rng) << 4 | mode(&mut rng) << 2);
-        // Small codes, and few bits behind them.
+        // Small codes, followed by few bits.
         let len = 3 + usize::from(rng.bytes(1)[0] % 9);
         block.extend(rng.bytes(len).iter().map(|byte| byte & byte >> 3 & 7));
         block.push(1 << (rng.bytes(1)[0] % 8));

@@ -22,7 +22,7 @@ const STRICT: [&str; 4] = [
 ];
 
 fn by_c(frame: &[u8], len: usize) -> Option<Vec<u8>> {
-    // A byte of room more: what does not fit is refused as well.
+    // With room for one byte more, so that a longer result is refused as well.
     let bytes = zstd::bulk::decompress(frame, len + 1).ok()?;
     (bytes.len() == len).then_some(bytes)
 }
@@ -32,7 +32,7 @@ fn by_pure(frame: &[u8], len: usize) -> Result<Vec<u8>, String> {
     Pure.zstd_decode(frame, &mut out).map(|()| out)
 }
 
-/// What both engines made of the frames compared.
+/// The outcomes of both engines over the frames compared.
 #[derive(Debug, Default)]
 struct Tally {
     /// Accepted by both, with the same bytes.
@@ -43,8 +43,8 @@ struct Tally {
 }
 
 impl Tally {
-    /// Decodes `frame` both ways, if it passes the check that no engine sees a
-    /// frame without.
+    /// Decodes `frame` with both engines, if it passes the check that precedes
+    /// every engine.
     fn compare(&mut self, frame: &[u8], len: usize) {
         if entropy::zstd::check(frame, len as u64).is_err() {
             return;
@@ -64,21 +64,21 @@ impl Tally {
     }
 }
 
-/// What a frame by C zstd consists of, as far as tests have to know.
+/// The parts of a frame by C zstd that tests depend on.
 #[derive(Debug, Default, Clone, Copy)]
 struct Shape {
     blocks: usize,
     /// Blocks with sequences.
     with_sequences: usize,
-    /// Those of them with literals by a Huffman code, in one stream, in four,
-    /// and by the code of a block before.
+    /// Those of them whose literals have a Huffman code, in one stream, in
+    /// four, and with the code of an earlier block.
     one_stream: usize,
     four_streams: usize,
     treeless: usize,
 }
 
 impl Shape {
-    /// Walks over a frame with content size and without checksum.
+    /// Reads a frame that has a content size and no checksum.
     fn of(frame: &[u8]) -> Self {
         let mut rest = &frame[header_bytes(frame)..];
         let mut shape = Self::default();
@@ -132,8 +132,8 @@ fn header_bytes(frame: &[u8]) -> usize {
     5 + window + [1 - window, 2, 4, 8][usize::from(descriptor >> 6)]
 }
 
-/// Bytes with repetitions between literals of some `symbols` values: words of
-/// a small dictionary, noise, and copies from far back.
+/// Returns bytes with repetitions between literals of `symbols` values: words of a
+/// small dictionary, noise, and distant copies.
 fn text(rng: &mut Rng, len: usize, symbols: u64) -> Vec<u8> {
     let mut below = |n: u64| usize::try_from(rng.next_u64() % n).expect("small");
     let words: Vec<Vec<u8>> = (0..24)

@@ -1,4 +1,4 @@
-//! What no file of the package at hand shows, by the words of the format.
+//! Cases that no file of the package covers, by the description of the format.
 
 use half::{bf16, f16};
 use zstn_core::Rule;
@@ -40,7 +40,7 @@ fn power_of_two_scales_at_the_ends_of_their_range() {
     assert_eq!(first_three(0), [0, 0x0020, 0x8140]);
     // 2^126; -6 * 2^127 is beyond the largest number.
     assert_eq!(first_three(1), [0, 0x7E80, 0xFF80]);
-    // Nothing times infinity is no number.
+    // Zero times infinity is not a number.
     assert_eq!(first_three(2), [0x7FC0, 0x7F80, 0xFF80]);
 }
 
@@ -112,7 +112,7 @@ fn columns_belong_to_the_groups_their_index_names() {
     };
     assert_eq!(read_f16(&with([1, 0, 0, 1])), [-8.0, 4.0, 6.0, -32.0]);
     assert_eq!(read_f16(&with([1, 1, 1, 0])), [-8.0, -16.0, -24.0, 8.0]);
-    // Never filled: groups follow each other.
+    // The index of groups is not filled: groups are consecutive.
     assert_eq!(read_f16(&with([0, 1, -1, 0])), [2.0, 4.0, -24.0, -32.0]);
     for wrong in [2, -2, i32::MAX] {
         let error = with([0, wrong, 1, 1])
@@ -222,7 +222,7 @@ fn masks_and_offsets_are_checked() {
         model
     };
     let rule = |model: Model, name: &str| model.read(name).expect_err("damage").rule();
-    // Seven columns: the last bit is none of them.
+    // Seven columns: the last bit is unused.
     let past = change("sb013_f32", "layers.1.proj.bitmask", &[0xFF]);
     assert_eq!(
         rule(past, "layers.1.proj.weight"),

@@ -1,4 +1,5 @@
-//! compressed-tensors: files of the real package, damaged ones, and our own.
+//! compressed-tensors: files of the real package, damaged ones, and those that
+//! zstn writes.
 
 mod edges;
 mod folder;
@@ -40,7 +41,7 @@ fn every_vector_decodes_to_the_truth_beside_it() {
                     assert!(format.contains(own) || format == "mixed-precision", "{own}");
                 }
                 Entry::Stored(_) => {
-                    // Beside the weights: scales of activations.
+                    // Besides the weights, there are scales of activations.
                     assert!(
                         names.contains(name) || name.ends_with(".input_scale"),
                         "{name}"

@@ -97,7 +97,7 @@ fn files_are_the_same_whatever_the_memory_and_come_back() {
     }
 }
 
-/// Progress as it was told.
+/// The progress that was reported.
 #[derive(Default)]
 struct Seen {
     expected: AtomicU64,
@@ -174,7 +174,7 @@ fn a_bad_delta_leaves_no_file() {
     let packed = cases::named("zstn", &case["container"]);
     let delta = ModelDelta::parse(&packed).unwrap();
     assert!(delta.overlapping().len() >= 2);
-    // Turns round the last byte of a payload, which is stored data.
+    // Changes the last byte of a payload, which is stored data.
     let number = delta.overlapping()[0];
     let end = usize::try_from(delta.records()[number].payload.end).unwrap();
     let mut other = packed.clone();

@@ -1,5 +1,5 @@
 //! Deltas: every vector decodes, every malformed one and every wrong base is
-//! refused, and ours are never larger than they have to be.
+//! refused, and deltas that zstn writes are as small as they should be.
 
 mod files;
 mod trailer;

@@ -18,7 +18,7 @@ fn a_fine_tune_shrinks_and_comes_back() {
         tuned[k] ^= 1;
     }
     let frozen = rng.bf16_weights(50_000);
-    // For all-zero weights a frame of their own beats any difference.
+    // All-zero weights are smaller as a frame of their own than as a difference.
     let zeros = vec![0; frozen.len()];
     let base = checkpoint(&[
         ("w", "BF16", &weights),
@@ -51,12 +51,12 @@ fn a_fine_tune_shrinks_and_comes_back() {
         error.rule().map(|rule| rule.code()),
         Some("delta.reference")
     );
-    // Another base altogether.
+    // A different base.
     assert!(restore(&Pure, &packed, &target).is_err());
     let records_end = delta.records().last().unwrap().payload.end;
     for len in (0..packed.len()).rev().step_by(13) {
         if let Ok(bytes) = restore(&Pure, &packed[..len], &base) {
-            // Only the trailer can be missing without loss.
+            // Nothing but the trailer can be missing without loss.
             assert!(bytes == target && len as u64 >= records_end, "cut at {len}");
         }
     }

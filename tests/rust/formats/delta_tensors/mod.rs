@@ -1,5 +1,5 @@
-//! Single tensors out of deltas: few reads, the right bytes or a refusal, and
-//! an end to every walk.
+//! Single tensors from deltas: few reads, the right bytes or a refusal, and every
+//! walk ends.
 
 mod damage;
 mod reading;
@@ -16,7 +16,7 @@ use zstn_core::pure::Pure;
 use zstn_tests::checkpoint;
 use zstn_tests::rng::Rng;
 
-/// A file opened by its ranges, and what that took.
+/// A file opened by ranges, with the number of rounds and bytes.
 struct Opened<'f> {
     file: &'f [u8],
     catalog: FileCatalog,
@@ -51,7 +51,7 @@ fn opened(file: &[u8]) -> Result<Opened<'_>> {
 }
 
 impl Opened<'_> {
-    /// The tensor `name`, with those of the `bases` behind it.
+    /// Returns the tensor `name`, read together with the tensors of `bases`.
     fn tensor(&self, engine: &impl Engine, name: &str, bases: &[&Self]) -> Result<Vec<u8>> {
         let number = self.catalog.find(name)?;
         let tensor = &self.catalog.tensors()[number];
@@ -128,7 +128,7 @@ fn with_trailer(base: &[u8], target: &[u8]) -> Vec<u8> {
     pack(&engine, target, &Base::parse(base).unwrap(), Effort::Fast).unwrap()
 }
 
-/// The same delta as z4ai would leave it.
+/// Returns the delta without its trailer, as z4ai writes it.
 fn without_trailer(delta: &[u8]) -> Vec<u8> {
     let records = ModelDelta::parse(delta).unwrap();
     part(delta, 0..records.records().last().unwrap().payload.end).to_vec()

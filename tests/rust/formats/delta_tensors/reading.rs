@@ -76,7 +76,7 @@ fn a_delta_without_a_trailer_is_walked() {
     assert!(delta.len() > 4 << 20);
     let walked = assert_reads(&delta, &base, &target, "walked");
     assert!(!walked.catalog.has_tensor_digests());
-    // Copies lie together, the others take a window each.
+    // Copies are next to each other; each of the others takes a window.
     assert!(
         (100..=160).contains(&walked.rounds),
         "{} rounds",

@@ -32,11 +32,11 @@ fn every_flipped_bit_is_refused_or_changes_nothing() {
             !read.is_ok_and(|tensors| tensors != truth),
             "bit {bit} read"
         );
-        // It has nothing to compare with but the file itself.
+        // It can compare the file only with itself.
         let verified = disk.verify(&flipped);
         assert_eq!(verified.is_ok(), is_right, "bit {bit} verified");
     }
-    // Without its magic the section is none.
+    // Without its magic the section is ignored.
     assert!(
         (64..80).contains(&harmless),
         "{harmless} flips change nothing"

@@ -60,7 +60,7 @@ impl Source for Memory {
     }
 }
 
-/// Every tensor, read by itself.
+/// Reads every tensor by itself.
 fn read_all(file: &[u8]) -> zstn::Result<Vec<Tensor>> {
     let reader = Reader::options()
         .engine(&native())
@@ -69,7 +69,7 @@ fn read_all(file: &[u8]) -> zstn::Result<Vec<Tensor>> {
     names.into_iter().map(|name| reader.read(name)).collect()
 }
 
-/// A place on disk for files under test.
+/// A folder for files under test, and an engine.
 struct Disk {
     folder: TempDir,
     engine: Engine,

@@ -1,4 +1,4 @@
-//! The records of a section: what they say, and what wrong ones break.
+//! The records of a section, right and wrong ones.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use zstn_tests::{cases, sha256};
 
 use super::{Disk, FOOTER_BYTES, TRAILER_BYTES, original, packed, read_all};
 
-/// Where the section lies, and its records.
+/// Returns the range of the section, and its records.
 fn section(packed: &[u8]) -> (Range<usize>, Vec<(String, Vec<u8>)>) {
     let end = packed.len() - FOOTER_BYTES;
     let number = |at: usize| {
@@ -67,7 +67,7 @@ fn rule<T>(result: zstn::Result<T>) -> (Option<Rule>, Option<String>) {
 fn a_section_is_what_the_format_says() {
     let (original, packed) = (original(), packed());
     let (place, records) = section(&packed);
-    // 12 bytes are the head of a record that short frames have no use for.
+    // 12 bytes are the head of a record that short frames do not need.
     assert_eq!(
         place.len() as u64,
         FIXED_BYTES - 12 + 40 * 4,
@@ -129,8 +129,8 @@ fn a_wrong_section_is_refused_where_it_is_used() {
             (Some(expected), Some("zeros"))
         );
     }
-    // The digest of the whole is for verifying, and for files that tell no
-    // other.
+    // The digest of the whole file is used by `verify`, and for files without
+    // other digests.
     let file = changed("FILE", &flip(20));
     assert_eq!(read_all(&file).expect("right tensors").len(), 5);
     assert!(disk.unpack(&file).expect("right tensors") == original());

@@ -10,7 +10,7 @@ use zstn_tests::cases::read;
 
 use super::Case;
 
-/// A scheme of which nothing is wrong.
+/// A valid scheme.
 const SCHEME: &str = r#"{"num_bits": 4, "strategy": "group", "group_size": 2, "actorder": true}"#;
 
 type Tensors = Vec<(Stored, Vec<u8>)>;

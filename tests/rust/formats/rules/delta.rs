@@ -1,4 +1,4 @@
-//! Deltas: their magic, and the seals that those of z4ai do not have.
+//! Deltas: their magic, and the trailers that those of z4ai do not have.
 
 use zstn_core::container::model_delta::{Base, ModelDelta, pack};
 use zstn_core::engine::Engine;
@@ -10,7 +10,7 @@ use zstn_tests::checkpoint;
 
 use super::Case;
 
-/// Places of the first record's fields in the seal's list of records.
+/// Offsets of the first record's fields in the trailer's list of records.
 const PAYLOAD_LEN: usize = 1;
 const DIGEST: usize = 9;
 
@@ -26,17 +26,17 @@ fn sealed() -> Vec<u8> {
     pack(&Pure, &target, &base, Effort::Fast).expect("packs")
 }
 
-/// The delta with a bit flipped `offset` bytes into the seal's field of that
-/// tag.
+/// Returns the delta with a bit flipped `offset` bytes into the trailer's field of
+/// that tag.
 fn flipped(tag: &[u8; 4], offset: usize) -> Vec<u8> {
     let mut file = sealed();
     let field = file.windows(4).rposition(|window| window == tag);
-    // Behind the tag is the length of the field.
+    // The length of the field follows the tag.
     file[field.expect("a field of the seal") + 12 + offset] ^= 1;
     file
 }
 
-/// The delta with a seal that claims to be longer than any file.
+/// Returns the delta with a trailer that claims to be longer than any file.
 fn endless() -> Vec<u8> {
     let mut file = sealed();
     let end = file.len() - 8;

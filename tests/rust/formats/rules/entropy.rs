@@ -20,8 +20,8 @@ fn table() -> Vec<u8> {
     table.iter().flat_map(|f| f.to_le_bytes()).collect()
 }
 
-/// A payload of plane method 3 for this many symbols, in a stream of four states
-/// and nothing behind them.
+/// Returns a payload of plane method 3 for this many symbols, whose stream is four
+/// states and nothing more.
 fn empty_stream(symbols: u64) -> Vec<u8> {
     let states = [0, 0, 0x80, 0].repeat(4);
     [&symbols.to_le_bytes()[..], &table(), &states].concat()
@@ -57,7 +57,7 @@ pub fn cases() -> Vec<Case> {
             Rule::RansChunks,
             rans::Shared::parse(&empty_chunk(), 1).map(drop),
         ),
-        // Four states stand for 32 bits, and what rounding gives.
+        // Four states hold 32 bits, and what rounding adds.
         (
             Rule::RansCapacity,
             rans::Shared::parse(&empty_stream(64), 64).map(drop),

@@ -11,7 +11,7 @@ fn sparse(elements: u64, nonzero: u64, bitmap: &[u8]) -> Vec<u8> {
     let mut frame = b"ZSP1\x01\x01\0\0".to_vec();
     frame.extend_from_slice(&elements.to_le_bytes());
     frame.extend_from_slice(&nonzero.to_le_bytes());
-    // No tail, and no dtype or shape of NumPy's.
+    // No tail, no NumPy dtype and no NumPy shape.
     frame.extend_from_slice(&[0; 6]);
     frame.extend_from_slice(&(bitmap.len() as u64).to_le_bytes());
     frame.extend_from_slice(bitmap);

@@ -29,7 +29,7 @@ fn coded(shards: u8, components: u8) -> Vec<u8> {
 pub fn cases(engine: &impl Engine) -> Vec<Case> {
     vec![
         (Rule::GaussShape, read_all(engine, &raw(&[u32::MAX; 3]))),
-        // The vectors for these two have no room for the tensors they count,
+        // The vectors for these two are too short for the tensors they count,
         // which is noticed first.
         (Rule::GaussShards, read_all(engine, &coded(0, 2))),
         (Rule::Truncated, read_all(engine, &coded(1, 255))),

@@ -24,7 +24,7 @@ fn packed(tensors: &[(&str, &str, &[u8])]) -> Vec<u8> {
     file
 }
 
-/// A file whose index counts more records than any has room for.
+/// Returns a file whose index counts more records than fit in any file.
 fn endless_index() -> Vec<u8> {
     let mut file = packed(&[("t", "U8", b"bytes")]);
     let footer = file.len() - FOOTER_BYTES;
@@ -38,7 +38,7 @@ fn endless_index() -> Vec<u8> {
 fn span_that_ends_early() -> Vec<u8> {
     let mut file = packed(&[("first", "U8", b"12345"), ("last", "U8", b"123")]);
     let name = file.windows(4).rposition(|window| window == b"last");
-    // Behind the name are the two ends of its span, 5 and 8.
+    // The two ends of its span, 5 and 8, follow the name.
     file[name.expect("in the index") + 4 + 8] = 2;
     file
 }
@@ -60,7 +60,7 @@ fn other_file() -> Vec<u8> {
     [&len.to_le_bytes()[..], &[0; 32]].concat()
 }
 
-/// A block table of a stored plane of one byte, whose checksum is told to be 0.
+/// A block table of a stored plane of one byte, whose checksum is given as 0.
 fn block_table() -> Result<BlockTable> {
     let mut table = vec![0, 1, 0, 0];
     table.extend_from_slice(&0u64.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Damaged files: refused, in bounded memory, or read right.
+//! Damaged files: refused, or read right.
 
 use zstn_core::ErrorKind;
 use zstn_core::bytes::part;
@@ -23,7 +23,7 @@ fn every_truncation_is_refused() {
     }
 }
 
-/// Flips one bit after the other, of padding only some.
+/// Flips one bit after the other, and only some of the padding's.
 fn for_every_flip(file: &[u8], mut check: impl FnMut(&[u8], usize)) {
     let mut flipped = file.to_vec();
     for byte in 0..file.len() {

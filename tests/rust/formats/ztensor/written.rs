@@ -1,4 +1,4 @@
-//! Files of our own: those of the packages byte for byte, and read again.
+//! Files that zstn writes: equal to those of the packages, and read again.
 
 use zstn_core::ErrorKind;
 use zstn_core::bytes::part;
@@ -50,7 +50,7 @@ fn files_of_the_old_packages_are_written_again_byte_for_byte() {
                 let encoded = entry.encode(&Pure, &elements).expect("fits");
                 assert!(*encoded == *stored, "{}/{}", case.file, tensor.name);
             }
-            // Compressed bytes are those of another zstd: taken over as they are.
+            // Compressed bytes come from another zstd and are copied unchanged.
             again.extend_from_slice(writer.add(&entry, stored).expect("writable"));
             again.extend_from_slice(stored);
         }

@@ -1,4 +1,4 @@
-//! Redirects, and what is hardly an answer.
+//! Redirects, and answers that are hardly HTTP.
 
 use std::io::Write;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Whole files whose end is in doubt.
+//! Whole files whose end is uncertain.
 
 use std::io::Write;
 use std::time::Duration;

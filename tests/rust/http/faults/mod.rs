@@ -1,5 +1,5 @@
-//! Each fault of a server against what comes of it: the right bytes, or an
-//! error that says what is wrong. Never other bytes, and never no end.
+//! Every fault of a server against its outcome: the right bytes, or an error that
+//! says what is wrong. Never other bytes, and never a hang.
 
 mod answers;
 mod lengths;
@@ -21,13 +21,13 @@ use zstn_tests::checkpoint;
 use zstn_tests::fault_server::{Behaviour, FaultServer, Served};
 use zstn_tests::rng::Rng;
 
-/// What comes of a fault.
+/// The outcome of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Right,
     /// An error with these words.
     Refused(&'static str),
-    /// The error that says that the file is another one.
+    /// The error for a file that has changed.
     Changed,
 }
 
@@ -36,9 +36,9 @@ use Outcome::{Changed, Refused, Right};
 struct Case {
     name: &'static str,
     behaviour: Behaviour,
-    /// Of reading one tensor, or rows of it.
+    /// The outcome of reading one tensor, or rows of it.
     read: Outcome,
-    /// Of downloading the file.
+    /// The outcome of downloading the file.
     whole: Outcome,
 }
 
@@ -121,7 +121,7 @@ fn check(cases: &[Case], options: &HttpOptions) {
     }
 }
 
-/// Does `work`, which ends.
+/// Does `work`. Panics if it does not end.
 fn soon(
     name: &str,
     url: String,

@@ -1,4 +1,4 @@
-//! Failures that pass, and those that do not.
+//! Temporary and permanent failures.
 
 use std::io::Read;
 use std::net::TcpListener;

@@ -1,4 +1,4 @@
-//! Servers that keep their reader waiting.
+//! Servers that stall.
 
 use std::io::Write;
 use std::time::Duration;

@@ -37,7 +37,7 @@ fn other(asked: &Asked, served: &Served, to: &mut TcpStream, line: &str, by: boo
     Ok(Then::Keep)
 }
 
-/// As `right`, with other validators.
+/// Answers as `right` does, with other validators.
 fn with_lines(asked: &Asked, served: &Served, to: &mut TcpStream, lines: &str) -> Result<Then> {
     let (head, body) = right_parts(asked, served);
     let head = String::from_utf8_lossy(&head).replace(ETAG, lines);
@@ -188,7 +188,7 @@ const CASES: &[Case] = &[
                 let (head, body) = right_parts(asked, served);
                 let head = String::from_utf8_lossy(&head).replace(ETAG, "X: y");
                 to.write_all(head.as_bytes())?;
-                // Of another version, which nothing shows: must not be joined.
+                // A part of another version, which nothing reveals: must not be joined.
                 let wrong: Vec<u8> = body.iter().map(|byte| !byte).collect();
                 to.write_all(&wrong[..10_000])?;
                 return Ok(Then::Close);

@@ -1,4 +1,4 @@
-//! Answers that hold something else than the range asked for.
+//! Answers with other bytes than the requested range.
 
 use std::io::Write;
 use std::time::Duration;

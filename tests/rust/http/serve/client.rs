@@ -11,14 +11,14 @@ pub fn bind(folder: &Path) -> Server {
     Server::bind(folder, SocketAddr::from(([127, 0, 0, 1], 0))).unwrap()
 }
 
-/// Where `server` listens.
+/// Returns the address that `server` listens on.
 pub fn address(server: &Server) -> SocketAddr {
     let url = server.url();
     let address = url.trim_start_matches("http://").trim_end_matches('/');
     address.parse().unwrap()
 }
 
-/// Runs `server` until the tests end; returns where it listens.
+/// Runs `server` until the tests end. Returns its address.
 pub fn run(server: Server) -> SocketAddr {
     let address = address(&server);
     std::thread::spawn(move || server.run(|_| ()));
@@ -44,7 +44,7 @@ impl Answer {
         })
     }
 
-    /// Whether the body has the length that the head promised.
+    /// Returns whether the body has the length that the head states.
     pub fn is_complete(&self) -> bool {
         self.header("content-length") == Some(self.body.len().to_string().as_str())
     }
@@ -71,7 +71,7 @@ pub fn exchange(server: SocketAddr, request: &[u8]) -> Answer {
     }
 }
 
-/// Asks as `localhost`, unless `headers` have another `Host`.
+/// Sends a request to `localhost`, unless `headers` have another `Host`.
 pub fn ask(server: SocketAddr, method: &str, path: &str, headers: &[&str]) -> Answer {
     let mut request = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
     if !headers.iter().any(|header| header.starts_with("Host:")) {

@@ -1,4 +1,4 @@
-//! Requests that hold only while a file is the one the client knows.
+//! Conditional requests.
 
 use std::fs::File;
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! Connections of clients that take their time, and how a server ends.
+//! Slow clients, and shutting down.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,11 +10,11 @@ use zstn::serve::{Handle, Limits};
 use super::client::{address, bind, get, run};
 
 const REQUEST: &[u8] = b"GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n";
-/// More than sockets take in.
+/// More bytes than sockets buffer.
 const LARGE_BYTES: u64 = 64 << 20;
 const ENDLESS: Duration = Duration::from_secs(1 << 20);
 
-/// Limits that nobody reaches.
+/// Limits that are never reached.
 const NONE: Limits = Limits {
     head: ENDLESS,
     write: ENDLESS,
@@ -37,7 +37,7 @@ fn limited(folder: &Path, limits: Limits) -> (SocketAddr, Handle) {
 
 fn connect(server: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(server).unwrap();
-    // A test that fails does not hang.
+    // Makes a failing test end.
     let patience = Some(Duration::from_secs(60));
     stream.set_read_timeout(patience).unwrap();
     stream
@@ -57,7 +57,7 @@ fn read_out(stream: &mut TcpStream) -> u64 {
     }
 }
 
-/// A download that has begun and is not read on.
+/// A download that has begun and is not read further.
 fn stalled(server: SocketAddr) -> TcpStream {
     let mut stream = connect(server);
     stream.write_all(REQUEST).unwrap();
@@ -144,7 +144,7 @@ fn idle_connections_make_way_for_new_ones() {
     assert_eq!(get(server, "/small.bin", &[]).body, b"bytes");
     assert_eq!(read_out(&mut first), 0, "it was the idle one");
 
-    // All have answers under way: the next waits for one of them to end.
+    // All have unfinished answers: the next waits for one of them to end.
     others.push(stalled(server));
     wait_for(&handle, 4);
     std::thread::scope(|scope| {
@@ -152,7 +152,7 @@ fn idle_connections_make_way_for_new_ones() {
         drop(others.pop());
         assert_eq!(waiting.join().unwrap(), b"bytes");
     });
-    // Those were not touched: all of the file comes.
+    // Those are unaffected: the whole file arrives.
     for stream in &mut others {
         let copied = std::io::copy(&mut stream.take(LARGE_BYTES), &mut std::io::sink());
         assert_eq!(copied.unwrap(), LARGE_BYTES);

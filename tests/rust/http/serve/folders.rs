@@ -1,4 +1,4 @@
-//! What of a folder is shown and served.
+//! The files of a folder that are listed and served.
 
 use zstn::Engine;
 use zstn_core::container::zstn::pack;
@@ -64,8 +64,8 @@ fn sizes_have_units() {
     assert!(page.contains("b.bin</a> 12 B"), "{page}");
 }
 
-/// Of a listing's page only tags begin with `<`, and no control character but
-/// its own line feeds is in it.
+/// In a listing, only tags begin with `<`, and the only control characters are
+/// its own line feeds.
 #[cfg(unix)]
 #[test]
 fn names_with_control_characters_are_escaped() {
@@ -91,8 +91,8 @@ fn names_with_control_characters_are_escaped() {
     assert!(!page.contains(is_raw), "{page}");
 }
 
-/// A header that takes long to parse is not parsed for a listing: the file
-/// ends long before the header it promises, and is listed all the same.
+/// A listing does not parse long headers: this file ends long before the header
+/// it declares, and is still listed.
 #[test]
 fn a_listing_looks_at_first_bytes_alone() {
     let folder = tempfile::tempdir().unwrap();

@@ -147,8 +147,8 @@ fn folders_beside_snapshots_are_no_cache() {
     assert_eq!(get(serve(&other), "/x.bin", &[]).status, 404);
 }
 
-/// A link that stays inside needs no leave, even to a hidden place: annexes
-/// and caches keep what they link to in hidden folders.
+/// A link that stays inside is always followed, even into a hidden folder:
+/// annexes and caches link to files in hidden folders.
 #[test]
 fn links_inside_the_folder_are_followed() {
     let folder = tempfile::tempdir().unwrap();
@@ -196,7 +196,7 @@ fn a_named_folder_may_be_linked_to() {
     assert!(error.contains("nowhere"), "{error}");
 }
 
-/// Who runs the server is told where a link leads; who asks is not.
+/// The server's log says where a link leads; its answers do not.
 #[test]
 fn the_log_says_which_folder_to_name() {
     let cache = Cache::new();

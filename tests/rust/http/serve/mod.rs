@@ -1,4 +1,4 @@
-//! `zstn serve`: what it answers, to whom, and what it holds meanwhile.
+//! `zstn serve`: its answers, its access rules and its memory.
 
 mod client;
 mod command;

@@ -189,7 +189,7 @@ fn a_damaged_head_is_an_error_and_other_files_are_not_there() {
         let root = folder.path().display().to_string();
         assert!(text.contains(' ') && !text.contains(&root), "{text}");
     }
-    // A listing goes by names and first bytes; asking tells the rest.
+    // A listing looks at names and first bytes only.
     let page = get(server, "/", &[]).text();
     for (name, is_listed) in [
         ("damaged", true),

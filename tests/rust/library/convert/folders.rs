@@ -19,7 +19,7 @@ fn pruned(name: &str, dtype: Dtype, shape: &[u64], keeps: impl Fn(usize) -> bool
     tensor
 }
 
-/// One that is 2:4, one of few values, and ones that are not sparse.
+/// A tensor that is 2:4, one of few values, and some that are not sparse.
 fn model() -> Vec<Tensor> {
     vec![
         tensor("dense.weight", Dtype::Bf16, &[40, 48]),

@@ -1,5 +1,5 @@
-//! Checkpoints to convert, and reading what became of them without the code
-//! that wrote it.
+//! Checkpoints to convert, and readers for the results that do not use the code
+//! that wrote them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use zstn_core::dtype::Dtype;
 use zstn_core::pure::Pure;
 use zstn_tests::rng::Rng;
 
-/// Dtypes that every format of ours holds.
+/// Dtypes that every output format can hold.
 pub const COMMON: [Dtype; 8] = [
     Dtype::F32,
     Dtype::F16,
@@ -32,7 +32,7 @@ pub fn engine() -> Engine {
     Engine::new(2).expect("threads")
 }
 
-/// Weights of that dtype that are ordinary numbers.
+/// Returns weights of that dtype, all of them finite.
 pub fn tensor(name: &str, dtype: Dtype, shape: &[u64]) -> Tensor {
     let mut rng = Rng(name.bytes().map(u64::from).sum());
     let count: u64 = shape.iter().product();
@@ -120,7 +120,7 @@ pub fn listing(folder: &Path) -> Vec<String> {
     names
 }
 
-/// The target for a name, with what makes small tensors interesting.
+/// Returns the target for a name, with options that affect small tensors.
 pub fn target(output: &str) -> Target {
     match TargetKind::from_path(Path::new(output)).expect("a known name") {
         TargetKind::Safetensors => Target::Safetensors,
@@ -151,12 +151,12 @@ pub fn gauss_options() -> gauss::Options {
 pub fn run(folder: &Path, input: &str, output: &str, target: &Target) -> Result<ConvertReport> {
     let options = ConvertOptions::default().shard_bytes(2000);
     let input = folder.join(input);
-    // A slash at the end says something.
+    // A slash at the end has a meaning.
     let output = format!("{}/{output}", folder.display());
     convert(&engine(), input.as_path(), output, target, &options)
 }
 
-/// All tensors of what is at `path`, in its order, and the metadata.
+/// Returns all tensors at `path` in their order, and the metadata.
 pub fn read(path: &Path) -> (Vec<Tensor>, BTreeMap<String, String>) {
     if path.is_dir() {
         assert!(path.join("config.json").is_file());

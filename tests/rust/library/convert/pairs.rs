@@ -9,7 +9,7 @@ use zstn_core::dtype::Dtype;
 
 use super::model::{COMMON, file, folder, listing, model, read, run, target};
 
-/// What each is made as on the way; the ones with an index in shards.
+/// The intermediate formats; those with an index are sharded.
 const KINDS: [&str; 7] = [
     "a.safetensors",
     "a.safetensors.index.json",
@@ -29,7 +29,7 @@ fn by_name(tensors: Vec<Tensor>) -> BTreeMap<String, Tensor> {
     named.collect()
 }
 
-/// Most that an element may differ, by its value.
+/// Returns the largest accepted difference of an element, by its value.
 fn promise(dtype: Dtype, value: f64) -> f64 {
     match dtype {
         Dtype::Bf16 => 0.5 / 128.0 + value.abs() / 128.0,
@@ -177,7 +177,7 @@ fn a_packed_file_comes_back_to_the_last_blank() {
     let original = std::fs::read(at("in.safetensors")).expect("a file");
     let packed = convert("in.safetensors", "a.zstn");
     assert!(convert("a.zstn", "b.safetensors") == original);
-    // Packing anew keeps the file as well, and is what packing it gives.
+    // Packing it again keeps the file as well, and equals packing it directly.
     let best = Target::Zstn {
         effort: Effort::Max,
     };
@@ -185,7 +185,7 @@ fn a_packed_file_comes_back_to_the_last_blank() {
     assert!(convert("best.zstn", "c.safetensors") == original);
     assert!(convert("best.zstn", "again.zstn") == packed);
 
-    // A header of ours is compact and aligned, and stays what it is.
+    // A header that zstn writes is compact and aligned, and does not change.
     let ours = convert("in.safetensors", "ours.safetensors");
     assert!(ours != original && ours.len() < original.len());
     let header_len = u64::from_le_bytes(ours[..8].try_into().unwrap());

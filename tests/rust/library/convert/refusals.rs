@@ -1,4 +1,4 @@
-//! What cannot be done is refused, by name, and leaves nothing behind.
+//! Impossible conversions are refused by name and leave no file.
 
 use std::path::Path;
 
@@ -104,7 +104,7 @@ fn damage_found_on_the_way_leaves_nothing() {
     })
     .expect("converted");
     let mut file = std::fs::read(folder.path().join("good.zt")).expect("a file");
-    // The last bytes of the last tensor that has enough to be told apart.
+    // The last bytes of the last tensor that is long enough.
     let tensors = model(&COMMON);
     let last = tensors.iter().rfind(|tensor| tensor.bytes.len() > 16);
     let last = &last.expect("a tensor").bytes;
@@ -151,7 +151,7 @@ fn the_input_is_not_replaced() {
     }
     assert!(std::fs::read(at("in.safetensors")).expect("there") == before);
 
-    // Nor by a shard that would get its name.
+    // Neither is it replaced by a shard of the same name.
     let index = "m.safetensors.index.json";
     run(folder.path(), "in.safetensors", index, &Target::Safetensors).expect("converted");
     let shard = listing(folder.path())

@@ -1,4 +1,4 @@
-//! The command line: options, and what is said.
+//! The command line: options and messages.
 
 use std::path::Path;
 

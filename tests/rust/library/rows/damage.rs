@@ -56,8 +56,8 @@ fn verifying_looks_at_the_tables_too() {
     }
 }
 
-/// A flip anywhere in a packed file, tables and blocks included: rows are the
-/// right ones, or refused.
+/// After a flip anywhere in a packed file, tables and blocks included, rows are
+/// right or refused.
 #[test]
 fn damage_shows_or_does_no_harm() {
     let tensor = Rng(6).bf16_weights(400_000);

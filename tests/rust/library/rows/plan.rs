@@ -1,4 +1,4 @@
-//! The planner, to the byte: tables made by hand, ranges worked out by hand.
+//! The planner, to the byte: tables and ranges are written by hand.
 
 use std::ops::Range;
 
@@ -27,7 +27,7 @@ fn table(transform: Transform, tail: &[u8], planes: Vec<PlaneBlocks>) -> BlockTa
     BlockTable::new(transform, tail, FRAME_BYTES, planes).expect("something to cut")
 }
 
-/// Starts and ends of what is to be fetched.
+/// Returns the starts and ends of the ranges to fetch.
 fn ranges(table: &BlockTable, span: Range<u64>) -> Vec<(u64, u64)> {
     let plan = FramePlan::new(table, span);
     plan.ranges().iter().map(|r| (r.start, r.end)).collect()
@@ -43,13 +43,13 @@ fn byte_planes_need_the_blocks_of_their_elements() {
     let table = table(Transform::BytePlane(2), &[9], planes);
     // One element, in the middle one of the blocks.
     assert_eq!(ranges(&table, 300..302), [(110, 130), (1007, 1014)]);
-    // Half an element is as dear.
+    // Half an element costs the same.
     assert_eq!(ranges(&table, 301..302), [(110, 130), (1007, 1014)]);
     // The last of one block and the first of the next.
     assert_eq!(ranges(&table, 198..202), [(100, 130), (1000, 1014)]);
     assert_eq!(ranges(&table, 198..200), [(100, 110), (1000, 1007)]);
     assert_eq!(ranges(&table, 0..501), [(100, 160), (1000, 1021)]);
-    // The byte behind the last element is in the table.
+    // The byte after the last element is in the table.
     assert_eq!(ranges(&table, 500..501), []);
     assert_eq!(ranges(&table, 7..7), []);
 }

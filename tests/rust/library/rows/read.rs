@@ -84,9 +84,9 @@ fn a_few_rows_take_a_block_of_every_plane() {
     let rows = reader.read_rows("w", 4100..4110).expect("reads");
     assert!(rows.bytes == tensor[4100 * 1000..4110 * 1000]);
     let reads = watched.reads();
-    // The table has come with the index: one read for each plane, side by side.
+    // The table came with the index: one read for each plane.
     assert!(reads.len() <= 3, "{reads:?}");
-    // 16 blocks or so of each plane: a few of the stored bytes.
+    // Each plane has about 16 blocks, so this is a fraction of the stored bytes.
     assert!(total(&reads) * 10 < stored, "{} of {stored}", total(&reads));
     assert_eq!(
         reader
@@ -102,7 +102,7 @@ fn a_table_that_did_not_come_with_the_index_is_read_first() {
     let tensor = Rng(3).bf16_weights(1_000_000);
     let file = checkpoint("BF16", 1000, 1000, &tensor);
     let packed = pack(&native(), &file, Effort::Fast).expect("packs");
-    // What is read of the end holds this record and nothing in front of it.
+    // The end of the file that was read holds this record and nothing before it.
     let packed = with_record(&packed, b"STAT", &vec![7; 40 << 10]);
     let watched = Watched::new(packed);
     let reader = watched.open().expect("opens");

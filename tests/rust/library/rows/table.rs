@@ -1,4 +1,4 @@
-//! Block tables: what is written is read, anything else is refused.
+//! Block tables: written ones are read, anything else is refused.
 
 use zstn_core::Rule;
 use zstn_core::TensorRef;
@@ -20,7 +20,7 @@ fn frame(elements: usize) -> (Vec<u8>, Vec<u8>) {
     (frame, tensor)
 }
 
-/// With the checksum that belongs to it.
+/// Returns the table with its checksum.
 fn sealed(mut fields: Vec<u8>) -> Vec<u8> {
     fields.extend_from_slice(&checksum([fields.as_slice()]).to_le_bytes());
     fields
@@ -79,8 +79,8 @@ fn a_table_of_another_frame_is_refused() {
     );
 }
 
-/// Forged tables have the checksum that belongs to them: whatever they say,
-/// the answer is a refusal or the right bytes, and memory is earned.
+/// Forged tables have a valid checksum. The outcome is a refusal or the right
+/// bytes, in memory that the input justifies.
 #[test]
 fn forged_tables_give_errors_or_the_right_bytes() {
     let (frame, tensor) = frame(300_000);

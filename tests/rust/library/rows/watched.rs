@@ -1,4 +1,4 @@
-//! A file that notes what is read of it, and checkpoints of one tensor.
+//! A file that records the ranges read, and checkpoints of one tensor.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use zstn::source::Source;
 use zstn::{Engine, Reader};
 use zstn_core::container::zstn::integrity::checksum;
 
-/// A file in memory that notes what is read of it.
+/// A file in memory that records the ranges read.
 #[derive(Clone)]
 pub struct Watched {
     file: Arc<Vec<u8>>,
@@ -29,7 +29,7 @@ impl Watched {
             .open(zstn::Input::source(self.clone()))
     }
 
-    /// What has been read since the last call.
+    /// Returns the ranges read since the last call.
     pub fn reads(&self) -> Vec<Range<u64>> {
         std::mem::take(&mut self.reads.lock().expect("free"))
     }

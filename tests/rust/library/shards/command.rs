@@ -45,7 +45,7 @@ fn the_command_line_names_and_reports() {
     assert_eq!(report["files"][2]["output"], THIRD);
     assert!(read(&scratch.path().join("back")) == files);
 
-    // From within, and beside an index.
+    // From inside the folder, and by its index.
     let out = zstn(&folder, &["pack", ".", "--quiet"]);
     assert_eq!(out.status.code(), Some(2), "model-zstn is there already");
     let out = zstn(&folder, &["pack", INDEX]);

@@ -25,8 +25,8 @@ const THIRD: &str = "model-00003-of-00003.safetensors";
 /// Names and bytes of the files of a folder.
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// A checkpoint in three files with what lies around one, made of that seed.
-/// Some bytes of every file change with `tuned`.
+/// Returns a checkpoint in three files with the usual other files, from a seed.
+/// With `tuned`, some bytes of every file differ.
 fn model(tuned: bool) -> Files {
     let mut rng = Rng(31);
     let mut weights = |count: usize| {
@@ -121,7 +121,7 @@ fn rule(error: &zstn::Error) -> Option<Rule> {
     error.refusal().and_then(zstn_core::Error::rule)
 }
 
-/// Work on bytes, as it is told.
+/// The progress that was reported, in bytes.
 #[derive(Default)]
 struct Told(Mutex<(Vec<u64>, u64)>);
 

@@ -1,4 +1,4 @@
-//! What is refused, and that nothing is left then.
+//! Refusals, which leave no file.
 
 use zstn_core::Rule;
 
@@ -24,7 +24,7 @@ fn an_index_that_is_not_true_is_refused_and_leaves_nothing() {
         assert_eq!(rule(&error), Some(expected), "{to}: {error}");
         assert_eq!(names(scratch.path()), ["model"], "{to}");
     }
-    // The same of packed ones.
+    // The same with packed files.
     let (scratch, folder) = scratch(&model(false));
     let packed = scratch.path().join("packed");
     pack(&folder, &packed).unwrap();
@@ -55,7 +55,7 @@ fn what_could_not_be_restored_is_not_packed() {
         assert!(error.to_string().contains(sentence), "{error}");
         assert!(error.to_string().contains(stray), "{error}");
     }
-    // A packed file that cannot be mistaken comes along.
+    // With a packed file that is not ambiguous.
     let mut files = model(false);
     files.insert("consolidated.zstn".into(), b"as it is".to_vec());
     let (scratch, folder) = scratch(&files);

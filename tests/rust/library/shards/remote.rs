@@ -11,7 +11,7 @@ use zstn_core::Rule;
 
 use super::*;
 
-/// A server of that folder, its address, and what it is asked.
+/// Returns a server of that folder, its address and its requests.
 fn serve(folder: &Path) -> (String, Arc<Mutex<Vec<Served>>>) {
     let server = Server::bind(folder, SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let url = server.url();
@@ -54,7 +54,7 @@ fn shards_come_from_a_server_one_by_one() {
     let verified = zstn::verify(&engine(), &packed, &options_of_verify).unwrap();
     assert_eq!(verified.indexed_tensors, 4);
 
-    // What is missing is found before anything else is fetched.
+    // A missing file is noticed before anything else is fetched.
     std::fs::remove_file(folder.join(THIRD)).unwrap();
     let error = zstn::pack(&engine(), &input, at("x"), &options).unwrap_err();
     assert!(error.to_string().contains("no such file"), "{error}");
@@ -62,7 +62,7 @@ fn shards_come_from_a_server_one_by_one() {
     assert_eq!(names(scratch.path()), ["back", "model", "packed"]);
 }
 
-/// A server of these files that ignores ranges and hides what it has not.
+/// Starts a server of these files that ignores ranges and answers 404 to others.
 fn serve_whole(files: Files) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -109,7 +109,7 @@ fn a_server_without_ranges_will_do() {
     unpack(&at("packed"), &at("back")).unwrap();
     assert!(read(&at("back")) == files);
 
-    // The index is wrong about the last file, which shows when it is there.
+    // The index is wrong about the last file, which is noticed when it arrives.
     let index = String::from_utf8(files[INDEX].clone()).unwrap();
     files.insert(
         INDEX.into(),

@@ -1,4 +1,4 @@
-//! What was packed comes back byte for byte.
+//! Packed folders are restored byte for byte.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ fn a_folder_comes_back_byte_for_byte() {
     let (scratch, folder) = scratch(&files);
     #[cfg(unix)]
     for name in [FIRST, INDEX, "config.json"] {
-        // As model caches do.
+        // As in model caches.
         let elsewhere = scratch.path().join(name);
         std::fs::rename(folder.join(name), &elsewhere).unwrap();
         std::os::unix::fs::symlink(&elsewhere, folder.join(name)).unwrap();
@@ -53,7 +53,7 @@ fn a_folder_comes_back_byte_for_byte() {
         (vec![original as u64], original as u64)
     );
 
-    // Each is the container that the file by itself gives.
+    // Each is the container that packing the file alone gives.
     for file in &report.files {
         let alone = scratch.path().join("alone.zstn");
         zstn::pack(
@@ -108,7 +108,7 @@ fn a_folder_with_one_file_needs_no_index() {
     unpack(&packed, &back).unwrap();
     assert!(read(&back) == files);
 
-    // Of several, the one that is called model.
+    // If there are several, the one called model.
     std::fs::write(folder.join("adapter.safetensors"), b"other").unwrap();
     let error = pack(&folder, &scratch.path().join("x")).unwrap_err();
     assert!(

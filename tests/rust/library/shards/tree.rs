@@ -1,4 +1,4 @@
-//! Folders with subfolders: what comes back is the same tree.
+//! Folders with subfolders: the same tree is restored.
 
 use std::fs;
 
@@ -132,7 +132,7 @@ fn a_pipeline_against_a_base_plain_or_packed() {
         assert!(tree(&at(back)) == tuned);
     }
     assert!(tree(&at("a")) == tree(&at("c")), "the base is the same");
-    // A base that lacks one.
+    // A base without one of them.
     fs::remove_file(at("base/vae/decoder/m.safetensors")).unwrap();
     let out = zstn(
         scratch.path(),

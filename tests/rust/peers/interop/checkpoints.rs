@@ -27,11 +27,11 @@ pub fn ways() -> Vec<Way> {
     ways
 }
 
-/// How a buffer came to be from another one.
+/// The changes that turn one buffer into another.
 #[derive(Debug, Clone, Copy)]
 enum Change {
     None,
-    /// One bit in so many bytes.
+    /// One bit in each run of that number of bytes.
     Bits(u64),
     /// All of it.
     All,

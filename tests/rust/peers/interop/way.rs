@@ -51,8 +51,8 @@ pub struct Case {
     /// The buffer or checkpoint that a delta was made against, else nothing.
     pub reference: Vec<u8>,
     pub encoded: Vec<u8>,
-    /// Whether what the way is there to force can be seen in the bytes:
-    /// encoders store what they cannot make smaller.
+    /// Whether the bytes show the codec that was forced: encoders store what they
+    /// cannot make smaller.
     pub forced: bool,
 }
 
@@ -67,7 +67,7 @@ impl Case {
         }
     }
 
-    /// Our own decoder's opinion.
+    /// Decodes the case with zstn's own decoder.
     fn comes_back(&self) -> Result<(), String> {
         let Self {
             encoded,
@@ -109,14 +109,14 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// What went wrong, and the smallest case found for it.
+/// An error, and the smallest case found for it.
 pub struct Failure {
     pub why: String,
     pub input: String,
     pub case: Option<Case>,
 }
 
-/// Something decodes a case, or says why not.
+/// A decoder of cases, or its reason for a refusal.
 pub type Judge<'a> = &'a mut dyn FnMut(&str, &Case) -> Result<(), String>;
 type Run = dyn Fn(&str, &Plan, Judge) -> Result<(), Box<Failure>>;
 
@@ -127,7 +127,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// `encode` on all `anchors` and on so many of `inputs` as are asked for.
+    /// Returns `encode` on all `anchors` and on the requested number of `inputs`.
     pub fn new<I>(
         label: impl Into<String>,
         anchors: Vec<I>,

@@ -1,4 +1,4 @@
-//! Every element within the promised error, or the tensor raw.
+//! Every element is within its error bound, or the tensor is raw.
 
 use proptest::prelude::*;
 use zstn_core::container::foreign::gauss::{Components, Options, RawReason};
@@ -60,7 +60,7 @@ proptest! {
 fn tensors_that_cannot_keep_the_promise_stay_raw() {
     let normal =
         |rng: &mut Rng, deviation| (0..900).map(|_| rng.normal(deviation)).collect::<Vec<_>>();
-    // Means stay at percentiles, so that none moves to a far value by itself.
+    // Means stay at percentiles, so none moves to an outlier by itself.
     let options = Options {
         max_iterations: 0,
         ..small()

@@ -51,7 +51,7 @@ fn the_file_is_the_same_for_any_number_of_threads() {
             (file.clone(), report.clone())
         );
     }
-    // Tensor by tensor, with the data kept aside.
+    // Tensor by tensor, with the data in a separate buffer.
     let (mut writer, mut data) = (Writer::new(), Vec::new());
     for source in &sources {
         let encoded = encode_tensor(&Pure, source, &options).expect("coded");

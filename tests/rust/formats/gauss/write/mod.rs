@@ -1,5 +1,5 @@
-//! Gauss files we write: as Python's where it has a point, within the promised
-//! error everywhere, raw where that cannot be promised.
+//! Gauss files that zstn writes: equal to Python's where they do not differ by
+//! intent, within the error bound everywhere, raw where there is no bound.
 
 mod error_bound;
 mod files;
@@ -90,7 +90,7 @@ fn half_step(dtype: Dtype, value: f64) -> f64 {
     2f64.powi(exponent - fraction_bits - 1)
 }
 
-/// Checks the promise for every element and that the report knows the truth.
+/// Checks the error bound of every element, and that the report is right.
 fn check(source: &Source, file: &[u8], report: &Report) {
     let own = report
         .tensors

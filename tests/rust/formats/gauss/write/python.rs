@@ -1,4 +1,4 @@
-//! Beside the files of Python's package.
+//! Compares files with those of the Python package.
 
 use serde_json::Value;
 use zstn_core::ErrorKind;
@@ -40,7 +40,7 @@ fn files_are_those_of_python_but_where_python_clips_or_loses() {
                         .all(|t| t.raw.is_some() || t.shards[0].added > 0)
                 );
             }
-            // Integers come back as they were.
+            // Integers are restored exactly.
             "int_gmm" => {
                 assert!(
                     report
@@ -49,7 +49,7 @@ fn files_are_those_of_python_but_where_python_clips_or_loses() {
                         .all(|t| t.raw == Some(RawReason::Integers))
                 );
             }
-            // Doubles are not made single first.
+            // Doubles are not rounded to single precision first.
             "mixed_dtypes" => {
                 assert!(file.len().abs_diff(theirs.len()) * 100 < theirs.len());
             }
