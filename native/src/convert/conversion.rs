@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use zstn_core::catalog::{self, Kind, Recognised};
+use zstn_core::catalog::{self, Kind};
 use zstn_core::engine::Engine as _;
 use zstn_core::model;
 
@@ -57,18 +57,13 @@ impl<'a> Conversion<'a> {
 
     /// Returns the input as one mapped file, if it is a single one of `kind`.
     pub fn map(&self, kind: Kind) -> Result<Option<Arc<Map>>> {
-        let recognised = match kind {
-            Kind::Safetensors => Recognised::Safetensors,
-            Kind::Zstn => Recognised::Zstn,
-            _ => return Ok(None),
-        };
         let is_several = |at: &Location| at.is_folder() || at.is_index();
         if self.kind() != kind || self.input.location().is_some_and(is_several) {
             return Ok(None);
         }
         let map = self.input.map(&())?;
         let found = catalog::recognise(&map[..map.len().min(16)], map.len_bytes());
-        Ok((found == Ok(recognised)).then_some(map))
+        Ok((found == Ok(kind)).then_some(map))
     }
 
     /// Reads the tensors of those numbers batch by batch, gives each to `job`

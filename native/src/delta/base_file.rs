@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use zstn_core::catalog::{Recognised, recognise};
+use zstn_core::catalog::{Kind, recognise};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
 use super::Checked;
@@ -98,10 +98,10 @@ impl BaseFile {
             },
         };
         let mut base = match kind(&last)? {
-            Recognised::Safetensors => last,
-            Recognised::Zstn => work.container(&last)?.into(),
-            Recognised::Delta => return Err(Error::needs_base(last.name())),
-            Recognised::ZTensor | Recognised::Gauss => {
+            Kind::Safetensors => last,
+            Kind::Zstn => work.container(&last)?.into(),
+            Kind::Delta => return Err(Error::needs_base(last.name())),
+            _ => {
                 return Err(Error::Usage(format!(
                     "{} cannot be a base: that is a safetensors file, or a .zstn or .z4dm file \
                      that restores one; `convert` makes a safetensors file of it",
@@ -124,7 +124,7 @@ impl Deref for BaseFile {
     }
 }
 
-fn kind(map: &Map) -> Result<Recognised> {
+fn kind(map: &Map) -> Result<Kind> {
     let len = map.len_bytes();
     let head = map.read(0..len.min(HEAD_LEN_BYTES))?;
     recognise(&head, len).map_err(Error::place(map.name()))
@@ -133,7 +133,7 @@ fn kind(map: &Map) -> Result<Recognised> {
 /// Refuses a file that is not a delta, although `base` was given as its base.
 fn check_takes_base(map: &Map, base: &str) -> Result<()> {
     match kind(map)? {
-        Recognised::Delta => Ok(()),
+        Kind::Delta => Ok(()),
         _ => Err(Error::Usage(format!(
             "{} is not a difference from another checkpoint and takes no base; leave out {base}",
             map.name()

@@ -5,7 +5,7 @@
 //! plane by plane (`large`). The bytes are the same either way, and the
 //! same for any number of threads.
 
-use zstn_core::catalog::{self, Recognised};
+use zstn_core::catalog::{self, Kind};
 use zstn_core::container::safetensors;
 use zstn_core::container::zstn;
 
@@ -41,13 +41,13 @@ pub(crate) fn pack_file(
     }
     let head = &input[..input.len().min(16)];
     let kind = catalog::recognise(head, input.len_bytes()).map_err(&refuse)?;
-    if kind == Recognised::Delta {
+    if kind == Kind::Delta {
         return Err(Error::Usage(format!(
             "{} is packed already, as a difference from another checkpoint",
             input.name()
         )));
     }
-    if kind != Recognised::Safetensors {
+    if kind != Kind::Safetensors {
         return Err(Error::Usage(format!(
             "{} is not a safetensors file; `convert` packs files of other kinds",
             input.name()

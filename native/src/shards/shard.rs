@@ -6,10 +6,12 @@ use std::path::Path;
 
 use zstn_core::Rule;
 use zstn_core::catalog::FileCatalog;
+#[cfg(feature = "serve")]
+use zstn_core::catalog::Kind;
 use zstn_core::container::safetensors::ShardIndex;
 
 #[cfg(feature = "serve")]
-use super::{Shards, kind::Kind};
+use super::{Shards, kind::ShardKind as _};
 use crate::source::{HttpOptions, Location, Map, Source};
 use crate::{Error, Result};
 

@@ -12,22 +12,105 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::FileCatalog;
+use serde::{Deserialize, Serialize};
+
 use super::fetched::FetchedRanges;
-use super::rows::Tables;
+use super::format::{AnyContents, Contents, Opener, StoredTensor};
+use super::rows::{RangePlan, Tables};
+use super::{FileCatalog, FileTensor, buffer};
 use crate::bytes;
+use crate::container::safetensors;
 use crate::container::zstn::integrity::{self, Integrity, Section};
 use crate::container::zstn::{
-    FOOTER_BYTES, Footer, Layout, PREFIX_FIXED_BYTES, Prefix, Tail, promises_header_copy,
+    CheckedFrame, FOOTER_BYTES, Footer, Layout, PREFIX_FIXED_BYTES, Prefix, Tail,
+    promises_header_copy,
 };
 use crate::engine::Engine;
 use crate::entropy::zstd;
 use crate::limits::TAIL_LEN_BYTES;
 use crate::{Error, Result, Rule};
 
+/// Everything that has been fetched is in the [`FetchedRanges`].
+#[derive(Debug, Clone, Default)]
+pub(super) struct FormatOpener;
+
+impl Opener for FormatOpener {
+    fn needs(&self, fetched: &FetchedRanges) -> Result<Vec<Range<u64>>> {
+        needs(fetched)
+    }
+
+    fn finish<E: Engine>(self, fetched: &FetchedRanges, engine: &E) -> Result<FileCatalog> {
+        finish(fetched, engine)
+    }
+}
+
+/// The integrity section, and the block tables that were fetched with the index.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct FormatContents {
+    pub integrity: Option<Integrity>,
+    #[serde(skip)]
+    pub tables: Tables,
+}
+
+impl FormatContents {
+    fn frame<'a>(&'a self, stored: StoredTensor<'a, '_>) -> Result<CheckedFrame<'a>> {
+        let expected = self.integrity.as_ref();
+        let expected = expected.map(|integrity| (integrity, stored.number));
+        CheckedFrame::parse(stored.bytes, stored.tensor.len_bytes(), expected)
+    }
+}
+
+impl Contents for FormatContents {
+    fn decode<'a, E: Engine>(
+        &self,
+        engine: &E,
+        stored: StoredTensor<'a, '_>,
+    ) -> Result<Cow<'a, [u8]>> {
+        let decoded = || {
+            let frame = self.frame(stored)?;
+            let mut out = bytes::buffer(stored.tensor.len_bytes())?;
+            frame.decode(engine, &mut out)?;
+            Ok(Cow::Owned(out))
+        };
+        decoded().map_err(stored.in_file())
+    }
+
+    fn decode_into<E: Engine>(
+        &self,
+        engine: &E,
+        stored: StoredTensor,
+        out: &mut [u8],
+    ) -> Result<()> {
+        buffer::check_len(&stored.tensor.name, stored.tensor.len_bytes(), out)?;
+        self.frame(stored)
+            .and_then(|frame| frame.decode(engine, out))
+            .map_err(stored.in_file())
+    }
+
+    fn plan(
+        &self,
+        tensor: &FileTensor,
+        number: usize,
+        span: &Range<u64>,
+        table: Option<&[u8]>,
+    ) -> Result<Option<RangePlan>> {
+        let table = self.block_table(tensor, number, table)?;
+        Ok(table.map(|table| RangePlan::of_frame(tensor.stored.start, &table, span.clone())))
+    }
+
+    #[cfg(feature = "decode-task")]
+    fn project(&self, number: usize) -> Self {
+        Self {
+            integrity: self.integrity.as_ref().map(|all| all.project(number)),
+            // Decoding a whole tensor does without them.
+            tables: Tables::default(),
+        }
+    }
+}
+
 /// Returns the ranges that are missing: first the rest of the header and the
 /// tail, then the part of the index that the tail did not cover.
-pub(super) fn needs(fetched: &FetchedRanges) -> Result<Vec<Range<u64>>> {
+fn needs(fetched: &FetchedRanges) -> Result<Vec<Range<u64>>> {
     let len_bytes = fetched.len_bytes();
     let prefix_len = Prefix::len_bytes(fetched.head(), len_bytes)?;
     let rest_of_head = fetched.missing_head(prefix_len);
@@ -57,7 +140,7 @@ pub(super) fn needs(fetched: &FetchedRanges) -> Result<Vec<Range<u64>>> {
 }
 
 /// Returns the catalog, once nothing is missing.
-pub(super) fn finish<E: Engine>(fetched: &FetchedRanges, engine: &E) -> Result<FileCatalog> {
+fn finish<E: Engine>(fetched: &FetchedRanges, engine: &E) -> Result<FileCatalog> {
     let len_bytes = fetched.len_bytes();
     let prefix_bytes = prefix(fetched, engine)?;
     let prefix = Prefix::parse(&prefix_bytes, len_bytes)?;
@@ -129,4 +212,55 @@ fn footer(fetched: &FetchedRanges, prefix_len: u64) -> Result<Footer> {
     let len_bytes = fetched.len_bytes();
     let bytes = fetched.have(len_bytes - FOOTER_BYTES..len_bytes);
     Footer::parse(&bytes, prefix_len, len_bytes)
+}
+
+impl FileCatalog {
+    fn zstn(
+        header_json: &[u8],
+        data_len_bytes: u64,
+        tail: Tail,
+        tables: Tables,
+        file_len_bytes: u64,
+    ) -> Result<Self> {
+        let index = tail.index;
+        let header = safetensors::Header::parse(header_json, data_len_bytes)?;
+        let tensors = index
+            .agree(&header)?
+            .into_iter()
+            .enumerate()
+            .map(|(number, tensor)| {
+                let (target, stored) = index.frame(number);
+                FileTensor {
+                    name: tensor.name.clone(),
+                    dtype: tensor.dtype,
+                    shape: tensor.shape.clone(),
+                    span: tensor.span.clone(),
+                    stored,
+                    base: None,
+                    alias_of: (target != number).then_some(target),
+                }
+            })
+            .collect();
+        Self::new(
+            AnyContents::Zstn(FormatContents {
+                integrity: tail.integrity,
+                tables,
+            }),
+            file_len_bytes,
+            data_len_bytes,
+            Some(header_json.to_vec()),
+            header.metadata,
+            tensors,
+        )
+    }
+
+    /// Returns the integrity section of a ZSTN file
+    /// (docs/formats/zstn-integrity.md); files written by z4ai have none.
+    #[must_use]
+    pub fn integrity(&self) -> Option<&Integrity> {
+        match &self.contents {
+            AnyContents::Zstn(contents) => contents.integrity.as_ref(),
+            _ => None,
+        }
+    }
 }
