@@ -64,7 +64,7 @@ impl Shard {
     /// file.
     pub fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
         self.check_there()?;
-        self.location.open_with(http)
+        self.location.open(http)
     }
 
     /// Makes all of it available as a map.
@@ -74,7 +74,7 @@ impl Shard {
     /// local file.
     pub fn map(&self, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
         self.check_there()?;
-        self.location.map(progress)
+        self.location.map(&HttpOptions::default(), progress)
     }
 
     fn check_there(&self) -> Result<()> {

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
-use zstn_tests::checkpoint;
 use zstn_tests::command::{json, text, zstn};
 use zstn_tests::repository;
 use zstn_tests::rng::Rng;
@@ -15,8 +14,10 @@ fn folder() -> tempfile::TempDir {
     std::fs::create_dir(folder.path().join("model")).unwrap();
     let weights = Rng(3).bf16_weights(20_000);
     for (name, byte) in [("a", 1), ("tuned", 2), ("model/model", 3)] {
-        let tensors = [("w", "BF16", &weights[..]), ("x", "U8", &[byte])];
-        let file = checkpoint(&tensors);
+        let header = r#"{"w":{"dtype":"BF16","shape":[200,100],"data_offsets":[0,40000]},
+            "x":{"dtype":"U8","shape":[1],"data_offsets":[40000,40001]}}"#;
+        let len = (header.len() as u64).to_le_bytes();
+        let file = [&len, header.as_bytes(), &weights, &[byte]].concat();
         std::fs::write(folder.path().join(format!("{name}.safetensors")), file).unwrap();
     }
     std::fs::write(folder.path().join("model/config.json"), "{}").unwrap();
