@@ -5,6 +5,7 @@
 
 mod apt;
 mod args;
+mod background;
 mod cargo;
 mod chromium;
 mod counts;
@@ -16,6 +17,7 @@ mod interop;
 mod nginx;
 mod no_std;
 mod node;
+mod placeholder;
 mod process;
 mod python;
 mod rust_source;

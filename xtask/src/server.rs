@@ -1,4 +1,4 @@
-//! The product's own static server, as a child that never outlives us.
+//! `zstn serve` as a child process that never outlives this program.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -16,10 +16,12 @@ use serde_json::Value;
 use crate::step::Step;
 
 const START_LIMIT: Duration = Duration::from_secs(20);
+/// How long to wait for word of a Ctrl-C that a child has already obeyed.
+const GRACE: Duration = Duration::from_millis(300);
 
-/// What can end [`Server::wait`].
+/// A reason for [`Server::wait`] to return.
 enum End {
-    /// The person pressed Ctrl-C, or somebody asked the process to stop.
+    /// Ctrl-C, or a request to terminate.
     Asked,
     /// The server closed its output: it is gone.
     Gone,
@@ -45,7 +47,7 @@ impl Server {
             let _ = asked.send(End::Asked);
         })
         .context("Ctrl-C cannot be watched")?;
-        let (messages, log) = step.log_beside("server")?;
+        let (messages, log) = step.sibling_log("server")?;
         let mut child = Command::new(zstn)
             .args(["serve", "--json", "--port", &port.to_string()])
             .arg(directory)
@@ -85,14 +87,20 @@ impl Server {
         &self.url
     }
 
-    /// Prints each request until the person has seen enough.
+    /// Returns whether the user has asked to stop, for instance with Ctrl-C.
+    pub fn is_stopping(&self) -> bool {
+        // A child that the same Ctrl-C has ended may be noticed first.
+        matches!(self.ends.recv_timeout(GRACE), Ok(End::Asked))
+    }
+
+    /// Prints each request until the user asks to stop.
     pub fn wait(&self) -> Result<()> {
         self.show.store(true, Ordering::Relaxed);
         if matches!(self.ends.recv(), Ok(End::Asked)) {
             return Ok(());
         }
         // Ctrl-C reaches the server too, and it may be the faster one.
-        match self.ends.recv_timeout(Duration::from_millis(300)) {
+        match self.ends.recv_timeout(GRACE) {
             Ok(End::Asked) => Ok(()),
             _ => Err(self.gone("stopped")),
         }

@@ -125,6 +125,14 @@ impl Step {
             .map_err(|error| anyhow!("{error}, also when tried again"))
     }
 
+    /// Adds the log of another command to that of this step.
+    pub fn append(&mut self, log: &Path) -> Result<()> {
+        let output = fs::read(log).with_context(|| format!("{} cannot be read", log.display()))?;
+        self.file
+            .write_all(&output)
+            .context("the log is not writable")
+    }
+
     /// A word or two at the end of the step's line.
     pub fn note(&mut self, note: impl Into<String>) {
         self.note = note.into();
@@ -143,7 +151,7 @@ impl Step {
     }
 
     /// A log for a child that outlives this step.
-    pub fn log_beside(&self, name: &str) -> Result<(File, PathBuf)> {
+    pub fn sibling_log(&self, name: &str) -> Result<(File, PathBuf)> {
         let path = self.log.with_file_name(format!("{name}.log"));
         let file =
             File::create(&path).with_context(|| format!("{} is not writable", path.display()))?;

@@ -22,45 +22,52 @@ use crate::workspace::Workspace;
 pub const FLAGS: &str =
     "-C target-feature=+simd128,+bulk-memory -C llvm-args=--inline-threshold=40";
 
-/// One of the modules of the npm package.
-struct Module {
-    /// Feature of the crate.
+/// A WebAssembly module of the npm package.
+pub struct Module {
+    /// The feature of the crate `zstn-wasm` that it is built with.
     feature: &'static str,
-    /// Of the files in `wasm/dist/core`.
-    name: &'static str,
-    /// Cargo does not tell two `cdylib`s of one crate apart.
+    /// The stem of its files in `wasm/dist/core`.
+    pub name: &'static str,
+    /// Its target directory: all modules are one `cdylib` to cargo, so that in
+    /// a common directory each would overwrite the others.
     directory: &'static str,
+    /// The title of the step that builds it.
+    title: &'static str,
 }
 
-/// Opening files and reading tensors: what every page loads.
-const READER: Module = Module {
+/// Opens files and reads tensors; every page loads it.
+pub const READER: Module = Module {
     feature: "reader",
     name: "zstn_wasm",
     directory: "wasm-st",
+    title: "core as WebAssembly, for reading",
 };
 
-/// The same with all formats: loaded when a file of another is met.
-const FORMATS: Module = Module {
+/// The same with all formats; loaded when the first such file is met.
+pub const FORMATS: Module = Module {
     feature: "formats",
     name: "zstn_formats",
     directory: "wasm-formats",
+    title: "core as WebAssembly, for all formats",
 };
 
-/// Single frames and packing: loaded when they are first used.
-const CODER: Module = Module {
+/// Packs, and codes single frames; loaded when first used.
+pub const CODER: Module = Module {
     feature: "coder",
     name: "zstn_coder",
     directory: "wasm-coder",
+    title: "core as WebAssembly, for packing",
 };
 
-/// Decoding on several threads with shared memory, for pages that may have it.
+/// Decodes on several threads, for pages that may share memory.
 const THREADS: Module = Module {
     feature: "threads",
     name: "zstn_threads",
     directory: "wasm-threads",
+    title: "core as WebAssembly, with threads",
 };
 
-/// Shared memory has to be told how far it may grow: as far as addresses go.
+/// Shared memory needs a maximum: here, all that 32-bit addresses reach.
 const THREADS_FLAGS: &str = "-C target-feature=+simd128,+bulk-memory,+atomics \
     -C link-arg=--shared-memory -C link-arg=--import-memory -C link-arg=--max-memory=4294967296 \
     -C link-arg=--export=__wasm_init_tls -C link-arg=--export=__tls_size \
@@ -73,37 +80,32 @@ pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
     build(workspace, report)
 }
 
-/// Everything below `wasm/dist`.
+/// Builds everything below `wasm/dist`.
 pub fn build(workspace: &Workspace, report: &mut Report) -> Result<()> {
-    report.step("core as WebAssembly, for reading", |step| {
-        module(workspace, step, &READER)
-    })?;
-    report.step("core as WebAssembly, for all formats", |step| {
-        module(workspace, step, &FORMATS)
-    })?;
-    report.step("core as WebAssembly, for packing", |step| {
-        module(workspace, step, &CODER)
-    })?;
-    report.step("core as WebAssembly, with threads", |step| {
-        threads(workspace, step)
-    })?;
+    for built in [&READER, &FORMATS, &CODER] {
+        module(workspace, report, built)?;
+    }
+    report.step(THREADS.title, |step| threads(workspace, step))?;
     report.step("npm package", |step| package(workspace, step))
 }
 
-fn module(workspace: &Workspace, step: &mut Step, module: &Module) -> Result<()> {
-    let toolchain = rust_target::ready(workspace, step, &WEB)?;
-    compile(
-        workspace,
-        step,
-        module,
-        &toolchain,
-        FLAGS,
-        separate_instances,
-    )
+/// Builds one module and its glue.
+pub fn module(workspace: &Workspace, report: &mut Report, module: &Module) -> Result<()> {
+    report.step(module.title, |step| {
+        let toolchain = rust_target::ready(workspace, step, &WEB)?;
+        compile(
+            workspace,
+            step,
+            module,
+            &toolchain,
+            FLAGS,
+            separate_instances,
+        )
+    })
 }
 
-/// The one module that stable Rust cannot build. The package works without
-/// it, so that a machine that cannot either says so and goes on.
+/// Builds the one module that stable Rust cannot build. The package works
+/// without it, so a machine without another compiler gets a note instead.
 fn threads(workspace: &Workspace, step: &mut Step) -> Result<()> {
     match rust_source::toolchain(workspace, step, &WEB) {
         Ok(toolchain) => compile(
@@ -115,7 +117,7 @@ fn threads(workspace: &Workspace, step: &mut Step) -> Result<()> {
             own_workers,
         ),
         Err(why) => {
-            // One of an earlier build would not understand what this one says.
+            // A module of an earlier build would not understand this one's messages.
             for suffix in GLUE {
                 let file = format!("wasm/dist/core/{}{suffix}", THREADS.name);
                 let _ = fs::remove_file(workspace.path(&file));
@@ -126,9 +128,9 @@ fn threads(workspace: &Workspace, step: &mut Step) -> Result<()> {
     }
 }
 
-/// Has the glue ask this package for workers. Those that come with
-/// wasm-bindgen-rayon do not start in Node, and elsewhere from `blob:`
-/// addresses, which a page may have forbidden.
+/// Makes the glue start this package's workers. Those of wasm-bindgen-rayon do
+/// not start in Node, and in browsers they start from `blob:` addresses, which
+/// a page may forbid.
 fn own_workers(glue: &Path) -> Result<()> {
     const OURS: &str = "import { startWorkers } from '../threads/rayon.js';";
     let text = fs::read_to_string(glue)?;
@@ -236,10 +238,11 @@ fn compile(
     Ok(())
 }
 
-/// What wasm-bindgen makes of a module.
+/// The endings of the files that wasm-bindgen writes for a module.
 const GLUE: [&str; 2] = ["_bg.wasm", ".js"];
 
-/// `--target web` is the one output that serves browsers, bundlers and Node.
+/// Writes the glue of a module. `--target web` is the one output that browsers,
+/// bundlers and Node can all load.
 pub fn bind(module: &Path, into: &Path, name: &str) -> Result<()> {
     let mut bindgen = Bindgen::new();
     bindgen
@@ -256,7 +259,8 @@ pub fn bind(module: &Path, into: &Path, name: &str) -> Result<()> {
         .with_context(|| format!("wasm-bindgen refused {}", module.display()))
 }
 
-fn package(workspace: &Workspace, step: &mut Step) -> Result<()> {
+/// Compiles the TypeScript of the npm package.
+pub fn package(workspace: &Workspace, step: &mut Step) -> Result<()> {
     let inputs = [
         "wasm/ts",
         "wasm/package.json",
@@ -272,7 +276,7 @@ fn package(workspace: &Workspace, step: &mut Step) -> Result<()> {
     )
 }
 
-/// The page of the demonstration, which uses the npm package like anybody else.
+/// Builds the viewer, which uses the npm package like any other page.
 pub fn page(workspace: &Workspace, step: &mut Step) -> Result<()> {
     let inputs = ["web-demo", "wasm/dist", "wasm/package.json"];
     node::build(

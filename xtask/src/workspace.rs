@@ -1,5 +1,5 @@
-//! Where things are. No other module spells a directory of the repository's
-//! `target/`, so that a moved target directory stays moved everywhere.
+//! The directories of the repository. No other module spells the path of the
+//! target directory, so that `CARGO_TARGET_DIR` applies everywhere.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -47,18 +47,23 @@ impl Workspace {
         self.target.join(relative)
     }
 
+    /// The log called `name`.
+    pub fn log(&self, name: &str) -> PathBuf {
+        self.target("xtask-logs").join(format!("{name}.log"))
+    }
+
     /// Downloads that outlive a rebuild.
     pub fn cache(&self, relative: &str) -> PathBuf {
         self.target.join("cache").join(relative)
     }
 
-    /// The command line as built by `profile` (a directory of `target/`).
+    /// The command line that `profile` (a directory of `target/`) has built.
     pub fn zstn(&self, profile: &str) -> PathBuf {
         let name = format!("zstn{}", env::consts::EXE_SUFFIX);
         self.target.join(profile).join(name)
     }
 
-    /// A path as people want to read it: relative to the repository when inside.
+    /// Returns a path for messages, relative to the repository where it is inside.
     pub fn show(&self, path: &Path) -> String {
         path.strip_prefix(&self.root)
             .unwrap_or(path)

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use clap::Args;
 use zstn::{Engine, Error, Result};
-use zstn_core::container::zstn::{pack_into, unpack_into};
+use zstn_core::container::zstn::{ContainerOptions, pack_into, unpack_into};
 
 use super::pack::Effort;
 use super::{print, size, table};
@@ -42,14 +42,9 @@ pub fn run(options: &Options) -> Result<()> {
     let (mut packed, mut restored) = (Vec::new(), Vec::new());
     for round in 0..=options.runs {
         let started = Instant::now();
-        let effort = options.effort.into();
-        pack_into(
-            &engine,
-            &original,
-            effort,
-            !options.no_integrity,
-            &mut packed,
-        )?;
+        let container =
+            ContainerOptions::new(options.effort.into()).integrity(!options.no_integrity);
+        pack_into(&engine, &original, container, &mut packed)?;
         let pack_time = started.elapsed().as_secs_f64();
         let started = Instant::now();
         unpack_into(&engine, &packed, &mut restored)?;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use zstn::source::{Map, Place, Source};
 use zstn::{Engine, Error, Output, Result};
+use zstn_core::TensorRef;
 use zstn_core::dtype::Dtype;
 use zstn_core::frame;
 use zstn_core::frame::delta::{self, Delta};
@@ -96,7 +97,8 @@ pub fn compress(options: &CompressOptions) -> Result<()> {
         None => zstn::compress(&engine, &input, dtype, effort),
         Some(base) => {
             check_len(&input, base)?;
-            delta::encode(&engine, &input, base, dtype, effort).map_err(refused(&options.input))?
+            delta::encode(&engine, TensorRef::flat(&input, dtype), base, effort.into())
+                .map_err(refused(&options.input))?
         }
     };
     let lens = (input.len_bytes(), frame.len() as u64);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use zstn_core::catalog::{self, Kind, Recognised};
+use zstn_core::catalog::{self, Kind};
 use zstn_core::engine::Engine as _;
 use zstn_core::model;
 
@@ -49,11 +49,9 @@ impl<'a> Job<'a> {
 
     /// The input as one mapped file, if it is a single one of `kind`.
     pub fn whole(&self, kind: Kind) -> Result<Option<Map>> {
-        let recognised = match kind {
-            Kind::Safetensors => Recognised::Safetensors,
-            Kind::Zstn => Recognised::Zstn,
-            _ => return Ok(None),
-        };
+        if !matches!(kind, Kind::Safetensors | Kind::Zstn) {
+            return Ok(None);
+        }
         let place = self.input;
         let name = place.file_name();
         let is_index = name.is_some_and(|name| name.ends_with(".json"));
@@ -63,7 +61,7 @@ impl<'a> Job<'a> {
         }
         let map = place.whole(&|_, _| ())?;
         let found = catalog::recognise(&map[..map.len().min(16)], map.len_bytes());
-        Ok((found == Ok(recognised)).then_some(map))
+        Ok((found == Ok(kind)).then_some(map))
     }
 
     /// Reads the tensors of those numbers batch by batch, gives each to `job`

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use zstn_core::catalog::{Recognised, recognise};
+use zstn_core::catalog::{Kind, recognise};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
 use super::Checked;
@@ -94,16 +94,16 @@ impl BaseFile {
             },
         };
         let mut base = match kind(&last)? {
-            Recognised::Safetensors => last,
-            Recognised::Zstn => work.container(&last)?,
-            Recognised::Delta => {
+            Kind::Safetensors => last,
+            Kind::Zstn => work.container(&last)?,
+            Kind::Delta => {
                 return Err(Error::Usage(format!(
                     "{} is itself a difference from another checkpoint; name that one with \
                      another --base after it",
                     last.name()
                 )));
             }
-            Recognised::ZTensor | Recognised::Gauss => {
+            _ => {
                 return Err(Error::Usage(format!(
                     "{} cannot be a base: that is a safetensors file, or a .zstn or .z4dm file \
                      that restores one; `zstn convert` makes a safetensors file of it",
@@ -126,7 +126,7 @@ impl Deref for BaseFile {
     }
 }
 
-fn kind(map: &Map) -> Result<Recognised> {
+fn kind(map: &Map) -> Result<Kind> {
     let len = map.len_bytes();
     let head = map.read(0..len.min(HEAD_LEN_BYTES))?;
     recognise(&head, len).map_err(Error::place(map.name()))
@@ -135,7 +135,7 @@ fn kind(map: &Map) -> Result<Recognised> {
 /// Refuses a file that is not a delta, although `base` was named as its base.
 fn check_takes_base(map: &Map, base: &str) -> Result<()> {
     match kind(map)? {
-        Recognised::Delta => Ok(()),
+        Kind::Delta => Ok(()),
         _ => Err(Error::Usage(format!(
             "{} is not a difference from another checkpoint and takes no base; leave out {base}",
             map.name()

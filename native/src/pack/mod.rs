@@ -7,20 +7,19 @@
 
 use std::path::Path;
 
-use zstn_core::Rule;
-use zstn_core::catalog::{self, Recognised};
-use zstn_core::container::safetensors::{self, Header};
+use zstn_core::catalog::{self, Kind};
+use zstn_core::container::safetensors;
 use zstn_core::container::zstn;
-use zstn_core::frame::select::{self, Effort};
+use zstn_core::frame::select::Effort;
 
 use crate::source::{Map, Place, Source};
 use crate::{Engine, Error, Output, Progress, Result};
 
 pub(crate) mod batch;
-mod job;
+mod file_packer;
 mod large;
 
-pub(crate) use job::Job;
+pub(crate) use file_packer::FilePacker;
 
 /// Least memory the packer can be held to, in bytes: a few blocks per thread.
 pub const LEAST_MEMORY_BYTES: u64 = 64 << 20;
@@ -117,13 +116,13 @@ pub fn pack_map(
     }
     let head = &input[..input.len().min(16)];
     let kind = catalog::recognise(head, input.len_bytes()).map_err(&refuse)?;
-    if kind == Recognised::Delta {
+    if kind == Kind::Delta {
         return Err(Error::Usage(format!(
             "{} is packed already, as a difference from another checkpoint",
             input.name()
         )));
     }
-    if kind != Recognised::Safetensors {
+    if kind != Kind::Safetensors {
         return Err(Error::Usage(format!(
             "{} is no safetensors file; `zstn convert` packs files of other kinds",
             input.name()
@@ -131,51 +130,10 @@ pub fn pack_map(
     }
     let header_len = safetensors::header_len_bytes(input, input.len_bytes()).map_err(&refuse)?;
     let data_start = zstn_core::bytes::index(safetensors::PREFIX_BYTES + header_len);
-    let (header, data) = (&input[8..data_start], &input[data_start..]);
-
-    options.progress.begin(data.len() as u64);
-    let report = match Header::parse(header, data.len() as u64) {
-        Ok(parsed) if zstn::names_fit(&parsed) => {
-            let job = Job {
-                engine,
-                input,
-                data_start,
-                options,
-            };
-            job.indexed(header, parsed, &mut output)
-        }
-        Err(error)
-            if error.rule() == Some(Rule::SafetensorsTruncated) && !options.allow_truncated =>
-        {
-            return Err(refuse(error));
-        }
-        _ => single_frame(engine, header, data, &mut output, options),
-    };
+    let report = FilePacker::new(engine, input, data_start, options).pack(&mut output);
     // Whatever else went wrong may come of the change.
     input.check_unchanged()?;
     let report = report?;
     output.finish()?;
     Ok(report)
-}
-
-/// The layout for files that are not safetensors by the rules.
-fn single_frame(
-    engine: &Engine,
-    header: &[u8],
-    data: &[u8],
-    output: &mut Output,
-    options: &PackOptions,
-) -> Result<PackReport> {
-    let frame = select::encode(engine, data, None, options.effort);
-    let prefix = zstn::single_frame(header, data.len() as u64, frame.len() as u64);
-    output.write(&prefix)?;
-    output.write(&frame)?;
-    options.progress.advance(data.len() as u64);
-    Ok(PackReport {
-        original_bytes: (8 + header.len() + data.len()) as u64,
-        packed_bytes: (prefix.len() + frame.len()) as u64,
-        tensors: 0,
-        tied: 0,
-        indexed: false,
-    })
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use zstn_core::bytes::{index, part};
-use zstn_core::catalog::{Kind, Recognised, recognise};
+use zstn_core::catalog::{Kind, recognise};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
 use crate::container::Container;
@@ -42,7 +42,7 @@ pub fn is_packed(source: &dyn Source) -> Result<bool> {
     let len = source.len_bytes();
     let head = source.read(0..len.min(HEAD_LEN_BYTES))?;
     let kind = recognise(&head, len).map_err(Error::place(source.name()))?;
-    Ok(matches!(kind, Recognised::Zstn | Recognised::Delta))
+    Ok(matches!(kind, Kind::Zstn | Kind::Delta))
 }
 
 /// Decodes every frame of `input`; with `original`, compares every byte. An

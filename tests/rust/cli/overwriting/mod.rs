@@ -1,0 +1,208 @@
+//! Outputs: nothing that is there is lost, unless it is said that it may be.
+
+#[cfg(unix)]
+mod special_files;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use zstn::source::{Map, Place};
+use zstn::{ConvertOptions, Engine, PackOptions};
+use zstn_tests::checkpoint;
+use zstn_tests::command::{program, text, zstn};
+use zstn_tests::rng::Rng;
+
+/// `m.safetensors`, a fine-tune of it, both packed, and a frame.
+fn models(folder: &Path) {
+    let weights = Rng(5).bf16_weights(20_000);
+    let mut tuned = weights.clone();
+    tuned[7] ^= 1;
+    for (name, bytes) in [("m", weights), ("tuned", tuned)] {
+        let file = checkpoint(&[("w", "BF16", &bytes)]);
+        fs::write(folder.join(format!("{name}.safetensors")), file).unwrap();
+    }
+    for arguments in [
+        &["pack", "m.safetensors"][..],
+        &["pack", "tuned.safetensors", "--base", "m.safetensors"],
+        &["compress", "m.safetensors"],
+    ] {
+        let out = zstn(folder, arguments);
+        assert!(out.status.success(), "{}", text(&out.stderr));
+    }
+}
+
+fn scratch() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    models(folder.path());
+    folder
+}
+
+/// Every verb that writes a file, with the name of its output missing at the
+/// end.
+const WRITING: [&[&str]; 8] = [
+    &["pack", "m.safetensors", "-o"],
+    &["pack", "tuned.safetensors", "--base", "m.safetensors", "-o"],
+    &["unpack", "m.zstn", "-o"],
+    &["unpack", "tuned.z4dm", "--base", "m.safetensors", "-o"],
+    &["convert", "m.zstn"],
+    &["get", "m.zstn", "w", "-o"],
+    &["compress", "m.safetensors", "-o"],
+    &["decompress", "m.safetensors.z4ai", "-o"],
+];
+
+/// The files that each of them reads.
+fn inputs<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    let is_file = |word: &&&str| word.contains('.');
+    arguments.iter().filter(is_file).copied().collect()
+}
+
+fn run(folder: &Path, arguments: &[&str], output: &OsStr, force: bool) -> Output {
+    let mut command = Command::new(program());
+    command.args(arguments).arg(output).current_dir(folder);
+    if force {
+        command.arg("--force");
+    }
+    command.stdin(Stdio::null()).output().expect("zstn runs")
+}
+
+fn contents(folder: &Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .filter(|entry| entry.file_type().unwrap().is_file())
+        .map(|entry| (entry.file_name(), fs::read(entry.path()).unwrap()))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn an_input_is_never_replaced_not_even_with_force() {
+    let folder = scratch();
+    let folder = folder.path();
+    for arguments in WRITING {
+        for input in inputs(arguments) {
+            // By another spelling, and by links of both kinds.
+            fs::create_dir_all(folder.join("sub")).unwrap();
+            let extension = Path::new(input).extension().unwrap().to_str().unwrap();
+            let hard = format!("hard.{extension}");
+            let soft = format!("soft.{extension}");
+            let _ = fs::remove_file(folder.join(&hard));
+            fs::hard_link(folder.join(input), folder.join(&hard)).unwrap();
+            let mut names = vec![input.to_owned(), format!("sub/../{input}"), hard];
+            #[cfg(unix)]
+            {
+                let _ = fs::remove_file(folder.join(&soft));
+                std::os::unix::fs::symlink(input, folder.join(&soft)).unwrap();
+                names.push(soft);
+            }
+            let before = contents(folder);
+            for name in names {
+                let out = run(folder, arguments, name.as_ref(), true);
+                let what = format!("{arguments:?} {name}: {}", text(&out.stderr));
+                // What cannot be converted to is refused for that.
+                assert_eq!(out.status.code(), Some(2), "{what}");
+                if arguments[0] != "convert" && arguments[0] != "get" {
+                    assert!(text(&out.stderr).contains("is being read"), "{what}");
+                }
+                assert!(contents(folder) == before, "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_library_refuses_to_replace_an_input_as_well() {
+    let folder = scratch();
+    let at = |name: &str| folder.path().join(name);
+    let engine = Engine::new(2).unwrap();
+    let before = contents(folder.path());
+    let map = |name: &str| Map::open(&at(name)).unwrap();
+    let output = |name: &str| zstn::Output::create(&at(name)).unwrap();
+    let options = PackOptions::default();
+    let convert_options = ConvertOptions::default();
+    let plain = map("m.safetensors");
+    let errors = [
+        zstn::pack(&engine, at("m.safetensors"), at("m.safetensors"), &options).map(drop),
+        zstn::unpack(&engine, at("m.zstn"), at("m.zstn"), &()).map(drop),
+        zstn::pack_delta(
+            &engine,
+            &map("tuned.safetensors"),
+            &plain,
+            output("m.safetensors"),
+            &options,
+        )
+        .map(drop),
+        zstn::unpack_delta(
+            &engine,
+            &map("tuned.z4dm"),
+            &plain,
+            output("m.safetensors"),
+            &(),
+        )
+        .map(drop),
+        zstn::convert(
+            &engine,
+            at("m.zstn").as_path(),
+            at("m.zstn"),
+            &zstn::convert::Target::Zstn {
+                effort: zstn::Effort::Fast,
+            },
+            &convert_options,
+        )
+        .map(drop),
+        zstn::convert(
+            &engine,
+            at("tuned.z4dm").as_path(),
+            at("m.safetensors"),
+            &zstn::convert::Target::Safetensors,
+            &ConvertOptions {
+                base: Some(&Place::from(at("m.safetensors").as_path())),
+                ..convert_options
+            },
+        )
+        .map(drop),
+    ];
+    for (number, result) in errors.into_iter().enumerate() {
+        let error = result.expect_err(&number.to_string()).to_string();
+        assert!(error.contains("is being read"), "{number}: {error}");
+    }
+    assert!(contents(folder.path()) == before);
+}
+
+#[test]
+fn a_file_that_exists_is_replaced_only_with_force_by_every_verb() {
+    let folder = scratch();
+    let folder = folder.path();
+    for arguments in WRITING {
+        // `convert` goes by the ending.
+        let name = match arguments[0] {
+            "convert" => "out.zt",
+            "get" => "out.bin",
+            _ => "out",
+        };
+        let path = folder.join(name);
+        fs::write(&path, b"mine").unwrap();
+        let out = run(folder, arguments, name.as_ref(), false);
+        let error = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(error.contains("exists already"), "{error}");
+        assert!(error.contains("--force"), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), b"mine", "{arguments:?}");
+        let out = run(folder, arguments, name.as_ref(), true);
+        assert!(out.status.success(), "{arguments:?}: {}", text(&out.stderr));
+        assert_ne!(fs::read(&path).unwrap(), b"mine", "{arguments:?}");
+        fs::remove_file(&path).unwrap();
+    }
+    // Shards and their index: none of them, or all.
+    fs::write(folder.join("s.safetensors.index.json"), b"mine").unwrap();
+    let index: &OsStr = "s.safetensors.index.json".as_ref();
+    let out = run(folder, &["convert", "m.zstn"], index, false);
+    assert_eq!(out.status.code(), Some(2), "{}", text(&out.stderr));
+    assert!(!folder.join("s-00001-of-00001.safetensors").exists());
+    let out = run(folder, &["convert", "m.zstn"], index, true);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    assert!(folder.join("s-00001-of-00001.safetensors").exists());
+}
