@@ -33,12 +33,7 @@ impl<'a> Container<'a> {
         let head = &input[..input.len().min(16)];
         match recognise(head, input.len_bytes()).map_err(&refuse)? {
             Kind::Zstn => {}
-            Kind::Delta => {
-                return Err(Error::Usage(format!(
-                    "{} is a difference from another checkpoint; name that one with --base",
-                    input.name()
-                )));
-            }
+            Kind::Delta => return Err(Error::needs_base(input.name())),
             Kind::Safetensors => {
                 return Err(Error::Usage(format!(
                     "{} is a safetensors file, not a packed one",
@@ -47,7 +42,7 @@ impl<'a> Container<'a> {
             }
             _ => {
                 return Err(Error::Usage(format!(
-                    "{} was not packed from a safetensors file; `zstn convert` makes one of it",
+                    "{} was not packed from a safetensors file; `convert` makes one of it",
                     input.name()
                 )));
             }

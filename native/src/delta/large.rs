@@ -75,7 +75,7 @@ impl Pair<'_> {
     fn frame(&self, input: &Map, start: usize, tensor: &Tensor) -> Result<Map> {
         let options = PackOptions {
             progress: &(),
-            ..*self.options
+            ..self.options.clone()
         };
         let packer = FilePacker::new(self.engine, input, start, &options);
         let alone = Tensor {

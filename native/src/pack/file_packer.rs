@@ -17,7 +17,8 @@ use zstn_core::engine::Engine as _;
 use zstn_core::frame::select::Choice;
 
 use super::large::{self, Written};
-use super::{PackOptions, PackReport, batch};
+use super::{PackOptions, batch};
+use crate::report::{PackedFile, Storage};
 use crate::source::{Map, Source};
 use crate::{Engine, Error, Output, Result};
 
@@ -52,7 +53,7 @@ impl<'a> FilePacker<'a> {
     }
 
     /// Writes the container of the whole file.
-    pub(super) fn pack(self, output: &mut Output) -> Result<PackReport> {
+    pub(super) fn pack(self, output: &mut Output) -> Result<PackedFile> {
         let (engine, input) = (self.engine, self.input);
         let header = &input[zstn_core::bytes::index(PREFIX_BYTES)..self.data_start];
         let data = &input[self.data_start..];
@@ -70,12 +71,13 @@ impl<'a> FilePacker<'a> {
                 let parts = single_frame(engine, header, data, &self.container);
                 parts.iter().try_for_each(|part| output.write(part))?;
                 self.options.progress.advance(data_len_bytes);
-                Ok(PackReport {
+                Ok(PackedFile {
+                    input: String::new(),
+                    output: None,
                     original_bytes: input.len_bytes(),
                     packed_bytes: parts.iter().map(|part| part.len() as u64).sum(),
                     tensors: 0,
-                    tied: 0,
-                    indexed: false,
+                    storage: Storage::SingleFrame,
                 })
             }
         }
@@ -110,7 +112,7 @@ impl<'a> FilePacker<'a> {
         prefix: Vec<u8>,
         mut tensors: Vec<Tensor>,
         output: &mut Output,
-    ) -> Result<PackReport> {
+    ) -> Result<PackedFile> {
         output.write(&prefix)?;
         drop(prefix);
         let aliases = self.aliases(&tensors);
@@ -169,12 +171,15 @@ impl<'a> FilePacker<'a> {
         let packed_bytes = builder.position();
         let end = builder.finish()?;
         output.write(&end)?;
-        Ok(PackReport {
+        Ok(PackedFile {
+            input: String::new(),
+            output: None,
             original_bytes: self.input.len_bytes(),
             packed_bytes: packed_bytes + end.len() as u64,
             tensors: tensors.len(),
-            tied: aliases.iter().flatten().count(),
-            indexed: true,
+            storage: Storage::Indexed {
+                aliased: aliases.iter().flatten().count(),
+            },
         })
     }
 

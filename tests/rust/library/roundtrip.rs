@@ -2,7 +2,7 @@
 //! any number of threads, any memory allowed.
 
 use proptest::prelude::*;
-use zstn::{Engine, Output, PackOptions, pack::pack_map, source::Map};
+use zstn::{Engine, PackOptions, Storage, UnpackOptions};
 use zstn_core::TensorRef;
 use zstn_core::bytes::part;
 use zstn_core::catalog::FileOpener;
@@ -106,25 +106,22 @@ fn output_depends_on_neither_threads_nor_memory() {
     for (threads, memory_bytes) in [(1, 64 << 20), (3, 64 << 20), (2, 1 << 30)] {
         let target = folder.path().join("model.zstn");
         let engine = Engine::new(threads).unwrap();
-        let report = pack_map(
-            &engine,
-            &Map::open(&input).unwrap(),
-            Output::create(&target).unwrap(),
-            &PackOptions {
-                memory_bytes,
-                ..PackOptions::default()
-            },
-        )
-        .unwrap();
+        let options = PackOptions::default().memory_bytes(memory_bytes);
+        let report = zstn::pack(&engine, &input, &target, &options).unwrap();
         let packed = std::fs::read(&target).unwrap();
-        assert_eq!(report.packed_bytes, packed.len() as u64);
-        assert_eq!((report.tensors, report.tied), (7, 2));
+        assert_eq!(report.packed_bytes(), packed.len() as u64);
+        assert_eq!(report.tensors(), 7);
+        let storage = report.files[0].storage;
+        assert!(
+            matches!(storage, Storage::Indexed { aliased: 2, .. }),
+            "{storage:?}"
+        );
         assert!(
             packed == reference,
             "{threads} threads and {memory_bytes} bytes of memory give another file"
         );
         let restored = folder.path().join("restored.safetensors");
-        zstn::unpack(&engine, &target, &restored, &()).unwrap();
+        zstn::unpack(&engine, &target, &restored, &UnpackOptions::default()).unwrap();
         assert!(std::fs::read(&restored).unwrap() == original);
     }
     assert!(unpack(&Pure, &reference).unwrap() == original);
@@ -204,10 +201,7 @@ fn a_large_tensor_that_does_not_shrink_is_stored() {
     std::fs::write(&input, &file).unwrap();
     let engine = Engine::new(2).unwrap();
     let target = folder.path().join("noise.zstn");
-    let options = PackOptions {
-        memory_bytes: 64 << 20,
-        ..PackOptions::default()
-    };
+    let options = PackOptions::default().memory_bytes(64 << 20);
     zstn::pack(&engine, &input, &target, &options).unwrap();
     let packed = std::fs::read(&target).unwrap();
     assert!(packed == pack(&engine, &file, Effort::Balanced).unwrap());

@@ -180,10 +180,7 @@ fn the_section_can_be_left_out() {
     let input = disk.path("plain.safetensors");
     std::fs::write(&input, &original).expect("written");
     let target = disk.path("bare.zstn");
-    let options = PackOptions {
-        integrity: false,
-        ..PackOptions::default()
-    };
+    let options = PackOptions::default().integrity(false);
     zstn::pack(&disk.engine, &input, &target, &options).expect("packs");
     assert!(std::fs::read(&target).expect("there") == bare);
 

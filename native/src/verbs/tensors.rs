@@ -3,7 +3,7 @@
 use zstn_core::container::foreign::gauss;
 use zstn_core::container::zstn::integrity::Integrity;
 
-use super::VerifyReport;
+use crate::report::VerifiedFile;
 use crate::{Error, Progress, Reader, Result, Tensor};
 
 /// Reads every tensor of `input`; with `original`, a model of any kind with
@@ -17,21 +17,21 @@ pub fn verify_tensors(
     input: &Reader,
     original: Option<&Reader>,
     progress: &dyn Progress,
-) -> Result<VerifyReport> {
+) -> Result<VerifiedFile> {
     let model = input.model();
     if let Some((name, refusal)) = model.refused().next() {
         return Err(Error::place(input.name())(refusal.clone().tensor(name)));
     }
     if let Some(original) = original
-        && original.header().len() != input.header().len()
+        && original.tensors().len() != input.tensors().len()
     {
         return Err(Error::Differs {
             detail: format!(
                 "{} has {} tensors, {} has {}",
                 input.name(),
-                input.header().len(),
+                input.tensors().len(),
                 original.name(),
-                original.header().len()
+                original.tensors().len()
             ),
         });
     }
@@ -48,7 +48,8 @@ pub fn verify_tensors(
         }
         progress.advance(tensor.len_bytes());
     }
-    Ok(VerifyReport {
+    Ok(VerifiedFile {
+        name: input.name().into(),
         kind: model.kind(),
         packed_bytes: model.len_bytes(),
         original_bytes: model.original_len_bytes(),
@@ -57,7 +58,6 @@ pub fn verify_tensors(
             let integrity = file.integrity();
             integrity.is_some_and(Integrity::is_complete)
         }),
-        compared: original.is_some(),
         max_error,
     })
 }
@@ -69,7 +69,7 @@ fn compare(
     original: &Reader,
     lossy: Option<&gauss::Tensor>,
 ) -> Result<Option<f64>> {
-    let truth = original.read(&read.name)?;
+    let expected = original.read(&read.name)?;
     let differs = |how: String| Error::Differs {
         detail: format!(
             "{} differs from {} in the tensor {}{how}",
@@ -78,19 +78,19 @@ fn compare(
             read.name
         ),
     };
-    if (read.dtype, &read.shape) != (truth.dtype, &truth.shape) {
+    if (read.dtype, &read.shape) != (expected.dtype, &expected.shape) {
         return Err(differs(format!(
             ": {} {:?} instead of {} {:?}",
-            read.dtype, read.shape, truth.dtype, truth.shape
+            read.dtype, read.shape, expected.dtype, expected.shape
         )));
     }
     let Some(lossy) = lossy else {
-        return match read.bytes == truth.bytes {
+        return match read.bytes == expected.bytes {
             true => Ok(None),
             false => Err(differs(String::new())),
         };
     };
-    let errors = gauss::errors(lossy, &truth.bytes, &read.bytes).map_err(Error::Core)?;
+    let errors = gauss::errors(lossy, &expected.bytes, &read.bytes).map_err(Error::Core)?;
     match errors.beyond {
         None => Ok(Some(errors.max)),
         Some(element) => Err(differs(format!(

@@ -7,28 +7,28 @@ use zstn_core::bytes::index;
 use zstn_core::container::foreign::compressed_tensors::{Format, SparseWriter, Stored};
 use zstn_core::container::safetensors::{self, Tensor};
 
-use super::job::Job;
+use super::conversion::Conversion;
 use super::shards::{self, Naming};
-use super::{Report, Written, config};
+use super::{Detail, Written, config};
 use crate::output::Staging;
-use crate::source::Map;
+use crate::source::{CONFIG, Map};
 use crate::{Error, Output, Result};
 
 const SPOOL: &str = "spool";
 
-pub fn write(job: &Job, format: Format) -> Result<Written> {
-    check_folder(job.output)?;
-    let refuse = job.refuse();
+pub fn write(conversion: &Conversion, format: Format) -> Result<Written> {
+    check_folder(conversion.output)?;
+    let refuse = conversion.refuse();
     let mut writer = SparseWriter::new(format).map_err(&refuse)?;
-    job.options.progress.begin(job.tensors_len_bytes());
-    let staging = Staging::beside(job.output)?;
+    conversion.progress.begin(conversion.tensor_bytes());
+    let staging = Staging::beside(conversion.output)?;
     // What a tensor becomes is known only when it has been looked at, and
     // stands in the header, in front of all.
     let mut spool = Output::create(&staging.path(SPOOL))?;
     let mut stored: Vec<Tensor> = Vec::new();
     let mut sparse = 0;
-    let numbers: Vec<usize> = (0..job.tensors().len()).collect();
-    job.each(
+    let numbers: Vec<usize> = (0..conversion.tensors().len()).collect();
+    conversion.each(
         &numbers,
         |_, tensor| Ok(tensor),
         |_, tensor| {
@@ -53,7 +53,7 @@ pub fn write(job: &Job, format: Format) -> Result<Written> {
         },
     )?;
     let files = Files {
-        job,
+        conversion,
         staging: &staging,
         data: spool.map()?,
         stored: &stored,
@@ -61,14 +61,14 @@ pub fn write(job: &Job, format: Format) -> Result<Written> {
     let mut len_bytes = files.write()?;
     drop(files);
     drop(spool);
-    let config = config::text(job.input, &writer.quantization_config())?;
-    len_bytes += put(&staging, config::NAME, &config)?;
-    check_folder(job.output)?;
-    job.check_unchanged()?;
-    staging.become_folder(job.output)?;
+    let config = config::text(conversion.input, &writer.quantization_config())?;
+    len_bytes += put(&staging, CONFIG, &config)?;
+    check_folder(conversion.output)?;
+    conversion.check_unchanged()?;
+    staging.become_folder(conversion.output)?;
     Ok(Written {
-        detail: Report::Sparse(sparse),
-        ..Written::file(job, len_bytes)
+        detail: Detail::Sparse(sparse),
+        ..Written::file(conversion, len_bytes)
     })
 }
 
@@ -96,7 +96,7 @@ fn put(staging: &Staging, name: &str, bytes: &[u8]) -> Result<u64> {
 
 /// The stored tensors, to be put into one file or several.
 struct Files<'a> {
-    job: &'a Job<'a>,
+    conversion: &'a Conversion<'a>,
     staging: &'a Staging,
     data: Map,
     stored: &'a [Tensor],
@@ -109,7 +109,7 @@ impl Files<'_> {
             .iter()
             .map(|tensor| tensor.span.end - tensor.span.start)
             .collect();
-        let cuts = shards::cut(&lens, self.job.options.shard_len_bytes);
+        let cuts = shards::cut(&lens, self.conversion.options.shard_bytes);
         let naming = Naming::of_model();
         if cuts.len() < 2 {
             return self.file(&naming.single(), 0..self.stored.len());
@@ -141,8 +141,8 @@ impl Files<'_> {
                 ..tensor.clone()
             })
             .collect();
-        let head = safetensors::head(self.job.reader.metadata(), &moved);
-        let head = head.map_err(self.job.refuse())?;
+        let head = safetensors::head(self.conversion.reader.metadata(), &moved);
+        let head = head.map_err(self.conversion.refuse())?;
         let mut output = Output::create(&self.staging.path(name))?;
         output.write(&head)?;
         output.write_pieces(&self.data, index(start)..index(end))?;

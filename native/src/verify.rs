@@ -3,57 +3,23 @@
 use std::ops::Range;
 
 use zstn_core::bytes::{index, part};
-use zstn_core::catalog::{Kind, recognise};
-use zstn_core::limits::HEAD_LEN_BYTES;
+use zstn_core::catalog::Kind;
 
 use crate::container::Container;
 use crate::delta::Checked;
+use crate::report::VerifiedFile;
 use crate::source::{Map, Source};
 use crate::{Engine, Error, Output, Progress, Result};
-
-mod tensors;
-
-pub use tensors::verify_tensors;
-
-/// What was verified.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct VerifyReport {
-    /// What kind of file it is.
-    pub kind: Kind,
-    /// Length of the container.
-    pub packed_bytes: u64,
-    /// Length of the file it restores; where there is none, of its tensors.
-    pub original_bytes: u64,
-    /// Frames, records or tensors decoded.
-    pub frames: usize,
-    /// Whether every byte was compared with digests that the file holds.
-    pub has_digests: bool,
-    /// Whether every byte was compared with the original.
-    pub compared: bool,
-    /// Largest distance from the original of an element that was stored
-    /// lossily, within what the file promises. `None` if nothing was lossy, or
-    /// nothing compared.
-    pub max_error: Option<f64>,
-}
-
-/// Whether a file restores another, byte for byte, and is for [`verify`] or,
-/// with a base, [`verify_delta`]; others are for [`verify_tensors`].
-pub fn is_packed(source: &dyn Source) -> Result<bool> {
-    let len = source.len_bytes();
-    let head = source.read(0..len.min(HEAD_LEN_BYTES))?;
-    let kind = recognise(&head, len).map_err(Error::place(source.name()))?;
-    Ok(matches!(kind, Kind::Zstn | Kind::Delta))
-}
 
 /// Decodes every frame of `input`; with `original`, compares every byte. An
 /// integrity section is compared with in any case. Without both, damage inside
 /// stored planes stays unseen.
-pub fn verify(
+pub fn verify_file(
     engine: &Engine,
     input: &Map,
     original: Option<&Map>,
     progress: &dyn Progress,
-) -> Result<VerifyReport> {
+) -> Result<VerifiedFile> {
     let report = verify_container(engine, input, original, progress);
     check_unchanged(&[Some(input), original])?;
     report
@@ -70,19 +36,19 @@ fn verify_container(
     input: &Map,
     original: Option<&Map>,
     progress: &dyn Progress,
-) -> Result<VerifyReport> {
+) -> Result<VerifiedFile> {
     let container = Container::parse(engine, input)?;
-    let truth = Truth::new(input, original, container.header());
-    truth.check_header(container.original_len_bytes())?;
-    container.decode_in_order(engine, progress, |span, bytes| truth.check(&span, bytes))?;
+    let expected = Original::new(input, original, container.header());
+    expected.check_header(container.original_len_bytes())?;
+    container.decode_in_order(engine, progress, |span, bytes| expected.check(&span, bytes))?;
     container.check_tables(engine)?;
-    Ok(VerifyReport {
+    Ok(VerifiedFile {
+        name: input.name().into(),
         kind: Kind::Zstn,
         packed_bytes: input.len_bytes(),
         original_bytes: container.original_len_bytes(),
         frames: container.frame_count(),
         has_digests: container.has_digests(),
-        compared: original.is_some(),
         max_error: None,
     })
 }
@@ -95,9 +61,10 @@ pub fn verify_delta(
     input: &Map,
     base: &Map,
     original: Option<&Map>,
+    memory_bytes: u64,
     progress: &dyn Progress,
-) -> Result<VerifyReport> {
-    let report = verify_records(engine, input, base, original, progress);
+) -> Result<VerifiedFile> {
+    let report = verify_records(engine, input, base, original, memory_bytes, progress);
     check_unchanged(&[Some(input), Some(base), original])?;
     report
 }
@@ -107,38 +74,39 @@ fn verify_records(
     input: &Map,
     base: &Map,
     original: Option<&Map>,
+    memory_bytes: u64,
     progress: &dyn Progress,
-) -> Result<VerifyReport> {
+) -> Result<VerifiedFile> {
     let checked = Checked::parse(engine, input, base)?;
     let delta = &checked.delta;
-    let truth = Truth::new(input, original, delta.header());
-    truth.check_header(delta.original_len_bytes())?;
+    let expected = Original::new(input, original, delta.header());
+    expected.check_header(delta.original_len_bytes())?;
     if !delta.overlapping().is_empty() || (delta.has_trailer() && !delta.has_tensor_digests()) {
         // Only the whole shows whether its parts agree.
-        checked.restore(engine, &Output::temporary()?, u64::MAX, &())?;
+        checked.restore(engine, &Output::temporary()?, memory_bytes, &())?;
     }
-    checked.decode(engine, u64::MAX, progress, |span, bytes| {
-        truth.check(&span, bytes)
+    checked.decode(engine, memory_bytes, progress, |span, bytes| {
+        expected.check(&span, bytes)
     })?;
-    Ok(VerifyReport {
+    Ok(VerifiedFile {
+        name: input.name().into(),
         kind: Kind::Delta,
         packed_bytes: input.len_bytes(),
         original_bytes: delta.original_len_bytes(),
         frames: delta.records().len(),
         has_digests: delta.has_trailer(),
-        compared: original.is_some(),
         max_error: None,
     })
 }
 
 /// The original, if there is one to compare with.
-struct Truth<'a> {
+struct Original<'a> {
     name: &'a str,
     original: Option<&'a Map>,
     header: &'a [u8],
 }
 
-impl<'a> Truth<'a> {
+impl<'a> Original<'a> {
     fn new(input: &'a Map, original: Option<&'a Map>, header: &'a [u8]) -> Self {
         Self {
             name: input.name(),
@@ -180,8 +148,8 @@ impl<'a> Truth<'a> {
         };
         let start = self.data_start() + span.start;
         let end = self.data_start() + span.end;
-        let truth = part(original, start..end);
-        let found = truth.iter().zip(bytes).position(|(a, b)| a != b);
+        let expected = part(original, start..end);
+        let found = expected.iter().zip(bytes).position(|(a, b)| a != b);
         original.release(index(start)..index(end));
         match found {
             None => Ok(()),

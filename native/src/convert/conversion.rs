@@ -1,6 +1,7 @@
-//! The input of a conversion, and reading all of it in bounded memory.
+//! A conversion under way, and reading all of its input in bounded memory.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use zstn_core::catalog::{self, Kind};
 use zstn_core::engine::Engine as _;
@@ -9,8 +10,8 @@ use zstn_core::model;
 use super::ConvertOptions;
 use crate::output::check_inputs;
 use crate::pack::batch;
-use crate::source::{Map, Place, Source};
-use crate::{Engine, Error, Output, Reader, Result, Tensor};
+use crate::source::{Input, Location, Map, Source};
+use crate::{Engine, Error, Output, Progress, Reader, Result, Tensor};
 
 /// Parts of the memory allowed that the tensors of a batch may take: they are
 /// read from some bytes, become others, and coding needs room.
@@ -18,23 +19,30 @@ const SHARES: u64 = 4;
 
 /// A conversion under way.
 #[derive(Clone, Copy)]
-pub struct Job<'a> {
+pub struct Conversion<'a> {
     pub engine: &'a Engine,
-    pub input: &'a Place,
+    pub input: &'a Input,
     pub reader: &'a Reader,
     pub output: &'a Path,
-    pub options: ConvertOptions<'a>,
+    /// The output in messages.
+    pub output_name: &'a str,
+    /// Whether files that exist are replaced.
+    pub replace: bool,
+    pub options: &'a ConvertOptions<'a>,
+    pub progress: &'a dyn Progress,
 }
 
-impl<'a> Job<'a> {
-    /// The same, unwatched.
-    pub fn quiet(mut self) -> Self {
-        self.options.progress = &();
-        self
+impl<'a> Conversion<'a> {
+    /// Returns the same conversion, unwatched.
+    pub fn quiet(self) -> Self {
+        Self {
+            progress: &(),
+            ..self
+        }
     }
 
     pub fn tensors(&self) -> &'a [model::Tensor] {
-        self.reader.header()
+        self.reader.tensors()
     }
 
     pub fn kind(&self) -> Kind {
@@ -42,24 +50,21 @@ impl<'a> Job<'a> {
     }
 
     /// Bytes of all tensors.
-    pub fn tensors_len_bytes(&self) -> u64 {
+    pub fn tensor_bytes(&self) -> u64 {
         let lens = self.tensors().iter().map(model::Tensor::len_bytes);
         lens.fold(0, u64::saturating_add)
     }
 
-    /// The input as one mapped file, if it is a single one of `kind`.
-    pub fn whole(&self, kind: Kind) -> Result<Option<Map>> {
+    /// Returns the input as one mapped file, if it is a single one of `kind`.
+    pub fn map(&self, kind: Kind) -> Result<Option<Arc<Map>>> {
         if !matches!(kind, Kind::Safetensors | Kind::Zstn) {
             return Ok(None);
         }
-        let place = self.input;
-        let name = place.file_name();
-        let is_index = name.is_some_and(|name| name.ends_with(".json"));
-        let is_folder = matches!(place, Place::Path(path) if path.is_dir());
-        if self.kind() != kind || is_index || is_folder {
+        let is_several = |at: &Location| at.is_folder() || at.is_index();
+        if self.kind() != kind || self.input.location().is_some_and(is_several) {
             return Ok(None);
         }
-        let map = place.whole(&|_, _| ())?;
+        let map = self.input.map(&())?;
         let found = catalog::recognise(&map[..map.len().min(16)], map.len_bytes());
         Ok((found == Ok(kind)).then_some(map))
     }
@@ -79,7 +84,7 @@ impl<'a> Job<'a> {
             let numbers = &numbers[batch.tensors];
             let results = self.engine.map(numbers.to_vec(), |number| {
                 let result = job(number, self.read(number)?);
-                self.options.progress.advance(tensors[number].len_bytes());
+                self.progress.advance(tensors[number].len_bytes());
                 result
             });
             for (&number, result) in numbers.iter().zip(results) {
@@ -107,23 +112,12 @@ impl<'a> Job<'a> {
         Ok(tensor)
     }
 
-    /// Everything that is read, the base too.
-    fn inputs(&self) -> Vec<&dyn Source> {
-        let mut inputs = Vec::new();
-        let mut reader = Some(self.reader);
-        while let Some(each) = reader {
-            inputs.extend(each.sources().iter().map(|source| &**source));
-            reader = each.base();
-        }
-        inputs
-    }
-
     /// Refuses an output that is being read, and one that exists unless it
     /// may be replaced.
     pub fn check_output(&self, path: &Path) -> Result<()> {
         super::refuse_input(self.input, path)?;
-        check_inputs(path, &self.inputs())?;
-        if !self.options.replace && path.is_file() {
+        check_inputs(path, self.reader.all_sources())?;
+        if !self.replace && path.is_file() {
             return Err(Error::Exists { path: path.into() });
         }
         Ok(())
@@ -131,24 +125,24 @@ impl<'a> Job<'a> {
 
     /// Begins the file at `path`: the output, or one in a folder that is not
     /// published yet, where every name is ours.
-    pub fn create(&self, path: &Path) -> Result<Output> {
-        let output = match self.options.replace || path != self.output {
+    pub fn create(&self, path: &Path) -> Result<Output<'static>> {
+        let output = match self.replace || path != self.output {
             true => Output::create(path),
             false => Output::create_new(path),
         }?;
-        output.check_inputs(&self.inputs())?;
+        let inputs: Vec<&dyn Source> = self.reader.all_sources().collect();
+        output.check_inputs(&inputs)?;
         Ok(output)
     }
 
     /// Refuses the result if an input was written to meanwhile.
     pub fn check_unchanged(&self) -> Result<()> {
-        self.inputs()
-            .into_iter()
-            .try_for_each(Source::check_unchanged)
+        let mut inputs = self.reader.all_sources();
+        inputs.try_for_each(Source::check_unchanged)
     }
 
     /// Names the output in a refusal of the core.
     pub fn refuse(&self) -> impl Fn(zstn_core::Error) -> Error {
-        Error::place(self.output.display())
+        Error::place(self.output_name)
     }
 }
