@@ -11,15 +11,12 @@ use crate::step::Step;
 use crate::wasm::Module;
 use crate::workspace::Workspace;
 
-/// Has no named exports: the package reads those from the module's namespace,
-/// after its default export has started the module.
+/// The glue's only export is the function that the package calls to make an
+/// instance.
 const GLUE: &str = "\
-const start = () => {
+export function create() {
   throw new Error(\"this module is not built yet: wait until `cargo xtask demo` says so, or run `cargo xtask wasm`\");
-};
-export default start;
-export const initSync = start;
-export const create = start;
+}
 ";
 
 /// Returns whether `module` has been built at some time.
@@ -40,8 +37,8 @@ fn binary(workspace: &Workspace, module: &Module) -> PathBuf {
     workspace.path(&format!("wasm/dist/core/{}_bg.wasm", module.name))
 }
 
-/// Compiles the npm package without checking types: those of a placeholder
-/// exist only once its module does.
+/// Compiles the npm package without checking types, which would take longer
+/// than the rest and is done when all modules are built.
 pub fn package(workspace: &Workspace, step: &mut Step) -> Result<()> {
     let mut tsc = npm();
     tsc.args(["exec", "--offline", "--", "tsc", "--noCheck", "--project"])
