@@ -53,7 +53,30 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
+    /// Reads the bytes that a file or frame of the kind `what` begins with;
+    /// other bytes break `rule`.
+    pub fn expect_magic(&mut self, magic: &[u8], rule: Rule, what: &str) -> Result<()> {
+        let at = self.position as u64;
+        if self.take(magic.len() as u64, "the magic")? == magic {
+            return Ok(());
+        }
+        Err(Error::malformed(rule, format!("not a {what}")).at(at))
+    }
+
+    /// Reads the version of a file or frame of the kind `what`; any but
+    /// `expected` breaks `rule`.
+    pub fn expect_version(&mut self, expected: u8, rule: Rule, what: &str) -> Result<()> {
+        let at = self.position as u64;
+        let version = self.u8("the version")?;
+        if version == expected {
+            return Ok(());
+        }
+        let detail = format!("version {version} of a {what}; this reader knows version {expected}");
+        Err(Error::malformed(rule, detail).at(at))
+    }
+
+    /// Reads `N` bytes.
+    pub fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N as u64, what)?);
         Ok(array)

@@ -7,7 +7,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`bytes`], [`dtype`], [`limits`], [`error`] | the foundation of every stage |
+//! | [`bytes`], [`dtype`], [`tensor`], [`limits`], [`error`] | the foundation of every stage |
 //! | [`engine`] | the only interface to the outside |
 //! | [`transform`] | buffer to planes and back, pure and invertible |
 //! | [`entropy`] | one plane to its coded payload and back |
@@ -36,7 +36,9 @@ pub mod model;
 pub mod pure;
 mod rule;
 mod sort;
+pub mod tensor;
 pub mod transform;
 
 pub use error::{Error, ErrorKind, Result};
 pub use rule::Rule;
+pub use tensor::TensorRef;

@@ -1,8 +1,10 @@
 //! Single buffers in memory: frames, and deltas against another buffer.
 
+use zstn_core::TensorRef;
 use zstn_core::dtype::Dtype;
 use zstn_core::frame::delta::{self, Delta};
-use zstn_core::frame::{self, select};
+use zstn_core::frame::select::{self, EncodeOptions};
+use zstn_core::frame::{self, Families};
 use zstn_core::limits::FRAME_DECODED_BYTES;
 
 use crate::{Effort, Engine, Error, Result};
@@ -14,7 +16,8 @@ use crate::{Effort, Engine, Error, Result};
 /// everywhere but inside containers.
 #[must_use]
 pub fn compress(engine: &Engine, data: &[u8], dtype: Option<Dtype>, effort: Effort) -> Vec<u8> {
-    select::standalone(engine, data, dtype, effort)
+    let options = EncodeOptions::new(effort).families(Families::STANDALONE);
+    select::encode(engine, TensorRef::flat(data, dtype), options)
 }
 
 /// The buffer that `frame`, of any of z4ai's families, was made from.
@@ -34,7 +37,8 @@ pub fn compress_delta(
     dtype: Option<Dtype>,
     effort: Effort,
 ) -> Result<Vec<u8>> {
-    delta::encode(engine, current, reference, dtype, effort).map_err(Error::place("the buffer"))
+    let current = TensorRef::flat(current, dtype);
+    delta::encode(engine, current, reference, effort.into()).map_err(Error::place("the buffer"))
 }
 
 /// The buffer that `delta` was made from, with the reference it was made

@@ -59,6 +59,14 @@ pub enum Error {
         /// Its path.
         path: std::path::PathBuf,
     },
+    /// A delta cannot be read without its base.
+    #[error("{name} is a difference from another checkpoint{detail}; give that one as its base")]
+    NeedsBase {
+        /// Path or address of the delta.
+        name: String,
+        /// What needs the base, beginning with a comma, or nothing.
+        detail: String,
+    },
     /// The request makes no sense.
     #[error("{0}")]
     Usage(String),
@@ -70,6 +78,13 @@ impl Error {
         Self::Io {
             action: action.into(),
             source,
+        }
+    }
+
+    pub(crate) fn needs_base(name: impl std::fmt::Display) -> Self {
+        Self::NeedsBase {
+            name: name.to_string(),
+            detail: String::new(),
         }
     }
 
@@ -87,7 +102,25 @@ impl Error {
         }
     }
 
-    /// The refusal of the core behind this error, if there is one.
+    /// Returns a short name for the kind of error, for programs: `"io"`,
+    /// `"http"`, `"changed"`, `"differs"`, `"exists"`, `"needs_base"`,
+    /// `"usage"`, or that of the refusal
+    /// ([`zstn_core::ErrorKind::code`]).
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Format { source, .. } | Self::Core(source) => source.kind().code(),
+            Self::Io { .. } => "io",
+            Self::Http { .. } => "http",
+            Self::Changed { .. } => "changed",
+            Self::Differs { .. } => "differs",
+            Self::Exists { .. } => "exists",
+            Self::NeedsBase { .. } => "needs_base",
+            Self::Usage(_) => "usage",
+        }
+    }
+
+    /// Returns the refusal of the core behind this error, if there is one.
     #[must_use]
     pub fn refusal(&self) -> Option<&zstn_core::Error> {
         match self {

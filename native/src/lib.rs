@@ -1,46 +1,64 @@
 //! zstn: packs AI model checkpoints without losing a bit, and reads single
 //! tensors out of the packed file, from disk or over HTTP.
 //!
-//! ```no_run
-//! # fn main() -> zstn::Result<()> {
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # std::env::set_current_dir(&folder)?;
+//! # let header = br#"{"wte.weight":{"dtype":"BF16","shape":[2,2],"data_offsets":[0,8]}}"#;
+//! # let len = (header.len() as u64).to_le_bytes();
+//! # std::fs::write("model.safetensors", [&len[..], header, &[0; 8]].concat())?;
 //! use zstn::{Engine, PackOptions, Reader};
 //!
 //! let engine = Engine::default(); // one thread per core, shared by the process
 //! zstn::pack(&engine, "model.safetensors", "model.zstn", &PackOptions::default())?;
 //!
-//! let reader = Reader::open("model.zstn")?; // or an http(s) address
+//! let reader = Reader::open("model.zstn")?; // or Location::url("https://…")
 //! let tensor = reader.read("wte.weight")?;
 //! println!("{} {:?}, {} bytes", tensor.dtype, tensor.shape, tensor.bytes.len());
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! A checkpoint in several files, by its folder or index, is [`Shards`]; see
-//! [`pack_shards`] and [`unpack_shards`].
+//! - [`pack`], [`unpack`], [`verify`] and [`convert`] work on whole
+//!   checkpoints. Their [`Input`] is a path, an address, a folder or index of
+//!   shards, a [`Source`] or bytes in memory; what it is, they find out. Their
+//!   [`Sink`] is a path or a writer. Output files appear under their name only
+//!   when they are complete.
+//! - [`Reader`] reads single tensors, or rows of them, and fetches little else.
+//! - [`compress`] and [`decompress`] code single buffers.
 //!
-//! The formats themselves live in `zstn_core`; this crate adds C zstd, a
-//! thread pool, files and the network. Output files appear under their name
-//! only when they are complete.
+//! The formats themselves live in [`zstn_core`], re-exported as [`core`]; this
+//! crate adds C zstd, a thread pool, files and the network. All calls block.
 
 // A print to a closed pipe panics; only the command line talks to people.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
+/// The formats: what this crate's types and errors are made of, for programs
+/// that go below files.
 pub use zstn_core as core;
 
 mod buffer;
+mod catalog;
 mod container;
 pub mod convert;
 mod delta;
+// For `zstn serve` and the command line; not part of the API.
+#[doc(hidden)]
+pub mod display;
 mod engine;
 mod error;
 pub mod model_delta;
 mod output;
-pub mod pack;
+mod pack;
+mod progress;
 mod reader;
-pub mod shards;
+mod report;
+mod shards;
 pub mod source;
 mod suggest;
 mod unpack;
+mod verbs;
 mod verify;
 
 #[cfg(feature = "serve")]
@@ -48,34 +66,16 @@ pub mod serve;
 
 pub use buffer::{compress, compress_delta, decompress, decompress_delta};
 pub use convert::{ConvertOptions, ConvertReport, convert};
-pub use delta::{BaseFile, DeltaReport, pack_delta, unpack_delta};
 pub use engine::Engine;
 pub use error::{Error, Result};
-pub use output::{Output, OutputFolder, remove_unfinished};
-pub use pack::{PackOptions, PackReport, pack};
+pub use output::{Output, Sink, remove_unfinished};
+pub use pack::PackOptions;
+pub use progress::{Phase, Progress};
 pub use reader::{Reader, ReaderOptions, Tensor, View};
-pub use shards::{
-    Packed, ShardReport, Shards, ShardsReport, ShardsVerified, pack_shards, unpack_shards,
-    verify_shards,
+pub use report::{
+    FolderReport, PackReport, PackedFile, Storage, UnpackReport, UnpackedFile, VerifiedFile,
+    VerifyReport,
 };
-pub use unpack::{UnpackReport, unpack, unpack_map};
-pub use verify::{VerifyReport, is_packed, verify, verify_delta, verify_tensors};
+pub use source::{Input, Location, Source};
+pub use verbs::{UnpackOptions, VerifyOptions, pack, unpack, verify};
 pub use zstn_core::frame::select::Effort;
-
-/// Watches work on a whole file. Called from any thread; `()` looks away.
-pub trait Progress: Sync {
-    /// Work on that many bytes of original data begins.
-    fn begin(&self, len_bytes: u64);
-    /// So many more of them are done.
-    fn advance(&self, len_bytes: u64);
-    /// One of several files is being fetched before work on it can go on: so
-    /// many bytes of it are here, of so many if that is known.
-    fn fetching(&self, so_far_bytes: u64, len_bytes: Option<u64>) {
-        let _ = (so_far_bytes, len_bytes);
-    }
-}
-
-impl Progress for () {
-    fn begin(&self, _: u64) {}
-    fn advance(&self, _: u64) {}
-}

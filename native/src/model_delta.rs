@@ -1,5 +1,5 @@
-//! Checkpoints in memory as differences from one another. For files there are
-//! [`crate::pack_delta`] and [`crate::unpack_delta`], which need less memory.
+//! Checkpoints in memory as differences from one another. [`crate::pack()`] and
+//! [`crate::unpack()`] do this for files, in less memory.
 
 use zstn_core::container::model_delta::{self, Base, ModelDelta};
 

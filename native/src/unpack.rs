@@ -1,52 +1,40 @@
 //! A ZSTN container back to the file it was packed from, byte for byte.
 
-use std::path::Path;
-
 use crate::container::Container;
-use crate::source::{Map, Place, Source};
+use crate::report::UnpackedFile;
+use crate::source::{Map, Source};
 use crate::{Engine, Output, Progress, Result};
 
-/// What unpacking came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UnpackReport {
-    /// Length of the container.
-    pub packed_bytes: u64,
-    /// Length of the restored file.
-    pub original_bytes: u64,
-}
-
-/// Restores the file that `input`, a path or an http(s) address, was packed
-/// from, as `output`.
-pub fn unpack(
-    engine: &Engine,
-    input: impl AsRef<Path>,
-    output: impl AsRef<Path>,
-    progress: &dyn Progress,
-) -> Result<UnpackReport> {
-    let map = Place::from(input.as_ref().as_os_str()).whole(&|_, _| ())?;
-    unpack_map(engine, &map, Output::create(output.as_ref())?, progress)
-}
-
-/// Restores from a mapped file. With an integrity section its header, every
-/// frame and every tensor are compared with it before the output gets its
-/// name; the SHA-256 of the whole file, which no second thread can help with,
-/// only where it is all there is. [`verify`](crate::verify) takes it always.
-pub fn unpack_map(
+/// Restores the file that `input` was packed from. With an integrity section
+/// its header, every frame and every tensor are compared with it before the
+/// output gets its name; the SHA-256 of the whole file, which no second thread
+/// can help with, only where nothing else covers the bytes. Verifying always
+/// computes it.
+pub(crate) fn unpack_file(
     engine: &Engine,
     input: &Map,
     output: Output,
+    memory_bytes: u64,
     progress: &dyn Progress,
-) -> Result<UnpackReport> {
+) -> Result<UnpackedFile> {
     output.check_inputs(&[input])?;
-    let restored = restore(engine, input, &output, u64::MAX, progress);
+    let restored = restore(engine, input, &output, memory_bytes, progress);
     // Whatever else went wrong may come of the change.
     input.check_unchanged()?;
     let original_bytes = restored?;
-    output.finish()?;
-    Ok(UnpackReport {
+    finish(input, output, original_bytes)
+}
+
+/// Gives a restored file its name.
+pub(crate) fn finish(input: &Map, output: Output, original_bytes: u64) -> Result<UnpackedFile> {
+    let report = UnpackedFile {
+        input: input.name().into(),
+        output: output.path(),
         packed_bytes: input.len_bytes(),
         original_bytes,
-    })
+    };
+    output.finish()?;
+    Ok(report)
 }
 
 /// Writes the original file and compares it; returns its length. Tensors of up

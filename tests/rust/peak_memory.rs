@@ -4,8 +4,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use zstn::source::Place;
-use zstn::{BaseFile, Engine, PackOptions, pack, unpack};
+use zstn::{Engine, PackOptions, UnpackOptions, pack, unpack};
 use zstn_tests::memory::{Counting, peak_bytes};
 use zstn_tests::rng::Rng;
 
@@ -41,23 +40,25 @@ fn held(tensors: usize, len_bytes: usize) -> [usize; 2] {
     let engine = Engine::new(2).unwrap();
     let options = PackOptions::default();
     let (report, packing) = peak_bytes(|| pack(&engine, &original, &packed, &options));
-    assert_eq!(report.unwrap().tensors, tensors);
-    let (report, unpacking) = peak_bytes(|| unpack(&engine, &packed, &restored, &()));
+    assert_eq!(report.unwrap().tensors(), tensors);
+    let (report, unpacking) =
+        peak_bytes(|| unpack(&engine, &packed, &restored, &UnpackOptions::default()));
     report.unwrap();
     assert!(std::fs::read(&original).unwrap() == std::fs::read(&restored).unwrap());
     [packing, unpacking]
 }
 
-/// Returns the peak memory of restoring a packed base under that limit, in bytes.
-fn held_by_base(len_bytes: usize, memory_bytes: u64) -> usize {
+/// Returns the peak memory of unpacking under that limit, in bytes.
+fn held_within(len_bytes: usize, memory_bytes: u64) -> usize {
     let folder = tempfile::tempdir().unwrap();
-    let [original, packed] = ["a", "b"].map(|name| folder.path().join(name));
+    let [original, packed, restored] = ["a", "b", "c"].map(|name| folder.path().join(name));
     checkpoint(&original, 24, len_bytes);
     let engine = Engine::new(8).unwrap();
     pack(&engine, &original, &packed, &PackOptions::default()).unwrap();
-    let chain = [Place::Path(packed)];
-    let (base, most) = peak_bytes(|| BaseFile::open(&engine, &chain, memory_bytes, &()));
-    assert!(base.unwrap()[..] == std::fs::read(&original).unwrap()[..]);
+    let options = UnpackOptions::default().memory_bytes(memory_bytes);
+    let (report, most) = peak_bytes(|| unpack(&engine, &packed, &restored, &options));
+    report.unwrap();
+    assert!(std::fs::read(&restored).unwrap() == std::fs::read(&original).unwrap());
     most
 }
 
@@ -77,7 +78,7 @@ fn memory_grows_with_tensors_in_work_and_little_with_their_number() {
     }
     // Eight threads hold eight tensors, or as many as the limit allows.
     let memory_bytes = 6 * LARGE_BYTES as u64;
-    let most = held_by_base(LARGE_BYTES, memory_bytes);
+    let most = held_within(LARGE_BYTES, memory_bytes);
     assert!(most as u64 <= memory_bytes, "{most} bytes");
     const SMALL_BYTES: usize = 1 << 10;
     let (few, many) = (held(12_000, SMALL_BYTES), held(24_000, SMALL_BYTES));

@@ -2,33 +2,48 @@
 //! name. A single test, since stopping affects the whole process.
 
 use std::fs;
+use std::path::Path;
 
-use zstn::{Output, OutputFolder, remove_unfinished};
+use zstn::{Engine, Output, PackOptions, Progress, remove_unfinished};
+use zstn_tests::checkpoint;
+
+/// Begins the clean-up when work has begun.
+struct StopsAtOnce;
+
+impl Progress for StopsAtOnce {
+    fn begin(&self, _: u64) {
+        remove_unfinished();
+    }
+
+    fn advance(&self, _: u64) {}
+}
 
 #[test]
 fn nothing_gets_its_name_after_the_clean_up_has_begun() {
     let scratch = tempfile::tempdir().unwrap();
     let at = |name: &str| scratch.path().join(name);
-    let folder = |name: &str| {
-        let folder = OutputFolder::create(&at(name)).unwrap();
-        folder.write("index.json", &b"{}"[..]).unwrap();
-        folder
+    let model = tempfile::tempdir().unwrap();
+    let plain = checkpoint(&[("w", "U8", b"0123")]);
+    fs::write(model.path().join("model.safetensors"), plain).unwrap();
+    let engine = Engine::new(1).unwrap();
+    let pack = |target: &Path, progress: &dyn Progress| {
+        let options = PackOptions::default().progress(progress);
+        zstn::pack(&engine, model.path(), target, &options).map(drop)
     };
     let file = |name: &str| {
         let mut output = Output::create(&at(name)).unwrap();
         output.write(b"bytes").unwrap();
         output
     };
-    folder("complete").finish().unwrap();
+    pack(&at("complete"), &()).unwrap();
     file("complete.zstn").finish().unwrap();
     // Both were about to be renamed when the signal came.
-    let (late_folder, late_file) = (folder("late"), file("late.zstn"));
-    remove_unfinished();
-    assert!(late_folder.finish().is_err());
+    let late_file = file("late.zstn");
+    assert!(pack(&at("late"), &StopsAtOnce).is_err());
     assert!(late_file.finish().is_err());
     // Other threads continue for a moment.
     assert!(Output::create(&at("new.zstn")).is_err());
-    assert!(OutputFolder::create(&at("new")).is_err());
+    assert!(pack(&at("new"), &()).is_err());
 
     let mut names: Vec<_> = fs::read_dir(scratch.path())
         .unwrap()
@@ -36,6 +51,6 @@ fn nothing_gets_its_name_after_the_clean_up_has_begun() {
         .collect();
     names.sort();
     assert_eq!(names, ["complete", "complete.zstn"]);
-    assert_eq!(fs::read(at("complete/index.json")).unwrap(), b"{}");
+    assert!(at("complete/model.zstn").is_file());
     assert_eq!(fs::read(at("complete.zstn")).unwrap(), b"bytes");
 }

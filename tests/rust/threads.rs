@@ -7,9 +7,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use zstn::convert::{ConvertOptions, Target, convert};
-use zstn::source::{Map, Place};
-use zstn::{Engine, Output, PackOptions, Progress, Reader};
+use zstn::convert::{Target, convert};
+use zstn::{ConvertOptions, Engine, PackOptions, Progress, Reader};
 use zstn_tests::checkpoint;
 use zstn_tests::rng::Rng;
 
@@ -44,10 +43,9 @@ fn write(engine: &Engine, folder: &Path) {
     let options = PackOptions::default();
     let [from, to] = ["m.safetensors", "m.zstn"].map(|name| folder.join(name));
     zstn::pack(engine, from, to, &options).unwrap();
-    let map = |name: &str| Map::open(&folder.join(name)).unwrap();
-    let (tuned, base) = (map("tuned.safetensors"), map("m.safetensors"));
-    let output = Output::create(&folder.join("tuned.z4dm")).unwrap();
-    zstn::pack_delta(engine, &tuned, &base, output, &options).unwrap();
+    let options = options.base(folder.join("m.safetensors"));
+    let [tuned, delta] = ["tuned.safetensors", "tuned.z4dm"].map(|name| folder.join(name));
+    zstn::pack(engine, tuned, delta, &options).unwrap();
 }
 
 #[test]
@@ -62,12 +60,14 @@ fn models_share_the_threads_of_one_engine() {
     let clone = engine.clone();
     let options = Reader::options().engine(&clone);
     let base = options.open(at("m.zstn")).unwrap();
-    let delta = options.clone().base(base);
+    let delta = options.clone().base(at("m.zstn"));
     let mut readers = Vec::new();
     for _ in 0..5 {
         readers.push(options.open(at("m.safetensors")).unwrap());
         readers.push(options.open(at("m.zstn")).unwrap());
         readers.push(delta.open(at("tuned.z4dm")).unwrap());
+        let alone = options.open(at("tuned.z4dm")).unwrap();
+        readers.push(alone.with_base(base.clone()).unwrap());
     }
     for reader in &readers {
         assert!(reader.engine().shares_threads_with(&engine));
@@ -76,12 +76,7 @@ fn models_share_the_threads_of_one_engine() {
     }
 
     let most = Most::default();
-    let base = Place::from(&at("m.zstn"));
-    let options = ConvertOptions {
-        base: Some(&base),
-        progress: &most,
-        ..ConvertOptions::default()
-    };
+    let options = ConvertOptions::default().base(at("m.zstn")).progress(&most);
     let target = Target::ZTensor {
         is_zstd: true,
         checksum: None,

@@ -2,6 +2,7 @@
 
 use js_sys::Uint8Array;
 use wasm_bindgen::prelude::*;
+use zstn_core::TensorRef;
 use zstn_core::container::{model_delta, zstn};
 use zstn_core::dtype::Dtype;
 use zstn_core::frame::select::{self, Effort};
@@ -41,7 +42,11 @@ pub fn compress(
         let effort = effort_named(effort)?;
         let bytes = copied(bytes)?;
         check_room(bytes.len())?;
-        Ok(select::encode(&Pure, &bytes, dtype, effort))
+        Ok(select::encode(
+            &Pure,
+            TensorRef::flat(&bytes, dtype),
+            effort,
+        ))
     };
     answer(coded())
 }

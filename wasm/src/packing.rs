@@ -5,7 +5,7 @@ use js_sys::Uint8Array;
 use serde::Serialize;
 use wasm_bindgen::prelude::*;
 use zstn_core::Error;
-use zstn_core::container::zstn::IncrementalPacker as Core;
+use zstn_core::container::zstn::{ContainerOptions, IncrementalPacker as Core};
 use zstn_core::pure::Pure;
 
 use crate::error::thrown;
@@ -37,12 +37,12 @@ impl Packing {
         effort: &str,
         #[wasm_bindgen(js_name = allowTruncated)] allow_truncated: bool,
     ) -> Result<Self, JsValue> {
-        let new = || Ok(Core::new(whole(size_bytes)?, effort_named(effort)?));
-        let packing = new().map_err(|e| thrown(&e))?;
-        Ok(Self(match allow_truncated {
-            true => packing.allow_truncated(),
-            false => packing,
-        }))
+        let new = || {
+            let options = ContainerOptions::new(effort_named(effort)?);
+            let options = options.allow_truncated(allow_truncated);
+            Ok(Self(Core::new(whole(size_bytes)?, options)))
+        };
+        new().map_err(|error| thrown(&error))
     }
 
     /// The range wanted next as `[offset, length]`, perhaps an empty one;

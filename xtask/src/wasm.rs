@@ -93,7 +93,14 @@ pub fn build(workspace: &Workspace, report: &mut Report) -> Result<()> {
 pub fn module(workspace: &Workspace, report: &mut Report, module: &Module) -> Result<()> {
     report.step(module.title, |step| {
         let toolchain = rust_target::ready(workspace, step, &WEB)?;
-        compile(workspace, step, module, &toolchain, FLAGS)
+        compile(
+            workspace,
+            step,
+            module,
+            &toolchain,
+            FLAGS,
+            separate_instances,
+        )
     })
 }
 
@@ -101,11 +108,14 @@ pub fn module(workspace: &Workspace, report: &mut Report, module: &Module) -> Re
 /// without it, so a machine without another compiler gets a note instead.
 fn threads(workspace: &Workspace, step: &mut Step) -> Result<()> {
     match rust_source::toolchain(workspace, step, &WEB) {
-        Ok(toolchain) => {
-            compile(workspace, step, &THREADS, &toolchain, THREADS_FLAGS)?;
-            let glue = workspace.path("wasm/dist/core/zstn_threads.js");
-            own_workers(&glue)
-        }
+        Ok(toolchain) => compile(
+            workspace,
+            step,
+            &THREADS,
+            &toolchain,
+            THREADS_FLAGS,
+            own_workers,
+        ),
         Err(why) => {
             // A module of an earlier build would not understand this one's messages.
             for suffix in GLUE {
@@ -134,13 +144,54 @@ fn own_workers(glue: &Path) -> Result<()> {
     if !ours.contains(OURS) {
         bail!("{} does not import startWorkers any more", glue.display());
     }
-    if ours != text {
-        fs::write(glue, ours)?;
-    }
+    fs::write(glue, ours)?;
     let snippets = glue.with_file_name("snippets");
     if snippets.exists() {
         fs::remove_dir_all(snippets)?;
     }
+    Ok(())
+}
+
+/// Turns the glue into a function that makes the glue of one instance, without
+/// its loader: what an instance that has trapped has left behind must never
+/// reach the instance that replaces it, neither its objects nor what the
+/// garbage collector frees of them.
+fn separate_instances(glue: &Path) -> Result<()> {
+    let text = fs::read_to_string(glue)?;
+    let parts = text.split_once("\nasync function __wbg_load(");
+    let (body, loader) = parts.with_context(|| format!("{} has no loader", glue.display()))?;
+    if !loader.ends_with("\nexport { initSync, __wbg_init as default };\n")
+        || !body.contains("\nfunction __wbg_finalize_init(instance, module) {\n")
+        || !body.contains("\nfunction __wbg_get_imports() {\n")
+        || body.lines().any(|line| line.starts_with("import "))
+    {
+        bail!("{} is not as this function expects it", glue.display());
+    }
+    let mut lines = vec!["export function create() {"];
+    let mut names = Vec::new();
+    // No code uses the glue's objects with `using`.
+    let wanted = |line: &&str| !line.starts_with("if (Symbol.dispose) ");
+    for line in body.lines().filter(wanted) {
+        let declaration = line.strip_prefix("export ");
+        if let Some(declaration) = declaration {
+            let name = declaration
+                .split([' ', '('])
+                .nth(1)
+                .with_context(|| format!("an export without a name: {line}"))?;
+            names.push(name);
+        }
+        lines.push(declaration.unwrap_or(line));
+    }
+    let api = names.join(", ");
+    let start = format!(
+        "const start = (instance, module) => (__wbg_finalize_init(instance, module), {{ {api} }});"
+    );
+    lines.extend([
+        &start,
+        "return { imports: __wbg_get_imports(), start };",
+        "}\n",
+    ]);
+    fs::write(glue, lines.join("\n"))?;
     Ok(())
 }
 
@@ -150,6 +201,7 @@ fn compile(
     module: &Module,
     toolchain: &Toolchain,
     flags: &str,
+    adapt: fn(&Path) -> Result<()>,
 ) -> Result<()> {
     let mut build = toolchain.build(workspace, module.directory, &WEB, flags);
     build.args(["--profile", "wasm", "--package", "zstn-wasm"]);
@@ -172,6 +224,7 @@ fn compile(
     )?;
     if !stamp.is_fresh() {
         bind(&built, &into, module.name)?;
+        adapt(&into.join(format!("{}.js", module.name)))?;
         stamp.save()?;
     }
     let size = fs::metadata(&files[0])
@@ -186,7 +239,7 @@ fn compile(
 }
 
 /// The endings of the files that wasm-bindgen writes for a module.
-const GLUE: [&str; 4] = ["_bg.wasm", "_bg.wasm.d.ts", ".js", ".d.ts"];
+const GLUE: [&str; 2] = ["_bg.wasm", ".js"];
 
 /// Writes the glue of a module. `--target web` is the one output that browsers,
 /// bundlers and Node can all load.
@@ -195,7 +248,8 @@ pub fn bind(module: &Path, into: &Path, name: &str) -> Result<()> {
     bindgen
         .input_path(module)
         .out_name(name)
-        .typescript(true)
+        // The declarations are written by hand, in `wasm/ts/core`.
+        .typescript(false)
         // Only debuggers use it, and it is a quarter of the file.
         .remove_name_section(true)
         .remove_producers_section(true)

@@ -2,8 +2,7 @@
 
 use alloc::format;
 
-use super::{Contents, FileCatalog};
-use crate::container::zstn::CheckedFrame;
+use super::FileCatalog;
 use crate::engine::Engine;
 use crate::{Error, Result};
 
@@ -16,9 +15,6 @@ impl FileCatalog {
     /// As [`FileCatalog::decode_against`], and
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if `out` is not exactly
     /// as long as the tensor. `out` may hold anything after an error.
-    ///
-    /// # Panics
-    /// If there is no tensor of that number.
     pub fn decode_into<E: Engine>(
         &self,
         engine: &E,
@@ -27,17 +23,8 @@ impl FileCatalog {
         base: Option<&[u8]>,
         out: &mut [u8],
     ) -> Result<()> {
-        let tensor = &self.tensors[number];
-        let Contents::Zstn(integrity, _) = &self.contents else {
-            let decoded = self.decode_against(engine, number, stored, base)?;
-            return copy(&tensor.name, &decoded, out);
-        };
-        self.check_stored(number, stored)?;
-        check_len(&tensor.name, tensor.len_bytes(), out)?;
-        let expected = integrity.as_ref().map(|integrity| (integrity, number));
-        CheckedFrame::parse(stored, tensor.len_bytes(), expected)
-            .and_then(|frame| frame.decode(engine, out))
-            .map_err(|error| error.within(tensor.stored.start).tensor(&tensor.name))
+        let stored = self.stored(number, stored, base)?;
+        self.contents.decode_into(engine, stored, out)
     }
 }
 
@@ -49,7 +36,7 @@ pub fn copy(name: &str, decoded: &[u8], out: &mut [u8]) -> Result<()> {
 }
 
 /// Refuses a buffer that does not hold exactly the tensor called `name`.
-fn check_len(name: &str, len_bytes: u64, out: &[u8]) -> Result<()> {
+pub(super) fn check_len(name: &str, len_bytes: u64, out: &[u8]) -> Result<()> {
     if out.len() as u64 == len_bytes {
         return Ok(());
     }

@@ -7,7 +7,8 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Contents, FileCatalog, FileTensor};
+use super::format::{AnyContents, Contents, StoredTensor};
+use super::{FileCatalog, FileTensor};
 use crate::bytes::{Cursor, part};
 use crate::container::model_delta::{
     self, Head, Kind as RecordKind, Prefix, Record, RecordInfo, Trailer, check_tensor, table_digest,
@@ -36,38 +37,29 @@ impl BaseUse {
     }
 }
 
+pub(super) use super::delta_opener::FormatOpener;
+
 /// What the catalog of a delta holds in addition to its tensors.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Delta {
+pub(super) struct FormatContents {
     base_table: Option<[u8; 32]>,
     /// One entry per tensor; a file without a trailer has no digests.
     records: Vec<(Record, Option<RecordInfo>)>,
 }
 
-impl Delta {
-    /// Returns the record of tensor `number` alone.
-    #[cfg(feature = "decode-task")]
-    pub(super) fn project(&self, number: usize) -> Self {
-        Self {
-            base_table: None,
-            records: [self.records[number].clone()].into(),
-        }
-    }
-
+impl Contents for FormatContents {
     /// Decodes tensor `number` from its whole record. The head of the record is
     /// compared with what the catalog says.
-    pub(super) fn decode<'a, E: Engine>(
+    fn decode<'a, E: Engine>(
         &self,
         engine: &E,
-        tensor: &FileTensor,
-        number: usize,
-        stored: &[u8],
-        base: Option<&'a [u8]>,
+        stored: StoredTensor<'a, '_>,
     ) -> Result<Cow<'a, [u8]>> {
-        let (record, info) = &self.records[number];
+        let StoredTensor { tensor, base, .. } = stored;
+        let (record, info) = &self.records[stored.number];
         let payload = match record.kind {
-            RecordKind::Copy => stored,
-            _ => self.payload(tensor, record, stored)?,
+            RecordKind::Copy => stored.bytes,
+            _ => payload(tensor, record, stored.bytes)?,
         };
         let reference = match (tensor.base, base) {
             (None, _) => None,
@@ -89,28 +81,32 @@ impl Delta {
         Ok(bytes)
     }
 
-    fn payload<'s>(
-        &self,
-        tensor: &FileTensor,
-        record: &Record,
-        stored: &'s [u8],
-    ) -> Result<&'s [u8]> {
-        let head_len = record.payload.start - tensor.stored.start;
-        let mut cursor = Cursor::new(part(stored, 0..head_len));
-        let agrees = Head::read(&mut cursor, 0).is_ok_and(|head| {
-            (&head.name, &head.span, head.kind) == (&record.name, &record.span, record.kind)
-                && head.payload_len_bytes == record.payload.end - record.payload.start
-        });
-        if !agrees {
-            return Err(Error::malformed(
-                Rule::DeltaPlaces,
-                "another record lies where that of this tensor should be",
-            )
-            .at(tensor.stored.start)
-            .tensor(&tensor.name));
+    #[cfg(feature = "decode-task")]
+    fn project(&self, number: usize) -> Self {
+        Self {
+            base_table: None,
+            records: [self.records[number].clone()].into(),
         }
-        Ok(part(stored, head_len..stored.len() as u64))
     }
+}
+
+/// Returns the payload of a whole record whose head agrees with the catalog.
+fn payload<'s>(tensor: &FileTensor, record: &Record, stored: &'s [u8]) -> Result<&'s [u8]> {
+    let head_len = record.payload.start - tensor.stored.start;
+    let mut cursor = Cursor::new(part(stored, 0..head_len));
+    let agrees = Head::read(&mut cursor, 0).is_ok_and(|head| {
+        (&head.name, &head.span, head.kind) == (&record.name, &record.span, record.kind)
+            && head.payload_len_bytes == record.payload.end - record.payload.start
+    });
+    if !agrees {
+        return Err(Error::malformed(
+            Rule::DeltaPlaces,
+            "another record lies where that of this tensor should be",
+        )
+        .at(tensor.stored.start)
+        .tensor(&tensor.name));
+    }
+    Ok(part(stored, head_len..stored.len() as u64))
 }
 
 impl FileCatalog {
@@ -148,12 +144,12 @@ impl FileCatalog {
                 }
             })
             .collect();
-        let delta = Delta {
+        let delta = FormatContents {
             base_table: trailer.map(|trailer| trailer.base_table),
             records,
         };
         Self::new(
-            Contents::Delta(delta),
+            AnyContents::Delta(delta),
             file_len_bytes,
             prefix.data_len_bytes,
             Some(header_json),
@@ -162,9 +158,9 @@ impl FileCatalog {
         )
     }
 
-    fn as_delta(&self) -> Option<&Delta> {
+    fn as_delta(&self) -> Option<&FormatContents> {
         match &self.contents {
-            Contents::Delta(delta) => Some(delta),
+            AnyContents::Delta(delta) => Some(delta),
             _ => None,
         }
     }

@@ -8,17 +8,19 @@ use core::ops::Range;
 
 use super::FileCatalog;
 use super::fetched::FetchedRanges;
+use super::format::Opener;
 use super::walk::Walk;
 use crate::container::model_delta::{
     Contents, Prefix, Record, TRAILER_END_BYTES, Trailer, fields_len_bytes, usual_bytes,
 };
 use crate::container::safetensors::Header;
+use crate::engine::Engine;
 use crate::limits::{DELTA_WHOLE_BYTES, HEADER_LEN_BYTES};
 use crate::{Error, Result, Rule};
 
 /// What has been parsed of a delta so far.
 #[derive(Debug, Clone, Default)]
-pub(super) struct DeltaOpener {
+pub(super) struct FormatOpener {
     trailer: Option<Trailer>,
     walk: Option<Walk>,
 }
@@ -31,8 +33,8 @@ enum TrailerFields {
     At(Range<u64>),
 }
 
-impl DeltaOpener {
-    pub(super) fn needs(&self, fetched: &FetchedRanges) -> Result<Vec<Range<u64>>> {
+impl Opener for FormatOpener {
+    fn needs(&self, fetched: &FetchedRanges) -> Result<Vec<Range<u64>>> {
         if let Some(walk) = &self.walk {
             return Ok(walk.needs(fetched).into_iter().collect());
         }
@@ -56,15 +58,16 @@ impl DeltaOpener {
         Ok(missing)
     }
 
-    /// Returns whether the requested window begins at `offset_bytes`.
-    pub(super) fn is_walking_at(&self, offset_bytes: u64) -> bool {
-        self.walk
-            .as_ref()
-            .is_some_and(|walk| !walk.wants_rest() && walk.position() == offset_bytes)
+    fn supply(&self, fetched: &mut FetchedRanges, offset_bytes: u64, bytes: &[u8]) -> Result<()> {
+        let is_window = |walk: &Walk| !walk.wants_rest() && walk.position() == offset_bytes;
+        if self.walk.as_ref().is_some_and(is_window) {
+            fetched.supply_window(offset_bytes, bytes);
+            return Ok(());
+        }
+        fetched.supply(offset_bytes, bytes)
     }
 
-    /// Parses as much as the fetched bytes allow.
-    pub(super) fn advance(&mut self, fetched: &FetchedRanges) -> Result<()> {
+    fn advance(&mut self, fetched: &FetchedRanges) -> Result<()> {
         if let Some(walk) = &mut self.walk {
             return walk.advance(fetched);
         }
@@ -95,15 +98,7 @@ impl DeltaOpener {
         Ok(())
     }
 
-    fn contents(&self) -> Option<&Contents> {
-        self.trailer.as_ref()?.contents.as_ref()
-    }
-
-    fn header(&self, fetched: &FetchedRanges, prefix: &Prefix) -> Result<Header> {
-        Header::parse(&fetched.have(prefix.header.clone()), prefix.data_len_bytes)
-    }
-
-    pub(super) fn finish(self, fetched: &FetchedRanges) -> Result<FileCatalog> {
+    fn finish<E: Engine>(self, fetched: &FetchedRanges, _: &E) -> Result<FileCatalog> {
         let prefix = Prefix::parse(fetched.head(), fetched.len_bytes())?;
         let (header, records) = match (&self.walk, self.contents()) {
             (None, Some(contents)) => {
@@ -126,6 +121,16 @@ impl DeltaOpener {
         let len_bytes = fetched.len_bytes();
         let header_json = fetched.have(prefix.header.clone()).into_owned();
         FileCatalog::delta(&prefix, header_json, header, records, trailer, len_bytes)
+    }
+}
+
+impl FormatOpener {
+    fn contents(&self) -> Option<&Contents> {
+        self.trailer.as_ref()?.contents.as_ref()
+    }
+
+    fn header(&self, fetched: &FetchedRanges, prefix: &Prefix) -> Result<Header> {
+        Header::parse(&fetched.have(prefix.header.clone()), prefix.data_len_bytes)
     }
 }
 

@@ -1,15 +1,17 @@
 //! Reads a part of a tensor: says which bytes of the file are needed, and
 //! decodes the part from them.
 
-use alloc::vec;
+use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::{Contents, FileCatalog};
-use crate::Result;
+use super::format::AnyContents;
+use super::zstn::FormatContents;
+use super::{FileCatalog, FileTensor};
 use crate::bytes::part;
 use crate::container::zstn::rows::{self, BlockTable, PlaneSize};
 use crate::engine::Engine;
+use crate::{Error, Result};
 
 /// The block tables of a ZSTN file that were fetched with its index, starting
 /// at byte `start` of the file.
@@ -37,6 +39,22 @@ pub struct RangePlan {
 }
 
 impl RangePlan {
+    /// Plans for a part that is stored uncompressed at these `ranges`.
+    pub(super) fn stored(ranges: Vec<Range<u64>>) -> Self {
+        Self { ranges, cut: None }
+    }
+
+    /// Plans for the bytes `span` of the tensor whose frame is at `start` and has
+    /// this `table`.
+    pub(super) fn of_frame(start: u64, table: &BlockTable, span: Range<u64>) -> Self {
+        let plan = rows::FramePlan::new(table, span);
+        let in_file = |range: &Range<u64>| start + range.start..start + range.end;
+        Self {
+            ranges: plan.ranges().iter().map(in_file).collect(),
+            cut: Some((start, plan)),
+        }
+    }
+
     /// Returns the ranges of the file to fetch, in order; no two of them touch.
     #[must_use]
     pub fn ranges(&self) -> &[Range<u64>] {
@@ -59,87 +77,77 @@ impl FileCatalog {
     /// Returns the range of the file that [`FileCatalog::plan`] needs for
     /// tensor `number`; `None` if it needs none, or if those bytes have been
     /// fetched already.
-    ///
-    /// # Panics
-    /// If there is no tensor with that number.
     #[must_use]
     pub fn block_table(&self, number: usize) -> Option<Range<u64>> {
-        let Contents::Zstn(integrity, tables) = &self.contents else {
+        let AnyContents::Zstn(contents) = &self.contents else {
             return None;
         };
-        let range = integrity.as_ref()?.table(number)?;
-        tables.get(&range).is_none().then_some(range)
+        let range = contents.integrity.as_ref()?.table(number)?;
+        contents.tables.get(&range).is_none().then_some(range)
     }
 
     /// Returns the stored size of each plane of tensor `number`. `table` holds
     /// the bytes of the range returned by [`FileCatalog::block_table`]. `None`
     /// if there is no table: for short, sparse and palette frames, and for
     /// tensors that are not packed.
-    ///
-    /// # Panics
-    /// If there is no tensor with that number.
     pub fn plane_sizes(
         &self,
         number: usize,
         table: Option<&[u8]>,
     ) -> Result<Option<Vec<PlaneSize>>> {
-        let table = self.parsed_table(number, table)?;
+        let tensor = self.tensor(number)?;
+        let AnyContents::Zstn(contents) = &self.contents else {
+            return Ok(None);
+        };
+        let table = contents.block_table(tensor, number, table)?;
         Ok(table.map(|table| table.plane_sizes()))
-    }
-
-    fn parsed_table(&self, number: usize, table: Option<&[u8]>) -> Result<Option<BlockTable>> {
-        let Contents::Zstn(Some(integrity), tables) = &self.contents else {
-            return Ok(None);
-        };
-        let Some(range) = integrity.table(number) else {
-            return Ok(None);
-        };
-        let Some(bytes) = table.or_else(|| tables.get(&range)) else {
-            return Ok(None);
-        };
-        let tensor = &self.tensors[number];
-        let frame_len_bytes = tensor.stored.end - tensor.stored.start;
-        BlockTable::parse(bytes, frame_len_bytes, tensor.len_bytes())
-            .map(Some)
-            .map_err(|error| error.within(range.start).tensor(&tensor.name))
     }
 
     /// Plans how to read the bytes `span` of tensor `number`. `table` holds the
     /// bytes of the range returned by [`FileCatalog::block_table`]. `None` if
     /// the tensor can only be read as a whole.
     ///
-    /// # Panics
-    /// If there is no tensor with that number, or `span` is not inside it.
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if there is no tensor
+    /// with that number, or `span` is not inside it; a table that is damaged.
     pub fn plan(
         &self,
         number: usize,
         span: Range<u64>,
         table: Option<&[u8]>,
     ) -> Result<Option<RangePlan>> {
-        let tensor = &self.tensors[number];
-        let stored = &tensor.stored;
-        match &self.contents {
-            Contents::Safetensors => {
-                let range = stored.start + span.start..stored.start + span.end;
-                let ranges = if range.is_empty() {
-                    vec![]
-                } else {
-                    vec![range]
-                };
-                Ok(Some(RangePlan { ranges, cut: None }))
-            }
-            Contents::Zstn(..) => {
-                let Some(table) = self.parsed_table(number, table)? else {
-                    return Ok(None);
-                };
-                let plan = rows::FramePlan::new(&table, span);
-                let in_file = |r: &Range<u64>| stored.start + r.start..stored.start + r.end;
-                Ok(Some(RangePlan {
-                    ranges: plan.ranges().iter().map(in_file).collect(),
-                    cut: Some((stored.start, plan)),
-                }))
-            }
-            _ => Ok(None),
+        let tensor = self.tensor(number)?;
+        if span.start > span.end || span.end > tensor.len_bytes() {
+            let detail = format!(
+                "bytes {}..{} are not inside a tensor of {}",
+                span.start,
+                span.end,
+                tensor.len_bytes()
+            );
+            return Err(Error::invalid_input(detail).tensor(&tensor.name));
         }
+        self.contents.plan(tensor, number, &span, table)
+    }
+}
+
+impl FormatContents {
+    /// Returns the block table of a tensor, if there is one: `table` are its
+    /// bytes, unless they were fetched with the index.
+    pub(super) fn block_table(
+        &self,
+        tensor: &FileTensor,
+        number: usize,
+        table: Option<&[u8]>,
+    ) -> Result<Option<BlockTable>> {
+        let range = self.integrity.as_ref().and_then(|all| all.table(number));
+        let Some(range) = range else {
+            return Ok(None);
+        };
+        let Some(bytes) = table.or_else(|| self.tables.get(&range)) else {
+            return Ok(None);
+        };
+        BlockTable::parse(bytes, tensor.stored_len_bytes(), tensor.len_bytes())
+            .map(Some)
+            .map_err(|error| error.within(range.start).tensor(&tensor.name))
     }
 }

@@ -6,4 +6,5 @@ pub mod foreign;
 pub mod model_delta;
 pub mod part_name;
 pub mod safetensors;
+mod tagged;
 pub mod zstn;

@@ -121,11 +121,17 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Returns the table that precedes the blocks: `8 + 4 * lens.len()` bytes.
+/// Returns the length of the table of that many blocks.
+#[must_use]
+pub fn table_len_bytes(count: usize) -> usize {
+    8 + 4 * count
+}
+
+/// Returns the table that precedes the blocks.
 #[must_use]
 pub fn table(block_bytes: u32, stored_lens: &[u32]) -> Vec<u8> {
     let count = u32::try_from(stored_lens.len()).unwrap_or(u32::MAX);
-    let mut out = Vec::with_capacity(8 + 4 * stored_lens.len());
+    let mut out = Vec::with_capacity(table_len_bytes(stored_lens.len()));
     out.extend_from_slice(&block_bytes.to_le_bytes());
     out.extend_from_slice(&count.to_le_bytes());
     for len in stored_lens {

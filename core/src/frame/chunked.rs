@@ -5,8 +5,10 @@ use alloc::borrow::Cow;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::family::FrameFamily;
+use super::info::{FrameInfo, decoded_len};
+use super::numpy::Extras;
 use super::stream::{self, Record, Stream};
-use super::{check_magic, decoded_len};
 use crate::bytes::{self, Cursor};
 use crate::engine::{Engine, PackEngine, ZstdCoding};
 use crate::transform::byteplane;
@@ -18,8 +20,7 @@ pub(super) const MAGIC: &[u8] = b"Z4AIMF01";
 #[derive(Debug, Clone)]
 pub struct Frame<'a> {
     chunks: Vec<Chunk<'a>>,
-    stored_len: usize,
-    decoded_len: u64,
+    info: FrameInfo<'a>,
 }
 
 #[derive(Debug, Clone)]
@@ -65,12 +66,12 @@ impl<'a> Chunk<'a> {
     }
 }
 
-impl<'a> Frame<'a> {
-    /// Reads the frame at the start of `bytes`; offsets in errors count from
-    /// there.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self> {
+impl<'a> FrameFamily<'a> for Frame<'a> {
+    type Streams = ();
+
+    fn parse(bytes: &'a [u8]) -> Result<Self> {
         let mut cursor = Cursor::new(bytes);
-        check_magic(&mut cursor, MAGIC)?;
+        cursor.expect_magic(MAGIC, Rule::FrameMagic, "Z4AIMF01 frame")?;
         cursor.u8("frame flags")?;
         let width = cursor.u8("element width")?;
         if width == 0 {
@@ -89,32 +90,19 @@ impl<'a> Frame<'a> {
         }
         Ok(Self {
             chunks,
-            stored_len: cursor.position(),
-            decoded_len: total,
+            info: FrameInfo::new(Extras::NONE, cursor.position(), total)?,
         })
     }
 
-    /// Returns the length of the frame.
-    #[must_use]
-    pub fn stored_len(&self) -> usize {
-        self.stored_len
+    fn info(&self) -> &FrameInfo<'a> {
+        &self.info
     }
 
-    /// Returns the length that it decodes to, the sum of its chunks.
-    #[must_use]
-    pub fn decoded_len_bytes(&self) -> u64 {
-        self.decoded_len
+    fn streams<E: Engine>(&self, _: &E) -> Result<()> {
+        Ok(())
     }
 
-    /// Decodes into a buffer of its own.
-    pub fn decompress<E: Engine>(&self, engine: &E) -> Result<Vec<u8>> {
-        let mut out = bytes::buffer(self.decoded_len)?;
-        self.decode(engine, &mut out)?;
-        Ok(out)
-    }
-
-    /// Decodes into `out`, which is as long as the frame says.
-    pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
+    fn join<E: Engine>(&self, engine: &E, (): (), out: &mut [u8]) -> Result<()> {
         let mut rest = out;
         let mut jobs = Vec::with_capacity(self.chunks.len());
         for chunk in &self.chunks {

@@ -8,12 +8,11 @@ use blake2::digest::consts::U16;
 use blake2::{Blake2b, Digest};
 
 use super::Stored;
-use super::select::{self, Effort};
+use super::select::{self, EncodeOptions};
 use crate::bytes::{self, Cursor};
-use crate::dtype::Dtype;
 use crate::engine::{Engine, PackEngine};
 use crate::transform::xor;
-use crate::{Error, Result, Rule};
+use crate::{Error, Result, Rule, TensorRef};
 
 /// First bytes.
 pub const MAGIC: [u8; 4] = *b"Z4DL";
@@ -31,21 +30,11 @@ impl<'a> Delta<'a> {
     /// Reads the head. Flags and the reserved field are ignored, as z4ai does.
     pub fn parse(blob: &'a [u8]) -> Result<Self> {
         let mut cursor = Cursor::new(blob);
-        if cursor.take(4, "delta magic")? != MAGIC {
-            return Err(Error::malformed(Rule::DeltaMagic, "not a Z4DL delta").at(0));
-        }
-        let version = cursor.u8("delta version")?;
-        if version != VERSION {
-            return Err(Error::malformed(
-                Rule::DeltaVersion,
-                format!("Z4DL version {version}, only {VERSION} exists"),
-            )
-            .at(4));
-        }
+        cursor.expect_magic(&MAGIC, Rule::DeltaMagic, "Z4DL delta")?;
+        cursor.expect_version(VERSION, Rule::DeltaVersion, "Z4DL delta")?;
         cursor.take(3, "delta flags")?;
         let reference_len_bytes = cursor.u64("reference length")?;
-        let mut reference_digest = [0; 16];
-        reference_digest.copy_from_slice(cursor.take(16, "reference digest")?);
+        let reference_digest = cursor.array("reference digest")?;
         let inner = cursor.take(cursor.remaining() as u64, "inner frame")?;
         Ok(Self {
             reference_len_bytes,
@@ -98,26 +87,28 @@ impl<'a> Delta<'a> {
 
 const HEAD_BYTES: u64 = 32;
 
-/// Encodes `current` as its difference from `reference`; `dtype` guides the
-/// choice of frame.
+/// Encodes `current` as its difference from `reference`.
 pub fn encode<E: PackEngine>(
     engine: &E,
-    current: &[u8],
+    current: TensorRef,
     reference: &[u8],
-    dtype: Option<Dtype>,
-    effort: Effort,
+    options: EncodeOptions,
 ) -> Result<Vec<u8>> {
-    if current.len() != reference.len() {
+    if current.bytes.len() != reference.len() {
         return Err(Error::invalid_input(format!(
             "a delta needs buffers of equal length, these have {} and {} bytes",
-            current.len(),
+            current.bytes.len(),
             reference.len()
         )));
     }
-    let mut difference = current.to_vec();
+    let mut difference = current.bytes.to_vec();
     xor::apply(&mut difference, reference);
     let mut out = head([reference]);
-    out.extend_from_slice(&select::encode(engine, &difference, dtype, effort));
+    out.extend_from_slice(&select::encode(
+        engine,
+        current.with_bytes(&difference),
+        options,
+    ));
     Ok(out)
 }
 

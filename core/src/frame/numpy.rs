@@ -35,6 +35,12 @@ pub(super) struct Extras<'a> {
 }
 
 impl<'a> Extras<'a> {
+    /// Those of a frame whose head has neither.
+    pub const NONE: Self = Self {
+        numpy: None,
+        tail: &[],
+    };
+
     /// Parses them as sparse and palette frames store them: after all their
     /// lengths (9.1, 10).
     pub fn after_their_lengths(cursor: &mut Cursor<'a>, flags: u8) -> Result<Self> {

@@ -3,8 +3,10 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::numpy::{Extras, NumPy};
-use super::{check_magic, check_version, decoded_len, stream};
+use super::family::FrameFamily;
+use super::info::{FrameInfo, body_len};
+use super::numpy::Extras;
+use super::stream;
 use crate::bytes::{self, Cursor};
 use crate::engine::{Engine, PackEngine, ZstdCoding};
 use crate::entropy::zstd;
@@ -23,19 +25,17 @@ pub struct Frame<'a> {
     distinct: u32,
     codebook: &'a [u8],
     index: &'a [u8],
-    tail: &'a [u8],
-    numpy: Option<NumPy<'a>>,
-    stored_len: usize,
-    decoded_len: u64,
+    info: FrameInfo<'a>,
 }
 
-impl<'a> Frame<'a> {
-    /// Reads the frame at the start of `bytes`; offsets in errors count from
-    /// there.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self> {
+impl<'a> FrameFamily<'a> for Frame<'a> {
+    /// The codebook and the index.
+    type Streams = [Vec<u8>; 2];
+
+    fn parse(bytes: &'a [u8]) -> Result<Self> {
         let mut cursor = Cursor::new(bytes);
-        check_magic(&mut cursor, MAGIC)?;
-        check_version(&mut cursor, VERSION)?;
+        cursor.expect_magic(MAGIC, Rule::FrameMagic, "ZPL1 frame")?;
+        cursor.expect_version(VERSION, Rule::FrameVersion, "ZPL1 frame")?;
         let width = cursor.u8("element width")?;
         if !matches!(width, 2 | 4 | 8) {
             let detail = format!("elements of {width} bytes in a palette frame");
@@ -49,7 +49,7 @@ impl<'a> Frame<'a> {
         }
         let elements = cursor.u64("element count")?;
         let distinct = cursor.u32("count of distinct values")?;
-        let Extras { numpy, tail } = Extras::after_their_lengths(&mut cursor, flags)?;
+        let extras = Extras::after_their_lengths(&mut cursor, flags)?;
         let codebook_len = cursor.u32("codebook length")?;
         let codebook_at = cursor.position() as u64;
         let codebook = cursor.take(codebook_len.into(), "codebook")?;
@@ -64,10 +64,11 @@ impl<'a> Frame<'a> {
         if elements > 0 {
             let codebook_bytes = u64::from(distinct) * u64::from(width);
             zstd::check_sized(codebook, codebook_bytes).map_err(|e| e.within(codebook_at))?;
-            let index_len = decoded_len(elements, index_bytes.into(), &[])?;
+            let index_len = body_len(elements, index_bytes.into())?;
             index = zstd::sized_prefix(&bytes[index_at..], index_len)
                 .map_err(|e| e.within(index_at as u64))?;
         }
+        let body_len = body_len(elements, width.into())?;
         Ok(Self {
             width,
             index_bytes,
@@ -75,59 +76,15 @@ impl<'a> Frame<'a> {
             distinct,
             codebook,
             index,
-            tail,
-            numpy,
-            stored_len: index_at + index.len(),
-            decoded_len: decoded_len(elements, width.into(), tail)?,
+            info: FrameInfo::new(extras, index_at + index.len(), body_len)?,
         })
     }
 
-    /// Returns the bytes of one element.
-    #[must_use]
-    pub fn width(&self) -> u8 {
-        self.width
+    fn info(&self) -> &FrameInfo<'a> {
+        &self.info
     }
 
-    /// Returns the number of entries in the codebook.
-    #[must_use]
-    pub fn distinct(&self) -> u32 {
-        self.distinct
-    }
-
-    /// Returns NumPy's description, if the frame has one.
-    #[must_use]
-    pub fn numpy(&self) -> Option<&NumPy<'a>> {
-        self.numpy.as_ref()
-    }
-
-    /// Returns the length of the frame.
-    #[must_use]
-    pub fn stored_len(&self) -> usize {
-        self.stored_len
-    }
-
-    /// Returns the length that it decodes to. The frame of the index can hold
-    /// that many elements.
-    #[must_use]
-    pub fn decoded_len_bytes(&self) -> u64 {
-        self.decoded_len
-    }
-
-    /// Decodes into a buffer of its own, made once the index is there.
-    pub fn decompress<E: Engine>(&self, engine: &E) -> Result<Vec<u8>> {
-        let parts = self.parts(engine)?;
-        let mut out = bytes::buffer(self.decoded_len)?;
-        self.join(&parts, &mut out)?;
-        Ok(out)
-    }
-
-    /// Decodes into `out`, which is as long as the frame says.
-    pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
-        self.join(&self.parts(engine)?, out)
-    }
-
-    /// Decodes codebook and index.
-    fn parts<E: Engine>(&self, engine: &E) -> Result<[Vec<u8>; 2]> {
+    fn streams<E: Engine>(&self, engine: &E) -> Result<Self::Streams> {
         let decode = |payload: &[u8], len_bytes| {
             let mut out = bytes::buffer(len_bytes)?;
             if !out.is_empty() {
@@ -142,11 +99,28 @@ impl<'a> Frame<'a> {
         ])
     }
 
-    fn join(&self, [codebook, index]: &[Vec<u8>; 2], out: &mut [u8]) -> Result<()> {
-        let (body, tail) = out.split_at_mut(out.len() - self.tail.len());
-        tail.copy_from_slice(self.tail);
+    fn join<E: Engine>(
+        &self,
+        _: &E,
+        [codebook, index]: Self::Streams,
+        body: &mut [u8],
+    ) -> Result<()> {
         let (index_bytes, width) = (self.index_bytes.into(), self.width.into());
-        palette::join(index, index_bytes, codebook, width, body)
+        palette::join(&index, index_bytes, &codebook, width, body)
+    }
+}
+
+impl Frame<'_> {
+    /// Returns the bytes of one element.
+    #[must_use]
+    pub fn width(&self) -> u8 {
+        self.width
+    }
+
+    /// Returns the number of entries in the codebook.
+    #[must_use]
+    pub fn distinct(&self) -> u32 {
+        self.distinct
     }
 }
 

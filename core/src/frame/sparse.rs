@@ -4,8 +4,10 @@ use alloc::borrow::Cow;
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::numpy::{Extras, NumPy};
-use super::{check_magic, check_version, decoded_len, stream, turbo};
+use super::family::FrameFamily;
+use super::info::{FrameInfo, body_len};
+use super::numpy::Extras;
+use super::{stream, turbo};
 use crate::bytes::{self, Cursor};
 use crate::engine::{Engine, PackEngine, ZstdCoding};
 use crate::entropy::zstd;
@@ -23,19 +25,17 @@ pub struct Frame<'a> {
     nonzero: u64,
     bitmap: &'a [u8],
     values: Option<turbo::Frame<'a>>,
-    tail: &'a [u8],
-    numpy: Option<NumPy<'a>>,
-    stored_len: usize,
-    decoded_len: u64,
+    info: FrameInfo<'a>,
 }
 
-impl<'a> Frame<'a> {
-    /// Reads the frame at the start of `bytes`; offsets in errors count from
-    /// there.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self> {
+impl<'a> FrameFamily<'a> for Frame<'a> {
+    /// The bitmap and the values.
+    type Streams = (Vec<u8>, Vec<u8>);
+
+    fn parse(bytes: &'a [u8]) -> Result<Self> {
         let mut cursor = Cursor::new(bytes);
-        check_magic(&mut cursor, MAGIC)?;
-        check_version(&mut cursor, VERSION)?;
+        cursor.expect_magic(MAGIC, Rule::FrameMagic, "ZSP1 frame")?;
+        cursor.expect_version(VERSION, Rule::FrameVersion, "ZSP1 frame")?;
         let width = cursor.u8("element width")?;
         if !matches!(width, 1 | 2 | 4 | 8) {
             let detail = format!("elements of {width} bytes in a sparse frame");
@@ -45,7 +45,7 @@ impl<'a> Frame<'a> {
         cursor.u8("padding")?;
         let elements = cursor.u64("element count")?;
         let nonzero = cursor.u64("count of nonzero elements")?;
-        let Extras { numpy, tail } = Extras::after_their_lengths(&mut cursor, flags)?;
+        let extras = Extras::after_their_lengths(&mut cursor, flags)?;
         let bitmap_len = cursor.u64("bitmap length")?;
         let bitmap_at = cursor.position() as u64;
         let bitmap = cursor.take(bitmap_len, "bitmap")?;
@@ -65,66 +65,23 @@ impl<'a> Frame<'a> {
             .then(|| values(&bytes[values_at..], nonzero, width))
             .transpose()
             .map_err(|e| e.within(values_at as u64))?;
+        let values_len = values.as_ref().map_or(0, |frame| frame.info().stored_len());
+        let body_len = body_len(elements, width.into())?;
         Ok(Self {
             width,
             elements,
             nonzero,
             bitmap,
-            tail,
-            numpy,
-            stored_len: values_at + values.as_ref().map_or(0, turbo::Frame::stored_len),
-            decoded_len: decoded_len(elements, width.into(), tail)?,
             values,
+            info: FrameInfo::new(extras, values_at + values_len, body_len)?,
         })
     }
 
-    /// Returns the bytes of one element.
-    #[must_use]
-    pub fn width(&self) -> u8 {
-        self.width
+    fn info(&self) -> &FrameInfo<'a> {
+        &self.info
     }
 
-    /// Returns the number of elements that are not zero.
-    #[must_use]
-    pub fn nonzero(&self) -> u64 {
-        self.nonzero
-    }
-
-    /// Returns NumPy's description, if the frame has one.
-    #[must_use]
-    pub fn numpy(&self) -> Option<&NumPy<'a>> {
-        self.numpy.as_ref()
-    }
-
-    /// Returns the length of the frame.
-    #[must_use]
-    pub fn stored_len(&self) -> usize {
-        self.stored_len
-    }
-
-    /// Returns the length that it decodes to. The frame of the bitmap can hold
-    /// that many elements.
-    #[must_use]
-    pub fn decoded_len_bytes(&self) -> u64 {
-        self.decoded_len
-    }
-
-    /// Decodes into a buffer of its own, made once the bitmap is there.
-    pub fn decompress<E: Engine>(&self, engine: &E) -> Result<Vec<u8>> {
-        let (bitmap, values) = self.parts(engine)?;
-        let mut out = bytes::buffer(self.decoded_len)?;
-        self.join(&bitmap, &values, &mut out);
-        Ok(out)
-    }
-
-    /// Decodes into `out`, which is as long as the frame says.
-    pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
-        let (bitmap, values) = self.parts(engine)?;
-        self.join(&bitmap, &values, out);
-        Ok(())
-    }
-
-    fn parts<E: Engine>(&self, engine: &E) -> Result<(Vec<u8>, Vec<u8>)> {
+    fn streams<E: Engine>(&self, engine: &E) -> Result<Self::Streams> {
         let mut bitmap = bytes::buffer(self.elements.div_ceil(8))?;
         if !bitmap.is_empty() {
             zstd::decode(engine, self.bitmap, &mut bitmap)?;
@@ -146,20 +103,36 @@ impl<'a> Frame<'a> {
         Ok((bitmap, values))
     }
 
-    fn join(&self, bitmap: &[u8], values: &[u8], out: &mut [u8]) {
-        let (body, tail) = out.split_at_mut(out.len() - self.tail.len());
-        tail.copy_from_slice(self.tail);
-        sparse::join(bitmap, values, self.width.into(), body);
+    fn join<E: Engine>(
+        &self,
+        _: &E,
+        (bitmap, values): Self::Streams,
+        body: &mut [u8],
+    ) -> Result<()> {
+        sparse::join(&bitmap, &values, self.width.into(), body);
+        Ok(())
+    }
+}
+
+impl Frame<'_> {
+    /// Returns the bytes of one element.
+    #[must_use]
+    pub fn width(&self) -> u8 {
+        self.width
+    }
+
+    /// Returns the number of elements that are not zero.
+    #[must_use]
+    pub fn nonzero(&self) -> u64 {
+        self.nonzero
     }
 }
 
 fn values(bytes: &[u8], nonzero: u64, width: u8) -> Result<turbo::Frame<'_>> {
     let frame = turbo::Frame::parse(bytes)?;
-    if nonzero.checked_mul(width.into()) != Some(frame.decoded_len_bytes()) {
-        let detail = format!(
-            "{} bytes of values for {nonzero} elements of {width} bytes",
-            frame.decoded_len_bytes()
-        );
+    let len_bytes = frame.info().decoded_len_bytes();
+    if nonzero.checked_mul(width.into()) != Some(len_bytes) {
+        let detail = format!("{len_bytes} bytes of values for {nonzero} elements of {width} bytes");
         return Err(Error::malformed(Rule::SparseValues, detail).at(0));
     }
     Ok(frame)

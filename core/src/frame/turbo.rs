@@ -6,9 +6,11 @@ use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::family::FrameFamily;
+use super::info::FrameInfo;
+use super::numpy::Extras;
 use super::stream::{self, Record, Stream};
-use super::{check_magic, check_version};
-use crate::bytes::{self, Cursor};
+use crate::bytes::Cursor;
 use crate::engine::{Engine, PackEngine, ZstdCoding};
 use crate::transform::byteplane;
 use crate::{Error, Result, Rule};
@@ -32,17 +34,16 @@ pub enum Transform {
 pub struct Frame<'a> {
     transform: Transform,
     streams: Vec<Stream<'a>>,
-    len_bytes: u64,
-    stored_len: usize,
+    info: FrameInfo<'a>,
 }
 
-impl<'a> Frame<'a> {
-    /// Reads the frame at the start of `bytes`; offsets in errors count from
-    /// there.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self> {
+impl<'a> FrameFamily<'a> for Frame<'a> {
+    type Streams = ();
+
+    fn parse(bytes: &'a [u8]) -> Result<Self> {
         let mut cursor = Cursor::new(bytes);
-        check_magic(&mut cursor, MAGIC)?;
-        check_version(&mut cursor, VERSION)?;
+        cursor.expect_magic(MAGIC, Rule::FrameMagic, "ZRT1 frame")?;
+        cursor.expect_version(VERSION, Rule::FrameVersion, "ZRT1 frame")?;
         let width = cursor.u8("element width")?;
         let len_bytes = cursor.u64("original length")?;
         let (transform, expected) = match cursor.u8("transform")? {
@@ -70,32 +71,19 @@ impl<'a> Frame<'a> {
         Ok(Self {
             transform,
             streams,
-            len_bytes,
-            stored_len: cursor.position(),
+            info: FrameInfo::new(Extras::NONE, cursor.position(), len_bytes)?,
         })
     }
 
-    /// Returns the length of the frame.
-    #[must_use]
-    pub fn stored_len(&self) -> usize {
-        self.stored_len
+    fn info(&self) -> &FrameInfo<'a> {
+        &self.info
     }
 
-    /// Returns the length that it decodes to, which its streams can hold.
-    #[must_use]
-    pub fn decoded_len_bytes(&self) -> u64 {
-        self.len_bytes
+    fn streams<E: Engine>(&self, _: &E) -> Result<()> {
+        Ok(())
     }
 
-    /// Decodes into a buffer of its own.
-    pub fn decompress<E: Engine>(&self, engine: &E) -> Result<Vec<u8>> {
-        let mut out = bytes::buffer(self.len_bytes)?;
-        self.decode(engine, &mut out)?;
-        Ok(out)
-    }
-
-    /// Decodes into `out`, which is as long as the frame says.
-    pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
+    fn join<E: Engine>(&self, engine: &E, (): (), out: &mut [u8]) -> Result<()> {
         if self.transform == Transform::Opaque {
             return self.streams[0].decode_into(engine, out);
         }

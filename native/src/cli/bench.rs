@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use zstn::{Engine, Error, Result};
-use zstn_core::container::zstn::{pack_into, unpack_into};
+use zstn::{Error, Result};
+use zstn_core::container::zstn::{ContainerOptions, pack_into, unpack_into};
 
+use super::arguments::Threads;
 use super::pack::Effort;
 use super::{print, size, table};
 
@@ -16,25 +17,24 @@ use super::{print, size, table};
 pub struct Options {
     /// Safetensors file
     file: PathBuf,
-    /// Time against size
+    /// Speed/size trade-off
     #[arg(long, value_enum, default_value_t)]
     effort: Effort,
-    /// Threads, 0 for one per core
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    threads: usize,
-    /// Rounds after one that does not count; medians are printed
+    #[command(flatten)]
+    threads: Threads,
+    /// Timed runs, after one warm-up; medians are printed
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// Leave out the checksums and digests that show damage
     #[arg(long)]
     no_integrity: bool,
-    /// Print one JSON object
+    /// Print the result as JSON (docs/json.md)
     #[arg(long)]
     pub json: bool,
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let engine = Engine::new(options.threads)?;
+    let engine = options.threads.engine()?;
     let name = options.file.display().to_string();
     let original =
         std::fs::read(&options.file).map_err(|error| Error::io(format!("read {name}"), error))?;
@@ -42,14 +42,9 @@ pub fn run(options: &Options) -> Result<()> {
     let (mut packed, mut restored) = (Vec::new(), Vec::new());
     for round in 0..=options.runs {
         let started = Instant::now();
-        let effort = options.effort.into();
-        pack_into(
-            &engine,
-            &original,
-            effort,
-            !options.no_integrity,
-            &mut packed,
-        )?;
+        let container =
+            ContainerOptions::new(options.effort.into()).integrity(!options.no_integrity);
+        pack_into(&engine, &original, container, &mut packed)?;
         let pack_time = started.elapsed().as_secs_f64();
         let started = Instant::now();
         unpack_into(&engine, &packed, &mut restored)?;
@@ -68,7 +63,7 @@ pub fn run(options: &Options) -> Result<()> {
     let (original_bytes, packed_bytes) = (original.len() as u64, packed.len() as u64);
     if options.json {
         return print(serde_json::json!({
-            "file": name,
+            "input": name,
             "threads": engine.threads(),
             "runs": options.runs,
             "original_bytes": original_bytes,

@@ -6,97 +6,90 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use zstn::source::{Map, Place, Source};
-use zstn::{Engine, Error, Output, Result};
+use zstn::source::{Map, Source};
+use zstn::{Engine, Error, Location, Output, Result};
+use zstn_core::TensorRef;
 use zstn_core::dtype::Dtype;
 use zstn_core::frame;
 use zstn_core::frame::delta::{self, Delta};
 
+use super::arguments::{self, Destination, Overwrite, Report, Threads};
 use super::pack::Effort;
-use super::{place, print, say, size};
+use super::{print, progress, say, size};
 
 #[derive(Args)]
 pub struct CompressOptions {
     /// Any file: a path, an http(s) address, or - for standard input
-    #[arg(value_parser = place::parser())]
-    input: Place,
+    #[arg(value_parser = arguments::location())]
+    input: Location,
     /// The frame [default: the input's name with .z4ai behind it, or with
     /// .z4dl for a difference]
-    #[arg(short, long)]
-    output: Option<PathBuf>,
+    #[arg(short, long, value_parser = arguments::destination())]
+    output: Option<Destination>,
     /// Store only the difference from this file, which has as many bytes
-    #[arg(long, value_name = "BASE", value_parser = place::parser())]
-    base: Option<Place>,
+    #[arg(long, value_name = "BASE", value_parser = arguments::location())]
+    base: Option<Location>,
     /// What the bytes are, like bf16, f32 or BF16; without, just bytes
     #[arg(long, value_parser = dtype)]
     dtype: Option<Dtype>,
-    /// Time against size
+    /// Speed/size trade-off
     #[arg(long, value_enum, default_value_t)]
     effort: Effort,
-    /// Threads, 0 for one per core
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    threads: usize,
     #[command(flatten)]
-    overwrite: place::Overwrite,
-    /// Say nothing
-    #[arg(short, long)]
-    quiet: bool,
-    /// Print the result as JSON
-    #[arg(long)]
-    pub json: bool,
+    threads: Threads,
+    #[command(flatten)]
+    overwrite: Overwrite,
+    #[command(flatten)]
+    pub report: Report,
 }
 
 #[derive(Args)]
 pub struct DecompressOptions {
     /// A frame: a path, an http(s) address, or - for standard input
-    #[arg(value_parser = place::parser())]
-    input: Place,
+    #[arg(value_parser = arguments::location())]
+    input: Location,
     /// The original [default: the input's name without .z4ai or .z4dl]
-    #[arg(short, long)]
-    output: Option<PathBuf>,
+    #[arg(short, long, value_parser = arguments::destination())]
+    output: Option<Destination>,
     /// The file that a difference was compressed against
-    #[arg(long, value_name = "BASE", value_parser = place::parser())]
-    base: Option<Place>,
+    #[arg(long, value_name = "BASE", value_parser = arguments::location())]
+    base: Option<Location>,
     /// Most bytes it may decode to
     #[arg(long, default_value = "64G", value_name = "SIZE", value_parser = size::parse)]
     limit: u64,
-    /// Threads, 0 for one per core
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    threads: usize,
     #[command(flatten)]
-    overwrite: place::Overwrite,
-    /// Say nothing
-    #[arg(short, long)]
-    quiet: bool,
-    /// Print the result as JSON
-    #[arg(long)]
-    pub json: bool,
+    threads: Threads,
+    #[command(flatten)]
+    overwrite: Overwrite,
+    #[command(flatten)]
+    pub report: Report,
 }
 
 fn dtype(text: &str) -> std::result::Result<Dtype, String> {
     Dtype::from_name(text)
-        .ok_or_else(|| format!("`{text}` is no dtype; bf16, f16, f32, f64, i8 … u64 are"))
+        .ok_or_else(|| format!("`{text}` is not a dtype; bf16, f16, f32, f64, i8 … u64 are"))
 }
 
 pub fn compress(options: &CompressOptions) -> Result<()> {
-    let silent = options.quiet || options.json;
+    let silent = options.report.is_silent();
     let suffix = match &options.base {
         None => ".z4ai",
         Some(_) => ".z4dl",
     };
     let appended = |input: &Path| with_suffix(input, suffix);
-    let target = place::output(&options.input, options.output.as_deref(), appended);
+    let target = output(&options.input, options.output.as_ref(), appended);
     let output = options.overwrite.begin(&target)?;
-    let engine = Engine::new(options.threads)?;
-    let input = place::whole(&options.input, silent)?;
+    let engine = options.threads.engine()?;
+    let input = fetch(&options.input, silent)?;
     let base = options.base.as_ref();
-    let base = base.map(|base| place::whole(base, silent)).transpose()?;
+    let base = base.map(|base| fetch(base, silent)).transpose()?;
     let (dtype, effort) = (options.dtype, options.effort.into());
     let frame = match &base {
         None => zstn::compress(&engine, &input, dtype, effort),
         Some(base) => {
             check_len(&input, base)?;
-            delta::encode(&engine, &input, base, dtype, effort).map_err(refused(&options.input))?
+            delta::encode(&engine, TensorRef::flat(&input, dtype), base, effort.into())
+                .map_err(refused(&options.input))?
         }
     };
     let lens = (input.len_bytes(), frame.len() as u64);
@@ -107,7 +100,39 @@ pub fn compress(options: &CompressOptions) -> Result<()> {
         lens_bytes: lens,
     };
     write(&[Some(&input), base.as_ref()], output, &frame)?;
-    done.report(silent, options.json)
+    done.report(options.report)
+}
+
+/// Returns where the result goes: as the person says, else under the `name`
+/// made from the input's.
+fn output(
+    input: &Location,
+    output: Option<&Destination>,
+    name: impl Fn(&Path) -> PathBuf,
+) -> Destination {
+    match (output, input) {
+        (Some(output), _) => output.clone(),
+        (None, Location::Stdin) => Destination::Stdout,
+        (None, Location::Path(path)) => Destination::Path(name(path)),
+        (None, Location::Url(_)) => {
+            let file = input.file_name().unwrap_or_else(|| "file".into());
+            Destination::Path(name(Path::new(&file)))
+        }
+    }
+}
+
+/// Maps all of `location`; a download shows its progress.
+fn fetch(location: &Location, quiet: bool) -> Result<Map> {
+    let is_url = matches!(location, Location::Url(_));
+    let bar = progress::bar("fetching", 0, quiet || !is_url);
+    let map = location.map(&|so_far, total| {
+        if let Some(total) = total {
+            bar.set_length(total);
+        }
+        bar.set_position(so_far);
+    });
+    bar.finish_and_clear();
+    map
 }
 
 /// `path` with `suffix` appended to its name.
@@ -118,18 +143,18 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 }
 
 pub fn decompress(options: &DecompressOptions) -> Result<()> {
-    let silent = options.quiet || options.json;
+    let silent = options.report.is_silent();
     let without = |input: &Path| match input.extension() {
         Some(extension) if extension == "z4ai" || extension == "z4dl" => input.with_extension(""),
         _ => with_suffix(input, ".out"),
     };
-    let target = place::output(&options.input, options.output.as_deref(), without);
+    let target = output(&options.input, options.output.as_ref(), without);
     let output = options.overwrite.begin(&target)?;
-    let engine = Engine::new(options.threads)?;
-    let input = place::whole(&options.input, silent)?;
+    let engine = options.threads.engine()?;
+    let input = fetch(&options.input, silent)?;
     check_base(&input, options.base.as_ref())?;
     let base = options.base.as_ref();
-    let base = base.map(|base| place::whole(base, silent)).transpose()?;
+    let base = base.map(|base| fetch(base, silent)).transpose()?;
     let bytes = match &base {
         None => {
             let bytes = frame::decompress(&engine, &input, options.limit);
@@ -145,11 +170,11 @@ pub fn decompress(options: &DecompressOptions) -> Result<()> {
         lens_bytes: lens,
     };
     write(&[Some(&input), base.as_ref()], output, &bytes)?;
-    done.report(silent, options.json)
+    done.report(options.report)
 }
 
 /// A base has to be given for a difference and for nothing else.
-fn check_base(input: &Map, base: Option<&Place>) -> Result<()> {
+fn check_base(input: &Map, base: Option<&Location>) -> Result<()> {
     let name = input.name();
     match (input.starts_with(&delta::MAGIC), base) {
         (true, None) => Err(Error::Usage(format!(
@@ -208,27 +233,27 @@ fn write(inputs: &[Option<&Map>], mut output: Output, bytes: &[u8]) -> Result<()
 
 /// What was made of what.
 struct Done<'a> {
-    input: &'a Place,
-    base: Option<&'a Place>,
-    target: &'a Path,
+    input: &'a Location,
+    base: Option<&'a Location>,
+    target: &'a Destination,
     /// Of the original and of the frame.
     lens_bytes: (u64, u64),
 }
 
 impl Done<'_> {
-    fn report(&self, silent: bool, json: bool) -> Result<()> {
-        let (input, target) = (self.input, self.target.display());
+    fn report(&self, report: Report) -> Result<()> {
+        let (input, target) = (self.input, self.target);
         let (original, packed) = self.lens_bytes;
-        if json {
+        if report.json {
             return print(serde_json::json!({
                 "input": input.to_string(),
-                "base": self.base.map(Place::to_string),
+                "bases": self.base.iter().map(|base| base.to_string()).collect::<Vec<_>>(),
                 "output": target.to_string(),
                 "original_bytes": original,
                 "packed_bytes": packed,
             }));
         }
-        if !silent {
+        if !report.quiet {
             say!(
                 "{input} → {target}: {} original, {} packed ({})",
                 size::bytes(original),

@@ -4,31 +4,46 @@ use std::borrow::Cow;
 
 use clap::Args;
 use serde::{Serialize, Serializer};
-use zstn::Result;
+use zstn::{Location, Result};
 use zstn_core::catalog::BaseUse;
 use zstn_core::model::{Model, Tensor};
 
+use super::arguments::{self, Model as Opening, Report};
 use super::stdout::Stdout;
-use super::{place, say, size, table};
+use super::{Outcome, each, print, say, size, table};
 
 #[derive(Args)]
 pub struct Options {
+    /// Files of any kind, .index.json of sharded checkpoints, or local folders:
+    /// paths, http(s) addresses, or - for standard input
+    #[arg(required = true, value_name = "INPUT", value_parser = arguments::location())]
+    inputs: Vec<Location>,
     #[command(flatten)]
-    model: place::Model,
-    /// Print the list as JSON
-    #[arg(long)]
-    pub json: bool,
+    model: Opening,
+    #[command(flatten)]
+    pub report: Report,
 }
 
-pub fn run(options: &Options) -> Result<()> {
-    let reader = options.model.open()?;
+pub fn run(options: &Options) -> Outcome {
+    each(options.inputs.iter(), options.report.json, |input| {
+        if options.inputs.len() > 1 && !options.report.json {
+            print(format!("{input}:"))?;
+        }
+        one(options, input)
+    })
+}
+
+fn one(options: &Options, input: &Location) -> Result<()> {
+    let reader = options.model.open(input, None)?;
     let model = reader.model();
-    if options.json {
+    if options.report.json {
         let mut out = Stdout::new();
         out.json(&List {
-            file: &options.model.input.to_string(),
-            files: reader.sources().iter().map(|s| s.name()).collect(),
+            input: &input.to_string(),
             kind: model.kind().name(),
+            files: reader.sources().iter().map(|s| s.name()).collect(),
+            original_bytes: model.original_len_bytes(),
+            packed_bytes: model.len_bytes(),
             refused: Refused(model),
             tensors: Tensors(model),
         })?;
@@ -41,20 +56,22 @@ pub fn run(options: &Options) -> Result<()> {
     for (name, refusal) in model.refused() {
         say!("warning: {name} cannot be read: {refusal}");
     }
-    say!(
-        "{} tensors, {} in {} ({})",
-        model.tensors().len(),
-        size::bytes(model.original_len_bytes()),
-        size::bytes(model.len_bytes()),
-        size::ratio(model.original_len_bytes(), model.len_bytes()),
-    );
+    if !options.report.quiet {
+        say!(
+            "{} tensors, {} in {} ({})",
+            model.tensors().len(),
+            size::bytes(model.original_len_bytes()),
+            size::bytes(model.len_bytes()),
+            size::ratio(model.original_len_bytes(), model.len_bytes()),
+        );
+    }
     Ok(())
 }
 
 /// One tensor for people.
 fn row<'a>(model: &'a Model, tensor: &'a Tensor) -> [Cow<'a, str>; 7] {
-    let shared = tensor.alias_of.map(|owner| &model.tensors()[owner]);
-    let (stored, ratio) = match shared {
+    let alias_of = tensor.alias_of.map(|target| &model.tensors()[target]);
+    let (stored, ratio) = match alias_of {
         Some(_) => ("–".into(), "–".into()),
         None => (
             size::bytes(tensor.stored_len_bytes()),
@@ -68,8 +85,8 @@ fn row<'a>(model: &'a Model, tensor: &'a Tensor) -> [Cow<'a, str>; 7] {
         size::bytes(tensor.len_bytes()).into(),
         stored.into(),
         ratio.into(),
-        match (shared, tensor.base, tensor.format()) {
-            (Some(owner), ..) => format!("= {}", table::shortened(&owner.name)).into(),
+        match (alias_of, tensor.base, tensor.format()) {
+            (Some(target), ..) => format!("= {}", table::shortened(&target.name)).into(),
             (None, Some(BaseUse::Copy), _) => "= base".into(),
             (None, Some(BaseUse::Difference), _) => "from base".into(),
             (None, None, Some(format)) => format.into(),
@@ -82,9 +99,11 @@ fn row<'a>(model: &'a Model, tensor: &'a Tensor) -> [Cow<'a, str>; 7] {
 /// entry.
 #[derive(Serialize)]
 struct List<'a> {
-    file: &'a str,
-    files: Vec<&'a str>,
+    input: &'a str,
     kind: &'a str,
+    files: Vec<&'a str>,
+    original_bytes: u64,
+    packed_bytes: u64,
     refused: Refused<'a>,
     tensors: Tensors<'a>,
 }
@@ -114,42 +133,42 @@ impl Serialize for Tensors<'_> {
 /// One tensor for scripts.
 #[derive(Serialize)]
 struct Entry<'a> {
-    base: Option<&'a str>,
-    dtype: &'a str,
-    format: Option<&'a str>,
-    len_bytes: u64,
     name: &'a str,
-    parts: Vec<Stored>,
+    dtype: &'a str,
     shape: &'a [u64],
-    shared_with: Option<&'a str>,
-    stored_len_bytes: u64,
+    original_bytes: u64,
+    packed_bytes: u64,
+    alias_of: Option<&'a str>,
+    base: Option<&'a str>,
+    format: Option<&'a str>,
+    parts: Vec<Stored>,
 }
 
 #[derive(Serialize)]
 struct Stored {
     file: usize,
-    len_bytes: u64,
     offset: u64,
+    packed_bytes: u64,
 }
 
 impl<'a> Entry<'a> {
     fn new(model: &'a Model, tensor: &'a Tensor) -> Self {
         let parts = tensor.parts.iter().map(|part| Stored {
             file: part.file,
-            len_bytes: part.stored.end - part.stored.start,
             offset: part.stored.start,
+            packed_bytes: part.stored.end - part.stored.start,
         });
-        let shared = tensor.alias_of.map(|owner| &model.tensors()[owner]);
+        let alias_of = tensor.alias_of.map(|target| &model.tensors()[target]);
         Self {
-            base: tensor.base.map(BaseUse::name),
-            dtype: tensor.dtype.name(),
-            format: tensor.format(),
-            len_bytes: tensor.len_bytes(),
             name: &tensor.name,
-            parts: parts.collect(),
+            dtype: tensor.dtype.name(),
             shape: &tensor.shape,
-            shared_with: shared.map(|owner| owner.name.as_str()),
-            stored_len_bytes: tensor.stored_len_bytes(),
+            original_bytes: tensor.len_bytes(),
+            packed_bytes: tensor.stored_len_bytes(),
+            alias_of: alias_of.map(|target| target.name.as_str()),
+            base: tensor.base.map(BaseUse::name),
+            format: tensor.format(),
+            parts: parts.collect(),
         }
     }
 }

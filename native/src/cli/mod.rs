@@ -1,4 +1,4 @@
-//! One module per verb, its options beside its handler.
+//! One module per verb: its options and its handler.
 //!
 //! Results go to standard output, everything else to standard error. Exit
 //! status: 0 done, 1 the input is bad or differs, 2 wrong usage, 3 I/O, 130
@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand};
 use zstn::Error;
 use zstn_core::ErrorKind;
 
+mod arguments;
 mod bench;
 mod convert;
 mod escaped;
@@ -17,13 +18,12 @@ mod frames;
 mod get;
 mod info;
 mod ls;
+mod outputs;
 mod pack;
-mod place;
 mod progress;
 mod rows;
 mod say;
 mod serve;
-mod shards;
 mod size;
 mod stdout;
 mod stop;
@@ -74,15 +74,15 @@ enum Verb {
 impl Verb {
     fn json(&self) -> bool {
         match self {
-            Self::Pack(o) => o.json,
-            Self::Unpack(o) => o.json,
-            Self::Convert(o) => o.json,
-            Self::Ls(o) => o.json,
+            Self::Pack(o) => o.report.json,
+            Self::Unpack(o) => o.report.json,
+            Self::Convert(o) => o.report.json,
+            Self::Ls(o) => o.report.json,
             Self::Info(o) => o.json,
-            Self::Get(o) => o.json,
-            Self::Verify(o) => o.json,
-            Self::Compress(o) => o.json,
-            Self::Decompress(o) => o.json,
+            Self::Get(o) => o.report.json,
+            Self::Verify(o) => o.report.json,
+            Self::Compress(o) => o.report.json,
+            Self::Decompress(o) => o.report.json,
             Self::Serve(o) => o.json,
             Self::Bench(o) => o.json,
         }
@@ -104,42 +104,101 @@ pub fn run() -> ExitCode {
     let result = match verb {
         Verb::Pack(options) => pack::run(&options),
         Verb::Unpack(options) => unpack::run(&options),
-        Verb::Convert(options) => convert::run(&options),
+        Verb::Convert(options) => convert::run(&options).map_err(Failure::from),
         Verb::Ls(options) => ls::run(&options),
         Verb::Info(options) => info::run(&options),
-        Verb::Get(options) => get::run(&options),
+        Verb::Get(options) => get::run(&options).map_err(Failure::from),
         Verb::Verify(options) => verify::run(&options),
-        Verb::Compress(options) => frames::compress(&options),
-        Verb::Decompress(options) => frames::decompress(&options),
-        Verb::Serve(options) => serve::run(&options),
-        Verb::Bench(options) => bench::run(&options),
+        Verb::Compress(options) => frames::compress(&options).map_err(Failure::from),
+        Verb::Decompress(options) => frames::decompress(&options).map_err(Failure::from),
+        Verb::Serve(options) => serve::run(&options).map_err(Failure::from),
+        Verb::Bench(options) => bench::run(&options).map_err(Failure::from),
     };
     // Work whose files a signal has removed fails; that is not worth a word.
     stop::wait_if_stopped();
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader of a pipe has seen enough.
-        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::BrokenPipe => {
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            report(&error, json);
-            ExitCode::from(status(&error))
+        Err(Failure::Error(error)) => conclude(&error, json),
+        Err(Failure::Reported(status)) => ExitCode::from(status),
+    }
+}
+
+/// What a verb has come to.
+type Outcome = Result<(), Failure>;
+
+/// Why a verb failed.
+enum Failure {
+    /// An error that is not printed yet.
+    Error(Error),
+    /// Some of several inputs failed, and their errors are printed. This is the
+    /// exit status.
+    Reported(u8),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// Does `work` on every input. An error with one of several does not keep the
+/// others from being worked on.
+fn each<I: ExactSizeIterator>(
+    inputs: I,
+    json: bool,
+    mut work: impl FnMut(I::Item) -> zstn::Result<()>,
+) -> Outcome {
+    let is_one = inputs.len() == 1;
+    let mut worst = 0;
+    for input in inputs {
+        match work(input) {
+            Ok(()) => {}
+            Err(error) if is_one || is_broken_pipe(&error) => return Err(error.into()),
+            Err(error) => {
+                stop::wait_if_stopped();
+                report(&error, json);
+                worst = worst.max(status(&error));
+            }
         }
     }
+    match worst {
+        0 => Ok(()),
+        status => Err(Failure::Reported(status)),
+    }
+}
+
+/// Prints an error, and returns its exit status.
+fn conclude(error: &Error, json: bool) -> ExitCode {
+    if is_broken_pipe(error) {
+        return ExitCode::SUCCESS;
+    }
+    report(error, json);
+    ExitCode::from(status(error))
+}
+
+/// Returns whether the reader of a pipe has seen enough.
+fn is_broken_pipe(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 /// Shows what clap says of the arguments: its help, or what is wrong.
 fn misunderstood(error: &clap::Error) -> ExitCode {
+    let status = u8::try_from(error.exit_code()).unwrap_or(2);
     let text = error.render().to_string();
+    let mut arguments = std::env::args_os().take_while(|argument| argument != "--");
+    if status != 0 && arguments.any(|argument| argument == "--json") {
+        let message = text.strip_prefix("error: ").unwrap_or(&text);
+        report(&Error::Usage(message.trim_end().into()), true);
+        return ExitCode::from(status);
+    }
     // It quotes arguments as they are; a file's name may be among them.
-    let is_unsafe = |character| character != '\n' && escaped::is_unsafe(character);
+    let is_unsafe = |character| character != '\n' && zstn::display::is_unsafe(character);
     match text.contains(is_unsafe) {
         true => text.lines().for_each(|line| say!("{line}")),
         // In colour; nobody listens to a closed pipe.
         false => drop(error.print()),
     }
-    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+    ExitCode::from(status)
 }
 
 /// A file that would grow past the limit set for this process (`ulimit -f`)
@@ -157,34 +216,27 @@ fn status(error: &Error) -> u8 {
             _ => 1,
         },
         Error::Differs { .. } => 1,
-        Error::Usage(_) | Error::Exists { .. } => 2,
+        Error::Usage(_) | Error::Exists { .. } | Error::NeedsBase { .. } => 2,
         _ => 3,
     }
 }
 
 fn report(error: &Error, json: bool) {
-    let message = match error {
-        Error::Exists { .. } => {
-            format!("{error}; use --force to replace it, or choose another name")
+    let hint = match error {
+        Error::Exists { .. } => "; use --force to replace it, or choose another name",
+        Error::NeedsBase { .. } => {
+            " (with --base; if that is a difference too, repeat --base for its own base)"
         }
-        _ => error.to_string(),
+        _ => "",
     };
+    let message = format!("{error}{hint}");
     if !json {
         return say!("error: {message}");
     }
     let refusal = error.refusal();
-    let kind = match error {
-        Error::Differs { .. } => "differs",
-        Error::Usage(_) => "usage",
-        Error::Http { .. } => "http",
-        Error::Io { .. } => "io",
-        Error::Exists { .. } => "exists",
-        Error::Changed { .. } => "changed",
-        _ => refusal.map_or("other", |r| r.kind().code()),
-    };
     say::json(&serde_json::json!({
         "error": {
-            "kind": kind,
+            "kind": error.code(),
             "rule": refusal.and_then(|r| r.rule()).map(|rule| rule.code()),
             "offset": refusal.and_then(zstn_core::Error::offset),
             "tensor": refusal.and_then(zstn_core::Error::tensor_name),

@@ -1,51 +1,43 @@
 //! `zstn pack`
 
-use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use zstn::pack::pack_map;
-use zstn::source::{Place, Source};
-use zstn::{DeltaReport, Engine, PackOptions, Progress, Result, Shards, pack_delta};
+use serde_json::{Value, json};
+use zstn::{Engine, FolderReport, Location, PackOptions, PackReport, PackedFile, Result, Storage};
 
-use super::{place, print, progress, say, shards, size};
+use super::arguments::{self, Bases, Destination, Memory, Overwrite, Report, Threads};
+use super::outputs::{Naming, Outputs};
+use super::{Outcome, each, print, progress, say, size};
 
 #[derive(Args)]
 pub struct Options {
-    /// Safetensors file, or .safetensors.index.json of a sharded checkpoint: a
-    /// path, an http(s) address, or - for standard input; or a local folder
-    #[arg(value_parser = place::parser())]
-    pub input: Place,
-    /// Packed file [default: the input's name with .zstn]; of a folder or an
-    /// index a new folder [default: its name with -zstn behind]
-    #[arg(short, long)]
-    pub output: Option<PathBuf>,
-    /// Time against size
-    #[arg(long, value_enum, default_value_t)]
-    pub effort: Effort,
+    /// Safetensors files, .safetensors.index.json of sharded checkpoints, or
+    /// local folders: paths, http(s) addresses, or - for standard input
+    #[arg(required = true, value_name = "INPUT", value_parser = arguments::location())]
+    inputs: Vec<Location>,
     #[command(flatten)]
-    pub bases: place::Bases,
-    /// Threads, 0 for one per core
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    pub threads: usize,
-    /// Memory to stay within, like 512M
-    #[arg(long, default_value = "1G", value_name = "SIZE", value_parser = size::parse)]
-    pub memory: u64,
+    outputs: Outputs,
+    /// Speed/size trade-off
+    #[arg(long, value_enum, default_value_t)]
+    effort: Effort,
+    #[command(flatten)]
+    bases: Bases,
+    #[command(flatten)]
+    threads: Threads,
+    #[command(flatten)]
+    memory: Memory,
     /// Leave out the checksums and digests that show damage
     #[arg(long)]
-    pub no_integrity: bool,
+    no_integrity: bool,
     /// Pack a file that ends before its tensors do as one frame, instead of
     /// refusing it
     #[arg(long)]
-    pub allow_truncated: bool,
+    allow_truncated: bool,
     #[command(flatten)]
-    overwrite: place::Overwrite,
-    /// Say nothing
-    #[arg(short, long)]
-    pub quiet: bool,
-    /// Print the result as JSON
-    #[arg(long)]
-    pub json: bool,
+    overwrite: Overwrite,
+    #[command(flatten)]
+    pub report: Report,
 }
 
 /// Effort as it is spelled on the command line.
@@ -68,119 +60,188 @@ impl From<Effort> for zstn::Effort {
 }
 
 impl Options {
-    /// What the library is told.
-    pub fn packing<'a>(&self, progress: &'a dyn Progress) -> PackOptions<'a> {
-        PackOptions {
-            effort: self.effort.into(),
-            memory_bytes: self.memory,
-            integrity: !self.no_integrity,
-            allow_truncated: self.allow_truncated,
-            progress,
+    fn packing(&self) -> PackOptions<'_> {
+        let options = PackOptions::default()
+            .effort(self.effort.into())
+            .integrity(!self.no_integrity)
+            .allow_truncated(self.allow_truncated);
+        let options = match self.memory.bytes() {
+            Some(bytes) => options.memory_bytes(bytes),
+            None => options,
+        };
+        self.bases.add_to(options, |o, base| o.base(base))
+    }
+
+    fn one(&self, engine: &Engine, input: &Location, destination: &Destination) -> Result<()> {
+        let sink = self.overwrite.sink(destination)?;
+        let started = Instant::now();
+        let bar = progress::watch("packing", self.report.is_silent());
+        let report = zstn::pack(engine, input, sink, &self.packing().progress(&bar));
+        drop(bar);
+        let report = report?;
+        let seconds = started.elapsed().as_secs_f64();
+        if self.report.json {
+            return print(json!({
+                "input": input.to_string(),
+                "bases": self.bases.names(),
+                "output": destination.to_string(),
+                "original_bytes": report.original_bytes(),
+                "packed_bytes": report.packed_bytes(),
+                "tensors": report.tensors(),
+                "seconds": seconds,
+                "files": report.files.iter().map(file_json).collect::<Vec<_>>(),
+                "folder": report.folder.as_ref().map(folder_json),
+            }));
+        }
+        if !self.report.quiet {
+            say(input, destination, &report, seconds);
+        }
+        if let Some(folder) = &report.folder {
+            say_others(folder, self.report.quiet);
+        }
+        Ok(())
+    }
+}
+
+pub fn run(options: &Options) -> Outcome {
+    let naming = Naming::Packed(match options.bases.is_some() {
+        true => "z4dm",
+        false => "zstn",
+    });
+    let destinations = options.outputs.destinations(&options.inputs, &naming)?;
+    let engine = options.threads.engine()?;
+    let inputs = options.inputs.iter().zip(&destinations);
+    each(inputs, options.report.json, |(input, destination)| {
+        options.one(&engine, input, destination)
+    })
+}
+
+fn say(input: &Location, destination: &Destination, report: &PackReport, seconds: f64) {
+    let (original, packed) = (report.original_bytes(), report.packed_bytes());
+    let mut files = String::new();
+    if report.folder.is_some() {
+        for file in &report.files {
+            let output = file.output.as_deref().unwrap_or("-".as_ref());
+            say!(
+                "  {} → {}: {} → {} ({}){}",
+                file.input,
+                output.display(),
+                size::bytes(file.original_bytes),
+                size::bytes(file.packed_bytes),
+                size::ratio(file.original_bytes, file.packed_bytes),
+                shares(file)
+            );
+        }
+        files = format!("{}, ", count(report.files.len(), "file"));
+    }
+    let shares = match (&report.files[..], &report.folder) {
+        ([file], None) => shares(file),
+        _ => String::new(),
+    };
+    say!(
+        "{input} → {destination}: {files}{} → {} ({}){shares}, {seconds:.2} s, {}",
+        size::bytes(original),
+        size::bytes(packed),
+        size::ratio(original, packed),
+        size::rate(original, seconds),
+    );
+    for file in &report.files {
+        if file.storage == Storage::SingleFrame {
+            say!(
+                "note: {} breaks the safetensors rules, so it was packed as a whole; unpack \
+                 restores it exactly, single tensors cannot be read",
+                file.input
+            );
         }
     }
 }
 
-pub fn run(options: &Options) -> Result<()> {
-    let silent = options.quiet || options.json;
-    if let Some(input) = Shards::open_tree(&options.input, &["safetensors"])? {
-        return shards::pack(options, &input);
+/// Returns how many tensors of a delta are stored in which way, if it is one.
+fn shares(file: &PackedFile) -> String {
+    match file.storage {
+        Storage::Delta {
+            copied,
+            differing,
+            whole,
+            ..
+        } => format!(
+            ", {}: {copied} as in the base, {differing} as differences, {whole} new or stored whole",
+            count(file.tensors, "tensor")
+        ),
+        _ => String::new(),
     }
-    let extension = match options.bases.is_some() {
-        true => "z4dm",
-        false => "zstn",
-    };
-    let target = place::output(&options.input, options.output.as_deref(), |input| {
-        input.with_extension(extension)
+}
+
+fn file_json(file: &PackedFile) -> Value {
+    let mut object = json!({
+        "input": file.input,
+        "output": output_json(file.output.as_deref()),
+        "original_bytes": file.original_bytes,
+        "packed_bytes": file.packed_bytes,
+        "tensors": file.tensors,
     });
-    let output = options.overwrite.begin(&target)?;
-    let engine = Engine::new(options.threads)?;
-    let input = place::whole(&options.input, silent)?;
-    let started = Instant::now();
-    if options.bases.is_some() {
-        let base = options.bases.open(&engine, options.memory, silent)?;
-        let bar = progress::watch("packing", silent);
-        let report = pack_delta(&engine, &input, &base, output, &options.packing(&bar));
-        drop(bar);
-        let report = report?;
-        return say_delta(options, &target, &report, started.elapsed().as_secs_f64());
+    match file.storage {
+        Storage::Indexed { aliased, .. } => {
+            object["storage"] = "indexed".into();
+            object["aliased_tensors"] = aliased.into();
+        }
+        Storage::SingleFrame => object["storage"] = "single_frame".into(),
+        Storage::Delta {
+            copied,
+            differing,
+            whole,
+            ..
+        } => {
+            object["storage"] = "delta".into();
+            object["copied_tensors"] = copied.into();
+            object["differing_tensors"] = differing.into();
+            object["whole_tensors"] = whole.into();
+        }
+        _ => {}
     }
-    let bar = progress::watch("packing", silent);
-    let report = pack_map(&engine, &input, output, &options.packing(&bar));
-    drop(bar);
-    let report = report?;
-    let seconds = started.elapsed().as_secs_f64();
-    if options.json {
-        return print(serde_json::json!({
-            "input": options.input.to_string(),
-            "output": target.display().to_string(),
-            "original_bytes": report.original_bytes,
-            "packed_bytes": report.packed_bytes,
-            "tensors": report.tensors,
-            "tied": report.tied,
-            "indexed": report.indexed,
-            "seconds": seconds,
-        }));
-    }
-    if options.quiet {
-        return Ok(());
-    }
-    say!(
-        "{} → {}: {} → {} ({}), {:.2} s, {}",
-        input.name(),
-        target.display(),
-        size::bytes(report.original_bytes),
-        size::bytes(report.packed_bytes),
-        size::ratio(report.original_bytes, report.packed_bytes),
-        seconds,
-        size::rate(report.original_bytes, seconds),
-    );
-    if !report.indexed {
-        say!(
-            "note: the file breaks the safetensors rules, so it was packed as a whole; unpack \
-             restores it exactly, single tensors cannot be read"
-        );
-    }
-    Ok(())
+    object
 }
 
-/// How many tensors of a delta are stored in which way, all of them.
-pub fn shares(report: &DeltaReport) -> String {
-    format!(
-        "{} as in the base, {} as differences, {} new or stored whole",
-        report.copied, report.differing, report.whole
-    )
+/// Returns the path of a file that was written, `-` for standard output.
+pub fn output_json(path: Option<&std::path::Path>) -> String {
+    path.map_or_else(|| "-".into(), |path| path.display().to_string())
 }
 
-fn say_delta(options: &Options, target: &Path, report: &DeltaReport, seconds: f64) -> Result<()> {
-    if options.json {
-        return print(serde_json::json!({
-            "input": options.input.to_string(),
-            "base": options.bases.name(),
-            "output": target.display().to_string(),
-            "original_bytes": report.original_bytes,
-            "packed_bytes": report.packed_bytes,
-            "tensors": report.tensors,
-            "copied": report.copied,
-            "differing": report.differing,
-            "whole": report.whole,
-            "seconds": seconds,
-        }));
+/// Describes the rest of a folder.
+pub fn folder_json(folder: &FolderReport) -> Value {
+    let texts = |paths: &[std::path::PathBuf]| {
+        let paths = paths.iter().map(|path| path.display().to_string());
+        paths.collect::<Vec<_>>()
+    };
+    json!({
+        "index": folder.index,
+        "copied_files": texts(&folder.copied),
+        "left_out": texts(&folder.left_out),
+    })
+}
+
+/// Says what was copied; and always what was not: without it the result looks
+/// complete.
+pub fn say_others(folder: &FolderReport, quiet: bool) {
+    let list = |paths: &[std::path::PathBuf]| {
+        let paths = paths.iter().map(|path| path.display().to_string());
+        paths.collect::<Vec<_>>().join(", ")
+    };
+    if !folder.copied.is_empty() && !quiet {
+        say!("copied: {}", list(&folder.copied));
     }
-    if !options.quiet {
+    if !folder.left_out.is_empty() {
         say!(
-            "{} → {}: {} → {} ({}), {}: {}, {:.2} s",
-            options.input,
-            target.display(),
-            size::bytes(report.original_bytes),
-            size::bytes(report.packed_bytes),
-            size::ratio(report.original_bytes, report.packed_bytes),
-            match report.tensors {
-                1 => "1 tensor".into(),
-                count => format!("{count} tensors"),
-            },
-            shares(report),
-            seconds,
+            "warning: left out: {} (.git, links to folders, and what is neither a file nor a folder)",
+            list(&folder.left_out)
         );
     }
-    Ok(())
+}
+
+/// Returns `1 file`, `2 files`.
+pub fn count(count: usize, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        count => format!("{count} {noun}s"),
+    }
 }

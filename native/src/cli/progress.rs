@@ -25,6 +25,16 @@ impl zstn::Progress for Watch {
         self.bar.inc(len_bytes);
     }
 
+    fn phase(&self, phase: zstn::Phase) {
+        let label = match phase {
+            zstn::Phase::RestoreBase => "restoring the base",
+            _ => &self.label,
+        };
+        self.bar.reset();
+        self.bar.set_length(0);
+        self.bar.set_message(label.to_owned());
+    }
+
     fn fetching(&self, so_far_bytes: u64, len_bytes: Option<u64>) {
         self.fetching.store(true, Relaxed);
         let so_far = size::bytes(so_far_bytes);

@@ -115,7 +115,7 @@ pub fn plan(reader: &Reader, name: &str, bounds: &Bounds) -> Result<Rows> {
 
 /// What is fetched for them, for people.
 pub fn cost(reader: &Reader, rows: &Rows) -> Result<String> {
-    let stored = size::bytes(reader.frame_size(rows.name())?);
+    let stored = size::bytes(reader.find(rows.name())?.stored_len_bytes());
     Ok(match rows.fetched_len_bytes() {
         Some(fetched) => format!("{} of {stored}", size::bytes(fetched)),
         None => format!("all {stored}: this tensor is not stored in blocks"),

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::io::{self, Write};
 
-use super::escaped::{Escaped, Json};
+use zstn::display::Escaped;
+
+use super::escaped::Json;
 use super::stop;
 
 /// Writes a line to standard error as `eprintln!` does, with two differences:

@@ -1,24 +1,6 @@
 //! Sizes, rates and ratios for people. MB is 10^6 bytes.
 
-/// `90.9 MB`, three digits at least.
-pub fn bytes(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
-    if bytes < 1000 {
-        return format!("{bytes} B");
-    }
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 999.5 && unit + 1 < UNITS.len() {
-        value /= 1000.0;
-        unit += 1;
-    }
-    let decimals = match value {
-        v if v < 9.995 => 2,
-        v if v < 99.95 => 1,
-        _ => 0,
-    };
-    format!("{value:.decimals$} {}", UNITS[unit])
-}
+pub use zstn::display::size as bytes;
 
 /// Original over packed, `1.222×`.
 pub fn ratio(original: u64, packed: u64) -> String {
@@ -57,20 +39,6 @@ pub fn parse(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_keep_three_digits() {
-        let shown: Vec<String> = [0, 999, 1000, 9994, 99_949, 999_499, 999_500, 90_868_344]
-            .into_iter()
-            .map(bytes)
-            .collect();
-        assert_eq!(
-            shown,
-            [
-                "0 B", "999 B", "1.00 kB", "9.99 kB", "99.9 kB", "999 kB", "1.00 MB", "90.9 MB"
-            ]
-        );
-    }
 
     #[test]
     fn memory_sizes_are_read() {

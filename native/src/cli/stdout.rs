@@ -4,9 +4,10 @@ use std::fmt::Display;
 use std::io::{self, BufWriter, StdoutLock, Write};
 
 use serde::Serialize;
+use zstn::display::Escaped;
 use zstn::{Error, Result};
 
-use super::escaped::{Escaped, Json};
+use super::escaped::Json;
 use super::stop;
 
 /// Many lines, buffered.

@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use unicode_width::UnicodeWidthStr;
 use zstn::Result;
+use zstn::display::escaped;
 
-use super::escaped::escaped;
 use super::stdout::Stdout;
 
 /// Columns of a terminal that a cell may claim for all others of its column;

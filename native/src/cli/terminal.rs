@@ -1,15 +1,13 @@
 //! A terminal is no place for binary data.
 
 use std::io::IsTerminal;
-use std::path::Path;
 
 use zstn::{Error, Result};
 
-/// Refuses `target` if it is `-` and standard output is a terminal, for verbs
-/// that are about to write binary data there. To be called before the work
-/// begins. `force` is what the person says, where the verb has `--force`.
-pub fn refuse_binary(target: &Path, force: bool) -> Result<()> {
-    if target.as_os_str() != "-" || force || !std::io::stdout().is_terminal() {
+/// Refuses to write binary data to standard output if that is a terminal, unless
+/// the person says `--force`. To be called before the work begins.
+pub fn refuse_binary(force: bool) -> Result<()> {
+    if force || !std::io::stdout().is_terminal() {
         return Ok(());
     }
     Err(Error::Usage(

@@ -1,82 +1,100 @@
 //! `zstn unpack`
 
-use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use zstn::shards::PACKED;
-use zstn::source::{Place, Source};
-use zstn::{Engine, Result, Shards, unpack_delta, unpack_map};
+use serde_json::json;
+use zstn::{Engine, Location, Result, UnpackOptions};
 
-use super::{place, print, progress, say, shards, size};
+use super::arguments::{self, Bases, Destination, Memory, Overwrite, Report, Threads};
+use super::outputs::{Naming, Outputs};
+use super::pack::{count, folder_json, output_json, say_others};
+use super::{Outcome, each, print, progress, say, size};
 
 #[derive(Args)]
 pub struct Options {
-    /// Packed file, or the .index.json of packed shards: a path, an http(s)
-    /// address, or - for standard input; or a local folder
-    #[arg(value_parser = place::parser())]
-    pub input: Place,
-    /// Restored file [default: the input's name with .safetensors]; of a folder
-    /// or an index a new folder [default: its name without -zstn]
-    #[arg(short, long)]
-    pub output: Option<PathBuf>,
+    /// Packed files, .index.json of packed shards, or local folders: paths,
+    /// http(s) addresses, or - for standard input
+    #[arg(required = true, value_name = "INPUT", value_parser = arguments::location())]
+    inputs: Vec<Location>,
     #[command(flatten)]
-    pub bases: place::Bases,
-    /// Threads, 0 for one per core
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    pub threads: usize,
+    outputs: Outputs,
     #[command(flatten)]
-    overwrite: place::Overwrite,
-    /// Say nothing
-    #[arg(short, long)]
-    pub quiet: bool,
-    /// Print the result as JSON
-    #[arg(long)]
-    pub json: bool,
+    bases: Bases,
+    #[command(flatten)]
+    threads: Threads,
+    #[command(flatten)]
+    memory: Memory,
+    #[command(flatten)]
+    overwrite: Overwrite,
+    #[command(flatten)]
+    pub report: Report,
 }
 
-pub fn run(options: &Options) -> Result<()> {
-    let silent = options.quiet || options.json;
-    if let Some(input) = Shards::open_tree(&options.input, &PACKED)? {
-        return shards::unpack(options, &input);
+impl Options {
+    fn unpacking(&self) -> UnpackOptions<'_> {
+        let options = UnpackOptions::default();
+        let options = match self.memory.bytes() {
+            Some(bytes) => options.memory_bytes(bytes),
+            None => options,
+        };
+        self.bases.add_to(options, |o, base| o.base(base))
     }
-    let target = place::output(&options.input, options.output.as_deref(), |input| {
-        input.with_extension("safetensors")
-    });
-    let output = options.overwrite.begin(&target)?;
-    let engine = Engine::new(options.threads)?;
-    let input = place::whole(&options.input, silent)?;
-    let started = Instant::now();
-    let report = match options.bases.open_for(&input, &engine, silent)? {
-        Some(base) => {
-            let bar = progress::watch("unpacking", silent);
-            unpack_delta(&engine, &input, &base, output, &bar)?
+
+    fn one(&self, engine: &Engine, input: &Location, destination: &Destination) -> Result<()> {
+        let sink = self.overwrite.sink(destination)?;
+        let started = Instant::now();
+        let bar = progress::watch("unpacking", self.report.is_silent());
+        let report = zstn::unpack(engine, input, sink, &self.unpacking().progress(&bar));
+        drop(bar);
+        let report = report?;
+        let seconds = started.elapsed().as_secs_f64();
+        if self.report.json {
+            let files = report.files.iter().map(|file| {
+                json!({
+                    "input": file.input,
+                    "output": output_json(file.output.as_deref()),
+                    "original_bytes": file.original_bytes,
+                    "packed_bytes": file.packed_bytes,
+                })
+            });
+            return print(json!({
+                "input": input.to_string(),
+                "bases": self.bases.names(),
+                "output": destination.to_string(),
+                "original_bytes": report.original_bytes(),
+                "packed_bytes": report.packed_bytes(),
+                "seconds": seconds,
+                "files": files.collect::<Vec<_>>(),
+                "folder": report.folder.as_ref().map(folder_json),
+            }));
         }
-        None => {
-            let bar = progress::watch("unpacking", silent);
-            unpack_map(&engine, &input, output, &bar)?
+        if !self.report.quiet {
+            let files = match &report.folder {
+                Some(_) => format!("{}, ", count(report.files.len(), "file")),
+                None => String::new(),
+            };
+            say!(
+                "{input} → {destination}: {files}{} → {}, {seconds:.2} s, {}",
+                size::bytes(report.packed_bytes()),
+                size::bytes(report.original_bytes()),
+                size::rate(report.original_bytes(), seconds),
+            );
         }
-    };
-    let seconds = started.elapsed().as_secs_f64();
-    if options.json {
-        return print(serde_json::json!({
-            "input": options.input.to_string(),
-            "output": target.display().to_string(),
-            "packed_bytes": report.packed_bytes,
-            "original_bytes": report.original_bytes,
-            "seconds": seconds,
-        }));
+        if let Some(folder) = &report.folder {
+            say_others(folder, self.report.quiet);
+        }
+        Ok(())
     }
-    if !options.quiet {
-        say!(
-            "{} → {}: {} → {}, {:.2} s, {}",
-            input.name(),
-            target.display(),
-            size::bytes(report.packed_bytes),
-            size::bytes(report.original_bytes),
-            seconds,
-            size::rate(report.original_bytes, seconds),
-        );
-    }
-    Ok(())
+}
+
+pub fn run(options: &Options) -> Outcome {
+    let destinations = options
+        .outputs
+        .destinations(&options.inputs, &Naming::Unpacked)?;
+    let engine = options.threads.engine()?;
+    let inputs = options.inputs.iter().zip(&destinations);
+    each(inputs, options.report.json, |(input, destination)| {
+        options.one(&engine, input, destination)
+    })
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use zstn_core::catalog::{Recognised, recognise};
+use zstn_core::catalog::{Kind, recognise};
 use zstn_core::container::zstn::integrity::{FileCheck, Integrity};
 use zstn_core::container::zstn::rows::BlockTable;
 use zstn_core::container::zstn::{CheckedFrame, Layout, Prefix, Tail};
@@ -32,22 +32,17 @@ impl<'a> Container<'a> {
         let refuse = Error::place(input.name());
         let head = &input[..input.len().min(16)];
         match recognise(head, input.len_bytes()).map_err(&refuse)? {
-            Recognised::Zstn => {}
-            Recognised::Delta => {
-                return Err(Error::Usage(format!(
-                    "{} is a difference from another checkpoint; name that one with --base",
-                    input.name()
-                )));
-            }
-            Recognised::ZTensor | Recognised::Gauss => {
-                return Err(Error::Usage(format!(
-                    "{} was not packed from a safetensors file; `zstn convert` makes one of it",
-                    input.name()
-                )));
-            }
-            Recognised::Safetensors => {
+            Kind::Zstn => {}
+            Kind::Delta => return Err(Error::needs_base(input.name())),
+            Kind::Safetensors => {
                 return Err(Error::Usage(format!(
                     "{} is a safetensors file, not a packed one",
+                    input.name()
+                )));
+            }
+            _ => {
+                return Err(Error::Usage(format!(
+                    "{} was not packed from a safetensors file; `convert` makes one of it",
                     input.name()
                 )));
             }

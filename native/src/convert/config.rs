@@ -9,10 +9,8 @@ use serde_json::value::RawValue;
 use zstn_core::Rule;
 use zstn_core::limits::HEADER_LEN_BYTES;
 
-use crate::source::Place;
+use crate::source::{CONFIG, Input, Location};
 use crate::{Error, Result};
-
-pub const NAME: &str = "config.json";
 
 /// Where the settings of the writer go.
 const OURS: &str = "quantization_config";
@@ -23,15 +21,13 @@ const THEIRS: [&str; 3] = [OURS, "compression_config", "sparsity_config"];
 /// The entries of the input's `config.json`, if it is a folder with one, with
 /// `settings` in the place of those that say how its weights were stored.
 /// Other entries keep their order and their text.
-pub fn text(input: &Place, settings: &str) -> Result<Vec<u8>> {
-    let path = match input {
-        Place::Path(folder) => folder.join(NAME),
-        _ => PathBuf::from(NAME),
-    };
-    let metadata = match input {
-        Place::Path(_) => std::fs::metadata(&path).ok(),
+pub fn text(input: &Input, settings: &str) -> Result<Vec<u8>> {
+    let folder = match input.location() {
+        Some(Location::Path(folder)) => Some(folder),
         _ => None,
     };
+    let path = folder.map_or(PathBuf::from(CONFIG), |folder| folder.join(CONFIG));
+    let metadata = folder.and_then(|_| std::fs::metadata(&path).ok());
     let found = match metadata {
         Some(file) if file.len() > HEADER_LEN_BYTES => {
             return Err(Error::place(path.display())(zstn_core::Error::limit(

@@ -7,8 +7,8 @@ use zstn_core::container::foreign::gauss::{
     self, Encoded, Options, Source, TensorReport, Writer, shard_count,
 };
 
-use super::job::Job;
-use super::{Report, Written};
+use super::conversion::Conversion;
+use super::{Detail, Written};
 use crate::output::Staging;
 use crate::source::Source as _;
 use crate::{Error, Output, Result};
@@ -39,10 +39,10 @@ impl GaussWatch for () {
     fn done(&self, _: &TensorReport, _: Duration) {}
 }
 
-pub fn write(job: &Job, options: &Options) -> Result<Written> {
-    let refuse = job.refuse();
-    let tensors = job.tensors();
-    let numbers = chosen(job, options)?;
+pub fn write(conversion: &Conversion, options: &Options) -> Result<Written> {
+    let refuse = conversion.refuse();
+    let tensors = conversion.tensors();
+    let numbers = chosen(conversion, options)?;
     let mut plan = GaussPlan::default();
     for &number in &numbers {
         let tensor = &tensors[number];
@@ -54,15 +54,15 @@ pub fn write(job: &Job, options: &Options) -> Result<Written> {
         plan.raw += usize::from(count == 0);
     }
     let lens = numbers.iter().map(|&number| tensors[number].len_bytes());
-    job.options.progress.begin(lens.sum());
-    job.options.gauss.begin(plan);
+    conversion.progress.begin(lens.sum());
+    conversion.options.gauss.begin(plan);
 
     // The index stands in front and is known last.
-    let staging = Staging::beside(job.output)?;
+    let staging = Staging::beside(conversion.output)?;
     let mut coded = Spool::create(&staging, "coded")?;
     let mut raw = Spool::create(&staging, "raw")?;
     let mut writer = Writer::new();
-    job.each(
+    conversion.each(
         &numbers,
         |_, tensor| {
             let started = Instant::now();
@@ -73,8 +73,11 @@ pub fn write(job: &Job, options: &Options) -> Result<Written> {
                 bytes: &tensor.bytes,
             };
             let mut encoded =
-                gauss::encode_tensor(job.engine, &source, options).map_err(&refuse)?;
-            job.options.gauss.done(&encoded.report, started.elapsed());
+                gauss::encode_tensor(conversion.engine, &source, options).map_err(&refuse)?;
+            conversion
+                .options
+                .gauss
+                .done(&encoded.report, started.elapsed());
             let is_coded = encoded.data.is_some();
             let data = encoded.data.take().unwrap_or(tensor.bytes);
             Ok((is_coded, data, encoded))
@@ -86,7 +89,7 @@ pub fn write(job: &Job, options: &Options) -> Result<Written> {
         },
     )?;
     let head = writer.finish().map_err(&refuse)?;
-    let mut output = job.create(job.output)?;
+    let mut output = conversion.create(conversion.output)?;
     output.write(&head)?;
     let mut len_bytes = head.len() as u64;
     let mut reports = Vec::new();
@@ -96,20 +99,22 @@ pub fn write(job: &Job, options: &Options) -> Result<Written> {
     }
     output.finish()?;
     Ok(Written {
-        detail: Report::Gauss(reports),
-        ..Written::file(job, len_bytes)
+        detail: Detail::Gauss(reports),
+        ..Written::file(conversion, len_bytes)
     })
 }
 
 /// Numbers of the tensors to store, largest first; those of equal size keep
 /// their order.
-fn chosen(job: &Job, options: &Options) -> Result<Vec<usize>> {
-    let tensors = job.tensors();
+fn chosen(conversion: &Conversion, options: &Options) -> Result<Vec<usize>> {
+    let tensors = conversion.tensors();
     let mut numbers: Vec<usize> = (0..tensors.len()).collect();
     if let Some(names) = &options.layers {
         let is_there = |name: &String| tensors.iter().any(|tensor| tensor.name == *name);
         if let Some(name) = names.iter().find(|name| !is_there(name)) {
-            return Err(Error::place(job.input)(zstn_core::Error::not_found(name)));
+            return Err(Error::place(conversion.input)(zstn_core::Error::not_found(
+                name,
+            )));
         }
         numbers.retain(|&number| names.contains(&tensors[number].name));
     }
@@ -119,7 +124,7 @@ fn chosen(job: &Job, options: &Options) -> Result<Vec<usize>> {
 
 /// Data on their way into the file.
 struct Spool {
-    output: Output,
+    output: Output<'static>,
     reports: Vec<TensorReport>,
 }
 

@@ -9,92 +9,65 @@ use std::path::{Path, PathBuf};
 use zstn_core::catalog::Kind;
 use zstn_core::container::foreign::gauss::TensorReport;
 
-use crate::source::Place;
-use crate::{Engine, Error, Progress, Reader, Result};
+use crate::output::{Staging, sink};
+use crate::source::{Input, Location};
+use crate::{Engine, Error, Reader, Result, Sink};
 
+mod compressed_tensors;
 mod config;
+mod conversion;
 mod dropped;
 mod gauss;
-mod job;
-mod packed;
+mod options;
 mod safetensors;
 mod shards;
-mod sparse;
 mod target;
+mod zstn;
 mod ztensor;
 
 pub use gauss::{GaussPlan, GaussWatch};
+pub use options::ConvertOptions;
 pub use target::{Target, TargetKind};
 
-use job::Job;
+use conversion::Conversion;
 
-/// How to convert.
-#[derive(Clone, Copy)]
-pub struct ConvertOptions<'a> {
-    /// The checkpoint that a delta was packed against.
-    pub base: Option<&'a Place>,
-    /// Memory to stay within, roughly, in bytes; the largest tensor has to
-    /// fit in any case. It never changes the output.
-    pub memory_bytes: u64,
-    /// Most bytes of tensors in a file, where the output is a sharded
-    /// checkpoint; a tensor is never cut.
-    pub shard_len_bytes: u64,
-    /// Whether files that exist are replaced; folders never are.
-    pub replace: bool,
-    /// Told the bytes of tensors dealt with.
-    pub progress: &'a dyn Progress,
-    /// Told about each tensor of a Gauss file.
-    pub gauss: &'a dyn GaussWatch,
-}
-
-impl Default for ConvertOptions<'_> {
-    fn default() -> Self {
-        Self {
-            base: None,
-            memory_bytes: 1 << 30,
-            shard_len_bytes: 5 << 30,
-            replace: true,
-            progress: &(),
-            gauss: &(),
-        }
-    }
-}
-
-/// What a conversion came to.
+/// The result of a conversion.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct ConvertReport {
-    /// What the input is.
+    /// The kind of the input.
     pub from: Kind,
-    /// What was made.
+    /// The kind of the output.
     pub to: TargetKind,
-    /// Tensors read.
+    /// Number of tensors read.
     pub tensors: usize,
-    /// Bytes of these tensors.
-    pub tensors_len_bytes: u64,
-    /// Bytes of all files written.
+    /// Length of these tensors.
+    pub tensor_bytes: u64,
+    /// Length of all files written.
     pub written_bytes: u64,
-    /// These files, or the folder they are in.
+    /// Paths of these files, or of the folder they are in; empty for a writer.
     pub files: Vec<PathBuf>,
     /// Keys of metadata that the output has no place for.
     pub dropped: Vec<String>,
-    /// Whether values were made from codes that stand for them: they are what
-    /// the input says, which may be less than what was once encoded.
+    /// Whether values were decoded from codes that stand for them: they are
+    /// what the input says, which may be less than what was once encoded.
     pub is_decoded: bool,
     /// Whether weights had been rotated before they were quantised; the
     /// output has the rotated ones.
     pub is_rotated: bool,
-    /// What only this kind of output tells.
-    pub detail: Report,
+    /// How single tensors are stored.
+    pub detail: Detail,
 }
 
-/// What becomes of single tensors.
+/// How the tensors of a converted checkpoint are stored.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Report {
-    /// They are stored as they are.
+#[non_exhaustive]
+pub enum Detail {
+    /// As they are.
     Exact,
-    /// Of every tensor of a Gauss file, in file order.
+    /// Coded in a Gauss file: one report for every tensor, in file order.
     Gauss(Vec<TensorReport>),
-    /// So many were made sparse.
+    /// Sparse, this number of them; the others as they are.
     Sparse(usize),
 }
 
@@ -102,96 +75,149 @@ pub enum Report {
 struct Written {
     files: Vec<PathBuf>,
     len_bytes: u64,
-    detail: Report,
+    detail: Detail,
 }
 
 impl Written {
     /// One file or folder, tensors as they are.
-    fn file(job: &Job, len_bytes: u64) -> Self {
+    fn file(conversion: &Conversion, len_bytes: u64) -> Self {
         Self {
-            files: vec![job.output.into()],
+            files: vec![conversion.output.into()],
             len_bytes,
-            detail: Report::Exact,
+            detail: Detail::Exact,
         }
     }
 }
 
-/// Converts the checkpoint at `input`, a path or an http(s) address of
-/// anything [`Reader::open`] takes. It is read and written by `engine` alone.
+/// Converts a checkpoint of any kind that [`Reader::open`] takes to `target`.
+/// It is read and written by `engine` alone.
 ///
-/// If `output` ends in `.safetensors.index.json` or `.zstn.index.json`, the
-/// tensors go into several files beside it (docs/formats/sharded.md). A
-/// `.zstn` comes back as the file it was packed from, byte for byte. A folder
-/// must not exist, or be empty; files are replaced if
-/// [`ConvertOptions::replace`] says so.
+/// If the path of `sink` ends in `.safetensors.index.json` or
+/// `.zstn.index.json`, the tensors go into several files next to it
+/// (docs/formats/sharded.md), and compressed-tensors become a folder; neither
+/// can be written to a writer. A ZSTN file comes back as the file it was packed
+/// from, byte for byte.
 ///
-/// Fails if the input is refused, if the target cannot hold one of its
-/// tensors, if output and input are the same, and for I/O.
-pub fn convert(
+/// # Errors
+/// An input that is refused; a tensor that the target cannot hold; a sink that
+/// cannot take the result, or that is the input;
+/// [`Error::Changed`] if somebody wrote to the input meanwhile; and I/O errors.
+/// Nothing of the output is left then.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(&folder)?;
+/// # let header = br#"{"x":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}"#;
+/// # let len = (header.len() as u64).to_le_bytes();
+/// # std::fs::write("model.safetensors", [&len[..], header, &[1, 2, 3]].concat())?;
+/// use zstn::convert::Target;
+/// use zstn::{ConvertOptions, Engine};
+///
+/// let engine = Engine::default();
+/// let target = Target::ZTensor { is_zstd: true, checksum: None };
+/// let options = ConvertOptions::default();
+/// let report = zstn::convert(&engine, "model.safetensors", "model.zt", &target, &options)?;
+/// assert_eq!(report.tensors, 1);
+/// # Ok(())
+/// # }
+/// ```
+pub fn convert<'s>(
     engine: &Engine,
-    input: impl Into<Place>,
-    output: impl AsRef<Path>,
+    input: impl Into<Input>,
+    sink: impl Into<Sink<'s>>,
     target: &Target,
     options: &ConvertOptions,
 ) -> Result<ConvertReport> {
-    let (input, output) = (&input.into(), output.as_ref());
-    check(input, output, target)?;
-    let reading = Reader::options().engine(engine);
-    let mut reader = reading.open(input)?;
-    if let Some(base) = options.base {
-        reader = reader.with_base(reading.open(base)?)?;
+    let input = &input.into();
+    match sink.into().0 {
+        sink::Kind::Path { path, overwrite } => {
+            let name = path.display().to_string();
+            convert_to(engine, input, (&path, name, overwrite), target, options)
+        }
+        sink::Kind::Writer(mut writer) => {
+            if target.kind() == TargetKind::CompressedTensors {
+                return Err(sink::needs_path());
+            }
+            let staging = Staging::temporary()?;
+            let path = staging.path("output");
+            let output = (path.as_path(), "the output".to_owned(), true);
+            let mut report = convert_to(engine, input, output, target, options)?;
+            let written = std::fs::File::open(&path);
+            let copied = written.and_then(|mut file| std::io::copy(&mut file, &mut writer));
+            let copied = copied.and_then(|_| writer.flush());
+            copied.map_err(|error| Error::io("write the output", error))?;
+            report.files.clear();
+            Ok(report)
+        }
     }
+}
+
+/// Converts to a path, which messages call by a name and which may exist or
+/// not.
+fn convert_to(
+    engine: &Engine,
+    input: &Input,
+    (output, output_name, replace): (&Path, String, bool),
+    target: &Target,
+    options: &ConvertOptions,
+) -> Result<ConvertReport> {
+    check(input, output, target)?;
+    let input = &input.rewindable()?;
+    let reading = Reader::options().engine(engine).view(options.view);
+    let bases = options.bases.iter();
+    let reader = bases
+        .fold(reading, |reading, base| reading.base(base))
+        .open(input)?;
     if let Some((name, error)) = reader.model().refused().next() {
         // Without it the output would look complete.
         return Err(Error::place(input)(error.clone().tensor(name)));
     }
-    let job = Job {
+    let conversion = Conversion {
         engine,
         input,
         reader: &reader,
         output,
-        options: *options,
+        output_name: &output_name,
+        replace,
+        options,
+        progress: options.progress,
     };
     // A folder of compressed-tensors is a new one, which holds no input.
     if target.kind() != TargetKind::CompressedTensors {
-        job.check_output(output)?;
+        conversion.check_output(output)?;
     }
-    let dropped = dropped::keys(&job, target.kind())?;
+    let dropped = dropped::keys(&conversion, target.kind())?;
     let written = match target {
-        Target::Safetensors => safetensors::write(&job),
-        Target::Zstn { effort } => packed::write(&job, *effort),
-        Target::ZTensor { is_zstd, checksum } => ztensor::write(&job, *is_zstd, *checksum),
-        Target::Gauss(options) => gauss::write(&job, options),
-        Target::CompressedTensors { format } => sparse::write(&job, *format),
+        Target::Safetensors => safetensors::write(&conversion),
+        Target::Zstn { effort } => zstn::write(&conversion, *effort),
+        Target::ZTensor { is_zstd, checksum } => ztensor::write(&conversion, *is_zstd, *checksum),
+        Target::Gauss(options) => gauss::write(&conversion, options),
+        Target::CompressedTensors { format } => compressed_tensors::write(&conversion, *format),
     }?;
     Ok(ConvertReport {
-        from: job.kind(),
+        from: conversion.kind(),
         to: target.kind(),
-        tensors: job.tensors().len(),
-        tensors_len_bytes: job.tensors_len_bytes(),
+        tensors: conversion.tensors().len(),
+        tensor_bytes: conversion.tensor_bytes(),
         written_bytes: written.len_bytes,
         files: written.files,
         dropped: dropped.into_iter().collect(),
-        is_decoded: matches!(job.kind(), Kind::Gauss | Kind::CompressedTensors),
+        is_decoded: matches!(conversion.kind(), Kind::Gauss | Kind::CompressedTensors),
         is_rotated: reader.model().is_rotated(),
         detail: written.detail,
     })
 }
 
 /// What can be refused before the input is opened.
-fn check(input: &Place, output: &Path, target: &Target) -> Result<()> {
-    if *input == Place::Stdin {
-        return Err(Error::Usage(
-            "standard input cannot be converted: name a file or an address".into(),
-        ));
-    }
+fn check(input: &Input, output: &Path, target: &Target) -> Result<()> {
     if let Target::Gauss(options) = target {
         options.check()?;
     }
     let naming = shards::Naming::of_index(output)?;
     if naming.is_some() && TargetKind::from_path(output) != Some(target.kind()) {
         return Err(Error::Usage(format!(
-            "{} is no name for an index of {} files",
+            "{} is not a name for an index of {} files",
             output.display(),
             target.kind().name()
         )));
@@ -201,15 +227,15 @@ fn check(input: &Place, output: &Path, target: &Target) -> Result<()> {
 
 /// Refuses to replace the input, or a file of it if it is a folder, such as
 /// its index, which is not one of the reader's sources.
-fn refuse_input(input: &Place, output: &Path) -> Result<()> {
-    let Place::Path(input) = input else {
+fn refuse_input(input: &Input, output: &Path) -> Result<()> {
+    let Some(Location::Path(input)) = input.location() else {
         return Ok(());
     };
-    let (Ok(place), Ok(output)) = (std::fs::canonicalize(input), std::fs::canonicalize(output))
+    let (Ok(input), Ok(output)) = (std::fs::canonicalize(input), std::fs::canonicalize(output))
     else {
         return Ok(());
     };
-    if output == place || output.parent() == Some(&place) {
+    if output == input || output.parent() == Some(&input) {
         return Err(Error::Usage(format!(
             "{} is being read; write under another name",
             output.display()

@@ -7,27 +7,29 @@ use zstn_core::catalog::Kind;
 use zstn_core::container::safetensors::{self, Tensor};
 
 use super::Written;
-use super::job::Job;
+use super::conversion::Conversion;
 use super::shards::{self, Naming};
-use crate::{Result, unpack_map};
+use crate::Result;
+use crate::unpack::unpack_file;
 
-pub fn write(job: &Job) -> Result<Written> {
-    if let Some(naming) = Naming::of_index(job.output)? {
-        return shards::write(job, &naming, |plan, path| {
-            plan.write(job, path)?;
+pub fn write(conversion: &Conversion) -> Result<Written> {
+    if let Some(naming) = Naming::of_index(conversion.output)? {
+        return shards::write(conversion, &naming, |plan, path| {
+            plan.write(conversion, path)?;
             Ok(plan.len_bytes())
         });
     }
-    if let Some(packed) = job.whole(Kind::Zstn)? {
+    if let Some(packed) = conversion.map(Kind::Zstn)? {
         // The original file, to the last blank of its header.
-        let progress = job.options.progress;
-        let report = unpack_map(job.engine, &packed, job.create(job.output)?, progress)?;
-        return Ok(Written::file(job, report.original_bytes));
+        let output = conversion.create(conversion.output)?;
+        let progress = conversion.progress;
+        let report = unpack_file(conversion.engine, &packed, output, u64::MAX, progress)?;
+        return Ok(Written::file(conversion, report.original_bytes));
     }
-    let plan = Plan::new(job, 0..job.tensors().len())?;
-    job.options.progress.begin(job.tensors_len_bytes());
-    plan.write(job, job.output)?;
-    Ok(Written::file(job, plan.len_bytes()))
+    let plan = Plan::new(conversion, 0..conversion.tensors().len())?;
+    conversion.progress.begin(conversion.tensor_bytes());
+    plan.write(conversion, conversion.output)?;
+    Ok(Written::file(conversion, plan.len_bytes()))
 }
 
 /// A file that can hold what it is to hold.
@@ -39,9 +41,9 @@ pub struct Plan {
 
 impl Plan {
     /// A file of some of the tensors, with the metadata of all.
-    pub fn new(job: &Job, tensors: Range<usize>) -> Result<Self> {
+    pub fn new(conversion: &Conversion, tensors: Range<usize>) -> Result<Self> {
         let mut end = 0u64;
-        let entries: Vec<Tensor> = job.tensors()[tensors.clone()]
+        let entries: Vec<Tensor> = conversion.tensors()[tensors.clone()]
             .iter()
             .map(|tensor| {
                 let start = end;
@@ -54,7 +56,8 @@ impl Plan {
                 }
             })
             .collect();
-        let head = safetensors::head(job.reader.metadata(), &entries).map_err(job.refuse())?;
+        let head = safetensors::head(conversion.reader.metadata(), &entries)
+            .map_err(conversion.refuse())?;
         Ok(Self {
             tensors,
             head,
@@ -67,11 +70,11 @@ impl Plan {
     }
 
     /// Writes the file at `path`.
-    pub fn write(&self, job: &Job, path: &Path) -> Result<()> {
-        let mut output = job.create(path)?;
+    pub fn write(&self, conversion: &Conversion, path: &Path) -> Result<()> {
+        let mut output = conversion.create(path)?;
         output.write(&self.head)?;
         let numbers: Vec<usize> = self.tensors.clone().collect();
-        job.each(
+        conversion.each(
             &numbers,
             |_, tensor| Ok(tensor.bytes),
             |_, bytes| output.write(&bytes),

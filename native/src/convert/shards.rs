@@ -7,7 +7,7 @@ use serde::Serialize;
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
 use super::Written;
-use super::job::Job;
+use super::conversion::Conversion;
 use super::safetensors::Plan;
 use crate::output::Staging;
 use crate::{Error, Output, Result};
@@ -33,7 +33,7 @@ impl Naming {
         let parts = parts.filter(|(_, extension)| ["safetensors", "zstn"].contains(extension));
         let (stem, extension) = parts.ok_or_else(|| {
             Error::Usage(format!(
-                "{} is no name for an index: it has to end in .safetensors.index.json or \
+                "{} is not a name for an index: it has to end in .safetensors.index.json or \
                  .zstn.index.json",
                 path.display()
             ))
@@ -113,29 +113,29 @@ pub fn index<'a>(total_bytes: u64, tensors: impl Iterator<Item = (&'a str, &'a s
 /// Writes all tensors of the input into shards, each made by `make` from a
 /// plan at a path; it returns the length of the file.
 pub fn write(
-    job: &Job,
+    conversion: &Conversion,
     naming: &Naming,
     make: impl Fn(&Plan, &Path) -> Result<u64>,
 ) -> Result<Written> {
-    let tensors = job.tensors();
+    let tensors = conversion.tensors();
     if tensors.is_empty() {
         return Err(Error::Usage(format!(
             "{} has no tensors, and an index has to name one: write a single file",
-            job.input
+            conversion.input
         )));
     }
     let lens: Vec<u64> = tensors.iter().map(|tensor| tensor.len_bytes()).collect();
-    let cuts = cut(&lens, job.options.shard_len_bytes);
-    let plans = cuts.into_iter().map(|shard| Plan::new(job, shard));
+    let cuts = cut(&lens, conversion.options.shard_bytes);
+    let plans = cuts.into_iter().map(|shard| Plan::new(conversion, shard));
     let plans = plans.collect::<Result<Vec<Plan>>>()?;
     let mut names: Vec<String> = (0..plans.len())
         .map(|number| naming.shard(number, plans.len()))
         .collect();
     for name in &names {
-        job.check_output(&job.output.with_file_name(name))?;
+        conversion.check_output(&conversion.output.with_file_name(name))?;
     }
-    job.options.progress.begin(job.tensors_len_bytes());
-    let staging = Staging::beside(job.output)?;
+    conversion.progress.begin(conversion.tensor_bytes());
+    let staging = Staging::beside(conversion.output)?;
     let mut len_bytes = 0;
     for (plan, name) in plans.iter().zip(&names) {
         len_bytes += make(plan, &staging.path(name))?;
@@ -145,16 +145,16 @@ pub fn write(
         own.iter()
             .map(|tensor| (tensor.name.as_str(), file.as_str()))
     });
-    let text = index(job.tensors_len_bytes(), files);
+    let text = index(conversion.tensor_bytes(), files);
     len_bytes += text.len() as u64;
     names.push(naming.index());
     let mut output = Output::create(&staging.path(naming.index()))?;
     output.write(&text)?;
     output.finish()?;
-    job.check_unchanged()?;
+    conversion.check_unchanged()?;
     Ok(Written {
-        files: staging.publish(job.output, &names, job.options.replace)?,
-        ..Written::file(job, len_bytes)
+        files: staging.publish(conversion.output, &names, conversion.replace)?,
+        ..Written::file(conversion, len_bytes)
     })
 }
 

@@ -11,10 +11,11 @@ use crate::Effort;
 
 /// The kinds of file a checkpoint can be converted to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TargetKind {
-    /// safetensors, one file or several beside an index.
+    /// safetensors, one file or several next to an index.
     Safetensors,
-    /// ZSTN version 3, one file or several beside an index.
+    /// ZSTN version 3, one file or several next to an index.
     Zstn,
     /// zTensor 0.1.
     ZTensor,
@@ -34,7 +35,25 @@ impl TargetKind {
         Self::CompressedTensors,
     ];
 
-    /// Spelling on the command line and in JSON output.
+    /// Returns the kind of that name, as [`TargetKind::name`] gives it, or of
+    /// that ending of a file, such as `zt`.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        let by_name = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        by_name.or_else(|| Self::from_extension(name.strip_prefix('.').unwrap_or(name)))
+    }
+
+    fn from_extension(extension: &str) -> Option<Self> {
+        match extension {
+            "safetensors" => Some(Self::Safetensors),
+            "zstn" => Some(Self::Zstn),
+            "zt" => Some(Self::ZTensor),
+            "gauss" => Some(Self::Gauss),
+            _ => None,
+        }
+    }
+
+    /// Returns its name on the command line and in JSON output.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -46,9 +65,9 @@ impl TargetKind {
         }
     }
 
-    /// The kind that the name of an output means: by its extension, before
-    /// `.index.json` if it ends so. No extension or a slash at the end mean a
-    /// folder of compressed-tensors.
+    /// Returns the kind that the name of an output means: by its extension,
+    /// before `.index.json` if it ends so. A slash at the end means a folder of
+    /// compressed-tensors.
     #[must_use]
     pub fn from_path(path: &Path) -> Option<Self> {
         let whole = path.as_os_str().to_string_lossy();
@@ -60,19 +79,13 @@ impl TargetKind {
             let inner = Self::from_path(Path::new(stem));
             return inner.filter(|kind| matches!(kind, Self::Safetensors | Self::Zstn));
         }
-        match Path::new(&*name).extension().and_then(|e| e.to_str()) {
-            Some("safetensors") => Some(Self::Safetensors),
-            Some("zstn") => Some(Self::Zstn),
-            Some("zt") => Some(Self::ZTensor),
-            Some("gauss") => Some(Self::Gauss),
-            Some(_) => None,
-            None => (name != "-").then_some(Self::CompressedTensors),
-        }
+        Self::from_extension(Path::new(&*name).extension()?.to_str()?)
     }
 }
 
 /// What to make, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Target {
     /// safetensors.
     Safetensors,
@@ -125,7 +138,7 @@ mod tests {
             ("m.gauss", Some("gauss")),
             ("m.safetensors.index.json", Some("safetensors")),
             ("x/m.zstn.index.json", Some("zstn")),
-            ("out", Some("compressed-tensors")),
+            ("out", None),
             ("v1.5/", Some("compressed-tensors")),
             ("v1.5", None),
             ("m.gauss.index.json", None),

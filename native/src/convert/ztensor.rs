@@ -8,15 +8,19 @@ use zstn_core::container::foreign::ztensor::{
 use zstn_core::engine::ZstdCoding;
 
 use super::Written;
-use super::job::Job;
+use super::conversion::Conversion;
 use crate::{Output, Result};
 
 /// What the released writers use.
 const LEVEL: i32 = 3;
 
-pub fn write(job: &Job, is_zstd: bool, checksum: Option<DigestKind>) -> Result<Written> {
-    let refuse = job.refuse();
-    let tensors = job.tensors();
+pub fn write(
+    conversion: &Conversion,
+    is_zstd: bool,
+    checksum: Option<DigestKind>,
+) -> Result<Written> {
+    let refuse = conversion.refuse();
+    let tensors = conversion.tensors();
     if let Some(tensor) = tensors.iter().find(|tensor| !can_write(tensor.dtype)) {
         let error = zstn_core::Error::unsupported(format!(
             "zTensor 0.1 has no dtype {}; convert to .safetensors or .zstn, which have",
@@ -36,8 +40,8 @@ pub fn write(job: &Job, is_zstd: bool, checksum: Option<DigestKind>) -> Result<W
             ..Entry::dense(&tensor.name, tensor.dtype, &tensor.shape)
         })
         .collect();
-    job.options.progress.begin(job.tensors_len_bytes());
-    let mut output = job.create(job.output)?;
+    conversion.progress.begin(conversion.tensor_bytes());
+    let mut output = conversion.create(conversion.output)?;
     let (mut writer, magic) = Writer::new();
     output.write(&magic)?;
     let mut len_bytes = magic.len() as u64;
@@ -46,10 +50,10 @@ pub fn write(job: &Job, is_zstd: bool, checksum: Option<DigestKind>) -> Result<W
         output.write(bytes)
     };
     let numbers: Vec<usize> = (0..tensors.len()).collect();
-    job.each(
+    conversion.each(
         &numbers,
         |number, tensor| {
-            let stored = entries[number].encode(job.engine, &tensor.bytes);
+            let stored = entries[number].encode(conversion.engine, &tensor.bytes);
             Ok(match stored.map_err(&refuse)? {
                 Cow::Owned(stored) => stored,
                 Cow::Borrowed(_) => tensor.bytes,
@@ -63,5 +67,5 @@ pub fn write(job: &Job, is_zstd: bool, checksum: Option<DigestKind>) -> Result<W
     )?;
     put(&mut output, &writer.finish())?;
     output.finish()?;
-    Ok(Written::file(job, len_bytes))
+    Ok(Written::file(conversion, len_bytes))
 }

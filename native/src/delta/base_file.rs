@@ -1,28 +1,28 @@
 //! The base of a delta, from whatever kind of file restores it.
 
 use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use zstn_core::catalog::{Recognised, recognise};
+use zstn_core::catalog::{Kind, recognise};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
 use super::Checked;
-use crate::source::{Map, Place, Source};
-use crate::{Engine, Error, Output, Progress, Result, unpack};
+use crate::source::{Input, Map, Source};
+use crate::{Engine, Error, Output, Phase, Progress, Result, unpack};
 
-/// The safetensors file that a delta is made against, for [`crate::pack_delta`],
-/// [`crate::unpack_delta`] and [`crate::verify_delta`].
+/// The safetensors file that a delta is made against.
 ///
 /// A packed base, whether a container or a delta, is restored first, with the
-/// checks of [`crate::unpack_map`] and [`crate::unpack_delta`], into an unnamed
-/// file in the folder for temporary files (`TMPDIR`). That folder needs as much
-/// free space as the original takes; for a chain of deltas, twice as much.
+/// checks of unpacking, into an unnamed file in the folder for temporary files
+/// (`TMPDIR`). That folder needs as much free space as the original takes; for
+/// a chain of deltas, twice as much.
 ///
 /// Decoding each tensor when it is used would need no space. But a delta begins
 /// with a digest over all data of its base, so every tensor would be decoded at
 /// least twice, and in a chain once more for each generation.
 #[derive(Debug)]
-pub struct BaseFile(Map);
+pub(crate) struct BaseFile(Arc<Map>);
 
 impl BaseFile {
     /// Opens the first file of `chain`. If it is a delta, the second file is
@@ -34,48 +34,52 @@ impl BaseFile {
     /// # Errors
     /// A chain that is too short or too long; a file of another kind; whatever
     /// unpacking one of the files refuses; too little space for the result.
-    pub fn open(
+    pub(crate) fn open(
         engine: &Engine,
-        chain: &[Place],
+        chain: &[Input],
         memory_bytes: u64,
         progress: &dyn Progress,
     ) -> Result<Self> {
-        let fetching = |so_far, len| progress.fetching(so_far, len);
-        let mut maps = Vec::with_capacity(chain.len());
-        for place in chain {
+        progress.phase(Phase::RestoreBase);
+        let mut maps: Vec<Arc<Map>> = Vec::with_capacity(chain.len());
+        for input in chain {
             if let Some(before) = maps.last() {
-                check_takes_base(before, &place.to_string())?;
+                check_takes_base(before, &input.to_string())?;
             }
-            maps.push(place.whole(&fetching)?);
+            maps.push(input.map(progress)?);
         }
-        Self::restore(engine, maps, memory_bytes, progress)
+        let base = Self::restore(engine, maps, memory_bytes, progress);
+        progress.phase(Phase::Main);
+        base
     }
 
-    /// Opens the base of `input`, like [`BaseFile::open`]. An `input` that is
-    /// not a delta is refused before anything is fetched or restored.
+    /// Opens the base of `input`, like [`BaseFile::open`]; `None` if `chain`
+    /// is empty. An `input` that is not a delta is refused before anything is
+    /// fetched or restored.
     ///
     /// # Errors
     /// As [`BaseFile::open`].
-    pub fn open_for(
+    pub(crate) fn open_for(
         engine: &Engine,
         input: &Map,
-        chain: &[Place],
+        chain: &[Input],
         memory_bytes: u64,
         progress: &dyn Progress,
-    ) -> Result<Self> {
-        if let Some(base) = chain.first() {
-            check_takes_base(input, &base.to_string())?;
-        }
-        Self::open(engine, chain, memory_bytes, progress)
+    ) -> Result<Option<Self>> {
+        let Some(base) = chain.first() else {
+            return Ok(None);
+        };
+        check_takes_base(input, &base.to_string())?;
+        Self::open(engine, chain, memory_bytes, progress).map(Some)
     }
 
     /// Returns the base in the first of these files, like [`BaseFile::open`].
     ///
     /// # Errors
     /// As [`BaseFile::open`].
-    pub fn restore(
+    pub(crate) fn restore(
         engine: &Engine,
-        mut chain: Vec<Map>,
+        mut chain: Vec<Arc<Map>>,
         memory_bytes: u64,
         progress: &dyn Progress,
     ) -> Result<Self> {
@@ -83,7 +87,7 @@ impl BaseFile {
             check_takes_base(&pair[0], pair[1].name())?;
         }
         let Some(last) = chain.pop() else {
-            return Err(Error::Usage("no base is named".into()));
+            return Err(Error::Usage("no base is given".into()));
         };
         let work = Restoring {
             engine,
@@ -94,25 +98,19 @@ impl BaseFile {
             },
         };
         let mut base = match kind(&last)? {
-            Recognised::Safetensors => last,
-            Recognised::Zstn => work.container(&last)?,
-            Recognised::Delta => {
-                return Err(Error::Usage(format!(
-                    "{} is itself a difference from another checkpoint; name that one with \
-                     another --base after it",
-                    last.name()
-                )));
-            }
-            Recognised::ZTensor | Recognised::Gauss => {
+            Kind::Safetensors => last,
+            Kind::Zstn => work.container(&last)?.into(),
+            Kind::Delta => return Err(Error::needs_base(last.name())),
+            _ => {
                 return Err(Error::Usage(format!(
                     "{} cannot be a base: that is a safetensors file, or a .zstn or .z4dm file \
-                     that restores one; `zstn convert` makes a safetensors file of it",
+                     that restores one; `convert` makes a safetensors file of it",
                     last.name()
                 )));
             }
         };
         while let Some(delta) = chain.pop() {
-            base = work.delta(&delta, &base)?;
+            base = work.delta(&delta, &base)?.into();
         }
         Ok(Self(base))
     }
@@ -126,16 +124,16 @@ impl Deref for BaseFile {
     }
 }
 
-fn kind(map: &Map) -> Result<Recognised> {
+fn kind(map: &Map) -> Result<Kind> {
     let len = map.len_bytes();
     let head = map.read(0..len.min(HEAD_LEN_BYTES))?;
     recognise(&head, len).map_err(Error::place(map.name()))
 }
 
-/// Refuses a file that is not a delta, although `base` was named as its base.
+/// Refuses a file that is not a delta, although `base` was given as its base.
 fn check_takes_base(map: &Map, base: &str) -> Result<()> {
     match kind(map)? {
-        Recognised::Delta => Ok(()),
+        Kind::Delta => Ok(()),
         _ => Err(Error::Usage(format!(
             "{} is not a difference from another checkpoint and takes no base; leave out {base}",
             map.name()

@@ -9,7 +9,7 @@ use zstn_core::container::safetensors::Tensor;
 use zstn_core::frame::delta;
 use zstn_core::transform::xor;
 
-use crate::pack::Job;
+use crate::pack::FilePacker;
 use crate::source::{Map, Source};
 use crate::{Engine, Error, Output, PackOptions, Result};
 
@@ -71,23 +71,19 @@ impl Pair<'_> {
         Ok((record_head.len() as u64 + payload_len, record_info))
     }
 
-    /// The frame of as many bytes as `tensor` has, from `start` of `input`.
+    /// Returns the frame of as many bytes as `tensor` has, from `start` of `input`.
     fn frame(&self, input: &Map, start: usize, tensor: &Tensor) -> Result<Map> {
-        let job = Job {
-            engine: self.engine,
-            input,
-            data_start: start,
-            options: &PackOptions {
-                progress: &(),
-                ..*self.options
-            },
+        let options = PackOptions {
+            progress: &(),
+            ..self.options.clone()
         };
+        let packer = FilePacker::new(self.engine, input, start, &options);
         let alone = Tensor {
             span: 0..tensor.span.end - tensor.span.start,
             ..tensor.clone()
         };
         let mut output = Output::temporary()?;
-        let len = job.large(&alone, 0, &mut output)?.len_bytes;
+        let len = packer.large(&alone, 0, &mut output)?.len_bytes;
         output.set_len(len)?;
         output.map()
     }

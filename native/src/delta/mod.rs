@@ -13,44 +13,27 @@ use zstn_core::engine::Engine as _;
 
 use crate::container::waves;
 use crate::pack::batch;
+use crate::report::{PackedFile, Storage, UnpackedFile};
 use crate::source::{Map, Source};
-use crate::{Engine, Error, Output, PackOptions, Progress, Result, UnpackReport, unpack};
+use crate::{Engine, Error, Output, PackOptions, Progress, Result, unpack};
 
 mod base_file;
 mod large;
 
-pub use base_file::BaseFile;
-
-/// What packing against a base came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DeltaReport {
-    /// Length of the safetensors file.
-    pub original_bytes: u64,
-    /// Length of the delta.
-    pub packed_bytes: u64,
-    /// Tensors in the file.
-    pub tensors: usize,
-    /// Tensors equal to those of the base.
-    pub copied: usize,
-    /// Tensors stored as a difference.
-    pub differing: usize,
-    /// Tensors stored by themselves: the base has none of that name, dtype
-    /// and length, or the difference would be larger.
-    pub whole: usize,
-}
+pub(crate) use base_file::BaseFile;
 
 /// Parts of the memory allowed that a batch may take: tensors, those of the
 /// base, differences, two coded forms, and the batch being written.
 const SHARES: u64 = 6;
 
 /// Packs the safetensors file `target` against `base`.
-pub fn pack_delta(
+pub(crate) fn pack_delta(
     engine: &Engine,
     target: &Map,
     base: &Map,
     mut output: Output,
     options: &PackOptions,
-) -> Result<DeltaReport> {
+) -> Result<PackedFile> {
     options.check()?;
     output.check_inputs(&[target, base])?;
     let refuse = Error::place(target.name());
@@ -119,40 +102,42 @@ pub fn pack_delta(
     output.write(&trailer)?;
     target.check_unchanged()?;
     base.check_unchanged()?;
-    output.finish()?;
-    Ok(DeltaReport {
+    let report = PackedFile {
+        input: target.name().into(),
+        output: output.path(),
         original_bytes: target.len_bytes(),
         packed_bytes: packed_bytes + trailer.len() as u64,
         tensors: tensors.len(),
-        copied,
-        differing,
-        whole,
-    })
+        storage: Storage::Delta {
+            copied,
+            differing,
+            whole,
+        },
+    };
+    output.finish()?;
+    Ok(report)
 }
 
 /// Restores the file that `input` was packed from against `base`. What was
 /// written is compared with the trailer before it gets its name.
-pub fn unpack_delta(
+pub(crate) fn unpack_delta(
     engine: &Engine,
     input: &Map,
     base: &Map,
     output: Output,
+    memory_bytes: u64,
     progress: &dyn Progress,
-) -> Result<UnpackReport> {
+) -> Result<UnpackedFile> {
     output.check_inputs(&[input, base])?;
     let restored = Checked::parse(engine, input, base).and_then(|delta| {
-        delta.restore(engine, &output, u64::MAX, progress)?;
+        delta.restore(engine, &output, memory_bytes, progress)?;
         Ok(delta.delta.original_len_bytes())
     });
     // Whatever else went wrong may come of the change.
     input.check_unchanged()?;
     base.check_unchanged()?;
     let original_bytes = restored?;
-    output.finish()?;
-    Ok(UnpackReport {
-        packed_bytes: input.len_bytes(),
-        original_bytes,
-    })
+    unpack::finish(input, output, original_bytes)
 }
 
 /// A delta and its base that fit each other, every record checked as far as

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use super::staging::Staging;
 use crate::{Error, Result};
 
-/// A folder in the making. It lies beside its final place under a hidden name
-/// until [`OutputFolder::finish`] renames it; dropped before, it is removed
+/// A folder that is being written. It is next to its final place under a hidden
+/// name until [`OutputFolder::finish`] renames it; dropped before, it is removed
 /// with all that is in it.
 #[derive(Debug)]
 pub struct OutputFolder {
@@ -20,13 +20,8 @@ impl OutputFolder {
     /// Begins the folder that is to be at `target`, where nothing may be yet
     /// but an empty folder: others are never replaced.
     pub fn create(target: &Path) -> Result<Self> {
-        if target.as_os_str() == "-" {
-            return Err(Error::Usage(
-                "the result is a folder and cannot go to standard output; name one with -o".into(),
-            ));
-        }
         if target.file_name().is_none() {
-            let detail = format!("{} is no folder name", target.display());
+            let detail = format!("{} is not the name of a folder", target.display());
             return Err(Error::Usage(detail));
         }
         check_free(target)?;
@@ -67,15 +62,16 @@ impl OutputFolder {
     }
 }
 
-fn check_free(target: &Path) -> Result<()> {
+/// Refuses a folder that cannot be created because its name is taken.
+pub(crate) fn check_free(target: &Path) -> Result<()> {
     let taken = match fs::read_dir(target) {
         Ok(mut entries) => entries.next().is_some(),
         Err(error) => error.kind() != ErrorKind::NotFound,
     };
     if taken {
         return Err(Error::Usage(format!(
-            "{} exists already, and a folder is never replaced, not even with --force; choose \
-             another with -o, or remove it first",
+            "{} exists already, and a folder is never replaced; choose another name, or remove \
+             it first",
             target.display()
         )));
     }

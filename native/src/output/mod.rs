@@ -1,9 +1,11 @@
 //! Files and folders that appear only when they are complete.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use tempfile::NamedTempFile;
 
@@ -13,27 +15,31 @@ use target::Target;
 use unfinished::Unfinished;
 
 mod folder;
+pub(crate) mod sink;
 mod staging;
 mod target;
 pub(crate) mod temporary;
 mod unfinished;
 
-pub use folder::OutputFolder;
+pub(crate) use folder::OutputFolder;
+pub use sink::Sink;
 pub(crate) use staging::Staging;
 pub(crate) use target::check_inputs;
 pub use unfinished::remove_unfinished;
 
-/// A file in the making. It lies in the folder of its final place under
-/// another name until [`Output::finish`] renames it; dropped before, it is
+/// An output that is being written. A file is written under a hidden name in
+/// its folder until [`Output::finish`] renames it; dropped before, it is
 /// removed. Only a killed process can leave the hidden `.part` file behind,
 /// unless it could still call [`remove_unfinished`].
 ///
-/// A path that is a link means what the link leads to. A pipe or a device,
-/// such as `/dev/null`, is never replaced: it is written to at the end.
-#[derive(Debug)]
-pub struct Output {
+/// A path that is a link means the file that the link leads to. A pipe or a
+/// device, such as `/dev/null`, is never replaced: it is written to at the end,
+/// and so is a writer.
+pub struct Output<'a> {
     disk: Disk,
     target: Target,
+    /// Receives the bytes in the end, instead of the target.
+    writer: Option<Mutex<Box<dyn Write + Send + 'a>>>,
     /// The path as it was given, for messages.
     name: PathBuf,
     replace: bool,
@@ -49,9 +55,16 @@ enum Disk {
     Unnamed(File),
 }
 
-impl Output {
-    /// Begins the file that is to be at `path`, in the place of one that is
-    /// there; `-` is standard output.
+impl fmt::Debug for Output<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Output")
+            .field("target", &self.target)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Output<'a> {
+    /// Begins the file at `path`, which replaces an existing file.
     ///
     /// # Errors
     /// What cannot become a file: a folder, a socket, a disk; and I/O errors.
@@ -59,11 +72,11 @@ impl Output {
         Self::begin(path, Target::of(path)?, true)
     }
 
-    /// Begins the file that is to be at `path`, where none may be, now and
-    /// when it is finished.
+    /// Begins the file at `path`, where none may exist, now and when it is
+    /// finished.
     ///
     /// # Errors
-    /// [`Error::Exists`], and as [`Output::create`].
+    /// [`Error::Exists`], and those of [`Output::create`].
     pub fn create_new(path: &Path) -> Result<Self> {
         let target = Target::of(path)?;
         match target.existing() {
@@ -72,9 +85,22 @@ impl Output {
         }
     }
 
+    /// Begins an output that is copied to `writer` when it is finished. Until
+    /// then the bytes are in a file without a name, like those of
+    /// [`Output::temporary`].
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn to_writer(writer: impl Write + Send + 'a) -> Result<Self> {
+        let mut output = Self::temporary()?;
+        output.name = "the output".into();
+        output.writer = Some(Mutex::new(Box::new(writer)));
+        Ok(output)
+    }
+
     /// Begins a file without a name in the folder for temporary files
     /// (`TMPDIR`). It is gone when it and its maps are dropped.
-    pub fn temporary() -> Result<Self> {
+    pub(crate) fn temporary() -> Result<Self> {
         Self::begin(Path::new("temporary file"), Target::Nowhere, true)
     }
 
@@ -104,9 +130,15 @@ impl Output {
         Ok(Self {
             disk,
             target,
+            writer: None,
             name: path.into(),
             replace,
         })
+    }
+
+    /// Returns the path as it was given; `None` for a writer.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        self.writer.is_none().then(|| self.name.clone())
     }
 
     /// Refuses to take the place of a file that one of `inputs` is read from.
@@ -125,17 +157,17 @@ impl Output {
     }
 
     /// Appends a part of a file without keeping it in memory.
-    pub fn write_pieces(&mut self, map: &Map, range: Range<usize>) -> Result<()> {
+    pub(crate) fn write_pieces(&mut self, map: &Map, range: Range<usize>) -> Result<()> {
         map.pieces(range).try_for_each(|piece| self.write(piece))
     }
 
     /// Writes at `offset_bytes`; threads may do so side by side.
-    pub fn write_at(&self, bytes: &[u8], offset_bytes: u64) -> Result<()> {
+    pub(crate) fn write_at(&self, bytes: &[u8], offset_bytes: u64) -> Result<()> {
         write_all_at(self.file(), bytes, offset_bytes).map_err(|error| self.failed("write", error))
     }
 
     /// Moves the position of [`Output::write`], from the start of the file.
-    pub fn seek(&mut self, offset_bytes: u64) -> Result<()> {
+    pub(crate) fn seek(&mut self, offset_bytes: u64) -> Result<()> {
         self.file()
             .seek(io::SeekFrom::Start(offset_bytes))
             .map(|_| ())
@@ -143,14 +175,14 @@ impl Output {
     }
 
     /// Cuts or extends the file.
-    pub fn set_len(&self, len_bytes: u64) -> Result<()> {
+    pub(crate) fn set_len(&self, len_bytes: u64) -> Result<()> {
         self.file()
             .set_len(len_bytes)
             .map_err(|error| self.failed("make room for", error))
     }
 
     /// What has been written so far.
-    pub fn map(&self) -> Result<Map> {
+    pub(crate) fn map(&self) -> Result<Map> {
         self.map_as(self.name())
     }
 
@@ -159,18 +191,27 @@ impl Output {
         Map::new(name, self.file())
     }
 
-    /// Makes the file durable and gives it its name.
+    /// Makes the file durable and gives it its name, or copies the bytes to the
+    /// writer.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if a file that may not be replaced has appeared, and
+    /// I/O errors.
     pub fn finish(self) -> Result<()> {
         let name = self.name();
         let fail = |error| Error::io(format!("complete {name}"), error);
+        if let (Disk::Unnamed(file), Some(writer)) = (&self.disk, self.writer) {
+            let writer = writer.into_inner().unwrap_or_else(PoisonError::into_inner);
+            return copy(file, writer).map_err(fail);
+        }
         let (file, unfinished, target) = match (self.disk, &self.target) {
             (Disk::Hidden(file, unfinished), Target::File(path)) => (file, unfinished, path),
             (Disk::Unnamed(file), Target::Stdout) => {
-                return copy(file, &mut io::stdout().lock()).map_err(fail);
+                return copy(&file, io::stdout().lock()).map_err(fail);
             }
             (Disk::Unnamed(file), Target::Stream(path)) => {
                 let stream = OpenOptions::new().write(true).open(path);
-                return copy(file, &mut stream.map_err(fail)?).map_err(fail);
+                return copy(&file, stream.map_err(fail)?).map_err(fail);
             }
             _ => return Ok(()),
         };
@@ -212,9 +253,9 @@ impl Output {
     }
 }
 
-fn copy(mut file: File, stream: &mut dyn Write) -> io::Result<()> {
+fn copy(mut file: &File, mut stream: impl Write) -> io::Result<()> {
     file.rewind()?;
-    io::copy(&mut file, stream)?;
+    io::copy(&mut file, &mut stream)?;
     stream.flush()
 }
 

@@ -1,4 +1,4 @@
-//! Files in the making that appear together.
+//! Files that are being written and appear together.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use tempfile::TempDir;
 
 use super::target::Target;
 use super::unfinished::Unfinished;
-use super::{PART_SUFFIX, hidden_prefix, parent, without_path};
+use super::{PART_SUFFIX, hidden_prefix, parent, temporary, without_path};
 use crate::{Error, Result};
 
-/// A hidden folder beside an output. Dropped, it is removed with all that is
-/// in it.
+/// A hidden folder for files that are being written. Dropped, it is removed
+/// with all that is in it.
 #[derive(Debug)]
 pub struct Staging {
     folder: TempDir,
@@ -19,7 +19,14 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// Begins a folder beside `output`.
+    /// Begins a folder in that for temporary files (`TMPDIR`).
+    pub fn temporary() -> Result<Self> {
+        let made = Unfinished::create(tempfile::tempdir, TempDir::path);
+        let (unfinished, folder) = made.map_err(temporary::failed("create"))?;
+        Ok(Self { folder, unfinished })
+    }
+
+    /// Begins a folder next to `output`.
     pub fn beside(output: &Path) -> Result<Self> {
         let parent = parent(output);
         let prefix = hidden_prefix(output);

@@ -26,12 +26,12 @@ pub(super) enum Target {
 }
 
 impl Target {
-    /// Finds out what is at `path`; `-` is standard output.
+    /// Finds out what is at `path`.
     ///
     /// # Errors
     /// A path without a file name, a folder, a socket, a disk.
     pub(super) fn of(path: &Path) -> Result<Self> {
-        const STDOUT: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+        const STDOUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
         if STDOUT.iter().any(|name| path.as_os_str() == *name) {
             return Ok(Self::Stdout);
         }
@@ -82,7 +82,7 @@ impl Target {
     /// Refuses to replace a file that one of `inputs` is read from.
     pub(super) fn check_inputs(&self, inputs: &[&dyn Source]) -> Result<()> {
         match self {
-            Self::File(path) => check_inputs(path, inputs),
+            Self::File(path) => check_inputs(path, inputs.iter().copied()),
             _ => Ok(()),
         }
     }
@@ -90,11 +90,14 @@ impl Target {
 
 /// Refuses `output` if it is a file that one of `inputs` is read from, by
 /// whatever path or link.
-pub(crate) fn check_inputs(output: &Path, inputs: &[&dyn Source]) -> Result<()> {
+pub(crate) fn check_inputs<'a>(
+    output: &Path,
+    mut inputs: impl Iterator<Item = &'a dyn Source>,
+) -> Result<()> {
     let Ok(id) = FileId::of_path(output) else {
         return Ok(()); // there is nothing yet
     };
-    if inputs.iter().any(|input| input.file_ids().contains(&id)) {
+    if inputs.any(|input| input.file_ids().contains(&id)) {
         return Err(Error::Usage(format!(
             "{} is being read; write under another name",
             output.display()

@@ -9,52 +9,52 @@ use zstn_core::entropy::blocks;
 use zstn_core::frame::plane::{self, Method};
 use zstn_core::frame::z4ai::{self, PlaneCoder, Recipe};
 
-use super::Job;
+use super::FilePacker;
 use crate::source::Source;
 use crate::{Error, Output, Result};
 
-/// How much of a plane that is stored after all is written at a time.
+/// Bytes of a plane that did not shrink, written at a time.
 const STORED_AT_A_TIME_BYTES: usize = 16 * CHECKSUM_PIECE_BYTES;
 
 /// A frame that has been written.
 pub struct Written {
     /// Length of the frame.
     pub len_bytes: u64,
-    /// What [`BlockTable::of`] would say of it.
+    /// Its [`BlockTable::of`].
     pub table: Option<BlockTable>,
 }
 
-/// Writes the frame of the tensor at `place` of the input, which begins at
+/// Writes the frame of the tensor in `range` of the input, at
 /// `position` of the output. The bytes are those of [`z4ai::encode`].
 pub fn write(
-    job: &Job,
-    place: Range<usize>,
+    packer: &FilePacker,
+    range: Range<usize>,
     recipe: &Recipe,
     position: u64,
     output: &mut Output,
 ) -> Result<Written> {
-    let (planes, tail) = PlaneCoder::all(&job.input[place.clone()], recipe);
+    let (planes, tail) = PlaneCoder::all(&packer.input[range.clone()], recipe);
     let head = z4ai::head(recipe.transform, tail);
     output.write(&head)?;
     let mut end = position + head.len() as u64;
-    let share = place.len() as u64 / planes.len().max(1) as u64;
+    let share = range.len() as u64 / planes.len().max(1) as u64;
     let mut tables = Vec::with_capacity(planes.len());
     for coder in &planes {
         let record = PlaneRecord {
-            job,
+            packer,
             coder,
-            tensor_start: place.start,
+            tensor_start: range.start,
             frame_start: position,
             start: end,
         };
         let (record_end, blocks) = record.write(output)?;
         end = record_end;
         tables.push(blocks);
-        job.options.progress.advance(share);
+        packer.options.progress.advance(share);
     }
-    // What the division has left over.
-    let rest = place.len() as u64 - share * planes.len() as u64;
-    job.options.progress.advance(rest);
+    // The remainder of the division.
+    let rest = range.len() as u64 - share * planes.len() as u64;
+    packer.options.progress.advance(rest);
     let len_bytes = end - position;
     let table = BlockTable::new(recipe.transform, tail, len_bytes, tables);
     Ok(Written { len_bytes, table })
@@ -62,7 +62,7 @@ pub fn write(
 
 /// A plane record to be written.
 struct PlaneRecord<'a> {
-    job: &'a Job<'a>,
+    packer: &'a FilePacker<'a>,
     coder: &'a PlaneCoder<'a>,
     /// Where the tensor begins in the input.
     tensor_start: usize,
@@ -73,23 +73,23 @@ struct PlaneRecord<'a> {
 }
 
 impl PlaneRecord<'_> {
-    /// Writes the record; returns where it ends and what it is made of.
+    /// Writes the record and returns its end and its blocks.
     fn write(&self, output: &mut Output) -> Result<(u64, PlaneBlocks)> {
-        let Self { job, coder, .. } = self;
+        let Self { packer, coder, .. } = self;
         if !coder.is_blockwise() {
             return self.write_whole(output);
         }
         let (method, len) = (coder.block_method(), coder.len_bytes() as u64);
         let table_len = match method {
-            Method::Blocks => 8 + 4 * coder.block_count() as u64,
+            Method::Blocks => blocks::table_len_bytes(coder.block_count()) as u64,
             _ => 0,
         };
         output.seek(self.payload_start() + table_len)?;
         let mut table = self.blocks(method, table_len);
         let mut stored_lens = Vec::with_capacity(coder.block_count());
-        for group in groups(job, coder) {
-            let coded = job.engine.map(group.clone().collect(), |block| {
-                coder.encode_block(job.engine, block)
+        for group in groups(packer, coder) {
+            let coded = packer.engine.map(group.clone().collect(), |block| {
+                coder.encode_block(packer.engine, block)
             });
             group.for_each(|block| self.release(coder.block(block)));
             for block in coded {
@@ -112,18 +112,18 @@ impl PlaneRecord<'_> {
 
     /// Writes a plane that is coded as a whole.
     fn write_whole(&self, output: &mut Output) -> Result<(u64, PlaneBlocks)> {
-        let (method, payload) = self.coder.encode_whole(self.job.engine);
+        let (method, payload) = self.coder.encode_whole(self.packer.engine);
         let (len, payload_len) = (self.coder.len_bytes() as u64, payload.len() as u64);
         output.seek(self.start)?;
         output.write(&plane::head(method, len, payload_len))?;
         output.write(&payload)?;
         let place = self.payload_start() - self.frame_start;
         let blocks = PlaneBlocks::of(method, len, &payload, place)
-            .map_err(Error::place(self.job.input.name()))?;
+            .map_err(Error::place(self.packer.input.name()))?;
         Ok((self.payload_start() + payload_len, blocks))
     }
 
-    /// Writes the plane as it is: coding has gained nothing.
+    /// Writes the plane uncompressed, since coding has gained nothing.
     fn store(&self, output: &mut Output) -> Result<(u64, PlaneBlocks)> {
         let len = self.coder.len_bytes();
         output.set_len(self.start)?;
@@ -145,31 +145,31 @@ impl PlaneRecord<'_> {
         self.start + plane::HEAD_BYTES as u64
     }
 
-    /// The blocks of the plane, none so far; they begin `table_len` bytes
-    /// behind the start of the payload.
+    /// Returns the table of the plane without blocks so far; they begin
+    /// `table_len` bytes into the payload.
     fn blocks(&self, method: Method, table_len: u64) -> PlaneBlocks {
         let len = self.coder.len_bytes() as u64;
         let place = self.payload_start() + table_len - self.frame_start;
         PlaneBlocks::new(method, len, place, self.coder.block_bytes().into())
     }
 
-    /// Tells that the part of the tensor that these bytes of the plane are
-    /// made of is not needed for now.
+    /// Releases the part of the tensor from which these bytes of the plane are
+    /// made.
     fn release(&self, part: Range<usize>) {
         let source = self.coder.source(part);
         let start = self.tensor_start;
         let source = start + source.start..start + source.end;
-        self.job.input.release(source);
+        self.packer.input.release(source);
     }
 }
 
-/// Blocks to code at the same time: as many as the memory allows, but no
-/// fewer than there are threads.
-fn groups(job: &Job, coder: &PlaneCoder) -> impl Iterator<Item = Range<usize>> {
+/// Returns ranges of blocks to code at the same time: as many as the memory
+/// allows, but no fewer than there are threads.
+fn groups(packer: &FilePacker, coder: &PlaneCoder) -> impl Iterator<Item = Range<usize>> {
     let source_bytes = coder.source(coder.block(0)).len().max(1) as u64;
-    let fit = usize::try_from(job.most_batch_bytes() / source_bytes).unwrap_or(usize::MAX);
+    let fit = usize::try_from(packer.max_batch_bytes() / source_bytes).unwrap_or(usize::MAX);
     let count = coder.block_count();
-    let step = fit.max(job.engine.threads());
+    let step = fit.max(packer.engine.threads());
     (0..count)
         .step_by(step)
         .map(move |start| start..count.min(start.saturating_add(step)))

@@ -2,20 +2,20 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::iter;
 use std::sync::Arc;
 
 use zstn_core::ErrorKind;
 use zstn_core::dtype::Dtype;
 use zstn_core::model::{self, Model, StoredPart};
 
-use crate::source::{Place, Source};
+use crate::source::{Input, Source};
 use crate::{Engine, Error, Result, suggest};
 
 mod opening;
 mod options;
 mod rows;
 
-pub(crate) use opening::open_catalog;
 pub use options::ReaderOptions;
 
 /// A tensor in memory.
@@ -68,11 +68,15 @@ struct Files {
 }
 
 impl Reader {
-    /// Opens a path or an http(s) address: a file of any kind, the index of a
-    /// sharded checkpoint, or a local folder that holds a model
-    /// (docs/formats/sharded.md). [`Reader::options`] opens it in other ways.
-    pub fn open(place: impl Into<Place>) -> Result<Self> {
-        Self::options().open(place)
+    /// Opens a file of any kind, the index of a checkpoint in several files, or
+    /// a local folder that holds a model (docs/formats/sharded.md): a path, a
+    /// [`Location`](crate::Location) or another [`Input`]. [`Reader::options`]
+    /// opens it in other ways.
+    ///
+    /// # Errors
+    /// An input that is refused or cannot be read.
+    pub fn open(input: impl Into<Input>) -> Result<Self> {
+        Self::options().open(input)
     }
 
     /// Returns the options that [`Reader::open`] uses, to be changed.
@@ -80,17 +84,22 @@ impl Reader {
         ReaderOptions::default()
     }
 
+    fn check_takes_base(&self) -> Result<()> {
+        if self.files.model.needs_base() {
+            return Ok(());
+        }
+        Err(Error::Usage(format!(
+            "{} is not a difference from another checkpoint and takes no base",
+            self.files.name
+        )))
+    }
+
     /// Adds the base of a delta; its tensors are decoded by the engine of this
     /// reader. A base that does not fit is refused as far as names, lengths and
     /// dtypes show it; other bytes in one of its tensors are found when that is
     /// read (docs/formats/zstn-delta.md 4).
     pub fn with_base(mut self, base: Self) -> Result<Self> {
-        if !self.files.model.needs_base() {
-            return Err(Error::Usage(format!(
-                "{} is no difference from another checkpoint and takes no base",
-                self.files.name
-            )));
-        }
+        self.check_takes_base()?;
         self.files
             .model
             .check_base(&base.files.model)
@@ -134,9 +143,17 @@ impl Reader {
         self.files.model.tensors().iter().map(|t| t.name.as_str())
     }
 
-    /// Name, dtype, shape and place of every tensor, in the same order.
+    /// Returns all sources, including those of the base and its base.
+    pub fn all_sources(&self) -> impl Iterator<Item = &dyn Source> {
+        let readers = iter::successors(Some(self), |reader| reader.base());
+        let sources = readers.flat_map(|reader| reader.sources());
+        sources.map(|source| &**source)
+    }
+
+    /// Returns name, dtype, shape and stored parts of every tensor, in the same
+    /// order.
     #[must_use]
-    pub fn header(&self) -> &[model::Tensor] {
+    pub fn tensors(&self) -> &[model::Tensor] {
         self.files.model.tensors()
     }
 
@@ -163,21 +180,11 @@ impl Reader {
         })
     }
 
-    /// Bytes that the tensor called `name` takes in its files.
-    pub fn frame_size(&self, name: &str) -> Result<u64> {
-        Ok(self.find(name)?.stored_len_bytes())
-    }
-
-    /// Reads the bytes of the tensor called `name`.
-    pub fn read_raw(&self, name: &str) -> Result<Vec<u8>> {
-        Ok(self.read(name)?.bytes)
-    }
-
     /// Reads the tensor called `name`.
     pub fn read(&self, name: &str) -> Result<Tensor> {
         let number = self.number(name)?;
         let bytes = self.decode(&self.engine, number)?;
-        let tensor = &self.header()[number];
+        let tensor = &self.tensors()[number];
         Ok(Tensor {
             name: tensor.name.clone(),
             dtype: tensor.dtype,
@@ -214,7 +221,7 @@ impl Reader {
     /// ```
     pub fn read_into(&self, name: &str, out: &mut [u8]) -> Result<()> {
         let number = self.number(name)?;
-        let len_bytes = self.header()[number].len_bytes();
+        let len_bytes = self.tensors()[number].len_bytes();
         if out.len() as u64 != len_bytes {
             let detail = format!(
                 "the tensor has {len_bytes} bytes, the buffer to read it into has {}",
@@ -270,11 +277,10 @@ impl Reader {
         match (tensor.base, &self.base) {
             (None, _) => Ok(None),
             (Some(_), Some(base)) => base.decode(engine, base.number(name)?).map(Some),
-            (Some(_), None) => Err(Error::Usage(format!(
-                "{} is a difference from another checkpoint, and `{name}` is needed from that \
-                 one: name it with --base",
-                self.name()
-            ))),
+            (Some(_), None) => Err(Error::NeedsBase {
+                name: self.name().into(),
+                detail: format!(", and `{name}` is needed from that one"),
+            }),
         }
     }
 

@@ -1,9 +1,10 @@
 //! What is read of the files of a model before its tensors.
 
-use zstn_core::catalog::{FileCatalog, FileOpener};
+use zstn_core::catalog::FileCatalog;
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::model::{Model, ModelBuilder};
 
+use crate::catalog::open_catalog;
 use crate::source::Source;
 use crate::{Engine, Error, Result};
 
@@ -20,30 +21,10 @@ pub fn open_model(
     let catalogs = sources.iter().map(|source| open_catalog(engine, &**source));
     let catalogs = catalogs.collect::<Result<Vec<_>>>()?;
     let config = config(&catalogs)?;
-    let mut assembly = ModelBuilder::new(catalogs, index, config.as_deref()).map_err(&refuse)?;
-    for (file, range) in assembly.needs() {
+    let mut builder = ModelBuilder::new(catalogs, index, config.as_deref()).map_err(&refuse)?;
+    for (file, range) in builder.needs() {
         let bytes = sources[file].read(range.clone())?;
-        assembly.supply(file, range.start, &bytes);
+        builder.supply(file, range.start, &bytes);
     }
-    assembly.finish(engine).map_err(&refuse)
-}
-
-/// The catalog of a file, by way of the reads it needs.
-pub(crate) fn open_catalog(engine: &Engine, source: &dyn Source) -> Result<FileCatalog> {
-    let refuse = Error::place(source.name());
-    let len = source.len_bytes();
-    let head = source
-        .read(0..FileOpener::head_len_bytes(len))?
-        .into_owned();
-    let mut opening = FileOpener::new(len, head).map_err(&refuse)?;
-    loop {
-        let needs = opening.needs().map_err(&refuse)?;
-        if needs.is_empty() {
-            return opening.finish(engine).map_err(&refuse);
-        }
-        for range in needs {
-            let bytes = source.read(range.clone())?;
-            opening.supply(range.start, &bytes).map_err(&refuse)?;
-        }
-    }
+    builder.finish(engine).map_err(&refuse)
 }

@@ -9,11 +9,8 @@ use zstn_core::model::wants_config;
 use super::opening::open_model;
 use super::{Files, Reader, View};
 use crate::shards::{READABLE, Shards};
-use crate::source::{HttpOptions, Place, Source};
+use crate::source::{CONFIG, HttpOptions, Input};
 use crate::{Engine, Result};
-
-/// The description of a model, next to its files.
-const CONFIG: &str = "config.json";
 
 /// How a [`Reader`] opens a model; made by [`Reader::options`].
 ///
@@ -41,7 +38,7 @@ const CONFIG: &str = "config.json";
 #[must_use]
 pub struct ReaderOptions {
     engine: Option<Engine>,
-    base: Option<Reader>,
+    bases: Vec<Input>,
     view: View,
     http: HttpOptions,
 }
@@ -54,10 +51,12 @@ impl ReaderOptions {
         self
     }
 
-    /// Opens a delta that was made against `base`. Other files are refused,
-    /// and so is a base that does not fit: see [`Reader::with_base`].
-    pub fn base(mut self, base: Reader) -> Self {
-        self.base = Some(base);
+    /// Opens a delta that was packed against `base`. Where the base is a delta,
+    /// the next call adds the base of that one, and so on. A base that does not
+    /// fit is refused, and so is a base for a file that needs none: see
+    /// [`Reader::with_base`], which takes a base that is open already.
+    pub fn base(mut self, base: impl Into<Input>) -> Self {
+        self.bases.push(base.into());
         self
     }
 
@@ -74,69 +73,67 @@ impl ReaderOptions {
         self
     }
 
-    /// Opens a path or an http(s) address, as [`Reader::open`] does.
-    pub fn open(&self, place: impl Into<Place>) -> Result<Reader> {
-        self.open_place(&place.into())
+    /// Opens a model. Its `config.json` is looked for next to a path or an
+    /// address; the tensors of a [`Source`](crate::source::Source) are as they are stored.
+    ///
+    /// # Errors
+    /// An input that is refused or cannot be read, and a base that does not fit.
+    pub fn open(&self, input: impl Into<Input>) -> Result<Reader> {
+        let reader = self.open_alone(&input.into())?;
+        if self.bases.is_empty() {
+            return Ok(reader);
+        }
+        reader.check_takes_base()?;
+        let stored = self.clone().engine(reader.engine()).view(View::Stored);
+        let mut base: Option<Reader> = None;
+        for input in self.bases.iter().rev() {
+            let opened = stored.open_alone(input)?;
+            base = Some(match base {
+                None => opened,
+                Some(further) => opened.with_base(further)?,
+            });
+        }
+        match base {
+            None => Ok(reader),
+            Some(base) => reader.with_base(base),
+        }
     }
 
-    fn open_place(&self, place: &Place) -> Result<Reader> {
-        let shards = Shards::open_with(place, &READABLE, &self.http)?;
+    /// Opens a model without its base.
+    fn open_alone(&self, input: &Input) -> Result<Reader> {
+        let engine = self.engine.clone().unwrap_or_default();
+        let name = input.to_string();
+        let location = input.location();
+        let shards = location.map(|location| Shards::open(location, &READABLE, &self.http));
+        let shards = shards.transpose()?.flatten();
         let (sources, first) = match &shards {
-            None => (vec![place.open_with(&self.http)?], place),
+            None => (vec![input.open(&self.http)?], location),
             Some(shards) => {
                 let files = shards.files();
                 let sources = files.iter().map(|file| file.open(&self.http));
-                let first = files.first().map_or(place, |file| &file.place);
+                let first = files.first().map(|file| &file.location);
                 (sources.collect::<Result<_>>()?, first)
             }
         };
         let config = |files: &[FileCatalog]| match self.view {
-            View::Dense if wants_config(files) => match first.beside(CONFIG) {
-                Some(config) => config.small_with(&self.http, HEADER_LEN_BYTES),
-                None => Ok(None),
-            },
+            View::Dense if wants_config(files) => {
+                let config = first.and_then(|first| first.sibling(CONFIG));
+                let read = config.map(|config| config.read_small(&self.http, HEADER_LEN_BYTES));
+                Ok(read.transpose()?.flatten())
+            }
             _ => Ok(None),
         };
         let index = shards.as_ref().and_then(Shards::index);
-        let engine = self.engine.clone().unwrap_or_default();
-        let name = place.to_string();
         let index = index.map(|index| &index.parsed);
         let model = open_model(&engine, &name, &sources, index, config)?;
-        self.reader(
-            engine,
-            Files {
+        Ok(Reader {
+            files: Arc::new(Files {
                 name,
                 sources,
                 model,
-            },
-        )
-    }
-
-    /// Opens any source, a file of which every tensor is as it is stored.
-    pub fn open_source(&self, source: Box<dyn Source>) -> Result<Reader> {
-        let name = source.name().to_owned();
-        let sources = vec![source];
-        let engine = self.engine.clone().unwrap_or_default();
-        let model = open_model(&engine, &name, &sources, None, |_| Ok(None))?;
-        self.reader(
-            engine,
-            Files {
-                name,
-                sources,
-                model,
-            },
-        )
-    }
-
-    fn reader(&self, engine: Engine, files: Files) -> Result<Reader> {
-        let reader = Reader {
-            files: Arc::new(files),
+            }),
             engine,
             base: None,
-        };
-        match &self.base {
-            Some(base) => reader.with_base(base.clone()),
-            None => Ok(reader),
-        }
+        })
     }
 }

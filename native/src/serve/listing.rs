@@ -10,7 +10,7 @@ use zstn_core::container::zstn::MAGIC;
 
 use super::path::unpacked_name;
 use super::root::{Absent, Root};
-use super::text::{printable, size};
+use crate::display::{escaped as printable, size};
 use crate::source::PLAIN;
 
 /// A line of the page.

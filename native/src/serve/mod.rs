@@ -28,7 +28,6 @@ mod root;
 mod served;
 mod site;
 mod stall;
-mod text;
 mod unpacked;
 
 pub use connections::Limits;

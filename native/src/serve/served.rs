@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Formatter, Result};
 
-use super::text::{printable, size};
+use crate::display::{escaped, size};
 
 /// One request, after it was answered. Shown, it is a line for a terminal.
 #[derive(Debug, Clone)]
@@ -25,13 +25,13 @@ pub struct Served {
 impl Display for Served {
     fn fmt(&self, out: &mut Formatter<'_>) -> Result {
         let size = size(self.body_bytes);
-        let path = printable(&self.path);
+        let path = escaped(&self.path);
         write!(out, "{} {:<4} {size:>8}  {path}", self.status, self.method)?;
         if let Some(range) = &self.range {
-            write!(out, " {}", printable(range))?;
+            write!(out, " {}", escaped(range))?;
         }
         if let Some(note) = &self.note {
-            write!(out, "  ({})", printable(note))?;
+            write!(out, "  ({})", escaped(note))?;
         }
         Ok(())
     }

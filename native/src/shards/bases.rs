@@ -1,9 +1,12 @@
 //! The bases of a checkpoint in several files, shard by shard.
 
+use std::sync::Arc;
+
 use super::parts::fetch;
 use super::plan::Unit;
 use super::{Shard, Shards};
-use crate::{BaseFile, Engine, Progress, Result};
+use crate::delta::BaseFile;
+use crate::{Engine, Progress, Result};
 
 /// For every base of a chain, the shards of it that go with those of a
 /// checkpoint.
@@ -29,7 +32,7 @@ impl Bases {
         progress: &dyn Progress,
     ) -> Result<BaseFile> {
         let shards = self.chain.iter().map(|base| &base[number]);
-        let maps = shards.map(|shard| fetch(shard, progress));
+        let maps = shards.map(|shard| fetch(shard, progress).map(Arc::new));
         BaseFile::restore(engine, maps.collect::<Result<_>>()?, memory_bytes, &())
     }
 }

@@ -13,6 +13,9 @@ pub const PACKED: [&str; 2] = ["zstn", "z4dm"];
 /// restores one.
 pub const BASES: [&str; 3] = ["safetensors", "zstn", "z4dm"];
 
+/// The extension of what is packed.
+pub const PLAIN: [&str; 1] = ["safetensors"];
+
 /// The file that leads to the checkpoint.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Choice<'a> {

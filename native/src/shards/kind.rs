@@ -37,7 +37,7 @@ impl Kind {
             .ok_or_else(|| {
                 Error::Usage(format!(
                     "{} is not packed: its files are neither .zstn nor .z4dm",
-                    shards.place()
+                    shards.location()
                 ))
             })
     }
@@ -56,7 +56,7 @@ impl Kind {
     pub(super) fn renamed_index(self, index: &Index, to: Self) -> Result<Index> {
         let refuse = |detail: String| {
             let refusal = zstn_core::Error::malformed(Rule::ShardRenaming, detail);
-            Error::place(&index.place)(refusal)
+            Error::place(&index.location)(refusal)
         };
         let name = index
             .name
@@ -76,7 +76,7 @@ impl Kind {
                 to.extension()
             )));
         }
-        let parsed = ShardIndex::parse(&text).map_err(Error::place(&index.place))?;
+        let parsed = ShardIndex::parse(&text).map_err(Error::place(&index.location))?;
         let files = index.parsed.files();
         for (tensor, number) in index.parsed.weights() {
             let file = &files[number];
@@ -92,7 +92,7 @@ impl Kind {
         }
         Ok(Index {
             name: format!("{name}{SHARD_INDEX_SUFFIX}"),
-            place: index.place.clone(),
+            location: index.location.clone(),
             text,
             parsed,
         })
@@ -121,7 +121,7 @@ mod tests {
     fn index(name: &str, text: &str) -> Index {
         Index {
             name: name.into(),
-            place: name.into(),
+            location: name.into(),
             text: text.into(),
             parsed: ShardIndex::parse(text.as_bytes()).unwrap(),
         }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{Shard, Shards};
-use crate::reader::open_catalog;
-use crate::source::{Map, Place, Remote, Source};
+use crate::catalog::open_catalog;
+use crate::source::{Location, Map, Remote, Source};
 use crate::{Engine, Error, Progress, Result};
 
 /// Local shards are opened and looked into before work begins; remote ones
@@ -38,15 +38,15 @@ impl<'a> Parts<'a> {
             indexed_tensors: 0,
         };
         for (number, shard) in shards.files().iter().enumerate() {
-            let (map, len) = match &shard.place {
-                Place::Url(url) => {
+            let (map, len) = match &shard.location {
+                Location::Url(url) => {
                     let head = zstn_core::limits::HEAD_LEN_BYTES;
                     let source = Remote::open_ranged(url, head)?;
                     let len = source.map(|source| parts.check(number, &source));
                     (None, len.transpose()?.unwrap_or(0))
                 }
                 _ => {
-                    let map = shard.whole(&|_, _| ())?;
+                    let map = shard.map(&|_, _| ())?;
                     let len = parts.check(number, &map)?;
                     (Some(map), len)
                 }
@@ -114,7 +114,7 @@ impl<'a> Parts<'a> {
 
 /// All of a shard.
 pub(super) fn fetch(shard: &Shard, progress: &dyn Progress) -> Result<Map> {
-    shard.whole(&|so_far, len| progress.fetching(so_far, len))
+    shard.map(&|so_far, len| progress.fetching(so_far, len))
 }
 
 /// The progress of one shard, which is part of that of all.
@@ -167,7 +167,7 @@ pub(super) fn counterparts<'a>(
             by_stem.remove(stem(shard)).ok_or_else(|| {
                 Error::Usage(format!(
                     "{} has no counterpart to {}; the {role} must be cut into the same shards",
-                    others.place(),
+                    others.location(),
                     shard.name
                 ))
             })
@@ -179,7 +179,7 @@ pub(super) fn counterparts<'a>(
         Some(more) => Err(Error::Usage(format!(
             "{} has {}, for which there is no counterpart; the {role} must be cut into the same \
              shards",
-            others.place(),
+            others.location(),
             more.name
         ))),
     }

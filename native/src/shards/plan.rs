@@ -7,16 +7,14 @@ use std::path::{Path, PathBuf};
 
 use super::choice::{self, Choice};
 use super::kind::Kind;
-use super::report::{ShardReport, ShardsReport};
 use super::tree::Tree;
-use super::{Index, PACKED, Shard, Shards, parts};
-use crate::source::Place;
-use crate::{Error, OutputFolder, Result};
+use super::{Index, PACKED, PLAIN, Shard, Shards, parts};
+use crate::output::OutputFolder;
+use crate::report::FolderReport;
+use crate::source::{CONFIG, HttpOptions, Location};
+use crate::{Error, Result};
 
-/// What belongs to a checkpoint that is named by its index.
-const CONFIG: &str = "config.json";
-
-/// Most bytes it may have: real ones have some kilobytes.
+/// Most bytes that a `config.json` may have: real ones have some kilobytes.
 const CONFIG_BYTES: u64 = 16 << 20;
 
 /// The files of the result. Paths are relative to its folder.
@@ -52,7 +50,11 @@ impl<'a> Unit<'a> {
         let index = shards.index().map(|index| from.renamed_index(index, to));
         let names = shards.files().iter().map(|file| {
             from.renamed(&file.name, to).ok_or_else(|| {
-                Error::Usage(format!("{} is no .{} file", file.place, from.extension()))
+                Error::Usage(format!(
+                    "{} is not a .{} file",
+                    file.location,
+                    from.extension()
+                ))
             })
         });
         Ok(Self {
@@ -82,7 +84,7 @@ impl<'a> Unit<'a> {
             found.ok_or_else(|| {
                 Error::Usage(format!(
                     "{} has no counterpart to {}; the {role} must have the same folders",
-                    other.place(),
+                    other.location(),
                     self.folder.join(&file.name).display()
                 ))
             })
@@ -102,7 +104,7 @@ impl<'a> Plan<'a> {
     /// The result of packing `input` to shards of the kind `to`, from which
     /// unpacking will find its way back.
     pub(super) fn of_packing(input: &'a Shards, to: Kind) -> Result<Self> {
-        let plan = Self::new(input, &["safetensors"], |_| Ok(Kind::Safetensors), to)?;
+        let plan = Self::new(input, &PLAIN, |_| Ok(Kind::Safetensors), to)?;
         plan.check_found(input)?;
         Ok(plan)
     }
@@ -130,8 +132,8 @@ impl<'a> Plan<'a> {
             plan.units
                 .push(Unit::new(PathBuf::new(), shards, from(input)?, to)?);
         }
-        match input.place() {
-            Place::Path(folder) if input.is_folder() => {
+        match input.location() {
+            Location::Path(folder) if input.is_folder() => {
                 let tree = Tree::walk(folder, kinds, input)?;
                 for (folder, shards) in tree.checkpoints {
                     let from = from(&shards)?;
@@ -141,8 +143,10 @@ impl<'a> Plan<'a> {
                 (plan.copied, plan.folders) = (tree.files, tree.folders);
                 plan.left_out = tree.left_out;
             }
-            place => {
-                let config = place.beside(CONFIG).map(|place| place.small(CONFIG_BYTES));
+            location => {
+                let config = location
+                    .sibling(CONFIG)
+                    .map(|config| config.read_small(&HttpOptions::default(), CONFIG_BYTES));
                 plan.config = config.transpose()?.flatten();
                 plan.copied
                     .extend(plan.config.is_some().then(|| CONFIG.into()));
@@ -156,14 +160,11 @@ impl<'a> Plan<'a> {
     pub(super) fn check_bases(&self, input: &Shards, bases: &[Shards]) -> Result<()> {
         let has_deltas = self.units.iter().any(|unit| unit.from == Kind::Delta);
         match (has_deltas, bases) {
-            (true, []) => Err(Error::Usage(format!(
-                "{} is a difference from another checkpoint; name that one with --base",
-                input.place()
-            ))),
+            (true, []) => Err(Error::needs_base(input.location())),
             (true, _) | (false, []) => Ok(()),
             (false, _) => Err(Error::Usage(format!(
-                "{} is no difference from another checkpoint and takes no base",
-                input.place()
+                "{} is not a difference from another checkpoint and takes no base",
+                input.location()
             ))),
         }
     }
@@ -177,7 +178,7 @@ impl<'a> Plan<'a> {
             Some(path) => Err(Error::Usage(format!(
                 "{}: two files of the result would be called {}; move the one that is there \
                  elsewhere",
-                input.place(),
+                input.location(),
                 path.display()
             ))),
         }
@@ -222,32 +223,19 @@ impl<'a> Plan<'a> {
         Error::Usage(format!(
             "{}: the folder holds packed files besides the checkpoint ({}), and the two could not \
              be told apart afterwards; move those elsewhere",
-            input.place(),
+            input.location(),
             strays.join(", "),
         ))
     }
 
-    /// What the folder came to, with what the shards of each checkpoint did.
-    pub(super) fn report<T>(self, reports: Vec<Vec<T>>) -> ShardsReport<T> {
-        let texts = |paths: Vec<PathBuf>| paths.iter().map(|p| p.display().to_string()).collect();
+    /// Returns what the folder holds besides the shards.
+    pub(super) fn into_report(self) -> FolderReport {
         let index = self.units.first().and_then(|unit| unit.index.as_ref());
-        let mut report = ShardsReport {
+        FolderReport {
             index: index.map(|index| index.name.clone()),
-            shards: Vec::new(),
-            copied: texts(self.copied),
-            left_out: texts(self.left_out),
-        };
-        for (unit, reports) in self.units.iter().zip(reports) {
-            let files = unit.shards.files().iter().enumerate().zip(reports);
-            report
-                .shards
-                .extend(files.map(|((number, file), report)| ShardReport {
-                    input: unit.folder.join(&file.name).display().to_string(),
-                    output: unit.output(number).display().to_string(),
-                    report,
-                }));
+            copied: self.copied,
+            left_out: self.left_out,
         }
-        report
     }
 
     /// Makes the folders that the shards go into.
@@ -258,9 +246,9 @@ impl<'a> Plan<'a> {
     /// Writes everything but the shards.
     pub(super) fn write_others(&self, input: &Shards, folder: &OutputFolder) -> Result<()> {
         for name in &self.copied {
-            match (input.place(), &self.config) {
+            match (input.location(), &self.config) {
                 (_, Some(text)) => folder.write(name, text.as_slice())?,
-                (Place::Path(path), None) => {
+                (Location::Path(path), None) => {
                     let path = path.join(name);
                     let file = fs::File::open(&path).map_err(Error::file("open", &path))?;
                     folder.write(name, file)?;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
 use super::Shards;
-use crate::source::{HttpOptions, Place};
+use crate::source::{HttpOptions, Location};
 use crate::{Error, Result};
 
 /// The history of a repository, which may hold every file once more. It is
@@ -109,7 +109,7 @@ impl Tree {
         let indices = files.iter().filter(|name| ends(name, SHARD_INDEX_SUFFIX));
         for name in indices {
             let text = name.to_string_lossy().into_owned();
-            let index = Place::Path(full.join(name));
+            let index = Location::Path(full.join(name));
             let shards = Shards::of_index(&index, text, &HttpOptions::default())?;
             let parts = shards.files().iter().map(|file| file.name.as_str().into());
             if parts.clone().any(|part| taken.contains(&part)) {
@@ -124,7 +124,7 @@ impl Tree {
         }
         for name in files.iter().filter(|name| ends(name, "")) {
             if taken.insert(name.clone()) {
-                let shards = Shards::of_file(Place::Path(full.join(name)));
+                let shards = Shards::of_file(Location::Path(full.join(name)));
                 self.checkpoints.push((folder.to_path_buf(), shards));
             }
         }

@@ -4,14 +4,14 @@ use super::Shards;
 use super::kind::Kind;
 use super::parts::fetch;
 use super::plan::Plan;
-use super::report::ShardsVerified;
 use super::work::Work;
+use crate::report::VerifyReport;
+use crate::verify::{verify_delta, verify_file};
 use crate::{Engine, Error, Progress, Result};
 
-/// Verifies every shard of `input`, deltas with the first of the `bases`, as
-/// [`crate::unpack_shards`] does, and looks for every tensor of the index in
-/// its file. With `original` compares every byte of its shards and of its
-/// index; other files are not looked at.
+/// Verifies every shard of `input`, deltas with the first of the `bases`, and
+/// looks for every tensor of the index in its file. With `original` compares
+/// every byte of its shards and of its index; other files are not looked at.
 ///
 /// # Errors
 /// An index that its files do not agree with; a base that is missing, not
@@ -22,8 +22,9 @@ pub fn verify_shards(
     input: &Shards,
     bases: &[Shards],
     original: Option<&Shards>,
+    memory_bytes: u64,
     progress: &dyn Progress,
-) -> Result<ShardsVerified> {
+) -> Result<VerifyReport> {
     let plan = Plan::of_unpacking(input)?;
     plan.check_bases(input, bases)?;
     let mut originals = Vec::new();
@@ -35,26 +36,21 @@ pub fn verify_shards(
         check_index(input, original)?;
     }
     let work = Work::open(engine, &plan, bases, progress)?;
-    let mut names = Vec::new();
-    let (reports, indexed_tensors) = work.each_counted(|shard| {
-        let own = &shard.unit.shards.files()[shard.number];
-        let name = shard.unit.folder.join(&own.name).display().to_string();
+    let (files, indexed_tensors) = work.each(|shard| {
         let original = originals[shard.unit_number].as_ref();
         let original = original.map(|files| fetch(&files[shard.number], shard.progress));
         let original = original.transpose()?;
-        names.push(name);
-        match &shard.base(engine, u64::MAX)? {
-            None => crate::verify(engine, shard.map, original.as_ref(), shard.progress),
-            Some(base) => {
-                crate::verify_delta(engine, shard.map, base, original.as_ref(), shard.progress)
-            }
-        }
+        let (map, original, progress) = (shard.map, original.as_ref(), shard.progress);
+        let mut file = match &shard.base(engine, memory_bytes)? {
+            None => verify_file(engine, map, original, progress),
+            Some(base) => verify_delta(engine, map, base, original, memory_bytes, progress),
+        }?;
+        file.name = shard.input();
+        Ok(file)
     })?;
-    Ok(ShardsVerified {
-        shards: names
-            .into_iter()
-            .zip(reports.into_iter().flatten())
-            .collect(),
+    Ok(VerifyReport {
+        files,
+        compared: original.is_some(),
         indexed_tensors,
     })
 }
@@ -62,14 +58,17 @@ pub fn verify_shards(
 /// Compares what the index will be restored to with the original's, if both
 /// have one.
 fn check_index(input: &Shards, original: &Shards) -> Result<()> {
-    let (Some(index), Some(truth)) = (input.index(), original.index()) else {
+    let (Some(index), Some(expected)) = (input.index(), original.index()) else {
         return Ok(());
     };
     let restored = Kind::of_packed(input)?.renamed_index(index, Kind::Safetensors)?;
-    if restored.text == truth.text {
+    if restored.text == expected.text {
         return Ok(());
     }
     Err(Error::Differs {
-        detail: format!("the index {} differs from {}", index.place, truth.place),
+        detail: format!(
+            "the index {} differs from {}",
+            index.location, expected.location
+        ),
     })
 }

@@ -8,8 +8,9 @@ use super::bases::Bases;
 use super::kind::Kind;
 use super::parts::Parts;
 use super::plan::{Plan, Unit};
+use crate::delta::BaseFile;
 use crate::source::Map;
-use crate::{BaseFile, Engine, Progress, Result};
+use crate::{Engine, Progress, Result};
 
 /// All checkpoints of a plan, opened, with the bases of those that have some.
 pub(super) struct Work<'a> {
@@ -33,6 +34,12 @@ impl CurrentShard<'_> {
     /// Where its result goes, relative to the folder of all.
     pub(super) fn output(&self) -> PathBuf {
         self.unit.output(self.number)
+    }
+
+    /// Path of the file it is made from, relative to the folder of all.
+    pub(super) fn input(&self) -> String {
+        let file = &self.unit.shards.files()[self.number];
+        self.unit.folder.join(&file.name).display().to_string()
     }
 
     /// Its base, fetched and restored, if it has one.
@@ -65,21 +72,12 @@ impl<'a> Work<'a> {
         Ok(Self { units })
     }
 
-    /// Does the work on one shard after the other; returns the results by
-    /// checkpoint.
+    /// Does the work on one shard after the other. Returns the results, and the
+    /// number of tensors that the indices name, all of which were found.
     pub(super) fn each<T>(
         self,
-        work: impl FnMut(CurrentShard) -> Result<T>,
-    ) -> Result<Vec<Vec<T>>> {
-        Ok(self.each_counted(work)?.0)
-    }
-
-    /// As [`Work::each`]; also returns the number of tensors that the indices
-    /// name, all of which were found.
-    pub(super) fn each_counted<T>(
-        self,
         mut work: impl FnMut(CurrentShard) -> Result<T>,
-    ) -> Result<(Vec<Vec<T>>, usize)> {
+    ) -> Result<(Vec<T>, usize)> {
         let (mut results, mut indexed_tensors) = (Vec::new(), 0);
         for (unit_number, (unit, bases, parts)) in self.units.into_iter().enumerate() {
             let (done, indexed) = parts.each(|number, map, progress| {
@@ -92,7 +90,7 @@ impl<'a> Work<'a> {
                     bases: bases.as_ref(),
                 })
             })?;
-            results.push(done);
+            results.extend(done);
             indexed_tensors += indexed;
         }
         Ok((results, indexed_tensors))

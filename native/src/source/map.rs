@@ -19,17 +19,25 @@ use super::version::{FileId, FileVersion};
 use super::{Source, check_inside};
 use crate::{Error, Result};
 
-/// A file mapped for reading.
+/// A file mapped for reading, or bytes in memory under a name.
 #[derive(Debug)]
 pub struct Map {
     name: String,
-    /// Ends before the map does.
-    _guarded: Guarded,
-    map: Mmap,
-    /// None of a file that only this process knows.
+    bytes: Bytes,
+    /// `None` for bytes that no other process can change.
     version: Option<FileVersion>,
-    /// That file, or those it was restored from.
+    /// The mapped file, or those that the bytes were restored from.
     file_ids: Vec<FileId>,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    Mapped {
+        /// Dropped before the map.
+        _guarded: Guarded,
+        map: Mmap,
+    },
+    Owned(Vec<u8>),
 }
 
 impl Map {
@@ -42,24 +50,41 @@ impl Map {
         Ok(map)
     }
 
-    /// Notes that the bytes, of a file that only this process knows, were made
-    /// from these maps.
-    pub(crate) fn restored_from(mut self, maps: &[&Self]) -> Self {
-        let ids = maps.iter().flat_map(|map| map.file_ids.iter().cloned());
-        self.file_ids.extend(ids);
+    /// Takes bytes in memory. `name` is for messages.
+    pub(crate) fn of_bytes(name: String, bytes: Vec<u8>) -> Self {
+        Self {
+            name,
+            bytes: Bytes::Owned(bytes),
+            version: None,
+            file_ids: Vec::new(),
+        }
+    }
+
+    /// Notes that the bytes were made from those of `maps`, so that an output
+    /// does not replace one of their files.
+    pub(crate) fn restored_from(self, maps: &[&Self]) -> Self {
+        maps.iter()
+            .fold(self, |map, from| map.with_file_ids(&from.file_ids))
+    }
+
+    /// Notes that the bytes were made from these files.
+    pub(crate) fn with_file_ids(mut self, ids: &[FileId]) -> Self {
+        self.file_ids.extend_from_slice(ids);
         self
     }
 
     /// Maps an open file under the name it is to have in messages.
-    pub fn new(name: String, file: &File) -> Result<Self> {
+    pub(crate) fn new(name: String, file: &File) -> Result<Self> {
         // SAFETY: the map is read-only and private to this process; see the
         // module's words on changes from outside.
         let map = unsafe { Mmap::map(file) }
             .map_err(|error| Error::io(format!("map {name} into memory"), error))?;
         Ok(Self {
             name,
-            _guarded: Guarded::new(&map),
-            map,
+            bytes: Bytes::Mapped {
+                _guarded: Guarded::new(&map),
+                map,
+            },
             version: None,
             file_ids: Vec::new(),
         })
@@ -75,14 +100,17 @@ impl Map {
         #[cfg(unix)]
         const PAGE_BYTES: usize = 2 << 20;
         #[cfg(unix)]
-        if range.end <= self.map.len() && !range.is_empty() {
+        if let Bytes::Mapped { map, .. } = &self.bytes
+            && range.end <= map.len()
+            && !range.is_empty()
+        {
             let start = range.start / PAGE_BYTES * PAGE_BYTES;
             let end = range.end.saturating_add(PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
-            let range = start..end.min(self.map.len());
+            let range = start..end.min(map.len());
             // SAFETY: dropping clean pages of a read-only file mapping loses
             // nothing, the next access reads them again. Failure is harmless.
             let _ = unsafe {
-                self.map.unchecked_advise_range(
+                map.unchecked_advise_range(
                     memmap2::UncheckedAdvice::DontNeed,
                     range.start,
                     range.len(),
@@ -96,14 +124,14 @@ impl Map {
     /// The bytes of `range` a few MiB at a time, so that reading all of them
     /// does not keep them in memory: a piece is released when the next is
     /// asked for, and the last at the end.
-    pub fn pieces(&self, range: Range<usize>) -> impl Iterator<Item = &[u8]> {
+    pub(crate) fn pieces(&self, range: Range<usize>) -> impl Iterator<Item = &[u8]> {
         const PIECE_BYTES: usize = 16 << 20;
         let mut behind = range.start..range.start;
         std::iter::from_fn(move || {
             self.release(behind.clone());
             let end = range.end.min(behind.end.saturating_add(PIECE_BYTES));
             behind = behind.end..end;
-            (!behind.is_empty()).then(|| &self.map[behind.clone()])
+            (!behind.is_empty()).then(|| &self[behind.clone()])
         })
     }
 }
@@ -112,7 +140,10 @@ impl Deref for Map {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.map
+        match &self.bytes {
+            Bytes::Mapped { map, .. } => map,
+            Bytes::Owned(bytes) => bytes,
+        }
     }
 }
 
@@ -133,11 +164,11 @@ impl Source for Map {
     }
 
     fn len_bytes(&self) -> u64 {
-        self.map.len() as u64
+        self.len() as u64
     }
 
     fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
         check_inside(self, &range)?;
-        Ok(Cow::Borrowed(zstn_core::bytes::part(&self.map, range)))
+        Ok(Cow::Borrowed(zstn_core::bytes::part(self, range)))
     }
 }

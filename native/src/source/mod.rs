@@ -8,18 +8,23 @@ use crate::{Error, Result};
 mod fault;
 mod file;
 mod http;
+mod input;
+mod location;
 mod map;
-mod spool;
 mod version;
 
 pub use fault::survive_truncation;
 pub use file::FileSource;
 pub use http::{HttpOptions, Remote, download, download_with};
-pub use map::Map;
+pub use input::Input;
+pub use location::Location;
 #[cfg(feature = "serve")]
-pub(crate) use spool::PLAIN;
-pub use spool::Place;
+pub(crate) use location::PLAIN;
+pub use map::Map;
 pub use version::FileId;
+
+/// Name of the description of a model, next to its files.
+pub(crate) const CONFIG: &str = "config.json";
 
 /// Bytes that can be read anywhere.
 pub trait Source: Send + Sync {
@@ -60,6 +65,32 @@ pub trait Source: Send + Sync {
     /// all reads and before a result made from them is handed on.
     fn check_unchanged(&self) -> Result<()> {
         Ok(())
+    }
+}
+
+impl<T: Source + ?Sized> Source for std::sync::Arc<T> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn len_bytes(&self) -> u64 {
+        (**self).len_bytes()
+    }
+
+    fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
+        (**self).read(range)
+    }
+
+    fn read_into(&self, start: u64, out: &mut [u8]) -> Result<()> {
+        (**self).read_into(start, out)
+    }
+
+    fn file_ids(&self) -> &[FileId] {
+        (**self).file_ids()
+    }
+
+    fn check_unchanged(&self) -> Result<()> {
+        (**self).check_unchanged()
     }
 }
 

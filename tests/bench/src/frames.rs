@@ -1,6 +1,7 @@
 //! One tensor to its frame and back, the choice of how included.
 
 use std::hint::black_box;
+use zstn_core::TensorRef;
 
 use zstn_core::engine::Engine;
 use zstn_core::frame::Frame;
@@ -70,7 +71,7 @@ pub fn frames() -> Vec<Stage> {
 }
 
 fn encode(engine: &OneThread, float: Float, tensor: &[u8], effort: Effort) -> Vec<u8> {
-    select::encode(engine, tensor, Some(float.dtype), effort)
+    select::encode(engine, TensorRef::flat(tensor, Some(float.dtype)), effort)
 }
 
 fn encoding(kind: Kind, effort: Effort, what: &str) -> Stage {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use zstn::source::{Map, Source, survive_truncation};
-use zstn::{Engine, Error, Output, PackOptions, Progress, Reader};
+use zstn::{Engine, Error, PackOptions, Progress, Reader, UnpackOptions, VerifyOptions};
 use zstn_core::Rule;
 use zstn_tests::checkpoint;
 use zstn_tests::command::{text, zstn};
@@ -43,12 +43,9 @@ impl Scratch {
         let options = PackOptions::default();
         let (plain, packed) = (scratch.at("m.safetensors"), scratch.at("m.zstn"));
         zstn::pack(&scratch.engine, plain, packed, &options).unwrap();
-        let output = Output::create(&scratch.at("tuned.z4dm")).unwrap();
-        let (tuned, base) = (
-            scratch.map("tuned.safetensors"),
-            scratch.map("m.safetensors"),
-        );
-        zstn::pack_delta(&scratch.engine, &tuned, &base, output, &options).unwrap();
+        let options = options.base(scratch.at("m.safetensors"));
+        let [tuned, delta] = ["tuned.safetensors", "tuned.z4dm"].map(|name| scratch.at(name));
+        zstn::pack(&scratch.engine, tuned, delta, &options).unwrap();
         for name in ["m.safetensors", "tuned.safetensors", "m.zstn", "tuned.z4dm"] {
             let file = File::options().write(true).open(scratch.at(name)).unwrap();
             let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
@@ -59,14 +56,6 @@ impl Scratch {
 
     fn at(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
-    }
-
-    fn map(&self, name: &str) -> Map {
-        Map::open(&self.at(name)).unwrap()
-    }
-
-    fn output(&self) -> Output {
-        Output::create(&self.at("out")).unwrap()
     }
 }
 
@@ -96,38 +85,34 @@ fn scribble(path: &Path) {
 type Work = fn(&Scratch, &dyn Progress) -> zstn::Result<()>;
 const WORK: [(&str, &str, Work); 6] = [
     ("pack", "m.safetensors", |scratch, progress| {
-        let options = PackOptions {
-            progress,
-            ..PackOptions::default()
-        };
-        let input = scratch.map("m.safetensors");
-        zstn::pack::pack_map(&scratch.engine, &input, scratch.output(), &options).map(drop)
+        let options = PackOptions::default().progress(progress);
+        let [input, output] = ["m.safetensors", "out"].map(|name| scratch.at(name));
+        zstn::pack(&scratch.engine, input, output, &options).map(drop)
     }),
     ("pack --base", "tuned.safetensors", pack_delta),
     ("pack --base, the base", "m.safetensors", pack_delta),
     ("unpack", "m.zstn", |scratch, progress| {
-        let input = scratch.map("m.zstn");
-        zstn::unpack_map(&scratch.engine, &input, scratch.output(), progress).map(drop)
+        let options = UnpackOptions::default().progress(progress);
+        let [input, output] = ["m.zstn", "out"].map(|name| scratch.at(name));
+        zstn::unpack(&scratch.engine, input, output, &options).map(drop)
     }),
     ("unpack --base", "m.safetensors", |scratch, progress| {
-        let (input, base) = (scratch.map("tuned.z4dm"), scratch.map("m.safetensors"));
-        zstn::unpack_delta(&scratch.engine, &input, &base, scratch.output(), progress).map(drop)
+        let base = scratch.at("m.safetensors");
+        let options = UnpackOptions::default().base(base).progress(progress);
+        let [input, output] = ["tuned.z4dm", "out"].map(|name| scratch.at(name));
+        zstn::unpack(&scratch.engine, input, output, &options).map(drop)
     }),
     ("verify", "m.zstn", |scratch, progress| {
-        zstn::verify(&scratch.engine, &scratch.map("m.zstn"), None, progress).map(drop)
+        let options = VerifyOptions::default().progress(progress);
+        zstn::verify(&scratch.engine, scratch.at("m.zstn"), &options).map(drop)
     }),
 ];
 
 fn pack_delta(scratch: &Scratch, progress: &dyn Progress) -> zstn::Result<()> {
-    let options = PackOptions {
-        progress,
-        ..PackOptions::default()
-    };
-    let (target, base) = (
-        scratch.map("tuned.safetensors"),
-        scratch.map("m.safetensors"),
-    );
-    zstn::pack_delta(&scratch.engine, &target, &base, scratch.output(), &options).map(drop)
+    let base = scratch.at("m.safetensors");
+    let options = PackOptions::default().base(base).progress(progress);
+    let [input, output] = ["tuned.safetensors", "out"].map(|name| scratch.at(name));
+    zstn::pack(&scratch.engine, input, output, &options).map(drop)
 }
 
 #[test]
@@ -154,7 +139,7 @@ fn a_file_that_changes_while_it_is_read_gives_no_result() {
 #[test]
 fn reading_past_the_end_of_a_map_that_was_cut_is_an_error_and_not_a_crash() {
     let scratch = Scratch::new();
-    let map = scratch.map("m.safetensors");
+    let map = Map::open(&scratch.at("m.safetensors")).unwrap();
     let last = map[map.len() - 1];
     map.release(0..map.len());
     cut(&scratch.at("m.safetensors"));

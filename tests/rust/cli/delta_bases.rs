@@ -100,7 +100,7 @@ fn packed_bases_and_chains_serve_every_verb() {
 #[test]
 fn chains_that_do_not_fit_are_refused() {
     let folder = generations();
-    let more = "itself a difference from another checkpoint";
+    let more = "is a difference from another checkpoint; give that one as its base";
     refuse(
         folder.path(),
         &[
@@ -171,19 +171,20 @@ fn every_tensor_of_a_delta_is_counted() {
         ("tuned", &vector("md_all_dtypes.target.safetensors")),
     ]);
     let report = json(&run(folder.path(), "pack tuned --base base --json"));
-    let count = |field: &str| report[field].as_u64().expect(field);
-    assert!(count("whole") > 0);
-    let sum = count("copied") + count("differing") + count("whole");
+    let file = &report["files"][0];
+    let count = |field: &str| file[field].as_u64().expect(field);
+    assert!(count("whole_tensors") > 0);
+    let sum = count("copied_tensors") + count("differing_tensors") + count("whole_tensors");
     assert_eq!(sum, count("tensors"));
-    assert_eq!(report["base"], "base");
+    assert_eq!(report["bases"], serde_json::json!(["base"]));
     let out = run(folder.path(), "pack tuned --base base -o again");
     let said = text(&out.stderr);
     let shares = format!(
         "{} tensors: {} as in the base, {} as differences, {} new or stored whole",
         count("tensors"),
-        count("copied"),
-        count("differing"),
-        count("whole")
+        count("copied_tensors"),
+        count("differing_tensors"),
+        count("whole_tensors")
     );
     assert!(said.contains(&shares), "{said}");
 }
@@ -197,7 +198,7 @@ fn buffers_go_against_a_base_and_back() {
         let folder = folder_with(&[("theirs", &theirs), ("base", &base), ("w", &current)]);
         let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
         let report = json(&run(folder.path(), "compress w --base base --json"));
-        assert_eq!(report["base"], "base");
+        assert_eq!(report["bases"], serde_json::json!(["base"]));
         assert_eq!(report["output"], "w.z4dl");
         assert_eq!(report["packed_bytes"], read("w.z4dl").len() as u64);
         let reference = zstn::compress_delta(
@@ -211,7 +212,7 @@ fn buffers_go_against_a_base_and_back() {
         std::fs::remove_file(folder.path().join("w")).unwrap();
         let report = json(&run(folder.path(), "decompress w.z4dl --base base --json"));
         assert_eq!(
-            (&report["base"], &report["output"]),
+            (&report["bases"][0], &report["output"]),
             (&"base".into(), &"w".into())
         );
         succeed(folder.path(), &["decompress theirs --base base -o back"]);

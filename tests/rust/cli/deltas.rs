@@ -52,7 +52,7 @@ fn deltas_pack_and_unpack_against_their_base() {
         (
             &["get", "tuned.z4dm", "model.layers.0.mlp.down_proj.weight"],
             2,
-            "name it with --base",
+            "as its base (with --base",
         ),
         (&["ls", "tuned.z4dm", "--base", "tuned.safetensors"], 0, ""),
         (
@@ -119,7 +119,7 @@ fn deltas_are_listed_and_read_with_their_base() {
         }
         let info = json(&zstn(folder.path(), &["info", delta, "--json"]));
         let copied = tensors.iter().filter(|t| t["base"] == "copy").count();
-        assert_eq!(info["copied"], copied);
+        assert_eq!(info["copied_tensors"], copied);
         let verified = json(&zstn(
             folder.path(),
             &[

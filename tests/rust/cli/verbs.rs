@@ -16,7 +16,7 @@ fn pack_unpack_verify_ls_info_get() {
     let packed = zstn(folder.path(), &["pack", "model.safetensors", "--json"]);
     let report = json(&packed);
     assert_eq!(report["original_bytes"], original.len() as u64);
-    assert_eq!(report["tied"], 2);
+    assert_eq!(report["files"][0]["aliased_tensors"], 2);
     assert_eq!(
         report["packed_bytes"],
         std::fs::metadata(at("model.zstn")).unwrap().len()
@@ -55,7 +55,10 @@ fn pack_unpack_verify_ls_info_get() {
     assert_eq!(table.lines().count(), names(&list).len() + 1);
 
     let info = json(&zstn(folder.path(), &["info", "model.zstn", "--json"]));
-    assert_eq!((&info["kind"], &info["tied"]), (&"zstn".into(), &2.into()));
+    assert_eq!(
+        (&info["kind"], &info["aliased_tensors"]),
+        (&"zstn".into(), &2.into())
+    );
 
     let name = list["tensors"][0]["name"].as_str().expect("a name");
     let out = zstn(folder.path(), &["get", "model.zstn", name, "-o", "w.bin"]);

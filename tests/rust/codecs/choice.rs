@@ -2,11 +2,13 @@
 //! codec is chosen where it should be.
 
 use zstn::Engine;
+use zstn_core::TensorRef;
 use zstn_core::container::{model_delta, zstn::pack};
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::ZstdCoding;
+use zstn_core::frame::Families;
 use zstn_core::frame::plane::Method;
-use zstn_core::frame::select::{Effort, encode, standalone};
+use zstn_core::frame::select::{Effort, EncodeOptions, encode};
 use zstn_core::frame::z4ai::{self, BlockCodecs, PlaneRecipe, Recipe, Transform};
 use zstn_core::frame::{Family, Frame, decompress, palette, sparse, turbo};
 use zstn_core::pure::Pure;
@@ -22,7 +24,7 @@ fn native() -> Engine {
 /// Codes `tensor`, checks that both engines restore it, and returns the frame.
 fn coded(tensor: &[u8], dtype: Dtype, effort: Effort) -> Vec<u8> {
     let engine = native();
-    let frame = encode(&engine, tensor, Some(dtype), effort);
+    let frame = encode(&engine, TensorRef::flat(tensor, Some(dtype)), effort);
     for restored in [
         decompress(&engine, &frame, 1 << 32),
         decompress(&Pure, &frame, 1 << 32),
@@ -97,7 +99,7 @@ fn more_effort_is_never_larger() {
     ];
     for (dtype, tensor) in cases {
         let [fast, balanced, max] = EFFORTS.map(|effort| coded(&tensor, dtype, effort).len());
-        let alone = standalone(&engine, &tensor, Some(dtype), Effort::Max).len();
+        let alone = standalone(&engine, &tensor, dtype).len();
         // Fast may win by chance where Balanced decided by a sample.
         assert!(
             balanced * 1000 <= fast * 1005,
@@ -178,11 +180,11 @@ fn containers_never_get_frames_that_z4ai_refuses_there() {
     let text: Vec<u8> = (0..40_000)
         .flat_map(|_| *[b"the ", b"and ", b"of t", b"hat "][(rng.next_u64() % 4) as usize % 4])
         .collect();
-    let alone = standalone(&native(), &text, Some(Dtype::I32), Effort::Max);
+    let alone = standalone(&native(), &text, Dtype::I32);
     for effort in EFFORTS {
         let frame = coded(&text, Dtype::I32, effort);
         let family = Family::recognise(&frame).unwrap();
-        assert!(family.belongs_in_container(), "{family:?}");
+        assert!(Families::CONTAINER.contains(family), "{family:?}");
         assert!(alone.len() <= frame.len());
     }
 }
@@ -296,4 +298,34 @@ fn a_glance_at_quantised_and_sparse_weights_loses_next_to_nothing() {
         let most = every + every / 100 + tensor.len() / 2000;
         assert!(len <= most, "{dtype:?} of {}: {len}, {every}", tensor.len());
     }
+}
+
+/// Encodes for a file by itself, which may be of any family.
+fn standalone(engine: &Engine, tensor: &[u8], dtype: Dtype) -> Vec<u8> {
+    let options = EncodeOptions::new(Effort::Max).families(Families::STANDALONE);
+    encode(engine, TensorRef::flat(tensor, Some(dtype)), options)
+}
+
+#[test]
+fn families_that_a_reader_does_not_know_are_not_written() {
+    let zeros_and_few: Vec<u8> = (0..200_000u32)
+        .flat_map(|i| {
+            if i % 9 == 0 {
+                f32::to_le_bytes(i as f32)
+            } else {
+                [0; 4]
+            }
+        })
+        .collect();
+    let tensor = TensorRef::flat(&zeros_and_few, Some(Dtype::F32));
+    let usual = encode(&native(), tensor, Effort::Balanced);
+    assert_eq!(Family::recognise(&usual), Some(Family::Sparse));
+    let without = Families::default().without(Family::Sparse);
+    let options = EncodeOptions::new(Effort::Balanced).families(without);
+    let frame = encode(&native(), tensor, options);
+    assert_ne!(Family::recognise(&frame), Some(Family::Sparse));
+    assert_eq!(
+        decompress(&Pure, &frame, 1 << 30).as_deref(),
+        Ok(&zeros_and_few[..])
+    );
 }

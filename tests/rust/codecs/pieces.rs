@@ -4,6 +4,7 @@
 use zstn_core::Rule;
 use zstn_core::engine::{Engine, PackEngine, ZstdCoding};
 use zstn_core::entropy::blocks;
+use zstn_core::frame::FrameFamily as _;
 use zstn_core::frame::plane::{self, Method};
 use zstn_core::frame::z4ai::{self, Frame, PlaneRecipe, Recipe, Transform};
 use zstn_core::pure::Pure;

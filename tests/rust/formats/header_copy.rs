@@ -2,6 +2,7 @@
 //! does not fetch the header (docs/formats/zstn-integrity.md 6).
 
 use std::ops::Range;
+use zstn_core::container::zstn::ContainerOptions;
 
 use zstn::Engine;
 use zstn_core::Rule;
@@ -82,8 +83,10 @@ fn ten_thousand_tensors_take_two_requests() {
 fn a_header_that_comes_with_the_head_is_not_copied() {
     let short = packed(300);
     assert!(!promises_header_copy(&short));
-    let mut packing =
-        IncrementalPacker::new(checkpoint(2000).len() as u64, Effort::Fast).without_integrity();
+    let mut packing = IncrementalPacker::new(
+        checkpoint(2000).len() as u64,
+        ContainerOptions::new(Effort::Fast).integrity(false),
+    );
     let mut bare = Vec::new();
     while let Some(range) = packing.needs() {
         let bytes = zstn_core::bytes::part(&checkpoint(2000), range).to_vec();

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 
 use zstn::serve::{Served, Server};
-use zstn::{Engine, Reader};
+use zstn::{Engine, Location, Reader};
 use zstn_core::container::model_delta;
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
@@ -47,7 +47,7 @@ fn one_tensor_costs_three_requests_and_its_own_bytes() {
     let seen = Arc::clone(&log);
     std::thread::spawn(move || server.run(move |served| seen.lock().unwrap().push(served)));
 
-    let reader = Reader::open(&url).unwrap();
+    let reader = Reader::open(Location::url(&url)).unwrap();
     let tensor = reader.read("layers.17.weight").unwrap();
     let info = &reader.model().tensors()[reader.model().find("layers.17.weight").unwrap()];
     let start = original.len() - reader.model().tensors().len() * 1_500_000;
@@ -87,7 +87,7 @@ fn one_tensor_of_a_fine_tune_costs_three_requests_to_each_file() {
     let seen = Arc::clone(&log);
     std::thread::spawn(move || server.run(move |served| seen.lock().unwrap().push(served)));
 
-    let open = |name: &str| Reader::open(&format!("{url}{name}")).unwrap();
+    let open = |name: &str| Reader::open(Location::url(format!("{url}{name}"))).unwrap();
     let reader = open("t.z4dm");
     let error = reader.read("layers.17.weight").unwrap_err().to_string();
     assert!(error.contains("--base"), "{error}");
@@ -98,7 +98,10 @@ fn one_tensor_of_a_fine_tune_costs_three_requests_to_each_file() {
     {
         let log = log.lock().unwrap();
         assert!(log.len() <= 6, "{log:?}");
-        let info = |reader: &Reader| reader.frame_size("layers.17.weight").unwrap();
+        let info = |reader: &Reader| {
+            let tensor = reader.find("layers.17.weight").unwrap();
+            tensor.stored_len_bytes()
+        };
         let fetched: u64 = log.iter().map(|served| served.body_bytes).sum();
         let most = info(&reader) + info(reader.base().unwrap()) + (2 << 16);
         assert!(fetched <= most, "{fetched} bytes, allowed {most}");
@@ -200,7 +203,10 @@ fn servers_that_do_not_behave_get_a_sentence() {
         (b"this is not HTTP\r\n\r\n".to_vec(), "not valid HTTP"),
     ] {
         let url = answering(answer);
-        let error = Reader::open(&url).err().expect(sentence).to_string();
+        let error = Reader::open(Location::url(&url))
+            .err()
+            .expect(sentence)
+            .to_string();
         assert!(
             error.contains(sentence),
             "expected \"{sentence}\" in: {error}"

@@ -81,16 +81,16 @@ fn a_reader_tells_names_header_metadata_and_frames() {
     );
     std::fs::write(&plain, file).unwrap();
     zstn::pack(&native(), &plain, &packed, &PackOptions::default()).unwrap();
-    let reader = Reader::open(packed.to_str().unwrap()).unwrap();
+    let reader = Reader::open(&packed).unwrap();
     assert_eq!(reader.names().collect::<Vec<_>>(), ["w", "ids"]);
-    assert_eq!(reader.header()[1].dtype, Dtype::I32);
-    assert_eq!(reader.header()[0].shape, [5000]);
+    assert_eq!(reader.tensors()[1].dtype, Dtype::I32);
+    assert_eq!(reader.tensors()[0].shape, [5000]);
     assert!(reader.metadata().is_empty());
-    assert!(reader.read_raw("w").unwrap() == weights);
-    assert_eq!(reader.read_raw("ids").unwrap(), [1, 0, 0, 0]);
-    let stored = reader.frame_size("w").unwrap();
+    assert!(reader.read("w").unwrap().bytes == weights);
+    assert_eq!(reader.read("ids").unwrap().bytes, [1, 0, 0, 0]);
+    let stored = reader.find("w").unwrap().stored_len_bytes();
     assert!(stored > 5000 && stored < 10_000, "{stored}");
-    for missing in [reader.frame_size("v").err(), reader.read_raw("v").err()] {
+    for missing in [reader.find("v").err(), reader.read("v").err()] {
         let zstn::Error::Format { source, .. } = missing.unwrap() else {
             panic!("another kind of error");
         };

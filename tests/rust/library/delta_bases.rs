@@ -4,10 +4,11 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use zstn::pack::pack_map;
 use zstn::serve::Server;
-use zstn::source::{Map, Place};
-use zstn::{BaseFile, Engine, Error, Output, PackOptions, pack_delta, unpack_delta, verify_delta};
+use zstn::{
+    Engine, Error, Input, Location, PackOptions, PackedFile, Sink, Storage, UnpackOptions,
+    VerifyOptions,
+};
 use zstn_core::bytes::index;
 use zstn_tests::rng::Rng;
 use zstn_tests::{cases, checkpoint, many_kinds};
@@ -36,44 +37,71 @@ impl Files {
         std::fs::read(self.at(name)).unwrap()
     }
 
-    fn map(&self, name: &str) -> Map {
-        Map::open(&self.at(name)).unwrap()
+    fn chain(&self, names: &[&str]) -> Vec<Input> {
+        let inputs = names.iter().map(|name| self.at(name).into());
+        inputs.collect()
     }
 
-    fn base(&self, chain: &[&str]) -> zstn::Result<BaseFile> {
-        let chain = chain.iter().map(|name| Place::Path(self.at(name)));
-        BaseFile::open(&engine(), &chain.collect::<Vec<_>>(), 1 << 30, &())
-    }
-
+    /// Packs a file, and returns whether it got an index.
     fn pack(&self, name: &str, packed: &str, integrity: bool) -> bool {
-        let output = Output::create(&self.at(packed)).unwrap();
-        let options = PackOptions {
-            integrity,
-            ..PackOptions::default()
-        };
-        let report = pack_map(&engine(), &self.map(name), output, &options);
-        report.unwrap().indexed
+        let options = PackOptions::default().integrity(integrity);
+        let report = zstn::pack(&engine(), self.at(name), self.at(packed), &options);
+        matches!(report.unwrap().files[0].storage, Storage::Indexed { .. })
+    }
+
+    /// Packs a file against a chain of bases.
+    fn try_pack_delta(
+        &self,
+        name: &str,
+        chain: Vec<Input>,
+        packed: &str,
+    ) -> zstn::Result<PackedFile> {
+        let options = PackOptions::default();
+        let options = chain.into_iter().fold(options, |o, base| o.base(base));
+        let report = zstn::pack(&engine(), self.at(name), self.at(packed), &options)?;
+        Ok(report.files.into_iter().next().unwrap())
     }
 
     fn pack_delta(&self, name: &str, chain: &[&str], packed: &str) {
-        let base = self.base(chain).unwrap();
-        let output = Output::create(&self.at(packed)).unwrap();
-        let options = PackOptions::default();
-        let report = pack_delta(&engine(), &self.map(name), &base, output, &options).unwrap();
-        let sum = report.copied + report.differing + report.whole;
-        assert_eq!(sum, report.tensors);
+        let file = self.try_pack_delta(name, self.chain(chain), packed);
+        let file = file.unwrap();
+        let (copied, differing, whole) = shares(&file);
+        assert_eq!(copied + differing + whole, file.tensors);
+    }
+
+    /// Packs `name` against a base that has the same bytes, if it can be
+    /// restored, and checks that it has.
+    fn check_base(&self, name: &str, chain: Vec<Input>) -> zstn::Result<()> {
+        let file = self.try_pack_delta(name, chain, "copy.z4dm")?;
+        assert_eq!(shares(&file), (file.tensors, 0, 0));
+        Ok(())
     }
 
     /// Restores a delta, and verifies it against `original`.
     fn unpack_delta(&self, packed: &str, chain: &[&str], original: &str) -> zstn::Result<Vec<u8>> {
-        let (engine, input) = (engine(), self.map(packed));
-        let base = self.base(chain)?;
-        let output = Output::create(&self.at("back"))?;
-        unpack_delta(&engine, &input, &base, output, &())?;
-        let original = self.map(original);
-        let report = verify_delta(&engine, &input, &base, Some(&original), &())?;
-        assert!(report.compared);
+        let (engine, input) = (engine(), self.at(packed));
+        let options = UnpackOptions::default();
+        let chain = self.chain(chain);
+        let options = chain.iter().fold(options, |o, base| o.base(base));
+        zstn::unpack(&engine, &input, self.at("back"), &options)?;
+        let options = VerifyOptions::default().original(self.at(original));
+        let options = chain.iter().fold(options, |o, base| o.base(base));
+        assert!(zstn::verify(&engine, &input, &options)?.compared);
         Ok(self.read("back"))
+    }
+}
+
+/// The numbers of tensors that a delta has copied, stored as differences and
+/// stored whole.
+fn shares(file: &PackedFile) -> (usize, usize, usize) {
+    match file.storage {
+        Storage::Delta {
+            copied,
+            differing,
+            whole,
+            ..
+        } => (copied, differing, whole),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -156,16 +184,18 @@ fn assert_says<T>(result: Result<T, Error>, sentences: &[&str]) {
 fn chains_that_do_not_fit_are_refused_by_name() {
     let files = generations();
     let unpack = |chain: &[&str]| files.unpack_delta("v3.z4dm", chain, "v3");
-    let needs_more = "itself a difference from another checkpoint";
-    assert_says(unpack(&["v2.z4dm"]), &["v2.z4dm", needs_more, "--base"]);
-    assert_says(
-        unpack(&["v2.z4dm", "v3.z4dm"]),
-        &["v3.z4dm", needs_more, "--base"],
-    );
+    let needs_more = "is a difference from another checkpoint; give that one as its base";
+    for (chain, name) in [
+        (&["v2.z4dm"][..], "v2.z4dm"),
+        (&["v2.z4dm", "v3.z4dm"], "v3.z4dm"),
+        (&[], "v3.z4dm"),
+    ] {
+        assert_says(unpack(chain), &[name, needs_more]);
+        assert!(matches!(unpack(chain), Err(Error::NeedsBase { .. })));
+    }
     let too_many = ["v1.zstn", "takes no base", "leave out", "v1"];
     assert_says(unpack(&["v1.zstn", "v1"]), &too_many);
     assert_says(unpack(&["v2.z4dm", "v1.zstn", "v1"]), &too_many);
-    assert_says(unpack(&[]), &["no base"]);
     // A missing generation, two exchanged ones, and another checkpoint as base.
     let wrong = "made against";
     assert_says(unpack(&["v1.zstn"]), &["v3.z4dm", "v1.zstn", wrong]);
@@ -176,23 +206,25 @@ fn chains_that_do_not_fit_are_refused_by_name() {
 #[test]
 fn other_files_are_no_bases() {
     let model = many_kinds(20_000);
-    let mut gauss = zstn_core::container::foreign::gauss::MAGIC.to_vec();
+    let mut gauss = zstn_core::catalog::Kind::Gauss.magics()[0].to_vec();
     gauss.resize(200, 0);
     let frame = zstn::compress(&engine(), &model, None, zstn::Effort::Fast);
     let files = Files::new(&[
+        ("model", &model),
         ("m.gauss", &gauss),
         ("m.zt", &cases::read("ztensor", "v01_py011_basic.zt")),
         ("frame", &frame),
         ("page", b"<html>Sign in</html>"),
         ("empty", b""),
     ]);
-    let what_works = [".zstn or .z4dm", "`zstn convert`"];
-    assert_says(files.base(&["m.gauss"]), &what_works);
-    assert_says(files.base(&["m.zt"]), &what_works);
-    assert_says(files.base(&["frame"]), &["frame", "decompress it"]);
-    assert_says(files.base(&["page"]), &["page", "web page"]);
-    assert_says(files.base(&["empty"]), &["empty"]);
-    assert_says(files.base(&["missing"]), &["missing"]);
+    let what_works = [".zstn or .z4dm", "`convert`"];
+    let base = |name: &str| files.check_base("model", files.chain(&[name]));
+    assert_says(base("m.gauss"), &what_works);
+    assert_says(base("m.zt"), &what_works);
+    assert_says(base("frame"), &["frame", "decompress it"]);
+    assert_says(base("page"), &["page", "web page"]);
+    assert_says(base("empty"), &["empty"]);
+    assert_says(base("missing"), &["missing"]);
 }
 
 #[test]
@@ -210,16 +242,13 @@ fn a_damaged_base_is_refused_by_name() {
             let at = index(rng.next_u64() % damaged.len() as u64);
             damaged[at] ^= 1 << (rng.next_u64() % 8);
             std::fs::write(files.at(name), &damaged).unwrap();
-            match files.base(chain) {
-                // Bits that no digest covers, such as unused ones, change nothing.
-                Ok(base) => assert!(base[..] == files.read("v2")[..], "byte {at} of {name}"),
-                Err(error) => {
-                    assert!(error.to_string().contains(name), "byte {at}: {error}");
-                }
+            // Bits that no digest covers are unused and change nothing.
+            if let Err(error) = files.check_base("v2", files.chain(chain)) {
+                assert!(error.to_string().contains(name), "byte {at}: {error}");
             }
         }
         std::fs::write(files.at(name), &sound[..sound.len() / 2]).unwrap();
-        let error = files.base(chain).unwrap_err();
+        let error = files.check_base("v2", files.chain(chain)).unwrap_err();
         assert!(error.to_string().contains(name), "{error}");
         assert!(rule(error).is_some());
         std::fs::write(files.at(name), &sound).unwrap();
@@ -232,11 +261,10 @@ fn a_base_comes_from_a_server() {
     let server = Server::bind(files.0.path(), SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let url = server.url();
     std::thread::spawn(move || server.run(|_| ()));
-    let chain = ["v2.z4dm", "v1.zstn"].map(|name| Place::Url(format!("{url}{name}")));
-    let base = BaseFile::open(&engine(), &chain, 1 << 30, &()).unwrap();
-    assert!(base[..] == files.read("v2")[..]);
-    let missing = [Place::Url(format!("{url}v0.zstn"))];
-    let error = BaseFile::open(&engine(), &missing, 1 << 30, &());
+    let remote = |name: &str| Input::from(Location::url(format!("{url}{name}")));
+    let chain = vec![remote("v2.z4dm"), remote("v1.zstn")];
+    files.check_base("v2", chain).unwrap();
+    let error = files.check_base("v2", vec![remote("v0.zstn")]);
     assert_says(error, &["v0.zstn"]);
 }
 
@@ -252,9 +280,44 @@ fn a_target_without_counterparts_is_counted_whole() {
         ("new", "BF16", &weights),
     ]);
     let files = Files::new(&[("base", &base), ("target", &target)]);
-    let output = Output::create(&files.at("d")).unwrap();
-    let (target, base) = (files.map("target"), files.base(&["base"]).unwrap());
-    let options = PackOptions::default();
-    let report = pack_delta(&engine(), &target, &base, output, &options).unwrap();
-    assert_eq!((report.copied, report.differing, report.whole), (1, 0, 2));
+    let report = files.try_pack_delta("target", files.chain(&["base"]), "d");
+    assert_eq!(shares(&report.unwrap()), (1, 0, 2));
+}
+
+#[test]
+fn an_input_is_a_path_a_source_or_bytes() {
+    let files = generations();
+    let bytes = |name: &str| Input::bytes(name, files.read(name));
+    let source =
+        |name: &str| Input::source(zstn::source::FileSource::open(&files.at(name)).unwrap());
+    for open in [&bytes as &dyn Fn(&str) -> Input, &source] {
+        let mut delta = Vec::new();
+        let options = PackOptions::default().base(open("v1.zstn"));
+        zstn::pack(&engine(), open("v2"), Sink::writer(&mut delta), &options).unwrap();
+        assert!(delta == files.read("v2.z4dm"));
+        let mut back = Vec::new();
+        let options = UnpackOptions::default().base(open("v1"));
+        zstn::unpack(
+            &engine(),
+            open("v2.z4dm"),
+            Sink::writer(&mut back),
+            &options,
+        )
+        .unwrap();
+        assert!(back == files.read("v2"));
+        let options = VerifyOptions::default()
+            .base(open("v1"))
+            .original(open("v2"));
+        assert!(
+            zstn::verify(&engine(), open("v2.z4dm"), &options)
+                .unwrap()
+                .compared
+        );
+        let error = zstn::verify(&engine(), open("v2.z4dm"), &VerifyOptions::default());
+        assert_says(error, &["v2.z4dm", "its base"]);
+    }
+    // A file that is read as a source is not replaced either.
+    let options = UnpackOptions::default();
+    let error = zstn::unpack(&engine(), source("v1.zstn"), files.at("v1.zstn"), &options);
+    assert_says(error, &["is being read"]);
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use zstn::{Engine, Error, Reader, verify_tensors};
+use zstn::{Engine, Error, Reader, VerifyOptions};
 use zstn_core::catalog::Kind;
 use zstn_tests::cases::{self, text};
 use zstn_tests::refusal::Refusal;
@@ -14,7 +14,7 @@ fn vectors(folder: &str) -> PathBuf {
 }
 
 fn open(path: impl AsRef<Path>) -> Result<Reader, Error> {
-    Reader::open(&path.as_ref().display().to_string())
+    Reader::open(path.as_ref())
 }
 
 /// A folder that holds a vector of compressed-tensors as a model.
@@ -47,8 +47,8 @@ fn same(model: &Reader, truth: &Reader) {
 
 /// Reads all tensors.
 fn read_all(path: &Path) -> Result<(), Error> {
-    let model = open(path)?;
-    verify_tensors(&model, None, &()).map(|_| ())
+    let engine = Engine::default();
+    zstn::verify(&engine, path, &VerifyOptions::default()).map(drop)
 }
 
 #[test]
@@ -134,17 +134,20 @@ fn refused(entry: &Value, name: &str, path: &Path) {
 
 #[test]
 fn verify_compares_tensors_of_any_kind() {
-    let zt = |name: &str| open(vectors("ztensor").join(name)).expect(name);
+    let engine = Engine::default();
+    let verify = |name: &str, original: &str| {
+        let [name, original] = [name, original].map(|name| vectors("ztensor").join(name));
+        zstn::verify(&engine, name, &VerifyOptions::default().original(original))
+    };
     for case in cases::ztensor() {
-        let report = verify_tensors(&zt(&case.file), Some(&zt(&case.truth)), &()).expect("equal");
+        let report = verify(&case.file, &case.truth).expect("equal");
         assert_eq!(
-            (report.kind, report.frames, report.compared),
+            (report.files[0].kind, report.frames(), report.compared),
             (Kind::ZTensor, case.tensors.len(), true)
         );
     }
     assert!(read_all(&vectors("ztensor-bad").join("crc_mismatch_raw.zt")).is_err());
-    let other = zt("v20_py200_raw.safetensors");
-    let error = verify_tensors(&zt("v21_py212_raw.zt"), Some(&other), &()).expect_err("others");
+    let error = verify("v21_py212_raw.zt", "v20_py200_raw.safetensors").expect_err("others");
     assert!(matches!(error, Error::Differs { .. }), "{error}");
 }
 
@@ -156,19 +159,20 @@ const BROKEN_PROMISES: [&str; 3] = ["big_values", "clipped", "int_gmm"];
 fn gauss_keeps_its_promise_or_is_told_off() {
     for vector in manifest("gauss", "vectors") {
         let name = text(&vector["name"]);
-        let truth = open(vectors("gauss").join(format!("{name}.safetensors"))).expect(&name);
-        let model = open(vectors("gauss").join(format!("{name}.gauss"))).expect(&name);
+        let at = |ending: &str| vectors("gauss").join(format!("{name}.{ending}"));
+        let [truth, model] = ["safetensors", "gauss"].map(|ending| open(at(ending)).expect(&name));
         if truth.names().count() != model.names().count() {
             continue;
         }
-        match verify_tensors(&model, Some(&truth), &()) {
+        let options = VerifyOptions::default().original(at("safetensors"));
+        match zstn::verify(&Engine::default(), at("gauss"), &options) {
             Ok(report) => {
                 assert!(!BROKEN_PROMISES.contains(&name.as_str()), "{name}");
                 let listed = vector["tensors"].as_array().expect("a list").iter();
                 let worst = listed
                     .filter_map(|t| t["max_abs_err"].as_f64())
                     .fold(0.0, f64::max);
-                let own = report.max_error.unwrap_or(0.0);
+                let own = report.max_error().unwrap_or(0.0);
                 assert!(
                     (own - worst).abs() <= 1e-6 * (1.0 + worst),
                     "{name}: {own} {worst}"

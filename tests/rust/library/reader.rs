@@ -4,7 +4,7 @@
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 
-use zstn::{Engine, Error, Output, PackOptions, Reader, View, source::Map};
+use zstn::{Engine, Error, PackOptions, Reader, View};
 use zstn_core::ErrorKind;
 use zstn_tests::cases::{self, text};
 use zstn_tests::rng::Rng;
@@ -59,10 +59,8 @@ fn tensors_of_deltas_are_read_into_a_buffer() {
     let mut count = 0;
     for case in cases::deltas("zstn", "z4dm") {
         let path = |entry: &str| vectors("zstn").join(text(&case[entry]["file"]));
-        let Ok(base) = Reader::open(path("base")) else {
-            continue;
-        };
-        if let Ok(reader) = Reader::options().base(base).open(path("container")) {
+        let options = Reader::options().base(path("base"));
+        if let Ok(reader) = options.open(path("container")) {
             count += compare(&reader);
         }
     }
@@ -91,11 +89,9 @@ impl Scratch {
         fs::write(scratch.at("tuned.safetensors"), &plain).unwrap();
         let [from, to] = ["m.safetensors", "m.zstn"].map(|name| scratch.at(name));
         zstn::pack(&engine, from, to, &PackOptions::default()).unwrap();
-        let [tuned, base] =
-            ["tuned.safetensors", "m.safetensors"].map(|name| Map::open(&scratch.at(name)));
-        let output = Output::create(&scratch.at("tuned.z4dm")).unwrap();
-        let options = PackOptions::default();
-        zstn::pack_delta(&engine, &tuned.unwrap(), &base.unwrap(), output, &options).unwrap();
+        let options = PackOptions::default().base(scratch.at("m.safetensors"));
+        let [tuned, delta] = ["tuned.safetensors", "tuned.z4dm"].map(|name| scratch.at(name));
+        zstn::pack(&engine, tuned, delta, &options).unwrap();
         scratch
     }
 
@@ -108,9 +104,8 @@ impl Scratch {
     }
 
     fn delta(&self) -> Reader {
-        let base = self.open("m.zstn");
-        let delta = Reader::options().base(base).open(self.at("tuned.z4dm"));
-        delta.unwrap()
+        let options = Reader::options().base(self.at("m.zstn"));
+        options.open(self.at("tuned.z4dm")).unwrap()
     }
 }
 
@@ -193,7 +188,7 @@ fn clones_of_a_reader_are_used_by_many_threads() {
 #[test]
 fn a_base_is_given_to_a_delta_and_to_no_other_file() {
     let scratch = Scratch::new();
-    let options = Reader::options().base(scratch.open("m.zstn"));
+    let options = Reader::options().base(scratch.at("m.zstn"));
     let tuned = scratch.open("tuned.safetensors").read("b").unwrap();
     let delta = options.open(scratch.at("tuned.z4dm")).unwrap();
     assert!(delta.read("b").unwrap() == tuned);
@@ -202,7 +197,7 @@ fn a_base_is_given_to_a_delta_and_to_no_other_file() {
         Err(Error::Usage(_))
     ));
     let without = scratch.open("tuned.z4dm");
-    assert!(matches!(without.read("b"), Err(Error::Usage(_))));
+    assert!(matches!(without.read("b"), Err(Error::NeedsBase { .. })));
 }
 
 #[test]

@@ -5,14 +5,14 @@ use zstn_tests::repository;
 #[rustfmt::skip]
 fn lines() -> zstn::Result<()> {
 // The block begins.
-use zstn::{Engine, PackOptions, Reader};
+use zstn::{Engine, Location, PackOptions, Reader};
 
 let engine = Engine::new(0)?; // a thread per core
-let options = PackOptions { memory_bytes: 512 << 20, ..PackOptions::default() };
+let options = PackOptions::default().memory_bytes(512 << 20);
 let report = zstn::pack(&engine, "model.safetensors", "model.zstn", &options)?;
-println!("{} → {} bytes", report.original_bytes, report.packed_bytes);
+println!("{} → {} bytes", report.original_bytes(), report.packed_bytes());
 
-let reader = Reader::open("https://example.org/model.zstn")?;
+let reader = Reader::open(Location::url("https://example.org/model.zstn"))?;
 let tensor = reader.read("wte.weight")?;
 println!("{} {:?}", tensor.dtype, tensor.shape);
 let rows = reader.read_rows("wte.weight", 1000..1010)?; // fetches the blocks that hold them

@@ -2,9 +2,11 @@
 //! threads, any memory limit.
 
 use proptest::prelude::*;
-use zstn::{Engine, Output, PackOptions, pack::pack_map, source::Map};
+use zstn::{Engine, PackOptions, Storage, UnpackOptions};
+use zstn_core::TensorRef;
 use zstn_core::bytes::part;
 use zstn_core::catalog::FileOpener;
+use zstn_core::container::zstn::ContainerOptions;
 use zstn_core::container::zstn::{IncrementalPacker, pack, pack_into, unpack, unpack_into};
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::ZstdCoding;
@@ -40,7 +42,7 @@ proptest! {
     fn frames_of_any_bytes(bytes in data(), dtype in 0usize..23, effort in 0usize..3) {
         let engine = Engine::new(2).unwrap();
         let dtype = Dtype::ALL.get(dtype).copied();
-        let frame = select::encode(&engine, &bytes, dtype, EFFORTS[effort]);
+        let frame = select::encode(&engine, TensorRef::flat(&bytes, dtype), EFFORTS[effort]);
         prop_assert!(frame.len() <= bytes.len() + 33, "{} grew to {}", bytes.len(), frame.len());
         prop_assert_eq!(&decompress(&Pure, &frame, 1 << 30).unwrap(), &bytes);
         prop_assert_eq!(&decompress(&engine, &frame, 1 << 30).unwrap(), &bytes);
@@ -104,25 +106,22 @@ fn output_depends_on_neither_threads_nor_memory() {
     for (threads, memory_bytes) in [(1, 64 << 20), (3, 64 << 20), (2, 1 << 30)] {
         let target = folder.path().join("model.zstn");
         let engine = Engine::new(threads).unwrap();
-        let report = pack_map(
-            &engine,
-            &Map::open(&input).unwrap(),
-            Output::create(&target).unwrap(),
-            &PackOptions {
-                memory_bytes,
-                ..PackOptions::default()
-            },
-        )
-        .unwrap();
+        let options = PackOptions::default().memory_bytes(memory_bytes);
+        let report = zstn::pack(&engine, &input, &target, &options).unwrap();
         let packed = std::fs::read(&target).unwrap();
-        assert_eq!(report.packed_bytes, packed.len() as u64);
-        assert_eq!((report.tensors, report.tied), (7, 2));
+        assert_eq!(report.packed_bytes(), packed.len() as u64);
+        assert_eq!(report.tensors(), 7);
+        let storage = report.files[0].storage;
+        assert!(
+            matches!(storage, Storage::Indexed { aliased: 2, .. }),
+            "{storage:?}"
+        );
         assert!(
             packed == reference,
             "{threads} threads and {memory_bytes} bytes of memory give another file"
         );
         let restored = folder.path().join("restored.safetensors");
-        zstn::unpack(&engine, &target, &restored, &()).unwrap();
+        zstn::unpack(&engine, &target, &restored, &UnpackOptions::default()).unwrap();
         assert!(std::fs::read(&restored).unwrap() == original);
     }
     assert!(unpack(&Pure, &reference).unwrap() == original);
@@ -157,8 +156,9 @@ fn buffers_used_before_change_nothing() {
     let (mut packed, mut restored) = (vec![0xA5; 777], vec![0xA5; 5 << 20]);
     for original in &originals {
         let effort = Effort::Balanced;
-        pack_into(&engine, original, effort, false, &mut packed).unwrap();
-        let mut packing = IncrementalPacker::new(original.len() as u64, effort).without_integrity();
+        let plain = ContainerOptions::new(effort).integrity(false);
+        pack_into(&engine, original, plain, &mut packed).unwrap();
+        let mut packing = IncrementalPacker::new(original.len() as u64, plain);
         let mut piecewise = Vec::new();
         while let Some(needs) = packing.needs() {
             let bytes = part(original, needs);
@@ -171,7 +171,7 @@ fn buffers_used_before_change_nothing() {
         unpack_into(&engine, &packed, &mut restored).unwrap();
         assert!(&restored == original);
 
-        pack_into(&engine, original, effort, true, &mut packed).unwrap();
+        pack_into(&engine, original, effort, &mut packed).unwrap();
         let fresh = pack(&engine, original, effort).unwrap();
         assert!(packed == fresh, "other bytes in a buffer used before");
         unpack_into(&engine, &packed, &mut restored).unwrap();
@@ -201,10 +201,7 @@ fn a_large_tensor_that_does_not_shrink_is_stored() {
     std::fs::write(&input, &file).unwrap();
     let engine = Engine::new(2).unwrap();
     let target = folder.path().join("noise.zstn");
-    let options = PackOptions {
-        memory_bytes: 64 << 20,
-        ..PackOptions::default()
-    };
+    let options = PackOptions::default().memory_bytes(64 << 20);
     zstn::pack(&engine, &input, &target, &options).unwrap();
     let packed = std::fs::read(&target).unwrap();
     assert!(packed == pack(&engine, &file, Effort::Balanced).unwrap());

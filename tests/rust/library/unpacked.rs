@@ -27,7 +27,7 @@ fn read(reader: &Reader, file: &Unpacked, range: Range<u64>) -> Vec<u8> {
             Piece::Head(range) => out.extend_from_slice(&file.head()[range]),
             Piece::Tensor { number, bytes } => {
                 let name = &reader.model().tensors()[number].name;
-                let tensor = reader.read_raw(name).unwrap_or_else(|e| panic!("{e}"));
+                let tensor = reader.read(name).unwrap_or_else(|e| panic!("{e}")).bytes;
                 out.extend_from_slice(part(&tensor, bytes));
             }
         }
@@ -132,7 +132,7 @@ fn every_range_of_a_file_has_its_bytes() {
     let edges: Vec<u64> = edges.step_by(if len > 400 { 5 } else { 1 }).collect();
     let tensors: Vec<Vec<u8>> = reader
         .names()
-        .map(|name| reader.read_raw(name).expect("read"))
+        .map(|name| reader.read(name).expect("read").bytes)
         .collect();
     for &start in &edges {
         for &end in &edges {
@@ -170,14 +170,14 @@ fn other_files_could_be_one() {
             continue;
         };
         assert!(!file.is_original(), "{}", reader.name());
-        if reader.names().any(|name| reader.read_raw(name).is_err()) {
+        if reader.names().any(|name| reader.read(name).is_err()) {
             continue;
         }
         let (bytes, _) = whole(&reader);
         let official = safetensors::SafeTensors::deserialize(&bytes);
         let official = official.unwrap_or_else(|error| panic!("{}: {error}", reader.name()));
         for name in reader.names() {
-            let truth = reader.read_raw(name).expect("read");
+            let truth = reader.read(name).expect("read").bytes;
             assert!(official.tensor(name).expect("listed").data() == truth);
         }
         read += 1;

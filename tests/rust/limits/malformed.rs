@@ -137,8 +137,7 @@ fn frame() -> Vec<u8> {
     let engine = zstn::Engine::new(1).expect("a thread");
     select::encode(
         &engine,
-        &weights,
-        Some(zstn_core::dtype::Dtype::Bf16),
+        zstn_core::TensorRef::flat(&weights, Some(zstn_core::dtype::Dtype::Bf16)),
         Effort::Max,
     )
 }

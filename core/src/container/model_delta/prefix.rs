@@ -32,17 +32,8 @@ impl Prefix {
     /// `file_len_bytes`.
     pub fn len_bytes(head: &[u8], file_len_bytes: u64) -> Result<u64> {
         let mut cursor = Cursor::new(head);
-        if cursor.take(4, "delta magic")? != MAGIC {
-            return Err(Error::malformed(Rule::DeltaMagic, "not a Z4DM delta").at(0));
-        }
-        let version = cursor.u8("delta version")?;
-        if version != VERSION {
-            return Err(Error::malformed(
-                Rule::DeltaVersion,
-                format!("Z4DM version {version}, only {VERSION} exists"),
-            )
-            .at(4));
-        }
+        cursor.expect_magic(&MAGIC, Rule::DeltaMagic, "Z4DM delta")?;
+        cursor.expect_version(VERSION, Rule::DeltaVersion, "Z4DM delta")?;
         let header_len = cursor.u64("header length")?;
         header_len
             .checked_add(HEADER_START + AFTER_HEADER_BYTES)
@@ -67,12 +58,10 @@ impl Prefix {
         let mut cursor = Cursor::new(head);
         cursor.take(header.end, "header of the target")?;
         let data_len_bytes = cursor.u64("data length")?;
-        let mut base_digest = [0; 8];
-        base_digest.copy_from_slice(cursor.take(8, "digest of the base")?);
         Ok(Self {
             header,
             data_len_bytes,
-            base_digest,
+            base_digest: cursor.array("digest of the base")?,
             record_count: cursor.u32("record count")?,
         })
     }

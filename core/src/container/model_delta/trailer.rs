@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::record::Kind;
 use crate::bytes::{Cursor, index};
+use crate::container::tagged::{self, Tag};
 use crate::digest;
 use crate::{Error, Result, Rule};
 
@@ -15,10 +16,10 @@ use crate::{Error, Result, Rule};
 const MAGIC: [u8; 8] = *b"ZSTNSEAL";
 /// Bytes of the field length and the magic, which end the file.
 pub const TRAILER_END_BYTES: u64 = 16;
-const TAG_BASE: [u8; 4] = *b"BASE";
-const TAG_TARGET: [u8; 4] = *b"TRGT";
-const TAG_HEADER: [u8; 4] = *b"HEAD";
-const TAG_RECORDS: [u8; 4] = *b"RECS";
+const TAG_BASE: Tag = *b"BASE";
+const TAG_TARGET: Tag = *b"TRGT";
+const TAG_HEADER: Tag = *b"HEAD";
+const TAG_RECORDS: Tag = *b"RECS";
 
 /// The first 16 bytes of a BLAKE3 output. They withstand the search for another
 /// input with the same digest, which is all they are for.
@@ -59,7 +60,7 @@ pub struct Trailer {
     pub base_table: [u8; 32],
     /// BLAKE3 of the whole restored file.
     pub target: [u8; 32],
-    /// Missing in seals of the first kind.
+    /// Missing in trailers of the first kind.
     pub contents: Option<Contents>,
 }
 
@@ -112,31 +113,19 @@ impl Trailer {
     /// Reads the fields, which fill `fields`.
     pub fn from_fields(fields: &[u8]) -> Result<Self> {
         let bad = |detail| Error::malformed(Rule::DeltaSeal, detail);
-        let mut cursor = Cursor::new(fields);
-        let (mut base_table, mut target, mut header, mut records) = (None, None, None, None);
-        while cursor.remaining() > 0 {
-            let tag = cursor.take(4, "trailer tag")?;
-            let len = cursor.u64("trailer field length")?;
-            let field = cursor.take(len, "trailer field")?;
-            let wrong = || bad(format!("a digest of {len} bytes in the trailer"));
-            // Fields of later versions are skipped.
-            if tag == TAG_BASE {
-                base_table = Some(field.try_into().map_err(|_| wrong())?);
-            } else if tag == TAG_TARGET {
-                target = Some(field.try_into().map_err(|_| wrong())?);
-            } else if tag == TAG_HEADER {
-                header = Some(field.try_into().map_err(|_| wrong())?);
-            } else if tag == TAG_RECORDS {
-                records = Some(read_records(field)?);
-            }
-        }
+        let known = [TAG_BASE, TAG_TARGET, TAG_HEADER, TAG_RECORDS];
+        let [base_table, target, header, records] = tagged::read(fields, known, Rule::DeltaSeal)?;
         let (Some(base_table), Some(target)) = (base_table, target) else {
-            return Err(bad("the trailer lacks a digest".into()));
+            return Err(bad("the trailer lacks a digest"));
         };
+        let (base_table, target) = (base_table.array()?, target.array()?);
         let contents = match (header, records) {
-            (Some(header), Some(records)) => Some(Contents { header, records }),
+            (Some(header), Some(records)) => Some(Contents {
+                header: header.array()?,
+                records: read_records(records.bytes)?,
+            }),
             (None, None) => None,
-            _ => return Err(bad("the trailer lacks a field".into())),
+            _ => return Err(bad("the trailer lacks a field")),
         };
         Ok(Self {
             base_table,
@@ -149,11 +138,7 @@ impl Trailer {
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        let mut field = |tag: [u8; 4], value: &[u8]| {
-            out.extend_from_slice(&tag);
-            out.extend_from_slice(&(value.len() as u64).to_le_bytes());
-            out.extend_from_slice(value);
-        };
+        let mut field = |tag: Tag, value: &[u8]| tagged::write(&mut out, tag, value);
         field(TAG_BASE, &self.base_table);
         field(TAG_TARGET, &self.target);
         if let Some(contents) = &self.contents {
@@ -176,12 +161,10 @@ fn read_records(field: &[u8]) -> Result<Vec<RecordInfo>> {
             Kind::Copy => 0,
             _ => cursor.u64("payload length in the trailer")?,
         };
-        let mut digest = ShortDigest::default();
-        digest.copy_from_slice(cursor.take(16, "digest in the trailer")?);
         records.push(RecordInfo {
             kind,
             payload_len_bytes,
-            digest,
+            digest: cursor.array("digest in the trailer")?,
         });
     }
     Ok(records)

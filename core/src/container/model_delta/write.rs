@@ -12,8 +12,8 @@ use crate::bytes::part;
 use crate::container::safetensors::{self, Header, Tensor};
 use crate::engine::PackEngine;
 use crate::frame::delta;
-use crate::frame::select::{self, Effort};
-use crate::{Error, Result};
+use crate::frame::select::{self, Effort, EncodeOptions};
+use crate::{Error, Result, TensorRef};
 
 /// Packs the safetensors file `target` against `base`. A target that breaks the
 /// official rules is refused: the format cannot hold bytes that belong to no
@@ -107,7 +107,8 @@ impl<'a> DeltaPacker<'a> {
     pub fn code<E: PackEngine>(&self, engine: &E, number: usize, effort: Effort) -> Result<Coded> {
         let tensor = &self.tensors[number];
         let bytes = part(self.target, self.range(number));
-        let dtype = Some(tensor.dtype);
+        let current = TensorRef::new(bytes, tensor.dtype, &tensor.shape);
+        let options = EncodeOptions::new(effort);
         let reference = self
             .reference(number)
             .and_then(|_| self.base.tensor(&tensor.name))
@@ -115,9 +116,9 @@ impl<'a> DeltaPacker<'a> {
         let (kind, payload) = if reference == Some(bytes) {
             (Kind::Copy, Vec::new())
         } else {
-            let full = select::encode(engine, bytes, dtype, effort);
+            let full = select::encode(engine, current, options);
             let delta = reference
-                .map(|reference| delta::encode(engine, bytes, reference, dtype, effort))
+                .map(|reference| delta::encode(engine, current, reference, options))
                 .transpose()?
                 .filter(|delta| delta.len() < full.len());
             match delta {

@@ -5,49 +5,59 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::integrity::{ChecksumBuilder, FrameDigests};
-use super::{CheckedFrame, Layout, Prefix, Tail, Writer, aliases, single_frame};
+use super::integrity::FrameDigests;
+use super::{
+    CheckedFrame, ContainerBuilder, ContainerOptions, Layout, Prefix, Start, Tail, aliases,
+    single_frame,
+};
 use crate::bytes::{self, index as position, part};
-use crate::container::safetensors::{self, Header};
+use crate::container::safetensors;
 use crate::digest;
 use crate::engine::{Engine, PackEngine};
 use crate::frame::Stored;
-use crate::frame::select::{self, Effort, EncodedTensor};
-use crate::{Error, Result, Rule, limits, sort};
+use crate::frame::select::EncodedTensor;
+use crate::{Error, Result, Rule, TensorRef, sort};
 
-/// Packs the safetensors file `file`, with an integrity section.
+/// Packs the safetensors file `file`, by default with an integrity section.
 ///
 /// A file that breaks an official rule but has a header length within its
 /// bounds is stored as a single frame; only what cannot be expressed at all
 /// is refused.
-pub fn pack<E: PackEngine>(engine: &E, file: &[u8], effort: Effort) -> Result<Vec<u8>> {
+///
+/// # Errors
+/// A file that has no safetensors header, or ends before its tensors do unless
+/// the options allow it.
+pub fn pack<E: PackEngine>(
+    engine: &E,
+    file: &[u8],
+    options: impl Into<ContainerOptions>,
+) -> Result<Vec<u8>> {
     let mut out = Vec::new();
-    pack_into(engine, file, effort, true, &mut out)?;
+    pack_into(engine, file, options, &mut out)?;
     Ok(out)
 }
 
-/// Packs like [`pack`], with or without an integrity section, into a buffer
-/// that is overwritten. A buffer that is reused needs no new memory. After an
-/// error its content is unspecified.
+/// Packs like [`pack`] into a buffer that is overwritten. A buffer that is
+/// reused needs no new memory. After an error its content is unspecified.
 pub fn pack_into<E: PackEngine>(
     engine: &E,
     file: &[u8],
-    effort: Effort,
-    has_integrity: bool,
+    options: impl Into<ContainerOptions>,
     out: &mut Vec<u8>,
 ) -> Result<()> {
+    let options = options.into();
     let header_len = safetensors::header_len_bytes(file, file.len() as u64)?;
     let (header, data) = file[8..].split_at(position(header_len));
-    let tensors = match Header::parse(header, data.len() as u64) {
-        Ok(parsed) if names_fit(&parsed) => parsed.tensors,
-        _ => {
-            let frame = select::encode(engine, data, None, effort);
-            let prefix = single_frame(header, data.len() as u64, frame.len() as u64);
-            out.clear();
-            out.extend(prefix);
-            out.extend(frame);
-            return Ok(());
-        }
+    let start = ContainerBuilder::start(engine, header, data.len() as u64, &options)?;
+    let Start::Indexed {
+        mut builder,
+        prefix,
+        tensors,
+    } = start
+    else {
+        out.clear();
+        out.extend(single_frame(engine, header, data, &options).concat());
+        return Ok(());
     };
     let tensor = |i: usize| part(data, tensors[i].span.clone());
     let lens: Vec<u64> = tensors.iter().map(|t| t.span.end - t.span.start).collect();
@@ -56,23 +66,22 @@ pub fn pack_into<E: PackEngine>(
         .filter(|&i| aliases[i].is_none())
         .collect();
 
-    let mut sums = has_integrity.then(|| ChecksumBuilder::new(header));
     // The digest of the file is one sequential chain: it is started first,
     // while other threads encode.
     let ((), frames) = engine.join(
-        || sums.iter_mut().for_each(|sums| sums.data(data)),
+        || builder.original(data),
         || {
             engine.map(distinct, |i| {
-                let dtype = Some(tensors[i].dtype);
-                let frame = EncodedTensor::new(engine, tensor(i), dtype, effort);
+                let bytes = tensor(i);
+                let tensor = TensorRef::new(bytes, tensors[i].dtype, &tensors[i].shape);
+                let frame = EncodedTensor::new(engine, tensor, options.encode);
                 // While the tensor is in the cache.
-                let digest = has_integrity.then(|| digest::of(engine, tensor(i)));
+                let digest = options.has_integrity.then(|| digest::of(engine, bytes));
                 (frame, digest)
             })
         },
     );
 
-    let (mut writer, prefix) = Writer::new(engine, header, data.len() as u64, has_integrity);
     let lens: Vec<usize> = frames.iter().map(|(frame, _)| frame.len_bytes()).collect();
     bytes::resize(out, (prefix.len() + lens.iter().sum::<usize>()) as u64)?;
     let mut rest = out.as_mut_slice();
@@ -80,34 +89,23 @@ pub fn pack_into<E: PackEngine>(
     next(prefix.len()).copy_from_slice(&prefix);
     let outputs = frames.into_iter().zip(&lens);
     let outputs = outputs.map(|((frame, digest), &len)| (frame, digest, next(len)));
-    let frame_sums = engine.map(outputs.collect(), |(frame, digest, dest)| {
+    let written = engine.map(outputs.collect(), |(frame, digest, dest)| {
         frame.write(engine, dest);
-        digest.map(|digest| FrameDigests::with_digest(engine, digest, dest))
+        let digests = digest.map(|digest| FrameDigests::with_digest(engine, digest, dest));
+        (dest.len() as u64, digests)
     });
-    if let Some(sums) = &mut sums {
-        let frame_sums = frame_sums.into_iter().flatten();
-        frame_sums.for_each(|own| sums.frame(own));
-    }
-    let mut lens = lens.into_iter();
+    let mut written = written.into_iter();
     for (tensor, alias_of) in tensors.into_iter().zip(aliases) {
         match alias_of {
-            Some(target) => writer.alias(tensor.name, tensor.span, target)?,
+            Some(target) => builder.alias(tensor.name, tensor.span, target)?,
             None => {
-                let len_bytes = lens.next().unwrap_or_default();
-                writer.frame(tensor.name, tensor.span, len_bytes as u64);
+                let (len_bytes, digests) = written.next().unwrap_or_default();
+                builder.frame(tensor.name, tensor.span, len_bytes, digests);
             }
         }
     }
-    out.extend_from_slice(&writer.finish(sums)?);
+    out.extend_from_slice(&builder.finish()?);
     Ok(())
-}
-
-/// Returns whether a ZSTN index can hold all names in `header`.
-pub fn names_fit(header: &Header) -> bool {
-    header
-        .tensors
-        .iter()
-        .all(|tensor| tensor.name.len() <= limits::NAME_LEN_BYTES)
 }
 
 /// Restores the file that `file` was packed from, byte for byte. Everything is

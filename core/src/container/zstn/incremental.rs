@@ -14,15 +14,15 @@ use alloc::vec::Vec;
 use core::mem;
 use core::ops::Range;
 
-use super::integrity::{ChecksumBuilder, FrameDigests};
-use super::{Content, MAGIC, Record, Writer, names_fit, single_frame};
+use super::integrity::FrameDigests;
+use super::{ContainerBuilder, ContainerOptions, Content, MAGIC, Record, Start, single_frame};
 use crate::bytes::{index as position, part};
-use crate::container::safetensors::{self, Header, PREFIX_BYTES, Tensor};
+use crate::container::safetensors::{self, PREFIX_BYTES, Tensor};
 use crate::digest::{self, Digest};
 use crate::engine::PackEngine;
-use crate::frame::select::{self, Effort};
+use crate::frame::select;
 use crate::limits::HEAD_LEN_BYTES;
-use crate::{Error, Result, Rule};
+use crate::{Error, Result, TensorRef};
 
 /// A file being packed. It alternates between requesting bytes of the file and
 /// returning bytes of the container:
@@ -35,9 +35,7 @@ use crate::{Error, Result, Rule};
 #[derive(Debug)]
 pub struct IncrementalPacker {
     len_bytes: u64,
-    effort: Effort,
-    has_integrity: bool,
-    allow_truncated: bool,
+    options: ContainerOptions,
     /// The first bytes of the file, as far as they have been read ahead.
     head: Vec<u8>,
     stage: Stage,
@@ -60,9 +58,8 @@ enum Stage {
 struct Tensors {
     data_start: u64,
     left: alloc::vec::IntoIter<Tensor>,
-    writer: Writer,
-    /// Collects the integrity section, if there is to be one.
-    sums: Option<ChecksumBuilder>,
+    builder: ContainerBuilder,
+    options: ContainerOptions,
     /// Lengths of several tensors, which may be equal.
     repeated: BTreeSet<u64>,
     seen: BTreeMap<(u64, [u8; 32]), usize>,
@@ -85,32 +82,13 @@ pub struct PackedTensor<'a> {
 impl IncrementalPacker {
     /// Starts on a file of `len_bytes`.
     #[must_use]
-    pub fn new(len_bytes: u64, effort: Effort) -> Self {
+    pub fn new(len_bytes: u64, options: impl Into<ContainerOptions>) -> Self {
         Self {
             len_bytes,
-            effort,
-            has_integrity: true,
-            allow_truncated: false,
+            options: options.into(),
             head: Vec::new(),
             stage: Stage::Start,
         }
-    }
-
-    /// Leaves out the integrity section (docs/formats/zstn-integrity.md), as
-    /// z4ai does.
-    #[must_use]
-    pub fn without_integrity(mut self) -> Self {
-        self.has_integrity = false;
-        self
-    }
-
-    /// Packs a file that ends before its tensors do, whole, as one frame.
-    /// Without this it is refused ([`Rule::SafetensorsTruncated`]), since
-    /// almost always a download or a copy has failed.
-    #[must_use]
-    pub fn allow_truncated(mut self) -> Self {
-        self.allow_truncated = true;
-        self
     }
 
     /// Returns the range of the file that is needed next; an empty range if its
@@ -155,15 +133,13 @@ impl IncrementalPacker {
             Stage::Start => self.start(&bytes),
             Stage::Header => self.header(engine, &bytes),
             Stage::Tensors(mut tensors) => {
-                let mut out = tensors.next(engine, &bytes, self.effort)?;
+                let mut out = tensors.next(engine, &bytes)?;
                 self.go_on(tensors, &mut out)?;
                 Ok(out)
             }
             Stage::Whole => {
-                let frame = select::encode(engine, &bytes, None, self.effort);
                 let header = part(&self.head, PREFIX_BYTES..wanted.start);
-                let mut out = single_frame(header, bytes.len() as u64, frame.len() as u64);
-                out.extend_from_slice(&frame);
+                let out = single_frame(engine, header, &bytes, &self.options).concat();
                 self.stage = Stage::Done {
                     records: Vec::new(),
                     indexed: false,
@@ -196,7 +172,7 @@ impl IncrementalPacker {
                 Content::Frame(_) => record,
                 Content::Alias(target) => &records[target],
             };
-            // The writer has refused aliases of aliases.
+            // The builder has refused aliases of aliases.
             let Content::Frame(frame) = &target.content else {
                 return None;
             };
@@ -249,17 +225,15 @@ impl IncrementalPacker {
             self.head.truncate(position(PREFIX_BYTES));
             self.head.extend_from_slice(header);
         }
-        let tensors = match Header::parse(header, data_len) {
-            Ok(parsed) if names_fit(&parsed) => parsed.tensors,
-            Err(error)
-                if error.rule() == Some(Rule::SafetensorsTruncated) && !self.allow_truncated =>
-            {
-                return Err(error);
-            }
-            _ => {
-                self.stage = Stage::Whole;
-                return Ok(Vec::new());
-            }
+        let start = ContainerBuilder::start(engine, header, data_len, &self.options)?;
+        let Start::Indexed {
+            builder,
+            prefix: mut out,
+            tensors,
+        } = start
+        else {
+            self.stage = Stage::Whole;
+            return Ok(Vec::new());
         };
         let mut lens = BTreeSet::new();
         let repeated = tensors
@@ -267,12 +241,11 @@ impl IncrementalPacker {
             .map(|tensor| tensor.span.end - tensor.span.start)
             .filter(|len| !lens.insert(*len))
             .collect();
-        let (writer, mut out) = Writer::new(engine, header, data_len, self.has_integrity);
         let tensors = Box::new(Tensors {
             data_start,
             left: tensors.into_iter(),
-            writer,
-            sums: self.has_integrity.then(|| ChecksumBuilder::new(header)),
+            builder,
+            options: self.options,
             repeated,
             seen: BTreeMap::new(),
         });
@@ -283,8 +256,8 @@ impl IncrementalPacker {
     /// Advances to the next tensor or, after the last one, to the end.
     fn go_on(&mut self, tensors: Box<Tensors>, out: &mut Vec<u8>) -> Result<()> {
         if tensors.left.as_slice().is_empty() {
-            let records = tensors.writer.records().to_vec();
-            out.extend_from_slice(&tensors.writer.finish(tensors.sums)?);
+            let records = tensors.builder.records().to_vec();
+            out.extend_from_slice(&tensors.builder.finish()?);
             self.stage = Stage::Done {
                 records,
                 indexed: true,
@@ -297,35 +270,33 @@ impl IncrementalPacker {
 }
 
 impl Tensors {
-    fn next<E: PackEngine>(&mut self, engine: &E, bytes: &[u8], effort: Effort) -> Result<Vec<u8>> {
-        let Some(Tensor {
-            name, dtype, span, ..
-        }) = self.left.next()
-        else {
+    fn next<E: PackEngine>(&mut self, engine: &E, bytes: &[u8]) -> Result<Vec<u8>> {
+        let Some(tensor) = self.left.next() else {
             return Ok(Vec::new());
         };
-        if let Some(sums) = &mut self.sums {
-            sums.data(bytes);
-        }
+        self.builder.original(bytes);
+        let has_integrity = self.options.has_integrity;
         let is_repeated = self.repeated.contains(&(bytes.len() as u64));
-        let digest = (is_repeated || self.sums.is_some()).then(|| digest::of_pieces([bytes]));
+        let digest = (is_repeated || has_integrity).then(|| digest::of_pieces([bytes]));
         let earlier = digest.filter(|_| is_repeated);
         if let Some(target) = earlier.and_then(|digest| self.earlier(bytes, digest)) {
-            self.writer.alias(name, span, target)?;
+            self.builder.alias(tensor.name, tensor.span, target)?;
             return Ok(Vec::new());
         }
-        let frame = select::encode(engine, bytes, Some(dtype), effort);
-        self.writer.frame(name, span, frame.len() as u64);
-        if let (Some(sums), Some(tensor)) = (&mut self.sums, digest) {
-            sums.frame(FrameDigests::with_digest(engine, tensor, &frame));
-        }
+        let content = TensorRef::new(bytes, tensor.dtype, &tensor.shape);
+        let frame = select::encode(engine, content, self.options.encode);
+        let digests = digest
+            .filter(|_| has_integrity)
+            .map(|digest| FrameDigests::with_digest(engine, digest, &frame));
+        self.builder
+            .frame(tensor.name, tensor.span, frame.len() as u64, digests);
         Ok(frame)
     }
 
     /// Returns the number of the earlier tensor with the same bytes, if there
     /// is one.
     fn earlier(&mut self, bytes: &[u8], digest: Digest) -> Option<usize> {
-        let number = self.writer.records().len();
+        let number = self.builder.records().len();
         let seen = self.seen.entry((bytes.len() as u64, digest));
         let first = *seen.or_insert(number);
         (first != number).then_some(first)

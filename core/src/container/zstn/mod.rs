@@ -10,25 +10,27 @@
 //! ```
 
 pub mod aliases;
+mod builder;
 mod footer;
 mod frame;
 mod in_memory;
 mod incremental;
 mod index;
 pub mod integrity;
+mod options;
 mod prefix;
 pub mod rows;
 mod tail;
-mod writer;
 
+pub use builder::{ContainerBuilder, Start, single_frame};
 pub use footer::{FOOTER_BYTES, Footer};
 pub use frame::CheckedFrame;
-pub use in_memory::{names_fit, pack, pack_into, single_frame_range, unpack, unpack_into};
+pub use in_memory::{pack, pack_into, single_frame_range, unpack, unpack_into};
 pub use incremental::{IncrementalPacker, PackedTensor};
 pub use index::{Content, Index, Record};
+pub use options::{CodedTensor, ContainerOptions};
 pub use prefix::{Layout, Prefix, prefix_bytes, promises_header_copy};
 pub use tail::Tail;
-pub use writer::{Writer, single_frame};
 
 /// First and last bytes of the file.
 pub const MAGIC: [u8; 4] = *b"ZSTN";

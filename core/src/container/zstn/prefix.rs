@@ -78,17 +78,8 @@ impl Prefix {
 }
 
 fn read_start(cursor: &mut Cursor) -> Result<(Layout, u64)> {
-    if cursor.take(4, "magic")? != MAGIC {
-        return Err(Error::malformed(Rule::ZstnMagic, "not a ZSTN file").at(0));
-    }
-    let version = cursor.u8("version")?;
-    if version != VERSION {
-        return Err(Error::malformed(
-            Rule::ZstnVersion,
-            format!("ZSTN version {version}; this reader knows version {VERSION}"),
-        )
-        .at(4));
-    }
+    cursor.expect_magic(&MAGIC, Rule::ZstnMagic, "ZSTN file")?;
+    cursor.expect_version(VERSION, Rule::ZstnVersion, "ZSTN file")?;
     let layout = match cursor.u8("layout flag")? {
         0 => Layout::SingleFrame,
         _ => Layout::Indexed,

@@ -10,6 +10,7 @@
 
 mod adaptive;
 mod capacity;
+pub mod cost;
 mod order1;
 mod shared;
 mod state;

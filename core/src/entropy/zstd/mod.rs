@@ -7,6 +7,7 @@
 
 mod block;
 mod check;
+pub mod cost;
 mod decode;
 mod encode;
 mod fse;
@@ -16,7 +17,7 @@ use alloc::format;
 
 pub use check::{check, check_sized, content_bytes, sized_prefix};
 pub use decode::{decode_flat, decode_frame};
-pub use encode::encode_literals;
+pub use encode::{MIN_GAIN_DIVISOR, encode_literals};
 #[cfg(feature = "pure-encoder")]
 pub(crate) use encode::{write_blocks, write_header};
 

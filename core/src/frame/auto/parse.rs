@@ -7,10 +7,11 @@ use alloc::vec::Vec;
 
 use super::stream::Stream;
 use super::{MAGIC, VERSION};
-use crate::bytes::{self, Cursor};
+use crate::bytes::Cursor;
 use crate::engine::Engine;
-use crate::frame::numpy::{Extras, NumPy, dtype, float_format};
-use crate::frame::{check_magic, check_version, decoded_len};
+use crate::frame::family::FrameFamily;
+use crate::frame::info::{FrameInfo, body_len};
+use crate::frame::numpy::{Extras, dtype, float_format};
 use crate::transform::{FloatFormat, bitpack, byteplane};
 use crate::{Error, Result, Rule};
 
@@ -67,19 +68,17 @@ impl Transform {
 pub struct Frame<'a> {
     transform: Transform,
     streams: Vec<Stream<'a>>,
-    tail: &'a [u8],
-    numpy: Option<NumPy<'a>>,
-    stored_len: usize,
-    decoded_len: u64,
+    info: FrameInfo<'a>,
 }
 
-impl<'a> Frame<'a> {
-    /// Reads the frame at the start of `bytes`; offsets in errors count from
-    /// there.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self> {
+impl<'a> FrameFamily<'a> for Frame<'a> {
+    /// All streams: those of brotli do not show what they hold.
+    type Streams = Vec<Cow<'a, [u8]>>;
+
+    fn parse(bytes: &'a [u8]) -> Result<Self> {
         let mut cursor = Cursor::new(bytes);
-        check_magic(&mut cursor, MAGIC)?;
-        check_version(&mut cursor, VERSION)?;
+        cursor.expect_magic(MAGIC, Rule::FrameMagic, "ZARA frame")?;
+        cursor.expect_version(VERSION, Rule::FrameVersion, "ZARA frame")?;
         let flags = cursor.u8("frame flags")?;
         let transform_id = cursor.u8("transform")?;
         let width = cursor.u8("element width")?;
@@ -88,7 +87,7 @@ impl<'a> Frame<'a> {
         let transform = Transform::read(transform_id, width, format)?;
         let elements = cursor.u64("element count")?;
         let dtype = dtype(&mut cursor)?;
-        let Extras { numpy, tail } = Extras::after_dtype(&mut cursor, flags, dtype)?;
+        let extras = Extras::after_dtype(&mut cursor, flags, dtype)?;
         if count != transform.streams() {
             let expected = transform.streams();
             let detail = format!("{count} streams in an auto frame that has {expected}");
@@ -102,52 +101,15 @@ impl<'a> Frame<'a> {
         Ok(Self {
             transform,
             streams,
-            tail,
-            numpy,
-            stored_len: cursor.position(),
-            decoded_len: decoded_len(items, item_bytes, tail)?,
+            info: FrameInfo::new(extras, cursor.position(), body_len(items, item_bytes)?)?,
         })
     }
 
-    /// Returns how the buffer was cut.
-    #[must_use]
-    pub fn transform(&self) -> Transform {
-        self.transform
+    fn info(&self) -> &FrameInfo<'a> {
+        &self.info
     }
 
-    /// Returns NumPy's description, if the frame has one.
-    #[must_use]
-    pub fn numpy(&self) -> Option<&NumPy<'a>> {
-        self.numpy.as_ref()
-    }
-
-    /// Returns the length of the frame.
-    #[must_use]
-    pub fn stored_len(&self) -> usize {
-        self.stored_len
-    }
-
-    /// Returns the length that it claims to decode to.
-    #[must_use]
-    pub fn decoded_len_bytes(&self) -> u64 {
-        self.decoded_len
-    }
-
-    /// Decodes into a buffer of its own, made once the streams are there:
-    /// brotli streams do not show what they hold.
-    pub fn decompress<E: Engine>(&self, engine: &E) -> Result<Vec<u8>> {
-        let streams = self.decode_streams(engine)?;
-        let mut out = bytes::buffer(self.decoded_len)?;
-        self.join(&streams, &mut out)?;
-        Ok(out)
-    }
-
-    /// Decodes into `out`, which is as long as the frame says.
-    pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
-        self.join(&self.decode_streams(engine)?, out)
-    }
-
-    fn decode_streams<E: Engine>(&self, engine: &E) -> Result<Vec<Cow<'a, [u8]>>> {
+    fn streams<E: Engine>(&self, engine: &E) -> Result<Self::Streams> {
         let streams: Vec<&Stream> = self.streams.iter().collect();
         engine
             .map(streams, |stream| stream.decode(engine))
@@ -155,9 +117,7 @@ impl<'a> Frame<'a> {
             .collect()
     }
 
-    fn join(&self, streams: &[Cow<[u8]>], out: &mut [u8]) -> Result<()> {
-        let (body, tail) = out.split_at_mut(out.len() - self.tail.len());
-        tail.copy_from_slice(self.tail);
+    fn join<E: Engine>(&self, _: &E, streams: Self::Streams, body: &mut [u8]) -> Result<()> {
         match self.transform {
             Transform::Raw(_) | Transform::BytePlane(_) => {
                 let views: Vec<&[u8]> = streams.iter().map(AsRef::as_ref).collect();
@@ -174,6 +134,14 @@ impl<'a> Frame<'a> {
                 format.join(&format.fields([&streams[0], &streams[1], &mantissas]), body)
             }
         }
+    }
+}
+
+impl Frame<'_> {
+    /// Returns how the buffer was split.
+    #[must_use]
+    pub fn transform(&self) -> Transform {
+        self.transform
     }
 }
 

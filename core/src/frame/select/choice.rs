@@ -3,8 +3,8 @@
 
 use alloc::vec::Vec;
 
-use super::{Effort, Ranking, structured};
-use crate::dtype::Dtype;
+use super::{EncodeOptions, Ranking, structured};
+use crate::TensorRef;
 use crate::engine::PackEngine;
 use crate::frame::z4ai::Recipe;
 
@@ -23,22 +23,15 @@ impl Choice {
     #[must_use]
     pub fn new<E: PackEngine>(
         engine: &E,
-        tensor: &[u8],
-        dtype: Option<Dtype>,
-        effort: Effort,
+        tensor: TensorRef,
+        options: impl Into<EncodeOptions>,
     ) -> Self {
-        let estimate = Ranking::quick_estimate(engine, tensor, dtype, effort);
+        let estimate = Ranking::quick_estimate(engine, tensor, options.into());
         let other = structured::smallest(engine, tensor, &estimate);
         let ranking = match &other {
             Some(other) if estimate.is_beaten_by(other.len()) => estimate,
             _ => estimate.refined(engine, tensor),
         };
-        Self::from_ranking(&ranking, other)
-    }
-
-    /// Chooses between the best recipe of `ranking` and the finished frame
-    /// `other`.
-    pub(super) fn from_ranking(ranking: &Ranking, other: Option<Vec<u8>>) -> Self {
         match other {
             Some(other) if ranking.is_beaten_by(other.len()) => Self::Whole(other),
             other => Self::Planes(ranking.best().clone(), other),

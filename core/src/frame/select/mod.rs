@@ -1,7 +1,7 @@
 //! The encoder's choice: which frame, which transform, and what to try on
 //! each plane.
 //!
-//! The choice is deterministic: the same bytes, dtype and effort give the same
+//! The choice is deterministic: the same tensor and options give the same
 //! frame, whatever the engine's thread count or the available memory. No decoder
 //! depends on anything here.
 //!
@@ -13,24 +13,26 @@
 
 use alloc::vec::Vec;
 
+use crate::TensorRef;
 use crate::dtype::Dtype;
 use crate::engine::PackEngine;
 use crate::frame::z4ai;
 
+mod auto;
 mod choice;
 mod effort;
 mod estimate;
+mod options;
 mod plane_choice;
 mod ranking;
 mod repeats;
 mod sample;
 mod small;
-mod standalone;
 mod structured;
 
 pub use choice::Choice;
 pub use effort::Effort;
-pub use standalone::standalone;
+pub use options::EncodeOptions;
 
 use ranking::Ranking;
 
@@ -38,8 +40,8 @@ use ranking::Ranking;
 /// and if that is inconclusive every codec is tried.
 const SMALL_BYTES: usize = 16 << 10;
 
-/// The smallest frame found for a tensor, among the families that a container
-/// may hold.
+/// The smallest frame found for a tensor, among the families that the options
+/// allow.
 pub enum EncodedTensor<'a> {
     /// Coded planes that are not yet assembled.
     Planes(z4ai::EncodedPlanes<'a>),
@@ -55,25 +57,25 @@ impl<'a> EncodedTensor<'a> {
     #[must_use]
     pub fn new<E: PackEngine>(
         engine: &E,
-        tensor: &'a [u8],
-        dtype: Option<Dtype>,
-        effort: Effort,
+        tensor: TensorRef<'a>,
+        options: impl Into<EncodeOptions>,
     ) -> Self {
-        if tensor.len() <= SMALL_BYTES
-            && effort != Effort::Max
-            && let Some(planes) = small::encode(engine, tensor, dtype, effort)
+        let options = options.into();
+        if tensor.bytes.len() <= SMALL_BYTES
+            && options.effort != Effort::Max
+            && let Some(planes) = small::encode(engine, tensor, options)
         {
             return Self::Planes(planes);
         }
-        Self::from_choice(engine, tensor, Choice::new(engine, tensor, dtype, effort))
+        Self::from_choice(engine, tensor, Choice::new(engine, tensor, options))
     }
 
-    fn from_choice<E: PackEngine>(engine: &E, tensor: &'a [u8], choice: Choice) -> Self {
+    fn from_choice<E: PackEngine>(engine: &E, tensor: TensorRef<'a>, choice: Choice) -> Self {
         let (recipe, other) = match choice {
             Choice::Whole(frame) => return Self::Whole(frame),
             Choice::Planes(recipe, other) => (recipe, other),
         };
-        let planes = z4ai::EncodedPlanes::new(engine, tensor, &recipe);
+        let planes = z4ai::EncodedPlanes::new(engine, tensor.bytes, &recipe);
         match other {
             Some(other) if other.len() < planes.len_bytes() => Self::Whole(other),
             _ => Self::Planes(planes),
@@ -112,11 +114,10 @@ impl<'a> EncodedTensor<'a> {
 #[must_use]
 pub fn encode<E: PackEngine>(
     engine: &E,
-    tensor: &[u8],
-    dtype: Option<Dtype>,
-    effort: Effort,
+    tensor: TensorRef,
+    options: impl Into<EncodeOptions>,
 ) -> Vec<u8> {
-    EncodedTensor::new(engine, tensor, dtype, effort).into_frame(engine)
+    EncodedTensor::new(engine, tensor, options).into_frame(engine)
 }
 
 /// Returns the width of the elements that a transform separates into bytes;

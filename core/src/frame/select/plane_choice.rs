@@ -6,11 +6,12 @@
 use super::Effort;
 use super::estimate::Estimate;
 use crate::engine::ZstdCoding;
+use crate::entropy::zstd::MIN_GAIN_DIVISOR;
 use crate::frame::z4ai::{BlockCodecs, Codec, PlaneRecipe};
 
-/// The gain below which zstd stores literals uncompressed, as a share of the
+/// The gain below which literals are stored uncompressed, as a share of the
 /// plane: Huffman codes that are estimated to gain less are counted as stored.
-const ZSTD_MIN_GAIN: f64 = 1.0 / 64.0;
+const ZSTD_MIN_GAIN: f64 = 1.0 / MIN_GAIN_DIVISOR as f64;
 /// The least gain of a search over Huffman codes, as a share of the Huffman
 /// size, at which the search is worth its time for packer and reader.
 pub const SEARCH_MIN_GAIN: f64 = 0.01;

@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 
 use super::estimate::{Estimate, SampleSpec};
 use super::sample::{self, Sample};
-use super::{Effort, SMALL_BYTES, element_bytes, plane_choice, repeats};
+use super::{Effort, EncodeOptions, SMALL_BYTES, element_bytes, plane_choice, repeats};
+use crate::TensorRef;
 use crate::dtype::Dtype;
 use crate::engine::PackEngine;
 use crate::frame::plane::HEAD_BYTES;
@@ -31,7 +32,7 @@ const PRUNE_PLANES_QUICK_SEARCH: f64 = 0.9;
 #[derive(Debug, Clone)]
 pub struct Ranking {
     pub dtype: Option<Dtype>,
-    pub effort: Effort,
+    pub options: EncodeOptions,
     /// Recipes with their expected sizes in bytes, the best first; never empty.
     recipes: Vec<(f64, Recipe)>,
     /// One of the `PRUNE_PLANES` factors.
@@ -41,48 +42,37 @@ pub struct Ranking {
 }
 
 impl Ranking {
-    /// Ranks the transforms of a tensor of any size.
-    pub fn new<E: PackEngine>(
-        engine: &E,
-        tensor: &[u8],
-        dtype: Option<Dtype>,
-        effort: Effort,
-    ) -> Self {
-        Self::quick_estimate(engine, tensor, dtype, effort).refined(engine, tensor)
-    }
-
     /// Ranks by a quick sample where the effort allows it.
     pub fn quick_estimate<E: PackEngine>(
         engine: &E,
-        tensor: &[u8],
-        dtype: Option<Dtype>,
-        effort: Effort,
+        tensor: TensorRef,
+        options: EncodeOptions,
     ) -> Self {
-        if tensor.is_empty() {
+        if tensor.bytes.is_empty() {
             return Self {
-                dtype,
-                effort,
+                dtype: tensor.dtype,
+                options,
                 recipes: vec![(0.0, Recipe::stored())],
                 prune_planes: 0.0,
                 is_final: true,
             };
         }
-        let far_repeats = repeats::are_far_apart(tensor, effort);
-        let sample = match effort {
+        let far_repeats = repeats::are_far_apart(tensor.bytes, options.effort);
+        let sample = match options.effort {
             Effort::Fast | Effort::Balanced if !far_repeats => Sample::QUICK,
             _ => Sample::FULL,
         };
-        rank(engine, tensor, dtype, effort, far_repeats, sample)
+        rank(engine, tensor, options, far_repeats, sample)
     }
 
     /// Ranks again by a full sample, unless the quick one was conclusive.
     #[must_use]
-    pub fn refined<E: PackEngine>(self, engine: &E, tensor: &[u8]) -> Self {
+    pub fn refined<E: PackEngine>(self, engine: &E, tensor: TensorRef) -> Self {
         if self.is_final {
             return self;
         }
         // A tensor with far repeats has been ranked by a full sample already.
-        rank(engine, tensor, self.dtype, self.effort, false, Sample::FULL)
+        rank(engine, tensor, self.options, false, Sample::FULL)
     }
 
     /// Returns the bytes that planes are expected to take.
@@ -99,13 +89,7 @@ impl Ranking {
     /// of the planes that these need not be coded.
     pub fn is_beaten_by(&self, len_bytes: usize) -> bool {
         let max_bytes = self.expected_bytes() * self.prune_planes;
-        self.effort != Effort::Max && (len_bytes as f64) < max_bytes
-    }
-
-    /// Returns all transforms of this dtype and effort, for a tensor that is too
-    /// small to be sampled.
-    pub fn transforms(&self) -> impl Iterator<Item = Transform> {
-        transforms(self.dtype, self.effort).into_iter()
+        self.options.effort != Effort::Max && (len_bytes as f64) < max_bytes
     }
 
     /// Returns the best recipe, then those that may turn out to be smaller for a
@@ -126,16 +110,17 @@ impl Ranking {
 /// Ranks recipes for all transforms by their expected size.
 fn rank<E: PackEngine>(
     engine: &E,
-    tensor: &[u8],
-    dtype: Option<Dtype>,
-    effort: Effort,
+    tensor: TensorRef,
+    options: EncodeOptions,
     far_repeats: bool,
     sample: Sample,
 ) -> Ranking {
+    let TensorRef { bytes, dtype, .. } = tensor;
+    let effort = options.effort;
     let (mut is_plain, mut is_searched) = (true, false);
-    let windows = sample::windows(tensor, sample);
+    let windows = sample::windows(bytes, sample);
     let sampled_bytes: usize = windows.iter().map(|window| window.len()).sum();
-    let scale = tensor.len() as f64 / sampled_bytes as f64;
+    let scale = bytes.len() as f64 / sampled_bytes as f64;
     let spec = SampleSpec {
         effort,
         scale,
@@ -150,7 +135,7 @@ fn rank<E: PackEngine>(
         .into_iter()
         .map(|transform| {
             if transform == Transform::Opaque && is_noise_at_best {
-                return ((HEAD_BYTES + tensor.len()) as f64, Recipe::stored());
+                return ((HEAD_BYTES + bytes.len()) as f64, Recipe::stored());
             }
             let estimate = |plane: &Vec<Vec<u8>>| -> Vec<Estimate> {
                 let parts = plane.iter();
@@ -163,11 +148,11 @@ fn rank<E: PackEngine>(
             is_searched |= all().any(Estimate::is_search_near);
             let coded_bytes = plane_choice::coded_bytes(all());
             let mut cost = (transform.planes() * HEAD_BYTES) as f64;
-            let planes = transform.plane_lens(tensor.len()).into_iter();
+            let planes = transform.plane_lens(bytes.len()).into_iter();
             let planes = planes.zip(&estimates).map(|(len_bytes, estimates)| {
-                let (recipe, bytes) =
+                let (recipe, expected) =
                     plane_choice::choose(estimates, len_bytes, coded_bytes, effort, far_repeats);
-                cost += bytes * scale;
+                cost += expected * scale;
                 recipe
             });
             let planes = planes.collect();
@@ -179,7 +164,7 @@ fn rank<E: PackEngine>(
     let is_final = sample.is_full() || is_plain;
     Ranking {
         dtype,
-        effort,
+        options,
         recipes: ranked,
         prune_planes: match (is_final, is_searched) {
             (true, _) => PRUNE_PLANES,
@@ -192,7 +177,7 @@ fn rank<E: PackEngine>(
 
 /// Returns the transforms that may be worth trying; at equal size the earlier
 /// one is preferred.
-fn transforms(dtype: Option<Dtype>, effort: Effort) -> Vec<Transform> {
+pub(super) fn transforms(dtype: Option<Dtype>, effort: Effort) -> Vec<Transform> {
     let Some(width) = element_bytes(dtype) else {
         return vec![Transform::Opaque];
     };

@@ -70,8 +70,9 @@ pub fn planes(windows: &[&[u8]], transform: Transform) -> Vec<Vec<Vec<u8>>> {
         transform,
         planes: vec![PlaneRecipe::Store; transform.planes()],
     };
-    let mut planes: Vec<Vec<Vec<u8>>> = (0..transform.planes())
-        .map(|plane| vec![Vec::new(); parts(transform, plane)])
+    let mut planes: Vec<Vec<Vec<u8>>> = transform
+        .layouts()
+        .map(|layout| vec![Vec::new(); layout.parts])
         .collect();
     for window in windows {
         let (coders, _) = PlaneCoder::all(window, &recipe);
@@ -85,11 +86,4 @@ pub fn planes(windows: &[&[u8]], transform: Transform) -> Vec<Vec<Vec<u8>>> {
         }
     }
     planes
-}
-
-fn parts(transform: Transform, plane: usize) -> usize {
-    match transform {
-        Transform::BitField(format) if plane == 2 => format.mantissa_bytes(),
-        _ => 1,
-    }
 }

@@ -8,12 +8,14 @@ use core::iter;
 
 use super::estimate::{SampleSpec, ZstdEstimate};
 use super::sample::Sample;
-use super::{Effort, Ranking, SMALL_BYTES, element_bytes, plane_choice, sample};
-use crate::dtype::Dtype;
+use super::{
+    Effort, EncodeOptions, Ranking, SMALL_BYTES, auto, element_bytes, plane_choice, ranking, sample,
+};
+use crate::TensorRef;
 use crate::engine::{PackEngine, ZstdCoding};
 use crate::entropy::histogram::{count, entropy_bits};
 use crate::frame::z4ai::{self, Recipe};
-use crate::frame::{palette as palette_frame, sparse, turbo};
+use crate::frame::{Family, palette as palette_frame, sparse, turbo};
 use crate::transform::sparse::count_zeros;
 use crate::transform::{self, byteplane, palette};
 
@@ -22,7 +24,7 @@ use crate::transform::{self, byteplane, palette};
 /// whatever its limit; and the reader of a sparse or palette frame has to decode
 /// all of it for one row. The layers of models of about 8 billion parameters
 /// are smaller.
-pub(super) const MAX_TENSOR_BYTES: usize = 128 << 20;
+const MAX_TENSOR_BYTES: usize = 128 << 20;
 
 /// The share of zero elements, in percent, from which a sparse frame is tried:
 /// its bitmap costs one bit per element.
@@ -39,14 +41,21 @@ const PRUNE_STRUCTURED: f64 = 1.1;
 ///
 /// Returns `None` if the tensor is too large, none of these frames can hold it,
 /// or none is expected to come close to its planes.
-pub fn smallest<E: PackEngine>(engine: &E, tensor: &[u8], ranking: &Ranking) -> Option<Vec<u8>> {
-    if tensor.is_empty() || tensor.len() > MAX_TENSOR_BYTES {
+pub fn smallest<E: PackEngine>(
+    engine: &E,
+    tensor: TensorRef,
+    ranking: &Ranking,
+) -> Option<Vec<u8>> {
+    let bytes = tensor.bytes;
+    if bytes.is_empty() || bytes.len() > MAX_TENSOR_BYTES {
         return None;
     }
-    let structured = palette_or_sparse(engine, tensor, ranking);
-    let planes = other_planes(engine, tensor, ranking);
-    // The first among equals: planes decode faster.
-    planes.into_iter().chain(structured).min_by_key(Vec::len)
+    let structured = palette_or_sparse(engine, bytes, ranking);
+    let planes = other_planes(engine, bytes, ranking);
+    let auto = auto::smallest(engine, bytes, ranking);
+    // The first among equals: planes decode fastest, and brotli slowest.
+    let frames = planes.into_iter().chain(structured).chain(auto);
+    frames.min_by_key(Vec::len)
 }
 
 /// Encodes a small tensor by every transform, and for [`Effort::Max`] a larger
@@ -54,14 +63,16 @@ pub fn smallest<E: PackEngine>(engine: &E, tensor: &[u8], ranking: &Ranking) -> 
 fn other_planes<E: PackEngine>(engine: &E, tensor: &[u8], ranking: &Ranking) -> Vec<Vec<u8>> {
     let coded = |recipe: &Recipe| z4ai::encode(engine, tensor, recipe);
     if tensor.len() <= SMALL_BYTES {
-        let plane = plane_choice::unsampled(ranking.effort);
-        let recipes = ranking.transforms().map(|transform| Recipe {
+        let effort = ranking.options.effort;
+        let plane = plane_choice::unsampled(effort);
+        let transforms = ranking::transforms(ranking.dtype, effort).into_iter();
+        let recipes = transforms.map(|transform| Recipe {
             transform,
             planes: vec![plane; transform.planes()],
         });
         return recipes.map(|recipe| coded(&recipe)).collect();
     }
-    match ranking.effort {
+    match ranking.options.effort {
         Effort::Max => ranking.close(tensor.len()).skip(1).map(coded).collect(),
         Effort::Fast | Effort::Balanced => Vec::new(),
     }
@@ -75,20 +86,26 @@ fn palette_or_sparse<E: PackEngine>(
     ranking: &Ranking,
 ) -> Option<Vec<u8>> {
     let width = element_bytes(ranking.dtype)?;
+    let EncodeOptions { effort, families } = ranking.options;
     let mut trial = Trial {
         engine,
-        effort: ranking.effort,
-        is_thorough: ranking.effort == Effort::Max || tensor.len() <= SMALL_BYTES,
+        effort,
+        is_thorough: effort == Effort::Max || tensor.len() <= SMALL_BYTES,
         max_bytes: ranking.expected_bytes() * PRUNE_STRUCTURED,
     };
-    let palette = palette_frame::Split::new(tensor, width, MAX_VALUES).and_then(|split| {
+    let split = match families.contains(Family::Palette) {
+        true => palette_frame::Split::new(tensor, width, MAX_VALUES),
+        false => None,
+    };
+    let palette = split.and_then(|split| {
         let codings = trial.for_palette(split.index())?;
         split.encode(engine, &codings)
     });
     if let Some(frame) = &palette {
         trial.max_bytes = trial.max_bytes.min(frame.len() as f64 * PRUNE_STRUCTURED);
     }
-    let transforms: &[turbo::Transform] = match ranking.effort {
+    let transforms: &[turbo::Transform] = match effort {
+        _ if !families.contains(Family::Sparse) => &[],
         _ if !has_enough_zeros(tensor, width) => &[],
         Effort::Max => &[turbo::Transform::BytePlane, turbo::Transform::Opaque],
         Effort::Fast | Effort::Balanced => &[turbo::Transform::BytePlane],
@@ -178,11 +195,13 @@ impl<E: PackEngine> Trial<'_, E> {
 
 /// Returns whether a palette or sparse frame of `tensor` may be shorter than
 /// `len_bytes`.
-pub(super) fn may_be_below(len_bytes: usize, tensor: &[u8], dtype: Option<Dtype>) -> bool {
-    let Some(width) = element_bytes(dtype) else {
+pub(super) fn may_be_below(len_bytes: usize, tensor: TensorRef, options: EncodeOptions) -> bool {
+    let Some(width) = element_bytes(tensor.dtype) else {
         return false;
     };
-    has_enough_zeros(tensor, width) || {
+    let (tensor, families) = (tensor.bytes, options.families);
+    let is_sparse = || has_enough_zeros(tensor, width);
+    let is_palette = || {
         let width = usize::from(width);
         let body = &tensor[..tensor.len() / width * width];
         let split = palette::split(body, width, MAX_VALUES as usize);
@@ -191,7 +210,9 @@ pub(super) fn may_be_below(len_bytes: usize, tensor: &[u8], dtype: Option<Dtype>
             let min_bytes = entropy_bits(&count(&index)) / 8.0 + (values.len() * width / 2) as f64;
             min_bytes <= len_bytes as f64
         })
-    }
+    };
+    (families.contains(Family::Sparse) && is_sparse())
+        || (families.contains(Family::Palette) && is_palette())
 }
 
 /// Returns whether [`MIN_ZEROS_PERCENT`] of the elements are zero.

@@ -12,7 +12,6 @@ use super::encode_plane::{huffman_or_rans, prefer_fast, smallest};
 use super::{PlaneRecipe, Recipe, Transform};
 use crate::engine::PackEngine;
 use crate::frame::plane::Method;
-use crate::transform::byteplane;
 
 /// One plane of one tensor, ready to be coded.
 #[derive(Debug, Clone, Copy)]
@@ -96,21 +95,12 @@ impl<'a> PlaneCoder<'a> {
     /// # Panics
     /// If the range exceeds the plane.
     pub fn extract(&self, start: usize, out: &mut [u8]) {
-        match self.transform {
-            Transform::Opaque => out.copy_from_slice(&self.elements[start..start + out.len()]),
-            Transform::BytePlane(width) => {
-                byteplane::split(self.elements, width.into(), self.plane, start, out);
-            }
-            Transform::BitField(format) => format.split(self.elements, self.plane, start, out),
-        }
+        self.transform.split(self.elements, self.plane, start, out);
     }
 
     /// Returns the number of equally long parts that the plane consists of.
     fn parts(&self) -> usize {
-        match self.transform {
-            Transform::BitField(format) if self.plane == 2 => format.mantissa_bytes(),
-            _ => 1,
-        }
+        self.transform.layout(self.plane).parts
     }
 
     /// Returns the range of the plane's bytes that block `index` holds.
@@ -123,20 +113,9 @@ impl<'a> PlaneCoder<'a> {
     /// Returns the range of the tensor's bytes from which these bytes of the plane
     /// are extracted.
     #[must_use]
-    pub fn source(&self, Range { start, end }: Range<usize>) -> Range<usize> {
-        let part_bytes = (self.len / self.parts()).max(1);
-        let part = start / part_bytes;
-        if end > (part + 1) * part_bytes {
-            return 0..self.elements.len();
-        }
-        let source = |at: usize| {
-            let element = match self.transform {
-                Transform::BitField(_) if self.plane == 0 => at * 8,
-                _ => at - part * part_bytes,
-            };
-            (element * self.transform.item_bytes()).min(self.elements.len())
-        };
-        source(start)..source(end)
+    pub fn source(&self, range: Range<usize>) -> Range<usize> {
+        let len_bytes = self.elements.len();
+        self.transform.source(self.plane, range, len_bytes)
     }
 
     /// Encodes block `index`: raw for a stored plane, otherwise one zstd frame.

@@ -18,7 +18,7 @@ pub fn head(transform: Transform, tail: &[u8]) -> Vec<u8> {
         Transform::BitField(format) => (2, 0, 3, format.name),
     };
     let mut out = Vec::with_capacity(32);
-    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(MAGIC);
     // Version, no flags, a transform, and no NumPy dtype.
     out.extend_from_slice(&[VERSION, 0, id, width, planes, 0]);
     // Format names and tails are short: eight letters, less than an element.

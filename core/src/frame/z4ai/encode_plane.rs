@@ -3,9 +3,10 @@
 use alloc::vec::Vec;
 
 use super::recipe::{BlockCodecs, Codec};
-use crate::bytes;
 use crate::engine::{PackEngine, ZstdCoding};
-use crate::entropy::histogram::{count, huffman_bits, sum, values};
+use crate::entropy::histogram::{count, sum};
+use crate::entropy::rans::cost::CHUNK_BYTES;
+use crate::entropy::zstd::cost::huffman_block_bytes;
 use crate::entropy::{blocks, rans};
 use crate::frame::plane::Method;
 
@@ -118,17 +119,10 @@ pub(super) fn huffman_or_rans<E: PackEngine>(
     parts: usize,
     min_gain_divisor: usize,
 ) -> (Method, Vec<u8>) {
-    let counts = rans::chunk_counts(engine, &plane, RANS_CHUNK_BYTES);
+    let counts = rans::chunk_counts(engine, &plane, CHUNK_BYTES);
     // Blocks of a zstd frame, each with a code of its own, span two chunks.
-    let blocks = counts.chunks(2).map(|chunks| {
-        let counts = sum(chunks);
-        match values(&counts) {
-            // A run block: one byte and its count.
-            1 => 0,
-            values => bytes::index(huffman_bits(&counts) / 8) + BLOCK_HEADS_BYTES + values / 2,
-        }
-    });
-    let huffman = blocks.sum::<usize>();
+    let blocks = counts.chunks(2).map(sum);
+    let huffman: usize = blocks.map(|counts| huffman_block_bytes(&counts)).sum();
     let all = sum(&counts);
     let adaptive = rans::adaptive_len_bytes(&counts);
     let shared = rans::shared_len_bytes(&all);
@@ -144,13 +138,6 @@ pub(super) fn huffman_or_rans<E: PackEngine>(
     let coded = coded.filter(|(_, payload)| payload.len() < plane.len());
     coded.unwrap_or((Method::Store, plane))
 }
-
-/// Symbols that share a table: few enough for the table to fit them, and enough
-/// to pay for it.
-const RANS_CHUNK_BYTES: usize = 1 << 16;
-/// Average bytes of a block of Huffman codes besides its streams, not counting
-/// half a byte for each value in the description of its code.
-const BLOCK_HEADS_BYTES: usize = 30;
 
 /// Returns the smallest zstd result, unless another codec is smaller by more than
 /// 1/`min_gain_divisor` of the plane. Of the other codecs whose length follows

@@ -6,12 +6,13 @@ mod encode;
 mod encode_plane;
 mod parse;
 mod recipe;
+mod transform;
 
 pub use coder::PlaneCoder;
 pub use encode::{EncodedPlanes, encode, head};
-pub(crate) use parse::body_len;
-pub use parse::{Frame, Transform};
+pub use parse::Frame;
 pub use recipe::{BlockCodecs, Codec, PlaneRecipe, Recipe};
+pub use transform::{PlaneLayout, Transform};
 
-pub(super) const MAGIC: [u8; 4] = *b"Z4AI";
+pub(super) const MAGIC: &[u8] = b"Z4AI";
 const VERSION: u8 = 1;

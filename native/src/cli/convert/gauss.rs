@@ -61,7 +61,7 @@ impl GaussOptions {
         if !self.lossy {
             return Err(Error::Usage(
                 "Gauss files are lossy: values come back up to 0.0005 away from what they were, \
-                 bfloat16 up to 1/256 (0.0039), however small they are; say --lossy to accept that"
+                 bfloat16 up to 1/256 (0.0039), however small they are; use --lossy to accept that"
                     .into(),
             ));
         }
@@ -254,8 +254,8 @@ pub fn json(tensors: &[TensorReport]) -> serde_json::Value {
             "name": report.name,
             "dtype": report.dtype.name(),
             "elements": report.element_count,
-            "len_bytes": report.len_bytes,
-            "stored_len_bytes": report.stored_len_bytes,
+            "original_bytes": report.len_bytes,
+            "packed_bytes": report.stored_len_bytes,
             "raw": report.raw.map(RawReason::code),
             "max_error": report.max_error,
             "rms_error": report.rms_error,

@@ -1,44 +1,52 @@
 //! `zstn convert`
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use zstn::convert::{ConvertOptions, ConvertReport, Report, Target, TargetKind, convert};
-use zstn::source::Place;
-use zstn::{Engine, Error, Result};
+use zstn::convert::{Detail, Target, TargetKind};
+use zstn::{ConvertOptions, ConvertReport, Error, Location, Result};
 use zstn_core::container::foreign::compressed_tensors;
 use zstn_core::container::foreign::ztensor::DigestKind;
 
-use super::{pack, place, print, progress, say, size};
+use super::arguments::{self, Bases, Destination, Memory, Overwrite, Report, Stored, Threads};
+use super::{pack, print, progress, say, size};
 
 mod gauss;
 
 #[derive(Args)]
 pub struct Options {
-    /// Checkpoint of any kind: a path or an http(s) address
-    #[arg(value_parser = place::parser())]
-    input: Place,
-    /// What to write: .safetensors, .zstn, .zt, .gauss, a folder for
-    /// compressed-tensors, or .safetensors.index.json or .zstn.index.json for
-    /// several files
-    output: PathBuf,
-    /// Kind of output [default: as its name says]
+    /// Checkpoint of any kind: a path, an http(s) address, or - for standard
+    /// input
+    #[arg(value_parser = arguments::location())]
+    input: Location,
+    /// What to write: .safetensors, .zstn, .zt, .gauss, a folder (with a slash)
+    /// for compressed-tensors, .safetensors.index.json or .zstn.index.json for
+    /// several files, or - for standard output
+    #[arg(value_parser = arguments::destination())]
+    output: Option<Destination>,
+    /// The same, as an option
+    #[arg(short, long = "output", value_name = "OUTPUT", conflicts_with = "output", value_parser = arguments::destination())]
+    output_option: Option<Destination>,
+    /// Write to standard output, like -o -
+    #[arg(short = 'c', long, conflicts_with_all = ["output", "output_option"])]
+    stdout: bool,
+    /// Kind of output, by its name or ending, like zt [default: as the name of
+    /// the output says]
     #[arg(long, value_name = "KIND", value_parser = kind)]
     to: Option<TargetKind>,
-    /// The checkpoint that a difference was packed against
-    #[arg(long, value_name = "BASE", value_parser = place::parser())]
-    base: Option<Place>,
+    #[command(flatten)]
+    bases: Bases,
+    #[command(flatten)]
+    stored: Stored,
     /// Most bytes of tensors in a file of several, like 5G [default: 5G]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     shard_size: Option<u64>,
-    /// Threads, 0 for one per core
-    #[arg(long, visible_alias = "workers", default_value_t = 0, value_name = "N")]
-    threads: usize,
-    /// Memory to stay within, like 512M
-    #[arg(long, default_value = "1G", value_name = "SIZE", value_parser = size::parse)]
-    memory: u64,
-    /// To zstn: time against size [default: balanced]
+    #[command(flatten)]
+    threads: Threads,
+    #[command(flatten)]
+    memory: Memory,
+    /// To zstn: speed/size trade-off [default: balanced]
     #[arg(long, value_enum)]
     effort: Option<pack::Effort>,
     /// To zTensor: store tensors as zstd frames
@@ -51,13 +59,9 @@ pub struct Options {
     #[arg(long, value_enum)]
     format: Option<Format>,
     #[command(flatten)]
-    overwrite: place::Overwrite,
-    /// Say nothing
-    #[arg(short, long)]
-    quiet: bool,
-    /// Print the result as JSON
-    #[arg(long)]
-    pub json: bool,
+    overwrite: Overwrite,
+    #[command(flatten)]
+    pub report: Report,
     #[command(flatten, next_help_heading = "To Gauss")]
     gauss: gauss::GaussOptions,
 }
@@ -76,29 +80,38 @@ enum Format {
 }
 
 fn kind(text: &str) -> Result<TargetKind, String> {
-    let kinds = TargetKind::ALL;
-    let found = kinds.into_iter().find(|kind| kind.name() == text);
-    found.ok_or_else(|| {
-        let names: Vec<&str> = kinds.into_iter().map(TargetKind::name).collect();
+    TargetKind::from_name(text).ok_or_else(|| {
+        let names: Vec<&str> = TargetKind::ALL.into_iter().map(TargetKind::name).collect();
         format!("a kind is one of {}", names.join(", "))
     })
 }
 
 impl Options {
-    fn target(&self) -> Result<Target> {
-        let kind = self.to.or_else(|| TargetKind::from_path(&self.output));
+    fn destination(&self) -> Result<&Destination> {
+        let given = self.output.as_ref().or(self.output_option.as_ref());
+        match given {
+            Some(destination) => Ok(destination),
+            None if self.stdout || self.input == Location::Stdin => Ok(&Destination::Stdout),
+            None => Err(Error::Usage(
+                "there is no output; name it with -o, or - for standard output".into(),
+            )),
+        }
+    }
+
+    fn target(&self, destination: &Destination) -> Result<Target> {
+        let path = destination.path();
+        let kind = self.to.or_else(|| path.and_then(TargetKind::from_path));
         let kind = kind.ok_or_else(|| {
-            let output = self.output.display();
-            let hint = match self.output.extension().and_then(|e| e.to_str()) {
+            let hint = match path.and_then(|path| path.extension()?.to_str()) {
                 Some("z4dm") => "; `zstn pack --base` makes differences",
                 _ => "",
             };
             Error::Usage(format!(
-                "the name {output} does not say what to make: end it in .safetensors, .zstn, .zt, \
-                 .gauss or /, or say --to{hint}"
+                "the name {destination} does not say what to make: end it in .safetensors, .zstn, \
+                 .zt, .gauss or /, or use --to{hint}"
             ))
         })?;
-        self.check(kind)?;
+        self.check(kind, path)?;
         Ok(match kind {
             TargetKind::Safetensors => Target::Safetensors,
             TargetKind::Zstn => Target::Zstn {
@@ -118,12 +131,16 @@ impl Options {
                     _ => compressed_tensors::Format::SparseBitmask,
                 },
             },
+            kind => {
+                let detail = format!("{} files cannot be written", kind.name());
+                return Err(Error::Usage(detail));
+            }
         })
     }
 
     /// Refuses options that this kind has no use for.
-    fn check(&self, kind: TargetKind) -> Result<()> {
-        let is_several = kind == TargetKind::CompressedTensors || is_index(&self.output);
+    fn check(&self, kind: TargetKind, path: Option<&Path>) -> Result<()> {
+        let is_several = kind == TargetKind::CompressedTensors || path.is_some_and(is_index);
         let given = [
             ("--effort", self.effort.is_some(), kind == TargetKind::Zstn),
             ("--zstd", self.zstd, kind == TargetKind::ZTensor),
@@ -150,7 +167,7 @@ impl Options {
                     .into(),
             )),
             Some((name, ..)) => Err(Error::Usage(format!(
-                "{name} means nothing to a {} output",
+                "{name} has no effect on a {} output",
                 kind.name()
             ))),
         }
@@ -164,59 +181,59 @@ fn is_index(path: &Path) -> bool {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let silent = options.quiet || options.json;
-    let target = options.target()?;
-    let engine = Engine::new(options.threads)?;
+    let silent = options.report.is_silent();
+    let destination = options.destination()?;
+    let target = options.target(destination)?;
+    let sink = options.overwrite.sink(destination)?;
+    let engine = options.threads.engine()?;
     let bar = progress::watch("converting", silent);
     let lines = gauss::Lines::new(bar.bar(), engine.threads(), silent);
-    let defaults = ConvertOptions::default();
+    let mut converting = ConvertOptions::default()
+        .view(options.stored.view())
+        .progress(&bar)
+        .gauss(&lines);
+    if let Some(bytes) = options.memory.bytes() {
+        converting = converting.memory_bytes(bytes);
+    }
+    if let Some(bytes) = options.shard_size {
+        converting = converting.shard_bytes(bytes);
+    }
+    converting = options.bases.add_to(converting, |o, base| o.base(base));
     let started = Instant::now();
-    let report = convert(
-        &engine,
-        options.input.clone(),
-        &options.output,
-        &target,
-        &ConvertOptions {
-            base: options.base.as_ref(),
-            memory_bytes: options.memory,
-            shard_len_bytes: options.shard_size.unwrap_or(defaults.shard_len_bytes),
-            replace: options.overwrite.force,
-            progress: &bar,
-            gauss: &lines,
-        },
-    );
+    let report = zstn::convert(&engine, &options.input, sink, &target, &converting);
+    drop(converting);
     drop(lines);
     drop(bar);
     let report = report?;
     let seconds = started.elapsed().as_secs_f64();
-    if options.json {
-        return print(json(options, &report, seconds));
+    if options.report.json {
+        return print(json(options, destination, &report, seconds));
     }
-    if !options.quiet {
-        say(options, &report, seconds);
+    if !options.report.quiet {
+        say(options, destination, &report, seconds);
     }
     Ok(())
 }
 
-fn say(options: &Options, report: &ConvertReport, seconds: f64) {
+fn say(options: &Options, destination: &Destination, report: &ConvertReport, seconds: f64) {
     let files = match report.files.len() {
-        1 => String::new(),
+        0 | 1 => String::new(),
         count => format!(" in {count} files"),
     };
     say!(
-        "{} → {}: {} tensors, {} → {}{files} ({}), {seconds:.2} s, {}",
+        "{} → {destination}: {} tensors, {} → {}{files} ({}), {seconds:.2} s, {}",
         options.input,
-        options.output.display(),
         report.tensors,
-        size::bytes(report.tensors_len_bytes),
+        size::bytes(report.tensor_bytes),
         size::bytes(report.written_bytes),
-        size::ratio(report.tensors_len_bytes, report.written_bytes),
-        size::rate(report.tensors_len_bytes, seconds),
+        size::ratio(report.tensor_bytes, report.written_bytes),
+        size::rate(report.tensor_bytes, seconds),
     );
     match &report.detail {
-        Report::Exact => {}
-        Report::Gauss(tensors) => gauss::say(tensors),
-        Report::Sparse(count) => say!("{count} tensors are stored sparse, the others whole"),
+        Detail::Exact => {}
+        Detail::Gauss(tensors) => gauss::say(tensors),
+        Detail::Sparse(count) => say!("{count} tensors are stored sparse, the others whole"),
+        _ => {}
     }
     if report.is_decoded {
         say!(
@@ -236,16 +253,22 @@ fn say(options: &Options, report: &ConvertReport, seconds: f64) {
     }
 }
 
-fn json(options: &Options, report: &ConvertReport, seconds: f64) -> serde_json::Value {
+fn json(
+    options: &Options,
+    destination: &Destination,
+    report: &ConvertReport,
+    seconds: f64,
+) -> serde_json::Value {
     let files = report.files.iter().map(|file| file.display().to_string());
     let mut json = serde_json::json!({
         "input": options.input.to_string(),
-        "output": options.output.display().to_string(),
+        "bases": options.bases.names(),
+        "output": destination.to_string(),
         "from": report.from.name(),
         "to": report.to.name(),
         "tensors": report.tensors,
-        "tensor_bytes": report.tensors_len_bytes,
-        "written_bytes": report.written_bytes,
+        "original_bytes": report.tensor_bytes,
+        "packed_bytes": report.written_bytes,
         "files": files.collect::<Vec<_>>(),
         "dropped": report.dropped,
         "decoded": report.is_decoded,
@@ -254,9 +277,10 @@ fn json(options: &Options, report: &ConvertReport, seconds: f64) -> serde_json::
         "seconds": seconds,
     });
     match &report.detail {
-        Report::Exact => {}
-        Report::Gauss(tensors) => json["gauss"] = gauss::json(tensors),
-        Report::Sparse(count) => json["sparse"] = (*count).into(),
+        Detail::Exact => {}
+        Detail::Gauss(tensors) => json["gauss"] = gauss::json(tensors),
+        Detail::Sparse(count) => json["sparse_tensors"] = (*count).into(),
+        _ => {}
     }
     json
 }

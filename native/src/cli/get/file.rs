@@ -1,8 +1,10 @@
 //! What `zstn get` writes a tensor as.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use zstn::{Error, Output, Result, Tensor};
+use zstn_core::container::safetensors;
 use zstn_core::dtype::Dtype;
 
 use super::super::values;
@@ -67,7 +69,13 @@ impl Format {
                 output.write(&tensor.bytes)?;
             }
             Self::Safetensors => {
-                output.write(&safetensors_head(tensor))?;
+                let stored = safetensors::Tensor {
+                    name: tensor.name.clone(),
+                    dtype: tensor.dtype,
+                    shape: tensor.shape.clone(),
+                    span: 0..tensor.bytes.len() as u64,
+                };
+                output.write(&safetensors::head(&BTreeMap::new(), &[stored])?)?;
                 output.write(&tensor.bytes)?;
             }
         }
@@ -87,20 +95,5 @@ fn npy_head(dtype: &str, shape: &[u64]) -> Vec<u8> {
     let mut head = b"\x93NUMPY\x02\x00".to_vec();
     head.extend(u32::try_from(dict.len()).unwrap_or(u32::MAX).to_le_bytes());
     head.extend(dict.as_bytes());
-    head
-}
-
-fn safetensors_head(tensor: &Tensor) -> Vec<u8> {
-    let header = serde_json::json!({
-        &tensor.name: {
-            "dtype": tensor.dtype.name(),
-            "shape": tensor.shape,
-            "data_offsets": [0, tensor.bytes.len()],
-        }
-    });
-    let mut header = header.to_string();
-    header.extend(std::iter::repeat_n(' ', (8 - header.len() % 8) % 8));
-    let mut head = (header.len() as u64).to_le_bytes().to_vec();
-    head.extend(header.as_bytes());
     head
 }

@@ -1,15 +1,15 @@
 //! `zstn get`
 
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Args;
-use zstn::source::Source;
-use zstn::{Output, Reader, Result, Tensor};
+use zstn::{Location, Output, Reader, Result, Source, Tensor};
 use zstn_core::model::Rows;
 
+use super::arguments::{self, Destination, Model, Overwrite, Report, Threads};
 use super::stdout::Stdout;
-use super::{place, print, rows, say, size, table, terminal};
+use super::{print, rows, say, size, table, terminal};
 use file::Format;
 use stats::Stats;
 
@@ -18,8 +18,10 @@ mod stats;
 
 #[derive(Args)]
 pub struct Options {
-    #[command(flatten)]
-    model: place::Model,
+    /// A file of any kind, the .index.json of a sharded checkpoint, or a local
+    /// folder: a path, an http(s) address, or - for standard input
+    #[arg(value_parser = arguments::location())]
+    input: Location,
     /// Name of the tensor, as `zstn ls` prints it
     name: String,
     /// Only these rows, slices of the outermost dimension: one like 5, or the
@@ -31,37 +33,42 @@ pub struct Options {
     /// float32), .safetensors, or .bin, .raw or no extension for the raw
     /// bytes; - for raw bytes on standard output [default: a summary on a
     /// terminal, raw bytes to a file or pipe]
-    #[arg(short, long)]
-    output: Option<PathBuf>,
+    #[arg(short, long, value_parser = arguments::destination())]
+    output: Option<Destination>,
     #[command(flatten)]
-    overwrite: place::Overwrite,
+    model: Model,
+    #[command(flatten)]
+    threads: Threads,
+    #[command(flatten)]
+    overwrite: Overwrite,
     /// Print the summary even if standard output is not a terminal
     #[arg(long, conflicts_with = "output")]
     summary: bool,
-    /// Print the description as JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub report: Report,
 }
 
 /// Where the bytes go.
 enum Target<'a> {
     Nowhere,
     Stdout,
-    File(Output, &'a Path, Format),
+    File(Output<'static>, &'a Path, Format),
 }
 
 impl Options {
     fn target(&self) -> Result<Target<'_>> {
         Ok(match &self.output {
-            Some(path) if path.as_os_str() == "-" => {
-                terminal::refuse_binary(path, self.overwrite.force)?;
+            Some(Destination::Stdout) => {
+                terminal::refuse_binary(self.overwrite.force)?;
                 Target::Stdout
             }
-            Some(path) => {
+            Some(destination @ Destination::Path(path)) => {
                 let format = Format::of(path)?;
-                Target::File(self.overwrite.begin(path)?, path, format)
+                Target::File(self.overwrite.begin(destination)?, path, format)
             }
-            None if self.json || self.summary || std::io::stdout().is_terminal() => Target::Nowhere,
+            None if self.report.json || self.summary || std::io::stdout().is_terminal() => {
+                Target::Nowhere
+            }
             None => Target::Stdout,
         })
     }
@@ -69,15 +76,12 @@ impl Options {
 
 pub fn run(options: &Options) -> Result<()> {
     let mut target = options.target()?;
-    let reader = options.model.open()?;
+    let engine = options.threads.engine()?;
+    let reader = options.model.open(&options.input, Some(&engine))?;
     if let Target::File(output, _, format) = &mut target {
         format.check(reader.find(&options.name)?.dtype)?;
-        let mut input = Some(&reader);
-        while let Some(each) = input {
-            let sources: Vec<&dyn Source> = each.sources().iter().map(|s| &**s).collect();
-            output.check_inputs(&sources)?;
-            input = each.base();
-        }
+        let sources: Vec<&dyn Source> = reader.all_sources().collect();
+        output.check_inputs(&sources)?;
     }
     let plan = options.rows.as_ref();
     let plan = plan.map(|bounds| rows::plan(&reader, &options.name, bounds));
@@ -95,38 +99,48 @@ pub fn run(options: &Options) -> Result<()> {
         }
         Target::File(output, path, format) => {
             format.write(&tensor, output)?;
-            if !options.json {
-                say!("{} → {}", tensor.name, path.display());
-                if let Some(note) = format.note(tensor.dtype) {
-                    say!("note: {note}");
+            if !options.report.json {
+                if !options.report.quiet {
+                    say!("{} → {}", tensor.name, path.display());
+                    if let Some(note) = format.note(tensor.dtype) {
+                        say!("note: {note}");
+                    }
                 }
                 return Ok(());
             }
         }
         Target::Nowhere => {}
     }
-    match options.json {
-        true => print(json(options, &tensor, plan.as_ref())),
+    match options.report.json {
+        true => print(json(options, &reader, &tensor, plan.as_ref())?),
         false => summary(&reader, &tensor, plan.as_ref()),
     }
 }
 
 /// The description for scripts.
-fn json(options: &Options, tensor: &Tensor, plan: Option<&Rows>) -> serde_json::Value {
+fn json(
+    options: &Options,
+    reader: &Reader,
+    tensor: &Tensor,
+    plan: Option<&Rows>,
+) -> Result<serde_json::Value> {
     let stats = Stats::of(tensor);
+    let stored = reader.find(&tensor.name)?.stored_len_bytes();
     let output = options.output.as_ref();
-    serde_json::json!({
+    Ok(serde_json::json!({
+        "input": options.input.to_string(),
         "name": tensor.name,
         "dtype": tensor.dtype.name(),
         "shape": tensor.shape,
-        "len_bytes": tensor.bytes.len(),
+        "original_bytes": tensor.bytes.len(),
         "min": stats.as_ref().map(|s| s.min),
         "max": stats.as_ref().map(|s| s.max),
         "mean": stats.as_ref().map(|s| s.mean),
         "first": stats.as_ref().map(|s| &s.first),
-        "fetched_bytes": plan.and_then(Rows::fetched_len_bytes),
-        "output": output.map(|path| path.display().to_string()),
-    })
+        "packed_bytes": stored,
+        "fetched_bytes": plan.and_then(Rows::fetched_len_bytes).unwrap_or(stored),
+        "output": output.map(Destination::to_string),
+    }))
 }
 
 /// The description for people.

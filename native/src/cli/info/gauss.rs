@@ -65,8 +65,8 @@ pub fn json(model: &Model) -> serde_json::Value {
         serde_json::json!({
             "name": tensor.name,
             "dtype": tensor.dtype.name(),
-            "len_bytes": tensor.len_bytes(),
-            "stored_len_bytes": tensor.stored_len_bytes(),
+            "original_bytes": tensor.len_bytes(),
+            "packed_bytes": tensor.stored_len_bytes(),
             "raw": tensor.shards().is_empty(),
             "shards": tensor.shards().iter().map(|shard| serde_json::json!({
                 "components": shard.mixture.weights.len(),

@@ -3,18 +3,23 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use zstn::Result;
+use zstn::{Location, Result};
 use zstn_core::catalog::BaseUse;
 
-use super::{place, print, size, table};
+use super::arguments::{self, Model};
+use super::{Outcome, each, print, size, table};
 
 mod gauss;
 
 #[derive(Args)]
 pub struct Options {
+    /// Files of any kind, .index.json of sharded checkpoints, or local folders:
+    /// paths, http(s) addresses, or - for standard input
+    #[arg(required = true, value_name = "INPUT", value_parser = arguments::location())]
+    inputs: Vec<Location>,
     #[command(flatten)]
-    model: place::Model,
-    /// Print the description as JSON
+    model: Model,
+    /// Print the description as JSON (docs/json.md)
     #[arg(long)]
     pub json: bool,
 }
@@ -23,26 +28,37 @@ pub struct Options {
 struct Total {
     tensors: usize,
     elements: u64,
-    len_bytes: u64,
-    stored_len_bytes: u64,
+    original_bytes: u64,
+    packed_bytes: u64,
 }
 
 impl Total {
-    fn add(&mut self, elements: u64, len_bytes: u64, stored_len_bytes: u64) {
+    fn add(&mut self, elements: u64, original_bytes: u64, packed_bytes: u64) {
         self.tensors += 1;
         self.elements += elements;
-        self.len_bytes += len_bytes;
-        self.stored_len_bytes += stored_len_bytes;
+        self.original_bytes += original_bytes;
+        self.packed_bytes += packed_bytes;
     }
 }
 
-pub fn run(options: &Options) -> Result<()> {
-    let reader = options.model.open()?;
+pub fn run(options: &Options) -> Outcome {
+    let mut is_first = true;
+    each(options.inputs.iter(), options.json, |input| {
+        if !is_first && !options.json {
+            print("")?;
+        }
+        is_first = false;
+        one(options, input)
+    })
+}
+
+fn one(options: &Options, input: &Location) -> Result<()> {
+    let reader = options.model.open(input, None)?;
     let model = reader.model();
     let mut by_dtype: BTreeMap<&str, Total> = BTreeMap::new();
     let mut all = Total::default();
     for tensor in model.tensors() {
-        // Tied tensors are stored once.
+        // Tensors with equal bytes are stored once.
         let stored = match tensor.alias_of {
             None => tensor.stored_len_bytes(),
             Some(_) => 0,
@@ -54,7 +70,7 @@ pub fn run(options: &Options) -> Result<()> {
             .add(elements, len, stored);
         all.add(elements, len, stored);
     }
-    let tied = model
+    let aliased = model
         .tensors()
         .iter()
         .filter(|t| t.alias_of.is_some())
@@ -66,15 +82,15 @@ pub fn run(options: &Options) -> Result<()> {
     let (copied, differing) = (from_base(BaseUse::Copy), from_base(BaseUse::Difference));
     if options.json {
         return print(serde_json::json!({
-            "file": options.model.input.to_string(),
+            "input": input.to_string(),
             "kind": model.kind().name(),
             "files": reader.sources().iter().map(|source| source.name()).collect::<Vec<_>>(),
-            "len_bytes": model.len_bytes(),
-            "original_len_bytes": model.original_len_bytes(),
+            "original_bytes": model.original_len_bytes(),
+            "packed_bytes": model.len_bytes(),
             "tensors": model.tensors().len(),
-            "tied": tied,
-            "copied": copied,
-            "differing": differing,
+            "aliased_tensors": aliased,
+            "copied_tensors": copied,
+            "differing_tensors": differing,
             "elements": all.elements,
             "by_dtype": by_dtype,
             "metadata": model.metadata(),
@@ -82,7 +98,7 @@ pub fn run(options: &Options) -> Result<()> {
         }));
     }
     let mut facts = vec![
-        ("file", options.model.input.to_string()),
+        ("file", input.to_string()),
         ("kind", model.kind().name().into()),
         (
             "size",
@@ -101,7 +117,7 @@ pub fn run(options: &Options) -> Result<()> {
                 size::ratio(model.original_len_bytes(), model.len_bytes())
             ),
         ),
-        ("tensors", format!("{} ({tied} tied)", all.tensors)),
+        ("tensors", format!("{} ({aliased} aliased)", all.tensors)),
         ("elements", all.elements.to_string()),
     ];
     if model.files().len() > 1 {
@@ -144,9 +160,9 @@ pub fn run(options: &Options) -> Result<()> {
                 (*dtype).into(),
                 total.tensors.to_string().into(),
                 total.elements.to_string().into(),
-                size::bytes(total.len_bytes).into(),
-                size::bytes(total.stored_len_bytes).into(),
-                size::ratio(total.len_bytes, total.stored_len_bytes).into(),
+                size::bytes(total.original_bytes).into(),
+                size::bytes(total.packed_bytes).into(),
+                size::ratio(total.original_bytes, total.packed_bytes).into(),
             ]
         })
     })?;

@@ -25,7 +25,7 @@ impl Packed {
         let source = FileSource::open(path)?.with_name(name);
         let version = Version::of_source(&source);
         let options = Reader::options().engine(engine);
-        let reader = options.open_source(Box::new(source))?;
+        let reader = options.open(source)?;
         let refuse = Error::place(reader.name().to_owned());
         if reader.model().needs_base() {
             let detail = "it is a difference from another checkpoint, which is not known here";
@@ -74,6 +74,7 @@ impl Packed {
 
     /// Reads and decodes tensor `number`.
     pub(super) fn read(&self, number: usize) -> Result<Vec<u8>> {
-        self.reader.read_raw(&self.reader.header()[number].name)
+        let name = &self.reader.tensors()[number].name;
+        Ok(self.reader.read(name)?.bytes)
     }
 }

@@ -8,8 +8,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use zstn::source::{Map, Place};
-use zstn::{ConvertOptions, Engine, PackOptions};
+use zstn::convert::Target;
+use zstn::{ConvertOptions, Engine, PackOptions, UnpackOptions};
 use zstn_tests::checkpoint;
 use zstn_tests::command::{program, text, zstn};
 use zstn_tests::rng::Rng;
@@ -119,51 +119,42 @@ fn the_library_refuses_to_replace_an_input_as_well() {
     let at = |name: &str| folder.path().join(name);
     let engine = Engine::new(2).unwrap();
     let before = contents(folder.path());
-    let map = |name: &str| Map::open(&at(name)).unwrap();
-    let output = |name: &str| zstn::Output::create(&at(name)).unwrap();
-    let options = PackOptions::default();
-    let convert_options = ConvertOptions::default();
-    let plain = map("m.safetensors");
+    let pack = |input: &str, output: &str, options: &PackOptions| {
+        zstn::pack(&engine, at(input), at(output), options).map(drop)
+    };
+    let unpack = |input: &str, output: &str, options: &UnpackOptions| {
+        zstn::unpack(&engine, at(input), at(output), options).map(drop)
+    };
+    let convert = |input: &str, output: &str, target: &Target, options: &ConvertOptions| {
+        zstn::convert(&engine, at(input), at(output), target, options).map(drop)
+    };
+    let plain = || at("m.safetensors");
+    let effort = zstn::Effort::Fast;
     let errors = [
-        zstn::pack(&engine, at("m.safetensors"), at("m.safetensors"), &options).map(drop),
-        zstn::unpack(&engine, at("m.zstn"), at("m.zstn"), &()).map(drop),
-        zstn::pack_delta(
-            &engine,
-            &map("tuned.safetensors"),
-            &plain,
-            output("m.safetensors"),
-            &options,
-        )
-        .map(drop),
-        zstn::unpack_delta(
-            &engine,
-            &map("tuned.z4dm"),
-            &plain,
-            output("m.safetensors"),
-            &(),
-        )
-        .map(drop),
-        zstn::convert(
-            &engine,
-            at("m.zstn").as_path(),
-            at("m.zstn"),
-            &zstn::convert::Target::Zstn {
-                effort: zstn::Effort::Fast,
-            },
-            &convert_options,
-        )
-        .map(drop),
-        zstn::convert(
-            &engine,
-            at("tuned.z4dm").as_path(),
-            at("m.safetensors"),
-            &zstn::convert::Target::Safetensors,
-            &ConvertOptions {
-                base: Some(&Place::from(at("m.safetensors").as_path())),
-                ..convert_options
-            },
-        )
-        .map(drop),
+        pack("m.safetensors", "m.safetensors", &PackOptions::default()),
+        unpack("m.zstn", "m.zstn", &UnpackOptions::default()),
+        pack(
+            "tuned.safetensors",
+            "m.safetensors",
+            &PackOptions::default().base(plain()),
+        ),
+        unpack(
+            "tuned.z4dm",
+            "m.safetensors",
+            &UnpackOptions::default().base(plain()),
+        ),
+        convert(
+            "m.zstn",
+            "m.zstn",
+            &Target::Zstn { effort },
+            &ConvertOptions::default(),
+        ),
+        convert(
+            "tuned.z4dm",
+            "m.safetensors",
+            &Target::Safetensors,
+            &ConvertOptions::default().base(plain()),
+        ),
     ];
     for (number, result) in errors.into_iter().enumerate() {
         let error = result.expect_err(&number.to_string()).to_string();

@@ -159,7 +159,7 @@ fn names_that_are_not_unicode_work_everywhere() {
     // The library takes the same paths.
     let engine = Engine::new(1).unwrap();
     let (input, output) = (folder.join(name(b"\xe9.zstn")), folder.join("library"));
-    zstn::unpack(&engine, &input, &output, &()).unwrap();
+    zstn::unpack(&engine, &input, &output, &zstn::UnpackOptions::default()).unwrap();
     assert!(fs::read(output).unwrap() == original);
 }
 

@@ -36,7 +36,7 @@ fn what_is_redirected_is_the_tensor() {
     );
     let described = json(&get(&["--json"]));
     assert_eq!(described["shape"], serde_json::json!([10, 2]));
-    assert_eq!(described["len_bytes"], 40);
+    assert_eq!(described["original_bytes"], 40);
 }
 
 #[cfg(unix)]

@@ -1,9 +1,10 @@
 //! Deltas packed, restored and verified from file to file.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use zstn_core::TensorRef;
 
-use zstn::source::Map;
-use zstn::{Output, PackOptions, Progress, pack_delta, unpack_delta, verify_delta};
+use zstn::{PackOptions, Progress, Storage, UnpackOptions, VerifyOptions};
 use zstn_core::ErrorKind;
 use zstn_core::container::model_delta::{Base, ModelDelta, pack};
 use zstn_core::dtype::Dtype;
@@ -14,15 +15,15 @@ use zstn_tests::checkpoint;
 use zstn_tests::rng::Rng;
 
 /// A folder with `base` and `target`, mapped.
-fn on_disk(base: &[u8], target: &[u8]) -> (tempfile::TempDir, Map, Map) {
+fn on_disk(base: &[u8], target: &[u8]) -> (tempfile::TempDir, PathBuf, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
-    let map = |name: &str, bytes: &[u8]| {
+    let write = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);
         std::fs::write(&path, bytes).unwrap();
-        Map::open(&path).unwrap()
+        path
     };
-    let maps = (map("base", base), map("target", target));
-    (folder, maps.0, maps.1)
+    let paths = (write("base", base), write("target", target));
+    (folder, paths.0, paths.1)
 }
 
 #[test]
@@ -48,7 +49,7 @@ fn files_are_the_same_whatever_the_memory_and_come_back() {
         checkpoint(&list)
     };
     let (base, target) = (named(&tensors), named(&tuned));
-    let (folder, base_map, target_map) = on_disk(&base, &target);
+    let (folder, base_path, target_path) = on_disk(&base, &target);
     let reference = pack(
         &zstn::Engine::new(1).unwrap(),
         &target,
@@ -60,18 +61,22 @@ fn files_are_the_same_whatever_the_memory_and_come_back() {
         let engine = zstn::Engine::new(threads).unwrap();
         let path = folder.path().join("tuned.z4dm");
         let seen = Seen::default();
-        let options = PackOptions {
-            memory_bytes,
-            progress: &seen,
-            effort: Effort::Fast,
-            ..PackOptions::default()
+        let options = PackOptions::default()
+            .memory_bytes(memory_bytes)
+            .progress(&seen)
+            .effort(Effort::Fast)
+            .base(&base_path);
+        let report = zstn::pack(&engine, &target_path, &path, &options).unwrap();
+        let Storage::Delta {
+            copied, differing, ..
+        } = report.files[0].storage
+        else {
+            panic!("{report:?}");
         };
-        let output = Output::create(&path).unwrap();
-        let report = pack_delta(&engine, &target_map, &base_map, output, &options).unwrap();
-        assert_eq!((report.copied, report.differing, report.tensors), (2, 3, 5));
+        assert_eq!((copied, differing, report.tensors()), (2, 3, 5));
         seen.assert_complete(16 << 20);
         let packed = std::fs::read(&path).unwrap();
-        assert_eq!(report.packed_bytes, packed.len() as u64);
+        assert_eq!(report.packed_bytes(), packed.len() as u64);
         assert!(
             packed == reference,
             "{threads} threads, {memory_bytes} bytes"
@@ -79,13 +84,15 @@ fn files_are_the_same_whatever_the_memory_and_come_back() {
 
         let back = folder.path().join("back");
         let seen = Seen::default();
-        let (packed, output) = (Map::open(&path).unwrap(), Output::create(&back).unwrap());
-        unpack_delta(&engine, &packed, &base_map, output, &seen).unwrap();
+        let options = UnpackOptions::default().base(&base_path).progress(&seen);
+        zstn::unpack(&engine, &path, &back, &options).unwrap();
         seen.assert_complete(16 << 20);
         assert!(std::fs::read(&back).unwrap() == target);
-        let report = verify_delta(&engine, &packed, &base_map, Some(&target_map), &()).unwrap();
-        assert!(report.compared && report.frames == 5);
-        let error = verify_delta(&engine, &packed, &base_map, Some(&base_map), &()).unwrap_err();
+        let options = VerifyOptions::default().base(&base_path);
+        let report = zstn::verify(&engine, &path, &options.clone().original(&target_path));
+        let report = report.unwrap();
+        assert!(report.compared && report.frames() == 5);
+        let error = zstn::verify(&engine, &path, &options.original(&base_path)).unwrap_err();
         assert!(matches!(error, zstn::Error::Differs { .. }), "{error}");
     }
 }
@@ -124,11 +131,11 @@ fn vectors_unpack_from_file_to_file() {
             &cases::named("zstn", &case["container"]),
         );
         let back = folder.path().join("back");
-        let output = Output::create(&back).unwrap();
-        unpack_delta(&engine, &packed, &base, output, &())
+        let options = UnpackOptions::default().base(&base);
+        zstn::unpack(&engine, &packed, &back, &options)
             .unwrap_or_else(|error| panic!("{}: {error}", case["name"]));
         assert!(std::fs::read(&back).unwrap() == target, "{}", case["name"]);
-        verify_delta(&engine, &packed, &base, None, &()).unwrap();
+        zstn::verify(&engine, &packed, &VerifyOptions::default().base(&base)).unwrap();
     }
 }
 
@@ -138,11 +145,11 @@ fn a_bad_delta_leaves_no_file() {
     let refuse = |base: &[u8], packed: &[u8], what: &str| {
         let (folder, base, packed) = on_disk(base, packed);
         let back = folder.path().join("back");
-        let output = Output::create(&back).unwrap();
-        let error = unpack_delta(&engine, &packed, &base, output, &()).expect_err(what);
+        let options = UnpackOptions::default().base(&base);
+        let error = zstn::unpack(&engine, &packed, &back, &options).expect_err(what);
         assert!(!back.exists(), "{what}");
         assert!(
-            verify_delta(&engine, &packed, &base, None, &()).is_err(),
+            zstn::verify(&engine, &packed, &VerifyOptions::default().base(&base)).is_err(),
             "{what}"
         );
         error
@@ -183,6 +190,11 @@ fn holes_are_refused_instead_of_lost() {
     target.extend_from_slice(b"trailing");
     let error = pack(&engine, &target, &Base::parse(&base).unwrap(), Effort::Fast).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Malformed);
-    let other_length = delta::encode(&engine, &[1, 2], &[1], Some(Dtype::U8), Effort::Fast);
+    let other_length = delta::encode(
+        &engine,
+        TensorRef::flat(&[1, 2], Some(Dtype::U8)),
+        &[1],
+        Effort::Fast.into(),
+    );
     assert_eq!(other_length.unwrap_err().kind(), ErrorKind::InvalidInput);
 }

@@ -10,8 +10,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use tempfile::TempDir;
-use zstn::source::{Map, Source};
-use zstn::{Engine, Reader, Tensor};
+use zstn::{Engine, Input, Reader, Source, Tensor, UnpackOptions, VerifyOptions};
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
 use zstn_tests::checkpoint;
@@ -65,7 +64,7 @@ impl Source for Memory {
 fn read_all(file: &[u8]) -> zstn::Result<Vec<Tensor>> {
     let reader = Reader::options()
         .engine(&native())
-        .open_source(Box::new(Memory(file.into())))?;
+        .open(Input::source(Memory(file.into())))?;
     let names: Vec<&str> = reader.names().collect();
     names.into_iter().map(|name| reader.read(name)).collect()
 }
@@ -88,27 +87,24 @@ impl Disk {
         self.folder.path().join(name)
     }
 
-    fn map(&self, file: &[u8]) -> Map {
+    fn write(&self, file: &[u8]) -> PathBuf {
         let path = self.path("m.zstn");
         std::fs::write(&path, file).expect("written");
-        Map::open(&path).expect("there")
+        path
     }
 
     fn unpack(&self, file: &[u8]) -> zstn::Result<Vec<u8>> {
         let restored = self.path("m.safetensors");
-        zstn::unpack_map(
-            &self.engine,
-            &self.map(file),
-            zstn::Output::create(&restored)?,
-            &(),
-        )?;
+        let options = UnpackOptions::default();
+        zstn::unpack(&self.engine, self.write(file), &restored, &options)?;
         let bytes = std::fs::read(&restored).expect("restored");
         std::fs::remove_file(&restored).expect("there");
         Ok(bytes)
     }
 
     fn verify(&self, file: &[u8]) -> zstn::Result<bool> {
-        let report = zstn::verify(&self.engine, &self.map(file), None, &())?;
-        Ok(report.has_digests)
+        let options = VerifyOptions::default();
+        let report = zstn::verify(&self.engine, self.write(file), &options)?;
+        Ok(report.has_digests())
     }
 }

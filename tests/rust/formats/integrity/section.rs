@@ -5,8 +5,7 @@ use std::ops::Range;
 use zstn::PackOptions;
 use zstn_core::Rule;
 use zstn_core::container::zstn::integrity::{FIXED_BYTES, checksum};
-use zstn_core::container::zstn::{IncrementalPacker, unpack};
-use zstn_core::frame::select::Effort;
+use zstn_core::container::zstn::{ContainerOptions, IncrementalPacker, unpack};
 use zstn_core::pure::Pure;
 use zstn_tests::{cases, sha256};
 
@@ -181,15 +180,12 @@ fn the_section_can_be_left_out() {
     let input = disk.path("plain.safetensors");
     std::fs::write(&input, &original).expect("written");
     let target = disk.path("bare.zstn");
-    let options = PackOptions {
-        integrity: false,
-        ..PackOptions::default()
-    };
+    let options = PackOptions::default().integrity(false);
     zstn::pack(&disk.engine, &input, &target, &options).expect("packs");
     assert!(std::fs::read(&target).expect("there") == bare);
 
     let len = original.len() as u64;
-    let mut packing = IncrementalPacker::new(len, Effort::Balanced).without_integrity();
+    let mut packing = IncrementalPacker::new(len, ContainerOptions::default().integrity(false));
     let mut out = Vec::new();
     while let Some(range) = packing.needs() {
         let bytes = zstn_core::bytes::part(&original, range);

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use zstn::source::Place;
-use zstn::{Engine, PackOptions, Shards, pack_shards};
+use zstn::{Engine, PackOptions};
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::{Result, Rule};
 use zstn_tests::checkpoint;
@@ -40,9 +39,7 @@ fn packed(pairs: &str) -> Result<()> {
 
 fn pack_folder(folder: &Path, target: &Path) -> zstn::Result<()> {
     let engine = Engine::new(1)?;
-    let shards = Shards::open(&Place::Path(folder.into()), &["safetensors"])?;
-    let shards = shards.expect("a folder");
-    pack_shards(&engine, &shards, &[], target, &PackOptions::default()).map(drop)
+    zstn::pack(&engine, folder, target, &PackOptions::default()).map(drop)
 }
 
 pub fn cases() -> Vec<Case> {

@@ -1,6 +1,7 @@
 //! ZSTN files: the index, and the integrity sections and block tables that the
 //! vectors of z4ai do not have.
 
+use zstn_core::container::zstn::ContainerOptions;
 use zstn_core::container::zstn::integrity::checksum;
 use zstn_core::container::zstn::rows::BlockTable;
 use zstn_core::container::zstn::{pack_into, unpack};
@@ -18,7 +19,8 @@ const FOOTER_BYTES: usize = 20;
 fn packed(tensors: &[(&str, &str, &[u8])]) -> Vec<u8> {
     let mut file = Vec::new();
     let checkpoint = checkpoint(tensors);
-    pack_into(&Pure, &checkpoint, Effort::Fast, false, &mut file).expect("packs");
+    let options = ContainerOptions::new(Effort::Fast).integrity(false);
+    pack_into(&Pure, &checkpoint, options, &mut file).expect("packs");
     file
 }
 

@@ -81,7 +81,9 @@ fn options(idle: Duration) -> HttpOptions {
 }
 
 fn open(url: &str, options: &HttpOptions) -> zstn::Result<Reader> {
-    Reader::options().http(options.clone()).open(url)
+    Reader::options()
+        .http(options.clone())
+        .open(zstn::Location::url(url))
 }
 
 /// Runs all `cases` at once with the limits of `options`.

@@ -1,6 +1,6 @@
 //! Folders of compressed-tensors.
 
-use zstn::convert::{Report, Target};
+use zstn::convert::{Detail, Target};
 use zstn::{Reader, Tensor};
 use zstn_core::container::foreign::compressed_tensors::Format;
 use zstn_core::dtype::Dtype;
@@ -49,14 +49,14 @@ fn weights_come_back_from_both_formats() {
     ] {
         let target = Target::CompressedTensors { format };
         let report = run(folder.path(), "in.safetensors", output, &target).expect("converted");
-        assert_eq!(report.detail, Report::Sparse(sparse.len()), "{output}");
+        assert_eq!(report.detail, Detail::Sparse(sparse.len()), "{output}");
         let path = folder.path().join(output);
         let (mut found, _) = read(&path);
         found.sort_by(|a, b| a.name.cmp(&b.name));
         assert!(found == truth, "{output}");
         let reader = Reader::open(&path).expect("a folder");
         for name in sparse {
-            let mut tensors = reader.header().iter();
+            let mut tensors = reader.tensors().iter();
             let tensor = tensors.find(|tensor| tensor.name == name).expect("there");
             assert!(tensor.weight().is_some(), "{name}");
         }
@@ -146,7 +146,7 @@ fn quantised_weights_become_what_they_stand_for() {
 #[test]
 fn a_weight_that_cannot_be_had_is_not_left_out() {
     let folder = quantised("compressed-tensors-bad", "int8_scale_rows");
-    for output in ["out.safetensors", "out.zstn", "out.zt", "out.gauss", "out"] {
+    for output in ["out.safetensors", "out.zstn", "out.zt", "out.gauss", "out/"] {
         let error = run(folder.path(), "in", output, &target(output)).unwrap_err();
         assert!(
             error.refusal().is_some_and(|r| r.tensor_name().is_some()),

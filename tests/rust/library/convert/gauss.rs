@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use zstn::convert::{ConvertOptions, GaussPlan, GaussWatch, Report, Target, convert};
+use zstn::convert::{ConvertOptions, Detail, GaussPlan, GaussWatch, Target, convert};
 use zstn_core::Error;
 use zstn_core::container::foreign::gauss::{Options, OtherDtypes, RawReason, TensorReport, encode};
 use zstn_core::dtype::Dtype;
@@ -74,17 +74,15 @@ fn the_file_is_that_of_the_core_however_it_is_made() {
                 input.to_str().expect("Unicode"),
                 folder.path().join("out.gauss"),
                 &Target::Gauss(options.clone()),
-                &ConvertOptions {
-                    memory_bytes,
-                    gauss: &watch,
-                    ..ConvertOptions::default()
-                },
+                &ConvertOptions::default()
+                    .memory_bytes(memory_bytes)
+                    .gauss(&watch),
             )
             .expect("converted");
             let found = std::fs::read(folder.path().join("out.gauss")).expect("a file");
             assert!(found == expected, "{memory_bytes} bytes of memory");
             assert_eq!(report.written_bytes, core.len_bytes);
-            assert_eq!(report.detail, Report::Gauss(core.tensors.clone()));
+            assert_eq!(report.detail, Detail::Gauss(core.tensors.clone()));
             let done = watch.done.into_inner().unwrap();
             assert_eq!(sorted(done), sorted(core.tensors.clone()));
             let plans = watch.plans.into_inner().unwrap();

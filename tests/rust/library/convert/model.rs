@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::json;
-use zstn::convert::{ConvertOptions, ConvertReport, Target, TargetKind, convert};
+use zstn::convert::{Target, TargetKind};
+use zstn::{ConvertOptions, ConvertReport, convert};
 use zstn::{Effort, Engine, Reader, Result, Tensor};
 use zstn_core::bytes::part;
 use zstn_core::container::foreign::compressed_tensors::Format;
@@ -134,6 +135,7 @@ pub fn target(output: &str) -> Target {
         TargetKind::CompressedTensors => Target::CompressedTensors {
             format: Format::SparseBitmask,
         },
+        other => panic!("{other:?}"),
     }
 }
 
@@ -147,10 +149,7 @@ pub fn gauss_options() -> gauss::Options {
 
 /// Converts inside `folder` with that much memory, in shards of 2000 bytes.
 pub fn run(folder: &Path, input: &str, output: &str, target: &Target) -> Result<ConvertReport> {
-    let options = ConvertOptions {
-        shard_len_bytes: 2000,
-        ..ConvertOptions::default()
-    };
+    let options = ConvertOptions::default().shard_bytes(2000);
     let input = folder.join(input);
     // A slash at the end has a meaning.
     let output = format!("{}/{output}", folder.display());

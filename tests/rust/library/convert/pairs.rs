@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use zstn::convert::{Report, Target, TargetKind};
+use zstn::convert::{Detail, Target, TargetKind};
 use zstn::{Effort, Tensor};
 use zstn_core::container::foreign::ztensor::{DigestKind, can_write};
 use zstn_core::dtype::Dtype;
@@ -89,7 +89,7 @@ fn every_kind_to_every_kind() {
             }
             let (found, truth) = (by_name(found), by_name(truth.clone()));
             let coded = match &report.detail {
-                Report::Gauss(tensors) => tensors.clone(),
+                Detail::Gauss(tensors) => tensors.clone(),
                 _ => Vec::new(),
             };
             let coded = coded.into_iter().filter(|report| report.raw.is_none());
@@ -206,13 +206,11 @@ fn a_difference_and_its_base() {
     let at = |name: &str| folder.path().join(name);
     std::fs::write(at("base.safetensors"), file(&base, &[])).expect("written");
     let engine = super::model::engine();
-    let map = |name: &str| zstn::source::Map::open(&at(name)).expect("a file");
-    zstn::pack_delta(
+    zstn::pack(
         &engine,
-        &map("in.safetensors"),
-        &map("base.safetensors"),
-        zstn::Output::create(&at("tuned.z4dm")).expect("a file"),
-        &zstn::PackOptions::default(),
+        at("in.safetensors"),
+        at("tuned.z4dm"),
+        &zstn::PackOptions::default().base(at("base.safetensors")),
     )
     .expect("packed");
     run(
@@ -224,27 +222,16 @@ fn a_difference_and_its_base() {
     .expect("packed");
     for base in ["base.safetensors", "base.zstn"] {
         for output in ["out.safetensors", "out.zstn", "out.zt"] {
-            let base = zstn::source::Place::from(at(base).as_path());
-            let options = zstn::ConvertOptions {
-                base: Some(&base),
-                ..zstn::ConvertOptions::default()
-            };
-            let input = at("tuned.z4dm");
-            zstn::convert(
-                &engine,
-                input.as_path(),
-                at(output),
-                &target(output),
-                &options,
-            )
-            .expect("done");
+            let options = zstn::ConvertOptions::default().base(at(base));
+            let (input, to) = (at("tuned.z4dm"), target(output));
+            zstn::convert(&engine, input, at(output), &to, &options).expect("done");
             assert!(read(&at(output)).0 == tuned, "{output}");
         }
     }
     let before = listing(folder.path());
-    for output in ["no.safetensors", "no.zstn", "no.zt", "no.gauss", "no"] {
+    for output in ["no.safetensors", "no.zstn", "no.zt", "no.gauss", "no/"] {
         let error = run(folder.path(), "tuned.z4dm", output, &target(output)).unwrap_err();
-        assert!(error.to_string().contains("--base"), "{error}");
+        assert!(matches!(error, zstn::Error::NeedsBase { .. }), "{error}");
         assert_eq!(listing(folder.path()), before);
     }
 }

@@ -208,7 +208,7 @@ fn indices_are_of_two_kinds_of_file() {
     ] {
         let error = refused(folder.path(), "in.safetensors", output, &target);
         assert!(
-            error.to_string().contains("no name for an index"),
+            error.to_string().contains("not a name for an index"),
             "{error}"
         );
     }

@@ -45,8 +45,7 @@ fn verifying_looks_at_the_tables_too() {
     let verify = |file: &[u8]| {
         let path = folder.path().join("m.zstn");
         std::fs::write(&path, file).expect("written");
-        let map = zstn::source::Map::open(&path).expect("there");
-        zstn::verify(&native(), &map, None, &())
+        zstn::verify(&native(), &path, &zstn::VerifyOptions::default())
     };
     assert!(verify(&packed).is_ok());
     for at in table {

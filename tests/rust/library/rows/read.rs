@@ -137,9 +137,9 @@ fn what_cannot_be_cut_is_read_whole() {
 fn a_file_without_tables_is_read_as_before() {
     let (dtype, _, tensor) = tensors().remove(0);
     let file = checkpoint(dtype, 4000, 250, &tensor);
+    let options = zstn_core::container::zstn::ContainerOptions::default().integrity(false);
     let mut packing =
-        zstn_core::container::zstn::IncrementalPacker::new(file.len() as u64, Effort::Balanced)
-            .without_integrity();
+        zstn_core::container::zstn::IncrementalPacker::new(file.len() as u64, options);
     let mut packed = Vec::new();
     while let Some(range) = packing.needs() {
         let bytes = zstn_core::bytes::part(&file, range);

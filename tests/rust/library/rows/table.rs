@@ -1,6 +1,7 @@
 //! Block tables: written ones are read, anything else is refused.
 
 use zstn_core::Rule;
+use zstn_core::TensorRef;
 use zstn_core::container::zstn::integrity::checksum;
 use zstn_core::container::zstn::rows::{BlockTable, FramePlan};
 use zstn_core::dtype::Dtype;
@@ -11,7 +12,11 @@ use zstn_tests::rng::Rng;
 /// A frame of `elements` weights and the weights.
 fn frame(elements: usize) -> (Vec<u8>, Vec<u8>) {
     let tensor = Rng(5).bf16_weights(elements);
-    let frame = select::encode(&Pure, &tensor, Some(Dtype::Bf16), Effort::Balanced);
+    let frame = select::encode(
+        &Pure,
+        TensorRef::flat(&tensor, Some(Dtype::Bf16)),
+        Effort::Balanced,
+    );
     (frame, tensor)
 }
 

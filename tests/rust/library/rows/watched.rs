@@ -26,7 +26,7 @@ impl Watched {
     pub fn open(&self) -> zstn::Result<Reader> {
         Reader::options()
             .engine(&native())
-            .open_source(Box::new(self.clone()))
+            .open(zstn::Input::source(self.clone()))
     }
 
     /// Returns the ranges read since the last call.

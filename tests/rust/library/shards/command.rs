@@ -14,14 +14,17 @@ fn the_command_line_names_and_reports() {
     let (scratch, folder) = scratch(&files);
     let report = json(&zstn(scratch.path(), &["pack", "model", "--json"]));
     assert_eq!(report["output"], "model-zstn");
-    assert_eq!(report["index"], "model.zstn.index.json");
+    assert_eq!(report["folder"]["index"], "model.zstn.index.json");
     assert_eq!(report["tensors"], 5);
-    let shards = report["shards"].as_array().unwrap();
+    let shards = report["files"].as_array().unwrap();
     let sum = |key: &str| shards.iter().map(|s| s[key].as_u64().unwrap()).sum::<u64>();
     assert_eq!(report["original_bytes"], sum("original_bytes"));
     assert_eq!(report["packed_bytes"], sum("packed_bytes"));
     assert_eq!(shards[1]["input"], SECOND);
-    assert_eq!(report["copied"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        report["folder"]["copied_files"].as_array().unwrap().len(),
+        2
+    );
 
     let arguments = ["verify", "model-zstn", "--against", "model", "--json"];
     let verified = json(&zstn(scratch.path(), &arguments));
@@ -34,12 +37,12 @@ fn the_command_line_names_and_reports() {
     // Its own name is taken by the original.
     let out = zstn(scratch.path(), &["unpack", "model-zstn", "--force"]);
     assert_eq!(out.status.code(), Some(2));
-    assert!(text(&out.stderr).contains("not even with --force"));
+    assert!(text(&out.stderr).contains("a folder is never replaced"));
     let report = json(&zstn(
         scratch.path(),
         &["unpack", "model-zstn", "-o", "back", "--json"],
     ));
-    assert_eq!(report["shards"][2]["output"], THIRD);
+    assert_eq!(report["files"][2]["output"], THIRD);
     assert!(read(&scratch.path().join("back")) == files);
 
     // From inside the folder, and by its index.
@@ -58,7 +61,7 @@ fn the_command_line_names_and_reports() {
         &["pack", "model", "--base", "base", "--json"],
     ));
     assert_eq!(
-        (&report["output"], &report["shards"][0]["differing"]),
+        (&report["output"], &report["files"][0]["differing_tensors"]),
         (&"model-z4dm".into(), &2.into())
     );
     for (arguments, status, sentence) in [
@@ -71,7 +74,7 @@ fn the_command_line_names_and_reports() {
         (
             &["pack", "model", "-o", "-"],
             2,
-            "cannot go to standard output",
+            "cannot be written to a stream",
         ),
         (
             &["pack", "model", "--base", "base/config.json"],

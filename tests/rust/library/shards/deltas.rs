@@ -1,89 +1,95 @@
 //! Shards as differences from those of a base.
 
-use std::slice::from_ref;
+use std::path::PathBuf;
 
-use zstn::source::Place;
-use zstn::{PackOptions, Shards, pack_shards, unpack_shards};
+use zstn::{PackOptions, UnpackOptions, VerifyOptions};
 
 use super::*;
 
 #[test]
 fn deltas_go_shard_by_shard() {
     let (tuned, base) = (model(true), model(false));
-    let (scratch, folder) = scratch(&tuned);
+    let (scratch, input) = scratch(&tuned);
     let at = |name: &str| scratch.path().join(name);
     write(&at("base"), &base);
-    let base = open(&at("base"), &["safetensors"]).unwrap();
-    let input = open(&folder, &["safetensors"]).unwrap();
-    let options = PackOptions::default();
-    let report = pack_shards(&engine(), &input, from_ref(&base), &at("d"), &options).unwrap();
+    let options = PackOptions::default().base(at("base"));
+    let report = zstn::pack(&engine(), &input, at("d"), &options).unwrap();
     assert!(report.packed_bytes() * 10 < report.original_bytes());
-    assert_eq!(report.index.as_deref(), Some("model.z4dm.index.json"));
-    let delta = open(&at("d"), &zstn::shards::PACKED).unwrap();
-    unpack_shards(&engine(), &delta, from_ref(&base), &at("back"), &()).unwrap();
+    let index = rest(report).index;
+    assert_eq!(index.as_deref(), Some("model.z4dm.index.json"));
+    let unpack_with = |packed: &str, bases: &[PathBuf], target: &str| {
+        let options = UnpackOptions::default();
+        let options = bases.iter().fold(options, |o, base| o.base(base));
+        zstn::unpack(&engine(), at(packed), at(target), &options)
+    };
+    unpack_with("d", &[at("base")], "back").unwrap();
     assert!(read(&at("back")) == tuned);
-    let verified =
-        zstn::verify_shards(&engine(), &delta, from_ref(&base), Some(&input), &()).unwrap();
-    assert_eq!((verified.shards.len(), verified.indexed_tensors), (3, 4));
-    assert!(verified.shards.iter().all(|(_, report)| report.compared));
+    let options = VerifyOptions::default().base(at("base")).original(&input);
+    let verified = zstn::verify(&engine(), at("d"), &options).unwrap();
+    assert_eq!((verified.files.len(), verified.indexed_tensors), (3, 4));
+    assert!(verified.compared);
 
-    let refused = |bases: &[Shards], sentence: &str| {
-        let error = unpack_shards(&engine(), &delta, bases, &at("x"), &()).unwrap_err();
+    let refused = |bases: &[PathBuf], sentence: &str| {
+        let error = unpack_with("d", bases, "x").unwrap_err();
         assert!(error.to_string().contains(sentence), "{error}");
     };
-    refused(&[], "name that one with --base");
-    refused(from_ref(&input), "made against");
+    refused(&[], "give that one as its base");
+    refused(&[input.clone()], "made against");
     // A base with other shards, with fewer, and with more.
-    let one = Shards::of_file(Place::Path(at("base").join(FIRST)));
+    let one = at("base").join(FIRST);
     refused(&[one], "no counterpart to model-00002-of-00003.z4dm");
     let mut more = model(false);
     let index = String::from_utf8(more[INDEX].clone()).unwrap();
     let index = index.replace("\"up\"", "\"more\": \"more.safetensors\",\n \"up\"");
     more.insert(INDEX.into(), index.into_bytes());
     write(&at("more"), &more);
-    let more = open(&at("more"), &["safetensors"]).unwrap();
-    refused(&[more], "has more.safetensors, for which");
-    pack(&folder, &at("packed")).unwrap();
-    let packed = open(&at("packed"), &zstn::shards::PACKED).unwrap();
-    let error = unpack_shards(&engine(), &packed, from_ref(&base), &at("x"), &()).unwrap_err();
+    refused(&[at("more")], "has more.safetensors, for which");
+    pack(&input, &at("packed")).unwrap();
+    let error = unpack_with("packed", &[at("base")], "x").unwrap_err();
     assert!(error.to_string().contains("takes no base"), "{error}");
+    // A single file in memory.
+    let options = UnpackOptions::default().base(base[FIRST].clone());
+    let error = zstn::unpack(&engine(), at("d"), at("x"), &options).unwrap_err();
+    assert!(error.to_string().contains("in memory"), "{error}");
     assert!(!at("x").exists());
 }
 
 #[test]
 fn packed_shards_and_deltas_are_bases() {
     let (tuned, plain) = (model(true), model(false));
-    let (scratch, folder) = scratch(&tuned);
+    let (scratch, input) = scratch(&tuned);
     let at = |name: &str| scratch.path().join(name);
     write(&at("plain"), &plain);
     pack(&at("plain"), &at("zstn")).unwrap();
-    let bases = |names: &[&str]| -> Vec<Shards> {
-        let kinds = &zstn::shards::BASES;
-        names.iter().map(|n| open(&at(n), kinds).unwrap()).collect()
-    };
-    let input = open(&folder, &["safetensors"]).unwrap();
-    let options = PackOptions::default();
     for base in ["plain", "zstn"] {
         let target = at(&format!("delta-{base}"));
-        pack_shards(&engine(), &input, &bases(&[base]), &target, &options).unwrap();
+        let options = PackOptions::default().base(at(base));
+        zstn::pack(&engine(), &input, target, &options).unwrap();
     }
     assert!(read(&at("delta-plain")) == read(&at("delta-zstn")));
     // Back to the first generation, as a difference from the second.
-    let first = open(&at("plain"), &["safetensors"]).unwrap();
-    let chain = bases(&["delta-zstn", "zstn"]);
-    pack_shards(&engine(), &first, &chain, &at("again"), &options).unwrap();
-    let again = open(&at("again"), &zstn::shards::PACKED).unwrap();
-    unpack_shards(&engine(), &again, &chain, &at("back"), &()).unwrap();
+    let chain = ["delta-zstn", "zstn"];
+    let options = chain.iter();
+    let options = options.fold(PackOptions::default(), |o, name| o.base(at(name)));
+    zstn::pack(&engine(), at("plain"), at("again"), &options).unwrap();
+    let unpack_with = |bases: &[&str], target: &str| {
+        let options = bases.iter();
+        let options = options.fold(UnpackOptions::default(), |o, name| o.base(at(name)));
+        zstn::unpack(&engine(), at("again"), at(target), &options)
+    };
+    unpack_with(&chain, "back").unwrap();
     assert!(read(&at("back")) == plain);
-    let verified = zstn::verify_shards(&engine(), &again, &chain, Some(&first), &()).unwrap();
-    assert!(verified.shards.iter().all(|(_, report)| report.compared));
+    let options = VerifyOptions::default().original(at("plain"));
+    let options = chain.iter().fold(options, |o, name| o.base(at(name)));
+    let verified = zstn::verify(&engine(), at("again"), &options).unwrap();
+    assert!(verified.compared);
 
-    let refused = |names: &[&str], sentence: &str| {
-        let error = unpack_shards(&engine(), &again, &bases(names), &at("x"), &()).unwrap_err();
+    let refused = |bases: &[&str], sentence: &str| {
+        let error = unpack_with(bases, "x").unwrap_err();
         assert!(error.to_string().contains(sentence), "{error}");
         assert!(!at("x").exists());
     };
-    refused(&["delta-zstn"], "itself a difference");
+    refused(&["delta-zstn"], "give that one as its base");
     refused(&["zstn"], "made against");
     refused(&["zstn", "plain"], "takes no base");
     let shard = at("zstn").join("model-00002-of-00003.zstn");

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use tempfile::TempDir;
-use zstn::source::Place;
-use zstn::{Engine, PackOptions, Packed, Progress, Shards, pack_shards, unpack_shards};
+use zstn::{Engine, FolderReport, PackOptions, PackReport, Progress, UnpackOptions, UnpackReport};
 use zstn_core::Rule;
 use zstn_tests::checkpoint;
 use zstn_tests::rng::Rng;
@@ -101,23 +100,21 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-fn open(place: &Path, kinds: &[&str]) -> zstn::Result<Shards> {
-    let place = Place::Path(place.into());
-    Shards::open_tree(&place, kinds).map(|shards| shards.expect("a folder or an index"))
-}
-
 fn engine() -> Engine {
     Engine::new(2).unwrap()
 }
 
-fn pack(input: &Path, target: &Path) -> zstn::Result<zstn::ShardsReport<Packed>> {
-    let input = open(input, &["safetensors"])?;
-    pack_shards(&engine(), &input, &[], target, &PackOptions::default())
+fn pack(input: &Path, target: &Path) -> zstn::Result<PackReport> {
+    zstn::pack(&engine(), input, target, &PackOptions::default())
 }
 
-fn unpack(input: &Path, target: &Path) -> zstn::Result<zstn::ShardsReport<zstn::UnpackReport>> {
-    let input = open(input, &zstn::shards::PACKED)?;
-    unpack_shards(&engine(), &input, &[], target, &())
+fn unpack(input: &Path, target: &Path) -> zstn::Result<UnpackReport> {
+    zstn::unpack(&engine(), input, target, &UnpackOptions::default())
+}
+
+/// What a folder holds besides the shards.
+fn rest(report: PackReport) -> FolderReport {
+    report.folder.expect("a folder was made")
 }
 
 fn rule(error: &zstn::Error) -> Option<Rule> {

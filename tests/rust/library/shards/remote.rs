@@ -6,8 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use zstn::serve::{Served, Server};
-use zstn::source::Place;
-use zstn::{PackOptions, Shards, pack_shards, unpack_shards};
+use zstn::{Location, PackOptions, UnpackOptions, VerifyOptions};
 use zstn_core::Rule;
 
 use super::*;
@@ -28,17 +27,11 @@ fn shards_come_from_a_server_one_by_one() {
     let (scratch, folder) = scratch(&files);
     let (url, log) = serve(scratch.path());
     let at = |name: &str| scratch.path().join(name);
-    let open = |path: &str, kinds: &[&str]| {
-        let place = Place::Url(format!("{url}{path}?download=true"));
-        Shards::open(&place, kinds).unwrap().expect("an index")
-    };
-    let input = open(&format!("model/{INDEX}"), &["safetensors"]);
+    let at_server = |path: &str| Location::url(format!("{url}{path}?download=true"));
+    let input = at_server(&format!("model/{INDEX}"));
     let told = Told::default();
-    let options = PackOptions {
-        progress: &told,
-        ..PackOptions::default()
-    };
-    pack_shards(&engine(), &input, &[], &at("packed"), &options).unwrap();
+    let options = PackOptions::default().progress(&told);
+    zstn::pack(&engine(), &input, at("packed"), &options).unwrap();
     {
         let (begun, done) = &*told.0.lock().unwrap();
         assert_eq!(
@@ -53,16 +46,17 @@ fn shards_come_from_a_server_one_by_one() {
         whole.filter(|served| served.path.contains(name)).count()
     };
     assert_eq!([FIRST, SECOND, THIRD].map(fetched), [1, 1, 1]);
-    let packed = open("packed/model.zstn.index.json", &zstn::shards::PACKED);
-    unpack_shards(&engine(), &packed, &[], &at("back"), &()).unwrap();
+    let packed = at_server("packed/model.zstn.index.json");
+    zstn::unpack(&engine(), &packed, at("back"), &UnpackOptions::default()).unwrap();
     files.remove("tokenizer.model");
     assert!(read(&at("back")) == files);
-    let verified = zstn::verify_shards(&engine(), &packed, &[], Some(&input), &()).unwrap();
+    let options_of_verify = VerifyOptions::default().original(&input);
+    let verified = zstn::verify(&engine(), &packed, &options_of_verify).unwrap();
     assert_eq!(verified.indexed_tensors, 4);
 
     // A missing file is noticed before anything else is fetched.
     std::fs::remove_file(folder.join(THIRD)).unwrap();
-    let error = pack_shards(&engine(), &input, &[], &at("x"), &options).unwrap_err();
+    let error = zstn::pack(&engine(), &input, at("x"), &options).unwrap_err();
     assert!(error.to_string().contains("no such file"), "{error}");
     assert_eq!(fetched(FIRST), 2, "once to pack, once to verify");
     assert_eq!(names(scratch.path()), ["back", "model", "packed"]);
@@ -100,15 +94,11 @@ fn a_server_without_ranges_will_do() {
     let url = serve_whole(files.clone());
     let scratch = tempfile::tempdir().unwrap();
     let at = |name: &str| scratch.path().join(name);
-    let input = Shards::open(&Place::Url(format!("{url}{INDEX}")), &["safetensors"]);
-    let input = input.unwrap().expect("an index");
+    let input = Location::url(format!("{url}{INDEX}"));
     let told = Told::default();
-    let options = PackOptions {
-        progress: &told,
-        ..PackOptions::default()
-    };
-    let report = pack_shards(&engine(), &input, &[], &at("packed"), &options).unwrap();
-    assert!(report.copied.is_empty());
+    let options = PackOptions::default().progress(&told);
+    let report = zstn::pack(&engine(), &input, at("packed"), &options).unwrap();
+    assert!(report.folder.as_ref().unwrap().copied.is_empty());
     let (begun, done) = told.0.into_inner().unwrap();
     assert_eq!(
         begun.last(),
@@ -125,11 +115,8 @@ fn a_server_without_ranges_will_do() {
         INDEX.into(),
         index.replace("\"head\"", "\"tail\"").into_bytes(),
     );
-    let place = Place::Url(format!("{}{INDEX}", serve_whole(files)));
-    let input = Shards::open(&place, &["safetensors"])
-        .unwrap()
-        .expect("an index");
-    let error = pack_shards(&engine(), &input, &[], &at("x"), &PackOptions::default());
+    let input = Location::url(format!("{}{INDEX}", serve_whole(files)));
+    let error = zstn::pack(&engine(), &input, at("x"), &PackOptions::default());
     assert_eq!(rule(&error.unwrap_err()), Some(Rule::ShardTensorMissing));
     assert_eq!(names(scratch.path()), ["back", "packed"]);
 }

@@ -1,6 +1,8 @@
 //! Packed folders are restored byte for byte.
 
-use zstn::{PackOptions, Packed, pack_shards};
+use std::path::PathBuf;
+
+use zstn::{PackOptions, PackedFile, Storage, VerifyOptions};
 use zstn_tests::checkpoint;
 
 use super::*;
@@ -20,12 +22,8 @@ fn a_folder_comes_back_byte_for_byte() {
     let (packed, back) = (scratch.path().join("packed"), scratch.path().join("back"));
 
     let told = Told::default();
-    let options = PackOptions {
-        progress: &told,
-        ..PackOptions::default()
-    };
-    let input = open(&folder, &["safetensors"]).unwrap();
-    let report = pack_shards(&engine(), &input, &[], &packed, &options).unwrap();
+    let options = PackOptions::default().progress(&told);
+    let report = zstn::pack(&engine(), &folder, &packed, &options).unwrap();
     let result = read(&packed);
     assert_eq!(
         result.keys().map(String::as_str).collect::<Vec<_>>(),
@@ -44,33 +42,33 @@ fn a_folder_comes_back_byte_for_byte() {
         .iter()
         .sum();
     assert_eq!(report.original_bytes(), original as u64);
-    let stored = report
-        .shards
-        .iter()
-        .map(|shard| result[&shard.output].len());
+    let output = |file: &PackedFile| {
+        let output = file.output.as_ref().unwrap().to_str().unwrap();
+        result[output].clone()
+    };
+    let stored = report.files.iter().map(|file| output(file).len());
     assert_eq!(report.packed_bytes(), stored.sum::<usize>() as u64);
-    assert_eq!(
-        report.copied,
-        [".gitattributes", "config.json", "tokenizer.model"]
-    );
-    assert!(report.left_out.is_empty());
     assert_eq!(
         *told.0.lock().unwrap(),
         (vec![original as u64], original as u64)
     );
 
     // Each is the container that packing the file alone gives.
-    for shard in &report.shards {
+    for file in &report.files {
         let alone = scratch.path().join("alone.zstn");
         zstn::pack(
             &engine(),
-            folder.join(&shard.input),
+            folder.join(&file.input),
             &alone,
             &PackOptions::default(),
         )
         .unwrap();
-        assert!(std::fs::read(&alone).unwrap() == result[&shard.output]);
+        assert!(std::fs::read(&alone).unwrap() == output(file));
     }
+    let others = rest(report);
+    let copied = [".gitattributes", "config.json", "tokenizer.model"].map(PathBuf::from);
+    assert_eq!(others.copied, copied);
+    assert!(others.left_out.is_empty());
     let report = unpack(&packed, &back).unwrap();
     assert_eq!(report.original_bytes(), original as u64);
     assert!(read(&back) == files);
@@ -82,8 +80,9 @@ fn an_index_brings_its_shards_and_the_configuration() {
     let (scratch, folder) = scratch(&files);
     let (packed, back) = (scratch.path().join("packed"), scratch.path().join("back"));
     let report = pack(&folder.join(INDEX), &packed).unwrap();
+    let others = rest(report);
     assert_eq!(
-        (report.copied, report.left_out),
+        (others.copied, others.left_out),
         (vec!["config.json".into()], vec![])
     );
     unpack(&packed.join("model.zstn.index.json"), &back).unwrap();
@@ -91,7 +90,7 @@ fn an_index_brings_its_shards_and_the_configuration() {
     assert!(read(&back) == files);
     std::fs::remove_file(folder.join("config.json")).unwrap();
     let report = pack(&folder.join(INDEX), &scratch.path().join("bare")).unwrap();
-    assert!(report.copied.is_empty());
+    assert!(rest(report).copied.is_empty());
 }
 
 #[test]
@@ -104,7 +103,7 @@ fn a_folder_with_one_file_needs_no_index() {
     files.insert("config.json".into(), b"{}".to_vec());
     let (scratch, folder) = scratch(&files);
     let (packed, back) = (scratch.path().join("packed"), scratch.path().join("back"));
-    assert_eq!(pack(&folder, &packed).unwrap().index, None);
+    assert_eq!(rest(pack(&folder, &packed).unwrap()).index, None);
     assert_eq!(names(&packed), ["config.json", "weights.zstn"]);
     unpack(&packed, &back).unwrap();
     assert!(read(&back) == files);
@@ -139,10 +138,8 @@ fn a_shard_outside_the_rules_is_kept_whole() {
     let (scratch, folder) = scratch(&files);
     let (packed, back) = (scratch.path().join("packed"), scratch.path().join("back"));
     let report = pack(&folder, &packed).unwrap();
-    let indexed = report.shards.iter().map(|shard| match shard.report {
-        Packed::Container(report) => report.indexed,
-        Packed::Delta(_) => unreachable!("there is no base"),
-    });
+    let packed_files = report.files.iter();
+    let indexed = packed_files.map(|file| matches!(file.storage, Storage::Indexed { .. }));
     assert_eq!(indexed.collect::<Vec<_>>(), [true, false, true]);
     unpack(&packed, &back).unwrap();
     assert!(read(&back) == files);
@@ -155,9 +152,8 @@ fn verifying_finds_what_differs() {
     let packed = scratch.path().join("packed");
     pack(&folder, &packed).unwrap();
     let verify = || {
-        let original = open(&folder, &["safetensors"]).unwrap();
-        let packed = open(&packed, &zstn::shards::PACKED).unwrap();
-        zstn::verify_shards(&engine(), &packed, &[], Some(&original), &())
+        let options = VerifyOptions::default().original(&folder);
+        zstn::verify(&engine(), &packed, &options)
     };
     assert_eq!(verify().unwrap().indexed_tensors, 4);
     let mut shard = files[SECOND].clone();

@@ -3,6 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
+use zstn_core::TensorRef;
 use zstn_core::container::model_delta::{Base, pack as pack_delta};
 use zstn_core::container::zstn;
 use zstn_core::dtype::Dtype;
@@ -82,8 +83,13 @@ fn buffer_delta(effort: Effort) -> Way {
             let reference = buffer.bytes();
             let mut bytes = reference.clone();
             change.apply(&mut bytes, buffer.seed);
-            let encoded = delta::encode(engine(), &bytes, &reference, *dtype, effort)
-                .expect("two buffers of one length");
+            let encoded = delta::encode(
+                engine(),
+                TensorRef::flat(&bytes, *dtype),
+                &reference,
+                effort.into(),
+            )
+            .expect("two buffers of one length");
             Case {
                 call: Call::Delta,
                 reference,

@@ -2,9 +2,11 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
+use zstn_core::TensorRef;
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::{PackEngine, ZstdCoding};
 use zstn_core::entropy::{blocks, rans};
+use zstn_core::frame::FrameFamily as _;
 use zstn_core::frame::plane::{self, Method};
 use zstn_core::frame::select::{Effort, encode as choose};
 use zstn_core::frame::z4ai::{self, BlockCodecs, PlaneCoder, PlaneRecipe, Recipe, Transform};
@@ -131,6 +133,7 @@ fn name(transform: Transform) -> String {
         Transform::Opaque => "opaque".into(),
         Transform::BytePlane(width) => format!("byte planes {width}"),
         Transform::BitField(format) => format!("bit fields {}", format.name),
+        other => other.name().into(),
     }
 }
 
@@ -274,7 +277,7 @@ fn chosen(effort: Effort) -> Way {
         inputs,
         move |(dtype, buffer)| {
             let bytes = buffer.bytes();
-            let frame = choose(engine(), &bytes, *dtype, effort);
+            let frame = choose(engine(), TensorRef::flat(&bytes, *dtype), effort);
             Case::frame(bytes, frame)
         },
     )

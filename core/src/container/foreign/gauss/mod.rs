@@ -36,8 +36,7 @@ pub use plan::shard_count;
 pub use report::{RawReason, Report, ShardReport, TensorReport};
 pub use writer::Writer;
 
-/// The first bytes of all versions; the version's digit follows.
-pub const MAGIC: [u8; 7] = *b"GAUSS00";
+pub(crate) use super::GAUSS_MAGIC as MAGIC;
 
 /// Steps of a unit in versions before 4, and of most dtypes in 4 (5).
 const SCALE: u32 = 1000;

@@ -20,13 +20,6 @@ const MAGIC_V1: [u8; 8] = *b"ZTEN1000";
 const MAGIC_V2: [u8; 8] = *b"\x89ZT2\r\n\x1a\n";
 const PAGE_BYTES: u64 = 4096;
 
-/// Returns whether a file that begins with `head` is or was meant to be a
-/// zTensor file.
-#[must_use]
-pub fn is_ztensor(head: &[u8]) -> bool {
-    head.starts_with(b"ZTEN") || head.starts_with(&MAGIC_V2)
-}
-
 /// Returns the first bytes of a file of version 0.1.
 pub(super) fn magic() -> [u8; 8] {
     MAGIC_V0

@@ -31,7 +31,7 @@ mod writer;
 pub use checksum::{Checksum, Covers, Digest, DigestKind};
 pub use element::Element;
 pub use field::Field;
-pub use footer::{FOOTER_BYTES, Footer, Version, is_ztensor};
+pub use footer::{FOOTER_BYTES, Footer, Version};
 pub use manifest::Manifest;
 pub use part::{ByteOrder, Coding, Part};
 pub use tensor::{Layout, Tensor};

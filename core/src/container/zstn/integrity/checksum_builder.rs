@@ -56,8 +56,7 @@ fn table(frame: &[u8]) -> Vec<u8> {
     table.unwrap_or_default()
 }
 
-/// Collects the checksums of a file in step with the
-/// [`Writer`](crate::container::zstn::Writer) that packs it.
+/// Collects the checksums of a file while it is packed.
 #[derive(Debug, Clone)]
 pub struct ChecksumBuilder {
     sha256: Sha256,
@@ -85,8 +84,7 @@ impl ChecksumBuilder {
         self.len_bytes += bytes.len() as u64;
     }
 
-    /// Adds the next frame, in the order of
-    /// [`Writer::frame`](crate::container::zstn::Writer::frame).
+    /// Adds the next frame.
     pub fn frame(&mut self, sums: FrameDigests) {
         self.frames.push(sums);
     }

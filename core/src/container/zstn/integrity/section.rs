@@ -8,18 +8,19 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
 use crate::bytes::{Cursor, part};
+use crate::container::tagged::{self, Tag, Value};
 use crate::digest::Digest;
 use crate::{Error, Result, Rule};
 
 const MAGIC: [u8; 8] = *b"ZSTNINTG";
 const VERSION: u16 = 1;
 const CHECKSUM_BYTES: u64 = 8;
-const TAG_FILE: [u8; 4] = *b"FILE";
-const TAG_HEAD: [u8; 4] = *b"HEAD";
-const TAG_FRAMES: [u8; 4] = *b"FRMS";
-const TAG_TENSORS: [u8; 4] = *b"TENS";
-const TAG_TABLES: [u8; 4] = *b"BLKS";
-const TAG_HEADER: [u8; 4] = *b"JSON";
+const TAG_FILE: Tag = *b"FILE";
+const TAG_HEAD: Tag = *b"HEAD";
+const TAG_FRAMES: Tag = *b"FRMS";
+const TAG_TENSORS: Tag = *b"TENS";
+const TAG_TABLES: Tag = *b"BLKS";
+const TAG_HEADER: Tag = *b"JSON";
 
 /// The file that was packed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,75 +84,68 @@ impl Section {
         if cursor.u16("version of the integrity section")? != VERSION {
             return Ok(None);
         }
-        Self::from_records(&mut cursor)
+        let records_start = cursor.position();
+        Self::from_records(&covered[records_start..])
             .map(Some)
-            .map_err(|error| error.within(start))
+            .map_err(|error| error.within(start + records_start as u64))
     }
 
-    fn from_records(cursor: &mut Cursor) -> Result<Self> {
-        let mut section = Self::default();
-        while cursor.remaining() > 0 {
-            let at = cursor.position() as u64;
-            let tag = cursor.take(4, "tag of an integrity record")?;
-            let len = cursor.u64("length of an integrity record")?;
-            let mut value = Cursor::new(cursor.take(len, "an integrity record")?);
-            // Records of later versions are skipped.
-            let is_first = if tag == TAG_FILE {
-                section.file.replace(read_file(&mut value, at)?).is_none()
-            } else if tag == TAG_HEAD {
-                section.head.replace(read_head(&mut value, at)?).is_none()
-            } else if tag == TAG_FRAMES {
-                let frames = entries(&mut value, at, 8, |value| value.u64("frame checksum"))?;
-                section.frames.replace(frames).is_none()
-            } else if tag == TAG_TENSORS {
-                let tensors = entries(&mut value, at, 32, digest)?;
-                section.tensors.replace(tensors).is_none()
-            } else if tag == TAG_TABLES {
-                let tables = entries(&mut value, at, 4, |value| value.u32("length of a table"))?;
-                section.tables.replace(tables).is_none()
-            } else if tag == TAG_HEADER {
-                let copy = value.take(len, "copy of the header")?.to_vec();
-                section.header.replace(copy).is_none()
-            } else {
-                true
-            };
-            if !is_first {
-                return Err(bad("a record of the integrity section occurs twice").at(at));
-            }
-        }
-        Ok(section)
+    fn from_records(records: &[u8]) -> Result<Self> {
+        let known = [
+            TAG_FILE,
+            TAG_HEAD,
+            TAG_FRAMES,
+            TAG_TENSORS,
+            TAG_TABLES,
+            TAG_HEADER,
+        ];
+        let [file, head, frames, tensors, tables, header] =
+            tagged::read(records, known, Rule::ZstnIntegrity)?;
+        let checksums = |value: Value| -> Result<Vec<u64>> {
+            let sums = value.arrays()?.iter();
+            Ok(sums.map(|sum| u64::from_le_bytes(*sum)).collect())
+        };
+        let lens = |value: Value| -> Result<Vec<u32>> {
+            let lens = value.arrays()?.iter();
+            Ok(lens.map(|len| u32::from_le_bytes(*len)).collect())
+        };
+        let digests = |value: Value| -> Result<Vec<Digest>> { Ok(value.arrays()?.to_vec()) };
+        Ok(Self {
+            file: file.map(read_file).transpose()?,
+            head: head.map(read_head).transpose()?,
+            frames: frames.map(checksums).transpose()?,
+            tensors: tensors.map(digests).transpose()?,
+            tables: tables.map(lens).transpose()?,
+            header: header.map(|value| value.bytes.to_vec()),
+        })
     }
 
     /// Appends the bytes between index and footer.
     pub fn write(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&VERSION.to_le_bytes());
-        let mut record = |tag: [u8; 4], values: &[&[u8]]| {
-            let len: usize = values.iter().map(|value| value.len()).sum();
-            out.extend_from_slice(&tag);
-            out.extend_from_slice(&(len as u64).to_le_bytes());
-            values.iter().for_each(|value| out.extend_from_slice(value));
-        };
+        let mut record = |tag: Tag, value: &[u8]| tagged::write(out, tag, value);
         if let Some(file) = &self.file {
-            record(TAG_FILE, &[&file.len_bytes.to_le_bytes(), &file.sha256]);
+            let len_bytes = file.len_bytes.to_le_bytes();
+            record(TAG_FILE, &[&len_bytes[..], &file.sha256].concat());
         }
         if let Some(head) = &self.head {
             let sums = [head.prefix.to_le_bytes(), head.index.to_le_bytes()];
-            record(TAG_HEAD, &[&sums.concat()]);
+            record(TAG_HEAD, &sums.concat());
         }
         if let Some(frames) = &self.frames {
             let sums: Vec<u8> = frames.iter().flat_map(|sum| sum.to_le_bytes()).collect();
-            record(TAG_FRAMES, &[&sums]);
+            record(TAG_FRAMES, &sums);
         }
         if let Some(tensors) = &self.tensors {
-            record(TAG_TENSORS, &[tensors.as_flattened()]);
+            record(TAG_TENSORS, tensors.as_flattened());
         }
         if let Some(tables) = &self.tables {
             let lens: Vec<u8> = tables.iter().flat_map(|len| len.to_le_bytes()).collect();
-            record(TAG_TABLES, &[&lens]);
+            record(TAG_TABLES, &lens);
         }
         if let Some(header) = &self.header {
-            record(TAG_HEADER, &[header]);
+            record(TAG_HEADER, header);
         }
         let checksum = XxHash3_64::oneshot(&out[start..]);
         out.extend_from_slice(&checksum.to_le_bytes());
@@ -165,48 +159,22 @@ fn bad(detail: impl Into<alloc::borrow::Cow<'static, str>>) -> Error {
     Error::malformed(Rule::ZstnIntegrity, detail)
 }
 
-fn read_file(value: &mut Cursor, at: u64) -> Result<FileDigest> {
-    sized(value, at, 40)?;
+fn read_file(value: Value) -> Result<FileDigest> {
+    let bytes: [u8; 40] = value.array()?;
+    let mut cursor = Cursor::new(&bytes);
     Ok(FileDigest {
-        len_bytes: value.u64("original length")?,
-        sha256: digest(value)?,
+        len_bytes: cursor.u64("original length")?,
+        sha256: cursor.array("digest")?,
     })
 }
 
-fn read_head(value: &mut Cursor, at: u64) -> Result<Head> {
-    sized(value, at, 16)?;
+fn read_head(value: Value) -> Result<Head> {
+    let bytes: [u8; 16] = value.array()?;
+    let mut cursor = Cursor::new(&bytes);
     Ok(Head {
-        prefix: value.u64("checksum of the header")?,
-        index: value.u64("checksum of the index")?,
+        prefix: cursor.u64("checksum of the header")?,
+        index: cursor.u64("checksum of the index")?,
     })
-}
-
-fn sized(value: &Cursor, at: u64, len_bytes: usize) -> Result<()> {
-    if value.remaining() == len_bytes {
-        return Ok(());
-    }
-    Err(bad(format!(
-        "a record of {} bytes in the integrity section where {len_bytes} belong",
-        value.remaining()
-    ))
-    .at(at))
-}
-
-fn entries<T>(
-    value: &mut Cursor,
-    at: u64,
-    entry_bytes: usize,
-    mut read: impl FnMut(&mut Cursor) -> Result<T>,
-) -> Result<Vec<T>> {
-    let count = value.remaining() / entry_bytes;
-    sized(value, at, count * entry_bytes)?;
-    (0..count).map(|_| read(value)).collect()
-}
-
-fn digest(value: &mut Cursor) -> Result<[u8; 32]> {
-    let mut digest = [0; 32];
-    digest.copy_from_slice(value.take(32, "digest")?);
-    Ok(digest)
 }
 
 #[cfg(test)]

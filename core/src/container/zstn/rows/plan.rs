@@ -3,7 +3,6 @@
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
-use core::iter;
 use core::ops::Range;
 
 use super::BlockTable;
@@ -13,7 +12,6 @@ use crate::engine::Engine;
 use crate::entropy::zstd;
 use crate::frame::plane::{Method, Plane};
 use crate::frame::z4ai::Transform;
-use crate::transform::byteplane;
 use crate::{Error, Result, sort};
 
 /// A range of a tensor's bytes, and the ranges of its frame to fetch.
@@ -59,14 +57,14 @@ impl FramePlan {
         let body = table.body_len_bytes();
         let len = body + table.tail.len() as u64;
         assert!(span.start <= span.end && span.end <= len);
-        let elements = elements(table, span.start.min(body)..span.end.min(body));
         let item_bytes = table.transform.item_bytes() as u64;
-        let planes: Vec<PlanePlan> = table
-            .planes
-            .iter()
-            .enumerate()
-            .map(|(number, plane)| {
-                let wanted = wanted(table, number, &elements);
+        let count = body / item_bytes;
+        let in_body = span.start.min(body)..span.end.min(body);
+        let elements = table.transform.joinable(&in_body, count);
+        let planes = table.transform.layouts().zip(&table.planes);
+        let planes: Vec<PlanePlan> = planes
+            .map(|(layout, plane)| {
+                let wanted: Vec<Range<u64>> = layout.ranges(&elements, count).collect();
                 let pieces = pieces(plane, &wanted);
                 PlanePlan { wanted, pieces }
             })
@@ -103,14 +101,9 @@ impl FramePlan {
             .collect::<Result<Vec<_>>>()?;
         let views: Vec<&[u8]> = planes.iter().map(Vec::as_slice).collect();
         let mut out = bytes::buffer(self.joined.end - self.joined.start)?;
-        match (self.transform, views.as_slice()) {
-            (Transform::BitField(format), &[signs, exponents, mantissas]) => {
-                // The padding of the last signs is checked where it is read.
-                let fields = format.fields([signs, exponents, mantissas]);
-                format.join(&fields, &mut out)?;
-            }
-            _ => byteplane::join(&views, &mut out),
-        }
+        // The padding of the last bits is checked where it is read.
+        let parts = self.transform.parts(&views);
+        self.transform.join(&parts, &mut out)?;
         let body_end = self.span.end.min(self.joined.end).max(self.joined.start);
         out.truncate(index(body_end - self.joined.start));
         if self.span.start > self.joined.start {
@@ -182,39 +175,6 @@ impl Piece {
         let mut out = bytes::buffer(len_bytes)?;
         zstd::decode(engine, stored, &mut out)?;
         Ok(Cow::Owned(out))
-    }
-}
-
-/// Returns the whole elements that hold the bytes `body` of the planes; if
-/// eight of them share a byte of signs, all eight.
-fn elements(table: &BlockTable, body: Range<u64>) -> Range<u64> {
-    let item_bytes = table.transform.item_bytes() as u64;
-    let (start, end) = (body.start / item_bytes, body.end.div_ceil(item_bytes));
-    if body.is_empty() {
-        return start..start;
-    }
-    match table.transform {
-        Transform::BitField(_) => {
-            start - start % 8..end.next_multiple_of(8).min(table.planes[1].len_bytes)
-        }
-        _ => start..end,
-    }
-}
-
-fn wanted(table: &BlockTable, number: usize, elements: &Range<u64>) -> Vec<Range<u64>> {
-    if elements.is_empty() {
-        return Vec::new();
-    }
-    match (table.transform, number) {
-        (Transform::BitField(_), 0) => {
-            iter::once(elements.start / 8..elements.end.div_ceil(8)).collect()
-        }
-        (Transform::BitField(format), 2) => {
-            let count = table.planes[1].len_bytes;
-            let shifted = |rank| rank * count + elements.start..rank * count + elements.end;
-            (0..format.mantissa_bytes() as u64).map(shifted).collect()
-        }
-        _ => Vec::from([elements.clone()]),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::bytes::part;
 use crate::container::zstn::integrity::checksum;
 use crate::frame::plane::{self, Method, Plane};
 use crate::frame::z4ai::{self, Transform};
-use crate::frame::{Family, decoded_len};
+use crate::frame::{Family, FrameFamily as _, decoded_len};
 use crate::{Error, Result, Rule};
 
 /// A stored plane has no blocks of its own: its checksums go over pieces of
@@ -144,8 +144,7 @@ impl PlaneBlocks {
 /// The size of one plane of a stored tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlaneSize {
-    /// `bytes`, `byte 0` and so on from the least significant one, or `sign`,
-    /// `exponent` and `mantissa`.
+    /// Its [`Transform::plane_name`].
     pub name: String,
     /// How the plane is stored.
     pub method: Method,
@@ -161,6 +160,7 @@ pub struct BlockTable {
     pub(super) transform: Transform,
     /// Bytes after the last whole element.
     pub(super) tail: Vec<u8>,
+    elements: u64,
     pub(super) planes: Vec<PlaneBlocks>,
 }
 
@@ -177,13 +177,18 @@ impl BlockTable {
         let frame = z4ai::Frame::parse(frame).ok()?;
         let record_bytes = |plane: &Plane| plane::HEAD_BYTES as u64 + plane.stored_len_bytes();
         let records: u64 = frame.planes().iter().map(record_bytes).sum();
-        let mut position = frame.stored_len() as u64 - records;
+        let mut position = frame.info().stored_len() as u64 - records;
         let planes = frame.planes().iter().map(|plane| {
             let start = position + plane::HEAD_BYTES as u64;
             position += record_bytes(plane);
             PlaneBlocks::of_plane(plane, start)
         });
-        Self::new(frame.transform(), frame.tail(), len_bytes, planes.collect())
+        Self::new(
+            frame.transform(),
+            frame.info().tail(),
+            len_bytes,
+            planes.collect(),
+        )
     }
 
     /// Creates the table like [`BlockTable::of`], for a `Z4AI` frame of
@@ -197,9 +202,11 @@ impl BlockTable {
         planes: Vec<PlaneBlocks>,
     ) -> Option<Self> {
         let is_of_use = len_bytes > MIN_FRAME_BYTES && planes.iter().any(PlaneBlocks::is_cut);
-        is_of_use.then(|| Self {
+        let lens: Vec<u64> = planes.iter().map(|plane| plane.len_bytes).collect();
+        is_of_use.then_some(Self {
             transform,
             tail: tail.to_vec(),
+            elements: transform.elements(&lens).ok()?,
             planes,
         })
     }
@@ -223,8 +230,8 @@ impl BlockTable {
             }
         }
         let lens: Vec<u64> = planes.iter().map(|plane| plane.len_bytes).collect();
-        let body_len = z4ai::body_len(transform, &lens)?;
-        let len_bytes = decoded_len(body_len, 1, &tail)?;
+        let elements = transform.elements(&lens)?;
+        let len_bytes = decoded_len(elements, transform.item_bytes() as u64, &tail)?;
         if len_bytes != tensor_len_bytes {
             return Err(bad(format!(
                 "it tells of {len_bytes} bytes, the tensor has {tensor_len_bytes}"
@@ -233,6 +240,7 @@ impl BlockTable {
         Ok(Self {
             transform,
             tail,
+            elements,
             planes,
         })
     }
@@ -257,11 +265,7 @@ impl BlockTable {
         let planes = self.planes.iter().enumerate();
         planes
             .map(|(number, plane)| PlaneSize {
-                name: match self.transform {
-                    Transform::Opaque => "bytes".into(),
-                    Transform::BytePlane(_) => format!("byte {number}"),
-                    Transform::BitField(_) => ["sign", "exponent", "mantissa"][number].into(),
-                },
+                name: self.transform.plane_name(number),
                 method: plane.method,
                 len_bytes: plane.len_bytes,
                 // Inside the frame, as `parse` has found or the frame has had.
@@ -280,15 +284,9 @@ impl BlockTable {
         table_bytes::write(self)
     }
 
-    /// Returns the length of all planes together.
+    /// Returns the length of all elements.
     pub(super) fn body_len_bytes(&self) -> u64 {
-        // Planes are as long as the elements together, except for bit fields:
-        // their exponents take one byte per element, which gives the number of
-        // elements.
-        match self.transform {
-            Transform::BitField(format) => self.planes[1].len_bytes * format.item_bytes as u64,
-            _ => self.planes.iter().map(|plane| plane.len_bytes).sum(),
-        }
+        self.elements * self.transform.item_bytes() as u64
     }
 }
 

@@ -15,18 +15,19 @@ use huffman::{Code, Counts};
 use streams::{Scratch, Streams};
 
 const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
-const BLOCK_BYTES: usize = 128 << 10;
+/// Most literals of a block, in bytes.
+pub const BLOCK_BYTES: usize = 128 << 10;
 const RAW: usize = 0;
 const RUN: usize = 1;
 const COMPRESSED: usize = 2;
-/// A code must save this part of a block: below, reading raw bytes is worth
+/// A code must save 1/n of a block: below, reading raw bytes is worth
 /// more than the space. C zstd draws the line at the same place.
-const MIN_GAIN: usize = 64;
+pub const MIN_GAIN_DIVISOR: usize = 64;
 /// A flat code may be longer than the shortest code by at most 1/n.
 const FLAT_PARTS: usize = 2048;
 /// Literals up to this length go into one stream, which needs no table of
 /// lengths.
-const ONE_STREAM_BYTES: usize = 1023;
+pub const ONE_STREAM_BYTES: usize = 1023;
 
 /// Appends one frame of `input`: content size present, in blocks of literals
 /// that share their Huffman codes where that is shorter.
@@ -87,7 +88,7 @@ fn write_block_header(kind: usize, len: usize, last: bool, out: &mut Vec<u8>) {
 /// Returns the size in bytes below which a code is worth using for a block. One
 /// more byte says that no sequences follow.
 fn most(block: &[u8]) -> usize {
-    block.len() - block.len() / MIN_GAIN - 1
+    block.len() - block.len() / MIN_GAIN_DIVISOR - 1
 }
 
 /// The state shared by the blocks of a frame.

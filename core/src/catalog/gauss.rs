@@ -1,0 +1,100 @@
+//! Opens a Gauss file. Its index comes first and does not state its length:
+//! only parsing it shows whether more is needed.
+
+use alloc::borrow::Cow;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use super::fetched::FetchedRanges;
+use super::format::{AnyContents, Contents, Opener, StoredTensor};
+use super::{FileCatalog, FileTensor};
+use crate::container::foreign::gauss::{self, Index, Parsed};
+use crate::engine::Engine;
+use crate::{Error, Result};
+
+/// What has been parsed is parsed again when more is there: the index is short.
+#[derive(Debug, Clone, Default)]
+pub(super) struct FormatOpener;
+
+impl Opener for FormatOpener {
+    fn needs(&self, fetched: &FetchedRanges) -> Result<Vec<Range<u64>>> {
+        Ok(match Index::parse(fetched.head(), fetched.len_bytes())? {
+            Parsed::Complete(_) => Vec::new(),
+            Parsed::Needs(end) => fetched.missing_head(end).into_iter().collect(),
+        })
+    }
+
+    fn finish<E: Engine>(self, fetched: &FetchedRanges, _: &E) -> Result<FileCatalog> {
+        match Index::parse(fetched.head(), fetched.len_bytes())? {
+            Parsed::Complete(index) => FileCatalog::gauss(index, fetched.len_bytes()),
+            Parsed::Needs(_) => Err(Error::invalid_input("bytes of the file are still missing")),
+        }
+    }
+}
+
+/// The tensors of the index.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct FormatContents(Vec<gauss::Tensor>);
+
+impl Contents for FormatContents {
+    fn decode<'a, E: Engine>(
+        &self,
+        engine: &E,
+        stored: StoredTensor<'a, '_>,
+    ) -> Result<Cow<'a, [u8]>> {
+        // Offsets in its errors are relative to the start of the file already.
+        gauss::decode(engine, &self.0[stored.number], stored.bytes)
+    }
+
+    #[cfg(feature = "decode-task")]
+    fn project(&self, number: usize) -> Self {
+        Self([self.0[number].clone()].into())
+    }
+}
+
+impl FileCatalog {
+    fn gauss(index: Index, file_len_bytes: u64) -> Result<Self> {
+        let mut end = 0u64;
+        let tensors = index
+            .tensors
+            .iter()
+            .map(|tensor| {
+                let start = end;
+                end = start.checked_add(tensor.len_bytes()).ok_or_else(|| {
+                    Error::limit("the tensors have more bytes than 64 bits can count")
+                        .tensor(&tensor.name)
+                })?;
+                Ok(FileTensor {
+                    name: tensor.name.clone(),
+                    dtype: tensor.dtype,
+                    shape: tensor.shape.clone(),
+                    span: start..end,
+                    stored: tensor.stored.clone(),
+                    base: None,
+                    alias_of: None,
+                })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        Self::new(
+            AnyContents::Gauss(FormatContents(index.tensors)),
+            file_len_bytes,
+            end,
+            None,
+            BTreeMap::new(),
+            tensors,
+        )
+    }
+
+    /// Returns the mixtures, scales and shards of tensor `number` of a Gauss
+    /// file; `None` for other files.
+    #[must_use]
+    pub fn gauss_tensor(&self, number: usize) -> Option<&gauss::Tensor> {
+        match &self.contents {
+            AnyContents::Gauss(FormatContents(tensors)) => tensors.get(number),
+            _ => None,
+        }
+    }
+}

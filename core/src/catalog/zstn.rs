@@ -1,0 +1,266 @@
+//! Opens a ZSTN file, whose header is at the front and whose index is at the
+//! end.
+//!
+//! The head states the length of the header. Index and integrity section take
+//! at most one and a half times as much as the header, and a few bytes more (79
+//! bytes and a name for each tensor, while the shortest usual entry of a header
+//! takes 50 and a name). So the rest of the header and both of them can be
+//! requested together; if the section holds a copy of the header, the header
+//! itself is not requested.
+
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use super::fetched::FetchedRanges;
+use super::format::{AnyContents, Contents, Opener, StoredTensor};
+use super::rows::{RangePlan, Tables};
+use super::{FileCatalog, FileTensor, buffer};
+use crate::bytes;
+use crate::container::safetensors;
+use crate::container::zstn::integrity::{self, Integrity, Section};
+use crate::container::zstn::{
+    CheckedFrame, FOOTER_BYTES, Footer, Layout, PREFIX_FIXED_BYTES, Prefix, Tail,
+    promises_header_copy,
+};
+use crate::engine::Engine;
+use crate::entropy::zstd;
+use crate::limits::TAIL_LEN_BYTES;
+use crate::{Error, Result, Rule};
+
+/// Everything that has been fetched is in the [`FetchedRanges`].
+#[derive(Debug, Clone, Default)]
+pub(super) struct FormatOpener;
+
+impl Opener for FormatOpener {
+    fn needs(&self, fetched: &FetchedRanges) -> Result<Vec<Range<u64>>> {
+        needs(fetched)
+    }
+
+    fn finish<E: Engine>(self, fetched: &FetchedRanges, engine: &E) -> Result<FileCatalog> {
+        finish(fetched, engine)
+    }
+}
+
+/// The integrity section, and the block tables that were fetched with the index.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct FormatContents {
+    pub integrity: Option<Integrity>,
+    #[serde(skip)]
+    pub tables: Tables,
+}
+
+impl FormatContents {
+    fn frame<'a>(&'a self, stored: StoredTensor<'a, '_>) -> Result<CheckedFrame<'a>> {
+        let expected = self.integrity.as_ref();
+        let expected = expected.map(|integrity| (integrity, stored.number));
+        CheckedFrame::parse(stored.bytes, stored.tensor.len_bytes(), expected)
+    }
+}
+
+impl Contents for FormatContents {
+    fn decode<'a, E: Engine>(
+        &self,
+        engine: &E,
+        stored: StoredTensor<'a, '_>,
+    ) -> Result<Cow<'a, [u8]>> {
+        let decoded = || {
+            let frame = self.frame(stored)?;
+            let mut out = bytes::buffer(stored.tensor.len_bytes())?;
+            frame.decode(engine, &mut out)?;
+            Ok(Cow::Owned(out))
+        };
+        decoded().map_err(stored.in_file())
+    }
+
+    fn decode_into<E: Engine>(
+        &self,
+        engine: &E,
+        stored: StoredTensor,
+        out: &mut [u8],
+    ) -> Result<()> {
+        buffer::check_len(&stored.tensor.name, stored.tensor.len_bytes(), out)?;
+        self.frame(stored)
+            .and_then(|frame| frame.decode(engine, out))
+            .map_err(stored.in_file())
+    }
+
+    fn plan(
+        &self,
+        tensor: &FileTensor,
+        number: usize,
+        span: &Range<u64>,
+        table: Option<&[u8]>,
+    ) -> Result<Option<RangePlan>> {
+        let table = self.block_table(tensor, number, table)?;
+        Ok(table.map(|table| RangePlan::of_frame(tensor.stored.start, &table, span.clone())))
+    }
+
+    #[cfg(feature = "decode-task")]
+    fn project(&self, number: usize) -> Self {
+        Self {
+            integrity: self.integrity.as_ref().map(|all| all.project(number)),
+            // Decoding a whole tensor does without them.
+            tables: Tables::default(),
+        }
+    }
+}
+
+/// Returns the ranges that are missing: first the rest of the header and the
+/// tail, then the part of the index that the tail did not cover.
+fn needs(fetched: &FetchedRanges) -> Result<Vec<Range<u64>>> {
+    let len_bytes = fetched.len_bytes();
+    let prefix_len = Prefix::len_bytes(fetched.head(), len_bytes)?;
+    let rest_of_head = fetched.missing_head(prefix_len);
+    if fetched.head().get(5) == Some(&0) {
+        return Ok(rest_of_head.into_iter().collect());
+    }
+    let has_copy = promises_header_copy(fetched.head());
+    // 24: the record count and the footer. A copy is a tenth of the header.
+    let copy_len = if has_copy { prefix_len / 8 } else { 0 };
+    let usual = prefix_len.saturating_add(prefix_len / 2 + copy_len + 24 + integrity::FIXED_BYTES);
+    let guess = len_bytes.saturating_sub(usual.max(TAIL_LEN_BYTES));
+    let covered = prefix_len.max(fetched.head().len() as u64);
+    let footer_start = len_bytes - FOOTER_BYTES;
+    let mut missing = Vec::new();
+    if fetched.part(footer_start..len_bytes).is_none() {
+        missing.push(guess.max(covered)..len_bytes);
+    } else {
+        let index = footer(fetched, prefix_len)?.index;
+        if fetched.part(index.start..footer_start).is_none() {
+            missing.push(index.start.max(covered)..fetched.tail_start());
+        }
+    }
+    // The copy can only be read once it has been fetched.
+    let may_have_copy = has_copy && (!missing.is_empty() || section(fetched)?.header.is_some());
+    missing.extend(rest_of_head.filter(|_| !may_have_copy));
+    Ok(missing)
+}
+
+/// Returns the catalog, once nothing is missing.
+fn finish<E: Engine>(fetched: &FetchedRanges, engine: &E) -> Result<FileCatalog> {
+    let len_bytes = fetched.len_bytes();
+    let prefix_bytes = prefix(fetched, engine)?;
+    let prefix = Prefix::parse(&prefix_bytes, len_bytes)?;
+    if prefix.layout == Layout::SingleFrame {
+        return Err(Error::unsupported(
+            "this checkpoint is stored as one frame: single tensors of it cannot be read, unpack \
+             the whole file",
+        ));
+    }
+    let index = footer(fetched, prefix.end())?.index;
+    let after_index_start = fetched.have(index.start..len_bytes - FOOTER_BYTES);
+    let tail = Tail::parse(&prefix, &prefix_bytes, &index, &after_index_start)?;
+    let header = bytes::part(&prefix_bytes, prefix.header.clone());
+    let tables = tables(fetched, &tail, index.start);
+    FileCatalog::zstn(header, prefix.data_len_bytes, tail, tables, len_bytes)
+}
+
+/// Returns the integrity section of a file whose tail has been fetched; empty
+/// if there is none.
+fn section(fetched: &FetchedRanges) -> Result<Section> {
+    let len_bytes = fetched.len_bytes();
+    let prefix_len = Prefix::len_bytes(fetched.head(), len_bytes)?;
+    let index_end = footer(fetched, prefix_len)?.index.end;
+    let section = Section::parse(&fetched.have(index_end..len_bytes - FOOTER_BYTES));
+    let section = section.map_err(|error| error.within(index_end))?;
+    Ok(section.unwrap_or_default())
+}
+
+/// Returns the bytes of the file up to its frames, with the header from its
+/// copy if the header was not fetched. The checksum of these bytes is compared
+/// later.
+fn prefix<'a, E: Engine>(fetched: &'a FetchedRanges, engine: &E) -> Result<Cow<'a, [u8]>> {
+    let prefix_len = Prefix::len_bytes(fetched.head(), fetched.len_bytes())?;
+    if fetched.missing_head(prefix_len).is_none() {
+        return Ok(fetched.have(0..prefix_len));
+    }
+    let section = section(fetched)?;
+    let (Some(copy), Some(file), Some(_)) = (&section.header, &section.file, &section.head) else {
+        return Err(Error::malformed(
+            Rule::ZstnIntegrity,
+            "the copy of the header comes without the checksums to compare it with",
+        ));
+    };
+    let header_len = prefix_len - PREFIX_FIXED_BYTES;
+    zstd::check(copy, header_len)?;
+    let mut header = bytes::buffer(header_len)?;
+    zstd::decode(engine, copy, &mut header)?;
+    // The original consists of the length of its header, the header, and the
+    // data.
+    let data_len = file.len_bytes.saturating_sub(header_len + 8);
+    let start = bytes::part(fetched.head(), 0..PREFIX_FIXED_BYTES - 8);
+    Ok([start, &header, &data_len.to_le_bytes()].concat().into())
+}
+
+/// Returns the block tables that were fetched with the index.
+fn tables(fetched: &FetchedRanges, tail: &Tail, index_start: u64) -> Tables {
+    let all = tail.integrity.as_ref().and_then(Integrity::tables_start);
+    let Some(start) = all.map(|start| start.max(fetched.tail_from())) else {
+        return Tables::default();
+    };
+    let bytes = fetched.part(start..index_start.max(start));
+    Tables {
+        start,
+        bytes: bytes.unwrap_or_default().into_owned(),
+    }
+}
+
+fn footer(fetched: &FetchedRanges, prefix_len: u64) -> Result<Footer> {
+    let len_bytes = fetched.len_bytes();
+    let bytes = fetched.have(len_bytes - FOOTER_BYTES..len_bytes);
+    Footer::parse(&bytes, prefix_len, len_bytes)
+}
+
+impl FileCatalog {
+    fn zstn(
+        header_json: &[u8],
+        data_len_bytes: u64,
+        tail: Tail,
+        tables: Tables,
+        file_len_bytes: u64,
+    ) -> Result<Self> {
+        let index = tail.index;
+        let header = safetensors::Header::parse(header_json, data_len_bytes)?;
+        let tensors = index
+            .agree(&header)?
+            .into_iter()
+            .enumerate()
+            .map(|(number, tensor)| {
+                let (target, stored) = index.frame(number);
+                FileTensor {
+                    name: tensor.name.clone(),
+                    dtype: tensor.dtype,
+                    shape: tensor.shape.clone(),
+                    span: tensor.span.clone(),
+                    stored,
+                    base: None,
+                    alias_of: (target != number).then_some(target),
+                }
+            })
+            .collect();
+        Self::new(
+            AnyContents::Zstn(FormatContents {
+                integrity: tail.integrity,
+                tables,
+            }),
+            file_len_bytes,
+            data_len_bytes,
+            Some(header_json.to_vec()),
+            header.metadata,
+            tensors,
+        )
+    }
+
+    /// Returns the integrity section of a ZSTN file
+    /// (docs/formats/zstn-integrity.md); files written by z4ai have none.
+    #[must_use]
+    pub fn integrity(&self) -> Option<&Integrity> {
+        match &self.contents {
+            AnyContents::Zstn(contents) => contents.integrity.as_ref(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Opens a zTensor file. Its manifest is at the end; the last bytes say where.
+
+use alloc::borrow::Cow;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use super::fetched::FetchedRanges;
+use super::format::{AnyContents, Contents, Opener, StoredTensor};
+use super::{FileCatalog, FileTensor};
+use crate::container::foreign::ztensor::{self, Element, FOOTER_BYTES, Footer, Layout, Manifest};
+use crate::engine::Engine;
+use crate::limits::HEAD_LEN_BYTES;
+use crate::{Error, Result};
+
+/// The end of the file says where the manifest is.
+#[derive(Debug, Clone, Default)]
+pub(super) struct FormatOpener;
+
+impl FormatOpener {
+    /// Returns the range that is missing: first the end of the file, then the
+    /// rest of the manifest. The end is requested with the same length as the
+    /// head, which holds the manifest of a few hundred tensors.
+    fn missing(fetched: &FetchedRanges) -> Result<Option<Range<u64>>> {
+        let (len_bytes, head_end) = (fetched.len_bytes(), fetched.head().len() as u64);
+        let Some(footer) = footer(fetched) else {
+            let guess = len_bytes.saturating_sub(HEAD_LEN_BYTES);
+            return Ok(Some(guess.max(head_end)..len_bytes));
+        };
+        let manifest = footer?.manifest;
+        if fetched.part(manifest.clone()).is_some() {
+            return Ok(None);
+        }
+        Ok(Some(
+            manifest.start.max(head_end)..manifest.end.min(fetched.tail_start()),
+        ))
+    }
+}
+
+impl Opener for FormatOpener {
+    fn needs(&self, fetched: &FetchedRanges) -> Result<Vec<Range<u64>>> {
+        Ok(Self::missing(fetched)?.into_iter().collect())
+    }
+
+    fn supply(&self, fetched: &mut FetchedRanges, offset_bytes: u64, bytes: &[u8]) -> Result<()> {
+        let is_wanted = Self::missing(fetched)?.is_some_and(|range| {
+            range.start == offset_bytes && range.end - range.start == bytes.len() as u64
+        });
+        let end = offset_bytes.saturating_add(bytes.len() as u64);
+        if is_wanted && offset_bytes != fetched.head().len() as u64 && end != fetched.tail_start() {
+            // The manifest of version 2 may be anywhere in the file.
+            fetched.supply_window(offset_bytes, bytes);
+            return Ok(());
+        }
+        fetched.supply(offset_bytes, bytes)
+    }
+
+    fn finish<E: Engine>(self, fetched: &FetchedRanges, _: &E) -> Result<FileCatalog> {
+        let missing = || Error::invalid_input("bytes of the file are still missing");
+        let footer = footer(fetched).ok_or_else(missing)??;
+        let manifest = fetched.part(footer.manifest.clone()).ok_or_else(missing)?;
+        FileCatalog::ztensor(Manifest::parse(&manifest, &footer)?, fetched.len_bytes())
+    }
+}
+
+/// The tensors of the manifest.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct FormatContents(Vec<ztensor::Tensor>);
+
+impl Contents for FormatContents {
+    fn decode<'a, E: Engine>(
+        &self,
+        engine: &E,
+        stored: StoredTensor<'a, '_>,
+    ) -> Result<Cow<'a, [u8]>> {
+        self.0[stored.number]
+            .decode(engine, stored.bytes)
+            .map_err(stored.in_file())
+    }
+
+    #[cfg(feature = "decode-task")]
+    fn project(&self, number: usize) -> Self {
+        Self([self.0[number].clone().without_fields()].into())
+    }
+}
+
+/// Returns `None` until the end of the file has been fetched.
+fn footer(fetched: &FetchedRanges) -> Option<Result<Footer>> {
+    let len_bytes = fetched.len_bytes();
+    let tail = fetched.part(len_bytes.saturating_sub(FOOTER_BYTES)..len_bytes)?;
+    Some(Footer::parse(fetched.head(), &tail, len_bytes))
+}
+
+impl FileCatalog {
+    fn ztensor(manifest: Manifest, file_len_bytes: u64) -> Result<Self> {
+        let mut first_numbers: BTreeMap<(u64, u64), usize> = BTreeMap::new();
+        let mut end = 0u64;
+        let mut tensors = Vec::new();
+        for (number, tensor) in manifest.tensors.iter().enumerate() {
+            let start = end;
+            end = start.checked_add(tensor.len_bytes()).ok_or_else(|| {
+                Error::limit("the tensors have more bytes than 64 bits can count")
+                    .tensor(&tensor.name)
+            })?;
+            let stored = tensor.stored();
+            let target = (!stored.is_empty())
+                .then(|| {
+                    *first_numbers
+                        .entry((stored.start, stored.end))
+                        .or_insert(number)
+                })
+                .filter(|&target| {
+                    target != number && are_aliases(tensor, &manifest.tensors[target])
+                });
+            let mut shape = tensor.shape.clone();
+            if tensor.element() == Element::Complex128 {
+                // There is no such dtype: the last dimension holds real and
+                // imaginary parts.
+                shape.push(2);
+            }
+            tensors.push(FileTensor {
+                name: tensor.name.clone(),
+                dtype: tensor.element().dtype(),
+                shape,
+                span: start..end,
+                stored,
+                base: None,
+                alias_of: target,
+            });
+        }
+        let mut texts = BTreeMap::new();
+        for field in &manifest.attributes {
+            if let Some(text) = field.text() {
+                texts.insert(field.name().into(), text.into());
+            }
+        }
+        Self::new(
+            AnyContents::ZTensor(FormatContents(manifest.tensors)),
+            file_len_bytes,
+            end,
+            None,
+            texts,
+            tensors,
+        )
+    }
+
+    /// Returns layout, parts and fields of tensor `number` of a zTensor file,
+    /// for callers that want its stored parts; `None` for other files.
+    #[must_use]
+    pub fn ztensor_tensor(&self, number: usize) -> Option<&ztensor::Tensor> {
+        match &self.contents {
+            AnyContents::ZTensor(FormatContents(tensors)) => tensors.get(number),
+            _ => None,
+        }
+    }
+}
+
+fn are_aliases(a: &ztensor::Tensor, b: &ztensor::Tensor) -> bool {
+    a.layout == Layout::Dense && b.layout == Layout::Dense && a.parts == b.parts
+}

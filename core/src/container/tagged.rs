@@ -1,0 +1,112 @@
+//! Records of a tag, a length and a value, which let later versions add records
+//! that older readers skip (docs/formats/zstn-integrity.md 2,
+//! docs/formats/zstn-delta.md 1).
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use crate::bytes::Cursor;
+use crate::{Error, Result, Rule};
+
+/// The name of a record.
+pub type Tag = [u8; 4];
+
+/// The value of a record.
+#[derive(Debug, Clone, Copy)]
+pub struct Value<'a> {
+    /// Offset of the record.
+    pub at: u64,
+    /// The bytes.
+    pub bytes: &'a [u8],
+    rule: Rule,
+}
+
+impl<'a> Value<'a> {
+    /// Returns a value of fixed length.
+    pub fn array<const N: usize>(self) -> Result<[u8; N]> {
+        self.bytes.try_into().map_err(|_| self.wrong_len(N))
+    }
+
+    /// Returns the entries of a value that consists of entries of `N` bytes.
+    pub fn arrays<const N: usize>(self) -> Result<&'a [[u8; N]]> {
+        match self.bytes.as_chunks() {
+            (entries, []) => Ok(entries),
+            (entries, _) => Err(self.wrong_len(entries.len() * N)),
+        }
+    }
+
+    fn wrong_len(self, expected: usize) -> Error {
+        let detail = format!(
+            "a record of {} bytes where {expected} belong",
+            self.bytes.len()
+        );
+        Error::malformed(self.rule, detail).at(self.at)
+    }
+}
+
+/// Reads the records that fill `bytes`, and returns those with the tags `known`,
+/// in their order. Records with other tags are skipped; a known one that occurs
+/// twice breaks `rule`.
+pub fn read<'a, const N: usize>(
+    bytes: &'a [u8],
+    known: [Tag; N],
+    rule: Rule,
+) -> Result<[Option<Value<'a>>; N]> {
+    let mut values = [None; N];
+    let mut cursor = Cursor::new(bytes);
+    while cursor.remaining() > 0 {
+        let at = cursor.position() as u64;
+        let tag: Tag = cursor.array("tag of a record")?;
+        let len = cursor.u64("length of a record")?;
+        let bytes = cursor.take(len, "a record")?;
+        let Some(number) = known.iter().position(|known| *known == tag) else {
+            continue;
+        };
+        if values[number].replace(Value { at, bytes, rule }).is_some() {
+            return Err(Error::malformed(rule, "a record occurs twice").at(at));
+        }
+    }
+    Ok(values)
+}
+
+/// Appends a record whose value is `value`.
+pub fn write(out: &mut Vec<u8>, tag: Tag, value: &[u8]) {
+    out.extend_from_slice(&tag);
+    out.extend_from_slice(&(value.len() as u64).to_le_bytes());
+    out.extend_from_slice(value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: [Tag; 2] = [*b"AAAA", *b"BBBB"];
+
+    #[test]
+    fn known_records_come_in_the_order_asked_for() {
+        let mut bytes = Vec::new();
+        for (tag, value) in [(b"BBBB", &b"b"[..]), (b"STAT", b"new"), (b"STAT", b"new")] {
+            write(&mut bytes, *tag, value);
+        }
+        let [a, b] = read(&bytes, KNOWN, Rule::DeltaSeal).expect("in order");
+        assert!(a.is_none());
+        let b = b.expect("a record");
+        assert_eq!((b.at, b.bytes), (0, &b"b"[..]));
+        assert_eq!(b.array::<1>(), Ok(*b"b"));
+        assert_eq!(b.array::<2>().unwrap_err().rule(), Some(Rule::DeltaSeal));
+        assert_eq!(b.arrays::<2>().unwrap_err().rule(), Some(Rule::DeltaSeal));
+    }
+
+    #[test]
+    fn a_known_record_occurs_once() {
+        let mut bytes = Vec::new();
+        write(&mut bytes, KNOWN[0], b"one");
+        let second = bytes.len() as u64;
+        write(&mut bytes, KNOWN[0], b"one");
+        let error = read(&bytes, KNOWN, Rule::ZstnIntegrity).unwrap_err();
+        assert_eq!(error.rule(), Some(Rule::ZstnIntegrity));
+        assert_eq!(error.offset(), Some(second));
+        let cut = read(&bytes[..bytes.len() - 1], KNOWN, Rule::ZstnIntegrity).unwrap_err();
+        assert_eq!(cut.rule(), Some(Rule::Truncated));
+    }
+}

@@ -1,0 +1,236 @@
+//! Builds a container: the one place that knows which layout a file gets, and
+//! that keeps records, checksums and offsets in step. The bytes of the frames go
+//! from the caller to the file directly.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::index::write_record;
+use super::integrity::{ChecksumBuilder, FrameDigests, Head, Section, checksum};
+use super::{ContainerOptions, Content, Footer, Layout, PREFIX_FIXED_BYTES, Record, prefix_bytes};
+use crate::container::safetensors::{Header, Tensor};
+use crate::engine::{PackEngine, ZstdCoding};
+use crate::frame::select;
+use crate::limits::{HEAD_LEN_BYTES, NAME_LEN_BYTES};
+use crate::{Error, Result, Rule, TensorRef};
+
+/// Headers are repetitive: a tenth remains, and a higher level hardly gains
+/// more.
+const HEADER_CODING: ZstdCoding = ZstdCoding::Search(9);
+
+/// The layout that a file gets.
+#[derive(Debug)]
+pub enum Start {
+    /// A frame for every tensor.
+    Indexed {
+        /// Takes the frames.
+        builder: ContainerBuilder,
+        /// The bytes to write first.
+        prefix: Vec<u8>,
+        /// The tensors, in the order in which the builder takes them.
+        tensors: Vec<Tensor>,
+    },
+    /// One frame for all data ([`single_frame`]): the file breaks a rule of
+    /// safetensors, or an index cannot hold its names.
+    SingleFrame,
+}
+
+/// A container being built.
+///
+/// The caller writes the prefix that [`ContainerBuilder::start`] returns, then
+/// the frames in the order in which it announces them, then what
+/// [`ContainerBuilder::finish`] returns.
+#[derive(Debug)]
+pub struct ContainerBuilder {
+    original_len_bytes: u64,
+    prefix_checksum: u64,
+    header_copy: Option<Vec<u8>>,
+    position: u64,
+    records: Vec<Record>,
+    /// Collects the integrity section, if there is to be one.
+    sums: Option<ChecksumBuilder>,
+}
+
+impl ContainerBuilder {
+    /// Starts the container of a safetensors file with this header, which is
+    /// followed by `data_len_bytes` of data.
+    ///
+    /// # Errors
+    /// [`Rule::SafetensorsTruncated`] for a file that ends before its tensors
+    /// do, unless the options allow it.
+    pub fn start<E: PackEngine>(
+        engine: &E,
+        header: &[u8],
+        data_len_bytes: u64,
+        options: &ContainerOptions,
+    ) -> Result<Start> {
+        let tensors = match Header::parse(header, data_len_bytes) {
+            Ok(parsed) if parsed.tensors.iter().all(name_fits) => parsed.tensors,
+            Err(error)
+                if error.rule() == Some(Rule::SafetensorsTruncated) && !options.allow_truncated =>
+            {
+                return Err(error);
+            }
+            _ => return Ok(Start::SingleFrame),
+        };
+        let is_long = PREFIX_FIXED_BYTES + header.len() as u64 > HEAD_LEN_BYTES;
+        let header_copy = (options.has_integrity && is_long).then(|| {
+            let mut copy = Vec::new();
+            engine.zstd_encode(header, HEADER_CODING, &mut copy);
+            copy
+        });
+        let has_copy = header_copy.is_some();
+        let prefix = prefix_bytes(Layout::Indexed, has_copy, header, data_len_bytes);
+        let builder = Self {
+            header_copy,
+            original_len_bytes: (header.len() as u64 + 8).saturating_add(data_len_bytes),
+            prefix_checksum: checksum([prefix.as_slice()]),
+            position: prefix.len() as u64,
+            records: Vec::with_capacity(tensors.len()),
+            sums: options.has_integrity.then(|| ChecksumBuilder::new(header)),
+        };
+        Ok(Start::Indexed {
+            builder,
+            prefix,
+            tensors,
+        })
+    }
+
+    /// Returns the offset of the next frame in the file.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Returns the records announced so far.
+    #[must_use]
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// Takes the next bytes of the original's data, those of aliases included.
+    pub fn original(&mut self, bytes: &[u8]) {
+        if let Some(sums) = &mut self.sums {
+            sums.data(bytes);
+        }
+    }
+
+    /// Announces that the next `stored_len_bytes` of the file are the frame of
+    /// this tensor. The digests are those of
+    /// [`ContainerOptions::code`](super::ContainerOptions::code).
+    pub fn frame(
+        &mut self,
+        name: String,
+        span: Range<u64>,
+        stored_len_bytes: u64,
+        digests: Option<FrameDigests>,
+    ) {
+        if let (Some(sums), Some(digests)) = (&mut self.sums, digests) {
+            sums.frame(digests);
+        }
+        let start = self.position;
+        self.position += stored_len_bytes;
+        self.records.push(Record {
+            name,
+            span,
+            content: Content::Frame(start..self.position),
+        });
+    }
+
+    /// Records that this tensor has the same bytes as record `target`, which
+    /// must have a frame.
+    pub fn alias(&mut self, name: String, span: Range<u64>, target: usize) -> Result<()> {
+        match self.records.get(target).map(|record| &record.content) {
+            Some(Content::Frame(_)) => {}
+            _ => {
+                return Err(
+                    Error::invalid_input("an alias must refer to an earlier frame").tensor(&name),
+                );
+            }
+        }
+        self.records.push(Record {
+            name,
+            span,
+            content: Content::Alias(target),
+        });
+        Ok(())
+    }
+
+    /// Returns the last bytes of the file: block tables, index, integrity
+    /// section and footer.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind) if the digests of a frame,
+    /// or bytes of the original, are missing.
+    pub fn finish(self) -> Result<Vec<u8>> {
+        let count = u32::try_from(self.records.len())
+            .map_err(|_| Error::invalid_input("a ZSTN index holds at most 2^32 records"))?;
+        let mut out = Vec::new();
+        if let Some(sums) = &self.sums {
+            let tables = sums.frames.iter().map(|frame| &frame.table);
+            tables.for_each(|table| out.extend_from_slice(table));
+        }
+        let start = out.len();
+        out.extend_from_slice(&count.to_le_bytes());
+        for record in &self.records {
+            write_record(&mut out, record)?;
+        }
+        let footer = Footer {
+            index: self.position + start as u64..self.position + out.len() as u64,
+        };
+        if let Some(sums) = &self.sums {
+            let section = self.section(sums, checksum([&out[start..]]))?;
+            section.write(&mut out);
+        }
+        out.extend_from_slice(&footer.to_bytes());
+        Ok(out)
+    }
+
+    fn section(&self, sums: &ChecksumBuilder, index_checksum: u64) -> Result<Section> {
+        let has_frame = |record: &&Record| matches!(record.content, Content::Frame(_));
+        let file = sums.file();
+        if sums.frames.len() != self.records.iter().filter(has_frame).count()
+            || file.len_bytes != self.original_len_bytes
+        {
+            return Err(Error::invalid_input(
+                "the builder did not get all of the original file, or the digests of all frames",
+            ));
+        }
+        // An entry can state a table of 4 GiB: no plane has that many blocks.
+        let table_len = |frame: &FrameDigests| u32::try_from(frame.table.len()).unwrap_or(u32::MAX);
+        let tables: Vec<u32> = sums.frames.iter().map(table_len).collect();
+        Ok(Section {
+            tables: tables.iter().any(|&len| len > 0).then_some(tables),
+            header: self.header_copy.clone(),
+            file: Some(file),
+            head: Some(Head {
+                prefix: self.prefix_checksum,
+                index: index_checksum,
+            }),
+            frames: Some(sums.frames.iter().map(|frame| frame.stored).collect()),
+            tensors: Some(sums.frames.iter().map(|frame| frame.tensor).collect()),
+        })
+    }
+}
+
+/// Returns whether an index can hold the name.
+fn name_fits(tensor: &Tensor) -> bool {
+    tensor.name.len() <= NAME_LEN_BYTES
+}
+
+/// Returns a container in the single-frame layout, in two parts: what precedes
+/// the frame, and the frame, with which the file ends
+/// (docs/formats/z4ai-containers.md 2.4).
+#[must_use]
+pub fn single_frame<E: PackEngine>(
+    engine: &E,
+    header: &[u8],
+    data: &[u8],
+    options: &ContainerOptions,
+) -> [Vec<u8>; 2] {
+    let frame = select::encode(engine, TensorRef::flat(data, None), options.encode);
+    let mut prefix = prefix_bytes(Layout::SingleFrame, false, header, data.len() as u64);
+    prefix.extend_from_slice(&(frame.len() as u64).to_le_bytes());
+    [prefix, frame]
+}

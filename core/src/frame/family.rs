@@ -1,0 +1,252 @@
+//! The registry of frame families: a new one is a module with a
+//! [`FrameFamily`], and a line at the end of this file.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::info::FrameInfo;
+use super::numpy::NumPy;
+use super::{auto, chunked, palette, sparse, turbo, z4ai};
+use crate::bytes;
+use crate::engine::Engine;
+use crate::{Error, Result, Rule};
+
+/// A frame of one family: what it takes to read one.
+pub trait FrameFamily<'a>: Sized {
+    /// The streams that are decoded before the output buffer is made, so that
+    /// a frame that does not decode allocates nothing for its content.
+    type Streams;
+
+    /// Reads the frame at the start of `bytes`, checking everything that can
+    /// be checked without decoding; anything may follow it. Offsets in errors
+    /// count from the start.
+    fn parse(bytes: &'a [u8]) -> Result<Self>;
+
+    /// Returns what every frame states.
+    fn info(&self) -> &FrameInfo<'a>;
+
+    /// Decodes the streams that [`FrameFamily::join`] needs.
+    fn streams<E: Engine>(&self, engine: &E) -> Result<Self::Streams>;
+
+    /// Fills `body`, the content without its tail.
+    fn join<E: Engine>(&self, engine: &E, streams: Self::Streams, body: &mut [u8]) -> Result<()>;
+
+    /// Decodes into `out`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind) if `out` is not as long as
+    /// the content; damage that shows only now.
+    fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
+        if out.len() as u64 != self.info().decoded_len_bytes() {
+            return Err(Error::invalid_input(
+                "the buffer is not as long as the frame's content",
+            ));
+        }
+        let streams = self.streams(engine)?;
+        self.fill(engine, streams, out)
+    }
+
+    /// Decodes into a buffer of its own.
+    fn decompress<E: Engine>(&self, engine: &E) -> Result<Vec<u8>> {
+        let streams = self.streams(engine)?;
+        let mut out = bytes::buffer(self.info().decoded_len_bytes())?;
+        self.fill(engine, streams, &mut out)?;
+        Ok(out)
+    }
+
+    /// Fills `out`, which is as long as the content.
+    #[doc(hidden)]
+    fn fill<E: Engine>(&self, engine: &E, streams: Self::Streams, out: &mut [u8]) -> Result<()> {
+        let stored_tail = self.info().tail();
+        let (body, tail) = out.split_at_mut(out.len() - stored_tail.len());
+        tail.copy_from_slice(stored_tail);
+        self.join(engine, streams, body)
+    }
+}
+
+macro_rules! families {
+    ($(
+        $(#[$doc:meta])*
+        $family:ident: $module:ident, $name:literal;
+    )*) => {
+        /// The frame families, distinguished by their magic.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub enum Family { $( $(#[$doc])* $family, )* }
+
+        impl Family {
+            /// All of them.
+            pub const ALL: &[Self] = &[ $( Self::$family, )* ];
+
+            /// Returns the first bytes of a frame.
+            #[must_use]
+            pub fn magic(self) -> &'static [u8] {
+                match self { $( Self::$family => $module::MAGIC, )* }
+            }
+
+            /// Returns the magic and a word for people.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $( Self::$family => $name, )* }
+            }
+        }
+
+        /// A frame of any family whose fields are consistent.
+        #[derive(Debug, Clone)]
+        #[non_exhaustive]
+        pub enum Frame<'a> { $( $(#[$doc])* $family($module::Frame<'a>), )* }
+
+        impl<'a> Frame<'a> {
+            fn parse_as(family: Family, bytes: &'a [u8]) -> Result<Self> {
+                match family {
+                    $( Family::$family => $module::Frame::parse(bytes).map(Self::$family), )*
+                }
+            }
+
+            /// Returns what every frame states.
+            #[must_use]
+            pub fn info(&self) -> &FrameInfo<'a> {
+                match self { $( Self::$family(frame) => frame.info(), )* }
+            }
+
+            /// Decodes into `out`.
+            ///
+            /// # Errors
+            /// [`ErrorKind::InvalidInput`](crate::ErrorKind) if `out` is not as
+            /// long as the content; damage that shows only now.
+            pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
+                match self { $( Self::$family(frame) => frame.decode(engine, out), )* }
+            }
+
+            /// Decodes into a buffer of its own.
+            pub fn decompress<E: Engine>(&self, engine: &E) -> Result<Vec<u8>> {
+                match self { $( Self::$family(frame) => frame.decompress(engine), )* }
+            }
+        }
+    };
+}
+
+/// A set of frame families.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Families(u32);
+
+impl Families {
+    /// Those that z4ai reads inside a container
+    /// (docs/formats/z4ai-containers.md 0).
+    pub const CONTAINER: Self = Self::NONE
+        .with(Family::Z4ai)
+        .with(Family::Sparse)
+        .with(Family::Palette);
+
+    /// Those that z4ai reads in a file by itself.
+    pub const STANDALONE: Self = Self::CONTAINER.with(Family::Auto);
+
+    const NONE: Self = Self(0);
+
+    /// Returns the set with `family` in it.
+    #[must_use]
+    pub const fn with(self, family: Family) -> Self {
+        Self(self.0 | 1 << family as u32)
+    }
+
+    /// Returns the set without `family`. `Z4AI` is written in any case.
+    #[must_use]
+    pub const fn without(self, family: Family) -> Self {
+        Self(self.0 & !(1 << family as u32))
+    }
+
+    /// Returns whether `family` is in the set.
+    #[must_use]
+    pub fn contains(self, family: Family) -> bool {
+        self.0 & (1 << family as u32) != 0
+    }
+}
+
+impl Default for Families {
+    fn default() -> Self {
+        Self::CONTAINER
+    }
+}
+
+impl Family {
+    /// Returns the family of a frame that starts with `bytes`.
+    #[must_use]
+    pub fn recognise(bytes: &[u8]) -> Option<Self> {
+        let families = Self::ALL.iter().copied();
+        // One magic begins with another: the longer one says more.
+        families
+            .filter(|family| bytes.starts_with(family.magic()))
+            .max_by_key(|family| family.magic().len())
+    }
+}
+
+impl<'a> Frame<'a> {
+    /// Reads the frame at the start of `bytes`, checking everything that can
+    /// be checked without decoding; anything may follow it.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self> {
+        if let Some(family) = Family::recognise(bytes) {
+            return Self::parse_as(family, bytes);
+        }
+        let is_cut_off = |family: &Family| family.magic().starts_with(bytes);
+        if Family::ALL.iter().any(is_cut_off) {
+            return Err(Error::malformed(Rule::Truncated, "the frame ends inside its magic").at(0));
+        }
+        let detail = format!(
+            "no frame starts here: its first bytes are {}",
+            printable(&bytes[..bytes.len().min(4)])
+        );
+        Err(Error::malformed(Rule::FrameMagic, detail).at(0))
+    }
+
+    /// Returns NumPy's description of the array, if the frame has one.
+    #[must_use]
+    pub fn numpy(&self) -> Option<&NumPy<'a>> {
+        self.info().numpy()
+    }
+
+    /// Returns the length of the frame.
+    #[must_use]
+    pub fn stored_len(&self) -> usize {
+        self.info().stored_len()
+    }
+
+    /// Returns the length that it decodes to.
+    #[must_use]
+    pub fn decoded_len_bytes(&self) -> u64 {
+        self.info().decoded_len_bytes()
+    }
+}
+
+/// Formats `bytes` for a message: as text if they are text, otherwise in hex.
+pub(crate) fn printable(bytes: &[u8]) -> String {
+    match core::str::from_utf8(bytes) {
+        Ok(text) if !text.is_empty() && text.chars().all(|c| !c.is_control()) => {
+            format!("\"{text}\"")
+        }
+        _ if bytes.is_empty() => "missing".into(),
+        _ => {
+            let mut out = String::new();
+            for byte in bytes {
+                out.push_str(&format!("{byte:02X} "));
+            }
+            out.pop();
+            out
+        }
+    }
+}
+
+families! {
+    /// `Z4AI`, the general frame.
+    Z4ai: z4ai, "Z4AI";
+    /// `ZSP1`, mostly zeros.
+    Sparse: sparse, "ZSP1 (sparse)";
+    /// `ZPL1`, few distinct values.
+    Palette: palette, "ZPL1 (palette)";
+    /// `ZARA`, z4ai's higher efforts.
+    Auto: auto, "ZARA (auto)";
+    /// `ZRT1`, only inside `ZSP1`.
+    Turbo: turbo, "ZRT1 (turbo)";
+    /// `Z4AIMF01`, chunk by chunk.
+    Chunked: chunked, "Z4AIMF01 (chunked)";
+}

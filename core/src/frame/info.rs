@@ -1,0 +1,69 @@
+//! What every frame states about itself and its content.
+
+use super::numpy::{Extras, NumPy};
+use crate::{Error, Result, Rule};
+
+/// What every frame states about itself and its content.
+#[derive(Debug, Clone)]
+pub struct FrameInfo<'a> {
+    numpy: Option<NumPy<'a>>,
+    tail: &'a [u8],
+    stored_len: usize,
+    decoded_len_bytes: u64,
+}
+
+impl<'a> FrameInfo<'a> {
+    /// Describes a frame of `stored_len` bytes whose body, the content without
+    /// its tail, has `body_len_bytes`.
+    pub(super) fn new(extras: Extras<'a>, stored_len: usize, body_len_bytes: u64) -> Result<Self> {
+        let Extras { numpy, tail } = extras;
+        Ok(Self {
+            numpy,
+            tail,
+            stored_len,
+            decoded_len_bytes: decoded_len(body_len_bytes, 1, tail)?,
+        })
+    }
+
+    /// Returns NumPy's description of the array, if the frame has one.
+    #[must_use]
+    pub fn numpy(&self) -> Option<&NumPy<'a>> {
+        self.numpy.as_ref()
+    }
+
+    /// Returns the bytes after the last whole element.
+    #[must_use]
+    pub fn tail(&self) -> &'a [u8] {
+        self.tail
+    }
+
+    /// Returns the length of the frame.
+    #[must_use]
+    pub fn stored_len(&self) -> usize {
+        self.stored_len
+    }
+
+    /// Returns the length that it decodes to.
+    #[must_use]
+    pub fn decoded_len_bytes(&self) -> u64 {
+        self.decoded_len_bytes
+    }
+}
+
+/// Returns the length of that many elements.
+pub(super) fn body_len(elements: u64, item_bytes: u64) -> Result<u64> {
+    decoded_len(elements, item_bytes, &[])
+}
+
+/// Returns the length of that many elements and the tail after them.
+pub(crate) fn decoded_len(elements: u64, item_bytes: u64, tail: &[u8]) -> Result<u64> {
+    elements
+        .checked_mul(item_bytes)
+        .and_then(|body| body.checked_add(tail.len() as u64))
+        .ok_or_else(|| {
+            Error::malformed(
+                Rule::FramePlaneLength,
+                "the frame decodes to over 2^64 bytes",
+            )
+        })
+}

@@ -1,0 +1,86 @@
+//! Frames of the family `ZARA`, which z4ai reads everywhere except in
+//! containers.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::estimate::{Estimate, SampleSpec};
+use super::{Effort, EncodeOptions, Ranking, element_bytes};
+use crate::engine::{PackEngine, ZstdCoding};
+use crate::frame::Family;
+use crate::frame::auto::{self, StreamCodec};
+use crate::frame::z4ai;
+
+/// brotli is tried if the smallest estimate is below this share of the stream.
+/// Above it the gain would not repay slow encoding here and slow decoding in
+/// z4ai.
+const BROTLI_MAX_SHARE: f64 = 0.8;
+/// A search whose estimate is more than this times the smallest one is not
+/// tried.
+const PRUNE_STREAM_SEARCH: f64 = 1.15;
+/// The length, in bytes, of the pieces on which a search is tried.
+const PIECE_BYTES: usize = 16 << 10;
+/// The longest stream, in bytes, that becomes a single brotli stream. brotli
+/// looks back 4 MiB and uses one thread.
+#[cfg(feature = "brotli-encoder")]
+const BROTLI_BYTES: u32 = 1 << 23;
+
+/// Returns the smallest `ZARA` frame for `tensor`, if the options allow one:
+/// they are slow to make, so only [`Effort::Max`] does.
+pub fn smallest<E: PackEngine>(engine: &E, tensor: &[u8], ranking: &Ranking) -> Option<Vec<u8>> {
+    let EncodeOptions { effort, families } = ranking.options;
+    if effort != Effort::Max || !families.contains(Family::Auto) {
+        return None;
+    }
+    let frames = ranking.close(tensor.len()).map(|recipe| {
+        let transform = match recipe.transform {
+            z4ai::Transform::Opaque => {
+                auto::Transform::Raw(element_bytes(ranking.dtype).unwrap_or(1))
+            }
+            z4ai::Transform::BytePlane(width) => auto::Transform::BytePlane(width),
+            z4ai::Transform::BitField(format) => auto::Transform::BitPack(format),
+        };
+        auto::encode_by(engine, tensor, transform, |stream| {
+            stream_codecs(engine, stream)
+        })
+    });
+    frames.min_by_key(Vec::len)
+}
+
+fn stream_codecs<E: PackEngine>(engine: &E, stream: &[u8]) -> Vec<StreamCodec> {
+    let spec = SampleSpec {
+        effort: Effort::Max,
+        scale: 1.0,
+        piece_bytes: PIECE_BYTES,
+        repeats: true,
+    };
+    let estimate = Estimate::of(engine, stream, spec);
+    let mut codecs = vec![StreamCodec::Zstd(ZstdCoding::Huffman), StreamCodec::Rans];
+    if estimate.search < estimate.smallest() * PRUNE_STREAM_SEARCH {
+        let level = Effort::Max.search_level();
+        codecs.push(StreamCodec::Zstd(ZstdCoding::Search(level)));
+        codecs.push(StreamCodec::Zstd(ZstdCoding::Long(level)));
+    }
+    if estimate.smallest() < estimate.len * BROTLI_MAX_SHARE {
+        codecs.extend(brotli(stream.len()));
+    }
+    codecs
+}
+
+#[cfg(feature = "brotli-encoder")]
+fn brotli(len_bytes: usize) -> Option<StreamCodec> {
+    const QUALITY: u8 = 11;
+    Some(if len_bytes <= BROTLI_BYTES as usize {
+        StreamCodec::Brotli(QUALITY)
+    } else {
+        StreamCodec::BrotliBlocks {
+            quality: QUALITY,
+            block_bytes: BROTLI_BYTES,
+        }
+    })
+}
+
+#[cfg(not(feature = "brotli-encoder"))]
+fn brotli(_: usize) -> Option<StreamCodec> {
+    None
+}

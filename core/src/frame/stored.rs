@@ -1,0 +1,54 @@
+//! A frame as a container holds it.
+
+use alloc::format;
+
+use super::{Families, Family, Frame};
+use crate::engine::Engine;
+use crate::{Error, Result, Rule};
+
+/// A frame as a container holds it, checked to decode to `len_bytes` bytes.
+///
+/// Bytes after the frame proper are allowed
+/// (docs/formats/z4ai-containers.md 2.6).
+#[derive(Debug, Clone)]
+pub struct Stored<'a>(Frame<'a>);
+
+impl<'a> Stored<'a> {
+    /// Reads and checks everything that can be checked without decoding.
+    /// After this the input has justified an output of `len_bytes`.
+    pub fn parse(bytes: &'a [u8], len_bytes: u64) -> Result<Self> {
+        if let Some(family) = Family::recognise(bytes)
+            && !Families::CONTAINER.contains(family)
+        {
+            return Err(Error::malformed(
+                Rule::ZstnFrameKind,
+                format!("a frame of kind {} inside a container", family.name()),
+            )
+            .at(0));
+        }
+        let frame = Frame::parse(bytes)?;
+        if frame.decoded_len_bytes() != len_bytes {
+            return Err(Error::malformed(
+                Rule::ZstnDecodedLength,
+                format!(
+                    "the frame holds {} bytes where {len_bytes} are expected",
+                    frame.decoded_len_bytes()
+                ),
+            )
+            .at(0));
+        }
+        Ok(Self(frame))
+    }
+
+    /// Returns the frame itself.
+    #[must_use]
+    pub fn frame(&self) -> &Frame<'a> {
+        &self.0
+    }
+
+    /// Decodes into `out`, which must have the length given to
+    /// [`Stored::parse`].
+    pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
+        self.0.decode(engine, out)
+    }
+}

@@ -1,0 +1,26 @@
+//! The catalog of a file, read from its source.
+
+use zstn_core::catalog::{FileCatalog, FileOpener};
+
+use crate::source::Source;
+use crate::{Engine, Error, Result};
+
+/// Reads what the catalog of `source` needs.
+pub fn open_catalog(engine: &Engine, source: &dyn Source) -> Result<FileCatalog> {
+    let refuse = Error::place(source.name());
+    let len = source.len_bytes();
+    let head = source
+        .read(0..FileOpener::head_len_bytes(len))?
+        .into_owned();
+    let mut opener = FileOpener::new(len, head).map_err(&refuse)?;
+    loop {
+        let needs = opener.needs().map_err(&refuse)?;
+        if needs.is_empty() {
+            return opener.finish(engine).map_err(&refuse);
+        }
+        for range in needs {
+            let bytes = source.read(range.clone())?;
+            opener.supply(range.start, &bytes).map_err(&refuse)?;
+        }
+    }
+}

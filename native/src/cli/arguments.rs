@@ -1,0 +1,207 @@
+//! Arguments that several verbs have, with one meaning everywhere.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use zstn::{Engine, Input, Location, Output, Reader, Result, Sink, View};
+
+use super::{size, terminal};
+
+/// Parses an input: a path, an http(s) address, or `-` for standard input.
+/// Paths need not be Unicode.
+pub fn location() -> impl TypedValueParser<Value = Location> {
+    OsStringValueParser::new().map(|text| match text.to_str() {
+        Some("-") => Location::Stdin,
+        Some(url) if url.starts_with("http://") || url.starts_with("https://") => {
+            Location::url(url)
+        }
+        _ => Location::from(text),
+    })
+}
+
+/// Parses an output: a path, or `-` for standard output.
+pub fn destination() -> impl TypedValueParser<Value = Destination> {
+    OsStringValueParser::new().map(|text| match text == "-" {
+        true => Destination::Stdout,
+        false => Destination::Path(text.into()),
+    })
+}
+
+/// Where a result goes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Destination {
+    Stdout,
+    Path(PathBuf),
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdout => f.write_str("-"),
+            Self::Path(path) => path.display().fmt(f),
+        }
+    }
+}
+
+impl Destination {
+    /// Returns the path; `None` for standard output.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Stdout => None,
+            Self::Path(path) => Some(path),
+        }
+    }
+}
+
+/// Whether a file that exists may be replaced, the same for all verbs: never
+/// unless the person says so.
+#[derive(Args, Clone, Copy)]
+pub struct Overwrite {
+    /// Replace existing files
+    #[arg(short, long)]
+    pub force: bool,
+}
+
+impl Overwrite {
+    /// Returns the sink for a result of the library.
+    pub fn sink(self, destination: &Destination) -> Result<Sink<'static>> {
+        Ok(match destination {
+            Destination::Stdout => {
+                terminal::refuse_binary(self.force)?;
+                Sink::writer(std::io::stdout())
+            }
+            Destination::Path(path) => Sink::path(path).overwrite(self.force),
+        })
+    }
+
+    /// Begins a file that is written by the command line itself.
+    pub fn begin(self, destination: &Destination) -> Result<Output<'static>> {
+        match destination {
+            Destination::Stdout => {
+                terminal::refuse_binary(self.force)?;
+                Output::to_writer(std::io::stdout())
+            }
+            Destination::Path(path) if self.force => Output::create(path),
+            Destination::Path(path) => Output::create_new(path),
+        }
+    }
+}
+
+/// The threads that work.
+#[derive(Args, Clone, Copy)]
+pub struct Threads {
+    /// Threads, 0 for one per core
+    #[arg(short = 'T', long, default_value_t = 0, value_name = "N")]
+    threads: usize,
+}
+
+impl Threads {
+    /// Starts them.
+    pub fn engine(self) -> Result<Engine> {
+        Engine::new(self.threads)
+    }
+}
+
+/// Memory to stay within.
+#[derive(Args, Clone, Copy)]
+pub struct Memory {
+    /// Memory to stay within, like 512M; a single tensor may always take what
+    /// it needs
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    memory: Option<u64>,
+}
+
+impl Memory {
+    /// Returns it in bytes, if it is given.
+    pub fn bytes(self) -> Option<u64> {
+        self.memory
+    }
+}
+
+/// What is printed.
+#[derive(Args, Clone, Copy)]
+pub struct Report {
+    /// Suppress messages
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Print the result as JSON (docs/json.md)
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Report {
+    /// Returns whether there is nothing to show while working.
+    pub fn is_silent(self) -> bool {
+        self.quiet || self.json
+    }
+}
+
+/// How weights that are stored in parts are read.
+#[derive(Args, Clone, Copy)]
+pub struct Stored {
+    /// Read tensors as they are stored, even if config.json says how to make
+    /// weights of them (compressed-tensors)
+    #[arg(long)]
+    stored: bool,
+}
+
+impl Stored {
+    pub fn view(self) -> View {
+        match self.stored {
+            true => View::Stored,
+            false => View::Dense,
+        }
+    }
+}
+
+/// The chain of bases that a difference needs.
+#[derive(Args)]
+pub struct Bases {
+    /// The checkpoint that a difference is packed against, plain or packed: a
+    /// path or an http(s) address. If the base is a difference itself, name its
+    /// base with another --base after it
+    #[arg(long = "base", value_name = "BASE", value_parser = location())]
+    chain: Vec<Location>,
+}
+
+impl Bases {
+    /// Returns whether there is one.
+    pub fn is_some(&self) -> bool {
+        !self.chain.is_empty()
+    }
+
+    /// Adds each of them to some options.
+    pub fn add_to<T>(&self, options: T, add: impl Fn(T, Input) -> T) -> T {
+        let bases = self.chain.iter();
+        bases.fold(options, |options, base| add(options, base.into()))
+    }
+
+    /// Returns their names, for JSON.
+    pub fn names(&self) -> Vec<String> {
+        self.chain.iter().map(Location::to_string).collect()
+    }
+}
+
+/// How the verbs that read single tensors open a model.
+#[derive(Args)]
+pub struct Model {
+    #[command(flatten)]
+    bases: Bases,
+    #[command(flatten)]
+    stored: Stored,
+}
+
+impl Model {
+    /// Opens `input`, with its base if it is a delta.
+    pub fn open(&self, input: &Location, engine: Option<&Engine>) -> Result<Reader> {
+        let mut options = Reader::options().view(self.stored.view());
+        if let Some(engine) = engine {
+            options = options.engine(engine);
+        }
+        self.bases
+            .add_to(options, |o, base| o.base(base))
+            .open(input)
+    }
+}

@@ -1,0 +1,161 @@
+//! Where results go, and the names of those that are not given.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use zstn::{Error, Location, Result};
+
+use super::arguments::{self, Destination};
+
+/// The end of the name of a folder that was packed.
+const PACKED_SUFFIXES: [&str; 2] = ["-zstn", "-z4dm"];
+
+/// The `-o` of verbs with any number of inputs.
+#[derive(Args)]
+pub struct Outputs {
+    /// Output, or - for standard output; a folder if there are several inputs
+    /// [default: next to the input, under a name made from the input's]
+    #[arg(short, long, value_parser = arguments::destination())]
+    output: Option<Destination>,
+    /// Write to standard output, like -o -
+    #[arg(short = 'c', long, conflicts_with = "output")]
+    stdout: bool,
+}
+
+impl Outputs {
+    /// Returns where the result of each input goes. `name` gives the default
+    /// name of one.
+    pub fn destinations(&self, inputs: &[Location], name: &Naming) -> Result<Vec<Destination>> {
+        let output = match self.stdout {
+            true => Some(&Destination::Stdout),
+            false => self.output.as_ref(),
+        };
+        let derived = |input: &Location| match output {
+            Some(Destination::Stdout) => Ok(Destination::Stdout),
+            Some(Destination::Path(folder)) => {
+                let path = name.of(input)?;
+                let file = path.file_name().unwrap_or_default();
+                Ok(Destination::Path(folder.join(file)))
+            }
+            None if *input == Location::Stdin => Ok(Destination::Stdout),
+            None => name.of(input).map(Destination::Path),
+        };
+        if let [input] = inputs {
+            let is_several = input.is_folder() || input.is_index();
+            return Ok(vec![match output {
+                // A file goes into a folder that exists.
+                Some(Destination::Path(path)) if is_several || !is_folder(path) => {
+                    Destination::Path(path.clone())
+                }
+                _ => derived(input)?,
+            }]);
+        }
+        if let Some(Destination::Path(folder)) = output {
+            std::fs::create_dir_all(folder).map_err(|error| {
+                Error::io(format!("make the folder {}", folder.display()), error)
+            })?;
+        }
+        let all: Vec<Destination> = inputs.iter().map(derived).collect::<Result<_>>()?;
+        let mut seen = BTreeSet::new();
+        for destination in &all {
+            if *destination == Destination::Stdout {
+                return Err(Error::Usage(
+                    "several results cannot go to standard output; name a folder with -o".into(),
+                ));
+            }
+            if !seen.insert(destination) {
+                return Err(Error::Usage(format!(
+                    "two of the results would be called {destination}; run zstn once for each"
+                )));
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Returns whether `path` names a folder, one that exists or with a slash.
+fn is_folder(path: &Path) -> bool {
+    let text = path.as_os_str().to_string_lossy();
+    text.ends_with(std::path::is_separator) || path.is_dir()
+}
+
+/// How a result is called that is not given a name.
+pub enum Naming {
+    /// The name of the input with this extension; of a checkpoint in several
+    /// files a folder whose name ends in it after a hyphen.
+    Packed(&'static str),
+    /// The name of the input with `.safetensors`; of packed files a folder
+    /// without that end.
+    Unpacked,
+}
+
+impl Naming {
+    /// Returns the path of the result of `input`: next to it, or in the current
+    /// folder if it has an address.
+    fn of(&self, input: &Location) -> Result<PathBuf> {
+        match input {
+            Location::Path(folder) if input.is_folder() => {
+                let folder = match folder.file_name() {
+                    Some(_) => folder.clone(),
+                    // `.` and the like have a name only in full.
+                    None => folder
+                        .canonicalize()
+                        .map_err(|error| Error::io(format!("open {}", folder.display()), error))?,
+                };
+                Ok(folder.with_file_name(self.folder(folder.file_name().unwrap_or_default())))
+            }
+            Location::Path(index) if input.is_index() => {
+                let name = self.of_index(index.file_name().unwrap_or_default());
+                Ok(index.with_file_name(name))
+            }
+            Location::Path(path) => Ok(path.with_extension(self.extension())),
+            Location::Stdin => Ok("stdin".into()),
+            Location::Url(_) => {
+                let name = input.file_name().unwrap_or_else(|| "model".into());
+                Ok(match input.is_index() {
+                    true => self.of_index(name.as_ref()).into(),
+                    false => Path::new(&name).with_extension(self.extension()),
+                })
+            }
+        }
+    }
+
+    fn extension(&self) -> &str {
+        match self {
+            Self::Packed(extension) => extension,
+            Self::Unpacked => "safetensors",
+        }
+    }
+
+    /// Returns the name of a folder of results for the folder `name`.
+    fn folder(&self, name: &OsStr) -> OsString {
+        let appended = |suffix: &str| {
+            let mut name = name.to_owned();
+            name.push("-");
+            name.push(suffix);
+            name
+        };
+        let text = name.to_str().unwrap_or_default();
+        let stems = PACKED_SUFFIXES.iter().map(|end| text.strip_suffix(end));
+        match self {
+            Self::Packed(extension) => appended(extension),
+            Self::Unpacked => match stems.flatten().find(|stem| !stem.is_empty()) {
+                Some(stem) => stem.into(),
+                None => appended("safetensors"),
+            },
+        }
+    }
+
+    /// Returns the name of a folder of results for an index, whose own name
+    /// ends in `.KIND.index.json`.
+    fn of_index(&self, file: &OsStr) -> OsString {
+        let Some(text) = file.to_str() else {
+            return self.folder(file);
+        };
+        let stem = text.strip_suffix(".index.json").unwrap_or(text);
+        let stem = stem.rsplit_once('.').map_or(stem, |(stem, _)| stem);
+        self.folder(stem.as_ref())
+    }
+}

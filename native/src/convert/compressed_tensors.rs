@@ -1,0 +1,152 @@
+//! To a folder of compressed-tensors with sparse weights.
+
+use std::ops::Range;
+use std::path::Path;
+
+use zstn_core::bytes::index;
+use zstn_core::container::foreign::compressed_tensors::{Format, SparseWriter, Stored};
+use zstn_core::container::safetensors::{self, Tensor};
+
+use super::conversion::Conversion;
+use super::shards::{self, Naming};
+use super::{Detail, Written, config};
+use crate::output::Staging;
+use crate::source::{CONFIG, Map};
+use crate::{Error, Output, Result};
+
+const SPOOL: &str = "spool";
+
+pub fn write(conversion: &Conversion, format: Format) -> Result<Written> {
+    check_folder(conversion.output)?;
+    let refuse = conversion.refuse();
+    let mut writer = SparseWriter::new(format).map_err(&refuse)?;
+    conversion.progress.begin(conversion.tensor_bytes());
+    let staging = Staging::beside(conversion.output)?;
+    // What a tensor becomes is known only when it has been looked at, and
+    // stands in the header, in front of all.
+    let mut spool = Output::create(&staging.path(SPOOL))?;
+    let mut stored: Vec<Tensor> = Vec::new();
+    let mut sparse = 0;
+    let numbers: Vec<usize> = (0..conversion.tensors().len()).collect();
+    conversion.each(
+        &numbers,
+        |_, tensor| Ok(tensor),
+        |_, tensor| {
+            let dense = Stored {
+                name: tensor.name,
+                dtype: tensor.dtype,
+                shape: tensor.shape,
+            };
+            let parts = writer.write(&dense, &tensor.bytes).map_err(&refuse)?;
+            sparse += usize::from(parts.is_some());
+            for (part, bytes) in parts.unwrap_or_else(|| vec![(dense, tensor.bytes)]) {
+                let start = stored.last().map_or(0, |tensor| tensor.span.end);
+                spool.write(&bytes)?;
+                stored.push(Tensor {
+                    name: part.name,
+                    dtype: part.dtype,
+                    shape: part.shape,
+                    span: start..start + bytes.len() as u64,
+                });
+            }
+            Ok(())
+        },
+    )?;
+    let files = Files {
+        conversion,
+        staging: &staging,
+        data: spool.map()?,
+        stored: &stored,
+    };
+    let mut len_bytes = files.write()?;
+    drop(files);
+    drop(spool);
+    let config = config::text(conversion.input, &writer.quantization_config())?;
+    len_bytes += put(&staging, CONFIG, &config)?;
+    check_folder(conversion.output)?;
+    conversion.check_unchanged()?;
+    staging.become_folder(conversion.output)?;
+    Ok(Written {
+        detail: Detail::Sparse(sparse),
+        ..Written::file(conversion, len_bytes)
+    })
+}
+
+fn check_folder(path: &Path) -> Result<()> {
+    let problem = match std::fs::read_dir(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(_) => "is no folder that could be written to",
+        Ok(mut entries) => match entries.next() {
+            None => return Ok(()),
+            Some(_) => "is a folder that is not empty",
+        },
+    };
+    Err(Error::Usage(format!(
+        "{} {problem}; name one that does not exist yet",
+        path.display()
+    )))
+}
+
+fn put(staging: &Staging, name: &str, bytes: &[u8]) -> Result<u64> {
+    let mut output = Output::create(&staging.path(name))?;
+    output.write(bytes)?;
+    output.finish()?;
+    Ok(bytes.len() as u64)
+}
+
+/// The stored tensors, to be put into one file or several.
+struct Files<'a> {
+    conversion: &'a Conversion<'a>,
+    staging: &'a Staging,
+    data: Map,
+    stored: &'a [Tensor],
+}
+
+impl Files<'_> {
+    fn write(&self) -> Result<u64> {
+        let lens: Vec<u64> = self
+            .stored
+            .iter()
+            .map(|tensor| tensor.span.end - tensor.span.start)
+            .collect();
+        let cuts = shards::cut(&lens, self.conversion.options.shard_bytes);
+        let naming = Naming::of_model();
+        if cuts.len() < 2 {
+            return self.file(&naming.single(), 0..self.stored.len());
+        }
+        let mut len_bytes = 0;
+        let mut map = Vec::new();
+        for (number, shard) in cuts.iter().enumerate() {
+            let name = naming.shard(number, cuts.len());
+            len_bytes += self.file(&name, shard.clone())?;
+            map.push((shard.clone(), name));
+        }
+        let files = map.iter().flat_map(|(shard, file)| {
+            let own = &self.stored[shard.clone()];
+            own.iter()
+                .map(|tensor| (tensor.name.as_str(), file.as_str()))
+        });
+        let text = shards::index(lens.iter().sum(), files);
+        Ok(len_bytes + put(self.staging, &naming.index(), &text)?)
+    }
+
+    fn file(&self, name: &str, tensors: Range<usize>) -> Result<u64> {
+        let own = &self.stored[tensors];
+        let start = own.first().map_or(0, |tensor| tensor.span.start);
+        let end = own.last().map_or(0, |tensor| tensor.span.end);
+        let moved: Vec<Tensor> = own
+            .iter()
+            .map(|tensor| Tensor {
+                span: tensor.span.start - start..tensor.span.end - start,
+                ..tensor.clone()
+            })
+            .collect();
+        let head = safetensors::head(self.conversion.reader.metadata(), &moved);
+        let head = head.map_err(self.conversion.refuse())?;
+        let mut output = Output::create(&self.staging.path(name))?;
+        output.write(&head)?;
+        output.write_pieces(&self.data, index(start)..index(end))?;
+        output.finish()?;
+        Ok(head.len() as u64 + (end - start))
+    }
+}

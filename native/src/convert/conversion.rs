@@ -1,0 +1,148 @@
+//! A conversion under way, and reading all of its input in bounded memory.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use zstn_core::catalog::{self, Kind};
+use zstn_core::engine::Engine as _;
+use zstn_core::model;
+
+use super::ConvertOptions;
+use crate::output::check_inputs;
+use crate::pack::batch;
+use crate::source::{Input, Location, Map, Source};
+use crate::{Engine, Error, Output, Progress, Reader, Result, Tensor};
+
+/// Parts of the memory allowed that the tensors of a batch may take: they are
+/// read from some bytes, become others, and coding needs room.
+const SHARES: u64 = 4;
+
+/// A conversion under way.
+#[derive(Clone, Copy)]
+pub struct Conversion<'a> {
+    pub engine: &'a Engine,
+    pub input: &'a Input,
+    pub reader: &'a Reader,
+    pub output: &'a Path,
+    /// The output in messages.
+    pub output_name: &'a str,
+    /// Whether files that exist are replaced.
+    pub replace: bool,
+    pub options: &'a ConvertOptions<'a>,
+    pub progress: &'a dyn Progress,
+}
+
+impl<'a> Conversion<'a> {
+    /// Returns the same conversion, unwatched.
+    pub fn quiet(self) -> Self {
+        Self {
+            progress: &(),
+            ..self
+        }
+    }
+
+    pub fn tensors(&self) -> &'a [model::Tensor] {
+        self.reader.tensors()
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.reader.model().kind()
+    }
+
+    /// Bytes of all tensors.
+    pub fn tensor_bytes(&self) -> u64 {
+        let lens = self.tensors().iter().map(model::Tensor::len_bytes);
+        lens.fold(0, u64::saturating_add)
+    }
+
+    /// Returns the input as one mapped file, if it is a single one of `kind`.
+    pub fn map(&self, kind: Kind) -> Result<Option<Arc<Map>>> {
+        if !matches!(kind, Kind::Safetensors | Kind::Zstn) {
+            return Ok(None);
+        }
+        let is_several = |at: &Location| at.is_folder() || at.is_index();
+        if self.kind() != kind || self.input.location().is_some_and(is_several) {
+            return Ok(None);
+        }
+        let map = self.input.map(&())?;
+        let found = catalog::recognise(&map[..map.len().min(16)], map.len_bytes());
+        Ok((found == Ok(kind)).then_some(map))
+    }
+
+    /// Reads the tensors of those numbers batch by batch, gives each to `job`
+    /// on whatever thread is free and the results to `sink`, in order.
+    pub fn each<R: Send>(
+        &self,
+        numbers: &[usize],
+        job: impl Fn(usize, Tensor) -> Result<R> + Sync + Send,
+        mut sink: impl FnMut(usize, R) -> Result<()>,
+    ) -> Result<()> {
+        let tensors = self.tensors();
+        let lens: Vec<u64> = numbers.iter().map(|&n| tensors[n].len_bytes()).collect();
+        let no_ties = vec![None; lens.len()];
+        for batch in batch::cut(&lens, &no_ties, self.options.memory_bytes / SHARES) {
+            let numbers = &numbers[batch.tensors];
+            let results = self.engine.map(numbers.to_vec(), |number| {
+                let result = job(number, self.read(number)?);
+                self.progress.advance(tensors[number].len_bytes());
+                result
+            });
+            for (&number, result) in numbers.iter().zip(results) {
+                sink(number, result?)?;
+            }
+        }
+        self.check_unchanged()
+    }
+
+    /// A tensor that is what the list of tensors says.
+    fn read(&self, number: usize) -> Result<Tensor> {
+        let listed = &self.tensors()[number];
+        let tensor = self.reader.read(&listed.name)?;
+        if (tensor.dtype, &tensor.shape) != (listed.dtype, &listed.shape)
+            || tensor.bytes.len() as u64 != listed.len_bytes()
+        {
+            return Err(Error::Differs {
+                detail: format!(
+                    "{}: the tensor `{}` was listed with shape {:?} and dtype {}, but read with \
+                     shape {:?} and dtype {}",
+                    self.input, listed.name, listed.shape, listed.dtype, tensor.shape, tensor.dtype
+                ),
+            });
+        }
+        Ok(tensor)
+    }
+
+    /// Refuses an output that is being read, and one that exists unless it
+    /// may be replaced.
+    pub fn check_output(&self, path: &Path) -> Result<()> {
+        super::refuse_input(self.input, path)?;
+        check_inputs(path, self.reader.all_sources())?;
+        if !self.replace && path.is_file() {
+            return Err(Error::Exists { path: path.into() });
+        }
+        Ok(())
+    }
+
+    /// Begins the file at `path`: the output, or one in a folder that is not
+    /// published yet, where every name is ours.
+    pub fn create(&self, path: &Path) -> Result<Output<'static>> {
+        let output = match self.replace || path != self.output {
+            true => Output::create(path),
+            false => Output::create_new(path),
+        }?;
+        let inputs: Vec<&dyn Source> = self.reader.all_sources().collect();
+        output.check_inputs(&inputs)?;
+        Ok(output)
+    }
+
+    /// Refuses the result if an input was written to meanwhile.
+    pub fn check_unchanged(&self) -> Result<()> {
+        let mut inputs = self.reader.all_sources();
+        inputs.try_for_each(Source::check_unchanged)
+    }
+
+    /// Names the output in a refusal of the core.
+    pub fn refuse(&self) -> impl Fn(zstn_core::Error) -> Error {
+        Error::place(self.output_name)
+    }
+}

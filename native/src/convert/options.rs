@@ -1,0 +1,77 @@
+//! How to convert.
+
+use super::GaussWatch;
+use crate::source::Input;
+use crate::{Progress, View};
+
+/// How [`convert`](crate::convert()) converts a checkpoint.
+#[derive(Clone)]
+#[must_use]
+pub struct ConvertOptions<'a> {
+    pub(super) bases: Vec<Input>,
+    pub(super) view: View,
+    pub(super) memory_bytes: u64,
+    pub(super) shard_bytes: u64,
+    pub(super) progress: &'a dyn Progress,
+    pub(super) gauss: &'a dyn GaussWatch,
+}
+
+impl Default for ConvertOptions<'_> {
+    fn default() -> Self {
+        Self {
+            bases: Vec::new(),
+            view: View::default(),
+            memory_bytes: 1 << 30,
+            shard_bytes: 5 << 30,
+            progress: &(),
+            gauss: &(),
+        }
+    }
+}
+
+impl<'a> ConvertOptions<'a> {
+    /// Reads a delta with the base that it was packed against, plain or packed.
+    /// Where the base is a delta, the next call adds the base of that one, and
+    /// so on.
+    pub fn base(mut self, base: impl Into<Input>) -> Self {
+        self.bases.push(base.into());
+        self
+    }
+
+    /// Selects what is read of weights that are stored in parts; by default
+    /// [`View::Dense`].
+    pub fn view(mut self, view: View) -> Self {
+        self.view = view;
+        self
+    }
+
+    /// Sets the memory to stay within, roughly, in bytes: by default 1 GiB. The
+    /// largest tensor has to fit in any case. It never changes the output.
+    pub fn memory_bytes(mut self, memory_bytes: u64) -> Self {
+        self.memory_bytes = memory_bytes;
+        self
+    }
+
+    /// Sets the largest length of the tensors in a file, where the output is a
+    /// checkpoint in several: by default 5 GiB. A tensor is never cut.
+    pub fn shard_bytes(mut self, shard_bytes: u64) -> Self {
+        self.shard_bytes = shard_bytes;
+        self
+    }
+
+    /// Sets what watches the work.
+    pub fn progress<'b>(self, progress: &'b dyn Progress) -> ConvertOptions<'b>
+    where
+        'a: 'b,
+    {
+        ConvertOptions { progress, ..self }
+    }
+
+    /// Sets what is called for each tensor of a Gauss file.
+    pub fn gauss<'b>(self, gauss: &'b dyn GaussWatch) -> ConvertOptions<'b>
+    where
+        'a: 'b,
+    {
+        ConvertOptions { gauss, ..self }
+    }
+}

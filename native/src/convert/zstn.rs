@@ -1,0 +1,84 @@
+//! To ZSTN.
+
+use std::path::Path;
+
+use zstn_core::catalog::Kind;
+use zstn_core::limits::NAME_LEN_BYTES;
+
+use super::Written;
+use super::conversion::Conversion;
+use super::safetensors::Plan;
+use super::shards::{self, Naming};
+use crate::output::Staging;
+use crate::pack::pack_file;
+use crate::source::Map;
+use crate::unpack::unpack_file;
+use crate::{Effort, Error, PackOptions, Progress, Result};
+
+/// What is packed when no safetensors file is there yet.
+const SPOOL: &str = "spool.safetensors";
+
+pub fn write(conversion: &Conversion, effort: Effort) -> Result<Written> {
+    let mut names = conversion.reader.names();
+    if let Some(name) = names.find(|name| name.len() > NAME_LEN_BYTES) {
+        let error = zstn_core::Error::unsupported(format!(
+            "a ZSTN index holds names of at most {NAME_LEN_BYTES} bytes, this one has {}; rename \
+             the tensor",
+            name.len()
+        ));
+        return Err(conversion.refuse()(error.tensor(name)));
+    }
+    let options = PackOptions::default()
+        .effort(effort)
+        .memory_bytes(conversion.options.memory_bytes);
+    options.check()?;
+    let pack = |input: &Map, output: &Path, progress: &dyn Progress| {
+        let output = conversion.create(output)?;
+        let options = options.clone().progress(progress);
+        pack_file(conversion.engine, input, output, &options)
+    };
+    let staging = || Staging::beside(conversion.output);
+    if let Some(naming) = Naming::of_index(conversion.output)? {
+        let staging = staging()?;
+        return shards::write(conversion, &naming, |plan, path| {
+            let spool = staging.path(SPOOL);
+            plan.write(&conversion.quiet(), &spool)?;
+            let part = Part(conversion.progress);
+            Ok(pack(&open(conversion, &spool)?, path, &part)?.packed_bytes)
+        });
+    }
+    let progress = conversion.progress;
+    if let Some(plain) = conversion.map(Kind::Safetensors)? {
+        let report = pack(&plain, conversion.output, progress)?;
+        return Ok(Written::file(conversion, report.packed_bytes));
+    }
+    let staging = staging()?;
+    let spool = staging.path(SPOOL);
+    match conversion.map(Kind::Zstn)? {
+        Some(packed) => {
+            let output = conversion.create(&spool)?;
+            unpack_file(conversion.engine, &packed, output, u64::MAX, &())?;
+        }
+        None => Plan::new(conversion, 0..conversion.tensors().len())?
+            .write(&conversion.quiet(), &spool)?,
+    }
+    let report = pack(&open(conversion, &spool)?, conversion.output, progress)?;
+    Ok(Written::file(conversion, report.packed_bytes))
+}
+
+/// The spooled file, under the name of the input.
+fn open(conversion: &Conversion, spool: &Path) -> Result<Map> {
+    let file = std::fs::File::open(spool).map_err(Error::file("open", spool))?;
+    Map::new(conversion.input.to_string(), &file)
+}
+
+/// Progress of a shard, which is a part of the whole.
+struct Part<'a>(&'a dyn Progress);
+
+impl Progress for Part<'_> {
+    fn begin(&self, _: u64) {}
+
+    fn advance(&self, len_bytes: u64) {
+        self.0.advance(len_bytes);
+    }
+}

@@ -1,0 +1,101 @@
+//! How to pack.
+
+use zstn_core::frame::select::Effort;
+
+use crate::source::Input;
+use crate::{Error, Progress, Result};
+
+/// Least memory the packer can be held to, in bytes: a few blocks per thread.
+pub const LEAST_MEMORY_BYTES: u64 = 64 << 20;
+
+/// How [`pack`](crate::pack()) packs.
+///
+/// ```
+/// use zstn::{Effort, PackOptions};
+///
+/// let options = PackOptions::default().effort(Effort::Max).memory_bytes(512 << 20);
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct PackOptions<'a> {
+    pub(crate) effort: Effort,
+    pub(crate) memory_bytes: u64,
+    pub(crate) integrity: bool,
+    pub(crate) allow_truncated: bool,
+    pub(crate) bases: Vec<Input>,
+    pub(crate) progress: &'a dyn Progress,
+}
+
+impl Default for PackOptions<'_> {
+    fn default() -> Self {
+        Self {
+            effort: Effort::default(),
+            memory_bytes: 1 << 30,
+            integrity: true,
+            allow_truncated: false,
+            bases: Vec::new(),
+            progress: &(),
+        }
+    }
+}
+
+impl<'a> PackOptions<'a> {
+    /// Sets the trade-off of time against size, by default
+    /// [`Effort::Balanced`].
+    pub fn effort(mut self, effort: Effort) -> Self {
+        self.effort = effort;
+        self
+    }
+
+    /// Sets the memory to stay within, roughly, in bytes: by default 1 GiB, at
+    /// least 64 MiB. Less is taken where less keeps all threads busy. It never
+    /// changes the output.
+    pub fn memory_bytes(mut self, memory_bytes: u64) -> Self {
+        self.memory_bytes = memory_bytes;
+        self
+    }
+
+    /// Sets whether a container gets checksums of all its bytes, by default it
+    /// does (docs/formats/zstn-integrity.md). Deltas always have digests.
+    pub fn integrity(mut self, integrity: bool) -> Self {
+        self.integrity = integrity;
+        self
+    }
+
+    /// Sets whether a file that ends before its tensors do is packed as one
+    /// frame. By default it is refused: almost always such a file is a download
+    /// or a copy that failed.
+    pub fn allow_truncated(mut self, allow: bool) -> Self {
+        self.allow_truncated = allow;
+        self
+    }
+
+    /// Packs the difference from `base`, a plain or packed checkpoint. Where
+    /// the base is a delta, the next call adds the base of that one, and so on.
+    ///
+    /// A packed base is restored into the folder for temporary files
+    /// (`TMPDIR`), which needs as much free space as the original takes; for a
+    /// chain of deltas, twice as much.
+    pub fn base(mut self, base: impl Into<Input>) -> Self {
+        self.bases.push(base.into());
+        self
+    }
+
+    /// Sets what watches the work.
+    pub fn progress<'b>(self, progress: &'b dyn Progress) -> PackOptions<'b>
+    where
+        'a: 'b,
+    {
+        PackOptions { progress, ..self }
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.memory_bytes >= LEAST_MEMORY_BYTES {
+            return Ok(());
+        }
+        Err(Error::Usage(format!(
+            "packing needs at least {} MiB of memory",
+            LEAST_MEMORY_BYTES >> 20
+        )))
+    }
+}

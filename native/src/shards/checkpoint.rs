@@ -1,0 +1,236 @@
+//! Which files belong to a checkpoint.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use zstn_core::container::safetensors::ShardIndex;
+use zstn_core::limits::HEADER_LEN_BYTES;
+
+use super::choice::{self, Choice};
+use super::kind::Kind;
+use super::shard::missing;
+use super::tree::Tree;
+use super::{BASES, Index, PACKED, Shard};
+use crate::source::{HttpOptions, Input, Location};
+use crate::{Error, Result};
+
+/// The files of a checkpoint: those that an index names, or the one model of
+/// a folder.
+#[derive(Debug, Clone)]
+pub struct Shards {
+    location: Location,
+    is_folder: bool,
+    index: Option<Index>,
+    files: Vec<Shard>,
+}
+
+impl Shards {
+    /// Opens a local folder, or an index by its path or http(s) address, which
+    /// ends in `.index.json`. Returns `None` for anything else: a file by
+    /// itself. `http` is for an address.
+    ///
+    /// A folder holds the checkpoint of its index; without one, that of
+    /// `model.KIND`, or of its only file of that kind. `kinds` says which
+    /// kinds count, such as [`READABLE`](super::READABLE); the first of them
+    /// that is there is taken.
+    ///
+    /// # Errors
+    /// A folder that holds no checkpoint or more than one; an index that
+    /// breaks a rule (docs/formats/sharded.md 1).
+    pub fn open(location: &Location, kinds: &[&str], http: &HttpOptions) -> Result<Option<Self>> {
+        if let Location::Path(path) = location
+            && path.is_dir()
+        {
+            return Self::of_folder(path, kinds).map(Some);
+        }
+        match location.file_name() {
+            Some(name) if location.is_index() => Self::of_index(location, name, http).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Opens `input` for work on all of its files, such as packing; `None` if
+    /// it is a file by itself.
+    pub fn open_input(input: &Input, kinds: &[&str]) -> Result<Option<Self>> {
+        match input.location() {
+            Some(location) => Self::open_tree(location, kinds),
+            None => Ok(None),
+        }
+    }
+
+    /// Opens the counterpart of a checkpoint in several files, its base or
+    /// original. A file by itself is a checkpoint of one file.
+    pub fn open_counterpart(input: &Input, kinds: &[&str]) -> Result<Self> {
+        let Some(location) = input.location() else {
+            return Err(Error::Usage(format!(
+                "{input} is a single file in memory and does not go with a checkpoint in several \
+                 files; give the path or address of one"
+            )));
+        };
+        let shards = Self::open_tree(location, kinds)?;
+        Ok(shards.unwrap_or_else(|| Self::of_file(location.clone())))
+    }
+
+    /// As [`Shards::open`], for work on all that is in a folder: one that has
+    /// no checkpoint at its top may have some in subfolders, as diffusion
+    /// pipelines have. [`Shards::files`] are those at the top, none of them
+    /// then.
+    ///
+    /// # Errors
+    /// As [`Shards::open`]; a folder without any checkpoint, also below.
+    fn open_tree(location: &Location, kinds: &[&str]) -> Result<Option<Self>> {
+        let folder = match location {
+            Location::Path(folder) if folder.is_dir() => folder,
+            _ => return Self::open(location, kinds, &HttpOptions::default()),
+        };
+        let problem = match Self::of_folder(folder, kinds) {
+            Err(problem @ Error::Usage(_)) => problem,
+            other => return other.map(Some),
+        };
+        let top = Self {
+            location: location.clone(),
+            is_folder: true,
+            index: None,
+            files: Vec::new(),
+        };
+        let tree = Tree::walk(folder, kinds, &top)?;
+        let is_below = |(folder, _): &(PathBuf, Self)| !folder.as_os_str().is_empty();
+        match tree.checkpoints.iter().any(is_below) {
+            true => Ok(Some(top)),
+            false => Err(problem),
+        }
+    }
+
+    /// A checkpoint in one file.
+    #[must_use]
+    pub fn of_file(location: Location) -> Self {
+        let name = location.file_name().unwrap_or_else(|| location.to_string());
+        Self {
+            files: vec![Shard {
+                name,
+                location: location.clone(),
+                tensors: Vec::new(),
+            }],
+            location,
+            is_folder: false,
+            index: None,
+        }
+    }
+
+    fn of_folder(folder: &Path, kinds: &[&str]) -> Result<Self> {
+        let names = file_names(folder)?;
+        let choice = choice::choose(&names, kinds)
+            .and_then(|choice| choice.ok_or_else(|| choice::none_of(kinds)))
+            .map_err(|problem| Error::Usage(format!("{}: {problem}", folder.display())))?;
+        let mut shards = match choice {
+            Choice::Index(name) => {
+                let index = Location::Path(folder.join(name));
+                Self::of_index(&index, name.into(), &HttpOptions::default())?
+            }
+            Choice::File(name) => Self::of_file(Location::Path(folder.join(name))),
+        };
+        shards.location = Location::Path(folder.into());
+        shards.is_folder = true;
+        Ok(shards)
+    }
+
+    pub(super) fn of_index(location: &Location, name: String, http: &HttpOptions) -> Result<Self> {
+        let text = location
+            .read_small(http, HEADER_LEN_BYTES)?
+            .ok_or_else(|| missing(location))?;
+        let parsed = ShardIndex::parse(&text).map_err(Error::place(location))?;
+        let mut files: Vec<Shard> = Vec::new();
+        for name in parsed.files() {
+            files.push(Shard {
+                name: name.clone(),
+                location: location.sibling(name).ok_or_else(|| missing(location))?,
+                tensors: Vec::new(),
+            });
+        }
+        for (tensor, file) in parsed.weights() {
+            files[file].tensors.push(tensor.into());
+        }
+        Ok(Self {
+            location: location.clone(),
+            is_folder: false,
+            index: Some(Index {
+                name,
+                location: location.clone(),
+                text,
+                parsed,
+            }),
+            files,
+        })
+    }
+
+    /// The file in the subfolder `folder` that is called as `name` is, but for
+    /// its extension, if it is one a delta can be made against.
+    pub(super) fn find_below(&self, folder: &Path, name: &str) -> Option<Shard> {
+        let Location::Path(root) = &self.location else {
+            return None;
+        };
+        let (stem, _) = name.rsplit_once('.')?;
+        let mut names = BASES.iter().map(|kind| format!("{stem}.{kind}"));
+        let name = names.find(|name| root.join(folder).join(name).is_file())?;
+        Some(Shard {
+            location: Location::Path(root.join(folder).join(&name)),
+            name,
+            tensors: Vec::new(),
+        })
+    }
+
+    /// What was opened: the folder or the index.
+    #[must_use]
+    pub fn location(&self) -> &Location {
+        &self.location
+    }
+
+    /// Whether that is a folder.
+    #[must_use]
+    pub fn is_folder(&self) -> bool {
+        self.is_folder
+    }
+
+    /// Whether the files are packed, containers or deltas, by their names; of
+    /// a folder with checkpoints in subfolders alone, whether one of those is.
+    #[must_use]
+    pub fn is_packed(&self) -> bool {
+        match &self.location {
+            Location::Path(folder) if self.files.is_empty() => {
+                let tree = Tree::walk(folder, &PACKED, self);
+                tree.is_ok_and(|tree| !tree.checkpoints.is_empty())
+            }
+            _ => Kind::of_packed(self).is_ok(),
+        }
+    }
+
+    /// The index, if there is one. Without, there is one file.
+    #[must_use]
+    pub fn index(&self) -> Option<&Index> {
+        self.index.as_ref()
+    }
+
+    /// The files, by name; their numbers are those of [`ShardIndex`].
+    #[must_use]
+    pub fn files(&self) -> &[Shard] {
+        &self.files
+    }
+}
+
+/// Names of the regular files at the top of `folder` that are not hidden,
+/// sorted. A name that is not Unicode is none of a checkpoint's.
+fn file_names(folder: &Path) -> Result<Vec<String>> {
+    let unreadable = || Error::file("list", folder);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(unreadable())? {
+        let entry = entry.map_err(unreadable())?;
+        // Model caches are made of links: what counts is where they lead.
+        let is_file = fs::metadata(entry.path()).is_ok_and(|metadata| metadata.is_file());
+        if is_file && let Ok(name) = entry.file_name().into_string() {
+            names.push(name);
+        }
+    }
+    names.retain(|name| !name.starts_with('.'));
+    names.sort();
+    Ok(names)
+}

@@ -1,0 +1,114 @@
+//! One file of a checkpoint in several, and their index.
+
+use std::io::ErrorKind;
+#[cfg(feature = "serve")]
+use std::path::Path;
+
+use zstn_core::Rule;
+use zstn_core::catalog::FileCatalog;
+use zstn_core::container::safetensors::ShardIndex;
+
+#[cfg(feature = "serve")]
+use super::{Shards, kind::Kind};
+use crate::source::{HttpOptions, Location, Map, Source};
+use crate::{Error, Result};
+
+/// The index of a checkpoint in several files.
+#[derive(Debug, Clone)]
+pub struct Index {
+    /// Name of its file.
+    pub name: String,
+    /// Where it was read.
+    pub location: Location,
+    /// Its bytes.
+    pub text: Vec<u8>,
+    /// What they say.
+    pub parsed: ShardIndex,
+}
+
+/// One of the files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shard {
+    /// Name of the file.
+    pub name: String,
+    /// Where it is.
+    pub location: Location,
+    /// Tensors that the index says it holds, sorted; none without an index.
+    pub tensors: Vec<String>,
+}
+
+impl Shard {
+    /// Checks that the file, which has this catalog, holds every tensor that
+    /// the index says it does.
+    ///
+    /// # Errors
+    /// [`Rule::ShardTensorMissing`].
+    pub fn check(&self, catalog: &FileCatalog) -> Result<()> {
+        let mut names = self.tensors.iter();
+        match names.find(|tensor| catalog.find(tensor).is_err()) {
+            None => Ok(()),
+            Some(tensor) => {
+                let detail = "the index of the shards says it is in this file, but it is not";
+                let refusal = zstn_core::Error::malformed(Rule::ShardTensorMissing, detail);
+                Err(Error::place(&self.location)(refusal.tensor(tensor)))
+            }
+        }
+    }
+
+    /// Opens it for reading parts; `http` is for an address.
+    ///
+    /// # Errors
+    /// As [`Location::open`], and [`Rule::ShardMissing`] if there is no such local
+    /// file.
+    pub fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
+        self.check_there()?;
+        self.location.open_with(http)
+    }
+
+    /// Makes all of it available as a map.
+    ///
+    /// # Errors
+    /// As [`Location::whole`], and [`Rule::ShardMissing`] if there is no such
+    /// local file.
+    pub fn map(&self, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
+        self.check_there()?;
+        self.location.map(progress)
+    }
+
+    fn check_there(&self) -> Result<()> {
+        match &self.location {
+            Location::Path(path) => match path.metadata() {
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    let detail = "the index of the shards names this file, but it is not there; \
+                                  download it as well";
+                    let refusal = zstn_core::Error::malformed(Rule::ShardMissing, detail);
+                    Err(Error::place(path.display())(refusal))
+                }
+                _ => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The text of the index that the one at `path`, of packed shards, was made
+/// from.
+#[cfg(feature = "serve")]
+pub fn unpacked_index(path: &Path) -> Result<Vec<u8>> {
+    let location = Location::Path(path.into());
+    let name = location.file_name().ok_or_else(|| missing(&location))?;
+    let shards = Shards::of_index(&location, name, &HttpOptions::default())?;
+    let index = shards.index().ok_or_else(|| missing(&location))?;
+    Ok(Kind::Zstn.renamed_index(index, Kind::Safetensors)?.text)
+}
+
+pub(super) fn missing(location: &Location) -> Error {
+    match location {
+        Location::Url(url) => Error::Http {
+            url: url.clone(),
+            detail: "there is no such file, or it needs a login; check the address".into(),
+            status: None,
+        },
+        _ => Error::io(format!("open {location}"), ErrorKind::NotFound.into()),
+    }
+}

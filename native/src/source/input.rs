@@ -1,0 +1,177 @@
+//! What a verb works on.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{FileSource, HttpOptions, Location, Map, Remote, Source};
+use crate::output::temporary;
+use crate::{Progress, Result};
+
+/// A checkpoint to work on: a [`Location`], a [`Source`] or bytes in memory.
+///
+/// Paths convert into inputs, and so does a [`Location`], for an address or
+/// standard input. A path may be that of a file, of the index of a checkpoint
+/// in several files, or of a folder that holds one; an address may be that of a
+/// file or an index. What a file is, its bytes say.
+///
+/// Reading single tensors takes parts of an input. Work on all of it, such as
+/// [`pack`](crate::pack), maps local files and copies what comes from elsewhere
+/// into a temporary file first.
+///
+/// ```
+/// use zstn::{Input, Location};
+///
+/// let inputs = [
+///     Input::from("model.safetensors"),
+///     Location::url("https://example.org/model.safetensors.index.json").into(),
+///     vec![0; 8].into(),
+/// ];
+/// assert_eq!(inputs[0].to_string(), "model.safetensors");
+/// ```
+#[derive(Clone)]
+pub struct Input(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Location(Location),
+    Source(Arc<dyn Source>),
+    Map(Arc<Map>),
+}
+
+impl Input {
+    /// Takes what `source` reads.
+    pub fn source(source: impl Source + 'static) -> Self {
+        Self(Kind::Source(Arc::new(source)))
+    }
+
+    /// Takes bytes in memory. Error messages call them `name`.
+    pub fn bytes(name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
+        Map::of_bytes(name.into(), bytes.into()).into()
+    }
+
+    /// Returns where it is, unless it is a source or in memory.
+    pub(crate) fn location(&self) -> Option<&Location> {
+        match &self.0 {
+            Kind::Location(location) => Some(location),
+            _ => None,
+        }
+    }
+
+    /// Returns an input that can be opened more than once: standard input and
+    /// pipes are read to their end.
+    pub(crate) fn rewindable(&self) -> Result<Self> {
+        match &self.0 {
+            Kind::Location(location) if location.is_read_once() => {
+                Ok(location.map(&|_, _| ())?.into())
+            }
+            _ => Ok(self.clone()),
+        }
+    }
+
+    /// Opens it for reading parts.
+    pub(crate) fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
+        Ok(match &self.0 {
+            Kind::Location(location) => location.open_with(http)?,
+            Kind::Source(source) => Box::new(source.clone()),
+            Kind::Map(map) => Box::new(map.clone()),
+        })
+    }
+
+    /// Makes all of it available as a map.
+    pub(crate) fn map(&self, progress: &dyn Progress) -> Result<Arc<Map>> {
+        let fetching = |so_far, len| progress.fetching(so_far, len);
+        match &self.0 {
+            Kind::Location(location) => location.map(&fetching).map(Arc::new),
+            Kind::Source(source) => copy(source, &fetching).map(Arc::new),
+            Kind::Map(map) => Ok(map.clone()),
+        }
+    }
+}
+
+impl fmt::Display for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Location(location) => location.fmt(f),
+            Kind::Source(source) => f.write_str(source.name()),
+            Kind::Map(map) => f.write_str(map.name()),
+        }
+    }
+}
+
+impl fmt::Debug for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Input").field(&self.to_string()).finish()
+    }
+}
+
+/// Copies all of `source` into a temporary file and maps that.
+fn copy(source: &dyn Source, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
+    const PIECE_BYTES: u64 = 16 << 20;
+    let len_bytes = source.len_bytes();
+    let mut file = temporary::create()?;
+    let mut start = 0;
+    while start < len_bytes {
+        let end = len_bytes.min(start + PIECE_BYTES);
+        file.write_all(&source.read(start..end)?)
+            .map_err(|error| temporary::failed("write")(error))?;
+        start = end;
+        progress(start, Some(len_bytes));
+    }
+    source.check_unchanged()?;
+    let map = Map::new(source.name().into(), &file)?;
+    Ok(map.with_file_ids(source.file_ids()))
+}
+
+/// Converts what a location can be made of.
+macro_rules! from_location {
+    ($($location:ty),*) => {$(
+        impl From<$location> for Input {
+            fn from(location: $location) -> Self {
+                Self(Kind::Location(location.into()))
+            }
+        }
+    )*};
+}
+
+from_location!(
+    Location, &Location, &str, &String, String, &Path, PathBuf, &PathBuf, &OsStr, OsString
+);
+
+impl From<&Self> for Input {
+    fn from(input: &Self) -> Self {
+        input.clone()
+    }
+}
+
+impl From<Box<dyn Source>> for Input {
+    fn from(source: Box<dyn Source>) -> Self {
+        Self(Kind::Source(source.into()))
+    }
+}
+
+impl From<FileSource> for Input {
+    fn from(source: FileSource) -> Self {
+        Self::source(source)
+    }
+}
+
+impl From<Remote> for Input {
+    fn from(source: Remote) -> Self {
+        Self::source(source)
+    }
+}
+
+impl From<Map> for Input {
+    fn from(map: Map) -> Self {
+        Self(Kind::Map(Arc::new(map)))
+    }
+}
+
+impl From<Vec<u8>> for Input {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::bytes("bytes in memory", bytes)
+    }
+}

@@ -1,0 +1,288 @@
+//! Where an input is: a path, an address or standard input.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
+
+use super::{FileSource, HttpOptions, Map, Remote, Source, http};
+use crate::output::temporary;
+use crate::{Error, Result};
+
+/// Characters that are not escaped in the path of an address.
+pub(crate) const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// Splits an address into what precedes its query, and the query. The fragment
+/// is dropped.
+fn split(url: &str) -> (&str, &str) {
+    let url = url.split('#').next().unwrap_or_default();
+    url.split_at(url.find('?').unwrap_or(url.len()))
+}
+
+/// Where an input is.
+///
+/// Texts and paths become [`Location::Path`] whatever they look like: a file
+/// may be called `-` or `http:`. An address is given with [`Location::url`].
+///
+/// ```
+/// use zstn::Location;
+///
+/// assert_eq!(Location::from("-"), Location::Path("-".into()));
+/// let model = Location::url("https://example.org/model.zstn?download=true");
+/// let config = Location::url("https://example.org/config.json?download=true");
+/// assert_eq!(model.sibling("config.json"), Some(config));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Location {
+    /// A file or a folder.
+    Path(PathBuf),
+    /// An http(s) address.
+    Url(String),
+    /// Standard input.
+    Stdin,
+}
+
+/// Converts what a path can be made of.
+macro_rules! from_path {
+    ($($text:ty),*) => {$(
+        impl From<$text> for Location {
+            fn from(path: $text) -> Self {
+                Self::Path(path.into())
+            }
+        }
+    )*};
+}
+
+from_path!(&str, &String, String, &Path, PathBuf, &OsStr, OsString);
+
+impl From<&PathBuf> for Location {
+    fn from(path: &PathBuf) -> Self {
+        Self::Path(path.clone())
+    }
+}
+
+impl From<&OsString> for Location {
+    fn from(path: &OsString) -> Self {
+        Self::Path(path.into())
+    }
+}
+
+impl From<&Self> for Location {
+    fn from(location: &Self) -> Self {
+        location.clone()
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => path.display().fmt(f),
+            Self::Url(url) => url.fmt(f),
+            Self::Stdin => f.write_str("standard input"),
+        }
+    }
+}
+
+impl Location {
+    /// Returns the location of an http(s) address.
+    pub fn url(url: impl Into<String>) -> Self {
+        Self::Url(url.into())
+    }
+
+    /// Returns whether this is a local folder.
+    #[must_use]
+    pub fn is_folder(&self) -> bool {
+        matches!(self, Self::Path(path) if path.is_dir())
+    }
+
+    /// Returns whether this is the index of a checkpoint in several files, by
+    /// its name: it ends in `.index.json`.
+    #[must_use]
+    pub fn is_index(&self) -> bool {
+        let name = self.file_name();
+        name.is_some_and(|name| name.ends_with(SHARD_INDEX_SUFFIX))
+    }
+
+    /// Returns whether its bytes come only once.
+    pub(crate) fn is_read_once(&self) -> bool {
+        match self {
+            Self::Path(path) => is_pipe(path),
+            Self::Url(_) => false,
+            Self::Stdin => true,
+        }
+    }
+
+    /// Opens the file for reading parts. A local file becomes a [`FileSource`];
+    /// a pipe and standard input are read to their end first.
+    pub fn open(&self) -> Result<Box<dyn Source>> {
+        self.open_with(&HttpOptions::default())
+    }
+
+    /// Opens the file like [`Location::open`], with options for an address.
+    pub fn open_with(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
+        let head_len_bytes = zstn_core::limits::HEAD_LEN_BYTES;
+        Ok(match self {
+            Self::Url(url) => Box::new(Remote::open_with(url, head_len_bytes, http)?),
+            Self::Path(path) if !is_pipe(path) => Box::new(FileSource::open(path)?),
+            _ => Box::new(self.map(&|_, _| ())?),
+        })
+    }
+
+    /// Maps the file into memory. Pipes, standard input and addresses are first
+    /// copied into a temporary file, which is removed with the map. `progress`
+    /// is called with the bytes fetched so far and, if known, the length.
+    pub fn map(&self, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
+        match self {
+            Self::Path(path) if is_pipe(path) => {
+                let mut pipe = File::open(path).map_err(Error::file("open", path))?;
+                spool(&path.display().to_string(), &mut pipe, |_| ())
+            }
+            Self::Path(path) => Map::open(path),
+            Self::Stdin => spool("standard input", &mut io::stdin().lock(), |_| ()),
+            Self::Url(url) => http::download(url, progress),
+        }
+    }
+
+    /// Reads a small file next to a checkpoint, such as its index or
+    /// `config.json`. Returns `None` if there is no such file, or if a server
+    /// asks for a login: storage without a public list answers missing files so.
+    /// A file of more than `max_bytes` is refused.
+    pub(crate) fn read_small(&self, http: &HttpOptions, max_bytes: u64) -> Result<Option<Vec<u8>>> {
+        let unreadable = |error| Error::io(format!("read {self}"), error);
+        let too_long = || {
+            let detail = format!("the file is over the cap of {max_bytes} bytes");
+            Error::place(self)(zstn_core::Error::limit(detail))
+        };
+        let from: Box<dyn Read> = match self {
+            Self::Stdin => Box::new(io::stdin()),
+            Self::Path(path) => match File::open(path) {
+                Ok(file) => Box::new(file),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(Error::file("open", path)(error)),
+            },
+            Self::Url(url) => return http::small(url, http, max_bytes, too_long),
+        };
+        let mut bytes = Vec::new();
+        from.take(max_bytes.saturating_add(1))
+            .read_to_end(&mut bytes)
+            .map_err(unreadable)?;
+        if bytes.len() as u64 > max_bytes {
+            return Err(too_long());
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Returns the location of the file called `name` in the same folder; the
+    /// query of an address stays. Standard input has no siblings. `name` must
+    /// be a plain file name.
+    #[must_use]
+    pub fn sibling(&self, name: &str) -> Option<Self> {
+        match self {
+            Self::Stdin => None,
+            Self::Path(path) => Some(Self::Path(path.with_file_name(name))),
+            Self::Url(url) => {
+                let (path, query) = split(url);
+                let folder = path.rfind('/').map_or(path, |slash| &path[..=slash]);
+                let name = utf8_percent_encode(name, PLAIN);
+                Some(Self::Url(format!("{folder}{name}{query}")))
+            }
+        }
+    }
+
+    /// Returns the last component of the path or address, if there is one.
+    #[must_use]
+    pub fn file_name(&self) -> Option<String> {
+        let name = match self {
+            Self::Stdin => return None,
+            Self::Path(path) => path.file_name()?.to_string_lossy().into_owned(),
+            Self::Url(url) => {
+                let last = split(url).0.rsplit('/').next()?;
+                percent_decode_str(last).decode_utf8_lossy().into_owned()
+            }
+        };
+        (!name.is_empty()).then_some(name)
+    }
+}
+
+/// Returns whether `path` is a named pipe, such as a shell's `<(…)`.
+fn is_pipe(path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        path.metadata().is_ok_and(|file| file.file_type().is_fifo())
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        false
+    }
+}
+
+fn spool(name: &str, from: &mut dyn Read, progress: impl Fn(u64)) -> Result<Map> {
+    let mut file = temporary::create()?;
+    let mut buffer = vec![0; 1 << 20];
+    let mut so_far = 0;
+    loop {
+        let len = match from.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(len) => len,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(Error::io(format!("read {name}"), error)),
+        };
+        file.write_all(&buffer[..len])
+            .map_err(|error| temporary::failed("write")(error))?;
+        so_far += len as u64;
+        progress(so_far);
+    }
+    Map::new(name.into(), &file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn siblings_keep_the_query_and_never_leave_the_folder() {
+        for (location, name, expected) in [
+            (
+                "https://h/a/m.index.json?download=true#top",
+                "s 1.bin",
+                "https://h/a/s%201.bin?download=true",
+            ),
+            ("http://h/m.index.json?x=/y/z", "s", "http://h/s?x=/y/z"),
+            ("http://h/a/m", "s?evil#%2e", "http://h/a/s%3Fevil%23%252e"),
+        ] {
+            let sibling = Location::url(location).sibling(name);
+            assert_eq!(sibling, Some(Location::url(expected)), "{location}");
+        }
+        for (path, name, expected) in [
+            ("a/m.index.json", "s.bin", "a/s.bin"),
+            ("m.index.json", "s.bin", "s.bin"),
+        ] {
+            let sibling = Location::from(path).sibling(name);
+            assert_eq!(sibling, Some(Location::from(expected)), "{path}");
+        }
+        assert_eq!(Location::Stdin.sibling("s"), None);
+        let name = |url: &str| Location::url(url).file_name();
+        assert_eq!(
+            name("http://h/a/m%201.index.json?x=/y").unwrap(),
+            "m 1.index.json"
+        );
+        assert_eq!(name("http://h/a/"), None);
+    }
+
+    #[test]
+    fn texts_are_paths_whatever_they_look_like() {
+        for text in ["-", "http://h/a", "https:", ""] {
+            assert_eq!(Location::from(text), Location::Path(text.into()));
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! A checkpoint packed.
+
+use crate::delta::{BaseFile, pack_delta};
+use crate::pack::{PackOptions, pack_file};
+use crate::report::PackReport;
+use crate::shards::{PLAIN, Shards, pack_shards};
+use crate::source::Input;
+use crate::{Engine, Result, Sink};
+
+/// Packs a checkpoint of safetensors without losing a bit: a file into a ZSTN
+/// container, or with [`PackOptions::base`] into its difference from that base.
+///
+/// A checkpoint in several files, by its folder or index, becomes a folder: of
+/// containers or deltas with an index (docs/formats/sharded.md). Other files of
+/// a folder, including its subfolders, are copied; next to an index,
+/// `config.json` is.
+///
+/// The same input and options give the same bytes, whatever the engine's
+/// threads and the memory allowed.
+///
+/// # Errors
+/// An input that is not safetensors, was cut off, or is packed already; an
+/// index that its files do not agree with; a base that does not fit; a sink
+/// that cannot take the result; [`Error::Changed`](crate::Error::Changed) if
+/// somebody wrote to the input meanwhile; and I/O errors. Nothing of the output
+/// is left then.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(&folder)?;
+/// # let header = br#"{"x":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}"#;
+/// # let len = (header.len() as u64).to_le_bytes();
+/// # std::fs::write("model.safetensors", [&len[..], header, &[1, 2, 3]].concat())?;
+/// # std::fs::write("tuned.safetensors", [&len[..], header, &[1, 2, 4]].concat())?;
+/// use zstn::{Effort, Engine, PackOptions};
+///
+/// let engine = Engine::default();
+/// let options = PackOptions::default().effort(Effort::Max);
+/// let report = zstn::pack(&engine, "model.safetensors", "model.zstn", &options)?;
+/// println!("{} bytes of {}", report.packed_bytes(), report.original_bytes());
+///
+/// // A fine-tune as its difference from the model.
+/// let options = PackOptions::default().base("model.zstn");
+/// zstn::pack(&engine, "tuned.safetensors", "tuned.z4dm", &options)?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn pack<'s>(
+    engine: &Engine,
+    input: impl Into<Input>,
+    sink: impl Into<Sink<'s>>,
+    options: &PackOptions,
+) -> Result<PackReport> {
+    pack_input(engine, &input.into(), sink.into(), options)
+}
+
+fn pack_input(
+    engine: &Engine,
+    input: &Input,
+    sink: Sink,
+    options: &PackOptions,
+) -> Result<PackReport> {
+    if let Some(shards) = Shards::open_input(input, &PLAIN)? {
+        return pack_shards(engine, &shards, &sink.folder()?, options);
+    }
+    options.check()?;
+    let output = sink.file()?;
+    let map = input.map(options.progress)?;
+    let file = match &options.bases[..] {
+        [] => pack_file(engine, &map, output, options),
+        bases => {
+            let base = BaseFile::open(engine, bases, options.memory_bytes, options.progress)?;
+            pack_delta(engine, &map, &base, output, options)
+        }
+    };
+    Ok(PackReport {
+        files: vec![file?],
+        folder: None,
+    })
+}

@@ -1,0 +1,100 @@
+//! Verifying a model of any kind tensor by tensor.
+
+use zstn_core::container::foreign::gauss;
+use zstn_core::container::zstn::integrity::Integrity;
+
+use crate::report::VerifiedFile;
+use crate::{Error, Progress, Reader, Result, Tensor};
+
+/// Reads every tensor of `input`; with `original`, a model of any kind with
+/// the same tensors, compares every byte. Tensors with a checksum are compared
+/// with that in any case; a weight that cannot be had is an error here.
+///
+/// Tensors that a Gauss file stores lossily have to be as close to the
+/// original as it promises: half a step, and the rounding of the dtype
+/// (docs/formats/gauss.md 5).
+pub fn verify_tensors(
+    input: &Reader,
+    original: Option<&Reader>,
+    progress: &dyn Progress,
+) -> Result<VerifiedFile> {
+    let model = input.model();
+    if let Some((name, refusal)) = model.refused().next() {
+        return Err(Error::place(input.name())(refusal.clone().tensor(name)));
+    }
+    if let Some(original) = original
+        && original.tensors().len() != input.tensors().len()
+    {
+        return Err(Error::Differs {
+            detail: format!(
+                "{} has {} tensors, {} has {}",
+                input.name(),
+                input.tensors().len(),
+                original.name(),
+                original.tensors().len()
+            ),
+        });
+    }
+    progress.begin(model.tensors().iter().map(|t| t.len_bytes()).sum());
+    let mut max_error: Option<f64> = None;
+    for tensor in model.tensors() {
+        let read = input.read(&tensor.name)?;
+        if let Some(original) = original {
+            let part = &tensor.parts[0];
+            let lossy = model.files()[part.file].gauss_tensor(part.number);
+            let lossy = lossy.filter(|lossy| !lossy.shards().is_empty());
+            let error = compare(input, &read, original, lossy)?;
+            max_error = error.map_or(max_error, |e| Some(max_error.map_or(e, |m| m.max(e))));
+        }
+        progress.advance(tensor.len_bytes());
+    }
+    Ok(VerifiedFile {
+        name: input.name().into(),
+        kind: model.kind(),
+        packed_bytes: model.len_bytes(),
+        original_bytes: model.original_len_bytes(),
+        frames: model.tensors().len(),
+        has_digests: model.files().iter().all(|file| {
+            let integrity = file.integrity();
+            integrity.is_some_and(Integrity::is_complete)
+        }),
+        max_error,
+    })
+}
+
+/// The largest error, if the tensor is lossy.
+fn compare(
+    input: &Reader,
+    read: &Tensor,
+    original: &Reader,
+    lossy: Option<&gauss::Tensor>,
+) -> Result<Option<f64>> {
+    let expected = original.read(&read.name)?;
+    let differs = |how: String| Error::Differs {
+        detail: format!(
+            "{} differs from {} in the tensor {}{how}",
+            input.name(),
+            original.name(),
+            read.name
+        ),
+    };
+    if (read.dtype, &read.shape) != (expected.dtype, &expected.shape) {
+        return Err(differs(format!(
+            ": {} {:?} instead of {} {:?}",
+            read.dtype, read.shape, expected.dtype, expected.shape
+        )));
+    }
+    let Some(lossy) = lossy else {
+        return match read.bytes == expected.bytes {
+            true => Ok(None),
+            false => Err(differs(String::new())),
+        };
+    };
+    let errors = gauss::errors(lossy, &expected.bytes, &read.bytes).map_err(Error::Core)?;
+    match errors.beyond {
+        None => Ok(Some(errors.max)),
+        Some(element) => Err(differs(format!(
+            ": element {element} is further away than the file promises"
+        ))),
+    }
+}

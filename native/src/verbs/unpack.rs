@@ -1,0 +1,120 @@
+//! A checkpoint restored.
+
+use crate::delta::{BaseFile, unpack_delta};
+use crate::report::UnpackReport;
+use crate::shards::{BASES, PACKED, Shards, unpack_shards};
+use crate::source::Input;
+use crate::unpack::unpack_file;
+use crate::{Engine, Progress, Result, Sink};
+
+/// How [`unpack`](crate::unpack()) restores a checkpoint.
+#[derive(Clone)]
+#[must_use]
+pub struct UnpackOptions<'a> {
+    bases: Vec<Input>,
+    memory_bytes: u64,
+    progress: &'a dyn Progress,
+}
+
+impl Default for UnpackOptions<'_> {
+    fn default() -> Self {
+        Self {
+            bases: Vec::new(),
+            memory_bytes: u64::MAX,
+            progress: &(),
+        }
+    }
+}
+
+impl<'a> UnpackOptions<'a> {
+    /// Restores a delta with the base that it was packed against, plain or
+    /// packed. Where the base is a delta, the next call adds the base of that
+    /// one, and so on.
+    pub fn base(mut self, base: impl Into<Input>) -> Self {
+        self.bases.push(base.into());
+        self
+    }
+
+    /// Sets the memory to stay within, roughly, in bytes; a single tensor may
+    /// always take what it needs. By default every thread decodes a tensor.
+    pub fn memory_bytes(mut self, memory_bytes: u64) -> Self {
+        self.memory_bytes = memory_bytes;
+        self
+    }
+
+    /// Sets what watches the work.
+    pub fn progress<'b>(self, progress: &'b dyn Progress) -> UnpackOptions<'b>
+    where
+        'a: 'b,
+    {
+        UnpackOptions { progress, ..self }
+    }
+}
+
+/// Restores what [`pack`](crate::pack()) has packed, byte for byte: a file, or
+/// a folder from packed shards by their folder or index. What the packed file
+/// says of its bytes is checked before the output gets its name.
+///
+/// # Errors
+/// An input that is not packed or is damaged;
+/// [`Error::NeedsBase`](crate::Error::NeedsBase) for a delta without its base; a
+/// base that is not the one it was packed against; a sink that cannot take the
+/// result; [`Error::Changed`](crate::Error::Changed) if somebody wrote to the
+/// input meanwhile; and I/O errors. Nothing of the output is left then.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(&folder)?;
+/// # let header = br#"{"x":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}"#;
+/// # let len = (header.len() as u64).to_le_bytes();
+/// # std::fs::write("model.safetensors", [&len[..], header, &[1, 2, 3]].concat())?;
+/// # let engine = zstn::Engine::default();
+/// # zstn::pack(&engine, "model.safetensors", "model.zstn", &Default::default())?;
+/// use zstn::{Engine, UnpackOptions};
+///
+/// let engine = Engine::default();
+/// zstn::unpack(&engine, "model.zstn", "restored.safetensors", &UnpackOptions::default())?;
+/// assert_eq!(std::fs::read("restored.safetensors")?, std::fs::read("model.safetensors")?);
+/// # Ok(())
+/// # }
+/// ```
+pub fn unpack<'s>(
+    engine: &Engine,
+    input: impl Into<Input>,
+    sink: impl Into<Sink<'s>>,
+    options: &UnpackOptions,
+) -> Result<UnpackReport> {
+    unpack_input(engine, &input.into(), sink.into(), options)
+}
+
+fn unpack_input(
+    engine: &Engine,
+    input: &Input,
+    sink: Sink,
+    options: &UnpackOptions,
+) -> Result<UnpackReport> {
+    let UnpackOptions {
+        bases,
+        memory_bytes,
+        progress,
+    } = options;
+    let (memory_bytes, progress) = (*memory_bytes, *progress);
+    if let Some(shards) = Shards::open_input(input, &PACKED)? {
+        let bases = bases.iter();
+        let bases = bases.map(|base| Shards::open_counterpart(base, &BASES));
+        let bases = bases.collect::<Result<Vec<_>>>()?;
+        let folder = sink.folder()?;
+        return unpack_shards(engine, &shards, &bases, &folder, memory_bytes, progress);
+    }
+    let output = sink.file()?;
+    let map = input.map(progress)?;
+    let file = match BaseFile::open_for(engine, &map, bases, memory_bytes, progress)? {
+        Some(base) => unpack_delta(engine, &map, &base, output, memory_bytes, progress),
+        None => unpack_file(engine, &map, output, memory_bytes, progress),
+    };
+    Ok(UnpackReport {
+        files: vec![file?],
+        folder: None,
+    })
+}

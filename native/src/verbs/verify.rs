@@ -1,0 +1,210 @@
+//! A checkpoint checked.
+
+use zstn_core::catalog::{Kind, recognise};
+use zstn_core::limits::HEAD_LEN_BYTES;
+
+use super::tensors::verify_tensors;
+use crate::delta::BaseFile;
+use crate::report::VerifyReport;
+use crate::shards::{BASES, PACKED, PLAIN, READABLE, Shards, verify_shards};
+use crate::source::{HttpOptions, Input, Location, Source};
+use crate::verify::{verify_delta, verify_file};
+use crate::{Engine, Error, Progress, Reader, Result, View};
+
+/// How [`verify`](crate::verify()) checks a checkpoint.
+#[derive(Clone)]
+#[must_use]
+pub struct VerifyOptions<'a> {
+    bases: Vec<Input>,
+    original: Option<Input>,
+    view: View,
+    memory_bytes: u64,
+    progress: &'a dyn Progress,
+}
+
+impl Default for VerifyOptions<'_> {
+    fn default() -> Self {
+        Self {
+            bases: Vec::new(),
+            original: None,
+            view: View::default(),
+            memory_bytes: u64::MAX,
+            progress: &(),
+        }
+    }
+}
+
+impl<'a> VerifyOptions<'a> {
+    /// Reads a delta with the base that it was packed against, plain or packed.
+    /// Where the base is a delta, the next call adds the base of that one, and
+    /// so on.
+    pub fn base(mut self, base: impl Into<Input>) -> Self {
+        self.bases.push(base.into());
+        self
+    }
+
+    /// Compares every byte with those of `original`: the file that a packed one
+    /// restores, or for other kinds a model with the same tensors.
+    pub fn original(mut self, original: impl Into<Input>) -> Self {
+        self.original = Some(original.into());
+        self
+    }
+
+    /// Selects what is read of weights that are stored in parts; by default
+    /// [`View::Dense`].
+    pub fn view(mut self, view: View) -> Self {
+        self.view = view;
+        self
+    }
+
+    /// Sets the memory to stay within, roughly, in bytes; a single tensor may
+    /// always take what it needs. By default every thread decodes a tensor.
+    pub fn memory_bytes(mut self, memory_bytes: u64) -> Self {
+        self.memory_bytes = memory_bytes;
+        self
+    }
+
+    /// Sets what watches the work.
+    pub fn progress<'b>(self, progress: &'b dyn Progress) -> VerifyOptions<'b>
+    where
+        'a: 'b,
+    {
+        VerifyOptions { progress, ..self }
+    }
+}
+
+/// Decodes all of a checkpoint of any kind, in one file or several, without
+/// keeping it, and checks it.
+///
+/// Every byte is compared with the digests that the files hold, and with the
+/// original if [`VerifyOptions::original`] gives one. A packed file without
+/// either is decoded; damage inside stored planes stays unseen then.
+///
+/// # Errors
+/// Damage; [`Error::Differs`] if the original is another;
+/// [`Error::NeedsBase`] for a delta without its base; and whatever opening
+/// the input refuses.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(&folder)?;
+/// # let header = br#"{"x":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}"#;
+/// # let len = (header.len() as u64).to_le_bytes();
+/// # std::fs::write("model.safetensors", [&len[..], header, &[1, 2, 3]].concat())?;
+/// # let engine = zstn::Engine::default();
+/// # zstn::pack(&engine, "model.safetensors", "model.zstn", &Default::default())?;
+/// use zstn::{Engine, VerifyOptions};
+///
+/// let engine = Engine::default();
+/// let options = VerifyOptions::default().original("model.safetensors");
+/// let report = zstn::verify(&engine, "model.zstn", &options)?;
+/// assert!(report.compared && report.has_digests());
+/// # Ok(())
+/// # }
+/// ```
+pub fn verify(
+    engine: &Engine,
+    input: impl Into<Input>,
+    options: &VerifyOptions,
+) -> Result<VerifyReport> {
+    let work = Work { engine, options };
+    work.verify(&input.into())
+}
+
+struct Work<'a> {
+    engine: &'a Engine,
+    options: &'a VerifyOptions<'a>,
+}
+
+impl Work<'_> {
+    fn verify(&self, input: &Input) -> Result<VerifyReport> {
+        let kinds = [&PACKED[..], &READABLE].concat();
+        if let Some(shards) = Shards::open_input(input, &kinds)?
+            && shards.is_packed()
+        {
+            return self.shards(&shards);
+        }
+        let is_several = |location: &Location| location.is_folder() || location.is_index();
+        if input.location().is_some_and(is_several) {
+            return self.model(input);
+        }
+        let input = &input.rewindable()?;
+        // Only a packed file is fetched whole.
+        match is_packed(&*input.open(&HttpOptions::default())?)? {
+            true => self.file(input),
+            false => self.model(input),
+        }
+    }
+
+    fn shards(&self, input: &Shards) -> Result<VerifyReport> {
+        let options = self.options;
+        let original = options.original.as_ref();
+        let original = original.map(|original| Shards::open_counterpart(original, &PLAIN));
+        let bases = options.bases.iter();
+        let bases = bases.map(|base| Shards::open_counterpart(base, &BASES));
+        verify_shards(
+            self.engine,
+            input,
+            &bases.collect::<Result<Vec<_>>>()?,
+            original.transpose()?.as_ref(),
+            options.memory_bytes,
+            options.progress,
+        )
+    }
+
+    /// Verifies a file that restores another, byte for byte.
+    fn file(&self, input: &Input) -> Result<VerifyReport> {
+        let VerifyOptions {
+            bases,
+            memory_bytes,
+            progress,
+            ..
+        } = self.options;
+        let (engine, memory_bytes, progress) = (self.engine, *memory_bytes, *progress);
+        let map = input.map(progress)?;
+        let original = self.options.original.as_ref();
+        let original = original
+            .map(|original| original.map(progress))
+            .transpose()?;
+        let original = original.as_deref();
+        let file = match BaseFile::open_for(engine, &map, bases, memory_bytes, progress)? {
+            Some(base) => verify_delta(engine, &map, &base, original, memory_bytes, progress),
+            None => verify_file(engine, &map, original, progress),
+        };
+        Ok(VerifyReport {
+            files: vec![file?],
+            compared: original.is_some(),
+            indexed_tensors: 0,
+        })
+    }
+
+    /// Verifies the tensors of a model of another kind.
+    fn model(&self, input: &Input) -> Result<VerifyReport> {
+        let reading = Reader::options()
+            .engine(self.engine)
+            .view(self.options.view);
+        let original = self.options.original.as_ref();
+        let original = original
+            .map(|original| reading.open(original))
+            .transpose()?;
+        let bases = self.options.bases.iter();
+        let reader = bases
+            .fold(reading, |reading, base| reading.base(base))
+            .open(input)?;
+        let file = verify_tensors(&reader, original.as_ref(), self.options.progress)?;
+        Ok(VerifyReport {
+            files: vec![file],
+            compared: original.is_some(),
+            indexed_tensors: 0,
+        })
+    }
+}
+
+/// Returns whether a file restores another, byte for byte.
+fn is_packed(source: &dyn Source) -> Result<bool> {
+    let len = source.len_bytes();
+    let head = source.read(0..len.min(HEAD_LEN_BYTES))?;
+    let kind = recognise(&head, len).map_err(Error::place(source.name()))?;
+    Ok(matches!(kind, Kind::Zstn | Kind::Delta))
+}

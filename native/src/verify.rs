@@ -1,0 +1,166 @@
+//! Decoding everything without keeping it, and comparing with the original.
+
+use std::ops::Range;
+
+use zstn_core::bytes::{index, part};
+use zstn_core::catalog::Kind;
+
+use crate::container::Container;
+use crate::delta::Checked;
+use crate::report::VerifiedFile;
+use crate::source::{Map, Source};
+use crate::{Engine, Error, Output, Progress, Result};
+
+/// Decodes every frame of `input`; with `original`, compares every byte. An
+/// integrity section is compared with in any case. Without both, damage inside
+/// stored planes stays unseen.
+pub fn verify_file(
+    engine: &Engine,
+    input: &Map,
+    original: Option<&Map>,
+    progress: &dyn Progress,
+) -> Result<VerifiedFile> {
+    let report = verify_container(engine, input, original, progress);
+    check_unchanged(&[Some(input), original])?;
+    report
+}
+
+/// Whatever went wrong may come of a file that was written to meanwhile.
+fn check_unchanged(files: &[Option<&Map>]) -> Result<()> {
+    let mut files = files.iter().flatten();
+    files.try_for_each(|file| file.check_unchanged())
+}
+
+fn verify_container(
+    engine: &Engine,
+    input: &Map,
+    original: Option<&Map>,
+    progress: &dyn Progress,
+) -> Result<VerifiedFile> {
+    let container = Container::parse(engine, input)?;
+    let expected = Original::new(input, original, container.header());
+    expected.check_header(container.original_len_bytes())?;
+    container.decode_in_order(engine, progress, |span, bytes| expected.check(&span, bytes))?;
+    container.check_tables(engine)?;
+    Ok(VerifiedFile {
+        name: input.name().into(),
+        kind: Kind::Zstn,
+        packed_bytes: input.len_bytes(),
+        original_bytes: container.original_len_bytes(),
+        frames: container.frame_count(),
+        has_digests: container.has_digests(),
+        max_error: None,
+    })
+}
+
+/// Restores every tensor of the delta `input` against `base`; with
+/// `original`, compares every byte. A delta with a trailer is compared with its
+/// digests in any case.
+pub fn verify_delta(
+    engine: &Engine,
+    input: &Map,
+    base: &Map,
+    original: Option<&Map>,
+    memory_bytes: u64,
+    progress: &dyn Progress,
+) -> Result<VerifiedFile> {
+    let report = verify_records(engine, input, base, original, memory_bytes, progress);
+    check_unchanged(&[Some(input), Some(base), original])?;
+    report
+}
+
+fn verify_records(
+    engine: &Engine,
+    input: &Map,
+    base: &Map,
+    original: Option<&Map>,
+    memory_bytes: u64,
+    progress: &dyn Progress,
+) -> Result<VerifiedFile> {
+    let checked = Checked::parse(engine, input, base)?;
+    let delta = &checked.delta;
+    let expected = Original::new(input, original, delta.header());
+    expected.check_header(delta.original_len_bytes())?;
+    if !delta.overlapping().is_empty() || (delta.has_trailer() && !delta.has_tensor_digests()) {
+        // Only the whole shows whether its parts agree.
+        checked.restore(engine, &Output::temporary()?, memory_bytes, &())?;
+    }
+    checked.decode(engine, memory_bytes, progress, |span, bytes| {
+        expected.check(&span, bytes)
+    })?;
+    Ok(VerifiedFile {
+        name: input.name().into(),
+        kind: Kind::Delta,
+        packed_bytes: input.len_bytes(),
+        original_bytes: delta.original_len_bytes(),
+        frames: delta.records().len(),
+        has_digests: delta.has_trailer(),
+        max_error: None,
+    })
+}
+
+/// The original, if there is one to compare with.
+struct Original<'a> {
+    name: &'a str,
+    original: Option<&'a Map>,
+    header: &'a [u8],
+}
+
+impl<'a> Original<'a> {
+    fn new(input: &'a Map, original: Option<&'a Map>, header: &'a [u8]) -> Self {
+        Self {
+            name: input.name(),
+            original,
+            header,
+        }
+    }
+
+    fn data_start(&self) -> u64 {
+        8 + self.header.len() as u64
+    }
+
+    fn check_header(&self, original_len_bytes: u64) -> Result<()> {
+        let (Some(original), name) = (self.original, self.name) else {
+            return Ok(());
+        };
+        let differs = |detail| Error::Differs { detail };
+        if original.len_bytes() != original_len_bytes {
+            return Err(differs(format!(
+                "{name} restores {original_len_bytes} bytes, {} has {}",
+                original.name(),
+                original.len_bytes()
+            )));
+        }
+        if part(original, 8..self.data_start()) != self.header
+            || original[..8] != (self.header.len() as u64).to_le_bytes()
+        {
+            return Err(differs(format!(
+                "the header in {name} differs from that of {}",
+                original.name()
+            )));
+        }
+        Ok(())
+    }
+
+    fn check(&self, span: &Range<u64>, bytes: &[u8]) -> Result<()> {
+        let Some(original) = self.original else {
+            return Ok(());
+        };
+        let start = self.data_start() + span.start;
+        let end = self.data_start() + span.end;
+        let expected = part(original, start..end);
+        let found = expected.iter().zip(bytes).position(|(a, b)| a != b);
+        original.release(index(start)..index(end));
+        match found {
+            None => Ok(()),
+            Some(at) => Err(Error::Differs {
+                detail: format!(
+                    "{} differs from {} at byte {} of the original",
+                    self.name,
+                    original.name(),
+                    start + at as u64
+                ),
+            }),
+        }
+    }
+}
