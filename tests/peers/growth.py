@@ -24,7 +24,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 
-# NumPy is left to a program of its own: until a child runs its program, memory of this process counts as the child's.
+# NumPy runs in a separate program: until a child executes its program, the memory of this process counts as the child's.
 SYNTHETIC = pathlib.Path(__file__).with_name("synthetic.py")
 LARGEST_TENSOR = 64_000_000
 SMALL_TENSOR = 4096
@@ -84,7 +84,7 @@ def measure(model, folder, options):
     memory = ["--memory", options.memory] if options.memory else []
     runs = {"pack": [], "unpack": [], "cp": [], "cp and sync": []}
     for number in range(options.rounds):
-        # Nothing waits for what the one before has left to write.
+        # Written first, so that no run waits for the writes of the one before.
         for file in (packed, restored, copy):
             file.unlink(missing_ok=True)
         os.sync()

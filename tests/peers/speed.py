@@ -60,7 +60,7 @@ def by_zipnn(coder, original, threads):
         def make(dtype=ZIPNN_DTYPES[tensor["dtype"]]):
             return coder(input_format="byte", bytearray_dtype=dtype, threads=threads)
 
-        # It works on the buffer it is given, so it is given a copy; making it does not count.
+        # It changes its buffer, so it gets a copy, which is not timed.
         coded, seconds = clocked(make().compress, bytearray(raw))
         pack += seconds
         back, seconds = clocked(make().decompress, coded)

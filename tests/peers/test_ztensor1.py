@@ -22,7 +22,7 @@ DTYPES = {
     **{"I64": np.int64, "I32": np.int32, "I16": np.int16, "I8": np.int8},
     **{"U64": np.uint64, "U32": np.uint32, "U16": np.uint16, "U8": np.uint8, "BOOL": np.bool_},
 }
-# What version 1.2 has besides.
+# Additions of version 1.2.
 MORE_DTYPES = {
     **{"F8_E4M3": ml_dtypes.float8_e4m3fn, "F8_E4M3FNUZ": ml_dtypes.float8_e4m3fnuz},
     **{"F8_E5M2": ml_dtypes.float8_e5m2, "F8_E5M2FNUZ": ml_dtypes.float8_e5m2fnuz, "C64": np.complex64},
@@ -76,7 +76,7 @@ class Exchange(unittest.TestCase):
             self.assertEqual(sorted(read), sorted(truth))
             for name, (_, array) in truth.items():
                 with self.subTest(storage=storage, tensor=name):
-                    # 1.2.3 takes data in the other byte order for data in this one (docs/formats/ztensor.md 7.4).
+                    # 1.2.3 reads data in the other byte order as if it were native (docs/formats/ztensor.md 7.4).
                     self.assertEqual(read[name], entry(array.byteswap() if storage == "big" else array))
 
     def test_we_read_what_ztensor_writes(self):

@@ -91,7 +91,7 @@ def sparse(random):
             model = folder / "model"
             model.mkdir()
             written = int(run_ours("write", folder / "dense.safetensors", model, form))
-            # A 2:4 mask costs an eighth, half of a matrix of bytes: all of them gain.
+            # A 2:4 mask costs an eighth and removes half of a matrix of bytes, so all of them gain.
             assert written == len(truth) - 2, f"{form}: only {written} tensors are sparse"
             config = json.loads((model / "config.json").read_text())["quantization_config"]
             assert config["sparsity_config"]["format"] == form
@@ -117,7 +117,7 @@ def parameters(random, weight, arguments, dtype):
     made = {"weight_scale": ((torch.rand(shape, generator=random) + 0.5) * 3 / largest).to(dtype)}
     if arguments.strategy == "tensor_group":
         made["weight_global_scale"] = torch.rand(1, generator=random) * 100 + 400
-        # The package makes it an 8-bit float itself.
+        # The package converts it to an 8-bit float itself.
         made["weight_scale"] = (torch.rand(shape, generator=random) * 300 + 50).to(dtype)
     if not arguments.symmetric:
         low = -int(largest)
@@ -180,7 +180,7 @@ def main():
             try:
                 read += quantised(random, form, arguments, dtype)
             except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
-                # The package itself cannot do it; differences are assertions.
+                # The package itself cannot read it; differences are assertion errors.
                 refused[f"{form}, {arguments}, {dtype}"] = f"{type(error).__name__}: {error}"
     print(f"{read} weights that the package quantised are read by us as it reads them")
     for what, why in refused.items():

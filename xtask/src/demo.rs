@@ -92,13 +92,10 @@ fn first_page(workspace: &Workspace, report: &mut Report) -> Result<Vec<&'static
             later.push(module);
         }
     }
+    report.step("npm package", |step| wasm::package(workspace, step))?;
     if later.is_empty() {
-        report.step("npm package", |step| wasm::package(workspace, step))?;
         report.step("page", |step| wasm::page(workspace, step))?;
     } else {
-        report.step("npm package, for reading", |step| {
-            placeholder::package(workspace, step)
-        })?;
         report.step("page, for reading", |step| {
             placeholder::page(workspace, step)
         })?;

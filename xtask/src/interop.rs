@@ -28,7 +28,7 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Interop) -> Res
             );
         step.run(&mut unittest)?;
         let output = step.output()?;
-        let summary = output.lines().find(|line| line.contains(" ways, "));
+        let summary = output.lines().find(|line| line.contains(" encodings, "));
         step.after(summary.context("z4ai was not asked anything")?);
         Ok(())
     })

@@ -11,12 +11,10 @@ use crate::step::Step;
 use crate::wasm::Module;
 use crate::workspace::Workspace;
 
-/// The glue's only export is the function that the package calls to make an
-/// instance.
 const GLUE: &str = "\
-export function create() {
+export const create = () => {
   throw new Error(\"this module is not built yet: wait until `cargo xtask demo` says so, or run `cargo xtask wasm`\");
-}
+};
 ";
 
 /// Returns whether `module` has been built at some time.
@@ -37,17 +35,7 @@ fn binary(workspace: &Workspace, module: &Module) -> PathBuf {
     workspace.path(&format!("wasm/dist/core/{}_bg.wasm", module.name))
 }
 
-/// Compiles the npm package without checking types, which would take longer
-/// than the rest and is done when all modules are built.
-pub fn package(workspace: &Workspace, step: &mut Step) -> Result<()> {
-    let mut tsc = npm();
-    tsc.args(["exec", "--offline", "--", "tsc", "--noCheck", "--project"])
-        .arg(workspace.path("wasm/tsconfig.json"));
-    step.run(&mut tsc)
-}
-
-/// Builds the viewer with such a package, and without its sample, which is
-/// packed by the package.
+/// Builds the viewer without its sample, which the module for packing packs.
 pub fn page(workspace: &Workspace, step: &mut Step) -> Result<()> {
     let mut vite = npm();
     vite.args([

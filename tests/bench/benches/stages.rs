@@ -1,7 +1,7 @@
 //! The stages of packing and reading, timed: `cargo bench`. Every line is in
 //! bytes before coding, or after decoding, on one thread.
 //!
-//! `cargo bench -- Huffman` keeps to lines with that in their name.
+//! `cargo bench -- Huffman` runs those with that in their name.
 
 use divan::Bencher;
 use divan::counter::BytesCount;
@@ -18,7 +18,7 @@ fn bench(bencher: Bencher, stage: &Stage, tensor_bytes: usize) {
         .bench_local(|| work.run());
 }
 
-/// Pieces such as decoders join while they are in the cache.
+/// The pieces that decoders join while they are in the cache, in bytes.
 #[divan::bench(args = zstn_bench::planes(), max_time = 0.5)]
 fn planes(bencher: Bencher, stage: &Stage) {
     bench(bencher, stage, 256 << 10);
@@ -34,7 +34,7 @@ fn coders(bencher: Bencher, stage: &Stage) {
     bench(bencher, stage, 4 << 20);
 }
 
-/// C zstd with the same planes.
+/// C zstd on the same planes.
 #[divan::bench(args = zstn_bench::peers(), max_time = 1)]
 fn peers(bencher: Bencher, stage: &Stage) {
     bench(bencher, stage, 4 << 20);

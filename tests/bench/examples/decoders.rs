@@ -1,12 +1,12 @@
-//! zstd decoders side by side on the planes of a checkpoint of bfloat16, coded
-//! by Huffman codes alone, as a Markdown table:
+//! Compares zstd decoders on the planes of a bfloat16 checkpoint, coded by Huffman
+//! codes alone, and prints a Markdown table:
 //!
 //! ```sh
 //! cargo run --release -p zstn-bench --example decoders -- MODEL.safetensors
 //! ```
 //!
-//! Without a model a synthetic tensor serves. `--write FOLDER` leaves planes
-//! and frames there, for the decoders that `cargo xtask decoders` runs in Node.
+//! Without a model it uses a synthetic tensor. `--write FOLDER` writes planes and
+//! frames there, for the decoders that `cargo xtask decoders` runs in Node.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,12 +19,12 @@ use zstn_core::engine::{Engine, PackEngine, ZstdCoding};
 use zstn_core::pure::Pure;
 use zstn_tests::checkpoints::Checkpoint;
 
-/// What a frame holds in our files.
+/// The length of a plane in one frame of a packed file, in bytes.
 const FRAME_BYTES: usize = 256 << 10;
 const SYNTHETIC_BYTES: usize = 32 << 20;
 const ROUNDS: usize = 15;
 
-/// Of a decoder, as it is called.
+/// A decoder's function.
 type Decode = Box<dyn FnMut(&[u8], &mut [u8])>;
 
 fn main() {
@@ -68,7 +68,7 @@ fn main() {
     }
 }
 
-/// The tensors of bfloat16 of a safetensors file, one behind the other.
+/// Returns the bfloat16 tensors of a safetensors file, concatenated.
 fn weights(file: &[u8]) -> Vec<u8> {
     let checkpoint = Checkpoint::parse(file);
     let tensors = checkpoint.header.tensors.iter();
@@ -125,7 +125,7 @@ impl Plane {
         stored as f64 / self.bytes.len() as f64
     }
 
-    /// MB/s of every decoder in rounds that take turns.
+    /// Returns the MB/s of every decoder over alternating rounds.
     fn rates(&self, decoders: &mut [(&str, Decode)]) -> Vec<Vec<f64>> {
         let mut out = vec![0; self.bytes.len()];
         let mut rates = vec![Vec::new(); decoders.len()];
@@ -145,7 +145,7 @@ impl Plane {
         rates
     }
 
-    /// The plane, and its frames with the length of each in front of them.
+    /// Writes the plane, and its frames, each after its length.
     fn write(&self, folder: &Path) {
         fs::create_dir_all(folder).expect("a folder");
         let write = |ending: &str, bytes: &[u8]| {
@@ -167,7 +167,7 @@ fn median(mut numbers: Vec<f64>) -> f64 {
     numbers[numbers.len() / 2]
 }
 
-/// Of the rounds.
+/// Returns the median of the rounds.
 fn ratio(ours: &[f64], theirs: &[f64]) -> f64 {
     median(
         ours.iter()

@@ -12,17 +12,17 @@ use zstn_core::pure::Pure;
 use crate::tensors::BF16;
 use crate::{OneThread, Stage, Work};
 
-/// Bytes that one zstd frame holds in our files.
+/// The length of a plane in one zstd frame of a packed file, in bytes.
 const FRAME_BYTES: usize = 256 << 10;
 
-/// Bytes that share a table of adaptive rANS.
+/// The bytes that share a table of adaptive rANS.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// A plane of bfloat16 that is coded by itself.
 #[derive(Debug, Clone, Copy)]
 enum Plane {
     Exponents,
-    /// Seven bits, hardly any of which is more likely than another.
+    /// Seven bits, nearly uniform.
     Mantissas,
 }
 
@@ -43,7 +43,7 @@ impl Plane {
     }
 }
 
-/// Huffman codes in zstd frames by our own coder, decoded by both engines, and
+/// Huffman codes in zstd frames by the core's coder, decoded by both engines, and
 /// rANS of every kind.
 #[must_use]
 pub fn coders() -> Vec<Stage> {
@@ -65,7 +65,7 @@ pub fn coders() -> Vec<Stage> {
     stages
 }
 
-/// C zstd on the same planes: what ours are measured by.
+/// C zstd on the same planes, for comparison.
 #[must_use]
 pub fn peers() -> Vec<Stage> {
     let mut stages = Vec::new();
@@ -87,8 +87,7 @@ fn by_us(block: &[u8], out: &mut Vec<u8>) {
     Pure.zstd_encode(block, ZstdCoding::Huffman, out);
 }
 
-/// The fastest level, which looks for next to no matches, and Huffman codes
-/// all the same.
+/// The fastest level, which finds almost no matches, with Huffman codes.
 fn by_c(block: &[u8], out: &mut Vec<u8>) {
     thread_local! {
         static CONTEXT: std::cell::RefCell<CCtx<'static>> = std::cell::RefCell::new(CCtx::create());

@@ -1,4 +1,4 @@
-//! Whole files in memory, with everything that stands around their frames.
+//! Whole files in memory, with everything besides their frames.
 
 use std::hint::black_box;
 
@@ -13,9 +13,9 @@ use crate::tensors::{BF16, F32, ROW};
 use crate::{OneThread, Stage, Work};
 use zstn_tests::checkpoint;
 
-/// Small tensors beside the large ones, as norms and biases are.
+/// The number of small tensors next to the large ones, like norms and biases.
 const SMALL_TENSORS: usize = 24;
-/// Rows that are read of a tensor at a time.
+/// The number of rows that are read at a time.
 const ROWS: u64 = 8;
 
 /// Packing, opening, unpacking, rows.
@@ -39,7 +39,7 @@ pub fn files() -> Vec<Stage> {
         }),
         Stage::new("file: open", |tensor_bytes| {
             let packed = packed(&OneThread::new(), &model(tensor_bytes));
-            // What is read of the file depends on its list of tensors alone.
+            // The bytes read depend only on the list of tensors.
             let read = opened(&packed).1;
             Work::new(read, move || {
                 black_box(opened(black_box(&packed)));
@@ -49,8 +49,7 @@ pub fn files() -> Vec<Stage> {
     ]
 }
 
-/// A checkpoint of two tensors of `tensor_bytes` each and small ones beside
-/// them.
+/// Returns a checkpoint of two tensors of `tensor_bytes` each and small ones.
 fn model(tensor_bytes: usize) -> Vec<u8> {
     let tensors = [BF16, F32].map(|float| (float.name, float.tensor(tensor_bytes)));
     let small = BF16.tensor(2 * ROW);
@@ -62,7 +61,7 @@ fn model(tensor_bytes: usize) -> Vec<u8> {
         .map(|(name, tensor)| (*name, *name, tensor.as_slice()))
         .collect();
     list.extend(names.iter().enumerate().map(|(number, name)| {
-        // No two alike.
+        // All tensors differ.
         let norm = &small[2 * number..2 * (number + ROW / 2)];
         (name.as_str(), "BF16", norm)
     }));
@@ -73,7 +72,8 @@ fn packed(engine: &OneThread, file: &[u8]) -> Vec<u8> {
     pack(engine, file, Effort::Balanced).expect("a checkpoint")
 }
 
-/// The model in `file`, and how many bytes were read for its list of tensors.
+/// Returns the model in `file`, and the number of bytes read for its list of
+/// tensors.
 fn opened(file: &[u8]) -> (Model, usize) {
     let len = file.len() as u64;
     let head = part(file, 0..FileOpener::head_len_bytes(len)).to_vec();

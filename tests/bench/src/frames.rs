@@ -1,4 +1,4 @@
-//! One tensor to its frame and back, the choice of how included.
+//! One tensor to its frame and back, including the encoder's choice.
 
 use std::hint::black_box;
 use zstn_core::TensorRef;
@@ -11,7 +11,7 @@ use zstn_core::pure::Pure;
 use crate::tensors::{BF16, F16, F32, Float};
 use crate::{OneThread, Stage, Work};
 
-/// Longest tensor of bfloat16 whose planes are short enough for rANS.
+/// The longest bfloat16 tensor whose planes are short enough for rANS, in bytes.
 const SMALL_BYTES: usize = 1 << 20;
 
 /// A kind of tensor.
@@ -38,7 +38,7 @@ const KINDS: [Kind; 6] = [
         float: F32,
         tensor: |len_bytes| F32.tensor(len_bytes),
     },
-    // As most matrices of small models are: a range coder takes the exponents.
+    // Like most matrices of small models, whose exponents are coded by rANS.
     Kind {
         name: "small BF16 for rANS",
         float: BF16,
@@ -57,7 +57,7 @@ const KINDS: [Kind; 6] = [
 ];
 
 /// Tensors of all floats, packed with the default effort and decoded by both
-/// engines, and what the least effort takes.
+/// engines, and packed with the least effort.
 #[must_use]
 pub fn frames() -> Vec<Stage> {
     let mut stages = Vec::new();

@@ -28,8 +28,8 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// `prepare` gets the length of a tensor in bytes and makes of it whatever
-    /// the stage starts from.
+    /// `prepare` gets the length of a tensor in bytes and makes the input of the
+    /// stage.
     fn new(
         name: impl Into<String>,
         prepare: impl Fn(usize) -> Work + Send + Sync + 'static,
@@ -40,7 +40,7 @@ impl Stage {
         }
     }
 
-    /// What is done to what, by whom.
+    /// The name: the input, the operation and the engine.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -72,8 +72,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// `run` does something to `len_bytes` bytes, counted as they are when
-    /// nothing is coded.
+    /// `run` works on `len_bytes` uncoded bytes.
     fn new(len_bytes: usize, run: impl FnMut() + 'static) -> Self {
         Self {
             len_bytes,
@@ -87,7 +86,7 @@ impl Work {
         self.len_bytes
     }
 
-    /// Does it once.
+    /// Runs the stage once.
     pub fn run(&mut self) {
         (self.run)();
     }
@@ -99,7 +98,7 @@ impl fmt::Debug for Work {
     }
 }
 
-/// Every stage of ours, in the order of packing.
+/// Returns every stage, in the order of packing.
 #[must_use]
 pub fn all() -> Vec<Stage> {
     [planes(), structured(), coders(), frames(), files()]

@@ -2,9 +2,9 @@
 
 use zstn_core::engine::{Engine, PackEngine, ZstdCoding};
 
-/// Codes and decodes as [`zstn::Engine`] does, and runs jobs one after the
-/// other on the thread that asks: even a pool of one thread has a thread of its
-/// own, which a profiler counts apart.
+/// Codes and decodes as [`zstn::Engine`] does, and runs jobs one after the other
+/// on the calling thread: even a pool of one thread has its own thread, which a
+/// profiler counts separately.
 #[derive(Debug)]
 pub struct OneThread(zstn::Engine);
 
@@ -12,7 +12,7 @@ impl OneThread {
     /// The engine.
     ///
     /// # Panics
-    /// If the system gives no thread.
+    /// If no thread can be started.
     #[must_use]
     pub fn new() -> Self {
         Self(zstn::Engine::new(1).expect("a thread"))

@@ -12,8 +12,7 @@ use std::process::ExitCode;
 
 use zstn_bench::Work;
 
-/// Several blocks of most planes, and soon done at the speed of a
-/// profiler.
+/// Several blocks of most planes, and short enough for a profiler.
 const TENSOR_BYTES: usize = 1 << 20;
 
 fn main() -> ExitCode {
@@ -33,8 +32,8 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let mut work = stage.prepare(TENSOR_BYTES);
-    // What is set up on first use, such as the contexts of C zstd, is no part
-    // of the stage.
+    // State that is created on first use, such as the contexts of C zstd, is not
+    // part of the stage.
     work.run();
     counted(&mut work);
     println!("{}", work.len_bytes());

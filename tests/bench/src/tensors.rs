@@ -12,24 +12,24 @@ use zstn_tests::rng::Rng;
 pub const ROW: usize = 1024;
 
 const SEED: u64 = 17;
-/// Normal values that all others are drawn from, by an index of 16 bits.
+/// Normal values from which all others are drawn, by an index of 16 bits.
 const VALUES: usize = 1 << 16;
 const DEVIATION: f64 = 0.02;
 /// Half of all values are closer to zero than this, in deviations.
 const MEDIAN: f64 = 0.6745;
 /// Standard deviation of the logarithm of a row's scale.
-/// Their exponents are far from where Huffman codes and rANS cost the packer
-/// the same: nearer to it, other values would be coded in other ways.
+/// Their exponents are far from the point where Huffman codes and rANS cost the
+/// packer the same; close to it, small changes would change the codec.
 const ROW_SPREAD: f64 = 0.5;
 
-/// A float of which there are tensors.
+/// A float format of the tensors.
 #[derive(Debug, Clone, Copy)]
 pub struct Float {
-    /// As it is spelled in safetensors.
+    /// The dtype in safetensors.
     pub name: &'static str,
-    /// For those who choose.
+    /// The dtype for the encoder's choice.
     pub dtype: Dtype,
-    /// For those who cut.
+    /// The format for the transforms.
     pub format: FloatFormat,
 }
 
@@ -59,13 +59,13 @@ impl Float {
         self.normal(len_bytes, ROW_SPREAD, |value| value)
     }
 
-    /// One whose rows all have the same scale.
+    /// Returns a tensor whose rows all have the same scale.
     #[must_use]
     pub fn tensor_of_one_scale(self, len_bytes: usize) -> Vec<u8> {
         self.normal(len_bytes, 0.0, |value| value)
     }
 
-    /// One of 15 values, as weights of 4 bits have that are stored as floats.
+    /// Returns a tensor of 15 values, like weights of 4 bits stored as floats.
     #[must_use]
     pub fn tensor_of_few_values(self, len_bytes: usize) -> Vec<u8> {
         let step = DEVIATION / 2.5;
@@ -74,7 +74,7 @@ impl Float {
         })
     }
 
-    /// One whose smaller half has been pruned to zero.
+    /// Returns a tensor whose smaller half has been pruned to zero.
     #[must_use]
     pub fn tensor_half_zero(self, len_bytes: usize) -> Vec<u8> {
         self.normal(len_bytes, ROW_SPREAD, |value| {
@@ -89,8 +89,8 @@ impl Float {
     /// `made` turns values of a normal distribution into those of the tensor.
     fn normal(self, len_bytes: usize, row_spread: f64, made: impl Fn(f64) -> f64) -> Vec<u8> {
         let mut rng = Rng(SEED);
-        // Drawing from some values is several times as fast as making each
-        // of them, which counts under a profiler.
+        // Drawing from a table is several times as fast as computing each value,
+        // which matters under a profiler.
         let mut values: Vec<f64> = (0..VALUES).map(|_| rng.normal(DEVIATION)).collect();
         values.iter_mut().for_each(|value| *value = made(*value));
         let mut out = Vec::with_capacity(len_bytes);

@@ -1,4 +1,4 @@
-/** The same in a page that is isolated, so that it may have threads. */
+/** Runs the measurements in a cross-origin isolated page, which may use threads. */
 
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";

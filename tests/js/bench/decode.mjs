@@ -1,12 +1,12 @@
 /**
- * How fast tensors are decoded: on the thread that asks, in workers, on threads, by other builds of the package, by turns;
- * and by the native engine on one thread before and after. Memory that a process gives back when it ends may be slow to get
- * again, on virtual machines, for whoever comes next.
+ * Measures how fast tensors are decoded: on the calling thread, in workers, on threads and by other builds of the package, in alternation,
+ * and by the native engine on one thread before and after. On virtual machines, memory that a process has freed may be slow to
+ * allocate again for the next process.
  *
  *   node tests/js/bench/decode.mjs MODEL.safetensors [--rounds N] [--chromium] [--beside FOLDER/wasm …]
  *
- * It needs `cargo build --release -p zstn` and `cargo xtask wasm`; so does each folder that another build is in, such as that
- * of a worktree of an earlier version.
+ * It needs `cargo build --release -p zstn` and `cargo xtask wasm`, also in each folder of another build, such as a worktree of an
+ * earlier version.
  */
 
 import { execFile } from "node:child_process";
@@ -51,13 +51,13 @@ try {
   rmSync(scratch, { recursive: true });
 }
 
-/** Loaded where it is wanted: with the program that drives the browser in memory, Node hands tensors over more slowly. */
+/** Loaded on demand: Node transfers tensors more slowly when Playwright is in memory. */
 async function chromium() {
   const { inChromium } = await import("./chromium.mjs");
   return inChromium(packed, withThreads, beside);
 }
 
-/** From bytes in memory, as in a page: reading files is another matter. */
+/** Reads from bytes in memory, as in a page, so that reading files is not measured. */
 async function inNode() {
   const zstn = await import("zstn");
   const { threadPool } = await import("zstn/threads");
@@ -66,7 +66,7 @@ async function inNode() {
   return measured(zstn, withThreads && threadPool, new Uint8Array(readFileSync(packed)), others);
 }
 
-/** Medians, and of the ratios to the first line within each round. */
+/** Returns medians, and medians of the ratios to the first line within each round. */
 function report(rounds, native) {
   const [first] = Object.values(rounds);
   console.log(`| ${values.chromium ? "Chromium" : `Node ${process.versions.node}`} | MB/s | ratio |\n|---|--:|--:|`);

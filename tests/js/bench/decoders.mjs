@@ -1,8 +1,8 @@
 /**
- * zstd decoders in WebAssembly side by side: how fast each decodes the frames of a plane, and what a page has to load for it.
+ * Compares zstd decoders in WebAssembly: how fast each decodes the frames of a plane, and what a page has to load for it.
  * `cargo xtask decoders` builds the modules and writes the frames, then runs this with the folders of both.
  *
- * Timed is decoding from and to the memory of the module, as our packages do it.
+ * It times decoding from and to the memory of the module, as the npm package does.
  */
 
 import { readFileSync } from "node:fs";
@@ -12,7 +12,7 @@ import { brotliCompressSync } from "node:zlib";
 import { median, medianRatio } from "./rounds.mjs";
 
 const ROUNDS = 15;
-/** Bytes that a frame decodes to; the last of a plane may be shorter. */
+/** The decoded length of a frame in bytes; the last one of a plane may be shorter. */
 const FRAME_BYTES = 256 << 10;
 const PLANES = ["exponents", "mantissas"];
 
@@ -33,7 +33,7 @@ for (const [number, { name, module }] of decoders.entries()) {
   console.log(`| ${[name, ...cells, grouped(module.length), grouped(brotliCompressSync(module).length)].join(" | ")} |`);
 }
 
-/** A plane and its frames: the length of each stands in front of it. */
+/** Reads a plane and its frames, each after its length. */
 function readPlane(name) {
   const plane = readFileSync(join(frameFolder, `${name}.plane`));
   const bytes = readFileSync(join(frameFolder, `${name}.frames`));
@@ -47,7 +47,7 @@ function readPlane(name) {
   return { plane, frames };
 }
 
-/** MB/s of every decoder in rounds that take turns. */
+/** Returns the MB/s of every decoder over alternating rounds. */
 function compare({ plane, frames }) {
   const ready = decoders.map(({ load }) => load(frames));
   for (const [number, { decode, decoded }] of ready.entries()) {
@@ -80,7 +80,7 @@ async function fromRust(name, feature) {
   return { name, module, load };
 }
 
-/** The module inside a package that wraps it for JavaScript, where it stands as base64. */
+/** Returns the module inside a package for JavaScript that contains it as base64. */
 async function fromC(name) {
   const text = readFileSync(fileURLToPath(import.meta.resolve("zstddec")), "utf8");
   const module = Buffer.from(/AGFzbQ[A-Za-z0-9+/=]+/.exec(text)[0], "base64");

@@ -1,8 +1,8 @@
-/** The ways to decode that are compared, in Node and in a page alike. */
+/** The methods of decoding that are compared, in Node and in pages. */
 
 /**
- * Ways by name; each decodes the model once and gives MB of tensors a second. A tensor's bytes are asked of `source`, which
- * should have them in memory. `others` are other builds of the package by name; `threadPool` is left out where there is none.
+ * Returns methods by name; each decodes the model once and returns MB of tensors per second. `source` should have the bytes of
+ * tensors in memory. `others` are other builds of the package by name; `threadPool` is left out where there is none.
  */
 export async function measured(zstn, threadPool, source, others) {
   const pools = { "2 workers": zstn.workerPool({ size: 2 }), "1 worker": zstn.workerPool({ size: 1 }), ...(threadPool && { "2 threads": threadPool({ threads: 2 }) }) };

@@ -1,10 +1,10 @@
-/** Numbers of rounds in which the things compared take turns: what disturbs a round disturbs all of them. */
+/** Results of alternating rounds: a disturbance affects all that are compared in a round. */
 
 export function median(numbers) {
   return numbers.toSorted((a, b) => a - b)[numbers.length >> 1];
 }
 
-/** Of the ratios within each round. */
+/** Returns the median of the ratios within each round. */
 export function medianRatio(ours, theirs) {
   return median(ours.map((number, round) => number / theirs[round]));
 }

@@ -1,4 +1,4 @@
-/** Projects that install the packed package, each built by another bundler with its defaults, and what the pages then do. */
+/** Projects that install the packed package, each built by another bundler with its defaults, and their pages. */
 
 import assert from "node:assert/strict";
 import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -30,7 +30,7 @@ globalThis.byWorker = async () => {
 document.body.dataset.tensors = String(model.tensors.size);
 `;
 
-/** esbuild does not carry along what new URL() names: the files are imported, and the worker is an entry of its own. */
+/** esbuild does not copy files named by new URL(): they are imported, and the worker is an entry point. */
 const NAMED = `
 import { configure } from "zstn";
 import reader from "zstn/zstn_wasm_bg.wasm";

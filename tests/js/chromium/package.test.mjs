@@ -1,4 +1,4 @@
-/** The package in a browser, as it lies in dist: no bundler, one plain module script. */
+/** The package in a browser without a bundler, as a plain module script. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

@@ -1,4 +1,4 @@
-/** A page that knows plain safetensors alone, and a service worker that answers it from a packed model. */
+/** A page that only reads safetensors, and a service worker that answers it from a packed model. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

@@ -13,7 +13,7 @@ const PAGE = `<!doctype html><title>sources</title><link rel="icon" href="data:,
   import * as zstn from "/dist/web.js";
   globalThis.zstn = zstn;
   const digest = async (bytes) => [...new Uint8Array(await crypto.subtle.digest("SHA-256", bytes))].map((b) => b.toString(16).padStart(2, "0")).join("");
-  /** Opens, reads tensors one after the other, and tells everything that can be told. */
+  /** Opens a model, reads tensors one after the other, and returns all results. */
   globalThis.read = async (url, names, options = {}) => {
     const cache = options.opfs && zstn.opfsCache(options.opfs);
     try {

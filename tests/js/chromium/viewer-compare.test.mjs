@@ -11,7 +11,7 @@ import { counters, figures, goTo, idle, near, openModel, row, serveViewer, value
 const folder = viewerFolder();
 const models = join(folder, "models");
 const NAME = "transformer.h.2.attn.c_proj.weight";
-/** Every so many values of the fine-tune differ. */
+/** The distance between the values of the fine-tune that differ. */
 const EVERY = 50;
 let [server, base, tuned] = [];
 
@@ -30,7 +30,7 @@ const { inBrowser } = browserTests({
   done: () => server?.stop(),
 });
 
-/** Figures of the fine-tune minus the base. */
+/** Statistics of the fine-tune minus the base. */
 function difference() {
   const [a, b] = [valuesOf(tuned[NAME]), valuesOf(base[NAME])];
   const apart = a.map((value, i) => value - b[i]);

@@ -20,7 +20,7 @@ const HUB_FILES = {
 };
 let server;
 
-/** A hub: lists of files, and a repository that takes a token. */
+/** A hub: lists of files, and a repository that requires a token. */
 function hub(request, path) {
   const repository = /^\/hub\/(?:api\/models\/)?([^/]+\/[^/]+)/.exec(path)?.[1];
   if (!repository) return undefined;

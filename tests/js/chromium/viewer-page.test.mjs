@@ -12,7 +12,7 @@ const folder = viewerFolder();
 const TENSOR = "transformer.h.1.mlp.c_fc.weight";
 let server;
 
-/** Every view a person can come to. */
+/** Every view that a user can reach. */
 const VIEWS = {
   welcome: [{}, "#welcome h1"],
   overview: [{ src: "sample.zstn" }, ".treemap"],
@@ -37,7 +37,7 @@ async function view(page, name) {
   await idle(page);
 }
 
-/** Roles that a person acts on, or that are announced. */
+/** Roles of controls and of announcements. */
 const NAMED = new Set(["button", "link", "textbox", "searchbox", "spinbutton", "combobox", "checkbox", "radio", "treeitem", "tree", "progressbar", "image", "img", "application", "region", "dialog", "DisclosureTriangle"]);
 
 for (const name of Object.keys(VIEWS)) {

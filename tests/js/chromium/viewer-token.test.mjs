@@ -13,7 +13,7 @@ const TOKEN = "hf_secret";
 const BEARER = `Bearer ${TOKEN}`;
 const f32 = (...values) => ({ dtype: "F32", shape: [values.length], bytes: new Uint8Array(Float32Array.from(values).buffer) });
 const MODEL = Buffer.from(safetensors({ "a.weight": f32(1, 2, 3) }));
-/** The page's own server, one that wants the token, one that asks nothing, and one that wants a token of its own. */
+/** The page's own server, one that requires the token, one without access control, and one with a token of its own. */
 let server;
 let guarded;
 let other;
@@ -67,7 +67,7 @@ async function openPrivate(page, route = {}) {
   assert.ok(guarded.tokens().every((token) => token === BEARER) && guarded.tokens().length > 0);
 }
 
-/** Answers for huggingface.co without it; the list of what it was asked. */
+/** Replaces huggingface.co; returns the list of its requests. */
 async function huggingFace(page) {
   const asked = [];
   await page.route("https://huggingface.co/**", async (route) => {

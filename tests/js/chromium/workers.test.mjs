@@ -1,4 +1,4 @@
-/** Decoding in workers and on threads, in a browser: where they can be had, and where they cannot. */
+/** Decoding in workers and on threads, in browsers that allow them and in pages that do not. */
 
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
@@ -108,7 +108,7 @@ inBrowser("from inside a worker", async (page, complaints) => {
   assert.deepEqual(complaints, []);
 });
 
-/** Reads with a pool that cannot have workers. */
+/** Reads with a pool that cannot start workers. */
 const alone = (page, make) =>
   page.evaluate(
     async ([names, make]) => {

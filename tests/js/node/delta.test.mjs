@@ -71,7 +71,7 @@ const NEW_TENSOR = "adapter.weight";
 let server;
 let tuned;
 
-/** A fine-tune: some tensors slightly different, most as they were, one new. */
+/** A fine-tune: some tensors slightly different, most unchanged, one new. */
 function tune(tensors) {
   const result = { ...tensors };
   for (const name of [MIDDLE_TENSOR, "transformer.h.4.attn.c_proj.weight"]) {

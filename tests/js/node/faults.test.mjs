@@ -1,4 +1,4 @@
-/** Each fault of a server, at opening and later: what passes costs time alone, the rest has its error, and wrong bytes never come out. */
+/** Every fault of a server, when opening and later: temporary ones only cost time, others have their error, and no read returns wrong bytes. */
 
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
@@ -6,7 +6,7 @@ import { open } from "zstn";
 import { compressed, cutChunkedTo, cutTo, drip, longer, reset, resetAfter, shorter, silence, stallAfter, startFaultServer, status, whole, wrongRange } from "../support/fault-server.mjs";
 import { readAndCheck, version } from "../support/faulty-model.mjs";
 
-/** For faults that end by a time limit alone. */
+/** Options for faults that end only by a time limit. */
 const STALLING = { idleTimeoutMs: 1000 };
 
 /** Runs `work` with a server; options as in `startFaultServer`. */
@@ -127,7 +127,7 @@ test("a line that breaks again and again still brings a large tensor, as long as
   });
 });
 
-/** Of a file that may change within the same second as the answer: nothing that a server could compare with. */
+/** A Last-Modified in the same second as the answer, which cannot identify a version. */
 const LATER = new Date(Date.now() + 3_600_000).toUTCString();
 
 for (const [what, pinned, later, expected] of [

@@ -1,4 +1,4 @@
-/** Every single bit of a packed file flipped, read in every way: a refusal or the right bytes, never others. */
+/** Flips every bit of a packed file and reads it by every function: a refusal or the right bytes, never others. */
 
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -12,7 +12,7 @@ import { isRefusal } from "../support/vectors.mjs";
 
 const scratch = scratchFolder();
 
-/** Small, for there are eight ways to flip every byte of it: bit fields, a sparse and a palette frame, a tie, and nothing at all. */
+/** A small file, since each byte is flipped eight times: bit fields, a sparse and a palette frame, an alias, and an empty tensor. */
 function checkpoint() {
   const tensor = (dtype, array, shape = [array.length]) => ({ dtype, shape, bytes: new Uint8Array(array.buffer) });
   const wave = (i) => Math.sin(i * 12.9898) * 43758.5453;
@@ -47,7 +47,7 @@ function isRight({ name, dtype, shape, bytes }) {
   assert.ok(Buffer.from(expected.bytes.buffer).equals(bytes), `other bytes in ${name}`);
 }
 
-/** Every way; each reads all there is, and tells whether something was refused. */
+/** Every reading function; each reads all tensors and returns whether something was refused. */
 const WAYS = {
   tensor: async (model) => {
     let refused = false;
@@ -82,7 +82,7 @@ for (const which of ["the command line's file", "the npm package's file"]) {
         const refused = {};
         for (const [way, read] of Object.entries(WAYS)) refused[way] = (await read(model).catch(isRefusal)) ?? false;
         assert.equal(refused.tensor, refused.stream);
-        // Of a tensor without elements it needs no frame, however damaged that is.
+        // A tensor without elements is read without its frame, even if that is damaged.
         assert.ok(refused.tensor || !refused["unpacked file"], "refused as a file alone");
         const outcome = refused.tensor ? "refused on reading" : "right";
         outcomes[outcome] += 1;

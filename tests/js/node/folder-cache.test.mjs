@@ -1,4 +1,4 @@
-/** The cache in a folder: what another run finds there, and what it must not believe. */
+/** The cache in a folder: what another run finds there, and damaged entries. */
 
 import assert from "node:assert/strict";
 import { appendFileSync, readFileSync, readdirSync, statSync, truncateSync, utimesSync, writeFileSync } from "node:fs";

@@ -1,4 +1,4 @@
-/** Single frames: every golden one decodes, and what is made comes back. */
+/** Single frames: every golden one decodes, and written ones are restored. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

@@ -68,7 +68,7 @@ for (const { name, note } of goodCompressed) {
     const stored = await open(join(folder, "model.safetensors"), { config: false });
     assert.equal(stored.kind, "safetensors");
     assert.ok(stored.tensors.size > model.tensors.size);
-    // Bytes have nothing beside them: without a configuration they are as they are stored, with one they are not.
+    // Bytes have no siblings: without a configuration, tensors come as they are stored.
     const bytes = new Uint8Array(readFileSync(join(folder, "model.safetensors")));
     assert.equal((await open(bytes)).kind, "safetensors");
     const given = await open(bytes, { config: new Uint8Array(readFileSync(join(folder, "config.json"))) });

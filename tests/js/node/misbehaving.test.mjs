@@ -1,4 +1,4 @@
-/** Servers that do not do what they should; each failure has its class and a sentence. */
+/** Servers that break the rules; each failure has its class and a sentence. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

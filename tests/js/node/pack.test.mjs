@@ -1,4 +1,4 @@
-/** Packing in Node: the bytes that Rust makes, from anything that can be opened, into a Blob or a stream. */
+/** Packing in Node: the same bytes as in Rust, from every input, into a Blob or a stream. */
 
 import assert from "node:assert/strict";
 import { createWriteStream, openAsBlob, readFileSync, writeFileSync } from "node:fs";

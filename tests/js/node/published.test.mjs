@@ -1,4 +1,4 @@
-/** The tarball before the eyes of those who check such things: publint, and "Are the types wrong?". */
+/** Checks the tarball with publint and "Are the types wrong?". */
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -29,7 +29,7 @@ test("types are found by everyone who can import ES modules", async () => {
   const { stdout } = await run(process.execPath, attw).catch((error) => error);
   const { analysis } = JSON.parse(stdout);
   assert.deepEqual(Object.keys(analysis.entrypoints).sort(), [".", "./package.json", "./service-worker", "./threads", "./threads-worker", "./worker"]);
-  // What CommonJS cannot resolve is no problem of a package of ES modules; its other ways in are all looked at.
+  // A package of ES modules need not resolve in CommonJS; all its other entries are checked.
   const problems = analysis.problems.filter(({ resolutionKind }) => !["node10", "node16-cjs"].includes(resolutionKind));
   assert.deepEqual(problems, []);
 });

@@ -1,4 +1,4 @@
-/** What the READMEs show, run as it is written there; only the address is that of a server here. */
+/** Runs the code of the documentation as it is written; only the address is that of a local server. */
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -28,7 +28,7 @@ before(async () => {
 });
 after(() => server?.stop());
 
-/** Runs a block as a module, then `more` behind it, which prints one line of JSON. */
+/** Runs a block as a module, followed by `more`, which prints one line of JSON. */
 async function module(name, code, more) {
   writeFileSync(join(project, name), `${here(code)}\n${more}\n`);
   const { stdout, stderr } = await run(process.execPath, [name], { cwd: project });

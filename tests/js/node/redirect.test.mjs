@@ -1,4 +1,4 @@
-/** Addresses that redirect to another origin, as model hubs do, and what becomes of secrets, there and beside. */
+/** Addresses that redirect to another origin, as model hubs do, and where secrets are sent. */
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

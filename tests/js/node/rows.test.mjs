@@ -1,4 +1,4 @@
-/** Some rows of a tensor: the right ones, for little more than their own bytes. */
+/** Some rows of a tensor: the right bytes, fetched with little more than their own length. */
 
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";

@@ -1,4 +1,4 @@
-/** What a page that reads has to load: the package bundled and minified, and the module, both after brotli. `npm run size` prints it. */
+/** The download of a page that reads: the package, bundled and minified, and the module, both after brotli. `npm run size` prints it. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -7,14 +7,14 @@ import { fileURLToPath } from "node:url";
 import { brotliCompressSync, constants } from "node:zlib";
 import { build } from "esbuild";
 
-/** In bytes; what it is today, rounded up. The aim is 120 kB for both together. */
+/** Budgets in bytes: the current sizes, rounded up. The goal is 120 kB for both together. */
 const BUDGET = { code: 19_000, module: 160_000 };
 
 const root = fileURLToPath(new URL("../../../", import.meta.url));
 
 const brotliBytes = (bytes) => brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 11, [constants.BROTLI_PARAM_LGWIN]: 24 } }).length;
 
-/** The code that a page with `open` loads at once: the entry and what it imports, not what waits behind import(). */
+/** Returns the code that a page with `open` loads at once: the entry and its static imports. */
 async function codeAtOnce() {
   const { outputFiles, metafile } = await build({
     stdin: { contents: 'import { open } from "zstn"; globalThis.open = open;', resolveDir: root },

@@ -1,4 +1,4 @@
-/** Everything that can be opened in Node, and the ways it can go wrong. */
+/** Every input that Node can open, and its failures. */
 
 import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";

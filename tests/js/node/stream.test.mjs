@@ -1,4 +1,4 @@
-/** Tensors as a stream: order, reading ahead within bounds, joined requests, and every way it ends early. */
+/** Tensors as a stream: order, bounded reading ahead, merged requests, and early ends. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

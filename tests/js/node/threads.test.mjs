@@ -16,7 +16,7 @@ const built = existsSync(fileURLToPath(import.meta.resolve("zstn/zstn_threads_bg
 const skip = built ? false : "the module with threads could not be built here";
 const run = promisify(execFile);
 
-/** The bytes of all tensors, or why there are none. */
+/** Returns the bytes of all tensors, or the error. */
 async function outcomes(path, workers) {
   const words = ({ name, rule, offset, tensor, message }) => ({ name, rule, offset, tensor, message });
   try {

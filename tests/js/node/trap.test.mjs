@@ -13,7 +13,7 @@ import { withLittleMemory } from "../support/little-memory.mjs";
 import { scratchFolder } from "../support/scratch.mjs";
 import { goodDeltas, vectorPath } from "../support/vectors.mjs";
 
-/** What both modules may take besides what they start with; less than the stored bytes of the large tensor. */
+/** The memory that both modules may add to their initial memory; less than the stored bytes of the large tensor. */
 const MORE_BYTES = 4 << 20;
 const LARGE_BYTES = 16 << 20;
 

@@ -1,4 +1,4 @@
-/** Decoding in workers: the same bytes and the same errors as without, whatever becomes of the workers. */
+/** Decoding in workers: the same bytes and errors as inline, even if workers fail. */
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -30,7 +30,7 @@ after(() => everything.close());
 
 const same = (bytes, name) => assert.ok(Buffer.from(bytes).equals(Buffer.from(tensors[name].bytes)), name);
 
-/** What reading all tensors comes to: their bytes, or how each was refused. */
+/** Returns the bytes of all tensors, or the error of each. */
 async function outcomes(source, options) {
   const words = ({ name, code, rule, offset, tensor, message }) => ({ name, code, rule, offset, tensor, message });
   let model;
@@ -173,7 +173,7 @@ test("a worker that ends in the middle is an error of its tensor, and the next o
   const model = await open(packed, { workers: pool });
   const names = [MIDDLE_TENSOR, "lm_head.weight"];
   const results = await Promise.allSettled(names.map((name) => model.tensor(name)));
-  // Whichever was fetched first.
+  // Whichever arrived first.
   const unlucky = results.findIndex(({ status }) => status === "rejected");
   const { reason } = results[unlucky];
   assert.equal(reason.name, "WorkerError");

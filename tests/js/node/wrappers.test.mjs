@@ -21,7 +21,7 @@ writeFileSync(path, bytes);
 
 const same = (tensor) => assert.deepEqual(tensor.bytes, new Uint8Array(tensors[tensor.name].bytes));
 
-/** A source that writes down its reads. `answer` may replace what a read gives. */
+/** A source that records its reads. `answer` may replace the result of a read. */
 function counting(answer = (read) => read()) {
   const source = {
     reads: [],
@@ -174,7 +174,7 @@ test("withRetry: an abort ends the attempts, and is seen by the source", async (
   assert.equal(source.reads.length, 1);
 });
 
-/** A Blob as those of model hubs are: nothing is fetched until a slice of it is read. */
+/** A Blob like those of model hubs: nothing is fetched until a slice is read. */
 class LazyBlob extends Blob {
   constructor(fetched, begin = 0, end = bytes.length) {
     super([]);

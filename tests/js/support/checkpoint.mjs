@@ -2,7 +2,7 @@
 
 import { writeFile } from "node:fs/promises";
 
-/** Small, fast and repeatable; any quality of randomness will do here. */
+/** A small, fast, repeatable generator. */
 export function xorshift(seed) {
   let state = seed >>> 0 || 1;
   return () => {
@@ -15,7 +15,7 @@ export function xorshift(seed) {
 
 const TABLE_BITS = 14;
 
-/** bfloat16 bits of draws from a normal distribution; a table, since 20 million logarithms take long. */
+/** Returns bfloat16 bits of normally distributed values, from a table, since 20 million logarithms take long. */
 function normalTable(deviation, random) {
   const bits = new Uint16Array(1 << TABLE_BITS);
   const float = new Float32Array(1);

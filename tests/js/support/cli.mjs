@@ -9,7 +9,7 @@ import { promisify } from "node:util";
 
 const run = promisify(execFile);
 
-/** ZSTN_BIN, or what `cargo build` leaves behind. */
+/** Returns $ZSTN_BIN, or the program that `cargo build` makes. */
 export function program() {
   const built = ["release", "debug"].map((profile) => fileURLToPath(new URL(`../../../target/${profile}/zstn`, import.meta.url)));
   const found = process.env.ZSTN_BIN ?? built.find((path) => existsSync(path));
@@ -22,7 +22,7 @@ export async function pack(input, output, { base } = {}) {
   await run(program(), ["pack", input, "-o", output, "--force", ...(base === undefined ? [] : ["--base", base])]);
 }
 
-/** Restores what was packed. */
+/** Unpacks a file. */
 export async function unpack(input, output) {
   await run(program(), ["unpack", input, "-o", output, "--force"]);
 }
@@ -50,7 +50,7 @@ export async function serve(folder) {
   return {
     url,
     requests,
-    /** Waits until the log holds at least `count` requests, then for stragglers. */
+    /** Waits until the log has at least `count` requests, then for late ones. */
     async settled(count) {
       for (let wait = 0; wait < 100 && requests.length < count; wait++) await pause(20);
       await pause(60);

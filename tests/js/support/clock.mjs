@@ -1,4 +1,4 @@
-/** A clock that stands still until a test moves it. */
+/** A clock that a test advances. */
 
 export function fakeClock() {
   let nowMs = 0;
@@ -15,7 +15,7 @@ export function fakeClock() {
     async sleep(durationMs) {
       clock.pass(durationMs);
     },
-    /** Lets time pass, and what is due happen; stops when `signal` aborts. */
+    /** Advances the time and runs due timers; stops when `signal` aborts. */
     pass(durationMs, signal) {
       const untilMs = nowMs + durationMs;
       while (!signal?.aborted) {

@@ -1,4 +1,4 @@
-/** A file server that fails as a test tells it, and otherwise does everything right: ranges, If-Range, ETag, CORS. */
+/** A file server with faults that a test chooses, and otherwise correct: ranges, If-Range, ETag, CORS. */
 
 import { gzipSync } from "node:zlib";
 import { startServer } from "./server.mjs";
@@ -29,7 +29,7 @@ const PREFLIGHT = { "access-control-allow-methods": "GET, HEAD", "access-control
 
 const versionHeaders = ({ etag, lastModified }) => ({ ...(etag && { etag }), ...(lastModified && { "last-modified": lastModified }) });
 
-/** The bytes asked for, and where they lie; nothing without a range, or if the range is for another version. */
+/** Returns the requested bytes and their range; nothing without a range, or if it is for another version. */
 function asked(request, { bytes, etag, lastModified }) {
   const range = /^bytes=(\d+)-(\d+)$/.exec(request.headers.range ?? "");
   const condition = request.headers["if-range"];
@@ -39,7 +39,7 @@ function asked(request, { bytes, etag, lastModified }) {
   return { first, last, part: bytes.subarray(first, last + 1), contentRange: `bytes ${first}-${last}/${bytes.length}` };
 }
 
-/** As it should be. */
+/** Answers correctly. */
 export function answer(request, response, file) {
   const range = asked(request, file);
   const headers = { "content-type": "application/octet-stream", ...versionHeaders(file) };
@@ -60,7 +60,7 @@ function begin(request, response, file, bytes, next, arrived = () => true) {
   response.write(part.subarray(0, bytes), wait);
 }
 
-/** Nothing, and the connection is gone. */
+/** Closes the connection without an answer. */
 export const reset = (request) => void request.socket.resetAndDestroy();
 
 /**
@@ -105,21 +105,21 @@ export const drip = (request, response, { file }) => {
   });
 };
 
-/** No answer, ever. */
+/** Never answers. */
 export const silence = () => {};
 
-/** The head and some of the body, then no more. */
+/** Sends the head and a part of the body, then stalls. */
 export const stallAfter = (bytes) => (request, response, { file }) => begin(request, response, file, bytes, () => {});
 
 export const status = (code, headers = {}) => (_request, response) => response.writeHead(code, headers).end("no");
 
-/** The whole file, whatever was asked. */
+/** Sends the whole file for every request. */
 export const whole = (request, response, { file }) => {
   delete request.headers.range;
   answer(request, response, file);
 };
 
-/** Other bytes than were asked for, with the truth about it. */
+/** Sends other bytes than requested, and says so. */
 export const wrongRange = (_request, response, { file }) => {
   const part = file.bytes.subarray(7, 107);
   response.writeHead(206, { "content-range": `bytes 7-106/${file.bytes.length}`, "content-length": part.length, ...versionHeaders(file) });
@@ -143,7 +143,7 @@ export const longer = (request, response, { file }) => {
   response.end(part);
 };
 
-/** Elsewhere; `to` is an origin. */
+/** Redirects to the origin `to`. */
 export const redirect = (to) => (request, response) => response.writeHead(302, { location: `${to}/signed${request.url}?signature=s3cret` }).end();
 
 /** Bytes in which every position looks different from its neighbours. */

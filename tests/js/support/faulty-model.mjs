@@ -1,4 +1,4 @@
-/** A checkpoint for servers that fail: tensors whose bytes cannot be mistaken for one another's. */
+/** A checkpoint for servers with faults: tensors with distinct bytes. */
 
 import assert from "node:assert/strict";
 import { safetensors } from "./checkpoint.mjs";
@@ -6,7 +6,7 @@ import { pattern } from "./fault-server.mjs";
 
 const U8 = (length, seed) => ({ dtype: "U8", shape: [length], bytes: pattern(length, seed) });
 
-/** `seed` makes another version of it, of the same length. */
+/** Returns a version of the checkpoint; another `seed` gives another one of the same length. */
 export function checkpoint(seed = 1) {
   const tensors = { pad: U8(40_000, seed), a: U8(300_000, seed + 1), b: U8(2000, seed + 2), c: U8(2000, seed + 3), d: U8(2_000_000, seed + 4) };
   return { tensors, bytes: safetensors(tensors) };
@@ -15,7 +15,7 @@ export function checkpoint(seed = 1) {
 /** A version of the file as a server has it. */
 export const version = (seed = 1, etag = `"v${seed}"`) => ({ ...checkpoint(seed), etag, lastModified: new Date(1.6e12 + seed * 1e6).toUTCString() });
 
-/** Reads a tensor and holds it against the truth; progress has to add up. */
+/** Reads a tensor and compares it with the expected bytes and progress. */
 export async function readAndCheck(model, file, name) {
   const heard = [];
   const tensor = await model.tensor(name, { onProgress: (progress) => heard.push(progress) });

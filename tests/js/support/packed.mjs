@@ -1,4 +1,4 @@
-/** The npm package as people get it: packed, and unpacked into the node_modules of a project. */
+/** The npm package as it is published: packed, and unpacked into the node_modules of a project. */
 
 import { execFile } from "node:child_process";
 import { mkdir, rename, writeFile } from "node:fs/promises";
@@ -17,7 +17,7 @@ async function tarball(folder) {
   return packed;
 }
 
-/** Makes `project` one of a person who follows the README: `npm install` with the tarball, which needs no network. */
+/** Sets up `project` as the README says: `npm install` with the tarball, which needs no network. */
 export async function installTarball(project) {
   const { filename } = await tarball(project);
   await writeFile(join(project, "package.json"), '{ "private": true, "type": "module" }');

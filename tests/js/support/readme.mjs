@@ -1,4 +1,4 @@
-/** The code blocks of a README, and the files they speak of. */
+/** The code blocks of a document, and the files that they use. */
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -6,13 +6,13 @@ import { fileURLToPath } from "node:url";
 import { pack } from "./cli.mjs";
 import { safetensors } from "./checkpoint.mjs";
 
-/** The blocks of that language, oldest first. */
+/** Returns the blocks of that language in order. */
 export function blocks(path, language) {
   const text = readFileSync(fileURLToPath(new URL(`../../../${path}`, import.meta.url)), "utf8");
   return Array.from(text.matchAll(new RegExp(`^\`\`\`${language}\n(.*?)^\`\`\`$`, "gms")), ([, code]) => code);
 }
 
-/** The one that has this line in it. */
+/** Returns the block that contains this line. */
 export function block(path, language, line) {
   const found = blocks(path, language).filter((code) => code.includes(line));
   if (found.length !== 1) throw new Error(`${path} has ${found.length} ${language} blocks with ${line}`);
@@ -22,7 +22,7 @@ export function block(path, language, line) {
 /** Values of `wte.weight`. */
 export const WEIGHTS = Uint16Array.from({ length: 6000 }, (_, i) => 0x3c00 + ((i * 7919) % 512));
 
-/** Writes model.safetensors and tuned.safetensors, and if asked for what packing makes of them. */
+/** Writes model.safetensors and tuned.safetensors, and optionally the packed files. */
 export async function writeModels(folder, { packed = true } = {}) {
   const bf16 = (data, shape) => ({ dtype: "BF16", shape, bytes: new Uint8Array(data.buffer) });
   const model = (weights) => safetensors({ "wte.weight": bf16(weights, [1500, 4]), "transformer.wte.weight": bf16(WEIGHTS.map((bits) => bits ^ 1), [100, 60]) });

@@ -1,4 +1,4 @@
-/** A reader that knows plain safetensors alone, by its description: it is given something with `size` and `slice`, as a `Blob` has them. */
+/** A reader of safetensors by its specification. Its input has `size` and `slice` like a `Blob`. */
 
 export async function readSafetensors(blob) {
   const lengthBytes = Number(new DataView(await blob.slice(0, 8).arrayBuffer()).getBigUint64(0, true));

@@ -1,4 +1,4 @@
-/** A folder of its own for a test file, gone when the tests are. */
+/** Creates a folder for a test file, removed after the tests. */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,4 +1,4 @@
-/** Small HTTP servers: one for files that a page needs, one that misbehaves as a test tells it. */
+/** Small HTTP servers: one for files of a page, one with a handler of a test. */
 
 import { createReadStream } from "node:fs";
 import { stat } from "node:fs/promises";
@@ -48,7 +48,7 @@ export function startSite(folders, pages = {}, headers = {}) {
   });
 }
 
-/** Answers a range request as it should be answered; `extra` headers come on top. */
+/** Answers a range request correctly, with additional headers in `extra`. */
 export function answerRange(request, response, bytes, extra = {}) {
   const range = /^bytes=(\d+)-(\d+)$/.exec(request.headers.range ?? "");
   if (!range) {

@@ -1,3 +1,3 @@
-/** What reading has cost, without what only caches and failures change. */
+/** Returns the counters of reading, without those of caches and failures. */
 
 export const cost = ({ requests, roundTrips, bytesFetched }) => ({ requests, roundTrips, bytesFetched });

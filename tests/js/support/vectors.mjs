@@ -32,7 +32,7 @@ export const badZTensors = manifest("ztensor-bad").files;
 export const goodGauss = manifest("gauss").vectors;
 export const badGauss = manifest("gauss-bad").files;
 
-/** Models in the formats of compressed-tensors with the dense weights they stand for, and damaged ones. */
+/** Models in the formats of compressed-tensors with their dense weights, and damaged ones. */
 export const goodCompressed = manifest("compressed-tensors").vectors;
 export const badCompressed = manifest("compressed-tensors-bad").vectors;
 

@@ -1,4 +1,4 @@
-/** Models that a viewer finds hard: many tensors, and one too large to be read unasked. */
+/** Models that are difficult for a viewer: many tensors, and one too large to read unasked. */
 
 import { writeFile } from "node:fs/promises";
 import { safetensors } from "./checkpoint.mjs";
@@ -18,7 +18,7 @@ const TABLE_BITS = 12;
 const table = Uint16Array.from({ length: 1 << TABLE_BITS }, (_, i) => new Uint32Array(Float32Array.of((i / 2 ** (TABLE_BITS - 1) - 1) ** 3).buffer)[0] >>> 16);
 const values = Float32Array.from(table, (bits) => new Float32Array(Uint32Array.of(bits << 16).buffer)[0]);
 
-/** Where in the table an element's value is: the same on every run, without a pattern that a packer could use. */
+/** Returns the index of an element's value in the table: the same in every run, without a pattern that a packer could use. */
 function place(row, column) {
   let mixed = Math.imul(row * LARGE.columns + column + 1, 2654435761);
   mixed = Math.imul(mixed ^ (mixed >>> 15), 2246822519);

@@ -1,4 +1,4 @@
-/** The viewer as a person meets it: a server with the page and models, and the ways to find things on it. */
+/** The viewer under test: a server with the page and models, and functions that find elements. */
 
 import { cpSync, mkdirSync, readFileSync, statSync } from "node:fs";
 import { extname, join, normalize } from "node:path";
@@ -61,7 +61,7 @@ export async function openTensor(page, server, src, tensor, route = {}) {
 /** A tensor's row in the list, by the end of its name. */
 export const row = (page, label) => page.getByRole("treeitem").filter({ has: page.locator(".label", { hasText: new RegExp(`${label.replaceAll(".", "\\.")}$`) }) });
 
-/** Counters of the strip, as the page has them from `model.stats`, once nothing is under way. */
+/** Returns the counters of the network bar when no request is in progress. */
 export async function counters(page) {
   await idle(page);
   const pairs = await page.locator("#wire data").evaluateAll((all) => all.map((data) => [data.dataset.counter, Number(data.value)]));

@@ -138,8 +138,8 @@ fn small_planes_take_rans_and_large_ones_huffman_codes() {
 
 #[test]
 fn order_one_takes_what_follows_from_the_byte_before() {
-    // Each byte is one of two that depend on the one before; all are equally
-    // frequent, and no two bytes match for long.
+    // Each byte is one of two that depend on the byte before. All are equally
+    // frequent, and matches are short.
     let mut rng = Rng(7);
     let mut last = 0u8;
     let chain: Vec<u8> = (0..400_000)

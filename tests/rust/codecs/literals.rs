@@ -50,8 +50,8 @@ struct Parts {
 }
 
 impl Parts {
-    /// The parts of a frame by one of our encoders, of 1 to 2^17 bytes that
-    /// take one compressed block.
+    /// Splits a frame by one of zstn's encoders, of 1 to 2^17 bytes in one
+    /// compressed block.
     fn of(frame: &[u8]) -> Option<Self> {
         let (len, head) = match frame[4] {
             0x20 => (u32::from(frame[5]), 6),

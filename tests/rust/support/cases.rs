@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::refusal::Refusal;
 
-/// The bytes of `folder/name`.
+/// Returns the bytes of `folder/name`.
 ///
 /// # Panics
 /// If the file cannot be read: vectors are part of the repository.
@@ -62,7 +62,7 @@ pub struct FrameCase {
     pub shape: Option<Vec<u64>>,
 }
 
-/// All good frames by name.
+/// Returns all good frames by name.
 #[must_use]
 pub fn frames() -> BTreeMap<String, FrameCase> {
     #[derive(Deserialize)]
@@ -83,7 +83,7 @@ pub struct BadFrameCase {
     pub refusal: Refusal,
 }
 
-/// All malformed frames by name.
+/// Returns all malformed frames by name.
 #[must_use]
 pub fn bad_frames() -> BTreeMap<String, BadFrameCase> {
     #[derive(Deserialize)]
@@ -157,7 +157,7 @@ impl ContainerCase {
     }
 }
 
-/// All good containers (not the deltas).
+/// Returns all good containers without deltas.
 #[must_use]
 pub fn containers() -> Vec<ContainerCase> {
     of_type_zstn("zstn")
@@ -179,13 +179,13 @@ pub struct BadContainerCase {
     pub opened: Option<Refusal>,
 }
 
-/// All malformed containers (not the deltas).
+/// Returns all malformed containers without deltas.
 #[must_use]
 pub fn bad_containers() -> Vec<BadContainerCase> {
     of_type_zstn("zstn-bad")
 }
 
-/// The delta cases of a manifest, whose fields differ from case to case:
+/// Returns the delta cases of a manifest, whose fields differ from case to case:
 /// `kind` is `z4dm` for checkpoints, `z4delta` for buffers.
 #[must_use]
 pub fn deltas(folder: &str, kind: &str) -> Vec<serde_json::Value> {
@@ -197,10 +197,10 @@ pub fn deltas(folder: &str, kind: &str) -> Vec<serde_json::Value> {
         .collect()
 }
 
-/// The bytes of the file that a manifest's entry names.
+/// Returns the bytes of the file that a manifest's entry names.
 ///
 /// # Panics
-/// If it names none.
+/// If the entry names no file.
 #[must_use]
 pub fn named(folder: &str, entry: &serde_json::Value) -> Vec<u8> {
     read(folder, entry["file"].as_str().expect("a file name"))
@@ -224,7 +224,7 @@ pub struct ZTensorCase {
     pub truth: String,
 }
 
-/// All good zTensor files.
+/// Returns all good zTensor files.
 #[must_use]
 pub fn ztensor() -> Vec<ZTensorCase> {
     #[derive(Deserialize)]
@@ -234,8 +234,8 @@ pub fn ztensor() -> Vec<ZTensorCase> {
     manifest::<Manifest>("ztensor").files
 }
 
-/// The entries of the manifest of a folder of malformed files, whichever key
-/// they are listed under.
+/// Returns the entries of the manifest of a folder of malformed files, under any
+/// of its keys.
 ///
 /// # Panics
 /// If the manifest has no such list.

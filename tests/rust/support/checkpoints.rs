@@ -28,7 +28,7 @@ impl<'a> Checkpoint<'a> {
         Self { header, data }
     }
 
-    /// The tensor called `name` and its bytes.
+    /// Returns the tensor called `name` and its bytes.
     ///
     /// # Panics
     /// If there is none.
@@ -43,7 +43,7 @@ impl<'a> Checkpoint<'a> {
         (tensor, part(self.data, tensor.span.clone()))
     }
 
-    /// All tensors, in data order, for an encoder.
+    /// Returns all tensors in data order, as sources for an encoder.
     #[must_use]
     pub fn sources(&self) -> Vec<Source<'_>> {
         let tensors = self.header.tensors.iter();
@@ -58,7 +58,7 @@ impl<'a> Checkpoint<'a> {
     }
 }
 
-/// The file of these tensors, in this order.
+/// Returns the file of these tensors, in this order.
 #[must_use]
 pub fn safetensors<'a>(tensors: impl IntoIterator<Item = (&'a Stored, &'a [u8])>) -> Vec<u8> {
     let mut header = Map::new();

@@ -22,7 +22,7 @@ pub struct Model {
     pub tensors: Vec<(Stored, Vec<u8>)>,
 }
 
-/// All tensors of a safetensors file.
+/// Returns all tensors of a safetensors file.
 pub fn safetensors(file: &[u8]) -> Vec<(Stored, Vec<u8>)> {
     let header_len = header_len_bytes(file, file.len() as u64).expect("a header");
     let (header, data) = file[8..].split_at(usize::try_from(header_len).expect("a length"));
@@ -80,7 +80,7 @@ impl Model {
         &found.expect("a stored tensor").1
     }
 
-    /// The dense tensor called `name`.
+    /// Returns the dense tensor called `name`.
     pub fn read(&self, name: &str) -> Result<Dense> {
         let checkpoint = self.checkpoint()?;
         match checkpoint.find(name)? {

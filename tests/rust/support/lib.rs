@@ -30,7 +30,7 @@ pub fn repository() -> PathBuf {
         .unwrap_or_default()
 }
 
-/// A safetensors file of these tensors, given as name, dtype and bytes; all
+/// Returns a safetensors file of these tensors, given as name, dtype and bytes, all
 /// of one dimension.
 ///
 /// # Panics
@@ -93,7 +93,7 @@ pub fn many_kinds(len_bytes: usize) -> Vec<u8> {
     ])
 }
 
-/// SHA-256 in lower-case hex.
+/// Returns the SHA-256 in lower-case hex.
 #[must_use]
 pub fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes)

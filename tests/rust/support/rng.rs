@@ -5,7 +5,7 @@
 pub struct Rng(pub u64);
 
 impl Rng {
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -25,7 +25,7 @@ impl Rng {
         radius * (std::f64::consts::TAU * self.unit()).cos() * deviation
     }
 
-    /// Little-endian bfloat16 weights.
+    /// Returns little-endian bfloat16 weights.
     pub fn bf16_weights(&mut self, count: usize) -> Vec<u8> {
         (0..count)
             .flat_map(|_| {
@@ -37,7 +37,7 @@ impl Rng {
             .collect()
     }
 
-    /// Random bytes.
+    /// Returns random bytes.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         (0..len).map(|_| self.next_u64().to_le_bytes()[0]).collect()
     }

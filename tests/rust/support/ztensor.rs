@@ -9,12 +9,12 @@ use zstn_core::pure::Pure;
 
 use crate::cases;
 
-/// The native engine with two threads.
+/// Returns the native engine with two threads.
 pub fn native() -> zstn::Engine {
     zstn::Engine::new(2).expect("two threads")
 }
 
-/// A file of `tests/vectors/ztensor`.
+/// Reads a file of `tests/vectors/ztensor`.
 pub fn vector(name: &str) -> Vec<u8> {
     cases::read("ztensor", name)
 }
@@ -52,7 +52,7 @@ pub fn read_all(engine: &impl Engine, file: &[u8]) -> Result<Vec<Vec<u8>>> {
         .collect()
 }
 
-/// The manifest of a whole file.
+/// Returns the manifest of a whole file.
 pub fn manifest(file: &[u8]) -> Result<Manifest> {
     let len = file.len() as u64;
     let tail = part(file, len.saturating_sub(FOOTER_BYTES)..len);

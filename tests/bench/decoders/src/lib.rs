@@ -1,6 +1,6 @@
-//! One decoder of zstd behind two calls: frames that stay in the module's
-//! memory, which is the decoder alone, and frames handed in and out, which is
-//! what packages for JavaScript do.
+//! A zstd decoder with two calls: frames that stay in the module's memory, which
+//! measures the decoder alone, and frames copied in and out, as packages for
+//! JavaScript do.
 
 use wasm_bindgen::prelude::*;
 
@@ -25,7 +25,7 @@ fn decode_frame(frame: &[u8], out: &mut [u8]) {
     assert_eq!(len, out.len());
 }
 
-/// Frames in the module's memory, and room for what they decode to.
+/// Frames in the module's memory, and buffers for their contents.
 #[wasm_bindgen]
 #[derive(Default)]
 pub struct Frames {
@@ -35,7 +35,7 @@ pub struct Frames {
 
 #[wasm_bindgen]
 impl Frames {
-    /// None yet.
+    /// Creates an empty list.
     #[wasm_bindgen(constructor)]
     pub fn new() -> Self {
         Self::default()
@@ -47,7 +47,7 @@ impl Frames {
         self.out.resize(self.out.len() + len_bytes, 0);
     }
 
-    /// Decodes all of them, one behind the other.
+    /// Decodes all of them, one after the other.
     pub fn decode(&mut self) {
         let mut rest = self.out.as_mut_slice();
         for (frame, len_bytes) in &self.frames {
@@ -57,13 +57,13 @@ impl Frames {
         }
     }
 
-    /// What they have decoded to.
+    /// Returns their contents.
     pub fn decoded(&self) -> Vec<u8> {
         self.out.clone()
     }
 }
 
-/// What `frame` decodes to, which are `len_bytes` bytes.
+/// Returns the contents of `frame`, which are `len_bytes` bytes.
 #[wasm_bindgen]
 pub fn decode(frame: &[u8], len_bytes: usize) -> Vec<u8> {
     let mut out = vec![0; len_bytes];

@@ -30,8 +30,8 @@ fn after_a_signal_there_is_one_status_and_not_a_word() {
     }
     for trial in 0..20 {
         let signal = signals[trial % signals.len()];
-        // Half of the time as under `nohup`, which must not stop the others
-        // from being handled.
+        // Every second trial as under `nohup`, which ignores one signal; the others
+        // must still be handled.
         let start = match trial % 4 < 2 {
             true => "exec \"$0\" pack model -o packed",
             false => "trap '' HUP; exec \"$0\" pack model -o packed",

@@ -124,7 +124,7 @@ proptest! {
     }
 }
 
-/// Not a test: `cargo test -p zstn-tests --release --test codecs rans -- --ignored --nocapture`.
+/// A measurement: `cargo test -p zstn-tests --release --test codecs rans -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement"]
 fn speed() {

@@ -12,19 +12,19 @@ use zstn_core::frame::select::Effort;
 use zstn_tests::rng::Rng;
 
 use crate::content::{self, Buffer};
+use crate::encoding::{Call, Case, Encoding, engine};
 use crate::planes::element;
-use crate::way::{Call, Case, Way, engine};
 
 const EFFORTS: [Effort; 3] = [Effort::Fast, Effort::Balanced, Effort::Max];
 
-pub fn ways() -> Vec<Way> {
-    let mut ways = Vec::new();
+pub fn encodings() -> Vec<Encoding> {
+    let mut encodings = Vec::new();
     for effort in EFFORTS {
-        ways.push(buffer_delta(effort));
-        ways.push(container(effort));
-        ways.push(model_delta(effort));
+        encodings.push(buffer_delta(effort));
+        encodings.push(container(effort));
+        encodings.push(model_delta(effort));
     }
-    ways
+    encodings
 }
 
 /// The changes that turn one buffer into another.
@@ -33,7 +33,7 @@ enum Change {
     None,
     /// One bit in each run of that number of bytes.
     Bits(u64),
-    /// All of it.
+    /// All bits.
     All,
 }
 
@@ -63,7 +63,7 @@ fn change() -> impl Strategy<Value = Change> {
     )
 }
 
-fn buffer_delta(effort: Effort) -> Way {
+fn buffer_delta(effort: Effort) -> Encoding {
     let anchors = Dtype::ALL
         .into_iter()
         .map(Some)
@@ -75,7 +75,7 @@ fn buffer_delta(effort: Effort) -> Way {
         })
         .collect();
     let dtype = proptest::option::of(select(&Dtype::ALL[..]));
-    Way::new(
+    Encoding::new(
         format!("Z4DL, {effort:?}"),
         anchors,
         (dtype, content::buffers(2), change()),
@@ -103,12 +103,12 @@ fn buffer_delta(effort: Effort) -> Way {
 struct Tensor {
     name: String,
     dtype: Dtype,
-    /// Dimensions before the last one is made to hold whole bytes.
+    /// Dimensions, before the last one is adjusted to whole bytes.
     shape: Vec<usize>,
     content: Buffer,
-    /// Has the bytes of the tensor before where that is as long.
+    /// Whether it has the bytes of the tensor before, if that is as long.
     tied: bool,
-    /// What a fine-tune does to it.
+    /// The change in a fine-tune.
     change: Change,
 }
 
@@ -168,7 +168,7 @@ fn tensor() -> impl Strategy<Value = Tensor> {
 struct Checkpoint {
     tensors: Vec<Tensor>,
     metadata: Option<String>,
-    /// Spaces behind the header.
+    /// The number of spaces after the header.
     padding: usize,
 }
 
@@ -185,7 +185,7 @@ fn checkpoint() -> impl Strategy<Value = Checkpoint> {
         })
 }
 
-/// One tensor of every dtype, and one tied to it.
+/// One tensor of every dtype, and an alias of it.
 fn every_dtype() -> Checkpoint {
     let tensors = Dtype::ALL.into_iter().flat_map(|dtype| {
         [false, true].map(|tied| Tensor {
@@ -213,7 +213,7 @@ fn nothing() -> Checkpoint {
 }
 
 impl Checkpoint {
-    /// A safetensors file: as it is, or after a fine-tune.
+    /// Returns a safetensors file, either the original or the fine-tune.
     fn file(&self, tuned: bool) -> Vec<u8> {
         let mut data = Vec::new();
         let mut before = Vec::new();
@@ -248,12 +248,12 @@ impl Checkpoint {
     }
 }
 
-fn container(effort: Effort) -> Way {
-    Way::new(
+fn container(effort: Effort) -> Encoding {
+    Encoding::new(
         format!("ZSTN, {effort:?}"),
         vec![(nothing(), 0), (every_dtype(), 0), (every_dtype(), 5)],
         (checkpoint(), prop_oneof![5 => Just(0), 1 => 1..9usize]),
-        // Bytes of no tensor break the rules: such a file is kept whole.
+        // Bytes outside all tensors break the rules: such a file is kept whole.
         move |(checkpoint, trailing)| {
             let mut file = checkpoint.file(false);
             file.resize(file.len() + trailing, 7);
@@ -266,8 +266,8 @@ fn container(effort: Effort) -> Way {
     )
 }
 
-fn model_delta(effort: Effort) -> Way {
-    Way::new(
+fn model_delta(effort: Effort) -> Encoding {
+    Encoding::new(
         format!("Z4DM, {effort:?}"),
         vec![(nothing(), 0), (every_dtype(), 0), (every_dtype(), 40)],
         (checkpoint(), 0..9usize),

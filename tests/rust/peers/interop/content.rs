@@ -1,5 +1,5 @@
-//! Random buffers that look like what checkpoints hold, and those that codecs
-//! stumble over: nothing, odd lengths, lengths around blocks and chunks.
+//! Random buffers like those in checkpoints, and difficult ones: empty, of odd
+//! lengths, of lengths around blocks and chunks.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use zstn_tests::rng::Rng;
 
-/// What the bytes of a buffer stand for.
+/// The type of the elements of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Element {
     Bf16,
@@ -46,7 +46,7 @@ impl Element {
             Self::F16 => 10,
             Self::F32 => 23,
             Self::F64 => 52,
-            // The upper half stands in for sign and exponent.
+            // The upper half replaces sign and exponent.
             Self::Int(len_bytes) => [4, 8, 16, 32][len_bytes.ilog2() as usize],
         }
     }
@@ -94,14 +94,14 @@ pub enum Pattern {
     Ramp,
     Weights,
     Special,
-    /// Weights, but so many of a hundred zeros.
+    /// Weights with that percentage of zeros.
     Sparse(u64),
-    /// At most so many distinct elements.
+    /// At most that number of distinct elements.
     Few(u64),
     Noise,
 }
 
-/// A buffer, described shortly enough to be printed.
+/// A short description of a buffer.
 #[derive(Clone)]
 pub struct Buffer {
     pub element: Element,
@@ -145,8 +145,8 @@ impl Buffer {
                 Pattern::Special => self.element.special(rng),
                 Pattern::Sparse(percent) if rng.next_u64() % 100 < percent => 0,
                 Pattern::Sparse(_) => self.element.weight(rng),
-                // All values once, so that there are as many as promised if
-                // there is room for them; then in any order.
+                // All values once, so that the number is right if the buffer is
+                // long enough; then in any order.
                 Pattern::Few(most) if number < most => spread(number),
                 Pattern::Few(most) => spread(rng.next_u64() % most),
                 Pattern::Noise => rng.next_u64(),
@@ -159,12 +159,12 @@ impl Buffer {
     }
 }
 
-/// Distinct numbers for distinct numbers, also in their low 16 and 32 bits.
+/// Maps distinct numbers to distinct numbers, also in their low 16 and 32 bits.
 fn spread(number: u64) -> u64 {
     number.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// Buffers that some codings make smaller, whatever the transform.
+/// Buffers that some codings make smaller with every transform.
 pub fn compressible(len_bytes: usize) -> Buffer {
     Buffer {
         element: Element::Int(1),
@@ -174,7 +174,7 @@ pub fn compressible(len_bytes: usize) -> Buffer {
     }
 }
 
-/// What every way is tried on besides random buffers.
+/// The inputs of every encoder besides random buffers.
 pub fn anchors() -> Vec<Buffer> {
     [0, 1, 5, 24_001].map(compressible).into()
 }
@@ -239,7 +239,7 @@ pub fn buffers(item_bytes: usize) -> BoxedStrategy<Buffer> {
         .boxed()
 }
 
-/// Random buffers cut to a length that slow codings bear.
+/// Random buffers, short enough for slow codings.
 pub fn short_buffers(item_bytes: usize, most_bytes: usize) -> BoxedStrategy<Buffer> {
     buffers(item_bytes)
         .prop_map(move |mut buffer| {

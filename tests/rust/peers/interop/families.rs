@@ -1,4 +1,4 @@
-//! The other frame families, with everything their encoders can be told.
+//! The other frame families, with every option of their encoders.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -8,7 +8,7 @@ use zstn_core::frame::{chunked, palette, sparse, turbo};
 use zstn_core::transform::FloatFormat;
 
 use crate::content::{self, Buffer, Element, Pattern};
-use crate::way::{Call, Case, Way, engine};
+use crate::encoding::{Call, Case, Encoding, engine};
 
 const CODINGS: [&[ZstdCoding]; 4] = [
     &[],
@@ -18,15 +18,15 @@ const CODINGS: [&[ZstdCoding]; 4] = [
 ];
 const TURBO: [turbo::Transform; 2] = [turbo::Transform::Opaque, turbo::Transform::BytePlane];
 
-pub fn ways() -> Vec<Way> {
-    let mut ways = Vec::new();
+pub fn encodings() -> Vec<Encoding> {
+    let mut encodings = Vec::new();
     for codings in CODINGS {
         for transform in TURBO {
-            ways.extend([1, 2, 4, 8].map(|width| sparse(width, transform, codings)));
-            ways.push(turbo(transform, codings));
+            encodings.extend([1, 2, 4, 8].map(|width| sparse(width, transform, codings)));
+            encodings.push(turbo(transform, codings));
         }
-        ways.push(chunked(codings));
-        ways.extend([2, 4, 8].map(|width| any_palette(width, codings)));
+        encodings.push(chunked(codings));
+        encodings.extend([2, 4, 8].map(|width| any_palette(width, codings)));
     }
     for (width, index_bytes) in [
         (2, 1),
@@ -38,21 +38,21 @@ pub fn ways() -> Vec<Way> {
         (4, 4),
         (8, 4),
     ] {
-        ways.push(palette_of(width, index_bytes));
+        encodings.push(palette_of(width, index_bytes));
     }
     for transform in auto_transforms() {
-        ways.extend(codecs().map(|codecs| auto(transform, codecs)));
+        encodings.extend(codecs().map(|codecs| auto(transform, codecs)));
     }
-    ways
+    encodings
 }
 
-/// Whether `codings` did anything: there are none, or without them the frame
-/// is another one.
+/// Returns whether `codings` had an effect: there are none, or the frame differs
+/// without them.
 fn forced(codings: &[ZstdCoding], frame: &[u8], without: impl FnOnce() -> Vec<u8>) -> bool {
     codings.is_empty() || frame != without()
 }
 
-fn sparse(width: u8, transform: turbo::Transform, codings: &'static [ZstdCoding]) -> Way {
+fn sparse(width: u8, transform: turbo::Transform, codings: &'static [ZstdCoding]) -> Encoding {
     let item_bytes = usize::from(width);
     let few = [0, 50, 99].map(|percent| Buffer {
         element: Element::Int(item_bytes),
@@ -60,7 +60,7 @@ fn sparse(width: u8, transform: turbo::Transform, codings: &'static [ZstdCoding]
         len_bytes: 9_001,
         seed: 3,
     });
-    Way::new(
+    Encoding::new(
         format!("ZSP1, {width} bytes, {transform:?}, {codings:?}"),
         [&content::anchors()[..], &few].concat(),
         content::buffers(item_bytes),
@@ -77,7 +77,7 @@ fn sparse(width: u8, transform: turbo::Transform, codings: &'static [ZstdCoding]
     )
 }
 
-fn turbo(transform: turbo::Transform, codings: &'static [ZstdCoding]) -> Way {
+fn turbo(transform: turbo::Transform, codings: &'static [ZstdCoding]) -> Encoding {
     let anchors = [1, 2, 3, 8, 255]
         .into_iter()
         .flat_map(|width| {
@@ -97,7 +97,7 @@ fn turbo(transform: turbo::Transform, codings: &'static [ZstdCoding]) -> Way {
             });
             (Just(width), whole)
         });
-    Way::new(
+    Encoding::new(
         format!("ZRT1, {transform:?}, {codings:?}"),
         anchors,
         inputs,
@@ -115,7 +115,7 @@ fn turbo(transform: turbo::Transform, codings: &'static [ZstdCoding]) -> Way {
     )
 }
 
-fn chunked(codings: &'static [ZstdCoding]) -> Way {
+fn chunked(codings: &'static [ZstdCoding]) -> Encoding {
     let anchors = [1u8, 2, 3, 4, 8, 16, 255]
         .into_iter()
         .flat_map(|width| {
@@ -125,13 +125,13 @@ fn chunked(codings: &'static [ZstdCoding]) -> Way {
         .collect();
     let inputs = (1..=20u8, select(&[100u32, 1 << 16, 1 << 20][..])).prop_flat_map(
         |(width, chunk_bytes)| {
-            // Not thousands of chunks.
+            // Large enough to avoid thousands of chunks.
             let most_bytes = chunk_bytes as usize * 50;
             let buffers = content::short_buffers(width.into(), most_bytes);
             (Just(width), Just(chunk_bytes), buffers)
         },
     );
-    Way::new(
+    Encoding::new(
         format!("Z4AIMF01, {codings:?}"),
         anchors,
         inputs,
@@ -149,7 +149,7 @@ fn chunked(codings: &'static [ZstdCoding]) -> Way {
     )
 }
 
-/// Where the width of an index stands in a `ZPL1` frame.
+/// The offset of the index width in a `ZPL1` frame.
 const INDEX_BYTES_AT: usize = 7;
 
 fn palette_case(buffer: &Buffer, width: u8, codings: &[ZstdCoding]) -> Case {
@@ -159,8 +159,8 @@ fn palette_case(buffer: &Buffer, width: u8, codings: &[ZstdCoding]) -> Case {
     Case::frame(bytes, frame)
 }
 
-fn any_palette(width: u8, codings: &'static [ZstdCoding]) -> Way {
-    Way::new(
+fn any_palette(width: u8, codings: &'static [ZstdCoding]) -> Encoding {
+    Encoding::new(
         format!("ZPL1, {width} bytes, {codings:?}"),
         content::anchors(),
         content::buffers(width.into()),
@@ -168,8 +168,8 @@ fn any_palette(width: u8, codings: &'static [ZstdCoding]) -> Way {
     )
 }
 
-/// As many distinct values as make indices of `index_bytes` bytes.
-fn palette_of(width: u8, index_bytes: u8) -> Way {
+/// Returns a number of distinct values that needs indices of `index_bytes` bytes.
+fn palette_of(width: u8, index_bytes: u8) -> Encoding {
     let (counts, least_len) = match index_bytes {
         1 => (&[1, 2, 255, 256][..], 256),
         2 => (&[257, 258, 5000, 65_535, 65_536][..], 65_536),
@@ -183,7 +183,7 @@ fn palette_of(width: u8, index_bytes: u8) -> Way {
             len_bytes: least_len * element.len_bytes() + more,
             seed,
         });
-    Way::new(
+    Encoding::new(
         format!("ZPL1, {width} bytes, indices of {index_bytes}"),
         Vec::new(),
         inputs,
@@ -205,7 +205,7 @@ fn auto_transforms() -> Vec<auto::Transform> {
     transforms
 }
 
-/// Nothing but storing, each method alone, and the best of all.
+/// Storing alone, each method alone, and the best of all.
 fn codecs() -> [Vec<StreamCodec>; 7] {
     let zstd = StreamCodec::Zstd(ZstdCoding::Search(3));
     let brotli = StreamCodec::Brotli(9);
@@ -224,7 +224,7 @@ fn codecs() -> [Vec<StreamCodec>; 7] {
     ]
 }
 
-fn auto(transform: auto::Transform, codecs: Vec<StreamCodec>) -> Way {
+fn auto(transform: auto::Transform, codecs: Vec<StreamCodec>) -> Encoding {
     let (name, item_bytes) = match transform {
         auto::Transform::Raw(width) => (format!("raw {width}"), 1),
         auto::Transform::BytePlane(width) => (format!("byte planes {width}"), width.into()),
@@ -235,7 +235,7 @@ fn auto(transform: auto::Transform, codecs: Vec<StreamCodec>) -> Way {
             (format!("packed bits {}", format.name), format.item_bytes)
         }
     };
-    Way::new(
+    Encoding::new(
         format!("ZARA, {name}, {codecs:?}"),
         content::anchors(),
         content::short_buffers(item_bytes, 300_000),

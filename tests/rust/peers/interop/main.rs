@@ -1,30 +1,29 @@
-//! Random inputs through every transform and method of our encoders, judged
-//! by the real z4ai: `cargo xtask interop`.
+//! Random inputs through every transform and method of the encoders, decoded by
+//! the real z4ai: `cargo xtask interop`.
 //!
-//! The process that starts this one holds z4ai and answers on a pipe (see
-//! `oracle`; tests/peers/test_interop.py). What it refuses is shrunk, and
-//! kept in a directory.
+//! The parent process runs z4ai and answers on a pipe (see `oracle` and
+//! tests/peers/test_interop.py). A refused case is shrunk and kept in a directory.
 
 mod checkpoints;
 mod content;
+mod encoding;
 mod families;
 mod oracle;
 mod planes;
-mod way;
 
 use std::io::{self, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use encoding::{Case, Encoding, Failure, Plan};
 use oracle::Oracle;
-use way::{Case, Failure, Plan, Way};
 
-/// What may be typed behind the program's name, all of it needed.
+/// The arguments, all of them required.
 struct Args {
     plan: Plan,
-    /// Only ways whose label contains this.
+    /// Only encoders whose label contains this.
     only: String,
-    /// Where a refused case is kept.
+    /// The directory for refused cases.
     keep: PathBuf,
 }
 
@@ -48,13 +47,17 @@ fn main() -> ExitCode {
         eprintln!("usage: interop CASES SEED DIRECTORY [LABEL]; see `cargo xtask interop`");
         return ExitCode::from(2);
     };
-    let ways: Vec<Way> = [planes::ways(), families::ways(), checkpoints::ways()]
-        .into_iter()
-        .flatten()
-        .filter(|way| way.label.contains(&args.only))
-        .collect();
-    if ways.is_empty() {
-        eprintln!("no way to encode is called {:?}", args.only);
+    let encodings: Vec<Encoding> = [
+        planes::encodings(),
+        families::encodings(),
+        checkpoints::encodings(),
+    ]
+    .into_iter()
+    .flatten()
+    .filter(|encoding| encoding.label.contains(&args.only))
+    .collect();
+    if encodings.is_empty() {
+        eprintln!("no encoding to encode is called {:?}", args.only);
         return ExitCode::from(2);
     }
     let mut oracle = Oracle::new(
@@ -62,8 +65,8 @@ fn main() -> ExitCode {
         BufWriter::with_capacity(1 << 20, io::stdout().lock()),
     );
     let mut tally = Tally::default();
-    for way in &ways {
-        let result = way.run(&args.plan, &mut |label, case| {
+    for encoding in &encodings {
+        let result = encoding.run(&args.plan, &mut |label, case| {
             tally.add(case);
             match oracle.ask(label, case) {
                 Ok(answer) if answer.is_empty() => Ok(()),
@@ -72,13 +75,13 @@ fn main() -> ExitCode {
             }
         });
         if let Err(failure) = result {
-            report(&way.label, &failure, &args);
+            report(&encoding.label, &failure, &args);
             return ExitCode::FAILURE;
         }
     }
     eprintln!(
-        "{} ways, {} cases, {} MB decoded, seed {}",
-        ways.len(),
+        "{} encodings, {} cases, {} MB decoded, seed {}",
+        encodings.len(),
         tally.cases,
         tally.bytes / 1_000_000,
         args.plan.seed

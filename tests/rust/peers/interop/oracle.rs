@@ -1,13 +1,13 @@
-//! The other end of the pipe: the process that holds the real z4ai. It gets
-//! what we encoded and what it has to decode to, and answers with a sentence
-//! on what is wrong, or nothing.
+//! The other end of the pipe: the process that runs the real z4ai. It gets an
+//! encoded case and its expected contents, and answers with an error or an empty
+//! text.
 
 use std::io::{self, Read, Write};
 
-use crate::way::Case;
+use crate::encoding::Case;
 
-/// Requests go to standard output, answers come from standard input: both are
-/// 32-bit lengths with so many bytes behind.
+/// Requests go to standard output, answers come from standard input. Both are
+/// 32-bit lengths, followed by that number of bytes.
 pub struct Oracle<R, W> {
     answers: R,
     requests: W,
@@ -18,7 +18,7 @@ impl<R: Read, W: Write> Oracle<R, W> {
         Self { answers, requests }
     }
 
-    /// What is wrong with `case`, empty if nothing.
+    /// Returns the error for `case`, or an empty text.
     pub fn ask(&mut self, label: &str, case: &Case) -> io::Result<String> {
         for part in [
             label.as_bytes(),

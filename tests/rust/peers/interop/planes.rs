@@ -13,9 +13,9 @@ use zstn_core::frame::z4ai::{self, BlockCodecs, PlaneCoder, PlaneRecipe, Recipe,
 use zstn_core::transform::FloatFormat;
 
 use crate::content::{self, Buffer, Element, Pattern};
-use crate::way::{Case, Way, engine};
+use crate::encoding::{Case, Encoding, engine};
 
-/// What the packer may ask for.
+/// The plane methods of the packer.
 const RECIPES: [(&str, PlaneRecipe); 8] = [
     ("store", PlaneRecipe::Store),
     ("Huffman", PlaneRecipe::Blocks(zstd(true, None))),
@@ -58,7 +58,7 @@ const fn zstd(huffman: bool, search: Option<ZstdCoding>) -> BlockCodecs {
     }
 }
 
-/// A method with all it leaves open, used even where storing is smaller.
+/// A method with its parameters, used even where storing is smaller.
 #[derive(Debug, Clone, Copy)]
 enum Coding {
     Store,
@@ -143,7 +143,7 @@ fn transforms() -> Vec<Transform> {
     [&[Transform::Opaque][..], &planes, &fields].concat()
 }
 
-/// The frame in which plane `i` is coded as `codings[i mod len]` says.
+/// Returns the frame whose plane `i` is coded by `codings[i mod len]`.
 fn assemble(bytes: Vec<u8>, transform: Transform, codings: &[Coding]) -> Case {
     let stored = Recipe {
         transform,
@@ -154,7 +154,7 @@ fn assemble(bytes: Vec<u8>, transform: Transform, codings: &[Coding]) -> Case {
     for (plane, &coding) in planes.iter().zip(codings.iter().cycle()) {
         let mut raw = vec![0; plane.len_bytes()];
         plane.extract(0, &mut raw);
-        // Nothing but storing is defined for an empty plane.
+        // An empty plane can only be stored.
         let coding = if raw.is_empty() {
             Coding::Store
         } else {
@@ -166,12 +166,12 @@ fn assemble(bytes: Vec<u8>, transform: Transform, codings: &[Coding]) -> Case {
     Case::frame(bytes, frame)
 }
 
-pub fn ways() -> Vec<Way> {
-    let mut ways = Vec::new();
+pub fn encodings() -> Vec<Encoding> {
+    let mut encodings = Vec::new();
     for transform in transforms() {
         let item_bytes = transform.item_bytes();
         for coding in CODINGS {
-            ways.push(Way::new(
+            encodings.push(Encoding::new(
                 format!("Z4AI, {}, {coding:?}", name(transform)),
                 content::anchors(),
                 match coding {
@@ -184,31 +184,31 @@ pub fn ways() -> Vec<Way> {
             ));
         }
         for (recipe_name, recipe) in RECIPES {
-            ways.push(recipe_way(transform, recipe_name, recipe));
+            encodings.push(recipe_encoding(transform, recipe_name, recipe));
         }
-        ways.push(Way::new(
+        encodings.push(Encoding::new(
             format!("Z4AI, {}, a method per plane", name(transform)),
             vec![(content::compressible(30_000), CODINGS.to_vec())],
             (content::buffers(item_bytes), codings()),
             move |(buffer, codings)| assemble(buffer.bytes(), transform, codings),
         ));
     }
-    ways.push(every_width());
-    ways.extend([Effort::Fast, Effort::Balanced, Effort::Max].map(chosen));
-    ways
+    encodings.push(every_width());
+    encodings.extend([Effort::Fast, Effort::Balanced, Effort::Max].map(chosen));
+    encodings
 }
 
 fn codings() -> impl Strategy<Value = Vec<Coding>> {
     proptest::collection::vec(select(&CODINGS[..]), 1..8)
 }
 
-fn recipe_way(transform: Transform, recipe_name: &str, recipe: PlaneRecipe) -> Way {
+fn recipe_encoding(transform: Transform, recipe_name: &str, recipe: PlaneRecipe) -> Encoding {
     let mut anchors = content::anchors();
-    // Several blocks of whatever the recipe asks for.
+    // Several blocks of every recipe.
     anchors.push(content::compressible(
         (1_100_000 * transform.item_bytes()).min(content::MOST_BYTES + 200_000),
     ));
-    Way::new(
+    Encoding::new(
         format!("Z4AI, {}, recipe {recipe_name}", name(transform)),
         anchors,
         content::buffers(transform.item_bytes()),
@@ -228,7 +228,7 @@ fn recipe_way(transform: Transform, recipe_name: &str, recipe: PlaneRecipe) -> W
     )
 }
 
-/// Whether some plane is more than stored.
+/// Returns whether some plane is coded, not stored.
 fn is_coded(frame: &[u8]) -> bool {
     z4ai::Frame::parse(frame).is_ok_and(|frame| {
         let mut planes = frame.planes().iter();
@@ -236,14 +236,14 @@ fn is_coded(frame: &[u8]) -> bool {
     })
 }
 
-fn every_width() -> Way {
+fn every_width() -> Encoding {
     let anchors = (1..=255u8)
         .map(|width| {
             let len_bytes = usize::from(width) * 31 + usize::from(width / 2);
             (width, content::compressible(len_bytes), CODINGS.to_vec())
         })
         .collect();
-    Way::new(
+    Encoding::new(
         "Z4AI, byte planes of any width, a method per plane",
         anchors,
         (1..=255u8, content::short_buffers(1, 1 << 16), codings()),
@@ -251,8 +251,8 @@ fn every_width() -> Way {
     )
 }
 
-/// What the packer does with a tensor of each dtype.
-fn chosen(effort: Effort) -> Way {
+/// The packer's choice for a tensor of each dtype.
+fn chosen(effort: Effort) -> Encoding {
     let dtypes = || Dtype::ALL.into_iter().map(Some).chain([None]);
     let anchors = dtypes()
         .flat_map(|dtype| {
@@ -271,7 +271,7 @@ fn chosen(effort: Effort) -> Way {
         let item_bytes = dtype.and_then(Dtype::len_bytes).unwrap_or(1);
         (Just(dtype), content::buffers(item_bytes))
     });
-    Way::new(
+    Encoding::new(
         format!("a tensor, {effort:?}"),
         anchors,
         inputs,
@@ -283,7 +283,7 @@ fn chosen(effort: Effort) -> Way {
     )
 }
 
-/// What a tensor of that dtype holds.
+/// Returns the element type of a dtype.
 pub fn element(dtype: Option<Dtype>) -> Element {
     match dtype {
         Some(Dtype::Bf16) => Element::Bf16,

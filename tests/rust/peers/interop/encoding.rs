@@ -1,4 +1,4 @@
-//! A way to encode: a transform, a method, a format, forced on any input.
+//! An encoder under test: a transform, a method, a format, forced on any input.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -43,12 +43,12 @@ impl Call {
     }
 }
 
-/// Something encoded, and what it has to decode to.
+/// An encoded input and its expected contents.
 #[derive(Clone)]
 pub struct Case {
     pub call: Call,
     pub original: Vec<u8>,
-    /// The buffer or checkpoint that a delta was made against, else nothing.
+    /// The buffer or checkpoint that a delta was made against; empty otherwise.
     pub reference: Vec<u8>,
     pub encoded: Vec<u8>,
     /// Whether the bytes show the codec that was forced: encoders store what they
@@ -97,13 +97,13 @@ impl Case {
     }
 }
 
-/// One engine for all: its threads are expensive, its state is not.
+/// One engine for all cases, since starting threads is expensive.
 pub fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| Engine::new(2).expect("two threads"))
 }
 
-/// How much to try.
+/// The number and the seed of random cases.
 pub struct Plan {
     pub cases: u32,
     pub seed: u64,
@@ -120,13 +120,13 @@ pub struct Failure {
 pub type Judge<'a> = &'a mut dyn FnMut(&str, &Case) -> Result<(), String>;
 type Run = dyn Fn(&str, &Plan, Judge) -> Result<(), Box<Failure>>;
 
-/// A way with its inputs.
-pub struct Way {
+/// An encoder with its inputs.
+pub struct Encoding {
     pub label: String,
     run: Box<Run>,
 }
 
-impl Way {
+impl Encoding {
     /// Returns `encode` on all `anchors` and on the requested number of `inputs`.
     pub fn new<I>(
         label: impl Into<String>,
@@ -154,7 +154,7 @@ impl Way {
             for input in &anchors {
                 check(input).map_err(|why| fail(why, input))?;
             }
-            // The closure of a runner may not change anything.
+            // The closure of a runner must not change its captures.
             let check = RefCell::new(check);
             runner(label, plan)
                 .run(&inputs, |input| {
@@ -170,7 +170,7 @@ impl Way {
                 })?;
             if !forced {
                 return Err(Box::new(Failure {
-                    why: "no input showed what this way is there to force".into(),
+                    why: "no input showed what this encoding is there to force".into(),
                     input: "all".into(),
                     case: None,
                 }));
@@ -189,7 +189,7 @@ impl Way {
     }
 }
 
-/// The same inputs for a label and a seed, whatever other ways there are.
+/// Returns the same inputs for a label and a seed, independent of the other encoders.
 fn runner(label: &str, plan: &Plan) -> TestRunner {
     let seed = Sha256::new()
         .chain_update(plan.seed.to_le_bytes())
