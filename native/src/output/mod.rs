@@ -45,7 +45,7 @@ pub struct Output<'a> {
     replace: bool,
 }
 
-/// Where the bytes are until all are there.
+/// The place of the bytes until the output is complete.
 #[derive(Debug)]
 enum Disk {
     /// In the folder of the target, under a hidden name.
@@ -67,7 +67,7 @@ impl<'a> Output<'a> {
     /// Begins the file at `path`, which replaces an existing file.
     ///
     /// # Errors
-    /// What cannot become a file: a folder, a socket, a disk; and I/O errors.
+    /// A path that cannot become a file: a folder, a socket, a disk; and I/O errors.
     pub fn create(path: &Path) -> Result<Self> {
         Self::begin(path, Target::of(path)?, true)
     }
@@ -113,7 +113,7 @@ impl<'a> Output<'a> {
                 #[cfg(unix)]
                 {
                     use std::os::unix::fs::PermissionsExt;
-                    // What any new file gets; the user's umask still applies.
+                    // The mode of any new file; the user's umask still applies.
                     builder.permissions(std::fs::Permissions::from_mode(0o666));
                 }
                 let folder = parent(target);
@@ -161,7 +161,7 @@ impl<'a> Output<'a> {
         map.pieces(range).try_for_each(|piece| self.write(piece))
     }
 
-    /// Writes at `offset_bytes`; threads may do so side by side.
+    /// Writes at `offset_bytes`; several threads may do so at a time.
     pub(crate) fn write_at(&self, bytes: &[u8], offset_bytes: u64) -> Result<()> {
         write_all_at(self.file(), bytes, offset_bytes).map_err(|error| self.failed("write", error))
     }
@@ -181,12 +181,12 @@ impl<'a> Output<'a> {
             .map_err(|error| self.failed("make room for", error))
     }
 
-    /// What has been written so far.
+    /// Maps the bytes that have been written so far.
     pub(crate) fn map(&self) -> Result<Map> {
         self.map_as(self.name())
     }
 
-    /// What has been written so far, under `name` in messages.
+    /// Maps the bytes that have been written so far; messages call them `name`.
     pub(crate) fn map_as(&self, name: String) -> Result<Map> {
         Map::new(name, self.file())
     }
@@ -259,12 +259,12 @@ fn copy(mut file: &File, mut stream: impl Write) -> io::Result<()> {
     stream.flush()
 }
 
-/// Ending of what is not finished.
+/// The end of the name of an unfinished file or folder.
 const PART_SUFFIX: &str = ".part";
 
-/// The beginning of the hidden name of an output that is not finished. Names
-/// may be of 255 bytes; only so much of a longer one is kept that the rest
-/// fits behind it.
+/// Returns the beginning of the hidden name of an unfinished output. Names
+/// may have 255 bytes; a longer one is cut so that the rest of the hidden name
+/// fits.
 fn hidden_prefix(output: &Path) -> String {
     const MAX_BYTES: usize = 200;
     let name = output.file_name().unwrap_or_default().to_string_lossy();
@@ -290,8 +290,8 @@ fn give_name(file: NamedTempFile, target: &Path, replace: bool) -> io::Result<()
     }
 }
 
-/// The system's answer without the path that was tried, where that one is not
-/// the user's.
+/// Removes the path that was tried from a system error; it is not one that the
+/// user gave.
 fn without_path(error: io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(code) => io::Error::from_raw_os_error(code),
@@ -302,7 +302,7 @@ fn without_path(error: io::Error) -> io::Error {
     }
 }
 
-/// The folder that `path` is in.
+/// Returns the folder that `path` is in.
 fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

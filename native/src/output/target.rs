@@ -1,4 +1,4 @@
-//! What the path of an output means, looked at before anything is written.
+//! Finding out what the path of an output means, before anything is written.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -11,7 +11,7 @@ use crate::{Error, Result};
 /// Symbolic links followed in a row, as many as Linux follows.
 const MAX_LINKS: usize = 40;
 
-/// Where the bytes of an output go when they are complete.
+/// The place that the bytes of an output go to when they are complete.
 #[derive(Debug)]
 pub(super) enum Target {
     /// A regular file, or none yet. All links have been followed: the file

@@ -31,18 +31,18 @@ pub struct Tensor {
     pub bytes: Vec<u8>,
 }
 
-/// Whether weights that are stored in parts are put together.
+/// The way in which weights that are stored in parts are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum View {
     /// Weights in the formats of compressed-tensors are read dense, if a
-    /// `config.json` beside the files says how they are stored.
+    /// `config.json` next to the files says how they are stored.
     #[default]
     Dense,
-    /// Every tensor is as it is stored.
+    /// Every tensor is read as it is stored.
     Stored,
 }
 
-/// An opened model. FileOpener reads head, header and index of each of its
+/// An opened model. Opening reads head, header and index of each of its
 /// files; after that each tensor costs one read of its stored bytes, or one
 /// per part for a weight that is stored in several.
 ///
@@ -60,7 +60,7 @@ pub struct Reader {
     base: Option<Arc<Self>>,
 }
 
-/// What all handles to an opened model share.
+/// The part of an opened model that all handles share.
 struct Files {
     name: String,
     sources: Vec<Box<dyn Source>>,
@@ -108,37 +108,38 @@ impl Reader {
         Ok(self)
     }
 
-    /// The base of a delta, if it has been given.
+    /// Returns the base of a delta, if it has been given.
     #[must_use]
     pub fn base(&self) -> Option<&Self> {
         self.base.as_deref()
     }
 
-    /// The engine that decodes its tensors.
+    /// Returns the engine that decodes its tensors.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// What the model holds.
+    /// Returns what the model holds.
     #[must_use]
     pub fn model(&self) -> &Model {
         &self.files.model
     }
 
-    /// Path or address it was opened by.
+    /// Returns the path or address it was opened by.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.files.name
     }
 
-    /// Where its files come from, in the order of their numbers.
+    /// Returns the sources of its files, in the order of their numbers.
     #[must_use]
     pub fn sources(&self) -> &[Box<dyn Source>] {
         &self.files.sources
     }
 
-    /// Names of all tensors, file by file and there in the order of the index.
+    /// Returns the names of all tensors, file by file and there in the order of the
+    /// index.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.files.model.tensors().iter().map(|t| t.name.as_str())
     }
@@ -157,19 +158,19 @@ impl Reader {
         self.files.model.tensors()
     }
 
-    /// `__metadata__` of the safetensors headers.
+    /// Returns the `__metadata__` of the safetensors headers.
     #[must_use]
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         self.files.model.metadata()
     }
 
-    /// What is known of the tensor called `name` before it is read.
+    /// Returns what the model's index says about the tensor called `name`.
     pub fn find(&self, name: &str) -> Result<&model::Tensor> {
         Ok(&self.files.model.tensors()[self.number(name)?])
     }
 
-    /// The number of the tensor called `name`; the error suggests names that
-    /// are much like it.
+    /// Returns the number of the tensor called `name`; the error suggests similar
+    /// names.
     fn number(&self, name: &str) -> Result<usize> {
         self.files.model.find(name).map_err(|error| {
             let error = match error.kind() {
