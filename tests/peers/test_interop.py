@@ -1,6 +1,6 @@
 """The real z4ai decodes whatever our encoders can be made to write.
 
-The cases come from a Rust program over a pipe (tests/rust/interop): random
+The cases come from a Rust program over a pipe (tests/rust/peers/interop): random
 inputs through every transform and method. This side decodes with z4ai's public
 functions and answers with what is wrong, or nothing; the program then looks for
 a smaller input with the same fault. `cargo xtask interop` does more of it.

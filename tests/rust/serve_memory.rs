@@ -1,5 +1,5 @@
-//! What a server holds for readers that stop reading: its cache and little
-//! more, however many there are.
+//! The memory of a server whose readers stop reading: its cache and little more,
+//! for any number of readers.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,10 +15,10 @@ static ALLOCATOR: Counting = Counting;
 
 const TENSOR_BYTES: usize = 2 << 20;
 const READERS: usize = 16;
-/// More than the sockets between two ends take in.
+/// More bytes than the sockets between two ends buffer.
 const RANGE_BYTES: usize = 16 << 20;
 
-/// A checkpoint of 24 tensors, no two alike.
+/// A checkpoint of 24 distinct tensors.
 fn model() -> Vec<u8> {
     let pool = Rng(5).bf16_weights(TENSOR_BYTES / 2);
     let tensors: Vec<(String, Vec<u8>)> = (0..24)
@@ -76,7 +76,7 @@ fn stalled_readers_do_not_hold_tensors_and_go_on_where_they_were() {
         let readers = (0..READERS).map(|number| begin(address, number));
         readers.collect::<Vec<_>>()
     });
-    // Two tensors and what each connection has on its way.
+    // Two tensors and the buffers of each connection.
     let most = 2 * TENSOR_BYTES + READERS * (512 << 10);
     assert!(held < most, "{held} bytes held, {most} allowed");
 

@@ -1,5 +1,5 @@
-//! A process that is told to stop: what is complete stays, nothing else ever
-//! gets its name. One test, since stopping is for the whole process.
+//! A process that is asked to stop: complete outputs stay, no other output gets its
+//! name. A single test, since stopping affects the whole process.
 
 use std::fs;
 use std::path::Path;
@@ -41,7 +41,7 @@ fn nothing_gets_its_name_after_the_clean_up_has_begun() {
     let late_file = file("late.zstn");
     assert!(pack(&at("late"), &StopsAtOnce).is_err());
     assert!(late_file.finish().is_err());
-    // And other threads go on for a moment.
+    // Other threads continue for a moment.
     assert!(Output::create(&at("new.zstn")).is_err());
     assert!(pack(&at("new"), &()).is_err());
 

@@ -1,6 +1,6 @@
-//! Threads are those of the engine that was given, however many models are
-//! opened. The count is of the whole process: one test, and no engine ends
-//! before it does.
+//! Readers use the threads of the engine that they are given, for any number of
+//! models. A single test, since the count is that of the whole process; no engine
+//! ends before it does.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -17,7 +17,7 @@ fn count() -> usize {
     fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-/// The most threads at any time that work reports its progress.
+/// The largest number of threads when progress is reported.
 #[derive(Default)]
 struct Most(AtomicUsize);
 
@@ -85,7 +85,7 @@ fn models_share_the_threads_of_one_engine() {
     convert(&engine, &delta, at("tuned.zt"), &target, &options).unwrap();
     assert_eq!(most.0.into_inner(), started);
 
-    // The engine of the process starts with the first reader that needs it.
+    // The shared engine of the process starts with the first reader that needs it.
     let first = Reader::open(at("m.zstn")).unwrap();
     assert!(!first.engine().shares_threads_with(&engine));
     assert!(first.engine().shares_threads_with(&Engine::default()));

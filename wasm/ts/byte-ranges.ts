@@ -20,5 +20,5 @@ export function readRanges(sources: readonly Source[], parts: readonly StoredPar
     length === 0 ? new Uint8Array(0) : sources[file]!.read(offset, length, options);
   const readAll = (options: ReadOptions) => Promise.all(parts.map((part) => read(part, options)));
   // Creating a signal costs more than a small tensor, and a single read has no others to stop.
-  return parts.length > 1 ? abortSiblingsOnFailure(options.signal, (signal) => readAll({ ...options, signal })) : readAll(options);
+  return parts.length > 1 ? abortSiblingsOnFailure([options.signal], (signal) => readAll({ ...options, signal })) : readAll(options);
 }

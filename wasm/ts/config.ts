@@ -11,7 +11,7 @@ const MAX_CONFIG_BYTES = 100_000_000;
 
 /** Returns the text of `config.json`, if the model needs one and there is one. */
 export async function readConfig(context: OpenContext, files: readonly OpenedFile[], given: ModelInput | false | undefined): Promise<Uint8Array | undefined> {
-  if (given === false || !files.some(({ catalog }) => catalog.wantsConfig())) return undefined;
+  if (given === false || !files.some(({ core, catalog }) => core.call(() => catalog.wantsConfig()))) return undefined;
   const input = given ?? context.resolveSibling("config.json");
   if (input === undefined) return undefined;
   const { openSource, options, meter } = context;

@@ -13,15 +13,6 @@ function isRejection(thrown: unknown): thrown is Rejection {
   return typeof thrown === "object" && thrown !== null && (thrown as { zstn?: unknown }).zstn === true;
 }
 
-/** Calls into the core. Whatever it throws is rethrown as a `ZstnError`. */
-export function callCore<T>(call: () => T): T {
-  try {
-    return call();
-  } catch (thrown) {
-    throw toZstnError(thrown);
-  }
-}
-
 /** Converts what the core threw to a `ZstnError`. */
 export function toZstnError(thrown: unknown): ZstnError {
   return isRejection(thrown) ? fromRejection(thrown) : fromTrap(thrown);
@@ -54,7 +45,7 @@ function sentence(message: string): string {
 function fromTrap(thrown: unknown): ZstnError {
   const cause = thrown instanceof Error ? thrown.message : String(thrown);
   return new InternalError(
-    `The decoder stopped unexpectedly (${cause}). There may not be enough memory for this file. Reload the page or restart the program.`,
+    `The decoder stopped unexpectedly (${cause}). There may not be enough memory for this file. Models that were open have to be opened again.`,
     { cause: thrown },
   );
 }

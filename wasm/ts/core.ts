@@ -1,8 +1,7 @@
 /** The interface of the WebAssembly core for reading. */
 
-import * as glue from "./core/zstn_wasm.js";
-import { lazyModule } from "./module.js";
-import type { CoreInput, Glue, Start, WasmModule } from "./module.js";
+import type { Instance } from "./instance.js";
+import type { WasmModule } from "./wasm-input.js";
 import type { ModelKind } from "./model-kind.js";
 import type { StoredPlane, TensorInfo } from "./tensor.js";
 
@@ -119,15 +118,8 @@ export interface Core {
   };
   /** Consumes the catalogs and the index. */
   readonly Assembly: new (files: CoreCatalog[], shards: CoreShardIndex | undefined, config: Uint8Array | undefined) => CoreAssembly;
+  readonly decode: CoreDecode;
 }
 
-/** Loads the core with all formats once. A failed attempt may be repeated. */
-export function lazyFormats(start: Start): (input?: CoreInput) => Promise<Core> {
-  const glue = (): Promise<Glue> => import("./core/zstn_formats.js");
-  return lazyModule({ file: "zstn_formats_bg.wasm", loader: "initFormats", glue }, start);
-}
-
-/** Loads the core once. A failed attempt may be repeated. */
-export function lazyCore(start: Start): (input?: CoreInput) => Promise<Core> {
-  return lazyModule({ file: "zstn_wasm_bg.wasm", loader: "init", glue: () => glue }, start);
-}
+/** A running core. */
+export type CoreInstance = Instance<Core>;

@@ -227,10 +227,10 @@ export class WorkerError extends ZstnError {
   }
 }
 
-/** The model was closed before or during the call. */
+/** The model was closed before or during the call, or was lost when the core stopped unexpectedly (`InternalError`). It can be opened again. */
 export class ModelClosedError extends ZstnError {
   override name = "ModelClosedError";
-  constructor() {
-    super("closed", "The model was closed; open it again to read more tensors.");
+  constructor(message = "The model was closed; open it again to read more tensors.") {
+    super("closed", message);
   }
 }

@@ -1,8 +1,7 @@
 /** Single frames: compressing one buffer, and decompressing it. */
 
-import type { PackModule } from "./pack-module.js";
 import { InvalidInputError } from "./errors.js";
-import { callCore } from "./core-errors.js";
+import { loadPackModule } from "./pack-module.js";
 
 /** How much time to spend on a smaller result. `"balanced"` by default. */
 export type Effort = "fast" | "balanced" | "max";
@@ -24,30 +23,18 @@ export interface DecompressOptions {
   maxBytes?: number;
 }
 
-/** Compresses bytes to a frame that `decompress` and z4ai can read. */
-export type Compress = (bytes: Uint8Array | ArrayBuffer, options?: CompressOptions) => Promise<Uint8Array<ArrayBuffer>>;
-
-/** Decompresses a frame of any kind that z4ai writes. Containers (`.zstn`) are for `open`. */
-export type Decompress = (frame: Uint8Array | ArrayBuffer, options?: DecompressOptions) => Promise<Uint8Array<ArrayBuffer>>;
-
 const LIMIT_BYTES = 2 ** 30;
 
-/** Returns the function `compress` of a platform. */
-export function compressor(loadPackModule: () => Promise<PackModule>): Compress {
-  return async (bytes, { dtype, effort = "balanced" } = {}) => {
-    const input = bytesOf(bytes, "compress");
-    const packModule = await loadPackModule();
-    return callCore(() => packModule.compress(input, dtype, effort));
-  };
+/** Compresses bytes, such as a tensor, to a frame that `decompress` and z4ai can read. */
+export async function compress(bytes: Uint8Array | ArrayBuffer, { dtype, effort = "balanced" }: CompressOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
+  const input = bytesOf(bytes, "compress");
+  return (await loadPackModule()).call((core) => core.compress(input, dtype, effort));
 }
 
-/** Returns the function `decompress` of a platform. */
-export function decompressor(loadPackModule: () => Promise<PackModule>): Decompress {
-  return async (frame, { maxBytes = LIMIT_BYTES } = {}) => {
-    const input = bytesOf(frame, "decompress");
-    const packModule = await loadPackModule();
-    return callCore(() => packModule.decompress(input, maxBytes));
-  };
+/** Decompresses a frame of `compress`, of `zstn compress`, or of any kind that z4ai writes. Containers (`.zstn`) are for `open`. */
+export async function decompress(frame: Uint8Array | ArrayBuffer, { maxBytes = LIMIT_BYTES }: DecompressOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
+  const input = bytesOf(frame, "decompress");
+  return (await loadPackModule()).call((core) => core.decompress(input, maxBytes));
 }
 
 function bytesOf(bytes: Uint8Array | ArrayBuffer, call: string): Uint8Array {

@@ -1,7 +1,7 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 /** An open model: its tensors, and reading them. */
 
-import type { CoreModel, CoreUnpacked } from "./core.js";
+import type { CoreInstance, CoreModel, CoreUnpacked } from "./core.js";
 import type { Decoding } from "./decode/pool.js";
 import { outputView } from "./decode/output-buffer.js";
 import { typedArray } from "./dtype.js";
@@ -9,17 +9,16 @@ import { FormatError, InvalidInputError, ModelClosedError, TensorNotFoundError }
 import type { ZstnError } from "./errors.js";
 import { totalBytes, readRanges, parseRanges } from "./byte-ranges.js";
 import { ProgressMeter } from "./progress.js";
-import { toZstnError, callCore } from "./core-errors.js";
-import { RowPlanner, rowsInfo, rowsOfWhole } from "./rows.js";
+import { toZstnError } from "./core-errors.js";
+import { RowPlanner, rowsInfo } from "./rows.js";
 import type { ReadPlan, RowRange } from "./rows.js";
 import { abortSiblingsOnFailure } from "./abort-siblings.js";
 import { DEFAULT_READ_AHEAD_BYTES, checkAhead, inOrder } from "./stream.js";
-import type { StreamOptions } from "./stream.js";
+import type { Ahead, StreamOptions } from "./stream.js";
 import { withSignal } from "./source/with-signal.js";
 import type { Source } from "./source/source.js";
 import type { Stats, Traffic } from "./source/traffic.js";
 import { checkRowsSize, checkSize } from "./limits.js";
-import { suggestNames } from "./suggest.js";
 import { createTensor } from "./tensor.js";
 import type { ModelKind } from "./model-kind.js";
 import type { StoredPlane, Tensor, TensorInfo } from "./tensor.js";
@@ -54,6 +53,7 @@ export class Model {
   readonly stats: Stats;
 
   readonly #sources: readonly Source[];
+  readonly #instance: CoreInstance;
   readonly #core: CoreModel;
   readonly #indices = new Map<string, number>();
   readonly #closing = new AbortController();
@@ -64,24 +64,25 @@ export class Model {
   #ownsBase = false;
 
   /** @internal */
-  constructor(sources: readonly Source[], sizeBytes: number, core: CoreModel, traffic: Traffic, decoding: Decoding) {
+  constructor(sources: readonly Source[], sizeBytes: number, instance: CoreInstance, core: CoreModel, traffic: Traffic, decoding: Decoding) {
     this.#sources = sources;
+    this.#instance = instance;
     this.#core = core;
     this.#decoding = decoding;
-    this.#rows = new RowPlanner(core, sources);
+    this.#rows = new RowPlanner(instance, core, sources);
     this.size = sizeBytes;
     this.fileCount = sources.length;
     this.stats = traffic;
-    this.kind = callCore(() => core.kind());
-    this.originalSize = callCore(() => core.originalBytes());
-    this.metadata = Object.freeze(callCore(() => core.metadata()));
+    this.kind = instance.call(() => core.kind());
+    this.originalSize = instance.call(() => core.originalBytes());
+    this.metadata = Object.freeze(instance.call(() => core.metadata()));
     const tensors = new Map<string, TensorInfo>();
-    for (const [index, info] of callCore(() => core.tensors()).entries()) {
+    for (const [index, info] of instance.call(() => core.tensors()).entries()) {
       tensors.set(info.name, Object.freeze(info));
       this.#indices.set(info.name, index);
     }
     this.tensors = tensors;
-    const refusals = callCore(() => core.refused()).map((rejection) => toZstnError(rejection));
+    const refusals = instance.call(() => core.refused()).map((rejection) => toZstnError(rejection));
     this.unreadable = new Map(refusals.map((error) => [("tensor" in error && error.tensor) || "", error] as [string, ZstnError]));
   }
 
@@ -99,7 +100,7 @@ export class Model {
 
   /** @internal */
   get needsBase(): boolean {
-    return callCore(() => this.#core.needsBase());
+    return this.#instance.call(() => this.#core.needsBase());
   }
 
   /** @internal */
@@ -108,10 +109,11 @@ export class Model {
       throw new InvalidInputError("`base` is for deltas (Z4DM), and this file is not a delta.");
     }
     base.#closing.signal.throwIfAborted();
-    if (base.#core.constructor !== this.#core.constructor) {
+    base.#instance.check();
+    if (base.#instance !== this.#instance) {
       throw new InvalidInputError(`A base is a safetensors file, plain or packed, opened with { config: false }; this one was opened as ${base.kind}.`);
     }
-    callCore(() => this.#core.checkBase(base.#core));
+    this.#instance.call(() => this.#core.checkBase(base.#core));
     this.#base = base;
     this.#ownsBase = ownsBase;
   }
@@ -121,7 +123,7 @@ export class Model {
    * at the same time if it is needed.
    */
   async tensor(name: string, options: TensorOptions = {}): Promise<Tensor> {
-    const info = this.#find(name);
+    const info = this.tensors.get(name) ?? (await this.#missing(name));
     const meter = new ProgressMeter(options.onProgress, { stage: "tensor", tensor: name });
     if (options.rows) return this.#readRows(info, options.rows, options, meter);
     meter.expect(this.#costBytes(info));
@@ -135,23 +137,24 @@ export class Model {
    * ones, those with mostly zeros or few values, deltas, files of z4ai, and uncompressed ones.
    */
   async planes(name: string, { signal }: Pick<TensorOptions, "signal"> = {}): Promise<readonly StoredPlane[] | undefined> {
-    this.#find(name);
-    return this.#rows.planes(this.#indices.get(name)!, { signal: this.#untilClosed(signal) });
+    if (!this.tensors.has(name)) await this.#missing(name);
+    return this.#whileOpen(signal, (signal) => this.#rows.planes(this.#indices.get(name)!, { signal }));
   }
 
   /** Returns what `model.tensor` would fetch. Reads at most the tensor's small block table. */
   async plan(name: string, { rows, signal }: PlanOptions = {}): Promise<ReadPlan> {
-    const info = this.#find(name);
+    const info = this.tensors.get(name) ?? (await this.#missing(name));
     if (rows) {
       rowsInfo(info, rows);
-      const plan = await this.#rows.plan(this.#indices.get(name)!, rows, { signal: this.#untilClosed(signal) });
+      const plan = await this.#whileOpen(signal, (signal) => this.#rows.plan(this.#indices.get(name)!, rows, { signal }));
       try {
-        if (!plan.isWhole()) {
-          const parts = parseRanges(plan.ranges());
+        const ranges = this.#instance.call(() => (plan.isWhole() ? undefined : plan.ranges()));
+        if (ranges) {
+          const parts = parseRanges(ranges);
           return { whole: false, bytes: totalBytes(parts), parts };
         }
       } finally {
-        plan.free();
+        this.#instance.free(plan);
       }
     }
     return { whole: true, bytes: info.storedLength, parts: info.parts };
@@ -164,11 +167,12 @@ export class Model {
   async *stream(names: Iterable<string> = this.tensors.keys(), options: StreamOptions = {}): AsyncGenerator<Tensor, void, undefined> {
     const { readAheadBytes = DEFAULT_READ_AHEAD_BYTES, signal } = options;
     checkAhead(readAheadBytes);
-    const tensors = Array.from(names, (name) => {
-      const info = this.#find(name);
+    const tensors: Ahead[] = [];
+    for (const name of names) {
+      const info = this.tensors.get(name) ?? (await this.#missing(name));
       checkSize(info);
-      return { info, heldBytes: this.#costBytes(info) + info.byteLength };
-    });
+      tensors.push({ info, heldBytes: this.#costBytes(info) + info.byteLength });
+    }
     const meter = new ProgressMeter(options.onProgress, { stage: "stream" });
     meter.expect(tensors.reduce((sum, { info }) => sum + this.#costBytes(info), 0));
     yield* inOrder(tensors, readAheadBytes, signal, async (info, signal) => createTensor(info, typedArray(info.dtype, info.name, await this.#raw(info, signal, meter))));
@@ -186,18 +190,19 @@ export class Model {
     const { cacheBytes = DEFAULT_DECODED_BYTES } = options;
     if (!(cacheBytes >= 0)) throw new InvalidInputError(`\`cacheBytes\` is a number of bytes, not ${String(cacheBytes)}.`);
     const decode = (info: TensorInfo, signal: AbortSignal) => this.#raw(info, signal, new ProgressMeter(undefined, { stage: "tensor" }));
-    const unpacked = (this.#unpacked ??= callCore(() => this.#core.unpacked()));
+    const unpacked = (this.#unpacked ??= this.#instance.call(() => this.#core.unpacked()));
     const { kind, tensors } = this;
-    const file = withSignal(modelFile({ kind, tensors, files: this.#sources, unpacked, decode }, cacheBytes), closing);
-    return new SafetensorsBlob(file, 0, file.size() as number, "application/octet-stream", unpacked.isOriginal());
+    const instance = this.#instance;
+    const file = withSignal(modelFile({ kind, tensors, files: this.#sources, instance, unpacked, decode }, cacheBytes), closing);
+    return new SafetensorsBlob(file, 0, file.size() as number, "application/octet-stream", instance.call(() => unpacked.isOriginal()));
   }
 
   /** Frees the memory of the model and stops all reads. Calling it again does nothing. */
   close(): void {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort(new ModelClosedError());
-    this.#unpacked?.free();
-    this.#core.free();
+    this.#instance.free(this.#unpacked);
+    this.#instance.free(this.#core);
     this.#decoding.ownPool?.close();
     if (this.#ownsBase) this.#base?.close();
   }
@@ -210,11 +215,11 @@ export class Model {
     if (Symbol.dispose) Object.defineProperty(this.prototype, Symbol.dispose, { value: this.prototype.close });
   }
 
-  #find(name: string): TensorInfo {
-    const info = this.tensors.get(name);
-    if (info) return info;
+  /** Rejects with the reason why there is no tensor of that name. Suggestions are loaded when they are needed. */
+  async #missing(name: string): Promise<never> {
     const refusal = this.unreadable.get(name);
     if (refusal) throw refusal;
+    const { suggestNames } = await import("./suggest.js").catch(() => ({ suggestNames: () => [] }));
     const matches = suggestNames(name, this.tensors.keys());
     const hint = matches.length > 0 ? ` Did you mean ${matches.join(" or ")}?` : "";
     throw new TensorNotFoundError(name, matches, `The model has no tensor named ${JSON.stringify(name)}.${hint}`);
@@ -226,54 +231,53 @@ export class Model {
     return info.storedLength + (inBase ? this.#base!.#costBytes(inBase) : 0);
   }
 
-  async #readRows(whole: TensorInfo, range: RowRange, options: TensorOptions, meter: ProgressMeter): Promise<Tensor> {
+  #readRows(whole: TensorInfo, range: RowRange, options: TensorOptions, meter: ProgressMeter): Promise<Tensor> {
     const info = rowsInfo(whole, range);
     const into = options.into && outputView(info, options.into);
-    const signal = this.#untilClosed(options.signal);
-    const rows = await this.#rows.plan(this.#indices.get(info.name)!, range, { signal });
-    try {
-      let raw: Uint8Array<ArrayBuffer>;
-      if (rows.isWhole()) {
-        meter.expect(this.#costBytes(whole));
-        raw = rowsOfWhole(rows, await this.#raw(whole, options.signal, meter));
-      } else {
-        checkRowsSize(info);
-        meter.expect(totalBytes(parseRanges(rows.ranges())));
-        raw = await this.#rows.read(rows, { signal, onBytes: meter.arrived });
+    return this.#whileOpen(options.signal, async (signal) => {
+      const rows = await this.#rows.plan(this.#indices.get(info.name)!, range, { signal });
+      try {
+        let raw: Uint8Array<ArrayBuffer>;
+        if (this.#instance.call(() => rows.isWhole())) {
+          meter.expect(this.#costBytes(whole));
+          raw = this.#rows.rowsOfWhole(rows, await this.#raw(whole, signal, meter));
+        } else {
+          checkRowsSize(info);
+          meter.expect(totalBytes(parseRanges(this.#instance.call(() => rows.ranges()))));
+          raw = await this.#rows.read(rows, { signal, onBytes: meter.arrived });
+        }
+        into?.set(raw);
+        return createTensor(info, typedArray(info.dtype, info.name, into ?? raw));
+      } finally {
+        this.#instance.free(rows);
       }
-      into?.set(raw);
-      return createTensor(info, typedArray(info.dtype, info.name, into ?? raw));
-    } finally {
-      rows.free();
-    }
+    });
   }
 
-  #untilClosed(signal: AbortSignal | undefined): AbortSignal {
+  /** Runs `work` with a signal that also aborts when the model is closed. */
+  async #whileOpen<T>(signal: AbortSignal | undefined, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const closing = this.#closing.signal;
-    // Always a new signal: Node warns when one signal has many listeners.
-    const either = AbortSignal.any(signal ? [signal, closing] : [closing]);
-    either.throwIfAborted();
-    return either;
+    closing.throwIfAborted();
+    this.#instance.check();
+    return abortSiblingsOnFailure([closing, signal], work);
   }
 
   async #raw(info: TensorInfo, signal: AbortSignal | undefined, meter: ProgressMeter, into?: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
-    const closing = this.#closing.signal;
-    const either = this.#untilClosed(signal);
-    checkSize(info);
-    const { decoder } = this.#decoding;
-    const target = { model: this.#core, index: this.#indices.get(info.name)!, info };
-    decoder.warmUp(target);
-    const base = info.base && this.#base;
-    const readOwn = (signal: AbortSignal) => readRanges(this.#sources, info.parts, { signal, onBytes: meter.arrived });
-    const [parts, reference] = base
-      ? await abortSiblingsOnFailure(either, (signal) => Promise.all([readOwn(signal), base.#raw(base.#find(info.name), signal, meter)]))
-      : [await readOwn(either)];
-    // The core of a closed model has been freed.
-    closing.throwIfAborted();
-    const raw = await decoder.decode({ ...target, parts, reference, into, signal: either });
-    if (raw.byteLength !== info.byteLength) {
-      throw new FormatError(`The tensor ${info.name} should have ${info.byteLength} bytes, decoding gave ${raw.byteLength}.`, { tensor: info.name });
-    }
-    return raw;
+    return this.#whileOpen(signal, async (signal) => {
+      checkSize(info);
+      const { decoder } = this.#decoding;
+      const target = { instance: this.#instance, model: this.#core, index: this.#indices.get(info.name)!, info };
+      decoder.warmUp(target);
+      const base = info.base && this.#base;
+      const readOwn = readRanges(this.#sources, info.parts, { signal, onBytes: meter.arrived });
+      const [parts, reference] = base ? await Promise.all([readOwn, base.#raw(base.tensors.get(info.name)!, signal, meter)]) : [await readOwn];
+      // The core of a closed model has been freed.
+      signal.throwIfAborted();
+      const raw = await decoder.decode({ ...target, parts, reference, into, signal });
+      if (raw.byteLength !== info.byteLength) {
+        throw new FormatError(`The tensor ${info.name} should have ${info.byteLength} bytes, decoding gave ${raw.byteLength}.`, { tensor: info.name });
+      }
+      return raw;
+    });
   }
 }

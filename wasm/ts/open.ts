@@ -6,28 +6,26 @@ import type { ResolveSibling } from "./siblings.js";
 import { readConfig } from "./config.js";
 import { inline } from "./decode/decoder.js";
 import { WorkerPool } from "./decode/pool.js";
-import type { Decoding } from "./decode/pool.js";
-import { BaseRequiredError, InvalidInputError } from "./errors.js";
+import type { Decoding, WorkerPoolOptions } from "./decode/pool.js";
+import { BaseRequiredError } from "./errors.js";
 import { openFiles } from "./shards.js";
 import type { OpenContext } from "./shards.js";
+import { loadCore, loadFormats } from "./core-loaders.js";
 import { Model } from "./model.js";
-import type { ModelInput } from "./model-input.js";
-import type { Platform } from "./platform.js";
+import type { BytesInput, LocalInput, ModelInput } from "./model-input.js";
+import { platform } from "./platform.js";
 import { ProgressMeter } from "./progress.js";
 import type { OnProgress } from "./progress.js";
 import { abortSiblingsOnFailure } from "./abort-siblings.js";
-import { BlobSource } from "./source/blob.js";
-import { BytesSource } from "./source/bytes.js";
-import { withValidation } from "./source/with-validation.js";
-import { withStats } from "./source/with-stats.js";
 import { cacheOf, optionsForRelatedFile } from "./source/http-options.js";
 import type { HttpOptions } from "./source/http-options.js";
-import { remoteSource } from "./source/remote.js";
-import type { ReadOptions, Source } from "./source/source.js";
+import { sourceOf } from "./model-source.js";
+import type { ReadOptions } from "./source/source.js";
 import { Traffic } from "./source/traffic.js";
+import type { CoalesceOptions } from "./source/with-coalescing.js";
 
-/** Options of `open`. `HttpOptions` apply to http(s) URLs. */
-export interface OpenOptions extends HttpOptions {
+/** Options of `open` for every input. */
+export interface OpenOptions {
   /** Stops opening: `open` then rejects with the reason of the signal. Later reads take signals of their own. */
   signal?: AbortSignal;
   /** Called as the bytes needed for opening arrive. */
@@ -35,8 +33,8 @@ export interface OpenOptions extends HttpOptions {
   /**
    * The checkpoint that a delta (`Z4DM`) was made against: anything that `open` takes, or an open model. It may be
    * plain, packed, or a delta that was opened with its own base. If it is opened here, it is closed with the model and
-   * uses the same `signal` and `HttpOptions`, but `headers` and `token` only if it has the same origin. A model that
-   * you pass is not closed.
+   * uses the same `signal` and `HttpOptions`, but `headers` and `token` only if it has the same origin: open it
+   * yourself where it needs other options. A model that you pass is not closed.
    */
   base?: ModelInput | Model;
   /**
@@ -56,49 +54,64 @@ export interface OpenOptions extends HttpOptions {
    * are all others if no worker can be started.
    */
   workers?: number | WorkerPool;
+  /** How reads that begin at the same time are merged into one; `false` for never. Bytes in memory are never merged. */
+  coalesce?: CoalesceOptions | false;
 }
 
-/** Opens a model: recognises its format and lists its tensors, usually in two round trips. */
-export type Open = (source: ModelInput, options?: OpenOptions) => Promise<Model>;
+/** The options of `open` for an input of type `Input`: `HttpOptions` are for addresses, and bytes in memory are never merged. */
+export type OpenOptionsFor<Input extends ModelInput> = [Input] extends [BytesInput]
+  ? Omit<OpenOptions, "coalesce">
+  : [Input] extends [LocalInput]
+    ? OpenOptions
+    : OpenOptions & HttpOptions;
 
-/** Returns the function `open` of a platform. */
-export function opener(platform: Platform): Open {
-  let shared: WorkerPool | undefined;
-  const decoding = (workers: number | WorkerPool | undefined): Decoding => {
-    if (workers instanceof WorkerPool) return { decoder: workers };
-    if (!platform.pool || workers === 0) return { decoder: inline };
-    if (workers === undefined) return { decoder: (shared ??= platform.pool({})) };
-    const ownPool = platform.pool({ size: workers });
-    return { decoder: ownPool, ownPool };
-  };
-  const open: Open = async (input, given = {}) => {
-    const options = withOneCache(given);
-    const { base } = options;
-    const decoded = decoding(options.workers);
-    if (base === undefined) return withoutBase(await openOne(platform, input, options, decoded));
-    if (base instanceof Model) return withBase(await openOne(platform, input, options, decoded), base, false);
-    const optionsOfBase = optionsFor(base, input, options, platform);
-    const workers = decoded.ownPool ?? options.workers;
-    if (workers !== undefined) optionsOfBase.workers = workers;
-    const opened: Model[] = [];
-    try {
-      // Concurrently, so that a base costs no further round trips.
-      const [model, baseModel] = await abortSiblingsOnFailure(options.signal, (signal) => {
-        const keep = (model: Model) => (signal.aborted ? model.close() : opened.push(model), model);
-        const opening = openOne(platform, input, { ...options, signal }, decoded).then(keep);
-        return Promise.all([opening, open(base, { ...optionsOfBase, signal, config: false }).catch(nameBase).then(keep)]);
-      });
-      return withBase(model, baseModel, true);
-    } catch (error) {
-      for (const model of opened) model.close();
-      throw error;
-    }
-  };
-  return open;
+type AllOptions = OpenOptions & HttpOptions;
+
+let sharedPool: WorkerPool | undefined;
+
+/** Creates a pool of decoding workers, for the option `workers` of one or more models. They start when they are needed. */
+export function workerPool(options: WorkerPoolOptions = {}): WorkerPool {
+  return new WorkerPool(options, platform.coreCount(), platform.startWorker!);
+}
+
+/** Opens a model for reading tensors: recognises its format and lists its tensors, usually in two round trips. See `ModelInput` for what it takes. */
+export async function open<Input extends ModelInput>(source: Input, options?: OpenOptionsFor<Input>): Promise<Model> {
+  return openWithBase(source, withOneCache(options ?? {}));
+}
+
+function decodingOf(workers: number | WorkerPool | undefined): Decoding {
+  if (workers instanceof WorkerPool) return { decoder: workers };
+  if (!platform.startWorker || workers === 0) return { decoder: inline };
+  if (workers === undefined) return { decoder: (sharedPool ??= workerPool()) };
+  const ownPool = workerPool({ size: workers });
+  return { decoder: ownPool, ownPool };
+}
+
+async function openWithBase(input: ModelInput, options: AllOptions): Promise<Model> {
+  const { base } = options;
+  const decoding = decodingOf(options.workers);
+  if (base === undefined) return withoutBase(await openOne(input, options, decoding));
+  if (base instanceof Model) return withBase(await openOne(input, options, decoding), base, false);
+  const optionsOfBase = optionsFor(base, input, options);
+  const workers = decoding.ownPool ?? options.workers;
+  if (workers !== undefined) optionsOfBase.workers = workers;
+  const opened: Model[] = [];
+  try {
+    // Concurrently, so that a base costs no further round trips.
+    const [model, baseModel] = await abortSiblingsOnFailure([options.signal], (signal) => {
+      const keep = (model: Model) => (signal.aborted ? model.close() : opened.push(model), model);
+      const opening = openOne(input, { ...options, signal }, decoding).then(keep);
+      return Promise.all([opening, openWithBase(base, { ...optionsOfBase, signal, config: false }).catch(nameBase).then(keep)]);
+    });
+    return withBase(model, baseModel, true);
+  } catch (error) {
+    for (const model of opened) model.close();
+    throw error;
+  }
 }
 
 /** Creates the memory cache that all files of a model share. */
-function withOneCache(options: OpenOptions): OpenOptions {
+function withOneCache(options: AllOptions): AllOptions {
   return typeof options.cache === "number" ? { ...options, cache: cacheOf(options.cache) } : options;
 }
 
@@ -128,48 +141,30 @@ function withBase(model: Model, base: Model, ownsBase: boolean): Model {
 }
 
 /** Returns the options for another file that belongs to `input`. Secrets go only to the origin of `input`. */
-function optionsFor(other: ModelInput, input: ModelInput, options: OpenOptions, platform: Platform): OpenOptions {
+function optionsFor(other: ModelInput, input: ModelInput, options: AllOptions): AllOptions {
   const origin = (place: ModelInput): string | undefined => {
     if (typeof place !== "string" && !(place instanceof URL)) return undefined;
     const resolved = platform.resolve(place);
     return resolved instanceof URL ? resolved.origin : undefined;
   };
-  return optionsForRelatedFile(options, origin(input) !== undefined && origin(input) === origin(other));
+  const sameOrigin = origin(input) !== undefined && origin(input) === origin(other);
+  return { ...optionsForRelatedFile(options, sameOrigin), ...(options.coalesce !== undefined && { coalesce: options.coalesce }) };
 }
 
-async function openOne(platform: Platform, input: ModelInput, options: OpenOptions, decoding: Decoding): Promise<Model> {
+async function openOne(input: ModelInput, options: AllOptions, decoding: Decoding): Promise<Model> {
   const traffic = new Traffic();
   const meter = new ProgressMeter(options.onProgress, { stage: "open" });
   const readOptions: ReadOptions = { onBytes: meter.arrived, onTotal: (bytes) => meter.expect(bytes) };
   if (options.signal) readOptions.signal = options.signal;
-  const resolveSibling = siblingResolver(input, options.siblings, platform);
-  const openSource = (other: ModelInput) =>
-    withValidation(sourceOf(other, other === input ? options : optionsFor(other, input, options, platform), traffic, platform));
+  const resolveSibling = siblingResolver(input, options.siblings);
+  const openSource = (other: ModelInput) => sourceOf(other, other === input ? options : optionsFor(other, input, options), traffic);
   const first = openSource(input);
   // Fetching the core and the head of the file concurrently saves a round trip.
-  const [core, sizeBytes] = await Promise.all([platform.loadCore(), first.size(readOptions)]);
-  const context: OpenContext = { core, loadFormats: platform.loadFormats, meter, options: readOptions, openSource, resolveSibling };
+  const [core, sizeBytes] = await Promise.all([loadCore(), first.size(readOptions)]);
+  const context: OpenContext = { core, loadFormats, meter, options: readOptions, openSource, resolveSibling };
   const { files, shards } = await openFiles(context, first, sizeBytes);
   const config = await readConfig(context, files, options.config);
-  const model = await assemble(context, files, shards, config);
+  const [instance, model] = await assemble(context, files, shards, config);
   const size = files.reduce((sum, file) => sum + file.sizeBytes, 0);
-  return new Model(files.map(({ source }) => source), size, model, traffic, decoding);
-}
-
-/** Returns the source of an input. */
-export function sourceOf(input: ModelInput, options: OpenOptions, traffic: Traffic, platform: Pick<Platform, "resolve">): Source {
-  if (typeof input === "string" || input instanceof URL) {
-    const address = platform.resolve(input);
-    if (!(address instanceof URL)) return withStats(address, traffic);
-    return remoteSource(address, options, traffic);
-  }
-  return withStats(localSource(input), traffic);
-}
-
-function localSource(input: Blob | ArrayBuffer | Uint8Array | Source): Source {
-  if (input instanceof Blob) return new BlobSource(input);
-  if (input instanceof Uint8Array) return new BytesSource(input);
-  if (input instanceof ArrayBuffer) return new BytesSource(new Uint8Array(input));
-  if (typeof input?.size === "function" && typeof input.read === "function") return input;
-  throw new InvalidInputError("`open` takes a URL, a File or Blob, a Uint8Array or ArrayBuffer, or an object with size() and read().");
+  return new Model(files.map(({ source }) => source), size, instance, model, traffic, decoding);
 }

@@ -1,7 +1,7 @@
 /** The interface of the WebAssembly module for packing and single frames. A page that only reads never loads it. */
 
-import { lazyModule } from "./module.js";
-import type { CoreInput, Glue, Start } from "./module.js";
+import type { Instance } from "./instance.js";
+import { lazyInstance } from "./module-loader.js";
 import type { PackedTensor } from "./pack-report.js";
 
 /** A safetensors file being packed. Does no I/O. */
@@ -20,14 +20,15 @@ export interface CorePacking {
 }
 
 /** The loaded module. */
-export interface PackModule {
+export interface PackCore {
   readonly Packing: { new (sizeBytes: number, effort: string, allowTruncated: boolean): CorePacking };
   decompress(frame: Uint8Array, maxBytes: number): Uint8Array<ArrayBuffer>;
   compress(bytes: Uint8Array, dtype: string | undefined, effort: string): Uint8Array<ArrayBuffer>;
 }
 
-/** Loads the module once. A failed attempt may be repeated. */
-export function lazyPackModule(start: Start): (input?: CoreInput) => Promise<PackModule> {
-  const glue = (): Promise<Glue> => import("./core/zstn_coder.js");
-  return lazyModule({ file: "zstn_coder_bg.wasm", loader: "initCoder", glue }, start);
-}
+/** Returns the module. */
+export const loadPackModule: () => Promise<Instance<PackCore>> = /* @__PURE__ */ lazyInstance({
+  name: "coder",
+  url: () => new URL("./core/zstn_coder_bg.wasm", import.meta.url),
+  glue: () => import("./core/zstn_coder.js"),
+});

@@ -1,9 +1,8 @@
 /** Reading some rows of a tensor: what to fetch, and decoding it. */
 
-import type { CoreModel, CoreRows } from "./core.js";
+import type { CoreInstance, CoreModel, CoreRows } from "./core.js";
 import { InvalidInputError } from "./errors.js";
 import { readRanges, parseRanges } from "./byte-ranges.js";
-import { callCore } from "./core-errors.js";
 import type { ReadOptions, Source } from "./source/source.js";
 import type { StoredPart, StoredPlane, TensorInfo } from "./tensor.js";
 
@@ -32,12 +31,14 @@ export function rowsInfo(info: TensorInfo, [begin, end]: RowRange): TensorInfo {
 
 /** Plans and reads rows of the tensors of one model. */
 export class RowPlanner {
+  readonly #instance: CoreInstance;
   readonly #core: CoreModel;
   readonly #sources: readonly Source[];
   /** Block tables that have been read, by index of the tensor. They are small. */
   readonly #tables = new Map<number, Uint8Array>();
 
-  constructor(core: CoreModel, sources: readonly Source[]) {
+  constructor(instance: CoreInstance, core: CoreModel, sources: readonly Source[]) {
+    this.#instance = instance;
     this.#core = core;
     this.#sources = sources;
   }
@@ -47,7 +48,7 @@ export class RowPlanner {
     const table = await this.#table(index, options);
     // The core of a closed model has been freed.
     options.signal?.throwIfAborted();
-    return callCore(() => this.#core.rows(index, begin, end, table));
+    return this.#instance.call(() => this.#core.rows(index, begin, end, table));
   }
 
   /** Returns the sizes of a tensor's planes, if it has a block table. Reads that if necessary. */
@@ -55,11 +56,11 @@ export class RowPlanner {
     const table = await this.#table(index, options);
     // The core of a closed model has been freed.
     options.signal?.throwIfAborted();
-    return callCore(() => this.#core.planeSizes(index, table));
+    return this.#instance.call(() => this.#core.planeSizes(index, table));
   }
 
   async #table(index: number, options: ReadOptions): Promise<Uint8Array | undefined> {
-    const [place] = parseRanges(callCore(() => this.#core.blockTable(index)));
+    const [place] = parseRanges(this.#instance.call(() => this.#core.blockTable(index)));
     const known = this.#tables.get(index);
     if (!place || known) return known;
     const [table] = await readRanges(this.#sources, [place], options);
@@ -69,15 +70,15 @@ export class RowPlanner {
 
   /** Fetches and decodes the rows of a plan. */
   async read(rows: CoreRows, options: ReadOptions): Promise<Uint8Array<ArrayBuffer>> {
-    const parts = parseRanges(callCore(() => rows.ranges()));
+    const parts = parseRanges(this.#instance.call(() => rows.ranges()));
     const fetched = await readRanges(this.#sources, parts, options);
     options.signal?.throwIfAborted();
-    return callCore(() => rows.decode(fetched));
+    return this.#instance.call(() => rows.decode(fetched));
   }
-}
 
-/** Returns a copy of the planned rows from the bytes of the whole tensor. */
-export function rowsOfWhole(rows: CoreRows, raw: Uint8Array): Uint8Array<ArrayBuffer> {
-  const [begin, end] = callCore(() => rows.span());
-  return new Uint8Array(raw.subarray(begin, end));
+  /** Returns a copy of the planned rows from the bytes of the whole tensor. */
+  rowsOfWhole(rows: CoreRows, raw: Uint8Array): Uint8Array<ArrayBuffer> {
+    const [begin, end] = this.#instance.call(() => rows.span());
+    return new Uint8Array(raw.subarray(begin, end));
+  }
 }

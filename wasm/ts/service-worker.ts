@@ -5,29 +5,36 @@
  * @module zstn/service-worker
  */
 
+import { configure as configureAll } from "./configure.js";
+import type { WasmFiles } from "./configure.js";
 import * as formatsGlue from "./core/zstn_formats.js";
-import { lazyCore } from "./core.js";
-import type { Core } from "./core.js";
 import { InvalidInputError } from "./errors.js";
-import { lazyModule } from "./module.js";
-import type { CoreInput } from "./module.js";
-import { opener } from "./open.js";
+import { open } from "./open.js";
 import type { OpenOptions } from "./open.js";
 import { pageAddress } from "./page-address.js";
+import { platform, setPlatform } from "./platform.js";
 import type { SafetensorsBlobOptions } from "./safetensors-view/model-file.js";
 import { FileServer } from "./safetensors-view/file-server.js";
+import type { HttpOptions } from "./source/http-options.js";
 
-export type { CoreInput } from "./module.js";
+export type { CoreInput } from "./wasm-input.js";
 
 /** Options for reading the packed models. */
-export type ServeOptions = Omit<OpenOptions, "signal" | "onProgress"> & SafetensorsBlobOptions;
+export type ServeOptions = Omit<OpenOptions, "signal" | "onProgress" | "workers"> & HttpOptions & SafetensorsBlobOptions;
 
-const loadCore = lazyCore((glue, input) => glue.default({ module_or_path: input ?? new URL("./core/zstn_wasm_bg.wasm", import.meta.url) }));
-// Service workers may not use import(): the glue is bundled, and its module fetched when it is needed.
-const loadFormats = lazyModule<Core>({ file: "zstn_formats_bg.wasm", loader: "initFormats", glue: () => formatsGlue }, (glue, input) =>
-  glue.default({ module_or_path: input ?? new URL("./core/zstn_formats_bg.wasm", import.meta.url) }),
-);
-const open = opener({ loadCore, loadFormats, resolve: pageAddress });
+/** Settings for `configure`. */
+export interface ServiceWorkerConfiguration {
+  /** The WebAssembly modules that are not next to the scripts. Each has to be set before it is first needed. */
+  wasm?: Omit<WasmFiles, "coder">;
+}
+
+// Service workers may not use import(): the glue is bundled, and its module fetched when it is needed. Nor can they start workers.
+if (!platform) setPlatform({ readModule: (address) => fetch(address), formatsGlue, coreCount: () => 1, resolve: pageAddress });
+
+/** Sets where the WebAssembly modules are, if they are not next to the script. Throws an `InvalidInputError` for a module that is loaded already. */
+export function configure(configuration: ServiceWorkerConfiguration): void {
+  configureAll(configuration);
+}
 
 /** The part of a service worker's scope that is used here. Its types conflict with those of pages. */
 interface Scope {
@@ -64,16 +71,6 @@ export function serveSafetensors(files: Readonly<Record<string, string | URL>>, 
     const file = served.get(withoutQuery(new URL(event.request.url)));
     if (file) event.respondWith(file.answer(event.request));
   });
-}
-
-/** Loads the WebAssembly module now, from `input` if given, like `init` of the package itself. */
-export async function init(input?: CoreInput): Promise<void> {
-  await loadCore(input);
-}
-
-/** Like `init`, for the module that reads zTensor, Gauss and compressed-tensors. */
-export async function initFormats(input?: CoreInput): Promise<void> {
-  await loadFormats(input);
 }
 
 function withoutQuery({ origin, pathname }: URL): string {

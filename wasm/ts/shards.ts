@@ -3,11 +3,10 @@
 import type { ResolveSibling } from "./siblings.js";
 import { openFile, readHead } from "./catalog.js";
 import type { OpenedFile } from "./catalog.js";
-import type { Core } from "./core.js";
+import type { CoreInstance } from "./core.js";
 import { InvalidInputError, LimitError, ZstnError } from "./errors.js";
 import type { ModelInput } from "./model-input.js";
 import type { ProgressMeter } from "./progress.js";
-import { callCore } from "./core-errors.js";
 import { abortSiblingsOnFailure } from "./abort-siblings.js";
 import type { ReadOptions, Source } from "./source/source.js";
 
@@ -19,9 +18,9 @@ const MAX_INDEX_BYTES = 100_000_000;
 
 /** What opening a model needs besides its files. */
 export interface OpenContext {
-  core: Core;
+  core: CoreInstance;
   /** Loads the core with all formats. */
-  loadFormats: () => Promise<Core>;
+  loadFormats: () => Promise<CoreInstance>;
   meter: ProgressMeter;
   options: ReadOptions;
   /** Returns the source of a file of the model. */
@@ -39,18 +38,18 @@ export interface ModelFiles {
 export async function openFiles(context: OpenContext, source: Source, sizeBytes: number): Promise<ModelFiles> {
   const { core, options, meter } = context;
   const head = await readHead(core, source, sizeBytes, options, meter);
-  if (!core.ShardIndex.recognise(head)) {
+  if (!core.call(({ ShardIndex }) => ShardIndex.recognise(head))) {
     return { files: [await openWith(context, source, sizeBytes, head)], shards: undefined };
   }
   const shards = await readText(source, sizeBytes, head, options, meter);
-  const index = callCore(() => new core.ShardIndex(shards));
-  const names = callCore(() => index.files());
-  index.free();
+  const index = core.call(({ ShardIndex }) => new ShardIndex(shards));
+  const names = core.call(() => index.files());
+  core.free(index);
   return { files: await openShards(context, names), shards };
 }
 
 async function openWith({ core, loadFormats, options, meter }: OpenContext, source: Source, sizeBytes: number, head: Uint8Array): Promise<OpenedFile> {
-  const able = core.Opening.isLeftOut(head) ? await loadFormats() : core;
+  const able = core.call(({ Opening }) => Opening.isLeftOut(head)) ? await loadFormats() : core;
   return openFile(able, source, sizeBytes, head, options, meter);
 }
 
@@ -68,7 +67,7 @@ async function readText(source: Source, sizeBytes: number, head: Uint8Array, opt
 async function openShards(context: OpenContext, names: string[]): Promise<OpenedFile[]> {
   const files: OpenedFile[] = [];
   try {
-    return await abortSiblingsOnFailure(context.options.signal, async (signal) => {
+    return await abortSiblingsOnFailure([context.options.signal], async (signal) => {
       const waiting = names.entries();
       // Each worker takes the next name as soon as it is free.
       const worker = async () => {
@@ -80,7 +79,7 @@ async function openShards(context: OpenContext, names: string[]): Promise<Opened
       return files;
     });
   } catch (error) {
-    for (const file of files) file?.catalog.free();
+    for (const file of files) file?.core.free(file.catalog);
     throw error;
   }
 }

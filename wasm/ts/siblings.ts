@@ -2,13 +2,13 @@
 
 import { HttpError, ReadError } from "./errors.js";
 import type { ModelInput } from "./model-input.js";
-import type { Platform } from "./platform.js";
+import { platform } from "./platform.js";
 
 /** Returns the file of that name in the same folder; `undefined` if there is none, or no way to reach it. */
 export type ResolveSibling = (name: string) => ModelInput | undefined;
 
 /** Returns the function that resolves the siblings of `input`. */
-export function siblingResolver(input: ModelInput, siblings: ResolveSibling | undefined, platform: Pick<Platform, "resolve" | "siblingPath">): ResolveSibling {
+export function siblingResolver(input: ModelInput, siblings: ResolveSibling | undefined): ResolveSibling {
   if (siblings) return siblings;
   if (typeof input !== "string" && !(input instanceof URL)) return () => undefined;
   return (name) => {

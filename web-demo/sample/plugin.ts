@@ -13,6 +13,8 @@ async function packed(tuned: boolean): Promise<Uint8Array> {
 
 export const sampleFiles: Plugin = {
   name: "sample-files",
+  // `cargo xtask demo` first builds the page for reading alone, before it can pack.
+  apply: (_, { mode }) => mode !== "reading",
   async generateBundle() {
     for (const [fileName, tuned] of Object.entries(FILES)) this.emitFile({ type: "asset", fileName, source: await packed(tuned) });
   },

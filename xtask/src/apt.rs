@@ -1,4 +1,4 @@
-//! Installing distribution packages, where that is possible without asking.
+//! Installs distribution packages where that needs no confirmation.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use crate::process;
 use crate::step::Step;
 
-/// What a person types to get `packages`.
+/// Returns the command that installs `packages` by hand.
 pub fn by_hand(packages: &[&str]) -> String {
     format!(
         "sudo apt-get update && sudo apt-get install --no-install-recommends {}",
@@ -35,14 +35,14 @@ pub fn install(step: &mut Step, packages: &[&str], why: &str) -> Result<()> {
     step.run(&mut install_command(privilege, packages))
 }
 
-/// Gets the lists of packages.
+/// Updates the package lists.
 pub fn update(step: &mut Step) -> Result<()> {
     let mut update = apt_get(privilege()?);
     update.args(["update", "-qq"]);
     step.run(&mut update)
 }
 
-/// Whether this machine has what [`unpack`] needs.
+/// Returns whether this machine has the tools that [`unpack`] uses.
 pub fn can_unpack() -> bool {
     process::find("apt-get").is_some() && process::find("dpkg").is_some()
 }

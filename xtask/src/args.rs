@@ -1,4 +1,4 @@
-//! What may be typed after `cargo xtask`.
+//! The arguments of `cargo xtask`.
 
 use std::path::PathBuf;
 
@@ -18,9 +18,9 @@ pub enum Verb {
     Demo(Demo),
     /// Run every check, in the order a reviewer would
     Test(Test),
-    /// Let the real z4ai decode random inputs through every encoder we have
+    /// Let the real z4ai decode random inputs of every encoder
     Interop(Interop),
-    /// Code real matrices with us and with gauss-compress in turns; installs PyTorch
+    /// Code real matrices with zstn and gauss-compress in alternation; installs PyTorch
     Gauss(ByHand),
     /// Exchange models with the real compressed-tensors; installs PyTorch
     Compressed(ByHand),
@@ -30,7 +30,7 @@ pub enum Verb {
     Instructions(Instructions),
     /// Compare decoders of zstd, natively and in WebAssembly
     Decoders(Decoders),
-    /// Pack a real model in many shapes and print the sizes beside those of peers
+    /// Pack a real model in many shapes and print the sizes next to those of other packers
     Sizes(Sizes),
     /// Build the WebAssembly module and the npm package around it
     Wasm,
@@ -38,7 +38,7 @@ pub enum Verb {
 
 #[derive(clap::Args)]
 pub struct Demo {
-    /// The checkpoint to show; a small real one is downloaded if none is given
+    /// The checkpoint to show; a small real one is downloaded by default
     #[arg(value_name = "MODEL.safetensors")]
     pub model: Option<PathBuf>,
     /// Port of the local server; 0 takes a free one
@@ -61,50 +61,50 @@ pub struct Test {
 
 #[derive(clap::Args)]
 pub struct Interop {
-    /// Random inputs for each way to encode
+    /// Number of random inputs for each encoder
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub cases: u32,
-    /// Other seeds give other inputs; the same one gives the same
+    /// Seed of the random inputs
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// Only ways whose label contains this, such as "rANS" or "ZPL1, 4 bytes"
+    /// Only encoders whose label contains this, such as "rANS" or "ZPL1, 4 bytes"
     #[arg(long, value_name = "LABEL")]
     pub only: Option<String>,
 }
 
 #[derive(clap::Args)]
 pub struct Sizes {
-    /// Checkpoints to measure, such as minilm-bf16; all of them if none is named
+    /// Checkpoints to measure, such as minilm-bf16; all by default
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
-    /// Effort to measure; may be given several times, all three if not at all
+    /// Effort to measure, may be repeated; all three by default
     #[arg(long, value_name = "EFFORT")]
     pub effort: Vec<String>,
-    /// Compare every tensor as a frame of its own at effort max instead; slow
+    /// Compare every tensor as a single frame at effort max instead; slow
     #[arg(long)]
     pub frames: bool,
 }
 
 #[derive(clap::Args)]
 pub struct Instructions {
-    /// Only stages with this in their name, such as "Huffman"
+    /// Only stages whose name contains this, such as "Huffman"
     #[arg(value_name = "NAME", conflicts_with = "write")]
     pub only: Option<String>,
-    /// Renew the file instead of comparing with it
+    /// Update the file instead of comparing with it
     #[arg(long)]
     pub write: bool,
 }
 
 #[derive(clap::Args)]
 pub struct Decoders {
-    /// The checkpoint whose tensors of bfloat16 are decoded; a synthetic one if none is given
+    /// The checkpoint whose BF16 tensors are decoded; synthetic weights by default
     #[arg(value_name = "MODEL.safetensors")]
     pub model: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
 pub struct ByHand {
-    /// Passed on to the comparison; `-- --help` says what it takes
+    /// Arguments of the comparison; `-- --help` lists them
     #[arg(last = true, value_name = "ARGUMENT")]
     pub arguments: Vec<String>,
 }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn demo_takes_a_free_port_unless_told() {
+    fn demo_takes_a_free_port_by_default() {
         let args = Args::try_parse_from(["xtask", "demo", "m.safetensors"]).map(|a| a.verb);
         let Ok(Verb::Demo(demo)) = args else {
             panic!("demo was not understood");

@@ -1,4 +1,4 @@
-//! Calling cargo from inside `cargo run` without inheriting its traces.
+//! Runs cargo from inside `cargo run` without the variables that it sets.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,14 @@ use crate::workspace::Workspace;
 /// run again on every change between `cargo xtask` and plain `cargo`.
 const INHERITED_PREFIXES: &[&str] = &["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"];
 
-/// Cargo of the active toolchain, building into this repository's target directory.
+/// Returns cargo of the active toolchain, building into this repository's target
+/// directory.
 pub fn cargo(workspace: &Workspace) -> Command {
     let program = env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
     cargo_at(&program, workspace.target("").as_path())
 }
 
-/// Some cargo, building into `target`.
+/// Returns the cargo `program`, building into `target`.
 pub fn cargo_at(program: &Path, target: &Path) -> Command {
     let mut command = Command::new(program);
     for (name, _) in env::vars_os() {

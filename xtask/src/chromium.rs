@@ -21,7 +21,7 @@ const MAC: &[&str] = &[
 ];
 const PACKAGES: &[&str] = &["chromium"];
 
-/// The browser to test with, installed if there is none.
+/// Returns the browser to test with; installs one if there is none.
 pub fn ready(step: &mut Step) -> Result<PathBuf> {
     let browser = match find()? {
         Some(browser) => browser,

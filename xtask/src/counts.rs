@@ -1,10 +1,10 @@
-//! How many tests a runner says it ran, so that a run of none is no success.
+//! The number of tests that a runner reports, so that a run without tests fails.
 
 use anyhow::{Result, bail};
 
 use crate::step::Step;
 
-/// What the summaries in one log add up to.
+/// The sums of all summaries in one log.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     passed: u64,
@@ -12,7 +12,8 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Understands cargo's test harness, Node's runner and Python's unittest.
+    /// Reads the summaries of cargo's test harness, Node's runner and Python's
+    /// unittest.
     pub fn read(log: &str) -> Self {
         let mut counts = Self::default();
         for line in log.lines().map(str::trim) {
@@ -46,7 +47,7 @@ impl Counts {
     }
 }
 
-/// Notes on the step's line how many tests ran; none at all is an error.
+/// Notes the number of tests on the step's line. None at all is an error.
 pub fn note(step: &mut Step) -> Result<()> {
     let counts = Counts::read(&step.output()?);
     if counts.passed == 0 {
@@ -56,7 +57,7 @@ pub fn note(step: &mut Step) -> Result<()> {
     Ok(())
 }
 
-/// The number that ends right before the first `word`.
+/// Returns the number right before the first `word`.
 fn before(text: &str, word: &str) -> u64 {
     text.find(word)
         .and_then(|end| text[..end].rsplit(|c: char| !c.is_ascii_digit()).next())
@@ -64,7 +65,7 @@ fn before(text: &str, word: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// The number right after `word`, which starts the text.
+/// Returns the number right after `word`, which begins the text.
 fn after(text: &str, word: &str) -> u64 {
     text.strip_prefix(word)
         .and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next())

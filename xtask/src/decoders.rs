@@ -1,5 +1,4 @@
-//! The verb `decoders`: our decoder of zstd beside those of others, natively
-//! and in WebAssembly.
+//! The verb `decoders`: compares zstd decoders, natively and in WebAssembly.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +17,7 @@ use crate::workspace::Workspace;
 
 const MANIFEST: &str = "tests/bench/decoders/Cargo.toml";
 
-/// Features of that crate, each of which is a module.
+/// The features of that crate; each gives a module.
 const MODULES: [&str; 3] = ["ours", "ruzstd", "structured"];
 
 pub fn run(workspace: &Workspace, report: &mut Report, options: &Decoders) -> Result<()> {
@@ -45,7 +44,7 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Decoders) -> Re
     let mut web = Command::new("node");
     web.arg(workspace.path("tests/js/bench/decoders.mjs"))
         .args([&planes, &modules]);
-    // The tables are the point: they go straight to the terminal.
+    // The tables are the result, so they go to the terminal instead of a log.
     for table in [&mut native, &mut web] {
         println!();
         let shown = process::show(table);

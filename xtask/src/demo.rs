@@ -1,5 +1,8 @@
-//! The verb `demo`: a real model packed, served, read through Node, and shown
-//! on a page.
+//! The verb `demo`: packs a real model, serves it, reads a tensor of it in Node
+//! and shows it in the viewer.
+//!
+//! Only what the page needs to show that model is built first. The rest follows
+//! while the server is running.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,36 +11,44 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::args::Demo;
+use crate::background::Background;
 use crate::cargo::cargo;
 use crate::fresh::Stamp;
 use crate::server::{Server, size};
 use crate::step::{Report, Step};
+use crate::wasm::Module;
 use crate::workspace::Workspace;
-use crate::{node, python, wasm};
+use crate::{node, placeholder, python, wasm};
 
+/// The build of the command line, a directory of `target/`.
+const PROFILE: &str = "debug";
 const PACKED: &str = "model.zstn";
 const EXAMPLE: &str = "wasm/examples/read-tensor.mjs";
 
 pub fn run(workspace: &Workspace, report: &mut Report, options: &Demo) -> Result<()> {
     let given = options.model.as_deref().map(existing).transpose()?;
     report.step("Node and npm", node::check)?;
+    // The dev build packs fast enough (its codecs are optimised), and shares
+    // most dependencies with this program.
+    let mut build = cargo(workspace);
+    build.args(["build", "--package", "zstn"]);
+    let command_line = Background::start(workspace, "demo-command-line", &mut build)?;
     report.step("npm packages", |step| node::install(workspace, step))?;
-    report.step("command line, release build", |step| {
-        step.run(cargo(workspace).args(["build", "--release", "--package", "zstn"]))
-    })?;
-    wasm::build(workspace, report)?;
-    report.step("page", |step| wasm::page(workspace, step))?;
+    let later = first_page(workspace, report)?;
     let model = match given {
         Some(model) => model,
         None => report.step("model (MiniLM)", |step| python::model(workspace, step))?,
     };
+    report.step("command line, dev build", |step| {
+        command_line.finish(workspace, step)
+    })?;
     let site = workspace.target("demo/site");
     report.step("pack the model", |step| {
         pack(workspace, step, &model, &site)
     })?;
     let server = report.step("serve model and page", |step| {
         copy_page(&workspace.path("web-demo/dist"), &site)?;
-        Server::start(step, &workspace.zstn("release"), &site, options.port)
+        Server::start(step, &workspace.zstn(PROFILE), &site, options.port)
     })?;
     report.step("read one tensor of it in Node", |step| {
         read_tensor(step, server.url(), &model)
@@ -45,10 +56,71 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Demo) -> Result
     let page = format!("{}?src={PACKED}", server.url());
     if options.no_wait {
         println!("\nThe page was served at {page}");
+        if !later.is_empty() {
+            println!("It cannot pack, nor read other formats, until `cargo xtask wasm` has run.");
+        }
         return Ok(());
     }
-    println!("\nOpen {page}\nCtrl-C stops the server. Its requests:\n");
+    println!("\nOpen {page}\nCtrl-C stops the server.");
+    if !later.is_empty() {
+        println!("\nStill to come: reading other formats, packing in the page.\n");
+        if let Err(error) = rest(workspace, report, &later, &site) {
+            // Ctrl-C ends the build as well.
+            return if server.is_stopping() {
+                Ok(())
+            } else {
+                Err(error)
+            };
+        }
+        println!("\nComplete: reload the page.");
+    }
+    println!("\nRequests:\n");
     server.wait()
+}
+
+/// Builds the page with the modules that it needs to show a ZSTN file, and
+/// those that were built before. Returns the modules that are still to be
+/// built.
+fn first_page(workspace: &Workspace, report: &mut Report) -> Result<Vec<&'static Module>> {
+    wasm::module(workspace, report, &wasm::READER)?;
+    let mut later = Vec::new();
+    for module in [&wasm::FORMATS, &wasm::CODER] {
+        if placeholder::is_built(workspace, module) {
+            wasm::module(workspace, report, module)?;
+        } else {
+            placeholder::write(workspace, module)?;
+            later.push(module);
+        }
+    }
+    if later.is_empty() {
+        report.step("npm package", |step| wasm::package(workspace, step))?;
+        report.step("page", |step| wasm::page(workspace, step))?;
+    } else {
+        report.step("npm package, for reading", |step| {
+            placeholder::package(workspace, step)
+        })?;
+        report.step("page, for reading", |step| {
+            placeholder::page(workspace, step)
+        })?;
+    }
+    Ok(later)
+}
+
+/// Builds what [`first_page`] left out, and replaces the page.
+fn rest(
+    workspace: &Workspace,
+    report: &mut Report,
+    later: &[&'static Module],
+    site: &Path,
+) -> Result<()> {
+    for module in later {
+        wasm::module(workspace, report, module)?;
+    }
+    report.step("npm package", |step| wasm::package(workspace, step))?;
+    report.step("page", |step| {
+        wasm::page(workspace, step)?;
+        copy_page(&workspace.path("web-demo/dist"), site)
+    })
 }
 
 fn existing(model: &Path) -> Result<PathBuf> {
@@ -63,7 +135,7 @@ fn existing(model: &Path) -> Result<PathBuf> {
 
 fn pack(workspace: &Workspace, step: &mut Step, model: &Path, site: &Path) -> Result<()> {
     fs::create_dir_all(site).with_context(|| format!("{} cannot be created", site.display()))?;
-    let zstn = workspace.zstn("release");
+    let zstn = workspace.zstn(PROFILE);
     let packed = site.join(PACKED);
     let stamp = Stamp::new(
         workspace,
@@ -98,7 +170,7 @@ fn length(file: &Path) -> Result<u64> {
         .with_context(|| format!("{} cannot be read", file.display()))
 }
 
-/// Makes `site` the page and the packed model, with nothing left of older pages.
+/// Replaces the page in `site`; the packed model stays.
 fn copy_page(page: &Path, site: &Path) -> Result<()> {
     let copied = entries(site).and_then(|old| {
         for entry in old.iter().filter(|entry| !entry.ends_with(PACKED)) {
@@ -135,7 +207,7 @@ fn entries(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
         .collect()
 }
 
-/// The example of the npm package compares what it read with the original.
+/// Runs the npm package's example, which compares what it read with the original.
 fn read_tensor(step: &mut Step, url: &str, model: &Path) -> Result<()> {
     let mut example = Command::new("node");
     example

@@ -1,5 +1,5 @@
-//! Whether something built earlier still stands: a stamp remembers what went
-//! in and what came out.
+//! Decides whether a build is up to date: a stamp records its inputs and
+//! outputs.
 //!
 //! Sizes and times are compared for being the same, not newer: a file restored
 //! from a backup or another branch is older and still a change.
@@ -12,10 +12,10 @@ use anyhow::{Context, Result};
 
 use crate::workspace::Workspace;
 
-/// Never part of an input: results and other people's code.
+/// Directories that are never inputs: results and installed packages.
 const SKIPPED: &[&str] = &["node_modules", "dist", "target", ".git"];
 
-/// What a build depends on, as it was when the stamp was made.
+/// The inputs of a build when the stamp was made, and its outputs.
 pub struct Stamp {
     file: PathBuf,
     outputs: Vec<PathBuf>,
@@ -37,7 +37,7 @@ impl Stamp {
         })
     }
 
-    /// Whether neither inputs nor outputs changed since [`Stamp::save`].
+    /// Returns whether inputs and outputs are unchanged since [`Stamp::save`].
     pub fn is_fresh(&self) -> bool {
         let Ok(saved) = fs::read_to_string(&self.file) else {
             return false;
@@ -46,7 +46,7 @@ impl Stamp {
             && self.text().is_ok_and(|now| now == saved)
     }
 
-    /// Remembers the inputs of [`Stamp::new`] and the outputs of this moment.
+    /// Records the inputs of [`Stamp::new`] and the current outputs.
     pub fn save(&self) -> Result<()> {
         if let Some(directory) = self.file.parent() {
             fs::create_dir_all(directory)
@@ -62,7 +62,7 @@ impl Stamp {
     }
 }
 
-/// Names, sizes and times of everything below `paths`.
+/// Hashes names, sizes and modification times of everything below `paths`.
 fn fingerprint(paths: &[PathBuf]) -> Result<u64> {
     let mut hasher = DefaultHasher::new();
     for path in paths {

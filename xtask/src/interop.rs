@@ -1,7 +1,7 @@
 //! The verb `interop`: the real z4ai on random inputs through every encoder.
 //!
-//! The check itself is a test among those of the peers, which tries a few
-//! inputs; this verb tries as many as there is time for.
+//! The check itself is a test in `tests/peers`, which tries a few inputs; this
+//! verb sets their number.
 
 use std::process::Command;
 
@@ -34,7 +34,7 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Interop) -> Res
     })
 }
 
-/// The programs that encode.
+/// Builds the programs that encode.
 pub fn build(workspace: &Workspace, step: &mut Step) -> Result<()> {
     let examples = ["--example", "interop", "--example", "ztensor"];
     step.run(
@@ -44,8 +44,8 @@ pub fn build(workspace: &Workspace, step: &mut Step) -> Result<()> {
     )
 }
 
-/// Tells the tests of the peers where those programs and the second ztensor
-/// are, and where to keep what z4ai refuses.
+/// Passes the paths of those programs and of the second ztensor to the tests of
+/// the peers, and the folder for inputs that z4ai refuses.
 pub fn ready<'a>(
     workspace: &Workspace,
     environment: &python::Environment,

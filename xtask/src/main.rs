@@ -1,10 +1,11 @@
 //! The commands of this repository and the set-up behind them.
 //!
 //! Nothing here decides how the product behaves: a task finds tools, installs
-//! the missing ones, runs them in order and says how that went.
+//! the missing ones, runs them in order and reports the result.
 
 mod apt;
 mod args;
+mod background;
 mod cargo;
 mod chromium;
 mod counts;
@@ -16,6 +17,7 @@ mod interop;
 mod nginx;
 mod no_std;
 mod node;
+mod placeholder;
 mod process;
 mod python;
 mod rust_source;

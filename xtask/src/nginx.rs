@@ -11,11 +11,11 @@ use crate::process;
 use crate::step::Step;
 use crate::workspace::Workspace;
 
-/// Which of them holds the program differs from release to release.
+/// The package that has the program differs between releases.
 const PACKAGES: [&str; 2] = ["nginx", "nginx-core"];
 
-/// An nginx to test with; `None` where there is none and no package of it, so
-/// that its tests are left out.
+/// Returns an nginx to test with, or `None` where there is neither a program nor a
+/// package, and its tests are skipped.
 pub fn ready(workspace: &Workspace, step: &mut Step) -> Result<Option<PathBuf>> {
     let folder = workspace.cache("nginx");
     let unpacked = folder.join("usr/sbin/nginx");

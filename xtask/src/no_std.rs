@@ -1,4 +1,4 @@
-//! The core on a machine without operating system.
+//! Builds the core for a machine without an operating system.
 
 use anyhow::Result;
 

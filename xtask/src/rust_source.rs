@@ -9,12 +9,12 @@ use crate::rust_target::{RUSTUP_LIMIT, Target, Toolchain, packaged_is_complete, 
 use crate::step::Step;
 use crate::workspace::Workspace;
 
-/// Stable compilers do not build it.
+/// The toolchain to use, since stable compilers do not build it.
 pub const NIGHTLY: &str = "nightly";
 
 /// Finds a toolchain that builds the standard library of `target` from
-/// source, for flags that the one it comes with was not built with. Nothing
-/// but the source is installed for that; without, there is a sentence on why.
+/// source, for flags that its own build does not have. Installs nothing but the
+/// source. The error is a sentence that says what is missing.
 pub fn toolchain(
     workspace: &Workspace,
     step: &mut Step,
@@ -44,7 +44,7 @@ fn nightly_rustc() -> Command {
     rustup
 }
 
-/// A toolchain of that name may be an old one, or have come without source.
+/// A toolchain of that name may be old, or lack the source.
 fn nightly_has_source() -> bool {
     process::find("rustup").is_some()
         && rustlib(&mut nightly_rustc()).is_some_and(|lib| is_in(&lib))
@@ -53,7 +53,7 @@ fn nightly_has_source() -> bool {
 fn rustup_adds_source(workspace: &Workspace, step: &mut Step) -> bool {
     let has_nightly =
         process::find("rustup").is_some() && process::ask(nightly_rustc().arg("--version")).is_ok();
-    // As above: not every network leads to the server, and the limit is long.
+    // Without network each attempt may take the whole limit.
     let failed = workspace.cache("rustup-without-rust-src");
     if !has_nightly || failed.exists() {
         return false;
@@ -66,14 +66,14 @@ fn rustup_adds_source(workspace: &Workspace, step: &mut Step) -> bool {
         .env("RUSTUP_MAX_RETRIES", "0");
     let added = process::succeeds_within(&mut rustup, RUSTUP_LIMIT) && nightly_has_source();
     if !added {
-        // Only a shortcut for the next run: nothing is lost without it.
+        // Only a shortcut for the next run.
         let _ = fs::create_dir_all(workspace.cache(""));
         let _ = fs::write(failed, "");
     }
     added
 }
 
-/// Whether the library folder of a sysroot has it.
+/// Returns whether the library folder of a sysroot contains the source.
 pub fn is_in(rustlib: &Path) -> bool {
     rustlib.join("src/rust/library/Cargo.lock").is_file()
 }

@@ -26,13 +26,13 @@ pub struct Target {
     pub crates: &'static str,
 }
 
-/// Browsers and Node.
+/// The target of browsers and Node.
 pub const WEB: Target = Target {
     triple: "wasm32-unknown-unknown",
     crates: "std,panic_abort",
 };
 
-/// A machine without operating system: there is no `std` to lean on by accident.
+/// A target without an operating system and therefore without `std`.
 pub const BARE: Target = Target {
     triple: "wasm32v1-none",
     crates: "core,alloc",
@@ -42,7 +42,7 @@ const PACKAGES: &[&str] = &["rustc-web", "cargo-web", "rust-web-src", "rust-web-
 const PACKAGED_RUSTC: &str = "/usr/bin/rustc";
 const PACKAGED_CARGO: &str = "/usr/bin/cargo";
 const PACKAGED_LINKER: &str = "/usr/bin/rust-lld";
-/// About 30 MB; longer than this, and the network is not to be had.
+/// The time limit for a download of about 30 MB.
 pub const RUSTUP_LIMIT: Duration = Duration::from_secs(120);
 
 /// A toolchain that builds for one [`Target`].
@@ -59,8 +59,9 @@ pub enum Toolchain {
 }
 
 impl Toolchain {
-    /// `cargo build` for `target` with exactly `flags`. Each set of flags
-    /// needs a target directory of its own, or every switch rebuilds all.
+    /// Returns `cargo build` for `target` with exactly `flags`. Each set of flags
+    /// needs its own target directory, or every change of flags rebuilds
+    /// everything.
     pub fn build(
         &self,
         workspace: &Workspace,
@@ -115,7 +116,7 @@ impl Toolchain {
     }
 }
 
-/// Finds a toolchain for `target`, installing one if there is none.
+/// Finds a toolchain for `target`; installs one if there is none.
 pub fn ready(workspace: &Workspace, step: &mut Step, target: &Target) -> Result<Toolchain> {
     if active_has(workspace, target) || rustup_adds(workspace, step, target) {
         return Ok(Toolchain::Active);
@@ -160,7 +161,7 @@ fn instructions(target: &Target) -> String {
     )
 }
 
-/// The compiler that cargo uses here.
+/// Returns the compiler that cargo uses here.
 pub fn active_rustc(workspace: &Workspace) -> Command {
     let program = env::var_os("RUSTC").map_or_else(|| PathBuf::from("rustc"), PathBuf::from);
     let mut command = Command::new(program);
@@ -178,7 +179,7 @@ fn active_has(workspace: &Workspace, target: &Target) -> bool {
     rustlib(&mut active_rustc(workspace)).is_some_and(|lib| has_library(&lib, target.triple))
 }
 
-/// The directory alone proves nothing: an interrupted download leaves it empty.
+/// Looks for the library itself: an interrupted download leaves an empty directory.
 fn has_library(rustlib: &Path, triple: &str) -> bool {
     fs::read_dir(rustlib.join(triple).join("lib")).is_ok_and(|entries| {
         entries.flatten().any(|entry| {
@@ -193,8 +194,8 @@ fn rustup_adds(workspace: &Workspace, step: &mut Step, target: &Target) -> bool 
     if process::find("rustup").is_none() {
         return false;
     }
-    // Without network each try may take the whole limit, so where there is
-    // another way a failure is remembered.
+    // Without network each attempt may take the whole limit, so a failure is
+    // recorded where there is an alternative.
     let failed = workspace.cache(&format!("rustup-without-{}", target.triple));
     if failed.exists() && packaged_is_complete() {
         return false;
@@ -212,7 +213,7 @@ fn rustup_adds(workspace: &Workspace, step: &mut Step, target: &Target) -> bool 
         process::succeeds_within(&mut rustup, RUSTUP_LIMIT) && active_has(workspace, target);
     if !added {
         step.say("That did not work, so another toolchain is used.");
-        // Only a shortcut for the next run: nothing is lost without it.
+        // Only a shortcut for the next run.
         let _ = fs::create_dir_all(workspace.cache(""));
         let _ = fs::write(failed, "");
     }
@@ -236,8 +237,8 @@ fn packaged_compiler() -> bool {
         && fs::symlink_metadata(PACKAGED_LINKER).is_ok()
 }
 
-/// The package of the linker, named by a link that its own package leaves
-/// pointing nowhere.
+/// Returns the package of the linker, which a dangling link of another package
+/// names.
 fn packaged_linker_missing() -> Option<String> {
     let linker = Path::new(PACKAGED_LINKER);
     if linker.exists() {

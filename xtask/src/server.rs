@@ -1,4 +1,4 @@
-//! The product's own static server, as a child that never outlives us.
+//! `zstn serve` as a child process that never outlives this program.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -16,12 +16,14 @@ use serde_json::Value;
 use crate::step::Step;
 
 const START_LIMIT: Duration = Duration::from_secs(20);
+/// How long to wait for word of a Ctrl-C that a child has already obeyed.
+const GRACE: Duration = Duration::from_millis(300);
 
-/// What can end [`Server::wait`].
+/// A reason for [`Server::wait`] to return.
 enum End {
-    /// The person pressed Ctrl-C, or somebody asked the process to stop.
+    /// Ctrl-C, or a request to terminate.
     Asked,
-    /// The server closed its output: it is gone.
+    /// The server closed its output, so it has ended.
     Gone,
 }
 
@@ -35,17 +37,17 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves `directory` on `port` (0: any).
+    /// Serves `directory` on `port`, or on a free port for 0.
     pub fn start(step: &mut Step, zstn: &Path, directory: &Path, port: u16) -> Result<Self> {
         let (sender, ends) = channel();
         let asked = sender.clone();
-        // Before the child exists, so that it cannot be left behind.
+        // Set before the child exists, so that it is never left behind.
         ctrlc::set_handler(move || {
-            // Without a listener we are leaving already.
+            // Without a receiver, this program is ending already.
             let _ = asked.send(End::Asked);
         })
         .context("Ctrl-C cannot be watched")?;
-        let (messages, log) = step.log_beside("server")?;
+        let (messages, log) = step.sibling_log("server")?;
         let mut child = Command::new(zstn)
             .args(["serve", "--json", "--port", &port.to_string()])
             .arg(directory)
@@ -80,19 +82,25 @@ impl Server {
         Ok(server)
     }
 
-    /// The address of the served directory, ending in a slash.
+    /// Returns the URL of the served directory, with a slash at the end.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Prints each request until the person has seen enough.
+    /// Returns whether the user has asked to stop, for instance with Ctrl-C.
+    pub fn is_stopping(&self) -> bool {
+        // A child that the same Ctrl-C has ended may be noticed first.
+        matches!(self.ends.recv_timeout(GRACE), Ok(End::Asked))
+    }
+
+    /// Prints each request until the user asks to stop.
     pub fn wait(&self) -> Result<()> {
         self.show.store(true, Ordering::Relaxed);
         if matches!(self.ends.recv(), Ok(End::Asked)) {
             return Ok(());
         }
-        // Ctrl-C reaches the server too, and it may be the faster one.
-        match self.ends.recv_timeout(Duration::from_millis(300)) {
+        // Ctrl-C reaches the server too, which may end first.
+        match self.ends.recv_timeout(GRACE) {
             Ok(End::Asked) => Ok(()),
             _ => Err(self.gone("stopped")),
         }
@@ -131,7 +139,7 @@ fn with_slash(url: &str) -> String {
     format!("{}/", url.trim_end_matches('/'))
 }
 
-/// `206  GET   /model.zstn  bytes=0-1023  1.0 kB`
+/// Formats a request, such as `206  GET   /model.zstn   1.0 kB   bytes=0-1023`.
 fn request_line(event: &Value) -> String {
     let text = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
     let line = format!(
@@ -145,7 +153,7 @@ fn request_line(event: &Value) -> String {
     line.trim_end().to_owned()
 }
 
-/// A number of bytes for people: `512 B`, `1.5 kB`, `90.9 MB`.
+/// Formats a number of bytes, such as `512 B`, `1.5 kB` or `90.9 MB`.
 pub fn size(bytes: u64) -> String {
     const STEP: u64 = 1000;
     if bytes < STEP {

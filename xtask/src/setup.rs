@@ -1,4 +1,4 @@
-//! The verb `setup`: every tool the other verbs need, and nothing built.
+//! The verb `setup`: installs the tools of the other verbs and builds nothing.
 
 use anyhow::Result;
 

@@ -1,4 +1,4 @@
-//! The verb `sizes`: the tables of `docs/benchmarks.md`.
+//! The verb `sizes`: prints the tables of `docs/benchmarks.md`.
 
 use std::process::Command;
 
@@ -28,7 +28,7 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Sizes) -> Resul
     if options.frames {
         table.arg("--frames");
     }
-    // The table is the point: it goes straight to the terminal, row by row.
+    // The table is the result, so it goes to the terminal, row by row.
     let status = table.status().context("Python does not start")?;
     if !status.success() {
         bail!("measuring stopped: {status}");

@@ -1,6 +1,6 @@
-//! One piece of work: a title, a log, a duration, a verdict.
+//! One piece of work with a title, a log, a duration and a result.
 //!
-//! The terminal gets one line per step; what the tools say goes to a log file
+//! The terminal gets one line per step. The output of tools goes to a log file
 //! and is shown only when the step fails.
 
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use crate::process;
 use crate::workspace::Workspace;
 
-/// Enough of a failed tool's output to see the first error of most tools.
+/// Enough to see the first error of most tools.
 const LINES_SHOWN_ON_FAILURE: usize = 150;
 const TITLE_WIDTH: usize = 44;
 
@@ -41,7 +41,7 @@ impl Report {
         })
     }
 
-    /// Runs `work` and prints one line about it; the log follows if it failed.
+    /// Runs `work` and prints one line about it, and the log if it failed.
     pub fn step<T>(&mut self, title: &str, work: impl FnOnce(&mut Step) -> Result<T>) -> Result<T> {
         let log = self.logs.join(format!("{}.log", file_name(title)));
         let file =
@@ -77,7 +77,7 @@ impl Report {
         result.with_context(|| format!("\"{title}\" did not succeed"))
     }
 
-    /// The closing line, alone on its line because scripts look for it.
+    /// Prints the last line, in the form that scripts look for.
     pub fn summary(&self) {
         println!("\n{} passed, {} failed", self.passed, self.failed);
     }
@@ -95,7 +95,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Runs `command`, from the repository's root unless it says otherwise.
+    /// Runs `command`, by default from the root of the repository.
     pub fn run(&mut self, command: &mut Command) -> Result<()> {
         let shown = process::show(command);
         if command.get_current_dir().is_none() {
@@ -116,7 +116,8 @@ impl Step {
         bail!("`{shown}` failed ({status})")
     }
 
-    /// Runs what `make` builds, and once more if that failed: for downloads.
+    /// Runs the command that `make` returns, and once more if it failed: for
+    /// downloads.
     pub fn run_twice(&mut self, make: impl Fn() -> Command) -> Result<()> {
         if self.run(&mut make()).is_ok() {
             return Ok(());
@@ -125,32 +126,40 @@ impl Step {
             .map_err(|error| anyhow!("{error}, also when tried again"))
     }
 
-    /// A word or two at the end of the step's line.
+    /// Adds the log of another command to that of this step.
+    pub fn append(&mut self, log: &Path) -> Result<()> {
+        let output = fs::read(log).with_context(|| format!("{} cannot be read", log.display()))?;
+        self.file
+            .write_all(&output)
+            .context("the log is not writable")
+    }
+
+    /// Sets the note at the end of the step's line.
     pub fn note(&mut self, note: impl Into<String>) {
         self.note = note.into();
     }
 
-    /// A sentence that must be read now, such as what is about to be installed.
+    /// Prints a sentence at once, such as what is about to be installed.
     pub fn say(&mut self, sentence: &str) {
         self.clear();
         println!("  {sentence}");
         self.announce();
     }
 
-    /// A line to print below the step once it has passed.
+    /// Adds a line to print below the step if it passes.
     pub fn after(&mut self, line: impl Into<String>) {
         self.after.push(line.into());
     }
 
-    /// A log for a child that outlives this step.
-    pub fn log_beside(&self, name: &str) -> Result<(File, PathBuf)> {
+    /// Creates a log for a child that outlives this step.
+    pub fn sibling_log(&self, name: &str) -> Result<(File, PathBuf)> {
         let path = self.log.with_file_name(format!("{name}.log"));
         let file =
             File::create(&path).with_context(|| format!("{} is not writable", path.display()))?;
         Ok((file, path))
     }
 
-    /// Everything the tools of this step have said so far.
+    /// Returns the output of this step so far.
     pub fn output(&self) -> Result<String> {
         let bytes = fs::read(&self.log)
             .with_context(|| format!("{} cannot be read", self.log.display()))?;
@@ -186,7 +195,7 @@ impl Step {
     }
 }
 
-/// Cargo's lines about crates that went well, which bury the one that did not.
+/// Returns whether `line` is one of cargo's progress lines, which bury errors.
 fn is_progress(line: &str) -> bool {
     const VERBS: [&str; 5] = [
         "Compiling ",
@@ -205,7 +214,7 @@ fn relative(path: &Path, root: &Path) -> String {
         .to_string()
 }
 
-/// `title` as the name of a file.
+/// Converts `title` to the name of a file.
 pub fn file_name(title: &str) -> String {
     title
         .split(|c: char| !c.is_ascii_alphanumeric())

@@ -1,4 +1,4 @@
-//! The verb `test`: every check, cheapest and most telling first.
+//! The verb `test`: runs every check, the cheapest and most revealing first.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,11 @@ use crate::{
     chromium, counts, instructions, interop, nginx, no_std, node, python, rust_target, wasm,
 };
 
-/// Small, and in the repository: the demonstration without a download.
+/// A small checkpoint in the repository, for a demo without a download.
 const SMALL_MODEL: &str = "tests/vectors/zstn/tiny_llama_tied.safetensors";
 
 pub fn run(workspace: &Workspace, report: &mut Report, options: &Test) -> Result<()> {
-    // Asked now: the tests rebuild the file this program was started from.
+    // Read now, since the tests rebuild the file of this program.
     let this = env::current_exe().context("this program does not know its own path")?;
     let result = all(workspace, report, options, &this);
     report.summary();
@@ -72,7 +72,7 @@ struct Tools {
 }
 
 impl Tools {
-    /// All set-up comes first: a missing tool is said in the first minute.
+    /// Does all set-up first, so that a missing tool is reported in the first minute.
     fn ready(workspace: &Workspace, report: &mut Report, options: &Test) -> Result<Self> {
         report.step("Node and npm", node::check)?;
         report.step("npm packages", |step| node::install(workspace, step))?;
@@ -131,7 +131,7 @@ fn rust(workspace: &Workspace, report: &mut Report) -> Result<()> {
         doc.env("RUSTDOCFLAGS", "-Dwarnings").args([
             "doc",
             "--no-deps",
-            // Documentation names what is behind a feature, too.
+            // The documentation includes items that a feature enables.
             "--all-features",
             "--package",
             "zstn-core",
@@ -162,7 +162,7 @@ fn javascript(workspace: &Workspace, step: &mut Step, tools: &Tools) -> Result<(
     let mut npm = node::npm();
     npm.args(["test", "--workspaces", "--if-present"])
         .env("ZSTN_BIN", workspace.zstn("debug"))
-        // Lists the failures last, where the end of a log shows them.
+        // Lists failures at the end of the log.
         .env("NODE_OPTIONS", "--test-reporter=spec");
     if let Some(nginx) = &tools.nginx {
         npm.env("ZSTN_NGINX", nginx);

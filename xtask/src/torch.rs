@@ -19,8 +19,8 @@ pub fn compressed(workspace: &Workspace, report: &mut Report, options: &ByHand) 
     run(workspace, report, options, "compressed", "ZSTN_COMPRESSED")
 }
 
-/// Runs `tests/peers/torch_NAME.py`, which finds our side, the example of that
-/// name, in the environment variable `program`.
+/// Runs `tests/peers/torch_NAME.py`. The environment variable `program` has the
+/// path of zstn's side, the example of that name.
 fn run(
     workspace: &Workspace,
     report: &mut Report,
@@ -47,7 +47,7 @@ fn run(
         .env("MKL_NUM_THREADS", "1")
         // Keeps the source tree free of __pycache__.
         .env("PYTHONDONTWRITEBYTECODE", "1");
-    // What it prints is the point: it goes straight to the terminal.
+    // Its output is the result, so it goes to the terminal.
     let status = script.status().context("Python does not start")?;
     if !status.success() {
         bail!("the comparison stopped: {status}");

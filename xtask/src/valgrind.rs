@@ -1,4 +1,4 @@
-//! valgrind, which counts the instructions of a program.
+//! Finds or unpacks valgrind, which counts the instructions of a program.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,19 +12,19 @@ use crate::workspace::Workspace;
 
 pub const PACKAGE: &str = "valgrind";
 
-/// Where a package that is unpacked elsewhere keeps its tools; older releases
-/// of Debian have the second.
+/// The directories of the tools in an unpacked package; the second is that of
+/// older Debian releases.
 const TOOLS: [&str; 2] = ["usr/libexec/valgrind", "usr/lib/x86_64-linux-gnu/valgrind"];
 
-/// A valgrind that runs here.
+/// A valgrind that works on this machine.
 pub struct Valgrind {
     program: PathBuf,
-    /// Its tools, if they are not where it was built for.
+    /// The directory of its tools, if they are not at their built-in path.
     tools: Option<PathBuf>,
 }
 
 impl Valgrind {
-    /// Runs it without the environment of whoever asks, so that every run is
+    /// Returns a command without the user's environment, so that every run is
     /// the same.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
@@ -42,8 +42,8 @@ impl Valgrind {
     }
 }
 
-/// The one that is installed, or Debian's package, unpacked below the target
-/// directory; `None` where neither is to be had.
+/// Returns the installed valgrind, or Debian's package unpacked below the target
+/// directory, or `None` where there is neither.
 pub fn ready(workspace: &Workspace, step: &mut Step) -> Result<Option<Valgrind>> {
     let folder = workspace.cache("valgrind");
     let installed = process::find("valgrind").map(|program| Valgrind {

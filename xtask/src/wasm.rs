@@ -1,7 +1,7 @@
-//! From the Rust core to the npm package: module, glue, TypeScript.
+//! Builds the npm package: module, glue, TypeScript.
 //!
-//! The npm package's own build must leave `wasm/dist/core` alone: it is
-//! written here.
+//! `wasm/dist/core` is written here; the npm package's own build must not change
+//! it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,51 +16,58 @@ use crate::rust_target::{self, Toolchain, WEB};
 use crate::step::{Report, Step};
 use crate::workspace::Workspace;
 
-/// Both features are in every browser since 2023 and in every Node this project
-/// supports. Less inlined than usual makes modules a tenth smaller after
-/// brotli; hot loops ask for what they need with `#[inline(always)]`.
+/// Every browser since 2023 and every supported Node has both features. Less
+/// inlining makes modules a tenth smaller after brotli; hot loops use
+/// `#[inline(always)]` where they need it.
 pub const FLAGS: &str =
     "-C target-feature=+simd128,+bulk-memory -C llvm-args=--inline-threshold=40";
 
-/// One of the modules of the npm package.
-struct Module {
-    /// Feature of the crate.
+/// A WebAssembly module of the npm package.
+pub struct Module {
+    /// The feature of the crate `zstn-wasm` that it is built with.
     feature: &'static str,
-    /// Of the files in `wasm/dist/core`.
-    name: &'static str,
-    /// Cargo does not tell two `cdylib`s of one crate apart.
+    /// The stem of its files in `wasm/dist/core`.
+    pub name: &'static str,
+    /// Its target directory: all modules are one `cdylib` to cargo, so that in
+    /// a common directory each would overwrite the others.
     directory: &'static str,
+    /// The title of the step that builds it.
+    title: &'static str,
 }
 
-/// Opening files and reading tensors: what every page loads.
-const READER: Module = Module {
+/// Opens files and reads tensors; every page loads it.
+pub const READER: Module = Module {
     feature: "reader",
     name: "zstn_wasm",
     directory: "wasm-st",
+    title: "core as WebAssembly, for reading",
 };
 
-/// The same with all formats: loaded when a file of another is met.
-const FORMATS: Module = Module {
+/// The same with all formats; loaded when the first such file is met.
+pub const FORMATS: Module = Module {
     feature: "formats",
     name: "zstn_formats",
     directory: "wasm-formats",
+    title: "core as WebAssembly, for all formats",
 };
 
-/// Single frames and packing: loaded when they are first used.
-const CODER: Module = Module {
+/// Packs, and codes single frames; loaded when first used.
+pub const CODER: Module = Module {
     feature: "coder",
     name: "zstn_coder",
     directory: "wasm-coder",
+    title: "core as WebAssembly, for packing",
 };
 
-/// Decoding on several threads with shared memory, for pages that may have it.
+/// Decodes on several threads, for pages that may share memory.
 const THREADS: Module = Module {
     feature: "threads",
     name: "zstn_threads",
     directory: "wasm-threads",
+    title: "core as WebAssembly, with threads",
 };
 
-/// Shared memory has to be told how far it may grow: as far as addresses go.
+/// Shared memory needs a maximum: here, all that 32-bit addresses reach.
 const THREADS_FLAGS: &str = "-C target-feature=+simd128,+bulk-memory,+atomics \
     -C link-arg=--shared-memory -C link-arg=--import-memory -C link-arg=--max-memory=4294967296 \
     -C link-arg=--export=__wasm_init_tls -C link-arg=--export=__tls_size \
@@ -73,39 +80,44 @@ pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
     build(workspace, report)
 }
 
-/// Everything below `wasm/dist`.
+/// Builds everything below `wasm/dist`.
 pub fn build(workspace: &Workspace, report: &mut Report) -> Result<()> {
-    report.step("core as WebAssembly, for reading", |step| {
-        module(workspace, step, &READER)
-    })?;
-    report.step("core as WebAssembly, for all formats", |step| {
-        module(workspace, step, &FORMATS)
-    })?;
-    report.step("core as WebAssembly, for packing", |step| {
-        module(workspace, step, &CODER)
-    })?;
-    report.step("core as WebAssembly, with threads", |step| {
-        threads(workspace, step)
-    })?;
+    for built in [&READER, &FORMATS, &CODER] {
+        module(workspace, report, built)?;
+    }
+    report.step(THREADS.title, |step| threads(workspace, step))?;
     report.step("npm package", |step| package(workspace, step))
 }
 
-fn module(workspace: &Workspace, step: &mut Step, module: &Module) -> Result<()> {
-    let toolchain = rust_target::ready(workspace, step, &WEB)?;
-    compile(workspace, step, module, &toolchain, FLAGS)
+/// Builds one module and its glue.
+pub fn module(workspace: &Workspace, report: &mut Report, module: &Module) -> Result<()> {
+    report.step(module.title, |step| {
+        let toolchain = rust_target::ready(workspace, step, &WEB)?;
+        compile(
+            workspace,
+            step,
+            module,
+            &toolchain,
+            FLAGS,
+            separate_instances,
+        )
+    })
 }
 
-/// The one module that stable Rust cannot build. The package works without
-/// it, so that a machine that cannot either says so and goes on.
+/// Builds the one module that stable Rust cannot build. The package works
+/// without it, so a machine without another compiler gets a note instead.
 fn threads(workspace: &Workspace, step: &mut Step) -> Result<()> {
     match rust_source::toolchain(workspace, step, &WEB) {
-        Ok(toolchain) => {
-            compile(workspace, step, &THREADS, &toolchain, THREADS_FLAGS)?;
-            let glue = workspace.path("wasm/dist/core/zstn_threads.js");
-            own_workers(&glue)
-        }
+        Ok(toolchain) => compile(
+            workspace,
+            step,
+            &THREADS,
+            &toolchain,
+            THREADS_FLAGS,
+            own_workers,
+        ),
         Err(why) => {
-            // One of an earlier build would not understand what this one says.
+            // A module of an earlier build would not understand this one's messages.
             for suffix in GLUE {
                 let file = format!("wasm/dist/core/{}{suffix}", THREADS.name);
                 let _ = fs::remove_file(workspace.path(&file));
@@ -116,9 +128,9 @@ fn threads(workspace: &Workspace, step: &mut Step) -> Result<()> {
     }
 }
 
-/// Has the glue ask this package for workers. Those that come with
-/// wasm-bindgen-rayon do not start in Node, and elsewhere from `blob:`
-/// addresses, which a page may have forbidden.
+/// Makes the glue start this package's workers. Those of wasm-bindgen-rayon do
+/// not start in Node, and in browsers they start from `blob:` addresses, which
+/// a page may forbid.
 fn own_workers(glue: &Path) -> Result<()> {
     const OURS: &str = "import { startWorkers } from '../threads/rayon.js';";
     let text = fs::read_to_string(glue)?;
@@ -132,13 +144,54 @@ fn own_workers(glue: &Path) -> Result<()> {
     if !ours.contains(OURS) {
         bail!("{} does not import startWorkers any more", glue.display());
     }
-    if ours != text {
-        fs::write(glue, ours)?;
-    }
+    fs::write(glue, ours)?;
     let snippets = glue.with_file_name("snippets");
     if snippets.exists() {
         fs::remove_dir_all(snippets)?;
     }
+    Ok(())
+}
+
+/// Turns the glue into a function that makes the glue of one instance, without
+/// its loader: what an instance that has trapped has left behind must never
+/// reach the instance that replaces it, neither its objects nor what the
+/// garbage collector frees of them.
+fn separate_instances(glue: &Path) -> Result<()> {
+    let text = fs::read_to_string(glue)?;
+    let parts = text.split_once("\nasync function __wbg_load(");
+    let (body, loader) = parts.with_context(|| format!("{} has no loader", glue.display()))?;
+    if !loader.ends_with("\nexport { initSync, __wbg_init as default };\n")
+        || !body.contains("\nfunction __wbg_finalize_init(instance, module) {\n")
+        || !body.contains("\nfunction __wbg_get_imports() {\n")
+        || body.lines().any(|line| line.starts_with("import "))
+    {
+        bail!("{} is not as this function expects it", glue.display());
+    }
+    let mut lines = vec!["export function create() {"];
+    let mut names = Vec::new();
+    // No code uses the glue's objects with `using`.
+    let wanted = |line: &&str| !line.starts_with("if (Symbol.dispose) ");
+    for line in body.lines().filter(wanted) {
+        let declaration = line.strip_prefix("export ");
+        if let Some(declaration) = declaration {
+            let name = declaration
+                .split([' ', '('])
+                .nth(1)
+                .with_context(|| format!("an export without a name: {line}"))?;
+            names.push(name);
+        }
+        lines.push(declaration.unwrap_or(line));
+    }
+    let api = names.join(", ");
+    let start = format!(
+        "const start = (instance, module) => (__wbg_finalize_init(instance, module), {{ {api} }});"
+    );
+    lines.extend([
+        &start,
+        "return { imports: __wbg_get_imports(), start };",
+        "}\n",
+    ]);
+    fs::write(glue, lines.join("\n"))?;
     Ok(())
 }
 
@@ -148,6 +201,7 @@ fn compile(
     module: &Module,
     toolchain: &Toolchain,
     flags: &str,
+    adapt: fn(&Path) -> Result<()>,
 ) -> Result<()> {
     let mut build = toolchain.build(workspace, module.directory, &WEB, flags);
     build.args(["--profile", "wasm", "--package", "zstn-wasm"]);
@@ -162,7 +216,7 @@ fn compile(
         &format!("wasm-glue-{}", module.feature),
         &[
             built.clone(),
-            // The version of wasm-bindgen, and the options below.
+            // For the version of wasm-bindgen and the options below.
             workspace.path("Cargo.lock"),
             workspace.path("xtask/src/wasm.rs"),
         ],
@@ -170,6 +224,7 @@ fn compile(
     )?;
     if !stamp.is_fresh() {
         bind(&built, &into, module.name)?;
+        adapt(&into.join(format!("{}.js", module.name)))?;
         stamp.save()?;
     }
     let size = fs::metadata(&files[0])
@@ -183,17 +238,19 @@ fn compile(
     Ok(())
 }
 
-/// What wasm-bindgen makes of a module.
-const GLUE: [&str; 4] = ["_bg.wasm", "_bg.wasm.d.ts", ".js", ".d.ts"];
+/// The endings of the files that wasm-bindgen writes for a module.
+const GLUE: [&str; 2] = ["_bg.wasm", ".js"];
 
-/// `--target web` is the one output that serves browsers, bundlers and Node.
+/// Writes the glue of a module. `--target web` is the one output that browsers,
+/// bundlers and Node can all load.
 pub fn bind(module: &Path, into: &Path, name: &str) -> Result<()> {
     let mut bindgen = Bindgen::new();
     bindgen
         .input_path(module)
         .out_name(name)
-        .typescript(true)
-        // For debuggers only, and a quarter of the file.
+        // The declarations are written by hand, in `wasm/ts/core`.
+        .typescript(false)
+        // Only debuggers use it, and it is a quarter of the file.
         .remove_name_section(true)
         .remove_producers_section(true)
         .web(true)
@@ -202,7 +259,8 @@ pub fn bind(module: &Path, into: &Path, name: &str) -> Result<()> {
         .with_context(|| format!("wasm-bindgen refused {}", module.display()))
 }
 
-fn package(workspace: &Workspace, step: &mut Step) -> Result<()> {
+/// Compiles the TypeScript of the npm package.
+pub fn package(workspace: &Workspace, step: &mut Step) -> Result<()> {
     let inputs = [
         "wasm/ts",
         "wasm/package.json",
@@ -218,7 +276,7 @@ fn package(workspace: &Workspace, step: &mut Step) -> Result<()> {
     )
 }
 
-/// The page of the demonstration, which uses the npm package like anybody else.
+/// Builds the viewer, which uses the npm package like any other page.
 pub fn page(workspace: &Workspace, step: &mut Step) -> Result<()> {
     let inputs = ["web-demo", "wasm/dist", "wasm/package.json"];
     node::build(

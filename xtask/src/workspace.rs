@@ -1,5 +1,5 @@
-//! Where things are. No other module spells a directory of the repository's
-//! `target/`, so that a moved target directory stays moved everywhere.
+//! The directories of the repository. No other module spells the path of the
+//! target directory, so that `CARGO_TARGET_DIR` applies everywhere.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,8 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Starts from the manifest of this crate, so the current directory does not matter.
+    /// Finds the repository from the manifest of this crate, whatever the current
+    /// directory.
     pub fn find() -> Result<Self> {
         let manifest = env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
@@ -37,28 +38,34 @@ impl Workspace {
         &self.root
     }
 
-    /// A file or directory of the repository.
+    /// Returns the path of a file or directory of the repository.
     pub fn path(&self, relative: &str) -> PathBuf {
         self.root.join(relative)
     }
 
-    /// A file or directory below the target directory.
+    /// Returns the path of a file or directory below the target directory.
     pub fn target(&self, relative: &str) -> PathBuf {
         self.target.join(relative)
     }
 
-    /// Downloads that outlive a rebuild.
+    /// Returns the path of the log called `name`.
+    pub fn log(&self, name: &str) -> PathBuf {
+        self.target("xtask-logs").join(format!("{name}.log"))
+    }
+
+    /// Returns the path of a download, which a rebuild does not remove.
     pub fn cache(&self, relative: &str) -> PathBuf {
         self.target.join("cache").join(relative)
     }
 
-    /// The command line as built by `profile` (a directory of `target/`).
+    /// Returns the path of the command line built with `profile`, a directory of
+    /// `target/`.
     pub fn zstn(&self, profile: &str) -> PathBuf {
         let name = format!("zstn{}", env::consts::EXE_SUFFIX);
         self.target.join(profile).join(name)
     }
 
-    /// A path as people want to read it: relative to the repository when inside.
+    /// Returns a path for messages, relative to the repository where it is inside.
     pub fn show(&self, path: &Path) -> String {
         path.strip_prefix(&self.root)
             .unwrap_or(path)

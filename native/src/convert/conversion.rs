@@ -57,6 +57,9 @@ impl<'a> Conversion<'a> {
 
     /// Returns the input as one mapped file, if it is a single one of `kind`.
     pub fn map(&self, kind: Kind) -> Result<Option<Arc<Map>>> {
+        if !matches!(kind, Kind::Safetensors | Kind::Zstn) {
+            return Ok(None);
+        }
         let is_several = |at: &Location| at.is_folder() || at.is_index();
         if self.kind() != kind || self.input.location().is_some_and(is_several) {
             return Ok(None);

@@ -22,7 +22,7 @@ const tensor = await model.tensor("t.f32");
 document.body.dataset.sum = String(tensor.toFloat32().reduce((sum, value) => sum + value, 0));
 globalThis.backAndForth = async () => (await decompress(await compress(tensor.bytes, { dtype: "F32" }))).length === tensor.bytes.length;
 globalThis.byWorker = async () => {
-  const pool = workerPool({ size: 1, minBytes: 0, ...globalThis.poolOptions });
+  const pool = workerPool({ size: 1, minBytes: 0 });
   const same = await (await open("model.zstn", { workers: pool })).tensor("t.f32");
   pool.close();
   return { decoded: pool.decoded, same: same.data.every((value, i) => value === tensor.data[i]), startError: String(pool.startError) };
@@ -32,12 +32,13 @@ document.body.dataset.tensors = String(model.tensors.size);
 
 /** esbuild does not carry along what new URL() names: the files are imported, and the worker is an entry of its own. */
 const NAMED = `
-import { init, initCoder } from "zstn";
+import { configure } from "zstn";
 import reader from "zstn/zstn_wasm_bg.wasm";
 import coder from "zstn/zstn_coder_bg.wasm";
-await init(new URL(reader, import.meta.url));
-globalThis.prepare = () => initCoder(new URL(coder, import.meta.url));
-globalThis.poolOptions = { createWorker: () => new Worker(new URL("./worker.js", import.meta.url), { type: "module" }) };
+configure({
+  wasm: { reader: new URL(reader, import.meta.url), coder: new URL(coder, import.meta.url) },
+  createWorker: () => new Worker(new URL("./worker.js", import.meta.url), { type: "module" }),
+});
 `;
 
 const html = (script) => `<!doctype html><title>app</title><link rel="icon" href="data:,"><body><script type="module" src="${script}"></script>`;
@@ -106,7 +107,6 @@ for (const name of Object.keys(BUNDLERS)) {
     const log = await server.settled(3);
     assert.equal(log.filter(({ path }) => path.endsWith(".wasm")).length, 1, "the module is a file of its own, fetched once; what packs and what reads other formats is not");
     assert.deepEqual(await page.evaluate("globalThis.byWorker()"), { decoded: 1, same: true, startError: "undefined" });
-    await page.evaluate("globalThis.prepare?.()");
     assert.equal(await page.evaluate("globalThis.backAndForth()"), true, "until it is used");
     assert.deepEqual(complaints, []);
   });

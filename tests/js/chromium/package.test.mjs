@@ -9,6 +9,7 @@ import { pack as packInNode } from "zstn";
 import { browserTests } from "../support/chromium.mjs";
 import { pack, serve } from "../support/cli.mjs";
 import { framing } from "../support/framing.mjs";
+import { withLittleMemory } from "../support/little-memory.mjs";
 import { scratchFolder } from "../support/scratch.mjs";
 import { answerRange, startServer, startSite } from "../support/server.mjs";
 import { goodContainers, sha256, vectorPath } from "../support/vectors.mjs";
@@ -156,13 +157,36 @@ inBrowser("a server that does not allow pages is a network error that says so", 
 inBrowser("the module can come from elsewhere, and without it there is an error with advice", async (page) => {
   await openPage(page);
   const got = await page.evaluate(async () => {
-    const refused = await failure(zstn.init("/no/such.wasm"));
-    await zstn.init(await fetch("/dist/core/zstn_wasm_bg.wasm"));
     const bytes = new Uint8Array(await (await fetch("/vectors/all_dtypes.zstn")).arrayBuffer());
+    zstn.configure({ wasm: { reader: "/no/such.wasm" } });
+    const refused = await failure(zstn.open(bytes));
+    zstn.configure({ wasm: { reader: await fetch("/dist/core/zstn_wasm_bg.wasm") } });
     return { refused, tensors: (await zstn.open(bytes)).tensors.size };
   });
   assert.deepEqual([got.refused.name, got.refused.code, got.tensors], ["CoreLoadError", "core", 22]);
   assert.match(got.refused.message, /wasm-unsafe-eval/);
+});
+
+inBrowser("after a trap on the page's own thread, models are lost, and the next ones are not", async (page, complaints) => {
+  await openPage(page);
+  const module = withLittleMemory(readFileSync(join(dist, "core/zstn_wasm_bg.wasm")), 2 << 20).toString("base64");
+  const got = await page.evaluate(
+    async ([module, url]) => {
+      zstn.configure({ wasm: { reader: Uint8Array.from(atob(module), (character) => character.charCodeAt(0)) } });
+      const open = () => zstn.open(url, { workers: 0 });
+      const small = [...(await open()).tensors.values()].find(({ byteLength }) => byteLength > 0 && byteLength < 100_000).name;
+      const [model, other] = [await open(), await open()];
+      const trap = await failure(model.tensor("lm_head.weight"));
+      const lost = [await failure(model.tensor(small)), await failure(other.tensor(small))].map(({ code }) => code);
+      model.close();
+      const again = await (await open()).tensor(small);
+      return { trap: [trap.name, trap.code], lost, name: small, digest: await digest(again.bytes) };
+    },
+    [module, `${models.url}model.zstn`],
+  );
+  assert.deepEqual([got.trap, got.lost], [["InternalError", "internal"], ["closed", "closed"]]);
+  assert.equal(got.digest, sha256(tensors[got.name].bytes));
+  assert.deepEqual(complaints, []);
 });
 
 inBrowser("a file that a person dropped is packed, read by name, and restored", async (page, complaints) => {

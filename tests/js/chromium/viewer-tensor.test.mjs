@@ -113,35 +113,35 @@ inBrowser("a large tensor: a sample first, then the rows in view and no others",
   assert.deepEqual(complaints, []);
 });
 
-inBrowser("moving the heatmap of 30 000 × 768 is smooth", async (page, complaints) => {
+inBrowser("the heatmap of 30 000 × 768 follows the pointer at every move, before any rows are fetched for it", async (page, complaints) => {
   await opened(page, "models/large.safetensors", LARGE.name);
   for (let i = 0; i < 6; i++) await page.getByRole("button", { name: "Zoom in" }).click();
   await idle(page);
   await page.locator(".heatmap").scrollIntoViewIfNeeded();
   const box = await page.locator(".heatmap").boundingBox();
-  const before = await heatmapState(page).innerText();
+  // What is drawn comes from memory: the server answers nothing meanwhile.
+  let release;
+  hold = new Promise((resolve) => (release = resolve));
+  const drawn = () => page.evaluate(async () => {
+    await new Promise(requestAnimationFrame);
+    await new Promise(requestAnimationFrame);
+    return document.querySelector(".heatmap").toDataURL();
+  });
+  const firstRow = async () => Number(/Rows ([\d,]+)–/.exec(await heatmapState(page).innerText())[1].replaceAll(",", ""));
+  const before = await firstRow();
   await page.mouse.move(box.x + box.width / 2, box.y + box.height * 0.7);
   await page.mouse.down();
-  const measured = page.evaluate(async () => {
-    let [frames, longest, last] = [0, 0, performance.now()];
-    const begin = last;
-    while (last - begin < 2000) {
-      await new Promise(requestAnimationFrame);
-      const now = performance.now();
-      longest = Math.max(longest, now - last);
-      [last, frames] = [now, frames + 1];
-    }
-    return [(frames * 1000) / (last - begin), longest];
-  });
-  for (let i = 0; i < 100; i++) {
-    await page.mouse.move(box.x + box.width / 2 + 40 * Math.sin(i / 9), box.y + box.height * 0.7 - i * 2.5);
-    await page.waitForTimeout(15);
+  const pictures = [await drawn()];
+  for (let i = 1; i <= 12; i++) {
+    await page.mouse.move(box.x + box.width / 2 + 10 * Math.sin(i), box.y + box.height * 0.7 - i * 8);
+    pictures.push(await drawn());
   }
   await page.mouse.up();
-  const [fps, longest] = await measured;
-  console.log(`heatmap of ${LARGE.rows} × ${LARGE.columns}: ${fps.toFixed(0)} frames per second while it is moved, the longest ${longest.toFixed(0)} ms`);
+  assert.equal(new Set(pictures).size, pictures.length, "every move shows");
+  release();
+  hold = undefined;
   await page.locator('.caption[data-complete="true"]').waitFor();
-  assert.notEqual(await heatmapState(page).innerText(), before, "it has moved");
+  assert.ok((await firstRow()) > before, "it has moved up");
   assert.deepEqual(complaints, []);
 });
 

@@ -112,7 +112,8 @@ inBrowser("from inside a worker", async (page, complaints) => {
 const alone = (page, make) =>
   page.evaluate(
     async ([names, make]) => {
-      const pool = zstn.workerPool({ size: 2, ...(make && { createWorker: () => new Worker(make, { type: "module" }) }) });
+      if (make) zstn.configure({ createWorker: () => new Worker(make, { type: "module" }) });
+      const pool = zstn.workerPool({ size: 2 });
       const digests = await read(zstn, "/models/model.zstn", names, pool);
       return { digests, decoded: pool.decoded, running: pool.running, startError: pool.startError instanceof Error };
     },
@@ -134,7 +135,8 @@ inBrowser("where the package comes from another origin, a script of the page's o
   const got = await page.evaluate(
     async ([names, script]) => {
       const url = URL.createObjectURL(new Blob([`import ${JSON.stringify(script)};`], { type: "text/javascript" }));
-      const pool = zstn.workerPool({ size: 2, createWorker: () => new Worker(url, { type: "module" }) });
+      zstn.configure({ createWorker: () => new Worker(url, { type: "module" }) });
+      const pool = zstn.workerPool({ size: 2 });
       return { digests: await read(zstn, "/models/model.zstn", names, pool), decoded: pool.decoded };
     },
     [NAMES, `${cdn.url}dist/decode/web-worker.js`],

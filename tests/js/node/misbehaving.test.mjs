@@ -23,18 +23,17 @@ async function against(handler, work) {
   }
 }
 
-test("a server without ranges is refused, and the file is not downloaded", async () => {
+test("a server without ranges is refused, and the file is not downloaded", { timeout: 60_000 }, async () => {
   let hungUp;
   const goodbye = new Promise((resolve) => { hungUp = resolve; });
   const endless = (_request, response) => {
     response.writeHead(200, { "content-length": 10 ** 10 });
     response.write(Buffer.alloc(1000));
-    response.on("close", () => hungUp("the client hung up"));
+    response.on("close", hungUp);
   };
   await against(endless, async (url) => {
     await assert.rejects(open(url), { name: "RangeNotSupportedError", code: "range_not_supported", url, message: /does not support range requests/ });
-    const waited = new Promise((resolve) => setTimeout(resolve, 5000, "the client kept listening").unref());
-    assert.equal(await Promise.race([goodbye, waited]), "the client hung up");
+    await goodbye;
   });
 });
 

@@ -43,10 +43,10 @@ test("CommonJS requires it", async () => {
 });
 
 const CONSUMER = `
-import { compress, decompress, folderCache, memoryCache, open, opfsCache, pack, workerPool, WorkerError, ZstnError } from "zstn";
-import { serveSafetensors } from "zstn/service-worker";
+import { compress, configure, decompress, folderCache, memoryCache, open, opfsCache, pack, withCache, withCoalescing, withRetry, workerPool, WorkerError, ZstnError } from "zstn";
+import { configure as configureServiceWorker, serveSafetensors } from "zstn/service-worker";
 import { threadPool } from "zstn/threads";
-import type { ByteCache, HttpOptions, Model, Packed, PackReport, SafetensorsBlob, StoredCache, Tensor, Source, WorkerPool } from "zstn";
+import type { ByteCache, HttpOptions, Model, ModelInput, OpenOptionsFor, Packed, PackReport, SafetensorsBlob, StoredCache, Tensor, Source, WorkerPool } from "zstn";
 const mine: Source = { size: () => 3, read: async (offset, length, options) => (options?.signal?.throwIfAborted(), new Uint8Array(offset + length)) };
 export async function read(model: Model): Promise<number> {
   const tensor: Tensor = await model.tensor("w", { signal: AbortSignal.timeout(1000), onProgress: ({ loadedBytes }) => void loadedBytes });
@@ -61,7 +61,7 @@ export async function read(model: Model): Promise<number> {
   if (tensor.dtype === "BF17") return 0;
   return tensor.data instanceof Uint16Array ? tensor.toFloat32()[0]! : tensor.data.length + model.stats.bytesFetched;
 }
-export const opened = open(mine, { headers: { a: "b" } }).catch((error: unknown) => error instanceof ZstnError && error.code === "malformed");
+export const opened = open(mine, { coalesce: false, siblings: () => undefined }).catch((error: unknown) => error instanceof ZstnError && error.code === "malformed");
 export async function repack(model: Blob, to: WritableStream<Uint8Array>): Promise<Blob> {
   const { blob, size, tensors }: Packed = await pack(model, { effort: "max", onProgress: ({ stage }) => void stage });
   const report: PackReport = await pack("model.safetensors", { to });
@@ -69,9 +69,9 @@ export async function repack(model: Blob, to: WritableStream<Uint8Array>): Promi
   return tensors[0]?.aliasOf === undefined ? blob : model;
 }
 const kept: ByteCache = { persistent: false, get: async () => undefined, put: async (_key, _offset, bytes) => void bytes.byteLength };
-const patient: HttpOptions = { token: "t", retries: 5, idleTimeoutMs: 60_000, maxFullDownloadBytes: 0, coalesce: { maxGapBytes: 0 }, cache: kept };
+const patient: HttpOptions = { token: "t", retries: 5, idleTimeoutMs: 60_000, maxFullDownloadBytes: 0, cache: kept };
 export const cached = (inNode: boolean): StoredCache => (inNode ? folderCache("cache", { maxBytes: 1e9 }) : opfsCache({ folder: "models" }));
-void open("https://host/model", { ...patient, cache: memoryCache(1 << 26) }).then(({ stats }) => stats.cacheHits + stats.cacheBytes + stats.retries);
+void open("https://host/model", { ...patient, coalesce: { maxGapBytes: 0 }, cache: memoryCache(1 << 26) }).then(({ stats }) => stats.cacheHits + stats.cacheBytes + stats.retries);
 export async function slices(model: Model): Promise<number> {
   serveSafetensors({ "/a.safetensors": new URL("https://host/a.zstn") }, { cacheBytes: 1e9, token: "t" });
   for await (const { name, data } of model.stream(["a"], { readAheadBytes: 1e9, signal: AbortSignal.timeout(9) })) void [name, data];
@@ -86,6 +86,46 @@ export async function decoded(into: Float32Array<ArrayBuffer>): Promise<number> 
   pool.close();
   return pool.decoded + pool.running + pool.size + ((await open(mine, { workers: 0 })).fileCount);
 }
+configure({ wasm: { reader: "reader.wasm", formats: new URL("https://host/formats.wasm"), coder: new Uint8Array(8) }, createWorker: () => ({}) });
+configureServiceWorker({ wasm: { reader: "reader.wasm" } });
+const wrapped: Source = withCoalescing(withCache(withRetry(mine, { retries: 2, shouldRetry: (error) => error instanceof Error }), kept, "key"), { maxGapBytes: 0 });
+void open(wrapped);
+// Whatever can be opened takes all options; a wrapper passes them on.
+export const anything = <I extends ModelInput>(input: I, options: OpenOptionsFor<I>): Promise<Model> => open(input, options);
+export const either = (input: ModelInput): Promise<Model> => open(input, { token: "t", coalesce: false });
+// Options that would do nothing are refused: those of HTTP for what is not fetched by address, ...
+// @ts-expect-error: no request is made for a Blob
+void open(new Blob([]), { token: "t" });
+// @ts-expect-error: nor for a source of one's own
+void open(mine, { retries: 3 });
+// @ts-expect-error: nor for bytes, to which a cache is no help either
+void open(new Uint8Array(8), { cache: 1e6 });
+// @ts-expect-error: and bytes in memory are never merged
+void open(new Uint8Array(8), { coalesce: { maxGapBytes: 0 } });
+// @ts-expect-error: nothing is requested for a Blob that is packed
+void pack(new Blob([]), { fetch });
+// ... those of open for pack, ...
+// @ts-expect-error: a delta cannot be packed
+void pack("model.safetensors", { base: "base.safetensors" });
+// @ts-expect-error: packing does not decode
+void pack("model.safetensors", { workers: 2 });
+// @ts-expect-error: packing reads one file
+void pack("model.safetensors", { siblings: () => undefined });
+// @ts-expect-error: nor any configuration
+void pack("model.safetensors", { config: false });
+// @ts-expect-error: and one read at a time has nothing to be merged with
+void pack("model.safetensors", { coalesce: false });
+// ... and those of pages for service workers, and of single pools.
+// @ts-expect-error: a service worker starts no workers
+serveSafetensors({}, { workers: 2 });
+// @ts-expect-error: nor packs
+configureServiceWorker({ wasm: { coder: "coder.wasm" } });
+// @ts-expect-error: workers are created as configure() says
+void workerPool({ createWorker: () => ({}) });
+// @ts-expect-error: threads have an entry of their own
+configure({ threads: 2 });
+// @ts-expect-error: a cache needs a key
+void withCache(mine, kept);
 // @ts-expect-error: a stream was given, so there is no Blob
 void pack("model.safetensors", { to: new WritableStream() }).then(({ blob }) => blob);
 // @ts-expect-error: no such effort

@@ -56,6 +56,23 @@ test("wasm/README.md: reading", async () => {
   assert.equal(lines.length, 2);
 });
 
+// A page's blocks build on each other; those for browsers alone are marked as such.
+const PAGES = {
+  reading: ["JSON.stringify([t.shape, some.shape, whole, (await model.planes('wte.weight')).length > 0])", [[1500, 4], [10, 4], true, true]],
+  workers: ["pool.size", 3],
+  formats: ["JSON.stringify([t.shape, tuned.base.stats.requests > 0])", [[100, 60], true]],
+  safetensors: ["JSON.stringify([Number(head) < file.size, file.isOriginal])", [true, true]],
+  packing: ["bytes.length", 4096],
+};
+for (const [page, [found, expected]] of Object.entries(PAGES)) {
+  test(`docs/npm/${page}.md`, async () => {
+    copyFileSync(join(served, "model.safetensors"), join(project, "model.safetensors"));
+    const code = blocks(`docs/npm/${page}.md`, "js").join("\n");
+    const { last } = await module(`${page}.mjs`, code, `console.log(${found}); process.exit();`);
+    assert.deepEqual(last, expected);
+  });
+}
+
 test("README.md: the command line", { skip: process.platform === "win32" && "a shell of POSIX" }, async () => {
   const folder = join(scratch, "commands");
   mkdirSync(join(folder, "llama"), { recursive: true });

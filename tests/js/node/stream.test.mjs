@@ -14,7 +14,7 @@ const tensors = { pad: U8(40_000, 99), ...Object.fromEntries(names.map((name, i)
 const file = safetensors(tensors);
 const same = (tensor) => assert.ok(Buffer.from(tensor.bytes).equals(Buffer.from(tensors[tensor.name].bytes)), tensor.name);
 
-/** A source whose reads after opening wait for `release`; `active` are those under way. */
+/** A source whose reads after opening wait for `release`; `active` are those under way. Its reads are not merged. */
 function gated() {
   const reads = [];
   let hold = false;
@@ -39,7 +39,7 @@ const turn = () => new Promise((resolve) => setImmediate(resolve));
 
 async function gatedModel() {
   const source = gated();
-  const model = await open(source);
+  const model = await open(source, { coalesce: false });
   source.hold();
   return { source, model };
 }

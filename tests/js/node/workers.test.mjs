@@ -8,7 +8,7 @@ import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { Worker } from "node:worker_threads";
-import { ZstnError, open, workerPool } from "zstn";
+import { ZstnError, configure, open, workerPool } from "zstn";
 import { MIDDLE_TENSOR, writeLanguageModel } from "../support/checkpoint.mjs";
 import { pack } from "../support/cli.mjs";
 import { scratchFolder } from "../support/scratch.mjs";
@@ -138,7 +138,9 @@ test("an abort ends what waits and what is under way, and nothing else", async (
   const names = [...model.tensors.keys()].filter((name) => model.tensors.get(name).byteLength > 1 << 20);
   const aborted = names.slice(1).map((name) => assert.rejects(model.tensor(name, { signal: stop.signal }), { message: "enough" }));
   const kept = model.tensor(names[0]);
-  setTimeout(() => stop.abort(new Error("enough")), 5);
+  // A worker that has only just been created has decoded nothing yet.
+  while (pool.running === 0) await new Promise((resolve) => setImmediate(resolve));
+  stop.abort(new Error("enough"));
   await Promise.all(aborted);
   same((await kept).bytes, names[0]);
   assert.ok(pool.decoded < names.length);
@@ -166,7 +168,8 @@ test("a worker that ends in the middle is an error of its tensor, and the next o
   let started = 0;
   const dies = scripted('import { parentPort } from "node:worker_threads"; parentPort.once("message", () => process.exit(7))');
   const works = scripted("");
-  const pool = workerPool({ size: 1, createWorker: () => (started++ === 0 ? dies() : works()) });
+  configure({ createWorker: () => (started++ === 0 ? dies() : works()) });
+  const pool = workerPool({ size: 1 });
   const model = await open(packed, { workers: pool });
   const names = [MIDDLE_TENSOR, "lm_head.weight"];
   const results = await Promise.allSettled(names.map((name) => model.tensor(name)));
@@ -185,7 +188,8 @@ test("a worker that ends in the middle is an error of its tensor, and the next o
 
 test("closing a pool ends what a worker hangs in", async () => {
   const hangs = scripted('import { parentPort } from "node:worker_threads"; parentPort.once("message", () => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0))');
-  const pool = workerPool({ size: 1, createWorker: hangs });
+  configure({ createWorker: hangs });
+  const pool = workerPool({ size: 1 });
   const model = await open(packed, { workers: pool });
   const reads = [MIDDLE_TENSOR, "lm_head.weight"].map((name) => assert.rejects(model.tensor(name), { name: "WorkerError", code: "worker", tensor: name }));
   setTimeout(() => pool.close(), 200);
@@ -198,7 +202,8 @@ for (const [what, createWorker] of Object.entries({
   "ends before it begins": scripted("process.exit(0)"),
 })) {
   test(`where a worker ${what}, tensors are decoded all the same`, async () => {
-    const pool = workerPool({ size: 3, createWorker });
+    configure({ createWorker });
+    const pool = workerPool({ size: 3 });
     const model = await open(packed, { workers: pool });
     const names = ["lm_head.weight", MIDDLE_TENSOR, "transformer.wpe.weight"];
     for (const tensor of await Promise.all(names.map((name) => model.tensor(name)))) same(tensor.bytes, tensor.name);

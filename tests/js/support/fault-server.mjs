@@ -52,18 +52,25 @@ export function answer(request, response, file) {
   return response.end(range.part);
 }
 
-/** Sends the head of a right answer and the first `bytes` of its body, then calls `next`. */
-function begin(request, response, file, bytes, next) {
+/** Sends the head of a right answer and the first `bytes` of its body, then calls `next`: once `arrived()`, or after a moment. */
+function begin(request, response, file, bytes, next, arrived = () => true) {
   const { part, contentRange } = asked(request, file);
   response.writeHead(206, { "content-range": contentRange, "content-length": part.length, ...versionHeaders(file) });
-  response.write(part.subarray(0, bytes), () => setTimeout(next, 20));
+  const wait = () => setTimeout(() => (arrived() ? next() : wait()), 20);
+  response.write(part.subarray(0, bytes), wait);
 }
 
 /** Nothing, and the connection is gone. */
 export const reset = (request) => void request.socket.resetAndDestroy();
 
-/** The connection is gone after `bytes` of the body. */
-export const resetAfter = (bytes) => (request, response, { file }) => begin(request, response, file, bytes, () => request.socket.resetAndDestroy());
+/**
+ * The connection is gone after `bytes` of the body. A reset takes what is still on its way along: `model` has to have
+ * fetched `bytes` more by then, where it matters how many arrive.
+ */
+export const resetAfter = (bytes, model) => (request, response, { file }) => {
+  const before = model?.stats.bytesFetched;
+  begin(request, response, file, bytes, () => request.socket.resetAndDestroy(), model && (() => model.stats.bytesFetched - before >= bytes));
+};
 
 /** The body is shorter than its range, and its length says so. */
 export const cutTo = (bytes) => (request, response, { file }) => {

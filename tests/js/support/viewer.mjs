@@ -68,14 +68,16 @@ export async function counters(page) {
   return Object.fromEntries(pairs);
 }
 
-/** Waits until the page has nothing under way, and the last word about it has come. */
+/** Waits until the page has nothing under way, and the last word about it has come. Fails if that does not happen. */
 export async function idle(page) {
+  const running = page.locator(".running li");
   let quiet = 0;
-  for (let turn = 0; turn < 200 && quiet < 3; turn++) {
-    const running = await page.locator(".running li").count();
-    quiet = running === 0 ? quiet + 1 : 0;
+  for (let turn = 0; turn < 400; turn++) {
+    quiet = (await running.count()) === 0 ? quiet + 1 : 0;
+    if (quiet === 3) return;
     await page.waitForTimeout(80);
   }
+  throw new Error(`The page is still busy with: ${(await running.allInnerTexts()).join("; ") || "something that comes and goes"}.`);
 }
 
 /** Exact figures of a tensor, by label. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { memoryCache } from "zstn";
-import { withCache } from "../../../wasm/dist/source/with-cache.js";
+import { cachedSource } from "../../../wasm/dist/source/with-cache.js";
 import { entryBytes, entryHeader, entryName, keyHash } from "../../../wasm/dist/source/cache-entry.js";
 import { storedCache } from "../../../wasm/dist/source/stored-cache.js";
 import { Traffic } from "../../../wasm/dist/source/traffic.js";
@@ -42,7 +42,7 @@ test("a cache that fails, or gives nonsense, is as good as none", async () => {
   const fail = () => Promise.reject(new Error("disk on fire"));
   for (const get of [fail, async () => bytes(3), async () => "text", async () => null]) {
     const traffic = new Traffic();
-    const reader = withCache(source, { persistent: false, get, put: fail }, () => "k", traffic);
+    const reader = cachedSource(source, { persistent: false, get, put: fail }, () => "k", (bytes) => traffic.cached(bytes));
     assert.deepEqual(await reader.read(0, 10), bytes(10));
     assert.equal(traffic.cacheHits, 0);
   }
@@ -51,7 +51,7 @@ test("a cache that fails, or gives nonsense, is as good as none", async () => {
 test("a file without a key goes past the cache", async () => {
   const cache = { persistent: true, get: () => assert.fail("asked"), put: () => assert.fail("put") };
   const source = { size: () => 100, read: async (_offset, length) => bytes(length) };
-  assert.deepEqual(await withCache(source, cache, () => undefined, new Traffic()).read(0, 10), bytes(10));
+  assert.deepEqual(await cachedSource(source, cache, () => undefined).read(0, 10), bytes(10));
 });
 
 test("an entry comes back only whole and under its name", async () => {
@@ -139,7 +139,7 @@ test("stored: a shelf that fails in every way only means that nothing is cached"
   const fail = () => Promise.reject(new Error("quota"));
   const cache = storedCache({ list: fail, read: fail, write: fail, remove: fail, touch: fail }, {});
   const source = { size: () => 100, read: async (_offset, length) => bytes(length) };
-  const reader = withCache(source, cache, () => "k", new Traffic());
+  const reader = cachedSource(source, cache, () => "k");
   assert.deepEqual(await reader.read(0, 10), bytes(10));
   assert.deepEqual(await reader.read(0, 10), bytes(10));
   await cache.flush();

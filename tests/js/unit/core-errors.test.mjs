@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FormatError, InternalError, InvalidInputError, LimitError, UnsupportedError, ZstnError } from "../../../wasm/dist/errors.js";
-import { callCore } from "../../../wasm/dist/core-errors.js";
+import { Instance } from "../../../wasm/dist/instance.js";
 
-const thrown = (value) => () => callCore(() => { throw value; });
+const instance = (onTrap = () => {}) => new Instance({}, onTrap);
+const thrown = (value) => () => instance().call(() => { throw value; });
 
 for (const [kind, type] of [["malformed", FormatError], ["unsupported", UnsupportedError], ["limit", LimitError]]) {
   test(`the core's "${kind}" is a ${type.name}, with its place`, () => {
@@ -30,5 +31,17 @@ test("a trap is an internal error, with its cause", () => {
 });
 
 test("what does not throw comes back", () => {
-  assert.equal(callCore(() => 7), 7);
+  assert.equal(instance().call(() => 7), 7);
+});
+
+test("an instance that has trapped is given up: it is not called again, and nothing of it is freed", () => {
+  let trapped = 0;
+  const given = instance(() => (trapped += 1));
+  assert.throws(() => given.call(() => { throw { zstn: true, kind: "malformed", message: "no" }; }), FormatError);
+  assert.deepEqual([trapped, given.call(() => 7)], [0, 7]);
+  assert.throws(() => given.call(() => { throw new WebAssembly.RuntimeError("unreachable"); }), InternalError);
+  assert.equal(trapped, 1);
+  assert.throws(() => given.call(() => assert.fail("called")), { name: "ModelClosedError", code: "closed", message: /Open the model again/ });
+  given.free({ free: () => assert.fail("freed") });
+  assert.equal(trapped, 1);
 });

@@ -22,7 +22,7 @@ const asked = (init) => {
   return { first, part, contentRange: `bytes ${first}-${first + part.length - 1}/${FILE.length}` };
 };
 
-const source = (fetch, options = {}) => remoteSource(URL_, { retries: 0, ...options, fetch }, new Traffic());
+const source = (fetch, options = {}) => remoteSource(URL_, { retries: 0, ...options, fetch }, undefined, new Traffic());
 
 /** As in a page on another origin. */
 function inPage() {
@@ -52,6 +52,26 @@ test("in a page a hidden range is measured by its length; outside a missing one 
   const wrong = source(async (url, init) => (/^bytes=4/.test(new Headers(init.headers).get("range")) ? answered(FILE.slice(0, 4999), 206, {}, "cors") : silent(url, init)));
   await wrong.size();
   await assert.rejects(wrong.read(40_000, 5000), { code: "truncated" });
+});
+
+test("in a page, a hidden range that is shorter than asked for is a right answer: the rest is asked for, without a retry", async () => {
+  inPage();
+  const seen = [];
+  const parts = (validator) => async (_url, init) => {
+    if (init.method === "HEAD") return answered(null, 200, { "content-length": String(FILE.length), ...validator }, "cors");
+    const { first, part } = asked(init);
+    seen.push(first);
+    const sent = first === 0 ? part : part.slice(0, 2000);
+    return answered(sent, 206, { "content-length": String(sent.length), ...validator }, "cors");
+  };
+  const dated = { "last-modified": "Mon, 01 Jan 2024 00:00:00 GMT" };
+  const file = source(parts(dated));
+  await file.size();
+  assert.deepEqual(await file.read(40_000, 5000), FILE.slice(40_000, 45_000));
+  assert.deepEqual(seen, [0, 40_000, 42_000, 44_000]);
+  const unknown = source(parts({}));
+  await unknown.size();
+  await assert.rejects(unknown.read(40_000, 5000), { code: "truncated" }, "parts of what may be two versions are not put together");
 });
 
 test("a size that cannot be had in any way is said so", async () => {

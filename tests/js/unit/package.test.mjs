@@ -21,13 +21,13 @@ test("conditions are in the order that resolvers need, and their files exist", (
 });
 
 const ERRORS = ["BaseRequired", "ContentEncoding", "CoreLoad", "Format", "Http", "Internal", "InvalidInput", "Limit", "ModelClosed", "Network", "RangeNotSupported", "Read", "SourceChanged", "TensorNotFound", "Truncated", "Unsupported", "Worker", "Zstn"];
-const FUNCTIONS = ["compress", "decompress", "folderCache", "init", "initCoder", "initFormats", "memoryCache", "open", "opfsCache", "pack", "workerPool"];
+const FUNCTIONS = ["compress", "configure", "decompress", "folderCache", "memoryCache", "open", "opfsCache", "pack", "withCache", "withCoalescing", "withRetry", "workerPool"];
 const TYPES = [
-  "BlobReadOptions", "ByteCache", "CoalesceOptions", "Compress", "CompressOptions", "CoreInput", "Decompress", "DecompressOptions", "Dtype", "DtypeArrays", "Effort",
-  "ErrorCode", "ErrorLocation", "HttpOptions", "Model", "ModelInput", "ModelKind", "OnProgress", "Open", "OpenOptions", "OpfsCacheOptions", "Pack", "PackOptions",
-  "PackReport", "Packed", "PackedTensor", "PlanOptions", "Progress", "ReadOptions", "ReadPlan", "ResolveSibling", "RowRange", "SafetensorsBlob", "SafetensorsBlobOptions",
+  "BlobReadOptions", "ByteCache", "BytesInput", "CoalesceOptions", "CompressOptions", "Configuration", "CoreInput", "DecompressOptions", "Dtype", "DtypeArrays", "Effort",
+  "ErrorCode", "ErrorLocation", "HttpOptions", "LocalInput", "Model", "ModelInput", "ModelKind", "OnProgress", "OpenOptions", "OpenOptionsFor", "OpfsCacheOptions", "PackOptions", "PackOptionsFor",
+  "PackReport", "Packed", "PackedTensor", "PlanOptions", "Progress", "ReadOptions", "ReadPlan", "ResolveSibling", "RetryOptions", "RowRange", "SafetensorsBlob", "SafetensorsBlobOptions",
   "Source", "Stats", "StoredCache", "StoredCacheOptions", "StoredPart", "StoredPlane", "StreamOptions", "Tensor", "TensorData", "TensorInfo", "TensorOptions",
-  "TypedTensor", "WasmModule", "WorkerPool", "WorkerPoolOptions",
+  "TypedTensor", "WasmFiles", "WasmModule", "WorkerPool", "WorkerPoolOptions",
 ];
 
 test("both entries export these names and no others", async () => {
@@ -57,7 +57,7 @@ test("entries for workers and threads exist, and what has effects is said to", (
 
 test("the entry for service workers exports its functions", async () => {
   const names = Object.keys(await import("../../../wasm/dist/service-worker.js"));
-  assert.deepEqual(names.sort(), ["init", "initFormats", "serveSafetensors"]);
+  assert.deepEqual(names.sort(), ["configure", "serveSafetensors"]);
 });
 
 test("what the web entry imports are files beside it: it runs without a bundler", () => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FormatError, HttpError, NetworkError, SourceChangedError, TruncatedError } from "../../../wasm/dist/errors.js";
 import { parseRetryAfter } from "../../../wasm/dist/source/retry-after.js";
-import { retrying } from "../../../wasm/dist/source/retry.js";
+import { mayPass, retrying } from "../../../wasm/dist/source/retry.js";
 import { fakeClock } from "../support/clock.mjs";
 
 /** A policy whose clock stands still but for the waits, which it writes down. */
@@ -13,7 +13,7 @@ function policy(over = {}) {
   clock.sleep = (durationMs, signal) => (signal?.throwIfAborted(), waits.push(durationMs), sleep(durationMs));
   const limits = { retries: 3, idleTimeoutMs: 30_000, giveUpAfterMs: 55_000 };
   const stalled = () => new NetworkError("u", "silent");
-  return { waits, ...limits, clock, signal: undefined, receivedBytes: () => 0, hasAnswered: () => false, stalled, onRetry: () => {}, ...over };
+  return { waits, ...limits, clock, signal: undefined, receivedBytes: () => 0, shouldRetry: (error) => mayPass(error, false), stalled, onRetry: () => {}, ...over };
 }
 
 /** An attempt that goes on until its time is over. */
@@ -133,7 +133,7 @@ for (const [code, message, answered, expected] of [
   test(`${code ?? message}, from a server that ${answered ? "answered" : "never answered"} before: ${expected} attempts`, async () => {
     let attempts = 0;
     const attempt = async () => ((attempts += 1), Promise.reject(failed(code, message)));
-    await assert.rejects(retrying(attempt, policy({ hasAnswered: () => answered })), { code: "network" });
+    await assert.rejects(retrying(attempt, policy({ shouldRetry: (error) => mayPass(error, answered) })), { code: "network" });
     assert.equal(attempts, expected);
   });
 }

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { Instance } from "../../../wasm/dist/instance.js";
 import { RowPlanner } from "../../../wasm/dist/rows.js";
 
 /** A core whose tensor 3 has a block table at bytes 100 to 110 of file 1. */
@@ -12,7 +13,7 @@ function tabled() {
   const reads = [];
   const source = { size: () => 1000, read: async (offset, length) => (reads.push([offset, length]), new Uint8Array(length).fill(9)) };
   const elsewhere = { size: () => 1000, read: async () => assert.fail("another file") };
-  return { planner: new RowPlanner(core, [elsewhere, source]), given, reads };
+  return { planner: new RowPlanner(new Instance(core, () => {}), core, [elsewhere, source]), given, reads };
 }
 
 test("the table of a tensor is read once", async () => {

@@ -69,26 +69,33 @@ test("reads of later turns are requests of their own", async () => {
 });
 
 test("one who gives up leaves the others alone; when all have, the request is stopped", async () => {
-  const seen = [];
-  const { source } = recorded((offset, _length, { signal }) => new Promise((resolve, reject) => {
-    seen.push(signal);
+  const requests = [];
+  let onRequest;
+  const nextRequest = () => new Promise((resolve) => (onRequest = resolve));
+  const { source } = recorded((_offset, _length, { signal }) => new Promise((resolve, reject) => {
     signal.addEventListener("abort", () => reject(signal.reason));
-    if (seen.length === 1) setTimeout(resolve, 50);
+    const request = { signal, finish: resolve };
+    requests.push(request);
+    onRequest(request);
   }));
   const [one, two] = [new AbortController(), new AbortController()];
   const reason = new Error("one gives up");
   const first = source.read(0, 10, { signal: one.signal });
   const second = source.read(10, 10, { signal: two.signal });
-  setTimeout(() => one.abort(reason), 10);
+  const shared = await nextRequest();
+  one.abort(reason);
   await assert.rejects(first, (error) => error === reason);
-  assert.equal(seen[0].aborted, false);
+  assert.equal(shared.signal.aborted, false);
+  shared.finish();
   assert.deepEqual(await second, file.slice(10, 20));
 
-  const both = [source.read(0, 10, { signal: one.signal }), source.read(10, 10, { signal: two.signal }), source.read(20, 10, { signal: two.signal })];
-  setTimeout(() => two.abort(new Error("and two")), 10);
-  const settled = await Promise.allSettled(both);
+  const both = Promise.allSettled([source.read(0, 10, { signal: one.signal }), source.read(10, 10, { signal: two.signal }), source.read(20, 10, { signal: two.signal })]);
+  const last = await nextRequest();
+  two.abort(new Error("and two"));
+  const settled = await both;
   assert.deepEqual(settled.map(({ reason }) => reason.message), ["one gives up", "and two", "and two"]);
-  assert.equal(seen[1].aborted, true);
+  assert.equal(last.signal.aborted, true);
+  assert.equal(requests.length, 2);
 });
 
 test("a read that was given up in time is never made", async () => {

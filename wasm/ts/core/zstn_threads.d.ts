@@ -1,7 +1,7 @@
 /** The glue of the module with threads, which not every machine can build. */
 
 import type { CoreDecode } from "../core.js";
-import type { CoreInput, WasmModule } from "../module.js";
+import type { CoreInput, WasmModule } from "../wasm-input.js";
 
 /** Starts the module. */
 declare const init: (input: { module_or_path: CoreInput }) => Promise<unknown>;

@@ -1,12 +1,13 @@
 /** The interface between a model and the code that decodes its tensors. */
 
-import type { CoreModel } from "../core.js";
-import { callCore } from "../core-errors.js";
+import type { CoreInstance, CoreModel } from "../core.js";
 import { toTransferable } from "../source/ownership.js";
 import type { TensorInfo } from "../tensor.js";
 
 /** A tensor that can be decoded. */
 export interface DecodeTarget {
+  /** The instance that the model lives in. */
+  instance: CoreInstance;
   model: CoreModel;
   /** Index of the tensor in the model. */
   index: number;
@@ -34,8 +35,8 @@ export interface Decoder {
 
 /** Decodes on the calling thread. */
 export const inline: Decoder = {
-  async decode({ model, index, parts, reference, into }) {
-    return callCore(() => {
+  async decode({ instance, model, index, parts, reference, into }) {
+    return instance.call(() => {
       if (!model.isPlain(index)) return model.decode(index, parts, reference, into);
       const [bytes] = parts;
       if (!into) return toTransferable(bytes!);

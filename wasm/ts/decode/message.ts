@@ -1,6 +1,6 @@
 /** The messages between a pool and its workers. */
 
-import type { WasmModule } from "../module.js";
+import type { WasmModule } from "../wasm-input.js";
 
 /** A request to a worker: one tensor to decode. */
 export interface WorkerRequest {

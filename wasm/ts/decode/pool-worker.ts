@@ -47,15 +47,13 @@ export class PoolWorker {
 
   /** Starts to decode; the worker must be idle. Throws, with nothing transferred, if the tensor cannot be sent. */
   run(task: Task): void {
-    const { model, index, parts, reference } = task.request;
-    const formats = model.hasFormats();
-    const request: WorkerRequest = {
-      formats,
-      module: this.#handle.hasModule || this.#modules.has(formats) ? undefined : model.module(),
-      recipe: model.recipe(index),
-      parts: parts.map(toTransferable),
-      reference,
-    };
+    const { instance, model, index, parts, reference } = task.request;
+    const { formats, module, recipe } = instance.call(() => {
+      const formats = model.hasFormats();
+      const hasModule = this.#handle.hasModule || this.#modules.has(formats);
+      return { formats, module: hasModule ? undefined : model.module(), recipe: model.recipe(index) };
+    });
+    const request: WorkerRequest = { formats, module, recipe, parts: parts.map(toTransferable), reference };
     const buffers = [request.recipe, ...request.parts, ...(reference ? [reference] : [])].map(({ buffer }) => buffer as ArrayBuffer);
     this.#handle.post(request, [...new Set(buffers)]);
     this.#modules.add(formats);

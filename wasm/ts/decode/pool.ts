@@ -1,7 +1,7 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 /** Workers that decode tensors: the calling thread stays free, and several tensors are decoded at once. */
 
-import { InvalidInputError, WorkerError } from "../errors.js";
+import { InvalidInputError, WorkerError, ZstnError } from "../errors.js";
 import { inline } from "./decoder.js";
 import type { Decoder, DecodeRequest, DecodeTarget } from "./decoder.js";
 import { PoolWorker } from "./pool-worker.js";
@@ -15,11 +15,6 @@ export interface WorkerPoolOptions {
   size?: number;
   /** Tensors of fewer bytes are decoded on the calling thread, which is faster than sending them. 256 KiB by default. */
   minBytes?: number;
-  /**
-   * Creates a `Worker` (in Node, one of `node:worker_threads`) whose script imports `zstn/worker`. Needed where a bundler
-   * does not include that script, or where this package is loaded from another origin than the page.
-   */
-  createWorker?: () => object;
 }
 
 /** The decoder of a model. */
@@ -117,8 +112,8 @@ export class WorkerPool {
     if (Symbol.dispose) Object.defineProperty(this.prototype, Symbol.dispose, { value: this.prototype.close });
   }
 
-  #takes({ model, index, info }: DecodeTarget): boolean {
-    return this.#maxSize > 0 && !this.#closed && info.byteLength >= this.#minBytes && !model.isPlain(index);
+  #takes({ instance, model, index, info }: DecodeTarget): boolean {
+    return this.#maxSize > 0 && !this.#closed && info.byteLength >= this.#minBytes && !instance.call(() => model.isPlain(index));
   }
 
   /** Assigns waiting tensors to idle workers, and starts more workers for the rest. */
@@ -136,6 +131,7 @@ export class WorkerPool {
     try {
       worker.run(task);
     } catch (cause) {
+      if (cause instanceof ZstnError) return task.fail(cause);
       // Such as a module that may not be sent. Nothing has been transferred, and no later tensor could be.
       task.succeed(inline.decode(task.request));
       this.#giveUp(cause, 0);

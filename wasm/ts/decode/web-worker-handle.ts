@@ -1,9 +1,10 @@
 /** Workers of browsers. */
 
+import { settings } from "../configure.js";
 import type { StartWorker } from "./worker-handle.js";
 
 /** Creates a decoding worker. Bundlers recognise these very words and include the script. */
-export const createWorker = (): Worker => new Worker(new URL("./web-worker.js", import.meta.url), { type: "module", name: "zstn" });
+const createWorker = (): Worker => new Worker(new URL("./web-worker.js", import.meta.url), { type: "module", name: "zstn" });
 
 /** Returns the number of cores, as far as the browser reports it. */
 export const coreCount = (): number => globalThis.navigator?.hardwareConcurrency || 1;
@@ -25,3 +26,6 @@ export function webWorkerStarter(create: () => Worker): StartWorker {
     };
   };
 }
+
+/** Starts a decoding worker. */
+export const startWebWorker: StartWorker = (listener) => webWorkerStarter((settings.createWorker as (() => Worker) | undefined) ?? createWorker)(listener);

@@ -1,14 +1,19 @@
-/** Decoding inside a worker, with the WebAssembly modules that it loads. */
+/** Decoding inside a worker, with the WebAssembly modules that it is sent. */
 
+import type { Core } from "../core.js";
 import * as formats from "../core/zstn_formats.js";
 import * as reader from "../core/zstn_wasm.js";
-import type { CoreDecode } from "../core.js";
-import type { Glue } from "../module.js";
 import type { WorkerRequest } from "./message.js";
+
+/** The instances, by whether they have all formats. */
+const cores = new Map<boolean, Core>();
 
 /** Decodes with the module that the request names. */
 export function decode(request: WorkerRequest): Uint8Array<ArrayBuffer> {
-  const glue = (request.formats ? formats : reader) as unknown as Glue & { decode: CoreDecode };
-  if (request.module) glue.initSync({ module: request.module });
-  return glue.decode(request.recipe, request.parts, request.reference);
+  const { module } = request;
+  if (module) {
+    const { imports, start } = (request.formats ? formats : reader).create();
+    cores.set(request.formats, start(new WebAssembly.Instance(module, imports as WebAssembly.Imports), module));
+  }
+  return cores.get(request.formats)!.decode(request.recipe, request.parts, request.reference);
 }

@@ -1,10 +1,14 @@
-/** A file on disk as a source. It is opened for each read, so that nothing has to be closed. */
+/** A file on disk as a source. It is closed when it has not been read for a while, so that nobody has to close it. */
 
-import { open } from "node:fs/promises";
+import type { Stats } from "node:fs";
+import { open, stat } from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
 import { ReadError, SourceChangedError, ZstnError } from "../errors.js";
 import { markTransferable } from "../source/ownership.js";
 import type { Source } from "../source/source.js";
+
+/** After how long without a read the file is closed, in milliseconds. */
+const IDLE_MS = 1000;
 
 interface Identity {
   sizeBytes: number;
@@ -15,6 +19,9 @@ interface Identity {
 export class FileSource implements Source {
   readonly #path: string;
   #identity: Identity | undefined;
+  #handle: Promise<FileHandle> | undefined;
+  #reads = 0;
+  #idleTimer: NodeJS.Timeout | undefined;
 
   constructor(path: string) {
     this.#path = path;
@@ -22,14 +29,13 @@ export class FileSource implements Source {
 
   size(): Promise<number> {
     return this.#withFile(async (file) => {
-      this.#identity ??= await identify(file);
+      this.#identity ??= identityOf(await file.stat());
       return this.#identity.sizeBytes;
     });
   }
 
   read(offset: number, length: number): Promise<Uint8Array> {
     return this.#withFile(async (file) => {
-      await this.#checkUnchanged(file);
       const bytes = new Uint8Array(length);
       let filled = 0;
       while (filled < length) {
@@ -37,35 +43,47 @@ export class FileSource implements Source {
         if (bytesRead === 0) break;
         filled += bytesRead;
       }
+      await this.#checkUnchanged();
       return markTransferable(bytes.subarray(0, filled));
     });
   }
 
   async #withFile<T>(work: (file: FileHandle) => Promise<T>): Promise<T> {
-    let file: FileHandle | undefined;
+    clearTimeout(this.#idleTimer);
+    this.#reads += 1;
     try {
-      file = await open(this.#path, "r");
-      return await work(file);
+      this.#handle ??= open(this.#path, "r");
+      return await work(await this.#handle);
     } catch (cause) {
+      this.#close();
       if (cause instanceof ZstnError) throw cause;
       throw new ReadError(`Could not read the file ${this.#path}: ${reason(cause)}.`, { cause });
     } finally {
-      await file?.close();
+      this.#reads -= 1;
+      // The timer does not keep the process running, which closes the file when it ends.
+      if (this.#reads === 0 && this.#handle) this.#idleTimer = setTimeout(() => this.#close(), IDLE_MS).unref();
     }
   }
 
-  async #checkUnchanged(file: FileHandle): Promise<void> {
+  #close(): void {
+    const handle = this.#handle;
+    this.#handle = undefined;
+    void handle?.then((file) => file.close()).catch(() => {});
+  }
+
+  /** Looks at the path, since the open file stays the same when another one takes its place. */
+  async #checkUnchanged(): Promise<void> {
     const before = this.#identity;
-    const now = await identify(file);
-    if (before && (now.sizeBytes !== before.sizeBytes || now.modifiedMs !== before.modifiedMs || now.inode !== before.inode)) {
+    if (!before) return;
+    const now = identityOf(await stat(this.#path));
+    if (now.sizeBytes !== before.sizeBytes || now.modifiedMs !== before.modifiedMs || now.inode !== before.inode) {
       throw new SourceChangedError(`The file ${this.#path} was changed while it was being read. Open it again.`);
     }
   }
 }
 
-async function identify(file: FileHandle): Promise<Identity> {
-  const stat = await file.stat();
-  return { sizeBytes: stat.size, modifiedMs: stat.mtimeMs, inode: stat.ino };
+function identityOf({ size, mtimeMs, ino }: Stats): Identity {
+  return { sizeBytes: size, modifiedMs: mtimeMs, inode: ino };
 }
 
 function reason(cause: unknown): string {

@@ -1,13 +1,14 @@
 /** Worker threads of Node. */
 
 import { Worker } from "node:worker_threads";
+import { settings } from "../configure.js";
 import type { StartWorker } from "../decode/worker-handle.js";
 
 /** Creates a worker that runs a script of this package. Some flags of the process, such as those of `node -e`, would keep it from starting. */
 export const workerOf = (script: URL, name: string): Worker => new Worker(script, { name, execArgv: [] });
 
 /** Creates a decoding worker. */
-export const createWorker = (): Worker => workerOf(new URL("../decode/node-worker.js", import.meta.url), "zstn");
+const createWorker = (): Worker => workerOf(new URL("../decode/node-worker.js", import.meta.url), "zstn");
 
 /** Returns a function that starts workers which `create` creates. */
 export function nodeWorkerStarter(create: () => Worker): StartWorker {
@@ -24,3 +25,6 @@ export function nodeWorkerStarter(create: () => Worker): StartWorker {
     };
   };
 }
+
+/** Starts a decoding worker. */
+export const startNodeWorker: StartWorker = (listener) => nodeWorkerStarter((settings.createWorker as (() => Worker) | undefined) ?? createWorker)(listener);

@@ -38,7 +38,7 @@ export class FileServer {
     try {
       return await this.#attempt(request).catch((error: unknown) => {
         // The packed file has changed, so this file has, too: the new one is served, as any server would.
-        // A concurrent request may have noticed first and closed the old model.
+        // A concurrent request may have noticed first and closed the old model. A model is also lost when the core stops unexpectedly.
         if (error instanceof SourceChangedError || error instanceof ModelClosedError) return this.#attempt(request);
         throw error;
       });
@@ -55,7 +55,7 @@ export class FileServer {
       const { file, etag } = await opening;
       return await respond(request, file, etag);
     } catch (error) {
-      if (error instanceof SourceChangedError) this.#forget(opening);
+      if (error instanceof SourceChangedError || error instanceof ModelClosedError) this.#forget(opening);
       throw error;
     }
   }

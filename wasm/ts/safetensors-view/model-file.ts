@@ -1,6 +1,6 @@
 /** A model as a safetensors file: the file itself, the one it was packed from, or a generated one. */
 
-import type { CoreUnpacked } from "../core.js";
+import type { CoreInstance, CoreUnpacked } from "../core.js";
 import type { ReadOptions, Source } from "../source/source.js";
 import type { TensorInfo } from "../tensor.js";
 import { TensorCache } from "./tensor-cache.js";
@@ -20,22 +20,23 @@ export interface Readable {
   kind: string;
   tensors: ReadonlyMap<string, TensorInfo>;
   files: readonly Source[];
+  instance: CoreInstance;
   unpacked: CoreUnpacked;
   decode: (info: TensorInfo, signal: AbortSignal) => Promise<Uint8Array<ArrayBuffer>>;
 }
 
 /** Returns the file. A single plain safetensors file is returned as it is. */
 export function modelFile(model: Readable, cacheBytes: number): Source {
-  const { kind, tensors, files, unpacked } = model;
+  const { kind, tensors, files, instance, unpacked } = model;
   const plain = kind === "safetensors";
   if (plain && files.length === 1) {
-    const sizeBytes = unpacked.sizeBytes();
+    const sizeBytes = instance.call(() => unpacked.sizeBytes());
     return { size: () => sizeBytes, read: async (offset, length, options) => copyOf(await files[0]!.read(offset, length, options)) };
   }
   const infos = [...tensors.values()];
-  if (plain) return new VirtualFile(unpacked, (index, begin, end, signal) => readStored(files, infos[index]!, begin, end, signal && { signal }));
+  if (plain) return new VirtualFile(instance, unpacked, (index, begin, end, signal) => readStored(files, infos[index]!, begin, end, signal && { signal }));
   const decoded = new TensorCache(cacheBytes, (index, signal) => model.decode(infos[index]!, signal));
-  return new VirtualFile(unpacked, async (index, begin, end, signal) => {
+  return new VirtualFile(instance, unpacked, async (index, begin, end, signal) => {
     const bytes = await decoded.get(index, infos[index]!.byteLength, signal);
     return bytes.subarray(begin, end);
   });

@@ -1,7 +1,6 @@
 /** A safetensors file that exists nowhere: its head, and tensors that are read when their bytes are. */
 
-import type { CoreUnpacked } from "../core.js";
-import { callCore } from "../core-errors.js";
+import type { CoreInstance, CoreUnpacked } from "../core.js";
 import { abortSiblingsOnFailure } from "../abort-siblings.js";
 import type { ReadOptions, Source } from "../source/source.js";
 
@@ -10,15 +9,17 @@ export type ReadTensorPart = (index: number, begin: number, end: number, signal:
 
 /** A file with a layout from the core. */
 export class VirtualFile implements Source {
+  readonly #instance: CoreInstance;
   readonly #layout: CoreUnpacked;
   readonly #head: Uint8Array;
   readonly #sizeBytes: number;
   readonly #readPart: ReadTensorPart;
 
-  constructor(layout: CoreUnpacked, readPart: ReadTensorPart) {
+  constructor(instance: CoreInstance, layout: CoreUnpacked, readPart: ReadTensorPart) {
+    this.#instance = instance;
     this.#layout = layout;
-    this.#head = layout.head();
-    this.#sizeBytes = layout.sizeBytes();
+    this.#head = instance.call(() => layout.head());
+    this.#sizeBytes = instance.call(() => layout.sizeBytes());
     this.#readPart = readPart;
   }
 
@@ -29,9 +30,9 @@ export class VirtualFile implements Source {
   async read(offset: number, length: number, options: ReadOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
     const out = new Uint8Array(length);
     if (offset < this.#head.byteLength) out.set(this.#head.subarray(offset, offset + length));
-    const tensors = callCore(() => this.#layout.tensors(offset, offset + length));
+    const tensors = this.#instance.call(() => this.#layout.tensors(offset, offset + length));
     let position = Math.max(offset, this.#head.byteLength) - offset;
-    await abortSiblingsOnFailure(options.signal, async (signal) => {
+    await abortSiblingsOnFailure([options.signal], async (signal) => {
       const parts: Promise<void>[] = [];
       for (let i = 0; i < tensors.length; i += 3) {
         const [index, begin, end] = [tensors[i]!, tensors[i + 1]!, tensors[i + 2]!];

@@ -2,11 +2,11 @@
 
 import { InvalidInputError } from "../errors.js";
 import type { ByteCache } from "./byte-cache.js";
-import type { CoalesceOptions } from "./with-coalescing.js";
-import { DEFAULT_COALESCING } from "./with-coalescing.js";
 import { memoryCache } from "./memory-cache.js";
+import { atLeast } from "./option.js";
+import { DEFAULT_RETRIES } from "./retry.js";
 
-/** Options for http(s) URLs. Other sources ignore them. */
+/** Options for http(s) URLs. */
 export interface HttpOptions {
   /**
    * Headers of every request. Redirects to other origins carry all but `Authorization` and cookies along, so put
@@ -32,8 +32,6 @@ export interface HttpOptions {
   giveUpAfterMs?: number;
   /** The longest file that is downloaded whole into memory if its server does not support ranges, in bytes. 64 MiB by default; 0 for never. */
   maxFullDownloadBytes?: number;
-  /** How reads that begin at the same time are merged into one request; `false` for never. */
-  coalesce?: CoalesceOptions | false;
   /** A cache for the bytes read: a number of bytes of memory, or a cache from `memoryCache`, `opfsCache` or `folderCache`. None by default. */
   cache?: number | ByteCache;
 }
@@ -46,40 +44,38 @@ export interface ResolvedHttpOptions {
   idleTimeoutMs: number;
   giveUpAfterMs: number;
   maxFullDownloadBytes: number;
-  coalesce: Required<CoalesceOptions> | undefined;
   cache: ByteCache | undefined;
 }
 
-const DEFAULT_RETRIES = 3;
 const DEFAULT_IDLE_TIMEOUT_MS = 30_000;
 /** Less than the minute after which people, and many callers, give up. */
 const DEFAULT_GIVE_UP_AFTER_MS = 55_000;
 /** Large enough for experiments with the simplest of servers, small enough for a phone. */
 const DEFAULT_MAX_FULL_DOWNLOAD_BYTES = 64 << 20;
 
+/** Returns `options` with all defaults applied. Throws for values that are out of range. */
 export function resolveHttpOptions(options: HttpOptions): ResolvedHttpOptions {
-  const { coalesce = {}, cache } = options;
-  const idleTimeoutMs = number("idleTimeoutMs", options.idleTimeoutMs ?? DEFAULT_IDLE_TIMEOUT_MS, 1);
+  const { cache } = options;
+  const idleTimeoutMs = atLeast("idleTimeoutMs", options.idleTimeoutMs ?? DEFAULT_IDLE_TIMEOUT_MS, 1);
   return {
     headers: headersOf(options),
     fetch: options.fetch ?? ((...request) => globalThis.fetch(...request)),
-    retries: number("retries", options.retries ?? DEFAULT_RETRIES),
+    retries: atLeast("retries", options.retries ?? DEFAULT_RETRIES),
     idleTimeoutMs,
-    giveUpAfterMs: number("giveUpAfterMs", options.giveUpAfterMs ?? Math.max(DEFAULT_GIVE_UP_AFTER_MS, idleTimeoutMs), 1),
-    maxFullDownloadBytes: number("maxFullDownloadBytes", options.maxFullDownloadBytes ?? DEFAULT_MAX_FULL_DOWNLOAD_BYTES),
-    coalesce: coalesce === false ? undefined : coalescing(coalesce),
+    giveUpAfterMs: atLeast("giveUpAfterMs", options.giveUpAfterMs ?? Math.max(DEFAULT_GIVE_UP_AFTER_MS, idleTimeoutMs), 1),
+    maxFullDownloadBytes: atLeast("maxFullDownloadBytes", options.maxFullDownloadBytes ?? DEFAULT_MAX_FULL_DOWNLOAD_BYTES),
     cache: typeof cache === "number" ? cacheOf(cache) : cache,
   };
 }
 
 /** Returns a cache of `bytes` bytes of memory. */
 export function cacheOf(bytes: number): ByteCache {
-  return memoryCache(number("cache", bytes));
+  return memoryCache(atLeast("cache", bytes));
 }
 
 /** Returns the options for a file that belongs to another one. Secrets are kept only if both have the same origin. */
 export function optionsForRelatedFile(options: HttpOptions, sameOrigin: boolean): HttpOptions {
-  const { headers, token, fetch, retries, idleTimeoutMs, giveUpAfterMs, maxFullDownloadBytes, coalesce, cache } = options;
+  const { headers, token, fetch, retries, idleTimeoutMs, giveUpAfterMs, maxFullDownloadBytes, cache } = options;
   const secrets = { ...(headers && { headers }), ...(token !== undefined && { token }) };
   return {
     ...(sameOrigin && secrets),
@@ -88,7 +84,6 @@ export function optionsForRelatedFile(options: HttpOptions, sameOrigin: boolean)
     ...(idleTimeoutMs !== undefined && { idleTimeoutMs }),
     ...(giveUpAfterMs !== undefined && { giveUpAfterMs }),
     ...(maxFullDownloadBytes !== undefined && { maxFullDownloadBytes }),
-    ...(coalesce !== undefined && { coalesce }),
     ...(cache !== undefined && { cache }),
   };
 }
@@ -103,16 +98,4 @@ function headersOf({ headers, token }: HttpOptions): Headers {
     throw new InvalidInputError("The `token` has characters that a header must not contain.", { cause });
   }
   return all;
-}
-
-function coalescing({ maxGapBytes, maxMergedBytes }: CoalesceOptions): Required<CoalesceOptions> {
-  return {
-    maxGapBytes: number("coalesce.maxGapBytes", maxGapBytes ?? DEFAULT_COALESCING.maxGapBytes),
-    maxMergedBytes: number("coalesce.maxMergedBytes", maxMergedBytes ?? DEFAULT_COALESCING.maxMergedBytes),
-  };
-}
-
-function number(name: string, value: number, min = 0): number {
-  if (typeof value === "number" && value >= min) return value;
-  throw new InvalidInputError(`The option \`${name}\` must be a number of at least ${min}, not ${String(value)}.`);
 }

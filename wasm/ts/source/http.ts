@@ -95,7 +95,7 @@ export class HttpSource implements Source {
         this.#client.url,
         `Next to nothing came from ${shortened(this.#client.url)} for ${limitMs / 1000} seconds. Try again later, or raise \`idleTimeoutMs\` and \`giveUpAfterMs\`.`,
       );
-    return retrying(attempt, { ...this.#options, signal, stalled, receivedBytes: () => buffer.highestBytes, hasAnswered: () => this.#client.hasAnswered });
+    return retrying(attempt, { ...this.#options, signal, stalled, receivedBytes: () => buffer.highestBytes, shouldRetry: (error) => mayPass(error, this.#client.hasAnswered) });
   }
 
   async #begin(options: ReadOptions): Promise<Pinned> {
@@ -201,7 +201,9 @@ export class HttpSource implements Source {
       const sentBytes = range ? this.#check.sentBytes(range, first, restBytes) : restBytes;
       if (sentBytes < restBytes && !canDistinguishVersions(pinned.validators)) throw this.#check.notJoinable();
       buffer.reserve(length); // only now, since the server has agreed to send the range
-      await readBody(pending, buffer, { maxBytes: buffer.filledBytes + sentBytes, exact: true, what: this.#words(offset, length) });
+      // A server may send less than was asked for, and a page need not see how much it has announced.
+      const exact = range !== undefined || !canDistinguishVersions(pinned.validators);
+      await readBody(pending, buffer, { maxBytes: buffer.filledBytes + sentBytes, exact, what: this.#words(offset, length) });
     });
   }
 

@@ -1,9 +1,10 @@
 /** The source behind an http(s) URL: requests with retries, coalescing and a cache. */
 
 import type { ByteCache } from "./byte-cache.js";
-import { withCache } from "./with-cache.js";
+import { cachedSource } from "./with-cache.js";
 import { systemClock } from "./clock.js";
 import { withCoalescing } from "./with-coalescing.js";
+import type { CoalesceOptions } from "./with-coalescing.js";
 import { resolveHttpOptions } from "./http-options.js";
 import type { HttpOptions } from "./http-options.js";
 import { HttpSource } from "./http.js";
@@ -14,14 +15,15 @@ import { HttpClient } from "./http-client.js";
 /** Distinguishes files without a strong ETag by the `open` call that opened them. */
 let opened = 0;
 
-export function remoteSource(address: URL, options: HttpOptions, traffic: Traffic): Source {
-  const { headers, fetch, retries, idleTimeoutMs, giveUpAfterMs, maxFullDownloadBytes, coalesce, cache } = resolveHttpOptions(options);
+/** Returns the source; every request is counted in `traffic`. */
+export function remoteSource(address: URL, options: HttpOptions, coalesce: CoalesceOptions | false | undefined, traffic: Traffic): Source {
+  const { headers, fetch, retries, idleTimeoutMs, giveUpAfterMs, maxFullDownloadBytes, cache } = resolveHttpOptions(options);
   const url = new URL(address);
   url.hash = "";
   const client = new HttpClient(url.href, { fetch, headers, traffic });
   const file = new HttpSource(client, { retries, idleTimeoutMs, giveUpAfterMs, maxFullDownloadBytes, clock: systemClock, onRetry: () => traffic.retried() });
-  const coalesced = coalesce ? withCoalescing(file, coalesce) : file;
-  const source = cache ? withCache(coalesced, cache, () => cacheKey(cache), traffic) : coalesced;
+  const coalesced = coalesce === false ? file : withCoalescing(file, coalesce);
+  const source = cache ? cachedSource(coalesced, cache, () => cacheKey(cache), (bytes) => traffic.cached(bytes)) : coalesced;
 
   const session = `opened ${(opened += 1)}`;
   function cacheKey({ persistent }: ByteCache): string | undefined {

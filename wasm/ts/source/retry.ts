@@ -12,6 +12,9 @@ const MAX_WAIT_MS = 10_000;
 /** An attempt that brought this much, in bytes, is not counted as a failure: on a poor line large tensors come in many pieces. */
 const PROGRESS_BYTES = 1 << 20;
 
+/** How many times a read is retried by default. */
+export const DEFAULT_RETRIES = 3;
+
 /** How many times and for how long a read is attempted. */
 export interface RetryLimits {
   /** The maximum number of retries. */
@@ -27,8 +30,8 @@ export interface RetryPolicy extends RetryLimits {
   signal: AbortSignal | undefined;
   /** Returns the most bytes that were held at any time, in all attempts. */
   receivedBytes: () => number;
-  /** Returns whether the server has ever answered. */
-  hasAnswered: () => boolean;
+  /** Returns whether the next attempt may succeed after `error`. */
+  shouldRetry: (error: unknown) => boolean;
   /** Makes the error of an attempt that went on for `limitMs` without progress. */
   stalled: (limitMs: number) => Error;
   /** Called before each further attempt. */
@@ -50,7 +53,7 @@ export async function retrying<T>(attempt: (idle: IdleTimeout) => Promise<T>, po
       return await attempt(idle);
     } catch (error) {
       signal?.throwIfAborted();
-      if (!mayPass(error, policy.hasAnswered())) throw error;
+      if (!policy.shouldRetry(error)) throw error;
       const progressed = receivedBytes() - beforeBytes >= PROGRESS_BYTES;
       if (progressed) failures = idleMs = 0;
       idleMs += idle.idleMs;
@@ -67,7 +70,7 @@ export async function retrying<T>(attempt: (idle: IdleTimeout) => Promise<T>, po
   }
 }
 
-/** Returns whether the next attempt may do better. */
+/** Returns whether the next attempt may do better. A server that `hasAnswered` before may come back. */
 export function mayPass(error: unknown, hasAnswered: boolean): boolean {
   if (error instanceof NetworkError) return !isLasting(error, hasAnswered);
   // A body that is too long is a server's mistake, which it will make again.

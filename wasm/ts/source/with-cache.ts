@@ -3,14 +3,22 @@
 import { abortable } from "./abortable.js";
 import type { ByteCache } from "./byte-cache.js";
 import type { ReadOptions, Source } from "./source.js";
-import type { Traffic } from "./traffic.js";
 
 /**
- * Returns `source` with reads answered by `cache` where possible. It stores exact ranges, not blocks: a tensor is read
- * by the same ranges every time, and blocks would fetch bytes that nobody asked for. `keyOf` returns `undefined` for a
- * file that must not be cached.
+ * Returns `source` with reads answered by `cache` where possible. `key` identifies the file and its version: bytes that
+ * are cached under it are taken for those of the file. A persistent cache needs a key that no other file ever has, such
+ * as its address and a digest.
  */
-export function withCache(source: Source, cache: ByteCache, keyOf: () => string | undefined, traffic: Traffic): Source {
+export function withCache(source: Source, cache: ByteCache, key: string): Source {
+  return cachedSource(source, cache, () => key);
+}
+
+/**
+ * Like `withCache`, with a key that may be known later: `keyOf` returns `undefined` while nothing may be cached. Calls
+ * `onHit` with the length of every read that the cache answers. It stores exact ranges, not blocks: a tensor is read by
+ * the same ranges every time, and blocks would fetch bytes that nobody asked for.
+ */
+export function cachedSource(source: Source, cache: ByteCache, keyOf: () => string | undefined, onHit?: (bytes: number) => void): Source {
   return {
     size: (options) => source.size(options),
     async read(offset, length, options: ReadOptions = {}) {
@@ -20,7 +28,7 @@ export function withCache(source: Source, cache: ByteCache, keyOf: () => string 
       const hit: unknown = await abortable(cache.get(key, offset, length).catch(() => undefined), signal);
       signal?.throwIfAborted();
       if (hit instanceof Uint8Array && hit.byteLength === length) {
-        traffic.cached(length);
+        onHit?.(length);
         options.onBytes?.(length);
         return hit;
       }

@@ -4,6 +4,7 @@ import { queueMacrotask } from "./macrotask.js";
 import { mergeRanges } from "./merge-ranges.js";
 import type { MergedRange } from "./merge-ranges.js";
 import { markTransferable } from "./ownership.js";
+import { atLeast } from "./option.js";
 import { SharedRead } from "./shared-read.js";
 import type { ReadOptions, Source } from "./source.js";
 
@@ -15,11 +16,18 @@ export interface CoalesceOptions {
   maxMergedBytes?: number;
 }
 
-/** On most connections a gap of 64 KiB takes less time than another request. */
-export const DEFAULT_COALESCING: Required<CoalesceOptions> = { maxGapBytes: 64 << 10, maxMergedBytes: 16 << 20 };
+/** On most connections a gap of this many bytes takes less time than another request. */
+const DEFAULT_MAX_GAP_BYTES = 64 << 10;
+const DEFAULT_MAX_MERGED_BYTES = 16 << 20;
 
-/** Returns `source` with the reads that begin in the same turn of the event loop merged. */
-export function withCoalescing(source: Source, { maxGapBytes, maxMergedBytes }: Required<CoalesceOptions>): Source {
+/**
+ * Returns `source` with the reads that begin in the same turn of the event loop merged where they lie close together.
+ * Each caller gets their own bytes and can abort on their own; a merged read is aborted when all of its callers have
+ * aborted. `open` does this with every source.
+ */
+export function withCoalescing(source: Source, options: CoalesceOptions = {}): Source {
+  const maxGapBytes = atLeast("coalesce.maxGapBytes", options.maxGapBytes ?? DEFAULT_MAX_GAP_BYTES);
+  const maxMergedBytes = atLeast("coalesce.maxMergedBytes", options.maxMergedBytes ?? DEFAULT_MAX_MERGED_BYTES);
   let waiting: SharedRead[] = [];
   const flush = () => {
     const reads = waiting.filter((read) => !read.settled);

@@ -1,6 +1,6 @@
 /** The first message to the worker that owns the threads. */
 
-import type { CoreInput } from "../module.js";
+import type { CoreInput } from "../wasm-input.js";
 
 export interface InitMessage {
   threads: number;

@@ -8,7 +8,7 @@ import { poolOfThreads } from "./pool.js";
 import type { ThreadPoolOptions } from "./pool.js";
 
 export type { WorkerPool } from "../decode/pool.js";
-export type { CoreInput } from "../module.js";
+export type { CoreInput } from "../wasm-input.js";
 export type { ThreadPoolOptions } from "./pool.js";
 
 /** Creates a pool of decoding threads, for the option `workers` of one or more models. They start when they are needed. */

@@ -3,7 +3,7 @@
 import { WorkerPool } from "../decode/pool.js";
 import type { StartWorker } from "../decode/worker-handle.js";
 import { InvalidInputError } from "../errors.js";
-import type { CoreInput } from "../module.js";
+import type { CoreInput } from "../wasm-input.js";
 import type { InitMessage } from "./message.js";
 
 /** Options of `threadPool`. */

@@ -1,6 +1,6 @@
 /** The interface between the module with threads and the workers that are its threads. */
 
-import type { WasmModule } from "../module.js";
+import type { WasmModule } from "../wasm-input.js";
 
 /** The builder of wasm-bindgen-rayon, which says how many threads it wants and takes them. */
 export interface Builder {

@@ -1,6 +1,8 @@
 /**
  * The entry `zstn/threads`: decoding on threads that share memory, for pages that are cross-origin isolated. One large
  * tensor takes all of them; a `workerPool` decodes several tensors at once and works everywhere.
+ *
+ * @module zstn/threads
  */
 
 import { coreCount, webWorkerStarter } from "../decode/web-worker-handle.js";
@@ -10,7 +12,7 @@ import { poolOfThreads } from "./pool.js";
 import type { ThreadPoolOptions } from "./pool.js";
 
 export type { WorkerPool } from "../decode/pool.js";
-export type { CoreInput } from "../module.js";
+export type { CoreInput } from "../wasm-input.js";
 export type { ThreadPoolOptions } from "./pool.js";
 
 /** Creates a pool of decoding threads, for the option `workers` of one or more models. They start when they are needed. */

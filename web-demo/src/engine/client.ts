@@ -44,16 +44,17 @@ export class Engine {
   call<N extends CallName>(call: N, request: Calls[N]["request"], { signal, onStep }: CallOptions = {}): Promise<Calls[N]["result"]> {
     signal?.throwIfAborted();
     const id = ++this.#lastId;
-    const done = new Promise<Calls[N]["result"]>((resolve, reject) => {
-      this.#waiting.set(id, { resolve, reject, onStep });
-      signal?.addEventListener("abort", () => {
-        if (!this.#waiting.delete(id)) return;
-        this.#post({ id, abort: true });
-        reject(signal.reason);
-      });
-    });
+    const abort = () => {
+      const waiting = this.#waiting.get(id);
+      if (!waiting) return;
+      this.#waiting.delete(id);
+      this.#post({ id, abort: true });
+      waiting.reject(signal!.reason);
+    };
+    const done = new Promise<Calls[N]["result"]>((resolve, reject) => this.#waiting.set(id, { resolve, reject, onStep }));
+    signal?.addEventListener("abort", abort, { once: true });
     this.#post({ id, call, request });
-    return done;
+    return done.finally(() => signal?.removeEventListener("abort", abort));
   }
 
   /** Ends the worker and everything it does. */

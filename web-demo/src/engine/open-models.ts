@@ -1,7 +1,7 @@
 /** The open models, and the matrices of their recently viewed tensors. */
 
 import { memoryCache, open } from "zstn";
-import type { Model, ModelInput, OpenOptions } from "zstn";
+import type { HttpOptions, Model, ModelInput, OpenOptions } from "zstn";
 import { serializeError } from "./serialized-error.js";
 import { Matrix } from "./matrix.js";
 import { Difference } from "./difference.js";
@@ -114,8 +114,8 @@ export class OpenModels {
   }
 }
 
-function optionsOf({ source, token }: ModelRequest, { signal, onStep }: Context, log?: Recorder): OpenOptions {
-  const options: OpenOptions = { signal, onProgress: onStep, cache: memoryCache(CACHE_BYTES) };
+function optionsOf({ source, token }: ModelRequest, { signal, onStep }: Context, log?: Recorder): OpenOptions & HttpOptions {
+  const options: OpenOptions & HttpOptions = { signal, onProgress: onStep, cache: memoryCache(CACHE_BYTES) };
   if (token) options.token = token;
   if (log) options.fetch = log.fetch;
   if ("file" in source) {

@@ -1,4 +1,4 @@
-//! Counts beside those of the repository.
+//! Compares counts with those of the repository.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use anyhow::{Result, bail};
 use super::Counts;
 use super::record::Record;
 
-/// How much more a stage may execute, in percent.
+/// The largest increase that is accepted, in percent.
 const ALLOWED: f64 = 5.0;
 
-/// One stage then and now.
+/// The counts of one stage, recorded and new.
 #[derive(Debug)]
 struct Line {
     name: String,
@@ -19,7 +19,7 @@ struct Line {
 }
 
 impl Line {
-    /// In percent; `None` if there is nothing to compare.
+    /// Returns the change in percent, or `None` if there is nothing to compare.
     fn change(&self) -> Option<f64> {
         Some((self.is? / self.was? - 1.0) * 100.0)
     }
@@ -29,17 +29,17 @@ impl Line {
     }
 }
 
-/// All stages then and now.
+/// The counts of all stages, recorded and new.
 #[derive(Debug)]
 pub struct Comparison {
     lines: Vec<Line>,
-    /// What was not the same when the file was written.
+    /// The conditions that differ from those of the recorded counts.
     differences: Vec<String>,
 }
 
 impl Comparison {
-    /// `order` has the stages as they are to be listed; unless `is_all`, what
-    /// else `old` knows was not asked for.
+    /// Compares the stages in `order`. Unless `is_all`, stages of `old` that are
+    /// not in it were not asked for.
     pub fn new(old: &Record, now: &Record, order: &Counts, is_all: bool) -> Self {
         let mut lines: Vec<Line> = order
             .iter()
@@ -62,8 +62,8 @@ impl Comparison {
         }
     }
 
-    /// An error that says which stages execute too much, if the counts were
-    /// made under the same conditions as those of the file.
+    /// Fails if a stage executes too much and the counts were made under the
+    /// same conditions as the recorded ones.
     pub fn judge(&self) -> Result<()> {
         let over: Vec<&str> = self
             .lines
@@ -82,7 +82,7 @@ impl Comparison {
         )
     }
 
-    /// In a few words.
+    /// Returns a summary in a few words.
     pub fn summary(&self) -> String {
         let changes = self.lines.iter().filter_map(Line::change);
         let (least, most) = changes.fold((0f64, 0f64), |(least, most), change| {

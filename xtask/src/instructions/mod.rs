@@ -25,13 +25,14 @@ use record::{Conditions, Record};
 
 const FILE: &str = "tests/instructions.json";
 
-/// The function of `tests/bench/src/stage.rs` that is counted, with what it calls.
+/// The function of `tests/bench/src/stage.rs` whose instructions are counted,
+/// including those of its callees.
 const COUNTED: &str = "stage::counted*";
 
-/// Instructions for each byte, by stage, in the order of packing.
+/// Instructions per byte by stage, in the order of packing.
 type Counts = Vec<(String, f64)>;
 
-/// The verb.
+/// Runs the verb.
 pub fn run(workspace: &Workspace, report: &mut Report, options: &Instructions) -> Result<()> {
     let valgrind = report.step("valgrind", |step| valgrind::ready(workspace, step))?;
     let Some(valgrind) = valgrind else {
@@ -58,7 +59,7 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Instructions) -
     comparison.judge()
 }
 
-/// A step of `cargo xtask test`.
+/// Runs the step of `cargo xtask test`.
 pub fn check(workspace: &Workspace, step: &mut Step, valgrind: Option<&Valgrind>) -> Result<()> {
     let Some(valgrind) = valgrind else {
         step.note("left out: there is no valgrind");
@@ -128,7 +129,7 @@ fn count(
         .collect()
 }
 
-/// Instructions for each byte of one stage.
+/// Returns the instructions per byte of one stage.
 fn count_one(valgrind: &Valgrind, program: &Path, profiles: &Path, stage: &str) -> Result<f64> {
     let profile = profiles.join(format!("{}.callgrind", step::file_name(stage)));
     let mut command = valgrind.command();

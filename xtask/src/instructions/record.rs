@@ -1,4 +1,4 @@
-//! The counts that are kept in the repository.
+//! The recorded counts, `tests/instructions.json`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,15 +12,15 @@ use crate::process;
 use crate::rust_target;
 use crate::workspace::Workspace;
 
-/// What the instructions of a program depend on besides its source.
+/// The conditions that counts depend on besides the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conditions {
-    /// By name: compilers, and what of the processor valgrind passes on.
+    /// Compilers, and the features of the processor that valgrind emulates.
     pub known: BTreeMap<String, String>,
 }
 
 impl Conditions {
-    /// Those of this machine.
+    /// Returns the conditions on this machine.
     pub fn here(workspace: &Workspace) -> Result<Self> {
         let compiler = process::ask(rust_target::active_rustc(workspace).arg("-vV"))?;
         let field = |name: &str| {
@@ -39,7 +39,7 @@ impl Conditions {
         })
     }
 
-    /// Names of what is not the same.
+    /// Returns the names of the conditions that differ.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let same = |name: &String| self.known.get(name) == other.known.get(name);
         let names = self.known.keys().filter(|name| !same(name));
@@ -47,8 +47,8 @@ impl Conditions {
     }
 }
 
-/// The widest vectors of this processor that valgrind emulates: it hides
-/// AVX-512 and the instructions for SHA from the program.
+/// Returns the widest vectors of this processor that valgrind emulates. It hides
+/// AVX-512 and the SHA instructions from the program.
 fn vectors() -> &'static str {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
@@ -57,16 +57,16 @@ fn vectors() -> &'static str {
     "of the target"
 }
 
-/// Counts and the conditions they were made under.
+/// Counts and their conditions.
 #[derive(Debug, Clone)]
 pub struct Record {
     pub conditions: Conditions,
-    /// Instructions for each byte, by stage.
+    /// Instructions per byte, by stage.
     pub counts: BTreeMap<String, f64>,
 }
 
 impl Record {
-    /// Counts as they are written: three digits behind the point.
+    /// Rounds counts as they are written, to three decimals.
     pub fn new(conditions: Conditions, counts: &[(String, f64)]) -> Self {
         let round = |count: f64| (count * 1000.0).round() / 1000.0;
         let counts = counts.iter();

@@ -7,7 +7,7 @@
 //!
 //! The thresholds in these files are set by hand. `cargo xtask sizes` shows
 //! their combined effect on variants of all-MiniLM-L6-v2 (`docs/benchmarks.md`,
-//! "Packed sizes"), and `tests/rust/choice.rs` bounds what a quick sample may
+//! "Packed sizes"), and `tests/rust/codecs/choice.rs` bounds what a quick sample may
 //! lose. No sweep of a single threshold is on record; the block sizes in
 //! `frame/z4ai/recipe.rs` are the only values with a table of their own.
 

@@ -1,0 +1,65 @@
+//! A pack that is killed half-way.
+
+use std::process::Command;
+
+use zstn_tests::command::program;
+use zstn_tests::rng::Rng;
+
+use super::folder_with;
+
+#[cfg(unix)]
+#[test]
+fn a_killed_pack_leaves_nothing_under_the_final_name() {
+    use std::time::Duration;
+
+    let mut rng = Rng(9);
+    let block = rng.bf16_weights(1 << 20);
+    let count = 60;
+    let len = block.len() * count;
+    let header = format!(
+        "{{\"w\":{{\"dtype\":\"BF16\",\"shape\":[{}],\"data_offsets\":[0,{len}]}}}}",
+        len / 2
+    );
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend_from_slice(header.as_bytes());
+    for _ in 0..count {
+        file.extend_from_slice(&block);
+    }
+    let folder = folder_with("big.safetensors", &file);
+    let part = || {
+        std::fs::read_dir(folder.path())
+            .expect("a folder")
+            .flatten()
+            .find(|entry| entry.path().extension().is_some_and(|e| e == "part"))
+    };
+    let mut child = Command::new(program())
+        .args([
+            "pack",
+            "big.safetensors",
+            "--memory",
+            "64M",
+            "--effort",
+            "max",
+        ])
+        .current_dir(folder.path())
+        .spawn()
+        .expect("zstn runs");
+    // In the middle: the head of the output is written, the rest is not.
+    while part()
+        .and_then(|p| p.metadata().ok())
+        .is_none_or(|m| m.len() == 0)
+    {
+        assert!(
+            child.try_wait().expect("status").is_none(),
+            "packing was too fast to interrupt"
+        );
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.kill().expect("killed"); // SIGKILL
+    child.wait().expect("ended");
+    assert!(!folder.path().join("big.zstn").exists());
+    assert!(
+        part().is_some(),
+        "what was written is still under its own name"
+    );
+}

@@ -1,0 +1,27 @@
+//! The command line as its users see it.
+
+#[cfg(unix)]
+mod changed_inputs;
+mod delta_bases;
+mod deltas;
+mod exit_status;
+#[cfg(unix)]
+mod killed;
+mod overwriting;
+mod printing;
+mod verbs;
+
+use std::path::Path;
+
+use zstn_tests::cases;
+
+/// A temporary folder with one file.
+fn folder_with(name: impl AsRef<Path>, bytes: &[u8]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join(name), bytes).expect("written");
+    folder
+}
+
+fn vector(name: &str) -> Vec<u8> {
+    cases::read("zstn", name)
+}

@@ -1,0 +1,14 @@
+//! Deltas: every vector decodes, every malformed one and every wrong base is
+//! refused, and deltas that zstn writes are as small as they should be.
+
+mod files;
+mod trailer;
+mod vectors;
+
+use zstn_core::Result;
+use zstn_core::container::model_delta::{Base, ModelDelta};
+use zstn_core::engine::Engine;
+
+fn restore(engine: &impl Engine, packed: &[u8], base: &[u8]) -> Result<Vec<u8>> {
+    ModelDelta::parse(packed)?.unpack(engine, &Base::parse(base)?)
+}

@@ -1,0 +1,151 @@
+//! Deltas that this project writes, and the trailer that only they have.
+
+use zstn_core::container::model_delta::{Base, Kind, ModelDelta, pack};
+use zstn_core::frame::select::Effort;
+use zstn_core::pure::Pure;
+use zstn_tests::checkpoint;
+use zstn_tests::rng::Rng;
+
+use super::restore;
+
+#[test]
+fn a_fine_tune_shrinks_and_comes_back() {
+    let engine = zstn::Engine::new(2).unwrap();
+    let mut rng = Rng(31);
+    let weights = rng.bf16_weights(100_000);
+    let mut tuned = weights.clone();
+    for k in (0..tuned.len()).step_by(200) {
+        tuned[k] ^= 1;
+    }
+    let frozen = rng.bf16_weights(50_000);
+    // All-zero weights are smaller as a frame of their own than as a difference.
+    let zeros = vec![0; frozen.len()];
+    let base = checkpoint(&[
+        ("w", "BF16", &weights),
+        ("f", "BF16", &frozen),
+        ("z", "BF16", &frozen),
+    ]);
+    let target = checkpoint(&[
+        ("w", "BF16", &tuned),
+        ("f", "BF16", &frozen),
+        ("z", "BF16", &zeros),
+        ("new", "U8", &[1, 2, 3]),
+    ]);
+    let parsed_base = Base::parse(&base).unwrap();
+    let packed = pack(&engine, &target, &parsed_base, Effort::Balanced).unwrap();
+    assert!(packed.len() < 12_000, "{} bytes", packed.len());
+    let delta = ModelDelta::parse(&packed).unwrap();
+    assert!(delta.has_trailer());
+    let kinds: Vec<Kind> = delta.records().iter().map(|record| record.kind).collect();
+    assert_eq!(kinds, [Kind::Delta, Kind::Copy, Kind::Full, Kind::Full]);
+    assert!(delta.unpack(&Pure, &parsed_base).unwrap() == target);
+
+    // The same bytes under exchanged names: z4ai's digest does not notice.
+    let swapped = checkpoint(&[
+        ("w", "BF16", &weights),
+        ("z", "BF16", &frozen),
+        ("f", "BF16", &frozen),
+    ]);
+    let error = restore(&Pure, &packed, &swapped).unwrap_err();
+    assert_eq!(
+        error.rule().map(|rule| rule.code()),
+        Some("delta.reference")
+    );
+    // A different base.
+    assert!(restore(&Pure, &packed, &target).is_err());
+    let records_end = delta.records().last().unwrap().payload.end;
+    for len in (0..packed.len()).rev().step_by(13) {
+        if let Ok(bytes) = restore(&Pure, &packed[..len], &base) {
+            // Nothing but the trailer can be missing without loss.
+            assert!(bytes == target && len as u64 >= records_end, "cut at {len}");
+        }
+    }
+}
+
+#[test]
+fn a_delta_with_a_trailer_and_a_flipped_bit_is_refused_or_restores_exactly() {
+    let (base, target, packed) = small();
+    let (mut refused, mut exact) = (0, 0);
+    for bit in 0..packed.len() * 8 {
+        let mut flipped = packed.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        match restore(&Pure, &flipped, &base) {
+            Err(_) => refused += 1,
+            Ok(bytes) => {
+                assert!(bytes == target, "bit {bit}");
+                exact += 1;
+            }
+        }
+    }
+    // Flags of a Z4DL and the trailer's own magic and tags say nothing about
+    // the bytes.
+    assert!(refused > 20 * exact, "{refused} refused, {exact} exact");
+}
+
+/// A base, a target with tensors of all three kinds, and the delta.
+fn small() -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+    let mut rng = Rng(5);
+    let weights = rng.bf16_weights(150);
+    let mut tuned = weights.clone();
+    tuned[17] ^= 3;
+    let base = checkpoint(&[("same", "BF16", &weights), ("tuned", "BF16", &weights)]);
+    let target = checkpoint(&[
+        ("tuned", "BF16", &tuned),
+        ("same", "BF16", &weights),
+        ("new", "U8", b"a tensor the base does not have"),
+    ]);
+    let engine = zstn::Engine::new(1).unwrap();
+    let packed = pack(&engine, &target, &Base::parse(&base).unwrap(), Effort::Fast).unwrap();
+    (base, target, packed)
+}
+
+#[test]
+fn trailer_and_records_have_to_agree() {
+    let (base, _, packed) = small();
+    let delta = ModelDelta::parse(&packed).unwrap();
+    let records_end = usize::try_from(delta.records().last().unwrap().payload.end).unwrap();
+    // The first place in the trailer follows the tag and the length of its field.
+    let places = packed[records_end..]
+        .windows(4)
+        .position(|tag| tag == b"RECS")
+        .map(|at| records_end + at + 12)
+        .unwrap();
+    let mut longer = packed.clone();
+    longer[places + 1] += 1;
+    let mut other_digest = packed.clone();
+    other_digest[places + 10] ^= 1;
+    let mut other_header = packed.clone();
+    // `[31]` at the end of a shape: the digest of the header notices first.
+    let digit = packed.windows(4).position(|text| text == b"[31]").unwrap();
+    other_header[digit + 2] = b'2';
+    for (file, rule) in [
+        (longer, "delta.places"),
+        (other_digest, "delta.tensor"),
+        (other_header, "delta.header"),
+    ] {
+        let error = restore(&Pure, &file, &base).unwrap_err();
+        assert_eq!(error.rule().map(|rule| rule.code()), Some(rule), "{error}");
+    }
+}
+
+#[test]
+fn a_name_used_twice_is_refused() {
+    let (base, _, packed) = small();
+    let mut twice = packed.clone();
+    let second = packed
+        .windows(6)
+        .position(|bytes| bytes == b"\x04\0same")
+        .unwrap();
+    let third = packed
+        .windows(5)
+        .position(|bytes| bytes == b"\x03\0new")
+        .unwrap();
+    assert!(second < third);
+    twice.splice(third..third + 5, *b"\x04\0same");
+    let error = restore(&Pure, &twice, &base).unwrap_err();
+    assert_eq!(
+        error.rule().map(|r| r.code()),
+        Some("delta.record"),
+        "{error}"
+    );
+}

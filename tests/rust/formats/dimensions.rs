@@ -1,0 +1,82 @@
+//! Tensors of more dimensions than any library has, and headers of very many
+//! tensors: refused by name where they are read, packed like any others.
+
+use zstn_core::ErrorKind;
+use zstn_core::catalog::{FileCatalog, FileOpener};
+use zstn_core::container::foreign::ztensor::{self, Entry};
+use zstn_core::container::model_delta::{self, Base, ModelDelta};
+use zstn_core::container::zstn::{pack, unpack};
+use zstn_core::dtype::Dtype;
+use zstn_core::frame::select::Effort;
+use zstn_core::limits::DIMENSIONS;
+use zstn_core::pure::Pure;
+use zstn_core::{Error, Result};
+
+/// A safetensors file of one tensor, `deep`, with that many dimensions and
+/// three bytes, and of another before it.
+fn safetensors(dimensions: usize) -> Vec<u8> {
+    let ones = ",1".repeat(dimensions - 1);
+    let header = format!(
+        r#"{{"flat":{{"dtype":"U8","shape":[2],"data_offsets":[0,2]}},"deep":{{"dtype":"U8","shape":[3{ones}],"data_offsets":[2,5]}}}}"#
+    );
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend_from_slice(header.as_bytes());
+    file.extend_from_slice(b"12345");
+    file
+}
+
+fn open(file: Vec<u8>) -> Result<FileCatalog> {
+    FileOpener::new(file.len() as u64, file)?.finish(&Pure)
+}
+
+fn is_refused(error: &Error) {
+    assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+    let rule = error.rule().map(|rule| rule.code());
+    assert_eq!(rule, Some("tensor.dimensions"), "{error}");
+    assert_eq!(error.tensor_name(), Some("deep"), "{error}");
+}
+
+/// Returns the file in every format that can hold it.
+fn formats(dimensions: usize) -> Vec<Vec<u8>> {
+    let file = safetensors(dimensions);
+    let packed = pack(&Pure, &file, Effort::Fast).expect("packs");
+    let mut target = file.clone();
+    *target.last_mut().expect("a byte") ^= 1;
+    let base = Base::parse(&file).expect("a base");
+    let delta = model_delta::pack(&Pure, &target, &base, Effort::Fast).expect("a delta");
+    let shape: Vec<u64> = [3].into_iter().chain([1; 1024]).take(dimensions).collect();
+    let entry = Entry::dense("deep", Dtype::U8, &shape);
+    let ztensor = ztensor::write(&Pure, &[(entry, b"345")]).expect("a zTensor file");
+    vec![file, packed, delta, ztensor]
+}
+
+#[test]
+fn as_many_dimensions_as_any_library_has_are_read() {
+    for file in formats(DIMENSIONS) {
+        let catalog = open(file).expect("at the limit");
+        let number = catalog.find("deep").expect("listed");
+        assert_eq!(catalog.tensors()[number].shape.len(), DIMENSIONS);
+    }
+}
+
+#[test]
+fn more_are_refused_with_the_name_of_the_tensor() {
+    for file in formats(DIMENSIONS + 1) {
+        is_refused(&open(file).expect_err("over the limit"));
+    }
+}
+
+#[test]
+fn they_are_packed_tensor_by_tensor_all_the_same() {
+    for dimensions in [DIMENSIONS + 1, 3000] {
+        let file = safetensors(dimensions);
+        let packed = pack(&Pure, &file, Effort::Balanced).expect("packs");
+        assert_ne!(packed[5], 0, "not in a single frame");
+        assert!(unpack(&Pure, &packed).expect("unpacks") == file);
+
+        let base = Base::parse(&file).expect("a base");
+        let delta = model_delta::pack(&Pure, &file, &base, Effort::Fast).expect("a delta");
+        let delta = ModelDelta::parse(&delta).expect("a delta");
+        assert!(delta.unpack(&Pure, &base).expect("unpacks") == file);
+    }
+}

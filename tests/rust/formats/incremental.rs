@@ -1,0 +1,164 @@
+//! Packing piece by piece gives the same file as packing in memory, and so does
+//! the npm package: the digests in `vectors/pure-pack.json` are
+//! checked here and by `tests/js/node/pack.test.mjs`.
+//!
+//! A change of the encoder's choices changes them. Set `ZSTN_WRITE_DIGESTS=1` for
+//! one run of this test to update them.
+
+use std::collections::BTreeMap;
+use zstn_core::container::zstn::ContainerOptions;
+
+use zstn_core::bytes::part;
+use zstn_core::container::zstn::{IncrementalPacker, pack, unpack};
+use zstn_core::frame::select::Effort;
+use zstn_core::pure::Pure;
+use zstn_core::{ErrorKind, Result, Rule};
+use zstn_tests::{cases, repository, rng::Rng, sha256};
+
+/// Packs as a page does, and counts the bytes read.
+fn piecewise(file: &[u8], effort: Effort) -> Result<(Vec<u8>, IncrementalPacker)> {
+    let mut packing = IncrementalPacker::new(
+        file.len() as u64,
+        ContainerOptions::new(effort).allow_truncated(true),
+    );
+    let (mut out, mut read) = (Vec::new(), 0);
+    while let Some(range) = packing.needs() {
+        let bytes = part(file, range);
+        read += bytes.len();
+        out.extend(packing.supply(&Pure, bytes)?);
+    }
+    assert_eq!(read, file.len(), "every byte is read once");
+    Ok((out, packing))
+}
+
+fn digests_of(effort: Effort) -> BTreeMap<String, String> {
+    let mut digests = BTreeMap::new();
+    for case in cases::containers() {
+        let original = case.original();
+        let (packed, packing) = piecewise(&original, effort).expect("it packs");
+        let options = ContainerOptions::new(effort).allow_truncated(true);
+        let whole = pack(&Pure, &original, options).expect("it packs");
+        assert!(packed == whole, "{}: two ways, two files", case.name);
+        assert!(
+            unpack(&Pure, &packed).expect("it unpacks") == original,
+            "{} restores other bytes",
+            case.name
+        );
+        let official = case.official.as_ref().is_some_and(|o| o.valid);
+        assert_eq!(packing.is_indexed(), official, "{}", case.name);
+        digests.insert(case.name, sha256(&packed));
+    }
+    digests
+}
+
+#[test]
+fn the_same_bytes_every_time_and_everywhere() {
+    let efforts = [
+        ("fast", Effort::Fast),
+        ("balanced", Effort::Balanced),
+        ("max", Effort::Max),
+    ];
+    let ours: BTreeMap<&str, BTreeMap<String, String>> = efforts
+        .into_iter()
+        .map(|(name, effort)| (name, digests_of(effort)))
+        .collect();
+    assert!(ours["balanced"].len() >= 35, "the vectors were found");
+    let ours = serde_json::to_value(ours).expect("plain strings");
+    let path = repository().join("tests/vectors/pure-pack.json");
+    if std::env::var_os("ZSTN_WRITE_DIGESTS").is_some() {
+        let text = serde_json::to_string_pretty(&ours).expect("plain strings") + "\n";
+        std::fs::write(&path, text).expect("the vectors can be written");
+    }
+    let text = std::fs::read(&path).expect("the digests are in the repository");
+    let known: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    assert!(
+        ours == known,
+        "the encoder chooses differently from what is written down: ZSTN_WRITE_DIGESTS=1 \
+         writes it anew, if that was intended"
+    );
+}
+
+/// A safetensors file of tensors of bytes.
+fn checkpoint(tensors: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut entries = Vec::new();
+    let mut data = Vec::new();
+    for (name, bytes) in tensors {
+        let (start, end) = (data.len(), data.len() + bytes.len());
+        let len = bytes.len() / 2;
+        entries.push(format!(
+            r#""{name}":{{"dtype":"BF16","shape":[{len}],"data_offsets":[{start},{end}]}}"#
+        ));
+        data.extend_from_slice(bytes);
+    }
+    let header = format!("{{{}}}", entries.join(","));
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend_from_slice(header.as_bytes());
+    file.extend(data);
+    file
+}
+
+#[test]
+fn equal_tensors_are_stored_once() {
+    let a = Rng(5).bf16_weights(40_000);
+    let mut b = a.clone();
+    b[30_001] ^= 1;
+    let file = checkpoint(&[
+        ("a", &a),
+        ("b", &b),
+        ("none", &[]),
+        ("c", &a),
+        ("d", &b),
+        ("nil", &[]),
+    ]);
+    let (packed, packing) = piecewise(&file, Effort::Balanced).expect("it packs");
+    assert!(packed == pack(&Pure, &file, Effort::Balanced).expect("it packs"));
+    let shared: Vec<_> = packing
+        .packed()
+        .iter()
+        .map(|t| (t.name, t.alias_of))
+        .collect();
+    assert_eq!(
+        shared,
+        [
+            ("a", None),
+            ("b", None),
+            ("none", None),
+            ("c", Some("a")),
+            ("d", Some("b")),
+            ("nil", Some("none")),
+        ]
+    );
+    let stored: u64 = packing
+        .packed()
+        .iter()
+        .filter(|t| t.alias_of.is_none())
+        .map(|t| t.stored_len_bytes)
+        .sum();
+    assert!(stored < packed.len() as u64 && packing.packed()[0].len_bytes == 80_000);
+}
+
+#[test]
+fn what_cannot_be_packed_is_refused() {
+    let kind = |file: &[u8]| {
+        let error = piecewise(file, Effort::Fast).expect_err("no safetensors file");
+        (error.kind(), error.rule())
+    };
+    let too_small = (ErrorKind::Malformed, Some(Rule::SafetensorsTooSmall));
+    assert_eq!(kind(b""), too_small);
+    assert_eq!(kind(b"1234567"), too_small);
+    assert_eq!(kind(&[255; 100]).1, Some(Rule::SafetensorsHeaderCap));
+    assert_eq!(
+        kind(&[200, 0, 0, 0, 0, 0, 0, 0, b'{']).1,
+        Some(Rule::SafetensorsHeaderLength)
+    );
+    let packed = cases::containers()[0].packed();
+    assert_eq!(kind(&packed).0, ErrorKind::InvalidInput);
+}
+
+#[test]
+fn bytes_that_were_not_asked_for_are_refused() {
+    let mut packing = IncrementalPacker::new(100, Effort::Fast);
+    assert_eq!(packing.needs(), Some(0..100));
+    let error = packing.supply(&Pure, &[0; 99]).expect_err("one is missing");
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+}

@@ -1,0 +1,110 @@
+//! The integrity section: damage anywhere in a packed file is an error or
+//! changes nothing, however the file is read; sections that are wrong are
+//! refused, missing ones are not (docs/formats/zstn-integrity.md).
+
+mod damage;
+mod section;
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+use zstn::{Engine, Input, Reader, Source, Tensor, UnpackOptions, VerifyOptions};
+use zstn_core::container::zstn::pack;
+use zstn_core::frame::select::Effort;
+use zstn_tests::checkpoint;
+use zstn_tests::rng::Rng;
+
+const TRAILER_BYTES: usize = 16;
+
+const FOOTER_BYTES: usize = 20;
+
+/// A checkpoint of about a kB whose frames are of several kinds, with a
+/// tie and an empty tensor.
+fn original() -> Vec<u8> {
+    let mut rng = Rng(31);
+    let weights = rng.bf16_weights(120);
+    let noise = rng.bytes(20);
+    checkpoint(&[
+        ("w", "BF16", &weights),
+        ("noise", "U8", &noise),
+        ("tied", "BF16", &weights),
+        ("zeros", "F32", &[0; 200]),
+        ("none", "F32", &[]),
+    ])
+}
+
+fn packed() -> Vec<u8> {
+    pack(&native(), &original(), Effort::Balanced).expect("packs")
+}
+
+fn native() -> Engine {
+    Engine::new(1).expect("a thread")
+}
+
+/// A file in memory.
+struct Memory(Vec<u8>);
+
+impl Source for Memory {
+    fn name(&self) -> &str {
+        "memory"
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read(&self, range: Range<u64>) -> zstn::Result<Cow<'_, [u8]>> {
+        Ok(Cow::Borrowed(zstn_core::bytes::part(&self.0, range)))
+    }
+}
+
+/// Reads every tensor by itself.
+fn read_all(file: &[u8]) -> zstn::Result<Vec<Tensor>> {
+    let reader = Reader::options()
+        .engine(&native())
+        .open(Input::source(Memory(file.into())))?;
+    let names: Vec<&str> = reader.names().collect();
+    names.into_iter().map(|name| reader.read(name)).collect()
+}
+
+/// A folder for files under test, and an engine.
+struct Disk {
+    folder: TempDir,
+    engine: Engine,
+}
+
+impl Disk {
+    fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().expect("a folder"),
+            engine: native(),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, file: &[u8]) -> PathBuf {
+        let path = self.path("m.zstn");
+        std::fs::write(&path, file).expect("written");
+        path
+    }
+
+    fn unpack(&self, file: &[u8]) -> zstn::Result<Vec<u8>> {
+        let restored = self.path("m.safetensors");
+        let options = UnpackOptions::default();
+        zstn::unpack(&self.engine, self.write(file), &restored, &options)?;
+        let bytes = std::fs::read(&restored).expect("restored");
+        std::fs::remove_file(&restored).expect("there");
+        Ok(bytes)
+    }
+
+    fn verify(&self, file: &[u8]) -> zstn::Result<bool> {
+        let options = VerifyOptions::default();
+        let report = zstn::verify(&self.engine, self.write(file), &options)?;
+        Ok(report.has_digests())
+    }
+}

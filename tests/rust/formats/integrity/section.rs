@@ -1,0 +1,207 @@
+//! The records of a section, right and wrong ones.
+
+use std::ops::Range;
+
+use zstn::PackOptions;
+use zstn_core::Rule;
+use zstn_core::container::zstn::integrity::{FIXED_BYTES, checksum};
+use zstn_core::container::zstn::{ContainerOptions, IncrementalPacker, unpack};
+use zstn_core::pure::Pure;
+use zstn_tests::{cases, sha256};
+
+use super::{Disk, FOOTER_BYTES, TRAILER_BYTES, original, packed, read_all};
+
+/// Returns the range of the section, and its records.
+fn section(packed: &[u8]) -> (Range<usize>, Vec<(String, Vec<u8>)>) {
+    let end = packed.len() - FOOTER_BYTES;
+    let number = |at: usize| {
+        let bytes = packed[at..at + 8].try_into().expect("eight");
+        usize::try_from(u64::from_le_bytes(bytes)).expect("small")
+    };
+    assert_eq!(&packed[end - 8..end], b"ZSTNINTG");
+    let start = end - TRAILER_BYTES - number(end - TRAILER_BYTES);
+    assert_eq!(number(end), start - number(end + 8), "it follows the index");
+    let mut records = Vec::new();
+    let mut at = start + 2;
+    while at < end - TRAILER_BYTES - 8 {
+        let tag = String::from_utf8(packed[at..at + 4].to_vec()).expect("ASCII");
+        let value = at + 12..at + 12 + number(at + 4);
+        at = value.end;
+        records.push((tag, packed[value].to_vec()));
+    }
+    (start..end, records)
+}
+
+/// The file with a section of these records and the right checksum.
+fn with_records(packed: &[u8], version: u16, records: &[(String, Vec<u8>)]) -> Vec<u8> {
+    let mut payload = version.to_le_bytes().to_vec();
+    for (tag, value) in records {
+        payload.extend_from_slice(tag.as_bytes());
+        payload.extend_from_slice(&(value.len() as u64).to_le_bytes());
+        payload.extend_from_slice(value);
+    }
+    payload.extend_from_slice(&checksum([payload.as_slice()]).to_le_bytes());
+    let len = payload.len() as u64;
+    let place = section(packed).0;
+    let behind = &packed[place.end..];
+    [
+        &packed[..place.start],
+        &payload,
+        &len.to_le_bytes(),
+        b"ZSTNINTG",
+        behind,
+    ]
+    .concat()
+}
+
+fn rule<T>(result: zstn::Result<T>) -> (Option<Rule>, Option<String>) {
+    match result.err() {
+        Some(zstn::Error::Format { source, .. } | zstn::Error::Core(source)) => {
+            (source.rule(), source.tensor_name().map(Into::into))
+        }
+        _ => (None, None),
+    }
+}
+
+#[test]
+fn a_section_is_what_the_format_says() {
+    let (original, packed) = (original(), packed());
+    let (place, records) = section(&packed);
+    // 12 bytes are the head of a record that short frames do not need.
+    assert_eq!(
+        place.len() as u64,
+        FIXED_BYTES - 12 + 40 * 4,
+        "the tied tensor has no entry"
+    );
+    let tags: Vec<&str> = records.iter().map(|(tag, _)| tag.as_str()).collect();
+    assert_eq!(tags, ["FILE", "HEAD", "FRMS", "TENS"]);
+    let file = &records[0].1;
+    assert_eq!(file[..8], (original.len() as u64).to_le_bytes());
+    let hex: String = file[8..].iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(hex, sha256(&original));
+    assert!(with_records(&packed, 1, &records) == packed);
+}
+
+#[test]
+fn a_wrong_section_is_refused_where_it_is_used() {
+    let (packed, disk) = (packed(), Disk::new());
+    let records = section(&packed).1;
+    let changed = |tag: &str, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut records = records.clone();
+        let found = records.iter_mut().find(|record| record.0 == tag);
+        change(&mut found.expect("there").1);
+        with_records(&packed, 1, &records)
+    };
+    let on_opening = |file: &[u8], expected: Rule| {
+        assert_eq!(rule(read_all(file)), (Some(expected), None));
+        assert_eq!(rule(disk.unpack(file)), (Some(expected), None));
+        assert_eq!(rule(disk.verify(file)), (Some(expected), None));
+        assert_eq!(
+            unpack(&Pure, file).expect_err("wrong").rule(),
+            Some(expected)
+        );
+    };
+    let flip = |at: usize| move |value: &mut Vec<u8>| value[at] ^= 1;
+    on_opening(&changed("FILE", &flip(0)), Rule::ZstnFileDigest);
+    on_opening(&changed("HEAD", &flip(0)), Rule::ZstnHeadChecksum);
+    on_opening(&changed("HEAD", &flip(8)), Rule::ZstnHeadChecksum);
+    for (tag, entry) in [("FRMS", 8), ("TENS", 32)] {
+        let longer = |value: &mut Vec<u8>| value.resize(value.len() + entry, 0);
+        on_opening(&changed(tag, &longer), Rule::ZstnIntegrity);
+        let odd = |value: &mut Vec<u8>| value.truncate(value.len() - 1);
+        on_opening(&changed(tag, &odd), Rule::ZstnIntegrity);
+        let none = |value: &mut Vec<u8>| value.clear();
+        on_opening(&changed(tag, &none), Rule::ZstnIntegrity);
+    }
+    // The entry of `zeros`: `tied` has none.
+    for (tag, at, expected) in [
+        ("FRMS", 2 * 8, Rule::ZstnFrameChecksum),
+        ("TENS", 2 * 32, Rule::ZstnTensorDigest),
+    ] {
+        let file = changed(tag, &flip(at));
+        let named = (Some(expected), Some("zeros".into()));
+        assert_eq!(rule(read_all(&file)), named);
+        assert_eq!(rule(disk.unpack(&file)), named);
+        assert_eq!(rule(disk.verify(&file)), named);
+        let error = unpack(&Pure, &file).expect_err("wrong");
+        assert_eq!(
+            (error.rule(), error.tensor_name()),
+            (Some(expected), Some("zeros"))
+        );
+    }
+    // The digest of the whole file is used by `verify`, and for files without
+    // other digests.
+    let file = changed("FILE", &flip(20));
+    assert_eq!(read_all(&file).expect("right tensors").len(), 5);
+    assert!(disk.unpack(&file).expect("right tensors") == original());
+    assert!(unpack(&Pure, &file).expect("right tensors") == original());
+    assert_eq!(rule(disk.verify(&file)).0, Some(Rule::ZstnFileDigest));
+    let (_, mut records) = section(&file);
+    records.retain(|record| record.0 != "TENS");
+    let file = with_records(&file, 1, &records);
+    assert_eq!(rule(disk.unpack(&file)).0, Some(Rule::ZstnFileDigest));
+    assert!(!disk.path("m.safetensors").exists());
+    let error = unpack(&Pure, &file).expect_err("wrong");
+    assert_eq!(error.rule(), Some(Rule::ZstnFileDigest));
+}
+
+#[test]
+fn sections_of_later_writers_and_missing_ones_are_in_order() {
+    let (original, packed, disk) = (original(), packed(), Disk::new());
+    let truth = read_all(&packed).expect("in order");
+    let records = section(&packed).1;
+    let mut more = records.clone();
+    more.insert(1, ("STAT".into(), b"whatever".to_vec()));
+    let nothing = vec![("FILE".into(), vec![])];
+    let place = section(&packed).0;
+    let unknown = b"bytes that are no section";
+    let foreign = [&packed[..place.start], unknown, &packed[place.end..]].concat();
+    for (file, has_digests) in [
+        (with_records(&packed, 1, &more), true),
+        (with_records(&packed, 1, &records[..3]), false),
+        (with_records(&packed, 1, &[]), false),
+        (with_records(&packed, 2, &nothing), false),
+        (foreign, false),
+    ] {
+        assert!(read_all(&file).expect("in order") == truth);
+        assert!(disk.unpack(&file).expect("in order") == original);
+        assert_eq!(disk.verify(&file).expect("in order"), has_digests);
+        assert!(unpack(&Pure, &file).expect("in order") == original);
+    }
+}
+
+#[test]
+fn the_section_can_be_left_out() {
+    let (original, packed, disk) = (original(), packed(), Disk::new());
+    let place = section(&packed).0;
+    let bare = [&packed[..place.start], &packed[place.end..]].concat();
+    assert!(disk.unpack(&bare).expect("in order") == original);
+
+    let input = disk.path("plain.safetensors");
+    std::fs::write(&input, &original).expect("written");
+    let target = disk.path("bare.zstn");
+    let options = PackOptions::default().integrity(false);
+    zstn::pack(&disk.engine, &input, &target, &options).expect("packs");
+    assert!(std::fs::read(&target).expect("there") == bare);
+
+    let len = original.len() as u64;
+    let mut packing = IncrementalPacker::new(len, ContainerOptions::default().integrity(false));
+    let mut out = Vec::new();
+    while let Some(range) = packing.needs() {
+        let bytes = zstn_core::bytes::part(&original, range);
+        out.extend(packing.supply(&Pure, bytes).expect("packs"));
+    }
+    assert!(!out.windows(8).any(|bytes| bytes == b"ZSTNINTG"));
+    assert!(unpack(&Pure, &out).expect("in order") == original);
+    assert!(!disk.verify(&out).expect("in order"));
+}
+
+#[test]
+fn files_of_z4ai_hold_none() {
+    let disk = Disk::new();
+    let case = cases::containers()
+        .into_iter()
+        .find(|case| case.made_by.as_deref() == Some("z4ai 0.2.0") && case.tensors().len() > 2)
+        .expect("one of z4ai's");
+    assert!(!disk.verify(&case.packed()).expect("in order"));
+}

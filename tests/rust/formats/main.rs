@@ -1,0 +1,15 @@
+//! Files of every format: golden vectors, what this project writes, and files
+//! that break a rule.
+
+mod compressed_tensors;
+mod delta;
+mod delta_tensors;
+mod dimensions;
+mod gauss;
+mod header_copy;
+mod incremental;
+mod integrity;
+mod oracle;
+mod rules;
+mod vectors;
+mod ztensor;

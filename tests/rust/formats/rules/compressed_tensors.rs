@@ -1,0 +1,137 @@
+//! Weights in parts, of a module called `p`.
+
+use zstn_core::container::foreign::compressed_tensors::{
+    Checkpoint, Config, Entry, Format, SparseWriter, Stored,
+};
+use zstn_core::container::safetensors::{Header, header_len_bytes};
+use zstn_core::dtype::Dtype;
+use zstn_core::{Result, Rule};
+use zstn_tests::cases::read;
+
+use super::Case;
+
+/// A valid scheme.
+const SCHEME: &str = r#"{"num_bits": 4, "strategy": "group", "group_size": 2, "actorder": true}"#;
+
+type Tensors = Vec<(Stored, Vec<u8>)>;
+
+fn stored(name: &str, dtype: Dtype, shape: &[u64]) -> Stored {
+    Stored {
+        name: name.into(),
+        dtype,
+        shape: shape.to_vec(),
+    }
+}
+
+/// Decodes the weight called `name`.
+fn decode(config: &str, tensors: &Tensors, name: &str) -> Result<()> {
+    let config = Config::parse(config.as_bytes())?;
+    let checkpoint = Checkpoint::new(&config, tensors.iter().map(|(stored, _)| stored.clone()))?;
+    let Entry::Weight(weight) = checkpoint.find(name)? else {
+        panic!("{name} is no weight in parts");
+    };
+    let bytes = |stored: &Stored| {
+        let tensor = tensors.iter().find(|(other, _)| other == stored);
+        tensor.expect("a stored tensor").1.as_slice()
+    };
+    let parts: Vec<&[u8]> = weight.parts().iter().map(|p| bytes(&p.stored)).collect();
+    weight.decode(&parts).map(drop)
+}
+
+fn config(format: &str, scheme: &str) -> String {
+    format!(
+        r#"{{"quantization_config": {{"quant_method": "compressed-tensors",
+            "format": "{format}", "config_groups":
+            {{"group_0": {{"targets": ["Linear"], "weights": {scheme}}}}}}}}}"#
+    )
+}
+
+/// A row of four codes of four bits in two groups, with the group of its last
+/// column.
+fn packed(group: u8) -> Tensors {
+    vec![
+        (
+            stored("p.weight_shape", Dtype::I32, &[2]),
+            vec![1, 0, 0, 0, 4, 0, 0, 0],
+        ),
+        (stored("p.weight_packed", Dtype::I32, &[1, 1]), vec![0; 4]),
+        (stored("p.weight_scale", Dtype::F16, &[1, 2]), vec![0; 4]),
+        (
+            stored("p.weight_g_idx", Dtype::I32, &[4]),
+            [[0, 0, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0], [group, 0, 0, 0]].concat(),
+        ),
+    ]
+}
+
+/// The bytes of the tensor whose name ends with `part`.
+fn bytes_of<'t>(tensors: &'t mut Tensors, part: &str) -> &'t mut Vec<u8> {
+    let tensor = tensors
+        .iter_mut()
+        .find(|(stored, _)| stored.name.ends_with(part));
+    &mut tensor.expect("a part").1
+}
+
+/// A sparse weight of zeros whose first row does not begin at the first value.
+fn moved_row() -> Result<()> {
+    let mut writer = SparseWriter::new(Format::SparseBitmask)?;
+    let dense = stored("p.weight", Dtype::F16, &[8, 256]);
+    let parts = writer.write(&dense, &[0; 4096])?.expect("worth it");
+    let mut tensors: Tensors = parts.into_iter().collect();
+    bytes_of(&mut tensors, "row_offsets")[0] = 1;
+    let config = format!(
+        r#"{{"quantization_config": {}}}"#,
+        writer.quantization_config()
+    );
+    decode(&config, &tensors, "p.weight")
+}
+
+/// A weight for Marlin kernels whose first group of four has position 0 twice.
+fn one_position_twice() -> Result<()> {
+    let vector = |suffix: &str| {
+        let name = format!("marlin24_w4_channel_in64{suffix}");
+        read("compressed-tensors", &name)
+    };
+    let (config, file) = (vector(".config.json"), vector(".safetensors"));
+    let header_len = usize::try_from(header_len_bytes(&file, file.len() as u64)?).expect("short");
+    let (header, data) = file[8..].split_at(header_len);
+    let header = Header::parse(header, data.len() as u64)?;
+    let tensors = header.tensors.iter().map(|tensor| {
+        let bytes = zstn_core::bytes::part(data, tensor.span.clone());
+        (Stored::from(tensor), bytes.to_vec())
+    });
+    let mut tensors: Tensors = tensors.collect();
+    bytes_of(&mut tensors, "m.proj.meta")[0] = 0;
+    let config = String::from_utf8(config).expect("text");
+    decode(&config, &tensors, "m.proj.weight")
+}
+
+pub fn cases() -> Vec<Case> {
+    let weight = |config: String, tensors: Tensors| decode(&config, &tensors, "p.weight");
+    let quantised = config("pack-quantized", SCHEME);
+    weight(quantised.clone(), packed(1)).expect("in order");
+    let twice = [packed(1), packed(1)].concat();
+    vec![
+        (Rule::CompressedTensorsConfig, weight("{".into(), packed(1))),
+        (
+            Rule::CompressedTensorsFormat,
+            weight(config("mixed-precision", SCHEME), packed(1)),
+        ),
+        (
+            Rule::CompressedTensorsScheme,
+            weight(
+                config("pack-quantized", r#"{"type": "complex"}"#),
+                packed(1),
+            ),
+        ),
+        (
+            Rule::CompressedTensorsName,
+            weight(quantised.clone(), twice),
+        ),
+        (
+            Rule::CompressedTensorsGroupIndex,
+            weight(quantised, packed(2)),
+        ),
+        (Rule::CompressedTensorsRowOffsets, moved_row()),
+        (Rule::CompressedTensorsPositions, one_position_twice()),
+    ]
+}

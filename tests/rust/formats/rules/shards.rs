@@ -1,0 +1,54 @@
+//! Checkpoints in several files.
+
+use std::path::Path;
+
+use zstn::{Engine, PackOptions};
+use zstn_core::container::safetensors::ShardIndex;
+use zstn_core::{Result, Rule};
+use zstn_tests::checkpoint;
+
+use super::Case;
+
+fn index(pairs: &str) -> String {
+    format!(r#"{{"weight_map":{{{pairs}}}}}"#)
+}
+
+fn parsed(json: &str) -> Result<()> {
+    ShardIndex::parse(json.as_bytes()).map(drop)
+}
+
+/// Packs a folder that holds an index of `pairs` and the checkpoint
+/// `m.safetensors` of the tensor `t`, also called `m.bin`.
+fn packed(pairs: &str) -> Result<()> {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let folder = scratch.path().join("model");
+    std::fs::create_dir(&folder).expect("created");
+    let write = |name: &str, bytes: &[u8]| {
+        std::fs::write(folder.join(name), bytes).expect("written");
+    };
+    write("model.safetensors.index.json", index(pairs).as_bytes());
+    for name in ["m.safetensors", "m.bin"] {
+        write(name, &checkpoint(&[("t", "U8", b"bytes")]));
+    }
+    let error = match pack_folder(&folder, &scratch.path().join("packed")) {
+        Ok(()) => return Ok(()),
+        Err(error) => error,
+    };
+    Err(error.refusal().cloned().expect("no error of the disk"))
+}
+
+fn pack_folder(folder: &Path, target: &Path) -> zstn::Result<()> {
+    let engine = Engine::new(1)?;
+    zstn::pack(&engine, folder, target, &PackOptions::default()).map(drop)
+}
+
+pub fn cases() -> Vec<Case> {
+    vec![
+        (Rule::ShardIndex, parsed("{}")),
+        (Rule::ShardFileName, parsed(&index(r#""t":"../m""#))),
+        (Rule::ShardTensorTwice, parsed(&index(r#""t":"m","t":"n""#))),
+        (Rule::ShardMissing, packed(r#""t":"n.safetensors""#)),
+        (Rule::ShardTensorMissing, packed(r#""u":"m.safetensors""#)),
+        (Rule::ShardRenaming, packed(r#""t":"m.bin""#)),
+    ]
+}

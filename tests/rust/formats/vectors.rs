@@ -1,0 +1,197 @@
+//! Every golden vector decodes to its truth, with both engines.
+
+use zstn_core::Result;
+use zstn_core::bytes::part;
+use zstn_core::catalog::{FileCatalog, FileOpener};
+use zstn_core::container::zstn::{pack, unpack};
+use zstn_core::engine::Engine;
+use zstn_core::frame::decompress;
+use zstn_core::frame::select::Effort;
+use zstn_core::limits::FRAME_DECODED_BYTES;
+use zstn_core::pure::Pure;
+use zstn_tests::{cases, sha256};
+
+fn native() -> zstn::Engine {
+    zstn::Engine::new(2).expect("two threads")
+}
+
+fn frames_decode(engine: &impl Engine) {
+    let mut decoded = 0;
+    for (name, case) in cases::frames() {
+        let frame = cases::read("z4ai", &format!("{name}.z4ai"));
+        let bytes = decompress(engine, &frame, FRAME_DECODED_BYTES)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(bytes.len() as u64, case.original_len, "{name}");
+        assert_eq!(sha256(&bytes), case.original_sha256, "{name}");
+        decoded += 1;
+    }
+    assert!(decoded >= 514, "only {decoded} frames");
+}
+
+#[test]
+fn frames_decode_with_c_zstd() {
+    frames_decode(&native());
+}
+
+#[test]
+fn frames_decode_with_rust_alone() {
+    frames_decode(&Pure);
+}
+
+/// Opens a file as a reader over HTTP does: the head, then what is missing.
+/// Returns the catalog and the number of round trips and bytes.
+fn open(file: &[u8]) -> Result<(FileCatalog, usize, usize)> {
+    let len = file.len() as u64;
+    let part = |range| part(file, range);
+    let head = part(0..FileOpener::head_len_bytes(len));
+    let (mut trips, mut bytes) = (1, head.len());
+    let mut opening = FileOpener::new(len, head.to_vec())?;
+    loop {
+        let needs = opening.needs()?;
+        if needs.is_empty() {
+            return Ok((opening.finish(&Pure)?, trips, bytes));
+        }
+        trips += 1;
+        for range in needs {
+            bytes += part(range.clone()).len();
+            opening.supply(range.start, part(range))?;
+        }
+    }
+}
+
+fn containers_restore(engine: &impl Engine) {
+    let mut restored = 0;
+    for case in cases::containers() {
+        let name = &case.name;
+        let bytes = unpack(engine, &case.packed()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(bytes == case.original(), "{name} restores other bytes");
+        restored += 1;
+    }
+    assert!(restored >= 35, "only {restored} containers");
+}
+
+#[test]
+fn containers_restore_with_c_zstd() {
+    containers_restore(&native());
+}
+
+#[test]
+fn containers_restore_with_rust_alone() {
+    containers_restore(&Pure);
+}
+
+#[test]
+fn every_tensor_reads_by_name() {
+    let mut read = 0;
+    for case in cases::containers() {
+        let name = &case.name;
+        let packed = case.packed();
+        let opened = open(&packed);
+        let official = case.official.as_ref().is_some_and(|o| o.valid);
+        let indexed = case.layout.as_ref().is_some_and(|l| l.contiguous != 0);
+        if !official || !indexed {
+            assert!(opened.is_err(), "{name} must not be read by name");
+            continue;
+        }
+        let (catalog, trips, _) = opened.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(trips <= 3, "{name}: {trips} round trips");
+        assert_eq!(catalog.tensors().len(), case.tensors().len(), "{name}");
+        for truth in case.tensors() {
+            let number = catalog.find(&truth.name).expect("listed");
+            let tensor = &catalog.tensors()[number];
+            assert_eq!(Some(tensor.dtype.name()), truth.dtype.as_deref(), "{name}");
+            assert_eq!(Some(&tensor.shape), truth.shape.as_ref(), "{name}");
+            let stored = part(&packed, tensor.stored.clone());
+            let bytes = catalog
+                .decode(&Pure, number, stored)
+                .unwrap_or_else(|error| panic!("{name}/{}: {error}", truth.name));
+            assert_eq!(Some(sha256(&bytes)), truth.sha256, "{name}/{}", truth.name);
+            read += 1;
+        }
+    }
+    assert!(read > 600, "only {read} tensors");
+}
+
+#[test]
+fn plain_safetensors_read_by_name() {
+    for case in cases::containers() {
+        let original = case.original();
+        let opened = open(&original);
+        if !case.official.as_ref().is_some_and(|o| o.valid) {
+            assert!(opened.is_err(), "{} breaks the official rules", case.name);
+            continue;
+        }
+        let (catalog, trips, _) = opened.unwrap_or_else(|error| panic!("{}: {error}", case.name));
+        assert!(trips <= 2);
+        for truth in case.tensors() {
+            let number = catalog.find(&truth.name).expect("listed");
+            let stored = part(&original, catalog.tensors()[number].stored.clone());
+            let bytes = catalog.decode(&Pure, number, stored).expect("plain bytes");
+            assert_eq!(
+                Some(sha256(&bytes)),
+                truth.sha256,
+                "{}/{}",
+                case.name,
+                truth.name
+            );
+        }
+    }
+}
+
+#[test]
+fn what_we_pack_has_the_structure_z4ai_would_write() {
+    // Records, aliases and spans are those of z4ai; only frames may differ.
+    let engine = native();
+    for case in cases::containers() {
+        if case.made_by.as_deref() != Some("z4ai 0.2.0") {
+            continue;
+        }
+        let original = case.original();
+        let ours = pack(&engine, &original, Effort::Balanced).expect("packs");
+        assert!(
+            unpack(&Pure, &ours).expect("unpacks") == original,
+            "{} comes back different",
+            case.name
+        );
+        // The one valid file that z4ai stores as a single frame.
+        if case.name == "noncontig_empty_tie" {
+            continue;
+        }
+        let (Ok((a, ..)), Ok((b, ..))) = (open(&ours), open(&case.packed())) else {
+            continue;
+        };
+        let shape = |catalog: &FileCatalog| {
+            catalog
+                .tensors()
+                .iter()
+                .map(|t| (t.name.clone(), t.span.clone(), t.alias_of))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(shape(&a), shape(&b), "{}", case.name);
+    }
+}
+
+#[test]
+fn a_large_index_opens_in_two_round_trips() {
+    // 3000 tensors, none like another: header, index and integrity section
+    // are all far larger than the head.
+    let mut header = String::from("{");
+    for i in 0..3000 {
+        use std::fmt::Write as _;
+        let comma = if i == 0 { "" } else { "," };
+        let _ = write!(
+            header,
+            "{comma}\"a.{i}\":{{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[{},{}]}}",
+            2 * i,
+            2 * i + 2
+        );
+    }
+    header.push('}');
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend_from_slice(header.as_bytes());
+    file.extend((0..3000u16).flat_map(u16::to_le_bytes));
+    let packed = pack(&native(), &file, Effort::Fast).expect("packs");
+    let (catalog, trips, _) = open(&packed).expect("opens");
+    assert_eq!((catalog.tensors().len(), trips), (3000, 2));
+    assert!(catalog.integrity().is_some_and(|i| i.is_complete()));
+}

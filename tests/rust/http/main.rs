@@ -1,0 +1,5 @@
+//! Reading over HTTP, and `zstn serve`.
+
+mod faults;
+mod reading;
+mod serve;

@@ -1,0 +1,142 @@
+//! The verb `serve`.
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use zstn_tests::command::{program, text, zstn};
+
+use super::client::get;
+
+/// A running `zstn serve`.
+struct Running {
+    child: Child,
+    output: BufReader<std::process::ChildStdout>,
+    address: SocketAddr,
+}
+
+impl Running {
+    fn start(folder: &Path, arguments: &[&str]) -> Self {
+        let mut child = Command::new(program())
+            .args(["serve", "--port", "0"])
+            .args(arguments)
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        let url = line.split("http://").nth(1).unwrap();
+        let address = url.split('/').next().unwrap().parse().unwrap();
+        Self {
+            child,
+            output,
+            address,
+        }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn it_serves_the_folder_it_is_in_and_logs_what_it_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.bin"), vec![7; 12_345]).unwrap();
+    let mut server = Running::start(folder.path(), &[]);
+    assert_eq!(get(server.address, "/a.bin", &[]).body, [7; 12_345]);
+    assert_eq!(server.line(), "200 GET   12.3 kB  /a.bin\n");
+    // Bytes that a terminal would act on: CSI, as it is and in UTF-8.
+    let range = "Range: bytes=0-1\u{9b}31m";
+    get(server.address, "/\u{9b}31m\u{202e}", &[range]);
+    let line = server.line();
+    assert!(line.contains("/\\u{9b}31m\\u{202e}"), "{line}");
+    assert!(!line.trim_end().contains(char::is_control), "{line:?}");
+
+    let mut server = Running::start(folder.path(), &["--json", "--host", "localhost"]);
+    get(
+        server.address,
+        "/a.bin",
+        &["Origin: https://viewer.example"],
+    );
+    let line: serde_json::Value = serde_json::from_str(&server.line()).unwrap();
+    assert_eq!(
+        (&line["status"], &line["bytes"]),
+        (&200.into(), &12_345.into())
+    );
+    let note = line["note"].as_str().unwrap();
+    assert!(note.contains("--cors https://viewer.example"), "{note}");
+}
+
+#[test]
+fn options_open_what_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (served, shared) = (folder.path().join("served"), folder.path().join("shared"));
+    for folder in [&served, &shared] {
+        std::fs::create_dir(folder).unwrap();
+    }
+    std::fs::write(shared.join("a.bin"), "bytes").unwrap();
+    #[cfg(unix)]
+    std::os::unix::fs::symlink("../shared/a.bin", served.join("a.bin")).unwrap();
+    #[cfg(not(unix))]
+    std::fs::copy(shared.join("a.bin"), served.join("a.bin")).unwrap();
+    let server = Running::start(
+        &served,
+        &[
+            "--follow-links-in",
+            "../shared",
+            "--allow-host",
+            "models.example",
+            "--cors",
+            "https://viewer.example",
+            "--cors",
+            "https://other.example",
+        ],
+    );
+    let origin = "Origin: https://viewer.example";
+    let answer = get(server.address, "/a.bin", &["Host: models.example", origin]);
+    assert_eq!((answer.status, &answer.body[..]), (200, &b"bytes"[..]));
+    let allowed = answer.header("access-control-allow-origin");
+    assert_eq!(allowed, Some("https://viewer.example"));
+}
+
+#[test]
+fn what_cannot_be_served_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.bin"), "bytes").unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    for (arguments, status, sentences) in [
+        (&["nope"][..], 3, &["folder nope"][..]),
+        (&["a.bin"], 2, &["a.bin is a file", "folder it is in: ."]),
+        (&["--port", &port], 3, &["in use", "port 0", &port]),
+        (&["--cors", "viewer.example"], 2, &["https://example.org"]),
+        (&["--follow-links-in", "nope"], 3, &["nope"]),
+    ] {
+        let mut all = vec!["serve"];
+        if !arguments.contains(&"--port") {
+            all.extend(["--port", "0"]);
+        }
+        all.extend(arguments);
+        let output = zstn(folder.path(), &all);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{message}");
+        for sentence in sentences {
+            assert!(message.contains(sentence), "{message}");
+        }
+    }
+}

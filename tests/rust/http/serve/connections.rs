@@ -1,0 +1,175 @@
+//! Slow clients, and shutting down.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use zstn::serve::{Handle, Limits};
+
+use super::client::{address, bind, get, run};
+
+const REQUEST: &[u8] = b"GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n";
+/// More bytes than sockets buffer.
+const LARGE_BYTES: u64 = 64 << 20;
+const ENDLESS: Duration = Duration::from_secs(1 << 20);
+
+/// Limits that are never reached.
+const NONE: Limits = Limits {
+    head: ENDLESS,
+    write: ENDLESS,
+    connections: 100,
+};
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let file = std::fs::File::create(folder.path().join("large.bin")).unwrap();
+    file.set_len(LARGE_BYTES).unwrap();
+    std::fs::write(folder.path().join("small.bin"), "bytes").unwrap();
+    folder
+}
+
+fn limited(folder: &Path, limits: Limits) -> (SocketAddr, Handle) {
+    let server = bind(folder).with_limits(limits);
+    let handle = server.handle();
+    (run(server), handle)
+}
+
+fn connect(server: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(server).unwrap();
+    // Makes a failing test end.
+    let patience = Some(Duration::from_secs(60));
+    stream.set_read_timeout(patience).unwrap();
+    stream
+}
+
+/// Reads until the server hangs up; returns how many bytes came.
+fn read_out(stream: &mut TcpStream) -> u64 {
+    let mut buffer = vec![0; 1 << 20];
+    let mut len = 0;
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return len,
+            Ok(read) => len += read as u64,
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return len,
+            Err(error) => panic!("the server does not hang up: {error}"),
+        }
+    }
+}
+
+/// A download that has begun and is not read further.
+fn stalled(server: SocketAddr) -> TcpStream {
+    let mut stream = connect(server);
+    stream.write_all(REQUEST).unwrap();
+    stream.read_exact(&mut [0; 1]).unwrap();
+    stream
+}
+
+fn wait_for(handle: &Handle, connections: usize) {
+    let start = Instant::now();
+    while handle.connections() != connections {
+        assert!(start.elapsed() < Duration::from_secs(60));
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn requests_that_do_not_come_are_not_waited_for() {
+    let folder = folder();
+    let limits = Limits {
+        head: Duration::from_millis(200),
+        ..NONE
+    };
+    let (server, handle) = limited(folder.path(), limits);
+    let mut streams: Vec<TcpStream> = (0..60).map(|_| connect(server)).collect();
+    let answered = b"GET /small.bin HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for (number, stream) in streams.iter_mut().enumerate() {
+        let sent: &[u8] = match number % 3 {
+            0 => b"",
+            1 => b"GET /small.bin HTTP/1.1\r\nHost: loc",
+            _ => answered,
+        };
+        stream.write_all(sent).unwrap();
+    }
+    let dripping = connect(server);
+    std::thread::scope(|scope| {
+        // One byte after another, until the server hangs up.
+        scope.spawn(|| {
+            let mut request = b"GET /small.bin HTTP/1.1\r\nX: ".iter().copied();
+            while (&dripping)
+                .write_all(&[request.next().unwrap_or(b'x')])
+                .is_ok()
+            {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        });
+        for (number, stream) in streams.iter_mut().enumerate() {
+            let len = read_out(stream);
+            assert_eq!(len > 0, number % 3 == 2, "{len} bytes for {number}");
+        }
+    });
+    wait_for(&handle, 0);
+    assert_eq!(get(server, "/small.bin", &[]).body, b"bytes");
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_dropped() {
+    let folder = folder();
+    let limits = Limits {
+        write: Duration::from_millis(200),
+        ..NONE
+    };
+    let (server, handle) = limited(folder.path(), limits);
+    let mut streams: Vec<TcpStream> = (0..8).map(|_| stalled(server)).collect();
+    wait_for(&handle, 0);
+    for stream in &mut streams {
+        let len = read_out(stream);
+        assert!(len < LARGE_BYTES, "{len} bytes");
+    }
+    assert_eq!(get(server, "/small.bin", &[]).body, b"bytes");
+}
+
+#[test]
+fn idle_connections_make_way_for_new_ones() {
+    let folder = folder();
+    let limits = Limits {
+        connections: 4,
+        ..NONE
+    };
+    let (server, handle) = limited(folder.path(), limits);
+    let mut first = connect(server);
+    wait_for(&handle, 1);
+    let mut others: Vec<TcpStream> = (0..3).map(|_| stalled(server)).collect();
+    wait_for(&handle, 4);
+    assert_eq!(get(server, "/small.bin", &[]).body, b"bytes");
+    assert_eq!(read_out(&mut first), 0, "it was the idle one");
+
+    // All have unfinished answers: the next waits for one of them to end.
+    others.push(stalled(server));
+    wait_for(&handle, 4);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| get(server, "/small.bin", &[]).body);
+        drop(others.pop());
+        assert_eq!(waiting.join().unwrap(), b"bytes");
+    });
+    // Those are unaffected: the whole file arrives.
+    for stream in &mut others {
+        let copied = std::io::copy(&mut stream.take(LARGE_BYTES), &mut std::io::sink());
+        assert_eq!(copied.unwrap(), LARGE_BYTES);
+    }
+}
+
+#[test]
+fn a_handle_stops_a_server() {
+    let folder = folder();
+    let server = bind(folder.path()).with_limits(NONE);
+    let (address, handle) = (address(&server), server.handle());
+    let thread = std::thread::spawn(move || server.run(|_| ()));
+    let mut idle = connect(address);
+    let _stalled = stalled(address);
+    assert_eq!(get(address, "/small.bin", &[]).body, b"bytes");
+    handle.stop();
+    thread.join().unwrap().unwrap();
+    assert_eq!(read_out(&mut idle), 0);
+    assert!(TcpStream::connect(address).is_err());
+}

@@ -1,0 +1,10 @@
+//! `zstn serve`: its answers, its access rules and its memory.
+
+mod client;
+mod command;
+mod conditions;
+mod connections;
+mod folders;
+mod links;
+mod origins;
+mod unpacked;

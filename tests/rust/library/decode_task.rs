@@ -1,0 +1,143 @@
+//! Decode tasks: what another thread needs to decode one tensor, for every kind of
+//! file.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use zstn::Reader;
+use zstn_core::model::DecodeTask;
+use zstn_core::pure::Pure;
+use zstn_tests::cases::{self, text};
+use zstn_tests::repository;
+
+fn vector(folder: &str, name: &str) -> PathBuf {
+    repository().join("tests/vectors").join(folder).join(name)
+}
+
+/// Decodes every tensor directly and by its task. Returns the number of tensors
+/// and the length of the longest task in bytes, without names.
+fn compare(reader: &Reader, files: &[Vec<u8>], base: Option<&Reader>) -> (usize, usize) {
+    let model = reader.model();
+    let mut longest = 0;
+    for (number, tensor) in model.tensors().iter().enumerate() {
+        let part = |file: usize, range: core::ops::Range<u64>| {
+            let bounds = |at: u64| usize::try_from(at).expect("in memory");
+            &files[file][bounds(range.start)..bounds(range.end)]
+        };
+        let parts = tensor.parts.iter();
+        let parts: Vec<&[u8]> = parts.map(|p| part(p.file, p.stored.clone())).collect();
+        let base = tensor.base.and(base);
+        let base = base.map(|base| base.read(&tensor.name).expect("the base").bytes);
+        let bytes = model.decode_task(number).expect("a tensor").to_bytes();
+        longest = longest.max(bytes.len().saturating_sub(3 * tensor.name.len()));
+        let task = DecodeTask::from_bytes(&bytes).expect("a task");
+        let expected = model.decode(&Pure, number, &parts, base.as_deref());
+        let decoded = task.decode(&Pure, &parts, base.as_deref());
+        match (decoded, expected) {
+            (Ok(decoded), Ok(expected)) => assert!(decoded == expected, "{}", tensor.name),
+            (Err(error), Err(expected)) => assert_eq!(error.to_string(), expected.to_string()),
+            (decoded, _) => panic!("{}: {:?}", tensor.name, decoded.err()),
+        }
+        if let Some((first, rest)) = parts.split_first() {
+            let mut damaged = first.to_vec();
+            if let Some(byte) = damaged.last_mut() {
+                *byte ^= 0x55;
+            }
+            let parts: Vec<&[u8]> = core::iter::once(damaged.as_slice())
+                .chain(rest.iter().copied())
+                .collect();
+            let expected = model.decode(&Pure, number, &parts, base.as_deref());
+            let decoded = task.decode(&Pure, &parts, base.as_deref());
+            assert_eq!(
+                decoded.map_err(|e| e.to_string()),
+                expected.map_err(|e| e.to_string())
+            );
+        }
+    }
+    (model.tensors().len(), longest)
+}
+
+fn open(path: &Path) -> Option<Reader> {
+    Reader::open(&path.display().to_string()).ok()
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    std::fs::read(path).expect("a vector")
+}
+
+#[test]
+fn one_tensor_of_any_file() {
+    let (mut all, mut longest) = (0, 0);
+    for (folder, ending) in [
+        ("zstn", "zstn"),
+        ("zstn", "safetensors"),
+        ("ztensor", "zt"),
+        ("gauss", "gauss"),
+    ] {
+        let mut count = 0;
+        for entry in std::fs::read_dir(vector(folder, "")).expect("vectors") {
+            let path = entry.expect("an entry").path();
+            let is_wanted = path.extension().is_some_and(|e| e == ending);
+            let Some(reader) = is_wanted.then(|| open(&path)).flatten() else {
+                continue;
+            };
+            let (tensors, len) = compare(&reader, &[read(&path)], None);
+            count += tensors;
+            longest = longest.max(len);
+        }
+        assert!(count > 40, "{count} tensors in .{ending} files");
+        all += count;
+    }
+    assert!(all > 400, "{all} tensors");
+    // A Gauss tensor of many shards has as many mixtures.
+    assert!(longest < 8192, "{longest} bytes");
+}
+
+#[test]
+fn records_of_deltas() {
+    let mut count = 0;
+    for case in cases::deltas("zstn", "z4dm") {
+        let path = |entry: &str| vector("zstn", &text(&case[entry]["file"]));
+        let Some(base) = open(&path("base")) else {
+            continue;
+        };
+        let Some(reader) = open(&path("container")) else {
+            continue;
+        };
+        count += compare(&reader, &[read(&path("container"))], Some(&base)).0;
+    }
+    assert!(count > 40, "{count} tensors");
+}
+
+#[test]
+fn weights_of_several_parts() {
+    let manifest: Value =
+        serde_json::from_slice(&cases::read("compressed-tensors", "manifest.json")).expect("JSON");
+    let mut count = 0;
+    for case in manifest["vectors"].as_array().expect("a list") {
+        let name = text(&case["name"]);
+        let folder = tempfile::tempdir().expect("a folder");
+        for (from, to) in [
+            (".config.json", "config.json"),
+            (".safetensors", "model.safetensors"),
+        ] {
+            let from = vector("compressed-tensors", &format!("{name}{from}"));
+            std::fs::copy(from, folder.path().join(to)).expect("copied");
+        }
+        let path = folder.path().join("model.safetensors");
+        let reader = open(&path).expect("a model");
+        let (tensors, longest) = compare(&reader, &[read(&path)], None);
+        assert!(longest < 2048, "{name}: {longest} bytes");
+        count += tensors;
+    }
+    assert!(count > 40, "{count} tensors");
+}
+
+#[test]
+fn other_bytes_are_not_a_task() {
+    let reader = open(&vector("zstn", "all_dtypes.zstn")).expect("a model");
+    let bytes = reader.model().decode_task(0).expect("a tensor").to_bytes();
+    for len in 0..bytes.len() {
+        assert!(DecodeTask::from_bytes(&bytes[..len]).is_err());
+    }
+}

@@ -1,0 +1,35 @@
+//! The README's lines of Rust compile as they are written there.
+
+use zstn_tests::repository;
+
+#[rustfmt::skip]
+fn lines() -> zstn::Result<()> {
+// The block begins.
+use zstn::{Engine, Location, PackOptions, Reader};
+
+let engine = Engine::new(0)?; // a thread per core
+let options = PackOptions::default().memory_bytes(512 << 20);
+let report = zstn::pack(&engine, "model.safetensors", "model.zstn", &options)?;
+println!("{} → {} bytes", report.original_bytes(), report.packed_bytes());
+
+let reader = Reader::open(Location::url("https://example.org/model.zstn"))?;
+let tensor = reader.read("wte.weight")?;
+println!("{} {:?}", tensor.dtype, tensor.shape);
+let rows = reader.read_rows("wte.weight", 1000..1010)?; // fetches the blocks that hold them
+println!("{:?}", rows.shape);
+// The block ends.
+Ok(())
+}
+
+#[test]
+fn the_block_is_that_of_this_file() {
+    let compiled = include_str!("readme.rs");
+    let compiled = compiled.split("// The block begins.\n").nth(1);
+    let compiled = compiled.and_then(|rest| rest.split("// The block ends.\n").next());
+    let readme = std::fs::read_to_string(repository().join("README.md")).expect("a README");
+    let shown = readme.split("```rust\n").nth(1);
+    let shown = shown.and_then(|rest| rest.split("```\n").next());
+    assert!(shown.is_some() && shown == compiled, "{shown:?}");
+    // The file does not exist here, so the lines run as far as the first error.
+    assert!(lines().is_err());
+}

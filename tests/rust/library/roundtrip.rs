@@ -1,0 +1,209 @@
+//! Round trips: any bytes, any dtype, any effort, both engines, any number of
+//! threads, any memory limit.
+
+use proptest::prelude::*;
+use zstn::{Engine, PackOptions, Storage, UnpackOptions};
+use zstn_core::TensorRef;
+use zstn_core::bytes::part;
+use zstn_core::catalog::FileOpener;
+use zstn_core::container::zstn::ContainerOptions;
+use zstn_core::container::zstn::{IncrementalPacker, pack, pack_into, unpack, unpack_into};
+use zstn_core::dtype::Dtype;
+use zstn_core::engine::ZstdCoding;
+use zstn_core::frame::select::{self, Effort};
+use zstn_core::frame::z4ai::{self, BlockCodecs, Codec, PlaneRecipe, Recipe, Transform};
+use zstn_core::frame::{Family, decompress};
+use zstn_core::pure::Pure;
+use zstn_core::transform::bitfield::{BFLOAT16, FLOAT16, FLOAT32};
+use zstn_tests::rng::Rng;
+
+const EFFORTS: [Effort; 3] = [Effort::Fast, Effort::Balanced, Effort::Max];
+
+/// Returns data of many kinds: noise, weights, few values, runs, zeros.
+fn data() -> impl Strategy<Value = Vec<u8>> {
+    (any::<u64>(), 0usize..40_000, 0..5).prop_map(|(seed, len, kind)| {
+        let mut rng = Rng(seed);
+        let mut bytes = match kind {
+            0 => rng.bytes(len),
+            1 => rng.bf16_weights(len / 2 + 1),
+            2 => rng.bytes(len).iter().map(|b| b % 3).collect(),
+            3 => vec![rng.bytes(1)[0]; len],
+            _ => rng.bytes(97).repeat(len / 97 + 1),
+        };
+        bytes.truncate(len);
+        bytes
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn frames_of_any_bytes(bytes in data(), dtype in 0usize..23, effort in 0usize..3) {
+        let engine = Engine::new(2).unwrap();
+        let dtype = Dtype::ALL.get(dtype).copied();
+        let frame = select::encode(&engine, TensorRef::flat(&bytes, dtype), EFFORTS[effort]);
+        prop_assert!(frame.len() <= bytes.len() + 33, "{} grew to {}", bytes.len(), frame.len());
+        prop_assert_eq!(&decompress(&Pure, &frame, 1 << 30).unwrap(), &bytes);
+        prop_assert_eq!(&decompress(&engine, &frame, 1 << 30).unwrap(), &bytes);
+    }
+
+    #[test]
+    fn every_transform_and_coding(bytes in data(), width in 1u8..20, kind in 0usize..5, plane in 0..PLANES.len()) {
+        let engine = Engine::new(2).unwrap();
+        let transform = match kind {
+            0 => Transform::Opaque,
+            1 => Transform::BytePlane(width),
+            _ => Transform::BitField([BFLOAT16, FLOAT16, FLOAT32][kind - 2]),
+        };
+        let planes = vec![PLANES[plane]; transform.planes()];
+        let frame = z4ai::encode(&engine, &bytes, &Recipe { transform, planes });
+        prop_assert_eq!(&decompress(&Pure, &frame, 1 << 30).unwrap(), &bytes);
+        prop_assert_eq!(&decompress(&engine, &frame, 1 << 30).unwrap(), &bytes);
+    }
+}
+
+const HUFFMAN: BlockCodecs = BlockCodecs::HUFFMAN;
+const SEARCH: BlockCodecs = BlockCodecs {
+    huffman: false,
+    search: Some(ZstdCoding::Search(3)),
+    ..HUFFMAN
+};
+const BOTH: BlockCodecs = BlockCodecs {
+    search: Some(ZstdCoding::Long(5)),
+    ..HUFFMAN
+};
+
+/// Every codec of a plane.
+const PLANES: [PlaneRecipe; 10] = [
+    PlaneRecipe::Store,
+    PlaneRecipe::Blocks(HUFFMAN),
+    PlaneRecipe::Blocks(SEARCH),
+    PlaneRecipe::Blocks(BOTH),
+    PlaneRecipe::Smallest(&[Codec::Zstd(ZstdCoding::Long(1))]),
+    PlaneRecipe::Smallest(&[Codec::Rans]),
+    PlaneRecipe::Smallest(&[Codec::RansAdaptive(100)]),
+    PlaneRecipe::Smallest(&[Codec::RansOrder1]),
+    PlaneRecipe::Smallest(&[
+        Codec::Blocks(BOTH),
+        Codec::RansAdaptive(1 << 16),
+        Codec::RansOrder1,
+    ]),
+    PlaneRecipe::PreferFast {
+        codecs: &[Codec::Blocks(HUFFMAN), Codec::Rans],
+        min_gain_divisor: 200,
+    },
+];
+
+#[test]
+fn output_depends_on_neither_threads_nor_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let original = zstn_tests::many_kinds(40 << 20);
+    let input = folder.path().join("model.safetensors");
+    std::fs::write(&input, &original).unwrap();
+    let reference = pack(&Engine::new(1).unwrap(), &original, Effort::Balanced).unwrap();
+    // 64 MiB allow batches of 21 MiB: the big tensors go block by block.
+    for (threads, memory_bytes) in [(1, 64 << 20), (3, 64 << 20), (2, 1 << 30)] {
+        let target = folder.path().join("model.zstn");
+        let engine = Engine::new(threads).unwrap();
+        let options = PackOptions::default().memory_bytes(memory_bytes);
+        let report = zstn::pack(&engine, &input, &target, &options).unwrap();
+        let packed = std::fs::read(&target).unwrap();
+        assert_eq!(report.packed_bytes(), packed.len() as u64);
+        assert_eq!(report.tensors(), 7);
+        let storage = report.files[0].storage;
+        assert!(
+            matches!(storage, Storage::Indexed { aliased: 2, .. }),
+            "{storage:?}"
+        );
+        assert!(
+            packed == reference,
+            "{threads} threads and {memory_bytes} bytes of memory give another file"
+        );
+        let restored = folder.path().join("restored.safetensors");
+        zstn::unpack(&engine, &target, &restored, &UnpackOptions::default()).unwrap();
+        assert!(std::fs::read(&restored).unwrap() == original);
+    }
+    assert!(unpack(&Pure, &reference).unwrap() == original);
+    let catalog = FileOpener::new(reference.len() as u64, reference.clone())
+        .and_then(|opening| opening.finish(&Pure))
+        .unwrap();
+    for (name, family) in [
+        ("big", Family::Z4ai),
+        ("sparse", Family::Sparse),
+        ("palette", Family::Palette),
+    ] {
+        let tensor = &catalog.tensors()[catalog.find(name).unwrap()];
+        let frame = part(&reference, tensor.stored.clone());
+        assert_eq!(Family::recognise(frame), Some(family), "{name}");
+    }
+    assert!(
+        reference.len() < original.len() / 2,
+        "the tied tensor is stored once"
+    );
+}
+
+#[test]
+fn buffers_used_before_change_nothing() {
+    let engine = Engine::new(2).unwrap();
+    // An index cannot describe the last one, so it becomes a single frame.
+    let originals = [
+        zstn_tests::many_kinds(3 << 20),
+        zstn_tests::many_kinds(1 << 20),
+        [&8u64.to_le_bytes()[..], b"{}      ", &[7; 5000]].concat(),
+        zstn_tests::many_kinds(2 << 20),
+    ];
+    let (mut packed, mut restored) = (vec![0xA5; 777], vec![0xA5; 5 << 20]);
+    for original in &originals {
+        let effort = Effort::Balanced;
+        let plain = ContainerOptions::new(effort).integrity(false);
+        pack_into(&engine, original, plain, &mut packed).unwrap();
+        let mut packing = IncrementalPacker::new(original.len() as u64, plain);
+        let mut piecewise = Vec::new();
+        while let Some(needs) = packing.needs() {
+            let bytes = part(original, needs);
+            piecewise.extend(packing.supply(&engine, bytes).unwrap());
+        }
+        assert!(
+            packed == piecewise,
+            "other bytes without an integrity section"
+        );
+        unpack_into(&engine, &packed, &mut restored).unwrap();
+        assert!(&restored == original);
+
+        pack_into(&engine, original, effort, &mut packed).unwrap();
+        let fresh = pack(&engine, original, effort).unwrap();
+        assert!(packed == fresh, "other bytes in a buffer used before");
+        unpack_into(&engine, &packed, &mut restored).unwrap();
+        assert!(&restored == original);
+    }
+    let mut damaged = packed.clone();
+    damaged[packed.len() / 2] ^= 1;
+    assert!(unpack_into(&engine, &damaged, &mut restored).is_err());
+}
+
+#[test]
+fn a_large_tensor_that_does_not_shrink_is_stored() {
+    // Looks compressible to the sample, is noise everywhere else: the packer
+    // finds out after it has coded the planes.
+    let mut rng = Rng(3);
+    let mut big = rng.bytes(30 << 20);
+    let last = big.len() - (32 << 10);
+    for k in 0..16 {
+        let start = last / 15 * k / 8 * 8;
+        for item in big[start..start + (32 << 10)].chunks_exact_mut(2) {
+            item[1] %= 3;
+        }
+    }
+    let file = zstn_tests::checkpoint(&[("w", "BF16", &big)]);
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("noise.safetensors");
+    std::fs::write(&input, &file).unwrap();
+    let engine = Engine::new(2).unwrap();
+    let target = folder.path().join("noise.zstn");
+    let options = PackOptions::default().memory_bytes(64 << 20);
+    zstn::pack(&engine, &input, &target, &options).unwrap();
+    let packed = std::fs::read(&target).unwrap();
+    assert!(packed == pack(&engine, &file, Effort::Balanced).unwrap());
+    assert!(unpack(&Pure, &packed).unwrap() == file);
+}

@@ -1,0 +1,125 @@
+//! The planner, to the byte: tables and ranges are written by hand.
+
+use std::ops::Range;
+
+use zstn_core::container::zstn::rows::{BlockTable, CHECKSUM_PIECE_BYTES, FramePlan, PlaneBlocks};
+use zstn_core::frame::plane::Method;
+use zstn_core::frame::z4ai::Transform;
+use zstn_core::transform::bitfield::{BFLOAT16, FLOAT32};
+
+const FRAME_BYTES: u64 = 1 << 20;
+
+/// A plane of `len_bytes` from `start` on, in blocks of `block_bytes` that
+/// take `stored` bytes each.
+fn blocks(start: u64, len_bytes: u64, block_bytes: u64, stored: &[usize]) -> PlaneBlocks {
+    let mut plane = PlaneBlocks::new(Method::Blocks, len_bytes, start, block_bytes);
+    stored.iter().for_each(|&len| plane.push(&vec![0; len]));
+    plane
+}
+
+fn stored(start: u64, len_bytes: u64) -> PlaneBlocks {
+    let mut plane = PlaneBlocks::new(Method::Store, len_bytes, start, 0);
+    plane.push(&vec![0; usize::try_from(len_bytes).expect("small")]);
+    plane
+}
+
+fn table(transform: Transform, tail: &[u8], planes: Vec<PlaneBlocks>) -> BlockTable {
+    BlockTable::new(transform, tail, FRAME_BYTES, planes).expect("something to cut")
+}
+
+/// Returns the starts and ends of the ranges to fetch.
+fn ranges(table: &BlockTable, span: Range<u64>) -> Vec<(u64, u64)> {
+    let plan = FramePlan::new(table, span);
+    plan.ranges().iter().map(|r| (r.start, r.end)).collect()
+}
+
+#[test]
+fn byte_planes_need_the_blocks_of_their_elements() {
+    // 250 elements of two bytes and one byte more.
+    let planes = vec![
+        blocks(100, 250, 100, &[10, 20, 30]),
+        blocks(1000, 250, 100, &[7, 7, 7]),
+    ];
+    let table = table(Transform::BytePlane(2), &[9], planes);
+    // One element, in the middle one of the blocks.
+    assert_eq!(ranges(&table, 300..302), [(110, 130), (1007, 1014)]);
+    // Half an element costs the same.
+    assert_eq!(ranges(&table, 301..302), [(110, 130), (1007, 1014)]);
+    // The last of one block and the first of the next.
+    assert_eq!(ranges(&table, 198..202), [(100, 130), (1000, 1014)]);
+    assert_eq!(ranges(&table, 198..200), [(100, 110), (1000, 1007)]);
+    assert_eq!(ranges(&table, 0..501), [(100, 160), (1000, 1021)]);
+    // The byte after the last element is in the table.
+    assert_eq!(ranges(&table, 500..501), []);
+    assert_eq!(ranges(&table, 7..7), []);
+}
+
+#[test]
+fn stored_planes_are_cut_where_their_checksums_are() {
+    let piece = CHECKSUM_PIECE_BYTES as u64;
+    let table = table(Transform::Opaque, &[], vec![stored(50, 2 * piece + 10)]);
+    assert_eq!(ranges(&table, 0..1), [(50, 50 + piece)]);
+    assert_eq!(
+        ranges(&table, piece..piece + 1),
+        [(50 + piece, 50 + 2 * piece)]
+    );
+    let last = (50 + 2 * piece, 60 + 2 * piece);
+    assert_eq!(ranges(&table, 2 * piece..2 * piece + 10), [last]);
+}
+
+#[test]
+fn bit_fields_take_eight_elements_for_a_byte_of_signs() {
+    // 800 elements: 100 bytes of signs, blocks of 400 bits, 80 and 80.
+    let planes = vec![
+        blocks(0, 100, 50, &[5, 5]),
+        blocks(100, 800, 80, &[9; 10]),
+        blocks(500, 800, 80, &[40; 10]),
+    ];
+    let table = table(Transform::BitField(BFLOAT16), &[], planes);
+    // Element 79 shares its byte of signs with elements 72 to 79.
+    assert_eq!(ranges(&table, 158..160), [(0, 5), (100, 109), (500, 540)]);
+    // Elements 79 and 80: 72 to 88.
+    assert_eq!(ranges(&table, 158..162), [(0, 5), (100, 118), (500, 580)]);
+    // 399 and 400 lie on either side of a block of signs.
+    assert_eq!(ranges(&table, 798..802), [(0, 10), (136, 154), (660, 740)]);
+}
+
+#[test]
+fn bytes_of_a_mantissa_lie_far_apart() {
+    // 64 elements of F32: 64 low, 64 middle, 64 high bytes of mantissas.
+    let planes = vec![
+        stored(0, 8),
+        blocks(10, 64, 32, &[3, 3]),
+        blocks(20, 192, 32, &[2, 2, 2, 2, 2, 2]),
+    ];
+    let table = table(Transform::BitField(FLOAT32), &[], planes);
+    // Ranges that touch are one.
+    assert_eq!(
+        ranges(&table, 0..4),
+        [(0, 8), (10, 13), (20, 22), (24, 26), (28, 30)]
+    );
+    let all = ranges(&table, 0..256);
+    assert_eq!(all, [(0, 8), (10, 16), (20, 32)]);
+}
+
+#[test]
+fn a_plane_in_one_piece_is_needed_whole() {
+    let mut whole = PlaneBlocks::new(Method::Rans, 100, 0, 0);
+    whole.push(&[0; 60]);
+    let planes = vec![whole, blocks(80, 100, 50, &[8, 8])];
+    let table = table(Transform::BytePlane(2), &[], planes);
+    assert_eq!(ranges(&table, 120..122), [(0, 60), (88, 96)]);
+}
+
+#[test]
+fn there_is_no_table_without_something_to_cut() {
+    let mut whole = PlaneBlocks::new(Method::Zstd, 100, 0, 0);
+    whole.push(&[0; 60]);
+    let planes = vec![whole];
+    assert_eq!(
+        BlockTable::new(Transform::Opaque, &[], FRAME_BYTES, planes),
+        None
+    );
+    let short = vec![blocks(0, 100, 50, &[8, 8])];
+    assert_eq!(BlockTable::new(Transform::Opaque, &[], 1000, short), None);
+}

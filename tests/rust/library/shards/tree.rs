@@ -1,0 +1,203 @@
+//! Folders with subfolders: the same tree is restored.
+
+use std::fs;
+
+use zstn_tests::checkpoint;
+use zstn_tests::command::{json, text, zstn};
+
+use super::*;
+
+fn weights(seed: u64) -> Vec<u8> {
+    checkpoint(&[("w", "BF16", &Rng(seed).bf16_weights(3000))])
+}
+
+/// A diffusion pipeline: no checkpoint at the top, several below, one of them
+/// in shards, one in a folder of its own twice.
+fn pipeline(seed: u64) -> Files {
+    let mut files = Files::new();
+    for (name, bytes) in model(seed > 0) {
+        files.insert(format!("text_encoder/{name}"), bytes);
+    }
+    for (path, bytes) in [
+        ("model_index.json", b"{}".to_vec()),
+        (".gitattributes", b"*.bin filter=lfs".to_vec()),
+        (".cache/huggingface/.gitignore", b"*".to_vec()),
+        ("unet/config.json", b"{}".to_vec()),
+        (
+            "unet/diffusion_pytorch_model.safetensors",
+            weights(seed + 1),
+        ),
+        (
+            "unet/diffusion_pytorch_model.fp16.safetensors",
+            weights(seed + 2),
+        ),
+        ("vae/decoder/m.safetensors", weights(seed + 3)),
+        ("onnx/model.onnx", Rng(seed).bytes(500)),
+    ] {
+        files.insert(path.into(), bytes);
+    }
+    files
+}
+
+/// Every file below a folder, and every empty folder, by its path.
+fn tree(folder: &Path) -> Files {
+    let mut files = Files::new();
+    let mut pending = vec![folder.to_path_buf()];
+    while let Some(next) = pending.pop() {
+        let entries: Vec<_> = fs::read_dir(&next).unwrap().flatten().collect();
+        let name = |path: &Path| path.strip_prefix(folder).unwrap().display().to_string();
+        if entries.is_empty() {
+            files.insert(format!("{}/", name(&next)), Vec::new());
+        }
+        for entry in entries {
+            match entry.path().is_dir() {
+                true => pending.push(entry.path()),
+                false => {
+                    files.insert(name(&entry.path()), fs::read(entry.path()).unwrap());
+                }
+            }
+        }
+    }
+    files
+}
+
+fn plant(folder: &Path, files: &Files) {
+    for (path, bytes) in files {
+        let path = folder.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+}
+
+/// Runs a command that has to succeed.
+fn run(folder: &Path, arguments: &[&str]) {
+    let out = zstn(folder, arguments);
+    assert!(out.status.success(), "{arguments:?}: {}", text(&out.stderr));
+}
+
+#[test]
+fn a_pipeline_comes_back_as_the_same_tree() {
+    let scratch = tempfile::tempdir().unwrap();
+    let at = |name: &str| scratch.path().join(name);
+    let files = pipeline(0);
+    plant(&at("model"), &files);
+    fs::create_dir(at("model/empty")).unwrap();
+    let whole = tree(&at("model"));
+
+    let report = json(&zstn(scratch.path(), &["pack", "model", "--json"]));
+    let packed = tree(&at("model-zstn"));
+    let is_plain = |path: &&String| path.ends_with(".safetensors");
+    assert_eq!(packed.keys().find(is_plain), None, "all are packed");
+    assert_eq!(report["files"].as_array().unwrap().len(), 6);
+    assert_eq!(report["folder"]["left_out"], serde_json::json!([]));
+    let outputs: Vec<&str> = report["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|shard| shard["output"].as_str().unwrap())
+        .collect();
+    assert!(outputs.contains(&"vae/decoder/m.zstn"), "{outputs:?}");
+
+    let verify = ["verify", "model-zstn", "--against", "model", "--json"];
+    let report = json(&zstn(scratch.path(), &verify));
+    assert_eq!(report["files"].as_array().unwrap().len(), 6);
+    run(scratch.path(), &["unpack", "model-zstn", "-o", "back"]);
+    assert!(tree(&at("back")) == whole);
+
+    // One byte of the original in a subfolder.
+    let path = at("model/vae/decoder/m.safetensors");
+    let mut bytes = fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let out = zstn(scratch.path(), &verify);
+    assert_eq!(out.status.code(), Some(1), "{}", text(&out.stderr));
+}
+
+#[test]
+fn a_pipeline_against_a_base_plain_or_packed() {
+    let scratch = tempfile::tempdir().unwrap();
+    let at = |name: &str| scratch.path().join(name);
+    plant(&at("base"), &pipeline(0));
+    let mut tuned = pipeline(0);
+    let unet = "unet/diffusion_pytorch_model.safetensors";
+    *tuned.get_mut(unet).unwrap().last_mut().unwrap() ^= 1;
+    plant(&at("tuned"), &tuned);
+    run(scratch.path(), &["pack", "base"]);
+    for (base, packed, back) in [("base", "a", "b"), ("base-zstn", "c", "d")] {
+        let pack = ["pack", "tuned", "--base", base, "-o", packed];
+        run(scratch.path(), &pack);
+        assert!(at(packed).join("vae/decoder/m.z4dm").is_file());
+        let unpack = ["unpack", packed, "--base", base, "-o", back];
+        run(scratch.path(), &unpack);
+        assert!(tree(&at(back)) == tuned);
+    }
+    assert!(tree(&at("a")) == tree(&at("c")), "the base is the same");
+    // A base without one of them.
+    fs::remove_file(at("base/vae/decoder/m.safetensors")).unwrap();
+    let out = zstn(
+        scratch.path(),
+        &["pack", "tuned", "--base", "base", "-o", "x"],
+    );
+    assert_eq!(out.status.code(), Some(2), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("vae/decoder/m.safetensors"));
+    assert!(!at("x").exists());
+}
+
+#[test]
+fn a_checkpoint_at_the_top_and_others_below() {
+    let scratch = tempfile::tempdir().unwrap();
+    let at = |name: &str| scratch.path().join(name);
+    let mut files = model(false);
+    files.insert("original/consolidated.00.safetensors".into(), weights(7));
+    files.insert("adapter.safetensors".into(), weights(8));
+    plant(&at("model"), &files);
+    let report = pack(&at("model"), &at("packed")).unwrap();
+    let others = rest(report);
+    assert_eq!(others.index.as_deref(), Some("model.zstn.index.json"));
+    assert!(others.copied.contains(&"adapter.safetensors".into()));
+    assert!(at("packed/original/consolidated.00.zstn").is_file());
+    unpack(&at("packed"), &at("back")).unwrap();
+    assert!(tree(&at("back")) == files);
+}
+
+#[test]
+fn packed_files_below_that_would_be_unpacked_are_refused() {
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path().join("model");
+    let mut files = model(false);
+    files.insert("old/m.zstn".into(), b"packed before".to_vec());
+    plant(&folder, &files);
+    let error = pack(&folder, &scratch.path().join("packed")).unwrap_err();
+    assert!(error.to_string().contains("old/m.zstn"), "{error}");
+    assert_eq!(names(scratch.path()), ["model"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_left_out_is_named_even_when_told_to_be_quiet() {
+    use std::os::unix::fs::symlink;
+
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path().join("model");
+    let mut files = model(false);
+    files.insert(".git/lfs/objects/aa".into(), b"once more".to_vec());
+    plant(&folder, &files);
+    symlink("..", folder.join("round")).unwrap();
+    symlink("nowhere", folder.join("dangling")).unwrap();
+    let left_out = [".git", "dangling", "round"];
+    let report = pack(&folder, &scratch.path().join("packed")).unwrap();
+    assert_eq!(rest(report).left_out, left_out.map(PathBuf::from));
+    for verb in ["pack", "unpack"] {
+        let (input, output) = match verb {
+            "pack" => ("model", "again"),
+            _ => ("again", "back"),
+        };
+        let out = zstn(scratch.path(), &[verb, input, "-q", "-o", output]);
+        assert!(out.status.success());
+        let said = text(&out.stderr);
+        match verb {
+            "pack" => assert!(said.contains(".git, dangling, round"), "{said}"),
+            _ => assert_eq!(said, "", "nothing is left out of what was packed"),
+        }
+    }
+}

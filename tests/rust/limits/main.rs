@@ -1,0 +1,16 @@
+//! Input that is damaged or forged: a typed error that names the broken rule,
+//! never a panic, never memory that only a forged number justifies.
+//!
+//! The allocator counts the memory of the whole process, so every test here
+//! begins with [`zstn_tests::memory::alone`].
+
+mod compressed_tensors;
+mod gauss;
+mod headers;
+mod malformed;
+mod ztensor;
+
+use zstn_tests::memory::Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;

@@ -1,0 +1,179 @@
+//! zTensor files that are damaged, or that no package writes: refused for their
+//! rule, in memory that the input justifies.
+
+use zstn_core::bytes::part;
+use zstn_core::container::foreign::ztensor::{self, Entry, Layout, Version, Writer};
+use zstn_core::dtype::Dtype;
+use zstn_core::pure::Pure;
+use zstn_core::{Error, ErrorKind};
+use zstn_tests::cases::{self, text};
+use zstn_tests::memory::{alone, peak_bytes};
+use zstn_tests::refusal::Refusal;
+use zstn_tests::ztensor::{manifest, native, open, read_all, vector};
+
+/// Returns the result of `work`, which must take little memory.
+fn measured<T>(name: &str, work: impl FnOnce() -> T) -> T {
+    let (result, peak) = peak_bytes(work);
+    assert!(peak < 64 << 20, "{name} held {peak} bytes");
+    result
+}
+
+#[test]
+fn bad_files_are_refused_for_their_rule_in_bounded_memory() {
+    let _alone = alone();
+    let native = native();
+    let entries = cases::malformed("ztensor-bad");
+    assert!(entries.len() >= 25);
+    for entry in entries {
+        let name = text(&entry["file"]);
+        let file = cases::named("ztensor-bad", &entry);
+        let refusal = Refusal::of(&entry).expect(&name);
+        for result in [
+            measured(&name, || read_all(&native, &file)),
+            measured(&name, || read_all(&Pure, &file)),
+        ] {
+            refusal.check(&name, result);
+        }
+    }
+}
+
+/// A file of one tensor of bytes, whose blob need not fit the rest.
+fn forged(shape: &[u64], layout: Layout, blob: &[u8]) -> Vec<u8> {
+    let (mut writer, magic) = Writer::new();
+    let entry = Entry {
+        layout,
+        ..Entry::dense("t", Dtype::U8, shape)
+    };
+    let mut file = magic.to_vec();
+    file.extend_from_slice(writer.add(&entry, blob).expect("nothing is checked here"));
+    file.extend_from_slice(blob);
+    file.extend_from_slice(&writer.finish());
+    file
+}
+
+fn words(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn refusal(file: &[u8]) -> Error {
+    measured("forged", || read_all(&Pure, file)).expect_err("forged")
+}
+
+#[test]
+fn sparse_tensors_are_made_dense_within_reason() {
+    let _alone = alone();
+    // One value of 16 MiB is fine, of a tebibyte is not.
+    let record = [words(&[3]), vec![7]].concat();
+    let dense = read_all(&Pure, &forged(&[1 << 24], Layout::PackedCoo, &record));
+    let dense = dense.expect("small").remove(0);
+    assert_eq!((dense.len(), dense[3]), (1 << 24, 7));
+    assert_eq!(dense.iter().filter(|&&byte| byte != 0).count(), 1);
+    let error = refusal(&forged(&[1 << 40], Layout::PackedCoo, &record));
+    assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+    let error = refusal(&forged(&[1 << 62], Layout::Dense, &record));
+    assert_eq!(error.kind(), ErrorKind::Malformed, "{error}");
+}
+
+#[test]
+fn sparse_tensors_out_of_order_are_refused() {
+    let _alone = alone();
+    let csr = |pointers: &[u64], columns: &[u64]| {
+        let values = vec![9; columns.len()];
+        let blob = [words(pointers), words(columns), values].concat();
+        forged(&[2, 4], Layout::PackedCsr, &blob)
+    };
+    let read = read_all(&Pure, &csr(&[0, 1, 3], &[1, 3, 0])).expect("unsorted columns are fine");
+    assert_eq!(read[0], [0, 9, 0, 0, 9, 0, 0, 9]);
+    for bad in [
+        csr(&[0, 2, 1], &[0]),
+        csr(&[1, 1, 1], &[0]),
+        csr(&[0, 1, 2], &[4, 0]),
+        csr(&[0, 2, 2], &[1, 1]),
+        csr(&[0, 1, 4], &[1, 2, 3]),
+        csr(&[0, 1, u64::MAX], &[1, 2, 3]),
+        csr(&[0, 1], &[]),
+        forged(&[8], Layout::PackedCsr, &words(&[0, 0])),
+        forged(&[], Layout::PackedCoo, &[9]),
+        forged(&[8], Layout::PackedCoo, &words(&[1, 2])),
+        forged(
+            &[2, 4],
+            Layout::PackedCoo,
+            &[words(&[2, 0]), vec![9]].concat(),
+        ),
+        forged(
+            &[8],
+            Layout::PackedCoo,
+            &[words(&[1]), vec![9], words(&[1]), vec![8]].concat(),
+        ),
+    ] {
+        let error = refusal(&bad);
+        let rule = error.rule().map(|rule| rule.code());
+        assert_eq!(rule, Some("ztensor.sparse"), "{error}");
+    }
+}
+
+#[test]
+fn any_byte_but_zero_is_true_in_old_files() {
+    let _alone = alone();
+    let entry = Entry::dense("flags", Dtype::Bool, &[4]);
+    let file = ztensor::write(&Pure, &[(entry, &[0, 1, 2, 255][..])]).expect("writable");
+    assert_eq!(read_all(&Pure, &file).expect("readable"), [[0, 1, 1, 1]]);
+}
+
+#[test]
+fn two_tensors_of_one_name_are_refused() {
+    let _alone = alone();
+    let entry = |name| Entry::dense(name, Dtype::U8, &[1]);
+    let file = ztensor::write(&Pure, &[(entry("a"), &[1][..]), (entry("b"), &[2][..])]);
+    let mut file = file.expect("writable");
+    let map = file
+        .windows(7)
+        .rposition(|window| window == b"\xbf\x64name\x61");
+    let name = &mut file[map.expect("the second map") + 7];
+    assert_eq!(*name, b'b');
+    *name = b'a';
+    let rule = refusal(&file).rule().map(|rule| rule.code());
+    assert_eq!(rule, Some("ztensor.name"));
+}
+
+#[test]
+fn versions_are_told_apart() {
+    let _alone = alone();
+    for (case, version) in [
+        ("v01_py011_empty.zt", Version::V0_1),
+        ("v10_py100.zt", Version::V1_0),
+        ("v11_py111.zt", Version::V1_1),
+        ("v12_py123.zt", Version::V1_1),
+        ("v21_py212_raw.zt", Version::V2),
+    ] {
+        assert_eq!(manifest(&vector(case)).expect(case).version, version);
+    }
+}
+
+#[test]
+fn large_manifests_open_in_three_round_trips() {
+    let _alone = alone();
+    let names: Vec<String> = (0..3000).map(|n| format!("layer.{n}")).collect();
+    let tensors: Vec<_> = names
+        .iter()
+        .map(|name| (Entry::dense(name, Dtype::U8, &[1]), &[5][..]))
+        .collect();
+    let file = ztensor::write(&Pure, &tensors).expect("writable");
+    let (catalog, trips) = open(&file).expect("readable");
+    assert_eq!((catalog.tensors().len(), trips), (3000, 3));
+}
+
+#[test]
+fn parts_of_sparse_tensors_can_be_read_alone() {
+    let _alone = alone();
+    let file = vector("v21_py212_sparse.zt");
+    let (catalog, _) = open(&file).expect("a vector");
+    let number = catalog.find("csr").expect("listed");
+    let tensor = catalog.ztensor_tensor(number).expect("a zTensor file");
+    assert_eq!(tensor.layout, Layout::Csr);
+    let pointers = tensor.part("indptr").expect("of CSR");
+    let stored = part(&file, pointers.stored.clone());
+    let bytes = pointers.decode(&Pure, stored, 20).expect("five of u32");
+    let last = bytes.last_chunk().copied().map(u32::from_le_bytes);
+    assert_eq!(last, Some(10));
+}

@@ -1,0 +1,89 @@
+//! The peak memory of packing and unpacking: a few tensors for a file of any
+//! length, and little for each tensor.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use zstn::{Engine, PackOptions, UnpackOptions, pack, unpack};
+use zstn_tests::memory::{Counting, peak_bytes};
+use zstn_tests::rng::Rng;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Writes a checkpoint of that number of distinct weights of `len_bytes`.
+fn checkpoint(path: &Path, tensors: usize, len_bytes: usize) {
+    let pool = Rng(3).bf16_weights(len_bytes / 2);
+    let mut header = String::from("{");
+    let mut data = Vec::with_capacity(tensors * len_bytes);
+    for number in 0..tensors {
+        let (start, comma) = (data.len(), if number == 0 { "" } else { "," });
+        let shift = number * 2 % len_bytes;
+        data.extend_from_slice(&pool[shift..]);
+        data.extend_from_slice(&pool[..shift]);
+        data[start..start + 4].copy_from_slice(&(number as u64).to_le_bytes()[..4]);
+        let (count, end) = (len_bytes / 2, data.len());
+        let entry =
+            format!(r#"{{"dtype":"BF16","shape":[{count}],"data_offsets":[{start},{end}]}}"#);
+        write!(header, r#"{comma}"layers.{number}.weight":{entry}"#).unwrap();
+    }
+    header.push('}');
+    let head = (header.len() as u64).to_le_bytes();
+    std::fs::write(path, [&head, header.as_bytes(), &data].concat()).unwrap();
+}
+
+/// Returns the peak memory of packing and of unpacking such a checkpoint, in bytes.
+fn held(tensors: usize, len_bytes: usize) -> [usize; 2] {
+    let folder = tempfile::tempdir().unwrap();
+    let [original, packed, restored] = ["a", "b", "c"].map(|name| folder.path().join(name));
+    checkpoint(&original, tensors, len_bytes);
+    let engine = Engine::new(2).unwrap();
+    let options = PackOptions::default();
+    let (report, packing) = peak_bytes(|| pack(&engine, &original, &packed, &options));
+    assert_eq!(report.unwrap().tensors(), tensors);
+    let (report, unpacking) =
+        peak_bytes(|| unpack(&engine, &packed, &restored, &UnpackOptions::default()));
+    report.unwrap();
+    assert!(std::fs::read(&original).unwrap() == std::fs::read(&restored).unwrap());
+    [packing, unpacking]
+}
+
+/// Returns the peak memory of unpacking under that limit, in bytes.
+fn held_within(len_bytes: usize, memory_bytes: u64) -> usize {
+    let folder = tempfile::tempdir().unwrap();
+    let [original, packed, restored] = ["a", "b", "c"].map(|name| folder.path().join(name));
+    checkpoint(&original, 24, len_bytes);
+    let engine = Engine::new(8).unwrap();
+    pack(&engine, &original, &packed, &PackOptions::default()).unwrap();
+    let options = UnpackOptions::default().memory_bytes(memory_bytes);
+    let (report, most) = peak_bytes(|| unpack(&engine, &packed, &restored, &options));
+    report.unwrap();
+    assert!(std::fs::read(&restored).unwrap() == std::fs::read(&original).unwrap());
+    most
+}
+
+/// A single test, since the count is that of the whole process.
+#[test]
+fn memory_grows_with_tensors_in_work_and_little_with_their_number() {
+    const LARGE_BYTES: usize = 2 << 20;
+    let (few, many) = (held(12, LARGE_BYTES), held(48, LARGE_BYTES));
+    for (few, many) in few.into_iter().zip(many) {
+        // The memory of two threads varies with their timing by a tensor each,
+        // not by the 36 additional tensors.
+        assert!(
+            many < few + 2 * LARGE_BYTES,
+            "{few} bytes, {many} for four times as many tensors"
+        );
+        assert!(many < 24 << 20, "{many} bytes");
+    }
+    // Eight threads hold eight tensors, or as many as the limit allows.
+    let memory_bytes = 6 * LARGE_BYTES as u64;
+    let most = held_within(LARGE_BYTES, memory_bytes);
+    assert!(most as u64 <= memory_bytes, "{most} bytes");
+    const SMALL_BYTES: usize = 1 << 10;
+    let (few, many) = (held(12_000, SMALL_BYTES), held(24_000, SMALL_BYTES));
+    for ((few, many), most) in few.into_iter().zip(many).zip([1000, 500]) {
+        let each = many.saturating_sub(few) / 12_000;
+        assert!(each < most, "{each} bytes for each tensor more");
+    }
+}

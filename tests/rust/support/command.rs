@@ -1,0 +1,70 @@
+//! Runs the command line under test.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use crate::repository;
+
+/// Returns the program under test: `$ZSTN_BIN`, or the one that this build makes.
+///
+/// # Panics
+/// If it cannot be built.
+pub fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| std::env::var_os("ZSTN_BIN").map_or_else(built, PathBuf::from))
+}
+
+fn built() -> PathBuf {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--quiet", "-p", "zstn"])
+        .current_dir(repository())
+        .status()
+        .expect("cargo runs");
+    assert!(status.success());
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| repository().join("target"), PathBuf::from);
+    target.join("debug").join("zstn")
+}
+
+/// Runs `zstn` in `folder`.
+///
+/// # Panics
+/// If it cannot be built or started.
+#[must_use]
+pub fn zstn(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(program())
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .output()
+        .expect("zstn runs")
+}
+
+/// Returns whether this process, and the programs it starts, ignore a signal, as
+/// under `nohup` or in the background of a shell.
+#[cfg(unix)]
+#[must_use]
+pub fn is_ignored(signal: rustix::process::Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask >> (signal.as_raw() - 1) & 1 == 1)
+}
+
+/// Returns bytes of output as text.
+#[must_use]
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Returns the JSON object that a program printed.
+///
+/// # Panics
+/// If it failed or printed something else.
+#[must_use]
+pub fn json(output: &Output) -> serde_json::Value {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("one JSON object")
+}

@@ -1,0 +1,151 @@
+//! A model in memory: its configuration and its stored tensors.
+#![allow(missing_docs)] // small, and named after what they hold
+
+use std::collections::BTreeMap;
+
+use crate::cases::read;
+use serde::Deserialize;
+use zstn_core::container::foreign::compressed_tensors::{
+    Checkpoint, Config, Dense, Entry, Role, Stored,
+};
+use zstn_core::container::safetensors::{Header, header_len_bytes};
+use zstn_core::dtype::Dtype;
+use zstn_core::{Error, Result};
+
+/// The folders of the vectors.
+pub const GOOD: &str = "compressed-tensors";
+pub const BAD: &str = "compressed-tensors-bad";
+
+#[derive(Clone)]
+pub struct Model {
+    pub config: Vec<u8>,
+    pub tensors: Vec<(Stored, Vec<u8>)>,
+}
+
+/// All tensors of a safetensors file.
+pub fn safetensors(file: &[u8]) -> Vec<(Stored, Vec<u8>)> {
+    let header_len = header_len_bytes(file, file.len() as u64).expect("a header");
+    let (header, data) = file[8..].split_at(usize::try_from(header_len).expect("a length"));
+    let header = Header::parse(header, data.len() as u64).expect("a header");
+    let position = |n: u64| usize::try_from(n).expect("a position");
+    header
+        .tensors
+        .iter()
+        .map(|tensor| {
+            let bytes = &data[position(tensor.span.start)..position(tensor.span.end)];
+            (tensor.into(), bytes.to_vec())
+        })
+        .collect()
+}
+
+impl Model {
+    pub fn vector(folder: &str, name: &str) -> Self {
+        Self {
+            config: read(folder, &format!("{name}.config.json")),
+            tensors: safetensors(&read(folder, &format!("{name}.safetensors"))),
+        }
+    }
+
+    /// Returns a model of one module called `p`: a scheme, a format and its parts.
+    pub fn module(scheme: &str, format: &str, parts: &[(&str, Dtype, &[u64], Vec<u8>)]) -> Self {
+        let config = format!(
+            r#"{{"quantization_config": {{"quant_method": "compressed-tensors", "version": "0.20.0",
+                "format": "{format}", "quantization_status": "compressed", "config_groups":
+                {{"group_0": {{"targets": ["Linear"], "weights": {scheme}}}}}}}}}"#
+        );
+        let tensors = parts.iter().map(|(name, dtype, shape, bytes)| {
+            let stored = Stored {
+                name: format!("p.{name}"),
+                dtype: *dtype,
+                shape: shape.to_vec(),
+            };
+            (stored, bytes.clone())
+        });
+        Self {
+            config: config.into_bytes(),
+            tensors: tensors.collect(),
+        }
+    }
+
+    pub fn checkpoint(&self) -> Result<Checkpoint> {
+        let config = Config::parse(&self.config)?;
+        Checkpoint::new(
+            &config,
+            self.tensors.iter().map(|(stored, _)| stored.clone()),
+        )
+    }
+
+    pub fn bytes(&self, name: &str) -> &[u8] {
+        let found = self.tensors.iter().find(|(stored, _)| stored.name == name);
+        &found.expect("a stored tensor").1
+    }
+
+    /// The dense tensor called `name`.
+    pub fn read(&self, name: &str) -> Result<Dense> {
+        let checkpoint = self.checkpoint()?;
+        match checkpoint.find(name)? {
+            Entry::Stored(stored) => {
+                let bytes = self.bytes(name).to_vec();
+                if stored.len_bytes()? != bytes.len() as u64 {
+                    return Err(Error::invalid_input("no safetensors file would say so"));
+                }
+                Ok(Dense {
+                    dtype: stored.dtype,
+                    shape: stored.shape.clone(),
+                    bytes,
+                })
+            }
+            Entry::Weight(weight) => {
+                let parts: Vec<&[u8]> = weight
+                    .parts()
+                    .iter()
+                    .map(|part| self.bytes(&part.stored.name))
+                    .collect();
+                let dense = weight.decode(&parts)?;
+                // The dtype and shape known before decoding are those of the result.
+                let of_shape = weight.parts().iter().position(|p| p.role == Role::Shape);
+                let shape = weight.shape_from(of_shape.map_or(&[], |place| parts[place]))?;
+                assert_eq!(shape, dense.shape);
+                assert!(weight.shape().is_none_or(|known| known == shape));
+                assert_eq!(weight.dtype(), dense.dtype);
+                Ok(dense)
+            }
+            other => panic!("{other:?} was found"),
+        }
+    }
+
+    /// Names of the tensors that are decoded from parts.
+    pub fn weights(&self) -> Vec<String> {
+        let checkpoint = self.checkpoint().expect("a checkpoint");
+        let weights = checkpoint
+            .entries()
+            .filter(|(_, entry)| matches!(entry, Entry::Weight(_)));
+        weights.map(|(name, _)| name.to_string()).collect()
+    }
+}
+
+#[derive(Deserialize)]
+pub struct Case {
+    pub name: String,
+    pub format: Option<String>,
+    #[serde(default)]
+    pub tensors: BTreeMap<String, TensorCase>,
+}
+
+#[derive(Deserialize)]
+pub struct TensorCase {
+    pub dtype: String,
+    pub shape: Vec<u64>,
+    pub sha256: String,
+}
+
+pub fn cases(folder: &str) -> Vec<Case> {
+    #[derive(Deserialize)]
+    struct Manifest {
+        vectors: Vec<Case>,
+    }
+    let manifest: Manifest =
+        serde_json::from_slice(&read(folder, "manifest.json")).expect("a manifest");
+    assert!(!manifest.vectors.is_empty());
+    manifest.vectors
+}

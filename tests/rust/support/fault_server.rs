@@ -1,0 +1,253 @@
+//! A web server for one file whose faults a test chooses.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// The files of the server.
+#[derive(Debug, Clone, Default)]
+pub struct Served {
+    /// The file.
+    pub bytes: Vec<u8>,
+    /// Another one of the same length, for servers whose file changes.
+    pub other: Vec<u8>,
+}
+
+/// One request.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// Counted from 1.
+    pub number: usize,
+    /// `GET` or `HEAD`.
+    pub method: String,
+    /// Path of the address.
+    pub path: String,
+    /// The bytes asked for, cut to the file; `None` for all of it.
+    pub range: Option<Range<usize>>,
+    /// The `If-Range` header.
+    pub if_range: Option<String>,
+    /// Port of the server.
+    pub port: u16,
+}
+
+/// What happens to the connection after an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    /// It waits for the next request.
+    Keep,
+    /// It is closed.
+    Close,
+    /// It is reset.
+    Reset,
+}
+
+/// Answers one request.
+pub type Behaviour = fn(&Asked, &Served, &mut TcpStream) -> io::Result<Then>;
+
+/// A running server, which stays until the process ends.
+#[derive(Debug)]
+pub struct FaultServer {
+    /// Address of the file.
+    pub url: String,
+    log: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl FaultServer {
+    /// Starts a server.
+    ///
+    /// # Panics
+    /// If there is no port.
+    #[must_use]
+    pub fn start(served: Served, behaviour: Behaviour) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let log: Arc<Mutex<Vec<Asked>>> = Arc::default();
+        let shared = (Arc::clone(&log), Arc::new(served));
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (log, served) = shared.clone();
+                thread::spawn(move || talk(stream, port, &log, &served, behaviour));
+            }
+        });
+        Self {
+            url: format!("http://127.0.0.1:{port}/model"),
+            log,
+        }
+    }
+
+    /// The requests so far.
+    #[must_use]
+    pub fn log(&self) -> Vec<Asked> {
+        self.log.lock().map(|log| log.clone()).unwrap_or_default()
+    }
+}
+
+fn talk(
+    mut stream: TcpStream,
+    port: u16,
+    log: &Mutex<Vec<Asked>>,
+    served: &Served,
+    behaviour: Behaviour,
+) {
+    while let Some((len, mut asked)) = request(&stream, served.bytes.len()) {
+        asked.port = port;
+        if let Ok(mut log) = log.lock() {
+            asked.number = log.len() + 1;
+            log.push(asked.clone());
+        }
+        let then = behaviour(&asked, served, &mut stream);
+        if matches!(then, Ok(Then::Reset)) {
+            // Closing with the request still unread resets the connection.
+            return;
+        }
+        if stream.read_exact(&mut vec![0; len]).is_err() || !matches!(then, Ok(Then::Keep)) {
+            let _ = stream.shutdown(Shutdown::Write);
+            hold(&mut stream);
+            return;
+        }
+    }
+}
+
+/// Returns the next request and its length, without removing it from the
+/// connection.
+fn request(stream: &TcpStream, len_bytes: usize) -> Option<(usize, Asked)> {
+    let mut buffer = vec![0; 8192];
+    loop {
+        let seen = stream.peek(&mut buffer).ok().filter(|seen| *seen > 0)?;
+        let text = String::from_utf8_lossy(&buffer[..seen]).into_owned();
+        let Some(end) = text.find("\r\n\r\n") else {
+            thread::sleep(Duration::from_millis(1));
+            continue;
+        };
+        let mut lines = text[..end].lines();
+        let mut words = lines.next()?.split(' ').map(str::to_owned);
+        let fields: Vec<_> = lines.filter_map(|line| line.split_once(':')).collect();
+        let field = |name: &str| {
+            let found = fields
+                .iter()
+                .find(|field| field.0.eq_ignore_ascii_case(name));
+            found.map(|field| field.1.trim().to_owned())
+        };
+        let range = field("range").and_then(|range| {
+            let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
+            let end = last.parse().map_or(len_bytes, |last: usize| last + 1);
+            Some(first.parse().ok()?..end.min(len_bytes))
+        });
+        let asked = Asked {
+            number: 0,
+            method: words.next()?,
+            path: words.next()?,
+            range,
+            if_range: field("if-range"),
+            port: 0,
+        };
+        return Some((end + 4, asked));
+    }
+}
+
+/// The ETag of [`Served::bytes`].
+pub const ETAG: &str = "ETag: \"v1\"";
+
+impl Asked {
+    /// A range that is not the first of several.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        self.number > 1 || self.range.is_none()
+    }
+}
+
+/// Status line and header lines.
+#[must_use]
+pub fn head(status: &str, lines: &[&str]) -> Vec<u8> {
+    format!("HTTP/1.1 {status}\r\n{}\r\n\r\n", lines.join("\r\n")).into_bytes()
+}
+
+/// The head of a 206 that says it holds `range` of a file of `total` and has
+/// a body of `len`.
+#[must_use]
+pub fn part_head(range: &Range<usize>, total: impl std::fmt::Display, len: usize) -> Vec<u8> {
+    let said = format!(
+        "Content-Range: bytes {}-{}/{total}",
+        range.start,
+        range.end - 1
+    );
+    let length = format!("Content-Length: {len}");
+    head("206 Partial Content", &[&said, &length, ETAG])
+}
+
+/// Head and body of a right answer.
+#[must_use]
+pub fn right_parts(asked: &Asked, served: &Served) -> (Vec<u8>, Vec<u8>) {
+    let body = served.bytes[asked.range.clone().unwrap_or(0..served.bytes.len())].to_vec();
+    let head = match &asked.range {
+        Some(range) => part_head(range, served.bytes.len(), body.len()),
+        None => whole_head(body.len()),
+    };
+    (head, body)
+}
+
+/// The head of the whole file.
+#[must_use]
+pub fn whole_head(len: usize) -> Vec<u8> {
+    head("200 OK", &[&format!("Content-Length: {len}"), ETAG])
+}
+
+/// Sends an answer.
+///
+/// # Errors
+/// If the client is gone.
+pub fn send(to: &mut TcpStream, head: &[u8], body: &[u8]) -> io::Result<Then> {
+    to.write_all(head)?;
+    to.write_all(body)?;
+    Ok(Then::Keep)
+}
+
+/// Answers correctly.
+///
+/// # Errors
+/// If the client is gone.
+pub fn right(asked: &Asked, served: &Served, to: &mut TcpStream) -> io::Result<Then> {
+    let (head, body) = right_parts(asked, served);
+    let body = if asked.method == "HEAD" { &[] } else { &*body };
+    send(to, &head, body)
+}
+
+/// Sends a right head and the first `len` bytes of the body.
+///
+/// # Errors
+/// If the client is gone.
+pub fn begin(asked: &Asked, served: &Served, to: &mut TcpStream, len: usize) -> io::Result<()> {
+    let (head, body) = right_parts(asked, served);
+    to.write_all(&head)?;
+    to.write_all(&body[..len.min(body.len())])
+}
+
+/// Keeps the connection until the client closes it.
+pub fn hold(stream: &mut TcpStream) {
+    while stream.read(&mut [0; 4096]).is_ok_and(|len| len > 0) {}
+}
+
+/// Sends these bytes one at a time, slowly, until the client is gone.
+///
+/// # Errors
+/// If the client is gone.
+pub fn drip(to: &mut TcpStream, bytes: impl IntoIterator<Item = u8>) -> io::Result<Then> {
+    for byte in bytes {
+        to.write_all(&[byte])?;
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(Then::Close)
+}
+
+/// Sends these bytes repeatedly until the client is gone.
+///
+/// # Errors
+/// When the client is gone.
+pub fn pour(to: &mut TcpStream, bytes: &[u8]) -> io::Result<Then> {
+    loop {
+        to.write_all(bytes)?;
+    }
+}

@@ -1,0 +1,103 @@
+//! Support for the tests of this workspace: vectors, servers, the command line,
+//! memory.
+
+pub mod cases;
+pub mod checkpoints;
+pub mod command;
+pub mod compressed_model;
+pub mod fault_server;
+pub mod gauss;
+pub mod memory;
+pub mod refusal;
+pub mod rng;
+#[cfg(unix)]
+pub mod terminal;
+pub mod ztensor;
+
+use std::path::PathBuf;
+
+use sha2::{Digest, Sha256};
+use zstn_core::dtype::Dtype;
+
+use crate::rng::Rng;
+
+/// Returns the path of the repository.
+#[must_use]
+pub fn repository() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .map(PathBuf::from)
+        .unwrap_or_default()
+}
+
+/// A safetensors file of these tensors, given as name, dtype and bytes; all
+/// of one dimension.
+///
+/// # Panics
+/// If there is no such dtype, or its elements are not whole bytes.
+#[must_use]
+pub fn checkpoint(tensors: &[(&str, &str, &[u8])]) -> Vec<u8> {
+    let mut data = Vec::new();
+    let mut entries = Vec::new();
+    for (name, dtype, bytes) in tensors {
+        let start = data.len();
+        data.extend_from_slice(bytes);
+        let width = Dtype::ALL
+            .iter()
+            .find(|known| known.name() == *dtype)
+            .and_then(|known| known.len_bytes())
+            .expect("a dtype of whole bytes");
+        entries.push(format!(
+            "{}:{{\"dtype\":\"{dtype}\",\"shape\":[{}],\"data_offsets\":[{start},{}]}}",
+            serde_json::Value::from(*name),
+            bytes.len() / width,
+            data.len()
+        ));
+    }
+    let header = format!("{{{}}}", entries.join(","));
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend_from_slice(header.as_bytes());
+    file.extend_from_slice(&data);
+    file
+}
+
+/// Returns a checkpoint of about `len_bytes` with three large tensors (weights,
+/// many zeros, few values), small ones, aliases, and one of an odd length.
+#[must_use]
+pub fn many_kinds(len_bytes: usize) -> Vec<u8> {
+    let mut rng = Rng(11);
+    let big = rng.bf16_weights(len_bytes / 2);
+    let small = rng.bf16_weights(700);
+    let odd = rng.bytes(1001);
+    let mut sparse = rng.bf16_weights(len_bytes / 3);
+    for item in sparse.chunks_exact_mut(2) {
+        if rng.next_u64() % 5 > 1 {
+            item.fill(0);
+        }
+    }
+    let values: Vec<f32> = (0..40u8).map(|i| f32::from(i) * 0.037 - 0.5).collect();
+    let palette: Vec<u8> = (0..len_bytes / 6)
+        .flat_map(|_| {
+            let pick = rng.bytes(2);
+            values[usize::from(pick[0] % 7 * (pick[1] % 6))].to_le_bytes()
+        })
+        .collect();
+    checkpoint(&[
+        ("first", "BF16", &small),
+        ("big", "BF16", &big),
+        ("sparse", "BF16", &sparse),
+        ("odd", "U8", &odd),
+        ("palette", "F32", &palette),
+        ("first.tied", "BF16", &small),
+        ("big.tied", "BF16", &big),
+    ])
+}
+
+/// SHA-256 in lower-case hex.
+#[must_use]
+pub fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}

@@ -1,0 +1,61 @@
+//! zTensor files, opened as a reader over HTTP opens them.
+
+use zstn_core::Result;
+use zstn_core::bytes::part;
+use zstn_core::catalog::{FileCatalog, FileOpener};
+use zstn_core::container::foreign::ztensor::{FOOTER_BYTES, Footer, Manifest};
+use zstn_core::engine::Engine;
+use zstn_core::pure::Pure;
+
+use crate::cases;
+
+/// The native engine with two threads.
+pub fn native() -> zstn::Engine {
+    zstn::Engine::new(2).expect("two threads")
+}
+
+/// A file of `tests/vectors/ztensor`.
+pub fn vector(name: &str) -> Vec<u8> {
+    cases::read("ztensor", name)
+}
+
+/// Opens a file as a reader over HTTP does; also returns the number of round trips.
+pub fn open(file: &[u8]) -> Result<(FileCatalog, usize)> {
+    let len = file.len() as u64;
+    let head = part(file, 0..FileOpener::head_len_bytes(len)).to_vec();
+    let mut opening = FileOpener::new(len, head)?;
+    let mut trips = 1;
+    loop {
+        let needs = opening.needs()?;
+        if needs.is_empty() {
+            return Ok((opening.finish(&Pure)?, trips));
+        }
+        trips += 1;
+        assert!(trips < 5, "the opening goes on and on");
+        for range in needs {
+            opening.supply(range.start, part(file, range))?;
+        }
+    }
+}
+
+/// Reads every tensor of a file, in its order.
+pub fn read_all(engine: &impl Engine, file: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let (catalog, _) = open(file)?;
+    let tensors = catalog.tensors().iter().enumerate();
+    tensors
+        .map(|(number, tensor)| {
+            let stored = part(file, tensor.stored.clone());
+            let bytes = catalog.decode(engine, number, stored)?.into_owned();
+            assert_eq!(bytes.len() as u64, tensor.len_bytes());
+            Ok(bytes)
+        })
+        .collect()
+}
+
+/// The manifest of a whole file.
+pub fn manifest(file: &[u8]) -> Result<Manifest> {
+    let len = file.len() as u64;
+    let tail = part(file, len.saturating_sub(FOOTER_BYTES)..len);
+    let footer = Footer::parse(file, tail, len)?;
+    Manifest::parse(part(file, footer.manifest.clone()), &footer)
+}

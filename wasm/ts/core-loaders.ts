@@ -1,0 +1,22 @@
+/** The cores that read models. */
+
+import type { CoreInstance } from "./core.js";
+import * as glue from "./core/zstn_wasm.js";
+import { lazyInstance } from "./module-loader.js";
+import { platform } from "./platform.js";
+
+// Bundlers recognise new URL("…", import.meta.url) and include the file.
+
+/** Returns the core for reading. */
+export const loadCore: () => Promise<CoreInstance> = /* @__PURE__ */ lazyInstance({
+  name: "reader",
+  url: () => new URL("./core/zstn_wasm_bg.wasm", import.meta.url),
+  glue: () => glue,
+});
+
+/** Returns the core that reads all formats. */
+export const loadFormats: () => Promise<CoreInstance> = /* @__PURE__ */ lazyInstance({
+  name: "formats",
+  url: () => new URL("./core/zstn_formats_bg.wasm", import.meta.url),
+  glue: () => platform.formatsGlue ?? import("./core/zstn_formats.js"),
+});

@@ -1,0 +1,6 @@
+/** The glue of the module for packing, which the Rust build writes. */
+
+import type { PackCore } from "../pack-module.js";
+import type { CreateGlue } from "../glue.js";
+
+export const create: CreateGlue<PackCore>;

@@ -1,0 +1,29 @@
+/** The sources of inputs. */
+
+import { InvalidInputError } from "./errors.js";
+import type { ModelInput } from "./model-input.js";
+import { platform } from "./platform.js";
+import { BytesSource } from "./source/bytes.js";
+import { localSource } from "./source/local.js";
+import type { HttpOptions } from "./source/http-options.js";
+import { remoteSource } from "./source/remote.js";
+import type { Source } from "./source/source.js";
+import type { Traffic } from "./source/traffic.js";
+import { withCoalescing } from "./source/with-coalescing.js";
+import type { CoalesceOptions } from "./source/with-coalescing.js";
+import { withStats } from "./source/with-stats.js";
+import { withValidation } from "./source/with-validation.js";
+
+/** Options of a source. */
+export type SourceOptions = HttpOptions & { coalesce?: CoalesceOptions | false };
+
+/** Returns the source of an input, with every request counted in `traffic`. */
+export function sourceOf(input: ModelInput, options: SourceOptions, traffic: Traffic): Source {
+  const { coalesce } = options;
+  const place = typeof input === "string" || input instanceof URL ? platform.resolve(input) : input;
+  if (place instanceof URL) return withValidation(remoteSource(place, options, coalesce, traffic));
+  const source = localSource(place);
+  if (!source) throw new InvalidInputError("`open` takes a URL, a File or Blob, a Uint8Array or ArrayBuffer, or an object with size() and read().");
+  const counted = withValidation(withStats(source, traffic));
+  return coalesce === false || source instanceof BytesSource ? counted : withCoalescing(counted, coalesce);
+}

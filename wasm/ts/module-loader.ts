@@ -1,0 +1,55 @@
+/** Loading the WebAssembly modules of this package: each when it is first needed, and again after a trap. */
+
+import { loadedModules, settings } from "./configure.js";
+import type { WasmFiles } from "./configure.js";
+import { CoreLoadError } from "./errors.js";
+import type { CreateGlue } from "./glue.js";
+import { Instance } from "./instance.js";
+import { platform } from "./platform.js";
+import type { CoreInput, WasmModule } from "./wasm-input.js";
+
+/** A module of this package. */
+export interface Loadable<T> {
+  name: keyof WasmFiles;
+  /** The file next to the scripts. */
+  url: () => URL;
+  glue: () => { create: CreateGlue<T> } | Promise<{ create: CreateGlue<T> }>;
+}
+
+/** Returns a function that returns the instance in use: the first call makes it, and so does the first one after a trap. A failed attempt may be repeated. */
+export function lazyInstance<T>(loadable: Loadable<T>): () => Promise<Instance<T>> {
+  let compiled: WasmModule | undefined;
+  let loading: Promise<Instance<T>> | undefined;
+  const forget = () => {
+    loading = undefined;
+  };
+  const load = async () => {
+    const { name } = loadable;
+    const address = settings.wasm[name] ?? loadable.url();
+    try {
+      const [{ create }, module] = await Promise.all([loadable.glue(), compiled ?? compile(address)]);
+      const { imports, start } = create();
+      const instance = new Instance(start(await WebAssembly.instantiate(module, imports as WebAssembly.Imports), module), forget);
+      compiled = module;
+      loadedModules.add(name);
+      return instance;
+    } catch (cause) {
+      forget();
+      throw new CoreLoadError(
+        `The WebAssembly module \`${name}\` of zstn could not be loaded. Check that it is served next to the scripts, or pass its URL to ` +
+          `configure({ wasm: { ${name} } }). A page with a Content-Security-Policy must allow 'wasm-unsafe-eval' in script-src.`,
+        { cause },
+      );
+    }
+  };
+  return () => (loading ??= load());
+}
+
+async function compile(input: CoreInput): Promise<WasmModule> {
+  if (input instanceof WebAssembly.Module) return input;
+  const given = typeof input === "string" || input instanceof URL ? await platform.readModule(input) : input;
+  if (!(given instanceof Response)) return WebAssembly.compile(given as ArrayBuffer);
+  if (!given.ok) throw new Error(`${given.url} has the status ${given.status}`);
+  // Other media types are refused by the compiler that need not wait for all bytes.
+  return given.headers.get("content-type") === "application/wasm" ? WebAssembly.compileStreaming(given) : WebAssembly.compile(await given.arrayBuffer());
+}
