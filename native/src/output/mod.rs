@@ -11,10 +11,12 @@ use tempfile::NamedTempFile;
 
 use crate::source::{Map, Source};
 use crate::{Error, Result};
+use hidden::{PART_SUFFIX, give_name, hidden_prefix, parent, without_path};
 use target::Target;
 use unfinished::Unfinished;
 
 mod folder;
+mod hidden;
 pub(crate) mod sink;
 mod staging;
 mod target;
@@ -257,57 +259,6 @@ fn copy(mut file: &File, mut stream: impl Write) -> io::Result<()> {
     file.rewind()?;
     io::copy(&mut file, &mut stream)?;
     stream.flush()
-}
-
-/// The end of the name of an unfinished file or folder.
-const PART_SUFFIX: &str = ".part";
-
-/// Returns the beginning of the hidden name of an unfinished output. Names
-/// may have 255 bytes; a longer one is cut so that the rest of the hidden name
-/// fits.
-fn hidden_prefix(output: &Path) -> String {
-    const MAX_BYTES: usize = 200;
-    let name = output.file_name().unwrap_or_default().to_string_lossy();
-    let mut end = name.len().min(MAX_BYTES);
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!(".{}.", &name[..end])
-}
-
-fn give_name(file: NamedTempFile, target: &Path, replace: bool) -> io::Result<()> {
-    if replace {
-        return file.persist(target).map(drop).map_err(|error| error.error);
-    }
-    match file.persist_noclobber(target) {
-        Ok(_) => Ok(()),
-        Err(error) if error.error.kind() == ErrorKind::AlreadyExists => Err(error.error),
-        // Some file systems cannot do both in one step.
-        Err(error) => match target.symlink_metadata() {
-            Ok(_) => Err(ErrorKind::AlreadyExists.into()),
-            Err(_) => give_name(error.file, target, true),
-        },
-    }
-}
-
-/// Removes the path that was tried from a system error; it is not one that the
-/// user gave.
-fn without_path(error: io::Error) -> io::Error {
-    match error.raw_os_error() {
-        Some(code) => io::Error::from_raw_os_error(code),
-        None => match error.kind() {
-            ErrorKind::Other => error,
-            kind => kind.into(),
-        },
-    }
-}
-
-/// Returns the folder that `path` is in.
-fn parent(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
 }
 
 #[cfg(unix)]

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
+use super::hidden::{PART_SUFFIX, hidden_prefix, parent, without_path};
 use super::target::Target;
+use super::temporary;
 use super::unfinished::Unfinished;
-use super::{PART_SUFFIX, hidden_prefix, parent, temporary, without_path};
 use crate::{Error, Result};
 
 /// A hidden folder for files that are being written. Dropped, it is removed

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::parent;
+use super::hidden::parent;
 use crate::source::{FileId, Source};
 use crate::{Error, Result};
 
