@@ -9,7 +9,7 @@ use zstn_core::limits::FRAME_DECODED_BYTES;
 
 use crate::{Effort, Engine, Error, Result};
 
-/// `data` as one frame that z4ai reads. `dtype` is that of the elements, or
+/// Compresses `data` into one frame that z4ai reads. `dtype` is that of the elements, or
 /// `None` for bytes without a structure.
 ///
 /// [`Effort::Max`] may give a frame of the family `ZARA`, which z4ai reads
@@ -20,7 +20,7 @@ pub fn compress(engine: &Engine, data: &[u8], dtype: Option<Dtype>, effort: Effo
     select::encode(engine, TensorRef::flat(data, dtype), options)
 }
 
-/// The buffer that `frame`, of any of z4ai's families, was made from.
+/// Returns the buffer that `frame`, of any of z4ai's families, was made from.
 ///
 /// Refuses a frame that says it decodes to over 64 GiB
 /// ([`FRAME_DECODED_BYTES`]); for another limit there is
@@ -29,7 +29,8 @@ pub fn decompress(engine: &Engine, frame: &[u8]) -> Result<Vec<u8>> {
     frame::decompress(engine, frame, FRAME_DECODED_BYTES).map_err(Error::place("the frame"))
 }
 
-/// `current` as its difference from `reference`, which has to be as long.
+/// Returns `current` as its difference from `reference`, which has to be as
+/// long.
 pub fn compress_delta(
     engine: &Engine,
     current: &[u8],
@@ -41,7 +42,7 @@ pub fn compress_delta(
     delta::encode(engine, current, reference, effort.into()).map_err(Error::place("the buffer"))
 }
 
-/// The buffer that `delta` was made from, with the reference it was made
+/// Returns the buffer that `delta` was made from, with the reference it was made
 /// against; any other reference is refused.
 pub fn decompress_delta(engine: &Engine, delta: &[u8], reference: &[u8]) -> Result<Vec<u8>> {
     Delta::parse(delta)

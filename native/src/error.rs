@@ -1,31 +1,31 @@
-//! Errors of everything that touches files and the network.
+//! The error type.
 
 use std::path::Path;
 
 /// Result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong.
+/// An error of this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file was refused.
+    /// A file is refused.
     #[error("{place}: {source}")]
     Format {
         /// Path or address of the file.
         place: String,
-        /// Why.
+        /// The reason.
         source: zstn_core::Error,
     },
-    /// The bytes themselves were refused, no file is involved.
+    /// Bytes are refused, and no file is involved.
     #[error(transparent)]
     Core(#[from] zstn_core::Error),
-    /// The operating system said no.
+    /// An operation of the system failed.
     #[error("cannot {action}: {source}")]
     Io {
-        /// What was tried, with the file's name.
+        /// The attempted action, with the file's name.
         action: String,
-        /// The system's answer.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// A server answered with something else than the bytes asked for.
@@ -33,27 +33,27 @@ pub enum Error {
     Http {
         /// Address asked.
         url: String,
-        /// What came instead, and what to do.
+        /// The problem, and what to do.
         detail: String,
-        /// Status of the answer, where that is what was wrong.
+        /// Status of the answer, if that is the problem.
         status: Option<u16>,
     },
-    /// A file, local or on a server, is not the one that was opened any more.
-    /// No result is made of bytes from before and after.
+    /// A file, local or on a server, has changed since it was opened. No result
+    /// is made from bytes of both versions.
     #[error("{name}: the file has changed since it was opened{detail}; open it again")]
     Changed {
         /// Path or address.
         name: String,
-        /// What shows it, beginning with a comma, or nothing.
+        /// The evidence, beginning with a comma, or nothing.
         detail: String,
     },
     /// Two files that should be equal are not.
     #[error("{detail}")]
     Differs {
-        /// Where they differ.
+        /// The first difference.
         detail: String,
     },
-    /// The output exists, and it was not said that it may be replaced.
+    /// The output exists and may not be replaced.
     #[error("{} exists already", path.display())]
     Exists {
         /// Its path.
@@ -64,16 +64,16 @@ pub enum Error {
     NeedsBase {
         /// Path or address of the delta.
         name: String,
-        /// What needs the base, beginning with a comma, or nothing.
+        /// The tensor that needs the base, beginning with a comma, or nothing.
         detail: String,
     },
-    /// The request makes no sense.
+    /// The arguments do not make sense.
     #[error("{0}")]
     Usage(String),
 }
 
 impl Error {
-    /// An I/O error while doing `action`, a verb phrase.
+    /// Returns an I/O error while doing `action`, a verb phrase.
     pub fn io(action: impl Into<String>, source: std::io::Error) -> Self {
         Self::Io {
             action: action.into(),

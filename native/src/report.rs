@@ -1,4 +1,4 @@
-//! What the verbs report.
+//! The reports of packing, unpacking and verifying.
 
 use std::path::PathBuf;
 
@@ -30,24 +30,24 @@ pub struct PackedFile {
     pub packed_bytes: u64,
     /// Number of tensors in the file.
     pub tensors: usize,
-    /// How its tensors are stored.
+    /// The storage of its tensors.
     pub storage: Storage,
 }
 
-/// How the tensors of a packed file are stored.
+/// The storage of the tensors of a packed file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Storage {
-    /// In a container with an index, from which single tensors can be read.
+    /// A container with an index, from which single tensors can be read.
     #[non_exhaustive]
     Indexed {
         /// Tensors stored as references to others with the same bytes.
         aliased: usize,
     },
-    /// As one frame, because the file breaks the safetensors rules. It can be
+    /// One frame for all data, because the file breaks the safetensors rules. It can be
     /// restored; single tensors cannot be read.
     SingleFrame,
-    /// As the difference from a base.
+    /// The difference from a base.
     #[non_exhaustive]
     Delta {
         /// Tensors equal to those of the base.
@@ -60,7 +60,7 @@ pub enum Storage {
     },
 }
 
-/// What a folder that was made holds besides the files that were worked on.
+/// The rest of a folder that was made, without the files that were worked on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct FolderReport {
@@ -105,7 +105,7 @@ pub struct UnpackedFile {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct VerifyReport {
-    /// What was verified, in the order of names.
+    /// The files that were verified, in the order of their names.
     pub files: Vec<VerifiedFile>,
     /// Whether every byte was compared with the original.
     pub compared: bool,

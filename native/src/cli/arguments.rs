@@ -29,7 +29,7 @@ pub fn destination() -> impl TypedValueParser<Value = Destination> {
     })
 }
 
-/// Where a result goes.
+/// The destination of a result.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Destination {
     Stdout,
@@ -55,8 +55,8 @@ impl Destination {
     }
 }
 
-/// Whether a file that exists may be replaced, the same for all verbs: never
-/// unless the person says so.
+/// Permission to replace existing files, the same for all verbs: without
+/// `--force` none is replaced.
 #[derive(Args, Clone, Copy)]
 pub struct Overwrite {
     /// Replace existing files
@@ -120,7 +120,7 @@ impl Memory {
     }
 }
 
-/// What is printed.
+/// The amount and the form of what is printed.
 #[derive(Args, Clone, Copy)]
 pub struct Report {
     /// Suppress messages
@@ -138,7 +138,7 @@ impl Report {
     }
 }
 
-/// How weights that are stored in parts are read.
+/// The way in which weights that are stored in parts are read.
 #[derive(Args, Clone, Copy)]
 pub struct Stored {
     /// Read tensors as they are stored, even if config.json says how to make
@@ -184,7 +184,7 @@ impl Bases {
     }
 }
 
-/// How the verbs that read single tensors open a model.
+/// Options for opening a model, of the verbs that read single tensors.
 #[derive(Args)]
 pub struct Model {
     #[command(flatten)]

@@ -22,14 +22,14 @@ pub struct CompressOptions {
     /// Any file: a path, an http(s) address, or - for standard input
     #[arg(value_parser = arguments::location())]
     input: Location,
-    /// The frame [default: the input's name with .z4ai behind it, or with
+    /// The frame [default: the input's name with .z4ai appended, or with
     /// .z4dl for a difference]
     #[arg(short, long, value_parser = arguments::destination())]
     output: Option<Destination>,
     /// Store only the difference from this file, which has as many bytes
     #[arg(long, value_name = "BASE", value_parser = arguments::location())]
     base: Option<Location>,
-    /// What the bytes are, like bf16, f32 or BF16; without, just bytes
+    /// Dtype of the elements, like bf16, f32 or BF16 [default: plain bytes]
     #[arg(long, value_parser = dtype)]
     dtype: Option<Dtype>,
     /// Speed/size trade-off
@@ -231,12 +231,12 @@ fn write(inputs: &[Option<&Map>], mut output: Output, bytes: &[u8]) -> Result<()
     output.finish()
 }
 
-/// What was made of what.
+/// The result of the work.
 struct Done<'a> {
     input: &'a Location,
     base: Option<&'a Location>,
     target: &'a Destination,
-    /// Of the original and of the frame.
+    /// Lengths of the original and of the frame.
     lens_bytes: (u64, u64),
 }
 

@@ -123,10 +123,10 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// What a verb has come to.
+/// The outcome of a verb.
 type Outcome = Result<(), Failure>;
 
-/// Why a verb failed.
+/// The reason why a verb failed.
 enum Failure {
     /// An error that is not printed yet.
     Error(Error),

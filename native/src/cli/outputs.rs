@@ -1,4 +1,4 @@
-//! Where results go, and the names of those that are not given.
+//! The destinations of results, and default names.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -81,7 +81,7 @@ fn is_folder(path: &Path) -> bool {
     text.ends_with(std::path::is_separator) || path.is_dir()
 }
 
-/// How a result is called that is not given a name.
+/// The default name of a result.
 pub enum Naming {
     /// The name of the input with this extension; of a checkpoint in several
     /// files a folder whose name ends in it after a hyphen.

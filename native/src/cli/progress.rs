@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::size;
 
-/// A bar as the library drives it.
+/// A bar that the library drives.
 pub struct Watch {
     bar: ProgressBar,
     label: String,

@@ -107,13 +107,13 @@ impl Bounds {
     }
 }
 
-/// What reading these rows of the tensor called `name` takes.
+/// Plans how to read these rows of the tensor called `name`.
 pub fn plan(reader: &Reader, name: &str, bounds: &Bounds) -> Result<Rows> {
     let count = reader.find(name)?.shape.first().copied();
     reader.plan_rows(name, bounds.of(count.unwrap_or(0))?)
 }
 
-/// What is fetched for them, for people.
+/// Returns what is fetched for them, for people.
 pub fn cost(reader: &Reader, rows: &Rows) -> Result<String> {
     let stored = size::bytes(reader.find(rows.name())?.stored_len_bytes());
     Ok(match rows.fetched_len_bytes() {

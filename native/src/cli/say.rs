@@ -9,7 +9,7 @@ use super::escaped::Json;
 use super::stop;
 
 /// Writes a line to standard error as `eprintln!` does, with two differences:
-/// a closed standard error is no reason to panic, and characters that a
+/// a closed standard error does not cause a panic, and characters that a
 /// terminal may act on are escaped, newlines included.
 macro_rules! say {
     ($($argument:tt)*) => {
@@ -35,6 +35,6 @@ pub fn json(value: &serde_json::Value) {
 
 fn write(line: &[u8]) {
     stop::wait_if_stopped();
-    // Nobody is left to be told that nobody listens.
+    // An error cannot be reported if standard error is closed.
     let _ = io::stderr().lock().write_all(line);
 }

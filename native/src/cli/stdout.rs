@@ -50,7 +50,7 @@ fn failed(error: io::Error) -> Error {
     Error::io("write standard output", error)
 }
 
-/// What [`print`] takes.
+/// A value that [`print`] takes.
 pub trait Printable {
     /// Appends it as one line.
     fn print(&self, out: &mut Stdout) -> Result<()>;

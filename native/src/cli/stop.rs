@@ -3,10 +3,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a shell reports of a program ended by Ctrl-C.
+/// The status that a shell reports for a program ended by Ctrl-C.
 const STATUS: i32 = 130;
 
-/// Whether the handler of a signal is at work.
+/// True once the handler of a signal has begun.
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
 /// Has a signal remove what is half-made and end the process. A signal that

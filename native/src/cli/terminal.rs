@@ -1,4 +1,4 @@
-//! A terminal is no place for binary data.
+//! Keeping binary data off a terminal.
 
 use std::io::IsTerminal;
 

@@ -81,7 +81,7 @@ impl<'a> Container<'a> {
         self.tail.as_ref()?.integrity.as_ref()
     }
 
-    /// An error that names the tensor of a frame.
+    /// Adds the name of the tensor of a frame to an error.
     fn named(&self, part: &Part, error: zstn_core::Error) -> zstn_core::Error {
         match &self.tail {
             Some(tail) => error.tensor(&tail.index.records()[part.number].name),
@@ -100,7 +100,7 @@ impl<'a> Container<'a> {
         checked.map_err(|error| self.named(part, error.within(part.place.start)))
     }
 
-    /// The bytes of a frame, compared with what the file tells of them.
+    /// Decodes a frame, and compares its bytes with the digests in the file.
     fn decode_part(&self, engine: &Engine, part: &Part) -> zstn_core::Result<Vec<u8>> {
         let decode = || -> zstn_core::Result<Vec<u8>> {
             let mut bytes = zstn_core::bytes::buffer(part.len_bytes())?;
@@ -114,23 +114,23 @@ impl<'a> Container<'a> {
         self.prefix.original_len_bytes()
     }
 
-    /// The header of the original file.
+    /// Returns the header of the original file.
     pub(crate) fn header(&self) -> &'a [u8] {
         bytes_at(self.input, &self.prefix.header)
     }
 
-    /// Tells that the header is not needed for now.
+    /// Releases the memory of the header until it is needed again.
     pub(crate) fn release_header(&self) {
         release(self.input, &self.prefix.header);
     }
 
-    /// Whether decoding compares every byte with digests in the file.
+    /// Returns whether decoding compares every byte with digests in the file.
     pub(crate) fn has_digests(&self) -> bool {
         self.integrity().is_some_and(Integrity::is_complete)
     }
 
-    /// Compares the whole restored file, given in pieces, with its SHA-256, if
-    /// that is told.
+    /// Compares the restored file, given in pieces, with its SHA-256, if the
+    /// container has it.
     pub(crate) fn check_file<'b>(&self, pieces: impl IntoIterator<Item = &'b [u8]>) -> Result<()> {
         match self.integrity() {
             Some(integrity) => integrity
@@ -140,7 +140,7 @@ impl<'a> Container<'a> {
         }
     }
 
-    /// Number of distinct frames.
+    /// Returns the number of distinct frames.
     pub(crate) fn frame_count(&self) -> usize {
         self.parts.len()
     }
@@ -179,7 +179,8 @@ impl<'a> Container<'a> {
 
     /// Decodes every frame and hands the data buffer to `sink` span by span,
     /// from its start to its end, on one thread while others decode what
-    /// follows. Then the whole is compared with its SHA-256, if that is told.
+    /// follows. Then the whole is compared with its SHA-256, if the
+    /// container has it.
     pub(crate) fn decode_in_order(
         &self,
         engine: &Engine,

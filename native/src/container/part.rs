@@ -10,11 +10,11 @@ use crate::source::{Map, Source};
 /// A frame and all the spans it fills. There may be a hundred thousand, so
 /// that all else is looked up or parsed anew when it is needed.
 pub(super) struct Part {
-    /// Of its record.
+    /// Number of its record.
     pub(super) number: usize,
     pub(super) place: Range<u64>,
     span: Range<u64>,
-    /// Of tied tensors.
+    /// Spans of the aliases of its tensor.
     more_spans: Vec<Range<u64>>,
 }
 
@@ -23,7 +23,7 @@ impl Part {
         self.span.end - self.span.start
     }
 
-    /// The larger of its lengths, stored and decoded.
+    /// Returns the larger of its lengths, stored and decoded.
     fn cost_bytes(&self) -> u64 {
         self.len_bytes().max(self.place.end - self.place.start)
     }
@@ -33,13 +33,12 @@ impl Part {
     }
 }
 
-/// Bytes of small frames and their tensors that one job deals with: what it has
-/// looked at is released as a whole, since the system hands out and takes back
+/// Most bytes of the small frames, and of their tensors, in a run. One job works
+/// on a run and then releases it as a whole, since the system maps and releases
 /// more than a small frame at a time.
 const RUN_BYTES: u64 = 1 << 20;
 
-/// Frames that lie one behind another, as one run each as long as it is short;
-/// longer frames stand alone.
+/// Groups adjacent small frames into runs; a longer frame is a run by itself.
 pub(super) fn runs(parts: &[Part]) -> Vec<&[Part]> {
     let mut len_bytes = 0;
     let is_together = |before: &Part, part: &Part| {
@@ -54,7 +53,7 @@ pub(super) fn runs(parts: &[Part]) -> Vec<&[Part]> {
     parts.chunk_by(is_together).collect()
 }
 
-/// Where the frames of a run lie in the file.
+/// Returns the range of the file that the frames of a run take.
 pub(super) fn hull(run: &[Part]) -> Range<u64> {
     match run {
         [] => 0..0,
@@ -62,7 +61,7 @@ pub(super) fn hull(run: &[Part]) -> Range<u64> {
     }
 }
 
-/// The frames of an index.
+/// Returns the frames of an index.
 pub(super) fn parts(index: &Index) -> Vec<Part> {
     let records = index.records();
     let mut parts: Vec<Part> = Vec::new();
@@ -88,12 +87,12 @@ pub(super) fn parts(index: &Index) -> Vec<Part> {
     parts
 }
 
-/// The only frame of a container without an index.
+/// Returns the only frame of a container without an index.
 pub(super) fn single(input: &Map, prefix: &Prefix) -> zstn_core::Result<Part> {
-    let behind = zstn_core::bytes::part(input, prefix.end()..input.len_bytes());
+    let rest = zstn_core::bytes::part(input, prefix.end()..input.len_bytes());
     Ok(Part {
         number: 0,
-        place: zstn::single_frame_range(behind, prefix)?,
+        place: zstn::single_frame_range(rest, prefix)?,
         span: 0..prefix.data_len_bytes,
         more_spans: Vec::new(),
     })

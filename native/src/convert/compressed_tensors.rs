@@ -22,8 +22,8 @@ pub fn write(conversion: &Conversion, format: Format) -> Result<Written> {
     let mut writer = SparseWriter::new(format).map_err(&refuse)?;
     conversion.progress.begin(conversion.tensor_bytes());
     let staging = Staging::beside(conversion.output)?;
-    // What a tensor becomes is known only when it has been looked at, and
-    // stands in the header, in front of all.
+    // The header precedes the data, and says how each tensor is stored, which is
+    // known only when the tensor has been read.
     let mut spool = Output::create(&staging.path(SPOOL))?;
     let mut stored: Vec<Tensor> = Vec::new();
     let mut sparse = 0;

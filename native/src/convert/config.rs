@@ -12,10 +12,10 @@ use zstn_core::limits::HEADER_LEN_BYTES;
 use crate::source::{CONFIG, Input, Location};
 use crate::{Error, Result};
 
-/// Where the settings of the writer go.
+/// The key that the settings of the writer get.
 const OURS: &str = "quantization_config";
 
-/// Where releases have put theirs. They say how the input was stored.
+/// The keys that releases have used. Their values say how the input was stored.
 const THEIRS: [&str; 3] = [OURS, "compression_config", "sparsity_config"];
 
 /// The entries of the input's `config.json`, if it is a folder with one, with

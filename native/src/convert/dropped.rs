@@ -1,4 +1,4 @@
-//! Metadata that get lost on the way.
+//! Metadata that a conversion drops.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,7 @@ use super::conversion::Conversion;
 use crate::source::HttpOptions;
 use crate::{Error, Result};
 
-/// Keys of what the input says besides its tensors and `target` has no place
-/// for.
+/// Returns the keys of metadata that `target` has no place for.
 pub fn keys(conversion: &Conversion, target: TargetKind) -> Result<BTreeSet<String>> {
     let mut keys = BTreeSet::new();
     if conversion.kind() == Kind::ZTensor {

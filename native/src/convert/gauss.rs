@@ -13,7 +13,7 @@ use crate::output::Staging;
 use crate::source::Source as _;
 use crate::{Error, Output, Result};
 
-/// What is to be coded, as far as names, dtypes and shapes show it.
+/// The work that lies ahead, as far as names, dtypes and shapes show it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GaussPlan {
     /// Tensors to code. Some may turn out not to be worth it.
@@ -26,11 +26,11 @@ pub struct GaussPlan {
     pub raw: usize,
 }
 
-/// Watches tensors being coded; `()` looks away.
+/// Watches tensors being coded; `()` ignores them.
 pub trait GaussWatch: Sync {
-    /// Work begins.
+    /// Called when work begins.
     fn begin(&self, plan: GaussPlan);
-    /// A tensor is done after so much time. Called from any thread.
+    /// Called from any thread when a tensor is coded, with the time it took.
     fn done(&self, report: &TensorReport, time: Duration);
 }
 
@@ -57,7 +57,7 @@ pub fn write(conversion: &Conversion, options: &Options) -> Result<Written> {
     conversion.progress.begin(lens.sum());
     conversion.options.gauss.begin(plan);
 
-    // The index stands in front and is known last.
+    // The index precedes the data and is known last.
     let staging = Staging::beside(conversion.output)?;
     let mut coded = Spool::create(&staging, "coded")?;
     let mut raw = Spool::create(&staging, "raw")?;

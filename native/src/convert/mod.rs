@@ -1,8 +1,8 @@
 //! A checkpoint in another format, in bounded memory: read tensor by tensor,
 //! whatever it is, and written by one of the targets.
 //!
-//! What a target cannot hold is refused before anything is written, as far as
-//! names, dtypes and shapes show it. Nothing is left behind by an error.
+//! A tensor that a target cannot hold is refused before anything is written, as far as
+//! names, dtypes and shapes show it. An error leaves no file.
 
 use std::path::{Path, PathBuf};
 
@@ -59,11 +59,11 @@ pub struct ConvertReport {
     pub detail: Detail,
 }
 
-/// How the tensors of a converted checkpoint are stored.
+/// The storage of the tensors of a converted checkpoint.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Detail {
-    /// As they are.
+    /// All of them are stored as they are.
     Exact,
     /// Coded in a Gauss file: one report for every tensor, in file order.
     Gauss(Vec<TensorReport>),
@@ -71,7 +71,7 @@ pub enum Detail {
     Sparse(usize),
 }
 
-/// What a target has made.
+/// The output of a target.
 struct Written {
     files: Vec<PathBuf>,
     len_bytes: u64,
@@ -209,7 +209,7 @@ fn convert_to(
     })
 }
 
-/// What can be refused before the input is opened.
+/// Refuses what can be refused before the input is opened.
 fn check(input: &Input, output: &Path, target: &Target) -> Result<()> {
     if let Target::Gauss(options) = target {
         options.check()?;

@@ -1,10 +1,10 @@
-//! How to convert.
+//! Options for converting.
 
 use super::GaussWatch;
 use crate::source::Input;
 use crate::{Progress, View};
 
-/// How [`convert`](crate::convert()) converts a checkpoint.
+/// Options for [`convert`](crate::convert()).
 #[derive(Clone)]
 #[must_use]
 pub struct ConvertOptions<'a> {

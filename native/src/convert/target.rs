@@ -1,4 +1,4 @@
-//! What a conversion can make.
+//! The targets of conversions.
 
 use std::path::Path;
 
@@ -84,7 +84,7 @@ impl TargetKind {
     }
 }
 
-/// What to make, and how.
+/// The kind of output to make, with its options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Target {

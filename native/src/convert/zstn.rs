@@ -15,7 +15,7 @@ use crate::source::Map;
 use crate::unpack::unpack_file;
 use crate::{Effort, Error, PackOptions, Progress, Result};
 
-/// What is packed when no safetensors file is there yet.
+/// Name of the safetensors file that is packed where the input is none.
 const SPOOL: &str = "spool.safetensors";
 
 pub fn write(conversion: &Conversion, effort: Effort) -> Result<Written> {

@@ -11,7 +11,7 @@ use super::Written;
 use super::conversion::Conversion;
 use crate::{Output, Result};
 
-/// What the released writers use.
+/// The level of zstd that the released writers use.
 const LEVEL: i32 = 3;
 
 pub fn write(

@@ -58,7 +58,7 @@ impl BaseFile {
     /// fetched or restored.
     ///
     /// # Errors
-    /// As [`BaseFile::open`].
+    /// Those of [`BaseFile::open`].
     pub(crate) fn open_for(
         engine: &Engine,
         input: &Map,
@@ -76,7 +76,7 @@ impl BaseFile {
     /// Returns the base in the first of these files, like [`BaseFile::open`].
     ///
     /// # Errors
-    /// As [`BaseFile::open`].
+    /// Those of [`BaseFile::open`].
     pub(crate) fn restore(
         engine: &Engine,
         mut chain: Vec<Arc<Map>>,
@@ -141,7 +141,7 @@ fn check_takes_base(map: &Map, base: &str) -> Result<()> {
     }
 }
 
-/// What restoring one file after the other shares.
+/// The arguments that the steps of restoring a chain share.
 struct Restoring<'a> {
     engine: &'a Engine,
     memory_bytes: u64,

@@ -17,8 +17,8 @@ pub struct OutputFolder {
 }
 
 impl OutputFolder {
-    /// Begins the folder that is to be at `target`, where nothing may be yet
-    /// but an empty folder: others are never replaced.
+    /// Begins the folder `target`, which must not exist or be empty: other
+    /// folders are never replaced.
     pub fn create(target: &Path) -> Result<Self> {
         if target.file_name().is_none() {
             let detail = format!("{} is not the name of a folder", target.display());
@@ -31,7 +31,7 @@ impl OutputFolder {
         })
     }
 
-    /// Where the file at `path`, relative to the folder, is to be written.
+    /// Returns the path to write the file `path` of the folder to.
     #[must_use]
     pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         self.staging.path(path.as_ref())

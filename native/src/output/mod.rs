@@ -11,10 +11,12 @@ use tempfile::NamedTempFile;
 
 use crate::source::{Map, Source};
 use crate::{Error, Result};
+use hidden::{PART_SUFFIX, give_name, hidden_prefix, parent, without_path};
 use target::Target;
 use unfinished::Unfinished;
 
 mod folder;
+mod hidden;
 pub(crate) mod sink;
 mod staging;
 mod target;
@@ -45,7 +47,7 @@ pub struct Output<'a> {
     replace: bool,
 }
 
-/// Where the bytes are until all are there.
+/// The place of the bytes until the output is complete.
 #[derive(Debug)]
 enum Disk {
     /// In the folder of the target, under a hidden name.
@@ -67,7 +69,7 @@ impl<'a> Output<'a> {
     /// Begins the file at `path`, which replaces an existing file.
     ///
     /// # Errors
-    /// What cannot become a file: a folder, a socket, a disk; and I/O errors.
+    /// A path that cannot become a file: a folder, a socket, a disk; and I/O errors.
     pub fn create(path: &Path) -> Result<Self> {
         Self::begin(path, Target::of(path)?, true)
     }
@@ -113,7 +115,7 @@ impl<'a> Output<'a> {
                 #[cfg(unix)]
                 {
                     use std::os::unix::fs::PermissionsExt;
-                    // What any new file gets; the user's umask still applies.
+                    // The mode of any new file; the user's umask still applies.
                     builder.permissions(std::fs::Permissions::from_mode(0o666));
                 }
                 let folder = parent(target);
@@ -161,7 +163,7 @@ impl<'a> Output<'a> {
         map.pieces(range).try_for_each(|piece| self.write(piece))
     }
 
-    /// Writes at `offset_bytes`; threads may do so side by side.
+    /// Writes at `offset_bytes`; several threads may do so at a time.
     pub(crate) fn write_at(&self, bytes: &[u8], offset_bytes: u64) -> Result<()> {
         write_all_at(self.file(), bytes, offset_bytes).map_err(|error| self.failed("write", error))
     }
@@ -181,12 +183,12 @@ impl<'a> Output<'a> {
             .map_err(|error| self.failed("make room for", error))
     }
 
-    /// What has been written so far.
+    /// Maps the bytes that have been written so far.
     pub(crate) fn map(&self) -> Result<Map> {
         self.map_as(self.name())
     }
 
-    /// What has been written so far, under `name` in messages.
+    /// Maps the bytes that have been written so far; messages call them `name`.
     pub(crate) fn map_as(&self, name: String) -> Result<Map> {
         Map::new(name, self.file())
     }
@@ -257,57 +259,6 @@ fn copy(mut file: &File, mut stream: impl Write) -> io::Result<()> {
     file.rewind()?;
     io::copy(&mut file, &mut stream)?;
     stream.flush()
-}
-
-/// Ending of what is not finished.
-const PART_SUFFIX: &str = ".part";
-
-/// The beginning of the hidden name of an output that is not finished. Names
-/// may be of 255 bytes; only so much of a longer one is kept that the rest
-/// fits behind it.
-fn hidden_prefix(output: &Path) -> String {
-    const MAX_BYTES: usize = 200;
-    let name = output.file_name().unwrap_or_default().to_string_lossy();
-    let mut end = name.len().min(MAX_BYTES);
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!(".{}.", &name[..end])
-}
-
-fn give_name(file: NamedTempFile, target: &Path, replace: bool) -> io::Result<()> {
-    if replace {
-        return file.persist(target).map(drop).map_err(|error| error.error);
-    }
-    match file.persist_noclobber(target) {
-        Ok(_) => Ok(()),
-        Err(error) if error.error.kind() == ErrorKind::AlreadyExists => Err(error.error),
-        // Some file systems cannot do both in one step.
-        Err(error) => match target.symlink_metadata() {
-            Ok(_) => Err(ErrorKind::AlreadyExists.into()),
-            Err(_) => give_name(error.file, target, true),
-        },
-    }
-}
-
-/// The system's answer without the path that was tried, where that one is not
-/// the user's.
-fn without_path(error: io::Error) -> io::Error {
-    match error.raw_os_error() {
-        Some(code) => io::Error::from_raw_os_error(code),
-        None => match error.kind() {
-            ErrorKind::Other => error,
-            kind => kind.into(),
-        },
-    }
-}
-
-/// The folder that `path` is in.
-fn parent(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
 }
 
 #[cfg(unix)]

@@ -1,4 +1,4 @@
-//! Where a result goes.
+//! The destination of a result.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::Output;
 use crate::{Error, Result};
 
-/// Where a result goes: a path or a writer.
+/// The destination of a result: a path or a writer.
 ///
 /// At a path a file or a folder appears when it is complete, and nothing
 /// otherwise. Files are replaced unless [`Sink::overwrite`] says no; folders,

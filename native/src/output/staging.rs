@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
+use super::hidden::{PART_SUFFIX, hidden_prefix, parent, without_path};
 use super::target::Target;
+use super::temporary;
 use super::unfinished::Unfinished;
-use super::{PART_SUFFIX, hidden_prefix, parent, temporary, without_path};
 use crate::{Error, Result};
 
 /// A hidden folder for files that are being written. Dropped, it is removed
@@ -48,14 +49,14 @@ impl Staging {
         Ok(Self { folder, unfinished })
     }
 
-    /// Where the file at `path`, relative to the folder, goes.
+    /// Returns the path to write the file `path` of the folder to.
     pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         self.folder.path().join(path)
     }
 
-    /// Gives the files of those names to the folder that `output` is in, all
-    /// of them or, if the process is told to stop before, none; returns where
-    /// they are. With `replace` they take the place of files that are there.
+    /// Moves the files of these names to the folder that `output` is in, all of
+    /// them or, if the process has to stop before, none; returns their paths.
+    /// With `replace` they replace existing files.
     ///
     /// # Errors
     /// [`Error::Exists`], before any file has its name, and I/O errors.

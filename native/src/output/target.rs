@@ -1,17 +1,17 @@
-//! What the path of an output means, looked at before anything is written.
+//! Finding out what the path of an output means, before anything is written.
 
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::parent;
+use super::hidden::parent;
 use crate::source::{FileId, Source};
 use crate::{Error, Result};
 
 /// Symbolic links followed in a row, as many as Linux follows.
 const MAX_LINKS: usize = 40;
 
-/// Where the bytes of an output go when they are complete.
+/// The place that the bytes of an output go to when they are complete.
 #[derive(Debug)]
 pub(super) enum Target {
     /// A regular file, or none yet. All links have been followed: the file

@@ -1,4 +1,4 @@
-//! What lies on disk under a hidden name, for a program that has to stop.
+//! The unfinished outputs of this process, for a program that has to stop.
 //!
 //! Stopping and publishing exclude each other: an output gets its name before
 //! the clean-up begins, and is then complete, or never.
@@ -28,8 +28,8 @@ fn state() -> MutexGuard<'static, State> {
 pub(super) struct Unfinished(PathBuf);
 
 impl Unfinished {
-    /// Makes something that `path` tells the path of and remembers it, unless
-    /// the process is about to stop.
+    /// Makes an output and remembers its `path`, unless the process is about to
+    /// stop.
     pub(super) fn create<T>(
         make: impl FnOnce() -> io::Result<T>,
         path: impl FnOnce(&T) -> &Path,
@@ -65,7 +65,7 @@ impl Drop for Unfinished {
 }
 
 fn stopping() -> io::Error {
-    io::Error::new(io::ErrorKind::Interrupted, "the program was told to stop")
+    io::Error::new(io::ErrorKind::Interrupted, "the program is stopping")
 }
 
 /// Removes every output of this process that is not finished: for the handler

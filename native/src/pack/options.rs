@@ -1,4 +1,4 @@
-//! How to pack.
+//! Options for packing.
 
 use zstn_core::frame::select::Effort;
 
@@ -8,7 +8,7 @@ use crate::{Error, Progress, Result};
 /// Least memory the packer can be held to, in bytes: a few blocks per thread.
 pub const LEAST_MEMORY_BYTES: u64 = 64 << 20;
 
-/// How [`pack`](crate::pack()) packs.
+/// Options for [`pack`](crate::pack()).
 ///
 /// ```
 /// use zstn::{Effort, PackOptions};

@@ -1,17 +1,17 @@
 //! Single tensors out of a model, packed or plain, local or remote.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::iter;
 use std::sync::Arc;
 
 use zstn_core::ErrorKind;
 use zstn_core::dtype::Dtype;
-use zstn_core::model::{self, Model, StoredPart};
+use zstn_core::model::{self, Model};
 
 use crate::source::{Input, Source};
 use crate::{Engine, Error, Result, suggest};
 
+mod decode;
 mod opening;
 mod options;
 mod rows;
@@ -31,18 +31,18 @@ pub struct Tensor {
     pub bytes: Vec<u8>,
 }
 
-/// Whether weights that are stored in parts are put together.
+/// The way in which weights that are stored in parts are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum View {
     /// Weights in the formats of compressed-tensors are read dense, if a
-    /// `config.json` beside the files says how they are stored.
+    /// `config.json` next to the files says how they are stored.
     #[default]
     Dense,
-    /// Every tensor is as it is stored.
+    /// Every tensor is read as it is stored.
     Stored,
 }
 
-/// An opened model. FileOpener reads head, header and index of each of its
+/// An opened model. Opening reads head, header and index of each of its
 /// files; after that each tensor costs one read of its stored bytes, or one
 /// per part for a weight that is stored in several.
 ///
@@ -60,7 +60,7 @@ pub struct Reader {
     base: Option<Arc<Self>>,
 }
 
-/// What all handles to an opened model share.
+/// The part of an opened model that all handles share.
 struct Files {
     name: String,
     sources: Vec<Box<dyn Source>>,
@@ -108,37 +108,38 @@ impl Reader {
         Ok(self)
     }
 
-    /// The base of a delta, if it has been given.
+    /// Returns the base of a delta, if it has been given.
     #[must_use]
     pub fn base(&self) -> Option<&Self> {
         self.base.as_deref()
     }
 
-    /// The engine that decodes its tensors.
+    /// Returns the engine that decodes its tensors.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// What the model holds.
+    /// Returns what the model holds.
     #[must_use]
     pub fn model(&self) -> &Model {
         &self.files.model
     }
 
-    /// Path or address it was opened by.
+    /// Returns the path or address it was opened by.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.files.name
     }
 
-    /// Where its files come from, in the order of their numbers.
+    /// Returns the sources of its files, in the order of their numbers.
     #[must_use]
     pub fn sources(&self) -> &[Box<dyn Source>] {
         &self.files.sources
     }
 
-    /// Names of all tensors, file by file and there in the order of the index.
+    /// Returns the names of all tensors, file by file and there in the order of the
+    /// index.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.files.model.tensors().iter().map(|t| t.name.as_str())
     }
@@ -157,19 +158,19 @@ impl Reader {
         self.files.model.tensors()
     }
 
-    /// `__metadata__` of the safetensors headers.
+    /// Returns the `__metadata__` of the safetensors headers.
     #[must_use]
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         self.files.model.metadata()
     }
 
-    /// What is known of the tensor called `name` before it is read.
+    /// Returns what the model's index says about the tensor called `name`.
     pub fn find(&self, name: &str) -> Result<&model::Tensor> {
         Ok(&self.files.model.tensors()[self.number(name)?])
     }
 
-    /// The number of the tensor called `name`; the error suggests names that
-    /// are much like it.
+    /// Returns the number of the tensor called `name`; the error suggests similar
+    /// names.
     fn number(&self, name: &str) -> Result<usize> {
         self.files.model.find(name).map_err(|error| {
             let error = match error.kind() {
@@ -231,72 +232,5 @@ impl Reader {
             return Err(Error::place(self.name())(refusal));
         }
         self.decode_into(&self.engine, number, out)
-    }
-
-    fn decode(&self, engine: &Engine, number: usize) -> Result<Vec<u8>> {
-        let model = self.model();
-        let tensor = &model.tensors()[number];
-        if model.is_plain(number) {
-            let mut bytes = zstn_core::bytes::buffer(tensor.len_bytes())?;
-            self.decode_into(engine, number, &mut bytes)?;
-            return Ok(bytes);
-        }
-        let base = self.base_tensor(engine, tensor)?;
-        let stored = self.stored_parts(tensor)?;
-        let parts: Vec<&[u8]> = stored.iter().map(|part| &**part).collect();
-        let bytes = model
-            .decode(engine, number, &parts, base.as_deref())
-            .map(Cow::into_owned);
-        self.check_unchanged(&tensor.parts)?;
-        bytes.map_err(Error::place(self.name()))
-    }
-
-    fn decode_into(&self, engine: &Engine, number: usize, out: &mut [u8]) -> Result<()> {
-        let model = self.model();
-        let tensor = &model.tensors()[number];
-        if let [part] = &tensor.parts[..]
-            && model.is_plain(number)
-            && part.stored.end - part.stored.start == out.len() as u64
-        {
-            if !out.is_empty() {
-                self.sources()[part.file].read_into(part.stored.start, out)?;
-            }
-            return self.check_unchanged(&tensor.parts);
-        }
-        let base = self.base_tensor(engine, tensor)?;
-        let stored = self.stored_parts(tensor)?;
-        let parts: Vec<&[u8]> = stored.iter().map(|part| &**part).collect();
-        let decoded = model.decode_into(engine, number, &parts, base.as_deref(), out);
-        self.check_unchanged(&tensor.parts)?;
-        decoded.map_err(Error::place(self.name()))
-    }
-
-    /// Reads the tensor of the base that `tensor` needs, if it does.
-    fn base_tensor(&self, engine: &Engine, tensor: &model::Tensor) -> Result<Option<Vec<u8>>> {
-        let name = &tensor.name;
-        match (tensor.base, &self.base) {
-            (None, _) => Ok(None),
-            (Some(_), Some(base)) => base.decode(engine, base.number(name)?).map(Some),
-            (Some(_), None) => Err(Error::NeedsBase {
-                name: self.name().into(),
-                detail: format!(", and `{name}` is needed from that one"),
-            }),
-        }
-    }
-
-    fn stored_parts(&self, tensor: &model::Tensor) -> Result<Vec<Cow<'_, [u8]>>> {
-        let parts = tensor.parts.iter();
-        let stored = parts.map(|part| match part.stored.is_empty() {
-            true => Ok(Cow::Borrowed(&[][..])),
-            false => self.sources()[part.file].read(part.stored.clone()),
-        });
-        stored.collect()
-    }
-
-    /// Refuses what was read of `parts` if somebody wrote to one of their files
-    /// since it was opened: bytes of two versions may have met.
-    fn check_unchanged(&self, parts: &[StoredPart]) -> Result<()> {
-        let mut files = parts.iter().map(|part| &self.sources()[part.file]);
-        files.try_for_each(|source| source.check_unchanged())
     }
 }

@@ -1,4 +1,4 @@
-//! What is read of the files of a model before its tensors.
+//! Opening the files of a model.
 
 use zstn_core::catalog::FileCatalog;
 use zstn_core::container::safetensors::ShardIndex;

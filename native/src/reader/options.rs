@@ -1,4 +1,4 @@
-//! How a model is opened.
+//! Options for opening a model.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::shards::Shards;
 use crate::source::{CONFIG, HttpOptions, Input};
 use crate::{Engine, Result};
 
-/// How a [`Reader`] opens a model; made by [`Reader::options`].
+/// Options for opening a [`Reader`], from [`Reader::options`].
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -15,8 +15,8 @@ impl Reader {
         self.read_planned(&self.plan_rows(name, rows)?)
     }
 
-    /// What has to be fetched for `rows` of the tensor called `name`. Reads
-    /// the tensor's block table if that did not come with the index.
+    /// Plans what has to be fetched for `rows` of the tensor called `name`.
+    /// Reads the tensor's block table if that did not come with the index.
     pub fn plan_rows(&self, name: &str, rows: Range<u64>) -> Result<Rows> {
         let refuse = Error::place(self.name());
         let number = self.number(name)?;

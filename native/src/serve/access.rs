@@ -1,5 +1,5 @@
-//! Who is answered: hosts that requests may name, and origins whose pages may
-//! read.
+//! Access rules: the hosts that requests may name, and the origins whose pages
+//! may read answers.
 //!
 //! A page of any site can send requests to this machine. Two things keep it
 //! from reading the answers: it sees only those that allow its origin, and a
@@ -22,7 +22,7 @@ pub(super) struct Access {
     any_origin: bool,
 }
 
-/// Whether a page may read an answer.
+/// The page that asks, by whether it may read the answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reader {
     /// No page of another origin has asked.
@@ -88,7 +88,7 @@ impl Access {
             || self.hosts.iter().any(|host| host == name)
     }
 
-    /// Tells whether the page that asks, if one does, may read the answer.
+    /// Returns whether the page that asks, if one does, may read the answer.
     pub(super) fn reader(&self, headers: &HeaderMap) -> Reader {
         if self.any_origin {
             return Reader::Allowed(HeaderValue::from_static("*"));
@@ -109,13 +109,13 @@ impl Access {
         }
     }
 
-    /// Whether answers depend on the origin of the page that asks.
+    /// Returns whether answers depend on the origin of the page that asks.
     pub(super) fn varies(&self) -> bool {
         !self.any_origin
     }
 }
 
-/// Whether an origin is one of this machine: `http://localhost:5173`.
+/// Returns whether an origin is one of this machine: `http://localhost:5173`.
 fn is_local(origin: &str) -> bool {
     let authority = ["http://", "https://"]
         .iter()
@@ -128,7 +128,7 @@ fn is_local(origin: &str) -> bool {
 /// The host of `localhost:8080`, if that is all there is.
 fn host_of(authority: &str) -> Option<&str> {
     let parsed: Authority = authority.parse().ok()?;
-    // The parser lets a user stand before, and anything for a port behind.
+    // The parser accepts a user before the host, and anything as a port.
     let host = authority.get(..parsed.host().len())?;
     let port = &authority[host.len()..];
     let is_number = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
@@ -148,7 +148,8 @@ fn normal_host(name: &str) -> String {
     name.strip_suffix('.').map_or(name.clone(), str::to_owned)
 }
 
-/// As browsers write it: in lower case, without the scheme's own port.
+/// Returns an origin as browsers write it: in lower case, without the scheme's
+/// own port.
 fn normal_origin(origin: &str) -> String {
     let origin = origin.trim_end_matches('/').to_ascii_lowercase();
     let shortened = match origin.split_once("://") {

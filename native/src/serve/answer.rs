@@ -16,7 +16,7 @@ use headers::{
 use super::access::Reader;
 use super::range::{Wanted, part};
 
-/// What is said of a file.
+/// The headers about a file.
 pub(super) struct About {
     pub(super) len_bytes: u64,
     pub(super) tag: ETag,
@@ -80,9 +80,9 @@ pub(super) fn begin(about: &About, request: &Parts) -> (Response, Option<Range<u
     (response, wants_body.then_some(range))
 }
 
-/// Whether a file is the version that a request is limited to (RFC 9110,
-/// 13.2.2). A condition that cannot be read is not met; a date that is none
-/// is no condition.
+/// Returns whether a file is the version that a request is limited to (RFC 9110,
+/// 13.2.2). A condition that cannot be parsed is not met; an invalid date is
+/// ignored.
 fn is_the_one(about: &About, asked: &HeaderMap) -> bool {
     if asked.contains_key(header::IF_MATCH) {
         return asked
@@ -131,8 +131,8 @@ pub(super) fn method_not_allowed() -> (Response, u64) {
     (response, len)
 }
 
-/// What may be asked; for a preflight of a page on another origin, with the
-/// headers that it may send.
+/// Answers which methods are allowed; for a preflight of a page on another
+/// origin, with the headers that it may send.
 pub(super) fn options(reader: &Reader, asked: &HeaderMap) -> (Response, u64) {
     let mut response = match reader {
         Reader::Foreign(_) if asked.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD) => {
@@ -166,8 +166,8 @@ pub(super) fn options(reader: &Reader, asked: &HeaderMap) -> (Response, u64) {
     (response, 0)
 }
 
-/// What every answer says. `varies`: it depends on the origin of the page that
-/// asks.
+/// Adds the headers of every answer. `varies` says that it depends on the origin
+/// of the page that asks.
 pub(super) fn common(headers: &mut HeaderMap, reader: &Reader, varies: bool) {
     for (name, value) in [
         (header::ACCEPT_RANGES, "bytes"),

@@ -26,14 +26,14 @@ use super::stall::Stalling;
 /// of an answer for a client that is slow.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// What a stopping server gives to answers that are under way.
+/// The time that a stopping server gives to answers that are under way.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// How long is waited before another try where no connection can be accepted,
-/// be it for want of descriptors.
+/// Pause before another attempt when no connection can be accepted, for lack of
+/// descriptors for instance.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What a server puts up with.
+/// The limits of a server's connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Within this time of a connection's beginning, or of the last answer on
@@ -213,7 +213,7 @@ impl Connection {
         let mut is_ending = false;
         loop {
             tokio::select! {
-                // What goes wrong on the way is the client's affair.
+                // A failed connection is the client's affair.
                 _ = connection.as_mut() => return,
                 () = self.close.notified() => {}
                 _ = stop.wait_for(|stop| *stop), if !is_ending => is_ending = true,

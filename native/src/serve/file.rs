@@ -38,7 +38,7 @@ pub(super) async fn send(path: &Path, request: &Parts) -> Result<(Response, u64)
     Ok((response, len))
 }
 
-/// What tells that a file is not the one it was.
+/// The version of a file: a changed file has another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Version {
     pub(super) len_bytes: u64,
@@ -63,7 +63,7 @@ impl Version {
 
     /// Length and time of change: strong enough for files that are replaced,
     /// as finished models are, not edited in place. `suffix`, of letters and
-    /// digits, tells what is made of the file from the file.
+    /// digits, distinguishes what is made from the file from the file itself.
     pub(super) fn tag(&self, suffix: &str) -> ETag {
         let nanos = self
             .modified

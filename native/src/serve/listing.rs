@@ -21,7 +21,8 @@ struct Line {
 }
 
 /// Returns the page of `folder`, which was asked for as `address`: files and
-/// folders by name but for hidden ones, and what packed files can be had as.
+/// folders by name except for hidden ones, and the unpacked names of packed
+/// files.
 pub(super) fn page(root: &Root, folder: &Path, address: &str) -> std::io::Result<String> {
     let mut lines = Vec::new();
     for entry in folder.read_dir()? {
@@ -95,8 +96,8 @@ fn list(root: &Root, path: &Path, name: &str, lines: &mut Vec<Line>) {
     }
 }
 
-/// Whether a packed file, or the index of such, is one that can be had
-/// unpacked, as far as its first bytes tell: a header may be large, and there
+/// Returns whether a packed file, or the index of such, can be served unpacked,
+/// as far as its first bytes show: a header may be large, and there
 /// may be thousands of files.
 fn looks_unpackable(path: &Path, name: &str) -> bool {
     if !name.ends_with(".zstn") {

@@ -1,5 +1,5 @@
-//! Files over HTTP with what lazy readers need: ranges, CORS, ETag. Beside
-//! every `NAME.zstn` there is a `NAME.safetensors`, decoded as it is asked for.
+//! Files over HTTP with what lazy readers need: ranges, CORS, ETag. For every
+//! `NAME.zstn` there is a `NAME.safetensors`, decoded as it is requested.
 //! Meant for demos, tests and a look at a local model from a browser.
 
 use std::io;
@@ -33,7 +33,7 @@ mod unpacked;
 pub use connections::Limits;
 pub use served::{Note, Served};
 
-/// Decoded tensors that a server keeps unless it is told otherwise, in bytes.
+/// Length of the decoded tensors that a server keeps by default, in bytes.
 pub const CACHE_BYTES: u64 = 256 << 20;
 
 /// A server that is listening but does not answer yet.
@@ -144,7 +144,7 @@ impl Server {
         self
     }
 
-    /// Answers requests that name the host `name`, besides addresses and
+    /// Answers requests that name the host `name`, in addition to addresses and
     /// `localhost`. Others are refused: a page can let its own name point to
     /// this machine.
     #[must_use]
@@ -154,7 +154,7 @@ impl Server {
     }
 
     /// Lets pages of `origin` (`https://example.org`, or `*` for all) read
-    /// what is served, besides those on this machine.
+    /// what is served, in addition to pages on this machine.
     ///
     /// # Errors
     /// If `origin` is not one.
@@ -176,7 +176,7 @@ impl Server {
         Ok(self)
     }
 
-    /// Address of the root, with a slash at its end.
+    /// Returns the address of the root, with a slash at its end.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/", self.address)
@@ -188,7 +188,7 @@ impl Server {
         self.handle.clone()
     }
 
-    /// Answers until the process is told to stop (Ctrl-C), or the server is.
+    /// Answers requests until the process or the server is stopped.
     ///
     /// # Errors
     /// If threads cannot be started.

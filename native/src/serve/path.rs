@@ -1,4 +1,4 @@
-//! What the path of a request means.
+//! Resolving the path of a request.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -19,8 +19,8 @@ pub(super) enum Found {
     UnpackedIndex(PathBuf),
 }
 
-/// What a path means: nothing hidden, and nothing outside the folder but what
-/// links may lead to. A real file goes before one that would have to be
+/// Resolves a path: hidden files are not found, and nothing outside the folder
+/// but what links may lead to. A real file precedes one that would have to be
 /// unpacked.
 pub(super) fn resolve(root: &Root, path: &str) -> Result<Found, Absent> {
     let decoded = percent_decode(path).ok_or(Absent::Nothing)?;
@@ -44,7 +44,7 @@ pub(super) fn resolve(root: &Root, path: &str) -> Result<Found, Absent> {
         Err(Absent::Outside(real)) => return Err(Absent::Outside(real)),
         Err(Absent::Nothing) => {}
     }
-    // A link that leads nowhere is no place for another file.
+    // A dangling link does not make room for an unpacked file.
     if full.symlink_metadata().is_ok() {
         return Err(Absent::Nothing);
     }

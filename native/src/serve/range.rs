@@ -1,10 +1,10 @@
-//! Which part of a file a request wants (RFC 9110, 14).
+//! The part of a file that a request wants (RFC 9110, 14).
 
 use std::ops::Bound;
 
 use headers::Range;
 
-/// What to send.
+/// The part to send.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     Whole,

@@ -43,8 +43,9 @@ impl Root {
         Ok(())
     }
 
-    /// Where `path`, below the folder, really is. Nothing is looked at behind
-    /// a link that leads outside: not even whether it is there.
+    /// Returns the real path of `path`, which is relative to the folder. A link
+    /// that leads outside is not followed, not even to see whether its target
+    /// exists.
     pub(super) fn follow(&self, path: &Path) -> Result<PathBuf, Absent> {
         let relative = path.strip_prefix(&self.folder);
         let relative = relative.map_err(|_| Absent::Nothing)?;
@@ -66,8 +67,8 @@ impl Root {
     }
 }
 
-/// The `blobs` beside `snapshots` where `folder` is in those: a hub's cache
-/// holds `models--NAME/snapshots/REVISION/…`, links to
+/// Returns the `blobs` next to `snapshots` if `folder` is in those: a hub's
+/// cache holds `models--NAME/snapshots/REVISION/…`, links to
 /// `models--NAME/blobs/HASH`.
 fn blobs(folder: &Path) -> Option<PathBuf> {
     let mut above = folder.ancestors();

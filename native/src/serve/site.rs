@@ -1,4 +1,4 @@
-//! What is served, and the answer to every request.
+//! The served site, and the answer to every request.
 
 use std::fmt::Display;
 use std::io;
@@ -22,7 +22,7 @@ pub(super) struct Site {
     pub(super) unpacked: Arc<Unpacked>,
 }
 
-/// An answer, the length of its body, and what the log should say of it.
+/// An answer, the length of its body, and a note for the log.
 type Answer = (Response, u64, Option<Note>);
 
 impl Site {

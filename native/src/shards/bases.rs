@@ -16,7 +16,7 @@ pub(super) struct Bases {
 
 impl Bases {
     /// Finds the counterparts of all shards of `unit`, for each base of
-    /// `chain`, nearest first. `None` if there is no base.
+    /// `chain`, nearest first. Returns `None` if there is no base.
     pub(super) fn find(unit: &Unit, chain: &[Shards]) -> Result<Option<Self>> {
         let chain = chain.iter().map(|base| unit.counterparts(base, "base"));
         let chain: Vec<_> = chain.collect::<Result<_>>()?;

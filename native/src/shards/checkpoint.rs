@@ -1,4 +1,4 @@
-//! Which files belong to a checkpoint.
+//! Finding the files of a checkpoint.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -72,13 +72,14 @@ impl Shards {
         Ok(shards.unwrap_or_else(|| Self::of_file(location.clone())))
     }
 
-    /// As [`Shards::open`], for work on all that is in a folder: one that has
-    /// no checkpoint at its top may have some in subfolders, as diffusion
-    /// pipelines have. [`Shards::files`] are those at the top, none of them
-    /// then.
+    /// Opens a checkpoint like [`Shards::open`], for work on all that is in a
+    /// folder: one that has no checkpoint at its top may have some in
+    /// subfolders, as diffusion pipelines have. [`Shards::files`] are those at
+    /// the top; there are none then.
     ///
     /// # Errors
-    /// As [`Shards::open`]; a folder without any checkpoint, also below.
+    /// Those of [`Shards::open`]; a folder without any checkpoint, in subfolders
+    /// too.
     fn open_tree(location: &Location, kinds: &[Kind]) -> Result<Option<Self>> {
         let folder = match location {
             Location::Path(folder) if folder.is_dir() => folder,
@@ -102,7 +103,7 @@ impl Shards {
         }
     }
 
-    /// A checkpoint in one file.
+    /// Returns the checkpoint in one file.
     #[must_use]
     pub fn of_file(location: Location) -> Self {
         let name = location.file_name().unwrap_or_else(|| location.to_string());
@@ -182,20 +183,21 @@ impl Shards {
         })
     }
 
-    /// What was opened: the folder or the index.
+    /// Returns the location that was opened: the folder or the index.
     #[must_use]
     pub fn location(&self) -> &Location {
         &self.location
     }
 
-    /// Whether that is a folder.
+    /// Returns whether that is a folder.
     #[must_use]
     pub fn is_folder(&self) -> bool {
         self.is_folder
     }
 
-    /// Whether the files are packed, containers or deltas, by their names; of
-    /// a folder with checkpoints in subfolders alone, whether one of those is.
+    /// Returns whether the files are packed, containers or deltas, by their
+    /// names; for a folder with checkpoints in subfolders alone, whether one of
+    /// those is.
     #[must_use]
     pub fn is_packed(&self) -> bool {
         match &self.location {
@@ -207,13 +209,13 @@ impl Shards {
         }
     }
 
-    /// The index, if there is one. Without, there is one file.
+    /// Returns the index, if there is one. Without an index there is one file.
     #[must_use]
     pub fn index(&self) -> Option<&Index> {
         self.index.as_ref()
     }
 
-    /// The files, by name; their numbers are those of [`ShardIndex`].
+    /// Returns the files, by name; their numbers are those of [`ShardIndex`].
     #[must_use]
     pub fn files(&self) -> &[Shard] {
         &self.files
@@ -221,7 +223,7 @@ impl Shards {
 }
 
 /// Names of the regular files at the top of `folder` that are not hidden,
-/// sorted. A name that is not Unicode is none of a checkpoint's.
+/// sorted. Names that are not Unicode are left out.
 fn file_names(folder: &Path) -> Result<Vec<String>> {
     let unreadable = || Error::file("list", folder);
     let mut names = Vec::new();

@@ -1,4 +1,4 @@
-//! Which files of a folder are its checkpoint.
+//! Choosing the files of a folder that are its checkpoint.
 
 use zstn_core::catalog::Kind;
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
@@ -24,8 +24,8 @@ pub(super) enum Choice<'a> {
 
 /// Chooses among the names of a folder's files by the extensions that count,
 /// the first that is there: an index, else `model.KIND`, else the only file of
-/// the kind. `None` if there is no file of these kinds. The error says what a
-/// person can do.
+/// the kind. Returns `None` if no file is of these kinds. The error says what to
+/// do.
 pub(super) fn choose<'a>(
     names: &'a [String],
     kinds: &[Kind],
@@ -67,7 +67,7 @@ pub(super) fn choose<'a>(
     Ok(None)
 }
 
-/// What to say of a folder without a file of these kinds.
+/// Returns the sentence about a folder without a file of these kinds.
 pub(super) fn none_of(kinds: &[Kind]) -> String {
     let kinds: Vec<String> = kinds
         .iter()

@@ -8,7 +8,7 @@ use zstn_core::container::safetensors::{SHARD_INDEX_SUFFIX, ShardIndex};
 use super::{Index, PACKED, Shards};
 use crate::{Error, Result};
 
-/// What packing needs to know of the kind that the shards of a checkpoint are.
+/// The names of shards and indices, by the kind of the shards.
 pub(super) trait ShardKind: Sized {
     /// Returns the kind of packed `shards`, by the names of their files.
     fn of_packed(shards: &Shards) -> Result<Self>;

@@ -64,8 +64,8 @@ impl<'a> Parts<'a> {
 
     /// Length of the file that a shard is or restores, once its tensors have
     /// been looked for. Nothing can be looked for in a file that is kept whole
-    /// because it breaks the rules of safetensors; what is no checkpoint at
-    /// all is refused by the work itself.
+    /// because it breaks the rules of safetensors; a file that is not a
+    /// checkpoint at all is refused by the work itself.
     fn check(&mut self, number: usize, source: &dyn Source) -> Result<u64> {
         let catalog = match open_catalog(self.engine, source) {
             Ok(catalog) => catalog,
@@ -79,8 +79,8 @@ impl<'a> Parts<'a> {
     }
 
     /// Does the work on one shard after the other. It is given the number of
-    /// the shard, its bytes, and whom to tell of its progress. With the results
-    /// comes the number of tensors of the index, all of which were found.
+    /// the shard, its bytes and its progress. With the results comes the number
+    /// of tensors of the index, all of which were found.
     pub(super) fn each<T>(
         mut self,
         mut work: impl FnMut(usize, &Map, &dyn Progress) -> Result<T>,
@@ -124,7 +124,7 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// What is not worked on, like headers and tied tensors, is done as well.
+    /// Counts what is not worked on, such as headers and aliases, as done.
     fn finish(&self) {
         self.whole.advance(self.left_bytes.load(Relaxed));
     }

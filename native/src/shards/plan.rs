@@ -1,4 +1,5 @@
-//! What the folder of a result will hold, known before anything is written.
+//! The contents of the folder that a result will be, planned before anything is
+//! written.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -24,22 +25,22 @@ pub(super) struct Plan<'a> {
     /// Its checkpoints: first the one that the input itself is, unless it is
     /// a folder with checkpoints in subfolders alone.
     pub(super) units: Vec<Unit<'a>>,
-    /// Other files that come along.
+    /// Other files, which are copied.
     copied: Vec<PathBuf>,
     /// Folders to be made, each after the one it is in.
     folders: Vec<PathBuf>,
-    /// What lies in the input's folder and does not come along.
+    /// Entries of the input's folder that are not copied.
     left_out: Vec<PathBuf>,
-    /// The text of the one file that comes along with an index.
+    /// The text of the `config.json` next to an index.
     config: Option<Vec<u8>>,
 }
 
-/// One checkpoint, and what it becomes.
+/// One checkpoint, and the files it becomes.
 pub(super) struct Unit<'a> {
     /// The folder it is in.
     pub(super) folder: PathBuf,
     pub(super) shards: Cow<'a, Shards>,
-    /// What its shards are.
+    /// The kind of its shards.
     pub(super) from: Kind,
     /// Its index, if it has one.
     index: Option<Index>,
@@ -68,7 +69,7 @@ impl<'a> Unit<'a> {
         })
     }
 
-    /// Where shard `number` goes.
+    /// Returns the path of the file that shard `number` becomes.
     pub(super) fn output(&self, number: usize) -> PathBuf {
         self.folder.join(&self.names[number])
     }
@@ -267,7 +268,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Whether a file would be taken for one that packing has made.
+/// Returns whether a file would be taken for one that packing has made.
 fn is_packed(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| {

@@ -20,11 +20,11 @@ use crate::{Error, Result};
 pub struct Index {
     /// Name of its file.
     pub name: String,
-    /// Where it was read.
+    /// The location it was read from.
     pub location: Location,
     /// Its bytes.
     pub text: Vec<u8>,
-    /// What they say.
+    /// The parsed index.
     pub parsed: ShardIndex,
 }
 
@@ -33,7 +33,7 @@ pub struct Index {
 pub struct Shard {
     /// Name of the file.
     pub name: String,
-    /// Where it is.
+    /// The location of the file.
     pub location: Location,
     /// Tensors that the index says it holds, sorted; none without an index.
     pub tensors: Vec<String>,
@@ -57,21 +57,21 @@ impl Shard {
         }
     }
 
-    /// Opens it for reading parts; `http` is for an address.
+    /// Opens the file for reading parts; `http` is for an address.
     ///
     /// # Errors
-    /// As [`Location::open`], and [`Rule::ShardMissing`] if there is no such local
-    /// file.
+    /// Those of [`Location::open`], and [`Rule::ShardMissing`] if the local file
+    /// does not exist.
     pub fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
         self.check_there()?;
         self.location.open(http)
     }
 
-    /// Makes all of it available as a map.
+    /// Maps the file.
     ///
     /// # Errors
-    /// As [`Location::whole`], and [`Rule::ShardMissing`] if there is no such
-    /// local file.
+    /// Those of [`Location::map`], and [`Rule::ShardMissing`] if the local file
+    /// does not exist.
     pub fn map(&self, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
         self.check_there()?;
         self.location.map(&HttpOptions::default(), progress)
@@ -93,8 +93,8 @@ impl Shard {
     }
 }
 
-/// The text of the index that the one at `path`, of packed shards, was made
-/// from.
+/// Returns the text of the index that the one at `path`, of packed shards, was
+/// made from.
 #[cfg(feature = "serve")]
 pub fn unpacked_index(path: &Path) -> Result<Vec<u8>> {
     let location = Location::Path(path.into());

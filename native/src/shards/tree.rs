@@ -1,4 +1,4 @@
-//! What lies in and below a checkpoint's folder, so that the result is the
+//! The entries in and below a checkpoint's folder, so that the result is the
 //! same tree (docs/formats/sharded.md 3).
 
 use std::collections::BTreeSet;
@@ -17,8 +17,8 @@ use crate::{Error, Result};
 /// left out, and the report says so.
 const HISTORY: &str = ".git";
 
-/// A folder and all that is below it, but for the checkpoint that the folder
-/// itself stands for. All paths are relative to it.
+/// A folder and all that is below it, except for the checkpoint that the folder
+/// itself is. All paths are relative to it.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     /// Checkpoints in subfolders, with the path of the folder each is in; a
@@ -28,15 +28,15 @@ pub(super) struct Tree {
     pub(super) files: Vec<PathBuf>,
     /// Subfolders, each after the one it is in.
     pub(super) folders: Vec<PathBuf>,
-    /// What is neither a file nor a folder, links to folders, and the history
-    /// of a repository.
+    /// Entries that are neither a file nor a folder, links to folders, and the
+    /// history of a repository.
     pub(super) left_out: Vec<PathBuf>,
 }
 
 impl Tree {
     /// Looks through `root`. Files whose extension is one of `kinds` are
     /// checkpoints, several together where an index says so; those at the top
-    /// only if `own`, the checkpoint that the folder stands for, is none.
+    /// only if `own`, the checkpoint that the folder is, has no files.
     pub(super) fn walk(root: &Path, kinds: &[Kind], own: &Shards) -> Result<Self> {
         let mut own_names: BTreeSet<&str> = own.files().iter().map(|f| f.name.as_str()).collect();
         own_names.extend(own.index().map(|index| index.name.as_str()));

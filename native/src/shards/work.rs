@@ -18,7 +18,7 @@ pub(super) struct Work<'a> {
     units: Vec<(&'a Unit<'a>, Option<Bases>, Parts<'a>)>,
 }
 
-/// A shard whose turn it is.
+/// The shard that is being worked on.
 pub(super) struct CurrentShard<'a> {
     pub(super) unit: &'a Unit<'a>,
     /// Number of its checkpoint in the plan.
@@ -32,12 +32,13 @@ pub(super) struct CurrentShard<'a> {
 }
 
 impl CurrentShard<'_> {
-    /// Where its result goes, relative to the folder of all.
+    /// Returns the path of its result, relative to the folder of all.
     pub(super) fn output(&self) -> PathBuf {
         self.unit.output(self.number)
     }
 
-    /// Path of the file it is made from, relative to the folder of all.
+    /// Returns the path of the file it is made from, relative to the folder of
+    /// all.
     pub(super) fn input(&self) -> String {
         let file = &self.unit.shards.files()[self.number];
         self.unit.folder.join(&file.name).display().to_string()
@@ -61,7 +62,7 @@ impl<'a> Work<'a> {
     ) -> Result<Self> {
         let mut units = Vec::new();
         for unit in &plan.units {
-            // What is packed by itself in a folder of deltas has no base.
+            // A container in a folder of deltas has no base.
             let bases = match unit.from {
                 Kind::Zstn => None,
                 _ => Bases::find(unit, bases)?,

@@ -1,4 +1,4 @@
-//! What happens when a mapped file is cut short: touching a page past its new
+//! Surviving a mapped file that is cut short: touching a page past its new
 //! end raises `SIGBUS`, which would end the process without a word.
 //!
 //! With the guard in place the pages that are gone read as zeros, the work

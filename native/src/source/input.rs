@@ -1,4 +1,4 @@
-//! What a verb works on.
+//! The input of the functions that work on whole checkpoints.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;

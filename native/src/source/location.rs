@@ -1,4 +1,4 @@
-//! Where an input is: a path, an address or standard input.
+//! The location of an input: a path, an address or standard input.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -28,7 +28,7 @@ fn split(url: &str) -> (&str, &str) {
     url.split_at(url.find('?').unwrap_or(url.len()))
 }
 
-/// Where an input is.
+/// The location of an input.
 ///
 /// Texts and paths become [`Location::Path`] whatever they look like: a file
 /// may be called `-` or `http:`. An address is given with [`Location::url`].

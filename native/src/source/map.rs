@@ -90,11 +90,11 @@ impl Map {
         })
     }
 
-    /// Tells the system that these bytes are not needed for now. They stay
+    /// Advises the system that these bytes are not needed for now. They stay
     /// readable; the memory they took no longer counts as this process's.
     ///
-    /// What lies just beside them goes with them: looking at a byte brings in
-    /// its neighbours, and nobody else would tell of those.
+    /// The rest of their pages is released as well: reading a byte maps its
+    /// neighbours, which no other call would release.
     pub fn release(&self, range: Range<usize>) {
         /// The largest page that a system maps at once.
         #[cfg(unix)]

@@ -1,4 +1,4 @@
-//! Where bytes come from: a file, standard input or a server.
+//! The sources of bytes: files, standard input and servers.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -28,13 +28,13 @@ pub(crate) const CONFIG: &str = "config.json";
 
 /// Bytes that can be read anywhere.
 pub trait Source: Send + Sync {
-    /// Path or address, for messages.
+    /// Returns the path or address, for messages.
     fn name(&self) -> &str;
 
-    /// Length of the whole.
+    /// Returns the length of the whole, in bytes.
     fn len_bytes(&self) -> u64;
 
-    /// The bytes of `range`, all of them or an error.
+    /// Returns the bytes of `range`, all of them or an error.
     fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>>;
 
     /// Reads the bytes from `start` on that fill `out`. By default they are
@@ -54,15 +54,15 @@ pub trait Source: Send + Sync {
         Ok(())
     }
 
-    /// The identities of the local files that the bytes come from: an output
-    /// must not take the place of one.
+    /// Returns the identities of the local files that the bytes come from: an
+    /// output must not replace one.
     fn file_ids(&self) -> &[FileId] {
         &[]
     }
 
     /// Returns [`Error::Changed`] if the bytes may not be those of one version
-    /// of the file: somebody has written to it since it was opened. Asked after
-    /// all reads and before a result made from them is handed on.
+    /// of the file: somebody has written to it since it was opened. Called after
+    /// all reads, before a result made from them is returned.
     fn check_unchanged(&self) -> Result<()> {
         Ok(())
     }

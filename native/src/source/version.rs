@@ -1,4 +1,4 @@
-//! Which file an open one is, and whether it is still as it was.
+//! The identity of an open file, and whether it has changed.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -13,8 +13,8 @@ use crate::{Error, Result};
 pub struct FileId {
     #[cfg(unix)]
     device_and_inode: (u64, u64),
-    /// The standard library tells no more elsewhere, so that hard links are
-    /// not seen there.
+    /// The standard library offers no more elsewhere, so that hard links are
+    /// not detected there.
     #[cfg(not(unix))]
     canonical_path: std::path::PathBuf,
 }
@@ -41,7 +41,7 @@ impl FileId {
 
 /// A file as it was when it was opened.
 ///
-/// Length and time of modification tell whether somebody wrote to it since.
+/// Length and time of modification show whether somebody wrote to it since.
 /// The time of the last status change does not count: links to the file may
 /// come and go.
 #[derive(Debug)]

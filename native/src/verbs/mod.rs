@@ -1,5 +1,5 @@
-//! What the library does with a whole checkpoint: finds out what an input is,
-//! and has a file or several worked on.
+//! The functions for whole checkpoints: each finds out what its input is, and
+//! calls the room that works on a file or on several.
 
 mod pack;
 mod tensors;

@@ -1,4 +1,4 @@
-//! A checkpoint packed.
+//! Packing a checkpoint.
 
 use crate::delta::{BaseFile, pack_delta};
 use crate::pack::{PackOptions, pack_file};

@@ -8,7 +8,7 @@ use crate::{Error, Progress, Reader, Result, Tensor};
 
 /// Reads every tensor of `input`; with `original`, a model of any kind with
 /// the same tensors, compares every byte. Tensors with a checksum are compared
-/// with that in any case; a weight that cannot be had is an error here.
+/// with that in any case; a weight that cannot be read is an error here.
 ///
 /// Tensors that a Gauss file stores lossily have to be as close to the
 /// original as it promises: half a step, and the rounding of the dtype

@@ -1,4 +1,4 @@
-//! A checkpoint restored.
+//! Restoring a checkpoint.
 
 use crate::delta::{BaseFile, unpack_delta};
 use crate::report::UnpackReport;
@@ -7,7 +7,7 @@ use crate::source::Input;
 use crate::unpack::unpack_file;
 use crate::{Engine, Progress, Result, Sink};
 
-/// How [`unpack`](crate::unpack()) restores a checkpoint.
+/// Options for [`unpack`](crate::unpack()).
 #[derive(Clone)]
 #[must_use]
 pub struct UnpackOptions<'a> {

@@ -1,4 +1,4 @@
-//! A checkpoint checked.
+//! Verifying a checkpoint.
 
 use zstn_core::catalog::{Kind, recognise};
 use zstn_core::limits::HEAD_LEN_BYTES;
@@ -11,7 +11,7 @@ use crate::source::{HttpOptions, Input, Location, Source};
 use crate::verify::{verify_delta, verify_file};
 use crate::{Engine, Error, Progress, Reader, Result, View};
 
-/// How [`verify`](crate::verify()) checks a checkpoint.
+/// Options for [`verify`](crate::verify()).
 #[derive(Clone)]
 #[must_use]
 pub struct VerifyOptions<'a> {

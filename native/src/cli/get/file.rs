@@ -1,4 +1,4 @@
-//! What `zstn get` writes a tensor as.
+//! The formats that `zstn get` writes a tensor in.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What the extension of `path` asks for.
+    /// Returns the format that the extension of `path` asks for.
     pub fn of(path: &Path) -> Result<Self> {
         let Some(extension) = path.extension() else {
             return Ok(Self::Raw);
@@ -46,7 +46,7 @@ impl Format {
         Ok(())
     }
 
-    /// What to tell people about elements that are not written as they are.
+    /// Returns a note about elements that are not written as they are.
     pub fn note(self, dtype: Dtype) -> Option<&'static str> {
         match (self, dtype) {
             (Self::Npy, Dtype::Bf16) => Some("NumPy has no BF16; written as float32"),

@@ -48,7 +48,7 @@ pub struct Options {
     pub report: Report,
 }
 
-/// Where the bytes go.
+/// The destination of the bytes.
 enum Target<'a> {
     Nowhere,
     Stdout,
@@ -94,7 +94,7 @@ pub fn run(options: &Options) -> Result<()> {
         Target::Stdout => {
             let mut out = Stdout::new();
             out.bytes(&tensor.bytes)?;
-            // Standard output is taken; there is no place for a description.
+            // Standard output holds the tensor, so there is no description.
             return out.finish();
         }
         Target::File(output, path, format) => {

@@ -1,4 +1,4 @@
-//! What the values of a tensor are like.
+//! Statistics of the values of a tensor.
 
 use zstn::Tensor;
 
@@ -15,8 +15,8 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Of all values but NaN; `None` if there are none, or if elements of this
-    /// dtype are not shown as numbers.
+    /// Returns the statistics of all values but NaN; `None` if there are none, or
+    /// if elements of this dtype are not shown as numbers.
     pub fn of(tensor: &Tensor) -> Option<Self> {
         let numbers = values::numbers(tensor)?.filter(|value| !value.is_nan());
         let (mut min, mut max, mut sum, mut count) = (f64::INFINITY, f64::NEG_INFINITY, 0.0, 0.0);

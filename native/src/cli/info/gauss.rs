@@ -1,4 +1,4 @@
-//! What `zstn info` tells of a Gauss file: for each tensor the facts that
+//! The part of `zstn info` about Gauss files: for each tensor the facts that
 //! Gauss itself prints (docs/formats/gauss.md 13).
 
 use std::borrow::Cow;

@@ -12,21 +12,21 @@ use zstn_core::model::Piece;
 use super::cache::{DecodedTensors, Reading};
 use super::packed::Packed;
 
-/// What is handed to a connection at a time, and what it holds for a client
-/// that does not read on.
+/// Bytes that are handed to a connection at a time, which is what it holds for a
+/// client that does not read on.
 const CHUNK_BYTES: usize = 128 << 10;
 
 /// Up to this length everything is decoded once before the answer begins, so
 /// that what goes wrong has a status.
 const CHECKED_BYTES: u64 = 4 << 20;
 
-/// What is left of a range of the file that a packed one restores. Tensors
+/// The rest of a range of the file that a packed one restores. Tensors
 /// are held while their bytes are copied, not while a client reads.
 pub(super) struct Rest {
     decoded: Arc<DecodedTensors>,
     packed: Arc<Packed>,
     range: Range<u64>,
-    /// The tensor that is being read, by its number, and the one behind it.
+    /// The number of the tensor that is being read, and of the next one.
     tensor: Option<(usize, Reading)>,
     next: Option<(usize, Reading)>,
 }
@@ -126,7 +126,7 @@ impl Rest {
 
     async fn bytes_of(&mut self, number: usize) -> io::Result<Arc<Vec<u8>>> {
         let held = self.tensor.take().filter(|(held, _)| *held == number);
-        // What is done with is gone by now, before room is waited for.
+        // Tensors that are done with are dropped before waiting for memory.
         let (_, reading) = self.tensor.insert(match (held, self.next.take()) {
             (Some(held), next) => {
                 self.next = next;
@@ -138,8 +138,7 @@ impl Rest {
         reading.bytes().await.map_err(io::Error::other)
     }
 
-    /// Has the tensor behind the one that is being read decoded, if there is
-    /// room for both.
+    /// Starts to decode the next tensor, if there is room for both.
     fn prefetch(&mut self) {
         if self.next.is_none()
             && let Some(Piece::Tensor { number, .. }) = self.piece(self.range.start, 1)

@@ -130,7 +130,7 @@ pub(super) async fn send_index(path: PathBuf, request: &Parts) -> (Response, u64
     (response, len)
 }
 
-/// A file that cannot be had unpacked is not there; one that should be and is
+/// A file that cannot be unpacked does not exist; one that should be and is
 /// damaged is an error.
 fn refused(error: &crate::Error) -> (Response, u64) {
     let status = match error.refusal().map(zstn_core::Error::kind) {

@@ -20,7 +20,7 @@ pub(super) struct Packed {
 impl Packed {
     /// Opens the file at `path`; `id` is for it alone.
     pub(super) fn open(engine: &Engine, path: &Path, id: u64) -> Result<Self> {
-        // Clients are told the name of the file, not where it is.
+        // Clients see the name of the file, not its path.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let source = FileSource::open(path)?.with_name(name);
         let version = Version::of_source(&source);
@@ -52,7 +52,7 @@ impl Packed {
         self.version
     }
 
-    /// The SHA-256 of the file it restores, where that is told and every
+    /// Returns the SHA-256 of the file it restores, if the container has it and every
     /// tensor can be compared; model hubs know files by it, too.
     pub(super) fn tag(&self) -> ETag {
         let integrity = self.reader.model().files()[0].integrity();

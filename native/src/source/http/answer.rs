@@ -1,4 +1,4 @@
-//! What an answer says of itself before its body.
+//! The head of an answer.
 
 use ureq::Body;
 use ureq::http::{HeaderMap, StatusCode, Version, header};
@@ -17,10 +17,10 @@ pub(super) struct Answer {
     pub(super) body: Body,
 }
 
-/// How the end of a body shows.
+/// The way in which the end of a body is marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// After so many bytes.
+    /// By its length in bytes.
     Length(u64),
     /// By a last chunk.
     Chunked,
@@ -29,8 +29,8 @@ pub(super) enum Framing {
 }
 
 impl Client {
-    /// As the HTTP library reads the body, but refuses what it would pass on
-    /// in another coding.
+    /// Returns the framing by which the HTTP library reads the body. Codings that
+    /// it would pass on are refused.
     pub(super) fn framing(
         &self,
         version: Version,

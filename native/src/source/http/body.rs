@@ -9,7 +9,7 @@ use crate::Result;
 
 const BUFFER_BYTES: usize = 128 << 10;
 
-/// Where the bytes of a file go, in one answer or several.
+/// Receives the bytes of a file, from one answer or several.
 pub(super) trait Sink {
     fn len_bytes(&self) -> u64;
 
@@ -18,7 +18,7 @@ pub(super) trait Sink {
 
     fn append(&mut self, bytes: &[u8]) -> Result<()>;
 
-    /// Hears how many bytes there will be, once that is known.
+    /// Called with the total length once that is known.
     fn expect(&mut self, _total_bytes: u64) {}
 }
 
@@ -38,12 +38,12 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// How much of a body is wanted.
+/// The expected length of a body.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Expected {
-    /// So many bytes. More are a mistake, fewer a failure that may pass.
+    /// This number of bytes. More are an error, fewer a failure that may pass.
     Exactly(u64),
-    /// All there are, and at most so many.
+    /// Any number of bytes up to this one.
     AtMost(u64),
 }
 

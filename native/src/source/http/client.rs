@@ -16,7 +16,7 @@ const MAX_REDIRECTS: u32 = 10;
 const BODY_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The most that an answer may have before its body, in bytes. The library
-/// counts what has arrived behind a `100 Continue` as well, so this leaves room
+/// counts what has arrived after a `100 Continue` as well, so this leaves room
 /// for the beginning of a body.
 const MAX_HEADERS_BYTES: usize = 255 << 10;
 /// Has to be larger, or such headers would look like the end of a connection.
@@ -28,8 +28,8 @@ pub(super) struct Client {
     agent: Agent,
     url: String,
     options: HttpOptions,
-    /// Whether the server has answered before. One that never has is not
-    /// there, and will not be in a second.
+    /// True once the server has answered. A server that never has is not
+    /// repeatedly asked: it will not be up a second later.
     answered: AtomicBool,
     requests: AtomicU64,
     received_bytes: AtomicU64,

@@ -5,7 +5,7 @@ use std::ops::Range;
 /// Positions beyond this are no file's; other readers cannot even count there.
 const MAX_POSITION: u64 = (1 << 53) - 1;
 
-/// Which bytes an answer holds.
+/// The bytes that an answer holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ContentRange {
     /// The bytes sent; `None` for a range that cannot be served (`bytes */9`).

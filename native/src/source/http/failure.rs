@@ -1,4 +1,4 @@
-//! What is said of a request that failed, and whether it may be made again.
+//! Errors of failed requests, and whether these may be repeated.
 
 use std::io;
 use std::time::SystemTime;

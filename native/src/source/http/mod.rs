@@ -31,7 +31,7 @@ pub use options::HttpOptions;
 pub(super) use whole::download;
 pub(super) use whole::small;
 
-/// A file behind an http(s) address. Its first bytes are read on opening,
+/// A file at an http(s) address. Its first bytes are read on opening,
 /// since that is how its length and version are learnt. Every later answer is
 /// compared with these, and holds exactly the bytes asked for or is refused.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! What the first answer tells of a file.
+//! Learning length and version of a file from the first answer.
 
 use ureq::http::{Method, StatusCode};
 
@@ -10,7 +10,7 @@ use super::ranges;
 use super::retry::{Failure, Progress, may_pass};
 use super::validator::Validators;
 
-/// What the first answer tells.
+/// The contents of the first answer.
 pub(super) struct Opened {
     /// `None` if the server does not say it.
     pub(super) len_bytes: Option<u64>,

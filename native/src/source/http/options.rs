@@ -1,4 +1,4 @@
-//! How files on web servers are read.
+//! Options for reading files on web servers.
 
 use std::time::Duration;
 
@@ -11,17 +11,18 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct HttpOptions {
-    /// How many times a request is made again after a failure that may pass:
+    /// Number of times a request is repeated after a failure that may pass:
     /// a connection that breaks, a stall, status 408, 429 or 5xx. An attempt
     /// that received 1 MiB or more is not counted. 3 by default.
     pub retries: u32,
-    /// How long connecting may take. 20 seconds by default.
+    /// Time limit of connecting. 20 seconds by default.
     pub connect_timeout: Duration,
-    /// How long a server may take to answer, redirects included, and how long
-    /// a body may go without 32 KiB of new bytes. 30 seconds by default.
+    /// Time limit of an answer, redirects included, and of every 32 KiB of a
+    /// body. 30 seconds by default.
     pub idle_timeout: Duration,
-    /// How long a read may wait in vain, in all its attempts and between them,
-    /// before it fails; begins anew with every MiB. 55 seconds by default.
+    /// Time that a read may spend without progress, in all its attempts and
+    /// between them, before it fails; starts again with every MiB. 55 seconds by
+    /// default.
     pub give_up_after: Duration,
     /// The first wait before a retry is at most this long; each later one at
     /// most twice the one before, up to 10 seconds. 300 ms by default.

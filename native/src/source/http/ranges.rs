@@ -1,4 +1,4 @@
-//! What an answer to a range may be.
+//! Checking the answer to a range request.
 
 use std::ops::Range;
 
@@ -9,8 +9,8 @@ use super::client::Client;
 use super::content_range::ContentRange;
 use crate::Error;
 
-/// How many times in a row a server may send less than was asked for. Parts
-/// that halve with every answer get through; single bytes do not.
+/// Number of consecutive answers that may be shorter than requested. Parts that
+/// halve with every answer get through; single bytes do not.
 const MAX_SHORT_ANSWERS: u32 = 64;
 
 /// The bytes that an answer holds, which must begin at `start`.

@@ -1,9 +1,9 @@
-//! Where an answer sends its reader (RFC 9110, section 10.2.2).
+//! The target of a redirect (RFC 9110, section 10.2.2).
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use ureq::http::{HeaderValue, Uri};
 
-/// What an address cannot have as it is, though servers write it.
+/// Characters that an address must escape, though some servers do not.
 const UNWRITABLE: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\');
 
 /// Returns the address that `location`, in an answer of `from`, means, or why

@@ -16,7 +16,7 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// An attempt that received this much is not counted as a failure: on a poor
 /// line large tensors come in many pieces.
 const PROGRESS_BYTES: u64 = 1 << 20;
-/// How much has to arrive within the idle timeout: 1 KiB a second by default,
+/// Bytes that have to arrive within the idle timeout: 1 KiB a second by default,
 /// far below any line that is of use, and above a server that keeps a reader
 /// waiting with single bytes.
 const MIN_BYTES: u64 = 32 << 10;
@@ -29,11 +29,10 @@ pub(super) enum Failure {
     /// The next attempt may do better.
     Passing {
         error: Error,
-        /// How long the server asks to wait.
+        /// The wait that the server asks for.
         retry_after: Option<Duration>,
-        /// Whether a kept connection broke before any answer. Servers close
-        /// idle connections whenever they like, so that says nothing of how
-        /// they are.
+        /// True if a reused connection broke before any answer. Servers close
+        /// idle connections at any time, so that this is not a sign of trouble.
         stale: bool,
     },
 }
@@ -54,20 +53,20 @@ impl Failure {
     }
 }
 
-/// What one read has received so far, and how long it has waited in vain.
+/// The bytes that one read has received so far, and the time it has wasted.
 #[derive(Debug)]
 pub(super) struct Progress<'a> {
     options: &'a HttpOptions,
     /// The most bytes that were held at any time.
     highest: u64,
-    /// How long the attempts since the last `PROGRESS_BYTES` took from when
+    /// Time that the attempts since the last `PROGRESS_BYTES` took from when
     /// too little arrived to when they were given up, with the waits between.
     wasted: Duration,
-    /// How long this attempt may wait for an answer and for `MIN_BYTES`.
+    /// Time that this attempt may wait for an answer and for `MIN_BYTES`.
     limit: Duration,
     /// When the attempt or its body began, or `MIN_BYTES` had last arrived.
     marked: Instant,
-    /// How long the answer took whose body has begun.
+    /// Time that the answer took whose body has begun.
     answer_took: Duration,
     bytes_since_mark: u64,
 }
@@ -91,7 +90,7 @@ impl<'a> Progress<'a> {
         self.begin_request();
     }
 
-    /// How long may be wasted from now on.
+    /// Returns the time that may still be wasted.
     fn left(&self) -> Duration {
         self.options.give_up_after.saturating_sub(self.wasted)
     }
@@ -102,14 +101,14 @@ impl<'a> Progress<'a> {
         self.bytes_since_mark = 0;
     }
 
-    /// How long the server may go on without an answer.
+    /// Returns the time that is left for the answer.
     pub(super) fn patience(&self) -> Duration {
         // Zero would be no limit at all in some places.
         let left = self.limit.saturating_sub(self.marked.elapsed());
         left.max(Duration::from_millis(1))
     }
 
-    /// How long a body may stay silent.
+    /// Returns the time that a body may stay silent.
     pub(super) fn silence(&self) -> Duration {
         self.limit.max(Duration::from_millis(1))
     }
@@ -202,13 +201,14 @@ fn backoff(first: Duration, failures: u32) -> Duration {
     limit.mul_f64(f64::from(random()) / f64::from(u32::MAX))
 }
 
-/// Chance enough for waits: the standard library seeds its hash maps with it.
+/// Returns a random number that is good enough for waits: the seed of the
+/// standard library's hash maps.
 fn random() -> u32 {
     let bits = RandomState::new().build_hasher().finish();
     u32::try_from(bits >> 32).unwrap_or_default()
 }
 
-/// Whether a server that answers `status` may answer otherwise later.
+/// Returns whether a server that answers `status` may answer otherwise later.
 pub(super) fn may_pass(status: u16) -> bool {
     matches!(status, 408 | 429 | 500..=599) && !matches!(status, 501 | 505)
 }

@@ -1,4 +1,4 @@
-//! What distinguishes one version of a file from another (RFC 9110, section
+//! Validators, which distinguish the versions of a file (RFC 9110, section
 //! 8.8).
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ use ureq::http::{HeaderMap, HeaderValue, header};
 pub(super) struct Validators {
     etag: Option<HeaderValue>,
     last_modified: Option<HeaderValue>,
-    /// Whether `last_modified` names a moment that was over when the server
+    /// True if `last_modified` names a moment that was over when the server
     /// answered, so that no second version can have it.
     date_is_strong: bool,
 }
@@ -31,13 +31,13 @@ impl Validators {
         }
     }
 
-    /// Whether a changed file would show. Only then may bytes of two answers
-    /// be joined in one read.
+    /// Returns whether a changed file would be noticed. Only then may bytes of
+    /// two answers be joined in one read.
     pub(super) fn exist(&self) -> bool {
         self.etag.is_some() || self.last_modified.is_some()
     }
 
-    /// The value for `If-Range`: a strong ETag, or a date that is as good.
+    /// Returns the value for `If-Range`: a strong ETag, or a date that is as good.
     pub(super) fn if_range(&self) -> Option<&HeaderValue> {
         match &self.etag {
             Some(etag) => is_strong(etag).then_some(etag),
@@ -45,9 +45,9 @@ impl Validators {
         }
     }
 
-    /// Whether `answered` is of the version that these are of. What cannot be
-    /// compared counts as the same only if these are none, or if the server
-    /// was asked to compare (`If-Range`), which it did by answering.
+    /// Returns whether `answered` belongs to the same version. Validators that
+    /// cannot be compared count as the same only if there are none here, or if
+    /// the server was asked to compare (`If-Range`), which it did by answering.
     pub(super) fn match_those_of(&self, answered: &Self, compared_by_server: bool) -> bool {
         // A strong ETag that has become a weak one is another ETag: something
         // on the way may have changed the bytes.

@@ -20,10 +20,9 @@ use crate::{Error, Result};
 /// length.
 ///
 /// # Errors
-/// Besides what may happen on the way: a server that does not announce how long
-/// the file is, and ends its answer by closing the connection, is refused
-/// unless it answers ranges. A download that was cut off could not be told from
-/// a whole one.
+/// Errors of the network; a server that does not announce how long the file is,
+/// and ends its answer by closing the connection, unless it answers ranges. A
+/// download that was cut off would look like a whole one.
 pub fn download(
     url: &str,
     options: &HttpOptions,
@@ -114,10 +113,10 @@ struct Whole<'a> {
     /// Length limit: of every file, or of those whose length nobody announces.
     most_bytes: u64,
     is_capped: bool,
-    /// Of the answer whose bytes are kept.
+    /// Validators of the answer whose bytes are kept.
     version: Validators,
     total: Option<u64>,
-    /// Whether the first byte is asked for as a range, since only an answer to
+    /// True if the first byte is requested as a range, since only an answer to
     /// a range says how long the file is.
     by_range: bool,
 }
@@ -264,7 +263,8 @@ impl<'a> Whole<'a> {
         Ok((sink.len_bytes() == total).then_some(Fetched::All))
     }
 
-    /// What to expect of a file of `len` bytes; `None` if that is too long.
+    /// Returns what to expect of a file of `len` bytes; `None` if that is too
+    /// long.
     fn whole_of(&mut self, len: u64, sink: &mut dyn Sink) -> Option<Expected> {
         if self.is_capped && len > self.most_bytes {
             return None;

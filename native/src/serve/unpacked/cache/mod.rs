@@ -32,7 +32,7 @@ pub(super) type Decode = Arc<dyn Fn() -> Result<Vec<u8>, String> + Send + Sync>;
 /// requests for one tensor share the work.
 ///
 /// All tensors in memory together take at most `limit_bytes`, or as much as
-/// the largest of them: a tensor is decoded when there is room for it beside
+/// the largest of them: a tensor is decoded when there is room for it next to
 /// those that are being read, and what nobody reads is dropped for it, the one
 /// used longest ago first. A reader that is slow loses its claim to a tensor
 /// while others wait for room, so that everybody gets on; what it has not read
@@ -44,13 +44,13 @@ pub(super) struct DecodedTensors {
     room: Arc<Semaphore>,
     room_units: u32,
     unit_bytes: u64,
-    /// As many tensors are decoded at a time as there are processors.
+    /// Limits the tensors decoded at a time to the number of processors.
     turns: Arc<Semaphore>,
     patience: Patience,
     state: Mutex<State>,
 }
 
-/// How long a tensor stays with its readers while others wait for room.
+/// Time that a tensor stays with its readers while others wait for room.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
     /// Since the last of its bytes was read.

@@ -1,4 +1,4 @@
-//! Which tensors are in memory, and who reads them.
+//! The tensors in memory, and their readers.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -45,7 +45,7 @@ enum Phase {
     Decoded,
 }
 
-/// What a reader finds.
+/// The state in which a reader finds a tensor.
 pub(super) struct Entered {
     pub(super) id: u64,
     pub(super) outcome: Receiver,

@@ -1,0 +1,58 @@
+//! The hidden names of unfinished outputs, and giving them their own.
+
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use tempfile::NamedTempFile;
+
+/// The end of the name of an unfinished file or folder.
+pub const PART_SUFFIX: &str = ".part";
+
+/// Returns the beginning of the hidden name of an unfinished output. Names
+/// may have 255 bytes; a longer one is cut so that the rest of the hidden name
+/// fits.
+pub fn hidden_prefix(output: &Path) -> String {
+    const MAX_BYTES: usize = 200;
+    let name = output.file_name().unwrap_or_default().to_string_lossy();
+    let mut end = name.len().min(MAX_BYTES);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!(".{}.", &name[..end])
+}
+
+/// Renames a complete file to `target`, which may exist if `replace` says so.
+pub fn give_name(file: NamedTempFile, target: &Path, replace: bool) -> io::Result<()> {
+    if replace {
+        return file.persist(target).map(drop).map_err(|error| error.error);
+    }
+    match file.persist_noclobber(target) {
+        Ok(_) => Ok(()),
+        Err(error) if error.error.kind() == ErrorKind::AlreadyExists => Err(error.error),
+        // Some file systems cannot do both in one step.
+        Err(error) => match target.symlink_metadata() {
+            Ok(_) => Err(ErrorKind::AlreadyExists.into()),
+            Err(_) => give_name(error.file, target, true),
+        },
+    }
+}
+
+/// Removes the path that was tried from a system error; it is not one that the
+/// user gave.
+pub fn without_path(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => match error.kind() {
+            ErrorKind::Other => error,
+            kind => kind.into(),
+        },
+    }
+}
+
+/// Returns the folder that `path` is in.
+pub fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
