@@ -9,7 +9,8 @@ macro_rules! dtypes {
     ($( $(#[$doc:meta])* $name:ident $spelling:literal $bits:literal, )*) => {
         /// Element type of a tensor: the 22 dtypes of safetensors.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        pub enum Dtype { $( $(#[$doc])* #[serde(rename = $spelling)] $name, )* }
+        #[non_exhaustive]
+pub enum Dtype { $( $(#[$doc])* #[serde(rename = $spelling)] $name, )* }
 
         impl Dtype {
             /// All of them, in the official order ("rank").

@@ -86,6 +86,12 @@ impl Error {
         Self::new(ErrorKind::Limit, None, detail)
     }
 
+    /// Creates the error for a number that a file's list of `what` does not have.
+    #[cold]
+    pub(crate) fn no_such(what: &str, number: usize, count: usize) -> Self {
+        Self::invalid_input(format!("there is no {what} {number}, there are {count}"))
+    }
+
     /// Creates the error for a tensor with more dimensions than
     /// [`crate::limits::DIMENSIONS`].
     pub(crate) fn dimensions() -> Self {

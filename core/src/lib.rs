@@ -2,32 +2,80 @@
 //! losing a bit, and single tensors read back out of the packed file.
 //!
 //! The crate takes bytes and returns bytes. It opens no file, speaks no HTTP,
-//! starts no thread, reads no clock and links no C; what it needs from outside
-//! (zstd and a way to run independent jobs) it gets from an [`engine::Engine`].
+//! starts no thread and reads no clock; what it needs from outside (zstd and a
+//! way to run independent jobs) it gets from an [`engine::Engine`]. [`pure::Pure`]
+//! is one in Rust alone. With the feature `pure-hashes` the crate contains no C;
+//! without it, BLAKE3 is built from assembly.
+//!
+//! Files are opened by a dialogue: [`catalog::FileOpener`] says which byte ranges
+//! it needs, the caller reads them, from wherever they are.
+//!
+//! ```
+//! # #[cfg(feature = "pure-encoder")]
+//! # fn main() -> zstn_core::Result<()> {
+//! use zstn_core::catalog::FileOpener;
+//! use zstn_core::container::zstn;
+//! use zstn_core::frame::select::Effort;
+//! use zstn_core::pure::Pure;
+//!
+//! // A safetensors file with one tensor of four bytes.
+//! let header = br#"{"w":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}"#;
+//! let mut plain = (header.len() as u64).to_le_bytes().to_vec();
+//! plain.extend_from_slice(header);
+//! plain.extend_from_slice(&[1, 2, 3, 4]);
+//! let file = zstn::pack(&Pure, &plain, Effort::Balanced)?;
+//!
+//! let read = |range: std::ops::Range<u64>| &file[range.start as usize..range.end as usize];
+//! let len_bytes = file.len() as u64;
+//! let head = read(0..FileOpener::head_len_bytes(len_bytes)).to_vec();
+//! let mut opener = FileOpener::new(len_bytes, head)?;
+//! loop {
+//!     let missing = opener.needs()?;
+//!     if missing.is_empty() {
+//!         break;
+//!     }
+//!     for range in missing {
+//!         opener.supply(range.start, read(range))?;
+//!     }
+//! }
+//! let catalog = opener.finish(&Pure)?;
+//! let number = catalog.find("w")?;
+//! let tensor = &catalog.tensors()[number];
+//! let bytes = catalog.decode(&Pure, number, read(tensor.stored.clone()))?;
+//! assert_eq!(*bytes, [1, 2, 3, 4]);
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "pure-encoder"))]
+//! # fn main() {}
+//! ```
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`bytes`], [`dtype`], [`tensor`], [`limits`], [`error`] | the foundation of every stage |
-//! | [`engine`] | the only interface to the outside |
-//! | [`transform`] | buffer to planes and back, pure and invertible |
-//! | [`entropy`] | one plane to its coded payload and back |
+//! | [`dtype`], [`tensor`], [`limits`], [`error`] | the foundation of every stage |
+//! | [`engine`], [`pure`] | the only interface to the outside, and an engine in Rust |
 //! | [`frame`] | one buffer to a self-describing frame and back |
 //! | [`container`] | many tensors to a file and back |
 //! | [`catalog`] | what every container looks like from outside |
 //! | [`model`] | the tensors of one file or several, as their user wants them |
 //!
 //! The formats are described in `docs/formats`; the variants of [`Rule`] cite
-//! its sections.
+//! its sections. The modules of codecs (`bytes`, `transform`, `entropy`, and one
+//! for each frame family) are for this project's packers and tests: they are
+//! hidden here, panic on arguments that make no sense, and may change in any
+//! release.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
 
+#[doc(hidden)]
 pub mod bytes;
 pub mod catalog;
 pub mod container;
+#[doc(hidden)]
 pub mod digest;
 pub mod dtype;
 pub mod engine;
+#[doc(hidden)]
 pub mod entropy;
 pub mod error;
 pub mod frame;
@@ -37,6 +85,7 @@ pub mod pure;
 mod rule;
 mod sort;
 pub mod tensor;
+#[doc(hidden)]
 pub mod transform;
 
 pub use error::{Error, ErrorKind, Result};

@@ -1,5 +1,5 @@
-//! The allocator of the command line: that of the system, told what it will be
-//! used for. Large buffers, of which every page is touched once, are asked for
+//! The allocator of the command line: that of the system, with advice on how its
+//! memory will be used. Large buffers, of which every page is touched once, are asked for
 //! in pages of 2 MiB instead of 4 KiB: a fault for each small one was a fifth of
 //! the time of unpacking. Blocks come and go by the thousand: their pages are
 //! kept for the next ones, which was a tenth of the time of packing.
@@ -9,30 +9,32 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 
 /// The system's allocator, with advice for large buffers.
-pub struct Advised;
+pub struct HugePageAllocator;
 
-/// Has the allocator keep what is freed, where it can be told to.
+/// Makes the allocator retain freed memory for the next allocation, where it
+/// can be set to.
 #[cfg(target_env = "gnu")]
-pub fn keep_freed() {
-    /// May wait for its next use, for each thread.
-    const KEPT_BYTES: i32 = 32 << 20;
-    // Larger buffers are given back at once: they are taken with advice.
-    let least_bytes = i32::try_from(LEAST_BYTES).unwrap_or(i32::MAX);
+pub fn retain_freed() {
+    /// Freed memory that each thread may retain.
+    const RETAINED_BYTES: i32 = 32 << 20;
+    // Larger buffers are mapped by themselves, since they get advice.
+    let min_bytes = i32::try_from(MIN_BYTES).unwrap_or(i32::MAX);
     // SAFETY: numbers for the allocator itself; one it refuses changes nothing.
     unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, least_bytes);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_BYTES);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, min_bytes);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, RETAINED_BYTES);
     }
 }
 
 const HUGE_PAGE_BYTES: usize = 2 << 20;
-/// Below, a buffer has hardly one whole page.
-const LEAST_BYTES: usize = 2 * HUGE_PAGE_BYTES;
+/// Length of a buffer from which advice is given: shorter ones hardly contain a
+/// whole huge page.
+const MIN_BYTES: usize = 2 * HUGE_PAGE_BYTES;
 
 /// Asks for huge pages inside a buffer. Advice that is not taken costs
 /// nothing.
 fn advise(buffer: *mut u8, len_bytes: usize) {
-    if buffer.is_null() || len_bytes < LEAST_BYTES {
+    if buffer.is_null() || len_bytes < MIN_BYTES {
         return;
     }
     let start = buffer.addr().next_multiple_of(HUGE_PAGE_BYTES);
@@ -49,7 +51,7 @@ fn advise(buffer: *mut u8, len_bytes: usize) {
 }
 
 // SAFETY: every call is handed on to the system's allocator as it is.
-unsafe impl GlobalAlloc for Advised {
+unsafe impl GlobalAlloc for HugePageAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let buffer = unsafe { System.alloc(layout) };
         advise(buffer, layout.size());

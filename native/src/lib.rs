@@ -20,7 +20,7 @@
 //! # }
 //! ```
 //!
-//! - [`pack`], [`unpack`], [`verify`] and [`convert`] work on whole
+//! - [`pack`], [`unpack`], [`verify`] and [`convert()`] work on whole
 //!   checkpoints. Their [`Input`] is a path, an address, a folder or index of
 //!   shards, a [`Source`] or bytes in memory; what it is, they find out. Their
 //!   [`Sink`] is a path or a writer. Output files appear under their name only

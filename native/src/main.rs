@@ -11,10 +11,10 @@ mod cli;
 
 #[cfg(target_os = "linux")]
 #[global_allocator]
-static ALLOCATOR: allocator::Advised = allocator::Advised;
+static ALLOCATOR: allocator::HugePageAllocator = allocator::HugePageAllocator;
 
 fn main() -> ExitCode {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    allocator::keep_freed();
+    allocator::retain_freed();
     cli::run()
 }

@@ -170,7 +170,8 @@ impl Model {
     /// `recipe` of the function `decode`.
     pub fn recipe(&self, index: usize) -> Result<Vec<u8>, JsValue> {
         self.check(index)?;
-        Ok(self.0.decode_task(index).to_bytes())
+        let task = self.0.decode_task(index).map_err(|error| thrown(&error))?;
+        Ok(task.to_bytes())
     }
 
     /// Where the block table of tensor `index` lies that `rows` has to be

@@ -4,7 +4,6 @@
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
-use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -167,10 +166,8 @@ impl FileCatalog {
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if there is none.
     pub fn tensor(&self, number: usize) -> Result<&FileTensor> {
-        self.tensors.get(number).ok_or_else(|| {
-            let count = self.tensors.len();
-            Error::invalid_input(format!("there is no tensor {number} of {count}"))
-        })
+        let tensor = self.tensors.get(number);
+        tensor.ok_or_else(|| Error::no_such("tensor", number, self.tensors.len()))
     }
 
     /// Refuses bytes that cannot be those stored of tensor `number`.

@@ -10,23 +10,32 @@ use alloc::vec::Vec;
 use crate::engine::Engine;
 use crate::{Error, Result, Rule};
 
+#[doc(hidden)]
 pub mod auto;
+#[doc(hidden)]
 pub mod chunked;
 pub mod delta;
 mod family;
 mod info;
 mod numpy;
+#[doc(hidden)]
 pub mod palette;
+#[doc(hidden)]
 pub mod plane;
 pub mod select;
+#[doc(hidden)]
 pub mod sparse;
 mod stored;
 mod stream;
+#[doc(hidden)]
 pub mod turbo;
+#[doc(hidden)]
 pub mod z4ai;
 
+#[doc(hidden)]
+pub use family::FrameFamily;
 pub(crate) use family::printable;
-pub use family::{Families, Family, Frame, FrameFamily};
+pub use family::{Families, Family, Frame};
 pub use info::FrameInfo;
 pub(crate) use info::decoded_len;
 pub use numpy::NumPy;

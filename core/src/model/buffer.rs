@@ -13,9 +13,6 @@ impl Model {
     /// As [`Model::decode`], and
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if `out` is not exactly
     /// as long as the tensor. `out` may hold anything after an error.
-    ///
-    /// # Panics
-    /// If there is no tensor of that number.
     pub fn decode_into<E: Engine>(
         &self,
         engine: &E,
@@ -24,7 +21,7 @@ impl Model {
         base: Option<&[u8]>,
         out: &mut [u8],
     ) -> Result<()> {
-        let tensor = &self.tensors[number];
+        let tensor = self.tensor(number)?;
         if let (None, [part], [stored]) = (&tensor.weight, &tensor.parts[..], parts) {
             let file = &self.files[part.file];
             return file.decode_into(engine, part.number, stored, base, out);

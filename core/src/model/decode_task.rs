@@ -92,20 +92,20 @@ impl Flavor for Out {
 impl Model {
     /// Returns the task of decoding tensor `number`.
     ///
-    /// # Panics
-    /// If there is no tensor with that number.
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if there is no tensor
+    /// with that number.
     #[cold]
-    #[must_use]
-    pub fn decode_task(&self, number: usize) -> DecodeTask {
-        let tensor = &self.tensors[number];
+    pub fn decode_task(&self, number: usize) -> Result<DecodeTask> {
+        let tensor = self.tensor(number)?;
         let parts = tensor.parts.iter();
         let weight = tensor.weight.as_deref();
-        DecodeTask {
+        Ok(DecodeTask {
             name: tensor.name.clone(),
             parts: parts
                 .map(|part| self.files[part.file].project(part.number))
                 .collect(),
             weight: weight.map(|weight| (weight.clone(), tensor.shape.clone())),
-        }
+        })
     }
 }

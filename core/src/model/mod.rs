@@ -239,23 +239,27 @@ impl Model {
         Ok(())
     }
 
+    /// Returns tensor number `number`.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if there is none.
+    pub fn tensor(&self, number: usize) -> Result<&Tensor> {
+        let tensor = self.tensors.get(number);
+        tensor.ok_or_else(|| Error::no_such("tensor", number, self.tensors.len()))
+    }
+
     /// Returns whether the stored bytes of tensor `number` are the tensor, with
     /// nothing to decode or compare.
-    ///
-    /// # Panics
-    /// If there is no tensor with that number.
     #[must_use]
     pub fn is_plain(&self, number: usize) -> bool {
-        let tensor = &self.tensors[number];
-        let mut files = tensor.parts.iter().map(|part| &self.files[part.file]);
-        tensor.weight.is_none() && files.all(|file| file.kind() == Kind::Safetensors)
+        self.tensors.get(number).is_some_and(|tensor| {
+            let mut files = tensor.parts.iter().map(|part| &self.files[part.file]);
+            tensor.weight.is_none() && files.all(|file| file.kind() == Kind::Safetensors)
+        })
     }
 
     /// Decodes tensor `number` from the bytes of its parts, in their order, and
     /// from the `base`'s tensor with the same name if [`Tensor::base`] says so.
-    ///
-    /// # Panics
-    /// If there is no tensor with that number.
     pub fn decode<'a, E: Engine>(
         &self,
         engine: &E,
@@ -263,7 +267,7 @@ impl Model {
         parts: &[&'a [u8]],
         base: Option<&'a [u8]>,
     ) -> Result<Cow<'a, [u8]>> {
-        let tensor = &self.tensors[number];
+        let tensor = self.tensor(number)?;
         let locations = tensor.parts.iter();
         let locations = locations.map(|part| (&self.files[part.file], part.number));
         let weight = tensor.weight.as_deref();

@@ -113,12 +113,9 @@ impl Model {
     /// Returns the range that [`Model::rows`] needs for tensor `number`, with
     /// the number of its file; `None` if it needs none, or if those bytes have
     /// been fetched already.
-    ///
-    /// # Panics
-    /// If there is no tensor with that number.
     #[must_use]
     pub fn block_table(&self, number: usize) -> Option<(usize, Range<u64>)> {
-        let part = self.tensors[number].alone()?;
+        let part = self.tensors.get(number)?.alone()?;
         let table = self.files[part.file].block_table(part.number)?;
         Some((part.file, table))
     }
@@ -127,15 +124,12 @@ impl Model {
     /// of the frame. `table` holds the bytes of the range returned by
     /// [`Model::block_table`]. `None` if the file has no block table for the
     /// tensor.
-    ///
-    /// # Panics
-    /// If there is no tensor with that number.
     pub fn plane_sizes(
         &self,
         number: usize,
         table: Option<&[u8]>,
     ) -> Result<Option<Vec<PlaneSize>>> {
-        match self.tensors[number].alone() {
+        match self.tensor(number)?.alone() {
             Some(part) => self.files[part.file].plane_sizes(part.number, table),
             None => Ok(None),
         }
@@ -143,11 +137,8 @@ impl Model {
 
     /// Plans for `rows` of tensor `number`. `table` are the bytes that
     /// [`Model::block_table`] has named.
-    ///
-    /// # Panics
-    /// If there is no tensor with that number.
     pub fn rows(&self, number: usize, rows: Range<u64>, table: Option<&[u8]>) -> Result<Rows> {
-        let tensor = &self.tensors[number];
+        let tensor = self.tensor(number)?;
         let span = tensor.row_span(&rows)?;
         let mut shape = tensor.shape.clone();
         shape[0] = rows.end - rows.start;

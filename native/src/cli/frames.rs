@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use zstn::source::{Map, Source};
+use zstn::source::{HttpOptions, Map, Source};
 use zstn::{Engine, Error, Location, Output, Result};
 use zstn_core::TensorRef;
 use zstn_core::dtype::Dtype;
@@ -125,7 +125,7 @@ fn output(
 fn fetch(location: &Location, quiet: bool) -> Result<Map> {
     let is_url = matches!(location, Location::Url(_));
     let bar = progress::bar("fetching", 0, quiet || !is_url);
-    let map = location.map(&|so_far, total| {
+    let map = location.map(&HttpOptions::default(), &|so_far, total| {
         if let Some(total) = total {
             bar.set_length(total);
         }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use clap::Args;
-use zstn::serve::{CACHE_BYTES, Served, Server};
+use zstn::serve::{CACHE_BYTES, Note, Served, Server};
 use zstn::{Error, Result};
 
 use super::{print, say, size};
@@ -38,6 +38,7 @@ pub struct Options {
     #[arg(long, default_value_t = CACHE_BYTES, hide_default_value = true, value_name = "SIZE", value_parser = size::parse)]
     cache: u64,
     /// Print one JSON object per line: where it listens, then every request
+    /// (docs/json.md)
     #[arg(long)]
     pub json: bool,
 }
@@ -82,7 +83,9 @@ pub fn run(options: &Options) -> Result<()> {
     print(format!("serving {} at {url}", options.folder.display()))?;
     say!("stop with Ctrl-C");
     server.run(|served| {
-        let _ = print(served.to_string());
+        let hint = served.note.as_ref().and_then(hint);
+        let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
+        let _ = print(format!("{served}{hint}"));
     })
 }
 
@@ -94,6 +97,21 @@ fn json(served: &Served) -> serde_json::Value {
         "range": served.range,
         "status": served.status,
         "bytes": served.body_bytes,
-        "note": served.note,
+        "note": served.note.as_ref().map(|note| match hint(note) {
+            Some(hint) => format!("{note}; {hint}"),
+            None => note.to_string(),
+        }),
     })
+}
+
+/// Returns which option answers such a request.
+fn hint(note: &Note) -> Option<String> {
+    match note {
+        Note::UnknownHost { name, .. } => Some(format!("--allow-host {name} adds it")),
+        Note::LinkOutside { folder, .. } => {
+            Some(format!("--follow-links-in {} serves it", folder.display()))
+        }
+        Note::ForeignOrigin { origin, .. } => Some(format!("--cors {origin} lets them")),
+        _ => None,
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use zstn_core::catalog::Kind;
 use zstn_core::container::foreign::compressed_tensors::Format;
 use zstn_core::container::foreign::gauss;
 use zstn_core::container::foreign::ztensor::DigestKind;
@@ -44,25 +45,25 @@ impl TargetKind {
     }
 
     fn from_extension(extension: &str) -> Option<Self> {
-        match extension {
-            "safetensors" => Some(Self::Safetensors),
-            "zstn" => Some(Self::Zstn),
-            "zt" => Some(Self::ZTensor),
-            "gauss" => Some(Self::Gauss),
-            _ => None,
+        let mut kinds = Self::ALL.into_iter();
+        kinds.find(|kind| kind.format().is_some_and(|f| f.extension() == extension))
+    }
+
+    /// Returns the kind of file it is; `None` for a folder.
+    fn format(self) -> Option<Kind> {
+        match self {
+            Self::Safetensors => Some(Kind::Safetensors),
+            Self::Zstn => Some(Kind::Zstn),
+            Self::ZTensor => Some(Kind::ZTensor),
+            Self::Gauss => Some(Kind::Gauss),
+            Self::CompressedTensors => None,
         }
     }
 
     /// Returns its name on the command line and in JSON output.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Safetensors => "safetensors",
-            Self::Zstn => "zstn",
-            Self::ZTensor => "ztensor",
-            Self::Gauss => "gauss",
-            Self::CompressedTensors => "compressed-tensors",
-        }
+        self.format().unwrap_or(Kind::CompressedTensors).name()
     }
 
     /// Returns the kind that the name of an output means: by its extension,

@@ -28,7 +28,7 @@ impl Pair<'_> {
     pub fn write(&self, number: usize, output: &mut Output) -> Result<(u64, RecordInfo)> {
         let refuse = Error::place(self.target.name());
         let tensor = &self.packing.tensors()[number];
-        let place = at(&self.packing.range(number));
+        let place = at(&self.packing.range(number)?);
         let reference = self.packing.reference(number).map(|place| at(&place));
         let digest = short_digest(self.target.pieces(place.clone()));
         let same = |reference: &Range<usize>| {

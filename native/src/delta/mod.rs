@@ -51,7 +51,9 @@ pub(crate) fn pack_delta(
     let mut pending: Vec<Coded> = Vec::new();
     let code = |number: usize| {
         let coded = packing.code(engine, number, options.effort);
-        release(target, &packing.range(number));
+        if let Ok(range) = packing.range(number) {
+            release(target, &range);
+        }
         if let Some(place) = parsed.range(&tensors[number].name) {
             release(base, &place);
         }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use zstn_core::catalog::FileCatalog;
+use zstn_core::catalog::{FileCatalog, Kind};
 use zstn_core::limits::HEADER_LEN_BYTES;
 use zstn_core::model::wants_config;
 
 use super::opening::open_model;
 use super::{Files, Reader, View};
-use crate::shards::{READABLE, Shards};
+use crate::shards::Shards;
 use crate::source::{CONFIG, HttpOptions, Input};
 use crate::{Engine, Result};
 
@@ -104,7 +104,7 @@ impl ReaderOptions {
         let engine = self.engine.clone().unwrap_or_default();
         let name = input.to_string();
         let location = input.location();
-        let shards = location.map(|location| Shards::open(location, &READABLE, &self.http));
+        let shards = location.map(|location| Shards::open(location, Kind::FILES, &self.http));
         let shards = shards.transpose()?.flatten();
         let (sources, first) = match &shards {
             None => (vec![input.open(&self.http)?], location),

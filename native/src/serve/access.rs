@@ -11,6 +11,8 @@ use axum::http::request::Parts;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Version, header};
 
+use super::Note;
+
 /// The rules. By default hosts are addresses and `localhost`, origins those of
 /// pages on this machine.
 #[derive(Debug, Clone, Default)]
@@ -54,11 +56,11 @@ impl Access {
         is_one
     }
 
-    /// Refuses a request that names no host of ours, with a sentence.
-    pub(super) fn check_host(&self, request: &Parts) -> Result<(), (StatusCode, String)> {
+    /// Refuses a request that does not name a host of ours.
+    pub(super) fn check_host(&self, request: &Parts) -> Result<(), (StatusCode, Note)> {
         let malformed = || {
             let sentence = "the request has to name one host, like localhost:8080";
-            (StatusCode::BAD_REQUEST, sentence.to_owned())
+            (StatusCode::BAD_REQUEST, Note::Malformed(sentence.into()))
         };
         let mut named = request.headers.get_all(header::HOST).iter();
         let host = match (named.next(), named.next()) {
@@ -70,11 +72,10 @@ impl Access {
         for named in host.into_iter().chain(absolute) {
             let name = normal_host(host_of(named).ok_or_else(malformed)?);
             if !self.is_ours(&name) {
-                let sentence = format!(
-                    "this server does not go by the name {name}; \
-                     `zstn serve --allow-host {name}` makes it"
-                );
-                return Err((StatusCode::MISDIRECTED_REQUEST, sentence));
+                let note = Note::UnknownHost {
+                    name: name.to_string(),
+                };
+                return Err((StatusCode::MISDIRECTED_REQUEST, note));
             }
         }
         Ok(())

@@ -138,7 +138,7 @@ pub(super) fn options(reader: &Reader, asked: &HeaderMap) -> (Response, u64) {
         Reader::Foreign(_) if asked.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD) => {
             return plain(
                 StatusCode::FORBIDDEN,
-                "pages of this origin may not read from here; `zstn serve --cors ORIGIN` lets them",
+                "pages of this origin may not read from here",
             );
         }
         _ => empty(StatusCode::NO_CONTENT),

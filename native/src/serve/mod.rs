@@ -31,7 +31,7 @@ mod stall;
 mod unpacked;
 
 pub use connections::Limits;
-pub use served::Served;
+pub use served::{Note, Served};
 
 /// Decoded tensors that a server keeps unless it is told otherwise, in bytes.
 pub const CACHE_BYTES: u64 = 256 << 20;
@@ -96,7 +96,7 @@ impl Server {
         let fail = |error: io::Error| {
             let error = match error.kind() {
                 io::ErrorKind::AddrInUse => {
-                    let sentence = "the port is in use; try --port 0, which takes any free one";
+                    let sentence = "the port is in use; port 0 takes any free one";
                     io::Error::new(error.kind(), sentence)
                 }
                 _ => error,

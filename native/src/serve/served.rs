@@ -1,11 +1,13 @@
 //! A line of the log.
 
 use std::fmt::{Display, Formatter, Result};
+use std::path::PathBuf;
 
 use crate::display::{escaped, size};
 
-/// One request, after it was answered. Shown, it is a line for a terminal.
+/// One request, after it was answered. It displays as a line of a log.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Served {
     /// Method.
     pub method: String,
@@ -17,9 +19,56 @@ pub struct Served {
     pub status: u16,
     /// Bytes of its body.
     pub body_bytes: u64,
-    /// Why it was refused and which option helps, where that is for who runs
-    /// the server to know.
-    pub note: Option<String>,
+    /// Why it was refused, where the operator of the server can change that.
+    pub note: Option<Note>,
+}
+
+/// Why a request was refused that the server could be set up to answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Note {
+    /// The request names this host, which
+    /// [`Server::with_host`](super::Server::with_host) can add.
+    #[non_exhaustive]
+    UnknownHost {
+        /// The name.
+        name: String,
+    },
+    /// The file is a link out of the served folder;
+    /// [`Server::with_links_in`](super::Server::with_links_in) follows it.
+    #[non_exhaustive]
+    LinkOutside {
+        /// Where it leads.
+        target: PathBuf,
+        /// The folder of that.
+        folder: PathBuf,
+    },
+    /// The page that asks is of another origin, which
+    /// [`Server::with_origin`](super::Server::with_origin) can allow.
+    #[non_exhaustive]
+    ForeignOrigin {
+        /// The origin.
+        origin: String,
+    },
+    /// The request makes no sense.
+    Malformed(String),
+}
+
+impl Display for Note {
+    fn fmt(&self, out: &mut Formatter<'_>) -> Result {
+        match self {
+            Self::UnknownHost { name } => write!(out, "this server does not go by the name {name}"),
+            Self::LinkOutside { target, .. } => {
+                write!(
+                    out,
+                    "a link out of the served folder, to {}",
+                    target.display()
+                )
+            }
+            Self::ForeignOrigin { origin } => write!(out, "pages of {origin} may not read this"),
+            Self::Malformed(sentence) => out.write_str(sentence),
+        }
+    }
 }
 
 impl Display for Served {
@@ -31,7 +80,7 @@ impl Display for Served {
             write!(out, " {}", escaped(range))?;
         }
         if let Some(note) = &self.note {
-            write!(out, "  ({})", escaped(note))?;
+            write!(out, "  ({})", escaped(&note.to_string()))?;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use super::answer::{self, method_not_allowed, plain};
 use super::path::{Found, resolve};
 use super::root::{Absent, Root};
 use super::unpacked::{self, Unpacked};
-use super::{Served, file, listing};
+use super::{Note, Served, file, listing};
 
 pub(super) struct Site {
     pub(super) root: Arc<Root>,
@@ -23,7 +23,7 @@ pub(super) struct Site {
 }
 
 /// An answer, the length of its body, and what the log should say of it.
-type Answer = (Response, u64, Option<String>);
+type Answer = (Response, u64, Option<Note>);
 
 impl Site {
     /// Returns the answer to `request`, and the line of the log about it.
@@ -34,9 +34,9 @@ impl Site {
                 let answer = self.answer_to(&reader, request).await;
                 (reader, answer)
             }
-            Err((status, sentence)) => {
-                let (response, len) = plain(status, &sentence);
-                (Reader::Same, (response, len, Some(sentence)))
+            Err((status, note)) => {
+                let (response, len) = plain(status, &note.to_string());
+                (Reader::Same, (response, len, Some(note)))
             }
         };
         answer::common(response.headers_mut(), &reader, self.access.varies());
@@ -91,30 +91,29 @@ fn unreadable(_: impl Display) -> (Response, u64) {
     plain(status, "the file cannot be read")
 }
 
-/// Where a link leads is told to who runs the server, not to who asks.
+/// Refuses a link out of the folder. Where it leads is for the operator of the
+/// server to know, not for who asks.
 fn outside(real: &Path) -> Answer {
     let (response, len) = plain(
         StatusCode::NOT_FOUND,
-        "a link that leads out of the served folder; `zstn serve --follow-links-in DIR` \
-         serves those that lead into DIR",
+        "a link that leads out of the served folder, which this server does not follow",
     );
     let folder = match real.is_dir() {
         true => real,
         false => real.parent().unwrap_or(real),
     };
-    let note = format!(
-        "a link out of the served folder, to {}; --follow-links-in {} serves it",
-        real.display(),
-        folder.display()
-    );
+    let note = Note::LinkOutside {
+        target: real.into(),
+        folder: folder.into(),
+    };
     (response, len, Some(note))
 }
 
-fn foreign(reader: &Reader) -> Option<String> {
+fn foreign(reader: &Reader) -> Option<Note> {
     match reader {
-        Reader::Foreign(origin) => Some(format!(
-            "pages of {origin} may not read this; --cors {origin} lets them"
-        )),
+        Reader::Foreign(origin) => Some(Note::ForeignOrigin {
+            origin: origin.to_string(),
+        }),
         _ => None,
     }
 }

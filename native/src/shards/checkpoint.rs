@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use zstn_core::catalog::Kind;
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::limits::HEADER_LEN_BYTES;
 
 use super::choice::{self, Choice};
-use super::kind::Kind;
+use super::kind::ShardKind as _;
 use super::shard::missing;
 use super::tree::Tree;
 use super::{BASES, Index, PACKED, Shard};
@@ -31,13 +32,13 @@ impl Shards {
     ///
     /// A folder holds the checkpoint of its index; without one, that of
     /// `model.KIND`, or of its only file of that kind. `kinds` says which
-    /// kinds count, such as [`READABLE`](super::READABLE); the first of them
+    /// kinds count, such as [`Kind::FILES`]; the first of them
     /// that is there is taken.
     ///
     /// # Errors
     /// A folder that holds no checkpoint or more than one; an index that
     /// breaks a rule (docs/formats/sharded.md 1).
-    pub fn open(location: &Location, kinds: &[&str], http: &HttpOptions) -> Result<Option<Self>> {
+    pub fn open(location: &Location, kinds: &[Kind], http: &HttpOptions) -> Result<Option<Self>> {
         if let Location::Path(path) = location
             && path.is_dir()
         {
@@ -51,7 +52,7 @@ impl Shards {
 
     /// Opens `input` for work on all of its files, such as packing; `None` if
     /// it is a file by itself.
-    pub fn open_input(input: &Input, kinds: &[&str]) -> Result<Option<Self>> {
+    pub fn open_input(input: &Input, kinds: &[Kind]) -> Result<Option<Self>> {
         match input.location() {
             Some(location) => Self::open_tree(location, kinds),
             None => Ok(None),
@@ -60,7 +61,7 @@ impl Shards {
 
     /// Opens the counterpart of a checkpoint in several files, its base or
     /// original. A file by itself is a checkpoint of one file.
-    pub fn open_counterpart(input: &Input, kinds: &[&str]) -> Result<Self> {
+    pub fn open_counterpart(input: &Input, kinds: &[Kind]) -> Result<Self> {
         let Some(location) = input.location() else {
             return Err(Error::Usage(format!(
                 "{input} is a single file in memory and does not go with a checkpoint in several \
@@ -78,7 +79,7 @@ impl Shards {
     ///
     /// # Errors
     /// As [`Shards::open`]; a folder without any checkpoint, also below.
-    fn open_tree(location: &Location, kinds: &[&str]) -> Result<Option<Self>> {
+    fn open_tree(location: &Location, kinds: &[Kind]) -> Result<Option<Self>> {
         let folder = match location {
             Location::Path(folder) if folder.is_dir() => folder,
             _ => return Self::open(location, kinds, &HttpOptions::default()),
@@ -117,7 +118,7 @@ impl Shards {
         }
     }
 
-    fn of_folder(folder: &Path, kinds: &[&str]) -> Result<Self> {
+    fn of_folder(folder: &Path, kinds: &[Kind]) -> Result<Self> {
         let names = file_names(folder)?;
         let choice = choice::choose(&names, kinds)
             .and_then(|choice| choice.ok_or_else(|| choice::none_of(kinds)))
@@ -170,7 +171,9 @@ impl Shards {
             return None;
         };
         let (stem, _) = name.rsplit_once('.')?;
-        let mut names = BASES.iter().map(|kind| format!("{stem}.{kind}"));
+        let mut names = BASES
+            .iter()
+            .map(|kind| format!("{stem}.{}", kind.extension()));
         let name = names.find(|name| root.join(folder).join(name).is_file())?;
         Some(Shard {
             location: Location::Path(root.join(folder).join(&name)),
@@ -197,7 +200,7 @@ impl Shards {
     pub fn is_packed(&self) -> bool {
         match &self.location {
             Location::Path(folder) if self.files.is_empty() => {
-                let tree = Tree::walk(folder, &PACKED, self);
+                let tree = Tree::walk(folder, PACKED, self);
                 tree.is_ok_and(|tree| !tree.checkpoints.is_empty())
             }
             _ => Kind::of_packed(self).is_ok(),

@@ -1,20 +1,17 @@
 //! Which files of a folder are its checkpoint.
 
+use zstn_core::catalog::Kind;
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
-/// Extensions of all kinds of file that can be read tensor by tensor, plain
-/// ones first.
-pub const READABLE: [&str; 5] = ["safetensors", "zstn", "z4dm", "zt", "gauss"];
+/// The kind that is packed.
+pub const PLAIN: &[Kind] = &[Kind::Safetensors];
 
-/// Extensions of what packing makes: containers and deltas.
-pub const PACKED: [&str; 2] = ["zstn", "z4dm"];
+/// The kinds that packing makes: containers and deltas.
+pub const PACKED: &[Kind] = &[Kind::Zstn, Kind::Delta];
 
-/// Extensions of what a delta can be made against: a plain file, and what
-/// restores one.
-pub const BASES: [&str; 3] = ["safetensors", "zstn", "z4dm"];
-
-/// The extension of what is packed.
-pub const PLAIN: [&str; 1] = ["safetensors"];
+/// The kinds that a delta can be made against: a plain file, and what restores
+/// one.
+pub const BASES: &[Kind] = &[Kind::Safetensors, Kind::Zstn, Kind::Delta];
 
 /// The file that leads to the checkpoint.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,13 +28,13 @@ pub(super) enum Choice<'a> {
 /// person can do.
 pub(super) fn choose<'a>(
     names: &'a [String],
-    kinds: &[&str],
+    kinds: &[Kind],
 ) -> Result<Option<Choice<'a>>, String> {
     let ending = |suffix: String| -> Vec<&'a str> {
         let names = names.iter().map(String::as_str);
         names.filter(|name| name.ends_with(&suffix)).collect()
     };
-    for kind in kinds {
+    for kind in kinds.iter().map(|kind| kind.extension()) {
         match &ending(format!(".{kind}{SHARD_INDEX_SUFFIX}"))[..] {
             [] => {}
             [index] => return Ok(Some(Choice::Index(index))),
@@ -49,7 +46,7 @@ pub(super) fn choose<'a>(
             }
         }
     }
-    for kind in kinds {
+    for kind in kinds.iter().map(|kind| kind.extension()) {
         let files = ending(format!(".{kind}"));
         if let Some(model) = files.iter().find(|name| **name == format!("model.{kind}")) {
             return Ok(Some(Choice::File(model)));
@@ -71,8 +68,11 @@ pub(super) fn choose<'a>(
 }
 
 /// What to say of a folder without a file of these kinds.
-pub(super) fn none_of(kinds: &[&str]) -> String {
-    let kinds: Vec<String> = kinds.iter().map(|kind| format!(".{kind}")).collect();
+pub(super) fn none_of(kinds: &[Kind]) -> String {
+    let kinds: Vec<String> = kinds
+        .iter()
+        .map(|kind| format!(".{}", kind.extension()))
+        .collect();
     format!("the folder holds no {} file", kinds.join(" or "))
 }
 
@@ -93,30 +93,27 @@ mod tests {
             "model.zstn",
         ]);
         assert_eq!(
-            choose(&folder, &["safetensors"]),
+            choose(&folder, PLAIN),
             Ok(Some(Choice::Index("model.safetensors.index.json")))
         );
         assert_eq!(
-            choose(&folder, &["zstn"]),
+            choose(&folder, &[Kind::Zstn]),
             Ok(Some(Choice::File("model.zstn")))
         );
         let folder = names(&["adapter.safetensors", "model.safetensors"]);
         assert_eq!(
-            choose(&folder, &["safetensors"]),
+            choose(&folder, PLAIN),
             Ok(Some(Choice::File("model.safetensors")))
         );
         let folder = names(&["config.json", "w.z4dm"]);
-        assert_eq!(
-            choose(&folder, &["zstn", "z4dm"]),
-            Ok(Some(Choice::File("w.z4dm")))
-        );
+        assert_eq!(choose(&folder, PACKED), Ok(Some(Choice::File("w.z4dm"))));
     }
 
     #[test]
     fn a_folder_without_any_is_none() {
         let folder = names(&["config.json", "a.safetensors"]);
-        assert_eq!(choose(&folder, &["zstn", "z4dm"]), Ok(None));
-        let sentence = none_of(&["zstn", "z4dm"]);
+        assert_eq!(choose(&folder, PACKED), Ok(None));
+        let sentence = none_of(PACKED);
         assert_eq!(sentence, "the folder holds no .zstn or .z4dm file");
     }
 
@@ -129,7 +126,7 @@ mod tests {
                 "several indices",
             ),
         ] {
-            let refusal = choose(&names(folder), &["zstn", "z4dm"]).unwrap_err();
+            let refusal = choose(&names(folder), PACKED).unwrap_err();
             assert!(refusal.contains(sentence), "{refusal}");
         }
     }

@@ -2,58 +2,54 @@
 //! them (docs/formats/sharded.md 3).
 
 use zstn_core::Rule;
+use zstn_core::catalog::Kind;
 use zstn_core::container::safetensors::{SHARD_INDEX_SUFFIX, ShardIndex};
 
-use super::{Index, Shards};
+use super::{Index, PACKED, Shards};
 use crate::{Error, Result};
 
-/// What the shards of a checkpoint are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Safetensors,
-    Zstn,
-    Delta,
+/// What packing needs to know of the kind that the shards of a checkpoint are.
+pub(super) trait ShardKind: Sized {
+    /// Returns the kind of packed `shards`, by the names of their files.
+    fn of_packed(shards: &Shards) -> Result<Self>;
+
+    /// Returns the name of a shard of this kind without its extension.
+    fn stem(self, name: &str) -> Option<&str>;
+
+    /// Returns the name of a shard once it is of the kind `to`.
+    fn renamed(self, name: &str, to: Self) -> Option<String>;
+
+    /// Returns the index of the same shards once they are of the kind `to`. An
+    /// index that would not lead back to the same bytes is refused.
+    fn renamed_index(self, index: &Index, to: Self) -> Result<Index>;
 }
 
-impl Kind {
-    pub(super) fn extension(self) -> &'static str {
-        match self {
-            Self::Safetensors => "safetensors",
-            Self::Zstn => "zstn",
-            Self::Delta => "z4dm",
-        }
-    }
-
-    /// What `shards` is by the names of its files, the packed kinds.
-    pub(super) fn of_packed(shards: &Shards) -> Result<Self> {
+impl ShardKind for Kind {
+    fn of_packed(shards: &Shards) -> Result<Self> {
         let name = match shards.index() {
             Some(index) => index.name.strip_suffix(SHARD_INDEX_SUFFIX),
             None => shards.files().first().map(|file| file.name.as_str()),
         };
         let name = name.unwrap_or_default();
-        [Self::Zstn, Self::Delta]
-            .into_iter()
-            .find(|kind| kind.stem(name).is_some())
-            .ok_or_else(|| {
-                Error::Usage(format!(
-                    "{} is not packed: its files are neither .zstn nor .z4dm",
-                    shards.location()
-                ))
-            })
+        let kinds = PACKED.iter().copied();
+        let mut kinds = kinds.filter(|kind| kind.stem(name).is_some());
+        kinds.next().ok_or_else(|| {
+            Error::Usage(format!(
+                "{} is not packed: its files are neither .zstn nor .z4dm",
+                shards.location()
+            ))
+        })
     }
 
     fn stem(self, name: &str) -> Option<&str> {
         name.strip_suffix(self.extension())?.strip_suffix('.')
     }
 
-    /// The name of a shard once it is of the kind `to`.
-    pub(super) fn renamed(self, name: &str, to: Self) -> Option<String> {
+    fn renamed(self, name: &str, to: Self) -> Option<String> {
         Some(format!("{}.{}", self.stem(name)?, to.extension()))
     }
 
-    /// The index of the same shards once they are of the kind `to`. What this
-    /// gives leads back to the same bytes, or it is refused.
-    pub(super) fn renamed_index(self, index: &Index, to: Self) -> Result<Index> {
+    fn renamed_index(self, index: &Index, to: Self) -> Result<Index> {
         let refuse = |detail: String| {
             let refusal = zstn_core::Error::malformed(Rule::ShardRenaming, detail);
             Error::place(&index.location)(refusal)
@@ -102,13 +98,13 @@ impl Kind {
 fn replaced(text: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
     let mut result = Vec::with_capacity(text.len());
     let mut rest = text;
-    while let Some((first, behind)) = rest.split_first() {
-        if let Some(behind) = rest.strip_prefix(old) {
+    while let Some((first, tail)) = rest.split_first() {
+        if let Some(tail) = rest.strip_prefix(old) {
             result.extend_from_slice(new);
-            rest = behind;
+            rest = tail;
         } else {
             result.push(*first);
-            rest = behind;
+            rest = tail;
         }
     }
     result

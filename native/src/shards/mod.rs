@@ -15,7 +15,7 @@ mod verify;
 mod work;
 
 pub use checkpoint::Shards;
-pub use choice::{BASES, PACKED, PLAIN, READABLE};
+pub use choice::{BASES, PACKED, PLAIN};
 pub use pack::pack_shards;
 #[cfg(feature = "serve")]
 pub use shard::unpacked_index;

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::kind::Kind;
+use zstn_core::catalog::Kind;
+
 use super::plan::Plan;
 use super::work::Work;
 use super::{BASES, Shards};
@@ -33,7 +34,7 @@ pub fn pack_shards(
         return Err(Error::Usage(format!("{location} is packed already")));
     }
     let bases = options.bases.iter();
-    let bases = bases.map(|base| Shards::open_counterpart(base, &BASES));
+    let bases = bases.map(|base| Shards::open_counterpart(base, BASES));
     let bases = bases.collect::<Result<Vec<_>>>()?;
     let kind = match bases[..] {
         [] => Kind::Zstn,

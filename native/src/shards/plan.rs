@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use zstn_core::catalog::Kind;
+
 use super::choice::{self, Choice};
-use super::kind::Kind;
+use super::kind::ShardKind as _;
 use super::tree::Tree;
 use super::{Index, PACKED, PLAIN, Shard, Shards, parts};
 use crate::output::OutputFolder;
@@ -104,19 +106,19 @@ impl<'a> Plan<'a> {
     /// The result of packing `input` to shards of the kind `to`, from which
     /// unpacking will find its way back.
     pub(super) fn of_packing(input: &'a Shards, to: Kind) -> Result<Self> {
-        let plan = Self::new(input, &PLAIN, |_| Ok(Kind::Safetensors), to)?;
+        let plan = Self::new(input, PLAIN, |_| Ok(Kind::Safetensors), to)?;
         plan.check_found(input)?;
         Ok(plan)
     }
 
     /// The result of unpacking `input`.
     pub(super) fn of_unpacking(input: &'a Shards) -> Result<Self> {
-        Self::new(input, &PACKED, Kind::of_packed, Kind::Safetensors)
+        Self::new(input, PACKED, Kind::of_packed, Kind::Safetensors)
     }
 
     fn new(
         input: &'a Shards,
-        kinds: &[&str],
+        kinds: &[Kind],
         from: impl Fn(&Shards) -> Result<Kind>,
         to: Kind,
     ) -> Result<Self> {
@@ -199,7 +201,7 @@ impl<'a> Plan<'a> {
                 Some(index) => Choice::Index(&index.name),
                 None => Choice::File(&own.names[0]),
             };
-            if choice::choose(&top, &PACKED) != Ok(Some(expected)) {
+            if choice::choose(&top, PACKED) != Ok(Some(expected)) {
                 return Err(self.mistakable(input, |path| is_top(&path.to_path_buf())));
             }
         }
@@ -268,5 +270,8 @@ impl<'a> Plan<'a> {
 /// Whether a file would be taken for one that packing has made.
 fn is_packed(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
-    name.is_some_and(|name| PACKED.iter().any(|kind| name.contains(&format!(".{kind}"))))
+    name.is_some_and(|name| {
+        let mut kinds = PACKED.iter();
+        kinds.any(|kind| name.contains(&format!(".{}", kind.extension())))
+    })
 }

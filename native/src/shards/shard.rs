@@ -6,10 +6,12 @@ use std::path::Path;
 
 use zstn_core::Rule;
 use zstn_core::catalog::FileCatalog;
+#[cfg(feature = "serve")]
+use zstn_core::catalog::Kind;
 use zstn_core::container::safetensors::ShardIndex;
 
 #[cfg(feature = "serve")]
-use super::{Shards, kind::Kind};
+use super::{Shards, kind::ShardKind as _};
 use crate::source::{HttpOptions, Location, Map, Source};
 use crate::{Error, Result};
 
@@ -62,7 +64,7 @@ impl Shard {
     /// file.
     pub fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
         self.check_there()?;
-        self.location.open_with(http)
+        self.location.open(http)
     }
 
     /// Makes all of it available as a map.
@@ -72,7 +74,7 @@ impl Shard {
     /// local file.
     pub fn map(&self, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
         self.check_there()?;
-        self.location.map(progress)
+        self.location.map(&HttpOptions::default(), progress)
     }
 
     fn check_there(&self) -> Result<()> {

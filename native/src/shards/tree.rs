@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use zstn_core::catalog::Kind;
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
 use super::Shards;
@@ -36,7 +37,7 @@ impl Tree {
     /// Looks through `root`. Files whose extension is one of `kinds` are
     /// checkpoints, several together where an index says so; those at the top
     /// only if `own`, the checkpoint that the folder stands for, is none.
-    pub(super) fn walk(root: &Path, kinds: &[&str], own: &Shards) -> Result<Self> {
+    pub(super) fn walk(root: &Path, kinds: &[Kind], own: &Shards) -> Result<Self> {
         let mut own_names: BTreeSet<&str> = own.files().iter().map(|f| f.name.as_str()).collect();
         own_names.extend(own.index().map(|index| index.name.as_str()));
         let mut tree = Self::default();
@@ -96,13 +97,13 @@ impl Tree {
         full: &Path,
         folder: &Path,
         files: &mut Vec<OsString>,
-        kinds: &[&str],
+        kinds: &[Kind],
     ) -> Result<()> {
         let ends = |name: &OsString, suffix: &str| {
             let name = name.to_str();
             name.is_some_and(|name| {
                 let mut kinds = kinds.iter();
-                kinds.any(|kind| name.ends_with(&format!(".{kind}{suffix}")))
+                kinds.any(|kind| name.ends_with(&format!(".{}{suffix}", kind.extension())))
             })
         };
         let mut taken: BTreeSet<OsString> = BTreeSet::new();

@@ -1,7 +1,9 @@
 //! Verifying shard by shard.
 
+use zstn_core::catalog::Kind;
+
 use super::Shards;
-use super::kind::Kind;
+use super::kind::ShardKind as _;
 use super::parts::fetch;
 use super::plan::Plan;
 use super::work::Work;

@@ -3,9 +3,10 @@
 
 use std::path::PathBuf;
 
+use zstn_core::catalog::Kind;
+
 use super::Shards;
 use super::bases::Bases;
-use super::kind::Kind;
 use super::parts::Parts;
 use super::plan::{Plan, Unit};
 use crate::delta::BaseFile;
@@ -63,7 +64,7 @@ impl<'a> Work<'a> {
             // What is packed by itself in a folder of deltas has no base.
             let bases = match unit.from {
                 Kind::Zstn => None,
-                Kind::Safetensors | Kind::Delta => Bases::find(unit, bases)?,
+                _ => Bases::find(unit, bases)?,
             };
             units.push((unit, bases, Parts::open(engine, &unit.shards, progress)?));
         }

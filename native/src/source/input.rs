@@ -65,7 +65,7 @@ impl Input {
     pub(crate) fn rewindable(&self) -> Result<Self> {
         match &self.0 {
             Kind::Location(location) if location.is_read_once() => {
-                Ok(location.map(&|_, _| ())?.into())
+                Ok(location.map(&HttpOptions::default(), &|_, _| ())?.into())
             }
             _ => Ok(self.clone()),
         }
@@ -74,7 +74,7 @@ impl Input {
     /// Opens it for reading parts.
     pub(crate) fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
         Ok(match &self.0 {
-            Kind::Location(location) => location.open_with(http)?,
+            Kind::Location(location) => location.open(http)?,
             Kind::Source(source) => Box::new(source.clone()),
             Kind::Map(map) => Box::new(map.clone()),
         })
@@ -84,7 +84,9 @@ impl Input {
     pub(crate) fn map(&self, progress: &dyn Progress) -> Result<Arc<Map>> {
         let fetching = |so_far, len| progress.fetching(so_far, len);
         match &self.0 {
-            Kind::Location(location) => location.map(&fetching).map(Arc::new),
+            Kind::Location(location) => location
+                .map(&HttpOptions::default(), &fetching)
+                .map(Arc::new),
             Kind::Source(source) => copy(source, &fetching).map(Arc::new),
             Kind::Map(map) => Ok(map.clone()),
         }

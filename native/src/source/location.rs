@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
-use super::{FileSource, HttpOptions, Map, Remote, Source, http};
+use super::http as network;
+use super::{FileSource, HttpOptions, Map, Remote, Source};
 use crate::output::temporary;
 use crate::{Error, Result};
 
@@ -121,25 +122,28 @@ impl Location {
     }
 
     /// Opens the file for reading parts. A local file becomes a [`FileSource`];
-    /// a pipe and standard input are read to their end first.
-    pub fn open(&self) -> Result<Box<dyn Source>> {
-        self.open_with(&HttpOptions::default())
-    }
-
-    /// Opens the file like [`Location::open`], with options for an address.
-    pub fn open_with(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
+    /// a pipe and standard input are read to their end first. `http` is for an
+    /// address.
+    ///
+    /// # Errors
+    /// A file that cannot be opened; a folder or a device.
+    pub fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
         let head_len_bytes = zstn_core::limits::HEAD_LEN_BYTES;
         Ok(match self {
-            Self::Url(url) => Box::new(Remote::open_with(url, head_len_bytes, http)?),
+            Self::Url(url) => Box::new(Remote::open(url, head_len_bytes, http)?),
             Self::Path(path) if !is_pipe(path) => Box::new(FileSource::open(path)?),
-            _ => Box::new(self.map(&|_, _| ())?),
+            _ => Box::new(self.map(http, &|_, _| ())?),
         })
     }
 
     /// Maps the file into memory. Pipes, standard input and addresses are first
-    /// copied into a temporary file, which is removed with the map. `progress`
-    /// is called with the bytes fetched so far and, if known, the length.
-    pub fn map(&self, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
+    /// copied into a temporary file, which is removed with the map. `http` is for
+    /// an address. `progress` is called with the bytes fetched so far and, if
+    /// known, the length.
+    ///
+    /// # Errors
+    /// A file that cannot be opened or fetched; too little space for the copy.
+    pub fn map(&self, http: &HttpOptions, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
         match self {
             Self::Path(path) if is_pipe(path) => {
                 let mut pipe = File::open(path).map_err(Error::file("open", path))?;
@@ -147,7 +151,7 @@ impl Location {
             }
             Self::Path(path) => Map::open(path),
             Self::Stdin => spool("standard input", &mut io::stdin().lock(), |_| ()),
-            Self::Url(url) => http::download(url, progress),
+            Self::Url(url) => network::download(url, http, progress),
         }
     }
 
@@ -168,7 +172,7 @@ impl Location {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 Err(error) => return Err(Error::file("open", path)(error)),
             },
-            Self::Url(url) => return http::small(url, http, max_bytes, too_long),
+            Self::Url(url) => return network::small(url, http, max_bytes, too_long),
         };
         let mut bytes = Vec::new();
         from.take(max_bytes.saturating_add(1))

@@ -15,7 +15,7 @@ mod version;
 
 pub use fault::survive_truncation;
 pub use file::FileSource;
-pub use http::{HttpOptions, Remote, download, download_with};
+pub use http::{HttpOptions, Remote};
 pub use input::Input;
 pub use location::Location;
 #[cfg(feature = "serve")]

@@ -61,7 +61,7 @@ fn pack_input(
     sink: Sink,
     options: &PackOptions,
 ) -> Result<PackReport> {
-    if let Some(shards) = Shards::open_input(input, &PLAIN)? {
+    if let Some(shards) = Shards::open_input(input, PLAIN)? {
         return pack_shards(engine, &shards, &sink.folder()?, options);
     }
     options.check()?;

@@ -100,9 +100,9 @@ fn unpack_input(
         progress,
     } = options;
     let (memory_bytes, progress) = (*memory_bytes, *progress);
-    if let Some(shards) = Shards::open_input(input, &PACKED)? {
+    if let Some(shards) = Shards::open_input(input, PACKED)? {
         let bases = bases.iter();
-        let bases = bases.map(|base| Shards::open_counterpart(base, &BASES));
+        let bases = bases.map(|base| Shards::open_counterpart(base, BASES));
         let bases = bases.collect::<Result<Vec<_>>>()?;
         let folder = sink.folder()?;
         return unpack_shards(engine, &shards, &bases, &folder, memory_bytes, progress);

@@ -6,7 +6,7 @@ use zstn_core::limits::HEAD_LEN_BYTES;
 use super::tensors::verify_tensors;
 use crate::delta::BaseFile;
 use crate::report::VerifyReport;
-use crate::shards::{BASES, PACKED, PLAIN, READABLE, Shards, verify_shards};
+use crate::shards::{BASES, PACKED, PLAIN, Shards, verify_shards};
 use crate::source::{HttpOptions, Input, Location, Source};
 use crate::verify::{verify_delta, verify_file};
 use crate::{Engine, Error, Progress, Reader, Result, View};
@@ -119,7 +119,7 @@ struct Work<'a> {
 
 impl Work<'_> {
     fn verify(&self, input: &Input) -> Result<VerifyReport> {
-        let kinds = [&PACKED[..], &READABLE].concat();
+        let kinds = [PACKED, Kind::FILES].concat();
         if let Some(shards) = Shards::open_input(input, &kinds)?
             && shards.is_packed()
         {
@@ -140,9 +140,9 @@ impl Work<'_> {
     fn shards(&self, input: &Shards) -> Result<VerifyReport> {
         let options = self.options;
         let original = options.original.as_ref();
-        let original = original.map(|original| Shards::open_counterpart(original, &PLAIN));
+        let original = original.map(|original| Shards::open_counterpart(original, PLAIN));
         let bases = options.bases.iter();
-        let bases = bases.map(|base| Shards::open_counterpart(base, &BASES));
+        let bases = bases.map(|base| Shards::open_counterpart(base, BASES));
         verify_shards(
             self.engine,
             input,

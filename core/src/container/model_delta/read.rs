@@ -130,14 +130,16 @@ impl<'a> ModelDelta<'a> {
         }
     }
 
+    fn record(&self, number: usize) -> Result<&Record> {
+        let record = self.records.get(number);
+        record.ok_or_else(|| Error::no_such("record", number, self.records.len()))
+    }
+
     /// Checks everything in record `number` that can be checked without
     /// decoding. After this, file and base have justified the length of the
     /// tensor.
-    ///
-    /// # Panics
-    /// If there is no record with that number.
     pub fn check(&self, number: usize, base: &Base) -> Result<()> {
-        let record = &self.records[number];
+        let record = self.record(number)?;
         let payload = part(self.file, record.payload.clone());
         let len = record.len_bytes();
         let checked = match record.kind {
@@ -151,16 +153,13 @@ impl<'a> ModelDelta<'a> {
     }
 
     /// Decodes the tensor of record `number`.
-    ///
-    /// # Panics
-    /// If there is no record with that number.
     pub fn decode<'b, E: Engine>(
         &self,
         engine: &E,
         number: usize,
         base: &Base<'b>,
     ) -> Result<Cow<'b, [u8]>> {
-        let record = &self.records[number];
+        let record = self.record(number)?;
         let reference = match record.kind {
             Kind::Full => None,
             _ => Some(base.bytes(&record.name, record.len_bytes())?),

@@ -91,22 +91,24 @@ impl<'a> DeltaPacker<'a> {
 
     /// Returns the range of tensor `number` in the target's file.
     ///
-    /// # Panics
-    /// If there is no tensor with that number.
-    #[must_use]
-    pub fn range(&self, number: usize) -> Range<u64> {
-        let span = &self.tensors[number].span;
-        self.data_start + span.start..self.data_start + span.end
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if there is no such
+    /// tensor.
+    pub fn range(&self, number: usize) -> Result<Range<u64>> {
+        let span = &self.tensor(number)?.span;
+        Ok(self.data_start + span.start..self.data_start + span.end)
+    }
+
+    fn tensor(&self, number: usize) -> Result<&Tensor> {
+        let tensor = self.tensors.get(number);
+        tensor.ok_or_else(|| Error::no_such("tensor", number, self.tensors.len()))
     }
 
     /// Returns the record of tensor `number`: the smallest of a copy, a delta
     /// and a frame.
-    ///
-    /// # Panics
-    /// If there is no tensor with that number.
     pub fn code<E: PackEngine>(&self, engine: &E, number: usize, effort: Effort) -> Result<Coded> {
-        let tensor = &self.tensors[number];
-        let bytes = part(self.target, self.range(number));
+        let tensor = self.tensor(number)?;
+        let bytes = part(self.target, self.range(number)?);
         let current = TensorRef::new(bytes, tensor.dtype, &tensor.shape);
         let options = EncodeOptions::new(effort);
         let reference = self
@@ -141,12 +143,9 @@ impl<'a> DeltaPacker<'a> {
     /// Returns the range of the base's file that tensor `number` may be a copy
     /// of or a difference from: that of the tensor with its name, dtype and
     /// length.
-    ///
-    /// # Panics
-    /// If there is no tensor with that number.
     #[must_use]
     pub fn reference(&self, number: usize) -> Option<Range<u64>> {
-        let tensor = &self.tensors[number];
+        let tensor = self.tensors.get(number)?;
         let (other, bytes) = self.base.tensor(&tensor.name)?;
         let usable = other.dtype.as_deref() == Some(tensor.dtype.name())
             && bytes.len() as u64 == tensor.span.end - tensor.span.start;
@@ -155,11 +154,8 @@ impl<'a> DeltaPacker<'a> {
 
     /// Returns the head of the record of tensor `number`, for callers that make
     /// the payload themselves, by the rules of [`DeltaPacker::code`].
-    ///
-    /// # Panics
-    /// If there is no tensor with that number.
     pub fn head(&self, number: usize, kind: Kind, payload_len_bytes: u64) -> Result<Vec<u8>> {
-        let tensor = &self.tensors[number];
+        let tensor = self.tensor(number)?;
         let head = Head {
             name: tensor.name.clone(),
             span: tensor.span.clone(),

@@ -20,9 +20,6 @@ impl<'a> CheckedFrame<'a> {
     /// Parses the frame `bytes` of a tensor of `len_bytes`. `expected` is the
     /// file's integrity section, if it has one, with the number of the tensor's
     /// record.
-    ///
-    /// # Panics
-    /// If there is no record with that number.
     pub fn parse(
         bytes: &'a [u8],
         len_bytes: u64,

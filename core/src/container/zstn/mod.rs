@@ -9,6 +9,7 @@
 //! footer   offset of the index
 //! ```
 
+#[doc(hidden)]
 pub mod aliases;
 mod builder;
 mod footer;
@@ -19,6 +20,7 @@ mod index;
 pub mod integrity;
 mod options;
 mod prefix;
+#[doc(hidden)]
 pub mod rows;
 mod tail;
 

@@ -2,6 +2,7 @@
 
 /// The trade-off between packing time and packed size. Every effort is lossless.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Effort {
     /// As fast as possible.
     Fast,

@@ -1,103 +1,14 @@
-//! Encodes a plane into its payload with the codecs that a recipe names.
+//! Chooses the payload of a plane among those of the codecs that a recipe names.
 
 use alloc::vec::Vec;
 
-use super::recipe::{BlockCodecs, Codec};
-use crate::engine::{PackEngine, ZstdCoding};
-use crate::entropy::histogram::{count, sum};
+use super::codec::{BlockCodecs, Codec};
+use crate::engine::PackEngine;
+use crate::entropy::histogram::sum;
+use crate::entropy::rans;
 use crate::entropy::rans::cost::CHUNK_BYTES;
 use crate::entropy::zstd::cost::huffman_block_bytes;
-use crate::entropy::{blocks, rans};
 use crate::frame::plane::Method;
-
-impl BlockCodecs {
-    /// Returns the smallest zstd frame of `raw`.
-    pub(super) fn encode<E: PackEngine>(self, engine: &E, raw: &[u8]) -> Vec<u8> {
-        let coded = |coding| {
-            let mut frame = Vec::new();
-            engine.zstd_encode(raw, coding, &mut frame);
-            frame
-        };
-        let huffman = self.huffman.then(|| coded(ZstdCoding::Huffman));
-        let outlier_bytes = raw.len() / 256 * usize::from(self.search_outliers_below);
-        let search = match &huffman {
-            Some(frame) if frame.len() < outlier_bytes => Some(OUTLIER_CODING),
-            _ => self.search,
-        };
-        let frames = huffman.into_iter().chain(search.map(coded));
-        // The first among equals: Huffman codes decode faster.
-        frames.min_by_key(Vec::len).unwrap_or_default()
-    }
-}
-
-/// The search for blocks that compress far better than the rest of their plane.
-const OUTLIER_CODING: ZstdCoding = ZstdCoding::Search(3);
-
-impl Codec {
-    fn is_zstd(self) -> bool {
-        matches!(self, Self::Blocks(_) | Self::Zstd(_))
-    }
-
-    /// Returns the length of the payload that [`Self::encode`] makes, to about one
-    /// part in a thousand, for codecs whose result follows from byte counts.
-    fn expected_len_bytes<E: PackEngine>(self, engine: &E, plane: &[u8]) -> Option<usize> {
-        match self {
-            Self::Rans => Some(rans::shared_len_bytes(&count(plane))),
-            Self::RansAdaptive(chunk_bytes) => {
-                let counts = rans::chunk_counts(engine, plane, chunk_bytes as usize);
-                Some(rans::adaptive_len_bytes(&counts))
-            }
-            Self::Blocks(_) | Self::Zstd(_) | Self::RansOrder1 => None,
-        }
-    }
-
-    /// Encodes `plane`, which consists of `parts` parts of equal length, and
-    /// returns its method and payload, or `None` if the plane is too long for
-    /// this codec.
-    pub(super) fn encode<E: PackEngine>(
-        self,
-        engine: &E,
-        plane: &[u8],
-        parts: usize,
-    ) -> Option<(Method, Vec<u8>)> {
-        Some(match self {
-            Self::Blocks(codecs) => {
-                let block_bytes = codecs.block_bytes(parts, plane.len() / parts);
-                let blocks: Vec<&[u8]> = plane.chunks(block_bytes as usize).collect();
-                let coded = engine.map(blocks, |block| codecs.encode(engine, block));
-                payload(coded, block_bytes)
-            }
-            Self::Zstd(coding) => {
-                let mut frame = Vec::new();
-                engine.zstd_encode(plane, coding, &mut frame);
-                (Method::Zstd, frame)
-            }
-            Self::Rans => (Method::Rans, rans::encode_shared(engine, plane)),
-            Self::RansAdaptive(chunk_bytes) => (
-                Method::RansAdaptive,
-                rans::encode_adaptive(engine, plane, chunk_bytes as usize),
-            ),
-            Self::RansOrder1 if plane.len() as u64 <= rans::ORDER1_MAX_SYMBOLS => {
-                (Method::RansOrder1, rans::encode_order1(engine, plane))
-            }
-            Self::RansOrder1 => return None,
-        })
-    }
-}
-
-/// Joins coded blocks to the payload of a plane. A single block needs no table.
-pub(super) fn payload(coded: Vec<Vec<u8>>, block_bytes: u32) -> (Method, Vec<u8>) {
-    match <[Vec<u8>; 1]>::try_from(coded) {
-        Ok([only]) => (Method::Zstd, only),
-        Err(coded) => {
-            let mut out = blocks::table_of(block_bytes, &coded);
-            for block in &coded {
-                out.extend_from_slice(block);
-            }
-            (Method::Blocks, out)
-        }
-    }
-}
 
 /// Returns the smallest result of `codecs`, or the plane itself if none gains.
 pub(super) fn smallest<E: PackEngine>(

@@ -28,8 +28,8 @@ mod validator;
 mod whole;
 
 pub use options::HttpOptions;
+pub(super) use whole::download;
 pub(super) use whole::small;
-pub use whole::{download, download_with};
 
 /// A file behind an http(s) address. Its first bytes are read on opening,
 /// since that is how its length and version are learnt. Every later answer is
@@ -46,17 +46,13 @@ pub struct Remote {
 impl Remote {
     /// Reads the first `head_len_bytes` bytes of the file at `url` and learns
     /// its length from the answer.
-    pub fn open(url: &str, head_len_bytes: u64) -> Result<Self> {
-        Self::open_with(url, head_len_bytes, &HttpOptions::default())
-    }
-
-    /// As [`Remote::open`], with other limits.
-    pub fn open_with(url: &str, head_len_bytes: u64, options: &HttpOptions) -> Result<Self> {
+    pub fn open(url: &str, head_len_bytes: u64, options: &HttpOptions) -> Result<Self> {
         let client = Client::new(url, options);
         Self::begin(client, head_len_bytes)?.map_err(|client| ranges::ignored(&client))
     }
 
-    /// As [`Remote::open`], with `None` for a server that ignores ranges.
+    /// Opens the file like [`Remote::open`]; returns `None` if the server ignores
+    /// ranges.
     pub(crate) fn open_ranged(url: &str, head_len_bytes: u64) -> Result<Option<Self>> {
         let client = Client::new(url, &HttpOptions::default());
         Ok(Self::begin(client, head_len_bytes)?.ok())

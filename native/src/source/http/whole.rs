@@ -15,20 +15,16 @@ use crate::output::temporary;
 use crate::source::Map;
 use crate::{Error, Result};
 
-/// Downloads the file at `url` into a temporary file that is gone when the map
-/// is. `progress` is told bytes so far and, if known, in all.
+/// Downloads the file at `url` into a temporary file, which is removed with the
+/// map. `progress` is called with the bytes fetched so far and, if known, the
+/// length.
 ///
 /// # Errors
 /// Besides what may happen on the way: a server that does not announce how long
 /// the file is, and ends its answer by closing the connection, is refused
 /// unless it answers ranges. A download that was cut off could not be told from
 /// a whole one.
-pub fn download(url: &str, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
-    download_with(url, &HttpOptions::default(), progress)
-}
-
-/// As [`download`], with other limits.
-pub fn download_with(
+pub fn download(
     url: &str,
     options: &HttpOptions,
     progress: &dyn Fn(u64, Option<u64>),

@@ -5,9 +5,11 @@ mod get;
 mod ls;
 #[cfg(unix)]
 mod pipes;
+mod several;
 #[cfg(unix)]
 mod stop;
 mod text;
+mod vocabulary;
 
 /// A safetensors file of tensors without elements.
 fn without_elements<'a>(names: impl Iterator<Item = &'a str>) -> Vec<u8> {

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use zstn::source::{Remote, download_with};
+use zstn::source::{Location, Remote};
 use zstn_tests::fault_server::{FaultServer, Served, Then, head, pour, right, right_parts, send};
 
 use super::{Case, Outcome, Refused, Right, case, check, options};
@@ -140,8 +140,10 @@ fn an_empty_file_is_empty() {
         })?;
         Ok(Then::Keep)
     });
-    let remote = Remote::open_with(&server.url, 100, &options).unwrap();
+    let remote = Remote::open(&server.url, 100, &options).unwrap();
     assert_eq!(zstn::source::Source::len_bytes(&remote), 0);
-    let map = download_with(&server.url, &options, &|_, _| ()).unwrap();
+    let map = Location::url(&server.url)
+        .map(&options, &|_, _| ())
+        .unwrap();
     assert!(map.is_empty());
 }

@@ -13,7 +13,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use zstn::source::{HttpOptions, Source, download_with};
+use zstn::source::{HttpOptions, Location, Source};
 use zstn::{Engine, Error, Reader};
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
@@ -83,7 +83,7 @@ fn options(idle: Duration) -> HttpOptions {
 fn open(url: &str, options: &HttpOptions) -> zstn::Result<Reader> {
     Reader::options()
         .http(options.clone())
-        .open(zstn::Location::url(url))
+        .open(Location::url(url))
 }
 
 /// Runs all `cases` at once with the limits of `options`.
@@ -111,7 +111,7 @@ fn check(cases: &[Case], options: &HttpOptions) {
                         &y[2000..102_000],
                     );
                     let found = soon(&name, start(), options, |url, options| {
-                        let map = download_with(url, options, &|_, _| ())?;
+                        let map = Location::url(url).map(options, &|_, _| ())?;
                         Ok(map.read(0..map.len_bytes())?.into_owned())
                     });
                     judge(&format!("{name}, whole"), case.whole, found, &served.bytes);

@@ -130,7 +130,7 @@ fn what_does_not_pass_is_asked_for_once() {
     ] {
         let server = FaultServer::start(Served::default(), behaviour);
         let options = options(Duration::from_secs(10));
-        let error = Remote::open_with(&server.url, 100, &options).unwrap_err();
+        let error = Remote::open(&server.url, 100, &options).unwrap_err();
         let found = match &error {
             Error::Http { status, .. } => *status,
             _ => None,
@@ -152,7 +152,7 @@ fn a_kept_connection_that_was_closed_costs_no_retry() {
     });
     let mut options = options(Duration::from_secs(10));
     options.retries = 0;
-    let remote = Remote::open_with(&server.url, 100, &options).unwrap();
+    let remote = Remote::open(&server.url, 100, &options).unwrap();
     assert!(*remote.read(1000..2000).unwrap() == [7; 1000]);
 }
 
@@ -161,7 +161,7 @@ fn nobody_listens() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/m", listener.local_addr().unwrap());
     drop(listener);
-    let error = Remote::open_with(&url, 100, &options(Duration::from_secs(10)));
+    let error = Remote::open(&url, 100, &options(Duration::from_secs(10)));
     let text = error.unwrap_err().to_string();
     assert!(text.contains("cannot be reached"), "{text}");
     assert!(!text.contains("tried"), "{text}");
@@ -179,7 +179,7 @@ fn a_server_that_goes_away_is_looked_for_again() {
         let lines = [range, "Content-Length: 10", "Connection: close"];
         send(&mut stream, &head("206 Partial Content", &lines), &[7; 10]).unwrap();
     });
-    let remote = Remote::open_with(&url, 10, &options(Duration::from_secs(10))).unwrap();
+    let remote = Remote::open(&url, 10, &options(Duration::from_secs(10))).unwrap();
     answered.join().unwrap();
     let text = remote.read(10..20).unwrap_err().to_string();
     assert!(text.contains("(tried 4 times)"), "{text}");

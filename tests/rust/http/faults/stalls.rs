@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use zstn::source::download_with;
+use zstn::source::Location;
 use zstn_tests::fault_server::{
     FaultServer, Then, begin, drip, hold, right, right_parts, send, whole_head,
 };
@@ -110,7 +110,7 @@ fn waiting_has_an_end_even_if_every_attempt_brings_something() {
             hold(to);
             Ok(Then::Close)
         });
-        let whole = download_with(&server.url, &options, &|_, _| ());
+        let whole = Location::url(&server.url).map(&options, &|_, _| ());
         assert!(whole.is_err() && server.log().len() <= 2, "{kind}");
     }
 }

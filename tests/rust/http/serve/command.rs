@@ -123,7 +123,7 @@ fn what_cannot_be_served_is_named() {
     for (arguments, status, sentences) in [
         (&["nope"][..], 3, &["folder nope"][..]),
         (&["a.bin"], 2, &["a.bin is a file", "folder it is in: ."]),
-        (&["--port", &port], 3, &["in use", "--port 0", &port]),
+        (&["--port", &port], 3, &["in use", "port 0", &port]),
         (&["--cors", "viewer.example"], 2, &["https://example.org"]),
         (&["--follow-links-in", "nope"], 3, &["nope"]),
     ] {

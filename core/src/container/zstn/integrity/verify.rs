@@ -141,12 +141,9 @@ fn table_ranges(lens_bytes: &[u32], available: Range<u64>) -> Result<Vec<Range<u
 impl Integrity {
     /// Returns the range of the block table of record `number` in the file;
     /// `None` if there is none.
-    ///
-    /// # Panics
-    /// If there is no record with that number.
     #[must_use]
     pub fn table(&self, number: usize) -> Option<Range<u64>> {
-        let range = self.tables.as_ref()?[self.entries[number]].clone();
+        let range = self.tables.as_ref()?[*self.entries.get(number)?].clone();
         (!range.is_empty()).then_some(range)
     }
 
@@ -169,6 +166,12 @@ impl Integrity {
         self.frames.is_some() && self.tensors.is_some()
     }
 
+    /// Returns the number of the frame that record `number` has or shares.
+    fn entry(&self, number: usize) -> Result<usize> {
+        let entry = self.entries.get(number).copied();
+        entry.ok_or_else(|| Error::no_such("record", number, self.entries.len()))
+    }
+
     /// Returns the entry of record `number` as that of record 0.
     ///
     /// # Panics
@@ -187,11 +190,8 @@ impl Integrity {
 
     /// Compares the checksum of the stored frame of record `number`, which may
     /// be an alias.
-    ///
-    /// # Panics
-    /// If there is no record with that number.
     pub fn check_stored(&self, number: usize, stored: &[u8]) -> Result<()> {
-        let entry = self.entries[number];
+        let entry = self.entry(number)?;
         match &self.frames {
             Some(frames) if frames[entry] != checksum([stored]) => Err(Error::malformed(
                 Rule::ZstnFrameChecksum,
@@ -204,11 +204,8 @@ impl Integrity {
     }
 
     /// Compares the digest of the decoded bytes of record `number`.
-    ///
-    /// # Panics
-    /// If there is no record with that number.
     pub fn check_tensor<E: Engine>(&self, engine: &E, number: usize, tensor: &[u8]) -> Result<()> {
-        let entry = self.entries[number];
+        let entry = self.entry(number)?;
         match &self.tensors {
             Some(digests) if digests[entry] != digest::of(engine, tensor) => Err(Error::malformed(
                 Rule::ZstnTensorDigest,

@@ -1,0 +1,176 @@
+//! The codecs of a plane: which there are, and what each makes of it. A new one
+//! is a variant here that names a method of [`crate::frame::plane::Method`].
+
+use alloc::vec::Vec;
+
+use crate::engine::{PackEngine, ZstdCoding};
+use crate::entropy::histogram::count;
+use crate::entropy::{blocks, rans};
+use crate::frame::plane::Method;
+
+/// The zstd codings that are tried on each block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockCodecs {
+    /// Try [`ZstdCoding::Huffman`].
+    pub huffman: bool,
+    /// Try this search.
+    pub search: Option<ZstdCoding>,
+    /// Search in wide blocks: for planes that compress so well that a wide block
+    /// is still short once it is coded.
+    pub wide: bool,
+    /// Search outlier blocks even where `search` is `None`: those that Huffman
+    /// codes reduce to less than this many 256ths, far less than the rest of the
+    /// plane. Rows of padding and unused tokens are typical.
+    pub search_outliers_below: u8,
+}
+
+/// A codec for a whole plane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Codec {
+    /// The same as [`PlaneRecipe::Blocks`].
+    Blocks(BlockCodecs),
+    /// One zstd frame.
+    Zstd(ZstdCoding),
+    /// rANS of order 0 with one table.
+    Rans,
+    /// rANS of order 0 with a table for every chunk of this many bytes.
+    RansAdaptive(u32),
+    /// rANS of order 1. Planes of 4 GiB and more are skipped.
+    RansOrder1,
+}
+
+/// Block sizes without a search, with one, and with one in wide blocks.
+const HUFFMAN_BLOCK_BYTES: u32 = 256 << 10;
+const SEARCH_BLOCK_BYTES: u32 = 512 << 10;
+const WIDE_BLOCK_BYTES: u32 = 8 << 20;
+
+impl BlockCodecs {
+    /// Huffman codes alone.
+    pub const HUFFMAN: Self = Self {
+        huffman: true,
+        search: None,
+        wide: false,
+        search_outliers_below: 0,
+    };
+
+    /// Returns the bytes of an independent block of a plane that has `parts`
+    /// parts of `part_bytes` each.
+    ///
+    /// A reader of a few rows of a tensor fetches one block of each plane, so
+    /// blocks are as small as they can be at a cost of about a hundredth of a
+    /// percent ("Blocks for reading rows" in `docs/benchmarks.md`). Blocks with a
+    /// search are larger, because matches reach further back than Huffman
+    /// tables, which span 128 KiB.
+    ///
+    /// Blocks do not cross from one part into the next if the parts can be
+    /// divided into equal blocks.
+    #[must_use]
+    pub fn block_bytes(self, parts: usize, part_bytes: usize) -> u32 {
+        let max_bytes: u32 = match (self.search, self.wide) {
+            (None, _) => HUFFMAN_BLOCK_BYTES,
+            (Some(_), false) => SEARCH_BLOCK_BYTES,
+            (Some(_), true) => WIDE_BLOCK_BYTES,
+        };
+        if parts == 1 {
+            return max_bytes;
+        }
+        let min_count = part_bytes.div_ceil(max_bytes as usize).max(1);
+        (min_count..=4 * min_count)
+            .find(|count| part_bytes.is_multiple_of(*count))
+            .and_then(|count| u32::try_from(part_bytes / count).ok())
+            .map_or(max_bytes, |block| block.clamp(1, max_bytes))
+    }
+}
+
+impl BlockCodecs {
+    /// Returns the smallest zstd frame of `raw`.
+    pub(super) fn encode<E: PackEngine>(self, engine: &E, raw: &[u8]) -> Vec<u8> {
+        let coded = |coding| {
+            let mut frame = Vec::new();
+            engine.zstd_encode(raw, coding, &mut frame);
+            frame
+        };
+        let huffman = self.huffman.then(|| coded(ZstdCoding::Huffman));
+        let outlier_bytes = raw.len() / 256 * usize::from(self.search_outliers_below);
+        let search = match &huffman {
+            Some(frame) if frame.len() < outlier_bytes => Some(OUTLIER_CODING),
+            _ => self.search,
+        };
+        let frames = huffman.into_iter().chain(search.map(coded));
+        // The first among equals: Huffman codes decode faster.
+        frames.min_by_key(Vec::len).unwrap_or_default()
+    }
+}
+
+/// The search for blocks that compress far better than the rest of their plane.
+const OUTLIER_CODING: ZstdCoding = ZstdCoding::Search(3);
+
+impl Codec {
+    pub(super) fn is_zstd(self) -> bool {
+        matches!(self, Self::Blocks(_) | Self::Zstd(_))
+    }
+
+    /// Returns the length of the payload that [`Self::encode`] makes, to about one
+    /// part in a thousand, for codecs whose result follows from byte counts.
+    pub(super) fn expected_len_bytes<E: PackEngine>(
+        self,
+        engine: &E,
+        plane: &[u8],
+    ) -> Option<usize> {
+        match self {
+            Self::Rans => Some(rans::shared_len_bytes(&count(plane))),
+            Self::RansAdaptive(chunk_bytes) => {
+                let counts = rans::chunk_counts(engine, plane, chunk_bytes as usize);
+                Some(rans::adaptive_len_bytes(&counts))
+            }
+            Self::Blocks(_) | Self::Zstd(_) | Self::RansOrder1 => None,
+        }
+    }
+
+    /// Encodes `plane`, which consists of `parts` parts of equal length, and
+    /// returns its method and payload, or `None` if the plane is too long for
+    /// this codec.
+    pub(super) fn encode<E: PackEngine>(
+        self,
+        engine: &E,
+        plane: &[u8],
+        parts: usize,
+    ) -> Option<(Method, Vec<u8>)> {
+        Some(match self {
+            Self::Blocks(codecs) => {
+                let block_bytes = codecs.block_bytes(parts, plane.len() / parts);
+                let blocks: Vec<&[u8]> = plane.chunks(block_bytes as usize).collect();
+                let coded = engine.map(blocks, |block| codecs.encode(engine, block));
+                payload(coded, block_bytes)
+            }
+            Self::Zstd(coding) => {
+                let mut frame = Vec::new();
+                engine.zstd_encode(plane, coding, &mut frame);
+                (Method::Zstd, frame)
+            }
+            Self::Rans => (Method::Rans, rans::encode_shared(engine, plane)),
+            Self::RansAdaptive(chunk_bytes) => (
+                Method::RansAdaptive,
+                rans::encode_adaptive(engine, plane, chunk_bytes as usize),
+            ),
+            Self::RansOrder1 if plane.len() as u64 <= rans::ORDER1_MAX_SYMBOLS => {
+                (Method::RansOrder1, rans::encode_order1(engine, plane))
+            }
+            Self::RansOrder1 => return None,
+        })
+    }
+}
+
+/// Joins coded blocks to the payload of a plane. A single block needs no table.
+fn payload(coded: Vec<Vec<u8>>, block_bytes: u32) -> (Method, Vec<u8>) {
+    match <[Vec<u8>; 1]>::try_from(coded) {
+        Ok([only]) => (Method::Zstd, only),
+        Err(coded) => {
+            let mut out = blocks::table_of(block_bytes, &coded);
+            for block in &coded {
+                out.extend_from_slice(block);
+            }
+            (Method::Blocks, out)
+        }
+    }
+}

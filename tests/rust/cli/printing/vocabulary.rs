@@ -1,0 +1,162 @@
+//! The JSON of every verb: one vocabulary, and the one that is documented.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::Value;
+use zstn_tests::command::{json, text, zstn};
+use zstn_tests::repository;
+use zstn_tests::rng::Rng;
+
+/// A checkpoint, a fine-tune of it, and a folder with a checkpoint.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("model")).unwrap();
+    let weights = Rng(3).bf16_weights(20_000);
+    for (name, byte) in [("a", 1), ("tuned", 2), ("model/model", 3)] {
+        let header = r#"{"w":{"dtype":"BF16","shape":[200,100],"data_offsets":[0,40000]},
+            "x":{"dtype":"U8","shape":[1],"data_offsets":[40000,40001]}}"#;
+        let len = (header.len() as u64).to_le_bytes();
+        let file = [&len, header.as_bytes(), &weights, &[byte]].concat();
+        std::fs::write(folder.path().join(format!("{name}.safetensors")), file).unwrap();
+    }
+    std::fs::write(folder.path().join("model/config.json"), "{}").unwrap();
+    folder
+}
+
+fn report(folder: &Path, line: &str) -> Value {
+    json(&zstn(folder, &line.split(' ').collect::<Vec<_>>()))
+}
+
+/// Adds the keys of all objects in `value`, but for those that are names of
+/// tensors, dtypes or metadata.
+fn collect(value: &Value, keys: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(members) => {
+            for (key, value) in members {
+                keys.insert(key.clone());
+                match key.as_str() {
+                    "by_dtype" => value
+                        .as_object()
+                        .unwrap()
+                        .values()
+                        .for_each(|total| collect(total, keys)),
+                    "metadata" => {}
+                    _ => collect(value, keys),
+                }
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| collect(value, keys)),
+        _ => {}
+    }
+}
+
+/// Every verb that writes JSON, each for what makes it write other keys.
+const LINES: [&str; 16] = [
+    "pack a.safetensors",
+    "pack tuned.safetensors --base a.zstn",
+    "pack model",
+    "unpack a.zstn -o back",
+    "unpack model-zstn -o back-model",
+    "verify a.zstn --against a.safetensors",
+    "ls a.zstn",
+    "ls tuned.z4dm",
+    "info a.zstn",
+    "get a.zstn w",
+    "get a.zstn w --rows 1..3 -o rows.bin",
+    "convert a.zstn -o a.gauss --lossy --raw-threshold 1 --as-signed",
+    "info a.gauss",
+    "convert a.zstn -o sparse/",
+    "compress a.safetensors",
+    "bench a.safetensors --runs 1",
+];
+
+#[test]
+fn every_key_is_documented_and_every_documented_key_exists() {
+    let folder = folder();
+    let mut keys = BTreeSet::new();
+    for line in LINES {
+        let report = report(folder.path(), &format!("{line} --json"));
+        // What every verb says of its input, by the same names.
+        for key in ["input", "original_bytes", "packed_bytes"] {
+            assert!(!report[key].is_null(), "{line} has no {key}: {report}");
+        }
+        collect(&report, &mut keys);
+    }
+    let out = zstn(folder.path(), &["ls", "missing", "--json"]);
+    collect(&serde_json::from_slice(&out.stderr).unwrap(), &mut keys);
+    let documented = std::fs::read_to_string(repository().join("docs/json.md")).unwrap();
+    let documented: BTreeSet<String> = documented
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
+        .map(|(key, _)| key.to_owned())
+        .collect();
+    // Requests of `serve` are tested where it runs.
+    let serve = [
+        "event", "url", "method", "path", "range", "status", "bytes", "note",
+    ];
+    let documented: BTreeSet<String> = documented
+        .into_iter()
+        .filter(|key| !serve.contains(&key.as_str()))
+        .collect();
+    assert_eq!(keys, documented);
+}
+
+#[test]
+fn lengths_mean_the_same_in_every_report() {
+    let folder = folder();
+    let len = |name: &str| folder.path().join(name).metadata().unwrap().len();
+    let report = |line: &str| report(folder.path(), line);
+    let packed = report("pack a.safetensors --json");
+    for line in [
+        "unpack a.zstn -o b --json",
+        "verify a.zstn --json",
+        "info a.zstn --json",
+        "ls a.zstn --json",
+    ] {
+        let report = report(line);
+        assert_eq!(report["original_bytes"], len("a.safetensors"), "{line}");
+        assert_eq!(report["packed_bytes"], len("a.zstn"), "{line}");
+        assert_eq!(report["original_bytes"], packed["original_bytes"]);
+        assert_eq!(report["packed_bytes"], packed["packed_bytes"]);
+    }
+    let list = report("ls a.zstn --json");
+    let got = report("get a.zstn w --json");
+    let tensors = list["tensors"].as_array().unwrap();
+    let listed = tensors.iter().find(|tensor| tensor["name"] == "w").unwrap();
+    assert_eq!(listed["original_bytes"], 40_000);
+    for key in ["original_bytes", "packed_bytes", "dtype", "shape"] {
+        assert_eq!(listed[key], got[key], "{key}");
+    }
+    assert_eq!(got["fetched_bytes"], got["packed_bytes"]);
+}
+
+#[test]
+fn wrong_usage_is_json_as_well() {
+    let folder = folder();
+    for (line, part) in [
+        ("pack --json", "required"),
+        ("pack a.safetensors --json --effort huge", "possible values"),
+        ("pakc --json", "pakc"),
+        ("unpack a.safetensors --json -o x", "not a packed one"),
+        ("convert a.safetensors --json", "-o"),
+    ] {
+        let out = zstn(folder.path(), &line.split(' ').collect::<Vec<_>>());
+        assert_eq!(out.status.code(), Some(2), "{line}");
+        assert!(out.stdout.is_empty());
+        let error: Value = serde_json::from_slice(&out.stderr)
+            .unwrap_or_else(|_| panic!("{line}: {}", text(&out.stderr)));
+        assert_eq!(error["error"]["kind"], "usage", "{line}");
+        let message = error["error"]["message"].as_str().unwrap();
+        assert!(message.contains(part), "{line}: {message}");
+    }
+    // The name of a file is not the option.
+    let out = zstn(folder.path(), &["pack", "--", "--json"]);
+    assert!(
+        text(&out.stderr).starts_with("error: "),
+        "{}",
+        text(&out.stderr)
+    );
+    let help = zstn(folder.path(), &["pack", "--help", "--json"]);
+    assert!(help.status.success());
+}
