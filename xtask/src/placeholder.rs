@@ -17,17 +17,19 @@ export const create = () => {
 };
 ";
 
+/// The smallest valid module, so that an error comes from [`GLUE`].
+const BINARY: &[u8] = b"\0asm\x01\0\0\0";
+
 /// Returns whether `module` has been built at some time.
 pub fn is_built(workspace: &Workspace, module: &Module) -> bool {
-    // The module of a placeholder is an empty file.
-    fs::metadata(binary(workspace, module)).is_ok_and(|metadata| metadata.len() > 0)
+    fs::read(binary(workspace, module)).is_ok_and(|bytes| bytes != BINARY)
 }
 
 /// Writes the placeholder of `module`.
 pub fn write(workspace: &Workspace, module: &Module) -> Result<()> {
     let glue = workspace.path(&format!("wasm/dist/core/{}.js", module.name));
     fs::write(&glue, GLUE)
-        .and_then(|()| fs::write(binary(workspace, module), ""))
+        .and_then(|()| fs::write(binary(workspace, module), BINARY))
         .with_context(|| format!("{} is not writable", glue.display()))
 }
 
