@@ -1,7 +1,6 @@
 //! To a folder of compressed-tensors with sparse weights.
 
 use std::ops::Range;
-use std::path::Path;
 
 use zstn_core::bytes::index;
 use zstn_core::container::foreign::compressed_tensors::{Format, SparseWriter, Stored};
@@ -10,21 +9,20 @@ use zstn_core::container::safetensors::{self, Tensor};
 use super::conversion::Conversion;
 use super::shards::{self, Naming};
 use super::{Detail, Written, config};
-use crate::output::Staging;
+use crate::output::OutputFolder;
 use crate::source::{CONFIG, Map};
-use crate::{Error, Output, Result};
+use crate::{Output, Result};
 
 const SPOOL: &str = "spool";
 
 pub fn write(conversion: &Conversion, format: Format) -> Result<Written> {
-    check_folder(conversion.output)?;
     let refuse = conversion.refuse();
     let mut writer = SparseWriter::new(format).map_err(&refuse)?;
     conversion.progress.begin(conversion.tensor_bytes());
-    let staging = Staging::beside(conversion.output)?;
+    let folder = OutputFolder::create(conversion.output)?;
     // The header precedes the data, and says how each tensor is stored, which is
     // known only when the tensor has been read.
-    let mut spool = Output::create(&staging.path(SPOOL))?;
+    let mut spool = Output::create(&folder.path(SPOOL))?;
     let mut stored: Vec<Tensor> = Vec::new();
     let mut sparse = 0;
     let numbers: Vec<usize> = (0..conversion.tensors().len()).collect();
@@ -54,7 +52,7 @@ pub fn write(conversion: &Conversion, format: Format) -> Result<Written> {
     )?;
     let files = Files {
         conversion,
-        staging: &staging,
+        folder: &folder,
         data: spool.map()?,
         stored: &stored,
     };
@@ -62,42 +60,20 @@ pub fn write(conversion: &Conversion, format: Format) -> Result<Written> {
     drop(files);
     drop(spool);
     let config = config::text(conversion.input, &writer.quantization_config())?;
-    len_bytes += put(&staging, CONFIG, &config)?;
-    check_folder(conversion.output)?;
+    folder.write(CONFIG, &config[..])?;
+    len_bytes += config.len() as u64;
     conversion.check_unchanged()?;
-    staging.become_folder(conversion.output)?;
+    folder.finish()?;
     Ok(Written {
         detail: Detail::Sparse(sparse),
         ..Written::file(conversion, len_bytes)
     })
 }
 
-fn check_folder(path: &Path) -> Result<()> {
-    let problem = match std::fs::read_dir(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(_) => "is no folder that could be written to",
-        Ok(mut entries) => match entries.next() {
-            None => return Ok(()),
-            Some(_) => "is a folder that is not empty",
-        },
-    };
-    Err(Error::Usage(format!(
-        "{} {problem}; name one that does not exist yet",
-        path.display()
-    )))
-}
-
-fn put(staging: &Staging, name: &str, bytes: &[u8]) -> Result<u64> {
-    let mut output = Output::create(&staging.path(name))?;
-    output.write(bytes)?;
-    output.finish()?;
-    Ok(bytes.len() as u64)
-}
-
 /// The stored tensors, to be put into one file or several.
 struct Files<'a> {
     conversion: &'a Conversion<'a>,
-    staging: &'a Staging,
+    folder: &'a OutputFolder,
     data: Map,
     stored: &'a [Tensor],
 }
@@ -127,7 +103,8 @@ impl Files<'_> {
                 .map(|tensor| (tensor.name.as_str(), file.as_str()))
         });
         let text = shards::index(lens.iter().sum(), files);
-        Ok(len_bytes + put(self.staging, &naming.index(), &text)?)
+        self.folder.write(naming.index(), &text[..])?;
+        Ok(len_bytes + text.len() as u64)
     }
 
     fn file(&self, name: &str, tensors: Range<usize>) -> Result<u64> {
@@ -143,7 +120,7 @@ impl Files<'_> {
             .collect();
         let head = safetensors::head(self.conversion.reader.metadata(), &moved);
         let head = head.map_err(self.conversion.refuse())?;
-        let mut output = Output::create(&self.staging.path(name))?;
+        let mut output = Output::create(&self.folder.path(name))?;
         output.write(&head)?;
         output.write_pieces(&self.data, index(start)..index(end))?;
         output.finish()?;

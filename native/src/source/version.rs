@@ -57,7 +57,15 @@ impl FileVersion {
     /// refused.
     pub(super) fn open(path: &Path) -> Result<Self> {
         // Opening a pipe would wait for its other end.
-        let metadata = path.metadata().map_err(Error::file("open", path))?;
+        let metadata = match path.metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && looks_like_url(path) => {
+                return Err(Error::Usage(format!(
+                    "there is no file {}; if this is an address, make it one with `Location::url`",
+                    path.display()
+                )));
+            }
+            metadata => metadata.map_err(Error::file("open", path))?,
+        };
         if metadata.is_dir() {
             return Err(Error::Usage(format!(
                 "{} is a folder; name a file in it",
@@ -123,4 +131,9 @@ impl FileVersion {
 /// Some file systems keep no such time.
 fn modified(metadata: &Metadata) -> Option<SystemTime> {
     metadata.modified().ok()
+}
+
+fn looks_like_url(path: &Path) -> bool {
+    let text = path.as_os_str().to_string_lossy();
+    text.starts_with("http://") || text.starts_with("https://")
 }

@@ -58,7 +58,7 @@ fn compare(reader: &Reader, files: &[Vec<u8>], base: Option<&Reader>) -> (usize,
 }
 
 fn open(path: &Path) -> Option<Reader> {
-    Reader::open(&path.display().to_string()).ok()
+    Reader::open(path).ok()
 }
 
 fn read(path: &Path) -> Vec<u8> {

@@ -321,3 +321,35 @@ fn an_input_is_a_path_a_source_or_bytes() {
     let error = zstn::unpack(&engine(), source("v1.zstn"), files.at("v1.zstn"), &options);
     assert_says(error, &["is being read"]);
 }
+
+#[test]
+fn a_sink_takes_what_it_can_hold() {
+    let files = Files::new(&[("model.safetensors", &many_kinds(2000)), ("taken", b"mine")]);
+    let options = PackOptions::default();
+    let pack = |input: PathBuf, sink: Sink| zstn::pack(&engine(), input, sink, &options);
+    let model = || files.at("model.safetensors");
+    let taken = || Sink::path(files.at("taken"));
+    let error = pack(model(), taken().overwrite(false)).unwrap_err();
+    assert!(matches!(error, Error::Exists { .. }), "{error}");
+    assert!(files.read("taken") == b"mine");
+    pack(model(), taken()).unwrap();
+    assert!(files.read("taken").starts_with(b"ZSTN"));
+    // A folder is several files.
+    let mut bytes = Vec::new();
+    let error = pack(files.at(""), Sink::writer(&mut bytes)).unwrap_err();
+    assert!(error.to_string().contains("give it a path"), "{error}");
+    assert!(bytes.is_empty());
+    let report = pack(model(), Sink::writer(&mut bytes)).unwrap();
+    assert_eq!(report.files[0].output, None);
+    assert!(bytes == files.read("taken"));
+}
+
+#[test]
+fn a_text_is_a_path_and_an_address_is_said_to_be_one() {
+    let error = zstn::Reader::open("https://example.org/model.zstn")
+        .err()
+        .unwrap();
+    assert!(error.to_string().contains("Location::url"), "{error}");
+    let error = zstn::Reader::open("-").err().unwrap();
+    assert_eq!(error.code(), "io");
+}

@@ -16,7 +16,7 @@ fn vectors(folder: &str) -> PathBuf {
 }
 
 fn open(path: impl AsRef<Path>) -> Reader {
-    Reader::open(&path.as_ref().display().to_string()).unwrap_or_else(|error| panic!("{error}"))
+    Reader::open(path.as_ref()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Returns the bytes of `range`, assembled from the pieces.

@@ -34,7 +34,7 @@ fn deltas_go_shard_by_shard() {
         assert!(error.to_string().contains(sentence), "{error}");
     };
     refused(&[], "give that one as its base");
-    refused(&[input.clone()], "made against");
+    refused(std::slice::from_ref(&input), "made against");
     // A base with other shards, with fewer, and with more.
     let one = at("base").join(FIRST);
     refused(&[one], "no counterpart to model-00002-of-00003.z4dm");
