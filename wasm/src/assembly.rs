@@ -5,8 +5,8 @@ use zstn_core::container::safetensors::ShardIndex as CoreShardIndex;
 use zstn_core::model::ModelBuilder as Core;
 use zstn_core::pure::Pure;
 
-use crate::error::thrown;
-use crate::number::whole;
+use crate::error::to_js_error;
+use crate::number::to_u64;
 use crate::ranges::triples;
 use crate::{Catalog, Model};
 
@@ -21,10 +21,10 @@ impl ShardIndex {
     pub fn new(json: &[u8]) -> Result<Self, JsValue> {
         CoreShardIndex::parse(json)
             .map(Self)
-            .map_err(|e| thrown(&e))
+            .map_err(|e| to_js_error(&e))
     }
 
-    /// Whether a file with these first bytes is text like that of an index.
+    /// Returns whether a file with these first bytes is text like that of an index.
     #[must_use]
     pub fn recognise(head: &[u8]) -> bool {
         CoreShardIndex::recognise(head)
@@ -54,7 +54,7 @@ impl Assembly {
         let files = files.into_iter().map(Catalog::into_core).collect();
         Core::new(files, shards.as_ref().map(|s| &s.0), config.as_deref())
             .map(Self)
-            .map_err(|e| thrown(&e))
+            .map_err(|e| to_js_error(&e))
     }
 
     /// Ranges still missing as `[file, offset, length, …]`; empty once
@@ -66,13 +66,16 @@ impl Assembly {
 
     /// Adds the bytes of one range that `needs` has named.
     pub fn supply(&mut self, file: usize, offset: f64, bytes: &[u8]) -> Result<(), JsValue> {
-        let offset = whole(offset).map_err(|e| thrown(&e))?;
+        let offset = to_u64(offset).map_err(|e| to_js_error(&e))?;
         self.0.supply(file, offset, bytes);
         Ok(())
     }
 
     /// The model. The assembly is used up.
     pub fn finish(self) -> Result<Model, JsValue> {
-        self.0.finish(&Pure).map(Model::new).map_err(|e| thrown(&e))
+        self.0
+            .finish(&Pure)
+            .map(Model::new)
+            .map_err(|e| to_js_error(&e))
     }
 }

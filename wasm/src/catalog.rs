@@ -4,7 +4,7 @@ use wasm_bindgen::prelude::*;
 use zstn_core::catalog::FileCatalog as Core;
 use zstn_core::model::wants_config;
 
-/// What an opened file holds. An `Assembly` makes a model of one or several.
+/// The catalog of an opened file. An `Assembly` makes a model of one or several.
 #[wasm_bindgen]
 pub struct Catalog(Core);
 
@@ -20,7 +20,7 @@ impl Catalog {
 
 #[wasm_bindgen]
 impl Catalog {
-    /// Whether names of its tensors are such that the model's `config.json`
+    /// Returns whether names of its tensors are such that the model's `config.json`
     /// may have something to say about them.
     #[wasm_bindgen(js_name = wantsConfig)]
     #[must_use]

@@ -8,21 +8,21 @@ use zstn_core::model::DecodeTask;
 use zstn_core::{Error, Result};
 
 use crate::engine::ENGINE;
-use crate::error::thrown;
+use crate::error::to_js_error;
 
-/// The raw bytes of the tensor that `recipe` is for, from those of its parts,
+/// The raw bytes of the tensor that `task` is for, from those of its parts,
 /// in their order, and from the `base`'s tensor of its name if it needs that;
 /// in `into` if it is given.
 #[wasm_bindgen]
 pub fn decode(
-    recipe: &[u8],
+    task: &[u8],
     parts: Vec<Uint8Array>,
     base: Option<Vec<u8>>,
     into: Option<Uint8Array>,
 ) -> Result<Uint8Array, JsValue> {
-    let recipe = DecodeTask::from_bytes(recipe).map_err(|e| thrown(&e))?;
+    let task = DecodeTask::from_bytes(task).map_err(|e| to_js_error(&e))?;
     decoded(&parts, base.as_deref(), into, |parts, base| {
-        recipe.decode(&ENGINE, parts, base)
+        task.decode(&ENGINE, parts, base)
     })
 }
 
@@ -35,12 +35,12 @@ pub fn decoded(
 ) -> Result<Uint8Array, JsValue> {
     let parts: Vec<Vec<u8>> = parts.iter().map(Uint8Array::to_vec).collect();
     let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-    let bytes = decode(&parts, base).map_err(|e| thrown(&e))?;
+    let bytes = decode(&parts, base).map_err(|e| to_js_error(&e))?;
     let Some(into) = into else {
         return Ok(Uint8Array::from(&*bytes));
     };
     if into.length() as usize != bytes.len() {
-        return Err(thrown(&Error::invalid_input(format!(
+        return Err(to_js_error(&Error::invalid_input(format!(
             "a tensor of {} bytes does not fit into {} exactly",
             bytes.len(),
             into.length()

@@ -1,4 +1,4 @@
-//! What decodes zstd and runs jobs in this build.
+//! The engine of this build: zstd, and how jobs run.
 
 #[cfg(not(feature = "threads"))]
 pub const ENGINE: zstn_core::pure::Pure = zstn_core::pure::Pure;

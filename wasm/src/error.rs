@@ -13,8 +13,8 @@ struct Refusal<'a> {
     message: String,
 }
 
-/// The plain object that TypeScript turns into one of its error classes.
-pub fn thrown(error: &zstn_core::Error) -> JsValue {
+/// Returns the plain object that TypeScript turns into one of its error classes.
+pub fn to_js_error(error: &zstn_core::Error) -> JsValue {
     let refusal = Refusal {
         zstn: true,
         kind: error.kind().code(),

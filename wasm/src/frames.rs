@@ -9,8 +9,8 @@ use zstn_core::frame::select::{self, Effort};
 use zstn_core::pure::Pure;
 use zstn_core::{Error, Result, bytes, frame};
 
-use crate::error::thrown;
-use crate::number::whole;
+use crate::error::to_js_error;
+use crate::number::to_u64;
 
 /// The bytes a frame of any kind holds, at most `limitBytes` of them.
 #[wasm_bindgen]
@@ -25,7 +25,7 @@ pub fn decompress(
                 "this is a whole container, not a single frame; use open()",
             ));
         }
-        frame::decompress(&Pure, &frame, whole(limit_bytes)?)
+        frame::decompress(&Pure, &frame, to_u64(limit_bytes)?)
     };
     answer(decoded())
 }
@@ -81,7 +81,7 @@ pub fn copied(array: &Uint8Array) -> Result<Vec<u8>> {
 /// it: coded planes, and the frame made of them.
 const ROOM: usize = 2;
 
-/// Whether `len` bytes can be coded: running out in the middle would stop the
+/// Returns whether `len` bytes can be coded: running out in the middle would stop the
 /// whole module.
 pub fn check_room(len: usize) -> Result<()> {
     let room = len.saturating_mul(ROOM);
@@ -95,5 +95,5 @@ pub fn check_room(len: usize) -> Result<()> {
 pub fn answer(result: Result<Vec<u8>>) -> Result<Uint8Array, JsValue> {
     result
         .map(|bytes| Uint8Array::from(&*bytes))
-        .map_err(|e| thrown(&e))
+        .map_err(|e| to_js_error(&e))
 }

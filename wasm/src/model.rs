@@ -10,11 +10,11 @@ use zstn_core::model::{Model as Core, Tensor as CoreTensor};
 use crate::Rows;
 use crate::decode::decoded;
 use crate::engine::ENGINE;
-use crate::error::thrown;
-use crate::number::whole;
+use crate::error::to_js_error;
+use crate::number::to_u64;
 use crate::ranges::triples;
 
-/// What a model holds and how to decode it.
+/// The tensors of a model, and how to decode them.
 #[wasm_bindgen]
 pub struct Model(Core);
 
@@ -61,7 +61,7 @@ impl Model {
             return Ok(());
         }
         let detail = format!("there is no tensor number {index}");
-        Err(thrown(&Error::invalid_input(detail)))
+        Err(to_js_error(&Error::invalid_input(detail)))
     }
 
     pub(crate) fn core(&self) -> &Core {
@@ -119,7 +119,7 @@ impl Model {
             serde_wasm_bindgen::to_value(&self.row(tensor)).map_err(|_| {
                 // Only numbers beyond 2^53 do not pass.
                 let error = Error::limit("a size is too large for JavaScript numbers");
-                thrown(&error.tensor(&tensor.name))
+                to_js_error(&error.tensor(&tensor.name))
             })
         })
         .collect()
@@ -129,11 +129,11 @@ impl Model {
     #[must_use]
     pub fn refused(&self) -> js_sys::Array {
         let all = self.0.refused();
-        all.map(|(name, error)| thrown(&error.clone().tensor(name)))
+        all.map(|(name, error)| to_js_error(&error.clone().tensor(name)))
             .collect()
     }
 
-    /// Whether it is a delta, which is read together with its base.
+    /// Returns whether it is a delta, which is read together with its base.
     #[wasm_bindgen(js_name = needsBase)]
     #[must_use]
     pub fn needs_base(&self) -> bool {
@@ -143,7 +143,7 @@ impl Model {
     /// Throws if `base` is not what this delta was made against.
     #[wasm_bindgen(js_name = checkBase)]
     pub fn check_base(&self, base: &Self) -> Result<(), JsValue> {
-        self.0.check_base(&base.0).map_err(|e| thrown(&e))
+        self.0.check_base(&base.0).map_err(|e| to_js_error(&e))
     }
 
     /// This module, compiled, for other instances of it.
@@ -152,43 +152,46 @@ impl Model {
         wasm_bindgen::module()
     }
 
-    /// Whether it is the module with all formats.
+    /// Returns whether it is the module with all formats.
     #[wasm_bindgen(js_name = hasFormats)]
     #[must_use]
     pub fn has_formats(&self) -> bool {
         cfg!(feature = "formats")
     }
 
-    /// Whether the stored bytes of tensor `index` are the tensor.
+    /// Returns whether the stored bytes of tensor `index` are the tensor.
     #[wasm_bindgen(js_name = isPlain)]
     pub fn is_plain(&self, index: usize) -> Result<bool, JsValue> {
         self.check(index)?;
         Ok(self.0.is_plain(index))
     }
 
-    /// What another instance needs to decode tensor `index`: the argument
-    /// `recipe` of the function `decode`.
-    pub fn recipe(&self, index: usize) -> Result<Vec<u8>, JsValue> {
+    /// Returns the argument `task` of the function `decode`, with which another
+    /// instance decodes tensor `index`.
+    pub fn task(&self, index: usize) -> Result<Vec<u8>, JsValue> {
         self.check(index)?;
-        let task = self.0.decode_task(index).map_err(|error| thrown(&error))?;
+        let task = self
+            .0
+            .decode_task(index)
+            .map_err(|error| to_js_error(&error))?;
         Ok(task.to_bytes())
     }
 
-    /// Where the block table of tensor `index` lies that `rows` has to be
-    /// given, as `[file, offset, length]`; empty if it takes none.
+    /// Returns where the block table is that `rows` needs for tensor `index`, as
+    /// `[file, offset, length]`; empty if it needs none.
     #[wasm_bindgen(js_name = blockTable)]
     pub fn block_table(&self, index: usize) -> Result<Vec<f64>, JsValue> {
         self.check(index)?;
         Ok(triples(self.0.block_table(index)))
     }
 
-    /// What each plane of tensor `index` takes; undefined where the file does
+    /// Returns the stored size of each plane of tensor `index`; undefined where the file does
     /// not say. `table` as for `rows`.
     #[wasm_bindgen(js_name = planeSizes)]
     pub fn plane_sizes(&self, index: usize, table: Option<Vec<u8>>) -> Result<JsValue, JsValue> {
         self.check(index)?;
         let planes = self.0.plane_sizes(index, table.as_deref());
-        let planes = planes.map_err(|e| thrown(&e))?;
+        let planes = planes.map_err(|e| to_js_error(&e))?;
         let plain = planes.map(|planes| {
             let sizes = planes.into_iter().map(|plane| Plane {
                 name: plane.name,
@@ -201,7 +204,7 @@ impl Model {
         Ok(serde_wasm_bindgen::to_value(&plain)?)
     }
 
-    /// What has to be fetched for rows `start` to `end` of tensor `index`.
+    /// Returns the plan for rows `start` to `end` of tensor `index`.
     pub fn rows(
         &self,
         index: usize,
@@ -210,10 +213,10 @@ impl Model {
         table: Option<Vec<u8>>,
     ) -> Result<Rows, JsValue> {
         self.check(index)?;
-        let rows = whole(start).and_then(|start| Ok(start..whole(end)?));
+        let rows = to_u64(start).and_then(|start| Ok(start..to_u64(end)?));
         rows.and_then(|rows| self.0.rows(index, rows, table.as_deref()))
             .map(Rows::new)
-            .map_err(|e| thrown(&e))
+            .map_err(|e| to_js_error(&e))
     }
 
     /// The raw bytes of tensor `index` from those of its parts, in their

@@ -6,8 +6,8 @@ use zstn_core::catalog::FileOpener as Core;
 use crate::Catalog;
 use zstn_core::pure::Pure;
 
-use crate::error::thrown;
-use crate::number::whole;
+use crate::error::to_js_error;
+use crate::number::to_u64;
 
 /// A file being opened.
 #[wasm_bindgen]
@@ -22,18 +22,18 @@ impl Opening {
         #[wasm_bindgen(js_name = sizeBytes)] size_bytes: f64,
         head: Vec<u8>,
     ) -> Result<Self, JsValue> {
-        let size = whole(size_bytes).map_err(|e| thrown(&e))?;
-        Core::new(size, head).map(Self).map_err(|e| thrown(&e))
+        let size = to_u64(size_bytes).map_err(|e| to_js_error(&e))?;
+        Core::new(size, head).map(Self).map_err(|e| to_js_error(&e))
     }
 
-    /// How much of the start of a file is wanted, in bytes.
+    /// Returns the number of bytes that `new` takes of the start of a file.
     #[wasm_bindgen(js_name = headBytes)]
     #[must_use]
     pub fn head_bytes() -> u32 {
         u32::try_from(zstn_core::limits::HEAD_LEN_BYTES).unwrap_or(u32::MAX)
     }
 
-    /// Whether a file that begins so needs the module with all formats.
+    /// Returns whether a file that begins so needs the module with all formats.
     #[wasm_bindgen(js_name = isLeftOut)]
     #[must_use]
     pub fn is_left_out(head: &[u8]) -> bool {
@@ -43,7 +43,7 @@ impl Opening {
     /// Ranges still missing as `[offset, length, offset, length, …]`; empty
     /// once `finish` can work.
     pub fn needs(&self) -> Result<Vec<f64>, JsValue> {
-        let ranges = self.0.needs().map_err(|e| thrown(&e))?;
+        let ranges = self.0.needs().map_err(|e| to_js_error(&e))?;
         Ok(ranges
             .into_iter()
             .flat_map(|range| [range.start as f64, (range.end - range.start) as f64])
@@ -52,15 +52,15 @@ impl Opening {
 
     /// Adds the bytes of one range that `needs` has named.
     pub fn supply(&mut self, offset: f64, bytes: &[u8]) -> Result<(), JsValue> {
-        let offset = whole(offset).map_err(|e| thrown(&e))?;
-        self.0.supply(offset, bytes).map_err(|e| thrown(&e))
+        let offset = to_u64(offset).map_err(|e| to_js_error(&e))?;
+        self.0.supply(offset, bytes).map_err(|e| to_js_error(&e))
     }
 
-    /// What the file holds. The opening is used up.
+    /// Returns the catalog of the file. The opening is consumed.
     pub fn finish(self) -> Result<Catalog, JsValue> {
         self.0
             .finish(&Pure)
             .map(Catalog::new)
-            .map_err(|e| thrown(&e))
+            .map_err(|e| to_js_error(&e))
     }
 }

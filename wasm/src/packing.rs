@@ -8,9 +8,9 @@ use zstn_core::Error;
 use zstn_core::container::zstn::{ContainerOptions, IncrementalPacker as Core};
 use zstn_core::pure::Pure;
 
-use crate::error::thrown;
+use crate::error::to_js_error;
 use crate::frames::{answer, check_room, copied, effort_named};
-use crate::number::whole;
+use crate::number::to_u64;
 
 /// A file being packed.
 #[wasm_bindgen]
@@ -40,9 +40,9 @@ impl Packing {
         let new = || {
             let options = ContainerOptions::new(effort_named(effort)?);
             let options = options.allow_truncated(allow_truncated);
-            Ok(Self(Core::new(whole(size_bytes)?, options)))
+            Ok(Self(Core::new(to_u64(size_bytes)?, options)))
         };
-        new().map_err(|error| thrown(&error))
+        new().map_err(|error| to_js_error(&error))
     }
 
     /// The range wanted next as `[offset, length]`, perhaps an empty one;
@@ -70,7 +70,7 @@ impl Packing {
         answer(supply())
     }
 
-    /// Whether single tensors can be read from the container. Known at the
+    /// Returns whether single tensors can be read from the container. Known at the
     /// end.
     #[wasm_bindgen(js_name = isIndexed)]
     #[must_use]
@@ -78,7 +78,7 @@ impl Packing {
         self.0.is_indexed()
     }
 
-    /// What became of each tensor, in data order. Known at the end.
+    /// Returns how each tensor was packed, in data order. Known at the end.
     pub fn packed(&self) -> Result<js_sys::Array, JsValue> {
         let rows = self.0.packed().into_iter().map(|tensor| {
             let row = Packed {
@@ -88,7 +88,9 @@ impl Packing {
                 shared_with: tensor.alias_of,
             };
             serde_wasm_bindgen::to_value(&row).map_err(|_| {
-                thrown(&Error::limit("a size is too large for JavaScript numbers").tensor(row.name))
+                to_js_error(
+                    &Error::limit("a size is too large for JavaScript numbers").tensor(row.name),
+                )
             })
         });
         rows.collect()

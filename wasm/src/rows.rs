@@ -9,7 +9,7 @@ use crate::decode::decoded;
 use crate::engine::ENGINE;
 use crate::ranges::triples;
 
-/// What has to be fetched for some rows of a tensor.
+/// The byte ranges that some rows of a tensor need.
 #[wasm_bindgen]
 pub struct Rows(Core);
 
@@ -21,7 +21,7 @@ impl Rows {
 
 #[wasm_bindgen]
 impl Rows {
-    /// Whether the tensor cannot be cut: the rows are then the bytes `span`
+    /// Returns whether the tensor cannot be cut: the rows are then the bytes `span`
     /// of all of it.
     #[wasm_bindgen(js_name = isWhole)]
     #[must_use]

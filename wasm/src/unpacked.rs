@@ -7,8 +7,8 @@ use zstn_core::Error;
 use zstn_core::model::{Piece, Unpacked as Core};
 
 use crate::Model;
-use crate::error::thrown;
-use crate::number::whole;
+use crate::error::to_js_error;
+use crate::number::to_u64;
 
 /// The layout of that file.
 #[wasm_bindgen]
@@ -16,13 +16,13 @@ pub struct Unpacked(Core);
 
 #[wasm_bindgen]
 impl Model {
-    /// The layout of the safetensors file that it is or was packed from, or
+    /// Returns the layout of the safetensors file that it is or was packed from, or
     /// of one with its tensors.
     pub fn unpacked(&self) -> Result<Unpacked, JsValue> {
-        let unpacked = self.core().unpacked().map_err(|e| thrown(&e))?;
-        whole(unpacked.len_bytes() as f64).map_err(|_| {
+        let unpacked = self.core().unpacked().map_err(|e| to_js_error(&e))?;
+        to_u64(unpacked.len_bytes() as f64).map_err(|_| {
             let error = "all tensors together are longer than JavaScript can count";
-            thrown(&Error::limit(error))
+            to_js_error(&Error::limit(error))
         })?;
         Ok(Unpacked(unpacked))
     }
@@ -43,7 +43,7 @@ impl Unpacked {
         self.0.len_bytes() as f64
     }
 
-    /// Whether the file is, byte for byte, the one that was packed.
+    /// Returns whether the file is, byte for byte, the one that was packed.
     #[wasm_bindgen(js_name = isOriginal)]
     #[must_use]
     pub fn is_original(&self) -> bool {
@@ -53,8 +53,8 @@ impl Unpacked {
     /// The tensors in bytes `begin` to `end` of the file, in their order, as
     /// `[number, begin, end, …]` in bytes of the tensor; the head is none.
     pub fn tensors(&self, begin: f64, end: f64) -> Result<Vec<f64>, JsValue> {
-        let range = || Ok(whole(begin)?..whole(end)?);
-        let range = range().map_err(|e: Error| thrown(&e))?;
+        let range = || Ok(to_u64(begin)?..to_u64(end)?);
+        let range = range().map_err(|e: Error| to_js_error(&e))?;
         let tensors = self.0.pieces(range).filter_map(|piece| match piece {
             Piece::Head(_) => None,
             Piece::Tensor { number, bytes } => {

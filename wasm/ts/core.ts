@@ -59,7 +59,7 @@ export interface CoreModel {
   /** Returns whether the stored bytes are the tensor itself, with nothing to decode or verify. */
   isPlain(index: number): boolean;
   /** Returns what another instance needs to decode this tensor: the first argument of `CoreDecode`. */
-  recipe(index: number): Uint8Array<ArrayBuffer>;
+  task(index: number): Uint8Array<ArrayBuffer>;
   /** Returns the compiled module of this instance. */
   module(): WasmModule;
   /** Returns whether that is the module with all formats. */
@@ -87,7 +87,7 @@ export interface CoreUnpacked {
 }
 
 /** Decodes a tensor of a model that lives in another instance of the same module. */
-export type CoreDecode = (recipe: Uint8Array, parts: Uint8Array[], base?: Uint8Array) => Uint8Array<ArrayBuffer>;
+export type CoreDecode = (task: Uint8Array, parts: Uint8Array[], base?: Uint8Array) => Uint8Array<ArrayBuffer>;
 
 /** A plan for reading some rows of a tensor. Does no I/O. */
 export interface CoreRows {

@@ -91,8 +91,8 @@ impl<'a> Container<'a> {
 
     fn frame(&self, part: &Part) -> zstn_core::Result<CheckedFrame<'_>> {
         let bytes = bytes_at(self.input, &part.place);
-        let told = self.integrity().map(|integrity| (integrity, part.number));
-        CheckedFrame::parse(bytes, part.len_bytes(), told)
+        let expected = self.integrity().map(|integrity| (integrity, part.number));
+        CheckedFrame::parse(bytes, part.len_bytes(), expected)
     }
 
     fn check(&self, part: &Part) -> zstn_core::Result<()> {

@@ -9,7 +9,7 @@ export interface WorkerRequest {
   /** That module, compiled, unless this worker has it already. */
   module: WasmModule | undefined;
   /** The core's description of the tensor. */
-  recipe: Uint8Array<ArrayBuffer>;
+  task: Uint8Array<ArrayBuffer>;
   parts: Uint8Array[];
   reference: Uint8Array | undefined;
 }

@@ -48,13 +48,13 @@ export class PoolWorker {
   /** Starts to decode; the worker must be idle. Throws, with nothing transferred, if the tensor cannot be sent. */
   run(task: Task): void {
     const { instance, model, index, parts, reference } = task.request;
-    const { formats, module, recipe } = instance.call(() => {
+    const { formats, module, decodeTask } = instance.call(() => {
       const formats = model.hasFormats();
       const hasModule = this.#handle.hasModule || this.#modules.has(formats);
-      return { formats, module: hasModule ? undefined : model.module(), recipe: model.recipe(index) };
+      return { formats, module: hasModule ? undefined : model.module(), decodeTask: model.task(index) };
     });
-    const request: WorkerRequest = { formats, module, recipe, parts: parts.map(toTransferable), reference };
-    const buffers = [request.recipe, ...request.parts, ...(reference ? [reference] : [])].map(({ buffer }) => buffer as ArrayBuffer);
+    const request: WorkerRequest = { formats, module, task: decodeTask, parts: parts.map(toTransferable), reference };
+    const buffers = [request.task, ...request.parts, ...(reference ? [reference] : [])].map(({ buffer }) => buffer as ArrayBuffer);
     this.#handle.post(request, [...new Set(buffers)]);
     this.#modules.add(formats);
     this.#task = task;

@@ -15,5 +15,5 @@ export function decode(request: WorkerRequest): Uint8Array<ArrayBuffer> {
     const { imports, start } = (request.formats ? formats : reader).create();
     cores.set(request.formats, start(new WebAssembly.Instance(module, imports as WebAssembly.Imports), module));
   }
-  return cores.get(request.formats)!.decode(request.recipe, request.parts, request.reference);
+  return cores.get(request.formats)!.decode(request.task, request.parts, request.reference);
 }

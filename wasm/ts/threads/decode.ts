@@ -6,5 +6,5 @@ import { handleRequest } from "../decode/message.js";
 
 /** Returns the response to a request, and the buffers to transfer with it. */
 export function handle(request: WorkerRequest): [WorkerResponse, ArrayBuffer[]] {
-  return handleRequest(request, ({ recipe, parts, reference }) => decode(recipe, parts, reference));
+  return handleRequest(request, ({ task, parts, reference }) => decode(task, parts, reference));
 }
