@@ -11,6 +11,7 @@ use crate::dtype::Dtype;
 
 /// One tensor of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct FileTensor {
     /// Name.
     pub name: String,

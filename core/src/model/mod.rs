@@ -36,6 +36,7 @@ pub use unpacked::{Piece, Unpacked};
 
 /// A stored tensor that a tensor of the model is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StoredPart {
     /// Number of the file.
     pub file: usize,
@@ -53,6 +54,7 @@ impl StoredPart {
 
 /// One tensor of a model.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Tensor {
     /// Name.
     pub name: String,

@@ -67,6 +67,7 @@ struct Tensors {
 
 /// The packed size of one tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PackedTensor<'a> {
     /// Name.
     pub name: &'a str,

@@ -16,6 +16,7 @@ const MIN_RECORD_BYTES: u64 = 23;
 
 /// Where the bytes of a record come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Content {
     /// They are decoded from these bytes of the file.
     Frame(Range<u64>),

@@ -172,11 +172,12 @@ fn words(reason: RawReason) -> &'static str {
         RawReason::NotFinite => "NaN or infinity in it",
         RawReason::OutOfReach => "values too far apart",
         RawReason::Smaller => "larger when coded",
+        other => other.code(),
     }
 }
 
-/// Half a step of a tensor's values: what its error is promised to be, but
-/// for the rounding of its dtype.
+/// Returns half a step of a tensor's values, the error that a file promises,
+/// without the rounding of the dtype.
 fn bound(report: &TensorReport) -> f64 {
     let steps = report.shards.iter().map(|shard| shard.scale).min();
     0.5 / f64::from(steps.unwrap_or(1))

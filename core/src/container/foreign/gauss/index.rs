@@ -18,6 +18,7 @@ use crate::{Error, Result, Rule};
 
 /// One tensor of a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Tensor {
     /// Name.
     pub name: String,
@@ -43,6 +44,7 @@ pub enum Coding {
 
 /// Some rows of a tensor, coded on their own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Shard {
     /// The mixture its values are members of.
     pub mixture: Mixture,

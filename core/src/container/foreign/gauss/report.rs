@@ -7,6 +7,7 @@ use crate::dtype::Dtype;
 
 /// A file that was written.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Report {
     /// Length of the file.
     pub len_bytes: u64,
@@ -16,6 +17,7 @@ pub struct Report {
 
 /// How one tensor was encoded.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct TensorReport {
     /// Name.
     pub name: String,
@@ -42,6 +44,7 @@ pub struct TensorReport {
 
 /// How some rows of a tensor were encoded.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct ShardReport {
     /// Gaussians in its mixture.
     pub components: u32,
@@ -70,6 +73,7 @@ impl TensorReport {
 
 /// Why a tensor is stored unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RawReason {
     /// One dimension, or fewer elements than the threshold.
     Small,

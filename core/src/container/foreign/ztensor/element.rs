@@ -9,6 +9,7 @@ use crate::{Error, Result, Rule};
 
 /// The type of one element of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum Element {
     /// Something that has a dtype of its own.
     Dtype(Dtype),

@@ -27,6 +27,7 @@ pub(super) fn magic() -> [u8; 8] {
 
 /// The formats that bear the name zTensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum Version {
     /// 0.1, which is also written.
     V0_1,

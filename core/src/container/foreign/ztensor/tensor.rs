@@ -22,6 +22,7 @@ use crate::{Error, Result, Rule};
 
 /// How the parts make the tensor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum Layout {
     /// One part, `data`: all elements, row-major.
     Dense,
@@ -39,6 +40,7 @@ pub enum Layout {
 
 /// A tensor as the manifest describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Tensor {
     /// Name.
     pub name: String,
