@@ -166,6 +166,7 @@ macro_rules! formats {
 
         /// The opener of any format.
         #[derive(Debug, Clone)]
+        #[allow(clippy::large_enum_variant)] // one for a file being opened
         pub(super) enum AnyOpener { $( $(#[cfg(feature = $feature)])? $kind($module::FormatOpener), )* }
 
         impl AnyOpener {

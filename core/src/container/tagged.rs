@@ -53,6 +53,18 @@ pub fn read<'a, const N: usize>(
     rule: Rule,
 ) -> Result<[Option<Value<'a>>; N]> {
     let mut values = [None; N];
+    read_into(bytes, &known, rule, &mut values)?;
+    Ok(values)
+}
+
+/// Reads into `values`, one for each known tag: compiled once for all numbers of
+/// tags.
+fn read_into<'a>(
+    bytes: &'a [u8],
+    known: &[Tag],
+    rule: Rule,
+    values: &mut [Option<Value<'a>>],
+) -> Result<()> {
     let mut cursor = Cursor::new(bytes);
     while cursor.remaining() > 0 {
         let at = cursor.position() as u64;
@@ -66,7 +78,7 @@ pub fn read<'a, const N: usize>(
             return Err(Error::malformed(rule, "a record occurs twice").at(at));
         }
     }
-    Ok(values)
+    Ok(())
 }
 
 /// Appends a record whose value is `value`.

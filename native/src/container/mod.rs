@@ -265,7 +265,8 @@ impl<'a> Container<'a> {
     }
 }
 
-/// Decoded bytes that wait for what goes from the start of a file to its end.
+/// Decoded bytes that are held for a check that runs from the start of a file to
+/// its end.
 const WAVE_BYTES: u64 = 32 << 20;
 
 fn release(input: &Map, place: &Range<u64>) {

@@ -49,8 +49,8 @@ pub struct ConvertReport {
     pub files: Vec<PathBuf>,
     /// Keys of metadata that the output has no place for.
     pub dropped: Vec<String>,
-    /// Whether values were decoded from codes that stand for them: they are
-    /// what the input says, which may be less than what was once encoded.
+    /// Whether values were decoded from codes: they are the values of the input,
+    /// which may be less precise than those that were once encoded.
     pub is_decoded: bool,
     /// Whether weights had been rotated before they were quantised; the
     /// output has the rotated ones.

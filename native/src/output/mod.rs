@@ -88,8 +88,8 @@ impl<'a> Output<'a> {
     }
 
     /// Begins an output that is copied to `writer` when it is finished. Until
-    /// then the bytes are in a file without a name, like those of
-    /// [`Output::temporary`].
+    /// then the bytes are in a file without a name in the folder for temporary
+    /// files (`TMPDIR`).
     ///
     /// # Errors
     /// I/O errors.

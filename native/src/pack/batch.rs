@@ -1,31 +1,34 @@
-//! Cutting a checkpoint into batches that fit the memory allowed.
+//! Divides a checkpoint into batches that fit into the memory allowed.
 
 use std::ops::Range;
 
 /// Consecutive tensors that are in work at the same time.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Their numbers.
+    /// The numbers of the tensors.
     pub tensors: Range<usize>,
-    /// A single tensor that does not fit and has to go block by block.
+    /// Whether this is a single tensor that does not fit and is coded block by
+    /// block.
     pub large: bool,
 }
 
-/// Enough small tensors to keep threads busy.
-const LEAST_BYTES: u64 = 8 << 20;
-/// So many keep them busy however small they are.
-const MOST_TENSORS: usize = 512;
+/// The least size of a batch, in bytes: enough small tensors to keep all threads
+/// busy.
+const MIN_BYTES: u64 = 8 << 20;
+/// The most tensors of a batch: enough to keep all threads busy, however small
+/// they are.
+const MAX_TENSORS: usize = 512;
 
-/// Bytes of tensors of these lengths to have in work at a time: one tensor for
-/// every thread, or many small ones, and no more than `most_bytes`. Larger
+/// Returns the size of a batch of tensors of these lengths, in bytes: one tensor
+/// for every thread, or many small ones, and no more than `max_bytes`. Larger
 /// batches would take memory and save nothing.
-pub fn enough_bytes(lens_bytes: &[u64], threads: usize, most_bytes: u64) -> u64 {
+pub fn enough_bytes(lens_bytes: &[u64], threads: usize, max_bytes: u64) -> u64 {
     let largest = lens_bytes.iter().copied().max().unwrap_or(0);
     let one_each = largest.saturating_mul(threads as u64);
-    one_each.max(LEAST_BYTES).min(most_bytes)
+    one_each.max(MIN_BYTES).min(max_bytes)
 }
 
-/// Cuts tensors of these lengths; tied ones cost nothing.
+/// Divides tensors of these lengths into batches; aliases take no memory.
 pub fn cut(lens_bytes: &[u64], aliases: &[Option<usize>], batch_bytes: u64) -> Vec<Batch> {
     let mut batches = Vec::new();
     let mut start = 0;
@@ -33,7 +36,7 @@ pub fn cut(lens_bytes: &[u64], aliases: &[Option<usize>], batch_bytes: u64) -> V
     for (number, &len) in lens_bytes.iter().enumerate() {
         let cost = if aliases[number].is_some() { 0 } else { len };
         let large = cost > batch_bytes;
-        let is_full = held + cost > batch_bytes || number - start == MOST_TENSORS;
+        let is_full = held + cost > batch_bytes || number - start == MAX_TENSORS;
         if (large || is_full) && start < number {
             batches.push(Batch {
                 tensors: start..number,
@@ -94,8 +97,8 @@ mod tests {
     fn a_batch_has_a_tensor_for_every_thread_if_they_fit() {
         assert_eq!(enough_bytes(&[1 << 20, 30 << 20], 2, 1 << 30), 60 << 20);
         assert_eq!(enough_bytes(&[1 << 20, 30 << 20], 2, 20 << 20), 20 << 20);
-        assert_eq!(enough_bytes(&[4096; 9], 2, 1 << 30), LEAST_BYTES);
-        assert_eq!(enough_bytes(&[], 2, 1 << 30), LEAST_BYTES);
+        assert_eq!(enough_bytes(&[4096; 9], 2, 1 << 30), MIN_BYTES);
+        assert_eq!(enough_bytes(&[], 2, 1 << 30), MIN_BYTES);
     }
 
     #[test]

@@ -153,10 +153,10 @@ mod tests {
         assert_eq!(resolve(&root, "/cached.safetensors"), Some(cached));
     }
 
-    /// Not even whether there is something is told of what lies outside.
+    /// A client does not even learn whether a path outside the folder exists.
     #[cfg(unix)]
     #[test]
-    fn nothing_behind_a_link_is_looked_at() {
+    fn nothing_outside_is_looked_at_through_a_link() {
         let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (root, outside) = (folder.path().canonicalize(), outside.path().canonicalize());
         let (root, outside) = (root.unwrap(), outside.unwrap());

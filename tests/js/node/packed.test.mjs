@@ -93,12 +93,12 @@ void open(wrapped);
 // Whatever can be opened takes all options; a wrapper passes them on.
 export const anything = <I extends ModelInput>(input: I, options: OpenOptionsFor<I>): Promise<Model> => open(input, options);
 export const either = (input: ModelInput): Promise<Model> => open(input, { token: "t", coalesce: false });
-// Options that would do nothing are refused: those of HTTP for what is not fetched by address, ...
+// Options that would do nothing are refused: those of HTTP for inputs without an address,
 // @ts-expect-error: no request is made for a Blob
 void open(new Blob([]), { token: "t" });
-// @ts-expect-error: nor for a source of one's own
+// @ts-expect-error: nor for a custom source
 void open(mine, { retries: 3 });
-// @ts-expect-error: nor for bytes, to which a cache is no help either
+// @ts-expect-error: nor for bytes, which need no cache either
 void open(new Uint8Array(8), { cache: 1e6 });
 // @ts-expect-error: and bytes in memory are never merged
 void open(new Uint8Array(8), { coalesce: { maxGapBytes: 0 } });

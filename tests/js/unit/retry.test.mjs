@@ -5,7 +5,7 @@ import { parseRetryAfter } from "../../../wasm/dist/source/retry-after.js";
 import { mayPass, retrying } from "../../../wasm/dist/source/retry.js";
 import { fakeClock } from "../support/clock.mjs";
 
-/** A policy whose clock stands still but for the waits, which it writes down. */
+/** Returns a policy whose clock advances only by its waits, and the list of these. */
 function policy(over = {}) {
   const waits = [];
   const clock = fakeClock();

@@ -28,7 +28,7 @@ const DARK: Scheme = {
 
 const STEPS = 512;
 
-/** From a level, -1 to 1, to a pixel as it lies in memory. What is infinite is marked, what is no number or not known stays clear. */
+/** Returns the function from a level, -1 to 1, to a pixel as memory holds it. Infinite levels are marked; NaN and unknown ones are transparent. */
 export function palette(shading: Shading, dark: boolean): (level: number) => number {
   const scheme = dark ? DARK : LIGHT;
   const positive = ramp([scheme.ground, ...scheme.positive]);

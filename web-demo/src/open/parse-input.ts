@@ -18,7 +18,7 @@ const HF_ADDRESS = new RegExp(`^hf://(${REPOSITORY})(?:@(${REVISION}))?(?:/(.+))
 /**
  * Parses `owner/name` and `owner/name@revision`, which are repositories of Hugging Face; `hf://owner/name/file`
  * and `hf://owner/name@revision/file`; pages of Hugging Face, or of the hub at the address `hub`; and addresses.
- * Everything else is an address relative to the page, so that no hub is told of a local path.
+ * Everything else is an address relative to the page, so that no hub learns a local path.
  */
 export function parseInput(text: string, hub?: string): Source {
   const trimmed = text.trim();

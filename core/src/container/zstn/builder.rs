@@ -21,6 +21,7 @@ const HEADER_CODING: ZstdCoding = ZstdCoding::Search(9);
 
 /// The layout that a file gets.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // one for a file
 pub enum Start {
     /// A frame for every tensor.
     Indexed {

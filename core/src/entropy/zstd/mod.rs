@@ -1,7 +1,7 @@
 //! zstd payloads: the rules that hold whatever engine decodes them
 //! (docs/formats/z4ai-frames.md 1 and 4.2), and zstd in Rust alone.
 //!
-//! [`check`] comes before any decoding. [`encode_literals`] writes the frames
+//! [`check()`] comes before any decoding. [`encode_literals`] writes the frames
 //! that every engine writes alike, and [`decode_flat`] reads the fastest kind of
 //! them; [`decode_frame`] reads any frame.
 
@@ -24,7 +24,7 @@ pub(crate) use encode::{write_blocks, write_header};
 use crate::engine::Engine;
 use crate::{Error, Result, Rule};
 
-/// Decodes a payload that [`check`] has passed for `out.len()` bytes.
+/// Decodes a payload that [`check()`] has passed for `out.len()` bytes.
 pub fn decode<E: Engine>(engine: &E, payload: &[u8], out: &mut [u8]) -> Result<()> {
     engine.zstd_decode(payload, out).map_err(|why| {
         Error::malformed(

@@ -27,7 +27,7 @@ pub struct BlockCodecs {
 /// A codec for a whole plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Codec {
-    /// The same as [`PlaneRecipe::Blocks`].
+    /// The same as [`PlaneRecipe::Blocks`](super::PlaneRecipe::Blocks).
     Blocks(BlockCodecs),
     /// One zstd frame.
     Zstd(ZstdCoding),

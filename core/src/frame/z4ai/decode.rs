@@ -25,15 +25,18 @@ impl Frame<'_> {
         self.each_piece(engine, n, body, |first, out| {
             let end = first + out.len() / self.transform.item_bytes();
             let range = first as u64..end as u64;
-            let ranges = planes.iter().flat_map(|(layout, plane)| {
-                let ranges = layout.ranges(&range, n as u64);
-                ranges.map(move |range| (plane, bytes::index(range.start)..bytes::index(range.end)))
-            });
-            let ranges: Vec<_> = ranges.collect();
-            let mut scratch = vec![Vec::new(); ranges.len()];
-            let parts = ranges.into_iter().zip(&mut scratch);
-            let parts = parts.map(|((plane, range), scratch)| plane.get(engine, range, scratch));
-            let parts = parts.collect::<Result<Vec<_>>>()?;
+            let mut wanted = Vec::new();
+            for (layout, plane) in &planes {
+                for part in 0..layout.parts {
+                    wanted.push((plane, layout.range(part, &range, n as u64)));
+                }
+            }
+            let mut scratch = vec![Vec::new(); wanted.len()];
+            let mut parts = Vec::with_capacity(wanted.len());
+            for ((plane, range), scratch) in wanted.into_iter().zip(&mut scratch) {
+                let range = bytes::index(range.start)..bytes::index(range.end);
+                parts.push(plane.get(engine, range, scratch)?);
+            }
             self.transform.join(&parts, out)
         })
     }

@@ -26,13 +26,12 @@ impl PlaneLayout {
         elements.div_ceil(self.elements_per_byte as u64)
     }
 
-    /// Returns the bytes of the plane that hold the elements `range`, of `n`:
-    /// a range of every part.
-    pub fn ranges(self, range: &Range<u64>, n: u64) -> impl Iterator<Item = Range<u64>> {
-        let part_len = self.part_len_bytes(n);
+    /// Returns the bytes of the plane that hold part number `part` of the
+    /// elements `range`, of `n`.
+    #[must_use]
+    pub fn range(self, part: usize, range: &Range<u64>, n: u64) -> Range<u64> {
+        let part_start = part as u64 * self.part_len_bytes(n);
         let per_byte = self.elements_per_byte as u64;
-        let (start, end) = (range.start / per_byte, range.end.div_ceil(per_byte));
-        let count = if range.is_empty() { 0 } else { self.parts };
-        (0..count as u64).map(move |part| part * part_len + start..part * part_len + end)
+        part_start + range.start / per_byte..part_start + range.end.div_ceil(per_byte)
     }
 }

@@ -214,12 +214,12 @@ impl Transform {
     /// Splits whole planes into their parts, as [`Transform::join`] takes them.
     #[must_use]
     pub fn parts<'a>(self, planes: &[&'a [u8]]) -> Vec<&'a [u8]> {
-        let planes = self.layouts().zip(planes);
-        let parts = planes.flat_map(|(layout, plane)| {
+        let mut parts = Vec::new();
+        for (layout, plane) in self.layouts().zip(planes) {
             let len = plane.len() / layout.parts;
-            (0..layout.parts).map(move |part| &plane[part * len..(part + 1) * len])
-        });
-        parts.collect()
+            parts.extend((0..layout.parts).map(|part| &plane[part * len..(part + 1) * len]));
+        }
+        parts
     }
 }
 

@@ -64,7 +64,11 @@ impl FramePlan {
         let planes = table.transform.layouts().zip(&table.planes);
         let planes: Vec<PlanePlan> = planes
             .map(|(layout, plane)| {
-                let wanted: Vec<Range<u64>> = layout.ranges(&elements, count).collect();
+                let mut wanted = Vec::new();
+                if !elements.is_empty() {
+                    wanted
+                        .extend((0..layout.parts).map(|part| layout.range(part, &elements, count)));
+                }
                 let pieces = pieces(plane, &wanted);
                 PlanePlan { wanted, pieces }
             })
