@@ -128,7 +128,7 @@ mod tests {
             merged.map(|merged| (merged.range, merged.reads)).collect()
         };
         assert_eq!(merged(&[]), []);
-        assert_eq!(merged(&[5..5]), []);
+        assert_eq!(merged(&[5..5, 0..0]), []);
         // In file order, with gaps of at most 10.
         assert_eq!(
             merged(&[40..50, 0..10, 20..30, 61..70]),

@@ -17,8 +17,9 @@ pub fn read_parts<'a>(wanted: &[(&'a dyn Source, Range<u64>)]) -> Result<Vec<Cow
         if range.is_empty() {
             continue;
         }
-        let mut known = groups.iter_mut();
-        match known.find(|(group, _)| ptr::addr_eq(*group, source)) {
+        // Values without a size may share an address.
+        let is_same = |group| size_of_val(source) > 0 && ptr::addr_eq(group, source);
+        match groups.iter_mut().find(|(group, _)| is_same(*group)) {
             Some((_, numbers)) => numbers.push(number),
             None => groups.push((source, vec![number])),
         }

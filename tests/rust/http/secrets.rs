@@ -54,7 +54,7 @@ fn every_request_to_the_origin_has_them() {
     let moved = server.add("moved", Page::Redirect("/file".into()));
     let options = secrets_for(&format!("{}some/path?query", server.url));
     let remote = Remote::open(&moved, 10, &options).unwrap();
-    remote.read_ranges(&[10..20]).unwrap();
+    remote.read_ranges(&[10..20, 15..30]).unwrap();
     Location::url(url).map(&options, &|_, _| ()).unwrap();
     let with = ["/moved", "/file", "/moved", "/file", "/file"].map(|path| (path, true));
     assert_eq!(log(&server), expected(&with));
