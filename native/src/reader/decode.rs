@@ -51,8 +51,8 @@ impl Reader {
         decoded.map_err(Error::place(self.name()))
     }
 
-    /// Reads a tensor, and decodes that of the base that it needs, if it does.
-    /// All that is stored of the tensor and of those of its bases is read at the
+    /// Reads a tensor, and decodes the tensor of the base that it needs, if any.
+    /// The stored parts of both, and of those of further bases, are read at the
     /// same time.
     fn fetch(&self, engine: &Engine, number: usize) -> Result<(Fetched<'_>, Option<Vec<u8>>)> {
         let mut tensor = Fetched {
@@ -115,14 +115,14 @@ impl<'a> Fetched<'a> {
         parts.map(move |part| (&*reader.sources()[part.file], part.stored.clone()))
     }
 
-    /// Decodes it; `base` is the decoded tensor of the base.
+    /// Decodes the tensor; `base` is the decoded tensor of the base.
     fn decode(mut self, engine: &Engine, base: Option<Vec<u8>>) -> Result<Vec<u8>> {
         let reader = self.reader;
         let parts: Vec<&[u8]> = self.parts.iter().map(|part| &**part).collect();
         let model = reader.model();
         let decoded = model.decode(engine, self.number, &parts, base.as_deref());
         reader.check_unchanged(&reader.tensors()[self.number].parts)?;
-        // What is stored as it is becomes the result without a copy.
+        // A part that is stored plain becomes the result without a copy.
         let own = match decoded.map_err(Error::place(reader.name()))? {
             Cow::Owned(bytes) => return Ok(bytes),
             Cow::Borrowed(bytes) => match parts.iter().position(|part| ptr::eq(*part, bytes)) {

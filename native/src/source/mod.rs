@@ -57,17 +57,18 @@ pub trait Source: Send + Sync {
         Ok(())
     }
 
-    /// Returns the bytes of each of `ranges`, in their order. Ranges may be empty
-    /// and may overlap. By default they are read one after another; sources for
-    /// which a request costs more than some bytes read them at the same time and
-    /// close ones together.
+    /// Returns the bytes of each of `ranges`, in the same order. Ranges may be
+    /// empty and may overlap. By default they are read one after another; a
+    /// source for which each read takes a request may read several at the same
+    /// time, and close ones by one request, as [`Remote`] does.
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
         let reads = ranges.iter().map(|range| self.read(range.clone()));
         reads.collect()
     }
 
-    /// Returns whether reading mostly waits for another machine, so that files
-    /// should be read at the same time. `false` by default.
+    /// Returns whether reads spend most of their time waiting for another
+    /// machine. Several such sources are read at the same time, on threads of
+    /// their own. `false` by default.
     fn is_remote(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! Work that mostly waits for servers, done at the same time.
+//! Requests that are under way at the same time.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -7,19 +7,19 @@ use std::thread;
 
 use crate::Result;
 
-/// The number of requests that one call has under way for a file. Browsers have
-/// six, and more rarely make a download faster.
+/// The largest number of requests that one call has under way for a file.
+/// Browsers allow six; more rarely make a download faster.
 pub(super) const READS_AT_ONCE: usize = 8;
 
-/// The number of files that are opened at a time. Opening takes one small
-/// request after another, so that time is lost by waiting alone; a checkpoint
-/// has a few hundred files at most.
+/// The largest number of files that are opened at the same time. Opening a file
+/// consists of a few small requests, so nearly all of its time is spent waiting;
+/// a checkpoint has a few hundred files at most.
 pub(crate) const FILES_AT_ONCE: usize = 128;
 
 /// Runs `work` for every number below `count`, at most `max_at_once` at a time,
-/// and returns the results in order. The caller's thread takes part; the others
-/// end with the call. They belong to nobody else, since a thread of an engine
-/// that waits for a server could not decode.
+/// and returns the results in order. The caller's thread takes part, and the
+/// others end with the call. Threads of an engine are not used: one that waits
+/// for a server could not decode.
 ///
 /// # Errors
 /// The error of the first number that has one. No work begins after an error.
@@ -52,7 +52,7 @@ pub(crate) fn run<T: Send>(
     thread::scope(|scope| {
         for _ in 1..threads {
             let thread = thread::Builder::new().name("zstn-source".into());
-            // Where no more threads are to be had, those that run do the work.
+            // If no more threads can be started, those that run do the work.
             if thread.spawn_scoped(scope, take).is_err() {
                 break;
             }
@@ -65,8 +65,8 @@ pub(crate) fn run<T: Send>(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Returns how many of the sources, remote or not, are worth using at a time.
-/// Local ones gain nothing from threads that wait.
+/// Returns how many sources to use at the same time: `max_at_once` if several of
+/// them are remote, one otherwise. Local sources do not wait.
 pub(crate) fn at_once(are_remote: impl IntoIterator<Item = bool>, max_at_once: usize) -> usize {
     let remote = are_remote.into_iter().filter(|is_remote| *is_remote);
     match remote.count() {
@@ -75,11 +75,11 @@ pub(crate) fn at_once(are_remote: impl IntoIterator<Item = bool>, max_at_once: u
     }
 }
 
-/// Several ranges and the one that is read for them.
+/// A range that is read to obtain several ranges inside it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MergedRange {
     pub(super) range: Range<u64>,
-    /// Numbers of the ranges inside.
+    /// Numbers of these ranges.
     pub(super) reads: Vec<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! Ranges of one file or several, read with as little waiting as possible.
+//! Ranges of one or several sources.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -9,8 +9,12 @@ use super::parallel::{self, READS_AT_ONCE};
 use crate::Result;
 
 /// Reads every range of its source and returns the bytes in the same order.
-/// Ranges of one source are read by one [`Source::read_ranges`], different
-/// remote sources at the same time. Nothing is read for an empty range.
+/// Each source is called once, with all of its ranges; remote sources are read
+/// at the same time. Nothing is read for an empty range.
+///
+/// # Errors
+/// Those of the sources; a source that returns other numbers of bytes than were
+/// requested.
 pub fn read_parts<'a>(wanted: &[(&'a dyn Source, Range<u64>)]) -> Result<Vec<Cow<'a, [u8]>>> {
     let mut groups: Vec<(&dyn Source, Vec<usize>)> = Vec::new();
     for (number, &(source, ref range)) in wanted.iter().enumerate() {
@@ -42,7 +46,7 @@ pub fn read_parts<'a>(wanted: &[(&'a dyn Source, Range<u64>)]) -> Result<Vec<Cow
     Ok(parts)
 }
 
-/// Refuses answers of a source that are not what it was asked for.
+/// Refuses `bytes` that do not have the lengths of `ranges`.
 fn check(source: &dyn Source, ranges: &[Range<u64>], bytes: &[Cow<'_, [u8]>]) -> Result<()> {
     let is_right = |(range, bytes): (&Range<u64>, &Cow<'_, [u8]>)| {
         range.end.checked_sub(range.start) == Some(bytes.len() as u64)

@@ -33,12 +33,12 @@ pub use options::HttpOptions;
 pub(super) use whole::download;
 pub(super) use whole::small;
 
-/// The longest gap between two ranges that is read as well, in bytes. On most
+/// The longest gap between two ranges of one request, in bytes. On most
 /// connections these bytes take less time than another request.
 const MAX_GAP_BYTES: u64 = 64 << 10;
 
-/// The longest request that is made of several ranges, in bytes. As much is
-/// held of each request that is under way, besides the results.
+/// The longest request for several ranges, in bytes. A buffer of this length is
+/// held for each request that is under way, in addition to the results.
 const MAX_MERGED_BYTES: u64 = 16 << 20;
 
 /// A file at an http(s) address. Its first bytes are read on opening,
