@@ -2,7 +2,7 @@
 
 use zstn_core::catalog::{FileCatalog, FileOpener};
 
-use crate::source::Source;
+use crate::source::{Source, read_parts};
 use crate::{Engine, Error, Result};
 
 /// Reads what the catalog of `source` needs.
@@ -18,8 +18,9 @@ pub fn open_catalog(engine: &Engine, source: &dyn Source) -> Result<FileCatalog>
         if needs.is_empty() {
             return opener.finish(engine).map_err(&refuse);
         }
-        for range in needs {
-            let bytes = source.read(range.clone())?;
+        let wanted = needs.iter().map(|range| (source, range.clone()));
+        let parts = read_parts(&wanted.collect::<Vec<_>>())?;
+        for (range, bytes) in needs.into_iter().zip(parts) {
             opener.supply(range.start, &bytes).map_err(&refuse)?;
         }
     }

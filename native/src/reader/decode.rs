@@ -1,11 +1,23 @@
 //! Reading and decoding one tensor.
 
 use std::borrow::Cow;
+use std::iter;
+use std::ops::Range;
+use std::ptr;
 
-use zstn_core::model::{self, StoredPart};
+use zstn_core::model::StoredPart;
 
 use super::Reader;
+use crate::source::{Source, read_parts};
 use crate::{Engine, Error, Result};
+
+/// A tensor that has been read and is not decoded yet.
+struct Fetched<'a> {
+    reader: &'a Reader,
+    number: usize,
+    /// Its stored parts.
+    parts: Vec<Cow<'a, [u8]>>,
+}
 
 impl Reader {
     pub(super) fn decode(&self, engine: &Engine, number: usize) -> Result<Vec<u8>> {
@@ -16,14 +28,8 @@ impl Reader {
             self.decode_into(engine, number, &mut bytes)?;
             return Ok(bytes);
         }
-        let base = self.base_tensor(engine, tensor)?;
-        let stored = self.stored_parts(tensor)?;
-        let parts: Vec<&[u8]> = stored.iter().map(|part| &**part).collect();
-        let bytes = model
-            .decode(engine, number, &parts, base.as_deref())
-            .map(Cow::into_owned);
-        self.check_unchanged(&tensor.parts)?;
-        bytes.map_err(Error::place(self.name()))
+        let (tensor, base) = self.fetch(engine, number)?;
+        tensor.decode(engine, base)
     }
 
     pub(super) fn decode_into(&self, engine: &Engine, number: usize, out: &mut [u8]) -> Result<()> {
@@ -38,34 +44,40 @@ impl Reader {
             }
             return self.check_unchanged(&tensor.parts);
         }
-        let base = self.base_tensor(engine, tensor)?;
-        let stored = self.stored_parts(tensor)?;
-        let parts: Vec<&[u8]> = stored.iter().map(|part| &**part).collect();
+        let (fetched, base) = self.fetch(engine, number)?;
+        let parts: Vec<&[u8]> = fetched.parts.iter().map(|part| &**part).collect();
         let decoded = model.decode_into(engine, number, &parts, base.as_deref(), out);
         self.check_unchanged(&tensor.parts)?;
         decoded.map_err(Error::place(self.name()))
     }
 
-    /// Reads the tensor of the base that `tensor` needs, if it does.
-    fn base_tensor(&self, engine: &Engine, tensor: &model::Tensor) -> Result<Option<Vec<u8>>> {
-        let name = &tensor.name;
-        match (tensor.base, &self.base) {
-            (None, _) => Ok(None),
-            (Some(_), Some(base)) => base.decode(engine, base.number(name)?).map(Some),
-            (Some(_), None) => Err(Error::NeedsBase {
-                name: self.name().into(),
-                detail: format!(", and `{name}` is needed from that one"),
-            }),
+    /// Reads a tensor, and decodes the tensor of the base that it needs, if any.
+    /// The stored parts of both, and of those of further bases, are read at the
+    /// same time.
+    fn fetch(&self, engine: &Engine, number: usize) -> Result<(Fetched<'_>, Option<Vec<u8>>)> {
+        let mut tensor = Fetched {
+            reader: self,
+            number,
+            parts: Vec::new(),
+        };
+        let mut bases = Vec::new();
+        let mut next = tensor.base()?;
+        while let Some(base) = next {
+            next = base.base()?;
+            bases.push(base);
         }
-    }
-
-    fn stored_parts(&self, tensor: &model::Tensor) -> Result<Vec<Cow<'_, [u8]>>> {
-        let parts = tensor.parts.iter();
-        let stored = parts.map(|part| match part.stored.is_empty() {
-            true => Ok(Cow::Borrowed(&[][..])),
-            false => self.sources()[part.file].read(part.stored.clone()),
-        });
-        stored.collect()
+        let all = iter::once(&tensor).chain(&bases);
+        let wanted: Vec<_> = all.flat_map(Fetched::wanted).collect();
+        let mut read = read_parts(&wanted)?.into_iter();
+        for tensor in iter::once(&mut tensor).chain(&mut bases) {
+            let count = tensor.wanted().count();
+            tensor.parts = read.by_ref().take(count).collect();
+        }
+        let mut decoded = None;
+        for base in bases.into_iter().rev() {
+            decoded = Some(base.decode(engine, decoded)?);
+        }
+        Ok((tensor, decoded))
     }
 
     /// Refuses what was read of `parts` if somebody wrote to one of their files
@@ -73,5 +85,51 @@ impl Reader {
     fn check_unchanged(&self, parts: &[StoredPart]) -> Result<()> {
         let mut files = parts.iter().map(|part| &self.sources()[part.file]);
         files.try_for_each(|source| source.check_unchanged())
+    }
+}
+
+impl<'a> Fetched<'a> {
+    /// Returns the tensor of the base that this one is decoded with, not read
+    /// yet.
+    fn base(&self) -> Result<Option<Self>> {
+        let tensor = &self.reader.tensors()[self.number];
+        let name = &tensor.name;
+        match (tensor.base, self.reader.base()) {
+            (None, _) => Ok(None),
+            (Some(_), Some(reader)) => Ok(Some(Self {
+                number: reader.number(name)?,
+                reader,
+                parts: Vec::new(),
+            })),
+            (Some(_), None) => Err(Error::NeedsBase {
+                name: self.reader.name().into(),
+                detail: format!(", and `{name}` is needed from that one"),
+            }),
+        }
+    }
+
+    /// Returns where its parts are.
+    fn wanted(&self) -> impl Iterator<Item = (&'a dyn Source, Range<u64>)> + use<'a> {
+        let reader = self.reader;
+        let parts = reader.tensors()[self.number].parts.iter();
+        parts.map(move |part| (&*reader.sources()[part.file], part.stored.clone()))
+    }
+
+    /// Decodes the tensor; `base` is the decoded tensor of the base.
+    fn decode(mut self, engine: &Engine, base: Option<Vec<u8>>) -> Result<Vec<u8>> {
+        let reader = self.reader;
+        let parts: Vec<&[u8]> = self.parts.iter().map(|part| &**part).collect();
+        let model = reader.model();
+        let decoded = model.decode(engine, self.number, &parts, base.as_deref());
+        reader.check_unchanged(&reader.tensors()[self.number].parts)?;
+        // A part that is stored plain becomes the result without a copy.
+        let own = match decoded.map_err(Error::place(reader.name()))? {
+            Cow::Owned(bytes) => return Ok(bytes),
+            Cow::Borrowed(bytes) => match parts.iter().position(|part| ptr::eq(*part, bytes)) {
+                Some(part) => part,
+                None => return Ok(bytes.to_vec()),
+            },
+        };
+        Ok(self.parts.swap_remove(own).into_owned())
     }
 }

@@ -44,7 +44,8 @@ pub enum View {
 
 /// An opened model. Opening reads head, header and index of each of its
 /// files; after that each tensor costs one read of its stored bytes, or one
-/// per part for a weight that is stored in several.
+/// per part for a weight that is stored in several. Files on servers are opened
+/// at the same time, and parts of a tensor are read at the same time.
 ///
 /// A delta (`Z4DM`) lists its tensors by itself; reading them takes its base
 /// as well, given by [`ReaderOptions::base`]. A tensor then costs a read of

@@ -1,5 +1,6 @@
 //! Options for opening a model.
 
+use std::iter;
 use std::sync::Arc;
 
 use zstn_core::catalog::{FileCatalog, Kind};
@@ -8,7 +9,9 @@ use zstn_core::model::wants_config;
 
 use super::opening::open_model;
 use super::{Files, Reader, View};
+use crate::catalog::open_catalog;
 use crate::shards::Shards;
+use crate::source::parallel::{self, FILES_AT_ONCE};
 use crate::source::{CONFIG, HttpOptions, Input};
 use crate::{Engine, Result};
 
@@ -67,7 +70,8 @@ impl ReaderOptions {
         self
     }
 
-    /// Sets time limits and retries for http(s) addresses.
+    /// Sets time limits, retries and headers for http(s) addresses: those of the
+    /// model, of its bases and of their other files.
     pub fn http(mut self, http: HttpOptions) -> Self {
         self.http = http;
         self
@@ -79,18 +83,28 @@ impl ReaderOptions {
     /// # Errors
     /// An input that is refused or cannot be read, and a base that does not fit.
     pub fn open(&self, input: impl Into<Input>) -> Result<Reader> {
-        let reader = self.open_alone(&input.into())?;
+        let engine = self.engine.clone().unwrap_or_default();
+        let (input, stored) = (input.into(), self.clone().view(View::Stored));
+        let inputs: Vec<_> = iter::once(&input).chain(&self.bases).collect();
+        // Errors are looked at afterwards: that of a base must not hide that the
+        // model takes none.
+        let at_once =
+            parallel::at_once(inputs.iter().map(|input| input.is_remote()), FILES_AT_ONCE);
+        let opened = parallel::run(inputs.len(), at_once, |number| {
+            let options = if number == 0 { self } else { &stored };
+            Ok(options.open_alone(&engine, inputs[number]))
+        });
+        let mut opened = opened?;
+        let reader = opened.remove(0)?;
         if self.bases.is_empty() {
             return Ok(reader);
         }
         reader.check_takes_base()?;
-        let stored = self.clone().engine(reader.engine()).view(View::Stored);
         let mut base: Option<Reader> = None;
-        for input in self.bases.iter().rev() {
-            let opened = stored.open_alone(input)?;
+        for opened in opened.into_iter().rev() {
             base = Some(match base {
-                None => opened,
-                Some(further) => opened.with_base(further)?,
+                None => opened?,
+                Some(further) => opened?.with_base(further)?,
             });
         }
         match base {
@@ -99,22 +113,29 @@ impl ReaderOptions {
         }
     }
 
-    /// Opens a model without its base.
-    fn open_alone(&self, input: &Input) -> Result<Reader> {
-        let engine = self.engine.clone().unwrap_or_default();
+    /// Opens a model without its base. Its files are opened at the same time if
+    /// they are on a server.
+    fn open_alone(&self, engine: &Engine, input: &Input) -> Result<Reader> {
         let name = input.to_string();
         let location = input.location();
         let shards = location.map(|location| Shards::open(location, Kind::FILES, &self.http));
         let shards = shards.transpose()?.flatten();
-        let (sources, first) = match &shards {
-            None => (vec![input.open(&self.http)?], location),
-            Some(shards) => {
-                let files = shards.files();
-                let sources = files.iter().map(|file| file.open(&self.http));
-                let first = files.first().map(|file| &file.location);
-                (sources.collect::<Result<_>>()?, first)
-            }
+        let files = shards.as_ref().map(Shards::files);
+        let first = match files {
+            None => location,
+            Some(files) => files.first().map(|file| &file.location),
         };
+        let count = files.map_or(1, <[_]>::len);
+        let at_once = if input.is_remote() { FILES_AT_ONCE } else { 1 };
+        let opened = parallel::run(count, at_once, |number| {
+            let source = match files {
+                None => input.open(&self.http)?,
+                Some(files) => files[number].open(&self.http)?,
+            };
+            let catalog = open_catalog(engine, &*source)?;
+            Ok((source, catalog))
+        });
+        let (sources, catalogs): (Vec<_>, Vec<_>) = opened?.into_iter().unzip();
         let config = |files: &[FileCatalog]| match self.view {
             View::Dense if wants_config(files) => {
                 let config = first.and_then(|first| first.sibling(CONFIG));
@@ -125,14 +146,14 @@ impl ReaderOptions {
         };
         let index = shards.as_ref().and_then(Shards::index);
         let index = index.map(|index| &index.parsed);
-        let model = open_model(&engine, &name, &sources, index, config)?;
+        let model = open_model(engine, &name, &sources, catalogs, index, config)?;
         Ok(Reader {
             files: Arc::new(Files {
                 name,
                 sources,
                 model,
             }),
-            engine,
+            engine: engine.clone(),
             base: None,
         })
     }

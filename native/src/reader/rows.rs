@@ -5,6 +5,7 @@ use std::ops::Range;
 use zstn_core::model::Rows;
 
 use super::{Reader, Tensor};
+use crate::source::read_parts;
 use crate::{Error, Result};
 
 impl Reader {
@@ -44,8 +45,8 @@ impl Reader {
             bytes
         } else {
             let ranges = rows.ranges();
-            let fetched = ranges.map(|(file, range)| self.sources()[file].read(range));
-            let fetched = fetched.collect::<Result<Vec<_>>>()?;
+            let wanted = ranges.map(|(file, range)| (&*self.sources()[file], range));
+            let fetched = read_parts(&wanted.collect::<Vec<_>>())?;
             let fetched: Vec<&[u8]> = fetched.iter().map(|bytes| &**bytes).collect();
             let bytes = rows
                 .decode(&self.engine, &fetched)

@@ -71,6 +71,15 @@ impl Input {
         }
     }
 
+    /// Returns whether its files are on a server, or in another remote source.
+    pub(crate) fn is_remote(&self) -> bool {
+        match &self.0 {
+            Kind::Location(location) => matches!(location, Location::Url(_)),
+            Kind::Source(source) => source.is_remote(),
+            Kind::Map(_) => false,
+        }
+    }
+
     /// Opens it for reading parts.
     pub(crate) fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
         Ok(match &self.0 {

@@ -11,6 +11,8 @@ mod http;
 mod input;
 mod location;
 mod map;
+pub(crate) mod parallel;
+mod parts;
 mod version;
 
 pub use fault::survive_truncation;
@@ -21,6 +23,7 @@ pub use location::Location;
 #[cfg(feature = "serve")]
 pub(crate) use location::PLAIN;
 pub use map::Map;
+pub(crate) use parts::read_parts;
 pub use version::FileId;
 
 /// Name of the description of a model, next to its files.
@@ -54,6 +57,22 @@ pub trait Source: Send + Sync {
         Ok(())
     }
 
+    /// Returns the bytes of each of `ranges`, in the same order. Ranges may be
+    /// empty and may overlap. By default they are read one after another; a
+    /// source for which each read takes a request may read several at the same
+    /// time, and close ones by one request, as [`Remote`] does.
+    fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
+        let reads = ranges.iter().map(|range| self.read(range.clone()));
+        reads.collect()
+    }
+
+    /// Returns whether reads spend most of their time waiting for another
+    /// machine. Several such sources are read at the same time, on threads of
+    /// their own. `false` by default.
+    fn is_remote(&self) -> bool {
+        false
+    }
+
     /// Returns the identities of the local files that the bytes come from: an
     /// output must not replace one.
     fn file_ids(&self) -> &[FileId] {
@@ -83,6 +102,14 @@ impl<T: Source + ?Sized> Source for std::sync::Arc<T> {
 
     fn read_into(&self, start: u64, out: &mut [u8]) -> Result<()> {
         (**self).read_into(start, out)
+    }
+
+    fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
+        (**self).read_ranges(ranges)
+    }
+
+    fn is_remote(&self) -> bool {
+        (**self).is_remote()
     }
 
     fn file_ids(&self) -> &[FileId] {

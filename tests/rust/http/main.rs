@@ -1,5 +1,8 @@
 //! Reading over HTTP, and `zstn serve`.
 
 mod faults;
+mod opening;
+mod ranges;
 mod reading;
+mod secrets;
 mod serve;

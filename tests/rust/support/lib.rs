@@ -10,6 +10,7 @@ pub mod gauss;
 pub mod memory;
 pub mod refusal;
 pub mod rng;
+pub mod round_server;
 #[cfg(unix)]
 pub mod terminal;
 pub mod ztensor;

@@ -8,6 +8,7 @@ use ureq::http::{HeaderName, HeaderValue, Method, Request, Uri, header};
 
 use super::answer::Answer;
 use super::retry::{Failure, Progress};
+use super::secrets::Origin;
 use super::{HttpOptions, redirect};
 
 const MAX_REDIRECTS: u32 = 10;
@@ -102,8 +103,14 @@ impl Client {
             .url
             .parse()
             .map_err(|error| self.problem(format!("this is not an address: {error}")))?;
+        let origin = Origin::of(&uri);
+        let mut is_home = true;
         for _ in 0..=MAX_REDIRECTS {
-            let answer = self.hop(method, &uri, headers, progress)?;
+            // Another origin that redirects back must not choose what is asked
+            // for with the secrets of this one.
+            is_home &= Origin::of(&uri) == origin;
+            let secrets_for = origin.as_ref().filter(|_| is_home);
+            let answer = self.hop(method, &uri, headers, secrets_for, progress)?;
             self.answered.store(true, Relaxed);
             let location = match answer.status.as_u16() {
                 301 | 302 | 303 | 307 | 308 => answer.headers.get(header::LOCATION),
@@ -119,19 +126,23 @@ impl Client {
     }
 
     /// One request without redirects. These headers go wherever the server
-    /// points; a secret may only be added where `uri` has the origin of the
-    /// address that was given.
+    /// points; the secrets for `secrets_for` are added if that is the origin of
+    /// both `uri` and the address that was given.
     fn hop(
         &self,
         method: &Method,
         uri: &Uri,
         headers: &[(HeaderName, HeaderValue)],
+        secrets_for: Option<&Origin>,
         progress: &Progress<'_>,
     ) -> Result<Answer, Failure> {
         let patience = progress.patience();
         let mut request = Request::builder().method(method).uri(uri);
         for (name, value) in headers {
             request = request.header(name, value);
+        }
+        if let Some(origin) = secrets_for {
+            request = self.options.secrets.apply(origin, request);
         }
         let request = request
             // Positions are of the file, not of a compressed copy of it.

@@ -2,11 +2,19 @@
 
 use std::time::Duration;
 
-/// Time limits and retries for http(s) addresses.
+use super::secrets::Secrets;
+use crate::Result;
+
+/// Time limits, retries and headers for http(s) addresses.
 ///
 /// ```
+/// # fn main() -> zstn::Result<()> {
 /// let mut options = zstn::source::HttpOptions::default();
 /// options.retries = 0;
+/// let options = options.with_token("https://example.org", "the token")?;
+/// assert!(!format!("{options:?}").contains("the token"));
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -30,6 +38,33 @@ pub struct HttpOptions {
     /// The longest download from a server that does not announce its length,
     /// in bytes; it would end only when the disk is full. 64 GiB by default.
     pub max_unsized_bytes: u64,
+    pub(super) secrets: Secrets,
+}
+
+impl HttpOptions {
+    /// Sends `Authorization: Bearer TOKEN` to the origin (scheme, host and port)
+    /// of `address`, as [`HttpOptions::with_header`] sends a header.
+    ///
+    /// # Errors
+    /// Those of [`HttpOptions::with_header`].
+    pub fn with_token(self, address: &str, token: &str) -> Result<Self> {
+        self.with_header(address, "Authorization", &format!("Bearer {token}"))
+    }
+
+    /// Sends a header with requests to the origin (scheme, host and port) of
+    /// `address`. Other origins do not receive it, nor does anything that is
+    /// requested after a redirect to another origin. `Debug` output and error
+    /// messages do not contain the value. Another header of the same name for
+    /// the same origin is replaced.
+    ///
+    /// # Errors
+    /// [`Error::Usage`](crate::Error::Usage) if `address` is not an http(s)
+    /// address, if name or value have characters that a header must not have,
+    /// and for headers that the reader sets itself, such as `Range`.
+    pub fn with_header(mut self, address: &str, name: &str, value: &str) -> Result<Self> {
+        self.secrets.add(address, name, value)?;
+        Ok(self)
+    }
 }
 
 impl Default for HttpOptions {
@@ -41,6 +76,7 @@ impl Default for HttpOptions {
             give_up_after: Duration::from_secs(55),
             first_backoff: Duration::from_millis(300),
             max_unsized_bytes: 64 << 30,
+            secrets: Secrets::default(),
         }
     }
 }

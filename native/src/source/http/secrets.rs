@@ -1,0 +1,147 @@
+//! Headers for one origin, such as a token.
+
+use std::fmt;
+
+use ureq::http::request::Builder;
+use ureq::http::{HeaderName, HeaderValue, Uri, header};
+
+use crate::{Error, Result};
+
+/// Headers that a reader sets itself, or that say how a request is framed.
+const RESERVED: &[HeaderName] = &[
+    header::ACCEPT_ENCODING,
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::EXPECT,
+    header::HOST,
+    header::IF_MATCH,
+    header::IF_MODIFIED_SINCE,
+    header::IF_NONE_MATCH,
+    header::IF_RANGE,
+    header::IF_UNMODIFIED_SINCE,
+    header::RANGE,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// Scheme, host and port of an address (RFC 6454).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Origin {
+    scheme: String,
+    host: String,
+    port: u16,
+}
+
+impl Origin {
+    /// Returns `None` for an address that is neither http nor https.
+    pub(super) fn of(uri: &Uri) -> Option<Self> {
+        let scheme = uri.scheme_str()?.to_ascii_lowercase();
+        let default_port = match &*scheme {
+            "http" => 80,
+            "https" => 443,
+            _ => return None,
+        };
+        Some(Self {
+            host: uri.host()?.to_ascii_lowercase(),
+            port: uri.port_u16().unwrap_or(default_port),
+            scheme,
+        })
+    }
+}
+
+/// Headers, each with the origin that it may be sent to.
+#[derive(Clone, Default)]
+pub(super) struct Secrets(Vec<Secret>);
+
+#[derive(Clone)]
+struct Secret {
+    origin: Origin,
+    name: HeaderName,
+    value: HeaderValue,
+}
+
+impl Secrets {
+    /// Adds a header, in the place of one of the same name for the same origin.
+    /// Errors repeat none of the arguments, which may have been exchanged.
+    pub(super) fn add(&mut self, address: &str, name: &str, value: &str) -> Result<()> {
+        let uri = address.parse().ok();
+        let origin = uri.and_then(|uri| Origin::of(&uri)).ok_or_else(|| {
+            let advice = "a header needs the http(s) address of the server it is for, such as \
+                          https://example.org";
+            Error::Usage(advice.into())
+        })?;
+        let name = HeaderName::try_from(name).map_err(|_| {
+            Error::Usage("the name of a header has characters that it must not have".into())
+        })?;
+        if RESERVED.contains(&name) {
+            let detail = format!("the header {name} is set by the reader; leave it out");
+            return Err(Error::Usage(detail));
+        }
+        let mut value = HeaderValue::try_from(value).map_err(|_| {
+            Error::Usage(format!(
+                "the value of the header {name} has characters that it must not have, such as the \
+                 end of a line"
+            ))
+        })?;
+        value.set_sensitive(true);
+        self.0
+            .retain(|known| known.origin != origin || known.name != name);
+        self.0.push(Secret {
+            origin,
+            name,
+            value,
+        });
+        Ok(())
+    }
+
+    /// Adds the headers for `origin` to a request.
+    pub(super) fn apply(&self, origin: &Origin, mut request: Builder) -> Builder {
+        for secret in self.0.iter().filter(|secret| secret.origin == *origin) {
+            request = request.header(&secret.name, &secret.value);
+        }
+        request
+    }
+}
+
+/// Shows origins and names, never values.
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.0.iter().map(|Secret { origin, name, .. }| {
+            let Origin { scheme, host, port } = origin;
+            format!("{name} for {scheme}://{host}:{port}")
+        });
+        f.debug_list().entries(shown).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins_are_scheme_host_and_port() {
+        let origin = |address: &str| Origin::of(&address.parse().unwrap());
+        let first = origin("https://example.org/a?b");
+        assert!(first.is_some());
+        for same in [
+            "https://example.org",
+            "HTTPS://Example.ORG:443/",
+            "https://user@example.org/c",
+        ] {
+            assert_eq!(origin(same), first, "{same}");
+        }
+        for other in [
+            "http://example.org",
+            "https://example.org:8443",
+            "https://example.org.evil.test",
+            "https://sub.example.org",
+            "https://example.org@evil.test/",
+            "ftp://example.org",
+            "/example.org",
+        ] {
+            assert_ne!(origin(other), first, "{other}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Requests that are under way at the same time.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use crate::Result;
+
+/// The largest number of requests that one call has under way for a file.
+/// Browsers allow six; more rarely make a download faster.
+pub(super) const READS_AT_ONCE: usize = 8;
+
+/// The largest number of files that are opened at the same time. Opening a file
+/// consists of a few small requests, so nearly all of its time is spent waiting;
+/// a checkpoint has a few hundred files at most.
+pub(crate) const FILES_AT_ONCE: usize = 128;
+
+/// Runs `work` for every number below `count`, at most `max_at_once` at a time,
+/// and returns the results in order. The caller's thread takes part, and the
+/// others end with the call. Threads of an engine are not used: one that waits
+/// for a server could not decode.
+///
+/// # Errors
+/// The error of the first number that has one. No work begins after an error.
+pub(crate) fn run<T: Send>(
+    count: usize,
+    max_at_once: usize,
+    work: impl Fn(usize) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let threads = max_at_once.min(count);
+    if threads <= 1 {
+        return (0..count).map(work).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let has_failed = AtomicBool::new(false);
+    let results = Mutex::new(Vec::with_capacity(count));
+    let take = || {
+        while !has_failed.load(Relaxed) {
+            let number = next.fetch_add(1, Relaxed);
+            if number >= count {
+                return;
+            }
+            let result = work(number);
+            if result.is_err() {
+                has_failed.store(true, Relaxed);
+            }
+            let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+            results.push((number, result));
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..threads {
+            let thread = thread::Builder::new().name("zstn-source".into());
+            // If no more threads can be started, those that run do the work.
+            if thread.spawn_scoped(scope, take).is_err() {
+                break;
+            }
+        }
+        take();
+    });
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    // Numbers are taken in order: everything before the first error is there.
+    results.sort_by_key(|(number, _)| *number);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Returns how many sources to use at the same time: `max_at_once` if several of
+/// them are remote, one otherwise. Local sources do not wait.
+pub(crate) fn at_once(are_remote: impl IntoIterator<Item = bool>, max_at_once: usize) -> usize {
+    let remote = are_remote.into_iter().filter(|is_remote| *is_remote);
+    match remote.count() {
+        0 | 1 => 1,
+        _ => max_at_once,
+    }
+}
+
+/// A range that is read to obtain several ranges inside it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct MergedRange {
+    pub(super) range: Range<u64>,
+    /// Numbers of these ranges.
+    pub(super) reads: Vec<usize>,
+}
+
+/// Merges the `ranges` that are not empty, in file order. A gap within a merged
+/// range is at most `max_gap_bytes` long, and a range of several is at most
+/// `max_merged_bytes` long, unless one of them contains the others.
+pub(super) fn merge(
+    ranges: &[Range<u64>],
+    max_gap_bytes: u64,
+    max_merged_bytes: u64,
+) -> Vec<MergedRange> {
+    let mut numbers: Vec<usize> = (0..ranges.len()).collect();
+    numbers.retain(|&number| !ranges[number].is_empty());
+    // Of ranges with the same start the longest comes first and contains the
+    // others.
+    numbers.sort_by_key(|&number| (ranges[number].start, u64::MAX - ranges[number].end));
+    let mut merged: Vec<MergedRange> = Vec::new();
+    for number in numbers {
+        let range = ranges[number].clone();
+        match merged.last_mut() {
+            Some(MergedRange { range: last, reads })
+                if range.end <= last.end
+                    || (range.start.saturating_sub(last.end) <= max_gap_bytes
+                        && range.end - last.start <= max_merged_bytes) =>
+            {
+                last.end = last.end.max(range.end);
+                reads.push(number);
+            }
+            _ => merged.push(MergedRange {
+                range,
+                reads: vec![number],
+            }),
+        }
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn close_ranges_are_merged_up_to_a_length() {
+        let merged = |ranges: &[Range<u64>]| -> Vec<(Range<u64>, Vec<usize>)> {
+            let merged = merge(ranges, 10, 100).into_iter();
+            merged.map(|merged| (merged.range, merged.reads)).collect()
+        };
+        assert_eq!(merged(&[]), []);
+        assert_eq!(merged(&[5..5, 0..0]), []);
+        // In file order, with gaps of at most 10.
+        assert_eq!(
+            merged(&[40..50, 0..10, 20..30, 61..70]),
+            [(0..50, vec![1, 2, 0]), (61..70, vec![3])]
+        );
+        // At most 100 long, except for what is inside.
+        assert_eq!(
+            merged(&[0..60, 60..101, 70..80]),
+            [(0..60, vec![0]), (60..101, vec![1, 2])]
+        );
+        assert_eq!(
+            merged(&[0..9, 0..500, 3..400, 505..506]),
+            [(0..500, vec![1, 0, 2]), (505..506, vec![3])]
+        );
+    }
+}

@@ -1,0 +1,198 @@
+//! A web server that counts round trips: requests that wait for each other's
+//! answers are in different rounds.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// A round that is not complete by then never will be. No test that passes
+/// waits for it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A complete round is answered this much later, so that surplus requests
+/// become a part of it. Only tests that fail have such requests.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// The answer to a path.
+#[derive(Debug, Clone)]
+pub enum Page {
+    /// These bytes, or a range of them.
+    File(Vec<u8>),
+    /// A redirect to this address.
+    Redirect(String),
+}
+
+/// One request.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Path of the address.
+    pub path: String,
+    /// The requested range, cut to the file; `None` for all of it.
+    pub range: Option<Range<usize>>,
+    /// All headers; names are lowercase.
+    pub headers: Vec<(String, String)>,
+}
+
+impl Request {
+    /// Returns the value of the header called `name`.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| &**value)
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pages: BTreeMap<String, Arc<Page>>,
+    /// Sizes of the rounds to come.
+    sizes: VecDeque<usize>,
+    /// Requests of the round that is not complete.
+    waiting: usize,
+    /// Number of complete rounds.
+    rounds: usize,
+    is_incomplete: bool,
+    is_crowded: bool,
+    log: Vec<Request>,
+}
+
+/// A running server, which stays until the process ends.
+#[derive(Debug)]
+pub struct RoundServer {
+    /// Address of its root, which ends in a slash.
+    pub url: String,
+    state: Arc<(Mutex<State>, Condvar)>,
+}
+
+impl RoundServer {
+    /// Starts a server without pages.
+    ///
+    /// # Panics
+    /// If there is no port.
+    #[must_use]
+    pub fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}/", listener.local_addr().expect("an address"));
+        let state: Arc<(Mutex<State>, Condvar)> = Arc::default();
+        let shared = Arc::clone(&state);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let state = Arc::clone(&shared);
+                thread::spawn(move || talk(&stream, &state));
+            }
+        });
+        Self { url, state }
+    }
+
+    /// Adds the page for `path`, relative to the root, and returns its address.
+    pub fn add(&self, path: &str, page: Page) -> String {
+        let page = Arc::new(page);
+        lock(&self.state.0).pages.insert(format!("/{path}"), page);
+        format!("{}{path}", self.url)
+    }
+
+    /// Answers the next requests in rounds of exactly these sizes: no request of
+    /// a round is answered before all of them have arrived. Later requests are
+    /// answered at once.
+    pub fn expect_rounds(&self, sizes: &[usize]) {
+        let mut state = lock(&self.state.0);
+        state.sizes = sizes.iter().copied().collect();
+        state.log.clear();
+        state.rounds = 0;
+    }
+
+    /// Returns the requests since the last call of [`RoundServer::expect_rounds`].
+    ///
+    /// # Panics
+    /// If a round had fewer requests than expected, or more.
+    #[must_use]
+    pub fn finished_rounds(&self) -> Vec<Request> {
+        let state = lock(&self.state.0);
+        assert!(!state.is_crowded, "a round had more requests than expected");
+        assert!(
+            !state.is_incomplete && state.sizes.is_empty() && state.waiting == 0,
+            "{} requests in {} complete rounds; still expected: {:?}",
+            state.log.len(),
+            state.rounds,
+            state.sizes
+        );
+        state.log.clone()
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Adds a request to its round and waits for the others.
+fn wait((mutex, changed): &(Mutex<State>, Condvar), request: &Request) {
+    let mut state = lock(mutex);
+    state.log.push(request.clone());
+    if let Some(&size) = state.sizes.front() {
+        state.waiting += 1;
+        let round = state.rounds;
+        state.is_crowded |= state.waiting > size;
+        if state.waiting == size {
+            drop(state);
+            thread::sleep(GRACE);
+            state = lock(mutex);
+            state.sizes.pop_front();
+            state.waiting = 0;
+            state.rounds += 1;
+            changed.notify_all();
+        }
+        let is_open = |state: &mut State| state.rounds == round && !state.is_incomplete;
+        let (mut state, timeout) = changed
+            .wait_timeout_while(state, PATIENCE, is_open)
+            .unwrap_or_else(PoisonError::into_inner);
+        if timeout.timed_out() {
+            state.is_incomplete = true;
+            changed.notify_all();
+        }
+    }
+}
+
+fn talk(stream: &TcpStream, state: &(Mutex<State>, Condvar)) -> Option<()> {
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    loop {
+        let path = lines.next()?.split(' ').nth(1)?.to_owned();
+        let headers = lines.by_ref().take_while(|line| !line.is_empty());
+        let headers = headers.filter_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            Some((name.to_ascii_lowercase(), value.trim().to_owned()))
+        });
+        let mut request = Request {
+            headers: headers.collect(),
+            path,
+            range: None,
+        };
+        let page = lock(&state.0).pages.get(&request.path).cloned();
+        if let (Some(Page::File(bytes)), Some(range)) = (page.as_deref(), request.header("range")) {
+            let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
+            let end = last.parse().map_or(bytes.len(), |last: usize| last + 1);
+            request.range = Some(first.parse().ok()?..end.min(bytes.len()));
+        }
+        wait(state, &request);
+        answer(stream, page.as_deref(), request.range).ok()?;
+    }
+}
+
+fn answer(mut to: &TcpStream, page: Option<&Page>, range: Option<Range<usize>>) -> io::Result<()> {
+    let (status, line, body) = match (page, range) {
+        (None, _) => ("404 Not Found", String::new(), &[][..]),
+        (Some(Page::Redirect(url)), _) => ("302 Found", format!("Location: {url}\r\n"), &[][..]),
+        (Some(Page::File(bytes)), None) => ("200 OK", String::new(), &bytes[..]),
+        (Some(Page::File(bytes)), Some(range)) => {
+            let (first, last, total) = (range.start, range.end - 1, bytes.len());
+            let line = format!("Content-Range: bytes {first}-{last}/{total}\r\n");
+            ("206 Partial Content", line, &bytes[range])
+        }
+    };
+    let len = body.len();
+    let head = format!("HTTP/1.1 {status}\r\n{line}Content-Length: {len}\r\nETag: \"1\"\r\n\r\n");
+    to.write_all(&[head.as_bytes(), body].concat())
+}
