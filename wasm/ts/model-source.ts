@@ -5,12 +5,12 @@ import type { ModelInput } from "./model-input.js";
 import { platform } from "./platform.js";
 import { BytesSource } from "./source/bytes.js";
 import { localSource } from "./source/local.js";
-import type { HttpOptions } from "./source/http-options.js";
+import type { HttpOptions } from "./source/http/options.js";
 import { remoteSource } from "./source/remote.js";
 import type { Source } from "./source/source.js";
 import type { Traffic } from "./source/traffic.js";
-import { withCoalescing } from "./source/with-coalescing.js";
-import type { CoalesceOptions } from "./source/with-coalescing.js";
+import { withCoalescing } from "./source/merging/with-coalescing.js";
+import type { CoalesceOptions } from "./source/merging/with-coalescing.js";
 import { withStats } from "./source/with-stats.js";
 import { withValidation } from "./source/with-validation.js";
 

@@ -17,12 +17,12 @@ import { platform } from "./platform.js";
 import { ProgressMeter } from "./progress.js";
 import type { OnProgress } from "./progress.js";
 import { abortSiblingsOnFailure } from "./abort-siblings.js";
-import { cacheOf, optionsForRelatedFile } from "./source/http-options.js";
-import type { HttpOptions } from "./source/http-options.js";
+import { cacheOf, optionsForRelatedFile } from "./source/http/options.js";
+import type { HttpOptions } from "./source/http/options.js";
 import { sourceOf } from "./model-source.js";
 import type { ReadOptions } from "./source/source.js";
 import { Traffic } from "./source/traffic.js";
-import type { CoalesceOptions } from "./source/with-coalescing.js";
+import type { CoalesceOptions } from "./source/merging/with-coalescing.js";
 
 /** Options of `open` for every input. */
 export interface OpenOptions {

@@ -12,7 +12,7 @@ import { ProgressMeter } from "./progress.js";
 import type { OnProgress } from "./progress.js";
 import { BlobSink, StreamSink } from "./sink.js";
 import type { Sink } from "./sink.js";
-import type { HttpOptions } from "./source/http-options.js";
+import type { HttpOptions } from "./source/http/options.js";
 import type { ReadOptions, Source } from "./source/source.js";
 import { sourceOf } from "./model-source.js";
 import { Traffic } from "./source/traffic.js";

@@ -15,7 +15,7 @@ import { pageAddress } from "./page-address.js";
 import { platform, setPlatform } from "./platform.js";
 import type { SafetensorsBlobOptions } from "./safetensors-view/model-file.js";
 import { FileServer } from "./safetensors-view/file-server.js";
-import type { HttpOptions } from "./source/http-options.js";
+import type { HttpOptions } from "./source/http/options.js";
 
 export type { CoreInput } from "./wasm-input.js";
 

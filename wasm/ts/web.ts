@@ -8,7 +8,7 @@ import { coreCount, startWebWorker } from "./decode/web-worker-handle.js";
 import { InvalidInputError } from "./errors.js";
 import { pageAddress } from "./page-address.js";
 import { setPlatform } from "./platform.js";
-import type { StoredCache, StoredCacheOptions } from "./source/stored-cache.js";
+import type { StoredCache, StoredCacheOptions } from "./source/cache/stored.js";
 
 export * from "./exports.js";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { parseContentRange } from "../../../wasm/dist/source/content-range.js";
+import { parseContentRange } from "../../../wasm/dist/source/http/content-range.js";
 
 test("a served range gives first, last and size", () => {
   assert.deepEqual(parseContentRange("bytes 0-99/1000"), { sent: { first: 0, last: 99 }, sizeBytes: 1000 });

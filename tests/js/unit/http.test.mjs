@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
 import { remoteSource } from "../../../wasm/dist/source/remote.js";
-import { sameVersion, strongEtag } from "../../../wasm/dist/source/validator.js";
+import { sameVersion, strongEtag } from "../../../wasm/dist/source/http/validator.js";
 import { Traffic } from "../../../wasm/dist/source/traffic.js";
 
 const FILE = Uint8Array.from({ length: 50_000 }, (_, i) => (i * i) >> 5);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { IdleTimeout, MIN_PROGRESS_BYTES } from "../../../wasm/dist/source/idle-timeout.js";
+import { IdleTimeout, MIN_PROGRESS_BYTES } from "../../../wasm/dist/source/http/idle-timeout.js";
 import { fakeClock } from "../support/clock.mjs";
 
 function started() {

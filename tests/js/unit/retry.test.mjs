@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FormatError, HttpError, NetworkError, SourceChangedError, TruncatedError } from "../../../wasm/dist/errors.js";
-import { parseRetryAfter } from "../../../wasm/dist/source/retry-after.js";
+import { parseRetryAfter } from "../../../wasm/dist/source/http/retry-after.js";
 import { mayPass, retrying } from "../../../wasm/dist/source/retry.js";
 import { fakeClock } from "../support/clock.mjs";
 

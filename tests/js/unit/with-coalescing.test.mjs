@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { withCoalescing } from "../../../wasm/dist/source/with-coalescing.js";
-import { mergeRanges } from "../../../wasm/dist/source/merge-ranges.js";
+import { withCoalescing } from "../../../wasm/dist/source/merging/with-coalescing.js";
+import { mergeRanges } from "../../../wasm/dist/source/merging/merge-ranges.js";
 
 const file = Uint8Array.from({ length: 10_000 }, (_, i) => (i * 7) >> 3);
 const LIMITS = { maxGapBytes: 100, maxMergedBytes: 1000 };

@@ -3,9 +3,9 @@
 import { mkdir, open, readFile, readdir, rename, rm, stat, utimes } from "node:fs/promises";
 import { join } from "node:path";
 import { InvalidInputError } from "../errors.js";
-import { isEntryName } from "../source/cache-entry.js";
-import { storedCache } from "../source/stored-cache.js";
-import type { StoredEntry, CacheBackend, StoredCache, StoredCacheOptions } from "../source/stored-cache.js";
+import { isEntryName } from "../source/cache/entry.js";
+import { storedCache } from "../source/cache/stored.js";
+import type { StoredEntry, CacheBackend, StoredCache, StoredCacheOptions } from "../source/cache/stored.js";
 
 /** Creates a cache in a folder, which is created if necessary. Several programs may share it. Node only. */
 export function folderCache(path: string, options: StoredCacheOptions = {}): StoredCache {

@@ -1,16 +1,16 @@
 /** The source behind an http(s) URL: requests with retries, coalescing and a cache. */
 
-import type { ByteCache } from "./byte-cache.js";
-import { cachedSource } from "./with-cache.js";
+import type { ByteCache } from "./cache/byte-cache.js";
+import { cachedSource } from "./cache/with-cache.js";
 import { systemClock } from "./clock.js";
-import { withCoalescing } from "./with-coalescing.js";
-import type { CoalesceOptions } from "./with-coalescing.js";
-import { resolveHttpOptions } from "./http-options.js";
-import type { HttpOptions } from "./http-options.js";
-import { HttpSource } from "./http.js";
+import { withCoalescing } from "./merging/with-coalescing.js";
+import type { CoalesceOptions } from "./merging/with-coalescing.js";
+import { resolveHttpOptions } from "./http/options.js";
+import type { HttpOptions } from "./http/options.js";
+import { HttpSource } from "./http/source.js";
 import type { Source } from "./source.js";
 import type { Traffic } from "./traffic.js";
-import { HttpClient } from "./http-client.js";
+import { HttpClient } from "./http/client.js";
 
 /** Distinguishes files without a strong ETag by the `open` call that opened them. */
 let opened = 0;

@@ -2,8 +2,8 @@
 
 import { HttpError, NetworkError, TruncatedError } from "../errors.js";
 import type { Clock } from "./clock.js";
-import { IdleTimeout } from "./idle-timeout.js";
-import { isLasting } from "./network-failure.js";
+import { IdleTimeout } from "./http/idle-timeout.js";
+import { isLasting } from "./http/network-failure.js";
 
 /** The first wait is up to this, in milliseconds, and every further one up to twice the one before. */
 const FIRST_WAIT_MS = 300;

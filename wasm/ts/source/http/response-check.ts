@@ -1,10 +1,10 @@
 /** Checks of responses to range requests, and the errors for those that fail them. */
 
-import { ContentEncodingError, HttpError, RangeNotSupportedError, SourceChangedError } from "../errors.js";
+import { ContentEncodingError, HttpError, RangeNotSupportedError, SourceChangedError } from "../../errors.js";
 import { parseContentRange } from "./content-range.js";
 import type { ContentRange } from "./content-range.js";
-import { shortened, statusMessage } from "./http-message.js";
-import { headersMayBeHidden } from "./environment.js";
+import { shortened, statusMessage } from "./message.js";
+import { headersMayBeHidden } from "../environment.js";
 import { parseRetryAfter } from "./retry-after.js";
 
 /** How many times in a row a server may send less than was asked for. Parts that halve with every answer get through; single bytes do not. */

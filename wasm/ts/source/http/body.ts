@@ -1,8 +1,8 @@
 /** Reading the body of an HTTP response, to the exact byte. */
 
-import { ContentEncodingError, TruncatedError } from "../errors.js";
-import { abortable } from "./abortable.js";
-import { shortened } from "./http-message.js";
+import { ContentEncodingError, TruncatedError } from "../../errors.js";
+import { abortable } from "../abortable.js";
+import { shortened } from "./message.js";
 import { invalidBody } from "./network-failure.js";
 import type { ReceiveBuffer } from "./receive-buffer.js";
 import type { PendingResponse } from "./pending-response.js";

@@ -1,10 +1,10 @@
 /** Options for reading files from web servers. */
 
-import { InvalidInputError } from "../errors.js";
-import type { ByteCache } from "./byte-cache.js";
-import { memoryCache } from "./memory-cache.js";
-import { atLeast } from "./option.js";
-import { DEFAULT_RETRIES } from "./retry.js";
+import { InvalidInputError } from "../../errors.js";
+import type { ByteCache } from "../cache/byte-cache.js";
+import { memoryCache } from "../cache/memory.js";
+import { atLeast } from "../option.js";
+import { DEFAULT_RETRIES } from "../retry.js";
 
 /** Options for http(s) URLs. */
 export interface HttpOptions {

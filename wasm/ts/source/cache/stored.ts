@@ -1,8 +1,8 @@
 /** A persistent cache: one file for each range, in a folder of any kind. */
 
-import { InvalidInputError } from "../errors.js";
+import { InvalidInputError } from "../../errors.js";
 import type { ByteCache } from "./byte-cache.js";
-import { ENTRY_HEADER_BYTES, entryBytes, entryHeader, entryName, keyHash } from "./cache-entry.js";
+import { ENTRY_HEADER_BYTES, entryBytes, entryHeader, entryName, keyHash } from "./entry.js";
 
 /** Options of a stored cache. */
 export interface StoredCacheOptions {

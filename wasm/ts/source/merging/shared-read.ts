@@ -1,6 +1,6 @@
 /** A read that shares a request with others. */
 
-import type { ReadOptions } from "./source.js";
+import type { ReadOptions } from "../source.js";
 
 export class SharedRead {
   readonly begin: number;

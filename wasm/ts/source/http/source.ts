@@ -3,21 +3,21 @@
  * response also gives size and version, so that opening costs no extra request.
  */
 
-import { NetworkError } from "../errors.js";
+import { NetworkError } from "../../errors.js";
 import { ResponseCheck, isEmptyFile } from "./response-check.js";
 import { readBody } from "./body.js";
-import type { Clock } from "./clock.js";
-import { markTransferable } from "./ownership.js";
-import { shortened } from "./http-message.js";
+import type { Clock } from "../clock.js";
+import { markTransferable } from "../ownership.js";
+import { shortened } from "./message.js";
 import type { IdleTimeout } from "./idle-timeout.js";
-import { isBrowser } from "./environment.js";
+import { isBrowser } from "../environment.js";
 import { ReceiveBuffer } from "./receive-buffer.js";
-import { mayPass, retrying } from "./retry.js";
-import type { RetryLimits } from "./retry.js";
-import type { ReadOptions, Source } from "./source.js";
+import { mayPass, retrying } from "../retry.js";
+import type { RetryLimits } from "../retry.js";
+import type { ReadOptions, Source } from "../source.js";
 import { canDistinguishVersions, ifRangeOf, sameVersion, strongEtag, validatorsOf } from "./validator.js";
 import type { Validators } from "./validator.js";
-import type { HttpClient } from "./http-client.js";
+import type { HttpClient } from "./client.js";
 import type { PendingResponse } from "./pending-response.js";
 
 /** Length of the first read, in bytes: enough to recognise any format, and to hold most headers. */

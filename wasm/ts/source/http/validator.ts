@@ -1,6 +1,6 @@
 /** Validators, which distinguish versions of a file on a web server (RFC 9110, section 8.8). */
 
-import { parseHttpDate } from "./http-date.js";
+import { parseHttpDate } from "./date.js";
 
 /** The validators of one response; `undefined` for those that it lacks, or that a page may not see. */
 export interface Validators {

@@ -1,11 +1,11 @@
 /** HTTP requests for one file. */
 
-import { abortable } from "./abortable.js";
+import { abortable } from "../abortable.js";
 import type { IdleTimeout } from "./idle-timeout.js";
 import { unanswered } from "./network-failure.js";
 import { discard } from "./pending-response.js";
 import type { PendingResponse } from "./pending-response.js";
-import type { Traffic } from "./traffic.js";
+import type { Traffic } from "../traffic.js";
 
 export interface HttpClientOptions {
   fetch: typeof globalThis.fetch;

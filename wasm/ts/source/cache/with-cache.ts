@@ -1,8 +1,8 @@
 /** Reading through a cache. A cache that fails is never worse than none. */
 
-import { abortable } from "./abortable.js";
+import { abortable } from "../abortable.js";
 import type { ByteCache } from "./byte-cache.js";
-import type { ReadOptions, Source } from "./source.js";
+import type { ReadOptions, Source } from "../source.js";
 
 /**
  * Returns `source` with reads answered by `cache` where possible. `key` identifies the file and its version: bytes that

@@ -1,9 +1,9 @@
 /** A stored cache in the origin private file system of a browser. */
 
-import { InvalidInputError } from "../errors.js";
-import { isEntryName } from "./cache-entry.js";
-import { storedCache } from "./stored-cache.js";
-import type { StoredEntry, CacheBackend, StoredCache, StoredCacheOptions } from "./stored-cache.js";
+import { InvalidInputError } from "../../errors.js";
+import { isEntryName } from "./entry.js";
+import { storedCache } from "./stored.js";
+import type { StoredEntry, CacheBackend, StoredCache, StoredCacheOptions } from "./stored.js";
 
 /** Options of `opfsCache`. */
 export interface OpfsCacheOptions extends StoredCacheOptions {

@@ -3,9 +3,9 @@
  * none: a server that is not there, a redirect loop, an answer that is not HTTP and one that CORS forbids all look alike.
  */
 
-import { NetworkError } from "../errors.js";
-import { shortened } from "./http-message.js";
-import { isBrowser } from "./environment.js";
+import { NetworkError } from "../../errors.js";
+import { shortened } from "./message.js";
+import { isBrowser } from "../environment.js";
 
 interface Reason {
   code: string;

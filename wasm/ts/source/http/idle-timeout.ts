@@ -1,6 +1,6 @@
 /** Ends an attempt that makes no progress. */
 
-import type { Clock } from "./clock.js";
+import type { Clock } from "../clock.js";
 
 /**
  * How much has to arrive within the limit, in bytes: 1 KiB a second with the default of 30 seconds. That is far below

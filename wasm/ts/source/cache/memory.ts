@@ -1,6 +1,6 @@
 /** A cache in memory that drops the least recently used entries first. */
 
-import { InvalidInputError } from "../errors.js";
+import { InvalidInputError } from "../../errors.js";
 import type { ByteCache } from "./byte-cache.js";
 
 /** Creates a cache of up to `maxBytes` in memory, for one or more models. */

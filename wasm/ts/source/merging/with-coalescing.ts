@@ -1,12 +1,12 @@
 /** Coalescing: reads that begin together and lie close together become one request. */
 
-import { queueMacrotask } from "./macrotask.js";
+import { queueMacrotask } from "../macrotask.js";
 import { mergeRanges } from "./merge-ranges.js";
 import type { MergedRange } from "./merge-ranges.js";
-import { markTransferable } from "./ownership.js";
-import { atLeast } from "./option.js";
+import { markTransferable } from "../ownership.js";
+import { atLeast } from "../option.js";
 import { SharedRead } from "./shared-read.js";
-import type { ReadOptions, Source } from "./source.js";
+import type { ReadOptions, Source } from "../source.js";
 
 /** Which reads become one request. */
 export interface CoalesceOptions {

@@ -1,6 +1,6 @@
 /** The buffer of one read, filled by one or more attempts. */
 
-import { LimitError } from "../errors.js";
+import { LimitError } from "../../errors.js";
 
 export class ReceiveBuffer {
   #bytes = new Uint8Array(0);

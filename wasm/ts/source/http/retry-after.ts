@@ -1,6 +1,6 @@
 /** The header `Retry-After` (RFC 9110, section 10.2.3): a number of seconds, or a date. */
 
-import { parseHttpDate } from "./http-date.js";
+import { parseHttpDate } from "./date.js";
 
 /** Returns how long to wait from `nowMs` on, in milliseconds; `undefined` for anything that is neither. */
 export function parseRetryAfter(header: string | null, nowMs: number): number | undefined {
