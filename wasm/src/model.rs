@@ -56,14 +56,6 @@ impl Model {
         Self(core)
     }
 
-    fn check(&self, index: usize) -> Result<(), JsValue> {
-        if index < self.0.tensors().len() {
-            return Ok(());
-        }
-        let detail = format!("there is no tensor number {index}");
-        Err(to_js_error(&Error::invalid_input(detail)))
-    }
-
     pub(crate) fn core(&self) -> &Core {
         &self.0
     }
@@ -161,15 +153,14 @@ impl Model {
 
     /// Returns whether the stored bytes of tensor `index` are the tensor.
     #[wasm_bindgen(js_name = isPlain)]
-    pub fn is_plain(&self, index: usize) -> Result<bool, JsValue> {
-        self.check(index)?;
-        Ok(self.0.is_plain(index))
+    #[must_use]
+    pub fn is_plain(&self, index: usize) -> bool {
+        self.0.is_plain(index)
     }
 
     /// Returns the argument `task` of the function `decode`, with which another
     /// instance decodes tensor `index`.
     pub fn task(&self, index: usize) -> Result<Vec<u8>, JsValue> {
-        self.check(index)?;
         let task = self
             .0
             .decode_task(index)
@@ -180,16 +171,15 @@ impl Model {
     /// Returns where the block table is that `rows` needs for tensor `index`, as
     /// `[file, offset, length]`; empty if it needs none.
     #[wasm_bindgen(js_name = blockTable)]
-    pub fn block_table(&self, index: usize) -> Result<Vec<f64>, JsValue> {
-        self.check(index)?;
-        Ok(triples(self.0.block_table(index)))
+    #[must_use]
+    pub fn block_table(&self, index: usize) -> Vec<f64> {
+        triples(self.0.block_table(index))
     }
 
     /// Returns the stored size of each plane of tensor `index`; undefined where the file does
     /// not say. `table` as for `rows`.
     #[wasm_bindgen(js_name = planeSizes)]
     pub fn plane_sizes(&self, index: usize, table: Option<Vec<u8>>) -> Result<JsValue, JsValue> {
-        self.check(index)?;
         let planes = self.0.plane_sizes(index, table.as_deref());
         let planes = planes.map_err(|e| to_js_error(&e))?;
         let plain = planes.map(|planes| {
@@ -212,7 +202,6 @@ impl Model {
         end: f64,
         table: Option<Vec<u8>>,
     ) -> Result<Rows, JsValue> {
-        self.check(index)?;
         let rows = to_u64(start).and_then(|start| Ok(start..to_u64(end)?));
         rows.and_then(|rows| self.0.rows(index, rows, table.as_deref()))
             .map(Rows::new)
@@ -229,7 +218,6 @@ impl Model {
         base: Option<Vec<u8>>,
         into: Option<Uint8Array>,
     ) -> Result<Uint8Array, JsValue> {
-        self.check(index)?;
         decoded(&parts, base.as_deref(), into, |parts, base| {
             self.0.decode(&ENGINE, index, parts, base)
         })

@@ -28,16 +28,16 @@ fn by_magic(head: &[u8]) -> Option<Kind> {
     Kind::FILES.iter().copied().find(is_of)
 }
 
+fn left_out() -> Error {
+    Error::unsupported("this build of the reader leaves out the format of this file")
+}
+
 /// Recognises the kind of a file of `file_len_bytes` by its first bytes; the
 /// error says what the file looks like instead.
 pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Kind> {
     match by_magic(head) {
         Some(kind) if kind.is_included() => return Ok(kind),
-        Some(_) => {
-            return Err(Error::unsupported(
-                "this build of the reader leaves out the format of this file",
-            ));
-        }
+        Some(_) => return Err(left_out()),
         None => {}
     }
     if let Some(family) = Family::recognise(head) {
@@ -96,8 +96,7 @@ impl FileOpener {
             return Err(Error::invalid_input("the head of the file is too short"));
         }
         let kind = recognise(&head, file_len_bytes)?;
-        let mut format = AnyOpener::new(kind)
-            .ok_or_else(|| Error::unsupported("this build leaves out the format of this file"))?;
+        let mut format = AnyOpener::new(kind).ok_or_else(left_out)?;
         let fetched = FetchedRanges::new(file_len_bytes, head);
         format.advance(&fetched)?;
         Ok(Self { format, fetched })

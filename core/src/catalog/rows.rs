@@ -1,7 +1,6 @@
 //! Reads a part of a tensor: says which bytes of the file are needed, and
 //! decodes the part from them.
 
-use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -118,12 +117,7 @@ impl FileCatalog {
     ) -> Result<Option<RangePlan>> {
         let tensor = self.tensor(number)?;
         if span.start > span.end || span.end > tensor.len_bytes() {
-            let detail = format!(
-                "bytes {}..{} are not inside a tensor of {}",
-                span.start,
-                span.end,
-                tensor.len_bytes()
-            );
+            let detail = "the bytes asked for are not inside the tensor";
             return Err(Error::invalid_input(detail).tensor(&tensor.name));
         }
         self.contents.plan(tensor, number, &span, table)

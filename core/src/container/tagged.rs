@@ -2,8 +2,8 @@
 //! that older readers skip (docs/formats/zstn-integrity.md 2,
 //! docs/formats/zstn-delta.md 1).
 
-use alloc::format;
 use alloc::vec::Vec;
+use core::slice::ChunksExact;
 
 use crate::bytes::Cursor;
 use crate::{Error, Result, Rule};
@@ -24,22 +24,20 @@ pub struct Value<'a> {
 impl<'a> Value<'a> {
     /// Returns a value of fixed length.
     pub fn array<const N: usize>(self) -> Result<[u8; N]> {
-        self.bytes.try_into().map_err(|_| self.wrong_len(N))
+        self.bytes.try_into().map_err(|_| self.wrong_len())
     }
 
-    /// Returns the entries of a value that consists of entries of `N` bytes.
-    pub fn arrays<const N: usize>(self) -> Result<&'a [[u8; N]]> {
-        match self.bytes.as_chunks() {
-            (entries, []) => Ok(entries),
-            (entries, _) => Err(self.wrong_len(entries.len() * N)),
+    /// Returns the entries of a value that consists of entries of `entry_bytes`.
+    pub fn entries(self, entry_bytes: usize) -> Result<ChunksExact<'a, u8>> {
+        let entries = self.bytes.chunks_exact(entry_bytes);
+        match entries.remainder() {
+            [] => Ok(entries),
+            _ => Err(self.wrong_len()),
         }
     }
 
-    fn wrong_len(self, expected: usize) -> Error {
-        let detail = format!(
-            "a record of {} bytes where {expected} belong",
-            self.bytes.len()
-        );
+    fn wrong_len(self) -> Error {
+        let detail = "a record does not have the length that its tag asks for";
         Error::malformed(self.rule, detail).at(self.at)
     }
 }
@@ -106,7 +104,7 @@ mod tests {
         assert_eq!((b.at, b.bytes), (0, &b"b"[..]));
         assert_eq!(b.array::<1>(), Ok(*b"b"));
         assert_eq!(b.array::<2>().unwrap_err().rule(), Some(Rule::DeltaSeal));
-        assert_eq!(b.arrays::<2>().unwrap_err().rule(), Some(Rule::DeltaSeal));
+        assert_eq!(b.entries(2).unwrap_err().rule(), Some(Rule::DeltaSeal));
     }
 
     #[test]

@@ -38,30 +38,17 @@ pub trait FrameFamily<'a>: Sized {
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind) if `out` is not as long as
     /// the content; damage that shows only now.
     fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
-        if out.len() as u64 != self.info().decoded_len_bytes() {
-            return Err(Error::invalid_input(
-                "the buffer is not as long as the frame's content",
-            ));
-        }
-        let streams = self.streams(engine)?;
-        self.fill(engine, streams, out)
+        let body = self.info().start(out)?;
+        self.join(engine, self.streams(engine)?, body)
     }
 
     /// Decodes into a buffer of its own.
     fn decompress<E: Engine>(&self, engine: &E) -> Result<Vec<u8>> {
         let streams = self.streams(engine)?;
         let mut out = bytes::buffer(self.info().decoded_len_bytes())?;
-        self.fill(engine, streams, &mut out)?;
+        let body = self.info().start(&mut out)?;
+        self.join(engine, streams, body)?;
         Ok(out)
-    }
-
-    /// Fills `out`, which is as long as the content.
-    #[doc(hidden)]
-    fn fill<E: Engine>(&self, engine: &E, streams: Self::Streams, out: &mut [u8]) -> Result<()> {
-        let stored_tail = self.info().tail();
-        let (body, tail) = out.split_at_mut(out.len() - stored_tail.len());
-        tail.copy_from_slice(stored_tail);
-        self.join(engine, streams, body)
     }
 }
 
@@ -116,7 +103,10 @@ macro_rules! families {
             /// [`ErrorKind::InvalidInput`](crate::ErrorKind) if `out` is not as
             /// long as the content; damage that shows only now.
             pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
-                match self { $( Self::$family(frame) => frame.decode(engine, out), )* }
+                let body = self.info().start(out)?;
+                match self {
+                    $( Self::$family(frame) => frame.join(engine, frame.streams(engine)?, body), )*
+                }
             }
 
             /// Decodes into a buffer of its own.
@@ -173,11 +163,8 @@ impl Family {
     /// Returns the family of a frame that starts with `bytes`.
     #[must_use]
     pub fn recognise(bytes: &[u8]) -> Option<Self> {
-        let families = Self::ALL.iter().copied();
-        // One magic begins with another: the longer one says more.
-        families
-            .filter(|family| bytes.starts_with(family.magic()))
-            .max_by_key(|family| family.magic().len())
+        let mut families = Self::ALL.iter().copied();
+        families.find(|family| bytes.starts_with(family.magic()))
     }
 }
 
@@ -236,7 +223,10 @@ pub(crate) fn printable(bytes: &[u8]) -> String {
     }
 }
 
+// A family whose magic begins with that of another comes before it.
 families! {
+    /// `Z4AIMF01`, chunk by chunk.
+    Chunked: chunked, "Z4AIMF01 (chunked)";
     /// `Z4AI`, the general frame.
     Z4ai: z4ai, "Z4AI";
     /// `ZSP1`, mostly zeros.
@@ -247,6 +237,4 @@ families! {
     Auto: auto, "ZARA (auto)";
     /// `ZRT1`, only inside `ZSP1`.
     Turbo: turbo, "ZRT1 (turbo)";
-    /// `Z4AIMF01`, chunk by chunk.
-    Chunked: chunked, "Z4AIMF01 (chunked)";
 }

@@ -25,6 +25,22 @@ impl<'a> FrameInfo<'a> {
         })
     }
 
+    /// Writes the tail to the end of `out`, and returns the rest of it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind) if `out` is not as long as
+    /// the content.
+    pub(super) fn start<'o>(&self, out: &'o mut [u8]) -> Result<&'o mut [u8]> {
+        if out.len() as u64 != self.decoded_len_bytes {
+            return Err(Error::invalid_input(
+                "the buffer is not as long as the frame's content",
+            ));
+        }
+        let (body, tail) = out.split_at_mut(out.len() - self.tail.len());
+        tail.copy_from_slice(self.tail);
+        Ok(body)
+    }
+
     /// Returns NumPy's description of the array, if the frame has one.
     #[must_use]
     pub fn numpy(&self) -> Option<&NumPy<'a>> {

@@ -108,24 +108,20 @@ impl Transform {
     /// # Errors
     /// [`Rule::FramePlaneLength`] for lengths that do not fit each other.
     pub fn elements(self, lens_bytes: &[u64]) -> Result<u64> {
-        let plane_length = |detail| Error::malformed(Rule::FramePlaneLength, detail);
-        let mut planes = self.layouts().zip(lens_bytes);
-        let counting = planes.find(|(layout, _)| *layout == PlaneLayout::BYTE);
-        let elements = counting.map_or(0, |(_, &len)| len);
-        let fits = |(layout, &len): (PlaneLayout, &u64)| {
+        let refuse = |detail: &'static str| Err(Error::malformed(Rule::FramePlaneLength, detail));
+        let is_counting = |&plane: &usize| self.layout(plane) == PlaneLayout::BYTE;
+        let counting = (0..lens_bytes.len()).find(is_counting);
+        let elements = counting.map_or(0, |plane| lens_bytes[plane]);
+        for (plane, &len) in lens_bytes.iter().enumerate() {
+            let layout = self.layout(plane);
             let part_len = layout.part_len_bytes(elements);
-            part_len.checked_mul(layout.parts as u64) == Some(len)
-        };
-        if !self.layouts().zip(lens_bytes).all(fits) {
-            let detail = format!(
-                "the planes of a {} frame do not fit each other",
-                self.name()
-            );
-            return Err(plane_length(detail));
+            if part_len.checked_mul(layout.parts as u64) != Some(len) {
+                return refuse("the planes do not fit each other");
+            }
         }
         match elements.checked_mul(self.item_bytes() as u64) {
             Some(_) => Ok(elements),
-            None => Err(plane_length("the planes together exceed 64 bits".into())),
+            None => refuse("the planes together exceed 64 bits"),
         }
     }
 
@@ -215,9 +211,12 @@ impl Transform {
     #[must_use]
     pub fn parts<'a>(self, planes: &[&'a [u8]]) -> Vec<&'a [u8]> {
         let mut parts = Vec::new();
-        for (layout, plane) in self.layouts().zip(planes) {
-            let len = plane.len() / layout.parts;
-            parts.extend((0..layout.parts).map(|part| &plane[part * len..(part + 1) * len]));
+        for (number, plane) in planes.iter().enumerate() {
+            let count = self.layout(number).parts;
+            let len = plane.len() / count;
+            for part in 0..count {
+                parts.push(&plane[part * len..(part + 1) * len]);
+            }
         }
         parts
     }

@@ -101,15 +101,25 @@ impl Section {
         ];
         let [file, head, frames, tensors, tables, header] =
             tagged::read(records, known, Rule::ZstnIntegrity)?;
+        // Every chunk has the length of its entry.
         let checksums = |value: Value| -> Result<Vec<u64>> {
-            let sums = value.arrays()?.iter();
-            Ok(sums.map(|sum| u64::from_le_bytes(*sum)).collect())
+            let entries = value.entries(8)?;
+            Ok(entries
+                .map(|entry| u64::from_le_bytes(entry.try_into().unwrap_or_default()))
+                .collect())
         };
         let lens = |value: Value| -> Result<Vec<u32>> {
-            let lens = value.arrays()?.iter();
-            Ok(lens.map(|len| u32::from_le_bytes(*len)).collect())
+            let entries = value.entries(4)?;
+            Ok(entries
+                .map(|entry| u32::from_le_bytes(entry.try_into().unwrap_or_default()))
+                .collect())
         };
-        let digests = |value: Value| -> Result<Vec<Digest>> { Ok(value.arrays()?.to_vec()) };
+        let digests = |value: Value| -> Result<Vec<Digest>> {
+            let entries = value.entries(32)?;
+            Ok(entries
+                .map(|entry| entry.try_into().unwrap_or_default())
+                .collect())
+        };
         Ok(Self {
             file: file.map(read_file).transpose()?,
             head: head.map(read_head).transpose()?,
