@@ -114,9 +114,12 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Returns it in bytes, if it is given.
-    pub fn bytes(self) -> Option<u64> {
-        self.memory
+    /// Sets it in some options, if it is given.
+    pub fn add_to<T>(self, options: T, set: impl FnOnce(T, u64) -> T) -> T {
+        match self.memory {
+            Some(bytes) => set(options, bytes),
+            None => options,
+        }
     }
 }
 

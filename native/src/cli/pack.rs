@@ -65,10 +65,9 @@ impl Options {
             .effort(self.effort.into())
             .integrity(!self.no_integrity)
             .allow_truncated(self.allow_truncated);
-        let options = match self.memory.bytes() {
-            Some(bytes) => options.memory_bytes(bytes),
-            None => options,
-        };
+        let options = self
+            .memory
+            .add_to(options, |o, bytes| o.memory_bytes(bytes));
         self.bases.add_to(options, |o, base| o.base(base))
     }
 

@@ -34,10 +34,9 @@ pub struct Options {
 impl Options {
     fn unpacking(&self) -> UnpackOptions<'_> {
         let options = UnpackOptions::default();
-        let options = match self.memory.bytes() {
-            Some(bytes) => options.memory_bytes(bytes),
-            None => options,
-        };
+        let options = self
+            .memory
+            .add_to(options, |o, bytes| o.memory_bytes(bytes));
         self.bases.add_to(options, |o, base| o.base(base))
     }
 

@@ -37,9 +37,9 @@ impl Options {
         if let Some(original) = &self.against {
             options = options.original(original);
         }
-        if let Some(bytes) = self.memory.bytes() {
-            options = options.memory_bytes(bytes);
-        }
+        options = self
+            .memory
+            .add_to(options, |o, bytes| o.memory_bytes(bytes));
         self.bases.add_to(options, |o, base| o.base(base))
     }
 

@@ -15,7 +15,7 @@ use part::{Part, hull, parts, runs, single};
 mod part;
 mod wave;
 
-pub(crate) use wave::waves;
+pub(crate) use wave::decode_in_waves;
 
 /// A container whose every frame has been checked as far as that is possible
 /// without decoding. Only then is output made or memory taken.
@@ -170,11 +170,7 @@ impl<'a> Container<'a> {
         };
         let runs = runs(&self.parts);
         let cost = |run: &&[Part]| run.iter().map(Part::len_bytes).sum();
-        for wave in waves(&runs, cost, memory_bytes) {
-            let decoded = engine.map(wave.to_vec(), decode);
-            decoded.into_iter().collect::<Result<()>>()?;
-        }
-        Ok(())
+        decode_in_waves(engine, &runs, cost, memory_bytes, decode)
     }
 
     /// Decodes every frame and hands the data buffer to `sink` span by span,

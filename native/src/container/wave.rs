@@ -4,19 +4,36 @@
 /// the result, and a difference or planes in between.
 const WAVE_SHARES: u64 = 3;
 
-/// Cuts `items` into consecutive waves, each of which takes up to
-/// `memory_bytes`, given the decoded length of an item as its cost. An item
-/// that takes more is a wave of its own.
-pub(crate) fn waves<T>(
+use zstn_core::engine::Engine as _;
+
+use crate::{Engine, Result};
+
+/// Runs `decode` for all `items`, a wave of them at a time on all threads of the
+/// engine: as many as `memory_bytes` allow, given the decoded length of an item
+/// as its cost.
+pub(crate) fn decode_in_waves<T: Copy + Send + Sync>(
+    engine: &Engine,
     items: &[T],
     cost_bytes: impl Fn(&T) -> u64,
     memory_bytes: u64,
-) -> Vec<&[T]> {
-    let most_bytes = memory_bytes / WAVE_SHARES;
+    decode: impl Fn(T) -> Result<()> + Sync + Send,
+) -> Result<()> {
+    for wave in waves(items, cost_bytes, memory_bytes) {
+        let decoded = engine.map(wave.to_vec(), &decode);
+        decoded.into_iter().collect::<Result<()>>()?;
+    }
+    Ok(())
+}
+
+/// Cuts `items` into consecutive waves, each of which takes up to
+/// `memory_bytes`, given the decoded length of an item as its cost. An item
+/// that takes more is a wave of its own.
+fn waves<T>(items: &[T], cost_bytes: impl Fn(&T) -> u64, memory_bytes: u64) -> Vec<&[T]> {
+    let max_bytes = memory_bytes / WAVE_SHARES;
     let mut wave_bytes = 0;
     let is_together = |before: &T, item: &T| {
         wave_bytes = cost_bytes(before).saturating_add(wave_bytes);
-        let is_together = wave_bytes.saturating_add(cost_bytes(item)) <= most_bytes;
+        let is_together = wave_bytes.saturating_add(cost_bytes(item)) <= max_bytes;
         if !is_together {
             wave_bytes = 0;
         }

@@ -11,7 +11,7 @@ use zstn_core::container::model_delta::{Base, Coded, DeltaPacker, Kind, ModelDel
 use zstn_core::digest;
 use zstn_core::engine::Engine as _;
 
-use crate::container::waves;
+use crate::container::decode_in_waves;
 use crate::pack::batch;
 use crate::report::{PackedFile, Storage, UnpackedFile};
 use crate::source::{Map, Source};
@@ -199,11 +199,7 @@ impl<'a> Checked<'a> {
             Ok(())
         };
         let cost = |&number: &usize| records[number].len_bytes();
-        for wave in waves(&numbers, cost, memory_bytes) {
-            let decoded = engine.map(wave.to_vec(), decode);
-            decoded.into_iter().collect::<Result<()>>()?;
-        }
-        Ok(())
+        decode_in_waves(engine, &numbers, cost, memory_bytes, decode)
     }
 
     /// Writes the whole target and checks all that shows only then.

@@ -9,7 +9,7 @@ use crate::{Error, Result};
 
 /// A folder that is being written. It is next to its final place under a hidden
 /// name until [`OutputFolder::finish`] renames it; dropped before, it is removed
-/// with all that is in it.
+/// with its contents.
 #[derive(Debug)]
 pub struct OutputFolder {
     staging: Staging,

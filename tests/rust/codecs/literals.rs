@@ -2,30 +2,11 @@
 //! accepts nothing that C zstd refuses.
 
 use proptest::prelude::*;
-use zstn_core::engine::{Engine, PackEngine, ZstdCoding};
+use zstn_core::engine::{PackEngine, ZstdCoding};
 use zstn_core::pure::Pure;
 use zstn_tests::rng::Rng;
 
-/// The refusals of `Pure` that C zstd does not share: its fastest loops check
-/// neither that a stream has been read to its end nor the bit that marks where
-/// it starts. Where damage makes sequences, see also `sequences.rs`.
-const STRICT: [&str; 4] = [
-    "a stream of a Huffman code does not end with its last symbol",
-    "a stream of a Huffman code has no end",
-    "a block holds more bytes than any may",
-    "a block ends inside a table of finite state entropy",
-];
-
-fn by_c(frame: &[u8], len: usize) -> Option<Vec<u8>> {
-    // With room for one byte more, so that a longer result is refused as well.
-    let bytes = zstd::bulk::decompress(frame, len + 1).ok()?;
-    (bytes.len() == len).then_some(bytes)
-}
-
-fn by_pure(frame: &[u8], len: usize) -> Result<Vec<u8>, String> {
-    let mut out = vec![0; len];
-    Pure.zstd_decode(frame, &mut out).map(|()| out)
-}
+use super::decoders::{STRICT, by_c, by_pure};
 
 /// Decodes `frame` with both decoders. Returns whether both accept it.
 fn compare(frame: &[u8], len: usize) -> bool {

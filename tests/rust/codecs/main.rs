@@ -2,6 +2,7 @@
 //! bytes with both engines, and damage is refused.
 
 mod choice;
+mod decoders;
 mod families;
 mod literals;
 mod pieces;

@@ -1,8 +1,6 @@
 //! Tensors of more dimensions than any library has, and headers of very many
 //! tensors: refused by name where they are read, packed like any others.
 
-use zstn_core::ErrorKind;
-use zstn_core::catalog::{FileCatalog, FileOpener};
 use zstn_core::container::foreign::ztensor::{self, Entry};
 use zstn_core::container::model_delta::{self, Base, ModelDelta};
 use zstn_core::container::zstn::{pack, unpack};
@@ -10,31 +8,7 @@ use zstn_core::dtype::Dtype;
 use zstn_core::frame::select::Effort;
 use zstn_core::limits::DIMENSIONS;
 use zstn_core::pure::Pure;
-use zstn_core::{Error, Result};
-
-/// A safetensors file of one tensor, `deep`, with that many dimensions and
-/// three bytes, and of another before it.
-fn safetensors(dimensions: usize) -> Vec<u8> {
-    let ones = ",1".repeat(dimensions - 1);
-    let header = format!(
-        r#"{{"flat":{{"dtype":"U8","shape":[2],"data_offsets":[0,2]}},"deep":{{"dtype":"U8","shape":[3{ones}],"data_offsets":[2,5]}}}}"#
-    );
-    let mut file = (header.len() as u64).to_le_bytes().to_vec();
-    file.extend_from_slice(header.as_bytes());
-    file.extend_from_slice(b"12345");
-    file
-}
-
-fn open(file: Vec<u8>) -> Result<FileCatalog> {
-    FileOpener::new(file.len() as u64, file)?.finish(&Pure)
-}
-
-fn is_refused(error: &Error) {
-    assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
-    let rule = error.rule().map(|rule| rule.code());
-    assert_eq!(rule, Some("tensor.dimensions"), "{error}");
-    assert_eq!(error.tensor_name(), Some("deep"), "{error}");
-}
+use zstn_tests::dimensions::{assert_refused, open, safetensors};
 
 /// Returns the file in every format that can hold it.
 fn formats(dimensions: usize) -> Vec<Vec<u8>> {
@@ -62,7 +36,7 @@ fn as_many_dimensions_as_any_library_has_are_read() {
 #[test]
 fn more_are_refused_with_the_name_of_the_tensor() {
     for file in formats(DIMENSIONS + 1) {
-        is_refused(&open(file).expect_err("over the limit"));
+        assert_refused(&open(file).expect_err("over the limit"));
     }
 }
 

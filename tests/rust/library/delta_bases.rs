@@ -141,8 +141,8 @@ fn containers_of_every_layout_are_bases() {
     }
 }
 
-/// Three generations: `v1` plain and packed, the others plain and as deltas
-/// from the one before.
+/// Writes three generations: `v1` plain and packed, each of the others plain and
+/// as a delta from its predecessor.
 fn generations() -> Files {
     let first = many_kinds(200_000);
     let second = tuned(&first, 900);

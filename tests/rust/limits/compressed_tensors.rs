@@ -135,7 +135,7 @@ fn other_shapes_and_dtypes_never_panic() {
             for shape in shapes {
                 let mut model = whole.clone();
                 model.tensors[place].0.shape = shape;
-                // With the number of bytes that the header would have to state.
+                // The data have to be as long as this shape implies.
                 if let Ok(len) = model.tensors[place].0.len_bytes()
                     && len < 1 << 16
                 {

@@ -59,7 +59,7 @@ impl FaultServer {
     /// Starts a server.
     ///
     /// # Panics
-    /// If there is no port.
+    /// If no port is free.
     #[must_use]
     pub fn start(served: Served, behaviour: Behaviour) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -5,6 +5,7 @@ pub mod cases;
 pub mod checkpoints;
 pub mod command;
 pub mod compressed_model;
+pub mod dimensions;
 pub mod fault_server;
 pub mod gauss;
 pub mod memory;

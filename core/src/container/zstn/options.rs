@@ -78,6 +78,6 @@ impl From<Effort> for ContainerOptions {
 pub struct CodedTensor {
     /// The frame.
     pub frame: Vec<u8>,
-    /// What [`ContainerBuilder::frame`](super::ContainerBuilder::frame) takes.
+    /// Its digests, for [`ContainerBuilder::frame`](super::ContainerBuilder::frame).
     pub digests: Option<FrameDigests>,
 }

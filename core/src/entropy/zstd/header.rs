@@ -8,7 +8,7 @@ use crate::{Error, Result, Rule};
 
 const MAGIC: u32 = 0xFD2F_B528;
 
-/// What the header of a frame declares.
+/// The fields of a frame header that decoding depends on.
 pub struct Header {
     /// The length of the decoded frame.
     pub content_bytes: Option<u64>,

@@ -192,9 +192,9 @@ pub fn run(options: &Options) -> Result<()> {
         .view(options.stored.view())
         .progress(&bar)
         .gauss(&lines);
-    if let Some(bytes) = options.memory.bytes() {
-        converting = converting.memory_bytes(bytes);
-    }
+    converting = options
+        .memory
+        .add_to(converting, |o, bytes| o.memory_bytes(bytes));
     if let Some(bytes) = options.shard_size {
         converting = converting.shard_bytes(bytes);
     }

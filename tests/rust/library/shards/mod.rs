@@ -112,7 +112,7 @@ fn unpack(input: &Path, target: &Path) -> zstn::Result<UnpackReport> {
     zstn::unpack(&engine(), input, target, &UnpackOptions::default())
 }
 
-/// What a folder holds besides the shards.
+/// Returns the report on the other files of the folder.
 fn rest(report: PackReport) -> FolderReport {
     report.folder.expect("a folder was made")
 }

@@ -55,7 +55,7 @@ fn what_could_not_be_restored_is_not_packed() {
         assert!(error.to_string().contains(sentence), "{error}");
         assert!(error.to_string().contains(stray), "{error}");
     }
-    // With a packed file that is not ambiguous.
+    // A packed file next to a checkpoint is not ambiguous: it is copied.
     let mut files = model(false);
     files.insert("consolidated.zstn".into(), b"as it is".to_vec());
     let (scratch, folder) = scratch(&files);

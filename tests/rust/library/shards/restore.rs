@@ -14,7 +14,7 @@ fn a_folder_comes_back_byte_for_byte() {
     let (scratch, folder) = scratch(&files);
     #[cfg(unix)]
     for name in [FIRST, INDEX, "config.json"] {
-        // As in model caches.
+        // Model caches link to files elsewhere.
         let elsewhere = scratch.path().join(name);
         std::fs::rename(folder.join(name), &elsewhere).unwrap();
         std::os::unix::fs::symlink(&elsewhere, folder.join(name)).unwrap();
