@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{Shard, Shards};
 use crate::catalog::open_catalog;
-use crate::source::{Location, Map, Remote, Source};
+use crate::source::{HttpOptions, Map, Source};
 use crate::{Engine, Error, Progress, Result};
 
 /// Local shards are opened and looked into before work begins; remote ones
@@ -38,14 +38,13 @@ impl<'a> Parts<'a> {
             indexed_tensors: 0,
         };
         for (number, shard) in shards.files().iter().enumerate() {
-            let (map, len) = match &shard.location {
-                Location::Url(url) => {
-                    let head = zstn_core::limits::HEAD_LEN_BYTES;
-                    let source = Remote::open_ranged(url, head)?;
-                    let len = source.map(|source| parts.check(number, &source));
+            let (map, len) = match shard.location.is_remote() {
+                true => {
+                    let source = shard.location.open_ranged(&HttpOptions::default())?;
+                    let len = source.map(|source| parts.check(number, &*source));
                     (None, len.transpose()?.unwrap_or(0))
                 }
-                _ => {
+                false => {
                     let map = shard.map(&|_, _| ())?;
                     let len = parts.check(number, &map)?;
                     (Some(map), len)

@@ -106,7 +106,7 @@ pub fn unpacked_index(path: &Path) -> Result<Vec<u8>> {
 
 pub(super) fn missing(location: &Location) -> Error {
     match location {
-        Location::Url(url) => Error::Http {
+        Location::Url(url) if location.is_remote() => Error::Http {
             url: url.clone(),
             detail: "there is no such file, or it needs a login; check the address".into(),
             status: None,

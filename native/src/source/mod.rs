@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use crate::{Error, Result};
 
+mod address;
 mod fault;
 mod file;
 mod http;
@@ -13,15 +14,16 @@ mod location;
 mod map;
 pub(crate) mod parallel;
 mod parts;
+mod scheme;
 mod version;
 
+#[cfg(feature = "serve")]
+pub(crate) use address::PLAIN;
 pub use fault::survive_truncation;
 pub use file::FileSource;
 pub use http::{HttpOptions, Remote};
 pub use input::Input;
 pub use location::Location;
-#[cfg(feature = "serve")]
-pub(crate) use location::PLAIN;
 pub use map::Map;
 pub(crate) use parts::read_parts;
 pub use version::FileId;

@@ -66,8 +66,12 @@ impl Remote {
 
     /// Opens the file like [`Remote::open`]; returns `None` if the server ignores
     /// ranges.
-    pub(crate) fn open_ranged(url: &str, head_len_bytes: u64) -> Result<Option<Self>> {
-        let client = Client::new(url, &HttpOptions::default());
+    pub(super) fn open_ranged(
+        url: &str,
+        head_len_bytes: u64,
+        options: &HttpOptions,
+    ) -> Result<Option<Self>> {
+        let client = Client::new(url, options);
         Ok(Self::begin(client, head_len_bytes)?.ok())
     }
 
