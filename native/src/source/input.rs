@@ -62,10 +62,10 @@ impl Input {
 
     /// Returns an input that can be opened more than once: standard input and
     /// pipes are read to their end.
-    pub(crate) fn rewindable(&self) -> Result<Self> {
+    pub(crate) fn rewindable(&self, http: &HttpOptions) -> Result<Self> {
         match &self.0 {
             Kind::Location(location) if location.is_read_once() => {
-                Ok(location.map(&HttpOptions::default(), &|_, _| ())?.into())
+                Ok(location.map(http, &|_, _| ())?.into())
             }
             _ => Ok(self.clone()),
         }
@@ -74,7 +74,7 @@ impl Input {
     /// Returns whether its files are on a server, or in another remote source.
     pub(crate) fn is_remote(&self) -> bool {
         match &self.0 {
-            Kind::Location(location) => matches!(location, Location::Url(_)),
+            Kind::Location(location) => location.is_remote(),
             Kind::Source(source) => source.is_remote(),
             Kind::Map(_) => false,
         }
@@ -90,12 +90,10 @@ impl Input {
     }
 
     /// Makes all of it available as a map.
-    pub(crate) fn map(&self, progress: &dyn Progress) -> Result<Arc<Map>> {
+    pub(crate) fn map(&self, http: &HttpOptions, progress: &dyn Progress) -> Result<Arc<Map>> {
         let fetching = |so_far, len| progress.fetching(so_far, len);
         match &self.0 {
-            Kind::Location(location) => location
-                .map(&HttpOptions::default(), &fetching)
-                .map(Arc::new),
+            Kind::Location(location) => location.map(http, &fetching).map(Arc::new),
             Kind::Source(source) => copy(source, &fetching).map(Arc::new),
             Kind::Map(map) => Ok(map.clone()),
         }

@@ -61,16 +61,17 @@ fn pack_input(
     sink: Sink,
     options: &PackOptions,
 ) -> Result<PackReport> {
-    if let Some(shards) = Shards::open_input(input, PLAIN)? {
+    if let Some(shards) = Shards::open_input(input, PLAIN, &options.http)? {
         return pack_shards(engine, &shards, &sink.folder()?, options);
     }
     options.check()?;
     let output = sink.file()?;
-    let map = input.map(options.progress)?;
+    let map = input.map(&options.http, options.progress)?;
     let file = match &options.bases[..] {
         [] => pack_file(engine, &map, output, options),
         bases => {
-            let base = BaseFile::open(engine, bases, options.memory_bytes, options.progress)?;
+            let (http, memory_bytes) = (&options.http, options.memory_bytes);
+            let base = BaseFile::open(engine, bases, http, memory_bytes, options.progress)?;
             pack_delta(engine, &map, &base, output, options)
         }
     };
