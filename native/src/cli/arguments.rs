@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use zstn::source::HttpOptions;
 use zstn::{Engine, Input, Location, Output, Reader, Result, Sink, View};
 
 use super::{size, terminal};
@@ -205,8 +206,15 @@ pub struct Model {
 
 impl Model {
     /// Opens `input`, with its base if it is a delta.
-    pub fn open(&self, input: &Location, engine: Option<&Engine>) -> Result<Reader> {
-        let mut options = Reader::options().view(self.stored.view());
+    pub fn open(
+        &self,
+        input: &Location,
+        http: &HttpOptions,
+        engine: Option<&Engine>,
+    ) -> Result<Reader> {
+        let mut options = Reader::options()
+            .view(self.stored.view())
+            .http(http.clone());
         if let Some(engine) = engine {
             options = options.engine(engine);
         }

@@ -106,6 +106,21 @@ impl Location {
         Scheme::find(text).is_some()
     }
 
+    /// Returns the origin that requests for it go to first, scheme, host and
+    /// port: `https://example.org:443`. `None` if it is not read over HTTP.
+    ///
+    /// ```
+    /// let model = zstn::Location::url("https://Example.org/model.zstn");
+    /// assert_eq!(model.origin().unwrap(), "https://example.org:443");
+    /// ```
+    #[must_use]
+    pub fn origin(&self) -> Option<String> {
+        match self {
+            Self::Url(url) => network::origin(url),
+            Self::Path(_) | Self::Stdin => None,
+        }
+    }
+
     /// Returns whether its bytes come from another machine.
     pub(crate) fn is_remote(&self) -> bool {
         matches!(self, Self::Url(url) if Scheme::find(url) != Some(Scheme::File))

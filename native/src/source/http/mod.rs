@@ -30,6 +30,7 @@ mod validator;
 mod whole;
 
 pub use options::HttpOptions;
+pub(super) use secrets::origin;
 pub(super) use whole::download;
 pub(super) use whole::small;
 
