@@ -8,6 +8,7 @@ mod deltas;
 mod exit_status;
 #[cfg(unix)]
 mod killed;
+mod network;
 mod overwriting;
 mod printing;
 mod verbs;

@@ -2,6 +2,7 @@
 
 mod faults;
 mod opening;
+mod options;
 mod ranges;
 mod reading;
 mod secrets;
