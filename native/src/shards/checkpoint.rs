@@ -137,15 +137,13 @@ impl Shards {
     }
 
     pub(super) fn of_index(location: &Location, name: String, http: &HttpOptions) -> Result<Self> {
-        let text = location
-            .read_small(http, HEADER_LEN_BYTES)?
-            .ok_or_else(|| missing(location))?;
+        let (text, version) = location.read_small(http, HEADER_LEN_BYTES)?;
         let parsed = ShardIndex::parse(&text).map_err(Error::place(location))?;
         let mut files: Vec<Shard> = Vec::new();
         for name in parsed.files() {
             files.push(Shard {
                 name: name.clone(),
-                location: location.sibling(name).ok_or_else(|| missing(location))?,
+                location: version.sibling(name).ok_or_else(|| missing(location))?,
                 tensors: Vec::new(),
             });
         }
@@ -157,7 +155,7 @@ impl Shards {
             is_folder: false,
             index: Some(Index {
                 name,
-                location: location.clone(),
+                location: version,
                 text,
                 parsed,
             }),

@@ -79,7 +79,8 @@ impl fmt::Display for Location {
 }
 
 impl Location {
-    /// Returns the location of an address: `https://…`, `http://…` or
+    /// Returns the location of an address: `https://…`, `http://…`,
+    /// `hf://OWNER/NAME@REVISION/FILE` for a file in a model hub, or
     /// `file:///…`. The last becomes its path. A text that is not such an
     /// address is an error when the location is opened.
     ///
@@ -107,7 +108,8 @@ impl Location {
     }
 
     /// Returns the origin that requests for it go to first, scheme, host and
-    /// port: `https://example.org:443`. `None` if it is not read over HTTP.
+    /// port: `https://example.org:443`. For a file in a hub that is `$HF_ENDPOINT`,
+    /// or <https://huggingface.co>. `None` if it is not read over HTTP.
     ///
     /// ```
     /// let model = zstn::Location::url("https://Example.org/model.zstn");
@@ -159,9 +161,9 @@ impl Location {
         let head_len_bytes = zstn_core::limits::HEAD_LEN_BYTES;
         Ok(match self {
             Self::Url(url) => match Scheme::of(url)? {
-                Scheme::Http => Box::new(Remote::open(url, head_len_bytes, http)?),
+                Scheme::Http | Scheme::Hub => Box::new(Remote::open(url, head_len_bytes, http)?),
                 Scheme::File => return Self::Path(scheme::file_path(url)?).open(http),
-                Scheme::Hub | Scheme::Store => scheme::no_stores(url)?,
+                Scheme::Store => scheme::no_stores(url)?,
             },
             Self::Path(path) if !is_pipe(path) => Box::new(FileSource::open(path)?),
             _ => Box::new(self.map(http, &|_, _| ())?),
@@ -173,7 +175,7 @@ impl Location {
     pub(crate) fn open_ranged(&self, http: &HttpOptions) -> Result<Option<Box<dyn Source>>> {
         let head_len_bytes = zstn_core::limits::HEAD_LEN_BYTES;
         match self {
-            Self::Url(url) if Scheme::of(url)? == Scheme::Http => {
+            Self::Url(url) if matches!(Scheme::of(url)?, Scheme::Http | Scheme::Hub) => {
                 let remote = Remote::open_ranged(url, head_len_bytes, http)?;
                 Ok(remote.map(|remote| Box::new(remote) as Box<dyn Source>))
             }
@@ -198,18 +200,38 @@ impl Location {
             Self::Path(path) => Map::open(path),
             Self::Stdin => spool("standard input", &mut io::stdin().lock(), |_| ()),
             Self::Url(url) => match Scheme::of(url)? {
-                Scheme::Http => network::download(url, http, progress),
+                Scheme::Http | Scheme::Hub => network::download(url, http, progress),
                 Scheme::File => Self::Path(scheme::file_path(url)?).map(http, progress),
-                Scheme::Hub | Scheme::Store => scheme::no_stores(url),
+                Scheme::Store => scheme::no_stores(url),
             },
         }
     }
 
-    /// Reads a small file next to a checkpoint, such as its index or
-    /// `config.json`. Returns `None` if there is no such file, or if a server
-    /// asks for a login: storage without a public list answers missing files so.
-    /// A file of more than `max_bytes` is refused.
-    pub(crate) fn read_small(&self, http: &HttpOptions, max_bytes: u64) -> Result<Option<Vec<u8>>> {
+    /// Reads a small file next to a checkpoint, such as `config.json`. Returns
+    /// `None` if there is no such file, or if a server asks for a login: storage
+    /// without a public list answers missing files so. A file of more than
+    /// `max_bytes` is refused.
+    pub(crate) fn read_small_if_any(
+        &self,
+        http: &HttpOptions,
+        max_bytes: u64,
+    ) -> Result<Option<Vec<u8>>> {
+        use io::ErrorKind::NotFound;
+        match self.read_small(http, max_bytes) {
+            Ok((bytes, _)) => Ok(Some(bytes)),
+            Err(Error::Http {
+                status: Some(401 | 403 | 404 | 410),
+                ..
+            }) => Ok(None),
+            Err(Error::Io { source, .. }) if source.kind() == NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads a small file, such as the index of a checkpoint. Returns its bytes
+    /// and the location that other files of the same version are siblings of. A
+    /// file of more than `max_bytes` is refused.
+    pub(crate) fn read_small(&self, http: &HttpOptions, max_bytes: u64) -> Result<(Vec<u8>, Self)> {
         let unreadable = |error| Error::io(format!("read {self}"), error);
         let too_long = || {
             let detail = format!("the file is over the cap of {max_bytes} bytes");
@@ -217,18 +239,18 @@ impl Location {
         };
         let from: Box<dyn Read> = match self {
             Self::Stdin => Box::new(io::stdin()),
-            Self::Path(path) => match File::open(path) {
-                Ok(file) => Box::new(file),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-                Err(error) => return Err(Error::file("open", path)(error)),
-            },
+            Self::Path(path) => Box::new(File::open(path).map_err(Error::file("open", path))?),
             Self::Url(url) => match Scheme::of(url)? {
-                Scheme::Http => return network::small(url, http, max_bytes, too_long),
+                Scheme::Http | Scheme::Hub => {
+                    let small = network::small(url, http, max_bytes, too_long)?;
+                    let pinned = small.pinned.map_or_else(|| self.clone(), Self::Url);
+                    return Ok((small.bytes, pinned));
+                }
                 Scheme::File => {
                     let file = Self::Path(scheme::file_path(url)?);
                     return file.read_small(http, max_bytes);
                 }
-                Scheme::Hub | Scheme::Store => scheme::no_stores(url)?,
+                Scheme::Store => scheme::no_stores(url)?,
             },
         };
         let mut bytes = Vec::new();
@@ -238,7 +260,7 @@ impl Location {
         if bytes.len() as u64 > max_bytes {
             return Err(too_long());
         }
-        Ok(Some(bytes))
+        Ok((bytes, self.clone()))
     }
 
     /// Returns the location of the file called `name` in the same folder; the

@@ -6,6 +6,7 @@ mod changed_inputs;
 mod delta_bases;
 mod deltas;
 mod exit_status;
+mod hub;
 #[cfg(unix)]
 mod killed;
 mod network;

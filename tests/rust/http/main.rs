@@ -1,6 +1,7 @@
 //! Reading over HTTP, and `zstn serve`.
 
 mod faults;
+mod hub;
 mod opening;
 mod options;
 mod ranges;

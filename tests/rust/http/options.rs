@@ -232,9 +232,7 @@ fn a_token_reaches_every_file_of_its_origin_and_no_other() {
         let Error::Http { status, .. } = refused else {
             panic!("{name}: {refused}");
         };
-        // An index that needs a login is reported like one that is not there.
-        let is_index = input.ends_with("json");
-        assert_eq!(status, (!is_index).then_some(401), "{name}: {refused}");
+        assert_eq!(status, Some(401), "{name}: {refused}");
 
         let http = HttpOptions::default().with_token(&home.url, TOKEN).unwrap();
         home.expect_rounds(&[]);

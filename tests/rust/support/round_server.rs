@@ -22,6 +22,8 @@ const GRACE: Duration = Duration::from_millis(100);
 pub enum Page {
     /// These bytes, or a range of them.
     File(Vec<u8>),
+    /// The same, with more lines of headers.
+    FileWith(Vec<String>, Vec<u8>),
     /// A redirect to this address.
     Redirect(String),
     /// This status, such as `404 Not Found`, and lines of headers. There is no
@@ -188,7 +190,9 @@ fn talk(stream: &TcpStream, state: &(Mutex<State>, Condvar)) -> Option<()> {
         if login.is_some() && request.header("authorization") != login.as_deref() {
             page = Some(Arc::new(Page::Answer("401 Unauthorized", Vec::new())));
         }
-        if let (Some(Page::File(bytes)), Some(range)) = (page.as_deref(), request.header("range")) {
+        if let (Some(Page::File(bytes) | Page::FileWith(_, bytes)), Some(range)) =
+            (page.as_deref(), request.header("range"))
+        {
             let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
             let end = last.parse().map_or(bytes.len(), |last: usize| last + 1);
             request.range = Some(first.parse().ok()?..end.min(bytes.len()));
@@ -206,14 +210,21 @@ fn answer(mut to: &TcpStream, page: Option<&Page>, range: Option<Range<usize>>) 
             (*status, lines.collect(), &[][..])
         }
         (Some(Page::Redirect(url)), _) => ("302 Found", format!("Location: {url}\r\n"), &[][..]),
-        (Some(Page::File(bytes)), None) => ("200 OK", String::new(), &bytes[..]),
-        (Some(Page::File(bytes)), Some(range)) => {
+        (Some(Page::File(bytes) | Page::FileWith(_, bytes)), None) => {
+            ("200 OK", String::new(), &bytes[..])
+        }
+        (Some(Page::File(bytes) | Page::FileWith(_, bytes)), Some(range)) => {
             let (first, last, total) = (range.start, range.end - 1, bytes.len());
             let line = format!("Content-Range: bytes {first}-{last}/{total}\r\n");
             ("206 Partial Content", line, &bytes[range])
         }
     };
+    let more = match page {
+        Some(Page::FileWith(lines, _)) => lines.iter().map(|line| format!("{line}\r\n")).collect(),
+        _ => String::new(),
+    };
     let len = body.len();
-    let head = format!("HTTP/1.1 {status}\r\n{line}Content-Length: {len}\r\nETag: \"1\"\r\n\r\n");
+    let head =
+        format!("HTTP/1.1 {status}\r\n{line}{more}Content-Length: {len}\r\nETag: \"1\"\r\n\r\n");
     to.write_all(&[head.as_bytes(), body].concat())
 }

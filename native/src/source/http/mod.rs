@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use ureq::http::{Method, StatusCode, header};
 
 use super::parallel::{self, READS_AT_ONCE, merge};
-use super::{Source, check_inside};
+use super::{Location, Source, check_inside};
 use crate::Result;
 use body::{Expected, receive};
 use client::Client;
@@ -42,7 +42,7 @@ const MAX_GAP_BYTES: u64 = 64 << 10;
 /// held for each request that is under way, in addition to the results.
 const MAX_MERGED_BYTES: u64 = 16 << 20;
 
-/// A file at an http(s) address. Its first bytes are read on opening,
+/// A file at an http(s) address, or in a hub (`hf://`). Its first bytes are read on opening,
 /// since that is how its length and version are learnt. Every later answer is
 /// compared with these, and holds exactly the bytes asked for or is refused.
 ///
@@ -61,7 +61,7 @@ impl Remote {
     /// Reads the first `head_len_bytes` bytes of the file at `url` and learns
     /// its length from the answer.
     pub fn open(url: &str, head_len_bytes: u64, options: &HttpOptions) -> Result<Self> {
-        let client = Client::new(url, options);
+        let client = Client::new(url, options)?;
         Self::begin(client, head_len_bytes)?.map_err(|client| ranges::ignored(&client))
     }
 
@@ -72,7 +72,7 @@ impl Remote {
         head_len_bytes: u64,
         options: &HttpOptions,
     ) -> Result<Option<Self>> {
-        let client = Client::new(url, options);
+        let client = Client::new(url, options)?;
         Ok(Self::begin(client, head_len_bytes)?.ok())
     }
 
@@ -247,5 +247,9 @@ impl Source for Remote {
 
     fn is_remote(&self) -> bool {
         true
+    }
+
+    fn pinned_location(&self) -> Option<Location> {
+        self.client.pinned().map(Location::Url)
     }
 }
