@@ -12,6 +12,7 @@ use super::kind::ShardKind as _;
 use super::shard::missing;
 use super::tree::Tree;
 use super::{BASES, Index, PACKED, Shard};
+use crate::source::parallel::{self, FILES_AT_ONCE};
 use crate::source::{HttpOptions, Input, Location};
 use crate::{Error, Result};
 
@@ -57,6 +58,22 @@ impl Shards {
             Some(location) => Self::open_tree(location, kinds, http),
             None => Ok(None),
         }
+    }
+
+    /// Opens several counterparts, such as a chain of bases. Indices on servers
+    /// are read at the same time.
+    ///
+    /// # Errors
+    /// Those of [`Shards::open_counterpart`].
+    pub fn open_counterparts(
+        inputs: &[Input],
+        kinds: &[Kind],
+        http: &HttpOptions,
+    ) -> Result<Vec<Self>> {
+        let at_once = parallel::at_once(inputs.iter().map(Input::is_remote), FILES_AT_ONCE);
+        parallel::run(inputs.len(), at_once, |number| {
+            Self::open_counterpart(&inputs[number], kinds, http)
+        })
     }
 
     /// Opens the counterpart of a checkpoint in several files, its base or
