@@ -56,7 +56,7 @@ pub enum Error {
     /// The output exists and may not be replaced.
     #[error("{} exists already", path.display())]
     Exists {
-        /// Its path.
+        /// Its path or address.
         path: std::path::PathBuf,
     },
     /// A delta cannot be read without its base.

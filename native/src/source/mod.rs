@@ -22,7 +22,7 @@ mod version;
 pub(crate) use address::PLAIN;
 pub use fault::survive_truncation;
 pub use file::FileSource;
-pub use http::{HttpOptions, Remote};
+pub use http::{HttpOptions, Remote, put};
 pub use input::Input;
 pub use location::Location;
 pub use map::Map;

@@ -15,6 +15,7 @@ pub mod rng;
 pub mod round_server;
 #[cfg(unix)]
 pub mod terminal;
+pub mod upload_server;
 pub mod ztensor;
 
 use std::path::PathBuf;
