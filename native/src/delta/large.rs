@@ -55,11 +55,11 @@ impl Pair<'_> {
             .packing
             .head(number, kind, payload_len)
             .map_err(&refuse)?;
-        output.write(&record_head)?;
-        output.write(&head)?;
+        output.write_final(&record_head)?;
+        output.write_final(&head)?;
         if let Some(frame) = payload {
             for piece in frame.pieces(0..frame.len()) {
-                output.write(piece)?;
+                output.write_final(piece)?;
             }
         }
         self.options.progress.advance(place.len() as u64);

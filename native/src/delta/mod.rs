@@ -44,7 +44,7 @@ pub(crate) fn pack_delta(
     options.progress.begin(lens.iter().sum());
     let digest = parsed.digest(&|read| release(base, &read));
     let prefix = packing.prefix(digest).map_err(&refuse)?;
-    output.write(&prefix)?;
+    output.write_final(&prefix)?;
 
     let mut packed_bytes = prefix.len() as u64;
     let mut places: Vec<RecordInfo> = Vec::new();
@@ -80,7 +80,7 @@ pub(crate) fn pack_delta(
             || {
                 pending
                     .iter()
-                    .try_for_each(|coded| output.write(&coded.record))
+                    .try_for_each(|coded| output.write_final(&coded.record))
             },
         );
         written?;
@@ -95,13 +95,13 @@ pub(crate) fn pack_delta(
         }
     }
     for coded in &pending {
-        output.write(&coded.record)?;
+        output.write_final(&coded.record)?;
     }
     let count = |kind| places.iter().filter(|place| place.kind == kind).count();
     let (copied, differing) = (count(Kind::Copy), count(Kind::Delta));
     let whole = count(Kind::Full);
     let trailer = packing.trailer(places, digest::of_pieces(target.pieces(0..target.len())));
-    output.write(&trailer)?;
+    output.write_final(&trailer)?;
     target.check_unchanged()?;
     base.check_unchanged()?;
     let report = PackedFile {

@@ -1,23 +1,26 @@
 //! Files and folders that appear only when they are complete.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, ErrorKind, Seek, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use tempfile::NamedTempFile;
 
 use crate::source::{Map, Source};
 use crate::{Error, Result};
 use hidden::{PART_SUFFIX, give_name, hidden_prefix, parent, without_path};
+use receiver::Receiver;
+use spool::Spool;
 use target::Target;
 use unfinished::Unfinished;
 
 mod folder;
 mod hidden;
+mod receiver;
 pub(crate) mod sink;
+mod spool;
 mod staging;
 mod target;
 pub(crate) mod temporary;
@@ -35,32 +38,35 @@ pub use unfinished::remove_unfinished;
 /// unless it could still call [`remove_unfinished`].
 ///
 /// A path that is a link means the file that the link leads to. A pipe or a
-/// device, such as `/dev/null`, is never replaced: it is written to at the end,
-/// and so is a writer.
+/// device, such as `/dev/null`, is never replaced but written to, and so is a
+/// writer: these receive bytes as soon as they are final.
 pub struct Output<'a> {
-    disk: Disk,
-    target: Target,
-    /// Receives the bytes in the end, instead of the target.
-    writer: Option<Mutex<Box<dyn Write + Send + 'a>>>,
-    /// The path as it was given, for messages.
-    name: PathBuf,
+    place: Place<'a>,
+    /// The path as it was given; `None` for a writer.
+    path: Option<PathBuf>,
+    /// The output in messages.
+    name: String,
     replace: bool,
 }
 
 /// The place of the bytes until the output is complete.
-#[derive(Debug)]
-enum Disk {
+enum Place<'a> {
     /// In the folder of the target, under a hidden name.
-    Hidden(NamedTempFile, Unfinished),
-    /// In a file without a name, which the system removes even if the process
-    /// is killed.
+    Hidden {
+        file: NamedTempFile,
+        unfinished: Unfinished,
+        target: PathBuf,
+    },
+    /// In a file without a name, for this process alone.
     Unnamed(File),
+    /// In a file without a name until they are final, then with a receiver.
+    Spool(Spool<'a>),
 }
 
 impl fmt::Debug for Output<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Output")
-            .field("target", &self.target)
+            .field("name", &self.name)
             .finish_non_exhaustive()
     }
 }
@@ -87,60 +93,64 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Begins an output that is copied to `writer` when it is finished. Until
-    /// then the bytes are in a file without a name in the folder for temporary
-    /// files (`TMPDIR`).
+    /// Begins an output that goes to `writer` as it becomes final. What may
+    /// still be revised, at most the largest tensor in its packed form, is in a
+    /// file without a name in the folder for temporary files (`TMPDIR`).
     ///
     /// # Errors
     /// I/O errors.
     pub fn to_writer(writer: impl Write + Send + 'a) -> Result<Self> {
-        let mut output = Self::temporary()?;
-        output.name = "the output".into();
-        output.writer = Some(Mutex::new(Box::new(writer)));
-        Ok(output)
+        let name = "the output".to_owned();
+        Ok(Self {
+            place: Place::Spool(Spool::new(
+                name.clone(),
+                Receiver::Writer(Box::new(writer)),
+            )?),
+            path: None,
+            name,
+            replace: true,
+        })
     }
 
     /// Begins a file without a name in the folder for temporary files
     /// (`TMPDIR`). It is gone when it and its maps are dropped.
     pub(crate) fn temporary() -> Result<Self> {
-        Self::begin(Path::new("temporary file"), Target::Nowhere, true)
+        Ok(Self {
+            place: Place::Unnamed(temporary::create()?),
+            path: None,
+            name: "temporary file".into(),
+            replace: true,
+        })
     }
 
     fn begin(path: &Path, target: Target, replace: bool) -> Result<Self> {
-        let disk = match &target {
+        let name = match &target {
+            Target::Stdout => "standard output".into(),
+            _ => path.display().to_string(),
+        };
+        let receiver = match target {
             Target::File(target) => {
-                let mut builder = tempfile::Builder::new();
-                let prefix = hidden_prefix(path);
-                builder.prefix(&prefix).suffix(PART_SUFFIX);
-                #[cfg(unix)]
-                {
-                    use std::os::unix::fs::PermissionsExt;
-                    // The mode of any new file; the user's umask still applies.
-                    builder.permissions(std::fs::Permissions::from_mode(0o666));
-                }
-                let folder = parent(target);
-                let made = Unfinished::create(|| builder.tempfile_in(folder), NamedTempFile::path);
-                // The error itself would name the hidden file.
-                let (unfinished, file) = made.map_err(|error| {
-                    let action = format!("write into {}", folder.display());
-                    Error::io(action, without_path(error))
-                })?;
-                Disk::Hidden(file, unfinished)
+                return Ok(Self {
+                    place: Place::hidden(path, target)?,
+                    path: Some(path.into()),
+                    name,
+                    replace,
+                });
             }
-            _ => Disk::Unnamed(temporary::create()?),
+            Target::Stdout => Receiver::Stdout,
+            Target::Stream(path) => Receiver::Stream(path, None),
         };
         Ok(Self {
-            disk,
-            target,
-            writer: None,
-            name: path.into(),
+            place: Place::Spool(Spool::new(name.clone(), receiver)?),
+            path: Some(path.into()),
+            name,
             replace,
         })
     }
 
     /// Returns the path as it was given; `None` for a writer.
     pub(crate) fn path(&self) -> Option<PathBuf> {
-        self.writer.is_none().then(|| self.name.clone())
+        self.path.clone()
     }
 
     /// Refuses to take the place of a file that one of `inputs` is read from.
@@ -148,14 +158,36 @@ impl<'a> Output<'a> {
     /// # Errors
     /// [`Error::Usage`].
     pub fn check_inputs(&self, inputs: &[&dyn Source]) -> Result<()> {
-        self.target.check_inputs(inputs)
+        match &self.place {
+            Place::Hidden { target, .. } => check_inputs(target, inputs.iter().copied()),
+            _ => Ok(()),
+        }
     }
 
-    /// Appends at the current position.
+    /// Appends bytes at the current position. A writer receives them when the
+    /// output is finished.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.file()
             .write_all(bytes)
             .map_err(|error| self.failed("write", error))
+    }
+
+    /// Appends bytes that are final, after others that are final from now on. A
+    /// writer receives all of them at once.
+    pub(crate) fn write_final(&mut self, bytes: &[u8]) -> Result<()> {
+        match &mut self.place {
+            Place::Spool(spool) => spool.write_final(bytes),
+            _ => self.write(bytes),
+        }
+    }
+
+    /// Declares everything that has been written final: it is not read, moved
+    /// or written again.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        match &mut self.place {
+            Place::Spool(spool) => spool.settle(),
+            _ => Ok(()),
+        }
     }
 
     /// Appends a part of a file without keeping it in memory.
@@ -165,27 +197,28 @@ impl<'a> Output<'a> {
 
     /// Writes at `offset_bytes`; several threads may do so at a time.
     pub(crate) fn write_at(&self, bytes: &[u8], offset_bytes: u64) -> Result<()> {
-        write_all_at(self.file(), bytes, offset_bytes).map_err(|error| self.failed("write", error))
+        write_all_at(self.file(), bytes, self.position(offset_bytes))
+            .map_err(|error| self.failed("write", error))
     }
 
-    /// Moves the position of [`Output::write`], from the start of the file.
+    /// Moves the position of [`Output::write`], from the start of the output.
     pub(crate) fn seek(&mut self, offset_bytes: u64) -> Result<()> {
         self.file()
-            .seek(io::SeekFrom::Start(offset_bytes))
+            .seek(io::SeekFrom::Start(self.position(offset_bytes)))
             .map(|_| ())
             .map_err(|error| self.failed("write", error))
     }
 
-    /// Cuts or extends the file.
+    /// Cuts or extends the output.
     pub(crate) fn set_len(&self, len_bytes: u64) -> Result<()> {
         self.file()
-            .set_len(len_bytes)
+            .set_len(self.position(len_bytes))
             .map_err(|error| self.failed("make room for", error))
     }
 
-    /// Maps the bytes that have been written so far.
+    /// Maps the bytes that have been written so far, none of which is final.
     pub(crate) fn map(&self) -> Result<Map> {
-        self.map_as(self.name())
+        self.map_as(self.name.clone())
     }
 
     /// Maps the bytes that have been written so far; messages call them `name`.
@@ -193,72 +226,92 @@ impl<'a> Output<'a> {
         Map::new(name, self.file())
     }
 
-    /// Makes the file durable and gives it its name, or copies the bytes to the
-    /// writer.
+    /// Maps the bytes of `range`, none of which is final.
+    pub(crate) fn map_range(&self, range: Range<u64>) -> Result<Map> {
+        let range = self.position(range.start)..self.position(range.end);
+        Map::of_range(self.name.clone(), self.file(), range)
+    }
+
+    /// Makes the file durable and gives it its name, or ends the stream.
     ///
     /// # Errors
     /// [`Error::Exists`] if a file that may not be replaced has appeared, and
     /// I/O errors.
     pub fn finish(self) -> Result<()> {
-        let name = self.name();
-        let fail = |error| Error::io(format!("complete {name}"), error);
-        if let (Disk::Unnamed(file), Some(writer)) = (&self.disk, self.writer) {
-            let writer = writer.into_inner().unwrap_or_else(PoisonError::into_inner);
-            return copy(file, writer).map_err(fail);
-        }
-        let (file, unfinished, target) = match (self.disk, &self.target) {
-            (Disk::Hidden(file, unfinished), Target::File(path)) => (file, unfinished, path),
-            (Disk::Unnamed(file), Target::Stdout) => {
-                return copy(&file, io::stdout().lock()).map_err(fail);
-            }
-            (Disk::Unnamed(file), Target::Stream(path)) => {
-                let stream = OpenOptions::new().write(true).open(path);
-                return copy(&file, stream.map_err(fail)?).map_err(fail);
-            }
-            _ => return Ok(()),
+        let (file, unfinished, target) = match self.place {
+            Place::Hidden {
+                file,
+                unfinished,
+                target,
+            } => (file, unfinished, target),
+            Place::Unnamed(_) => return Ok(()),
+            Place::Spool(spool) => return spool.complete(),
         };
+        let fail = |error| Error::io(format!("complete {}", self.name), error);
         file.as_file().sync_all().map_err(fail)?;
-        let renamed = unfinished.publish(|| give_name(file, target, self.replace));
-        renamed.map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => Error::Exists {
-                path: self.name.clone(),
-            },
+        let renamed = unfinished.publish(|| give_name(file, &target, self.replace));
+        renamed.map_err(|error| match (error.kind(), self.path) {
+            (ErrorKind::AlreadyExists, Some(path)) => Error::Exists { path },
             _ => fail(error),
         })?;
         // Without this the new name itself could be lost with the power.
         #[cfg(unix)]
-        File::open(parent(target))
+        File::open(parent(&target))
             .and_then(|folder| folder.sync_all())
             .map_err(fail)?;
         Ok(())
     }
 
     fn file(&self) -> &File {
-        match &self.disk {
-            Disk::Hidden(file, _) => file.as_file(),
-            Disk::Unnamed(file) => file,
+        match &self.place {
+            Place::Hidden { file, .. } => file.as_file(),
+            Place::Unnamed(file) => file,
+            Place::Spool(spool) => spool.file(),
+        }
+    }
+
+    /// Returns the place in [`Output::file`] of an offset of the output.
+    fn position(&self, offset_bytes: u64) -> u64 {
+        match &self.place {
+            Place::Spool(spool) => spool.position(offset_bytes),
+            _ => offset_bytes,
         }
     }
 
     fn failed(&self, action: &str, error: io::Error) -> Error {
-        match &self.disk {
-            Disk::Hidden(..) => Error::io(format!("{action} {}", self.name()), error),
-            Disk::Unnamed(_) => temporary::failed(action)(error),
-        }
-    }
-
-    fn name(&self) -> String {
-        match &self.target {
-            Target::Stdout => "standard output".into(),
-            _ => self.name.display().to_string(),
+        match &self.place {
+            Place::Hidden { .. } => Error::io(format!("{action} {}", self.name), error),
+            _ => temporary::failed(action)(error),
         }
     }
 }
 
-fn copy(mut file: &File, mut stream: impl Write) -> io::Result<()> {
-    file.rewind()?;
-    io::copy(&mut file, &mut stream)?;
-    stream.flush()
+impl Place<'_> {
+    /// Creates a file with a hidden name, given as `path`, that is to become
+    /// `target`.
+    fn hidden(path: &Path, target: PathBuf) -> Result<Self> {
+        let mut builder = tempfile::Builder::new();
+        let prefix = hidden_prefix(path);
+        builder.prefix(&prefix).suffix(PART_SUFFIX);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            // The mode of any new file; the user's umask still applies.
+            builder.permissions(std::fs::Permissions::from_mode(0o666));
+        }
+        let folder = parent(&target);
+        let made = Unfinished::create(|| builder.tempfile_in(folder), NamedTempFile::path);
+        // The error itself would name the hidden file.
+        let (unfinished, file) = made.map_err(|error| {
+            let action = format!("write into {}", folder.display());
+            Error::io(action, without_path(error))
+        })?;
+        Ok(Self::Hidden {
+            file,
+            unfinished,
+            target,
+        })
+    }
 }
 
 #[cfg(unix)]

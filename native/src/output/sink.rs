@@ -45,8 +45,12 @@ impl<'a> Sink<'a> {
         })
     }
 
-    /// Writes a single file to `writer`, after all of it has been made in a
-    /// temporary file. `&mut writer` works as well.
+    /// Writes a single file to `writer`. `&mut writer` works as well.
+    ///
+    /// [`pack`](crate::pack()) writes as it goes; if it fails, what the writer
+    /// has received is the beginning of a file and worth nothing. What may still
+    /// be revised, at most the largest packed tensor, waits in a temporary file.
+    /// The other verbs write once all of the file has been made and checked.
     pub fn writer(writer: impl Write + Send + 'a) -> Self {
         Self(Kind::Writer(Box::new(writer)))
     }

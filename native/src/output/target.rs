@@ -21,8 +21,6 @@ pub(super) enum Target {
     Stdout,
     /// A pipe or a device such as `/dev/null`, which is written to.
     Stream(PathBuf),
-    /// Nowhere; the file is for this process alone.
-    Nowhere,
 }
 
 impl Target {
@@ -76,14 +74,6 @@ impl Target {
         match self {
             Self::File(path) if path.symlink_metadata().is_ok() => Some(path),
             _ => None,
-        }
-    }
-
-    /// Refuses to replace a file that one of `inputs` is read from.
-    pub(super) fn check_inputs(&self, inputs: &[&dyn Source]) -> Result<()> {
-        match self {
-            Self::File(path) => check_inputs(path, inputs.iter().copied()),
-            _ => Ok(()),
         }
     }
 }

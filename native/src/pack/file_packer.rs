@@ -12,20 +12,24 @@ use zstn_core::container::zstn::rows::BlockTable;
 use zstn_core::container::zstn::{
     CodedTensor, ContainerBuilder, ContainerOptions, Start, aliases, single_frame,
 };
-use zstn_core::digest;
+use zstn_core::digest::{self, Digest};
 use zstn_core::engine::Engine as _;
 use zstn_core::frame::select::Choice;
 
+use super::PackOptions;
+use super::batch::{self, Batch};
 use super::large::{self, Written};
-use super::{PackOptions, batch};
+use super::ties::Ties;
 use crate::report::{PackedFile, Storage};
-use crate::source::{Map, Source};
+use crate::source::{Arriving, Map, Source};
 use crate::{Engine, Error, Output, Result};
 
 /// A file being packed.
 pub(crate) struct FilePacker<'a> {
     pub(super) engine: &'a Engine,
     pub(super) input: &'a Map,
+    /// Fetches the input, if it is not there yet.
+    arriving: Option<&'a Arriving>,
     /// Where the data begin in the input.
     data_start: usize,
     container: ContainerOptions,
@@ -46,10 +50,17 @@ impl<'a> FilePacker<'a> {
         Self {
             engine,
             input,
+            arriving: None,
             data_start,
             container,
             options,
         }
+    }
+
+    /// Fetches the input from `arriving`, whose map it is, as it is needed.
+    pub(super) fn arriving(mut self, arriving: Option<&'a Arriving>) -> Self {
+        self.arriving = arriving;
+        self
     }
 
     /// Writes the container of the whole file.
@@ -68,8 +79,10 @@ impl<'a> FilePacker<'a> {
                 tensors,
             } => self.indexed(builder, prefix, tensors, output),
             Start::SingleFrame => {
+                self.fetch_until(input.len())?;
+                self.check_end()?;
                 let parts = single_frame(engine, header, data, &self.container);
-                parts.iter().try_for_each(|part| output.write(part))?;
+                parts.iter().try_for_each(|part| output.write_final(part))?;
                 self.options.progress.advance(data_len_bytes);
                 Ok(PackedFile {
                     input: String::new(),
@@ -113,41 +126,55 @@ impl<'a> FilePacker<'a> {
         mut tensors: Vec<Tensor>,
         output: &mut Output,
     ) -> Result<PackedFile> {
-        output.write(&prefix)?;
+        output.write_final(&prefix)?;
         drop(prefix);
-        let aliases = self.aliases(&tensors);
+        let mut ties = match self.arriving {
+            Some(_) => Ties::unknown(&tensors),
+            None => Ties::known(self.aliases(&tensors)),
+        };
         let lens: Vec<u64> = tensors.iter().map(|t| t.span.end - t.span.start).collect();
         let batch_bytes = batch::enough_bytes(&lens, self.engine.threads(), self.max_batch_bytes());
-        let batches = batch::cut(&lens, &aliases, batch_bytes);
+        let batches = batch::cut(&lens, &ties.aliases, batch_bytes);
         // The header has been read.
         self.input.release(0..self.data_start);
         let mut pending: Vec<CodedTensor> = Vec::new();
-        for batch in batches {
+        let range_of = |tensors: &[Tensor], batch: &Batch| {
+            let (first, last) = (batch.tensors.start, batch.tensors.end - 1);
+            self.range(&(tensors[first].span.start..tensors[last].span.end))
+        };
+        let mut batches = batches.into_iter().peekable();
+        while let Some(batch) = batches.next() {
+            let range = range_of(&tensors, &batch);
+            let next_end = match batches.peek() {
+                Some(next) => range_of(&tensors, next).end,
+                None => range.end,
+            };
+            self.fetch_until(range.end)?;
+            ties.look_at(&self, &tensors, batch.tensors.clone());
             let distinct: Vec<usize> = batch
                 .tensors
                 .clone()
-                .filter(|&number| aliases[number].is_none())
+                .filter(|&number| ties.aliases[number].is_none())
                 .collect();
-            let span =
-                tensors[batch.tensors.start].span.start..tensors[batch.tensors.end - 1].span.end;
-            let range = self.range(&span);
-            // Frames of the batch before go out while this one is coded.
+            // Frames of the batch before go out, and the next batch comes in,
+            // while this one is coded.
             let (coded, written) = self.engine.join(
                 || self.code(&tensors, &distinct, batch.large),
                 || {
                     // Aliases take no memory: their tensors are of any length.
                     let pieces = self.input.pieces(range.clone());
                     pieces.for_each(|piece| builder.original(piece));
-                    write_all(output, &pending)
+                    write_all(output, &pending)?;
+                    self.fetch_until(next_end)
                 },
             );
             written?;
-            self.input.release(range);
+            self.input.release(range.clone());
             pending = coded;
             let mut frames = pending.iter_mut();
             for number in batch.tensors {
                 let span = tensors[number].span.clone();
-                if let Some(target) = aliases[number] {
+                if let Some(target) = ties.aliases[number] {
                     builder.alias(mem::take(&mut tensors[number].name), span, target)?;
                     continue;
                 }
@@ -166,11 +193,18 @@ impl<'a> FilePacker<'a> {
                 let name = mem::take(&mut tensors[number].name);
                 builder.frame(name, span, len_bytes, digests);
             }
+            if batch.large {
+                output.settle()?;
+            }
+            if let Some(arriving) = self.arriving {
+                arriving.free_until(range.end as u64);
+            }
         }
+        self.check_end()?;
         write_all(output, &pending)?;
         let packed_bytes = builder.position();
         let end = builder.finish()?;
-        output.write(&end)?;
+        output.write_final(&end)?;
         Ok(PackedFile {
             input: String::new(),
             output: None,
@@ -178,7 +212,7 @@ impl<'a> FilePacker<'a> {
             packed_bytes: packed_bytes + end.len() as u64,
             tensors: tensors.len(),
             storage: Storage::Indexed {
-                aliased: aliases.iter().flatten().count(),
+                aliased: ties.aliases.iter().flatten().count(),
             },
         })
     }
@@ -227,13 +261,11 @@ impl<'a> FilePacker<'a> {
         if !self.options.integrity {
             return Ok(None);
         }
-        let at = zstn_core::bytes::index;
-        let file = output.map()?;
-        let end = position + written.len_bytes;
+        let frame = output.map_range(position..position + written.len_bytes)?;
         let table = written.table.as_ref().map(BlockTable::to_bytes);
         Ok(Some(FrameDigests {
-            stored: checksum(file.pieces(at(position)..at(end))),
-            tensor: digest::of_pieces(self.input.pieces(self.range(span))),
+            stored: checksum(frame.pieces(0..frame.len())),
+            tensor: self.digest(span),
             table: table.unwrap_or_default(),
         }))
     }
@@ -271,9 +303,23 @@ impl<'a> FilePacker<'a> {
             }
             self.bytes(span)
         };
-        aliases::find(&lens, probe, |number| {
-            digest::of_pieces(self.input.pieces(self.range(&tensors[number].span)))
-        })
+        aliases::find(&lens, probe, |number| self.digest(&tensors[number].span))
+    }
+
+    /// Returns the digest of the tensor in `span`.
+    pub(super) fn digest(&self, span: &Range<u64>) -> Digest {
+        digest::of_pieces(self.input.pieces(self.range(span)))
+    }
+
+    /// Waits until the input is there up to `end`.
+    fn fetch_until(&self, end: usize) -> Result<()> {
+        let fetch = |arriving: &Arriving| arriving.fetch_until(end as u64);
+        self.arriving.map_or(Ok(()), fetch)
+    }
+
+    /// Makes sure that the input ends where it should.
+    fn check_end(&self) -> Result<()> {
+        self.arriving.map_or(Ok(()), Arriving::check_end)
     }
 }
 
@@ -285,5 +331,5 @@ const MIN_RELEASED_BYTES: usize = 1 << 20;
 fn write_all(output: &mut Output, coded: &[CodedTensor]) -> Result<()> {
     coded
         .iter()
-        .try_for_each(|coded| output.write(&coded.frame))
+        .try_for_each(|coded| output.write_final(&coded.frame))
 }

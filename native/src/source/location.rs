@@ -3,14 +3,14 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
 use super::http as network;
-use super::{FileSource, HttpOptions, Map, Remote, Source};
+use super::{Feed, FileSource, HttpOptions, Map, Remote, Source};
 use crate::output::temporary;
 use crate::{Error, Result};
 
@@ -145,14 +145,24 @@ impl Location {
     /// A file that cannot be opened or fetched; too little space for the copy.
     pub fn map(&self, http: &HttpOptions, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
         match self {
-            Self::Path(path) if is_pipe(path) => {
-                let mut pipe = File::open(path).map_err(Error::file("open", path))?;
-                spool(&path.display().to_string(), &mut pipe, |_| ())
-            }
-            Self::Path(path) => Map::open(path),
-            Self::Stdin => spool("standard input", &mut io::stdin().lock(), |_| ()),
+            Self::Path(path) if !is_pipe(path) => Map::open(path),
             Self::Url(url) => network::download(url, http, progress),
+            _ => self.stream()?.spool(temporary::create()?, 0, progress),
         }
+    }
+
+    /// Begins to read what comes only once: a pipe or standard input.
+    ///
+    /// # Errors
+    /// A pipe that cannot be opened.
+    pub(crate) fn stream(&self) -> Result<Feed> {
+        Ok(match self {
+            Self::Path(path) => {
+                let pipe = File::open(path).map_err(Error::file("open", path))?;
+                Feed::stream(self.to_string(), pipe)
+            }
+            _ => Feed::stream(self.to_string(), io::stdin()),
+        })
     }
 
     /// Reads a small file next to a checkpoint, such as its index or
@@ -228,25 +238,6 @@ fn is_pipe(path: &Path) -> bool {
         let _ = path;
         false
     }
-}
-
-fn spool(name: &str, from: &mut dyn Read, progress: impl Fn(u64)) -> Result<Map> {
-    let mut file = temporary::create()?;
-    let mut buffer = vec![0; 1 << 20];
-    let mut so_far = 0;
-    loop {
-        let len = match from.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(len) => len,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(Error::io(format!("read {name}"), error)),
-        };
-        file.write_all(&buffer[..len])
-            .map_err(|error| temporary::failed("write")(error))?;
-        so_far += len as u64;
-        progress(so_far);
-    }
-    Map::new(name.into(), &file)
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@ use std::ops::Range;
 
 use crate::{Error, Result};
 
+mod arriving;
 mod fault;
+mod feed;
 mod file;
 mod http;
 mod input;
@@ -15,7 +17,9 @@ pub(crate) mod parallel;
 mod parts;
 mod version;
 
+pub(crate) use arriving::{Arriving, Begun};
 pub use fault::survive_truncation;
+pub(crate) use feed::Feed;
 pub use file::FileSource;
 pub use http::{HttpOptions, Remote};
 pub use input::Input;

@@ -1,11 +1,11 @@
 //! Packing a checkpoint.
 
 use crate::delta::{BaseFile, pack_delta};
-use crate::pack::{PackOptions, pack_file};
-use crate::report::PackReport;
+use crate::pack::{PackOptions, pack_arriving, pack_file};
+use crate::report::{PackReport, PackedFile};
 use crate::shards::{PLAIN, Shards, pack_shards};
-use crate::source::Input;
-use crate::{Engine, Result, Sink};
+use crate::source::{Arriving, Begun, HttpOptions, Input};
+use crate::{Engine, Output, Result, Sink};
 
 /// Packs a checkpoint of safetensors without losing a bit: a file into a ZSTN
 /// container, or with [`PackOptions::base`] into its difference from that base.
@@ -66,10 +66,10 @@ fn pack_input(
     }
     options.check()?;
     let output = sink.file()?;
-    let map = input.map(options.progress)?;
     let file = match &options.bases[..] {
-        [] => pack_file(engine, &map, output, options),
+        [] => pack_one(engine, input, output, options),
         bases => {
+            let map = input.map(options.progress)?;
             let base = BaseFile::open(engine, bases, options.memory_bytes, options.progress)?;
             pack_delta(engine, &map, &base, output, options)
         }
@@ -78,4 +78,26 @@ fn pack_input(
         files: vec![file?],
         folder: None,
     })
+}
+
+/// Packs a file, while it arrives if it has to be fetched.
+fn pack_one(
+    engine: &Engine,
+    input: &Input,
+    output: Output,
+    options: &PackOptions,
+) -> Result<PackedFile> {
+    // How a file is packed that was cut off depends on its end.
+    let feed = match options.allow_truncated {
+        true => None,
+        false => input.feed(&HttpOptions::default())?,
+    };
+    let Some(feed) = feed else {
+        return pack_file(engine, &*input.map(options.progress)?, output, options);
+    };
+    let fetching = |so_far, len| options.progress.fetching(so_far, len);
+    match Arriving::begin(feed, &fetching)? {
+        Begun::Arriving(arriving) => pack_arriving(engine, &arriving, output, options),
+        Begun::Whole(map) => pack_file(engine, &map, output, options),
+    }
 }

@@ -103,6 +103,11 @@ impl Remote {
         }))
     }
 
+    /// Returns whether the answers say which version of the file they are from.
+    pub(crate) fn has_version(&self) -> bool {
+        self.version.exist()
+    }
+
     /// Requests made so far, those made again included.
     #[must_use]
     pub fn requests(&self) -> u64 {
