@@ -9,7 +9,7 @@ use zstn_core::container::safetensors::Tensor;
 use zstn_core::frame::delta;
 use zstn_core::transform::xor;
 
-use crate::pack::FilePacker;
+use crate::pack::{Data, FilePacker};
 use crate::source::{Map, Source};
 use crate::{Engine, Error, Output, PackOptions, Result};
 
@@ -77,7 +77,7 @@ impl Pair<'_> {
             progress: &(),
             ..self.options.clone()
         };
-        let packer = FilePacker::new(self.engine, input, start, &options);
+        let packer = FilePacker::new(self.engine, Data::new(input, start), &options);
         let alone = Tensor {
             span: 0..tensor.span.end - tensor.span.start,
             ..tensor.clone()

@@ -6,18 +6,17 @@ use std::io::{self, ErrorKind, Seek, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use tempfile::NamedTempFile;
-
 use crate::source::{Map, Source};
 use crate::{Error, Result};
-use hidden::{PART_SUFFIX, give_name, hidden_prefix, parent, without_path};
+use hidden::{give_name, parent};
+use place::Place;
 use receiver::Receiver;
 use spool::Spool;
 use target::Target;
-use unfinished::Unfinished;
 
 mod folder;
 mod hidden;
+mod place;
 mod receiver;
 pub(crate) mod sink;
 mod spool;
@@ -47,20 +46,6 @@ pub struct Output<'a> {
     /// The output in messages.
     name: String,
     replace: bool,
-}
-
-/// The place of the bytes until the output is complete.
-enum Place<'a> {
-    /// In the folder of the target, under a hidden name.
-    Hidden {
-        file: NamedTempFile,
-        unfinished: Unfinished,
-        target: PathBuf,
-    },
-    /// In a file without a name, for this process alone.
-    Unnamed(File),
-    /// In a file without a name until they are final, then with a receiver.
-    Spool(Spool<'a>),
 }
 
 impl fmt::Debug for Output<'_> {
@@ -167,9 +152,10 @@ impl<'a> Output<'a> {
     /// Appends bytes at the current position. A writer receives them when the
     /// output is finished.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file()
+        self.place
+            .file()
             .write_all(bytes)
-            .map_err(|error| self.failed("write", error))
+            .map_err(|error| self.place.failed("write", &self.name, error))
     }
 
     /// Appends bytes that are final, after others that are final from now on. A
@@ -197,23 +183,25 @@ impl<'a> Output<'a> {
 
     /// Writes at `offset_bytes`; several threads may do so at a time.
     pub(crate) fn write_at(&self, bytes: &[u8], offset_bytes: u64) -> Result<()> {
-        write_all_at(self.file(), bytes, self.position(offset_bytes))
-            .map_err(|error| self.failed("write", error))
+        write_all_at(self.place.file(), bytes, self.place.position(offset_bytes))
+            .map_err(|error| self.place.failed("write", &self.name, error))
     }
 
     /// Moves the position of [`Output::write`], from the start of the output.
     pub(crate) fn seek(&mut self, offset_bytes: u64) -> Result<()> {
-        self.file()
-            .seek(io::SeekFrom::Start(self.position(offset_bytes)))
+        self.place
+            .file()
+            .seek(io::SeekFrom::Start(self.place.position(offset_bytes)))
             .map(|_| ())
-            .map_err(|error| self.failed("write", error))
+            .map_err(|error| self.place.failed("write", &self.name, error))
     }
 
     /// Cuts or extends the output.
     pub(crate) fn set_len(&self, len_bytes: u64) -> Result<()> {
-        self.file()
-            .set_len(self.position(len_bytes))
-            .map_err(|error| self.failed("make room for", error))
+        self.place
+            .file()
+            .set_len(self.place.position(len_bytes))
+            .map_err(|error| self.place.failed("make room for", &self.name, error))
     }
 
     /// Maps the bytes that have been written so far, none of which is final.
@@ -223,13 +211,13 @@ impl<'a> Output<'a> {
 
     /// Maps the bytes that have been written so far; messages call them `name`.
     pub(crate) fn map_as(&self, name: String) -> Result<Map> {
-        Map::new(name, self.file())
+        Map::new(name, self.place.file())
     }
 
     /// Maps the bytes of `range`, none of which is final.
     pub(crate) fn map_range(&self, range: Range<u64>) -> Result<Map> {
-        let range = self.position(range.start)..self.position(range.end);
-        Map::of_range(self.name.clone(), self.file(), range)
+        let range = self.place.position(range.start)..self.place.position(range.end);
+        Map::of_range(self.name.clone(), self.place.file(), range)
     }
 
     /// Makes the file durable and gives it its name, or ends the stream.
@@ -260,57 +248,6 @@ impl<'a> Output<'a> {
             .and_then(|folder| folder.sync_all())
             .map_err(fail)?;
         Ok(())
-    }
-
-    fn file(&self) -> &File {
-        match &self.place {
-            Place::Hidden { file, .. } => file.as_file(),
-            Place::Unnamed(file) => file,
-            Place::Spool(spool) => spool.file(),
-        }
-    }
-
-    /// Returns the place in [`Output::file`] of an offset of the output.
-    fn position(&self, offset_bytes: u64) -> u64 {
-        match &self.place {
-            Place::Spool(spool) => spool.position(offset_bytes),
-            _ => offset_bytes,
-        }
-    }
-
-    fn failed(&self, action: &str, error: io::Error) -> Error {
-        match &self.place {
-            Place::Hidden { .. } => Error::io(format!("{action} {}", self.name), error),
-            _ => temporary::failed(action)(error),
-        }
-    }
-}
-
-impl Place<'_> {
-    /// Creates a file with a hidden name, given as `path`, that is to become
-    /// `target`.
-    fn hidden(path: &Path, target: PathBuf) -> Result<Self> {
-        let mut builder = tempfile::Builder::new();
-        let prefix = hidden_prefix(path);
-        builder.prefix(&prefix).suffix(PART_SUFFIX);
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            // The mode of any new file; the user's umask still applies.
-            builder.permissions(std::fs::Permissions::from_mode(0o666));
-        }
-        let folder = parent(&target);
-        let made = Unfinished::create(|| builder.tempfile_in(folder), NamedTempFile::path);
-        // The error itself would name the hidden file.
-        let (unfinished, file) = made.map_err(|error| {
-            let action = format!("write into {}", folder.display());
-            Error::io(action, without_path(error))
-        })?;
-        Ok(Self::Hidden {
-            file,
-            unfinished,
-            target,
-        })
     }
 }
 

@@ -14,11 +14,13 @@ use crate::source::{Arriving, Map, Source};
 use crate::{Engine, Error, Output, Result};
 
 pub(crate) mod batch;
+mod data;
 mod file_packer;
 mod large;
 mod options;
 mod ties;
 
+pub(crate) use data::Data;
 pub(crate) use file_packer::FilePacker;
 pub use options::PackOptions;
 
@@ -79,9 +81,8 @@ fn pack(
     }
     let header_len = safetensors::header_len_bytes(input, input.len_bytes()).map_err(&refuse)?;
     let data_start = zstn_core::bytes::index(safetensors::PREFIX_BYTES + header_len);
-    let report = FilePacker::new(engine, input, data_start, options)
-        .arriving(arriving)
-        .pack(&mut output);
+    let data = Data::new(input, data_start).arriving(arriving);
+    let report = FilePacker::new(engine, data, options).pack(&mut output);
     // Whatever else went wrong may come of the change.
     input.check_unchanged()?;
     let mut report = report?;

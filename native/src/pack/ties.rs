@@ -1,13 +1,16 @@
 //! Tensors with equal bytes, which are stored once.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use zstn_core::container::safetensors::Tensor;
+use zstn_core::container::zstn::aliases;
 use zstn_core::digest::Digest;
 use zstn_core::engine::Engine as _;
 
-use super::FilePacker;
+use super::data::Data;
+use crate::Engine;
 
 /// For every tensor the number of the first one with the same bytes, if that is
 /// an earlier one.
@@ -16,7 +19,7 @@ pub(super) struct Ties {
     search: Option<Search>,
 }
 
-/// Finding them while the tensors come: what has been packed is gone.
+/// Finding them while the tensors arrive: what has been packed is gone.
 struct Search {
     /// Whether some other tensor is as long.
     may_be_equal: Vec<bool>,
@@ -25,33 +28,27 @@ struct Search {
 }
 
 impl Ties {
-    /// All of them, where every tensor is there.
-    pub(super) fn known(aliases: Vec<Option<usize>>) -> Self {
-        Self {
-            aliases,
-            search: None,
+    /// Finds those among the tensors of these lengths, or prepares to look for
+    /// them if the tensors arrive later.
+    pub(super) fn of(data: &Data, tensors: &[Tensor], lens_bytes: &[u64]) -> Self {
+        match data.is_arriving() {
+            true => Self {
+                aliases: vec![None; tensors.len()],
+                search: Some(Search::new(lens_bytes)),
+            },
+            false => Self {
+                aliases: find(data, tensors, lens_bytes),
+                search: None,
+            },
         }
     }
 
-    /// None so far, of tensors that come later.
-    pub(super) fn unknown(tensors: &[Tensor]) -> Self {
-        let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
-        let lens = || tensors.iter().map(|t| t.span.end - t.span.start);
-        lens().for_each(|len| *counts.entry(len).or_default() += 1);
-        Self {
-            aliases: vec![None; tensors.len()],
-            search: Some(Search {
-                may_be_equal: lens().map(|len| counts[&len] > 1).collect(),
-                first: BTreeMap::new(),
-            }),
-        }
-    }
-
-    /// Compares the tensors with these numbers, which are there now, with those
-    /// before them.
+    /// Compares the tensors with these numbers, which have arrived now, with
+    /// those before them.
     pub(super) fn look_at(
         &mut self,
-        packer: &FilePacker,
+        engine: &Engine,
+        data: &Data,
         tensors: &[Tensor],
         numbers: Range<usize>,
     ) {
@@ -59,9 +56,7 @@ impl Ties {
             return;
         };
         let numbers: Vec<usize> = numbers.filter(|&n| search.may_be_equal[n]).collect();
-        let digests = packer.engine.map(numbers.clone(), |number| {
-            packer.digest(&tensors[number].span)
-        });
+        let digests = engine.map(numbers.clone(), |number| data.digest(&tensors[number].span));
         for (number, digest) in numbers.into_iter().zip(digests) {
             let span = &tensors[number].span;
             let key = (span.end - span.start, digest);
@@ -70,4 +65,33 @@ impl Ties {
             self.aliases[number] = (first != number).then_some(first);
         }
     }
+}
+
+impl Search {
+    fn new(lens_bytes: &[u64]) -> Self {
+        let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+        for &len in lens_bytes {
+            *counts.entry(len).or_default() += 1;
+        }
+        Self {
+            may_be_equal: lens_bytes.iter().map(|len| counts[len] > 1).collect(),
+            first: BTreeMap::new(),
+        }
+    }
+}
+
+fn find(data: &Data, tensors: &[Tensor], lens_bytes: &[u64]) -> Vec<Option<usize>> {
+    // A probe of every tensor would otherwise keep a large share of the file in
+    // memory.
+    let probed_from = Cell::new(0);
+    let probe = |number: usize| {
+        let span = &tensors[number].span;
+        if data.release_if_long(&(probed_from.get()..span.start)) {
+            probed_from.set(span.start);
+        }
+        data.bytes(span)
+    };
+    aliases::find(lens_bytes, probe, |number| {
+        data.digest(&tensors[number].span)
+    })
 }
