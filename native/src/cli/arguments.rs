@@ -5,20 +5,28 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use zstn::source::HttpOptions;
 use zstn::{Engine, Input, Location, Output, Reader, Result, Sink, View};
 
 use super::{size, terminal};
 
-/// Parses an input: a path, an http(s) address, or `-` for standard input.
-/// Paths need not be Unicode.
+/// Parses an input: a path, an address of a scheme that the library knows, or
+/// `-` for standard input. Paths need not be Unicode.
 pub fn location() -> impl TypedValueParser<Value = Location> {
     OsStringValueParser::new().map(|text| match text.to_str() {
         Some("-") => Location::Stdin,
-        Some(url) if url.starts_with("http://") || url.starts_with("https://") => {
-            Location::url(url)
-        }
+        Some(url) if Location::is_url(url) || is_missing_address(url) => Location::url(url),
         _ => Location::from(text),
     })
+}
+
+/// Returns whether `text` looks like an address of an unknown scheme, and there
+/// is no file of that path. Opening it as an address says which schemes there
+/// are.
+fn is_missing_address(text: &str) -> bool {
+    let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
+    let is_scheme = !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_scheme && !Path::new(text).exists()
 }
 
 /// Parses an output: a path, or `-` for standard output.
@@ -198,8 +206,15 @@ pub struct Model {
 
 impl Model {
     /// Opens `input`, with its base if it is a delta.
-    pub fn open(&self, input: &Location, engine: Option<&Engine>) -> Result<Reader> {
-        let mut options = Reader::options().view(self.stored.view());
+    pub fn open(
+        &self,
+        input: &Location,
+        http: &HttpOptions,
+        engine: Option<&Engine>,
+    ) -> Result<Reader> {
+        let mut options = Reader::options()
+            .view(self.stored.view())
+            .http(http.clone());
         if let Some(engine) = engine {
             options = options.engine(engine);
         }

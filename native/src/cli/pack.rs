@@ -4,9 +4,11 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
+use zstn::source::HttpOptions;
 use zstn::{Engine, FolderReport, Location, PackOptions, PackReport, PackedFile, Result, Storage};
 
 use super::arguments::{self, Bases, Destination, Memory, Overwrite, Report, Threads};
+use super::network::Network;
 use super::outputs::{Naming, Outputs};
 use super::{Outcome, each, print, progress, say, size};
 
@@ -38,6 +40,8 @@ pub struct Options {
     overwrite: Overwrite,
     #[command(flatten)]
     pub report: Report,
+    #[command(flatten)]
+    network: Network,
 }
 
 /// Effort as it is spelled on the command line.
@@ -60,8 +64,9 @@ impl From<Effort> for zstn::Effort {
 }
 
 impl Options {
-    fn packing(&self) -> PackOptions<'_> {
+    fn packing(&self, http: &HttpOptions) -> PackOptions<'_> {
         let options = PackOptions::default()
+            .http(http.clone())
             .effort(self.effort.into())
             .integrity(!self.no_integrity)
             .allow_truncated(self.allow_truncated);
@@ -71,11 +76,17 @@ impl Options {
         self.bases.add_to(options, |o, base| o.base(base))
     }
 
-    fn one(&self, engine: &Engine, input: &Location, destination: &Destination) -> Result<()> {
+    fn one(
+        &self,
+        engine: &Engine,
+        http: &HttpOptions,
+        input: &Location,
+        destination: &Destination,
+    ) -> Result<()> {
         let sink = self.overwrite.sink(destination)?;
         let started = Instant::now();
         let bar = progress::watch("packing", self.report.is_silent());
-        let report = zstn::pack(engine, input, sink, &self.packing().progress(&bar));
+        let report = zstn::pack(engine, input, sink, &self.packing(http).progress(&bar));
         drop(bar);
         let report = report?;
         let seconds = started.elapsed().as_secs_f64();
@@ -108,10 +119,11 @@ pub fn run(options: &Options) -> Outcome {
         false => "zstn",
     });
     let destinations = options.outputs.destinations(&options.inputs, &naming)?;
+    let http = options.network.options(&options.inputs)?;
     let engine = options.threads.engine()?;
     let inputs = options.inputs.iter().zip(&destinations);
     each(inputs, options.report.json, |(input, destination)| {
-        options.one(&engine, input, destination)
+        options.one(&engine, &http, input, destination)
     })
 }
 

@@ -163,8 +163,11 @@ fn convert_to(
     options: &ConvertOptions,
 ) -> Result<ConvertReport> {
     check(input, output, target)?;
-    let input = &input.rewindable()?;
-    let reading = Reader::options().engine(engine).view(options.view);
+    let input = &input.rewindable(&options.http)?;
+    let reading = Reader::options()
+        .engine(engine)
+        .view(options.view)
+        .http(options.http.clone());
     let bases = options.bases.iter();
     let reader = bases
         .fold(reading, |reading, base| reading.base(base))

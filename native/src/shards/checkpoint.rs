@@ -52,23 +52,23 @@ impl Shards {
 
     /// Opens `input` for work on all of its files, such as packing; `None` if
     /// it is a file by itself.
-    pub fn open_input(input: &Input, kinds: &[Kind]) -> Result<Option<Self>> {
+    pub fn open_input(input: &Input, kinds: &[Kind], http: &HttpOptions) -> Result<Option<Self>> {
         match input.location() {
-            Some(location) => Self::open_tree(location, kinds),
+            Some(location) => Self::open_tree(location, kinds, http),
             None => Ok(None),
         }
     }
 
     /// Opens the counterpart of a checkpoint in several files, its base or
     /// original. A file by itself is a checkpoint of one file.
-    pub fn open_counterpart(input: &Input, kinds: &[Kind]) -> Result<Self> {
+    pub fn open_counterpart(input: &Input, kinds: &[Kind], http: &HttpOptions) -> Result<Self> {
         let Some(location) = input.location() else {
             return Err(Error::Usage(format!(
                 "{input} is a single file in memory and does not go with a checkpoint in several \
                  files; give the path or address of one"
             )));
         };
-        let shards = Self::open_tree(location, kinds)?;
+        let shards = Self::open_tree(location, kinds, http)?;
         Ok(shards.unwrap_or_else(|| Self::of_file(location.clone())))
     }
 
@@ -80,10 +80,10 @@ impl Shards {
     /// # Errors
     /// Those of [`Shards::open`]; a folder without any checkpoint, in subfolders
     /// too.
-    fn open_tree(location: &Location, kinds: &[Kind]) -> Result<Option<Self>> {
+    fn open_tree(location: &Location, kinds: &[Kind], http: &HttpOptions) -> Result<Option<Self>> {
         let folder = match location {
             Location::Path(folder) if folder.is_dir() => folder,
-            _ => return Self::open(location, kinds, &HttpOptions::default()),
+            _ => return Self::open(location, kinds, http),
         };
         let problem = match Self::of_folder(folder, kinds) {
             Err(problem @ Error::Usage(_)) => problem,

@@ -6,7 +6,7 @@ use zstn_core::catalog::Kind;
 
 use super::plan::Plan;
 use super::work::Work;
-use super::{BASES, Shards};
+use super::{BASES, Context, Shards};
 use crate::delta::pack_delta;
 use crate::output::OutputFolder;
 use crate::pack::{PackOptions, pack_file};
@@ -34,19 +34,25 @@ pub fn pack_shards(
         return Err(Error::Usage(format!("{location} is packed already")));
     }
     let bases = options.bases.iter();
-    let bases = bases.map(|base| Shards::open_counterpart(base, BASES));
+    let bases = bases.map(|base| Shards::open_counterpart(base, BASES, &options.http));
     let bases = bases.collect::<Result<Vec<_>>>()?;
     let kind = match bases[..] {
         [] => Kind::Zstn,
         _ => Kind::Delta,
     };
-    let plan = Plan::of_packing(input, kind)?;
-    let work = Work::open(engine, &plan, &bases, options.progress)?;
+    let plan = Plan::of_packing(input, kind, &options.http)?;
+    let context = Context {
+        engine,
+        http: &options.http,
+        memory_bytes: options.memory_bytes,
+        progress: options.progress,
+    };
+    let work = Work::open(context, &plan, &bases)?;
     let folder = OutputFolder::create(target)?;
     plan.make_folders(&folder)?;
     let (files, _) = work.each(|shard| {
         let output = Output::create(&folder.path(shard.output()))?;
-        let base = shard.base(engine, options.memory_bytes)?;
+        let base = shard.base()?;
         let options = options.clone().progress(shard.progress);
         let mut file = match base {
             None => pack_file(engine, shard.map, output, &options),

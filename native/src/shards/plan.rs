@@ -106,15 +106,15 @@ impl<'a> Unit<'a> {
 impl<'a> Plan<'a> {
     /// The result of packing `input` to shards of the kind `to`, from which
     /// unpacking will find its way back.
-    pub(super) fn of_packing(input: &'a Shards, to: Kind) -> Result<Self> {
-        let plan = Self::new(input, PLAIN, |_| Ok(Kind::Safetensors), to)?;
+    pub(super) fn of_packing(input: &'a Shards, to: Kind, http: &HttpOptions) -> Result<Self> {
+        let plan = Self::new(input, PLAIN, |_| Ok(Kind::Safetensors), to, http)?;
         plan.check_found(input)?;
         Ok(plan)
     }
 
     /// The result of unpacking `input`.
-    pub(super) fn of_unpacking(input: &'a Shards) -> Result<Self> {
-        Self::new(input, PACKED, Kind::of_packed, Kind::Safetensors)
+    pub(super) fn of_unpacking(input: &'a Shards, http: &HttpOptions) -> Result<Self> {
+        Self::new(input, PACKED, Kind::of_packed, Kind::Safetensors, http)
     }
 
     fn new(
@@ -122,6 +122,7 @@ impl<'a> Plan<'a> {
         kinds: &[Kind],
         from: impl Fn(&Shards) -> Result<Kind>,
         to: Kind,
+        http: &HttpOptions,
     ) -> Result<Self> {
         let mut plan = Self {
             units: Vec::new(),
@@ -149,7 +150,7 @@ impl<'a> Plan<'a> {
             location => {
                 let config = location
                     .sibling(CONFIG)
-                    .map(|config| config.read_small(&HttpOptions::default(), CONFIG_BYTES));
+                    .map(|config| config.read_small(http, CONFIG_BYTES));
                 plan.config = config.transpose()?.flatten();
                 plan.copied
                     .extend(plan.config.is_some().then(|| CONFIG.into()));

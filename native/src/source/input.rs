@@ -98,10 +98,10 @@ impl Input {
 
     /// Returns an input that can be opened more than once: standard input and
     /// pipes are read to their end.
-    pub(crate) fn rewindable(&self) -> Result<Self> {
+    pub(crate) fn rewindable(&self, http: &HttpOptions) -> Result<Self> {
         match &self.0 {
             Kind::Location(location) if location.is_read_once() => {
-                Ok(location.map(&HttpOptions::default(), &|_, _| ())?.into())
+                Ok(location.map(http, &|_, _| ())?.into())
             }
             Kind::Reader(reader) => Ok(reader.map(&|_, _| ())?.into()),
             _ => Ok(self.clone()),
@@ -111,7 +111,7 @@ impl Input {
     /// Returns whether its files are on a server, or in another remote source.
     pub(crate) fn is_remote(&self) -> bool {
         match &self.0 {
-            Kind::Location(location) => matches!(location, Location::Url(_)),
+            Kind::Location(location) => location.is_remote(),
             Kind::Source(source) => source.is_remote(),
             Kind::Reader(_) | Kind::Map(_) => false,
         }
@@ -128,12 +128,10 @@ impl Input {
     }
 
     /// Makes all of it available as a map.
-    pub(crate) fn map(&self, progress: &dyn Progress) -> Result<Arc<Map>> {
+    pub(crate) fn map(&self, http: &HttpOptions, progress: &dyn Progress) -> Result<Arc<Map>> {
         let fetching = |so_far, len| progress.fetching(so_far, len);
         match &self.0 {
-            Kind::Location(location) => location
-                .map(&HttpOptions::default(), &fetching)
-                .map(Arc::new),
+            Kind::Location(location) => location.map(http, &fetching).map(Arc::new),
             Kind::Source(source) => {
                 let mut feed = Feed::source(source.clone());
                 let map = feed.spool(temporary::create()?, 0, &fetching);
@@ -149,15 +147,8 @@ impl Input {
     /// ignores ranges.
     pub(crate) fn feed(&self, http: &HttpOptions) -> Result<Option<Feed>> {
         match &self.0 {
-            Kind::Location(location) if location.is_read_once() => location.stream().map(Some),
-            Kind::Location(Location::Url(url)) => {
-                let head_len_bytes = zstn_core::limits::HEAD_LEN_BYTES;
-                let remote = Remote::open_ranged(url, head_len_bytes)?;
-                // Answers without a version might be parts of two files.
-                let remote = remote.filter(Remote::has_version);
-                Ok(remote.map(|remote| Feed::source(Arc::new(remote))))
-            }
-            Kind::Location(_) | Kind::Map(_) => Ok(None),
+            Kind::Location(location) => location.feed(http),
+            Kind::Map(_) => Ok(None),
             Kind::Source(source) => Ok(Some(Feed::source(source.clone()))),
             Kind::Reader(reader) => reader.feed().map(Some),
         }

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use crate::{Error, Result};
 
+mod address;
 mod arriving;
 mod fault;
 mod feed;
@@ -15,8 +16,11 @@ mod location;
 mod map;
 pub(crate) mod parallel;
 mod parts;
+mod scheme;
 mod version;
 
+#[cfg(feature = "serve")]
+pub(crate) use address::PLAIN;
 pub(crate) use arriving::{Arriving, Begun};
 pub use fault::survive_truncation;
 pub(crate) use feed::Feed;
@@ -24,8 +28,6 @@ pub use file::FileSource;
 pub use http::{HttpOptions, Remote};
 pub use input::Input;
 pub use location::Location;
-#[cfg(feature = "serve")]
-pub(crate) use location::PLAIN;
 pub use map::Map;
 pub(crate) use parts::read_parts;
 pub use version::FileId;

@@ -4,7 +4,7 @@ use crate::delta::{BaseFile, pack_delta};
 use crate::pack::{PackOptions, pack_arriving, pack_file};
 use crate::report::{PackReport, PackedFile};
 use crate::shards::{PLAIN, Shards, pack_shards};
-use crate::source::{Arriving, Begun, HttpOptions, Input};
+use crate::source::{Arriving, Begun, Input};
 use crate::{Engine, Output, Result, Sink};
 
 /// Packs a checkpoint of safetensors without losing a bit: a file into a ZSTN
@@ -61,7 +61,7 @@ fn pack_input(
     sink: Sink,
     options: &PackOptions,
 ) -> Result<PackReport> {
-    if let Some(shards) = Shards::open_input(input, PLAIN)? {
+    if let Some(shards) = Shards::open_input(input, PLAIN, &options.http)? {
         return pack_shards(engine, &shards, &sink.folder()?, options);
     }
     options.check()?;
@@ -69,8 +69,9 @@ fn pack_input(
     let file = match &options.bases[..] {
         [] => pack_one(engine, input, output, options),
         bases => {
-            let map = input.map(options.progress)?;
-            let base = BaseFile::open(engine, bases, options.memory_bytes, options.progress)?;
+            let (http, memory_bytes) = (&options.http, options.memory_bytes);
+            let map = input.map(http, options.progress)?;
+            let base = BaseFile::open(engine, bases, http, memory_bytes, options.progress)?;
             pack_delta(engine, &map, &base, output, options)
         }
     };
@@ -90,10 +91,11 @@ fn pack_one(
     // How a file is packed that was cut off depends on its end.
     let feed = match options.allow_truncated {
         true => None,
-        false => input.feed(&HttpOptions::default())?,
+        false => input.feed(&options.http)?,
     };
     let Some(feed) = feed else {
-        return pack_file(engine, &*input.map(options.progress)?, output, options);
+        let map = input.map(&options.http, options.progress)?;
+        return pack_file(engine, &map, output, options);
     };
     let fetching = |so_far, len| options.progress.fetching(so_far, len);
     match Arriving::begin(feed, &fetching)? {

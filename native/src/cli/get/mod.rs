@@ -8,6 +8,7 @@ use zstn::{Location, Output, Reader, Result, Source, Tensor};
 use zstn_core::model::Rows;
 
 use super::arguments::{self, Destination, Model, Overwrite, Report, Threads};
+use super::network::Network;
 use super::stdout::Stdout;
 use super::{print, rows, say, size, table, terminal};
 use file::Format;
@@ -46,6 +47,8 @@ pub struct Options {
     summary: bool,
     #[command(flatten)]
     pub report: Report,
+    #[command(flatten)]
+    network: Network,
 }
 
 /// The destination of the bytes.
@@ -75,9 +78,12 @@ impl Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
+    let http = options
+        .network
+        .options(std::slice::from_ref(&options.input))?;
     let mut target = options.target()?;
     let engine = options.threads.engine()?;
-    let reader = options.model.open(&options.input, Some(&engine))?;
+    let reader = options.model.open(&options.input, &http, Some(&engine))?;
     if let Target::File(output, _, format) = &mut target {
         format.check(reader.find(&options.name)?.dtype)?;
         let sources: Vec<&dyn Source> = reader.all_sources().collect();

@@ -30,6 +30,7 @@ mod validator;
 mod whole;
 
 pub use options::HttpOptions;
+pub(super) use secrets::origin;
 pub(super) use whole::download;
 pub(super) use whole::small;
 
@@ -66,8 +67,12 @@ impl Remote {
 
     /// Opens the file like [`Remote::open`]; returns `None` if the server ignores
     /// ranges.
-    pub(crate) fn open_ranged(url: &str, head_len_bytes: u64) -> Result<Option<Self>> {
-        let client = Client::new(url, &HttpOptions::default());
+    pub(super) fn open_ranged(
+        url: &str,
+        head_len_bytes: u64,
+        options: &HttpOptions,
+    ) -> Result<Option<Self>> {
+        let client = Client::new(url, options);
         Ok(Self::begin(client, head_len_bytes)?.ok())
     }
 
