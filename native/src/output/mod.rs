@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Seek, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::source::{Map, Source};
+use crate::source::{HttpOptions, Map, Source};
 use crate::{Error, Result};
 use hidden::{give_name, parent};
 use place::Place;
@@ -14,9 +14,11 @@ use receiver::Receiver;
 use spool::Spool;
 use target::Target;
 
+mod address;
 mod folder;
 mod hidden;
 mod place;
+mod publication;
 mod receiver;
 pub(crate) mod sink;
 mod spool;
@@ -25,10 +27,12 @@ mod target;
 pub(crate) mod temporary;
 mod unfinished;
 
-pub(crate) use folder::OutputFolder;
+pub(crate) use folder::{Contents, FolderPlace, OutputFolder};
+pub(crate) use publication::Publication;
 pub use sink::Sink;
 pub(crate) use staging::Staging;
-pub(crate) use target::check_inputs;
+pub(crate) use target::{being_read, check_inputs};
+
 pub use unfinished::remove_unfinished;
 
 /// An output that is being written. A file is written under a hidden name in
@@ -73,7 +77,7 @@ impl<'a> Output<'a> {
     pub fn create_new(path: &Path) -> Result<Self> {
         let target = Target::of(path)?;
         match target.existing() {
-            Some(_) => Err(Error::Exists { path: path.into() }),
+            Some(_) => Err(Error::exists(path)),
             None => Self::begin(path, target, false),
         }
     }
@@ -94,6 +98,24 @@ impl<'a> Output<'a> {
             path: None,
             name,
             replace: true,
+        })
+    }
+
+    /// Begins the file at an address; see [`Sink::url`](crate::Sink::url). With
+    /// `replace` it replaces one that exists.
+    ///
+    /// # Errors
+    /// [`Error::Exists`]; an address that nothing can be written to, or not with
+    /// these credentials; and I/O errors.
+    pub fn to_url(url: &str, replace: bool, http: &HttpOptions) -> Result<Self> {
+        Ok(Self {
+            place: Place::Spool(Spool::new(
+                url.into(),
+                address::receiver(url, replace, http)?,
+            )?),
+            path: Some(url.into()),
+            name: url.into(),
+            replace,
         })
     }
 
@@ -145,6 +167,11 @@ impl<'a> Output<'a> {
     pub fn check_inputs(&self, inputs: &[&dyn Source]) -> Result<()> {
         match &self.place {
             Place::Hidden { target, .. } => check_inputs(target, inputs.iter().copied()),
+            // An address is that of an input if it is spelled alike. Others are
+            // refused by the version that every answer is compared with.
+            _ if inputs.iter().any(|input| input.name() == self.name) => {
+                Err(being_read(&self.name))
+            }
             _ => Ok(()),
         }
     }
@@ -226,20 +253,25 @@ impl<'a> Output<'a> {
     /// [`Error::Exists`] if a file that may not be replaced has appeared, and
     /// I/O errors.
     pub fn finish(self) -> Result<()> {
+        self.complete().map(|_| ())
+    }
+
+    /// Completes the output like [`Output::finish`]; returns what an upload did.
+    pub(crate) fn complete(self) -> Result<Option<Uploaded>> {
         let (file, unfinished, target) = match self.place {
             Place::Hidden {
                 file,
                 unfinished,
                 target,
             } => (file, unfinished, target),
-            Place::Unnamed(_) => return Ok(()),
+            Place::Unnamed(_) => return Ok(None),
             Place::Spool(spool) => return spool.complete(),
         };
         let fail = |error| Error::io(format!("complete {}", self.name), error);
         file.as_file().sync_all().map_err(fail)?;
         let renamed = unfinished.publish(|| give_name(file, &target, self.replace));
         renamed.map_err(|error| match (error.kind(), self.path) {
-            (ErrorKind::AlreadyExists, Some(path)) => Error::Exists { path },
+            (ErrorKind::AlreadyExists, Some(path)) => Error::exists(path),
             _ => fail(error),
         })?;
         // Without this the new name itself could be lost with the power.
@@ -247,8 +279,28 @@ impl<'a> Output<'a> {
         File::open(parent(&target))
             .and_then(|folder| folder.sync_all())
             .map_err(fail)?;
-        Ok(())
+        Ok(None)
     }
+
+    /// Gives up because of `error`, which it returns. An upload is continued by
+    /// another attempt, unless that would fail for the same reason.
+    pub(crate) fn give_up(self, error: Error) -> Error {
+        let may_pass = matches!(error, Error::Http { .. } | Error::Io { .. });
+        if let (Place::Spool(spool), false) = (self.place, may_pass) {
+            spool.discard();
+        }
+        error
+    }
+}
+
+/// The upload of a file to an object store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Uploaded {
+    /// Parts that the object was sent in; 0 if it was sent as a whole.
+    pub parts: u64,
+    /// Parts among them that an earlier attempt, which was cut off, had sent.
+    pub parts_reused: u64,
 }
 
 #[cfg(unix)]

@@ -5,8 +5,8 @@ use std::io::{Read, Seek};
 use std::sync::{Mutex, PoisonError};
 
 use super::receiver::Receiver;
-use super::temporary;
-use crate::{Error, Result};
+use super::{Uploaded, temporary};
+use crate::Result;
 
 /// Bytes that are read back at a time.
 const PIECE_BYTES: usize = 1 << 20;
@@ -81,20 +81,22 @@ impl<'a> Spool<'a> {
     }
 
     /// Hands over the rest and ends the output.
-    pub(super) fn complete(mut self) -> Result<()> {
+    pub(super) fn complete(mut self) -> Result<Option<Uploaded>> {
         self.settle()?;
         let receiver = self.receiver.into_inner();
         let receiver = receiver.unwrap_or_else(PoisonError::into_inner);
-        receiver
-            .complete()
-            .map_err(|error| Error::io(format!("complete {}", self.name), error))
+        receiver.complete(&self.name)
+    }
+
+    /// Gives up; see [`Receiver::discard`].
+    pub(super) fn discard(self) {
+        let receiver = self.receiver.into_inner();
+        receiver.unwrap_or_else(PoisonError::into_inner).discard();
     }
 
     fn take(&mut self, bytes: &[u8]) -> Result<()> {
         let receiver = self.receiver.get_mut();
         let receiver = receiver.unwrap_or_else(PoisonError::into_inner);
-        receiver
-            .take(bytes)
-            .map_err(|error| Error::io(format!("write {}", self.name), error))
+        receiver.take(bytes, &self.name)
     }
 }

@@ -88,12 +88,14 @@ pub(crate) fn check_inputs<'a>(
         return Ok(()); // there is nothing yet
     };
     if inputs.any(|input| input.file_ids().contains(&id)) {
-        return Err(Error::Usage(format!(
-            "{} is being read; write under another name",
-            output.display()
-        )));
+        return Err(being_read(output.display()));
     }
     Ok(())
+}
+
+/// Returns the error for an output that an input is read from.
+pub(crate) fn being_read(output: impl std::fmt::Display) -> Error {
+    Error::Usage(format!("{output} is being read; write under another name"))
 }
 
 /// Returns where a chain of links that ends at nothing ends.

@@ -67,6 +67,7 @@ impl<'a> FilePacker<'a> {
                 Ok(PackedFile {
                     input: String::new(),
                     output: None,
+                    upload: None,
                     original_bytes: input.len_bytes(),
                     packed_bytes: parts.iter().map(|part| part.len() as u64).sum(),
                     tensors: 0,
@@ -162,6 +163,7 @@ impl<'a> FilePacker<'a> {
         Ok(PackedFile {
             input: String::new(),
             output: None,
+            upload: None,
             original_bytes: self.data.map.len_bytes(),
             packed_bytes: packed_bytes + end.len() as u64,
             tensors: tensors.len(),

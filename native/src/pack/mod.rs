@@ -82,12 +82,14 @@ fn pack(
     let header_len = safetensors::header_len_bytes(input, input.len_bytes()).map_err(&refuse)?;
     let data_start = zstn_core::bytes::index(safetensors::PREFIX_BYTES + header_len);
     let data = Data::new(input, data_start).arriving(arriving);
-    let report = FilePacker::new(engine, data, options).pack(&mut output);
+    let packed = FilePacker::new(engine, data, options).pack(&mut output);
     // Whatever else went wrong may come of the change.
-    input.check_unchanged()?;
-    let mut report = report?;
+    let mut report = match input.check_unchanged().and(packed) {
+        Ok(report) => report,
+        Err(error) => return Err(output.give_up(error)),
+    };
     report.input = input.name().into();
     report.output = output.path();
-    output.finish()?;
+    report.upload = output.complete()?;
     Ok(report)
 }

@@ -11,7 +11,7 @@ use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
 use super::scheme::{self, Scheme};
 use super::{Feed, FileSource, HttpOptions, Map, Remote, Source};
-use super::{address, http as network};
+use super::{address, http as network, store};
 use crate::output::temporary;
 use crate::{Error, Result};
 
@@ -141,6 +141,16 @@ impl Location {
         name.is_some_and(|name| name.ends_with(SHARD_INDEX_SUFFIX))
     }
 
+    /// Returns the address, if it is that of a folder in an object store.
+    pub(crate) fn stored_folder(&self) -> Option<&str> {
+        match self {
+            Self::Url(url) if Scheme::find(url) == Some(Scheme::Store) => {
+                url.ends_with('/').then_some(url)
+            }
+            _ => None,
+        }
+    }
+
     /// Returns whether its bytes come only once.
     pub(crate) fn is_read_once(&self) -> bool {
         match self {
@@ -162,7 +172,8 @@ impl Location {
             Self::Url(url) => match Scheme::of(url)? {
                 Scheme::Http => Box::new(Remote::open(url, head_len_bytes, http)?),
                 Scheme::File => return Self::Path(scheme::file_path(url)?).open(http),
-                Scheme::Hub | Scheme::Store => scheme::no_stores(url)?,
+                Scheme::Store => store::open(url, http)?,
+                Scheme::Hub => scheme::no_stores(url)?,
             },
             Self::Path(path) if !is_pipe(path) => Box::new(FileSource::open(path)?),
             _ => Box::new(self.map(http, &|_, _| ())?),
@@ -196,7 +207,11 @@ impl Location {
             Self::Url(url) => match Scheme::of(url)? {
                 Scheme::Http => network::download(url, http, progress),
                 Scheme::File => Self::Path(scheme::file_path(url)?).map(http, progress),
-                Scheme::Hub | Scheme::Store => scheme::no_stores(url),
+                Scheme::Store => {
+                    let mut feed = Feed::source(store::open(url, http)?.into());
+                    feed.spool(temporary::create()?, 0, progress)
+                }
+                Scheme::Hub => scheme::no_stores(url),
             },
             _ => self.stream()?.spool(temporary::create()?, 0, progress),
         }
@@ -217,7 +232,8 @@ impl Location {
                     Ok(remote.map(|remote| Feed::source(Arc::new(remote))))
                 }
                 Scheme::File => Ok(None),
-                Scheme::Hub | Scheme::Store => scheme::no_stores(url),
+                Scheme::Store => Ok(Some(Feed::source(store::open(url, http)?.into()))),
+                Scheme::Hub => scheme::no_stores(url),
             },
             _ => self.stream().map(Some),
         }
@@ -260,7 +276,8 @@ impl Location {
                     let file = Self::Path(scheme::file_path(url)?);
                     return file.read_small(http, max_bytes);
                 }
-                Scheme::Hub | Scheme::Store => scheme::no_stores(url)?,
+                Scheme::Store => return store::read_small(url, http, max_bytes, too_long),
+                Scheme::Hub => scheme::no_stores(url)?,
             },
         };
         let mut bytes = Vec::new();
@@ -281,7 +298,10 @@ impl Location {
         match self {
             Self::Stdin => None,
             Self::Path(path) => Some(Self::Path(path.with_file_name(name))),
-            Self::Url(url) => Some(Self::Url(address::sibling(url, name))),
+            Self::Url(url) => Some(Self::Url(match Scheme::find(url) {
+                Some(Scheme::Store) => address::object_sibling(url, name),
+                _ => address::sibling(url, name),
+            })),
         }
     }
 
@@ -291,7 +311,10 @@ impl Location {
         let name = match self {
             Self::Stdin => return None,
             Self::Path(path) => path.file_name()?.to_string_lossy().into_owned(),
-            Self::Url(url) => address::file_name(url),
+            Self::Url(url) => match Scheme::find(url) {
+                Some(Scheme::Store) => address::object_name(url).into(),
+                _ => address::file_name(url),
+            },
         };
         (!name.is_empty()).then_some(name)
     }

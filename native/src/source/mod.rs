@@ -14,9 +14,11 @@ mod http;
 mod input;
 mod location;
 mod map;
+mod merged;
 pub(crate) mod parallel;
 mod parts;
 mod scheme;
+pub(crate) mod store;
 mod version;
 
 #[cfg(feature = "serve")]

@@ -65,7 +65,7 @@ fn pack_input(
         return pack_shards(engine, &shards, &sink.folder()?, options);
     }
     options.check()?;
-    let output = sink.file()?;
+    let output = sink.file(&options.http)?;
     let file = match &options.bases[..] {
         [] => pack_one(engine, input, output, options),
         bases => {
