@@ -101,6 +101,10 @@ impl Naming {
             }
             Location::Path(path) => Ok(path.with_extension(self.extension())),
             Location::Stdin => Ok("stdin".into()),
+            Location::Url(url) if input.is_folder() => {
+                let name = url.trim_end_matches('/').rsplit('/').next();
+                Ok(self.folder(name.unwrap_or_default().as_ref()).into())
+            }
             Location::Url(_) => {
                 let name = input.file_name().unwrap_or_else(|| "model".into());
                 Ok(match input.is_index() {

@@ -25,6 +25,7 @@ impl<'a> Publication<'a> {
     /// [`Error::Exists`] if there is something that may not be replaced; an
     /// address that nothing can be written to.
     pub(crate) fn begin(url: &'a str, replace: bool, http: &'a HttpOptions) -> Result<Self> {
+        let url = url.trim_end_matches('/');
         address::check(url, replace, http)?;
         let name = Location::url(url).file_name();
         let no_name = || Error::Usage(format!("{url} does not name a file"));

@@ -127,10 +127,15 @@ impl Location {
         matches!(self, Self::Url(url) if Scheme::find(url) != Some(Scheme::File))
     }
 
-    /// Returns whether this is a local folder.
+    /// Returns whether this is a local folder, or the address of one in an object
+    /// store, which ends in a slash.
     #[must_use]
     pub fn is_folder(&self) -> bool {
-        matches!(self, Self::Path(path) if path.is_dir())
+        match self {
+            Self::Path(path) => path.is_dir(),
+            Self::Url(_) => self.stored_folder().is_some(),
+            Self::Stdin => false,
+        }
     }
 
     /// Returns whether this is the index of a checkpoint in several files, by
