@@ -46,7 +46,7 @@ pub enum Action {
     Cut,
     /// This is the whole answer.
     Answer(Vec<u8>),
-    /// The store's answer, changed.
+    /// The store's answer, changed; none if nothing is left of it.
     Change(fn(Vec<u8>) -> Vec<u8>),
 }
 

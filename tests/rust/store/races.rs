@@ -1,5 +1,7 @@
 //! Two writers of one object.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use zstn_store::{Error, Upload, read_small};
 
 use crate::bucket::{Bucket, PART_BYTES};
@@ -84,6 +86,28 @@ fn on_s3_without_conditions_completing_has_none() {
     let mut upload = Upload::begin(&address, &through.upload_options()).unwrap();
     upload.write(&vec![2; PART_BYTES + 1]).unwrap();
     upload.finish().unwrap();
+    let read = read_small(&address, 1 << 30, &bucket.options()).unwrap();
+    assert!(read.unwrap() == vec![2; PART_BYTES + 1]);
+}
+
+/// The request is made again, and refused for the object that it has made.
+#[test]
+#[ignore = "needs the server that `cargo xtask test` starts"]
+fn on_s3_an_answer_that_is_lost_is_no_race() {
+    let bucket = Bucket::s3();
+    let is_first = AtomicBool::new(true);
+    let proxy = Proxy::start(&bucket.server, move |request| {
+        match request.completes() && is_first.swap(false, Relaxed) {
+            true => Action::Change(|_| Vec::new()),
+            false => Action::Forward,
+        }
+    });
+    let through = bucket.through(&proxy);
+    let address = bucket.address("object");
+    let mut upload = Upload::begin(&address, &through.upload_options()).unwrap();
+    upload.write(&vec![2; PART_BYTES + 1]).unwrap();
+    upload.finish().unwrap();
+    assert!(proxy.count(|request| request.completes()) >= 2);
     let read = read_small(&address, 1 << 30, &bucket.options()).unwrap();
     assert!(read.unwrap() == vec![2; PART_BYTES + 1]);
 }
