@@ -165,7 +165,7 @@ fn failures_that_pass_are_overcome() {
     for (number, fault) in faults.into_iter().enumerate() {
         let count = AtomicUsize::new(0);
         let proxy = Proxy::start("", move |request| {
-            let is_faulty = count.fetch_add(1, Relaxed) % 2 == 0;
+            let is_faulty = count.fetch_add(1, Relaxed).is_multiple_of(2);
             let bytes = if is_faulty {
                 fault(request)
             } else {

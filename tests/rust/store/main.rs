@@ -60,7 +60,8 @@ mod servers {
     on_servers! {
         objects: a_missing_container_is_named;
         resume: only_missing_parts_are_sent_again, other_bytes_are_sent_again,
-            a_shorter_object_replaces_a_longer_attempt, a_damaged_journal_costs_no_bytes,
+            a_shorter_object_replaces_a_longer_attempt,
+            parts_that_became_too_short_are_not_reused, a_damaged_journal_costs_no_bytes,
             parts_that_are_gone_are_sent_again, one_process_at_a_time,
             a_killed_process_is_continued;
     }

@@ -14,16 +14,13 @@ pub fn reads_return_exactly_what_was_asked_for(bucket: &Bucket) {
     assert_eq!(object.read(0..100_000).unwrap(), bytes);
     assert_eq!(object.read(99_999..100_000).unwrap(), bytes[99_999..]);
     assert_eq!(object.read(7..7).unwrap(), b"");
-    let ranges: Vec<_> = (0..40)
-        .rev()
-        .map(|n| n * 1000..n * 1003 + 1)
-        .chain([5..5])
-        .collect();
+    let mut ranges: Vec<_> = (0..40).rev().map(|n| n * 1000..n * 1003 + 1).collect();
+    ranges.push(5..5);
     let read = object.read_ranges(&ranges).unwrap();
     assert_eq!(read.len(), ranges.len());
     for (range, read) in ranges.iter().zip(&read) {
-        let range = range.start as usize..range.end as usize;
-        assert_eq!(read, &bytes[range]);
+        let [start, end] = [range.start, range.end].map(|place| usize::try_from(place).unwrap());
+        assert_eq!(read, &bytes[start..end]);
     }
     assert!(object.read_ranges(&[]).unwrap().is_empty());
     #[allow(clippy::reversed_empty_ranges)]
