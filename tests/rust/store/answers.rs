@@ -8,7 +8,7 @@ use zstn_store::{
 };
 
 use crate::bucket::{PART_BYTES, s3_environment};
-use crate::proxy::{Action, Proxy, Request, answer};
+use zstn_tests::store_proxy::{Action, Proxy, Request, answer};
 
 const BODY: &[u8] = b"0123456789";
 const MODIFIED: &str = "Last-Modified: Sun, 22 Nov 2026 12:00:00 GMT";

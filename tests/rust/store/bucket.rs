@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use sha2::{Digest, Sha256};
 use zstn_store::{Address, Environment, StoreOptions, Upload, UploadOptions};
 
-use crate::proxy::Proxy;
+use zstn_tests::store_proxy::Proxy;
 
 /// Azurite's account and key, the same for everybody.
 const ACCOUNT: &str = "devstoreaccount1";

@@ -10,7 +10,6 @@ mod bucket;
 mod credentials;
 mod objects;
 mod process;
-mod proxy;
 mod races;
 mod resume;
 mod uploads;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use zstn_store::{Error, Upload, read_small};
 
 use crate::bucket::{Bucket, PART_BYTES};
-use crate::proxy::{Action, Proxy};
+use zstn_tests::store_proxy::{Action, Proxy};
 
 pub fn the_second_of_two_small_writers_loses(bucket: &Bucket) {
     second_loses(bucket, 10);

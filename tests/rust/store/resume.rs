@@ -13,7 +13,7 @@ use zstn_store::{Error, Upload, UploadReport, read_small};
 use crate::answers::s3_error;
 use crate::bucket::{Bucket, Kind, PART_BYTES, content};
 use crate::process;
-use crate::proxy::{Action, Proxy, Request};
+use zstn_tests::store_proxy::{Action, Proxy, Request};
 
 const NAME: &str = "folder/object";
 

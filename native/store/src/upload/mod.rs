@@ -112,6 +112,7 @@ impl Upload {
                 self.has_failed = false;
             }
             let len = bytes.len().min(self.part_bytes - self.buffer.len());
+            self.reserve(len);
             self.buffer.extend_from_slice(&bytes[..len]);
             self.len_bytes += len as u64;
             bytes = &bytes[len..];
@@ -198,6 +199,20 @@ impl Upload {
             }),
             false => Ok(()),
         }
+    }
+
+    /// Makes room for more bytes: what they need at first, since most objects are
+    /// short, and a whole part once there was one. Never more than a part.
+    fn reserve(&mut self, additional: usize) {
+        let needed = self.buffer.len() + additional;
+        if needed <= self.buffer.capacity() {
+            return;
+        }
+        let capacity = match self.number {
+            0 => needed.max(2 * self.buffer.capacity()).min(self.part_bytes),
+            _ => self.part_bytes,
+        };
+        self.buffer.reserve_exact(capacity - self.buffer.len());
     }
 
     fn send_buffer(&mut self) -> Result<()> {

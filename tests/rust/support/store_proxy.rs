@@ -9,28 +9,34 @@ use std::thread;
 /// One request.
 #[derive(Debug, Clone)]
 pub struct Request {
+    /// Such as `GET`.
     pub method: String,
     /// Path and query.
     pub target: String,
     /// Head as it was sent, without the first line.
     pub headers: String,
+    /// Length of the body in bytes.
     pub body_len: usize,
 }
 
 impl Request {
     /// Returns whether this sends a part of an object (not the question whether
     /// an upload exists, which has the last number).
+    #[must_use]
     pub fn sends_part(&self) -> bool {
         let s3 = self.target.contains("partNumber=") && !self.target.contains("partNumber=10000");
         self.method == "PUT" && (s3 || self.target.contains("comp=block&"))
     }
 
     /// Returns whether this completes an object of parts.
+    #[must_use]
     pub fn completes(&self) -> bool {
         (self.method == "POST" && self.target.contains("uploadId="))
             || (self.method == "PUT" && self.target.contains("comp=blocklist"))
     }
 
+    /// Returns the value of the header called `name`.
+    #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.headers.lines().filter_map(|line| line.split_once(':'));
         let (_, value) = lines.find(|(known, _)| known.eq_ignore_ascii_case(name))?;
@@ -39,6 +45,7 @@ impl Request {
 }
 
 /// What happens to a request.
+#[derive(Debug)]
 pub enum Action {
     /// It is passed to the store.
     Forward,
@@ -52,6 +59,8 @@ pub enum Action {
 
 type Hook = dyn Fn(&Request) -> Action + Send + Sync;
 
+/// The server. It runs until the process ends.
+#[derive(Debug)]
 pub struct Proxy {
     address: String,
     log: Arc<Mutex<Vec<Request>>>,
@@ -59,6 +68,9 @@ pub struct Proxy {
 
 impl Proxy {
     /// Starts a proxy to the server at `upstream`, host and port.
+    ///
+    /// # Panics
+    /// If there is no free port.
     pub fn start(
         upstream: &str,
         hook: impl Fn(&Request) -> Action + Send + Sync + 'static,
@@ -87,11 +99,14 @@ impl Proxy {
         Self::start("", move |request| Action::Answer(hook(request)))
     }
 
-    /// Host and port.
+    /// Returns host and port.
+    #[must_use]
     pub fn address(&self) -> String {
         self.address.clone()
     }
 
+    /// Returns the requests so far.
+    #[must_use]
     pub fn requests(&self) -> Vec<Request> {
         self.log
             .lock()
@@ -99,7 +114,7 @@ impl Proxy {
             .clone()
     }
 
-    /// The number of requests so far that satisfy `test`.
+    /// Returns the number of requests so far that satisfy `test`.
     pub fn count(&self, test: impl Fn(&Request) -> bool) -> usize {
         self.requests()
             .iter()
@@ -108,7 +123,8 @@ impl Proxy {
     }
 }
 
-/// An answer with a body.
+/// Returns an answer with a body.
+#[must_use]
 pub fn answer(status: &str, headers: &[&str], body: &[u8]) -> Vec<u8> {
     let mut head = format!("HTTP/1.1 {status}\r\nConnection: close\r\n");
     head.push_str(&format!("Content-Length: {}\r\n", body.len()));
