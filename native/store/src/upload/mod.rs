@@ -1,28 +1,27 @@
 //! Writing an object in parts.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::{fmt, fs, mem};
+use std::{fmt, mem};
 
 use object_store::path::Path;
-use object_store::{PutMode, PutPayload};
 
 use crate::address::Service;
 use crate::client::Purpose;
 use crate::connection::{Connection, connect};
-use crate::failure::{Failure, Kind};
-use crate::{Address, Error, Result, runtime, small};
-use journal::{Entries, Journal, StoredPart, UnfinishedUpload};
+use crate::{Address, Error, Result, small};
+use journal::Entries;
 use lock::Lock;
 use options::MAX_PARTS;
-use session::{Session, is_gone};
+use session::Session;
 
+mod completion;
 mod journal;
 mod lock;
 mod options;
 mod session;
+mod unfinished;
 
 pub use options::{UploadOptions, UploadReport, default_journal_folder};
 
@@ -92,86 +91,9 @@ impl Upload {
         if let Some(folder) = &options.journal_folder
             && address.service() != Service::Memory
         {
-            upload
-                .open_journal(folder.clone())
-                .map_err(|error| match error {
-                    Ok(error) => error,
-                    Err(source) => Error::Io {
-                        action: format!("keep a journal of the upload in {}", folder.display()),
-                        source,
-                    },
-                })?;
+            upload.open_journal(folder)?;
         }
         Ok(upload)
-    }
-
-    /// Takes the lock and finds out what an earlier run left.
-    fn open_journal(&mut self, folder: PathBuf) -> Result<(), Result<Error, io::Error>> {
-        fs::create_dir_all(&folder).map_err(Err)?;
-        let target = self.target();
-        let digest = blake3::hash(target.as_bytes()).to_hex();
-        let name = &digest[..32];
-        self.lock = Lock::take(&folder.join(format!("{name}.lock"))).map_err(Err)?;
-        if self.lock.is_none() {
-            let url = self.address.url();
-            return Err(Ok(Error::Busy { url }));
-        }
-        let path = folder.join(format!("{name}.journal"));
-        let unfinished = journal::read(&path, &target).map_err(Err)?;
-        self.journal_path = Some(path);
-        let Some(entries) = unfinished else {
-            return Ok(());
-        };
-        let part_bytes = entries.upload.part_bytes;
-        let usable = part_bytes >= self.options.min_part_bytes();
-        let usable = usable && self.has_upload(&entries.upload.upload_id).map_err(Ok)?;
-        match (usable, usize::try_from(part_bytes)) {
-            (true, Ok(part_bytes)) => {
-                self.part_bytes = part_bytes;
-                self.unfinished = Some(entries);
-            }
-            _ => self.discard_unfinished(entries).map_err(Ok)?,
-        }
-        Ok(())
-    }
-
-    /// The address together with the server, which is not a part of it.
-    fn target(&self) -> String {
-        let environment = &self.options.store.environment;
-        let server = environment.first(match self.address.service() {
-            Service::S3 => &["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"],
-            Service::Azure => &[
-                "AZURE_STORAGE_ENDPOINT",
-                "AZURE_ENDPOINT",
-                "AZURE_STORAGE_ACCOUNT_NAME",
-            ],
-            _ => &["GOOGLE_BASE_URL"],
-        });
-        let url = self.address.url();
-        server.map_or_else(|| url.clone(), |server| format!("{url} at {server}"))
-    }
-
-    /// Asks the store whether it has an upload, by sending a part with a number
-    /// that no object has. There is no other question for that in the library.
-    fn has_upload(&self, id: &str) -> Result<bool> {
-        if self.address.service() == Service::Azure {
-            // There, uploads have no names, only their blocks have.
-            return Ok(true);
-        }
-        let (connection, path) = (Arc::clone(&self.connection), self.path.clone());
-        let id = id.to_owned();
-        let answer = runtime::wait(async move {
-            let payload = PutPayload::from_static(b"?");
-            connection
-                .parts
-                .put_part(&path, &id, MAX_PARTS, payload)
-                .await
-        })?;
-        match answer.map_err(|error| Failure::new(&error)) {
-            Ok(_) => Ok(true),
-            Err(failure) if failure.kind == Kind::NotFound || is_gone(&failure) => Ok(false),
-            Err(failure) => Err(failure.into_error(&self.address)),
-        }
     }
 
     /// Appends bytes. Full parts are sent while this returns; it waits when
@@ -190,6 +112,7 @@ impl Upload {
                 self.has_failed = false;
             }
             let len = bytes.len().min(self.part_bytes - self.buffer.len());
+            self.reserve(len);
             self.buffer.extend_from_slice(&bytes[..len]);
             self.len_bytes += len as u64;
             bytes = &bytes[len..];
@@ -252,7 +175,7 @@ impl Upload {
     /// unfinished uploads remove them.
     pub fn abort(mut self) -> Result<()> {
         if let Some(entries) = self.unfinished.take() {
-            self.discard_unfinished(entries)?;
+            self.discard_unfinished(entries);
         }
         self.session.take().map_or(Ok(()), Session::discard)
     }
@@ -278,6 +201,20 @@ impl Upload {
         }
     }
 
+    /// Makes room for more bytes: what they need at first, since most objects are
+    /// short, and a whole part once there was one. Never more than a part.
+    fn reserve(&mut self, additional: usize) {
+        let needed = self.buffer.len() + additional;
+        if needed <= self.buffer.capacity() {
+            return;
+        }
+        let capacity = match self.number {
+            0 => needed.max(2 * self.buffer.capacity()).min(self.part_bytes),
+            _ => self.part_bytes,
+        };
+        self.buffer.reserve_exact(capacity - self.buffer.len());
+    }
+
     fn send_buffer(&mut self) -> Result<()> {
         if self.number == MAX_PARTS {
             return Err(Error::TooLong {
@@ -298,132 +235,6 @@ impl Upload {
         self.number += 1;
         self.session = Some(session);
         result
-    }
-
-    /// Begins a multipart upload, or continues one.
-    fn begin_parts(&mut self) -> Result<Session> {
-        let (upload, stored) = match self.unfinished.take() {
-            Some(entries) => (entries.upload, entries.parts),
-            None => {
-                let (connection, path) = (Arc::clone(&self.connection), self.path.clone());
-                let id =
-                    runtime::wait(async move { connection.parts.create_multipart(&path).await })?;
-                let upload_id =
-                    id.map_err(|error| Failure::new(&error).into_error(&self.address))?;
-                let upload = UnfinishedUpload {
-                    address: self.target(),
-                    upload_id,
-                    part_bytes: self.part_bytes as u64,
-                };
-                (upload, BTreeMap::new())
-            }
-        };
-        let session = |journal, stored| {
-            Session::new(
-                Arc::clone(&self.connection),
-                self.address.clone(),
-                self.path.clone(),
-                upload.upload_id.clone(),
-                journal,
-                stored,
-            )
-        };
-        let journal = self.journal_path.as_ref();
-        match journal.map(|path| Journal::create(path, &upload, &stored)) {
-            None => Ok(session(None, stored)),
-            Some(Ok(journal)) => Ok(session(Some(journal), stored)),
-            Some(Err(source)) => {
-                // Without a journal nobody would find the upload again.
-                let _ = session(None, BTreeMap::new()).discard();
-                Err(Error::Io {
-                    action: "write the journal of the upload".into(),
-                    source,
-                })
-            }
-        }
-    }
-
-    /// Discards what an earlier run has sent, and its journal.
-    fn discard_unfinished(&self, entries: Entries) -> Result<()> {
-        let Entries { upload, parts } = entries;
-        let path = self.journal_path.as_ref();
-        let journal = path.and_then(|path| Journal::create(path, &upload, &parts).ok());
-        let (connection, address) = (Arc::clone(&self.connection), self.address.clone());
-        let path = self.path.clone();
-        let stored: BTreeMap<usize, StoredPart> = BTreeMap::new();
-        Session::new(connection, address, path, upload.upload_id, journal, stored).discard()
-    }
-
-    /// Sends an object of one part or less.
-    fn put_whole(mut self) -> Result<UploadReport> {
-        if let Some(entries) = self.unfinished.take() {
-            self.discard_unfinished(entries)?;
-        }
-        let (connection, path) = (Arc::clone(&self.connection), self.path.clone());
-        let payload = PutPayload::from(mem::take(&mut self.buffer));
-        let mode = match self.options.replace {
-            true => PutMode::Overwrite,
-            false => PutMode::Create,
-        };
-        let can_create = !matches!(mode, PutMode::Create) || self.has_conditional_put();
-        if !can_create && small::exists(&self.address, &self.options.store)? {
-            return Err(exists(&self.address, true));
-        }
-        let mode = if can_create { mode } else { PutMode::Overwrite };
-        let answer = runtime::wait(async move {
-            connection
-                .objects
-                .put_opts(&path, payload, mode.into())
-                .await
-        })?;
-        answer.map_err(|error| {
-            let failure = Failure::new(&error);
-            match failure.kind {
-                Kind::Condition => exists(&self.address, true),
-                _ => failure.into_error(&self.address),
-            }
-        })?;
-        Ok(UploadReport {
-            len_bytes: self.len_bytes,
-            sent_bytes: self.len_bytes,
-            ..UploadReport::default()
-        })
-    }
-
-    /// Conditions can be switched off for servers that do not have them.
-    fn has_conditional_put(&self) -> bool {
-        let conditions = self.options.store.environment.get("AWS_CONDITIONAL_PUT");
-        self.address.service() != Service::S3 || conditions != Some("disabled")
-    }
-
-    fn complete(&self, session: &mut Session, parts: usize) -> Result<()> {
-        let ids = session.wait(parts)?;
-        if !self.options.replace && small::exists(&self.address, &self.options.store)? {
-            return Err(exists(&self.address, true));
-        }
-        let plain = &self.connection.parts;
-        let creator = self.connection.creator.as_ref();
-        let creator = creator.filter(|_| !self.options.replace);
-        let complete = |store: &Arc<dyn object_store::multipart::MultipartStore>| {
-            let (store, path) = (Arc::clone(store), self.path.clone());
-            let (id, ids) = (session.upload_id.clone(), ids.clone());
-            runtime::wait(async move { store.complete_multipart(&path, &id, ids).await })
-        };
-        let mut answer = complete(creator.unwrap_or(plain))?;
-        // A server that does not know the condition.
-        if creator.is_some()
-            && let Err(error) = &answer
-            && Failure::new(error).kind == Kind::Unsupported
-        {
-            answer = complete(plain)?;
-        }
-        match answer {
-            Ok(_) => Ok(()),
-            Err(error) if Failure::new(&error).kind == Kind::Condition => {
-                Err(exists(&self.address, true))
-            }
-            Err(error) => Err(session.failed(&error)),
-        }
     }
 }
 
