@@ -1,5 +1,6 @@
 //! Arguments that several verbs have, with one meaning everywhere.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -29,11 +30,12 @@ fn is_missing_address(text: &str) -> bool {
     is_scheme && !Path::new(text).exists()
 }
 
-/// Parses an output: a path, or `-` for standard output.
+/// Parses an output: a path, an address, or `-` for standard output.
 pub fn destination() -> impl TypedValueParser<Value = Destination> {
-    OsStringValueParser::new().map(|text| match text == "-" {
-        true => Destination::Stdout,
-        false => Destination::Path(text.into()),
+    location().map(|location| match location {
+        Location::Stdin => Destination::Stdout,
+        Location::Path(path) => Destination::Path(path),
+        Location::Url(url) => Destination::Url(url),
     })
 }
 
@@ -42,6 +44,7 @@ pub fn destination() -> impl TypedValueParser<Value = Destination> {
 pub enum Destination {
     Stdout,
     Path(PathBuf),
+    Url(String),
 }
 
 impl fmt::Display for Destination {
@@ -49,16 +52,44 @@ impl fmt::Display for Destination {
         match self {
             Self::Stdout => f.write_str("-"),
             Self::Path(path) => path.display().fmt(f),
+            Self::Url(url) => url.fmt(f),
         }
     }
 }
 
 impl Destination {
-    /// Returns the path; `None` for standard output.
+    /// Returns the path or address, whose end says what to make; `None` for
+    /// standard output.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Stdout => None,
             Self::Path(path) => Some(path),
+            Self::Url(url) => Some(url.as_ref()),
+        }
+    }
+
+    /// Returns the destination `name` in this folder.
+    pub fn join(&self, name: &OsStr) -> Self {
+        match self {
+            Self::Stdout => Self::Stdout,
+            Self::Path(folder) => Self::Path(folder.join(name)),
+            Self::Url(url) => {
+                let folder = url.trim_end_matches('/');
+                Self::Url(format!("{folder}/{}", name.to_string_lossy()))
+            }
+        }
+    }
+
+    /// Returns whether this names a folder: one that exists, or with a slash at
+    /// the end.
+    pub fn is_folder(&self) -> bool {
+        match self {
+            Self::Stdout => false,
+            Self::Url(url) => url.ends_with('/'),
+            Self::Path(path) => {
+                let text = path.as_os_str().to_string_lossy();
+                text.ends_with(std::path::is_separator) || path.is_dir()
+            }
         }
     }
 }
@@ -81,12 +112,14 @@ impl Overwrite {
                 Sink::writer(std::io::stdout())
             }
             Destination::Path(path) => Sink::path(path).overwrite(self.force),
+            Destination::Url(url) => Sink::url(url).overwrite(self.force),
         })
     }
 
     /// Begins a file that is written by the command line itself.
-    pub fn begin(self, destination: &Destination) -> Result<Output<'static>> {
+    pub fn begin(self, destination: &Destination, http: &HttpOptions) -> Result<Output<'static>> {
         match destination {
+            Destination::Url(url) => Output::to_url(url, self.force, http),
             Destination::Stdout => {
                 terminal::refuse_binary(self.force)?;
                 Output::to_writer(std::io::stdout())

@@ -86,7 +86,7 @@ pub fn compress(options: &CompressOptions) -> Result<()> {
         .network
         .options(std::slice::from_ref(&options.input))?;
     let target = output(&options.input, options.output.as_ref(), appended);
-    let output = options.overwrite.begin(&target)?;
+    let output = options.overwrite.begin(&target, &http)?;
     let engine = options.threads.engine()?;
     let input = fetch(&options.input, &http, silent)?;
     let base = options.base.as_ref();
@@ -160,7 +160,7 @@ pub fn decompress(options: &DecompressOptions) -> Result<()> {
         .network
         .options(std::slice::from_ref(&options.input))?;
     let target = output(&options.input, options.output.as_ref(), without);
-    let output = options.overwrite.begin(&target)?;
+    let output = options.overwrite.begin(&target, &http)?;
     let engine = options.threads.engine()?;
     let input = fetch(&options.input, &http, silent)?;
     check_base(&input, options.base.as_ref())?;

@@ -5,7 +5,9 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use zstn::source::HttpOptions;
-use zstn::{Engine, FolderReport, Location, PackOptions, PackReport, PackedFile, Result, Storage};
+use zstn::{
+    Engine, FolderReport, Location, PackOptions, PackReport, PackedFile, Result, Storage, Uploaded,
+};
 
 use super::arguments::{self, Bases, Destination, Memory, Overwrite, Report, Threads};
 use super::network::Network;
@@ -157,6 +159,7 @@ fn say(input: &Location, destination: &Destination, report: &PackReport, seconds
         size::rate(original, seconds),
     );
     for file in &report.files {
+        say_upload(file.upload);
         if file.storage == Storage::SingleFrame {
             say!(
                 "note: {} breaks the safetensors rules, so it was packed as a whole; unpack \
@@ -165,6 +168,24 @@ fn say(input: &Location, destination: &Destination, report: &PackReport, seconds
             );
         }
     }
+}
+
+/// Says that an upload was continued, if it was.
+pub fn say_upload(upload: Option<Uploaded>) {
+    if let Some(upload) = upload.filter(|upload| upload.parts_reused > 0) {
+        let (reused, parts) = (upload.parts_reused, upload.parts);
+        say!("note: an earlier upload was continued: {reused} of {parts} parts were there already");
+    }
+}
+
+/// Describes an upload; `null` if there was none.
+pub fn upload_json(upload: Option<Uploaded>) -> Value {
+    upload.map_or(Value::Null, |upload| {
+        json!({
+            "parts_sent": upload.parts - upload.parts_reused,
+            "parts_reused": upload.parts_reused,
+        })
+    })
 }
 
 /// Returns how many tensors of a delta are stored in which way, if it is one.
@@ -190,6 +211,7 @@ fn file_json(file: &PackedFile) -> Value {
         "original_bytes": file.original_bytes,
         "packed_bytes": file.packed_bytes,
         "tensors": file.tensors,
+        "upload": upload_json(file.upload),
     });
     match file.storage {
         Storage::Indexed { aliased, .. } => {

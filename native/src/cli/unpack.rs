@@ -10,7 +10,7 @@ use zstn::{Engine, Location, Result, UnpackOptions};
 use super::arguments::{self, Bases, Destination, Memory, Overwrite, Report, Threads};
 use super::network::Network;
 use super::outputs::{Naming, Outputs};
-use super::pack::{count, folder_json, output_json, say_others};
+use super::pack::{count, folder_json, output_json, say_others, say_upload, upload_json};
 use super::{Outcome, each, print, progress, say, size};
 
 #[derive(Args)]
@@ -65,6 +65,7 @@ impl Options {
                     "output": output_json(file.output.as_deref()),
                     "original_bytes": file.original_bytes,
                     "packed_bytes": file.packed_bytes,
+                    "upload": upload_json(file.upload),
                 })
             });
             return print(json!({
@@ -89,6 +90,7 @@ impl Options {
                 size::bytes(report.original_bytes()),
                 size::rate(report.original_bytes(), seconds),
             );
+            report.files.iter().for_each(|file| say_upload(file.upload));
         }
         if let Some(folder) = &report.folder {
             say_others(folder, self.report.quiet);

@@ -118,7 +118,7 @@ impl<'a> Conversion<'a> {
         super::refuse_input(self.input, path)?;
         check_inputs(path, self.reader.all_sources())?;
         if !self.replace && path.is_file() {
-            return Err(Error::Exists { path: path.into() });
+            return Err(Error::exists(path));
         }
         Ok(())
     }

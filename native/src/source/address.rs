@@ -34,6 +34,18 @@ pub(super) fn file_name(url: &str) -> String {
     percent_decode_str(last).decode_utf8_lossy().into_owned()
 }
 
+/// Returns the address of the object called `name` in the same folder of a store.
+/// Names of objects are taken literally: they have no escapes and no query.
+pub(super) fn object_sibling(url: &str, name: &str) -> String {
+    let folder = url.len() - object_name(url).len();
+    format!("{}{name}", &url[..folder])
+}
+
+/// Returns the last component of the name of an object; it may be empty.
+pub(super) fn object_name(url: &str) -> &str {
+    url.rsplit('/').next().unwrap_or_default()
+}
+
 /// Splits an address into what precedes its query, and the query. The fragment
 /// is dropped.
 fn split(url: &str) -> (&str, &str) {

@@ -2,17 +2,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
 use super::scheme::{self, Scheme};
-use super::{FileSource, HttpOptions, Map, Remote, Source};
 use super::{address, http as network};
-use crate::output::temporary;
-use crate::{Error, Result};
 
 /// The location of an input.
 ///
@@ -128,10 +123,15 @@ impl Location {
         matches!(self, Self::Url(url) if Scheme::find(url) != Some(Scheme::File))
     }
 
-    /// Returns whether this is a local folder.
+    /// Returns whether this is a local folder, or the address of one in an object
+    /// store, which ends in a slash.
     #[must_use]
     pub fn is_folder(&self) -> bool {
-        matches!(self, Self::Path(path) if path.is_dir())
+        match self {
+            Self::Path(path) => path.is_dir(),
+            Self::Url(_) => self.stored_folder().is_some(),
+            Self::Stdin => false,
+        }
     }
 
     /// Returns whether this is the index of a checkpoint in several files, by
@@ -142,125 +142,14 @@ impl Location {
         name.is_some_and(|name| name.ends_with(SHARD_INDEX_SUFFIX))
     }
 
-    /// Returns whether its bytes come only once.
-    pub(crate) fn is_read_once(&self) -> bool {
+    /// Returns the address, if it is that of a folder in an object store.
+    pub(crate) fn stored_folder(&self) -> Option<&str> {
         match self {
-            Self::Path(path) => is_pipe(path),
-            Self::Url(_) => false,
-            Self::Stdin => true,
-        }
-    }
-
-    /// Opens the file for reading parts. A local file becomes a [`FileSource`];
-    /// a pipe and standard input are read to their end first. `http` is for an
-    /// address.
-    ///
-    /// # Errors
-    /// A file that cannot be opened; a folder or a device.
-    pub fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
-        let head_len_bytes = zstn_core::limits::HEAD_LEN_BYTES;
-        Ok(match self {
-            Self::Url(url) => match Scheme::of(url)? {
-                Scheme::Http | Scheme::Hub => Box::new(Remote::open(url, head_len_bytes, http)?),
-                Scheme::File => return Self::Path(scheme::file_path(url)?).open(http),
-                Scheme::Store => scheme::no_stores(url)?,
-            },
-            Self::Path(path) if !is_pipe(path) => Box::new(FileSource::open(path)?),
-            _ => Box::new(self.map(http, &|_, _| ())?),
-        })
-    }
-
-    /// Opens the file for reading parts without copying all of it. Returns `None`
-    /// for a server that ignores ranges, and for bytes that come only once.
-    pub(crate) fn open_ranged(&self, http: &HttpOptions) -> Result<Option<Box<dyn Source>>> {
-        let head_len_bytes = zstn_core::limits::HEAD_LEN_BYTES;
-        match self {
-            Self::Url(url) if matches!(Scheme::of(url)?, Scheme::Http | Scheme::Hub) => {
-                let remote = Remote::open_ranged(url, head_len_bytes, http)?;
-                Ok(remote.map(|remote| Box::new(remote) as Box<dyn Source>))
+            Self::Url(url) if Scheme::find(url) == Some(Scheme::Store) => {
+                url.ends_with('/').then_some(url)
             }
-            _ if self.is_read_once() => Ok(None),
-            _ => self.open(http).map(Some),
+            _ => None,
         }
-    }
-
-    /// Maps the file into memory. Pipes, standard input and addresses are first
-    /// copied into a temporary file, which is removed with the map. `http` is for
-    /// an address. `progress` is called with the bytes fetched so far and, if
-    /// known, the length.
-    ///
-    /// # Errors
-    /// A file that cannot be opened or fetched; too little space for the copy.
-    pub fn map(&self, http: &HttpOptions, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
-        match self {
-            Self::Path(path) if is_pipe(path) => {
-                let mut pipe = File::open(path).map_err(Error::file("open", path))?;
-                spool(&path.display().to_string(), &mut pipe, |_| ())
-            }
-            Self::Path(path) => Map::open(path),
-            Self::Stdin => spool("standard input", &mut io::stdin().lock(), |_| ()),
-            Self::Url(url) => match Scheme::of(url)? {
-                Scheme::Http | Scheme::Hub => network::download(url, http, progress),
-                Scheme::File => Self::Path(scheme::file_path(url)?).map(http, progress),
-                Scheme::Store => scheme::no_stores(url),
-            },
-        }
-    }
-
-    /// Reads a small file next to a checkpoint, such as `config.json`. Returns
-    /// `None` if there is no such file, or if a server asks for a login: storage
-    /// without a public list answers missing files so. A file of more than
-    /// `max_bytes` is refused.
-    pub(crate) fn read_small_if_any(
-        &self,
-        http: &HttpOptions,
-        max_bytes: u64,
-    ) -> Result<Option<Vec<u8>>> {
-        use io::ErrorKind::NotFound;
-        match self.read_small(http, max_bytes) {
-            Ok((bytes, _)) => Ok(Some(bytes)),
-            Err(Error::Http {
-                status: Some(401 | 403 | 404 | 410),
-                ..
-            }) => Ok(None),
-            Err(Error::Io { source, .. }) if source.kind() == NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Reads a small file, such as the index of a checkpoint. Returns its bytes
-    /// and the location that other files of the same version are siblings of. A
-    /// file of more than `max_bytes` is refused.
-    pub(crate) fn read_small(&self, http: &HttpOptions, max_bytes: u64) -> Result<(Vec<u8>, Self)> {
-        let unreadable = |error| Error::io(format!("read {self}"), error);
-        let too_long = || {
-            let detail = format!("the file is over the cap of {max_bytes} bytes");
-            Error::place(self)(zstn_core::Error::limit(detail))
-        };
-        let from: Box<dyn Read> = match self {
-            Self::Stdin => Box::new(io::stdin()),
-            Self::Path(path) => Box::new(File::open(path).map_err(Error::file("open", path))?),
-            Self::Url(url) => match Scheme::of(url)? {
-                Scheme::Http | Scheme::Hub => {
-                    let small = network::small(url, http, max_bytes, too_long)?;
-                    let pinned = small.pinned.map_or_else(|| self.clone(), Self::Url);
-                    return Ok((small.bytes, pinned));
-                }
-                Scheme::File => {
-                    let file = Self::Path(scheme::file_path(url)?);
-                    return file.read_small(http, max_bytes);
-                }
-                Scheme::Store => scheme::no_stores(url)?,
-            },
-        };
-        let mut bytes = Vec::new();
-        from.take(max_bytes.saturating_add(1))
-            .read_to_end(&mut bytes)
-            .map_err(unreadable)?;
-        if bytes.len() as u64 > max_bytes {
-            return Err(too_long());
-        }
-        Ok((bytes, self.clone()))
     }
 
     /// Returns the location of the file called `name` in the same folder; the
@@ -271,7 +160,10 @@ impl Location {
         match self {
             Self::Stdin => None,
             Self::Path(path) => Some(Self::Path(path.with_file_name(name))),
-            Self::Url(url) => Some(Self::Url(address::sibling(url, name))),
+            Self::Url(url) => Some(Self::Url(match Scheme::find(url) {
+                Some(Scheme::Store) => address::object_sibling(url, name),
+                _ => address::sibling(url, name),
+            })),
         }
     }
 
@@ -281,43 +173,13 @@ impl Location {
         let name = match self {
             Self::Stdin => return None,
             Self::Path(path) => path.file_name()?.to_string_lossy().into_owned(),
-            Self::Url(url) => address::file_name(url),
+            Self::Url(url) => match Scheme::find(url) {
+                Some(Scheme::Store) => address::object_name(url).into(),
+                _ => address::file_name(url),
+            },
         };
         (!name.is_empty()).then_some(name)
     }
-}
-
-/// Returns whether `path` is a named pipe, such as a shell's `<(…)`.
-fn is_pipe(path: &Path) -> bool {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::FileTypeExt;
-        path.metadata().is_ok_and(|file| file.file_type().is_fifo())
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = path;
-        false
-    }
-}
-
-fn spool(name: &str, from: &mut dyn Read, progress: impl Fn(u64)) -> Result<Map> {
-    let mut file = temporary::create()?;
-    let mut buffer = vec![0; 1 << 20];
-    let mut so_far = 0;
-    loop {
-        let len = match from.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(len) => len,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(Error::io(format!("read {name}"), error)),
-        };
-        file.write_all(&buffer[..len])
-            .map_err(|error| temporary::failed("write")(error))?;
-        so_far += len as u64;
-        progress(so_far);
-    }
-    Map::new(name.into(), &file)
 }
 
 #[cfg(test)]

@@ -6,21 +6,28 @@ use std::ops::Range;
 use crate::{Error, Result};
 
 mod address;
+mod arriving;
 mod fault;
+mod feed;
 mod file;
 mod http;
 mod hub;
 mod input;
 mod location;
 mod map;
+mod merged;
+mod opening;
 pub(crate) mod parallel;
 mod parts;
 mod scheme;
+pub(crate) mod store;
 mod version;
 
 #[cfg(feature = "serve")]
 pub(crate) use address::PLAIN;
+pub(crate) use arriving::{Arriving, Begun};
 pub use fault::survive_truncation;
+pub(crate) use feed::Feed;
 pub use file::FileSource;
 pub use http::{HttpOptions, Remote, put};
 pub use input::Input;

@@ -121,7 +121,7 @@ fn unpack_input(
         };
         return unpack_shards(context, &shards, &bases, &folder);
     }
-    let output = sink.file()?;
+    let output = sink.file(http)?;
     let map = input.map(http, progress)?;
     let file = match BaseFile::open_for(engine, &map, bases, http, memory_bytes, progress)? {
         Some(base) => unpack_delta(engine, &map, &base, output, memory_bytes, progress),

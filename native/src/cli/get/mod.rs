@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 
 use clap::Args;
+use zstn::source::HttpOptions;
 use zstn::{Location, Output, Reader, Result, Source, Tensor};
 use zstn_core::model::Rows;
 
@@ -59,15 +60,16 @@ enum Target<'a> {
 }
 
 impl Options {
-    fn target(&self) -> Result<Target<'_>> {
+    fn target(&self, http: &HttpOptions) -> Result<Target<'_>> {
         Ok(match &self.output {
             Some(Destination::Stdout) => {
                 terminal::refuse_binary(self.overwrite.force)?;
                 Target::Stdout
             }
-            Some(destination @ Destination::Path(path)) => {
+            Some(destination) => {
+                let path = destination.path().unwrap_or("".as_ref());
                 let format = Format::of(path)?;
-                Target::File(self.overwrite.begin(destination)?, path, format)
+                Target::File(self.overwrite.begin(destination, http)?, path, format)
             }
             None if self.report.json || self.summary || std::io::stdout().is_terminal() => {
                 Target::Nowhere
@@ -81,7 +83,7 @@ pub fn run(options: &Options) -> Result<()> {
     let http = options
         .network
         .options(std::slice::from_ref(&options.input))?;
-    let mut target = options.target()?;
+    let mut target = options.target(&http)?;
     let engine = options.threads.engine()?;
     let reader = options.model.open(&options.input, &http, Some(&engine))?;
     if let Target::File(output, _, format) = &mut target {

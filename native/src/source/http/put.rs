@@ -31,10 +31,9 @@ const MIN_EXPECTED_BYTES: u64 = 1 << 20;
 /// body is sent to no other origin, wherever the server redirects.
 ///
 /// # Errors
-/// [`Error::Exists`] for a file that is there; [`Error::Http`] for any status but
-/// 200, 201 and 204, for a server that cannot be reached, and if an earlier
-/// attempt whose answer was lost may have written the file that is there;
-/// [`Error::Io`] if `file` cannot be read or is shorter; [`Error::Usage`] for
+/// [`Error::Exists`] for a file that is there, also if an attempt whose answer was
+/// lost may have written it; [`Error::Http`] for any status but 200, 201 and 204,
+/// and for a server that cannot be reached; [`Error::Io`] if `file` cannot be read or is shorter; [`Error::Usage`] for
 /// another kind of address.
 pub fn put(
     url: &str,
@@ -67,15 +66,9 @@ pub fn put(
 fn check_absent(client: &Client, progress: &mut Progress<'_>) -> Result<(), Failure> {
     let answer = client.request(&Method::HEAD, &[], progress)?;
     match answer.status {
-        status if status.is_success() => Err(exists(client).into()),
+        status if status.is_success() => Err(Error::exists(client.url()).into()),
         status if may_pass(status.as_u16()) => Err(client.refused(&answer)),
         _ => Ok(()),
-    }
-}
-
-fn exists(client: &Client) -> Error {
-    Error::Exists {
-        path: client.url().into(),
     }
 }
 
@@ -115,7 +108,7 @@ impl Upload<'_> {
                     return Err(client.status_problem(status, advice).into());
                 }
                 StatusCode::PRECONDITION_FAILED if !self.replace => {
-                    return Err(self.found(answer.status).into());
+                    return Err(self.found().into());
                 }
                 _ => return Err(self.refused(&answer)),
             }
@@ -171,13 +164,12 @@ impl Upload<'_> {
     }
 
     /// The error for a file that is there.
-    fn found(&self, status: StatusCode) -> Error {
-        if !self.may_be_written {
-            return exists(self.client);
+    fn found(&self) -> Error {
+        let lost = ": perhaps written by a request before, whose answer was lost; compare it";
+        Error::Exists {
+            path: self.client.url().into(),
+            detail: String::from(if self.may_be_written { lost } else { "" }),
         }
-        let advice = ": the file is there now, perhaps written by a request before, whose answer \
-                      was lost; compare it, or remove it and try again";
-        self.client.status_problem(status, advice)
     }
 
     fn refused(&self, answer: &Answer) -> Failure {
