@@ -204,7 +204,7 @@ impl Stored {
 #[derive(Args)]
 pub struct Bases {
     /// The checkpoint that a difference is packed against, plain or packed: a
-    /// path or an http(s) address. If the base is a difference itself, name its
+    /// path or an address. If the base is a difference itself, name its
     /// base with another --base after it
     #[arg(long = "base", value_name = "BASE", value_parser = location())]
     chain: Vec<Location>,

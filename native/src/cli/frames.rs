@@ -20,7 +20,7 @@ use super::{print, progress, say, size};
 
 #[derive(Args)]
 pub struct CompressOptions {
-    /// Any file: a path, an http(s) address, or - for standard input
+    /// Any file: a path, an address, or - for standard input
     #[arg(value_parser = arguments::location())]
     input: Location,
     /// The frame [default: the input's name with .z4ai appended, or with
@@ -48,7 +48,7 @@ pub struct CompressOptions {
 
 #[derive(Args)]
 pub struct DecompressOptions {
-    /// A frame: a path, an http(s) address, or - for standard input
+    /// A frame: a path, an address, or - for standard input
     #[arg(value_parser = arguments::location())]
     input: Location,
     /// The original [default: the input's name without .z4ai or .z4dl]

@@ -17,7 +17,7 @@ use super::{Outcome, each, print, say, size, table};
 #[derive(Args)]
 pub struct Options {
     /// Files of any kind, .index.json of sharded checkpoints, or local folders:
-    /// paths, http(s) addresses, or - for standard input
+    /// paths, addresses, or - for standard input
     #[arg(required = true, value_name = "INPUT", value_parser = arguments::location())]
     inputs: Vec<Location>,
     #[command(flatten)]

@@ -37,10 +37,16 @@ mod verify;
 use say::say;
 use stdout::print;
 
+/// The kinds of addresses.
+const ADDRESSES: &str = "\
+An input is a path, - for standard input, or an address: https://…, http://…,
+hf://OWNER/NAME@REVISION/FILE in a model hub, or file:///… (docs/command-line.md)";
+
 /// Lossless compression of AI model checkpoints, with single tensors readable
 /// out of the packed file.
 #[derive(Parser)]
 #[command(name = "zstn", version, about, propagate_version = true)]
+#[command(after_help = ADDRESSES)]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,

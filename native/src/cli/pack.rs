@@ -17,7 +17,7 @@ use super::{Outcome, each, print, progress, say, size};
 #[derive(Args)]
 pub struct Options {
     /// Safetensors files, .safetensors.index.json of sharded checkpoints, or
-    /// local folders: paths, http(s) addresses, or - for standard input
+    /// local folders: paths, addresses, or - for standard input
     #[arg(required = true, value_name = "INPUT", value_parser = arguments::location())]
     inputs: Vec<Location>,
     #[command(flatten)]

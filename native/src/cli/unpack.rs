@@ -16,7 +16,7 @@ use super::{Outcome, each, print, progress, say, size};
 #[derive(Args)]
 pub struct Options {
     /// Packed files, .index.json of packed shards, or local folders: paths,
-    /// http(s) addresses, or - for standard input
+    /// addresses, or - for standard input
     #[arg(required = true, value_name = "INPUT", value_parser = arguments::location())]
     inputs: Vec<Location>,
     #[command(flatten)]

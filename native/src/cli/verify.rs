@@ -14,7 +14,7 @@ use super::{Outcome, each, print, progress, say, size};
 #[derive(Args)]
 pub struct Options {
     /// Files of any kind but plain safetensors, .index.json of sharded
-    /// checkpoints, or local folders: paths, http(s) addresses, or - for
+    /// checkpoints, or local folders: paths, addresses, or - for
     /// standard input
     #[arg(required = true, value_name = "INPUT", value_parser = arguments::location())]
     inputs: Vec<Location>,

@@ -17,7 +17,7 @@ mod gauss;
 
 #[derive(Args)]
 pub struct Options {
-    /// Checkpoint of any kind: a path, an http(s) address, or - for standard
+    /// Checkpoint of any kind: a path, an address, or - for standard
     /// input
     #[arg(value_parser = arguments::location())]
     input: Location,

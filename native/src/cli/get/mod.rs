@@ -21,7 +21,7 @@ mod stats;
 #[derive(Args)]
 pub struct Options {
     /// A file of any kind, the .index.json of a sharded checkpoint, or a local
-    /// folder: a path, an http(s) address, or - for standard input
+    /// folder: a path, an address, or - for standard input
     #[arg(value_parser = arguments::location())]
     input: Location,
     /// Name of the tensor, as `zstn ls` prints it
