@@ -25,11 +25,11 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// counts what has arrived after a `100 Continue` as well, so this leaves room
 /// for the beginning of a body.
 const MAX_HEADERS_BYTES: usize = 255 << 10;
-/// The header by which a hub says which commit an answer was made from.
-const COMMIT: &str = "x-repo-commit";
-
 /// Has to be larger, or such headers would look like the end of a connection.
 const INPUT_BUFFER_BYTES: usize = 256 << 10;
+
+/// The header by which a hub says which commit an answer was made from.
+const COMMIT: &str = "x-repo-commit";
 
 /// A file's address, and the connections to its server.
 #[derive(Debug)]
