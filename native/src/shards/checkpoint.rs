@@ -12,6 +12,7 @@ use super::kind::ShardKind as _;
 use super::shard::missing;
 use super::tree::Tree;
 use super::{BASES, Index, PACKED, Shard};
+use crate::source::parallel::{self, FILES_AT_ONCE};
 use crate::source::{HttpOptions, Input, Location, store};
 use crate::{Error, Result};
 
@@ -61,6 +62,22 @@ impl Shards {
             Some(location) => Self::open_tree(location, kinds, http),
             None => Ok(None),
         }
+    }
+
+    /// Opens several counterparts, such as a chain of bases. Indices on servers
+    /// are read at the same time.
+    ///
+    /// # Errors
+    /// Those of [`Shards::open_counterpart`].
+    pub fn open_counterparts(
+        inputs: &[Input],
+        kinds: &[Kind],
+        http: &HttpOptions,
+    ) -> Result<Vec<Self>> {
+        let at_once = parallel::at_once(inputs.iter().map(Input::is_remote), FILES_AT_ONCE);
+        parallel::run(inputs.len(), at_once, |number| {
+            Self::open_counterpart(&inputs[number], kinds, http)
+        })
     }
 
     /// Opens the counterpart of a checkpoint in several files, its base or
@@ -162,15 +179,13 @@ impl Shards {
     }
 
     pub(super) fn of_index(location: &Location, name: String, http: &HttpOptions) -> Result<Self> {
-        let text = location
-            .read_small(http, HEADER_LEN_BYTES)?
-            .ok_or_else(|| missing(location))?;
+        let (text, version) = location.read_small(http, HEADER_LEN_BYTES)?;
         let parsed = ShardIndex::parse(&text).map_err(Error::place(location))?;
         let mut files: Vec<Shard> = Vec::new();
         for name in parsed.files() {
             files.push(Shard {
                 name: name.clone(),
-                location: location.sibling(name).ok_or_else(|| missing(location))?,
+                location: version.sibling(name).ok_or_else(|| missing(location))?,
                 tensors: Vec::new(),
             });
         }
@@ -182,7 +197,7 @@ impl Shards {
             is_folder: false,
             index: Some(Index {
                 name,
-                location: location.clone(),
+                location: version,
                 text,
                 parsed,
             }),

@@ -31,9 +31,7 @@ pub fn pack_shards(
         let location = input.location();
         return Err(Error::Usage(format!("{location} is packed already")));
     }
-    let bases = options.bases.iter();
-    let bases = bases.map(|base| Shards::open_counterpart(base, BASES, &options.http));
-    let bases = bases.collect::<Result<Vec<_>>>()?;
+    let bases = Shards::open_counterparts(&options.bases, BASES, &options.http)?;
     let kind = match bases[..] {
         [] => Kind::Zstn,
         _ => Kind::Delta,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{Context, Shard, Shards};
 use crate::catalog::open_catalog;
+use crate::source::parallel::{self, FILES_AT_ONCE};
 use crate::source::{Map, Source};
 use crate::{Error, Progress, Result};
 
@@ -22,8 +23,23 @@ pub(super) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Opens all local files and checks them against the index.
+    /// Opens all local files and checks them against the index. Files on servers
+    /// are looked into at the same time.
     pub(super) fn open(context: Context<'a>, shards: &'a Shards) -> Result<Self> {
+        let files = shards.files();
+        let are_remote = files.iter().map(|shard| shard.location.is_remote());
+        let at_once = parallel::at_once(are_remote, FILES_AT_ONCE);
+        let opened = parallel::run(files.len(), at_once, |number| {
+            let shard = &files[number];
+            if shard.location.is_remote() {
+                let source = shard.location.open_ranged(context.http)?;
+                let looked = source.map(|source| look(context, shard, &*source));
+                return Ok((None, looked.transpose()?.unwrap_or_default()));
+            }
+            let map = shard.map(context.http, &|_, _| ())?;
+            let looked = look(context, shard, &map)?;
+            Ok((Some(map), looked))
+        });
         let mut parts = Self {
             context,
             shards,
@@ -31,21 +47,10 @@ impl<'a> Parts<'a> {
             lens_bytes: Vec::new(),
             indexed_tensors: 0,
         };
-        for (number, shard) in shards.files().iter().enumerate() {
-            let (map, len) = match shard.location.is_remote() {
-                true => {
-                    let source = shard.location.open_ranged(context.http)?;
-                    let len = source.map(|source| parts.check(number, &*source));
-                    (None, len.transpose()?.unwrap_or(0))
-                }
-                false => {
-                    let map = shard.map(context.http, &|_, _| ())?;
-                    let len = parts.check(number, &map)?;
-                    (Some(map), len)
-                }
-            };
+        for (map, looked) in opened? {
             parts.maps.push(map);
-            parts.lens_bytes.push(len);
+            parts.lens_bytes.push(looked.original_len_bytes);
+            parts.indexed_tensors += looked.indexed_tensors;
         }
         Ok(parts)
     }
@@ -53,22 +58,6 @@ impl<'a> Parts<'a> {
     /// Bytes of work on all of them, as far as that is known.
     pub(super) fn len_bytes(&self) -> u64 {
         self.lens_bytes.iter().sum()
-    }
-
-    /// Length of the file that a shard is or restores, once its tensors have
-    /// been looked for. Nothing can be looked for in a file that is kept whole
-    /// because it breaks the rules of safetensors; a file that is not a
-    /// checkpoint at all is refused by the work itself.
-    fn check(&mut self, number: usize, source: &dyn Source) -> Result<u64> {
-        let catalog = match open_catalog(self.context.engine, source) {
-            Ok(catalog) => catalog,
-            Err(Error::Format { .. }) => return Ok(source.len_bytes()),
-            Err(other) => return Err(other),
-        };
-        let shard = &self.shards.files()[number];
-        shard.check(&catalog)?;
-        self.indexed_tensors += shard.tensors.len();
-        Ok(catalog.original_len_bytes())
     }
 
     /// Does the work on one shard after the other. It is given the number of
@@ -98,11 +87,43 @@ impl<'a> Parts<'a> {
         let shard = &self.shards.files()[number];
         let map = fetch(shard, self.context)?;
         if self.lens_bytes[number] == 0 {
-            self.lens_bytes[number] = self.check(number, &map)?;
+            let looked = look(self.context, shard, &map)?;
+            self.lens_bytes[number] = looked.original_len_bytes;
+            self.indexed_tensors += looked.indexed_tensors;
             self.context.progress.begin(self.lens_bytes.iter().sum());
         }
         Ok(map)
     }
+}
+
+/// What looking into a shard has shown.
+#[derive(Default)]
+struct Looked {
+    /// Length of the file that the shard is or restores.
+    original_len_bytes: u64,
+    /// Number of tensors that the index names, all of which are there.
+    indexed_tensors: usize,
+}
+
+/// Looks for the tensors of a shard. Nothing can be looked for in a file that is
+/// kept whole because it breaks the rules of safetensors; a file that is not a
+/// checkpoint at all is refused by the work itself.
+fn look(context: Context, shard: &Shard, source: &dyn Source) -> Result<Looked> {
+    let catalog = match open_catalog(context.engine, source) {
+        Ok(catalog) => catalog,
+        Err(Error::Format { .. }) => {
+            return Ok(Looked {
+                original_len_bytes: source.len_bytes(),
+                indexed_tensors: 0,
+            });
+        }
+        Err(other) => return Err(other),
+    };
+    shard.check(&catalog)?;
+    Ok(Looked {
+        original_len_bytes: catalog.original_len_bytes(),
+        indexed_tensors: shard.tensors.len(),
+    })
 }
 
 /// All of a shard.

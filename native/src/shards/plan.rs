@@ -155,9 +155,10 @@ impl<'a> Plan<'a> {
                 plan.left_out = tree.left_out;
             }
             location => {
-                let config = location
+                let version = input.index().map_or(location, |index| &index.location);
+                let config = version
                     .sibling(CONFIG)
-                    .map(|config| config.read_small(http, CONFIG_BYTES));
+                    .map(|config| config.read_small_if_any(http, CONFIG_BYTES));
                 plan.config = config.transpose()?.flatten();
                 plan.copied
                     .extend(plan.config.is_some().then(|| CONFIG.into()));

@@ -2,6 +2,9 @@
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
+use super::hub;
+use super::scheme::Scheme;
+
 /// Characters that are not escaped in the path of an address.
 pub(crate) const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
@@ -12,6 +15,9 @@ pub(crate) const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
 /// Returns the address of the file called `name` in the same folder, with the
 /// query of `url`. `name` must be a plain file name.
 pub(super) fn sibling(url: &str, name: &str) -> String {
+    if Scheme::find(url) == Some(Scheme::Hub) {
+        return hub::sibling(url, name);
+    }
     let (path, query) = split(url);
     let folder = path.rfind('/').map_or(path, |slash| &path[..=slash]);
     let name = utf8_percent_encode(name, PLAIN);
@@ -20,6 +26,9 @@ pub(super) fn sibling(url: &str, name: &str) -> String {
 
 /// Returns the last component of an address; it may be empty.
 pub(super) fn file_name(url: &str) -> String {
+    if Scheme::find(url) == Some(Scheme::Hub) {
+        return hub::file_name(url);
+    }
     let path = split(url).0;
     let last = path.rsplit('/').next().unwrap_or_default();
     percent_decode_str(last).decode_utf8_lossy().into_owned()

@@ -2,17 +2,14 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
+use super::place::{Place, is_pipe};
 use super::scheme::{self, Scheme};
-use super::{Feed, FileSource, HttpOptions, Map, Remote, Source};
-use super::{address, http as network, store};
-use crate::output::temporary;
+use super::{Feed, HttpOptions, Map, Source};
+use super::{address, http as network};
 use crate::{Error, Result};
 
 /// The location of an input.
@@ -80,8 +77,10 @@ impl fmt::Display for Location {
 }
 
 impl Location {
-    /// Returns the location of an address: `https://…`, `http://…` or
-    /// `file:///…`. The last becomes its path. A text that is not such an
+    /// Returns the location of an address: `https://…`, `http://…`,
+    /// `hf://OWNER/NAME@REVISION/FILE` for a file in a model hub, `s3://…`,
+    /// `gs://…` or `az://…` for an object in a store (with the crate feature
+    /// `store`), or `file:///…`. The last becomes its path. A text that is not such an
     /// address is an error when the location is opened.
     ///
     /// ```
@@ -108,7 +107,8 @@ impl Location {
     }
 
     /// Returns the origin that requests for it go to first, scheme, host and
-    /// port: `https://example.org:443`. `None` if it is not read over HTTP.
+    /// port: `https://example.org:443`. For a file in a hub that is `$HF_ENDPOINT`,
+    /// or <https://huggingface.co>. `None` if it is not read over HTTP.
     ///
     /// ```
     /// let model = zstn::Location::url("https://Example.org/model.zstn");
@@ -138,14 +138,6 @@ impl Location {
         }
     }
 
-    /// Returns whether this is the index of a checkpoint in several files, by
-    /// its name: it ends in `.index.json`.
-    #[must_use]
-    pub fn is_index(&self) -> bool {
-        let name = self.file_name();
-        name.is_some_and(|name| name.ends_with(SHARD_INDEX_SUFFIX))
-    }
-
     /// Returns the address, if it is that of a folder in an object store.
     pub(crate) fn stored_folder(&self) -> Option<&str> {
         match self {
@@ -154,6 +146,14 @@ impl Location {
             }
             _ => None,
         }
+    }
+
+    /// Returns whether this is the index of a checkpoint in several files, by
+    /// its name: it ends in `.index.json`.
+    #[must_use]
+    pub fn is_index(&self) -> bool {
+        let name = self.file_name();
+        name.is_some_and(|name| name.ends_with(SHARD_INDEX_SUFFIX))
     }
 
     /// Returns whether its bytes come only once.
@@ -165,38 +165,20 @@ impl Location {
         }
     }
 
-    /// Opens the file for reading parts. A local file becomes a [`FileSource`];
-    /// a pipe and standard input are read to their end first. `http` is for an
-    /// address.
+    /// Opens the file for reading parts. A local file becomes a
+    /// [`FileSource`](super::FileSource); a pipe and standard input are read to
+    /// their end first. `http` is for an address.
     ///
     /// # Errors
     /// A file that cannot be opened; a folder or a device.
     pub fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
-        let head_len_bytes = zstn_core::limits::HEAD_LEN_BYTES;
-        Ok(match self {
-            Self::Url(url) => match Scheme::of(url)? {
-                Scheme::Http => Box::new(Remote::open(url, head_len_bytes, http)?),
-                Scheme::File => return Self::Path(scheme::file_path(url)?).open(http),
-                Scheme::Store => store::open(url, http)?,
-                Scheme::Hub => scheme::no_stores(url)?,
-            },
-            Self::Path(path) if !is_pipe(path) => Box::new(FileSource::open(path)?),
-            _ => Box::new(self.map(http, &|_, _| ())?),
-        })
+        Place::of(self)?.open(http)
     }
 
     /// Opens the file for reading parts without copying all of it. Returns `None`
     /// for a server that ignores ranges, and for bytes that come only once.
     pub(crate) fn open_ranged(&self, http: &HttpOptions) -> Result<Option<Box<dyn Source>>> {
-        let head_len_bytes = zstn_core::limits::HEAD_LEN_BYTES;
-        match self {
-            Self::Url(url) if Scheme::of(url)? == Scheme::Http => {
-                let remote = Remote::open_ranged(url, head_len_bytes, http)?;
-                Ok(remote.map(|remote| Box::new(remote) as Box<dyn Source>))
-            }
-            _ if self.is_read_once() => Ok(None),
-            _ => self.open(http).map(Some),
-        }
+        Place::of(self)?.open_ranged(http)
     }
 
     /// Maps the file into memory. Pipes, standard input and addresses are first
@@ -207,92 +189,47 @@ impl Location {
     /// # Errors
     /// A file that cannot be opened or fetched; too little space for the copy.
     pub fn map(&self, http: &HttpOptions, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
-        match self {
-            Self::Path(path) if !is_pipe(path) => Map::open(path),
-            Self::Url(url) => match Scheme::of(url)? {
-                Scheme::Http => network::download(url, http, progress),
-                Scheme::File => Self::Path(scheme::file_path(url)?).map(http, progress),
-                Scheme::Store => {
-                    let mut feed = Feed::source(store::open(url, http)?.into());
-                    feed.spool(temporary::create()?, 0, progress)
-                }
-                Scheme::Hub => scheme::no_stores(url),
-            },
-            _ => self.stream()?.spool(temporary::create()?, 0, progress),
-        }
+        Place::of(self)?.map(http, progress)
     }
 
     /// Begins to read the file from its start to its end, if all of it would have
     /// to be copied otherwise; `None` for a local file, and for a server that
     /// ignores ranges.
     pub(crate) fn feed(&self, http: &HttpOptions) -> Result<Option<Feed>> {
-        match self {
-            Self::Path(path) if !is_pipe(path) => Ok(None),
-            Self::Url(url) => match Scheme::of(url)? {
-                Scheme::Http => {
-                    let head_len_bytes = zstn_core::limits::HEAD_LEN_BYTES;
-                    let remote = Remote::open_ranged(url, head_len_bytes, http)?;
-                    // Answers without a version might be parts of two files.
-                    let remote = remote.filter(Remote::has_version);
-                    Ok(remote.map(|remote| Feed::source(Arc::new(remote))))
-                }
-                Scheme::File => Ok(None),
-                Scheme::Store => Ok(Some(Feed::source(store::open(url, http)?.into()))),
-                Scheme::Hub => scheme::no_stores(url),
-            },
-            _ => self.stream().map(Some),
+        Place::of(self)?.feed(http)
+    }
+
+    /// Reads a small file next to a checkpoint, such as `config.json`. Returns
+    /// `None` if there is no such file, or if a server asks for a login: storage
+    /// without a public list answers missing files so. A file of more than
+    /// `max_bytes` is refused.
+    pub(crate) fn read_small_if_any(
+        &self,
+        http: &HttpOptions,
+        max_bytes: u64,
+    ) -> Result<Option<Vec<u8>>> {
+        use std::io::ErrorKind::NotFound;
+        match self.read_small(http, max_bytes) {
+            Ok((bytes, _)) => Ok(Some(bytes)),
+            Err(Error::Http {
+                status: Some(401 | 403 | 404 | 410),
+                ..
+            }) => Ok(None),
+            Err(Error::Io { source, .. }) if source.kind() == NotFound => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
-    /// Begins to read what comes only once: a pipe or standard input.
-    ///
-    /// # Errors
-    /// A pipe that cannot be opened.
-    fn stream(&self) -> Result<Feed> {
-        Ok(match self {
-            Self::Path(path) => {
-                let pipe = File::open(path).map_err(Error::file("open", path))?;
-                Feed::stream(self.to_string(), pipe)
-            }
-            _ => Feed::stream(self.to_string(), io::stdin()),
-        })
-    }
-
-    /// Reads a small file next to a checkpoint, such as its index or
-    /// `config.json`. Returns `None` if there is no such file, or if a server
-    /// asks for a login: storage without a public list answers missing files so.
-    /// A file of more than `max_bytes` is refused.
-    pub(crate) fn read_small(&self, http: &HttpOptions, max_bytes: u64) -> Result<Option<Vec<u8>>> {
-        let unreadable = |error| Error::io(format!("read {self}"), error);
+    /// Reads a small file, such as the index of a checkpoint. Returns its bytes
+    /// and the location that other files of the same version are siblings of. A
+    /// file of more than `max_bytes` is refused.
+    pub(crate) fn read_small(&self, http: &HttpOptions, max_bytes: u64) -> Result<(Vec<u8>, Self)> {
         let too_long = || {
             let detail = format!("the file is over the cap of {max_bytes} bytes");
             Error::place(self)(zstn_core::Error::limit(detail))
         };
-        let from: Box<dyn Read> = match self {
-            Self::Stdin => Box::new(io::stdin()),
-            Self::Path(path) => match File::open(path) {
-                Ok(file) => Box::new(file),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-                Err(error) => return Err(Error::file("open", path)(error)),
-            },
-            Self::Url(url) => match Scheme::of(url)? {
-                Scheme::Http => return network::small(url, http, max_bytes, too_long),
-                Scheme::File => {
-                    let file = Self::Path(scheme::file_path(url)?);
-                    return file.read_small(http, max_bytes);
-                }
-                Scheme::Store => return store::read_small(url, http, max_bytes, too_long),
-                Scheme::Hub => scheme::no_stores(url)?,
-            },
-        };
-        let mut bytes = Vec::new();
-        from.take(max_bytes.saturating_add(1))
-            .read_to_end(&mut bytes)
-            .map_err(unreadable)?;
-        if bytes.len() as u64 > max_bytes {
-            return Err(too_long());
-        }
-        Ok(Some(bytes))
+        let (bytes, pinned) = Place::of(self)?.read_small(http, max_bytes, too_long)?;
+        Ok((bytes, pinned.map_or_else(|| self.clone(), Self::Url)))
     }
 
     /// Returns the location of the file called `name` in the same folder; the
@@ -322,20 +259,6 @@ impl Location {
             },
         };
         (!name.is_empty()).then_some(name)
-    }
-}
-
-/// Returns whether `path` is a named pipe, such as a shell's `<(…)`.
-fn is_pipe(path: &Path) -> bool {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::FileTypeExt;
-        path.metadata().is_ok_and(|file| file.file_type().is_fifo())
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = path;
-        false
     }
 }
 

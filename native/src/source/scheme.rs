@@ -134,14 +134,6 @@ fn decoded(path: &str) -> Option<PathBuf> {
     (!path.contains('\0')).then(|| drive.unwrap_or(&path).into())
 }
 
-/// Returns the error for an address in an object store.
-pub(super) fn no_stores<T>(address: &str) -> Result<T> {
-    Err(Error::Usage(format!(
-        "{address} is in an object store, and this program was built without object stores; \
-         download the file, or use an https:// address of it"
-    )))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -31,17 +31,18 @@ mod linked {
         }))
     }
 
-    /// Reads a small object; `None` if there is none. One of more than
-    /// `max_bytes` is the error `too_long`.
+    /// Reads a small object. One of more than `max_bytes` is the error `too_long`.
     pub(crate) fn read_small(
         url: &str,
         http: &HttpOptions,
         max_bytes: u64,
         too_long: impl FnOnce() -> Error,
-    ) -> Result<Option<Vec<u8>>> {
+    ) -> Result<Vec<u8>> {
         match zstn_store::read_small(&address(url)?, max_bytes, &options(http)) {
             Err(zstn_store::Error::TooLong { .. }) => Err(too_long()),
-            read => Ok(read?),
+            Ok(Some(bytes)) => Ok(bytes),
+            Ok(None) => Err(zstn_store::Error::NotFound { url: url.into() }.into()),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -160,7 +161,7 @@ mod missing {
         _: &HttpOptions,
         _: u64,
         _: impl FnOnce() -> Error,
-    ) -> Result<Option<Vec<u8>>> {
+    ) -> Result<Vec<u8>> {
         Err(error(url))
     }
 

@@ -111,9 +111,7 @@ fn unpack_input(
     } = options;
     let (memory_bytes, progress) = (*memory_bytes, *progress);
     if let Some(shards) = Shards::open_input(input, PACKED, http)? {
-        let bases = bases.iter();
-        let bases = bases.map(|base| Shards::open_counterpart(base, BASES, http));
-        let bases = bases.collect::<Result<Vec<_>>>()?;
+        let bases = Shards::open_counterparts(bases, BASES, http)?;
         let folder = sink.folder()?;
         let context = Context {
             engine,

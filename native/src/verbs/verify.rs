@@ -152,15 +152,13 @@ impl Work<'_> {
         let http = &options.http;
         let original = options.original.as_ref();
         let original = original.map(|original| Shards::open_counterpart(original, PLAIN, http));
-        let bases = options.bases.iter();
-        let bases = bases.map(|base| Shards::open_counterpart(base, BASES, http));
+        let bases = Shards::open_counterparts(&options.bases, BASES, http)?;
         let context = Context {
             engine: self.engine,
             http,
             memory_bytes: options.memory_bytes,
             progress: options.progress,
         };
-        let bases = bases.collect::<Result<Vec<_>>>()?;
         verify_shards(context, input, &bases, original.transpose()?.as_ref())
     }
 

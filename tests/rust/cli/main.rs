@@ -6,8 +6,10 @@ mod changed_inputs;
 mod delta_bases;
 mod deltas;
 mod exit_status;
+mod hub;
 #[cfg(unix)]
 mod killed;
+mod network;
 mod overwriting;
 mod printing;
 mod verbs;

@@ -8,6 +8,7 @@ pub mod compressed_model;
 pub mod dimensions;
 pub mod fault_server;
 pub mod gauss;
+pub mod hub;
 pub mod memory;
 pub mod refusal;
 pub mod rng;

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use ureq::http::{Method, StatusCode, header};
 
-use super::{Source, merged};
+use super::{Location, Source, merged};
 use crate::Result;
 use body::{Expected, receive};
 use client::Client;
@@ -33,7 +33,7 @@ pub(super) use secrets::origin;
 pub(super) use whole::download;
 pub(super) use whole::small;
 
-/// A file at an http(s) address. Its first bytes are read on opening,
+/// A file at an http(s) address, or in a hub (`hf://`). Its first bytes are read on opening,
 /// since that is how its length and version are learnt. Every later answer is
 /// compared with these, and holds exactly the bytes asked for or is refused.
 ///
@@ -52,7 +52,7 @@ impl Remote {
     /// Reads the first `head_len_bytes` bytes of the file at `url` and learns
     /// its length from the answer.
     pub fn open(url: &str, head_len_bytes: u64, options: &HttpOptions) -> Result<Self> {
-        let client = Client::new(url, options);
+        let client = Client::new(url, options)?;
         Self::begin(client, head_len_bytes)?.map_err(|client| ranges::ignored(&client))
     }
 
@@ -63,7 +63,7 @@ impl Remote {
         head_len_bytes: u64,
         options: &HttpOptions,
     ) -> Result<Option<Self>> {
-        let client = Client::new(url, options);
+        let client = Client::new(url, options)?;
         Ok(Self::begin(client, head_len_bytes)?.ok())
     }
 
@@ -221,5 +221,9 @@ impl Source for Remote {
 
     fn is_remote(&self) -> bool {
         true
+    }
+
+    fn pinned_location(&self) -> Option<Location> {
+        self.client.pinned().map(Location::Url)
     }
 }

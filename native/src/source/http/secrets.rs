@@ -5,6 +5,8 @@ use std::fmt;
 use ureq::http::request::Builder;
 use ureq::http::{HeaderName, HeaderValue, Uri, header};
 
+use crate::source::hub;
+use crate::source::scheme::Scheme;
 use crate::{Error, Result};
 
 /// Headers that a reader sets itself, or that say how a request is framed.
@@ -51,9 +53,14 @@ impl Origin {
     }
 }
 
-/// Returns the origin of an address; `None` if it is not an http(s) one.
+/// Returns the origin of an address, for one in a hub that of the hub. `None` if
+/// it is not read over HTTP.
 pub(in super::super) fn origin(address: &str) -> Option<String> {
-    let uri = address.parse().ok()?;
+    let uri = match Scheme::find(address)? {
+        Scheme::Http => address.parse().ok()?,
+        Scheme::Hub => hub::endpoint().parse().ok()?,
+        Scheme::File | Scheme::Store => return None,
+    };
     Origin::of(&uri).map(|origin| origin.to_string())
 }
 
@@ -107,6 +114,14 @@ impl Secrets {
             value,
         });
         Ok(())
+    }
+
+    /// Returns whether a header called `name` was added for the origin of
+    /// `address`.
+    pub(super) fn has(&self, address: &str, name: &HeaderName) -> bool {
+        let origin = address.parse().ok().and_then(|uri| Origin::of(&uri));
+        let mut own = self.0.iter().filter(|secret| secret.name == *name);
+        own.any(|secret| Some(&secret.origin) == origin.as_ref())
     }
 
     /// Adds the headers for `origin` to a request.
