@@ -1,13 +1,112 @@
-/** Every fault of a server, when opening and later: temporary ones only cost time, others have their error, and no read returns wrong bytes. */
+/**
+ * Every fault of a server, when opening and later: temporary ones only cost time, others have their error, and no read
+ * returns wrong bytes. The cases are those of tests/faults/server.json, which the native library runs as well; below
+ * them are those that are a matter of the exact order of events.
+ */
 
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 import { open } from "zstn";
-import { compressed, cutChunkedTo, cutTo, drip, longer, reset, resetAfter, shorter, silence, stallAfter, startFaultServer, status, whole, wrongRange } from "../support/fault-server.mjs";
+import { reset, resetAfter, shorter, stallAfter, startFaultServer, status } from "../support/fault-server.mjs";
+import { SURFACES } from "../support/fault-surfaces.mjs";
+import { startFaultTable, writeReport } from "../support/fault-table.mjs";
 import { readAndCheck, version } from "../support/faulty-model.mjs";
+import { sha256 } from "../support/vectors.mjs";
 
-/** Options for faults that end only by a time limit. */
-const STALLING = { idleTimeoutMs: 1000 };
+const RETRIES = 3;
+const TOKEN = "a-secret-token";
+/** Ends stalls; all other cases do not depend on time. */
+const STALL_LIMIT_MS = 1000;
+const NO_LIMIT_MS = 15_000;
+/** Most of these wait for a server. */
+const RUNS_AT_ONCE = 48;
+
+test("every fault of the table has its outcome", async () => {
+  const table = await startFaultTable();
+  const rightRequests = new Map();
+  try {
+    const attempts = [];
+    for (const cell of table.cells) {
+      for (const surface of SURFACES.filter(({ operations }) => operations.includes(cell.operation))) {
+        for (const kind of cell.kinds) attempts.push({ cell, surface, kind });
+      }
+    }
+    for (const { cell, surface, kind } of attempts) {
+      const key = [surface.name, kind].join();
+      if (!rightRequests.has(key)) rightRequests.set(key, await requestsToARightServer(table, cell.operation, surface, kind));
+    }
+    const runs = [];
+    await Promise.all(
+      Array.from({ length: RUNS_AT_ONCE }, async () => {
+        for (let attempt = attempts.pop(); attempt; attempt = attempts.pop()) {
+          const { cell, surface, kind } = attempt;
+          const what = [cell.case, cell.operation, cell.phase, cell.times, kind, surface.name].join(", ");
+          const expectation = { ...attempt, rightRequests: rightRequests.get([surface.name, kind].join()) };
+          const problem = await run(table, expectation).then(() => null, (error) => `${what}: ${error.message}`);
+          runs.push({ case: cell.case, surface: `npm ${surface.name}`, problem });
+        }
+      }),
+    );
+    writeReport("npm", runs);
+    const problems = runs.flatMap(({ problem }) => problem ?? []);
+    assert.equal(problems.length, 0, `${problems.length} of ${runs.length}:\n${problems.join("\n")}`);
+    assert.ok(runs.length > table.cells.length);
+  } finally {
+    await table.stop();
+  }
+});
+
+async function requestsToARightServer(table, operation, surface, kind) {
+  const server = await table.serve({ case: "all well", operation, phase: "opening", times: "always" }, kind);
+  await surface.read(server.url, {});
+  const log = await server.log();
+  await server.stop();
+  return log.length;
+}
+
+/** Reads from a server with a fault and judges outcome and requests. */
+async function run(table, { cell, surface, kind, rightRequests }) {
+  const { expected } = cell;
+  const server = await table.serve(cell, kind);
+  const idleTimeoutMs = cell.stalls ? STALL_LIMIT_MS : NO_LIMIT_MS;
+  const read = () => surface.read(server.url, { token: TOKEN, retries: RETRIES, idleTimeoutMs, giveUpAfterMs: 6 * idleTimeoutMs });
+  const checkBytes = (tensors, which) => {
+    for (const [name, bytes] of Object.entries(tensors)) assert.equal(sha256(bytes), table.tensors[which][name], `the bytes of ${name}`);
+  };
+  try {
+    const found = await read().then((tensors) => ({ tensors }), (error) => ({ error }));
+    const log = await server.log();
+    if (expected.bytes) {
+      if (found.error) throw new Error(`${found.error.code}: ${found.error.message}`);
+      checkBytes(found.tensors, expected.bytes);
+    } else {
+      assert.ok(found.error, `${Object.keys(found.tensors ?? {})} instead of ${expected.name}`);
+      const { code, message, status: answered } = found.error;
+      const fits = code === expected.failure.code && message.includes(expected.failure.says) && (answered ?? null) === expected.status && !message.includes(TOKEN);
+      assert.ok(fits, `${code} ${answered}: ${message}, not ${JSON.stringify(expected)}`);
+    }
+    checkRequests(log, cell, rightRequests);
+    if (!expected.bytes && cell.times === "once" && expected.faults === 1) {
+      const again = await read(); // The fault is over, and has left nothing.
+      checkBytes(again, "model");
+    }
+  } finally {
+    await server.stop();
+  }
+}
+
+function checkRequests(log, { phase, operation, expected, if_range: ifRange }, rightRequests) {
+  const before = phase === "later" ? 1 : 0;
+  const requests = log.filter(({ path }) => path === "/model").length;
+  const count = { one: before + 1, all: before + 1 + RETRIES, one_more: rightRequests + expected.faults }[expected.tries];
+  if (count !== undefined) assert.equal(requests, count, `requests: ${expected.tries}`);
+  for (const [number, { is_other_origin: isElsewhere, headers }] of log.entries()) {
+    assert.equal(headers.authorization, isElsewhere ? undefined : `Bearer ${TOKEN}`, "the token");
+    if (ifRange === null) continue;
+    const condition = number === 0 || operation !== "read" || ifRange === "" ? undefined : ifRange;
+    assert.equal(headers["if-range"], condition, "If-Range");
+  }
+}
 
 /** Runs `work` with a server; options as in `startFaultServer`. */
 async function against(options, work, file = version()) {
@@ -17,70 +116,6 @@ async function against(options, work, file = version()) {
   } finally {
     await server.stop();
   }
-}
-
-const PASSING = {
-  "a connection reset before the answer": reset,
-  "a connection reset in the body": resetAfter(1000),
-  "a body cut short that says so": cutTo(1000),
-  "a body cut short without a length": cutChunkedTo(1000),
-  "an answer that never comes": silence,
-  "a body that comes to a halt": stallAfter(1000),
-  "a body that comes byte by byte": drip,
-  "status 408": status(408),
-  "status 429": status(429),
-  "status 429 with Retry-After": status(429, { "retry-after": "0" }),
-  "status 500": status(500),
-  "status 503": status(503),
-  "status 503 with Retry-After as a date": status(503, { "retry-after": new Date(Date.now()).toUTCString() }),
-};
-
-for (const [what, fault] of Object.entries(PASSING)) {
-  const options = [silence, PASSING["a body that comes to a halt"], drip].includes(fault) ? STALLING : {};
-  test(`${what}, once at opening and once later, is made good`, async () => {
-    await against({ faults: [fault] }, async (server, file) => {
-      const heard = [];
-      const model = await open(server.url, { ...options, onProgress: (progress) => heard.push(progress) });
-      assert.equal(heard.at(-1).loadedBytes, 32768, "what came twice is announced once");
-      assert.deepEqual([model.stats.retries, model.stats.requests], [1, 2]);
-      server.faults.push(fault);
-      await readAndCheck(model, file, "a");
-      assert.deepEqual([model.stats.retries, model.stats.requests], [2, 4]);
-    });
-  });
-
-  test(`${what}, every time, is an error after the last attempt`, async () => {
-    await against({ always: fault }, async (server) => {
-      const error = await open(server.url, { ...options, retries: 1 }).catch((error) => error);
-      assert.ok(["network", "truncated", "http"].includes(error.code), String(error));
-      assert.equal(server.log.length, 2);
-    });
-  });
-}
-
-const FINAL = {
-  "status 403": [status(403), "http"],
-  "status 404": [status(404), "http"],
-  "status 501": [status(501), "http"],
-  "status 416": [status(416), "http", "changed"],
-  "another range": [wrongRange, "range_not_supported"],
-  "a longer range": [longer, "range_not_supported"],
-  "compression": [compressed, "content_encoding"],
-  "the whole file, which is too large": [whole, "range_not_supported"],
-};
-
-for (const [what, [fault, code, laterCode = code]] of Object.entries(FINAL)) {
-  test(`${what} is refused at once, at opening and later`, async () => {
-    await against({ faults: [fault] }, async (server, file) => {
-      await assert.rejects(open(server.url, { maxFullDownloadBytes: 1000 }), { code });
-      assert.equal(server.log.length, 1, "not tried again");
-      const model = await open(server.url);
-      server.faults.push(fault);
-      await assert.rejects(model.tensor("a"), { code: laterCode });
-      assert.deepEqual([server.log.length, model.stats.retries], [3, 0]);
-      await readAndCheck(model, file, "a");
-    });
-  });
 }
 
 test("what has arrived is kept: only the rest is asked for again, and only if it is still the same file", async () => {
@@ -126,42 +161,6 @@ test("a line that breaks again and again still brings a large tensor, as long as
     await readAndCheck(model, file, "d");
   });
 });
-
-/** A Last-Modified in the same second as the answer, which cannot identify a version. */
-const LATER = new Date(Date.now() + 3_600_000).toUTCString();
-
-for (const [what, pinned, later, expected] of [
-  ["another strong ETag", { etag: '"1"' }, { etag: '"2"' }, "changed"],
-  ["another weak ETag", { etag: 'W/"1"' }, { etag: 'W/"2"' }, "changed"],
-  ["a weak ETag instead of a strong one", { etag: '"1"' }, { etag: 'W/"1"' }, "changed"],
-  ["another Last-Modified", { lastModified: "Mon, 01 Jan 2024 00:00:00 GMT" }, { lastModified: "Mon, 01 Jan 2024 00:00:01 GMT" }, "changed"],
-  ["no Last-Modified any more", { lastModified: LATER }, {}, "changed"],
-  ["the same Last-Modified", { lastModified: "Mon, 01 Jan 2024 00:00:00 GMT" }, { lastModified: "Mon, 01 Jan 2024 00:00:00 GMT" }, undefined],
-  ["the same weak ETag", { etag: 'W/"1"' }, { etag: 'W/"1"' }, undefined],
-  ["the same strong ETag and another Last-Modified", { etag: '"1"', lastModified: "Mon, 01 Jan 2024 00:00:00 GMT" }, { etag: '"1"', lastModified: "Tue, 02 Jan 2024 00:00:00 GMT" }, undefined],
-]) {
-  for (const honest of [true, false]) {
-    test(`${what}: ${expected ?? "the same file"}, with a server that ${honest ? "honours" : "ignores"} If-Range`, async () => {
-      const bare = { etag: undefined, lastModified: undefined };
-      const file = { ...version(), ...bare, ...pinned };
-      await against({}, async (server) => {
-        const model = await open(server.url);
-        server.file = { ...version(expected ? 50 : 1), ...bare, ...later };
-        if (!honest) {
-          server.always = (request, response) => {
-            delete request.headers["if-range"];
-            cutTo(Infinity)(request, response, server);
-          };
-        }
-        const reading = model.tensor("a");
-        if (expected) await assert.rejects(reading, { code: expected });
-        else assert.ok(Buffer.from((await reading).bytes).equals(Buffer.from(file.tensors.a.bytes)));
-        const ifRange = pinned.etag === undefined ? (pinned.lastModified === LATER ? undefined : pinned.lastModified) : /^"/.exec(pinned.etag)?.input;
-        assert.deepEqual([server.log.length, server.log[1].headers["if-range"]], [2, ifRange]);
-      }, file);
-    });
-  }
-}
 
 test("less than was asked for, and saying so, is a right answer: the rest is asked for", async () => {
   await against({ always: shorter(100_000), faults: [shorter(1000)] }, async (server, file) => {

@@ -1,0 +1,14 @@
+//! The table of faults in `tests/faults`: what a server or a disk does, and
+//! the outcome that every suite expects of it.
+
+pub mod answer;
+pub mod control;
+pub mod gzip;
+pub mod model;
+mod perform;
+pub mod report;
+pub mod server;
+pub mod table;
+
+pub use server::CaseServer;
+pub use table::{Cell, Expected, Kind, Operation, Phase, Table, Times};
