@@ -6,6 +6,8 @@ mod delta_bases;
 mod deltas;
 mod exit_status;
 #[cfg(unix)]
+mod file_faults;
+#[cfg(unix)]
 mod killed;
 mod overwriting;
 mod printing;

@@ -3,6 +3,7 @@
 
 pub mod answer;
 pub mod control;
+pub mod files;
 pub mod gzip;
 pub mod model;
 mod perform;
