@@ -9,9 +9,9 @@ use zstn_tests::faults::report::{self, Run};
 use super::scratch::Scratch;
 
 /// Calls a function when the work on a file has begun.
-struct WhenBegun<'a>(Change<'a>);
+pub(super) struct WhenBegun<'a>(pub(super) Change<'a>);
 
-type Change<'a> = &'a (dyn Fn() + Sync);
+pub(super) type Change<'a> = &'a (dyn Fn() + Sync);
 
 impl Progress for WhenBegun<'_> {
     fn begin(&self, _: u64) {

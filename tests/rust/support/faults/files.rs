@@ -19,6 +19,8 @@ pub struct FileFaults {
     pub inputs: Vec<InputFault>,
     /// Outputs that cannot be written.
     pub outputs: Vec<OutputFault>,
+    /// Changes of the folder that is written to.
+    pub meanwhile: Vec<FolderFault>,
 }
 
 /// A file that changes after it was opened.
@@ -74,6 +76,44 @@ pub struct OutputFault {
     pub status: i32,
     /// Words of the message.
     pub says: String,
+}
+
+/// A change of the folder of an output while it is written.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FolderFault {
+    /// What has happened to it.
+    pub name: String,
+    /// What to do with it.
+    pub act: FolderAct,
+    /// `right`, or the code of the native error.
+    pub native: String,
+}
+
+/// Something done with the folder of an output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FolderAct {
+    /// Removes it with all that it holds.
+    RemoveFolder,
+    /// Writes a file with the name of the output.
+    TakeName,
+    /// Writes a file with another name.
+    AddFile,
+}
+
+impl FolderAct {
+    /// Does it to the folder of `output`.
+    ///
+    /// # Errors
+    /// If the system refuses it.
+    pub fn apply(self, output: &Path) -> io::Result<()> {
+        match self {
+            Self::RemoveFolder => output.parent().map_or(Ok(()), fs::remove_dir_all),
+            Self::TakeName => fs::write(output, "mine"),
+            Self::AddFile => fs::write(output.with_extension("beside"), "mine"),
+        }
+    }
 }
 
 impl FileFaults {
