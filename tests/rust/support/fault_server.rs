@@ -32,8 +32,6 @@ pub struct Asked {
     pub if_range: Option<String>,
     /// All headers; names are lowercase.
     pub headers: Vec<(String, String)>,
-    /// Port of the server.
-    pub port: u16,
 }
 
 /// What happens to the connection after an answer.
@@ -96,7 +94,7 @@ impl FaultServer {
                     return;
                 }
                 let (log, served, behaviour) = shared.clone();
-                thread::spawn(move || talk(stream, port, &log, &served, &*behaviour));
+                thread::spawn(move || talk(stream, &log, &served, &*behaviour));
             }
         });
         Self {
@@ -123,13 +121,11 @@ impl FaultServer {
 
 fn talk(
     mut stream: TcpStream,
-    port: u16,
     log: &Mutex<Vec<Asked>>,
     served: &Served,
     behaviour: &impl Behaviour,
 ) {
     while let Some((len, mut asked)) = request(&stream, served.bytes.len()) {
-        asked.port = port;
         if let Ok(mut log) = log.lock() {
             asked.number = log.len() + 1;
             log.push(asked.clone());
@@ -182,7 +178,6 @@ fn request(stream: &TcpStream, len_bytes: usize) -> Option<(usize, Asked)> {
             range,
             if_range: field("if-range"),
             headers: headers.collect(),
-            port: 0,
         };
         return Some((end + 4, asked));
     }
@@ -190,14 +185,6 @@ fn request(stream: &TcpStream, len_bytes: usize) -> Option<(usize, Asked)> {
 
 /// The ETag of [`Served::bytes`].
 pub const ETAG: &str = "ETag: \"v1\"";
-
-impl Asked {
-    /// A range that is not the first of several.
-    #[must_use]
-    pub fn is_late(&self) -> bool {
-        self.number > 1 || self.range.is_none()
-    }
-}
 
 /// Status line and header lines.
 #[must_use]
@@ -207,8 +194,7 @@ pub fn head(status: &str, lines: &[&str]) -> Vec<u8> {
 
 /// The head of a 206 that says it holds `range` of a file of `total` and has
 /// a body of `len`.
-#[must_use]
-pub fn part_head(range: &Range<usize>, total: impl std::fmt::Display, len: usize) -> Vec<u8> {
+fn part_head(range: &Range<usize>, total: impl std::fmt::Display, len: usize) -> Vec<u8> {
     let said = format!(
         "Content-Range: bytes {}-{}/{total}",
         range.start,

@@ -18,8 +18,10 @@ use zstn::source::HttpOptions;
 use zstn::{Error, Result};
 use zstn_tests::faults::report::{self, Run};
 use zstn_tests::faults::server::{Logged, PATH};
-use zstn_tests::faults::table::{Case, Side, Tries};
-use zstn_tests::faults::{CaseServer, Cell, Expected, Kind, Operation, Phase, Table, Times, model};
+use zstn_tests::faults::table::{Case, Tries};
+use zstn_tests::faults::{
+    CaseServer, Cell, Expected, Kind, Operation, Phase, Side, Table, Times, model,
+};
 
 use surfaces::{SURFACES, Surface};
 

@@ -91,9 +91,10 @@ pub enum End {
     Keep,
     /// The connection is closed.
     Close,
-    /// The connection is reset.
+    /// The connection is reset: after `cut_bytes`, or instead of the answer.
     Reset,
-    /// Nothing, on an open connection.
+    /// Nothing, on an open connection: after `cut_bytes`, or instead of the
+    /// answer.
     Stall,
     /// Zeros, until the client is gone.
     Endless,

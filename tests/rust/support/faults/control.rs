@@ -7,9 +7,10 @@ use std::io::{self, BufRead, Write};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::cells::{Operation, Phase, Side, Times};
 use super::model::{self, TENSORS};
 use super::server::CaseServer;
-use super::table::{Kind, Operation, Phase, Side, Table, Times};
+use super::table::{Kind, Table};
 use crate::sha256;
 
 #[derive(Debug, Deserialize)]

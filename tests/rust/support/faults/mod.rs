@@ -2,6 +2,7 @@
 //! the outcome that every suite expects of it.
 
 pub mod answer;
+pub mod cells;
 pub mod control;
 pub mod files;
 pub mod gzip;
@@ -11,5 +12,6 @@ pub mod report;
 pub mod server;
 pub mod table;
 
+pub use cells::{Cell, Expected, Operation, Phase, Side, Times};
 pub use server::CaseServer;
-pub use table::{Cell, Expected, Kind, Operation, Phase, Table, Times};
+pub use table::{Kind, Table};

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 
 use super::answer::Answer;
+use super::cells::{Operation, Phase, Times};
 use super::model;
 use super::perform::perform;
-use super::table::{Case, Kind, Operation, Phase, Times};
+use super::table::{Case, Kind};
 use crate::fault_server::{Asked, FaultServer};
 
 /// The path of the file. Only requests for it go wrong; the server has the file

@@ -1,10 +1,11 @@
-//! `tests/faults/server.json`: the cases, and the cells that each suite runs.
+//! `tests/faults/server.json`: the cases and their outcomes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use super::answer::Answer;
+use super::cells::moments;
 use crate::repository;
 
 /// The whole file.
@@ -120,87 +121,6 @@ pub enum Kind {
     Zstn,
 }
 
-/// What is done with the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Operation {
-    /// Opens the file and reads a tensor, by ranges.
-    Read,
-    /// Reads the whole file from a server that answers ranges.
-    Resumable,
-    /// Reads the whole file from a server that does not.
-    Plain,
-}
-
-/// When the first fault happens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Phase {
-    /// With the first request.
-    Opening,
-    /// With the second.
-    Later,
-}
-
-/// How often the faults happen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Times {
-    /// Each fault once.
-    Once,
-    /// The last one for ever.
-    Always,
-}
-
-/// A case at one moment, as one side runs it.
-#[derive(Debug, Clone, Serialize)]
-pub struct Cell {
-    /// Name of the case.
-    pub case: String,
-    /// What is done.
-    pub operation: Operation,
-    /// When it goes wrong.
-    pub phase: Phase,
-    /// How often.
-    pub times: Times,
-    /// Kinds of file to run it with.
-    pub kinds: Vec<Kind>,
-    /// True if only a time limit ends it.
-    pub stalls: bool,
-    /// See [`Case::if_range`].
-    pub if_range: Option<String>,
-    /// The outcome.
-    pub expected: Expected,
-}
-
-/// The outcome of a cell for one side.
-#[derive(Debug, Clone, Serialize)]
-pub struct Expected {
-    /// Name of the outcome.
-    pub name: String,
-    /// See [`Outcome::bytes`].
-    pub bytes: Option<String>,
-    /// The error.
-    pub failure: Option<Failure>,
-    /// Status of that error.
-    pub status: Option<u16>,
-    /// The number of requests to a server that the first `faults` answers of
-    /// `case` fail.
-    pub tries: Option<Tries>,
-    /// The number of faults of the case.
-    pub faults: usize,
-}
-
-/// The suites.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Side {
-    /// `tests/rust/http/faults`.
-    Native,
-    /// `tests/js/node/faults.test.mjs`.
-    Npm,
-}
-
 impl Table {
     /// Reads the file.
     ///
@@ -221,68 +141,9 @@ impl Table {
         self.cases.iter().find(|case| case.name == name)
     }
 
-    /// Returns the cells of a side.
-    ///
-    /// # Panics
-    /// If two keys of a case contradict each other.
-    #[must_use]
-    pub fn cells(&self, side: Side) -> Vec<Cell> {
-        let cases = self.cases.iter();
-        cases.flat_map(|case| self.cells_of(case, side)).collect()
-    }
-
-    fn cells_of(&self, case: &Case, side: Side) -> Vec<Cell> {
-        use Operation::{Plain, Read, Resumable};
-        use Phase::{Later, Opening};
-        let all_times: &[Times] = match case.faults.is_empty() {
-            true => &[Times::Always],
-            false => &[Times::Once, Times::Always],
-        };
-        let mut cells = Vec::new();
-        for times in all_times {
-            for (operation, phase) in [
-                (Read, Opening),
-                (Read, Later),
-                (Resumable, Opening),
-                (Plain, Opening),
-            ] {
-                if case.faults.is_empty() && phase == Later {
-                    continue;
-                }
-                let Some(name) = case.outcome_of(operation, phase, *times, side) else {
-                    continue;
-                };
-                let outcome = &self.outcomes[name];
-                let failure = match side {
-                    Side::Native => &outcome.native,
-                    Side::Npm => &outcome.npm,
-                };
-                let has_status = failure.as_ref().is_some_and(|failure| failure.has_status);
-                let answer = case.faults.last().unwrap_or(&case.server);
-                cells.push(Cell {
-                    case: case.name.clone(),
-                    operation,
-                    phase,
-                    times: *times,
-                    kinds: case.kinds.clone(),
-                    stalls: case.stalls,
-                    if_range: case.if_range.clone(),
-                    expected: Expected {
-                        name: name.to_owned(),
-                        bytes: outcome.bytes.clone(),
-                        failure: failure.clone(),
-                        status: answer.status.filter(|_| has_status),
-                        tries: outcome.tries,
-                        faults: case.faults.len(),
-                    },
-                });
-            }
-        }
-        cells
-    }
-
     fn check(&self) {
         let mut names = BTreeSet::new();
+        let mut outcomes = BTreeSet::new();
         for case in &self.cases {
             assert!(names.insert(&case.name), "two cases are {:?}", case.name);
             for (key, choice) in &case.outcome {
@@ -295,77 +156,17 @@ impl Table {
                     }
                 };
                 for name in named {
+                    outcomes.insert(name);
                     let known = self.outcomes.contains_key(name);
                     assert!(known, "{}, {key} {why}: {name:?}?", case.name);
                 }
-                let known = key.split(' ').all(|word| WORDS.contains(&word));
-                assert!(known, "{}: {key:?}?", case.name);
+                let is_used = moments(case)
+                    .any(|moment| case.key_for(moment).is_some_and(|best| best == key));
+                assert!(is_used, "{}: no cell is {key:?}", case.name);
             }
         }
-    }
-}
-
-const WORDS: [&str; 8] = [
-    "read",
-    "download",
-    "resumable",
-    "plain",
-    "opening",
-    "later",
-    "once",
-    "always",
-];
-
-impl Case {
-    fn outcome_of(
-        &self,
-        operation: Operation,
-        phase: Phase,
-        times: Times,
-        side: Side,
-    ) -> Option<&str> {
-        let mut words = match operation {
-            Operation::Read => vec!["read"],
-            Operation::Resumable => vec!["download", "resumable"],
-            Operation::Plain => vec!["download", "plain"],
-        };
-        words.push(match times {
-            Times::Once => "once",
-            Times::Always => "always",
-        });
-        if operation == Operation::Read {
-            words.push(match phase {
-                Phase::Opening => "opening",
-                Phase::Later => "later",
-            });
+        for name in self.outcomes.keys() {
+            assert!(outcomes.contains(name), "no case has the outcome {name:?}");
         }
-        let fitting = self.outcome.iter().filter_map(|(key, choice)| {
-            let count = key.split(' ').count();
-            let fits = key.split(' ').all(|word| words.contains(&word));
-            fits.then_some((count, choice))
-        });
-        let most = fitting.clone().map(|(count, _)| count).max()?;
-        let best: Vec<_> = fitting.filter(|(count, _)| *count == most).collect();
-        let [(_, choice)] = best[..] else {
-            panic!("{}: two outcomes for {words:?}", self.name);
-        };
-        match (choice, side) {
-            (Choice::Same(name), _) => Some(name),
-            (Choice::Differs { native, .. }, Side::Native) => native.as_deref(),
-            (Choice::Differs { npm, .. }, Side::Npm) => npm.as_deref(),
-        }
-    }
-}
-
-impl std::fmt::Display for Cell {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            case,
-            operation,
-            phase,
-            times,
-            ..
-        } = self;
-        write!(f, "{case}, {operation:?}, {phase:?}, {times:?}")
     }
 }
