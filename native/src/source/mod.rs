@@ -5,23 +5,31 @@ use std::ops::Range;
 
 use crate::{Error, Result};
 
+mod address;
+mod arriving;
 mod fault;
+mod feed;
 mod file;
 mod http;
 mod input;
 mod location;
 mod map;
+mod merged;
 pub(crate) mod parallel;
 mod parts;
+mod scheme;
+pub(crate) mod store;
 mod version;
 
+#[cfg(feature = "serve")]
+pub(crate) use address::PLAIN;
+pub(crate) use arriving::{Arriving, Begun};
 pub use fault::survive_truncation;
+pub(crate) use feed::Feed;
 pub use file::FileSource;
 pub use http::{HttpOptions, Remote};
 pub use input::Input;
 pub use location::Location;
-#[cfg(feature = "serve")]
-pub(crate) use location::PLAIN;
 pub use map::Map;
 pub(crate) use parts::read_parts;
 pub use version::FileId;

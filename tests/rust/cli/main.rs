@@ -1,5 +1,6 @@
 //! The command line as its users see it.
 
+mod addresses;
 #[cfg(unix)]
 mod changed_inputs;
 mod delta_bases;

@@ -13,6 +13,7 @@ pub mod memory;
 pub mod refusal;
 pub mod rng;
 pub mod round_server;
+pub mod store_proxy;
 #[cfg(unix)]
 pub mod terminal;
 pub mod ztensor;

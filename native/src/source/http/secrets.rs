@@ -51,6 +51,19 @@ impl Origin {
     }
 }
 
+/// Returns the origin of an address; `None` if it is not an http(s) one.
+pub(in super::super) fn origin(address: &str) -> Option<String> {
+    let uri = address.parse().ok()?;
+    Origin::of(&uri).map(|origin| origin.to_string())
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scheme, host, port } = self;
+        write!(f, "{scheme}://{host}:{port}")
+    }
+}
+
 /// Headers, each with the origin that it may be sent to.
 #[derive(Clone, Default)]
 pub(super) struct Secrets(Vec<Secret>);
@@ -108,10 +121,8 @@ impl Secrets {
 /// Shows origins and names, never values.
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = self.0.iter().map(|Secret { origin, name, .. }| {
-            let Origin { scheme, host, port } = origin;
-            format!("{name} for {scheme}://{host}:{port}")
-        });
+        let shown = self.0.iter();
+        let shown = shown.map(|Secret { origin, name, .. }| format!("{name} for {origin}"));
         f.debug_list().entries(shown).finish()
     }
 }

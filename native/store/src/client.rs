@@ -1,0 +1,93 @@
+//! The HTTP client below the stores' library.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::client::{ClientConfigKey, HttpClient, HttpConnector};
+use object_store::{BackoffConfig, ClientOptions, RetryConfig};
+use reqwest::redirect::Policy;
+use rustls_platform_verifier::BuilderVerifierExt;
+
+use crate::Limits;
+
+/// How long a part may take that a server accepts slowly, but without stalling.
+/// A client cannot see how much of a request has been sent.
+const SLOWEST_PART: Duration = Duration::from_secs(600);
+
+/// What a connection is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Read,
+    Write,
+}
+
+/// Makes clients with this crate's time limits.
+#[derive(Debug)]
+pub(crate) struct Connector {
+    limits: Limits,
+    purpose: Purpose,
+}
+
+impl Connector {
+    pub(crate) fn new(limits: &Limits, purpose: Purpose) -> Self {
+        Self {
+            limits: limits.clone(),
+            purpose,
+        }
+    }
+
+    fn build(
+        &self,
+        allow_http: bool,
+    ) -> Result<reqwest::Client, Box<dyn std::error::Error + Send + Sync>> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_platform_verifier()?
+            .with_no_client_auth();
+        let builder = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls)
+            .user_agent(concat!("zstn/", env!("CARGO_PKG_VERSION")))
+            .http1_only()
+            .https_only(!allow_http)
+            // Session tokens are in headers that a redirect would carry to
+            // another origin.
+            .redirect(Policy::none())
+            .connect_timeout(self.limits.connect_timeout)
+            .read_timeout(match self.purpose {
+                Purpose::Read => self.limits.idle_timeout,
+                Purpose::Write => SLOWEST_PART,
+            });
+        #[cfg(target_os = "linux")]
+        let builder = builder.tcp_user_timeout(self.limits.idle_timeout);
+        Ok(builder.build()?)
+    }
+}
+
+impl HttpConnector for Connector {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let allow_http = options.get_config_value(&ClientConfigKey::AllowHttp);
+        let client = self.build(allow_http.as_deref() == Some("true"));
+        client
+            .map(HttpClient::new)
+            .map_err(|source| object_store::Error::Generic {
+                store: "client",
+                source,
+            })
+    }
+}
+
+pub(crate) fn retries(limits: &Limits, purpose: Purpose) -> RetryConfig {
+    RetryConfig {
+        backoff: BackoffConfig {
+            init_backoff: Duration::from_millis(300),
+            max_backoff: Duration::from_secs(10),
+            base: 2.0,
+        },
+        max_retries: limits.retries,
+        retry_timeout: match purpose {
+            Purpose::Read => limits.give_up_after,
+            Purpose::Write => limits.give_up_after * 4,
+        },
+    }
+}

@@ -1,0 +1,229 @@
+//! Connections to stores, shared between the objects of a bucket.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::azure::{MicrosoftAzure, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorage, GoogleCloudStorageBuilder};
+use object_store::memory::InMemory;
+use object_store::multipart::MultipartStore;
+use object_store::{ClientOptions, HeaderMap, HeaderValue, ObjectStore};
+
+use crate::address::Service;
+use crate::client::{Connector, Purpose, retries};
+use crate::failure::Failure;
+use crate::{Address, Error, Result, StoreOptions, credentials};
+
+/// Connections that are kept, with what they were made for. A program uses a few
+/// buckets; beyond this number the oldest is forgotten.
+const MAX_KEPT: usize = 16;
+
+/// A bucket or container, ready for requests.
+pub(crate) struct Connection {
+    pub(crate) objects: Arc<dyn ObjectStore>,
+    pub(crate) parts: Arc<dyn MultipartStore>,
+    /// Completes an upload on condition that the object does not exist, where
+    /// the service has that condition.
+    pub(crate) creator: Option<Arc<dyn MultipartStore>>,
+}
+
+struct Kept {
+    root: String,
+    options: StoreOptions,
+    purpose: Purpose,
+    connection: Arc<Connection>,
+}
+
+/// Returns a connection to the store of `address`, shared with earlier calls for
+/// the same bucket and options.
+pub(crate) fn connect(
+    address: &Address,
+    options: &StoreOptions,
+    purpose: Purpose,
+) -> Result<Arc<Connection>> {
+    static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+    let find = |kept: &[Kept]| {
+        let mut kept = kept.iter();
+        let same = kept.find(|kept| {
+            kept.root == address.root() && kept.purpose == purpose && kept.options == *options
+        })?;
+        Some(Arc::clone(&same.connection))
+    };
+    if let Some(connection) = find(&KEPT.lock().unwrap_or_else(PoisonError::into_inner)) {
+        return Ok(connection);
+    }
+    // Without the lock: this may wait a second for a metadata service.
+    let connection = Arc::new(make(address, options, purpose)?);
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(connection) = find(&kept) {
+        return Ok(connection);
+    }
+    if kept.len() >= MAX_KEPT {
+        kept.remove(0);
+    }
+    kept.push(Kept {
+        root: address.root().into(),
+        options: options.clone(),
+        purpose,
+        connection: Arc::clone(&connection),
+    });
+    Ok(connection)
+}
+
+fn make(address: &Address, options: &StoreOptions, purpose: Purpose) -> Result<Connection> {
+    credentials::check(address, &options.environment)?;
+    let failed = |error| not_made(address, &error);
+    Ok(match address.service() {
+        Service::Memory => {
+            static MEMORY: OnceLock<Arc<InMemory>> = OnceLock::new();
+            let store = Arc::clone(MEMORY.get_or_init(Arc::default));
+            Connection {
+                objects: store.clone(),
+                parts: store,
+                creator: None,
+            }
+        }
+        Service::S3 => {
+            refuse_plain_http(
+                address,
+                options,
+                "AWS",
+                &["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"],
+            )?;
+            let store = Arc::new(s3(address, options, purpose, HeaderMap::new()).map_err(failed)?);
+            let only_new = (http_header("if-none-match"), HeaderValue::from_static("*"));
+            let conditions = options.environment.get("AWS_CONDITIONAL_PUT");
+            let creator = match (purpose, conditions) {
+                (Purpose::Read, _) | (_, Some("disabled")) => None,
+                _ => {
+                    let headers = HeaderMap::from_iter([only_new]);
+                    Some(Arc::new(s3(address, options, purpose, headers).map_err(failed)?) as _)
+                }
+            };
+            Connection {
+                objects: store.clone(),
+                parts: store,
+                creator,
+            }
+        }
+        Service::Azure => {
+            refuse_plain_http(
+                address,
+                options,
+                "AZURE",
+                &["AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"],
+            )?;
+            let store = Arc::new(azure(address, options, purpose).map_err(failed)?);
+            Connection {
+                objects: store.clone(),
+                parts: store,
+                creator: None,
+            }
+        }
+        Service::Google => {
+            let store = Arc::new(google(address, options, purpose).map_err(failed)?);
+            Connection {
+                objects: store.clone(),
+                parts: store,
+                creator: None,
+            }
+        }
+    })
+}
+
+/// Variables that the library does not know are left alone: they are of other
+/// programs.
+macro_rules! with_variables {
+    ($builder:expr, $options:expr, $prefix:literal) => {
+        $options.environment.with_prefix($prefix).fold(
+            $builder,
+            |builder, (name, value)| match name.parse() {
+                Ok(key) => builder.with_config(key, value),
+                Err(_) => builder,
+            },
+        )
+    };
+}
+
+fn s3(
+    address: &Address,
+    options: &StoreOptions,
+    purpose: Purpose,
+    headers: HeaderMap,
+) -> object_store::Result<AmazonS3> {
+    let builder = AmazonS3Builder::new()
+        .with_client_options(ClientOptions::new().with_default_headers(headers))
+        .with_retry(retries(&options.limits, purpose))
+        .with_http_connector(Connector::new(&options.limits, purpose));
+    with_variables!(builder, options, "AWS_")
+        .with_url(address.root())
+        .build()
+}
+
+fn azure(
+    address: &Address,
+    options: &StoreOptions,
+    purpose: Purpose,
+) -> object_store::Result<MicrosoftAzure> {
+    let builder = MicrosoftAzureBuilder::new()
+        .with_retry(retries(&options.limits, purpose))
+        .with_http_connector(Connector::new(&options.limits, purpose));
+    let mut builder = with_variables!(builder, options, "AZURE_").with_url(address.root());
+    if let Some(endpoint) = options.environment.get("IDENTITY_ENDPOINT") {
+        builder = builder.with_msi_endpoint(endpoint);
+    }
+    builder.build()
+}
+
+fn google(
+    address: &Address,
+    options: &StoreOptions,
+    purpose: Purpose,
+) -> object_store::Result<GoogleCloudStorage> {
+    let mut builder = GoogleCloudStorageBuilder::new()
+        .with_retry(retries(&options.limits, purpose))
+        .with_http_connector(Connector::new(&options.limits, purpose));
+    if let Some(path) = options.environment.get("SERVICE_ACCOUNT") {
+        builder = builder.with_service_account_path(path);
+    }
+    with_variables!(builder, options, "GOOGLE_")
+        .with_url(address.root())
+        .build()
+}
+
+/// Refuses an unencrypted endpoint that was not allowed, before the client does
+/// so in words that do not say how to allow it.
+fn refuse_plain_http(
+    address: &Address,
+    options: &StoreOptions,
+    prefix: &str,
+    endpoints: &[&str],
+) -> Result<()> {
+    let environment = &options.environment;
+    let endpoint = environment.first(endpoints).unwrap_or_default();
+    let allowed = format!("{prefix}_ALLOW_HTTP");
+    if !endpoint.starts_with("http://") || environment.is_on(&allowed) {
+        return Ok(());
+    }
+    Err(Error::Environment {
+        url: address.url(),
+        detail: format!("the endpoint is not encrypted; to use it anyway, set {allowed}=true"),
+    })
+}
+
+/// The error for settings from which no connection can be made.
+fn not_made(address: &Address, error: &object_store::Error) -> Error {
+    let source = std::error::Error::source(error);
+    let reason = source.map_or_else(|| error.to_string(), ToString::to_string);
+    match Failure::new(error).into_error(address) {
+        Error::Server { url, .. } => Error::Environment {
+            url,
+            detail: format!("the environment variables for this store cannot be used: {reason}"),
+        },
+        other => other,
+    }
+}
+
+fn http_header(name: &'static str) -> reqwest::header::HeaderName {
+    reqwest::header::HeaderName::from_static(name)
+}

@@ -1,0 +1,135 @@
+//! Finds out whether there are credentials before a request is made.
+//!
+//! Without any, the library asks the metadata service of the machine, which
+//! exists only in the cloud; elsewhere every attempt waits for a time limit.
+
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::Path;
+use std::time::Duration;
+
+use crate::address::Service;
+use crate::{Address, Environment, Error, Result};
+
+/// The metadata services of all three clouds are here.
+const METADATA: &str = "169.254.169.254:80";
+/// The service is on the same machine, next to it at most.
+const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
+
+const S3: &str = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, \
+     or AWS_SKIP_SIGNATURE=true for a public bucket";
+const AZURE: &str = "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, \
+     or AZURE_SKIP_SIGNATURE=true for a public container";
+const GOOGLE: &str = "GOOGLE_APPLICATION_CREDENTIALS, \
+     or GOOGLE_SKIP_SIGNATURE=true for a public bucket";
+
+/// Checks that there are credentials, or a service that may have some.
+///
+/// # Errors
+/// [`Error::NoCredentials`] if there is neither.
+pub(crate) fn check(address: &Address, environment: &Environment) -> Result<()> {
+    let (found, variables) = match address.service() {
+        Service::Memory => return Ok(()),
+        Service::S3 => (aws(environment), S3),
+        Service::Azure => (azure(environment), AZURE),
+        Service::Google => (google(environment), GOOGLE),
+    };
+    if found || has_metadata_service(environment) {
+        return Ok(());
+    }
+    Err(Error::NoCredentials {
+        url: address.url(),
+        variables,
+    })
+}
+
+fn aws(environment: &Environment) -> bool {
+    environment.is_on("AWS_SKIP_SIGNATURE")
+        || has_any(
+            environment,
+            &[
+                // One without the other is an error of its own.
+                "AWS_ACCESS_KEY_ID",
+                "AWS_SECRET_ACCESS_KEY",
+                "AWS_WEB_IDENTITY_TOKEN_FILE",
+                "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+                "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+            ],
+        )
+}
+
+fn azure(environment: &Environment) -> bool {
+    let switches = [
+        "AZURE_SKIP_SIGNATURE",
+        "AZURE_STORAGE_USE_EMULATOR",
+        "AZURE_USE_AZURE_CLI",
+    ];
+    switches.iter().any(|name| environment.is_on(name))
+        || has_any(
+            environment,
+            &[
+                "AZURE_STORAGE_ACCOUNT_KEY",
+                "AZURE_STORAGE_ACCESS_KEY",
+                "AZURE_STORAGE_MASTER_KEY",
+                "AZURE_STORAGE_SAS_KEY",
+                "AZURE_STORAGE_SAS_TOKEN",
+                "AZURE_STORAGE_TOKEN",
+                "AZURE_STORAGE_CLIENT_SECRET",
+                "AZURE_CLIENT_SECRET",
+                "AZURE_FEDERATED_TOKEN_FILE",
+                "AZURE_CREDENTIAL_TYPE",
+                "AZURE_MSI_ENDPOINT",
+                "AZURE_IDENTITY_ENDPOINT",
+                "IDENTITY_ENDPOINT",
+            ],
+        )
+}
+
+fn google(environment: &Environment) -> bool {
+    let home = environment.get("HOME").unwrap_or_default();
+    let login = Path::new(home).join(".config/gcloud/application_default_credentials.json");
+    environment.is_on("GOOGLE_SKIP_SIGNATURE")
+        || login.is_file()
+        || has_any(
+            environment,
+            &[
+                "SERVICE_ACCOUNT",
+                "GOOGLE_SERVICE_ACCOUNT",
+                "GOOGLE_SERVICE_ACCOUNT_PATH",
+                "GOOGLE_SERVICE_ACCOUNT_KEY",
+                "GOOGLE_APPLICATION_CREDENTIALS",
+                "GOOGLE_BEARER_TOKEN",
+            ],
+        )
+}
+
+fn has_any(environment: &Environment, names: &[&str]) -> bool {
+    environment.first(names).is_some()
+}
+
+fn has_metadata_service(environment: &Environment) -> bool {
+    if environment.is_on("AWS_EC2_METADATA_DISABLED") {
+        return false;
+    }
+    let address = match environment.get("AWS_METADATA_ENDPOINT") {
+        Some(endpoint) => host_and_port(endpoint),
+        None => METADATA.into(),
+    };
+    let addresses = address.to_socket_addrs();
+    addresses.is_ok_and(|mut addresses| {
+        addresses.any(|address| TcpStream::connect_timeout(&address, METADATA_TIMEOUT).is_ok())
+    })
+}
+
+fn host_and_port(endpoint: &str) -> String {
+    let rest = endpoint
+        .split_once("://")
+        .map_or(endpoint, |(_, rest)| rest);
+    let host = rest.split('/').next().unwrap_or(rest);
+    let has_port = host
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    match has_port {
+        true => host.into(),
+        false => format!("{host}:80"),
+    }
+}

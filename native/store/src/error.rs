@@ -1,0 +1,172 @@
+//! The error type.
+
+use std::io;
+
+/// Result of everything in this crate that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error of this crate. Messages contain addresses, never credentials.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The scheme is not one of an object store.
+    #[error(
+        "`{scheme}` is not the scheme of an object store; use s3, s3a, gs, az, abfs, abfss or memory"
+    )]
+    Scheme {
+        /// The scheme.
+        scheme: String,
+    },
+    /// The address is malformed.
+    #[error("{url}: {detail}")]
+    Address {
+        /// The address.
+        url: String,
+        /// The problem, and what to do.
+        detail: String,
+    },
+    /// Environment variables contradict each other or cannot be parsed.
+    #[error("{url}: {detail}")]
+    Environment {
+        /// The address for which they were read.
+        url: String,
+        /// The problem, and what to do.
+        detail: String,
+    },
+    /// No credentials were found.
+    #[error("{url}: there are no credentials for this store; set {variables}")]
+    NoCredentials {
+        /// The address.
+        url: String,
+        /// The variables that would help.
+        variables: &'static str,
+    },
+    /// There is no such object.
+    #[error("{url}: there is no such object; check the address")]
+    NotFound {
+        /// The address.
+        url: String,
+    },
+    /// There is no such bucket or container.
+    #[error(
+        "{url}: there is no bucket or container `{container}`; check its name, the endpoint and the account"
+    )]
+    NoContainer {
+        /// The address.
+        url: String,
+        /// The bucket or container.
+        container: String,
+    },
+    /// The store refuses the request (status 401 or 403).
+    #[error("{url}: access is denied{detail}; check the credentials and what they permit")]
+    Denied {
+        /// The address.
+        url: String,
+        /// The code of the store in parentheses, or nothing.
+        detail: String,
+    },
+    /// The bucket is in another region.
+    #[error("{url}: the bucket is in another region{}; set AWS_REGION to it", region.as_ref().map_or(String::new(), |region| format!(", {region}")))]
+    WrongRegion {
+        /// The address.
+        url: String,
+        /// The region, if the store says it.
+        region: Option<String>,
+    },
+    /// The object has changed since it was opened.
+    #[error("{url}: the object has changed since it was opened{detail}; open it again")]
+    Changed {
+        /// The address.
+        url: String,
+        /// The evidence, beginning with a comma, or nothing.
+        detail: String,
+    },
+    /// The object exists and may not be replaced.
+    #[error("{url} exists already{}", if *lost_race { ": another writer created it during this upload, which is discarded" } else { "" })]
+    Exists {
+        /// The address.
+        url: String,
+        /// True if the object did not exist when the upload began.
+        lost_race: bool,
+    },
+    /// The object is longer than expected.
+    #[error("{url}: {detail}")]
+    TooLong {
+        /// The address.
+        url: String,
+        /// The lengths, and what to do.
+        detail: String,
+    },
+    /// The range is not inside the object.
+    #[error("{url}: bytes {start}..{end} are not inside the object of {len_bytes} bytes")]
+    Range {
+        /// The address.
+        url: String,
+        /// First byte asked for.
+        start: u64,
+        /// The byte after the last one asked for.
+        end: u64,
+        /// Length of the object.
+        len_bytes: u64,
+    },
+    /// The store cannot be reached or does not answer, also when asked again.
+    #[error(
+        "{url}: the store cannot be reached: {detail}; check the endpoint and the network, then try again"
+    )]
+    Network {
+        /// The address.
+        url: String,
+        /// The reason.
+        detail: String,
+    },
+    /// The store answered with something that makes no sense here.
+    #[error("{url}: the store answered {detail}")]
+    Server {
+        /// The address.
+        url: String,
+        /// Status of the answer, if that is the problem.
+        status: Option<u16>,
+        /// The answer, and what to do if that is known.
+        detail: String,
+    },
+    /// Another process uploads to the same address.
+    #[error("{url}: another process is uploading to this address; wait until it ends")]
+    Busy {
+        /// The address.
+        url: String,
+    },
+    /// The store has lost parts of an unfinished upload.
+    #[error(
+        "{url}: the store no longer has the parts of this upload; upload it again, from the beginning"
+    )]
+    PartsLost {
+        /// The address.
+        url: String,
+    },
+    /// A call after one that failed.
+    #[error("{url}: this upload has already failed; begin it again to continue")]
+    Failed {
+        /// The address.
+        url: String,
+    },
+    /// An operation of the system failed.
+    #[error("cannot {action}: {source}")]
+    Io {
+        /// The attempted action.
+        action: String,
+        /// The error of the system.
+        source: io::Error,
+    },
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match &error {
+            Error::NotFound { .. } | Error::NoContainer { .. } => io::ErrorKind::NotFound,
+            Error::Denied { .. } | Error::NoCredentials { .. } => io::ErrorKind::PermissionDenied,
+            Error::Exists { .. } => io::ErrorKind::AlreadyExists,
+            _ => io::ErrorKind::Other,
+        };
+        Self::new(kind, error)
+    }
+}

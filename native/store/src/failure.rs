@@ -1,0 +1,166 @@
+//! Errors of the stores' library, made into those of this crate.
+//!
+//! The library's messages are not shown: they contain whole request addresses,
+//! in which some services put a signature.
+
+use std::error::Error as StdError;
+
+use object_store::client::{HttpError, HttpErrorKind};
+
+use crate::{Address, Error};
+
+/// What is known of a failed request.
+#[derive(Debug, Default)]
+pub(crate) struct Failure {
+    pub(crate) kind: Kind,
+    pub(crate) status: Option<u16>,
+    /// The store's word for the problem, such as `NoSuchBucket`.
+    pub(crate) code: Option<String>,
+    /// The region that the bucket is in.
+    region: Option<String>,
+    /// The innermost reason.
+    reason: String,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// 404, or missing in memory.
+    NotFound,
+    /// 401 or 403.
+    Denied,
+    /// 409, 412 or 304.
+    Condition,
+    /// The feature is switched off or missing.
+    Unsupported,
+    /// No answer.
+    Network,
+    /// A redirect, which means another region.
+    Elsewhere,
+    #[default]
+    Other,
+}
+
+impl Failure {
+    pub(crate) fn new(error: &object_store::Error) -> Self {
+        use object_store::Error as E;
+        let mut texts = Vec::new();
+        let mut transport = None;
+        let mut current: Option<&(dyn StdError + 'static)> = Some(error);
+        while let Some(cause) = current {
+            if let Some(http) = cause.downcast_ref::<HttpError>() {
+                transport = Some(http.kind());
+            }
+            texts.push(cause.to_string());
+            current = cause.source();
+        }
+        let answer = texts.first().cloned().unwrap_or_default();
+        let status = status_in(&answer);
+        let kind = match error {
+            E::NotFound { .. } => Kind::NotFound,
+            E::PermissionDenied { .. } | E::Unauthenticated { .. } => Kind::Denied,
+            E::AlreadyExists { .. } | E::Precondition { .. } | E::NotModified { .. } => {
+                Kind::Condition
+            }
+            E::NotSupported { .. } | E::NotImplemented { .. } => Kind::Unsupported,
+            _ if status == Some(501) => Kind::Unsupported,
+            _ if status.is_none() && transport.is_some() => Kind::Network,
+            _ if status.is_some_and(|status| (300..400).contains(&status))
+                || answer.contains("without LOCATION") =>
+            {
+                Kind::Elsewhere
+            }
+            _ => Kind::Other,
+        };
+        let reason = match transport {
+            Some(HttpErrorKind::Timeout) => "nothing came from it for too long".into(),
+            _ => texts.pop().unwrap_or_default(),
+        };
+        Self {
+            kind,
+            status,
+            code: element(&answer, "Code").map(str::to_owned),
+            region: element(&answer, "Region").map(str::to_owned),
+            reason,
+        }
+    }
+
+    /// Returns whether the store's word for the problem is one of `codes`.
+    pub(crate) fn is(&self, codes: &[&str]) -> bool {
+        self.code
+            .as_deref()
+            .is_some_and(|code| codes.contains(&code))
+    }
+
+    /// The error for a request to `address`.
+    pub(crate) fn into_error(self, address: &Address) -> Error {
+        let url = address.url();
+        if self.is(&["NoSuchBucket", "ContainerNotFound"]) {
+            let root = address.root();
+            let container = root
+                .rsplit_once("//")
+                .map_or(root, |(_, container)| container);
+            let container = container.split('@').next().unwrap_or(container).to_owned();
+            return Error::NoContainer { url, container };
+        }
+        if self.kind == Kind::Elsewhere
+            || self.is(&["AuthorizationHeaderMalformed", "PermanentRedirect"])
+        {
+            let region = self.region;
+            return Error::WrongRegion { url, region };
+        }
+        if self.is(&[
+            "InvalidAccessKeyId",
+            "SignatureDoesNotMatch",
+            "ExpiredToken",
+            "InvalidToken",
+        ]) {
+            let detail = self.code.map_or(String::new(), |code| format!(" ({code})"));
+            return Error::Denied { url, detail };
+        }
+        match self.kind {
+            Kind::NotFound => Error::NotFound { url },
+            Kind::Denied => {
+                let detail = self.code.map_or(String::new(), |code| format!(" ({code})"));
+                Error::Denied { url, detail }
+            }
+            Kind::Network => Error::Network {
+                url,
+                detail: self.reason,
+            },
+            _ => Error::Server {
+                detail: self.describe(),
+                url,
+                status: self.status,
+            },
+        }
+    }
+
+    fn describe(&self) -> String {
+        let advice = match self.status {
+            Some(429 | 500..=599) => "; try again later",
+            _ => "",
+        };
+        match (self.status, &self.code) {
+            (Some(status), Some(code)) => format!("{status} ({code}){advice}"),
+            (Some(status), None) => format!("{status}{advice}"),
+            // Not an answer, or one that the library cannot read.
+            (None, _) => format!("in a way that cannot be used: {}", self.reason),
+        }
+    }
+}
+
+/// The status that the library's message contains.
+fn status_in(text: &str) -> Option<u16> {
+    const BEFORE: &str = "status code: ";
+    let start = text.find(BEFORE)? + BEFORE.len();
+    text.get(start..start + 3)?.parse().ok()
+}
+
+/// The text of an XML element. Codes and regions need no unescaping; anything
+/// else is not shown, since it comes from a server.
+fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = text.split_once(&format!("<{name}>"))?;
+    let (value, _) = rest.split_once("</")?;
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    (!value.is_empty() && value.len() <= 64 && value.chars().all(is_word)).then_some(value)
+}

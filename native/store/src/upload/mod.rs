@@ -1,0 +1,281 @@
+//! Writing an object in parts.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::{fmt, mem};
+
+use object_store::path::Path;
+
+use crate::address::Service;
+use crate::client::Purpose;
+use crate::connection::{Connection, connect};
+use crate::{Address, Error, Result, small};
+use journal::Entries;
+use lock::Lock;
+use options::MAX_PARTS;
+use session::Session;
+
+mod completion;
+mod journal;
+mod lock;
+mod options;
+mod session;
+mod unfinished;
+
+pub use options::{UploadOptions, UploadReport, default_journal_folder};
+
+/// An object that is being written. It appears under its name when
+/// [`Upload::finish`] returns, with all bytes given to [`Upload::write`].
+///
+/// An object of one part or less is one request, which does not replace another
+/// unless [`UploadOptions::replace`] allows it. A longer one is sent in parts
+/// while it is written. Whether another exists is then asked when the upload
+/// begins and before it is completed; on S3 the completion itself has that
+/// condition too. On Azure and Google Cloud, another writer that completes in
+/// between is replaced.
+///
+/// With a journal, an upload that is dropped or killed can be continued: a later
+/// upload of the same bytes to the same address sends only what is missing.
+/// Without one, dropping discards what was sent.
+pub struct Upload {
+    address: Address,
+    path: Path,
+    options: UploadOptions,
+    connection: Arc<Connection>,
+    part_bytes: usize,
+    buffer: Vec<u8>,
+    len_bytes: u64,
+    /// The number of the part in `buffer`.
+    number: usize,
+    /// Where the journal is or will be.
+    journal_path: Option<PathBuf>,
+    /// What an earlier run left, until the first part is full.
+    unfinished: Option<Entries>,
+    session: Option<Session>,
+    has_failed: bool,
+    /// Released last.
+    lock: Option<Lock>,
+}
+
+impl Upload {
+    /// Begins to write the object at `address`, or continues what the journal
+    /// says.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if there is an object that may not be replaced,
+    /// [`Error::Busy`] if another process uploads with the same journal,
+    /// [`Error::Io`] if the journal cannot be kept, and those of requests.
+    pub fn begin(address: &Address, options: &UploadOptions) -> Result<Self> {
+        let path = address.object_path()?;
+        let connection = connect(address, &options.store, Purpose::Write)?;
+        if !options.replace && small::exists(address, &options.store)? {
+            return Err(exists(address, false));
+        }
+        let mut upload = Self {
+            address: address.clone(),
+            path,
+            options: options.clone(),
+            connection,
+            part_bytes: usize::try_from(options.usable_part_bytes()).unwrap_or(usize::MAX),
+            buffer: Vec::new(),
+            len_bytes: 0,
+            number: 0,
+            journal_path: None,
+            unfinished: None,
+            session: None,
+            has_failed: false,
+            lock: None,
+        };
+        // An upload in memory ends with the process.
+        if let Some(folder) = &options.journal_folder
+            && address.service() != Service::Memory
+        {
+            upload.open_journal(folder)?;
+        }
+        Ok(upload)
+    }
+
+    /// Appends bytes. Full parts are sent while this returns; it waits when
+    /// [`UploadOptions::parts_at_once`] of them are under way.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`] beyond 9,999 parts, and those of requests. After an
+    /// error nothing can be written any more.
+    pub fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+        self.check()?;
+        while !bytes.is_empty() {
+            // Only now is it certain that this part is not the last.
+            if self.buffer.len() == self.part_bytes {
+                self.has_failed = true;
+                self.send_buffer()?;
+                self.has_failed = false;
+            }
+            let len = bytes.len().min(self.part_bytes - self.buffer.len());
+            self.reserve(len);
+            self.buffer.extend_from_slice(&bytes[..len]);
+            self.len_bytes += len as u64;
+            bytes = &bytes[len..];
+        }
+        Ok(())
+    }
+
+    /// Sends the rest and completes the object.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if another writer has created the object meanwhile,
+    /// [`Error::PartsLost`] if the store has discarded parts, and those of
+    /// requests. After an error that may pass, another upload of the same bytes
+    /// continues from the journal.
+    pub fn finish(mut self) -> Result<UploadReport> {
+        self.check()?;
+        if self.session.is_none() {
+            return self.put_whole();
+        }
+        if !self.buffer.is_empty() {
+            self.send_buffer()?;
+        }
+        let parts = self.number;
+        let Some(mut session) = self.session.take() else {
+            return self.put_whole();
+        };
+        let result = self.complete(&mut session, parts);
+        let report = UploadReport {
+            len_bytes: self.len_bytes,
+            sent_bytes: session.sent_bytes,
+            parts: parts as u64,
+            parts_reused: session.reused,
+        };
+        match result {
+            Ok(()) => {
+                session.forget();
+                Ok(report)
+            }
+            Err(error @ Error::Exists { .. }) => {
+                // The parts are of no use to anyone. If they cannot be removed,
+                // the reason to tell is still this one.
+                let _ = session.discard();
+                Err(error)
+            }
+            Err(error @ Error::PartsLost { .. }) => {
+                session.forget();
+                Err(error)
+            }
+            Err(error) => {
+                self.session = Some(session);
+                Err(error)
+            }
+        }
+    }
+
+    /// Discards what was sent.
+    ///
+    /// # Errors
+    /// Those of requests. The store then keeps parts until its own rules for
+    /// unfinished uploads remove them.
+    pub fn abort(mut self) -> Result<()> {
+        if let Some(entries) = self.unfinished.take() {
+            self.discard_unfinished(entries);
+        }
+        self.session.take().map_or(Ok(()), Session::discard)
+    }
+
+    /// Returns the address.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Returns the bytes written so far, sent or not.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.has_failed {
+            true => Err(Error::Failed {
+                url: self.address.url(),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// Makes room for more bytes: what they need at first, since most objects are
+    /// short, and a whole part once there was one. Never more than a part.
+    fn reserve(&mut self, additional: usize) {
+        let needed = self.buffer.len() + additional;
+        if needed <= self.buffer.capacity() {
+            return;
+        }
+        let capacity = match self.number {
+            0 => needed.max(2 * self.buffer.capacity()).min(self.part_bytes),
+            _ => self.part_bytes,
+        };
+        self.buffer.reserve_exact(capacity - self.buffer.len());
+    }
+
+    fn send_buffer(&mut self) -> Result<()> {
+        if self.number == MAX_PARTS {
+            return Err(Error::TooLong {
+                url: self.address.url(),
+                detail: format!(
+                    "more than {MAX_PARTS} parts of {} MiB; give the length of the object \
+                     beforehand, or longer parts",
+                    self.part_bytes >> 20
+                ),
+            });
+        }
+        let mut session = match self.session.take() {
+            Some(session) => session,
+            None => self.begin_parts()?,
+        };
+        let bytes = mem::take(&mut self.buffer);
+        let result = session.send(self.number, bytes, self.options.parts_at_once);
+        self.number += 1;
+        self.session = Some(session);
+        result
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        let Some(mut session) = self.session.take() else {
+            return;
+        };
+        session.stop();
+        if session.journal.is_none() {
+            // Nobody could continue it. If the store cannot be reached, its own
+            // rules remove the parts.
+            let _ = session.discard();
+        }
+    }
+}
+
+impl Write for Upload {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Self::write(self, bytes)?;
+        Ok(bytes.len())
+    }
+
+    /// Does nothing: only complete parts can be sent.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Upload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upload")
+            .field("address", &self.address)
+            .field("len_bytes", &self.len_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+fn exists(address: &Address, lost_race: bool) -> Error {
+    Error::Exists {
+        url: address.url(),
+        lost_race,
+    }
+}

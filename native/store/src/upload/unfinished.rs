@@ -1,0 +1,152 @@
+//! What an earlier run has left: finding, continuing and discarding it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use object_store::PutPayload;
+
+use super::Upload;
+use super::journal::{self, Entries, Journal, StoredPart, UnfinishedUpload};
+use super::lock::Lock;
+use super::options::MAX_PARTS;
+use super::session::{Session, is_gone};
+use crate::address::Service;
+use crate::failure::{Failure, Kind};
+use crate::{Error, Result, runtime};
+
+impl Upload {
+    /// Takes the lock and finds out what an earlier run left.
+    pub(super) fn open_journal(&mut self, folder: &Path) -> Result<()> {
+        let failed = |source| Error::Io {
+            action: format!("keep a journal of the upload in {}", folder.display()),
+            source,
+        };
+        fs::create_dir_all(folder).map_err(failed)?;
+        let target = self.target();
+        let digest = blake3::hash(target.as_bytes()).to_hex();
+        let name = &digest[..32];
+        let lock = Lock::take(&folder.join(format!("{name}.lock"))).map_err(failed)?;
+        self.lock = Some(lock.ok_or_else(|| Error::Busy {
+            url: self.address.url(),
+        })?);
+        let path = folder.join(format!("{name}.journal"));
+        let unfinished = journal::read(&path, &target).map_err(failed)?;
+        self.journal_path = Some(path);
+        let Some(entries) = unfinished else {
+            return Ok(());
+        };
+        let part_bytes = entries.upload.part_bytes;
+        let is_usable = part_bytes >= self.options.min_part_bytes();
+        match usize::try_from(part_bytes) {
+            Ok(part_bytes) if is_usable && self.has_upload(&entries.upload.upload_id)? => {
+                self.part_bytes = part_bytes;
+                self.unfinished = Some(entries);
+            }
+            _ => self.discard_unfinished(entries),
+        }
+        Ok(())
+    }
+
+    /// The address together with the server, which is not a part of it.
+    fn target(&self) -> String {
+        let environment = &self.options.store.environment;
+        let server = environment.first(match self.address.service() {
+            Service::S3 => &["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"],
+            Service::Azure => &[
+                "AZURE_STORAGE_ENDPOINT",
+                "AZURE_ENDPOINT",
+                "AZURE_STORAGE_ACCOUNT_NAME",
+            ],
+            _ => &["GOOGLE_BASE_URL"],
+        });
+        let url = self.address.url();
+        server.map_or_else(|| url.clone(), |server| format!("{url} at {server}"))
+    }
+
+    /// Asks the store whether it has an upload, by sending a part with a number
+    /// that no object has. There is no other question for that in the library.
+    fn has_upload(&self, id: &str) -> Result<bool> {
+        if self.address.service() == Service::Azure {
+            // There, uploads have no names, only their blocks have.
+            return Ok(true);
+        }
+        let (connection, path) = (Arc::clone(&self.connection), self.path.clone());
+        let id = id.to_owned();
+        let answer = runtime::wait(async move {
+            let payload = PutPayload::from_static(b"?");
+            connection
+                .parts
+                .put_part(&path, &id, MAX_PARTS, payload)
+                .await
+        })?;
+        match answer.map_err(|error| Failure::new(&error)) {
+            Ok(_) => Ok(true),
+            Err(failure) if failure.kind == Kind::NotFound || is_gone(&failure) => Ok(false),
+            Err(failure) => Err(failure.into_error(&self.address)),
+        }
+    }
+
+    /// Begins a multipart upload, or continues one.
+    pub(super) fn begin_parts(&mut self) -> Result<Session> {
+        let (upload, stored) = match self.unfinished.take() {
+            Some(entries) => (entries.upload, entries.parts),
+            None => {
+                let (connection, path) = (Arc::clone(&self.connection), self.path.clone());
+                let id =
+                    runtime::wait(async move { connection.parts.create_multipart(&path).await })?;
+                let upload_id =
+                    id.map_err(|error| Failure::new(&error).into_error(&self.address))?;
+                let upload = UnfinishedUpload {
+                    address: self.target(),
+                    upload_id,
+                    part_bytes: self.part_bytes as u64,
+                };
+                (upload, BTreeMap::new())
+            }
+        };
+        let id = upload.upload_id.clone();
+        let journal = self.journal_path.as_ref();
+        match journal.map(|path| Journal::create(path, &upload, &stored)) {
+            None => Ok(self.session(id, None, stored)),
+            Some(Ok(journal)) => Ok(self.session(id, Some(journal), stored)),
+            Some(Err(source)) => {
+                // Without a journal nobody would find the upload again.
+                let _ = self.session(id, None, stored).discard();
+                Err(Error::Io {
+                    action: "write the journal of the upload".into(),
+                    source,
+                })
+            }
+        }
+    }
+
+    /// Discards what an earlier run has sent, and its journal. Credentials that
+    /// may write are not always those that may discard; then the store's own
+    /// rules for unfinished uploads remove the parts.
+    pub(super) fn discard_unfinished(&self, entries: Entries) {
+        let id = entries.upload.upload_id;
+        let _ = self.session(id, None, BTreeMap::new()).discard();
+        if let Some(path) = &self.journal_path {
+            // If it stays, the next run finds that its upload is gone.
+            let _ = fs::remove_file(path);
+        }
+    }
+
+    fn session(
+        &self,
+        upload_id: String,
+        journal: Option<Journal>,
+        stored: BTreeMap<usize, StoredPart>,
+    ) -> Session {
+        Session::new(
+            Arc::clone(&self.connection),
+            self.address.clone(),
+            self.path.clone(),
+            upload_id,
+            journal,
+            stored,
+        )
+    }
+}

@@ -1,0 +1,70 @@
+//! Object stores: every case on memory, on a real S3 server (moto) and on a real
+//! Azure server (azurite).
+//!
+//! `cargo xtask test` installs and starts the servers, names them in
+//! `ZSTN_MOTO` and `ZSTN_AZURITE`, and includes the tests that plain
+//! `cargo test` reports as ignored.
+
+mod answers;
+mod bucket;
+mod credentials;
+mod objects;
+mod process;
+mod races;
+mod resume;
+mod uploads;
+
+/// Makes a test of each case for each store.
+macro_rules! on_every_store {
+    ($($module:ident: $($case:ident),+;)+) => {
+        mod memory {
+            $($(#[test] fn $case() { super::$module::$case(&super::bucket::Bucket::memory()); })+)+
+        }
+        on_servers!($($module: $($case),+;)+);
+    };
+}
+
+/// Makes a test of each case for each store that is a server.
+macro_rules! on_servers {
+    ($($module:ident: $($case:ident),+;)+) => {
+        mod s3 {
+            $($(
+                #[test]
+                #[ignore = "needs the server that `cargo xtask test` starts"]
+                fn $case() { super::$module::$case(&super::bucket::Bucket::s3()); }
+            )+)+
+        }
+        mod azure {
+            $($(
+                #[test]
+                #[ignore = "needs the server that `cargo xtask test` starts"]
+                fn $case() { super::$module::$case(&super::bucket::Bucket::azure()); }
+            )+)+
+        }
+    };
+}
+
+on_every_store! {
+    objects: reads_return_exactly_what_was_asked_for, a_replaced_object_is_noticed,
+        a_deleted_object_is_noticed, nothing_is_none, small_objects_have_a_limit,
+        folders_are_listed, odd_names_are_kept;
+    uploads: every_length_arrives, what_exists_is_kept_unless_replacing,
+        a_dropped_upload_leaves_nothing, an_aborted_upload_leaves_nothing;
+    races: the_second_of_two_small_writers_loses, the_second_of_two_long_writers_loses;
+}
+
+mod servers {
+    use super::{objects, resume};
+
+    on_servers! {
+        objects: a_missing_container_is_named;
+        resume: only_missing_parts_are_sent_again, other_bytes_are_sent_again,
+            a_shorter_object_replaces_a_longer_attempt,
+            parts_that_became_too_short_are_not_reused, a_damaged_journal_costs_no_bytes,
+            parts_that_are_gone_are_sent_again, one_process_at_a_time,
+            a_killed_process_is_continued;
+    }
+
+    // The macro's modules are one level deeper here.
+    use super::bucket;
+}
