@@ -8,6 +8,8 @@ mod deltas;
 mod exit_status;
 mod hub;
 #[cfg(unix)]
+mod file_faults;
+#[cfg(unix)]
 mod killed;
 mod network;
 mod overwriting;
