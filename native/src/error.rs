@@ -54,10 +54,12 @@ pub enum Error {
         detail: String,
     },
     /// The output exists and may not be replaced.
-    #[error("{} exists already", path.display())]
+    #[error("{} exists already{detail}", path.display())]
     Exists {
-        /// Its path.
+        /// Its path or address.
         path: std::path::PathBuf,
+        /// What became of the result, beginning with a colon, or nothing.
+        detail: String,
     },
     /// A delta cannot be read without its base.
     #[error("{name} is a difference from another checkpoint{detail}; give that one as its base")]
@@ -78,6 +80,13 @@ impl Error {
         Self::Io {
             action: action.into(),
             source,
+        }
+    }
+
+    pub(crate) fn exists(path: impl Into<std::path::PathBuf>) -> Self {
+        Self::Exists {
+            path: path.into(),
+            detail: String::new(),
         }
     }
 

@@ -73,8 +73,8 @@ pub use pack::PackOptions;
 pub use progress::{Phase, Progress};
 pub use reader::{Reader, ReaderOptions, Tensor, View};
 pub use report::{
-    FolderReport, PackReport, PackedFile, Storage, UnpackReport, UnpackedFile, VerifiedFile,
-    VerifyReport,
+    FolderReport, PackReport, PackedFile, Storage, UnpackReport, UnpackedFile, Uploaded,
+    VerifiedFile, VerifyReport,
 };
 pub use source::{Input, Location, Source};
 pub use verbs::{UnpackOptions, VerifyOptions, pack, unpack, verify};

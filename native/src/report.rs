@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use zstn_core::catalog::Kind;
 
+pub use crate::output::Uploaded;
+
 /// The result of packing: one file, or one for every shard of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -21,8 +23,8 @@ pub struct PackedFile {
     /// Its path relative to the folder, or for a single file the name of the
     /// input.
     pub input: String,
-    /// Path of the packed file, relative to the folder if there is one. `None`
-    /// for a writer.
+    /// Path of the packed file, relative to the folder if there is one, or its
+    /// address. `None` for a writer.
     pub output: Option<PathBuf>,
     /// Length of the safetensors file.
     pub original_bytes: u64,
@@ -32,6 +34,8 @@ pub struct PackedFile {
     pub tensors: usize,
     /// The storage of its tensors.
     pub storage: Storage,
+    /// Its upload, if it went to an object store.
+    pub upload: Option<Uploaded>,
 }
 
 /// The storage of the tensors of a packed file.
@@ -91,13 +95,15 @@ pub struct UnpackedFile {
     /// Path of the packed file relative to the folder, or for a single file the
     /// name of the input.
     pub input: String,
-    /// Path of the restored file, relative to the folder if there is one.
-    /// `None` for a writer.
+    /// Path of the restored file, relative to the folder if there is one, or its
+    /// address. `None` for a writer.
     pub output: Option<PathBuf>,
     /// Length of the packed file.
     pub packed_bytes: u64,
     /// Length of the restored file.
     pub original_bytes: u64,
+    /// Its upload, if it went to an object store.
+    pub upload: Option<Uploaded>,
 }
 
 /// The result of verifying: one file, one for every shard of a packed

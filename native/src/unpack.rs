@@ -20,21 +20,22 @@ pub(crate) fn unpack_file(
     output.check_inputs(&[input])?;
     let restored = restore(engine, input, &output, memory_bytes, progress);
     // Whatever else went wrong may come of the change.
-    input.check_unchanged()?;
-    let original_bytes = restored?;
-    finish(input, output, original_bytes)
+    finish(input, output, input.check_unchanged().and(restored))
 }
 
-/// Gives a restored file its name.
-pub(crate) fn finish(input: &Map, output: Output, original_bytes: u64) -> Result<UnpackedFile> {
-    let report = UnpackedFile {
+/// Gives a file its name if it was restored, to that number of bytes.
+pub(crate) fn finish(input: &Map, output: Output, restored: Result<u64>) -> Result<UnpackedFile> {
+    let original_bytes = match restored {
+        Ok(len_bytes) => len_bytes,
+        Err(error) => return Err(output.give_up(error)),
+    };
+    Ok(UnpackedFile {
         input: input.name().into(),
         output: output.path(),
         packed_bytes: input.len_bytes(),
         original_bytes,
-    };
-    output.finish()?;
-    Ok(report)
+        upload: output.complete()?,
+    })
 }
 
 /// Writes the original file and compares it; returns its length. Tensors of up

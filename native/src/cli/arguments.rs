@@ -1,31 +1,41 @@
 //! Arguments that several verbs have, with one meaning everywhere.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use zstn::source::HttpOptions;
 use zstn::{Engine, Input, Location, Output, Reader, Result, Sink, View};
 
 use super::{size, terminal};
 
-/// Parses an input: a path, an http(s) address, or `-` for standard input.
-/// Paths need not be Unicode.
+/// Parses an input: a path, an address of a scheme that the library knows, or
+/// `-` for standard input. Paths need not be Unicode.
 pub fn location() -> impl TypedValueParser<Value = Location> {
     OsStringValueParser::new().map(|text| match text.to_str() {
         Some("-") => Location::Stdin,
-        Some(url) if url.starts_with("http://") || url.starts_with("https://") => {
-            Location::url(url)
-        }
+        Some(url) if Location::is_url(url) || is_missing_address(url) => Location::url(url),
         _ => Location::from(text),
     })
 }
 
-/// Parses an output: a path, or `-` for standard output.
+/// Returns whether `text` looks like an address of an unknown scheme, and there
+/// is no file of that path. Opening it as an address says which schemes there
+/// are.
+fn is_missing_address(text: &str) -> bool {
+    let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
+    let is_scheme = !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_scheme && !Path::new(text).exists()
+}
+
+/// Parses an output: a path, an address, or `-` for standard output.
 pub fn destination() -> impl TypedValueParser<Value = Destination> {
-    OsStringValueParser::new().map(|text| match text == "-" {
-        true => Destination::Stdout,
-        false => Destination::Path(text.into()),
+    location().map(|location| match location {
+        Location::Stdin => Destination::Stdout,
+        Location::Path(path) => Destination::Path(path),
+        Location::Url(url) => Destination::Url(url),
     })
 }
 
@@ -34,6 +44,7 @@ pub fn destination() -> impl TypedValueParser<Value = Destination> {
 pub enum Destination {
     Stdout,
     Path(PathBuf),
+    Url(String),
 }
 
 impl fmt::Display for Destination {
@@ -41,16 +52,44 @@ impl fmt::Display for Destination {
         match self {
             Self::Stdout => f.write_str("-"),
             Self::Path(path) => path.display().fmt(f),
+            Self::Url(url) => url.fmt(f),
         }
     }
 }
 
 impl Destination {
-    /// Returns the path; `None` for standard output.
+    /// Returns the path or address, whose end says what to make; `None` for
+    /// standard output.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Stdout => None,
             Self::Path(path) => Some(path),
+            Self::Url(url) => Some(url.as_ref()),
+        }
+    }
+
+    /// Returns the destination `name` in this folder.
+    pub fn join(&self, name: &OsStr) -> Self {
+        match self {
+            Self::Stdout => Self::Stdout,
+            Self::Path(folder) => Self::Path(folder.join(name)),
+            Self::Url(url) => {
+                let folder = url.trim_end_matches('/');
+                Self::Url(format!("{folder}/{}", name.to_string_lossy()))
+            }
+        }
+    }
+
+    /// Returns whether this names a folder: one that exists, or with a slash at
+    /// the end.
+    pub fn is_folder(&self) -> bool {
+        match self {
+            Self::Stdout => false,
+            Self::Url(url) => url.ends_with('/'),
+            Self::Path(path) => {
+                let text = path.as_os_str().to_string_lossy();
+                text.ends_with(std::path::is_separator) || path.is_dir()
+            }
         }
     }
 }
@@ -73,12 +112,14 @@ impl Overwrite {
                 Sink::writer(std::io::stdout())
             }
             Destination::Path(path) => Sink::path(path).overwrite(self.force),
+            Destination::Url(url) => Sink::url(url).overwrite(self.force),
         })
     }
 
     /// Begins a file that is written by the command line itself.
-    pub fn begin(self, destination: &Destination) -> Result<Output<'static>> {
+    pub fn begin(self, destination: &Destination, http: &HttpOptions) -> Result<Output<'static>> {
         match destination {
+            Destination::Url(url) => Output::to_url(url, self.force, http),
             Destination::Stdout => {
                 terminal::refuse_binary(self.force)?;
                 Output::to_writer(std::io::stdout())
@@ -198,8 +239,15 @@ pub struct Model {
 
 impl Model {
     /// Opens `input`, with its base if it is a delta.
-    pub fn open(&self, input: &Location, engine: Option<&Engine>) -> Result<Reader> {
-        let mut options = Reader::options().view(self.stored.view());
+    pub fn open(
+        &self,
+        input: &Location,
+        http: &HttpOptions,
+        engine: Option<&Engine>,
+    ) -> Result<Reader> {
+        let mut options = Reader::options()
+            .view(self.stored.view())
+            .http(http.clone());
         if let Some(engine) = engine {
             options = options.engine(engine);
         }

@@ -14,6 +14,7 @@ use zstn_core::frame;
 use zstn_core::frame::delta::{self, Delta};
 
 use super::arguments::{self, Destination, Overwrite, Report, Threads};
+use super::network::Network;
 use super::pack::Effort;
 use super::{print, progress, say, size};
 
@@ -41,6 +42,8 @@ pub struct CompressOptions {
     overwrite: Overwrite,
     #[command(flatten)]
     pub report: Report,
+    #[command(flatten)]
+    network: Network,
 }
 
 #[derive(Args)]
@@ -63,6 +66,8 @@ pub struct DecompressOptions {
     overwrite: Overwrite,
     #[command(flatten)]
     pub report: Report,
+    #[command(flatten)]
+    network: Network,
 }
 
 fn dtype(text: &str) -> std::result::Result<Dtype, String> {
@@ -77,12 +82,15 @@ pub fn compress(options: &CompressOptions) -> Result<()> {
         Some(_) => ".z4dl",
     };
     let appended = |input: &Path| with_suffix(input, suffix);
+    let http = options
+        .network
+        .options(std::slice::from_ref(&options.input))?;
     let target = output(&options.input, options.output.as_ref(), appended);
-    let output = options.overwrite.begin(&target)?;
+    let output = options.overwrite.begin(&target, &http)?;
     let engine = options.threads.engine()?;
-    let input = fetch(&options.input, silent)?;
+    let input = fetch(&options.input, &http, silent)?;
     let base = options.base.as_ref();
-    let base = base.map(|base| fetch(base, silent)).transpose()?;
+    let base = base.map(|base| fetch(base, &http, silent)).transpose()?;
     let (dtype, effort) = (options.dtype, options.effort.into());
     let frame = match &base {
         None => zstn::compress(&engine, &input, dtype, effort),
@@ -122,10 +130,10 @@ fn output(
 }
 
 /// Maps all of `location`; a download shows its progress.
-fn fetch(location: &Location, quiet: bool) -> Result<Map> {
+fn fetch(location: &Location, http: &HttpOptions, quiet: bool) -> Result<Map> {
     let is_url = matches!(location, Location::Url(_));
     let bar = progress::bar("fetching", 0, quiet || !is_url);
-    let map = location.map(&HttpOptions::default(), &|so_far, total| {
+    let map = location.map(http, &|so_far, total| {
         if let Some(total) = total {
             bar.set_length(total);
         }
@@ -148,13 +156,16 @@ pub fn decompress(options: &DecompressOptions) -> Result<()> {
         Some(extension) if extension == "z4ai" || extension == "z4dl" => input.with_extension(""),
         _ => with_suffix(input, ".out"),
     };
+    let http = options
+        .network
+        .options(std::slice::from_ref(&options.input))?;
     let target = output(&options.input, options.output.as_ref(), without);
-    let output = options.overwrite.begin(&target)?;
+    let output = options.overwrite.begin(&target, &http)?;
     let engine = options.threads.engine()?;
-    let input = fetch(&options.input, silent)?;
+    let input = fetch(&options.input, &http, silent)?;
     check_base(&input, options.base.as_ref())?;
     let base = options.base.as_ref();
-    let base = base.map(|base| fetch(base, silent)).transpose()?;
+    let base = base.map(|base| fetch(base, &http, silent)).transpose()?;
     let bytes = match &base {
         None => {
             let bytes = frame::decompress(&engine, &input, options.limit);

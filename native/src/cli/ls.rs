@@ -4,11 +4,13 @@ use std::borrow::Cow;
 
 use clap::Args;
 use serde::{Serialize, Serializer};
+use zstn::source::HttpOptions;
 use zstn::{Location, Result};
 use zstn_core::catalog::BaseUse;
 use zstn_core::model::{Model, Tensor};
 
 use super::arguments::{self, Model as Opening, Report};
+use super::network::Network;
 use super::stdout::Stdout;
 use super::{Outcome, each, print, say, size, table};
 
@@ -22,19 +24,22 @@ pub struct Options {
     model: Opening,
     #[command(flatten)]
     pub report: Report,
+    #[command(flatten)]
+    network: Network,
 }
 
 pub fn run(options: &Options) -> Outcome {
+    let http = options.network.options(&options.inputs)?;
     each(options.inputs.iter(), options.report.json, |input| {
         if options.inputs.len() > 1 && !options.report.json {
             print(format!("{input}:"))?;
         }
-        one(options, input)
+        one(options, &http, input)
     })
 }
 
-fn one(options: &Options, input: &Location) -> Result<()> {
-    let reader = options.model.open(input, None)?;
+fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
+    let reader = options.model.open(input, http, None)?;
     let model = reader.model();
     if options.report.json {
         let mut out = Stdout::new();

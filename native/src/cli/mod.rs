@@ -18,6 +18,7 @@ mod frames;
 mod get;
 mod info;
 mod ls;
+mod network;
 mod outputs;
 mod pack;
 mod progress;

@@ -15,7 +15,8 @@ const PACKED_SUFFIXES: [&str; 2] = ["-zstn", "-z4dm"];
 /// The `-o` of verbs with any number of inputs.
 #[derive(Args)]
 pub struct Outputs {
-    /// Output, or - for standard output; a folder if there are several inputs
+    /// Output: a path, an address such as s3://bucket/name, or `-` for standard
+    /// output; a folder if there are several inputs
     /// [default: next to the input, under a name made from the input's]
     #[arg(short, long, value_parser = arguments::destination())]
     output: Option<Destination>,
@@ -34,11 +35,7 @@ impl Outputs {
         };
         let derived = |input: &Location| match output {
             Some(Destination::Stdout) => Ok(Destination::Stdout),
-            Some(Destination::Path(folder)) => {
-                let path = name.of(input)?;
-                let file = path.file_name().unwrap_or_default();
-                Ok(Destination::Path(folder.join(file)))
-            }
+            Some(folder) => Ok(folder.join(name.of(input)?.file_name().unwrap_or_default())),
             None if *input == Location::Stdin => Ok(Destination::Stdout),
             None => name.of(input).map(Destination::Path),
         };
@@ -46,9 +43,7 @@ impl Outputs {
             let is_several = input.is_folder() || input.is_index();
             return Ok(vec![match output {
                 // A file goes into a folder that exists.
-                Some(Destination::Path(path)) if is_several || !is_folder(path) => {
-                    Destination::Path(path.clone())
-                }
+                Some(output) if is_several || !output.is_folder() => output.clone(),
                 _ => derived(input)?,
             }]);
         }
@@ -73,12 +68,6 @@ impl Outputs {
         }
         Ok(all)
     }
-}
-
-/// Returns whether `path` names a folder, one that exists or with a slash.
-fn is_folder(path: &Path) -> bool {
-    let text = path.as_os_str().to_string_lossy();
-    text.ends_with(std::path::is_separator) || path.is_dir()
 }
 
 /// The default name of a result.
@@ -112,6 +101,10 @@ impl Naming {
             }
             Location::Path(path) => Ok(path.with_extension(self.extension())),
             Location::Stdin => Ok("stdin".into()),
+            Location::Url(url) if input.is_folder() => {
+                let name = url.trim_end_matches('/').rsplit('/').next();
+                Ok(self.folder(name.unwrap_or_default().as_ref()).into())
+            }
             Location::Url(_) => {
                 let name = input.file_name().unwrap_or_else(|| "model".into());
                 Ok(match input.is_index() {

@@ -4,9 +4,13 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
-use zstn::{Engine, FolderReport, Location, PackOptions, PackReport, PackedFile, Result, Storage};
+use zstn::source::HttpOptions;
+use zstn::{
+    Engine, FolderReport, Location, PackOptions, PackReport, PackedFile, Result, Storage, Uploaded,
+};
 
 use super::arguments::{self, Bases, Destination, Memory, Overwrite, Report, Threads};
+use super::network::Network;
 use super::outputs::{Naming, Outputs};
 use super::{Outcome, each, print, progress, say, size};
 
@@ -38,6 +42,8 @@ pub struct Options {
     overwrite: Overwrite,
     #[command(flatten)]
     pub report: Report,
+    #[command(flatten)]
+    network: Network,
 }
 
 /// Effort as it is spelled on the command line.
@@ -60,8 +66,9 @@ impl From<Effort> for zstn::Effort {
 }
 
 impl Options {
-    fn packing(&self) -> PackOptions<'_> {
+    fn packing(&self, http: &HttpOptions) -> PackOptions<'_> {
         let options = PackOptions::default()
+            .http(http.clone())
             .effort(self.effort.into())
             .integrity(!self.no_integrity)
             .allow_truncated(self.allow_truncated);
@@ -71,11 +78,17 @@ impl Options {
         self.bases.add_to(options, |o, base| o.base(base))
     }
 
-    fn one(&self, engine: &Engine, input: &Location, destination: &Destination) -> Result<()> {
+    fn one(
+        &self,
+        engine: &Engine,
+        http: &HttpOptions,
+        input: &Location,
+        destination: &Destination,
+    ) -> Result<()> {
         let sink = self.overwrite.sink(destination)?;
         let started = Instant::now();
         let bar = progress::watch("packing", self.report.is_silent());
-        let report = zstn::pack(engine, input, sink, &self.packing().progress(&bar));
+        let report = zstn::pack(engine, input, sink, &self.packing(http).progress(&bar));
         drop(bar);
         let report = report?;
         let seconds = started.elapsed().as_secs_f64();
@@ -108,10 +121,11 @@ pub fn run(options: &Options) -> Outcome {
         false => "zstn",
     });
     let destinations = options.outputs.destinations(&options.inputs, &naming)?;
+    let http = options.network.options(&options.inputs)?;
     let engine = options.threads.engine()?;
     let inputs = options.inputs.iter().zip(&destinations);
     each(inputs, options.report.json, |(input, destination)| {
-        options.one(&engine, input, destination)
+        options.one(&engine, &http, input, destination)
     })
 }
 
@@ -145,6 +159,7 @@ fn say(input: &Location, destination: &Destination, report: &PackReport, seconds
         size::rate(original, seconds),
     );
     for file in &report.files {
+        say_upload(file.upload);
         if file.storage == Storage::SingleFrame {
             say!(
                 "note: {} breaks the safetensors rules, so it was packed as a whole; unpack \
@@ -153,6 +168,24 @@ fn say(input: &Location, destination: &Destination, report: &PackReport, seconds
             );
         }
     }
+}
+
+/// Says that an upload was continued, if it was.
+pub fn say_upload(upload: Option<Uploaded>) {
+    if let Some(upload) = upload.filter(|upload| upload.parts_reused > 0) {
+        let (reused, parts) = (upload.parts_reused, upload.parts);
+        say!("note: an earlier upload was continued: {reused} of {parts} parts were there already");
+    }
+}
+
+/// Describes an upload; `null` if there was none.
+pub fn upload_json(upload: Option<Uploaded>) -> Value {
+    upload.map_or(Value::Null, |upload| {
+        json!({
+            "parts_sent": upload.parts - upload.parts_reused,
+            "parts_reused": upload.parts_reused,
+        })
+    })
 }
 
 /// Returns how many tensors of a delta are stored in which way, if it is one.
@@ -178,6 +211,7 @@ fn file_json(file: &PackedFile) -> Value {
         "original_bytes": file.original_bytes,
         "packed_bytes": file.packed_bytes,
         "tensors": file.tensors,
+        "upload": upload_json(file.upload),
     });
     match file.storage {
         Storage::Indexed { aliased, .. } => {

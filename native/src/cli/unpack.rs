@@ -4,11 +4,13 @@ use std::time::Instant;
 
 use clap::Args;
 use serde_json::json;
+use zstn::source::HttpOptions;
 use zstn::{Engine, Location, Result, UnpackOptions};
 
 use super::arguments::{self, Bases, Destination, Memory, Overwrite, Report, Threads};
+use super::network::Network;
 use super::outputs::{Naming, Outputs};
-use super::pack::{count, folder_json, output_json, say_others};
+use super::pack::{count, folder_json, output_json, say_others, say_upload, upload_json};
 use super::{Outcome, each, print, progress, say, size};
 
 #[derive(Args)]
@@ -29,22 +31,30 @@ pub struct Options {
     overwrite: Overwrite,
     #[command(flatten)]
     pub report: Report,
+    #[command(flatten)]
+    network: Network,
 }
 
 impl Options {
-    fn unpacking(&self) -> UnpackOptions<'_> {
-        let options = UnpackOptions::default();
+    fn unpacking(&self, http: &HttpOptions) -> UnpackOptions<'_> {
+        let options = UnpackOptions::default().http(http.clone());
         let options = self
             .memory
             .add_to(options, |o, bytes| o.memory_bytes(bytes));
         self.bases.add_to(options, |o, base| o.base(base))
     }
 
-    fn one(&self, engine: &Engine, input: &Location, destination: &Destination) -> Result<()> {
+    fn one(
+        &self,
+        engine: &Engine,
+        http: &HttpOptions,
+        input: &Location,
+        destination: &Destination,
+    ) -> Result<()> {
         let sink = self.overwrite.sink(destination)?;
         let started = Instant::now();
         let bar = progress::watch("unpacking", self.report.is_silent());
-        let report = zstn::unpack(engine, input, sink, &self.unpacking().progress(&bar));
+        let report = zstn::unpack(engine, input, sink, &self.unpacking(http).progress(&bar));
         drop(bar);
         let report = report?;
         let seconds = started.elapsed().as_secs_f64();
@@ -55,6 +65,7 @@ impl Options {
                     "output": output_json(file.output.as_deref()),
                     "original_bytes": file.original_bytes,
                     "packed_bytes": file.packed_bytes,
+                    "upload": upload_json(file.upload),
                 })
             });
             return print(json!({
@@ -79,6 +90,7 @@ impl Options {
                 size::bytes(report.original_bytes()),
                 size::rate(report.original_bytes(), seconds),
             );
+            report.files.iter().for_each(|file| say_upload(file.upload));
         }
         if let Some(folder) = &report.folder {
             say_others(folder, self.report.quiet);
@@ -91,9 +103,10 @@ pub fn run(options: &Options) -> Outcome {
     let destinations = options
         .outputs
         .destinations(&options.inputs, &Naming::Unpacked)?;
+    let http = options.network.options(&options.inputs)?;
     let engine = options.threads.engine()?;
     let inputs = options.inputs.iter().zip(&destinations);
     each(inputs, options.report.json, |(input, destination)| {
-        options.one(&engine, input, destination)
+        options.one(&engine, &http, input, destination)
     })
 }

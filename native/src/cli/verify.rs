@@ -2,10 +2,12 @@
 
 use clap::Args;
 use serde_json::json;
+use zstn::source::HttpOptions;
 use zstn::{Engine, Location, Result, VerifyOptions, VerifyReport};
 use zstn_core::catalog::Kind;
 
 use super::arguments::{self, Bases, Memory, Report, Stored, Threads};
+use super::network::Network;
 use super::pack::count;
 use super::{Outcome, each, print, progress, say, size};
 
@@ -29,11 +31,15 @@ pub struct Options {
     memory: Memory,
     #[command(flatten)]
     pub report: Report,
+    #[command(flatten)]
+    network: Network,
 }
 
 impl Options {
-    fn verifying(&self) -> VerifyOptions<'_> {
-        let mut options = VerifyOptions::default().view(self.stored.view());
+    fn verifying(&self, http: &HttpOptions) -> VerifyOptions<'_> {
+        let mut options = VerifyOptions::default()
+            .view(self.stored.view())
+            .http(http.clone());
         if let Some(original) = &self.against {
             options = options.original(original);
         }
@@ -43,9 +49,9 @@ impl Options {
         self.bases.add_to(options, |o, base| o.base(base))
     }
 
-    fn one(&self, engine: &Engine, input: &Location) -> Result<()> {
+    fn one(&self, engine: &Engine, http: &HttpOptions, input: &Location) -> Result<()> {
         let bar = progress::watch("verifying", self.report.is_silent());
-        let report = zstn::verify(engine, input, &self.verifying().progress(&bar));
+        let report = zstn::verify(engine, input, &self.verifying(http).progress(&bar));
         drop(bar);
         let report = report?;
         if self.report.json {
@@ -115,8 +121,9 @@ impl Options {
 }
 
 pub fn run(options: &Options) -> Outcome {
+    let http = options.network.options(&options.inputs)?;
     let engine = options.threads.engine()?;
     each(options.inputs.iter(), options.report.json, |input| {
-        options.one(&engine, input)
+        options.one(&engine, &http, input)
     })
 }

@@ -9,9 +9,9 @@ use zstn_core::container::safetensors::{self, Tensor};
 use super::conversion::Conversion;
 use super::shards::{self, Naming};
 use super::{Detail, Written, config};
-use crate::output::OutputFolder;
+use crate::Result;
+use crate::output::{Contents, FolderPlace, OutputFolder};
 use crate::source::{CONFIG, Map};
-use crate::{Output, Result};
 
 const SPOOL: &str = "spool";
 
@@ -19,10 +19,12 @@ pub fn write(conversion: &Conversion, format: Format) -> Result<Written> {
     let refuse = conversion.refuse();
     let mut writer = SparseWriter::new(format).map_err(&refuse)?;
     conversion.progress.begin(conversion.tensor_bytes());
-    let folder = OutputFolder::create(conversion.output)?;
+    let place = FolderPlace::Path(conversion.output.into());
+    let http = &conversion.options.http;
+    let folder = OutputFolder::create(&place, &Contents::default(), http)?;
     // The header precedes the data, and says how each tensor is stored, which is
     // known only when the tensor has been read.
-    let mut spool = Output::create(&folder.path(SPOOL))?;
+    let mut spool = folder.file(SPOOL.as_ref())?;
     let mut stored: Vec<Tensor> = Vec::new();
     let mut sparse = 0;
     let numbers: Vec<usize> = (0..conversion.tensors().len()).collect();
@@ -120,7 +122,7 @@ impl Files<'_> {
             .collect();
         let head = safetensors::head(self.conversion.reader.metadata(), &moved);
         let head = head.map_err(self.conversion.refuse())?;
-        let mut output = Output::create(&self.folder.path(name))?;
+        let mut output = self.folder.file(name.as_ref())?;
         output.write(&head)?;
         output.write_pieces(&self.data, index(start)..index(end))?;
         output.finish()?;

@@ -64,7 +64,7 @@ impl<'a> Conversion<'a> {
         if self.kind() != kind || self.input.location().is_some_and(is_several) {
             return Ok(None);
         }
-        let map = self.input.map(&())?;
+        let map = self.input.map(&self.options.http, &())?;
         let found = catalog::recognise(&map[..map.len().min(16)], map.len_bytes());
         Ok((found == Ok(kind)).then_some(map))
     }
@@ -118,7 +118,7 @@ impl<'a> Conversion<'a> {
         super::refuse_input(self.input, path)?;
         check_inputs(path, self.reader.all_sources())?;
         if !self.replace && path.is_file() {
-            return Err(Error::Exists { path: path.into() });
+            return Err(Error::exists(path));
         }
         Ok(())
     }

@@ -7,7 +7,6 @@ use zstn_core::container::foreign::ztensor::{FOOTER_BYTES, Field, Footer, Manife
 
 use super::TargetKind;
 use super::conversion::Conversion;
-use crate::source::HttpOptions;
 use crate::{Error, Result};
 
 /// Returns the keys of metadata that `target` has no place for.
@@ -26,7 +25,7 @@ pub fn keys(conversion: &Conversion, target: TargetKind) -> Result<BTreeSet<Stri
 /// those of single tensors, and values that are not texts.
 fn custom_keys(conversion: &Conversion) -> Result<BTreeSet<String>> {
     let refuse = Error::place(conversion.input);
-    let source = conversion.input.open(&HttpOptions::default())?;
+    let source = conversion.input.open(&conversion.options.http)?;
     let len_bytes = source.len_bytes();
     let head = source.read(0..len_bytes.min(8))?;
     let tail = source.read(len_bytes.saturating_sub(FOOTER_BYTES)..len_bytes)?;

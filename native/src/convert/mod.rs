@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use zstn_core::catalog::Kind;
 use zstn_core::container::foreign::gauss::TensorReport;
 
-use crate::output::{Staging, sink};
+use crate::output::{self, Publication, Staging, sink};
 use crate::source::{Input, Location};
 use crate::{Engine, Error, Reader, Result, Sink};
 
@@ -135,6 +135,17 @@ pub fn convert<'s>(
             let name = path.display().to_string();
             convert_to(engine, input, (&path, name, overwrite), target, options)
         }
+        sink::Kind::Url { url, overwrite } => {
+            if input.to_string() == url {
+                return Err(output::being_read(url));
+            }
+            let publication = Publication::begin(&url, overwrite, &options.http)?;
+            let path = publication.path();
+            let mut report =
+                convert_to(engine, input, (&path, url.clone(), true), target, options)?;
+            report.files = publication.finish(&report.files)?;
+            Ok(report)
+        }
         sink::Kind::Writer(mut writer) => {
             if target.kind() == TargetKind::CompressedTensors {
                 return Err(sink::needs_path());
@@ -163,8 +174,11 @@ fn convert_to(
     options: &ConvertOptions,
 ) -> Result<ConvertReport> {
     check(input, output, target)?;
-    let input = &input.rewindable()?;
-    let reading = Reader::options().engine(engine).view(options.view);
+    let input = &input.rewindable(&options.http)?;
+    let reading = Reader::options()
+        .engine(engine)
+        .view(options.view)
+        .http(options.http.clone());
     let bases = options.bases.iter();
     let reader = bases
         .fold(reading, |reading, base| reading.base(base))

@@ -1,7 +1,7 @@
 //! Options for converting.
 
 use super::GaussWatch;
-use crate::source::Input;
+use crate::source::{HttpOptions, Input};
 use crate::{Progress, View};
 
 /// Options for [`convert`](crate::convert()).
@@ -9,6 +9,7 @@ use crate::{Progress, View};
 #[must_use]
 pub struct ConvertOptions<'a> {
     pub(super) bases: Vec<Input>,
+    pub(super) http: HttpOptions,
     pub(super) view: View,
     pub(super) memory_bytes: u64,
     pub(super) shard_bytes: u64,
@@ -20,6 +21,7 @@ impl Default for ConvertOptions<'_> {
     fn default() -> Self {
         Self {
             bases: Vec::new(),
+            http: HttpOptions::default(),
             view: View::default(),
             memory_bytes: 1 << 30,
             shard_bytes: 5 << 30,
@@ -56,6 +58,13 @@ impl<'a> ConvertOptions<'a> {
     /// checkpoint in several: by default 5 GiB. A tensor is never cut.
     pub fn shard_bytes(mut self, shard_bytes: u64) -> Self {
         self.shard_bytes = shard_bytes;
+        self
+    }
+
+    /// Sets time limits, retries and headers for the addresses that are read: of
+    /// the input, of its bases and of their other files.
+    pub fn http(mut self, http: HttpOptions) -> Self {
+        self.http = http;
         self
     }
 

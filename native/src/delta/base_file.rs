@@ -8,7 +8,7 @@ use zstn_core::catalog::{Kind, recognise};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
 use super::Checked;
-use crate::source::{Input, Map, Source};
+use crate::source::{HttpOptions, Input, Map, Source};
 use crate::{Engine, Error, Output, Phase, Progress, Result, unpack};
 
 /// The safetensors file that a delta is made against.
@@ -37,6 +37,7 @@ impl BaseFile {
     pub(crate) fn open(
         engine: &Engine,
         chain: &[Input],
+        http: &HttpOptions,
         memory_bytes: u64,
         progress: &dyn Progress,
     ) -> Result<Self> {
@@ -46,7 +47,7 @@ impl BaseFile {
             if let Some(before) = maps.last() {
                 check_takes_base(before, &input.to_string())?;
             }
-            maps.push(input.map(progress)?);
+            maps.push(input.map(http, progress)?);
         }
         let base = Self::restore(engine, maps, memory_bytes, progress);
         progress.phase(Phase::Main);
@@ -63,6 +64,7 @@ impl BaseFile {
         engine: &Engine,
         input: &Map,
         chain: &[Input],
+        http: &HttpOptions,
         memory_bytes: u64,
         progress: &dyn Progress,
     ) -> Result<Option<Self>> {
@@ -70,7 +72,7 @@ impl BaseFile {
             return Ok(None);
         };
         check_takes_base(input, &base.to_string())?;
-        Self::open(engine, chain, memory_bytes, progress).map(Some)
+        Self::open(engine, chain, http, memory_bytes, progress).map(Some)
     }
 
     /// Returns the base in the first of these files, like [`BaseFile::open`].

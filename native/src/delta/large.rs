@@ -9,7 +9,7 @@ use zstn_core::container::safetensors::Tensor;
 use zstn_core::frame::delta;
 use zstn_core::transform::xor;
 
-use crate::pack::FilePacker;
+use crate::pack::{Data, FilePacker};
 use crate::source::{Map, Source};
 use crate::{Engine, Error, Output, PackOptions, Result};
 
@@ -55,11 +55,11 @@ impl Pair<'_> {
             .packing
             .head(number, kind, payload_len)
             .map_err(&refuse)?;
-        output.write(&record_head)?;
-        output.write(&head)?;
+        output.write_final(&record_head)?;
+        output.write_final(&head)?;
         if let Some(frame) = payload {
             for piece in frame.pieces(0..frame.len()) {
-                output.write(piece)?;
+                output.write_final(piece)?;
             }
         }
         self.options.progress.advance(place.len() as u64);
@@ -77,7 +77,7 @@ impl Pair<'_> {
             progress: &(),
             ..self.options.clone()
         };
-        let packer = FilePacker::new(self.engine, input, start, &options);
+        let packer = FilePacker::new(self.engine, Data::new(input, start), &options);
         let alone = Tensor {
             span: 0..tensor.span.end - tensor.span.start,
             ..tensor.clone()

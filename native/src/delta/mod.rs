@@ -36,6 +36,25 @@ pub(crate) fn pack_delta(
 ) -> Result<PackedFile> {
     options.check()?;
     output.check_inputs(&[target, base])?;
+    let written = write_delta(engine, target, base, &mut output, options);
+    // Whatever else went wrong may come of the change.
+    let unchanged = target.check_unchanged().and(base.check_unchanged());
+    let mut report = match unchanged.and(written) {
+        Ok(report) => report,
+        Err(error) => return Err(output.give_up(error)),
+    };
+    report.output = output.path();
+    report.upload = output.complete()?;
+    Ok(report)
+}
+
+fn write_delta(
+    engine: &Engine,
+    target: &Map,
+    base: &Map,
+    output: &mut Output,
+    options: &PackOptions,
+) -> Result<PackedFile> {
     let refuse = Error::place(target.name());
     let parsed = Base::parse(base).map_err(Error::place(base.name()))?;
     let packing = DeltaPacker::new(target, &parsed).map_err(&refuse)?;
@@ -44,7 +63,7 @@ pub(crate) fn pack_delta(
     options.progress.begin(lens.iter().sum());
     let digest = parsed.digest(&|read| release(base, &read));
     let prefix = packing.prefix(digest).map_err(&refuse)?;
-    output.write(&prefix)?;
+    output.write_final(&prefix)?;
 
     let mut packed_bytes = prefix.len() as u64;
     let mut places: Vec<RecordInfo> = Vec::new();
@@ -80,7 +99,7 @@ pub(crate) fn pack_delta(
             || {
                 pending
                     .iter()
-                    .try_for_each(|coded| output.write(&coded.record))
+                    .try_for_each(|coded| output.write_final(&coded.record))
             },
         );
         written?;
@@ -89,24 +108,23 @@ pub(crate) fn pack_delta(
         places.extend(pending.iter().map(|coded| coded.info));
         packed_bytes += pending.iter().map(|c| c.record.len() as u64).sum::<u64>();
         if batch.large {
-            let (len, place) = pair.write(batch.tensors.start, &mut output)?;
+            let (len, place) = pair.write(batch.tensors.start, output)?;
             packed_bytes += len;
             places.push(place);
         }
     }
     for coded in &pending {
-        output.write(&coded.record)?;
+        output.write_final(&coded.record)?;
     }
     let count = |kind| places.iter().filter(|place| place.kind == kind).count();
     let (copied, differing) = (count(Kind::Copy), count(Kind::Delta));
     let whole = count(Kind::Full);
     let trailer = packing.trailer(places, digest::of_pieces(target.pieces(0..target.len())));
-    output.write(&trailer)?;
-    target.check_unchanged()?;
-    base.check_unchanged()?;
-    let report = PackedFile {
+    output.write_final(&trailer)?;
+    Ok(PackedFile {
         input: target.name().into(),
-        output: output.path(),
+        output: None,
+        upload: None,
         original_bytes: target.len_bytes(),
         packed_bytes: packed_bytes + trailer.len() as u64,
         tensors: tensors.len(),
@@ -115,9 +133,7 @@ pub(crate) fn pack_delta(
             differing,
             whole,
         },
-    };
-    output.finish()?;
-    Ok(report)
+    })
 }
 
 /// Restores the file that `input` was packed from against `base`. What was
@@ -136,10 +152,8 @@ pub(crate) fn unpack_delta(
         Ok(delta.delta.original_len_bytes())
     });
     // Whatever else went wrong may come of the change.
-    input.check_unchanged()?;
-    base.check_unchanged()?;
-    let original_bytes = restored?;
-    unpack::finish(input, output, original_bytes)
+    let unchanged = input.check_unchanged().and(base.check_unchanged());
+    unpack::finish(input, output, unchanged.and(restored))
 }
 
 /// A delta and its base that fit each other, every record checked as far as

@@ -1,32 +1,38 @@
 //! Files and folders that appear only when they are complete.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, ErrorKind, Seek, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
-use tempfile::NamedTempFile;
-
-use crate::source::{Map, Source};
+use crate::source::{HttpOptions, Map, Source};
 use crate::{Error, Result};
-use hidden::{PART_SUFFIX, give_name, hidden_prefix, parent, without_path};
+use hidden::{give_name, parent};
+use place::Place;
+use receiver::Receiver;
+use spool::Spool;
 use target::Target;
-use unfinished::Unfinished;
 
+mod address;
 mod folder;
 mod hidden;
+mod place;
+mod publication;
+mod receiver;
 pub(crate) mod sink;
+mod spool;
 mod staging;
 mod target;
 pub(crate) mod temporary;
 mod unfinished;
 
-pub(crate) use folder::OutputFolder;
+pub(crate) use folder::{Contents, FolderPlace, OutputFolder};
+pub(crate) use publication::Publication;
 pub use sink::Sink;
 pub(crate) use staging::Staging;
-pub(crate) use target::check_inputs;
+pub(crate) use target::{being_read, check_inputs};
+
 pub use unfinished::remove_unfinished;
 
 /// An output that is being written. A file is written under a hidden name in
@@ -35,32 +41,21 @@ pub use unfinished::remove_unfinished;
 /// unless it could still call [`remove_unfinished`].
 ///
 /// A path that is a link means the file that the link leads to. A pipe or a
-/// device, such as `/dev/null`, is never replaced: it is written to at the end,
-/// and so is a writer.
+/// device, such as `/dev/null`, is never replaced but written to, and so is a
+/// writer: these receive bytes as soon as they are final.
 pub struct Output<'a> {
-    disk: Disk,
-    target: Target,
-    /// Receives the bytes in the end, instead of the target.
-    writer: Option<Mutex<Box<dyn Write + Send + 'a>>>,
-    /// The path as it was given, for messages.
-    name: PathBuf,
+    place: Place<'a>,
+    /// The path as it was given; `None` for a writer.
+    path: Option<PathBuf>,
+    /// The output in messages.
+    name: String,
     replace: bool,
-}
-
-/// The place of the bytes until the output is complete.
-#[derive(Debug)]
-enum Disk {
-    /// In the folder of the target, under a hidden name.
-    Hidden(NamedTempFile, Unfinished),
-    /// In a file without a name, which the system removes even if the process
-    /// is killed.
-    Unnamed(File),
 }
 
 impl fmt::Debug for Output<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Output")
-            .field("target", &self.target)
+            .field("name", &self.name)
             .finish_non_exhaustive()
     }
 }
@@ -82,65 +77,87 @@ impl<'a> Output<'a> {
     pub fn create_new(path: &Path) -> Result<Self> {
         let target = Target::of(path)?;
         match target.existing() {
-            Some(_) => Err(Error::Exists { path: path.into() }),
+            Some(_) => Err(Error::exists(path)),
             None => Self::begin(path, target, false),
         }
     }
 
-    /// Begins an output that is copied to `writer` when it is finished. Until
-    /// then the bytes are in a file without a name in the folder for temporary
-    /// files (`TMPDIR`).
+    /// Begins an output that goes to `writer` as it becomes final. What may
+    /// still be revised, at most the largest tensor in its packed form, is in a
+    /// file without a name in the folder for temporary files (`TMPDIR`).
     ///
     /// # Errors
     /// I/O errors.
     pub fn to_writer(writer: impl Write + Send + 'a) -> Result<Self> {
-        let mut output = Self::temporary()?;
-        output.name = "the output".into();
-        output.writer = Some(Mutex::new(Box::new(writer)));
-        Ok(output)
+        let name = "the output".to_owned();
+        Ok(Self {
+            place: Place::Spool(Spool::new(
+                name.clone(),
+                Receiver::Writer(Box::new(writer)),
+            )?),
+            path: None,
+            name,
+            replace: true,
+        })
+    }
+
+    /// Begins the file at an address; see [`Sink::url`](crate::Sink::url). With
+    /// `replace` it replaces one that exists.
+    ///
+    /// # Errors
+    /// [`Error::Exists`]; an address that nothing can be written to, or not with
+    /// these credentials; and I/O errors.
+    pub fn to_url(url: &str, replace: bool, http: &HttpOptions) -> Result<Self> {
+        Ok(Self {
+            place: Place::Spool(Spool::new(
+                url.into(),
+                address::receiver(url, replace, http)?,
+            )?),
+            path: Some(url.into()),
+            name: url.into(),
+            replace,
+        })
     }
 
     /// Begins a file without a name in the folder for temporary files
     /// (`TMPDIR`). It is gone when it and its maps are dropped.
     pub(crate) fn temporary() -> Result<Self> {
-        Self::begin(Path::new("temporary file"), Target::Nowhere, true)
+        Ok(Self {
+            place: Place::Unnamed(temporary::create()?),
+            path: None,
+            name: "temporary file".into(),
+            replace: true,
+        })
     }
 
     fn begin(path: &Path, target: Target, replace: bool) -> Result<Self> {
-        let disk = match &target {
+        let name = match &target {
+            Target::Stdout => "standard output".into(),
+            _ => path.display().to_string(),
+        };
+        let receiver = match target {
             Target::File(target) => {
-                let mut builder = tempfile::Builder::new();
-                let prefix = hidden_prefix(path);
-                builder.prefix(&prefix).suffix(PART_SUFFIX);
-                #[cfg(unix)]
-                {
-                    use std::os::unix::fs::PermissionsExt;
-                    // The mode of any new file; the user's umask still applies.
-                    builder.permissions(std::fs::Permissions::from_mode(0o666));
-                }
-                let folder = parent(target);
-                let made = Unfinished::create(|| builder.tempfile_in(folder), NamedTempFile::path);
-                // The error itself would name the hidden file.
-                let (unfinished, file) = made.map_err(|error| {
-                    let action = format!("write into {}", folder.display());
-                    Error::io(action, without_path(error))
-                })?;
-                Disk::Hidden(file, unfinished)
+                return Ok(Self {
+                    place: Place::hidden(path, target)?,
+                    path: Some(path.into()),
+                    name,
+                    replace,
+                });
             }
-            _ => Disk::Unnamed(temporary::create()?),
+            Target::Stdout => Receiver::Stdout,
+            Target::Stream(path) => Receiver::Stream(path, None),
         };
         Ok(Self {
-            disk,
-            target,
-            writer: None,
-            name: path.into(),
+            place: Place::Spool(Spool::new(name.clone(), receiver)?),
+            path: Some(path.into()),
+            name,
             replace,
         })
     }
 
     /// Returns the path as it was given; `None` for a writer.
     pub(crate) fn path(&self) -> Option<PathBuf> {
-        self.writer.is_none().then(|| self.name.clone())
+        self.path.clone()
     }
 
     /// Refuses to take the place of a file that one of `inputs` is read from.
@@ -148,14 +165,42 @@ impl<'a> Output<'a> {
     /// # Errors
     /// [`Error::Usage`].
     pub fn check_inputs(&self, inputs: &[&dyn Source]) -> Result<()> {
-        self.target.check_inputs(inputs)
+        match &self.place {
+            Place::Hidden { target, .. } => check_inputs(target, inputs.iter().copied()),
+            // An address is that of an input if it is spelled alike. Others are
+            // refused by the version that every answer is compared with.
+            _ if inputs.iter().any(|input| input.name() == self.name) => {
+                Err(being_read(&self.name))
+            }
+            _ => Ok(()),
+        }
     }
 
-    /// Appends at the current position.
+    /// Appends bytes at the current position. A writer receives them when the
+    /// output is finished.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file()
+        self.place
+            .file()
             .write_all(bytes)
-            .map_err(|error| self.failed("write", error))
+            .map_err(|error| self.place.failed("write", &self.name, error))
+    }
+
+    /// Appends bytes that are final, after others that are final from now on. A
+    /// writer receives all of them at once.
+    pub(crate) fn write_final(&mut self, bytes: &[u8]) -> Result<()> {
+        match &mut self.place {
+            Place::Spool(spool) => spool.write_final(bytes),
+            _ => self.write(bytes),
+        }
+    }
+
+    /// Declares everything that has been written final: it is not read, moved
+    /// or written again.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        match &mut self.place {
+            Place::Spool(spool) => spool.settle(),
+            _ => Ok(()),
+        }
     }
 
     /// Appends a part of a file without keeping it in memory.
@@ -165,100 +210,97 @@ impl<'a> Output<'a> {
 
     /// Writes at `offset_bytes`; several threads may do so at a time.
     pub(crate) fn write_at(&self, bytes: &[u8], offset_bytes: u64) -> Result<()> {
-        write_all_at(self.file(), bytes, offset_bytes).map_err(|error| self.failed("write", error))
+        write_all_at(self.place.file(), bytes, self.place.position(offset_bytes))
+            .map_err(|error| self.place.failed("write", &self.name, error))
     }
 
-    /// Moves the position of [`Output::write`], from the start of the file.
+    /// Moves the position of [`Output::write`], from the start of the output.
     pub(crate) fn seek(&mut self, offset_bytes: u64) -> Result<()> {
-        self.file()
-            .seek(io::SeekFrom::Start(offset_bytes))
+        self.place
+            .file()
+            .seek(io::SeekFrom::Start(self.place.position(offset_bytes)))
             .map(|_| ())
-            .map_err(|error| self.failed("write", error))
+            .map_err(|error| self.place.failed("write", &self.name, error))
     }
 
-    /// Cuts or extends the file.
+    /// Cuts or extends the output.
     pub(crate) fn set_len(&self, len_bytes: u64) -> Result<()> {
-        self.file()
-            .set_len(len_bytes)
-            .map_err(|error| self.failed("make room for", error))
+        self.place
+            .file()
+            .set_len(self.place.position(len_bytes))
+            .map_err(|error| self.place.failed("make room for", &self.name, error))
     }
 
-    /// Maps the bytes that have been written so far.
+    /// Maps the bytes that have been written so far, none of which is final.
     pub(crate) fn map(&self) -> Result<Map> {
-        self.map_as(self.name())
+        self.map_as(self.name.clone())
     }
 
     /// Maps the bytes that have been written so far; messages call them `name`.
     pub(crate) fn map_as(&self, name: String) -> Result<Map> {
-        Map::new(name, self.file())
+        Map::new(name, self.place.file())
     }
 
-    /// Makes the file durable and gives it its name, or copies the bytes to the
-    /// writer.
+    /// Maps the bytes of `range`, none of which is final.
+    pub(crate) fn map_range(&self, range: Range<u64>) -> Result<Map> {
+        let range = self.place.position(range.start)..self.place.position(range.end);
+        Map::of_range(self.name.clone(), self.place.file(), range)
+    }
+
+    /// Makes the file durable and gives it its name, or ends the stream.
     ///
     /// # Errors
     /// [`Error::Exists`] if a file that may not be replaced has appeared, and
     /// I/O errors.
     pub fn finish(self) -> Result<()> {
-        let name = self.name();
-        let fail = |error| Error::io(format!("complete {name}"), error);
-        if let (Disk::Unnamed(file), Some(writer)) = (&self.disk, self.writer) {
-            let writer = writer.into_inner().unwrap_or_else(PoisonError::into_inner);
-            return copy(file, writer).map_err(fail);
-        }
-        let (file, unfinished, target) = match (self.disk, &self.target) {
-            (Disk::Hidden(file, unfinished), Target::File(path)) => (file, unfinished, path),
-            (Disk::Unnamed(file), Target::Stdout) => {
-                return copy(&file, io::stdout().lock()).map_err(fail);
-            }
-            (Disk::Unnamed(file), Target::Stream(path)) => {
-                let stream = OpenOptions::new().write(true).open(path);
-                return copy(&file, stream.map_err(fail)?).map_err(fail);
-            }
-            _ => return Ok(()),
+        self.complete().map(|_| ())
+    }
+
+    /// Completes the output like [`Output::finish`]; returns what an upload did.
+    pub(crate) fn complete(self) -> Result<Option<Uploaded>> {
+        let (file, unfinished, target) = match self.place {
+            Place::Hidden {
+                file,
+                unfinished,
+                target,
+            } => (file, unfinished, target),
+            Place::Unnamed(_) => return Ok(None),
+            Place::Spool(spool) => return spool.complete(),
         };
+        let fail = |error| Error::io(format!("complete {}", self.name), error);
         file.as_file().sync_all().map_err(fail)?;
-        let renamed = unfinished.publish(|| give_name(file, target, self.replace));
-        renamed.map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => Error::Exists {
-                path: self.name.clone(),
-            },
+        let renamed = unfinished.publish(|| give_name(file, &target, self.replace));
+        renamed.map_err(|error| match (error.kind(), self.path) {
+            (ErrorKind::AlreadyExists, Some(path)) => Error::exists(path),
             _ => fail(error),
         })?;
         // Without this the new name itself could be lost with the power.
         #[cfg(unix)]
-        File::open(parent(target))
+        File::open(parent(&target))
             .and_then(|folder| folder.sync_all())
             .map_err(fail)?;
-        Ok(())
+        Ok(None)
     }
 
-    fn file(&self) -> &File {
-        match &self.disk {
-            Disk::Hidden(file, _) => file.as_file(),
-            Disk::Unnamed(file) => file,
+    /// Gives up because of `error`, which it returns. An upload is continued by
+    /// another attempt, unless that would fail for the same reason.
+    pub(crate) fn give_up(self, error: Error) -> Error {
+        let may_pass = matches!(error, Error::Http { .. } | Error::Io { .. });
+        if let (Place::Spool(spool), false) = (self.place, may_pass) {
+            spool.discard();
         }
-    }
-
-    fn failed(&self, action: &str, error: io::Error) -> Error {
-        match &self.disk {
-            Disk::Hidden(..) => Error::io(format!("{action} {}", self.name()), error),
-            Disk::Unnamed(_) => temporary::failed(action)(error),
-        }
-    }
-
-    fn name(&self) -> String {
-        match &self.target {
-            Target::Stdout => "standard output".into(),
-            _ => self.name.display().to_string(),
-        }
+        error
     }
 }
 
-fn copy(mut file: &File, mut stream: impl Write) -> io::Result<()> {
-    file.rewind()?;
-    io::copy(&mut file, &mut stream)?;
-    stream.flush()
+/// The upload of a file to an object store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Uploaded {
+    /// Parts that the object was sent in; 0 if it was sent as a whole.
+    pub parts: u64,
+    /// Parts among them that an earlier attempt, which was cut off, had sent.
+    pub parts_reused: u64,
 }
 
 #[cfg(unix)]

@@ -4,10 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::Output;
-use crate::{Error, Result};
+use super::{FolderPlace, Output};
+use crate::source::HttpOptions;
+use crate::{Error, Location, Result};
 
-/// The destination of a result: a path or a writer.
+/// The destination of a result: a path, an address or a writer.
 ///
 /// At a path a file or a folder appears when it is complete, and nothing
 /// otherwise. Files are replaced unless [`Sink::overwrite`] says no; folders,
@@ -33,6 +34,7 @@ pub struct Sink<'a>(pub(crate) Kind<'a>);
 
 pub(crate) enum Kind<'a> {
     Path { path: PathBuf, overwrite: bool },
+    Url { url: String, overwrite: bool },
     Writer(Box<dyn Write + Send + 'a>),
 }
 
@@ -45,8 +47,32 @@ impl<'a> Sink<'a> {
         })
     }
 
-    /// Writes a single file to `writer`, after all of it has been made in a
-    /// temporary file. `&mut writer` works as well.
+    /// Writes an object, or a folder of them, at an address: `s3://`, `gs://`,
+    /// `az://`, `memory://` (with the crate feature `store`), or a file at a
+    /// `file://` address.
+    ///
+    /// An object appears when it is complete; of a folder the index comes last.
+    /// Large objects are sent in parts, by [`pack`](crate::pack()) as it goes,
+    /// and an upload that was cut off is continued by another call with the same
+    /// input and options: parts that are in the store already are not sent
+    /// again. docs/object-stores.md says more.
+    pub fn url(url: impl Into<String>) -> Self {
+        match Location::url(url) {
+            Location::Url(url) => Self(Kind::Url {
+                url,
+                overwrite: true,
+            }),
+            Location::Path(path) => Self::path(path),
+            Location::Stdin => unreachable!("an address is not standard input"),
+        }
+    }
+
+    /// Writes a single file to `writer`. `&mut writer` works as well.
+    ///
+    /// [`pack`](crate::pack()) writes as it goes; if it fails, what the writer
+    /// has received is the beginning of a file and worth nothing. What may still
+    /// be revised, at most the largest packed tensor, waits in a temporary file.
+    /// The other verbs write once all of the file has been made and checked.
     pub fn writer(writer: impl Write + Send + 'a) -> Self {
         Self(Kind::Writer(Box::new(writer)))
     }
@@ -55,27 +81,32 @@ impl<'a> Sink<'a> {
     /// apply to a writer.
     #[must_use]
     pub fn overwrite(mut self, overwrite: bool) -> Self {
-        if let Kind::Path { overwrite: own, .. } = &mut self.0 {
-            *own = overwrite;
+        match &mut self.0 {
+            Kind::Path { overwrite: own, .. } | Kind::Url { overwrite: own, .. } => {
+                *own = overwrite;
+            }
+            Kind::Writer(_) => {}
         }
         self
     }
 
     /// Begins a single file.
-    pub(crate) fn file(self) -> Result<Output<'a>> {
+    pub(crate) fn file(self, http: &HttpOptions) -> Result<Output<'a>> {
         match self.0 {
             Kind::Path { path, overwrite } => match overwrite {
                 true => Output::create(&path),
                 false => Output::create_new(&path),
             },
+            Kind::Url { url, overwrite } => Output::to_url(&url, overwrite, http),
             Kind::Writer(writer) => Output::to_writer(writer),
         }
     }
 
-    /// Returns the path of the folder that a result of several files goes to.
-    pub(crate) fn folder(self) -> Result<PathBuf> {
+    /// Returns the place of the folder that a result of several files goes to.
+    pub(crate) fn folder(self) -> Result<FolderPlace> {
         match self.0 {
-            Kind::Path { path, .. } => Ok(path),
+            Kind::Path { path, .. } => Ok(FolderPlace::Path(path)),
+            Kind::Url { url, .. } => Ok(FolderPlace::Url(url)),
             Kind::Writer(_) => Err(needs_path()),
         }
     }

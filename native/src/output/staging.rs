@@ -64,7 +64,7 @@ impl Staging {
         let paths: Vec<PathBuf> = names.iter().map(|n| output.with_file_name(n)).collect();
         for path in &paths {
             if Target::of(path)?.existing().is_some() && !replace {
-                return Err(Error::Exists { path: path.clone() });
+                return Err(Error::exists(path));
             }
         }
         let Self { folder, unfinished } = self;

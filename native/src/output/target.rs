@@ -21,8 +21,6 @@ pub(super) enum Target {
     Stdout,
     /// A pipe or a device such as `/dev/null`, which is written to.
     Stream(PathBuf),
-    /// Nowhere; the file is for this process alone.
-    Nowhere,
 }
 
 impl Target {
@@ -78,14 +76,6 @@ impl Target {
             _ => None,
         }
     }
-
-    /// Refuses to replace a file that one of `inputs` is read from.
-    pub(super) fn check_inputs(&self, inputs: &[&dyn Source]) -> Result<()> {
-        match self {
-            Self::File(path) => check_inputs(path, inputs.iter().copied()),
-            _ => Ok(()),
-        }
-    }
 }
 
 /// Refuses `output` if it is a file that one of `inputs` is read from, by
@@ -98,12 +88,14 @@ pub(crate) fn check_inputs<'a>(
         return Ok(()); // there is nothing yet
     };
     if inputs.any(|input| input.file_ids().contains(&id)) {
-        return Err(Error::Usage(format!(
-            "{} is being read; write under another name",
-            output.display()
-        )));
+        return Err(being_read(output.display()));
     }
     Ok(())
+}
+
+/// Returns the error for an output that an input is read from.
+pub(crate) fn being_read(output: impl std::fmt::Display) -> Error {
+    Error::Usage(format!("{output} is being read; write under another name"))
 }
 
 /// Returns where a chain of links that ends at nothing ends.

@@ -1,52 +1,44 @@
 //! Packs one file: its tensors are coded batch by batch and written in their
 //! order.
 
-use std::cell::Cell;
 use std::mem;
 use std::ops::Range;
 
-use zstn_core::TensorRef;
 use zstn_core::container::safetensors::{PREFIX_BYTES, Tensor};
 use zstn_core::container::zstn::integrity::{FrameDigests, checksum};
 use zstn_core::container::zstn::rows::BlockTable;
 use zstn_core::container::zstn::{
-    CodedTensor, ContainerBuilder, ContainerOptions, Start, aliases, single_frame,
+    CodedTensor, ContainerBuilder, ContainerOptions, Start, single_frame,
 };
-use zstn_core::digest;
 use zstn_core::engine::Engine as _;
 use zstn_core::frame::select::Choice;
 
+use super::PackOptions;
+use super::batch::{self, Batch};
+use super::data::Data;
 use super::large::{self, Written};
-use super::{PackOptions, batch};
+use super::ties::Ties;
 use crate::report::{PackedFile, Storage};
-use crate::source::{Map, Source};
+use crate::source::Source;
 use crate::{Engine, Error, Output, Result};
 
 /// A file being packed.
 pub(crate) struct FilePacker<'a> {
     pub(super) engine: &'a Engine,
-    pub(super) input: &'a Map,
-    /// Where the data begin in the input.
-    data_start: usize,
+    pub(super) data: Data<'a>,
     container: ContainerOptions,
     pub(super) options: &'a PackOptions<'a>,
 }
 
 impl<'a> FilePacker<'a> {
-    /// Prepares to code tensors whose spans count from `data_start` of `input`.
-    pub(crate) fn new(
-        engine: &'a Engine,
-        input: &'a Map,
-        data_start: usize,
-        options: &'a PackOptions<'a>,
-    ) -> Self {
+    /// Prepares to code the tensors of `data`.
+    pub(crate) fn new(engine: &'a Engine, data: Data<'a>, options: &'a PackOptions<'a>) -> Self {
         let container = ContainerOptions::new(options.effort)
             .integrity(options.integrity)
             .allow_truncated(options.allow_truncated);
         Self {
             engine,
-            input,
-            data_start,
+            data,
             container,
             options,
         }
@@ -54,9 +46,9 @@ impl<'a> FilePacker<'a> {
 
     /// Writes the container of the whole file.
     pub(super) fn pack(self, output: &mut Output) -> Result<PackedFile> {
-        let (engine, input) = (self.engine, self.input);
-        let header = &input[zstn_core::bytes::index(PREFIX_BYTES)..self.data_start];
-        let data = &input[self.data_start..];
+        let (engine, input) = (self.engine, self.data.map);
+        let (head, data) = input.split_at(self.data.start);
+        let header = &head[zstn_core::bytes::index(PREFIX_BYTES)..];
         let data_len_bytes = data.len() as u64;
         self.options.progress.begin(data_len_bytes);
         let start = ContainerBuilder::start(engine, header, data_len_bytes, &self.container)
@@ -68,12 +60,14 @@ impl<'a> FilePacker<'a> {
                 tensors,
             } => self.indexed(builder, prefix, tensors, output),
             Start::SingleFrame => {
+                self.data.check_end()?;
                 let parts = single_frame(engine, header, data, &self.container);
-                parts.iter().try_for_each(|part| output.write(part))?;
+                parts.iter().try_for_each(|part| output.write_final(part))?;
                 self.options.progress.advance(data_len_bytes);
                 Ok(PackedFile {
                     input: String::new(),
                     output: None,
+                    upload: None,
                     original_bytes: input.len_bytes(),
                     packed_bytes: parts.iter().map(|part| part.len() as u64).sum(),
                     tensors: 0,
@@ -81,23 +75,6 @@ impl<'a> FilePacker<'a> {
                 })
             }
         }
-    }
-
-    /// Returns the range of a span in the input file.
-    fn range(&self, span: &Range<u64>) -> Range<usize> {
-        let at = |position| self.data_start + zstn_core::bytes::index(position);
-        at(span.start)..at(span.end)
-    }
-
-    fn bytes(&self, span: &Range<u64>) -> &'a [u8] {
-        &self.input[self.range(span)]
-    }
-
-    fn tensor<'t>(&self, tensor: &'t Tensor) -> TensorRef<'t>
-    where
-        'a: 't,
-    {
-        TensorRef::new(self.bytes(&tensor.span), tensor.dtype, &tensor.shape)
     }
 
     /// Returns the most bytes of original data that may be in work at a time:
@@ -113,41 +90,48 @@ impl<'a> FilePacker<'a> {
         mut tensors: Vec<Tensor>,
         output: &mut Output,
     ) -> Result<PackedFile> {
-        output.write(&prefix)?;
+        output.write_final(&prefix)?;
         drop(prefix);
-        let aliases = self.aliases(&tensors);
         let lens: Vec<u64> = tensors.iter().map(|t| t.span.end - t.span.start).collect();
+        let mut ties = Ties::of(&self.data, &tensors, &lens);
         let batch_bytes = batch::enough_bytes(&lens, self.engine.threads(), self.max_batch_bytes());
-        let batches = batch::cut(&lens, &aliases, batch_bytes);
+        let batches = batch::cut(&lens, &ties.aliases, batch_bytes);
         // The header has been read.
-        self.input.release(0..self.data_start);
+        self.data.map.release(0..self.data.start);
         let mut pending: Vec<CodedTensor> = Vec::new();
-        for batch in batches {
+        let end_of = |tensors: &[Tensor], batch: &Batch| tensors[batch.tensors.end - 1].span.end;
+        let mut batches = batches.into_iter().peekable();
+        while let Some(batch) = batches.next() {
+            let span = tensors[batch.tensors.start].span.start..end_of(&tensors, &batch);
+            let next_end = batches
+                .peek()
+                .map_or(span.end, |next| end_of(&tensors, next));
+            self.data.fetch_until(span.end)?;
+            ties.look_at(self.engine, &self.data, &tensors, batch.tensors.clone());
             let distinct: Vec<usize> = batch
                 .tensors
                 .clone()
-                .filter(|&number| aliases[number].is_none())
+                .filter(|&number| ties.aliases[number].is_none())
                 .collect();
-            let span =
-                tensors[batch.tensors.start].span.start..tensors[batch.tensors.end - 1].span.end;
-            let range = self.range(&span);
-            // Frames of the batch before go out while this one is coded.
+            // Frames of the batch before go out, and the next batch comes in,
+            // while this one is coded.
             let (coded, written) = self.engine.join(
                 || self.code(&tensors, &distinct, batch.large),
                 || {
                     // Aliases take no memory: their tensors are of any length.
-                    let pieces = self.input.pieces(range.clone());
+                    let pieces = self.data.pieces(&span);
                     pieces.for_each(|piece| builder.original(piece));
-                    write_all(output, &pending)
+                    write_all(output, &pending)?;
+                    self.data.fetch_until(next_end)
                 },
             );
             written?;
-            self.input.release(range);
+            self.data.release(&span);
             pending = coded;
             let mut frames = pending.iter_mut();
             for number in batch.tensors {
                 let span = tensors[number].span.clone();
-                if let Some(target) = aliases[number] {
+                if let Some(target) = ties.aliases[number] {
                     builder.alias(mem::take(&mut tensors[number].name), span, target)?;
                     continue;
                 }
@@ -166,19 +150,25 @@ impl<'a> FilePacker<'a> {
                 let name = mem::take(&mut tensors[number].name);
                 builder.frame(name, span, len_bytes, digests);
             }
+            if batch.large {
+                output.settle()?;
+            }
+            self.data.free_until(span.end);
         }
+        self.data.check_end()?;
         write_all(output, &pending)?;
         let packed_bytes = builder.position();
         let end = builder.finish()?;
-        output.write(&end)?;
+        output.write_final(&end)?;
         Ok(PackedFile {
             input: String::new(),
             output: None,
-            original_bytes: self.input.len_bytes(),
+            upload: None,
+            original_bytes: self.data.map.len_bytes(),
             packed_bytes: packed_bytes + end.len() as u64,
             tensors: tensors.len(),
             storage: Storage::Indexed {
-                aliased: aliases.iter().flatten().count(),
+                aliased: ties.aliases.iter().flatten().count(),
             },
         })
     }
@@ -191,14 +181,15 @@ impl<'a> FilePacker<'a> {
         position: u64,
         output: &mut Output,
     ) -> Result<Written> {
-        let range = self.range(&tensor.span);
-        let choice = Choice::new(self.engine, self.tensor(tensor), self.container.encode);
-        self.input.release(range.clone());
+        let tensor_ref = self.data.tensor(tensor);
+        let choice = Choice::new(self.engine, tensor_ref, self.container.encode);
+        self.data.release(&tensor.span);
         let other = match choice {
             Choice::Whole(frame) => frame,
             Choice::Planes(recipe, other) => {
-                let written = large::write(self, range.clone(), &recipe, position, output)?;
-                self.input.release(range);
+                let range = self.data.range(&tensor.span);
+                let written = large::write(self, range, &recipe, position, output)?;
+                self.data.release(&tensor.span);
                 let is_less = |other: &Vec<u8>| (other.len() as u64) < written.len_bytes;
                 let Some(other) = other.filter(is_less) else {
                     return Ok(written);
@@ -227,13 +218,11 @@ impl<'a> FilePacker<'a> {
         if !self.options.integrity {
             return Ok(None);
         }
-        let at = zstn_core::bytes::index;
-        let file = output.map()?;
-        let end = position + written.len_bytes;
+        let frame = output.map_range(position..position + written.len_bytes)?;
         let table = written.table.as_ref().map(BlockTable::to_bytes);
         Ok(Some(FrameDigests {
-            stored: checksum(file.pieces(at(position)..at(end))),
-            tensor: digest::of_pieces(self.input.pieces(self.range(span))),
+            stored: checksum(frame.pieces(0..frame.len())),
+            tensor: self.data.digest(span),
             table: table.unwrap_or_default(),
         }))
     }
@@ -246,44 +235,18 @@ impl<'a> FilePacker<'a> {
         }
         self.engine.map(numbers.to_vec(), |number| {
             let tensor = &tensors[number];
-            let coded = self.container.code(self.engine, self.tensor(tensor));
-            let range = self.range(&tensor.span);
-            let len = range.len();
-            if len >= MIN_RELEASED_BYTES {
-                self.input.release(range);
-            }
-            self.options.progress.advance(len as u64);
+            let tensor_ref = self.data.tensor(tensor);
+            let coded = self.container.code(self.engine, tensor_ref);
+            self.data.release_if_long(&tensor.span);
+            let len_bytes = tensor.span.end - tensor.span.start;
+            self.options.progress.advance(len_bytes);
             coded
-        })
-    }
-
-    fn aliases(&self, tensors: &[Tensor]) -> Vec<Option<usize>> {
-        let lens: Vec<u64> = tensors.iter().map(|t| t.span.end - t.span.start).collect();
-        // A probe of every tensor would otherwise keep a large share of the
-        // file in memory.
-        let probed_from = Cell::new(0);
-        let probe = |number: usize| {
-            let span = &tensors[number].span;
-            let probed = self.range(&(probed_from.get()..span.start));
-            if probed.len() >= MIN_RELEASED_BYTES {
-                self.input.release(probed);
-                probed_from.set(span.start);
-            }
-            self.bytes(span)
-        };
-        aliases::find(&lens, probe, |number| {
-            digest::of_pieces(self.input.pieces(self.range(&tensors[number].span)))
         })
     }
 }
 
-/// The least length, in bytes, of tensors or runs of them whose pages are
-/// released as soon as they have been read: for small ones the system call
-/// costs more time than their memory is worth.
-const MIN_RELEASED_BYTES: usize = 1 << 20;
-
 fn write_all(output: &mut Output, coded: &[CodedTensor]) -> Result<()> {
     coded
         .iter()
-        .try_for_each(|coded| output.write(&coded.frame))
+        .try_for_each(|coded| output.write_final(&coded.frame))
 }

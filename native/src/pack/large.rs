@@ -33,7 +33,7 @@ pub fn write(
     position: u64,
     output: &mut Output,
 ) -> Result<Written> {
-    let (planes, tail) = PlaneCoder::all(&packer.input[range.clone()], recipe);
+    let (planes, tail) = PlaneCoder::all(&packer.data.map[range.clone()], recipe);
     let head = z4ai::head(recipe.transform, tail);
     output.write(&head)?;
     let mut end = position + head.len() as u64;
@@ -119,7 +119,7 @@ impl PlaneRecord<'_> {
         output.write(&payload)?;
         let place = self.payload_start() - self.frame_start;
         let blocks = PlaneBlocks::of(method, len, &payload, place)
-            .map_err(Error::place(self.packer.input.name()))?;
+            .map_err(Error::place(self.packer.data.map.name()))?;
         Ok((self.payload_start() + payload_len, blocks))
     }
 
@@ -159,7 +159,7 @@ impl PlaneRecord<'_> {
         let source = self.coder.source(part);
         let start = self.tensor_start;
         let source = start + source.start..start + source.end;
-        self.packer.input.release(source);
+        self.packer.data.map.release(source);
     }
 }
 

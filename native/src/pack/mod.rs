@@ -10,14 +10,17 @@ use zstn_core::container::safetensors;
 use zstn_core::container::zstn;
 
 use crate::report::PackedFile;
-use crate::source::{Map, Source};
+use crate::source::{Arriving, Map, Source};
 use crate::{Engine, Error, Output, Result};
 
 pub(crate) mod batch;
+mod data;
 mod file_packer;
 mod large;
 mod options;
+mod ties;
 
+pub(crate) use data::Data;
 pub(crate) use file_packer::FilePacker;
 pub use options::PackOptions;
 
@@ -30,6 +33,29 @@ pub use options::PackOptions;
 pub(crate) fn pack_file(
     engine: &Engine,
     input: &Map,
+    output: Output,
+    options: &PackOptions,
+) -> Result<PackedFile> {
+    pack(engine, input, None, output, options)
+}
+
+/// Packs a file while it arrives, as [`pack_file`] would.
+///
+/// # Errors
+/// Those of [`pack_file`], and of fetching the input.
+pub(crate) fn pack_arriving(
+    engine: &Engine,
+    input: &Arriving,
+    output: Output,
+    options: &PackOptions,
+) -> Result<PackedFile> {
+    pack(engine, input.map(), Some(input), output, options)
+}
+
+fn pack(
+    engine: &Engine,
+    input: &Map,
+    arriving: Option<&Arriving>,
     mut output: Output,
     options: &PackOptions,
 ) -> Result<PackedFile> {
@@ -55,12 +81,15 @@ pub(crate) fn pack_file(
     }
     let header_len = safetensors::header_len_bytes(input, input.len_bytes()).map_err(&refuse)?;
     let data_start = zstn_core::bytes::index(safetensors::PREFIX_BYTES + header_len);
-    let report = FilePacker::new(engine, input, data_start, options).pack(&mut output);
+    let data = Data::new(input, data_start).arriving(arriving);
+    let packed = FilePacker::new(engine, data, options).pack(&mut output);
     // Whatever else went wrong may come of the change.
-    input.check_unchanged()?;
-    let mut report = report?;
+    let mut report = match input.check_unchanged().and(packed) {
+        Ok(report) => report,
+        Err(error) => return Err(output.give_up(error)),
+    };
     report.input = input.name().into();
     report.output = output.path();
-    output.finish()?;
+    report.upload = output.complete()?;
     Ok(report)
 }

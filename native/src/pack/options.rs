@@ -2,7 +2,7 @@
 
 use zstn_core::frame::select::Effort;
 
-use crate::source::Input;
+use crate::source::{HttpOptions, Input};
 use crate::{Error, Progress, Result};
 
 /// Least memory the packer can be held to, in bytes: a few blocks per thread.
@@ -23,6 +23,7 @@ pub struct PackOptions<'a> {
     pub(crate) integrity: bool,
     pub(crate) allow_truncated: bool,
     pub(crate) bases: Vec<Input>,
+    pub(crate) http: HttpOptions,
     pub(crate) progress: &'a dyn Progress,
 }
 
@@ -34,6 +35,7 @@ impl Default for PackOptions<'_> {
             integrity: true,
             allow_truncated: false,
             bases: Vec::new(),
+            http: HttpOptions::default(),
             progress: &(),
         }
     }
@@ -78,6 +80,13 @@ impl<'a> PackOptions<'a> {
     /// chain of deltas, twice as much.
     pub fn base(mut self, base: impl Into<Input>) -> Self {
         self.bases.push(base.into());
+        self
+    }
+
+    /// Sets time limits, retries and headers for the addresses that are read: of
+    /// the input, of its bases and of their other files.
+    pub fn http(mut self, http: HttpOptions) -> Self {
+        self.http = http;
         self
     }
 

@@ -138,8 +138,11 @@ impl ReaderOptions {
         let (sources, catalogs): (Vec<_>, Vec<_>) = opened?.into_iter().unzip();
         let config = |files: &[FileCatalog]| match self.view {
             View::Dense if wants_config(files) => {
-                let config = first.and_then(|first| first.sibling(CONFIG));
-                let read = config.map(|config| config.read_small(&self.http, HEADER_LEN_BYTES));
+                let pinned = sources.first().and_then(|source| source.pinned_location());
+                let config = pinned.as_ref().or(first);
+                let config = config.and_then(|file| file.sibling(CONFIG));
+                let read =
+                    config.map(|config| config.read_small_if_any(&self.http, HEADER_LEN_BYTES));
                 Ok(read.transpose()?.flatten())
             }
             _ => Ok(None),

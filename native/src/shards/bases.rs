@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::parts::fetch;
 use super::plan::Unit;
-use super::{Shard, Shards};
+use super::{Context, Shard, Shards};
+use crate::Result;
 use crate::delta::BaseFile;
-use crate::{Engine, Progress, Result};
 
 /// For every base of a chain, the shards of it that go with those of a
 /// checkpoint.
@@ -24,15 +24,10 @@ impl Bases {
     }
 
     /// The base of shard `number`, fetched and restored.
-    pub(super) fn open(
-        &self,
-        engine: &Engine,
-        number: usize,
-        memory_bytes: u64,
-        progress: &dyn Progress,
-    ) -> Result<BaseFile> {
+    pub(super) fn open(&self, context: Context, number: usize) -> Result<BaseFile> {
         let shards = self.chain.iter().map(|base| &base[number]);
-        let maps = shards.map(|shard| fetch(shard, progress).map(Arc::new));
-        BaseFile::restore(engine, maps.collect::<Result<_>>()?, memory_bytes, &())
+        let maps = shards.map(|shard| fetch(shard, context).map(Arc::new));
+        let maps = maps.collect::<Result<_>>()?;
+        BaseFile::restore(context.engine, maps, context.memory_bytes, &())
     }
 }

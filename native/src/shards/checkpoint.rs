@@ -12,7 +12,8 @@ use super::kind::ShardKind as _;
 use super::shard::missing;
 use super::tree::Tree;
 use super::{BASES, Index, PACKED, Shard};
-use crate::source::{HttpOptions, Input, Location};
+use crate::source::parallel::{self, FILES_AT_ONCE};
+use crate::source::{HttpOptions, Input, Location, store};
 use crate::{Error, Result};
 
 /// The files of a checkpoint: those that an index names, or the one model of
@@ -26,9 +27,10 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// Opens a local folder, or an index by its path or http(s) address, which
-    /// ends in `.index.json`. Returns `None` for anything else: a file by
-    /// itself. `http` is for an address.
+    /// Opens a local folder, a folder in an object store by its address with a
+    /// slash at the end, or an index by its path or address, which ends in
+    /// `.index.json`. Returns `None` for anything else: a file by itself. `http`
+    /// is for an address.
     ///
     /// A folder holds the checkpoint of its index; without one, that of
     /// `model.KIND`, or of its only file of that kind. `kinds` says which
@@ -44,6 +46,9 @@ impl Shards {
         {
             return Self::of_folder(path, kinds).map(Some);
         }
+        if let Some(url) = location.stored_folder() {
+            return Self::of_stored_folder(location, url, kinds, http).map(Some);
+        }
         match location.file_name() {
             Some(name) if location.is_index() => Self::of_index(location, name, http).map(Some),
             _ => Ok(None),
@@ -52,23 +57,39 @@ impl Shards {
 
     /// Opens `input` for work on all of its files, such as packing; `None` if
     /// it is a file by itself.
-    pub fn open_input(input: &Input, kinds: &[Kind]) -> Result<Option<Self>> {
+    pub fn open_input(input: &Input, kinds: &[Kind], http: &HttpOptions) -> Result<Option<Self>> {
         match input.location() {
-            Some(location) => Self::open_tree(location, kinds),
+            Some(location) => Self::open_tree(location, kinds, http),
             None => Ok(None),
         }
     }
 
+    /// Opens several counterparts, such as a chain of bases. Indices on servers
+    /// are read at the same time.
+    ///
+    /// # Errors
+    /// Those of [`Shards::open_counterpart`].
+    pub fn open_counterparts(
+        inputs: &[Input],
+        kinds: &[Kind],
+        http: &HttpOptions,
+    ) -> Result<Vec<Self>> {
+        let at_once = parallel::at_once(inputs.iter().map(Input::is_remote), FILES_AT_ONCE);
+        parallel::run(inputs.len(), at_once, |number| {
+            Self::open_counterpart(&inputs[number], kinds, http)
+        })
+    }
+
     /// Opens the counterpart of a checkpoint in several files, its base or
     /// original. A file by itself is a checkpoint of one file.
-    pub fn open_counterpart(input: &Input, kinds: &[Kind]) -> Result<Self> {
+    pub fn open_counterpart(input: &Input, kinds: &[Kind], http: &HttpOptions) -> Result<Self> {
         let Some(location) = input.location() else {
             return Err(Error::Usage(format!(
                 "{input} is a single file in memory and does not go with a checkpoint in several \
                  files; give the path or address of one"
             )));
         };
-        let shards = Self::open_tree(location, kinds)?;
+        let shards = Self::open_tree(location, kinds, http)?;
         Ok(shards.unwrap_or_else(|| Self::of_file(location.clone())))
     }
 
@@ -80,10 +101,10 @@ impl Shards {
     /// # Errors
     /// Those of [`Shards::open`]; a folder without any checkpoint, in subfolders
     /// too.
-    fn open_tree(location: &Location, kinds: &[Kind]) -> Result<Option<Self>> {
+    fn open_tree(location: &Location, kinds: &[Kind], http: &HttpOptions) -> Result<Option<Self>> {
         let folder = match location {
             Location::Path(folder) if folder.is_dir() => folder,
-            _ => return Self::open(location, kinds, &HttpOptions::default()),
+            _ => return Self::open(location, kinds, http),
         };
         let problem = match Self::of_folder(folder, kinds) {
             Err(problem @ Error::Usage(_)) => problem,
@@ -136,16 +157,35 @@ impl Shards {
         Ok(shards)
     }
 
+    /// Opens the checkpoint that is in a folder of an object store, as if its
+    /// index or its file were named.
+    fn of_stored_folder(
+        folder: &Location,
+        url: &str,
+        kinds: &[Kind],
+        http: &HttpOptions,
+    ) -> Result<Self> {
+        let objects = store::list(url, http)?.into_iter();
+        let names = objects.map(|object| object.path);
+        let names: Vec<String> = names.filter(|name| !name.contains('/')).collect();
+        let choice = choice::choose(&names, kinds)
+            .and_then(|choice| choice.ok_or_else(|| choice::none_of(kinds)))
+            .map_err(|problem| Error::Usage(format!("{folder}: {problem}")))?;
+        let at = |name| folder.sibling(name).ok_or_else(|| missing(folder));
+        match choice {
+            Choice::Index(name) => Self::of_index(&at(name)?, name.into(), http),
+            Choice::File(name) => Ok(Self::of_file(at(name)?)),
+        }
+    }
+
     pub(super) fn of_index(location: &Location, name: String, http: &HttpOptions) -> Result<Self> {
-        let text = location
-            .read_small(http, HEADER_LEN_BYTES)?
-            .ok_or_else(|| missing(location))?;
+        let (text, version) = location.read_small(http, HEADER_LEN_BYTES)?;
         let parsed = ShardIndex::parse(&text).map_err(Error::place(location))?;
         let mut files: Vec<Shard> = Vec::new();
         for name in parsed.files() {
             files.push(Shard {
                 name: name.clone(),
-                location: location.sibling(name).ok_or_else(|| missing(location))?,
+                location: version.sibling(name).ok_or_else(|| missing(location))?,
                 tensors: Vec::new(),
             });
         }
@@ -157,7 +197,7 @@ impl Shards {
             is_folder: false,
             index: Some(Index {
                 name,
-                location: location.clone(),
+                location: version,
                 text,
                 parsed,
             }),

@@ -22,3 +22,4 @@ pub use shard::unpacked_index;
 pub use shard::{Index, Shard};
 pub use unpack::unpack_shards;
 pub use verify::verify_shards;
+pub use work::Context;

@@ -1,17 +1,15 @@
 //! Packing shard by shard.
 
-use std::path::Path;
-
 use zstn_core::catalog::Kind;
 
 use super::plan::Plan;
 use super::work::Work;
-use super::{BASES, Shards};
+use super::{BASES, Context, Shards};
 use crate::delta::pack_delta;
-use crate::output::OutputFolder;
+use crate::output::{FolderPlace, OutputFolder};
 use crate::pack::{PackOptions, pack_file};
 use crate::report::PackReport;
-use crate::{Engine, Error, Output, Result};
+use crate::{Engine, Error, Result};
 
 /// Packs every shard of `input` into a container of the new folder `target`,
 /// or if there is a base, into its difference from the shard of the same name
@@ -25,7 +23,7 @@ use crate::{Engine, Error, Output, Result};
 pub fn pack_shards(
     engine: &Engine,
     input: &Shards,
-    target: &Path,
+    target: &FolderPlace,
     options: &PackOptions,
 ) -> Result<PackReport> {
     options.check()?;
@@ -33,20 +31,24 @@ pub fn pack_shards(
         let location = input.location();
         return Err(Error::Usage(format!("{location} is packed already")));
     }
-    let bases = options.bases.iter();
-    let bases = bases.map(|base| Shards::open_counterpart(base, BASES));
-    let bases = bases.collect::<Result<Vec<_>>>()?;
+    let bases = Shards::open_counterparts(&options.bases, BASES, &options.http)?;
     let kind = match bases[..] {
         [] => Kind::Zstn,
         _ => Kind::Delta,
     };
-    let plan = Plan::of_packing(input, kind)?;
-    let work = Work::open(engine, &plan, &bases, options.progress)?;
-    let folder = OutputFolder::create(target)?;
+    let plan = Plan::of_packing(input, kind, &options.http)?;
+    let context = Context {
+        engine,
+        http: &options.http,
+        memory_bytes: options.memory_bytes,
+        progress: options.progress,
+    };
+    let work = Work::open(context, &plan, &bases)?;
+    let folder = OutputFolder::create(target, &plan.contents(), &options.http)?;
     plan.make_folders(&folder)?;
     let (files, _) = work.each(|shard| {
-        let output = Output::create(&folder.path(shard.output()))?;
-        let base = shard.base(engine, options.memory_bytes)?;
+        let output = folder.file(&shard.output())?;
+        let base = shard.base()?;
         let options = options.clone().progress(shard.progress);
         let mut file = match base {
             None => pack_file(engine, shard.map, output, &options),

@@ -4,55 +4,53 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{Shard, Shards};
+use super::{Context, Shard, Shards};
 use crate::catalog::open_catalog;
-use crate::source::{Location, Map, Remote, Source};
-use crate::{Engine, Error, Progress, Result};
+use crate::source::parallel::{self, FILES_AT_ONCE};
+use crate::source::{Map, Source};
+use crate::{Error, Progress, Result};
 
 /// Local shards are opened and looked into before work begins; remote ones
 /// are looked into if their server allows it, and fetched when it is their
 /// turn, so that the disk holds one at a time.
 pub(super) struct Parts<'a> {
-    engine: &'a Engine,
+    context: Context<'a>,
     shards: &'a Shards,
     maps: Vec<Option<Map>>,
     lens_bytes: Vec<u64>,
-    progress: &'a dyn Progress,
     /// Tensors of the index that were found.
     indexed_tensors: usize,
 }
 
 impl<'a> Parts<'a> {
-    /// Opens all local files and checks them against the index.
-    pub(super) fn open(
-        engine: &'a Engine,
-        shards: &'a Shards,
-        progress: &'a dyn Progress,
-    ) -> Result<Self> {
+    /// Opens all local files and checks them against the index. Files on servers
+    /// are looked into at the same time.
+    pub(super) fn open(context: Context<'a>, shards: &'a Shards) -> Result<Self> {
+        let files = shards.files();
+        let are_remote = files.iter().map(|shard| shard.location.is_remote());
+        let at_once = parallel::at_once(are_remote, FILES_AT_ONCE);
+        let opened = parallel::run(files.len(), at_once, |number| {
+            let shard = &files[number];
+            if shard.location.is_remote() {
+                let source = shard.location.open_ranged(context.http)?;
+                let looked = source.map(|source| look(context, shard, &*source));
+                return Ok((None, looked.transpose()?.unwrap_or_default()));
+            }
+            let map = shard.map(context.http, &|_, _| ())?;
+            let looked = look(context, shard, &map)?;
+            Ok((Some(map), looked))
+        });
         let mut parts = Self {
-            engine,
+            context,
             shards,
             maps: Vec::new(),
             lens_bytes: Vec::new(),
-            progress,
             indexed_tensors: 0,
         };
-        for (number, shard) in shards.files().iter().enumerate() {
-            let (map, len) = match &shard.location {
-                Location::Url(url) => {
-                    let head = zstn_core::limits::HEAD_LEN_BYTES;
-                    let source = Remote::open_ranged(url, head)?;
-                    let len = source.map(|source| parts.check(number, &source));
-                    (None, len.transpose()?.unwrap_or(0))
-                }
-                _ => {
-                    let map = shard.map(&|_, _| ())?;
-                    let len = parts.check(number, &map)?;
-                    (Some(map), len)
-                }
-            };
+        for (map, looked) in opened? {
             parts.maps.push(map);
-            parts.lens_bytes.push(len);
+            parts.lens_bytes.push(looked.original_len_bytes);
+            parts.indexed_tensors += looked.indexed_tensors;
         }
         Ok(parts)
     }
@@ -60,22 +58,6 @@ impl<'a> Parts<'a> {
     /// Bytes of work on all of them, as far as that is known.
     pub(super) fn len_bytes(&self) -> u64 {
         self.lens_bytes.iter().sum()
-    }
-
-    /// Length of the file that a shard is or restores, once its tensors have
-    /// been looked for. Nothing can be looked for in a file that is kept whole
-    /// because it breaks the rules of safetensors; a file that is not a
-    /// checkpoint at all is refused by the work itself.
-    fn check(&mut self, number: usize, source: &dyn Source) -> Result<u64> {
-        let catalog = match open_catalog(self.engine, source) {
-            Ok(catalog) => catalog,
-            Err(Error::Format { .. }) => return Ok(source.len_bytes()),
-            Err(other) => return Err(other),
-        };
-        let shard = &self.shards.files()[number];
-        shard.check(&catalog)?;
-        self.indexed_tensors += shard.tensors.len();
-        Ok(catalog.original_len_bytes())
     }
 
     /// Does the work on one shard after the other. It is given the number of
@@ -92,7 +74,7 @@ impl<'a> Parts<'a> {
                 None => self.fetch(number)?,
             };
             let part = Part {
-                whole: self.progress,
+                whole: self.context.progress,
                 left_bytes: AtomicU64::new(self.lens_bytes[number]),
             };
             results.push(work(number, &map, &part)?);
@@ -103,18 +85,51 @@ impl<'a> Parts<'a> {
 
     fn fetch(&mut self, number: usize) -> Result<Map> {
         let shard = &self.shards.files()[number];
-        let map = fetch(shard, self.progress)?;
+        let map = fetch(shard, self.context)?;
         if self.lens_bytes[number] == 0 {
-            self.lens_bytes[number] = self.check(number, &map)?;
-            self.progress.begin(self.lens_bytes.iter().sum());
+            let looked = look(self.context, shard, &map)?;
+            self.lens_bytes[number] = looked.original_len_bytes;
+            self.indexed_tensors += looked.indexed_tensors;
+            self.context.progress.begin(self.lens_bytes.iter().sum());
         }
         Ok(map)
     }
 }
 
+/// What looking into a shard has shown.
+#[derive(Default)]
+struct Looked {
+    /// Length of the file that the shard is or restores.
+    original_len_bytes: u64,
+    /// Number of tensors that the index names, all of which are there.
+    indexed_tensors: usize,
+}
+
+/// Looks for the tensors of a shard. Nothing can be looked for in a file that is
+/// kept whole because it breaks the rules of safetensors; a file that is not a
+/// checkpoint at all is refused by the work itself.
+fn look(context: Context, shard: &Shard, source: &dyn Source) -> Result<Looked> {
+    let catalog = match open_catalog(context.engine, source) {
+        Ok(catalog) => catalog,
+        Err(Error::Format { .. }) => {
+            return Ok(Looked {
+                original_len_bytes: source.len_bytes(),
+                indexed_tensors: 0,
+            });
+        }
+        Err(other) => return Err(other),
+    };
+    shard.check(&catalog)?;
+    Ok(Looked {
+        original_len_bytes: catalog.original_len_bytes(),
+        indexed_tensors: shard.tensors.len(),
+    })
+}
+
 /// All of a shard.
-pub(super) fn fetch(shard: &Shard, progress: &dyn Progress) -> Result<Map> {
-    shard.map(&|so_far, len| progress.fetching(so_far, len))
+pub(super) fn fetch(shard: &Shard, context: Context) -> Result<Map> {
+    let Context { http, progress, .. } = context;
+    shard.map(http, &|so_far, len| progress.fetching(so_far, len))
 }
 
 /// The progress of one shard, which is part of that of all.

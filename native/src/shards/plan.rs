@@ -12,7 +12,7 @@ use super::choice::{self, Choice};
 use super::kind::ShardKind as _;
 use super::tree::Tree;
 use super::{Index, PACKED, PLAIN, Shard, Shards, parts};
-use crate::output::OutputFolder;
+use crate::output::{Contents, OutputFolder};
 use crate::report::FolderReport;
 use crate::source::{CONFIG, HttpOptions, Location};
 use crate::{Error, Result};
@@ -97,24 +97,31 @@ impl<'a> Unit<'a> {
 
     /// All files it becomes.
     fn outputs(&self) -> impl Iterator<Item = PathBuf> {
-        let index = self.index.iter().map(|index| &index.name);
-        let names = self.names.iter().chain(index);
-        names.map(|name| self.folder.join(name))
+        self.shard_paths().chain(self.index_path())
+    }
+
+    fn shard_paths(&self) -> impl Iterator<Item = PathBuf> {
+        self.names.iter().map(|name| self.folder.join(name))
+    }
+
+    fn index_path(&self) -> Option<PathBuf> {
+        let index = self.index.as_ref();
+        index.map(|index| self.folder.join(&index.name))
     }
 }
 
 impl<'a> Plan<'a> {
     /// The result of packing `input` to shards of the kind `to`, from which
     /// unpacking will find its way back.
-    pub(super) fn of_packing(input: &'a Shards, to: Kind) -> Result<Self> {
-        let plan = Self::new(input, PLAIN, |_| Ok(Kind::Safetensors), to)?;
+    pub(super) fn of_packing(input: &'a Shards, to: Kind, http: &HttpOptions) -> Result<Self> {
+        let plan = Self::new(input, PLAIN, |_| Ok(Kind::Safetensors), to, http)?;
         plan.check_found(input)?;
         Ok(plan)
     }
 
     /// The result of unpacking `input`.
-    pub(super) fn of_unpacking(input: &'a Shards) -> Result<Self> {
-        Self::new(input, PACKED, Kind::of_packed, Kind::Safetensors)
+    pub(super) fn of_unpacking(input: &'a Shards, http: &HttpOptions) -> Result<Self> {
+        Self::new(input, PACKED, Kind::of_packed, Kind::Safetensors, http)
     }
 
     fn new(
@@ -122,6 +129,7 @@ impl<'a> Plan<'a> {
         kinds: &[Kind],
         from: impl Fn(&Shards) -> Result<Kind>,
         to: Kind,
+        http: &HttpOptions,
     ) -> Result<Self> {
         let mut plan = Self {
             units: Vec::new(),
@@ -147,9 +155,10 @@ impl<'a> Plan<'a> {
                 plan.left_out = tree.left_out;
             }
             location => {
-                let config = location
+                let version = input.index().map_or(location, |index| &index.location);
+                let config = version
                     .sibling(CONFIG)
-                    .map(|config| config.read_small(&HttpOptions::default(), CONFIG_BYTES));
+                    .map(|config| config.read_small_if_any(http, CONFIG_BYTES));
                 plan.config = config.transpose()?.flatten();
                 plan.copied
                     .extend(plan.config.is_some().then(|| CONFIG.into()));
@@ -238,6 +247,16 @@ impl<'a> Plan<'a> {
             index: index.map(|index| index.name.clone()),
             copied: self.copied,
             left_out: self.left_out,
+        }
+    }
+
+    /// Returns the files of the result.
+    pub(super) fn contents(&self) -> Contents {
+        let indices = self.units.iter().flat_map(Unit::index_path);
+        let shards = self.units.iter().flat_map(Unit::shard_paths);
+        Contents {
+            indices: indices.collect(),
+            others: shards.chain(self.copied.iter().cloned()).collect(),
         }
     }
 

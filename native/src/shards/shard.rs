@@ -20,7 +20,8 @@ use crate::{Error, Result};
 pub struct Index {
     /// Name of its file.
     pub name: String,
-    /// The location it was read from.
+    /// The location it was read from, that of this version if it has one of its
+    /// own.
     pub location: Location,
     /// Its bytes.
     pub text: Vec<u8>,
@@ -67,14 +68,14 @@ impl Shard {
         self.location.open(http)
     }
 
-    /// Maps the file.
+    /// Maps the file; `http` is for an address.
     ///
     /// # Errors
     /// Those of [`Location::map`], and [`Rule::ShardMissing`] if the local file
     /// does not exist.
-    pub fn map(&self, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
+    pub fn map(&self, http: &HttpOptions, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
         self.check_there()?;
-        self.location.map(&HttpOptions::default(), progress)
+        self.location.map(http, progress)
     }
 
     fn check_there(&self) -> Result<()> {
@@ -105,12 +106,5 @@ pub fn unpacked_index(path: &Path) -> Result<Vec<u8>> {
 }
 
 pub(super) fn missing(location: &Location) -> Error {
-    match location {
-        Location::Url(url) => Error::Http {
-            url: url.clone(),
-            detail: "there is no such file, or it needs a login; check the address".into(),
-            status: None,
-        },
-        _ => Error::io(format!("open {location}"), ErrorKind::NotFound.into()),
-    }
+    Error::io(format!("open {location}"), ErrorKind::NotFound.into())
 }

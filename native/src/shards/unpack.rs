@@ -1,15 +1,13 @@
 //! Unpacking shard by shard.
 
-use std::path::Path;
-
-use super::Shards;
 use super::plan::Plan;
 use super::work::Work;
+use super::{Context, Shards};
+use crate::Result;
 use crate::delta::unpack_delta;
-use crate::output::OutputFolder;
+use crate::output::{FolderPlace, OutputFolder};
 use crate::report::UnpackReport;
 use crate::unpack::unpack_file;
-use crate::{Engine, Output, Progress, Result};
 
 /// Restores the files that `input` was packed from as the new folder `target`,
 /// byte for byte; deltas with the first of the `bases`, which they were packed
@@ -20,22 +18,21 @@ use crate::{Engine, Output, Progress, Result};
 /// wanted or has other shards; a target that exists and is not empty; whatever
 /// unpacking one file refuses. Nothing of the target is left then.
 pub fn unpack_shards(
-    engine: &Engine,
+    context: Context,
     input: &Shards,
     bases: &[Shards],
-    target: &Path,
-    memory_bytes: u64,
-    progress: &dyn Progress,
+    target: &FolderPlace,
 ) -> Result<UnpackReport> {
-    let plan = Plan::of_unpacking(input)?;
+    let (engine, memory_bytes) = (context.engine, context.memory_bytes);
+    let plan = Plan::of_unpacking(input, context.http)?;
     plan.check_bases(input, bases)?;
-    let work = Work::open(engine, &plan, bases, progress)?;
-    let folder = OutputFolder::create(target)?;
+    let work = Work::open(context, &plan, bases)?;
+    let folder = OutputFolder::create(target, &plan.contents(), context.http)?;
     plan.make_folders(&folder)?;
     let (files, _) = work.each(|shard| {
-        let output = Output::create(&folder.path(shard.output()))?;
+        let output = folder.file(&shard.output())?;
         let (map, progress) = (shard.map, shard.progress);
-        let mut file = match shard.base(engine, memory_bytes)? {
+        let mut file = match shard.base()? {
             None => unpack_file(engine, map, output, memory_bytes, progress),
             Some(base) => unpack_delta(engine, map, &base, output, memory_bytes, progress),
         }?;

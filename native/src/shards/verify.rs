@@ -2,14 +2,14 @@
 
 use zstn_core::catalog::Kind;
 
-use super::Shards;
 use super::kind::ShardKind as _;
 use super::parts::fetch;
 use super::plan::Plan;
 use super::work::Work;
+use super::{Context, Shards};
 use crate::report::VerifyReport;
 use crate::verify::{verify_delta, verify_file};
-use crate::{Engine, Error, Progress, Result};
+use crate::{Error, Result};
 
 /// Verifies every shard of `input`, deltas with the first of the `bases`, and
 /// looks for every tensor of the index in its file. With `original` compares
@@ -20,14 +20,13 @@ use crate::{Engine, Error, Progress, Result};
 /// wanted or has other shards; an original that differs; whatever verifying
 /// one file refuses.
 pub fn verify_shards(
-    engine: &Engine,
+    context: Context,
     input: &Shards,
     bases: &[Shards],
     original: Option<&Shards>,
-    memory_bytes: u64,
-    progress: &dyn Progress,
 ) -> Result<VerifyReport> {
-    let plan = Plan::of_unpacking(input)?;
+    let (engine, memory_bytes) = (context.engine, context.memory_bytes);
+    let plan = Plan::of_unpacking(input, context.http)?;
     plan.check_bases(input, bases)?;
     let mut originals = Vec::new();
     for unit in &plan.units {
@@ -37,13 +36,13 @@ pub fn verify_shards(
     if let Some(original) = original {
         check_index(input, original)?;
     }
-    let work = Work::open(engine, &plan, bases, progress)?;
+    let work = Work::open(context, &plan, bases)?;
     let (files, indexed_tensors) = work.each(|shard| {
         let original = originals[shard.unit_number].as_ref();
-        let original = original.map(|files| fetch(&files[shard.number], shard.progress));
+        let original = original.map(|files| fetch(&files[shard.number], shard.context()));
         let original = original.transpose()?;
         let (map, original, progress) = (shard.map, original.as_ref(), shard.progress);
-        let mut file = match &shard.base(engine, memory_bytes)? {
+        let mut file = match &shard.base()? {
             None => verify_file(engine, map, original, progress),
             Some(base) => verify_delta(engine, map, base, original, memory_bytes, progress),
         }?;

@@ -10,11 +10,23 @@ use super::bases::Bases;
 use super::parts::Parts;
 use super::plan::{Plan, Unit};
 use crate::delta::BaseFile;
-use crate::source::Map;
+use crate::source::{HttpOptions, Map};
 use crate::{Engine, Progress, Result};
+
+/// What work on shards is done with.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    pub engine: &'a Engine,
+    /// Options for all addresses that are read.
+    pub http: &'a HttpOptions,
+    /// The memory to stay within, roughly.
+    pub memory_bytes: u64,
+    pub progress: &'a dyn Progress,
+}
 
 /// All checkpoints of a plan, opened, with the bases of those that have some.
 pub(super) struct Work<'a> {
+    context: Context<'a>,
     units: Vec<(&'a Unit<'a>, Option<Bases>, Parts<'a>)>,
 }
 
@@ -29,6 +41,7 @@ pub(super) struct CurrentShard<'a> {
     pub(super) map: &'a Map,
     pub(super) progress: &'a dyn Progress,
     bases: Option<&'a Bases>,
+    context: Context<'a>,
 }
 
 impl CurrentShard<'_> {
@@ -44,9 +57,17 @@ impl CurrentShard<'_> {
         self.unit.folder.join(&file.name).display().to_string()
     }
 
+    /// Returns what the work on this shard is done with.
+    pub(super) fn context(&self) -> Context<'_> {
+        Context {
+            progress: self.progress,
+            ..self.context
+        }
+    }
+
     /// Its base, fetched and restored, if it has one.
-    pub(super) fn base(&self, engine: &Engine, memory_bytes: u64) -> Result<Option<BaseFile>> {
-        let open = |bases: &Bases| bases.open(engine, self.number, memory_bytes, self.progress);
+    pub(super) fn base(&self) -> Result<Option<BaseFile>> {
+        let open = |bases: &Bases| bases.open(self.context(), self.number);
         self.bases.map(open).transpose()
     }
 }
@@ -54,12 +75,7 @@ impl CurrentShard<'_> {
 impl<'a> Work<'a> {
     /// Finds the counterparts of all shards in `bases`, opens the shards, and
     /// begins.
-    pub(super) fn open(
-        engine: &'a Engine,
-        plan: &'a Plan<'a>,
-        bases: &[Shards],
-        progress: &'a dyn Progress,
-    ) -> Result<Self> {
+    pub(super) fn open(context: Context<'a>, plan: &'a Plan<'a>, bases: &[Shards]) -> Result<Self> {
         let mut units = Vec::new();
         for unit in &plan.units {
             // A container in a folder of deltas has no base.
@@ -67,11 +83,11 @@ impl<'a> Work<'a> {
                 Kind::Zstn => None,
                 _ => Bases::find(unit, bases)?,
             };
-            units.push((unit, bases, Parts::open(engine, &unit.shards, progress)?));
+            units.push((unit, bases, Parts::open(context, &unit.shards)?));
         }
         let len_bytes = units.iter().map(|(.., parts)| parts.len_bytes());
-        progress.begin(len_bytes.sum());
-        Ok(Self { units })
+        context.progress.begin(len_bytes.sum());
+        Ok(Self { context, units })
     }
 
     /// Does the work on one shard after the other. Returns the results, and the
@@ -90,6 +106,7 @@ impl<'a> Work<'a> {
                     map,
                     progress,
                     bases: bases.as_ref(),
+                    context: self.context,
                 })
             })?;
             results.extend(done);

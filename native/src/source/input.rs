@@ -2,13 +2,13 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::io::Write;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{FileSource, HttpOptions, Location, Map, Remote, Source};
+use super::{Feed, FileSource, HttpOptions, Location, Map, Remote, Source};
 use crate::output::temporary;
-use crate::{Progress, Result};
+use crate::{Error, Progress, Result};
 
 /// A checkpoint to work on: a [`Location`], a [`Source`] or bytes in memory.
 ///
@@ -17,9 +17,11 @@ use crate::{Progress, Result};
 /// in several files, or of a folder that holds one; an address may be that of a
 /// file or an index. What a file is, its bytes say.
 ///
-/// Reading single tensors takes parts of an input. Work on all of it, such as
-/// [`pack`](crate::pack), maps local files and copies what comes from elsewhere
-/// into a temporary file first.
+/// Reading single tensors takes parts of an input. Work on all of it maps local
+/// files and copies what comes from elsewhere into a temporary file first;
+/// [`pack`](crate::pack()) works on a safetensors file while it comes, and the
+/// copy is of a few tensors at a time (on Linux; elsewhere, and against a base,
+/// of all).
 ///
 /// ```
 /// use zstn::{Input, Location};
@@ -38,13 +40,47 @@ pub struct Input(Kind);
 enum Kind {
     Location(Location),
     Source(Arc<dyn Source>),
+    Reader(Arc<Once>),
     Map(Arc<Map>),
+}
+
+/// A reader that is used once.
+struct Once {
+    name: String,
+    from: Mutex<Option<Box<dyn Read + Send>>>,
+}
+
+impl Once {
+    fn feed(&self) -> Result<Feed> {
+        let mut from = self.from.lock().unwrap_or_else(PoisonError::into_inner);
+        match from.take() {
+            Some(from) => Ok(Feed::stream(&self.name, from)),
+            None => Err(Error::Usage(format!(
+                "{} has been read already; a reader serves as an input once",
+                self.name
+            ))),
+        }
+    }
+
+    fn map(&self, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
+        self.feed()?.spool(temporary::create()?, 0, progress)
+    }
 }
 
 impl Input {
     /// Takes what `source` reads.
     pub fn source(source: impl Source + 'static) -> Self {
         Self(Kind::Source(Arc::new(source)))
+    }
+
+    /// Takes the bytes that `from` reads. Packing needs no copy of all of them.
+    /// The input and its clones serve once together. Error messages call it
+    /// `name`.
+    pub fn reader(name: impl Into<String>, from: impl Read + Send + 'static) -> Self {
+        Self(Kind::Reader(Arc::new(Once {
+            name: name.into(),
+            from: Mutex::new(Some(Box::new(from))),
+        })))
     }
 
     /// Takes bytes in memory. Error messages call them `name`.
@@ -62,11 +98,12 @@ impl Input {
 
     /// Returns an input that can be opened more than once: standard input and
     /// pipes are read to their end.
-    pub(crate) fn rewindable(&self) -> Result<Self> {
+    pub(crate) fn rewindable(&self, http: &HttpOptions) -> Result<Self> {
         match &self.0 {
             Kind::Location(location) if location.is_read_once() => {
-                Ok(location.map(&HttpOptions::default(), &|_, _| ())?.into())
+                Ok(location.map(http, &|_, _| ())?.into())
             }
+            Kind::Reader(reader) => Ok(reader.map(&|_, _| ())?.into()),
             _ => Ok(self.clone()),
         }
     }
@@ -74,9 +111,9 @@ impl Input {
     /// Returns whether its files are on a server, or in another remote source.
     pub(crate) fn is_remote(&self) -> bool {
         match &self.0 {
-            Kind::Location(location) => matches!(location, Location::Url(_)),
+            Kind::Location(location) => location.is_remote(),
             Kind::Source(source) => source.is_remote(),
-            Kind::Map(_) => false,
+            Kind::Reader(_) | Kind::Map(_) => false,
         }
     }
 
@@ -85,19 +122,35 @@ impl Input {
         Ok(match &self.0 {
             Kind::Location(location) => location.open(http)?,
             Kind::Source(source) => Box::new(source.clone()),
+            Kind::Reader(reader) => Box::new(reader.map(&|_, _| ())?),
             Kind::Map(map) => Box::new(map.clone()),
         })
     }
 
     /// Makes all of it available as a map.
-    pub(crate) fn map(&self, progress: &dyn Progress) -> Result<Arc<Map>> {
+    pub(crate) fn map(&self, http: &HttpOptions, progress: &dyn Progress) -> Result<Arc<Map>> {
         let fetching = |so_far, len| progress.fetching(so_far, len);
         match &self.0 {
-            Kind::Location(location) => location
-                .map(&HttpOptions::default(), &fetching)
-                .map(Arc::new),
-            Kind::Source(source) => copy(source, &fetching).map(Arc::new),
+            Kind::Location(location) => location.map(http, &fetching).map(Arc::new),
+            Kind::Source(source) => {
+                let mut feed = Feed::source(source.clone());
+                let map = feed.spool(temporary::create()?, 0, &fetching);
+                map.map(Arc::new)
+            }
+            Kind::Reader(reader) => reader.map(&fetching).map(Arc::new),
             Kind::Map(map) => Ok(map.clone()),
+        }
+    }
+
+    /// Begins to read it from its start to its end, if all of it would have to
+    /// be copied otherwise; `None` for what can be mapped, and for a server that
+    /// ignores ranges.
+    pub(crate) fn feed(&self, http: &HttpOptions) -> Result<Option<Feed>> {
+        match &self.0 {
+            Kind::Location(location) => location.feed(http),
+            Kind::Map(_) => Ok(None),
+            Kind::Source(source) => Ok(Some(Feed::source(source.clone()))),
+            Kind::Reader(reader) => reader.feed().map(Some),
         }
     }
 }
@@ -107,6 +160,7 @@ impl fmt::Display for Input {
         match &self.0 {
             Kind::Location(location) => location.fmt(f),
             Kind::Source(source) => f.write_str(source.name()),
+            Kind::Reader(reader) => f.write_str(&reader.name),
             Kind::Map(map) => f.write_str(map.name()),
         }
     }
@@ -116,24 +170,6 @@ impl fmt::Debug for Input {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Input").field(&self.to_string()).finish()
     }
-}
-
-/// Copies all of `source` into a temporary file and maps that.
-fn copy(source: &dyn Source, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
-    const PIECE_BYTES: u64 = 16 << 20;
-    let len_bytes = source.len_bytes();
-    let mut file = temporary::create()?;
-    let mut start = 0;
-    while start < len_bytes {
-        let end = len_bytes.min(start + PIECE_BYTES);
-        file.write_all(&source.read(start..end)?)
-            .map_err(|error| temporary::failed("write")(error))?;
-        start = end;
-        progress(start, Some(len_bytes));
-    }
-    source.check_unchanged()?;
-    let map = Map::new(source.name().into(), &file)?;
-    Ok(map.with_file_ids(source.file_ids()))
 }
 
 /// Converts what a location can be made of.

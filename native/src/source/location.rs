@@ -2,31 +2,15 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
-use super::http as network;
-use super::{FileSource, HttpOptions, Map, Remote, Source};
-use crate::output::temporary;
+use super::place::{Place, is_pipe};
+use super::scheme::{self, Scheme};
+use super::{Feed, HttpOptions, Map, Source};
+use super::{address, http as network};
 use crate::{Error, Result};
-
-/// Characters that are not escaped in the path of an address.
-pub(crate) const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
-
-/// Splits an address into what precedes its query, and the query. The fragment
-/// is dropped.
-fn split(url: &str) -> (&str, &str) {
-    let url = url.split('#').next().unwrap_or_default();
-    url.split_at(url.find('?').unwrap_or(url.len()))
-}
 
 /// The location of an input.
 ///
@@ -45,7 +29,7 @@ fn split(url: &str) -> (&str, &str) {
 pub enum Location {
     /// A file or a folder.
     Path(PathBuf),
-    /// An http(s) address.
+    /// An address, such as an http(s) one.
     Url(String),
     /// Standard input.
     Stdin,
@@ -93,15 +77,75 @@ impl fmt::Display for Location {
 }
 
 impl Location {
-    /// Returns the location of an http(s) address.
+    /// Returns the location of an address: `https://…`, `http://…`,
+    /// `hf://OWNER/NAME@REVISION/FILE` for a file in a model hub, `s3://…`,
+    /// `gs://…` or `az://…` for an object in a store (with the crate feature
+    /// `store`), or `file:///…`. The last becomes its path. A text that is not such an
+    /// address is an error when the location is opened.
+    ///
+    /// ```
+    /// use zstn::Location;
+    ///
+    /// let local = Location::url("file:///models/a%20b.zstn");
+    /// # #[cfg(unix)]
+    /// assert_eq!(local, Location::from("/models/a b.zstn"));
+    /// ```
     pub fn url(url: impl Into<String>) -> Self {
-        Self::Url(url.into())
+        let url = url.into();
+        match Scheme::find(&url) {
+            Some(Scheme::File) => scheme::file_path(&url).map_or(Self::Url(url), Self::Path),
+            _ => Self::Url(url),
+        }
     }
 
-    /// Returns whether this is a local folder.
+    /// Returns whether `text` begins with a scheme of addresses, such as
+    /// `https://`, so that a program may take it for [`Location::url`] rather
+    /// than for a path.
+    #[must_use]
+    pub fn is_url(text: &str) -> bool {
+        Scheme::find(text).is_some()
+    }
+
+    /// Returns the origin that requests for it go to first, scheme, host and
+    /// port: `https://example.org:443`. For a file in a hub that is `$HF_ENDPOINT`,
+    /// or <https://huggingface.co>. `None` if it is not read over HTTP.
+    ///
+    /// ```
+    /// let model = zstn::Location::url("https://Example.org/model.zstn");
+    /// assert_eq!(model.origin().unwrap(), "https://example.org:443");
+    /// ```
+    #[must_use]
+    pub fn origin(&self) -> Option<String> {
+        match self {
+            Self::Url(url) => network::origin(url),
+            Self::Path(_) | Self::Stdin => None,
+        }
+    }
+
+    /// Returns whether its bytes come from another machine.
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(self, Self::Url(url) if Scheme::find(url) != Some(Scheme::File))
+    }
+
+    /// Returns whether this is a local folder, or the address of one in an object
+    /// store, which ends in a slash.
     #[must_use]
     pub fn is_folder(&self) -> bool {
-        matches!(self, Self::Path(path) if path.is_dir())
+        match self {
+            Self::Path(path) => path.is_dir(),
+            Self::Url(_) => self.stored_folder().is_some(),
+            Self::Stdin => false,
+        }
+    }
+
+    /// Returns the address, if it is that of a folder in an object store.
+    pub(crate) fn stored_folder(&self) -> Option<&str> {
+        match self {
+            Self::Url(url) if Scheme::find(url) == Some(Scheme::Store) => {
+                url.ends_with('/').then_some(url)
+            }
+            _ => None,
+        }
     }
 
     /// Returns whether this is the index of a checkpoint in several files, by
@@ -121,19 +165,20 @@ impl Location {
         }
     }
 
-    /// Opens the file for reading parts. A local file becomes a [`FileSource`];
-    /// a pipe and standard input are read to their end first. `http` is for an
-    /// address.
+    /// Opens the file for reading parts. A local file becomes a
+    /// [`FileSource`](super::FileSource); a pipe and standard input are read to
+    /// their end first. `http` is for an address.
     ///
     /// # Errors
     /// A file that cannot be opened; a folder or a device.
     pub fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
-        let head_len_bytes = zstn_core::limits::HEAD_LEN_BYTES;
-        Ok(match self {
-            Self::Url(url) => Box::new(Remote::open(url, head_len_bytes, http)?),
-            Self::Path(path) if !is_pipe(path) => Box::new(FileSource::open(path)?),
-            _ => Box::new(self.map(http, &|_, _| ())?),
-        })
+        Place::of(self)?.open(http)
+    }
+
+    /// Opens the file for reading parts without copying all of it. Returns `None`
+    /// for a server that ignores ranges, and for bytes that come only once.
+    pub(crate) fn open_ranged(&self, http: &HttpOptions) -> Result<Option<Box<dyn Source>>> {
+        Place::of(self)?.open_ranged(http)
     }
 
     /// Maps the file into memory. Pipes, standard input and addresses are first
@@ -144,44 +189,47 @@ impl Location {
     /// # Errors
     /// A file that cannot be opened or fetched; too little space for the copy.
     pub fn map(&self, http: &HttpOptions, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
-        match self {
-            Self::Path(path) if is_pipe(path) => {
-                let mut pipe = File::open(path).map_err(Error::file("open", path))?;
-                spool(&path.display().to_string(), &mut pipe, |_| ())
-            }
-            Self::Path(path) => Map::open(path),
-            Self::Stdin => spool("standard input", &mut io::stdin().lock(), |_| ()),
-            Self::Url(url) => network::download(url, http, progress),
+        Place::of(self)?.map(http, progress)
+    }
+
+    /// Begins to read the file from its start to its end, if all of it would have
+    /// to be copied otherwise; `None` for a local file, and for a server that
+    /// ignores ranges.
+    pub(crate) fn feed(&self, http: &HttpOptions) -> Result<Option<Feed>> {
+        Place::of(self)?.feed(http)
+    }
+
+    /// Reads a small file next to a checkpoint, such as `config.json`. Returns
+    /// `None` if there is no such file, or if a server asks for a login: storage
+    /// without a public list answers missing files so. A file of more than
+    /// `max_bytes` is refused.
+    pub(crate) fn read_small_if_any(
+        &self,
+        http: &HttpOptions,
+        max_bytes: u64,
+    ) -> Result<Option<Vec<u8>>> {
+        use std::io::ErrorKind::NotFound;
+        match self.read_small(http, max_bytes) {
+            Ok((bytes, _)) => Ok(Some(bytes)),
+            Err(Error::Http {
+                status: Some(401 | 403 | 404 | 410),
+                ..
+            }) => Ok(None),
+            Err(Error::Io { source, .. }) if source.kind() == NotFound => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
-    /// Reads a small file next to a checkpoint, such as its index or
-    /// `config.json`. Returns `None` if there is no such file, or if a server
-    /// asks for a login: storage without a public list answers missing files so.
-    /// A file of more than `max_bytes` is refused.
-    pub(crate) fn read_small(&self, http: &HttpOptions, max_bytes: u64) -> Result<Option<Vec<u8>>> {
-        let unreadable = |error| Error::io(format!("read {self}"), error);
+    /// Reads a small file, such as the index of a checkpoint. Returns its bytes
+    /// and the location that other files of the same version are siblings of. A
+    /// file of more than `max_bytes` is refused.
+    pub(crate) fn read_small(&self, http: &HttpOptions, max_bytes: u64) -> Result<(Vec<u8>, Self)> {
         let too_long = || {
             let detail = format!("the file is over the cap of {max_bytes} bytes");
             Error::place(self)(zstn_core::Error::limit(detail))
         };
-        let from: Box<dyn Read> = match self {
-            Self::Stdin => Box::new(io::stdin()),
-            Self::Path(path) => match File::open(path) {
-                Ok(file) => Box::new(file),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-                Err(error) => return Err(Error::file("open", path)(error)),
-            },
-            Self::Url(url) => return network::small(url, http, max_bytes, too_long),
-        };
-        let mut bytes = Vec::new();
-        from.take(max_bytes.saturating_add(1))
-            .read_to_end(&mut bytes)
-            .map_err(unreadable)?;
-        if bytes.len() as u64 > max_bytes {
-            return Err(too_long());
-        }
-        Ok(Some(bytes))
+        let (bytes, pinned) = Place::of(self)?.read_small(http, max_bytes, too_long)?;
+        Ok((bytes, pinned.map_or_else(|| self.clone(), Self::Url)))
     }
 
     /// Returns the location of the file called `name` in the same folder; the
@@ -192,12 +240,10 @@ impl Location {
         match self {
             Self::Stdin => None,
             Self::Path(path) => Some(Self::Path(path.with_file_name(name))),
-            Self::Url(url) => {
-                let (path, query) = split(url);
-                let folder = path.rfind('/').map_or(path, |slash| &path[..=slash]);
-                let name = utf8_percent_encode(name, PLAIN);
-                Some(Self::Url(format!("{folder}{name}{query}")))
-            }
+            Self::Url(url) => Some(Self::Url(match Scheme::find(url) {
+                Some(Scheme::Store) => address::object_sibling(url, name),
+                _ => address::sibling(url, name),
+            })),
         }
     }
 
@@ -207,46 +253,13 @@ impl Location {
         let name = match self {
             Self::Stdin => return None,
             Self::Path(path) => path.file_name()?.to_string_lossy().into_owned(),
-            Self::Url(url) => {
-                let last = split(url).0.rsplit('/').next()?;
-                percent_decode_str(last).decode_utf8_lossy().into_owned()
-            }
+            Self::Url(url) => match Scheme::find(url) {
+                Some(Scheme::Store) => address::object_name(url).into(),
+                _ => address::file_name(url),
+            },
         };
         (!name.is_empty()).then_some(name)
     }
-}
-
-/// Returns whether `path` is a named pipe, such as a shell's `<(…)`.
-fn is_pipe(path: &Path) -> bool {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::FileTypeExt;
-        path.metadata().is_ok_and(|file| file.file_type().is_fifo())
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = path;
-        false
-    }
-}
-
-fn spool(name: &str, from: &mut dyn Read, progress: impl Fn(u64)) -> Result<Map> {
-    let mut file = temporary::create()?;
-    let mut buffer = vec![0; 1 << 20];
-    let mut so_far = 0;
-    loop {
-        let len = match from.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(len) => len,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(Error::io(format!("read {name}"), error)),
-        };
-        file.write_all(&buffer[..len])
-            .map_err(|error| temporary::failed("write")(error))?;
-        so_far += len as u64;
-        progress(so_far);
-    }
-    Map::new(name.into(), &file)
 }
 
 #[cfg(test)]

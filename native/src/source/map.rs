@@ -12,7 +12,7 @@ use std::fs::File;
 use std::ops::{Deref, Range};
 use std::path::Path;
 
-use memmap2::Mmap;
+use memmap2::{Mmap, MmapOptions};
 
 use super::fault::Guarded;
 use super::version::{FileId, FileVersion};
@@ -75,9 +75,21 @@ impl Map {
 
     /// Maps an open file under the name it is to have in messages.
     pub(crate) fn new(name: String, file: &File) -> Result<Self> {
+        Self::with_options(name, file, &MmapOptions::new())
+    }
+
+    /// Maps a part of an open file.
+    pub(crate) fn of_range(name: String, file: &File, range: Range<u64>) -> Result<Self> {
+        let mut options = MmapOptions::new();
+        options.offset(range.start);
+        options.len(zstn_core::bytes::index(range.end - range.start));
+        Self::with_options(name, file, &options)
+    }
+
+    fn with_options(name: String, file: &File, options: &MmapOptions) -> Result<Self> {
         // SAFETY: the map is read-only and private to this process; see the
         // module's words on changes from outside.
-        let map = unsafe { Mmap::map(file) }
+        let map = unsafe { options.map(file) }
             .map_err(|error| Error::io(format!("map {name} into memory"), error))?;
         Ok(Self {
             name,

@@ -5,23 +5,33 @@ use std::ops::Range;
 
 use crate::{Error, Result};
 
+mod address;
+mod arriving;
 mod fault;
+mod feed;
 mod file;
 mod http;
+mod hub;
 mod input;
 mod location;
 mod map;
+mod merged;
 pub(crate) mod parallel;
 mod parts;
+mod place;
+mod scheme;
+pub(crate) mod store;
 mod version;
 
+#[cfg(feature = "serve")]
+pub(crate) use address::PLAIN;
+pub(crate) use arriving::{Arriving, Begun};
 pub use fault::survive_truncation;
+pub(crate) use feed::Feed;
 pub use file::FileSource;
 pub use http::{HttpOptions, Remote};
 pub use input::Input;
 pub use location::Location;
-#[cfg(feature = "serve")]
-pub(crate) use location::PLAIN;
 pub use map::Map;
 pub(crate) use parts::read_parts;
 pub use version::FileId;
@@ -66,6 +76,14 @@ pub trait Source: Send + Sync {
         reads.collect()
     }
 
+    /// Returns the address of the version of the file that is read, where the one
+    /// it was opened by may come to mean another version: that of a commit for
+    /// `hf://` addresses. Other files of the same version are its siblings.
+    /// `None` by default.
+    fn pinned_location(&self) -> Option<Location> {
+        None
+    }
+
     /// Returns whether reads spend most of their time waiting for another
     /// machine. Several such sources are read at the same time, on threads of
     /// their own. `false` by default.
@@ -106,6 +124,10 @@ impl<T: Source + ?Sized> Source for std::sync::Arc<T> {
 
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
         (**self).read_ranges(ranges)
+    }
+
+    fn pinned_location(&self) -> Option<Location> {
+        (**self).pinned_location()
     }
 
     fn is_remote(&self) -> bool {

@@ -1,6 +1,5 @@
 //! Requests that are under way at the same time.
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -72,76 +71,5 @@ pub(crate) fn at_once(are_remote: impl IntoIterator<Item = bool>, max_at_once: u
     match remote.count() {
         0 | 1 => 1,
         _ => max_at_once,
-    }
-}
-
-/// A range that is read to obtain several ranges inside it.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct MergedRange {
-    pub(super) range: Range<u64>,
-    /// Numbers of these ranges.
-    pub(super) reads: Vec<usize>,
-}
-
-/// Merges the `ranges` that are not empty, in file order. A gap within a merged
-/// range is at most `max_gap_bytes` long, and a range of several is at most
-/// `max_merged_bytes` long, unless one of them contains the others.
-pub(super) fn merge(
-    ranges: &[Range<u64>],
-    max_gap_bytes: u64,
-    max_merged_bytes: u64,
-) -> Vec<MergedRange> {
-    let mut numbers: Vec<usize> = (0..ranges.len()).collect();
-    numbers.retain(|&number| !ranges[number].is_empty());
-    // Of ranges with the same start the longest comes first and contains the
-    // others.
-    numbers.sort_by_key(|&number| (ranges[number].start, u64::MAX - ranges[number].end));
-    let mut merged: Vec<MergedRange> = Vec::new();
-    for number in numbers {
-        let range = ranges[number].clone();
-        match merged.last_mut() {
-            Some(MergedRange { range: last, reads })
-                if range.end <= last.end
-                    || (range.start.saturating_sub(last.end) <= max_gap_bytes
-                        && range.end - last.start <= max_merged_bytes) =>
-            {
-                last.end = last.end.max(range.end);
-                reads.push(number);
-            }
-            _ => merged.push(MergedRange {
-                range,
-                reads: vec![number],
-            }),
-        }
-    }
-    merged
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn close_ranges_are_merged_up_to_a_length() {
-        let merged = |ranges: &[Range<u64>]| -> Vec<(Range<u64>, Vec<usize>)> {
-            let merged = merge(ranges, 10, 100).into_iter();
-            merged.map(|merged| (merged.range, merged.reads)).collect()
-        };
-        assert_eq!(merged(&[]), []);
-        assert_eq!(merged(&[5..5, 0..0]), []);
-        // In file order, with gaps of at most 10.
-        assert_eq!(
-            merged(&[40..50, 0..10, 20..30, 61..70]),
-            [(0..50, vec![1, 2, 0]), (61..70, vec![3])]
-        );
-        // At most 100 long, except for what is inside.
-        assert_eq!(
-            merged(&[0..60, 60..101, 70..80]),
-            [(0..60, vec![0]), (60..101, vec![1, 2])]
-        );
-        assert_eq!(
-            merged(&[0..9, 0..500, 3..400, 505..506]),
-            [(0..500, vec![1, 0, 2]), (505..506, vec![3])]
-        );
     }
 }

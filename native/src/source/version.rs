@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
+use super::scheme;
 use crate::{Error, Result};
 
 /// The identity of a file: hard links and symbolic links to one file are
@@ -58,13 +59,13 @@ impl FileVersion {
     pub(super) fn open(path: &Path) -> Result<Self> {
         // Opening a pipe would wait for its other end.
         let metadata = match path.metadata() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && looks_like_url(path) => {
-                return Err(Error::Usage(format!(
-                    "there is no file {}; if this is an address, make it one with `Location::url`",
-                    path.display()
-                )));
+            Ok(metadata) => metadata,
+            Err(error) => {
+                let is_missing = error.kind() == io::ErrorKind::NotFound;
+                let address = is_missing.then(|| scheme::missing_file(&path.to_string_lossy()));
+                let error = || Error::file("open", path)(error);
+                return Err(address.flatten().unwrap_or_else(error));
             }
-            metadata => metadata.map_err(Error::file("open", path))?,
         };
         if metadata.is_dir() {
             return Err(Error::Usage(format!(
@@ -131,9 +132,4 @@ impl FileVersion {
 /// Some file systems keep no such time.
 fn modified(metadata: &Metadata) -> Option<SystemTime> {
     metadata.modified().ok()
-}
-
-fn looks_like_url(path: &Path) -> bool {
-    let text = path.as_os_str().to_string_lossy();
-    text.starts_with("http://") || text.starts_with("https://")
 }

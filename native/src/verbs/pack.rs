@@ -1,11 +1,11 @@
 //! Packing a checkpoint.
 
 use crate::delta::{BaseFile, pack_delta};
-use crate::pack::{PackOptions, pack_file};
-use crate::report::PackReport;
+use crate::pack::{PackOptions, pack_arriving, pack_file};
+use crate::report::{PackReport, PackedFile};
 use crate::shards::{PLAIN, Shards, pack_shards};
-use crate::source::Input;
-use crate::{Engine, Result, Sink};
+use crate::source::{Arriving, Begun, Input};
+use crate::{Engine, Output, Result, Sink};
 
 /// Packs a checkpoint of safetensors without losing a bit: a file into a ZSTN
 /// container, or with [`PackOptions::base`] into its difference from that base.
@@ -61,16 +61,17 @@ fn pack_input(
     sink: Sink,
     options: &PackOptions,
 ) -> Result<PackReport> {
-    if let Some(shards) = Shards::open_input(input, PLAIN)? {
+    if let Some(shards) = Shards::open_input(input, PLAIN, &options.http)? {
         return pack_shards(engine, &shards, &sink.folder()?, options);
     }
     options.check()?;
-    let output = sink.file()?;
-    let map = input.map(options.progress)?;
+    let output = sink.file(&options.http)?;
     let file = match &options.bases[..] {
-        [] => pack_file(engine, &map, output, options),
+        [] => pack_one(engine, input, output, options),
         bases => {
-            let base = BaseFile::open(engine, bases, options.memory_bytes, options.progress)?;
+            let (http, memory_bytes) = (&options.http, options.memory_bytes);
+            let map = input.map(http, options.progress)?;
+            let base = BaseFile::open(engine, bases, http, memory_bytes, options.progress)?;
             pack_delta(engine, &map, &base, output, options)
         }
     };
@@ -78,4 +79,27 @@ fn pack_input(
         files: vec![file?],
         folder: None,
     })
+}
+
+/// Packs a file, while it arrives if it has to be fetched.
+fn pack_one(
+    engine: &Engine,
+    input: &Input,
+    output: Output,
+    options: &PackOptions,
+) -> Result<PackedFile> {
+    // How a file is packed that was cut off depends on its end.
+    let feed = match options.allow_truncated {
+        true => None,
+        false => input.feed(&options.http)?,
+    };
+    let Some(feed) = feed else {
+        let map = input.map(&options.http, options.progress)?;
+        return pack_file(engine, &map, output, options);
+    };
+    let fetching = |so_far, len| options.progress.fetching(so_far, len);
+    match Arriving::begin(feed, &fetching)? {
+        Begun::Arriving(arriving) => pack_arriving(engine, &arriving, output, options),
+        Begun::Whole(map) => pack_file(engine, &map, output, options),
+    }
 }

@@ -2,8 +2,8 @@
 
 use crate::delta::{BaseFile, unpack_delta};
 use crate::report::UnpackReport;
-use crate::shards::{BASES, PACKED, Shards, unpack_shards};
-use crate::source::Input;
+use crate::shards::{BASES, Context, PACKED, Shards, unpack_shards};
+use crate::source::{HttpOptions, Input};
 use crate::unpack::unpack_file;
 use crate::{Engine, Progress, Result, Sink};
 
@@ -12,6 +12,7 @@ use crate::{Engine, Progress, Result, Sink};
 #[must_use]
 pub struct UnpackOptions<'a> {
     bases: Vec<Input>,
+    http: HttpOptions,
     memory_bytes: u64,
     progress: &'a dyn Progress,
 }
@@ -20,6 +21,7 @@ impl Default for UnpackOptions<'_> {
     fn default() -> Self {
         Self {
             bases: Vec::new(),
+            http: HttpOptions::default(),
             memory_bytes: u64::MAX,
             progress: &(),
         }
@@ -39,6 +41,13 @@ impl<'a> UnpackOptions<'a> {
     /// always take what it needs. By default every thread decodes a tensor.
     pub fn memory_bytes(mut self, memory_bytes: u64) -> Self {
         self.memory_bytes = memory_bytes;
+        self
+    }
+
+    /// Sets time limits, retries and headers for the addresses that are read: of
+    /// the input, of its bases and of their other files.
+    pub fn http(mut self, http: HttpOptions) -> Self {
+        self.http = http;
         self
     }
 
@@ -96,20 +105,25 @@ fn unpack_input(
 ) -> Result<UnpackReport> {
     let UnpackOptions {
         bases,
+        http,
         memory_bytes,
         progress,
     } = options;
     let (memory_bytes, progress) = (*memory_bytes, *progress);
-    if let Some(shards) = Shards::open_input(input, PACKED)? {
-        let bases = bases.iter();
-        let bases = bases.map(|base| Shards::open_counterpart(base, BASES));
-        let bases = bases.collect::<Result<Vec<_>>>()?;
+    if let Some(shards) = Shards::open_input(input, PACKED, http)? {
+        let bases = Shards::open_counterparts(bases, BASES, http)?;
         let folder = sink.folder()?;
-        return unpack_shards(engine, &shards, &bases, &folder, memory_bytes, progress);
+        let context = Context {
+            engine,
+            http,
+            memory_bytes,
+            progress,
+        };
+        return unpack_shards(context, &shards, &bases, &folder);
     }
-    let output = sink.file()?;
-    let map = input.map(progress)?;
-    let file = match BaseFile::open_for(engine, &map, bases, memory_bytes, progress)? {
+    let output = sink.file(http)?;
+    let map = input.map(http, progress)?;
+    let file = match BaseFile::open_for(engine, &map, bases, http, memory_bytes, progress)? {
         Some(base) => unpack_delta(engine, &map, &base, output, memory_bytes, progress),
         None => unpack_file(engine, &map, output, memory_bytes, progress),
     };

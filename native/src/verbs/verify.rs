@@ -6,7 +6,7 @@ use zstn_core::limits::HEAD_LEN_BYTES;
 use super::tensors::verify_tensors;
 use crate::delta::BaseFile;
 use crate::report::VerifyReport;
-use crate::shards::{BASES, PACKED, PLAIN, Shards, verify_shards};
+use crate::shards::{BASES, Context, PACKED, PLAIN, Shards, verify_shards};
 use crate::source::{HttpOptions, Input, Location, Source};
 use crate::verify::{verify_delta, verify_file};
 use crate::{Engine, Error, Progress, Reader, Result, View};
@@ -17,6 +17,7 @@ use crate::{Engine, Error, Progress, Reader, Result, View};
 pub struct VerifyOptions<'a> {
     bases: Vec<Input>,
     original: Option<Input>,
+    http: HttpOptions,
     view: View,
     memory_bytes: u64,
     progress: &'a dyn Progress,
@@ -27,6 +28,7 @@ impl Default for VerifyOptions<'_> {
         Self {
             bases: Vec::new(),
             original: None,
+            http: HttpOptions::default(),
             view: View::default(),
             memory_bytes: u64::MAX,
             progress: &(),
@@ -61,6 +63,13 @@ impl<'a> VerifyOptions<'a> {
     /// always take what it needs. By default every thread decodes a tensor.
     pub fn memory_bytes(mut self, memory_bytes: u64) -> Self {
         self.memory_bytes = memory_bytes;
+        self
+    }
+
+    /// Sets time limits, retries and headers for the addresses that are read: of
+    /// the input, of its bases, of the original and of their other files.
+    pub fn http(mut self, http: HttpOptions) -> Self {
+        self.http = http;
         self
     }
 
@@ -120,7 +129,7 @@ struct Work<'a> {
 impl Work<'_> {
     fn verify(&self, input: &Input) -> Result<VerifyReport> {
         let kinds = [PACKED, Kind::FILES].concat();
-        if let Some(shards) = Shards::open_input(input, &kinds)?
+        if let Some(shards) = Shards::open_input(input, &kinds, &self.options.http)?
             && shards.is_packed()
         {
             return self.shards(&shards);
@@ -129,9 +138,10 @@ impl Work<'_> {
         if input.location().is_some_and(is_several) {
             return self.model(input);
         }
-        let input = &input.rewindable()?;
+        let http = &self.options.http;
+        let input = &input.rewindable(http)?;
         // Only a packed file is fetched whole.
-        match is_packed(&*input.open(&HttpOptions::default())?)? {
+        match is_packed(&*input.open(http)?)? {
             true => self.file(input),
             false => self.model(input),
         }
@@ -139,36 +149,36 @@ impl Work<'_> {
 
     fn shards(&self, input: &Shards) -> Result<VerifyReport> {
         let options = self.options;
+        let http = &options.http;
         let original = options.original.as_ref();
-        let original = original.map(|original| Shards::open_counterpart(original, PLAIN));
-        let bases = options.bases.iter();
-        let bases = bases.map(|base| Shards::open_counterpart(base, BASES));
-        verify_shards(
-            self.engine,
-            input,
-            &bases.collect::<Result<Vec<_>>>()?,
-            original.transpose()?.as_ref(),
-            options.memory_bytes,
-            options.progress,
-        )
+        let original = original.map(|original| Shards::open_counterpart(original, PLAIN, http));
+        let bases = Shards::open_counterparts(&options.bases, BASES, http)?;
+        let context = Context {
+            engine: self.engine,
+            http,
+            memory_bytes: options.memory_bytes,
+            progress: options.progress,
+        };
+        verify_shards(context, input, &bases, original.transpose()?.as_ref())
     }
 
     /// Verifies a file that restores another, byte for byte.
     fn file(&self, input: &Input) -> Result<VerifyReport> {
         let VerifyOptions {
             bases,
+            http,
             memory_bytes,
             progress,
             ..
         } = self.options;
         let (engine, memory_bytes, progress) = (self.engine, *memory_bytes, *progress);
-        let map = input.map(progress)?;
+        let map = input.map(http, progress)?;
         let original = self.options.original.as_ref();
         let original = original
-            .map(|original| original.map(progress))
+            .map(|original| original.map(http, progress))
             .transpose()?;
         let original = original.as_deref();
-        let file = match BaseFile::open_for(engine, &map, bases, memory_bytes, progress)? {
+        let file = match BaseFile::open_for(engine, &map, bases, http, memory_bytes, progress)? {
             Some(base) => verify_delta(engine, &map, &base, original, memory_bytes, progress),
             None => verify_file(engine, &map, original, progress),
         };
@@ -183,7 +193,8 @@ impl Work<'_> {
     fn model(&self, input: &Input) -> Result<VerifyReport> {
         let reading = Reader::options()
             .engine(self.engine)
-            .view(self.options.view);
+            .view(self.options.view)
+            .http(self.options.http.clone());
         let original = self.options.original.as_ref();
         let original = original
             .map(|original| reading.open(original))

@@ -1,12 +1,17 @@
 //! The command line as its users see it.
 
+mod addresses;
 #[cfg(unix)]
 mod changed_inputs;
 mod delta_bases;
 mod deltas;
 mod exit_status;
+mod hub;
+#[cfg(unix)]
+mod file_faults;
 #[cfg(unix)]
 mod killed;
+mod network;
 mod overwriting;
 mod printing;
 mod verbs;

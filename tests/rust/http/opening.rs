@@ -1,6 +1,6 @@
 //! Round trips of opening a model and of reading a tensor of it.
 
-use zstn::{Engine, Location, Reader};
+use zstn::{Engine, Location, PackOptions, Reader, UnpackOptions, VerifyOptions};
 use zstn_core::container::model_delta;
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
@@ -84,4 +84,64 @@ fn a_delta_and_its_base_take_the_round_trips_of_one_file() {
     server.expect_rounds(&[2]);
     assert!(reader.read("w").unwrap().bytes == tuned);
     assert_eq!(server.finished_rounds().len(), 2);
+}
+
+/// A server of shards and their index, of the kind `extension`.
+fn serve_shards(shards: &[Vec<u8>], extension: &str) -> (RoundServer, Location) {
+    let server = RoundServer::start();
+    let mut weights = Vec::new();
+    for (number, shard) in shards.iter().enumerate() {
+        let file = format!("m-{number}.{extension}");
+        server.add(&file, Page::File(shard.clone()));
+        weights.push(format!("\"w.{number}\":\"{file}\""));
+    }
+    let index = format!("{{\"weight_map\":{{{}}}}}", weights.join(","));
+    let name = format!("m.{extension}.index.json");
+    let url = server.add(&name, Page::File(index.into_bytes()));
+    (server, Location::url(url))
+}
+
+#[test]
+fn work_on_shards_looks_into_all_of_them_at_once() {
+    const FEW: usize = 20;
+    let engine = Engine::new(2).unwrap();
+    let mut rng = Rng(15);
+    let tensors: Vec<_> = (0..FEW).map(|_| rng.bf16_weights(60_000)).collect();
+    let tensors = tensors.iter().enumerate();
+    let names = tensors.map(|(number, tensor)| (format!("w.{number}"), tensor));
+    let (plain, packed): (Vec<_>, Vec<_>) = names
+        .map(|(name, tensor)| {
+            let plain = checkpoint(&[(&name, "BF16", tensor)]);
+            (plain, packed(&engine, &name, tensor))
+        })
+        .unzip();
+    let (plain, plain_index) = serve_shards(&plain, "safetensors");
+    let (packed, packed_index) = serve_shards(&packed, "zstn");
+    let scratch = tempfile::tempdir().unwrap();
+    let at = |name: &str| scratch.path().join(name);
+
+    // The index, `config.json`, then all heads, and where they do not suffice,
+    // what lists the tensors. The files themselves come one after the other.
+    let each = [1; FEW];
+    plain.expect_rounds(&[&[1, 1, FEW], &each[..]].concat());
+    zstn::pack(&engine, &plain_index, at("a"), &PackOptions::default()).unwrap();
+    assert_eq!(plain.finished_rounds().len(), 2 + 2 * FEW);
+
+    packed.expect_rounds(&[&[1, 1, FEW, FEW], &each[..]].concat());
+    zstn::unpack(&engine, &packed_index, at("b"), &UnpackOptions::default()).unwrap();
+    assert_eq!(packed.finished_rounds().len(), 2 + 3 * FEW);
+
+    packed.expect_rounds(&[&[1, 1, FEW, FEW], &each[..]].concat());
+    zstn::verify(&engine, &packed_index, &VerifyOptions::default()).unwrap();
+    assert_eq!(packed.finished_rounds().len(), 2 + 3 * FEW);
+
+    // Two bases of a chain: both indices at once.
+    plain.expect_rounds(&[]);
+    packed.expect_rounds(&[2]);
+    let options = PackOptions::default()
+        .base(&packed_index)
+        .base(&packed_index);
+    let refused = zstn::pack(&engine, &plain_index, at("c"), &options);
+    assert!(refused.is_err(), "a container takes no base");
+    assert!(packed.finished_rounds().len() > 2);
 }

@@ -14,4 +14,5 @@ mod readme;
 mod roundtrip;
 mod rows;
 mod shards;
+mod streams;
 mod unpacked;

@@ -22,8 +22,13 @@ const GRACE: Duration = Duration::from_millis(100);
 pub enum Page {
     /// These bytes, or a range of them.
     File(Vec<u8>),
+    /// The same, with more lines of headers.
+    FileWith(Vec<String>, Vec<u8>),
     /// A redirect to this address.
     Redirect(String),
+    /// This status, such as `404 Not Found`, and lines of headers. There is no
+    /// body.
+    Answer(&'static str, Vec<String>),
 }
 
 /// One request.
@@ -58,6 +63,8 @@ struct State {
     is_incomplete: bool,
     is_crowded: bool,
     log: Vec<Request>,
+    /// The `Authorization` header without which every answer is 401.
+    login: Option<String>,
 }
 
 /// A running server, which stays until the process ends.
@@ -93,6 +100,11 @@ impl RoundServer {
         let page = Arc::new(page);
         lock(&self.state.0).pages.insert(format!("/{path}"), page);
         format!("{}{path}", self.url)
+    }
+
+    /// Answers 401 to every request without this `Authorization` header.
+    pub fn demand(&self, authorization: &str) {
+        lock(&self.state.0).login = Some(authorization.into());
     }
 
     /// Answers the next requests in rounds of exactly these sizes: no request of
@@ -170,8 +182,17 @@ fn talk(stream: &TcpStream, state: &(Mutex<State>, Condvar)) -> Option<()> {
             path,
             range: None,
         };
-        let page = lock(&state.0).pages.get(&request.path).cloned();
-        if let (Some(Page::File(bytes)), Some(range)) = (page.as_deref(), request.header("range")) {
+        let path = request.path.split('?').next()?;
+        let (mut page, login) = {
+            let state = lock(&state.0);
+            (state.pages.get(path).cloned(), state.login.clone())
+        };
+        if login.is_some() && request.header("authorization") != login.as_deref() {
+            page = Some(Arc::new(Page::Answer("401 Unauthorized", Vec::new())));
+        }
+        if let (Some(Page::File(bytes) | Page::FileWith(_, bytes)), Some(range)) =
+            (page.as_deref(), request.header("range"))
+        {
             let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
             let end = last.parse().map_or(bytes.len(), |last: usize| last + 1);
             request.range = Some(first.parse().ok()?..end.min(bytes.len()));
@@ -184,15 +205,26 @@ fn talk(stream: &TcpStream, state: &(Mutex<State>, Condvar)) -> Option<()> {
 fn answer(mut to: &TcpStream, page: Option<&Page>, range: Option<Range<usize>>) -> io::Result<()> {
     let (status, line, body) = match (page, range) {
         (None, _) => ("404 Not Found", String::new(), &[][..]),
+        (Some(Page::Answer(status, lines)), _) => {
+            let lines = lines.iter().map(|line| format!("{line}\r\n"));
+            (*status, lines.collect(), &[][..])
+        }
         (Some(Page::Redirect(url)), _) => ("302 Found", format!("Location: {url}\r\n"), &[][..]),
-        (Some(Page::File(bytes)), None) => ("200 OK", String::new(), &bytes[..]),
-        (Some(Page::File(bytes)), Some(range)) => {
+        (Some(Page::File(bytes) | Page::FileWith(_, bytes)), None) => {
+            ("200 OK", String::new(), &bytes[..])
+        }
+        (Some(Page::File(bytes) | Page::FileWith(_, bytes)), Some(range)) => {
             let (first, last, total) = (range.start, range.end - 1, bytes.len());
             let line = format!("Content-Range: bytes {first}-{last}/{total}\r\n");
             ("206 Partial Content", line, &bytes[range])
         }
     };
+    let more = match page {
+        Some(Page::FileWith(lines, _)) => lines.iter().map(|line| format!("{line}\r\n")).collect(),
+        _ => String::new(),
+    };
     let len = body.len();
-    let head = format!("HTTP/1.1 {status}\r\n{line}Content-Length: {len}\r\nETag: \"1\"\r\n\r\n");
+    let head =
+        format!("HTTP/1.1 {status}\r\n{line}{more}Content-Length: {len}\r\nETag: \"1\"\r\n\r\n");
     to.write_all(&[head.as_bytes(), body].concat())
 }

@@ -10,6 +10,7 @@ use zstn_core::container::foreign::compressed_tensors;
 use zstn_core::container::foreign::ztensor::DigestKind;
 
 use super::arguments::{self, Bases, Destination, Memory, Overwrite, Report, Stored, Threads};
+use super::network::Network;
 use super::{pack, print, progress, say, size};
 
 mod gauss;
@@ -62,6 +63,8 @@ pub struct Options {
     overwrite: Overwrite,
     #[command(flatten)]
     pub report: Report,
+    #[command(flatten)]
+    network: Network,
     #[command(flatten, next_help_heading = "To Gauss")]
     gauss: gauss::GaussOptions,
 }
@@ -184,12 +187,16 @@ pub fn run(options: &Options) -> Result<()> {
     let silent = options.report.is_silent();
     let destination = options.destination()?;
     let target = options.target(destination)?;
+    let http = options
+        .network
+        .options(std::slice::from_ref(&options.input))?;
     let sink = options.overwrite.sink(destination)?;
     let engine = options.threads.engine()?;
     let bar = progress::watch("converting", silent);
     let lines = gauss::Lines::new(bar.bar(), engine.threads(), silent);
     let mut converting = ConvertOptions::default()
         .view(options.stored.view())
+        .http(http)
         .progress(&bar)
         .gauss(&lines);
     converting = options

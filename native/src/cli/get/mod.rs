@@ -4,10 +4,12 @@ use std::io::IsTerminal;
 use std::path::Path;
 
 use clap::Args;
+use zstn::source::HttpOptions;
 use zstn::{Location, Output, Reader, Result, Source, Tensor};
 use zstn_core::model::Rows;
 
 use super::arguments::{self, Destination, Model, Overwrite, Report, Threads};
+use super::network::Network;
 use super::stdout::Stdout;
 use super::{print, rows, say, size, table, terminal};
 use file::Format;
@@ -46,6 +48,8 @@ pub struct Options {
     summary: bool,
     #[command(flatten)]
     pub report: Report,
+    #[command(flatten)]
+    network: Network,
 }
 
 /// The destination of the bytes.
@@ -56,15 +60,16 @@ enum Target<'a> {
 }
 
 impl Options {
-    fn target(&self) -> Result<Target<'_>> {
+    fn target(&self, http: &HttpOptions) -> Result<Target<'_>> {
         Ok(match &self.output {
             Some(Destination::Stdout) => {
                 terminal::refuse_binary(self.overwrite.force)?;
                 Target::Stdout
             }
-            Some(destination @ Destination::Path(path)) => {
+            Some(destination) => {
+                let path = destination.path().unwrap_or("".as_ref());
                 let format = Format::of(path)?;
-                Target::File(self.overwrite.begin(destination)?, path, format)
+                Target::File(self.overwrite.begin(destination, http)?, path, format)
             }
             None if self.report.json || self.summary || std::io::stdout().is_terminal() => {
                 Target::Nowhere
@@ -75,9 +80,12 @@ impl Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let mut target = options.target()?;
+    let http = options
+        .network
+        .options(std::slice::from_ref(&options.input))?;
+    let mut target = options.target(&http)?;
     let engine = options.threads.engine()?;
-    let reader = options.model.open(&options.input, Some(&engine))?;
+    let reader = options.model.open(&options.input, &http, Some(&engine))?;
     if let Target::File(output, _, format) = &mut target {
         format.check(reader.find(&options.name)?.dtype)?;
         let sources: Vec<&dyn Source> = reader.all_sources().collect();

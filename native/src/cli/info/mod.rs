@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
+use zstn::source::HttpOptions;
 use zstn::{Location, Result};
 use zstn_core::catalog::BaseUse;
 
 use super::arguments::{self, Model};
+use super::network::Network;
 use super::{Outcome, each, print, size, table};
 
 mod gauss;
@@ -22,6 +24,8 @@ pub struct Options {
     /// Print the description as JSON (docs/json.md)
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    network: Network,
 }
 
 #[derive(Default, Clone, Copy, serde::Serialize)]
@@ -42,18 +46,19 @@ impl Total {
 }
 
 pub fn run(options: &Options) -> Outcome {
+    let http = options.network.options(&options.inputs)?;
     let mut is_first = true;
     each(options.inputs.iter(), options.json, |input| {
         if !is_first && !options.json {
             print("")?;
         }
         is_first = false;
-        one(options, input)
+        one(options, &http, input)
     })
 }
 
-fn one(options: &Options, input: &Location) -> Result<()> {
-    let reader = options.model.open(input, None)?;
+fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
+    let reader = options.model.open(input, http, None)?;
     let model = reader.model();
     let mut by_dtype: BTreeMap<&str, Total> = BTreeMap::new();
     let mut all = Total::default();

@@ -10,6 +10,9 @@ use super::answer::Answer;
 use super::retry::{Failure, Progress};
 use super::secrets::Origin;
 use super::{HttpOptions, redirect};
+use crate::Error;
+use crate::source::hub::HubFile;
+use crate::source::scheme::Scheme;
 
 const MAX_REDIRECTS: u32 = 10;
 /// A backstop. What limits a body is how much of it arrives in a while; bytes
@@ -20,6 +23,9 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// counts what has arrived after a `100 Continue` as well, so this leaves room
 /// for the beginning of a body.
 const MAX_HEADERS_BYTES: usize = 255 << 10;
+/// The header by which a hub says which commit an answer was made from.
+const COMMIT: &str = "x-repo-commit";
+
 /// Has to be larger, or such headers would look like the end of a connection.
 const INPUT_BUFFER_BYTES: usize = 256 << 10;
 
@@ -27,7 +33,10 @@ const INPUT_BUFFER_BYTES: usize = 256 << 10;
 #[derive(Debug)]
 pub(super) struct Client {
     agent: Agent,
+    /// The address that was given, also for messages.
     url: String,
+    /// The file of a hub that this address means.
+    hub: Option<HubFile>,
     options: HttpOptions,
     /// True once the server has answered. A server that never has is not
     /// repeatedly asked: it will not be up a second later.
@@ -37,7 +46,17 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(url: &str, options: &HttpOptions) -> Self {
+    /// Prepares to ask for the file at `url`, an http(s) address or one in a hub.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a malformed address in a hub; a token for the hub
+    /// that cannot be read or sent.
+    pub(super) fn new(url: &str, options: &HttpOptions) -> Result<Self, Error> {
+        let mut options = options.clone();
+        let hub = match Scheme::find(url) {
+            Some(Scheme::Hub) => Some(options.log_in(url)?),
+            _ => None,
+        };
         let agent = Agent::config_builder()
             .http_status_as_error(false)
             // Redirects are followed here: what may be sent where is this
@@ -52,18 +71,30 @@ impl Client {
             .user_agent(concat!("zstn/", env!("CARGO_PKG_VERSION")))
             .build()
             .into();
-        Self {
+        Ok(Self {
             agent,
             url: url.into(),
-            options: options.clone(),
+            hub,
+            options,
             answered: AtomicBool::new(false),
             requests: AtomicU64::new(0),
             received_bytes: AtomicU64::new(0),
-        }
+        })
     }
 
     pub(super) fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Returns the file of a hub that is read, if it is one.
+    pub(super) fn hub(&self) -> Option<&HubFile> {
+        self.hub.as_ref()
+    }
+
+    /// Returns the address of the version that is read, if the server gives it
+    /// one of its own.
+    pub(super) fn pinned(&self) -> Option<String> {
+        self.hub.as_ref()?.pinned()
     }
 
     pub(super) fn options(&self) -> &HttpOptions {
@@ -99,8 +130,10 @@ impl Client {
     ) -> Result<Answer, Failure> {
         self.requests.fetch_add(1, Relaxed);
         progress.begin_request();
-        let mut uri: Uri = self
-            .url
+        let url = self.hub.as_ref().map(HubFile::url);
+        let mut uri: Uri = url
+            .as_ref()
+            .unwrap_or(&self.url)
             .parse()
             .map_err(|error| self.problem(format!("this is not an address: {error}")))?;
         let origin = Origin::of(&uri);
@@ -112,6 +145,11 @@ impl Client {
             let secrets_for = origin.as_ref().filter(|_| is_home);
             let answer = self.hop(method, &uri, headers, secrets_for, progress)?;
             self.answered.store(true, Relaxed);
+            if let (Some(hub), true) = (&self.hub, is_home)
+                && let Some(commit) = answer.headers.get(COMMIT)
+            {
+                hub.note_commit(commit.to_str().unwrap_or_default());
+            }
             let location = match answer.status.as_u16() {
                 301 | 302 | 303 | 307 | 308 => answer.headers.get(header::LOCATION),
                 _ => return Ok(answer),

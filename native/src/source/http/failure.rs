@@ -14,6 +14,8 @@ use crate::Error;
 impl Client {
     /// The failure for a status that is not the one hoped for.
     pub(super) fn refused(&self, answer: &Answer) -> Failure {
+        let hub = self.hub();
+        let of_hub = hub.and_then(|hub| hub.advice(answer.status, &answer.headers));
         let advice = match answer.status.as_u16() {
             401 | 403 => "; the file may need a login",
             404 | 410 => "; there is no such file, check the address",
@@ -21,7 +23,7 @@ impl Client {
             500..=599 => "; the server has a problem, try again later",
             _ => "",
         };
-        let error = self.status_problem(answer.status, advice);
+        let error = self.status_problem(answer.status, of_hub.as_deref().unwrap_or(advice));
         if !may_pass(answer.status.as_u16()) {
             return error.into();
         }

@@ -6,8 +6,7 @@ use std::sync::Mutex;
 
 use ureq::http::{Method, StatusCode, header};
 
-use super::parallel::{self, READS_AT_ONCE, merge};
-use super::{Source, check_inside};
+use super::{Location, Source, merged};
 use crate::Result;
 use body::{Expected, receive};
 use client::Client;
@@ -30,18 +29,11 @@ mod validator;
 mod whole;
 
 pub use options::HttpOptions;
+pub(super) use secrets::origin;
 pub(super) use whole::download;
 pub(super) use whole::small;
 
-/// The longest gap between two ranges of one request, in bytes. On most
-/// connections these bytes take less time than another request.
-const MAX_GAP_BYTES: u64 = 64 << 10;
-
-/// The longest request for several ranges, in bytes. A buffer of this length is
-/// held for each request that is under way, in addition to the results.
-const MAX_MERGED_BYTES: u64 = 16 << 20;
-
-/// A file at an http(s) address. Its first bytes are read on opening,
+/// A file at an http(s) address, or in a hub (`hf://`). Its first bytes are read on opening,
 /// since that is how its length and version are learnt. Every later answer is
 /// compared with these, and holds exactly the bytes asked for or is refused.
 ///
@@ -60,14 +52,18 @@ impl Remote {
     /// Reads the first `head_len_bytes` bytes of the file at `url` and learns
     /// its length from the answer.
     pub fn open(url: &str, head_len_bytes: u64, options: &HttpOptions) -> Result<Self> {
-        let client = Client::new(url, options);
+        let client = Client::new(url, options)?;
         Self::begin(client, head_len_bytes)?.map_err(|client| ranges::ignored(&client))
     }
 
     /// Opens the file like [`Remote::open`]; returns `None` if the server ignores
     /// ranges.
-    pub(crate) fn open_ranged(url: &str, head_len_bytes: u64) -> Result<Option<Self>> {
-        let client = Client::new(url, &HttpOptions::default());
+    pub(super) fn open_ranged(
+        url: &str,
+        head_len_bytes: u64,
+        options: &HttpOptions,
+    ) -> Result<Option<Self>> {
+        let client = Client::new(url, options)?;
         Ok(Self::begin(client, head_len_bytes)?.ok())
     }
 
@@ -101,6 +97,11 @@ impl Remote {
             head: Mutex::new(Some(head)),
             ..remote
         }))
+    }
+
+    /// Returns whether the answers say which version of the file they are from.
+    pub(crate) fn has_version(&self) -> bool {
+        self.version.exist()
     }
 
     /// Requests made so far, those made again included.
@@ -215,32 +216,14 @@ impl Source for Remote {
     }
 
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
-        for range in ranges {
-            check_inside(self, range)?;
-        }
-        let merged = merge(ranges, MAX_GAP_BYTES, MAX_MERGED_BYTES);
-        let read = parallel::run(merged.len(), READS_AT_ONCE, |number| {
-            let merged = &merged[number];
-            let bytes = self.read(merged.range.clone())?;
-            if let [read] = merged.reads[..] {
-                return Ok(vec![(read, bytes)]);
-            }
-            let parts = merged.reads.iter().map(|&read| {
-                let Range { start, end } = ranges[read];
-                let part = start - merged.range.start..end - merged.range.start;
-                let part = zstn_core::bytes::part(&bytes, part);
-                (read, Cow::Owned(part.to_vec()))
-            });
-            Ok(parts.collect())
-        })?;
-        let mut parts = vec![Cow::Borrowed(&[][..]); ranges.len()];
-        for (number, bytes) in read.into_iter().flatten() {
-            parts[number] = bytes;
-        }
-        Ok(parts)
+        merged::read(self, ranges)
     }
 
     fn is_remote(&self) -> bool {
         true
+    }
+
+    fn pinned_location(&self) -> Option<Location> {
+        self.client.pinned().map(Location::Url)
     }
 }

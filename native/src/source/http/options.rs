@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-use super::secrets::Secrets;
-use crate::Result;
+use ureq::http::header;
+
+use super::secrets::{Secrets, origin};
+use crate::source::hub::{self, HubFile, Login};
+use crate::source::scheme::Scheme;
+use crate::{Error, Result};
 
 /// Time limits, retries and headers for http(s) addresses.
 ///
@@ -29,7 +33,8 @@ pub struct HttpOptions {
     /// body. 30 seconds by default.
     pub idle_timeout: Duration,
     /// Time that a read may spend without progress, in all its attempts and
-    /// between them, before it fails; starts again with every MiB. 55 seconds by
+    /// between them, before it fails; starts again with every MiB. A server that
+    /// asks for a longer wait (`Retry-After`) is reported at once. 55 seconds by
     /// default.
     pub give_up_after: Duration,
     /// The first wait before a retry is at most this long; each later one at
@@ -39,6 +44,8 @@ pub struct HttpOptions {
     /// in bytes; it would end only when the disk is full. 64 GiB by default.
     pub max_unsized_bytes: u64,
     pub(super) secrets: Secrets,
+    /// Address and token of the hub, if they are not those of the process.
+    hub: Option<(String, Login)>,
 }
 
 impl HttpOptions {
@@ -65,6 +72,53 @@ impl HttpOptions {
         self.secrets.add(address, name, value)?;
         Ok(self)
     }
+
+    /// Reads addresses of the scheme `hf` from the hub at `endpoint`, with
+    /// `token`, which no other origin receives.
+    ///
+    /// By default the hub is that of `$HF_ENDPOINT`, or <https://huggingface.co>,
+    /// and the token that of `$HF_TOKEN`, or of the file that `hf auth login`
+    /// writes (`$HF_TOKEN_PATH`, `$HF_HOME/token`). With
+    /// `HF_HUB_DISABLE_IMPLICIT_TOKEN=1` none is sent.
+    ///
+    /// # Errors
+    /// [`Error::Usage`](crate::Error::Usage) if `endpoint` is not an http(s)
+    /// address.
+    pub fn with_hub(mut self, endpoint: &str, token: Option<&str>) -> Result<Self> {
+        check_endpoint(endpoint)?;
+        let endpoint = hub::without_slash(endpoint).into();
+        self.hub = Some((endpoint, Login::of(token)));
+        Ok(self)
+    }
+
+    /// Returns the file at an address in a hub, and adds the hub's token to the
+    /// secrets. A header of that name that was given for the hub stays.
+    pub(super) fn log_in(&mut self, address: &str) -> Result<HubFile> {
+        let (endpoint, login) = match self.hub.take() {
+            Some(hub) => hub,
+            None => (hub::endpoint(), Login::of_process()?),
+        };
+        check_endpoint(&endpoint)?;
+        let file = HubFile::new(address, endpoint, login)?;
+        if let Some(token) = file.login().token()
+            && !self.secrets.has(file.endpoint(), &header::AUTHORIZATION)
+        {
+            let value = format!("Bearer {token}");
+            self.secrets.add(file.endpoint(), "Authorization", &value)?;
+        }
+        Ok(file)
+    }
+}
+
+fn check_endpoint(endpoint: &str) -> Result<()> {
+    match (Scheme::find(endpoint), origin(endpoint)) {
+        (Some(Scheme::Http), Some(_)) => Ok(()),
+        _ => Err(Error::Usage(
+            "the address of the hub, which HF_ENDPOINT may give, has to be like \
+             https://huggingface.co"
+                .into(),
+        )),
+    }
 }
 
 impl Default for HttpOptions {
@@ -77,6 +131,7 @@ impl Default for HttpOptions {
             first_backoff: Duration::from_millis(300),
             max_unsized_bytes: 64 << 30,
             secrets: Secrets::default(),
+            hub: None,
         }
     }
 }

@@ -5,6 +5,8 @@ use std::fmt;
 use ureq::http::request::Builder;
 use ureq::http::{HeaderName, HeaderValue, Uri, header};
 
+use crate::source::hub;
+use crate::source::scheme::Scheme;
 use crate::{Error, Result};
 
 /// Headers that a reader sets itself, or that say how a request is framed.
@@ -48,6 +50,24 @@ impl Origin {
             port: uri.port_u16().unwrap_or(default_port),
             scheme,
         })
+    }
+}
+
+/// Returns the origin of an address, for one in a hub that of the hub. `None` if
+/// it is not read over HTTP.
+pub(in super::super) fn origin(address: &str) -> Option<String> {
+    let uri = match Scheme::find(address)? {
+        Scheme::Http => address.parse().ok()?,
+        Scheme::Hub => hub::endpoint().parse().ok()?,
+        Scheme::File | Scheme::Store => return None,
+    };
+    Origin::of(&uri).map(|origin| origin.to_string())
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scheme, host, port } = self;
+        write!(f, "{scheme}://{host}:{port}")
     }
 }
 
@@ -96,6 +116,14 @@ impl Secrets {
         Ok(())
     }
 
+    /// Returns whether a header called `name` was added for the origin of
+    /// `address`.
+    pub(super) fn has(&self, address: &str, name: &HeaderName) -> bool {
+        let origin = address.parse().ok().and_then(|uri| Origin::of(&uri));
+        let mut own = self.0.iter().filter(|secret| secret.name == *name);
+        own.any(|secret| Some(&secret.origin) == origin.as_ref())
+    }
+
     /// Adds the headers for `origin` to a request.
     pub(super) fn apply(&self, origin: &Origin, mut request: Builder) -> Builder {
         for secret in self.0.iter().filter(|secret| secret.origin == *origin) {
@@ -108,10 +136,8 @@ impl Secrets {
 /// Shows origins and names, never values.
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = self.0.iter().map(|Secret { origin, name, .. }| {
-            let Origin { scheme, host, port } = origin;
-            format!("{name} for {scheme}://{host}:{port}")
-        });
+        let shown = self.0.iter();
+        let shown = shown.map(|Secret { origin, name, .. }| format!("{name} for {origin}"));
         f.debug_list().entries(shown).finish()
     }
 }

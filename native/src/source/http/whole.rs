@@ -28,7 +28,7 @@ pub fn download(
     options: &HttpOptions,
     progress: &dyn Fn(u64, Option<u64>),
 ) -> Result<Map> {
-    let client = Client::new(url, options);
+    let client = Client::new(url, options)?;
     let file = temporary::create()?;
     let mut spooled = Spooled {
         file,
@@ -38,9 +38,7 @@ pub fn download(
     };
     match Whole::new(&client, options.max_unsized_bytes).fetch(&mut spooled)? {
         Fetched::All => Map::new(url.into(), &spooled.file),
-        Fetched::Absent(answer) => Err(match client.refused(&answer) {
-            Failure::Final(error) | Failure::Passing { error, .. } => error,
-        }),
+        Fetched::Absent(answer) => Err(absent(&client, &answer)),
         Fetched::TooLong => Err(client.problem(format!(
             "the server sent more than {} bytes without announcing how many; an answer without \
              an end would fill the disk",
@@ -49,22 +47,39 @@ pub fn download(
     }
 }
 
-/// All of a small file; `None` if there is none, or none without a login.
-/// One of more than `most_bytes` is the error `too_long`.
-pub(crate) fn small(
+/// All of a small file.
+pub struct SmallFile {
+    pub bytes: Vec<u8>,
+    /// The address of this version of it, if that is another one.
+    pub pinned: Option<String>,
+}
+
+/// Reads all of a small file. One of more than `most_bytes` is the error
+/// `too_long`.
+pub fn small(
     url: &str,
     options: &HttpOptions,
     most_bytes: u64,
     too_long: impl FnOnce() -> Error,
-) -> Result<Option<Vec<u8>>> {
-    let client = Client::new(url, options);
+) -> Result<SmallFile> {
+    let client = Client::new(url, options)?;
     let mut whole = Whole::new(&client, most_bytes);
     whole.is_capped = true;
     let mut bytes = Vec::new();
     match whole.fetch(&mut bytes)? {
-        Fetched::All => Ok(Some(bytes)),
-        Fetched::Absent(_) => Ok(None),
+        Fetched::All => Ok(SmallFile {
+            pinned: client.pinned(),
+            bytes,
+        }),
+        Fetched::Absent(answer) => Err(absent(&client, &answer)),
         Fetched::TooLong => Err(too_long()),
+    }
+}
+
+/// The error for a file that is not there, or not without a login.
+fn absent(client: &Client, answer: &Answer) -> Error {
+    match client.refused(answer) {
+        Failure::Final(error) | Failure::Passing { error, .. } => error,
     }
 }
 

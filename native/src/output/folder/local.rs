@@ -1,25 +1,25 @@
-//! Folders that appear only when they are complete.
+//! Folders on disk.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use super::staging::Staging;
-use crate::{Error, Result};
+use crate::output::staging::Staging;
+use crate::{Error, Output, Result};
 
 /// A folder that is being written. It is next to its final place under a hidden
-/// name until [`OutputFolder::finish`] renames it; dropped before, it is removed
+/// name until [`LocalFolder::finish`] renames it; dropped before, it is removed
 /// with its contents.
 #[derive(Debug)]
-pub struct OutputFolder {
+pub(crate) struct LocalFolder {
     staging: Staging,
     target: PathBuf,
 }
 
-impl OutputFolder {
+impl LocalFolder {
     /// Begins the folder `target`, which must not exist or be empty: other
     /// folders are never replaced.
-    pub fn create(target: &Path) -> Result<Self> {
+    pub(super) fn create(target: &Path) -> Result<Self> {
         if target.file_name().is_none() {
             let detail = format!("{} is not the name of a folder", target.display());
             return Err(Error::Usage(detail));
@@ -31,39 +31,37 @@ impl OutputFolder {
         })
     }
 
-    /// Returns the path to write the file `path` of the folder to.
-    #[must_use]
-    pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
-        self.staging.path(path.as_ref())
+    /// Begins the file at `path`.
+    pub(super) fn file(&self, path: &Path) -> Result<Output<'static>> {
+        Output::create(&self.staging.path(path))
     }
 
     /// Makes the subfolder at `path`; the one it is in must be there.
-    pub fn make(&self, path: &Path) -> Result<()> {
+    pub(super) fn make(&self, path: &Path) -> Result<()> {
         let full = self.target.join(path);
-        fs::create_dir(self.path(path)).map_err(Error::file("make the folder", &full))
+        fs::create_dir(self.staging.path(path)).map_err(Error::file("make the folder", &full))
     }
 
     /// Writes a file of these bytes at `path`; there must be none.
-    pub fn write(&self, path: impl AsRef<Path>, mut from: impl Read) -> Result<()> {
-        let path = path.as_ref();
+    pub(super) fn write(&self, path: &Path, mut from: impl Read) -> Result<()> {
         let fail = |error| {
             let path = self.target.join(path);
             Error::io(format!("write {}", path.display()), error)
         };
-        let mut file = File::create_new(self.path(path)).map_err(fail)?;
+        let mut file = File::create_new(self.staging.path(path)).map_err(fail)?;
         io::copy(&mut from, &mut file).map_err(fail)?;
         file.sync_all().map_err(fail)
     }
 
     /// Makes the folder durable and gives it its name.
-    pub fn finish(self) -> Result<()> {
+    pub(super) fn finish(self) -> Result<()> {
         check_free(&self.target)?;
         self.staging.become_folder(&self.target)
     }
 }
 
 /// Refuses a folder that cannot be created because its name is taken.
-pub(crate) fn check_free(target: &Path) -> Result<()> {
+fn check_free(target: &Path) -> Result<()> {
     let taken = match fs::read_dir(target) {
         Ok(mut entries) => entries.next().is_some(),
         Err(error) => error.kind() != ErrorKind::NotFound,

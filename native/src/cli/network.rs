@@ -1,0 +1,108 @@
+//! Options for inputs that have an address.
+
+use std::fs::File;
+use std::io::Read;
+use std::time::Duration;
+
+use clap::Args;
+use zstn::source::HttpOptions;
+use zstn::{Error, Location, Result};
+
+/// The longest file of headers, in bytes; servers refuse longer ones.
+const MAX_HEADERS_BYTES: u64 = 256 << 10;
+
+/// The longest wait that `--timeout` can ask for: a day.
+const MAX_SECONDS: u64 = 24 * 60 * 60;
+
+#[derive(Args)]
+#[command(next_help_heading = "Addresses")]
+pub struct Network {
+    // Any text is taken here: clap would print one that it refuses, and with it
+    // a token.
+    /// Send a header to the server of the input, and to no other, like
+    /// 'Authorization: Bearer TOKEN'; @FILE reads them from a file, one a
+    /// line, which keeps them out of the list of processes (repeatable)
+    #[arg(long = "header", value_name = "NAME: VALUE|@FILE")]
+    headers: Vec<String>,
+    /// Repeat a request that failed for a reason that may pass up to N times
+    /// [default: 3]
+    #[arg(long, value_name = "N")]
+    retries: Option<u32>,
+    /// Give up after N seconds without progress, repeated requests included
+    /// [default: 55]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_SECONDS))]
+    timeout: Option<u64>,
+}
+
+impl Network {
+    /// Returns the options for work on `inputs`. Their server gets the headers;
+    /// other addresses, such as that of a base, are not inputs in this sense.
+    pub fn options(&self, inputs: &[Location]) -> Result<HttpOptions> {
+        let mut options = HttpOptions::default();
+        if let Some(retries) = self.retries {
+            options.retries = retries;
+        }
+        if let Some(seconds) = self.timeout {
+            let timeout = Duration::from_secs(seconds);
+            // A long one has time for a second attempt.
+            options.idle_timeout = timeout.min(options.idle_timeout.max(timeout / 2));
+            options.connect_timeout = options.connect_timeout.min(timeout);
+            options.give_up_after = timeout;
+        }
+        if self.headers.is_empty() {
+            return Ok(options);
+        }
+        let server = server(inputs)?;
+        for header in &self.headers {
+            let Some(file) = header.strip_prefix('@') else {
+                options = add(options, &server, header, "--header")?;
+                continue;
+            };
+            for line in read(file)?.lines().filter(|line| !line.trim().is_empty()) {
+                options = add(options, &server, line, &format!("each line of {file}"))?;
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Returns the origin that all `inputs` with one have. Several are refused: a
+/// token for one server is not for another.
+fn server(inputs: &[Location]) -> Result<String> {
+    let mut origins: Vec<String> = inputs.iter().filter_map(Location::origin).collect();
+    origins.sort();
+    origins.dedup();
+    match &mut origins[..] {
+        [origin] => Ok(std::mem::take(origin)),
+        [] => Err(Error::Usage(
+            "--header is for an input on a web server, and no input has such an address".into(),
+        )),
+        several => Err(Error::Usage(format!(
+            "--header is for one server, and the inputs are on several ({}); run zstn once for each",
+            several.join(", ")
+        ))),
+    }
+}
+
+/// Adds a header. Errors do not show it.
+fn add(options: HttpOptions, server: &str, header: &str, what: &str) -> Result<HttpOptions> {
+    let (name, value) = header.split_once(':').ok_or_else(|| {
+        Error::Usage(format!(
+            "{what} has to be a name, a colon and a value, like 'Authorization: Bearer TOKEN'"
+        ))
+    })?;
+    options.with_header(server, name.trim(), value.trim())
+}
+
+fn read(path: &str) -> Result<String> {
+    let fail = |error| Error::io(format!("read the headers in {path}"), error);
+    let mut text = String::new();
+    let file = File::open(path).map_err(fail)?;
+    let read = file.take(MAX_HEADERS_BYTES + 1).read_to_string(&mut text);
+    if read.map_err(fail)? as u64 > MAX_HEADERS_BYTES {
+        return Err(Error::Usage(format!(
+            "{path} is too long for a file of headers: {MAX_HEADERS_BYTES} bytes are the most"
+        )));
+    }
+    Ok(text)
+}

@@ -1,0 +1,81 @@
+//! The place of an output's bytes until it is complete.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+use super::hidden::{PART_SUFFIX, hidden_prefix, parent, without_path};
+use super::spool::Spool;
+use super::temporary;
+use super::unfinished::Unfinished;
+use crate::{Error, Result};
+
+/// The place of the bytes until the output is complete.
+pub(super) enum Place<'a> {
+    /// In the folder of the target, under a hidden name.
+    Hidden {
+        file: NamedTempFile,
+        unfinished: Unfinished,
+        target: PathBuf,
+    },
+    /// In a file without a name, for this process alone.
+    Unnamed(File),
+    /// In a file without a name until they are final, then with a receiver.
+    Spool(Spool<'a>),
+}
+
+impl Place<'_> {
+    /// Creates a file with a hidden name, given as `path`, that is to become
+    /// `target`.
+    pub(super) fn hidden(path: &Path, target: PathBuf) -> Result<Self> {
+        let mut builder = tempfile::Builder::new();
+        let prefix = hidden_prefix(path);
+        builder.prefix(&prefix).suffix(PART_SUFFIX);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            // The mode of any new file; the user's umask still applies.
+            builder.permissions(std::fs::Permissions::from_mode(0o666));
+        }
+        let folder = parent(&target);
+        let made = Unfinished::create(|| builder.tempfile_in(folder), NamedTempFile::path);
+        // The error itself would name the hidden file.
+        let (unfinished, file) = made.map_err(|error| {
+            let action = format!("write into {}", folder.display());
+            Error::io(action, without_path(error))
+        })?;
+        Ok(Self::Hidden {
+            file,
+            unfinished,
+            target,
+        })
+    }
+
+    /// The bytes that may still be revised.
+    pub(super) fn file(&self) -> &File {
+        match self {
+            Self::Hidden { file, .. } => file.as_file(),
+            Self::Unnamed(file) => file,
+            Self::Spool(spool) => spool.file(),
+        }
+    }
+
+    /// Returns the place in [`Place::file`] of an offset of the output.
+    pub(super) fn position(&self, offset_bytes: u64) -> u64 {
+        match self {
+            Self::Spool(spool) => spool.position(offset_bytes),
+            _ => offset_bytes,
+        }
+    }
+
+    /// Returns the error for an `action`, a verb, that failed on the file of the
+    /// output called `name`.
+    pub(super) fn failed(&self, action: &str, name: &str, error: io::Error) -> Error {
+        match self {
+            Self::Hidden { .. } => Error::io(format!("{action} {name}"), error),
+            _ => temporary::failed(action)(error),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Where bytes go that cannot be revised once they are handed over.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use super::Uploaded;
+use crate::{Error, Result};
+
+/// Takes the bytes of an output in order, as they become final.
+pub(super) enum Receiver<'a> {
+    Writer(Box<dyn Write + Send + 'a>),
+    Stdout,
+    /// A pipe or a device, opened when the first bytes are there: opening a pipe
+    /// waits for its reader.
+    Stream(PathBuf, Option<File>),
+    /// An object, which exists only when it is complete.
+    #[cfg(feature = "store")]
+    Upload(Box<zstn_store::Upload>),
+}
+
+impl Receiver<'_> {
+    /// Takes the next bytes; `name` is that of the output.
+    pub(super) fn take(&mut self, bytes: &[u8], name: &str) -> Result<()> {
+        let written = match self {
+            Self::Writer(writer) => writer.write_all(bytes),
+            Self::Stdout => io::stdout().lock().write_all(bytes),
+            Self::Stream(path, stream) => {
+                opened(path, stream).and_then(|mut to| to.write_all(bytes))
+            }
+            #[cfg(feature = "store")]
+            // `Write` would hide the kind of its errors.
+            Self::Upload(upload) => return Ok(zstn_store::Upload::write(upload, bytes)?),
+        };
+        written.map_err(|error| Error::io(format!("write {name}"), error))
+    }
+
+    /// Ends the output: nothing follows.
+    pub(super) fn complete(self, name: &str) -> Result<Option<Uploaded>> {
+        let flushed = match self {
+            Self::Writer(mut writer) => writer.flush(),
+            Self::Stdout => io::stdout().lock().flush(),
+            // It is opened even without bytes, so that its reader sees the end.
+            Self::Stream(path, mut stream) => {
+                opened(&path, &mut stream).and_then(|mut to| to.flush())
+            }
+            #[cfg(feature = "store")]
+            Self::Upload(upload) => {
+                let report = upload.finish()?;
+                return Ok(Some(Uploaded {
+                    parts: report.parts,
+                    parts_reused: report.parts_reused,
+                }));
+            }
+        };
+        flushed.map_err(|error| Error::io(format!("complete {name}"), error))?;
+        Ok(None)
+    }
+
+    /// Discards what an upload has sent, which would be continued otherwise.
+    pub(super) fn discard(self) {
+        #[cfg(feature = "store")]
+        if let Self::Upload(upload) = self {
+            // The reason to do this is the error to tell. Unfinished uploads
+            // that stay are removed by the rules of the store.
+            let _ = upload.abort();
+        }
+    }
+}
+
+fn opened<'f>(path: &PathBuf, stream: &'f mut Option<File>) -> io::Result<&'f File> {
+    Ok(match stream {
+        Some(stream) => stream,
+        None => stream.insert(OpenOptions::new().write(true).open(path)?),
+    })
+}

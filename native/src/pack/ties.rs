@@ -1,0 +1,97 @@
+//! Tensors with equal bytes, which are stored once.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use zstn_core::container::safetensors::Tensor;
+use zstn_core::container::zstn::aliases;
+use zstn_core::digest::Digest;
+use zstn_core::engine::Engine as _;
+
+use super::data::Data;
+use crate::Engine;
+
+/// For every tensor the number of the first one with the same bytes, if that is
+/// an earlier one.
+pub(super) struct Ties {
+    pub(super) aliases: Vec<Option<usize>>,
+    search: Option<Search>,
+}
+
+/// Finding them while the tensors arrive: what has been packed is gone.
+struct Search {
+    /// Whether some other tensor is as long.
+    may_be_equal: Vec<bool>,
+    /// The first tensor with each length and digest.
+    first: BTreeMap<(u64, Digest), usize>,
+}
+
+impl Ties {
+    /// Finds those among the tensors of these lengths, or prepares to look for
+    /// them if the tensors arrive later.
+    pub(super) fn of(data: &Data, tensors: &[Tensor], lens_bytes: &[u64]) -> Self {
+        match data.is_arriving() {
+            true => Self {
+                aliases: vec![None; tensors.len()],
+                search: Some(Search::new(lens_bytes)),
+            },
+            false => Self {
+                aliases: find(data, tensors, lens_bytes),
+                search: None,
+            },
+        }
+    }
+
+    /// Compares the tensors with these numbers, which have arrived now, with
+    /// those before them.
+    pub(super) fn look_at(
+        &mut self,
+        engine: &Engine,
+        data: &Data,
+        tensors: &[Tensor],
+        numbers: Range<usize>,
+    ) {
+        let Some(search) = &mut self.search else {
+            return;
+        };
+        let numbers: Vec<usize> = numbers.filter(|&n| search.may_be_equal[n]).collect();
+        let digests = engine.map(numbers.clone(), |number| data.digest(&tensors[number].span));
+        for (number, digest) in numbers.into_iter().zip(digests) {
+            let span = &tensors[number].span;
+            let key = (span.end - span.start, digest);
+            // Equality of 256-bit digests is taken for equality of bytes.
+            let first = *search.first.entry(key).or_insert(number);
+            self.aliases[number] = (first != number).then_some(first);
+        }
+    }
+}
+
+impl Search {
+    fn new(lens_bytes: &[u64]) -> Self {
+        let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+        for &len in lens_bytes {
+            *counts.entry(len).or_default() += 1;
+        }
+        Self {
+            may_be_equal: lens_bytes.iter().map(|len| counts[len] > 1).collect(),
+            first: BTreeMap::new(),
+        }
+    }
+}
+
+fn find(data: &Data, tensors: &[Tensor], lens_bytes: &[u64]) -> Vec<Option<usize>> {
+    // A probe of every tensor would otherwise keep a large share of the file in
+    // memory.
+    let probed_from = Cell::new(0);
+    let probe = |number: usize| {
+        let span = &tensors[number].span;
+        if data.release_if_long(&(probed_from.get()..span.start)) {
+            probed_from.set(span.start);
+        }
+        data.bytes(span)
+    };
+    aliases::find(lens_bytes, probe, |number| {
+        data.digest(&tensors[number].span)
+    })
+}

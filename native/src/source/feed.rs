@@ -1,0 +1,126 @@
+//! Bytes that come once, from the first to the last.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use super::{FileId, Map, Source, read_parts};
+use crate::output::temporary;
+use crate::{Error, Result};
+
+/// The bytes of a stream that are read at a time.
+const STREAM_PIECE_BYTES: usize = 1 << 20;
+
+/// The bytes of a source that one request is for, and the number of them that
+/// are made at a time.
+const REQUEST_BYTES: u64 = 4 << 20;
+const REQUESTS: u64 = 4;
+
+/// Bytes that come once: from a stream, or from a source read to its end.
+pub(crate) enum Feed {
+    Stream {
+        name: String,
+        from: Box<dyn Read + Send>,
+    },
+    Source {
+        source: Arc<dyn Source>,
+        position: u64,
+    },
+}
+
+impl Feed {
+    pub(crate) fn stream(name: impl Into<String>, from: impl Read + Send + 'static) -> Self {
+        Self::Stream {
+            name: name.into(),
+            from: Box::new(from),
+        }
+    }
+
+    pub(crate) fn source(source: Arc<dyn Source>) -> Self {
+        Self::Source {
+            source,
+            position: 0,
+        }
+    }
+
+    /// Returns the path or address, for messages.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Stream { name, .. } => name,
+            Self::Source { source, .. } => source.name(),
+        }
+    }
+
+    /// Returns the length of the whole, in bytes, if that is known.
+    pub(crate) fn len_bytes(&self) -> Option<u64> {
+        match self {
+            Self::Stream { .. } => None,
+            Self::Source { source, .. } => Some(source.len_bytes()),
+        }
+    }
+
+    /// Returns the identities of the local files that the bytes come from.
+    pub(crate) fn file_ids(&self) -> &[FileId] {
+        match self {
+            Self::Stream { .. } => &[],
+            Self::Source { source, .. } => source.file_ids(),
+        }
+    }
+
+    /// Appends the next bytes to `out`; none at the end.
+    pub(crate) fn read(&mut self, out: &mut Vec<u8>) -> Result<()> {
+        match self {
+            Self::Stream { name, from } => {
+                let read = from.take(STREAM_PIECE_BYTES as u64).read_to_end(out);
+                read.map_err(|error| Error::io(format!("read {name}"), error))?;
+            }
+            Self::Source { source, position } => {
+                let start = *position;
+                let end = source.len_bytes().min(start + REQUESTS * REQUEST_BYTES);
+                let starts = (0..REQUESTS).map(|number| start + number * REQUEST_BYTES);
+                let ranges = starts.map(|start| start.min(end)..end.min(start + REQUEST_BYTES));
+                let parts: Vec<_> = ranges.map(|range| (&**source, range)).collect();
+                for bytes in read_parts(&parts)? {
+                    out.extend_from_slice(&bytes);
+                }
+                *position = end;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns [`Error::Changed`] if the bytes may not be those of one version
+    /// of a file.
+    pub(crate) fn check_unchanged(&self) -> Result<()> {
+        match self {
+            Self::Stream { .. } => Ok(()),
+            Self::Source { source, .. } => source.check_unchanged(),
+        }
+    }
+
+    /// Copies the rest to the end of `file`, which holds `so_far` bytes already,
+    /// and maps all of it. `progress` is called with the bytes that are there
+    /// and, if known, the length.
+    pub(crate) fn spool(
+        &mut self,
+        mut file: File,
+        mut so_far: u64,
+        progress: &dyn Fn(u64, Option<u64>),
+    ) -> Result<Map> {
+        let mut piece = Vec::new();
+        loop {
+            piece.clear();
+            self.read(&mut piece)?;
+            if piece.is_empty() {
+                break;
+            }
+            let written = file.write_all(&piece);
+            written.map_err(|error| temporary::failed("write")(error))?;
+            so_far += piece.len() as u64;
+            progress(so_far, self.len_bytes());
+        }
+        self.check_unchanged()?;
+        let map = Map::new(self.name().into(), &file)?;
+        Ok(map.with_file_ids(self.file_ids()))
+    }
+}

@@ -1,0 +1,274 @@
+//! The addresses of files in a hub: `hf://OWNER/NAME@REVISION/FOLDER/FILE`.
+
+use std::fmt;
+
+use percent_encoding::{percent_decode_str, utf8_percent_encode};
+
+use crate::source::address::PLAIN;
+use crate::{Error, Result};
+
+/// The revision that an address without one means.
+const MAIN: &str = "main";
+
+/// First components that name the kind of a repository, with what precedes its
+/// owner in the hub's own addresses. A model needs none.
+const KINDS: [(&str, &str); 4] = [
+    ("models", ""),
+    ("datasets", "datasets/"),
+    ("spaces", "spaces/"),
+    ("kernels", "kernels/"),
+];
+
+/// The longest name of an owner or repository, in bytes.
+const MAX_NAME_BYTES: usize = 96;
+
+/// A parsed address. Names of files are as they are, without escapes; those of
+/// revisions may be percent-encoded, which a slash in one has to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in super::super) struct HubAddress {
+    /// Empty, or the kind of the repository and a slash.
+    kind: &'static str,
+    /// Owner and name.
+    repository: String,
+    revision: Option<String>,
+    path: String,
+}
+
+impl HubAddress {
+    /// Parses an address.
+    ///
+    /// # Errors
+    /// [`Error::Usage`], with the right spelling.
+    pub(in super::super) fn parse(address: &str) -> Result<Self> {
+        parse(address).map_err(|why| {
+            Error::Usage(format!(
+                "{address}: {why}; a file in a hub is hf://OWNER/NAME/FILE, \
+                 hf://OWNER/NAME@REVISION/FILE or hf://datasets/OWNER/NAME/FILE"
+            ))
+        })
+    }
+
+    /// Returns the same file in the commit, branch or tag `revision`.
+    pub(super) fn at(&self, revision: &str) -> Self {
+        Self {
+            revision: Some(revision.into()),
+            ..self.clone()
+        }
+    }
+
+    /// Returns the http(s) address of the file, in `commit` if that is known.
+    pub(super) fn url(&self, endpoint: &str, commit: Option<&str>) -> String {
+        let revision = utf8_percent_encode(commit.unwrap_or(self.revision()), PLAIN);
+        let names = self.path.split('/');
+        let names: Vec<String> = names
+            .map(|name| utf8_percent_encode(name, PLAIN).to_string())
+            .collect();
+        let page = self.page(endpoint);
+        format!("{page}/resolve/{revision}/{}", names.join("/"))
+    }
+
+    /// Returns the address of the repository's page.
+    pub(super) fn page(&self, endpoint: &str) -> String {
+        format!("{endpoint}/{}{}", self.kind, self.repository)
+    }
+
+    pub(super) fn repository(&self) -> &str {
+        &self.repository
+    }
+
+    pub(super) fn revision(&self) -> &str {
+        self.revision.as_deref().unwrap_or(MAIN)
+    }
+}
+
+impl fmt::Display for HubAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "hf://{}{}", self.kind, self.repository)?;
+        if let Some(revision) = &self.revision {
+            write!(f, "@{}", utf8_percent_encode(revision, PLAIN))?;
+        }
+        write!(f, "/{}", self.path)
+    }
+}
+
+fn parse(address: &str) -> Result<HubAddress, String> {
+    let rest = address.split_once("://").map_or("", |(_, rest)| rest);
+    let (kind, rest) = kind(rest)?;
+    let no_file = || "this names no file in a repository".to_owned();
+    let (owner, rest) = rest.split_once('/').ok_or_else(no_file)?;
+    // An `@` after the name of the repository is a part of the file's.
+    let (name, rest) = rest.split_at(rest.find(['@', '/']).ok_or_else(no_file)?);
+    for name in [owner, name] {
+        check_name(name)?;
+    }
+    let (revision, path) = match rest.strip_prefix('@') {
+        Some(rest) => {
+            let (revision, path) = revision(rest).ok_or_else(no_file)?;
+            let revision = percent_decode_str(revision).decode_utf8();
+            let revision = revision.map_err(|_| "the revision is not a text")?;
+            if revision.is_empty() {
+                return Err("the revision after @ is empty".into());
+            }
+            (Some(revision.into_owned()), path)
+        }
+        None => (None, &rest[1..]),
+    };
+    if path.is_empty() || path.ends_with('/') {
+        return Err(no_file());
+    }
+    if path.split('/').any(|name| ["", ".", ".."].contains(&name)) {
+        return Err("the path of the file has an empty component, . or ..".into());
+    }
+    Ok(HubAddress {
+        kind,
+        repository: format!("{owner}/{name}"),
+        revision,
+        path: path.into(),
+    })
+}
+
+/// Splits off the kind of the repository.
+fn kind(rest: &str) -> Result<(&'static str, &str), String> {
+    let (first, after) = rest.split_once('/').unwrap_or((rest, ""));
+    if first == "buckets" {
+        return Err("buckets cannot be read".into());
+    }
+    let mut kinds = KINDS.iter();
+    let found = kinds.find(|(name, _)| *name == first);
+    Ok(found.map_or(("", rest), |(_, kind)| (*kind, after)))
+}
+
+/// Splits what follows the `@` into the revision and the path. The references of
+/// pull requests and conversions may be written with their slashes.
+fn revision(rest: &str) -> Option<(&str, &str)> {
+    if let Some(after) = rest.strip_prefix("refs/") {
+        let (kind, after) = after.split_once('/')?;
+        let (name, path) = after.split_once('/').unwrap_or((after, ""));
+        let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+        let is_reference = match kind {
+            "pr" => is_number,
+            "convert" => is_plain(name),
+            _ => false,
+        };
+        if is_reference && !name.is_empty() {
+            return Some((rest[..rest.len() - path.len()].trim_end_matches('/'), path));
+        }
+    }
+    rest.split_once('/')
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    let is_name = is_plain(name)
+        && (1..=MAX_NAME_BYTES).contains(&name.len())
+        && !name.starts_with(['-', '.'])
+        && !name.ends_with(['-', '.'])
+        && !name.contains("..");
+    match is_name {
+        true => Ok(()),
+        false => Err(format!(
+            "`{name}` is not a name of an owner or a repository"
+        )),
+    }
+}
+
+fn is_plain(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}
+
+/// Returns the address of the file called `name` in the same folder.
+pub(in super::super) fn sibling(address: &str, name: &str) -> String {
+    let folder = address.rfind('/').map_or("", |slash| &address[..=slash]);
+    format!("{folder}{name}")
+}
+
+/// Returns the last component of an address; it may be empty.
+pub(in super::super) fn file_name(address: &str) -> String {
+    let last = address.rsplit('/').next();
+    last.unwrap_or_default().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_those_of_the_hub() {
+        for (address, url) in [
+            ("hf://o/n/f.zstn", "o/n/resolve/main/f.zstn"),
+            (
+                "HF://o/n/a/b c?#%20.zstn",
+                "o/n/resolve/main/a/b%20c%3F%23%2520.zstn",
+            ),
+            ("hf://models/o/n/f", "o/n/resolve/main/f"),
+            ("hf://datasets/o/n/f", "datasets/o/n/resolve/main/f"),
+            ("hf://spaces/o/n@v1.0/a/f", "spaces/o/n/resolve/v1.0/a/f"),
+            ("hf://kernels/o/n/f", "kernels/o/n/resolve/main/f"),
+            ("hf://o/n@feature%2Fx/f", "o/n/resolve/feature%2Fx/f"),
+            ("hf://o/n@refs/pr/12/a/f", "o/n/resolve/refs%2Fpr%2F12/a/f"),
+            (
+                "hf://o/n@refs%2Fpr%2F12/a/f",
+                "o/n/resolve/refs%2Fpr%2F12/a/f",
+            ),
+            (
+                "hf://o/n@refs/convert/p-1.x/f",
+                "o/n/resolve/refs%2Fconvert%2Fp-1.x/f",
+            ),
+            ("hf://o/n@refs/pr/f", "o/n/resolve/refs/pr/f"),
+            ("hf://o/n@refs/pr/x/f", "o/n/resolve/refs/pr/x/f"),
+            ("hf://o/n/a@b/c@d", "o/n/resolve/main/a%40b/c%40d"),
+            ("hf://o/n@r/a@b", "o/n/resolve/r/a%40b"),
+        ] {
+            let parsed = HubAddress::parse(address).unwrap();
+            assert_eq!(parsed.url("E", None), format!("E/{url}"), "{address}");
+            // What it is shown as means the same.
+            let shown = parsed.at("c/d").to_string();
+            let again = HubAddress::parse(&shown).unwrap();
+            assert_eq!(again, parsed.at("c/d"), "{shown}");
+            assert_eq!(HubAddress::parse(&parsed.to_string()).unwrap(), parsed);
+        }
+    }
+
+    #[test]
+    fn others_are_refused_with_the_right_spelling() {
+        for address in [
+            "hf://",
+            "hf://o",
+            "hf://o/n",
+            "hf://o/n/",
+            "hf://o/n@main",
+            "hf://o/n@main/",
+            "hf://o/n@/f",
+            "hf://o/n@refs/pr/1",
+            "hf://datasets/o/n",
+            "hf://buckets/o/n/f",
+            "hf:///n/f",
+            "hf://o//f",
+            "hf://o@r/n/f",
+            "hf://../n/f",
+            "hf://o/n..x/f",
+            "hf://o n/n/f",
+            "hf://o/n/a//f",
+            "hf://o/n/../f",
+            "hf://o/n/f/",
+            "hf://o/n@%FF/f",
+        ] {
+            let error = HubAddress::parse(address).unwrap_err();
+            assert!(matches!(error, Error::Usage(_)), "{address}: {error}");
+            let text = error.to_string();
+            assert!(text.contains("hf://OWNER/NAME@REVISION/FILE"), "{text}");
+        }
+    }
+
+    #[test]
+    fn siblings_are_in_the_same_folder_and_revision() {
+        for (address, sibling_of, name) in [
+            ("hf://o/n@r/a/m?.json", "hf://o/n@r/a/s#1", "m?.json"),
+            ("hf://o/n/m", "hf://o/n/s#1", "m"),
+            ("hf://o/n/", "hf://o/n/s#1", ""),
+        ] {
+            assert_eq!(sibling(address, "s#1"), sibling_of);
+            assert_eq!(file_name(address), name);
+        }
+    }
+}

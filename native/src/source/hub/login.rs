@@ -1,0 +1,108 @@
+//! The token of the person, from where the hub's own tools keep it.
+
+use std::path::PathBuf;
+use std::{env, fmt, fs, io};
+
+use crate::{Error, Result};
+
+/// The token for a hub, and where it was looked for.
+#[derive(Clone)]
+pub(in super::super) enum Login {
+    /// This one, from the environment or a file.
+    Token(String),
+    /// There is none.
+    None,
+    /// There may be one, and `HF_HUB_DISABLE_IMPLICIT_TOKEN` forbids to send it.
+    Disabled,
+}
+
+/// Shows no token.
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Token(_) => "Token",
+            Self::None => "None",
+            Self::Disabled => "Disabled",
+        })
+    }
+}
+
+impl Login {
+    /// Returns the token of `$HF_TOKEN`, else of the file that `hf auth login`
+    /// writes: `$HF_TOKEN_PATH`, or `token` in `$HF_HOME`, which is
+    /// `huggingface` in the folder for caches.
+    ///
+    /// # Errors
+    /// A file that is there and cannot be read.
+    pub(in super::super) fn of_process() -> Result<Self> {
+        if is_true("HF_HUB_DISABLE_IMPLICIT_TOKEN") {
+            return Ok(Self::Disabled);
+        }
+        let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
+        let token = set("HF_TOKEN").or_else(|| set("HUGGING_FACE_HUB_TOKEN"));
+        if let Some(token) = token.as_deref().and_then(cleaned) {
+            return Ok(Self::Token(token));
+        }
+        let Some(path) = path() else {
+            return Ok(Self::None);
+        };
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(cleaned(&text).map_or(Self::None, Self::Token)),
+            Err(error) if is_missing(&error) => Ok(Self::None),
+            Err(error) => Err(Error::io(
+                format!("read the token for the hub in {}", path.display()),
+                error,
+            )),
+        }
+    }
+
+    /// Takes a token, if there is one.
+    pub(in super::super) fn of(token: Option<&str>) -> Self {
+        token.and_then(cleaned).map_or(Self::None, Self::Token)
+    }
+
+    pub(in super::super) fn token(&self) -> Option<&str> {
+        match self {
+            Self::Token(token) => Some(token),
+            Self::None | Self::Disabled => None,
+        }
+    }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory)
+}
+
+/// Returns the token in a text; an empty one is none.
+fn cleaned(text: &str) -> Option<String> {
+    let token = text.trim();
+    (!token.is_empty()).then(|| token.into())
+}
+
+fn is_true(name: &str) -> bool {
+    let value = env::var(name).unwrap_or_default().to_ascii_uppercase();
+    ["1", "ON", "YES", "TRUE"].contains(&value.as_str())
+}
+
+/// Returns the path of the file with the token.
+fn path() -> Option<PathBuf> {
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty());
+    let home = env::home_dir();
+    let expanded = |value: std::ffi::OsString| {
+        let path = PathBuf::from(value);
+        match (path.strip_prefix("~"), &home) {
+            (Ok(rest), Some(home)) => home.join(rest),
+            _ => path,
+        }
+    };
+    if let Some(path) = set("HF_TOKEN_PATH") {
+        return Some(expanded(path));
+    }
+    let folder = set("HF_HOME").map(expanded).or_else(|| {
+        let caches = set("XDG_CACHE_HOME").map(expanded);
+        let caches = caches.or_else(|| Some(home.as_ref()?.join(".cache")));
+        Some(caches?.join("huggingface"))
+    });
+    Some(folder?.join("token"))
+}

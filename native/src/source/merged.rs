@@ -1,0 +1,117 @@
+//! One read for several ranges that are close to each other.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::parallel::{self, READS_AT_ONCE};
+use super::{Source, check_inside};
+use crate::Result;
+
+/// The longest gap between two ranges of one request, in bytes. On most
+/// connections these bytes take less time than another request.
+const MAX_GAP_BYTES: u64 = 64 << 10;
+
+/// The longest request for several ranges, in bytes. A buffer of this length is
+/// held for each request that is under way, in addition to the results.
+const MAX_MERGED_BYTES: u64 = 16 << 20;
+
+/// Reads `ranges` of a remote `source`: close ones by one [`Source::read`], and
+/// several of these at the same time.
+///
+/// # Errors
+/// Those of the source; a range outside of it.
+pub(super) fn read<'a>(
+    source: &'a dyn Source,
+    ranges: &[Range<u64>],
+) -> Result<Vec<Cow<'a, [u8]>>> {
+    for range in ranges {
+        check_inside(source, range)?;
+    }
+    let merged = merge(ranges, MAX_GAP_BYTES, MAX_MERGED_BYTES);
+    let read = parallel::run(merged.len(), READS_AT_ONCE, |number| {
+        let merged = &merged[number];
+        let bytes = source.read(merged.range.clone())?;
+        if let [read] = merged.reads[..] {
+            return Ok(vec![(read, bytes)]);
+        }
+        let parts = merged.reads.iter().map(|&read| {
+            let Range { start, end } = ranges[read];
+            let part = start - merged.range.start..end - merged.range.start;
+            let part = zstn_core::bytes::part(&bytes, part);
+            (read, Cow::Owned(part.to_vec()))
+        });
+        Ok(parts.collect())
+    })?;
+    let mut parts = vec![Cow::Borrowed(&[][..]); ranges.len()];
+    for (number, bytes) in read.into_iter().flatten() {
+        parts[number] = bytes;
+    }
+    Ok(parts)
+}
+
+/// A range that is read to obtain several ranges inside it.
+#[derive(Debug, PartialEq, Eq)]
+struct MergedRange {
+    range: Range<u64>,
+    /// Numbers of these ranges.
+    reads: Vec<usize>,
+}
+
+/// Merges the `ranges` that are not empty, in file order. A gap within a merged
+/// range is at most `max_gap_bytes` long, and a range of several is at most
+/// `max_merged_bytes` long, unless one of them contains the others.
+fn merge(ranges: &[Range<u64>], max_gap_bytes: u64, max_merged_bytes: u64) -> Vec<MergedRange> {
+    let mut numbers: Vec<usize> = (0..ranges.len()).collect();
+    numbers.retain(|&number| !ranges[number].is_empty());
+    // Of ranges with the same start the longest comes first and contains the
+    // others.
+    numbers.sort_by_key(|&number| (ranges[number].start, u64::MAX - ranges[number].end));
+    let mut merged: Vec<MergedRange> = Vec::new();
+    for number in numbers {
+        let range = ranges[number].clone();
+        match merged.last_mut() {
+            Some(MergedRange { range: last, reads })
+                if range.end <= last.end
+                    || (range.start.saturating_sub(last.end) <= max_gap_bytes
+                        && range.end - last.start <= max_merged_bytes) =>
+            {
+                last.end = last.end.max(range.end);
+                reads.push(number);
+            }
+            _ => merged.push(MergedRange {
+                range,
+                reads: vec![number],
+            }),
+        }
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn close_ranges_are_merged_up_to_a_length() {
+        let merged = |ranges: &[Range<u64>]| -> Vec<(Range<u64>, Vec<usize>)> {
+            let merged = merge(ranges, 10, 100).into_iter();
+            merged.map(|merged| (merged.range, merged.reads)).collect()
+        };
+        assert_eq!(merged(&[]), []);
+        assert_eq!(merged(&[5..5, 0..0]), []);
+        // In file order, with gaps of at most 10.
+        assert_eq!(
+            merged(&[40..50, 0..10, 20..30, 61..70]),
+            [(0..50, vec![1, 2, 0]), (61..70, vec![3])]
+        );
+        // At most 100 long, except for what is inside.
+        assert_eq!(
+            merged(&[0..60, 60..101, 70..80]),
+            [(0..60, vec![0]), (60..101, vec![1, 2])]
+        );
+        assert_eq!(
+            merged(&[0..9, 0..500, 3..400, 505..506]),
+            [(0..500, vec![1, 0, 2]), (505..506, vec![3])]
+        );
+    }
+}

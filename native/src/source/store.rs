@@ -1,0 +1,175 @@
+//! Objects in a store such as S3, by the crate `zstn-store`.
+
+#[cfg(feature = "store")]
+pub(crate) use linked::{address, delete, exists, list, open, options, read_small};
+#[cfg(not(feature = "store"))]
+pub(crate) use missing::{list, open, read_small};
+
+#[cfg(feature = "store")]
+mod linked {
+    use std::borrow::Cow;
+    use std::ops::Range;
+
+    use zstn_store::{Address, ListedObject, Object, StoreOptions};
+
+    use crate::source::{HttpOptions, Source, check_inside, merged};
+    use crate::{Error, Result};
+
+    /// An object, whose version is that of its opening.
+    struct Stored {
+        name: String,
+        object: Object,
+    }
+
+    /// Opens the object at `url` and reads its first bytes.
+    pub(crate) fn open(url: &str, http: &HttpOptions) -> Result<Box<dyn Source>> {
+        let head_len_bytes = zstn_core::limits::HEAD_LEN_BYTES;
+        let object = Object::open_with_head(&address(url)?, head_len_bytes, &options(http))?;
+        Ok(Box::new(Stored {
+            name: url.into(),
+            object,
+        }))
+    }
+
+    /// Reads a small object. One of more than `max_bytes` is the error `too_long`.
+    pub(crate) fn read_small(
+        url: &str,
+        http: &HttpOptions,
+        max_bytes: u64,
+        too_long: impl FnOnce() -> Error,
+    ) -> Result<Vec<u8>> {
+        match zstn_store::read_small(&address(url)?, max_bytes, &options(http)) {
+            Err(zstn_store::Error::TooLong { .. }) => Err(too_long()),
+            Ok(Some(bytes)) => Ok(bytes),
+            Ok(None) => Err(zstn_store::Error::NotFound { url: url.into() }.into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns the objects below the folder at `url`.
+    pub(crate) fn list(url: &str, http: &HttpOptions) -> Result<Vec<ListedObject>> {
+        Ok(zstn_store::list(&address(url)?, &options(http))?)
+    }
+
+    /// Returns whether there is an object at `url`.
+    pub(crate) fn exists(url: &str, http: &HttpOptions) -> Result<bool> {
+        Ok(zstn_store::exists(&address(url)?, &options(http))?)
+    }
+
+    /// Deletes the object at `url`, if there is one.
+    pub(crate) fn delete(url: &str, http: &HttpOptions) -> Result<()> {
+        Ok(zstn_store::delete(&address(url)?, &options(http))?)
+    }
+
+    /// Returns the time limits and retries of `http` for a store.
+    pub(crate) fn options(http: &HttpOptions) -> StoreOptions {
+        let mut options = StoreOptions::default();
+        options.limits.retries = http.retries as usize;
+        options.limits.connect_timeout = http.connect_timeout;
+        options.limits.idle_timeout = http.idle_timeout;
+        options.limits.give_up_after = http.give_up_after;
+        options
+    }
+
+    pub(crate) fn address(url: &str) -> Result<Address> {
+        Ok(Address::parse(url)?)
+    }
+
+    impl Source for Stored {
+        fn name(&self) -> &str {
+            &self.name
+        }
+
+        fn len_bytes(&self) -> u64 {
+            self.object.len_bytes()
+        }
+
+        fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
+            check_inside(self, &range)?;
+            let head = self.object.head();
+            if range.end <= head.len() as u64 {
+                return Ok(Cow::Borrowed(zstn_core::bytes::part(head, range)));
+            }
+            Ok(Cow::Owned(self.object.read(range)?))
+        }
+
+        fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
+            merged::read(self, ranges)
+        }
+
+        fn is_remote(&self) -> bool {
+            true
+        }
+    }
+
+    impl From<zstn_store::Error> for Error {
+        fn from(error: zstn_store::Error) -> Self {
+            use zstn_store::Error as Store;
+            let text = error.to_string();
+            // What follows the address in the sentence.
+            let detail = |url: &str| match text.strip_prefix(url) {
+                Some(rest) => rest.trim_start_matches(": ").to_owned(),
+                None => text.clone(),
+            };
+            let answer = |url: String, status| Self::Http {
+                detail: detail(&url),
+                url,
+                status,
+            };
+            match error {
+                Store::Io { action, source } => Self::Io { action, source },
+                Store::Changed { url, detail } => Self::Changed { name: url, detail },
+                Store::Exists { url, lost_race } => Self::Exists {
+                    path: url.into(),
+                    detail: match lost_race {
+                        true => ": another writer was first, and this result is discarded".into(),
+                        false => String::new(),
+                    },
+                },
+                Store::NotFound { url } | Store::NoContainer { url, .. } => answer(url, Some(404)),
+                Store::Denied { url, .. } => answer(url, Some(403)),
+                Store::Server { url, status, .. } => answer(url, status),
+                Store::WrongRegion { url, .. }
+                | Store::Network { url, .. }
+                | Store::PartsLost { url } => answer(url, None),
+                _ => Self::Usage(text),
+            }
+        }
+    }
+}
+
+#[cfg(not(feature = "store"))]
+mod missing {
+    use crate::source::{HttpOptions, Source};
+    use crate::{Error, Result};
+
+    /// An object in a folder.
+    pub(crate) struct ListedObject {
+        pub(crate) path: String,
+    }
+
+    pub(crate) fn list(url: &str, _: &HttpOptions) -> Result<Vec<ListedObject>> {
+        Err(error(url))
+    }
+
+    pub(crate) fn open(url: &str, _: &HttpOptions) -> Result<Box<dyn Source>> {
+        Err(error(url))
+    }
+
+    pub(crate) fn read_small(
+        url: &str,
+        _: &HttpOptions,
+        _: u64,
+        _: impl FnOnce() -> Error,
+    ) -> Result<Vec<u8>> {
+        Err(error(url))
+    }
+
+    /// Returns the error for an address in an object store.
+    fn error(url: &str) -> Error {
+        Error::Usage(format!(
+            "{url} is in an object store, and this program was built without object stores; use a \
+             local file, or an https:// address"
+        ))
+    }
+}

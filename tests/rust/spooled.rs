@@ -1,0 +1,106 @@
+//! The disk space that packing from a stream to a stream takes: a few tensors,
+//! for a checkpoint of any length.
+
+#![cfg(target_os = "linux")] // elsewhere the input is copied as a whole
+
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use zstn::{Effort, Engine, Input, PackOptions, Sink};
+use zstn_tests::rng::Rng;
+
+/// A checkpoint that exists only while it is read.
+struct Checkpoint {
+    head: io::Cursor<Vec<u8>>,
+    pool: Vec<u8>,
+    position: usize,
+    len_bytes: usize,
+    most_on_disk: Arc<AtomicU64>,
+}
+
+impl Checkpoint {
+    fn new(tensors: usize, each_bytes: usize, most_on_disk: Arc<AtomicU64>) -> Self {
+        let entries = (0..tensors).map(|number| {
+            let (start, end) = (number * each_bytes, (number + 1) * each_bytes);
+            let count = each_bytes / 2;
+            format!(
+                r#""{number}":{{"dtype":"BF16","shape":[{count}],"data_offsets":[{start},{end}]}}"#
+            )
+        });
+        let header = format!("{{{}}}", entries.collect::<Vec<_>>().join(","));
+        let len = (header.len() as u64).to_le_bytes();
+        Self {
+            head: io::Cursor::new([&len[..], header.as_bytes()].concat()),
+            // Of another length than a tensor, so that no two are equal.
+            pool: Rng(2).bf16_weights(999_983),
+            position: 0,
+            len_bytes: tensors * each_bytes,
+            most_on_disk,
+        }
+    }
+}
+
+impl Read for Checkpoint {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.most_on_disk.fetch_max(unnamed_files_bytes(), Relaxed);
+        match self.head.read(out)? {
+            0 => {}
+            len => return Ok(len),
+        }
+        let start = self.position % self.pool.len();
+        let left = self.len_bytes - self.position;
+        let len = out.len().min(left).min(self.pool.len() - start);
+        out[..len].copy_from_slice(&self.pool[start..start + len]);
+        self.position += len;
+        Ok(len)
+    }
+}
+
+/// The space of the files without a name that this process has open, in bytes.
+fn unnamed_files_bytes() -> u64 {
+    let entries = fs::read_dir("/proc/self/fd").unwrap();
+    let is_unnamed = |path: &Path| {
+        fs::read_link(path).is_ok_and(|file| file.to_string_lossy().ends_with("(deleted)"))
+    };
+    let paths = entries.flatten().map(|entry| entry.path());
+    let files = paths.filter(|path| is_unnamed(path));
+    let blocks = files.filter_map(|path| fs::metadata(path).ok());
+    blocks.map(|file| file.blocks() * 512).sum()
+}
+
+/// The most disk space that packing such a checkpoint takes, in bytes.
+fn most_on_disk(tensors: usize, each_bytes: usize, memory_bytes: u64) -> u64 {
+    let most = Arc::new(AtomicU64::new(0));
+    let input = Checkpoint::new(tensors, each_bytes, Arc::clone(&most));
+    let engine = Engine::new(2).unwrap();
+    let options = PackOptions::default()
+        .effort(Effort::Fast)
+        .memory_bytes(memory_bytes);
+    let report = zstn::pack(
+        &engine,
+        Input::reader("stream", input),
+        Sink::writer(io::sink()),
+        &options,
+    );
+    assert_eq!(report.unwrap().tensors(), tensors);
+    most.load(Relaxed)
+}
+
+/// A single test, since all files of the process are counted.
+#[test]
+fn packing_a_stream_takes_the_disk_space_of_a_few_tensors() {
+    const EACH_BYTES: usize = 8 << 20;
+    let few = most_on_disk(8, EACH_BYTES, 1 << 30);
+    let many = most_on_disk(48, EACH_BYTES, 1 << 30);
+    assert!(few > 0, "nothing was measured");
+    // Two batches of two tensors, what was read ahead, and whole pages.
+    assert!(many <= 7 * EACH_BYTES as u64, "{many} bytes for 48 tensors");
+    // Tensors that do not fit into memory: itself, the next one, and its frame.
+    let large = 40 << 20;
+    let most = most_on_disk(5, large, 64 << 20);
+    assert!(most <= 3 * large as u64, "{most} bytes for large tensors");
+}
