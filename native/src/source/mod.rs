@@ -29,7 +29,7 @@ pub(crate) use arriving::{Arriving, Begun};
 pub use fault::survive_truncation;
 pub(crate) use feed::Feed;
 pub use file::FileSource;
-pub use http::{HttpOptions, Remote};
+pub use http::{HttpOptions, Remote, put};
 pub use input::Input;
 pub use location::Location;
 pub use map::Map;

@@ -34,7 +34,10 @@ fn what_cannot_be_read_is_refused_with_what_can() {
         ("file://elsewhere/model.zstn", "file:///folder/model.zstn"),
         ("file:///model.zstn?download=true", "%3F"),
         ("s3://bucket//model.zstn", "empty"),
-        ("s3://user:secret@bucket/model.zstn", "environment variables"),
+        (
+            "s3://user:secret@bucket/model.zstn",
+            "environment variables",
+        ),
     ] {
         for verb in ["ls", "unpack", "verify", "compress"] {
             let out = zstn(folder.path(), &[verb, input]);
