@@ -6,9 +6,9 @@ mod changed_inputs;
 mod delta_bases;
 mod deltas;
 mod exit_status;
-mod hub;
 #[cfg(unix)]
 mod file_faults;
+mod hub;
 #[cfg(unix)]
 mod killed;
 mod network;
