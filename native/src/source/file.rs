@@ -84,6 +84,20 @@ impl Source for FileSource {
     }
 }
 
+/// Reads bytes at `start`, at most as many as fit, none only at the end.
+pub(super) fn read_at(file: &File, out: &mut [u8], start: u64) -> io::Result<usize> {
+    loop {
+        #[cfg(unix)]
+        let read = std::os::unix::fs::FileExt::read_at(file, out, start);
+        #[cfg(windows)]
+        let read = std::os::windows::fs::FileExt::seek_read(file, out, start);
+        match read {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
+}
+
 #[cfg(unix)]
 fn read_exact_at(file: &File, out: &mut [u8], start: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, out, start)
@@ -92,14 +106,12 @@ fn read_exact_at(file: &File, out: &mut [u8], start: u64) -> io::Result<()> {
 #[cfg(windows)]
 fn read_exact_at(file: &File, mut out: &mut [u8], mut start: u64) -> io::Result<()> {
     while !out.is_empty() {
-        match std::os::windows::fs::FileExt::seek_read(file, out, start) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(len) => {
+        match read_at(file, out, start)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            len => {
                 out = &mut out[len..];
                 start += len as u64;
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
         }
     }
     Ok(())

@@ -4,6 +4,7 @@ mod faults;
 mod hub;
 mod opening;
 mod options;
+mod put;
 mod ranges;
 mod reading;
 mod secrets;

@@ -17,6 +17,7 @@ pub mod round_server;
 pub mod store_proxy;
 #[cfg(unix)]
 pub mod terminal;
+pub mod upload_server;
 pub mod ztensor;
 
 use std::path::PathBuf;

@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use ureq::Agent;
+use ureq::http::request::Builder;
 use ureq::http::{HeaderName, HeaderValue, Method, Request, Uri, header};
+use ureq::{Agent, AsSendBody};
 
 use super::answer::Answer;
 use super::retry::{Failure, Progress};
@@ -14,7 +15,8 @@ use crate::Error;
 use crate::source::hub::HubFile;
 use crate::source::scheme::Scheme;
 
-const MAX_REDIRECTS: u32 = 10;
+/// The largest number of redirects that are followed for one request.
+pub(super) const MAX_REDIRECTS: u32 = 10;
 /// A backstop. What limits a body is how much of it arrives in a while; bytes
 /// that never become a part of it (the frames of chunks) are not counted there.
 const BODY_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -120,6 +122,13 @@ impl Client {
             .fetch_add(received_bytes as u64, Relaxed);
     }
 
+    /// Returns the http(s) address to ask.
+    pub(super) fn uri(&self) -> Result<Uri, Error> {
+        let url = self.hub.as_ref().map(HubFile::url);
+        let uri = url.as_ref().unwrap_or(&self.url).parse();
+        uri.map_err(|error| self.problem(format!("this is not an address: {error}")))
+    }
+
     /// Makes a request, always to the address that was given: one that it
     /// redirects to may be valid for a short time only.
     pub(super) fn request(
@@ -130,12 +139,7 @@ impl Client {
     ) -> Result<Answer, Failure> {
         self.requests.fetch_add(1, Relaxed);
         progress.begin_request();
-        let url = self.hub.as_ref().map(HubFile::url);
-        let mut uri: Uri = url
-            .as_ref()
-            .unwrap_or(&self.url)
-            .parse()
-            .map_err(|error| self.problem(format!("this is not an address: {error}")))?;
+        let mut uri = self.uri()?;
         let origin = Origin::of(&uri);
         let mut is_home = true;
         for _ in 0..=MAX_REDIRECTS {
@@ -174,18 +178,34 @@ impl Client {
         secrets_for: Option<&Origin>,
         progress: &Progress<'_>,
     ) -> Result<Answer, Failure> {
-        let patience = progress.patience();
-        let mut request = Request::builder().method(method).uri(uri);
+        let mut request = Request::builder()
+            .method(method)
+            .uri(uri)
+            // Positions are of the file, not of a compressed copy of it.
+            .header(header::ACCEPT_ENCODING, "identity");
         for (name, value) in headers {
             request = request.header(name, value);
         }
+        let (patience, silence) = (progress.patience(), progress.silence());
+        self.send(request, (), secrets_for, patience, silence)
+    }
+
+    /// Sends one request with the secrets for an origin. It may take `patience`
+    /// until it is sent and again until the answer begins, and every part of a
+    /// body `silence`.
+    pub(super) fn send(
+        &self,
+        mut request: Builder,
+        body: impl AsSendBody,
+        secrets_for: Option<&Origin>,
+        patience: Duration,
+        silence: Duration,
+    ) -> Result<Answer, Failure> {
         if let Some(origin) = secrets_for {
             request = self.options.secrets.apply(origin, request);
         }
         let request = request
-            // Positions are of the file, not of a compressed copy of it.
-            .header(header::ACCEPT_ENCODING, "identity")
-            .body(())
+            .body(body)
             .map_err(|error| self.problem(format!("this is not an address: {error}")))?;
         let request = self
             .agent
@@ -193,7 +213,7 @@ impl Client {
             .timeout_connect(Some(patience.min(self.options.connect_timeout)))
             .timeout_send_request(Some(patience))
             .timeout_recv_response(Some(patience))
-            .timeout_per_read(Some(progress.silence()))
+            .timeout_per_read(Some(silence))
             .timeout_per_write(Some(patience))
             .build();
         let response = self.agent.run(request);

@@ -23,7 +23,12 @@ impl Client {
             500..=599 => "; the server has a problem, try again later",
             _ => "",
         };
-        let error = self.status_problem(answer.status, of_hub.as_deref().unwrap_or(advice));
+        self.refused_with(answer, of_hub.as_deref().unwrap_or(advice))
+    }
+
+    /// The same with this advice.
+    pub(super) fn refused_with(&self, answer: &Answer, advice: &str) -> Failure {
+        let error = self.status_problem(answer.status, advice);
         if !may_pass(answer.status.as_u16()) {
             return error.into();
         }

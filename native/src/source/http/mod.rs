@@ -21,6 +21,7 @@ mod content_range;
 mod failure;
 mod opening;
 mod options;
+mod put;
 mod ranges;
 mod redirect;
 mod retry;
@@ -29,6 +30,8 @@ mod validator;
 mod whole;
 
 pub use options::HttpOptions;
+pub(crate) use put::check_absent;
+pub use put::put;
 pub(super) use secrets::origin;
 pub(super) use whole::download;
 pub(super) use whole::small;

@@ -1,0 +1,239 @@
+//! Writing a file to a web server by one PUT request (RFC 9110, section 9.3.4).
+
+use std::fs::File;
+use std::io::{self, Read};
+
+use ureq::SendBody;
+use ureq::http::{HeaderValue, Method, Request, StatusCode, Uri, header};
+
+use super::answer::Answer;
+use super::client::{Client, MAX_REDIRECTS};
+use super::retry::{Failure, Progress, may_pass, retrying};
+use super::secrets::Origin;
+use super::{HttpOptions, redirect};
+use crate::source::file::read_at;
+use crate::source::scheme::Scheme;
+use crate::{Error, Result};
+
+/// The least length, in bytes, of a body that is sent only after the server has
+/// agreed to take it (`Expect: 100-continue`).
+const MIN_EXPECTED_BYTES: u64 = 1 << 20;
+
+/// Writes the first `len_bytes` bytes of `file` to the http(s) address `url`, by
+/// a PUT request. Headers of `options` that are for the origin of `url` are sent
+/// with it.
+///
+/// Without `replace` a file that is there stays: the server is asked first, and
+/// told by `If-None-Match: *` to refuse one that has appeared since. A server
+/// that ignores this condition replaces such a file.
+///
+/// A request that fails for a reason that may pass is repeated as reads are. The
+/// body is sent to no other origin, wherever the server redirects.
+///
+/// # Errors
+/// [`Error::Exists`] for a file that is there, also if an attempt whose answer was
+/// lost may have written it; [`Error::Http`] for any status but 200, 201 and 204,
+/// and for a server that cannot be reached; [`Error::Io`] if `file` cannot be read or is shorter; [`Error::Usage`] for
+/// another kind of address.
+pub fn put(
+    url: &str,
+    file: &File,
+    len_bytes: u64,
+    options: &HttpOptions,
+    replace: bool,
+) -> Result<()> {
+    if Scheme::of(url)? != Scheme::Http {
+        return Err(Error::Usage(format!(
+            "{url} cannot be written to: that takes an http(s) address"
+        )));
+    }
+    let client = &Client::new(url, options)?;
+    if !replace {
+        retrying(options, |progress| ask(client, progress))?;
+    }
+    let mut upload = Upload {
+        client,
+        file,
+        len_bytes,
+        replace,
+        may_be_written: false,
+    };
+    retrying(options, |progress| upload.attempt(progress))
+}
+
+/// Refuses the http(s) address of a file that is there.
+///
+/// # Errors
+/// [`Error::Exists`]; [`Error::Http`] for a server that cannot be reached.
+pub(crate) fn check_absent(url: &str, options: &HttpOptions) -> Result<()> {
+    let client = &Client::new(url, options)?;
+    retrying(options, |progress| ask(client, progress))
+}
+
+/// Asks whether the file is there. A server that does not say so decides when it
+/// gets the file: addresses that are signed for writing may not be read.
+fn ask(client: &Client, progress: &mut Progress<'_>) -> Result<(), Failure> {
+    let answer = client.request(&Method::HEAD, &[], progress)?;
+    match answer.status {
+        status if status.is_success() => Err(Error::exists(client.url()).into()),
+        status if may_pass(status.as_u16()) => Err(client.refused(&answer)),
+        _ => Ok(()),
+    }
+}
+
+struct Upload<'a> {
+    client: &'a Client,
+    file: &'a File,
+    len_bytes: u64,
+    replace: bool,
+    /// True once all bytes were sent in a request whose answer was lost.
+    may_be_written: bool,
+}
+
+impl Upload<'_> {
+    /// One request, and those that it redirects to.
+    fn attempt(&mut self, progress: &mut Progress<'_>) -> Result<(), Failure> {
+        let client = self.client;
+        let mut uri = client.uri()?;
+        let origin = Origin::of(&uri);
+        for _ in 0..=MAX_REDIRECTS {
+            let answer = self.send(&uri, origin.as_ref(), progress)?;
+            match answer.status {
+                StatusCode::OK | StatusCode::CREATED | StatusCode::NO_CONTENT => return Ok(()),
+                StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => {
+                    uri = target(client, &uri, &answer)?;
+                    if Origin::of(&uri) != origin {
+                        let advice = format!(
+                            " and wants the file at another server, {}, to which it is not sent; \
+                             give the address there if that is meant",
+                            Origin::of(&uri).map_or_else(String::new, |origin| origin.to_string())
+                        );
+                        return Err(client.status_problem(answer.status, &advice).into());
+                    }
+                }
+                status if status.is_redirection() => {
+                    let advice =
+                        ", a redirect that takes no file along; give the address at its end";
+                    return Err(client.status_problem(status, advice).into());
+                }
+                StatusCode::PRECONDITION_FAILED if !self.replace => {
+                    return Err(self.found().into());
+                }
+                _ => return Err(self.refused(&answer)),
+            }
+        }
+        let detail = format!("the server redirects more than {MAX_REDIRECTS} times");
+        Err(client.problem(detail).into())
+    }
+
+    fn send(
+        &mut self,
+        uri: &Uri,
+        origin: Option<&Origin>,
+        progress: &mut Progress<'_>,
+    ) -> Result<Answer, Failure> {
+        progress.begin_request();
+        let mut request = Request::builder()
+            .method(Method::PUT)
+            .uri(uri)
+            .header(header::CONTENT_LENGTH, HeaderValue::from(self.len_bytes))
+            .header(header::CONTENT_TYPE, "application/octet-stream");
+        if !self.replace {
+            request = request.header(header::IF_NONE_MATCH, "*");
+        }
+        if self.len_bytes >= MIN_EXPECTED_BYTES {
+            request = request.header(header::EXPECT, "100-continue");
+        }
+        let (patience, silence) = (progress.patience(), progress.silence());
+        let mut body = Body {
+            file: self.file,
+            sent_bytes: 0,
+            len_bytes: self.len_bytes,
+            error: None,
+            progress,
+        };
+        let sent = self.client.send(
+            request,
+            SendBody::from_reader(&mut body),
+            origin,
+            patience,
+            silence,
+        );
+        if let Some(error) = body.error {
+            let url = self.client.url();
+            return Err(Error::io(format!("read the file for {url}"), error).into());
+        }
+        let was_sent = body.sent_bytes == self.len_bytes;
+        let is_lost = match &sent {
+            Ok(answer) => answer.status.is_server_error(),
+            Err(_) => true,
+        };
+        self.may_be_written |= was_sent && is_lost;
+        sent
+    }
+
+    /// The error for a file that is there.
+    fn found(&self) -> Error {
+        let lost = ": perhaps written by a request before, whose answer was lost; compare it";
+        Error::Exists {
+            path: self.client.url().into(),
+            detail: String::from(if self.may_be_written { lost } else { "" }),
+        }
+    }
+
+    fn refused(&self, answer: &Answer) -> Failure {
+        let advice = match answer.status.as_u16() {
+            401 | 403 => "; writing there needs a login, or more permissions",
+            404 | 405 | 501 => "; it takes no files at this address",
+            409 => "; the folder may be missing, or somebody is writing the same file",
+            413 => "; the file is too large for it",
+            429 => "; too many requests, try again later",
+            507 => "; it has no space left",
+            500..=599 => "; the server has a problem, try again later",
+            _ => "",
+        };
+        self.client.refused_with(answer, advice)
+    }
+}
+
+fn target(client: &Client, uri: &Uri, answer: &Answer) -> Result<Uri, Error> {
+    let location = answer.headers.get(header::LOCATION).ok_or_else(|| {
+        client.status_problem(answer.status, " without saying where the file goes")
+    })?;
+    redirect::target(uri, location).map_err(|why| client.problem(why))
+}
+
+/// The bytes of the file, which count as progress when they are sent.
+struct Body<'a, 'p> {
+    file: &'a File,
+    sent_bytes: u64,
+    len_bytes: u64,
+    error: Option<io::Error>,
+    progress: &'a mut Progress<'p>,
+}
+
+impl Read for Body<'_, '_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let left = self.len_bytes - self.sent_bytes;
+        let most = out.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        if most == 0 {
+            return Ok(0);
+        }
+        let read = match read_at(self.file, &mut out[..most], self.sent_bytes) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            read => read,
+        };
+        match read {
+            Ok(len) => {
+                self.sent_bytes += len as u64;
+                self.progress.received(len, self.sent_bytes);
+                Ok(len)
+            }
+            Err(error) => {
+                let kind = error.kind();
+                self.error = Some(error);
+                Err(kind.into())
+            }
+        }
+    }
+}
