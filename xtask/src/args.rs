@@ -24,6 +24,8 @@ pub enum Verb {
     Gauss(ByHand),
     /// Exchange models with the real compressed-tensors; installs PyTorch
     Compressed(ByHand),
+    /// Run every fault of servers and files in Rust and in Node, and print the table
+    Faults,
     /// Run the tests of object stores against moto (S3) and azurite (Azure)
     Stores,
     /// Install what the other commands need, and nothing else

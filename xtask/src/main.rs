@@ -11,6 +11,7 @@ mod chromium;
 mod counts;
 mod decoders;
 mod demo;
+mod faults;
 mod fresh;
 mod instructions;
 mod interop;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
             Verb::Sizes(options) => sizes::run(&workspace, &mut report, &options),
             Verb::Gauss(options) => torch::gauss(&workspace, &mut report, &options),
             Verb::Compressed(options) => torch::compressed(&workspace, &mut report, &options),
+            Verb::Faults => faults::run(&workspace, &mut report),
             Verb::Stores => object_stores::run(&workspace, &mut report),
             Verb::Setup => setup::run(&workspace, &mut report),
             Verb::Wasm => wasm::run(&workspace, &mut report),

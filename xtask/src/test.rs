@@ -13,7 +13,7 @@ use crate::step::{Report, Step};
 use crate::valgrind::{self, Valgrind};
 use crate::workspace::Workspace;
 use crate::{
-    chromium, counts, instructions, interop, nginx, no_std, node, python, rust_target, wasm,
+    chromium, counts, faults, instructions, interop, nginx, no_std, node, python, rust_target, wasm,
 };
 
 /// A small checkpoint in the repository, for a demo without a download.
@@ -45,7 +45,8 @@ fn all(workspace: &Workspace, report: &mut Report, options: &Test, this: &Path) 
         step.run(node::npm().args(["run", "docs"]))
     })?;
     report.step("command line, dev build", |step| {
-        step.run(cargo(workspace).args(["build", "--package", "zstn"]))
+        step.run(cargo(workspace).args(["build", "--package", "zstn"]))?;
+        faults::build(workspace, step)
     })?;
     report.step("tests in Node and Chromium", |step| {
         javascript(workspace, step, &tools)
@@ -177,6 +178,7 @@ fn javascript(workspace: &Workspace, step: &mut Step, tools: &Tools) -> Result<(
     let mut npm = node::npm();
     npm.args(["test", "--workspaces", "--if-present"])
         .env("ZSTN_BIN", workspace.zstn("debug"))
+        .env("ZSTN_FAULT_SERVER", faults::server(workspace))
         // Lists failures at the end of the log.
         .env("NODE_OPTIONS", "--test-reporter=spec");
     if let Some(nginx) = &tools.nginx {

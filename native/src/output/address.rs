@@ -1,7 +1,9 @@
 //! Addresses to write to.
 
-use super::receiver::Receiver;
-use crate::source::HttpOptions;
+use super::receiver::{Put, Receiver};
+#[cfg(feature = "store")]
+use crate::source::store;
+use crate::source::{HttpOptions, check_absent, is_server};
 use crate::{Error, Result};
 
 /// Begins the file at `url`. If one exists that may not be replaced, that is an
@@ -10,15 +12,18 @@ pub(super) fn receiver(url: &str, replace: bool, http: &HttpOptions) -> Result<R
     #[cfg(feature = "store")]
     if zstn_store::is_store(url) {
         let mut options = zstn_store::UploadOptions::default();
-        options.store = crate::source::store::options(http);
+        options.store = store::options(http);
         options.replace = replace;
         options.journal_folder = zstn_store::default_journal_folder();
-        let address = crate::source::store::address(url)?;
-        let upload = zstn_store::Upload::begin(&address, &options)?;
+        let upload = zstn_store::Upload::begin(&store::address(url)?, &options)?;
         return Ok(Receiver::Upload(Box::new(upload)));
     }
-    let _ = (replace, http);
-    Err(not_writable(url))
+    check_server(url, replace, http)?;
+    Ok(Receiver::Server(Box::new(Put {
+        url: url.into(),
+        replace,
+        http: http.clone(),
+    })))
 }
 
 /// Refuses an address that nothing can be written to, and one of something that
@@ -26,15 +31,21 @@ pub(super) fn receiver(url: &str, replace: bool, http: &HttpOptions) -> Result<R
 pub(super) fn check(url: &str, replace: bool, http: &HttpOptions) -> Result<()> {
     #[cfg(feature = "store")]
     if zstn_store::is_store(url) {
-        return match !replace && crate::source::store::exists(url, http)? {
+        return match !replace && store::exists(url, http)? {
             true => Err(Error::exists(url)),
             false => Ok(()),
         };
     }
-    let _ = (replace, http);
-    Err(not_writable(url))
+    check_server(url, replace, http)
 }
 
-fn not_writable(url: &str) -> Error {
-    Error::Usage(format!("{url}: nothing can be written to such an address"))
+fn check_server(url: &str, replace: bool, http: &HttpOptions) -> Result<()> {
+    match (is_server(url), replace) {
+        (true, true) => Ok(()),
+        (true, false) => check_absent(url, http),
+        (false, _) => Err(Error::Usage(format!(
+            "{url}: nothing can be written there; name a local path, an http(s) address, or an \
+             object in a store, such as s3://bucket/name"
+        ))),
+    }
 }

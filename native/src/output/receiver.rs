@@ -4,7 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use super::Uploaded;
+use super::{Uploaded, temporary};
+use crate::source::{HttpOptions, put};
 use crate::{Error, Result};
 
 /// Takes the bytes of an output in order, as they become final.
@@ -14,12 +15,27 @@ pub(super) enum Receiver<'a> {
     /// A pipe or a device, opened when the first bytes are there: opening a pipe
     /// waits for its reader.
     Stream(PathBuf, Option<File>),
+    /// A file on a web server. It is sent by one request, which has to say how
+    /// long it is, so all of it waits in the spool.
+    Server(Box<Put>),
     /// An object, which exists only when it is complete.
     #[cfg(feature = "store")]
     Upload(Box<zstn_store::Upload>),
 }
 
+/// A file to be sent to a web server.
+pub(super) struct Put {
+    pub(super) url: String,
+    pub(super) replace: bool,
+    pub(super) http: HttpOptions,
+}
+
 impl Receiver<'_> {
+    /// Returns whether it takes bytes before the length of all is known.
+    pub(super) fn takes_early(&self) -> bool {
+        !matches!(self, Self::Server(_))
+    }
+
     /// Takes the next bytes; `name` is that of the output.
     pub(super) fn take(&mut self, bytes: &[u8], name: &str) -> Result<()> {
         let written = match self {
@@ -28,6 +44,7 @@ impl Receiver<'_> {
             Self::Stream(path, stream) => {
                 opened(path, stream).and_then(|mut to| to.write_all(bytes))
             }
+            Self::Server(_) => Ok(()),
             #[cfg(feature = "store")]
             // `Write` would hide the kind of its errors.
             Self::Upload(upload) => return Ok(zstn_store::Upload::write(upload, bytes)?),
@@ -35,14 +52,24 @@ impl Receiver<'_> {
         written.map_err(|error| Error::io(format!("write {name}"), error))
     }
 
-    /// Ends the output: nothing follows.
-    pub(super) fn complete(self, name: &str) -> Result<Option<Uploaded>> {
+    /// Ends the output: nothing follows. `rest` are the bytes that were not taken
+    /// early.
+    pub(super) fn complete(self, name: &str, rest: &File) -> Result<Option<Uploaded>> {
         let flushed = match self {
             Self::Writer(mut writer) => writer.flush(),
             Self::Stdout => io::stdout().lock().flush(),
             // It is opened even without bytes, so that its reader sees the end.
             Self::Stream(path, mut stream) => {
                 opened(&path, &mut stream).and_then(|mut to| to.flush())
+            }
+            Self::Server(put_to) => {
+                let Put { url, replace, http } = *put_to;
+                let metadata = rest.metadata();
+                let len_bytes = metadata
+                    .map_err(|error| temporary::failed("read")(error))?
+                    .len();
+                put(&url, rest, len_bytes, &http, replace)?;
+                return Ok(None);
             }
             #[cfg(feature = "store")]
             Self::Upload(upload) => {

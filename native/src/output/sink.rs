@@ -48,8 +48,9 @@ impl<'a> Sink<'a> {
     }
 
     /// Writes an object, or a folder of them, at an address: `s3://`, `gs://`,
-    /// `az://`, `memory://` (with the crate feature `store`), or a file at a
-    /// `file://` address.
+    /// `az://`, `memory://` (with the crate feature `store`); a file at an http(s)
+    /// address, by one PUT request when all of it is there; or a local file or
+    /// folder at a `file://` address.
     ///
     /// An object appears when it is complete; of a folder the index comes last.
     /// Large objects are sent in parts, by [`pack`](crate::pack()) as it goes,

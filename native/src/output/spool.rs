@@ -1,7 +1,7 @@
 //! The part of a streamed output that may still be revised.
 
 use std::fs::File;
-use std::io::{Read, Seek};
+use std::io::{Read, Seek, Write};
 use std::sync::{Mutex, PoisonError};
 
 use super::receiver::Receiver;
@@ -17,6 +17,7 @@ pub(super) struct Spool<'a> {
     /// The file begins at this offset of the output.
     settled_bytes: u64,
     file: File,
+    takes_early: bool,
     /// Used by one thread at a time; the lock is for the type system alone.
     receiver: Mutex<Receiver<'a>>,
     /// Name of the receiver in messages.
@@ -28,6 +29,7 @@ impl<'a> Spool<'a> {
         Ok(Self {
             settled_bytes: 0,
             file: temporary::create()?,
+            takes_early: receiver.takes_early(),
             receiver: Mutex::new(receiver),
             name,
         })
@@ -47,8 +49,12 @@ impl<'a> Spool<'a> {
         position.expect("final bytes are not revised")
     }
 
-    /// Hands over everything that has been written.
+    /// Hands over everything that has been written, unless the receiver takes it
+    /// only in the end.
     pub(super) fn settle(&mut self) -> Result<()> {
+        if !self.takes_early {
+            return Ok(());
+        }
         let unreadable = || temporary::failed("read");
         let metadata = self.file.metadata();
         let len_bytes = metadata.map_err(|error| unreadable()(error))?.len();
@@ -72,8 +78,13 @@ impl<'a> Spool<'a> {
         Ok(())
     }
 
-    /// Takes bytes that are final already; they pass by the file.
+    /// Takes bytes that are final already; they pass by the file if the receiver
+    /// takes them early.
     pub(super) fn write_final(&mut self, bytes: &[u8]) -> Result<()> {
+        if !self.takes_early {
+            let written = self.file.write_all(bytes);
+            return written.map_err(|error| temporary::failed("write")(error));
+        }
         self.settle()?;
         self.take(bytes)?;
         self.settled_bytes += bytes.len() as u64;
@@ -85,7 +96,7 @@ impl<'a> Spool<'a> {
         self.settle()?;
         let receiver = self.receiver.into_inner();
         let receiver = receiver.unwrap_or_else(PoisonError::into_inner);
-        receiver.complete(&self.name)
+        receiver.complete(&self.name, &self.file)
     }
 
     /// Gives up; see [`Receiver::discard`].

@@ -6,8 +6,11 @@ use std::path::{Path, PathBuf};
 
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
+use super::place::{Place, is_pipe};
 use super::scheme::{self, Scheme};
+use super::{Feed, HttpOptions, Map, Source};
 use super::{address, http as network};
+use crate::{Error, Result};
 
 /// The location of an input.
 ///
@@ -75,8 +78,9 @@ impl fmt::Display for Location {
 
 impl Location {
     /// Returns the location of an address: `https://…`, `http://…`,
-    /// `hf://OWNER/NAME@REVISION/FILE` for a file in a model hub, or
-    /// `file:///…`. The last becomes its path. A text that is not such an
+    /// `hf://OWNER/NAME@REVISION/FILE` for a file in a model hub, `s3://…`,
+    /// `gs://…` or `az://…` for an object in a store (with the crate feature
+    /// `store`), or `file:///…`. The last becomes its path. A text that is not such an
     /// address is an error when the location is opened.
     ///
     /// ```
@@ -134,14 +138,6 @@ impl Location {
         }
     }
 
-    /// Returns whether this is the index of a checkpoint in several files, by
-    /// its name: it ends in `.index.json`.
-    #[must_use]
-    pub fn is_index(&self) -> bool {
-        let name = self.file_name();
-        name.is_some_and(|name| name.ends_with(SHARD_INDEX_SUFFIX))
-    }
-
     /// Returns the address, if it is that of a folder in an object store.
     pub(crate) fn stored_folder(&self) -> Option<&str> {
         match self {
@@ -150,6 +146,90 @@ impl Location {
             }
             _ => None,
         }
+    }
+
+    /// Returns whether this is the index of a checkpoint in several files, by
+    /// its name: it ends in `.index.json`.
+    #[must_use]
+    pub fn is_index(&self) -> bool {
+        let name = self.file_name();
+        name.is_some_and(|name| name.ends_with(SHARD_INDEX_SUFFIX))
+    }
+
+    /// Returns whether its bytes come only once.
+    pub(crate) fn is_read_once(&self) -> bool {
+        match self {
+            Self::Path(path) => is_pipe(path),
+            Self::Url(_) => false,
+            Self::Stdin => true,
+        }
+    }
+
+    /// Opens the file for reading parts. A local file becomes a
+    /// [`FileSource`](super::FileSource); a pipe and standard input are read to
+    /// their end first. `http` is for an address.
+    ///
+    /// # Errors
+    /// A file that cannot be opened; a folder or a device.
+    pub fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
+        Place::of(self)?.open(http)
+    }
+
+    /// Opens the file for reading parts without copying all of it. Returns `None`
+    /// for a server that ignores ranges, and for bytes that come only once.
+    pub(crate) fn open_ranged(&self, http: &HttpOptions) -> Result<Option<Box<dyn Source>>> {
+        Place::of(self)?.open_ranged(http)
+    }
+
+    /// Maps the file into memory. Pipes, standard input and addresses are first
+    /// copied into a temporary file, which is removed with the map. `http` is for
+    /// an address. `progress` is called with the bytes fetched so far and, if
+    /// known, the length.
+    ///
+    /// # Errors
+    /// A file that cannot be opened or fetched; too little space for the copy.
+    pub fn map(&self, http: &HttpOptions, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
+        Place::of(self)?.map(http, progress)
+    }
+
+    /// Begins to read the file from its start to its end, if all of it would have
+    /// to be copied otherwise; `None` for a local file, and for a server that
+    /// ignores ranges.
+    pub(crate) fn feed(&self, http: &HttpOptions) -> Result<Option<Feed>> {
+        Place::of(self)?.feed(http)
+    }
+
+    /// Reads a small file next to a checkpoint, such as `config.json`. Returns
+    /// `None` if there is no such file, or if a server asks for a login: storage
+    /// without a public list answers missing files so. A file of more than
+    /// `max_bytes` is refused.
+    pub(crate) fn read_small_if_any(
+        &self,
+        http: &HttpOptions,
+        max_bytes: u64,
+    ) -> Result<Option<Vec<u8>>> {
+        use std::io::ErrorKind::NotFound;
+        match self.read_small(http, max_bytes) {
+            Ok((bytes, _)) => Ok(Some(bytes)),
+            Err(Error::Http {
+                status: Some(401 | 403 | 404 | 410),
+                ..
+            }) => Ok(None),
+            Err(Error::Io { source, .. }) if source.kind() == NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads a small file, such as the index of a checkpoint. Returns its bytes
+    /// and the location that other files of the same version are siblings of. A
+    /// file of more than `max_bytes` is refused.
+    pub(crate) fn read_small(&self, http: &HttpOptions, max_bytes: u64) -> Result<(Vec<u8>, Self)> {
+        let too_long = || {
+            let detail = format!("the file is over the cap of {max_bytes} bytes");
+            Error::place(self)(zstn_core::Error::limit(detail))
+        };
+        let (bytes, pinned) = Place::of(self)?.read_small(http, max_bytes, too_long)?;
+        Ok((bytes, pinned.map_or_else(|| self.clone(), Self::Url)))
     }
 
     /// Returns the location of the file called `name` in the same folder; the

@@ -16,9 +16,9 @@ mod input;
 mod location;
 mod map;
 mod merged;
-mod opening;
 pub(crate) mod parallel;
 mod parts;
+mod place;
 mod scheme;
 pub(crate) mod store;
 mod version;
@@ -29,11 +29,13 @@ pub(crate) use arriving::{Arriving, Begun};
 pub use fault::survive_truncation;
 pub(crate) use feed::Feed;
 pub use file::FileSource;
+pub(crate) use http::check_absent;
 pub use http::{HttpOptions, Remote, put};
 pub use input::Input;
 pub use location::Location;
 pub use map::Map;
 pub(crate) use parts::read_parts;
+pub(crate) use scheme::is_server;
 pub use version::FileId;
 
 /// Name of the description of a model, next to its files.

@@ -54,6 +54,11 @@ impl Scheme {
     }
 }
 
+/// Returns whether `text` is an http(s) address.
+pub(crate) fn is_server(text: &str) -> bool {
+    Scheme::find(text) == Some(Scheme::Http)
+}
+
 /// Returns the name of the scheme of an address and what follows it.
 fn split(text: &str) -> Option<(&str, &str)> {
     let (name, rest) = text.split_once("://")?;

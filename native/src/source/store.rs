@@ -40,7 +40,9 @@ mod linked {
     ) -> Result<Vec<u8>> {
         match zstn_store::read_small(&address(url)?, max_bytes, &options(http)) {
             Err(zstn_store::Error::TooLong { .. }) => Err(too_long()),
-            read => Ok(read?.ok_or_else(|| zstn_store::Error::NotFound { url: url.into() })?),
+            Ok(Some(bytes)) => Ok(bytes),
+            Ok(None) => Err(zstn_store::Error::NotFound { url: url.into() }.into()),
+            Err(error) => Err(error.into()),
         }
     }
 

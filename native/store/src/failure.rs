@@ -62,14 +62,17 @@ impl Failure {
                 Kind::Condition
             }
             E::NotSupported { .. } | E::NotImplemented { .. } => Kind::Unsupported,
-            _ if status == Some(501) => Kind::Unsupported,
-            _ if status.is_none() && transport.is_some() => Kind::Network,
-            _ if status.is_some_and(|status| (300..400).contains(&status))
-                || answer.contains("without LOCATION") =>
-            {
-                Kind::Elsewhere
-            }
-            _ => Kind::Other,
+            // The library wraps some failures without a look at their status.
+            _ => match status {
+                Some(404) => Kind::NotFound,
+                Some(401 | 403) => Kind::Denied,
+                Some(409 | 412) => Kind::Condition,
+                Some(501) => Kind::Unsupported,
+                Some(300..=399) => Kind::Elsewhere,
+                None if answer.contains("without LOCATION") => Kind::Elsewhere,
+                None if transport.is_some() => Kind::Network,
+                _ => Kind::Other,
+            },
         };
         let reason = match transport {
             Some(HttpErrorKind::Timeout) => "nothing came from it for too long".into(),

@@ -1,15 +1,11 @@
-/** Servers that break the rules; each failure has its class and a sentence. */
+/** Servers that break the rules: the classes and sentences of failures. faults.test.mjs has every fault. */
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { test } from "node:test";
 import { open } from "zstn";
 import { safetensors } from "../support/checkpoint.mjs";
 import { answerRange, startServer } from "../support/server.mjs";
-import { vectorPath } from "../support/vectors.mjs";
 
-const small = readFileSync(vectorPath("zstn", "all_dtypes.zstn"));
 /** Larger than the head, so that reading the tensor is a request of its own. */
 const large = safetensors({ w: { dtype: "F32", shape: [16384], bytes: new Uint8Array(65536).fill(1) } });
 
@@ -74,32 +70,12 @@ test("a server that goes away is looked for again", async () => {
   await assert.rejects(model.tensor("w"), { code: "network", message: /Tried 2 times/ });
 });
 
-test("redirects that lead nowhere are followed once", async () => {
-  for (const location of ["/round", "ftp://127.0.0.1/model", "http://["]) {
-    await against((_request, response) => response.writeHead(302, { location }).end(), async (url, requests) => {
-      await assert.rejects(open(url), { code: "network", message: /redirects to where there is no file/ });
-      assert.equal(requests.filter(({ path }) => path === "/model.zstn").length, 1);
-    });
-  }
-});
-
-for (const [what, text] of [
-  ["no HTTP", "SSH-2.0-OpenSSH_9.9\r\n"],
-  ["two lengths", "HTTP/1.1 206 Partial Content\r\nContent-Length: 10\r\nContent-Length: 5\r\n\r\n0123456789"],
-  ["chunks that are none", "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-32767/99999\r\nTransfer-Encoding: chunked\r\n\r\nzzzz\r\nhello"],
-]) {
-  test(`${what}: an answer that is not valid is asked for once`, async () => {
-    let asked = 0;
-    const server = createServer((socket) => socket.on("error", () => {}).once("data", () => ((asked += 1), socket.end(text))));
-    await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
-    try {
-      await assert.rejects(open(`http://127.0.0.1:${server.address().port}/model`), { code: "network", message: /not valid HTTP/ });
-      assert.equal(asked, 1);
-    } finally {
-      server.close();
-    }
+test("redirects in a circle are followed once", async () => {
+  await against((_request, response) => response.writeHead(302, { location: "/round" }).end(), async (url, requests) => {
+    await assert.rejects(open(url), { code: "network", message: /redirects to where there is no file/ });
+    assert.equal(requests.filter(({ path }) => path === "/model.zstn").length, 1);
   });
-}
+});
 
 test("a body that ends early", async () => {
   const breaking = (request, response) => {
@@ -112,53 +88,6 @@ test("a body that ends early", async () => {
   await against(breaking, async (url) => {
     const model = await open(url);
     await assert.rejects(model.tensor("w"), { name: "TruncatedError", code: "truncated", expectedBytes: 65536, receivedBytes: 1000, message: /after 1000 of 65536 bytes/ });
-  });
-});
-
-test("a body longer than its range", async () => {
-  const generous = (request, response) => {
-    if (request.headers.range.startsWith("bytes=0-")) return answerRange(request, response, large);
-    const [, from, to] = /(\d+)-(\d+)/.exec(request.headers.range);
-    response.writeHead(206, { "content-range": `bytes ${from}-${to}/${large.length}` });
-    response.end(Buffer.alloc(to - from + 2));
-  };
-  await against(generous, async (url) => {
-    const model = await open(url);
-    await assert.rejects(model.tensor("w"), { name: "TruncatedError", message: /more than the 65536 bytes/ });
-  });
-});
-
-test("another range than the one asked for", async () => {
-  const shifted = (request, response) => {
-    if (request.headers.range.startsWith("bytes=0-")) return answerRange(request, response, large);
-    response.writeHead(206, { "content-range": `bytes 0-65535/${large.length}` });
-    response.end(large.subarray(0, 65536));
-  };
-  await against(shifted, async (url) => {
-    const model = await open(url);
-    await assert.rejects(model.tensor("w"), { name: "RangeNotSupportedError", message: /other bytes than were asked for/ });
-  });
-});
-
-test("a file that is replaced while it is being read", async () => {
-  let file = large;
-  await against((request, response) => answerRange(request, response, file), async (url) => {
-    const model = await open(url);
-    file = Buffer.concat([large, Buffer.alloc(8)]);
-    await assert.rejects(model.tensor("w"), { name: "SourceChangedError", code: "changed", message: /was changed/ });
-  });
-});
-
-test("a file that has become shorter", async () => {
-  let shorter = false;
-  const handler = (request, response) => {
-    if (!shorter) return answerRange(request, response, large);
-    return response.writeHead(416, { "content-range": "bytes */10" }).end();
-  };
-  await against(handler, async (url) => {
-    const model = await open(url);
-    shorter = true;
-    await assert.rejects(model.tensor("w"), { name: "SourceChangedError", message: /shorter/ });
   });
 });
 
@@ -195,11 +124,3 @@ test("a size that the answer does not show is asked for with HEAD", async () => 
   });
 });
 
-test("no size anywhere", async () => {
-  const silent = (request, response) => {
-    if (request.method === "HEAD") return response.writeHead(405).end();
-    response.writeHead(206, { "transfer-encoding": "chunked" });
-    return response.end(small);
-  };
-  await against(silent, (url) => assert.rejects(open(url), { name: "RangeNotSupportedError", message: /how large/ }));
-});

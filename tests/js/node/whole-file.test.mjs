@@ -7,7 +7,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { open } from "zstn";
-import { compressed, resetAfter, startFaultServer, whole } from "../support/fault-server.mjs";
+import { resetAfter, startFaultServer, whole } from "../support/fault-server.mjs";
 import { readAndCheck, version } from "../support/faulty-model.mjs";
 import { scratchFolder } from "../support/scratch.mjs";
 
@@ -55,16 +55,6 @@ test("one cut short is read again from its beginning", async () => {
     assert.equal(heard.at(-1), file.bytes.length, "no byte is told twice");
     assert.equal(model.stats.retries, 1);
   });
-});
-
-test("a file without a length could be cut short unnoticed, and is refused", async () => {
-  const endless = (_request, response) => response.writeHead(200).end(file.bytes);
-  await against({ always: endless }, (server) => assert.rejects(open(server.url), { code: "range_not_supported", message: /without saying how long/ }));
-});
-
-test("a compressed file is refused", async () => {
-  const all = (request, response, state) => (delete request.headers.range, compressed(request, response, state));
-  await against({ always: all }, (server) => assert.rejects(open(server.url), { code: "content_encoding", message: /gzip/ }));
 });
 
 test("a server that stops to send parts is an error, not a download", async () => {

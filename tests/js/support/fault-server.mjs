@@ -1,4 +1,7 @@
-/** A file server with faults that a test chooses, and otherwise correct: ranges, If-Range, ETag, CORS. */
+/**
+ * A file server with faults that a test chooses, and otherwise correct: ranges, If-Range, ETag, CORS. For pages and for tests of the
+ * exact order of events; all faults are in tests/faults, see fault-table.mjs.
+ */
 
 import { gzipSync } from "node:zlib";
 import { startServer } from "./server.mjs";
@@ -79,13 +82,6 @@ export const cutTo = (bytes) => (request, response, { file }) => {
   response.end(part.subarray(0, bytes));
 };
 
-/** The body ends early without any length announced. */
-export const cutChunkedTo = (bytes) => (request, response, { file }) => {
-  const { part, contentRange } = asked(request, file);
-  response.writeHead(206, { "content-range": contentRange, ...versionHeaders(file) });
-  response.end(part.subarray(0, bytes));
-};
-
 /** At most the first `bytes` of what was asked for, in an answer that says so. */
 export const shorter = (bytes) => (request, response, { file }) => {
   const { first, part } = asked(request, file);
@@ -93,16 +89,6 @@ export const shorter = (bytes) => (request, response, { file }) => {
   const contentRange = `bytes ${first}-${first + sent.length - 1}/${file.bytes.length}`;
   response.writeHead(206, { "content-range": contentRange, "content-length": sent.length, ...versionHeaders(file) });
   response.end(sent);
-};
-
-/** The head, then the body byte by byte. */
-export const drip = (request, response, { file }) => {
-  const { part } = asked(request, file);
-  let sent = 0;
-  begin(request, response, file, 0, () => {
-    const timer = setInterval(() => response.write(part.subarray(sent, (sent += 1))), 10);
-    response.on("close", () => clearInterval(timer));
-  });
 };
 
 /** Never answers. */
@@ -133,14 +119,6 @@ export const compressed = (request, response, { file }) => {
   const headers = { "content-encoding": "gzip", "content-length": body.length, ...versionHeaders(file) };
   response.writeHead(range ? 206 : 200, range ? { ...headers, "content-range": range.contentRange } : headers);
   response.end(body);
-};
-
-/** One byte more than was asked for, in an answer that says so. */
-export const longer = (request, response, { file }) => {
-  const { first, last } = asked(request, file);
-  const part = file.bytes.subarray(first, last + 2);
-  response.writeHead(206, { "content-range": `bytes ${first}-${last + 1}/${file.bytes.length}`, "content-length": part.length, ...versionHeaders(file) });
-  response.end(part);
 };
 
 /** Redirects to the origin `to`. */

@@ -33,12 +33,18 @@ fn what_cannot_be_read_is_refused_with_what_can() {
         ("foo://h/model.zstn", "begin with one of https://"),
         ("file://elsewhere/model.zstn", "file:///folder/model.zstn"),
         ("file:///model.zstn?download=true", "%3F"),
+        ("s3://bucket//model.zstn", "empty"),
+        (
+            "s3://user:secret@bucket/model.zstn",
+            "environment variables",
+        ),
     ] {
         for verb in ["ls", "unpack", "verify", "compress"] {
             let out = zstn(folder.path(), &[verb, input]);
             let said = text(&out.stderr);
             assert_eq!(out.status.code(), Some(2), "{verb} {input}: {said}");
             assert!(said.contains(sentence), "{verb} {input}: {said}");
+            assert!(!said.contains("secret"), "{verb} {input}: {said}");
         }
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);

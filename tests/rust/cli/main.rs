@@ -6,6 +6,8 @@ mod changed_inputs;
 mod delta_bases;
 mod deltas;
 mod exit_status;
+#[cfg(unix)]
+mod file_faults;
 mod hub;
 #[cfg(unix)]
 mod killed;

@@ -110,7 +110,7 @@ fn at_most_eight_requests_are_under_way() {
 }
 
 /// Reads 20 far ranges from a server with this behaviour.
-fn read_from(behaviour: Behaviour) -> zstn::Result<()> {
+fn read_from(behaviour: impl Behaviour) -> zstn::Result<()> {
     let file = bytes(20 * FAR);
     let served = Served {
         bytes: file.clone(),

@@ -3,9 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use zstn_store::{
-    Address, Environment, Error, Limits, Object, StoreOptions, Upload, UploadOptions,
-};
+use zstn_store::{Address, Environment, Error, Object, StoreOptions, Upload, UploadOptions};
 
 use crate::bucket::{PART_BYTES, s3_environment};
 use zstn_tests::store_proxy::{Action, Proxy, Request, answer};
@@ -22,11 +20,7 @@ pub fn s3_error(status: &str, code: &str) -> Vec<u8> {
 
 fn options(proxy: &Proxy) -> StoreOptions {
     let environment = Environment::from_pairs(s3_environment(&proxy.address()));
-    let mut limits = Limits::default();
-    limits.idle_timeout = Duration::from_millis(500);
-    let mut options = StoreOptions::with_environment(environment);
-    options.limits = limits;
-    options
+    StoreOptions::with_environment(environment)
 }
 
 fn address() -> Address {
@@ -191,6 +185,7 @@ fn stalls_end() {
     });
     let mut options = options(&proxy);
     options.limits.retries = 1;
+    options.limits.idle_timeout = Duration::from_millis(300);
     let error = Object::open(&address(), &options).unwrap_err();
     assert!(matches!(error, Error::Network { .. }), "{error}");
     assert!(error.to_string().contains("nothing came"), "{error}");
@@ -202,11 +197,20 @@ fn other_answers_than_asked_for_are_refused() {
     type Check = fn(&Error) -> bool;
     let changed: Check = |error| matches!(error, Error::Changed { .. });
     let server: Check = |error| matches!(error, Error::Server { .. });
-    let cases: [(&str, Change, Check); 6] = [
+    let cases: [(&str, Change, Check); 7] = [
         // A server that does not know the condition.
         (
             "another ETag",
             |request| replace(content(request), "ETag: \"a\"", "ETag: \"b\""),
+            changed,
+        ),
+        // Without an ETag, the time counts.
+        (
+            "another time",
+            |request| {
+                let untagged = replace(content(request), "ETag: \"a\"\r\n", "");
+                replace(untagged, "12:00:00", "12:00:01")
+            },
             changed,
         ),
         (
@@ -255,6 +259,17 @@ fn other_answers_than_asked_for_are_refused() {
         let error = object.read(2..6).unwrap_err();
         assert!(is_expected(&error), "{name}: {error:?}");
     }
+}
+
+#[test]
+fn without_an_etag_the_time_is_the_version() {
+    let proxy = Proxy::answering(|request| {
+        assert_eq!(request.header("if-match"), None);
+        replace(content(request), "ETag: \"a\"\r\n", "")
+    });
+    let object = open(&proxy).unwrap();
+    assert_eq!(object.e_tag(), None);
+    assert_eq!(object.read(2..6).unwrap(), &BODY[2..6]);
 }
 
 fn replace(answer: Vec<u8>, from: &str, to: &str) -> Vec<u8> {

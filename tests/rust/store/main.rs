@@ -8,11 +8,13 @@
 mod answers;
 mod bucket;
 mod credentials;
+mod google;
 mod objects;
 mod process;
 mod races;
 mod resume;
 mod uploads;
+mod verbs;
 
 /// Makes a test of each case for each store.
 macro_rules! on_every_store {
@@ -54,7 +56,7 @@ on_every_store! {
 }
 
 mod servers {
-    use super::{objects, resume};
+    use super::{objects, resume, verbs};
 
     on_servers! {
         objects: a_missing_container_is_named;
@@ -63,6 +65,10 @@ mod servers {
             parts_that_became_too_short_are_not_reused, a_damaged_journal_costs_no_bytes,
             parts_that_are_gone_are_sent_again, one_process_at_a_time,
             a_killed_process_is_continued;
+        verbs: every_verb_reads_and_writes, folders_come_with_their_index_last,
+            refusals_are_one_sentence, a_killed_pack_is_continued,
+            a_refused_input_leaves_no_parts,
+            objects_that_change_and_writers_that_lose_are_told;
     }
 
     // The macro's modules are one level deeper here.

@@ -99,6 +99,7 @@ pub fn only_missing_parts_are_sent_again(bucket: &Bucket) {
     options.part_bytes = 16 << 20;
     options.parts_at_once = 3;
     let mut upload = Upload::begin(&bucket.address(NAME), &options).unwrap();
+    assert_eq!(upload.unfinished_parts(), 3);
     upload.write(&bytes).unwrap();
     let report = upload.finish().unwrap();
     assert_eq!((report.parts, report.parts_reused), (8, 3));

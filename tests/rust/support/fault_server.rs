@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -29,8 +30,8 @@ pub struct Asked {
     pub range: Option<Range<usize>>,
     /// The `If-Range` header.
     pub if_range: Option<String>,
-    /// Port of the server.
-    pub port: u16,
+    /// All headers; names are lowercase.
+    pub headers: Vec<(String, String)>,
 }
 
 /// What happens to the connection after an answer.
@@ -45,13 +46,23 @@ pub enum Then {
 }
 
 /// Answers one request.
-pub type Behaviour = fn(&Asked, &Served, &mut TcpStream) -> io::Result<Then>;
+pub trait Behaviour:
+    Fn(&Asked, &Served, &mut TcpStream) -> io::Result<Then> + Send + Sync + 'static
+{
+}
 
-/// A running server, which stays until the process ends.
+impl<F> Behaviour for F where
+    F: Fn(&Asked, &Served, &mut TcpStream) -> io::Result<Then> + Send + Sync + 'static
+{
+}
+
+/// A running server, which stays until it is stopped or the process ends.
 #[derive(Debug)]
 pub struct FaultServer {
     /// Address of the file.
     pub url: String,
+    port: u16,
+    is_stopped: Arc<AtomicBool>,
     log: Arc<Mutex<Vec<Asked>>>,
 }
 
@@ -61,21 +72,44 @@ impl FaultServer {
     /// # Panics
     /// If no port is free.
     #[must_use]
-    pub fn start(served: Served, behaviour: Behaviour) -> Self {
+    pub fn start(served: Served, behaviour: impl Behaviour) -> Self {
+        Self::share(Arc::new(served), behaviour)
+    }
+
+    /// Starts a server for files that others serve as well.
+    ///
+    /// # Panics
+    /// If no port is free.
+    #[must_use]
+    pub fn share(served: Arc<Served>, behaviour: impl Behaviour) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let log: Arc<Mutex<Vec<Asked>>> = Arc::default();
-        let shared = (Arc::clone(&log), Arc::new(served));
+        let is_stopped: Arc<AtomicBool> = Arc::default();
+        let shared = (Arc::clone(&log), served, Arc::new(behaviour));
+        let stopped = Arc::clone(&is_stopped);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (log, served) = shared.clone();
-                thread::spawn(move || talk(stream, port, &log, &served, behaviour));
+                if stopped.load(Ordering::SeqCst) {
+                    return;
+                }
+                let (log, served, behaviour) = shared.clone();
+                thread::spawn(move || talk(stream, &log, &served, &*behaviour));
             }
         });
         Self {
             url: format!("http://127.0.0.1:{port}/model"),
+            port,
+            is_stopped,
             log,
         }
+    }
+
+    /// Closes the port. Connections end when their clients close them.
+    pub fn stop(&self) {
+        self.is_stopped.store(true, Ordering::SeqCst);
+        // Wakes the thread that waits for connections.
+        drop(TcpStream::connect(("127.0.0.1", self.port)));
     }
 
     /// The requests so far.
@@ -87,13 +121,11 @@ impl FaultServer {
 
 fn talk(
     mut stream: TcpStream,
-    port: u16,
     log: &Mutex<Vec<Asked>>,
     served: &Served,
-    behaviour: Behaviour,
+    behaviour: &impl Behaviour,
 ) {
     while let Some((len, mut asked)) = request(&stream, served.bytes.len()) {
-        asked.port = port;
         if let Ok(mut log) = log.lock() {
             asked.number = log.len() + 1;
             log.push(asked.clone());
@@ -136,13 +168,16 @@ fn request(stream: &TcpStream, len_bytes: usize) -> Option<(usize, Asked)> {
             let end = last.parse().map_or(len_bytes, |last: usize| last + 1);
             Some(first.parse().ok()?..end.min(len_bytes))
         });
+        let headers = fields
+            .iter()
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()));
         let asked = Asked {
             number: 0,
             method: words.next()?,
             path: words.next()?,
             range,
             if_range: field("if-range"),
-            port: 0,
+            headers: headers.collect(),
         };
         return Some((end + 4, asked));
     }
@@ -150,14 +185,6 @@ fn request(stream: &TcpStream, len_bytes: usize) -> Option<(usize, Asked)> {
 
 /// The ETag of [`Served::bytes`].
 pub const ETAG: &str = "ETag: \"v1\"";
-
-impl Asked {
-    /// A range that is not the first of several.
-    #[must_use]
-    pub fn is_late(&self) -> bool {
-        self.number > 1 || self.range.is_none()
-    }
-}
 
 /// Status line and header lines.
 #[must_use]
@@ -167,8 +194,7 @@ pub fn head(status: &str, lines: &[&str]) -> Vec<u8> {
 
 /// The head of a 206 that says it holds `range` of a file of `total` and has
 /// a body of `len`.
-#[must_use]
-pub fn part_head(range: &Range<usize>, total: impl std::fmt::Display, len: usize) -> Vec<u8> {
+fn part_head(range: &Range<usize>, total: impl std::fmt::Display, len: usize) -> Vec<u8> {
     let said = format!(
         "Content-Range: bytes {}-{}/{total}",
         range.start,

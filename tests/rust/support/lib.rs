@@ -7,6 +7,7 @@ pub mod command;
 pub mod compressed_model;
 pub mod dimensions;
 pub mod fault_server;
+pub mod faults;
 pub mod gauss;
 pub mod hub;
 pub mod memory;

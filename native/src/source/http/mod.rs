@@ -30,6 +30,7 @@ mod validator;
 mod whole;
 
 pub use options::HttpOptions;
+pub(crate) use put::check_absent;
 pub use put::put;
 pub(super) use secrets::origin;
 pub(super) use whole::download;

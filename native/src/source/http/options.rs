@@ -33,7 +33,8 @@ pub struct HttpOptions {
     /// body. 30 seconds by default.
     pub idle_timeout: Duration,
     /// Time that a read may spend without progress, in all its attempts and
-    /// between them, before it fails; starts again with every MiB. 55 seconds by
+    /// between them, before it fails; starts again with every MiB. A server that
+    /// asks for a longer wait (`Retry-After`) is reported at once. 55 seconds by
     /// default.
     pub give_up_after: Duration,
     /// The first wait before a retry is at most this long; each later one at

@@ -49,7 +49,7 @@ pub fn put(
     }
     let client = &Client::new(url, options)?;
     if !replace {
-        retrying(options, |progress| check_absent(client, progress))?;
+        retrying(options, |progress| ask(client, progress))?;
     }
     let mut upload = Upload {
         client,
@@ -61,9 +61,18 @@ pub fn put(
     retrying(options, |progress| upload.attempt(progress))
 }
 
+/// Refuses the http(s) address of a file that is there.
+///
+/// # Errors
+/// [`Error::Exists`]; [`Error::Http`] for a server that cannot be reached.
+pub(crate) fn check_absent(url: &str, options: &HttpOptions) -> Result<()> {
+    let client = &Client::new(url, options)?;
+    retrying(options, |progress| ask(client, progress))
+}
+
 /// Asks whether the file is there. A server that does not say so decides when it
 /// gets the file: addresses that are signed for writing may not be read.
-fn check_absent(client: &Client, progress: &mut Progress<'_>) -> Result<(), Failure> {
+fn ask(client: &Client, progress: &mut Progress<'_>) -> Result<(), Failure> {
     let answer = client.request(&Method::HEAD, &[], progress)?;
     match answer.status {
         status if status.is_success() => Err(Error::exists(client.url()).into()),

@@ -11,8 +11,6 @@ use crate::{Error, Result};
 
 /// The longest wait of our own accord.
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
-/// The longest wait because a server asks for it.
-const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// An attempt that received this much is not counted as a failure: on a poor
 /// line large tensors come in many pieces.
 const PROGRESS_BYTES: u64 = 1 << 20;
@@ -167,7 +165,7 @@ pub(super) fn retrying<T>(
             progress.wasted = Duration::ZERO;
         }
         progress.waste_attempt();
-        let asked = retry_after.unwrap_or_default().min(MAX_RETRY_AFTER);
+        let asked = retry_after.unwrap_or_default();
         let wait = backoff(options.first_backoff, failures).max(asked);
         if failures >= options.retries || wait >= progress.left() {
             return Err(spent(error, attempts, retry_after));

@@ -180,6 +180,15 @@ impl Upload {
         self.session.take().map_or(Ok(()), Session::discard)
     }
 
+    /// Returns the number of parts that an earlier run has sent, before any is
+    /// known to be of use.
+    #[must_use]
+    pub fn unfinished_parts(&self) -> usize {
+        self.unfinished
+            .as_ref()
+            .map_or(0, |entries| entries.parts.len())
+    }
+
     /// Returns the address.
     #[must_use]
     pub fn address(&self) -> &Address {

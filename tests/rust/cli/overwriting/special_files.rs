@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use zstn::Engine;
 use zstn_tests::command::{program, text, zstn};
 
-use super::{contents, models, run, scratch};
+use super::{models, run, scratch};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, symlink};
@@ -175,21 +175,4 @@ fn a_name_as_long_as_names_may_be() {
     );
     assert!(out.status.success(), "{}", text(&out.stderr));
     assert!(folder.path().join(name).is_file());
-}
-
-#[test]
-fn a_file_that_may_not_grow_so_far_is_an_error_and_leaves_nothing() {
-    let folder = scratch();
-    let before = contents(folder.path());
-    let script = format!(
-        "ulimit -f 1; exec '{}' unpack m.zstn -o out",
-        program().display()
-    );
-    let out = Command::new("bash")
-        .args(["-c", &script])
-        .current_dir(folder.path())
-        .output()
-        .unwrap();
-    assert_eq!(out.status.code(), Some(3), "{}", text(&out.stderr));
-    assert!(contents(folder.path()) == before);
 }

@@ -1,75 +1,38 @@
 //! Every fault of a server against its outcome: the right bytes, or an error that
 //! says what is wrong. Never other bytes, and never a hang.
+//!
+//! The cases are those of `tests/faults/server.json`, which the npm package runs
+//! as well.
 
-mod answers;
-mod lengths;
-mod retries;
-mod stalls;
-mod stated_lengths;
-mod versions;
-mod wrong_ranges;
+mod scripted;
+mod surfaces;
 
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use zstn::source::{HttpOptions, Location, Source};
-use zstn::{Engine, Error, Reader};
-use zstn_core::container::zstn::pack;
-use zstn_core::frame::select::Effort;
-use zstn_tests::checkpoint;
-use zstn_tests::fault_server::{Behaviour, FaultServer, Served};
-use zstn_tests::rng::Rng;
+use zstn::source::HttpOptions;
+use zstn::{Error, Result};
+use zstn_tests::faults::report::{self, Run};
+use zstn_tests::faults::server::{Logged, PATH};
+use zstn_tests::faults::table::{Case, Tries};
+use zstn_tests::faults::{
+    CaseServer, Cell, Expected, Kind, Operation, Phase, Side, Table, Times, model,
+};
 
-/// The outcome of a fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    Right,
-    /// An error with these words.
-    Refused(&'static str),
-    /// The error for a file that has changed.
-    Changed,
-}
+use surfaces::{SURFACES, Surface};
 
-use Outcome::{Changed, Refused, Right};
+/// Most of these wait for a server.
+const RUNS_AT_ONCE: usize = 48;
+const RETRIES: usize = 3;
+const TOKEN: &str = "a-secret-token";
 
-struct Case {
-    name: &'static str,
-    behaviour: Behaviour,
-    /// The outcome of reading one tensor, or rows of it.
-    read: Outcome,
-    /// The outcome of downloading the file.
-    whole: Outcome,
-}
-
-const fn case(name: &'static str, read: Outcome, whole: Outcome, behaviour: Behaviour) -> Case {
-    Case {
-        name,
-        behaviour,
-        read,
-        whole,
-    }
-}
-
-/// Two tensors far larger than the head of a file.
-fn plain(seed: u64) -> Vec<u8> {
-    let mut rng = Rng(seed);
-    let (x, y) = (rng.bf16_weights(60_000), rng.bf16_weights(60_000));
-    checkpoint(&[("x", "BF16", &x), ("y", "BF16", &y)])
-}
-
-/// A plain and a packed file, each with another of the same length.
-fn kinds() -> [(&'static str, Served); 2] {
-    let engine = Engine::new(1).unwrap();
-    let packed = |seed| pack(&engine, &plain(seed), Effort::Fast).unwrap();
-    let (bytes, mut other) = (packed(1), packed(2));
-    other.resize(bytes.len(), 0);
-    let plain = Served {
-        bytes: plain(1),
-        other: plain(2),
-    };
-    [("safetensors", plain), ("zstn", Served { bytes, other })]
-}
+/// Ends stalls; all other cases do not depend on time.
+const STALL_LIMIT: Duration = Duration::from_millis(300);
+const NO_LIMIT: Duration = Duration::from_secs(15);
 
 fn options(idle: Duration) -> HttpOptions {
     let mut options = HttpOptions::default();
@@ -80,75 +43,202 @@ fn options(idle: Duration) -> HttpOptions {
     options
 }
 
-fn open(url: &str, options: &HttpOptions) -> zstn::Result<Reader> {
-    Reader::options()
-        .http(options.clone())
-        .open(Location::url(url))
+/// A cell, read in one way from one kind of file.
+struct Attempt<'a> {
+    cell: &'a Cell,
+    case: &'a Case,
+    surface: &'a Surface,
+    kind: Kind,
+    /// Requests that a right server receives.
+    right_requests: usize,
 }
 
-/// Runs all `cases` at once with the limits of `options`.
-fn check(cases: &[Case], options: &HttpOptions) {
-    let truth = plain(1);
-    let y = truth[truth.len() - 120_000..].to_vec();
-    for (kind, served) in kinds() {
-        thread::scope(|scope| {
-            let (served, y) = (&served, &y);
-            for case in cases {
-                scope.spawn(move || {
-                    let start = || FaultServer::start(served.clone(), case.behaviour).url;
-                    let name = format!("{}, {kind}", case.name);
-                    let found = soon(&name, start(), options, |url, options| {
-                        Ok(open(url, options)?.read("y")?.bytes)
-                    });
-                    judge(&format!("{name}, get"), case.read, found, y);
-                    let found = soon(&name, start(), options, |url, options| {
-                        Ok(open(url, options)?.read_rows("y", 1000..51_000)?.bytes)
-                    });
-                    judge(
-                        &format!("{name}, rows"),
-                        case.read,
-                        found,
-                        &y[2000..102_000],
-                    );
-                    let found = soon(&name, start(), options, |url, options| {
-                        let map = Location::url(url).map(options, &|_, _| ())?;
-                        Ok(map.read(0..map.len_bytes())?.into_owned())
-                    });
-                    judge(&format!("{name}, whole"), case.whole, found, &served.bytes);
+#[test]
+fn every_fault_has_its_outcome() {
+    let table = Table::load();
+    let cells = table.cells(Side::Native);
+    let mut attempts = Vec::new();
+    let mut right_requests = BTreeMap::new();
+    for cell in &cells {
+        let case = table.case(&cell.case).unwrap();
+        for surface in SURFACES {
+            if !surface.operations.contains(&cell.operation) {
+                continue;
+            }
+            for kind in cell.kinds.clone() {
+                let key = format!("{:?} {kind:?} {}", cell.operation, surface.name);
+                let count = || requests_to_a_right_server(&table, cell.operation, surface, kind);
+                attempts.push(Attempt {
+                    cell,
+                    case,
+                    surface,
+                    kind,
+                    right_requests: *right_requests.entry(key).or_insert_with(count),
                 });
             }
-        });
+        }
+    }
+    let next = AtomicUsize::new(0);
+    let runs = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..RUNS_AT_ONCE {
+            scope.spawn(|| {
+                while let Some(attempt) = attempts.get(next.fetch_add(1, Ordering::SeqCst)) {
+                    let problem = attempt.run().err();
+                    runs.lock().unwrap().push(Run {
+                        case: attempt.cell.case.clone(),
+                        surface: format!("native {}", attempt.surface.name),
+                        problem: problem.map(|problem| format!("{attempt}: {problem}")),
+                    });
+                }
+            });
+        }
+    });
+    let runs = runs.into_inner().unwrap();
+    report::write("native", &runs);
+    let problems: Vec<_> = runs.iter().filter_map(|run| run.problem.clone()).collect();
+    let (failed, all) = (problems.len(), runs.len());
+    assert!(failed == 0, "{failed} of {all}:\n{}", problems.join("\n"));
+    assert!(all > cells.len());
+}
+
+fn requests_to_a_right_server(
+    table: &Table,
+    operation: Operation,
+    surface: &Surface,
+    kind: Kind,
+) -> usize {
+    let case = table.case("all well").unwrap();
+    let server = CaseServer::start(case, operation, Phase::Opening, Times::Always, kind);
+    (surface.read)(&server.url, &options(NO_LIMIT)).unwrap();
+    server.log().len()
+}
+
+impl Attempt<'_> {
+    fn run(&self) -> std::result::Result<(), String> {
+        let Cell {
+            operation,
+            phase,
+            times,
+            expected,
+            ..
+        } = self.cell;
+        let server = CaseServer::start(self.case, *operation, *phase, *times, self.kind);
+        self.judge(self.read(&server.url), expected)?;
+        let log = server.log();
+        self.judge_requests(&log, expected)?;
+        self.judge_headers(&log)?;
+        if expected.bytes.is_none() && *times == Times::Once && expected.faults == 1 {
+            // The fault is over, and has left nothing.
+            let again = self.read(&server.url);
+            self.judge_bytes(again, "model")
+                .map_err(|problem| format!("again: {problem}"))?;
+        }
+        Ok(())
+    }
+
+    /// Reads. An attempt that does not end is an error.
+    fn read(&self, url: &str) -> Result<Vec<u8>> {
+        let limit = if self.cell.stalls {
+            STALL_LIMIT
+        } else {
+            NO_LIMIT
+        };
+        let options = options(limit).with_token(url, TOKEN)?;
+        let (send, receive) = mpsc::channel();
+        let (url, read) = (url.to_owned(), self.surface.read);
+        thread::spawn(move || send.send(read(&url, &options)));
+        receive
+            .recv_timeout(Duration::from_secs(200))
+            .unwrap_or_else(|_| Err(Error::Usage("does not end".into())))
+    }
+
+    fn judge(
+        &self,
+        found: Result<Vec<u8>>,
+        expected: &Expected,
+    ) -> std::result::Result<(), String> {
+        if let Some(version) = &expected.bytes {
+            return self.judge_bytes(found, version);
+        }
+        let failure = expected.failure.as_ref().ok_or("has no native outcome")?;
+        let error = match found {
+            Ok(bytes) => return Err(format!("{} bytes, not {failure:?}", bytes.len())),
+            Err(error) => error,
+        };
+        let text = error.to_string();
+        let status = match &error {
+            Error::Http { status, .. } => *status,
+            _ => None,
+        };
+        let fits = error.code() == failure.code
+            && text.contains(&failure.says)
+            && status == expected.status
+            && text.contains("http://127.0.0.1")
+            && !text.contains(TOKEN);
+        let found = || format!("{} {status:?}: {text}, not {expected:?}", error.code());
+        if fits { Ok(()) } else { Err(found()) }
+    }
+
+    fn judge_bytes(
+        &self,
+        found: Result<Vec<u8>>,
+        version: &str,
+    ) -> std::result::Result<(), String> {
+        let bytes = found.map_err(|error| format!("{}: {error}", error.code()))?;
+        let files = model::served(self.kind);
+        let truth = match version {
+            "other" => (self.surface.truth)(&model::plain(2), &files.other),
+            _ => (self.surface.truth)(&model::plain(1), &files.bytes),
+        };
+        match bytes == truth {
+            true => Ok(()),
+            false => Err(format!("{} wrong bytes", bytes.len())),
+        }
+    }
+
+    fn judge_requests(
+        &self,
+        log: &[Logged],
+        expected: &Expected,
+    ) -> std::result::Result<(), String> {
+        let before = usize::from(self.cell.phase == Phase::Later);
+        let requests = log.iter().filter(|request| request.path == PATH).count();
+        let fits = match expected.tries {
+            None => true,
+            Some(Tries::One) => requests == before + 1,
+            // A kept connection that was closed costs no retry.
+            Some(Tries::All) => requests > before + RETRIES,
+            Some(Tries::OneMore) => requests == self.right_requests + expected.faults,
+        };
+        if fits {
+            return Ok(());
+        }
+        Err(format!("{requests} requests, not {:?}", expected.tries))
+    }
+
+    fn judge_headers(&self, log: &[Logged]) -> std::result::Result<(), String> {
+        let token = format!("Bearer {TOKEN}");
+        for (number, request) in log.iter().enumerate() {
+            let sent = request.header("authorization");
+            if sent != (!request.is_other_origin).then_some(&*token) {
+                return Err(format!("the token: {request:?}"));
+            }
+            let Some(if_range) = &self.cell.if_range else {
+                continue;
+            };
+            let is_first = number == 0 || self.cell.operation != Operation::Read;
+            let condition = (!is_first && !if_range.is_empty()).then_some(&**if_range);
+            if request.header("if-range") != condition {
+                return Err(format!("If-Range: {request:?}"));
+            }
+        }
+        Ok(())
     }
 }
 
-/// Does `work`. Panics if it does not end.
-fn soon(
-    name: &str,
-    url: String,
-    options: &HttpOptions,
-    work: fn(&str, &HttpOptions) -> zstn::Result<Vec<u8>>,
-) -> zstn::Result<Vec<u8>> {
-    let (send, receive) = mpsc::channel();
-    let options = options.clone();
-    thread::spawn(move || send.send(work(&url, &options)));
-    let hangs = |error| panic!("{name}: does not end ({error})");
-    receive
-        .recv_timeout(Duration::from_secs(300))
-        .unwrap_or_else(hangs)
-}
-
-fn judge(name: &str, expected: Outcome, found: zstn::Result<Vec<u8>>, truth: &[u8]) {
-    match (expected, found) {
-        (Right, Ok(bytes)) => assert!(bytes == truth, "{name}: other bytes"),
-        (Right, Err(error)) => panic!("{name}: {error}"),
-        (_, Ok(bytes)) => panic!("{name}: {} bytes, not {expected:?}", bytes.len()),
-        (Changed, Err(error)) => {
-            assert!(matches!(error, Error::Changed { .. }), "{name}: {error}");
-        }
-        (Refused(words), Err(error)) => {
-            let text = error.to_string();
-            assert!(text.contains(words), "{name}: no \"{words}\" in: {text}");
-            assert!(text.contains("http://127.0.0.1"), "{name}: {text}");
-        }
+impl std::fmt::Display for Attempt<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}, {:?}, {}", self.cell, self.kind, self.surface.name)
     }
 }

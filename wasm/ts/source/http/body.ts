@@ -28,7 +28,8 @@ export async function readBody(pending: PendingResponse, buffer: ReceiveBuffer, 
       if (!chunk) break;
       const seenBytes = buffer.filledBytes + chunk.byteLength;
       if (seenBytes > maxBytes) {
-        refuseDecoded(pending, seenBytes - beforeBytes);
+        // More may still come of a body that is longer than it should be.
+        refuseDecoded(pending, Math.max(seenBytes - beforeBytes, declaredBytes(pending, 0)));
         throw new TruncatedError(maxBytes, seenBytes, `The server sent more than the ${maxBytes} bytes asked for (${what}).`);
       }
       pending.onBytes(chunk.byteLength);

@@ -1,0 +1,163 @@
+//! Access to what a location means.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+use zstn_core::limits::HEAD_LEN_BYTES;
+
+use super::scheme::{self, Scheme};
+use super::{Feed, FileSource, HttpOptions, Location, Map, Remote, Source};
+use super::{http as network, store};
+use crate::output::temporary;
+use crate::{Error, Result};
+
+/// The way in which the bytes of a location come.
+pub(super) enum Place<'a> {
+    /// From a local file.
+    File(Cow<'a, Path>),
+    /// Once, from a named pipe.
+    Pipe(&'a Path),
+    /// Once, from standard input.
+    Stdin,
+    /// From a web server or a hub.
+    Server(&'a str),
+    /// From an object store.
+    Store(&'a str),
+}
+
+impl<'a> Place<'a> {
+    /// Finds out what `location` means.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for an address that cannot be read.
+    pub(super) fn of(location: &'a Location) -> Result<Self> {
+        Ok(match location {
+            Location::Path(path) if is_pipe(path) => Self::Pipe(path),
+            Location::Path(path) => Self::File(Cow::Borrowed(path)),
+            Location::Stdin => Self::Stdin,
+            Location::Url(url) => match Scheme::of(url)? {
+                Scheme::Http | Scheme::Hub => Self::Server(url),
+                Scheme::Store => Self::Store(url),
+                Scheme::File => Self::File(Cow::Owned(scheme::file_path(url)?)),
+            },
+        })
+    }
+
+    /// See [`Location::open`].
+    pub(super) fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
+        Ok(match self {
+            Self::File(path) => Box::new(FileSource::open(path)?),
+            Self::Server(url) => Box::new(Remote::open(url, HEAD_LEN_BYTES, http)?),
+            Self::Store(url) => store::open(url, http)?,
+            Self::Pipe(_) | Self::Stdin => Box::new(self.map(http, &|_, _| ())?),
+        })
+    }
+
+    /// See [`Location::open_ranged`].
+    pub(super) fn open_ranged(&self, http: &HttpOptions) -> Result<Option<Box<dyn Source>>> {
+        match self {
+            Self::Pipe(_) | Self::Stdin => Ok(None),
+            Self::Server(url) => {
+                let remote = Remote::open_ranged(url, HEAD_LEN_BYTES, http)?;
+                Ok(remote.map(|remote| Box::new(remote) as Box<dyn Source>))
+            }
+            Self::File(_) | Self::Store(_) => self.open(http).map(Some),
+        }
+    }
+
+    /// See [`Location::map`].
+    pub(super) fn map(
+        &self,
+        http: &HttpOptions,
+        progress: &dyn Fn(u64, Option<u64>),
+    ) -> Result<Map> {
+        match self {
+            Self::File(path) => Map::open(path),
+            Self::Server(url) => network::download(url, http, progress),
+            Self::Store(url) => {
+                let mut feed = Feed::source(store::open(url, http)?.into());
+                feed.spool(temporary::create()?, 0, progress)
+            }
+            Self::Pipe(_) | Self::Stdin => self.stream()?.spool(temporary::create()?, 0, progress),
+        }
+    }
+
+    /// See [`Location::feed`].
+    pub(super) fn feed(&self, http: &HttpOptions) -> Result<Option<Feed>> {
+        match self {
+            Self::File(_) => Ok(None),
+            Self::Server(url) => {
+                let remote = Remote::open_ranged(url, HEAD_LEN_BYTES, http)?;
+                // Answers without a version might be parts of two files.
+                let remote = remote.filter(Remote::has_version);
+                Ok(remote.map(|remote| Feed::source(Arc::new(remote))))
+            }
+            Self::Store(url) => Ok(Some(Feed::source(store::open(url, http)?.into()))),
+            Self::Pipe(_) | Self::Stdin => self.stream().map(Some),
+        }
+    }
+
+    /// Begins to read what comes only once.
+    fn stream(&self) -> Result<Feed> {
+        Ok(match self {
+            Self::Pipe(path) => {
+                let pipe = File::open(path).map_err(Error::file("open", path))?;
+                Feed::stream(path.display().to_string(), pipe)
+            }
+            _ => Feed::stream(Location::Stdin.to_string(), io::stdin()),
+        })
+    }
+
+    /// Reads a small file; see [`Location::read_small`]. Returns its bytes and, if
+    /// it has one, the address of this version of it.
+    pub(super) fn read_small(
+        &self,
+        http: &HttpOptions,
+        max_bytes: u64,
+        too_long: impl FnOnce() -> Error,
+    ) -> Result<(Vec<u8>, Option<String>)> {
+        let (from, name): (Box<dyn Read>, _) = match self {
+            Self::Stdin => (Box::new(io::stdin()), Location::Stdin.to_string()),
+            Self::File(path) => opened(path)?,
+            Self::Pipe(path) => opened(path)?,
+            Self::Server(url) => {
+                let small = network::small(url, http, max_bytes, too_long)?;
+                return Ok((small.bytes, small.pinned));
+            }
+            Self::Store(url) => {
+                let bytes = store::read_small(url, http, max_bytes, too_long)?;
+                return Ok((bytes, None));
+            }
+        };
+        let mut bytes = Vec::new();
+        from.take(max_bytes.saturating_add(1))
+            .read_to_end(&mut bytes)
+            .map_err(|error| Error::io(format!("read {name}"), error))?;
+        match bytes.len() as u64 > max_bytes {
+            true => Err(too_long()),
+            false => Ok((bytes, None)),
+        }
+    }
+}
+
+fn opened(path: &Path) -> Result<(Box<dyn Read>, String)> {
+    let file = File::open(path).map_err(Error::file("open", path))?;
+    Ok((Box::new(file), path.display().to_string()))
+}
+
+/// Returns whether `path` is a named pipe, such as a shell's `<(…)`.
+pub(super) fn is_pipe(path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        path.metadata().is_ok_and(|file| file.file_type().is_fifo())
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        false
+    }
+}

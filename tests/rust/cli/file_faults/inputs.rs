@@ -1,0 +1,153 @@
+//! Inputs that change after they were opened.
+
+use std::fs;
+
+use zstn::{PackOptions, Progress, Reader, Result, UnpackOptions, VerifyOptions};
+use zstn_tests::faults::files::{FileFaults, InputFault};
+use zstn_tests::faults::report::{self, Run};
+
+use super::scratch::Scratch;
+
+/// Calls a function when the work on a file has begun.
+pub(super) struct WhenBegun<'a>(pub(super) Change<'a>);
+
+pub(super) type Change<'a> = &'a (dyn Fn() + Sync);
+
+impl Progress for WhenBegun<'_> {
+    fn begin(&self, _: u64) {
+        self.0();
+    }
+
+    fn advance(&self, _: u64) {}
+}
+
+/// An operation that reads a file. A new one gets all faults by a line here.
+struct Surface {
+    name: &'static str,
+    /// The file that changes.
+    file: &'static str,
+    /// Opens the file, calls the function, reads, and returns what came of it.
+    run: fn(&Scratch, Change<'_>) -> Result<Vec<u8>>,
+}
+
+const fn surface(
+    name: &'static str,
+    file: &'static str,
+    run: fn(&Scratch, Change<'_>) -> Result<Vec<u8>>,
+) -> Surface {
+    Surface { name, file, run }
+}
+
+const SURFACES: [Surface; 9] = [
+    surface("pack", "m.safetensors", |scratch, change| {
+        pack(scratch, "m.safetensors", PackOptions::default(), change)
+    }),
+    surface("pack --base", "tuned.safetensors", pack_delta),
+    surface("pack --base, the base", "m.safetensors", pack_delta),
+    surface("unpack", "m.zstn", |scratch, change| {
+        unpack(scratch, "m.zstn", UnpackOptions::default(), change)
+    }),
+    surface("unpack --base", "tuned.z4dm", unpack_delta),
+    surface("unpack --base, the base", "m.safetensors", unpack_delta),
+    surface("verify", "m.zstn", |scratch, change| {
+        let progress = WhenBegun(change);
+        let options = VerifyOptions::default().progress(&progress);
+        zstn::verify(&scratch.engine, scratch.at("m.zstn"), &options)?;
+        Ok(Vec::new())
+    }),
+    surface("read, plain", "m.safetensors", |scratch, change| {
+        read(scratch, "m.safetensors", change)
+    }),
+    surface("read, packed", "m.zstn", |scratch, change| {
+        read(scratch, "m.zstn", change)
+    }),
+];
+
+fn pack(
+    scratch: &Scratch,
+    input: &str,
+    options: PackOptions<'_>,
+    change: Change<'_>,
+) -> Result<Vec<u8>> {
+    let progress = WhenBegun(change);
+    let options = options.progress(&progress);
+    let output = scratch.at("out");
+    zstn::pack(&scratch.engine, scratch.at(input), &output, &options)?;
+    Ok(fs::read(output).unwrap())
+}
+
+fn pack_delta(scratch: &Scratch, change: Change<'_>) -> Result<Vec<u8>> {
+    let options = PackOptions::default().base(scratch.at("m.safetensors"));
+    pack(scratch, "tuned.safetensors", options, change)
+}
+
+fn unpack(
+    scratch: &Scratch,
+    input: &str,
+    options: UnpackOptions<'_>,
+    change: Change<'_>,
+) -> Result<Vec<u8>> {
+    let progress = WhenBegun(change);
+    let options = options.progress(&progress);
+    let output = scratch.at("out");
+    zstn::unpack(&scratch.engine, scratch.at(input), &output, &options)?;
+    Ok(fs::read(output).unwrap())
+}
+
+fn unpack_delta(scratch: &Scratch, change: Change<'_>) -> Result<Vec<u8>> {
+    let options = UnpackOptions::default().base(scratch.at("m.safetensors"));
+    unpack(scratch, "tuned.z4dm", options, change)
+}
+
+fn read(scratch: &Scratch, file: &str, change: Change<'_>) -> Result<Vec<u8>> {
+    let reader = Reader::open(scratch.at(file).to_str().unwrap())?;
+    let before = reader.read("a")?.bytes;
+    change();
+    let rows = reader.read_rows("b", 3..5);
+    let after = reader.read("a");
+    assert_eq!(rows.is_ok(), after.is_ok(), "rows and tensors");
+    assert!(after.as_ref().is_ok_and(|after| after.bytes == before) || after.is_err());
+    Ok(after?.bytes)
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_read_gives_no_result() {
+    let table = FileFaults::load();
+    let mut runs = Vec::new();
+    for surface in &SURFACES {
+        let truth = (surface.run)(&Scratch::new(), &|| ()).unwrap();
+        for fault in &table.inputs {
+            let problem = judge(surface, fault, &truth).err();
+            runs.push(Run {
+                case: fault.name.clone(),
+                surface: format!("native {}", surface.name),
+                problem: problem
+                    .map(|problem| format!("{}, {}: {problem}", surface.name, fault.name)),
+            });
+        }
+    }
+    report::write("native-inputs", &runs);
+    let problems: Vec<_> = runs.iter().filter_map(|run| run.problem.clone()).collect();
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+fn judge(surface: &Surface, fault: &InputFault, truth: &[u8]) -> std::result::Result<(), String> {
+    let scratch = Scratch::new();
+    let path = scratch.at(surface.file);
+    let found = (surface.run)(&scratch, &|| fault.act.apply(&path).unwrap());
+    match found {
+        Ok(bytes) if fault.native == "right" => match bytes == truth {
+            true => Ok(()),
+            false => Err("wrong bytes".into()),
+        },
+        Ok(_) => Err(format!("a result, not {}", fault.native)),
+        Err(error) => {
+            let names_it = error.to_string().contains(&path.display().to_string());
+            let leaves_nothing = !scratch.at("out").exists();
+            if error.code() == fault.native && names_it && leaves_nothing {
+                return Ok(());
+            }
+            Err(format!("{}: {error}", error.code()))
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The files of servers with faults.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use zstn::Engine;
+use zstn_core::container::zstn::pack;
+use zstn_core::frame::select::Effort;
+
+use super::table::Kind;
+use crate::checkpoint;
+use crate::fault_server::Served;
+use crate::rng::Rng;
+
+/// Length of each tensor in bytes, far larger than the head of a file.
+pub const TENSOR_BYTES: usize = 120_000;
+
+/// The tensors in the order of the file. Tests read the second one, which neither
+/// begins nor ends the file.
+pub const TENSORS: [&str; 3] = ["x", "y", "z"];
+
+/// Returns a plain checkpoint; another `seed` gives another one of the same
+/// length.
+#[must_use]
+pub fn plain(seed: u64) -> Vec<u8> {
+    let mut rng = Rng(seed);
+    let bytes = TENSORS.map(|_| rng.bf16_weights(TENSOR_BYTES / 2));
+    let tensors = [0, 1, 2].map(|i| (TENSORS[i], "BF16", &*bytes[i]));
+    checkpoint(&tensors)
+}
+
+/// Returns the bytes of a tensor in a file of [`plain`].
+///
+/// # Panics
+/// If there is no such tensor.
+#[must_use]
+pub fn tensor<'a>(plain: &'a [u8], name: &str) -> &'a [u8] {
+    let number = TENSORS.iter().position(|known| *known == name);
+    let start = plain.len() - (TENSORS.len() - number.expect("a tensor")) * TENSOR_BYTES;
+    &plain[start..start + TENSOR_BYTES]
+}
+
+/// Rows of a tensor in tests, and their bytes.
+pub const ROWS: Range<u64> = 1000..51_000;
+
+/// The bytes of [`ROWS`] in their tensor.
+pub const ROW_BYTES: Range<usize> = 2000..102_000;
+
+/// Returns the served file of a kind and another one of the same length.
+///
+/// # Panics
+/// If it cannot be packed.
+#[must_use]
+pub fn served(kind: Kind) -> Arc<Served> {
+    static PLAIN: OnceLock<Arc<Served>> = OnceLock::new();
+    static PACKED: OnceLock<Arc<Served>> = OnceLock::new();
+    let plain_files = || Served {
+        bytes: plain(1),
+        other: plain(2),
+    };
+    let packed_files = || {
+        let engine = Engine::new(1).expect("an engine");
+        let packed = |seed| pack(&engine, &plain(seed), Effort::Fast).expect("packed");
+        let (bytes, mut other) = (packed(1), packed(2));
+        other.resize(bytes.len(), 0);
+        Served { bytes, other }
+    };
+    Arc::clone(match kind {
+        Kind::Safetensors => PLAIN.get_or_init(|| Arc::new(plain_files())),
+        Kind::Zstn => PACKED.get_or_init(|| Arc::new(packed_files())),
+    })
+}

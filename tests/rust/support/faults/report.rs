@@ -1,0 +1,31 @@
+//! The results of a suite, which `cargo xtask faults` prints as a table.
+
+use std::fs;
+
+use serde::Serialize;
+
+use crate::repository;
+
+/// One run of a case.
+#[derive(Debug, Clone, Serialize)]
+pub struct Run {
+    /// Name of the case.
+    pub case: String,
+    /// What was done, such as `native read`.
+    pub surface: String,
+    /// What was wrong; `None` if nothing was.
+    pub problem: Option<String>,
+}
+
+/// Writes the runs of a suite to `target/faults/NAME.json`.
+///
+/// # Panics
+/// If they cannot be written.
+pub fn write(name: &str, runs: &[Run]) {
+    let folder = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| repository().join("target"), Into::into)
+        .join("faults");
+    fs::create_dir_all(&folder).expect("target/faults");
+    let text = serde_json::to_string(runs).expect("JSON");
+    fs::write(folder.join(format!("{name}.json")), text).expect("the results");
+}

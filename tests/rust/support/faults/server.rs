@@ -1,0 +1,155 @@
+//! A server with two origins that answers as a case of the table says.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+
+use super::answer::Answer;
+use super::cells::{Operation, Phase, Times};
+use super::model;
+use super::perform::perform;
+use super::table::{Case, Kind};
+use crate::fault_server::{Asked, FaultServer};
+
+/// The path of the file. Only requests for it go wrong; the server has the file
+/// at every other path as well.
+pub const PATH: &str = "/model";
+
+/// One request, as the log shows it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Logged {
+    /// True for the second origin.
+    pub is_other_origin: bool,
+    /// `GET` or `HEAD`.
+    pub method: String,
+    /// Path of the address.
+    pub path: String,
+    /// Names are lowercase.
+    pub headers: Vec<(String, String)>,
+}
+
+impl Logged {
+    /// Returns the value of the header called `name`.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| &**value)
+    }
+}
+
+/// A running server of a case, stopped when dropped.
+#[derive(Debug)]
+pub struct CaseServer {
+    /// Address of the file at the first origin.
+    pub url: String,
+    origins: [FaultServer; 2],
+    log: Arc<Mutex<Vec<Logged>>>,
+}
+
+/// Which answers are faulty.
+#[derive(Debug)]
+struct Script {
+    case: Case,
+    phase: Phase,
+    times: Times,
+    /// Requests for the file so far.
+    requests: AtomicUsize,
+}
+
+impl CaseServer {
+    /// Starts a server. For [`Operation::Plain`] it answers no ranges, in addition
+    /// to what the case says.
+    ///
+    /// # Panics
+    /// If no port is free.
+    #[must_use]
+    pub fn start(
+        case: &Case,
+        operation: Operation,
+        phase: Phase,
+        times: Times,
+        kind: Kind,
+    ) -> Self {
+        let mut case = case.clone();
+        if operation == Operation::Plain {
+            case.server.ignores.push("Range".into());
+        }
+        let served = model::served(kind);
+        let log: Arc<Mutex<Vec<Logged>>> = Arc::default();
+        let note = |log: &Mutex<Vec<Logged>>, asked: &Asked, is_other_origin| {
+            lock(log).push(Logged {
+                is_other_origin,
+                method: asked.method.clone(),
+                path: asked.path.clone(),
+                headers: asked.headers.clone(),
+            });
+        };
+        let (noted, right) = (Arc::clone(&log), case.server.clone());
+        let other = FaultServer::share(Arc::clone(&served), move |asked, served, to| {
+            note(&noted, asked, true);
+            perform(&right, asked, served, "", to)
+        });
+        let other_origin = other.url.trim_end_matches(PATH).to_owned();
+        let noted = Arc::clone(&log);
+        let script = Script {
+            case,
+            phase,
+            times,
+            requests: AtomicUsize::new(0),
+        };
+        let home = FaultServer::share(served, move |asked, served, to| {
+            note(&noted, asked, false);
+            let answer = script.answer(asked);
+            perform(&answer, asked, served, &other_origin, to)
+        });
+        Self {
+            url: home.url.clone(),
+            origins: [home, other],
+            log,
+        }
+    }
+
+    /// Returns the requests so far.
+    #[must_use]
+    pub fn log(&self) -> Vec<Logged> {
+        lock(&self.log).clone()
+    }
+}
+
+impl Drop for CaseServer {
+    fn drop(&mut self) {
+        self.origins.iter().for_each(FaultServer::stop);
+    }
+}
+
+impl Script {
+    fn answer(&self, asked: &Asked) -> Answer {
+        let case = &self.case;
+        if asked.path != PATH {
+            return case.server.clone();
+        }
+        let number = self.requests.fetch_add(1, Ordering::SeqCst);
+        let first_fault = usize::from(self.phase == Phase::Later);
+        let fault = number.checked_sub(first_fault).and_then(|number| {
+            let last = case.faults.len().checked_sub(1)?;
+            match self.times {
+                Times::Once => case.faults.get(number),
+                Times::Always => case.faults.get(number.min(last)),
+            }
+        });
+        let special = match (&*asked.method, &asked.range) {
+            ("HEAD", _) => case.head.as_ref(),
+            (_, None) => case.whole.as_ref(),
+            _ => None,
+        };
+        match fault.or(special) {
+            Some(answer) => answer.on(&case.server),
+            None => case.server.clone(),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

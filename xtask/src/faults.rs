@@ -1,0 +1,180 @@
+//! The verb `faults`: every fault of `tests/faults`, in Rust and in Node, as a
+//! table of cases and surfaces.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::cargo::cargo;
+use crate::step::{Report, Step};
+use crate::workspace::Workspace;
+use crate::{node, wasm};
+
+/// A table: the list of its cases in `tests/faults`, and the suites that ran them.
+struct Table {
+    title: &'static str,
+    file: &'static str,
+    list: &'static str,
+    suites: &'static [&'static str],
+}
+
+const TABLES: [Table; 4] = [
+    Table {
+        title: "servers",
+        file: "server.json",
+        list: "cases",
+        suites: &["native", "npm"],
+    },
+    Table {
+        title: "inputs",
+        file: "files.json",
+        list: "inputs",
+        suites: &["native-inputs", "npm-inputs"],
+    },
+    Table {
+        title: "outputs",
+        file: "files.json",
+        list: "outputs",
+        suites: &["native-outputs"],
+    },
+    Table {
+        title: "folders of outputs",
+        file: "files.json",
+        list: "meanwhile",
+        suites: &["native-meanwhile"],
+    },
+];
+
+const JAVASCRIPT: [&str; 2] = [
+    "tests/js/node/faults.test.mjs",
+    "tests/js/node/file-faults.test.mjs",
+];
+
+pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
+    report.step("Node and npm", node::check)?;
+    report.step("npm packages", |step| node::install(workspace, step))?;
+    wasm::build(workspace, report)?;
+    report.step("command line and server of faults", |step| {
+        step.run(cargo(workspace).args(["build", "--package", "zstn"]))?;
+        build(workspace, step)
+    })?;
+    // Results of an earlier run must not pass for those of this one.
+    let results = workspace.target("faults");
+    if results.exists() {
+        fs::remove_dir_all(&results).context("the results of the last run cannot be removed")?;
+    }
+    let native = report.step("faults, native", |step| {
+        let mut test = cargo(workspace);
+        test.args([
+            "test",
+            "-p",
+            "zstn-tests",
+            "--test",
+            "http",
+            "--test",
+            "cli",
+        ])
+        .args(["--", "faults::"])
+        .env("ZSTN_BIN", workspace.zstn("debug"));
+        step.run(&mut test)
+    });
+    let npm = report.step("faults, npm", |step| {
+        let mut test = Command::new("node");
+        test.arg("--test").args(JAVASCRIPT);
+        step.run(test.env("ZSTN_FAULT_SERVER", server(workspace)))
+    });
+    for table in &TABLES {
+        table.print(workspace)?;
+    }
+    native.and(npm)
+}
+
+/// Builds the server of faults.
+pub fn build(workspace: &Workspace, step: &mut Step) -> Result<()> {
+    let server = ["--package", "zstn-tests", "--bin", "fault-server"];
+    step.run(cargo(workspace).arg("build").args(server))
+}
+
+/// Returns the path of the server of faults.
+pub fn server(workspace: &Workspace) -> PathBuf {
+    let suffix = std::env::consts::EXE_SUFFIX;
+    workspace.target(&format!("debug/fault-server{suffix}"))
+}
+
+/// The runs of a case on a surface.
+#[derive(Default, Clone, Copy)]
+struct Count {
+    passed: usize,
+    failed: usize,
+}
+
+impl Table {
+    fn print(&self, workspace: &Workspace) -> Result<()> {
+        let path = workspace.path(&format!("tests/faults/{}", self.file));
+        let data: Value = read(&path)?;
+        let cases = data[self.list].as_array().context("there are no cases")?;
+        let mut surfaces: Vec<String> = Vec::new();
+        let mut runs = Vec::new();
+        for suite in self.suites {
+            let path = workspace.target(&format!("faults/{suite}.json"));
+            let suite: Value = read(&path)?;
+            for run in suite.as_array().into_iter().flatten() {
+                let text = |name: &str| run[name].as_str().unwrap_or_default().to_owned();
+                runs.push((text("case"), text("surface"), run["problem"].is_null()));
+            }
+            let mut found: Vec<_> = runs.iter().map(|run| run.1.clone()).collect();
+            found.retain(|surface| !surfaces.contains(surface));
+            found.sort();
+            found.dedup();
+            surfaces.append(&mut found);
+        }
+        let names = cases.iter().filter_map(|case| case["name"].as_str());
+        let width = names.clone().map(|name| name.chars().count()).max();
+        let width = width.unwrap_or_default().max(self.title.len());
+        println!("\n{:width$}  {}", self.title, surfaces.join("  "));
+        for name in names {
+            let cells = surfaces.iter().map(|surface| {
+                let mut count = Count::default();
+                for run in &runs {
+                    if run.0 == name && run.1 == *surface {
+                        count.passed += usize::from(run.2);
+                        count.failed += usize::from(!run.2);
+                    }
+                }
+                format!("{:<width$}", count.show(), width = surface.len())
+            });
+            let cells: Vec<_> = cells.collect();
+            println!("{name:width$}  {}", cells.join("  ").trim_end());
+        }
+        let failed = runs.iter().filter(|run| !run.2).count();
+        println!("{} runs, {failed} failed", runs.len());
+        if runs.is_empty() {
+            bail!("no case of {} was run", self.title);
+        }
+        Ok(())
+    }
+}
+
+impl Count {
+    /// Returns the text of a cell; nothing where a case does not concern a
+    /// surface.
+    fn show(self) -> String {
+        match self {
+            Self {
+                passed: 0,
+                failed: 0,
+            } => String::new(),
+            Self { passed, failed: 0 } => format!("✓ {passed}"),
+            Self { passed, failed } => format!("✗ {failed}/{}", passed + failed),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Value> {
+    let text = fs::read_to_string(path);
+    let text = text.with_context(|| format!("{} cannot be read", path.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))
+}
