@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use pyo3::buffer::PyBuffer;
+use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
 use pyo3::prelude::*;
 use zstn::{Error, Result, Source};
 
@@ -82,16 +82,16 @@ impl Source for ObjectSource {
 /// that reads buffers without the interpreter.
 #[derive(Clone)]
 pub struct Memory {
-    buffer: Arc<PyBuffer<u8>>,
+    buffer: Arc<PyUntypedBuffer>,
 }
 
 impl Memory {
     /// Takes the memory of an object with the buffer protocol.
     ///
     /// # Errors
-    /// If it has none or is not contiguous, row-major and of bytes.
+    /// If it has none or is not contiguous and row-major.
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let buffer = PyBuffer::get(object)?;
+        let buffer = PyUntypedBuffer::get(object)?;
         if !buffer.is_c_contiguous() {
             return Err(pyo3::exceptions::PyBufferError::new_err(
                 "the memory has gaps; make a contiguous copy of it",

@@ -49,9 +49,7 @@ class safe_open:  # noqa: N801 - the name that it takes the place of
         if self._framework in _IMPORTED:
             importlib.import_module(_IMPORTED[self._framework])
         self._device = f"cuda:{device}" if isinstance(device, int) else device
-        self._native: _native.Reader | None = _native.Reader(
-            filename, None, http_options(), False, 0
-        )
+        self._native: _native.Reader | None = _open(filename)
 
     def _opened(self) -> _native.Reader:
         if self._native is None:
@@ -115,3 +113,11 @@ class safe_open:  # noqa: N801 - the name that it takes the place of
     def __exit__(self, *_: object) -> None:
         # Slices keep the file open for themselves.
         self._native = None
+
+
+def _open(filename: str | os.PathLike[str]) -> _native.Reader:
+    try:
+        return _native.Reader(filename, None, http_options(), False, 0)
+    except FileNotFoundError:
+        # The words that callers of safetensors may look for.
+        raise FileNotFoundError(f"No such file or directory: {os.fspath(filename)}") from None

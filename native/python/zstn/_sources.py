@@ -41,8 +41,9 @@ def resolve(source: Any) -> tuple[str, Any]:
     if hasattr(source, "read") and hasattr(source, "seek"):
         return _resolve_file(source)
     try:
-        return "memory", memoryview(source)
-    except TypeError:
+        memoryview(source).release()
+        return "memory", source
+    except (TypeError, ValueError):
         pass
     raise TypeError(
         "an input is a path, an address, a bytes-like object, a binary file object "
