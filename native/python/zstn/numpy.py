@@ -57,8 +57,8 @@ def stored(tensors: Mapping[str, np.ndarray[Any, Any]]) -> Iterator[_save.Stored
         shape = array.shape
         if is_big_endian(array.dtype):
             array = array.astype(array.dtype.newbyteorder("<"))
-        # Unlike this, np.ascontiguousarray makes one dimension of none.
-        flat = array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
+        # A tensor of one value repeated is flat without being contiguous.
+        flat = np.ascontiguousarray(array.reshape(-1)).view(np.uint8)
         if dtype == "F4":
             flat = _pairs(flat, name)
         yield name, dtype, shape, flat
