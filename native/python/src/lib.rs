@@ -30,8 +30,9 @@ mod _native {
     use super::checkpoint::{convert, pack, unpack, verify};
     #[pymodule_export]
     use super::frames::{
-        compress, compress_delta, decompress, decompress_delta, model_delta_pack,
-        model_delta_unpack,
+        compress, compress_as, compress_auto, compress_delta, decompress, decompress_delta,
+        describe_frame, inspect_frame, model_delta_pack, model_delta_unpack, pack_bytes,
+        unpack_bytes,
     };
     #[pymodule_export]
     use super::reader::{Reader, TensorInfo};

@@ -104,10 +104,8 @@ class FileSource:
         self._lock = threading.Lock()
         name = getattr(file, "name", None)
         self.name = name if isinstance(name, str) else f"<{type(file).__name__}>"
-        with self._lock:
-            position = file.tell()
-            self.size = file.seek(0, os.SEEK_END)
-            file.seek(position)
+        file.seek(0, os.SEEK_END)
+        self.size = file.tell()
 
     def read_ranges(self, ranges: list[tuple[int, int]]) -> list[bytes]:
         with self._lock:
