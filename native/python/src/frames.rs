@@ -43,25 +43,27 @@ fn bytes<'py>(
     Ok(PyBytes::new(py, &made))
 }
 
-/// Returns a frame, with `plain` one of the family `Z4AI`.
+/// Returns a frame. `families` says which it may be of: `"standalone"`,
+/// `"container"` or `"plain"`, which is `Z4AI` alone.
 #[pyfunction]
 pub fn compress<'py>(
     py: Python<'py>,
     data: &Bound<'py, PyAny>,
     dtype: Option<&str>,
     effort: &str,
-    plain: bool,
+    families: &str,
     threads: usize,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (data, dtype) = (Memory::new(data)?, self::dtype(py, dtype)?);
     let effort = checkpoint::effort(effort)?;
-    bytes(py, threads, move |engine| {
-        if !plain {
-            return Ok(zstn::compress(engine, data.as_slice(), dtype, effort));
-        }
-        let families = Families::CONTAINER
+    let families = match families {
+        "standalone" => Families::STANDALONE,
+        "container" => Families::CONTAINER,
+        _ => Families::CONTAINER
             .without(Family::Sparse)
-            .without(Family::Palette);
+            .without(Family::Palette),
+    };
+    bytes(py, threads, move |engine| {
         let options = EncodeOptions::new(effort).families(families);
         let tensor = TensorRef::flat(data.as_slice(), dtype);
         Ok(select::encode(engine, tensor, options))

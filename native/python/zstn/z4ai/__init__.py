@@ -80,12 +80,15 @@ def compress(
         dtype = None if dtype == "raw" else dtype
     else:
         data, dtype = _calls.array_memory(array), _calls.array_dtype(array)
-    chosen = _calls.effort_of(level, effort)
-    # Without an effort a frame is one that every call of z4ai reads.
-    if effort is None and chosen == "max":
-        chosen = "balanced"
+    # Only with an effort it may be a frame that not every call of z4ai reads.
+    families = "standalone" if effort is not None else "container"
     frame = _calls.call(
-        _native.compress, data, dtype, chosen, not auto, _calls.thread_count(threads)
+        _native.compress,
+        data,
+        dtype,
+        _calls.effort_of(level, effort),
+        families if auto else "plain",
+        _calls.thread_count(threads),
     )
     return frame if array is None else codec.described(frame, array)
 

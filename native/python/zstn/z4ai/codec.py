@@ -56,7 +56,7 @@ def compress(
         data,
         dtype if dtype is None else dtype.lower(),
         _calls.effort_of(level),
-        not auto,
+        "container" if auto else "plain",
         _calls.thread_count(threads),
     )
     return frame if array is None else described(frame, array)
