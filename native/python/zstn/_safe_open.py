@@ -35,8 +35,7 @@ class safe_open:  # noqa: N801 - the name that it takes the place of
         *,
         backend: str = "mmap",
     ) -> None:
-        if not isinstance(filename, str | os.PathLike):
-            raise TypeError(f"a filename is a path, not {type(filename).__name__}")
+        self._native: _native.Reader | None = None
         if backend not in ("mmap", "pread"):
             raise ZstnError(
                 f'backend "{backend}" is invalid (expected one of: "mmap", "pread")', "usage"
@@ -49,7 +48,17 @@ class safe_open:  # noqa: N801 - the name that it takes the place of
         if self._framework in _IMPORTED:
             importlib.import_module(_IMPORTED[self._framework])
         self._device = f"cuda:{device}" if isinstance(device, int) else device
-        self._native: _native.Reader | None = _open(filename)
+        self._native = self._open(filename)
+
+    def _open(self, filename: Any) -> _native.Reader:
+        if not isinstance(filename, str | os.PathLike):
+            raise TypeError(f"a filename is a path, not {type(filename).__name__}")
+        try:
+            return _native.Reader(filename, None, http_options(), False, 0)
+        except FileNotFoundError:
+            # The words that callers of safetensors may look for.
+            missing = f"No such file or directory: {os.fspath(filename)}"
+            raise FileNotFoundError(missing) from None
 
     def _opened(self) -> _native.Reader:
         if self._native is None:
@@ -115,9 +124,10 @@ class safe_open:  # noqa: N801 - the name that it takes the place of
         self._native = None
 
 
-def _open(filename: str | os.PathLike[str]) -> _native.Reader:
-    try:
-        return _native.Reader(filename, None, http_options(), False, 0)
-    except FileNotFoundError:
-        # The words that callers of safetensors may look for.
-        raise FileNotFoundError(f"No such file or directory: {os.fspath(filename)}") from None
+class _safe_open_handle(safe_open):  # noqa: N801 - as that of safetensors
+    """Opens a model in a file object, like that of safetensors."""
+
+    def _open(self, filename: Any) -> _native.Reader:
+        # The other one takes the descriptor of a file that is open for text.
+        binary = getattr(filename, "buffer", filename)
+        return _native.Reader(binary, None, http_options(), False, 0)
