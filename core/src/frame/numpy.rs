@@ -119,7 +119,9 @@ pub fn describe(frame: &[u8], array: &NumPy) -> Result<Vec<u8>> {
         u8::try_from(array.shape.len()),
         array.dtype.is_ascii(),
     ) else {
-        return Err(refuse("cannot describe this array: its dtype or shape is too long"));
+        return Err(refuse(
+            "cannot describe this array: its dtype or shape is too long",
+        ));
     };
     let shape = array.shape.iter().flat_map(|length| length.to_le_bytes());
     let mut out = frame[..dtype_at].to_vec();

@@ -1,5 +1,7 @@
 """The exceptions."""
 
+from __future__ import annotations
+
 try:
     from safetensors import SafetensorError as _Base
 except ImportError:
@@ -24,7 +26,7 @@ class ZstnError(_Base):
         super().__init__(message)
         self.code = code
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type[ZstnError], tuple[str, str]]:
         return type(self), (str(self), self.code)
 
 

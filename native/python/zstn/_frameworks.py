@@ -99,13 +99,13 @@ def to_mlx(memory: Any, dtype: str, shape: Sequence[int], device: Any = "cpu") -
 
 
 def to_tensorflow(memory: Any, dtype: str, shape: Sequence[int], device: Any = "cpu") -> Any:
-    import tensorflow as tf  # type: ignore[import-not-found,import-untyped]
+    import tensorflow as tf
 
     return tf.convert_to_tensor(to_numpy(memory, dtype, shape))
 
 
 def to_paddle(memory: Any, dtype: str, shape: Sequence[int], device: Any = "cpu") -> Any:
-    import paddle  # type: ignore[import-not-found,import-untyped]
+    import paddle
 
     if dtype == "BF16":
         return paddle.to_tensor(to_numpy(memory, "U16", shape)).view("bfloat16")

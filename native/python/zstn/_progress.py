@@ -18,7 +18,7 @@ def watching(progress: Any, title: str) -> Iterator[Report | None]:
         yield None
         return
     if progress is True:
-        from tqdm.auto import tqdm  # type: ignore[import-untyped]
+        from tqdm.auto import tqdm
 
         progress = tqdm
     if isinstance(progress, type):

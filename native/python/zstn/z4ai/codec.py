@@ -10,7 +10,7 @@ from . import _calls
 DEFAULT_LEVEL = 1
 DEFAULT_ESCALATE_LEVEL = None
 
-_WIDTHS = {
+_WIDTHS: dict[str | None, int] = {
     **dict.fromkeys((None, "uint8", "u8", "int8", "i8", "fp8_e4m3", "fp8_e5m2"), 1),
     **dict.fromkeys(("fp16", "float16", "bf16", "bfloat16", "int16", "uint16"), 2),
     **dict.fromkeys(("fp32", "float32", "int32", "uint32"), 4),

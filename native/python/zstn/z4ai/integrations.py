@@ -42,6 +42,13 @@ def save_file(
     return _calls.stats(original, os.path.getsize(path))
 
 
+def _modules() -> tuple[Any, Any]:
+    import safetensors
+    import safetensors.torch
+
+    return safetensors, safetensors.torch
+
+
 _originals: dict[str, Any] = {}
 
 
@@ -64,8 +71,7 @@ def enable_hf() -> None:
     if _originals:
         return
     try:
-        import safetensors
-        import safetensors.torch as st
+        safetensors, st = _modules()
     except ImportError as error:
         raise RuntimeError("this needs safetensors and torch") from error
     from .._safe_open import safe_open as ours
@@ -90,9 +96,7 @@ def disable_hf() -> None:
     """Undoes `enable_hf`."""
     if not _originals:
         return
-    import safetensors
-    import safetensors.torch as st
-
+    safetensors, st = _modules()
     safetensors.safe_open = _originals["safe_open"]
     st.safe_open = _originals["st_safe_open"]
     st.load_file = _originals["load_file"]
