@@ -407,7 +407,7 @@ fn bytes_of_packed(
     };
     let bits = tensor.dtype.bits();
     let is_all = pick.start == 0 && pick.step == 1 && pick.count == *len;
-    if !is_all || *len * bits % 8 != 0 {
+    if !is_all || !(*len * bits).is_multiple_of(8) {
         return Err(PyIndexError::new_err(format!(
             "elements of {} are parts of bytes: the last dimension can be taken as a whole only",
             tensor.dtype

@@ -55,9 +55,11 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        name = f"{item.path.name}::{item.name.partition('[')[0]}"
-        if name in TESTS:
-            item.add_marker(pytest.mark.skip(reason=TESTS[name]))
+        for name in (item.name, item.name.partition("[")[0]):
+            reason = TESTS.get(f"{item.path.name}::{name}")
+            if reason is not None:
+                item.add_marker(pytest.mark.skip(reason=reason))
+                break
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
