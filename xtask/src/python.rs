@@ -1,8 +1,10 @@
 //! The Python environment with the packages that zstn is compared with. One of
 //! them contains the model of the demo.
 
-use std::ffi::OsStr;
+use std::env;
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -42,6 +44,14 @@ impl Environment {
 
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// Returns the search path with its programs at the front.
+    pub fn search_path(&self) -> Result<OsString> {
+        let programs = self.python().with_file_name("");
+        let path = env::var_os("PATH").unwrap_or_default();
+        let folders = iter::once(programs).chain(env::split_paths(&path));
+        env::join_paths(folders).context("the search path cannot be extended")
     }
 
     fn program(&self, name: &str) -> PathBuf {

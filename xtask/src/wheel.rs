@@ -148,8 +148,9 @@ fn build(
         .args(arguments)
         .arg("--out")
         .arg(folder)
-        // It looks for an interpreter by this.
+        // It looks for an interpreter by this, and for zig by the search path.
         .env("VIRTUAL_ENV", tools.directory())
+        .env("PATH", tools.search_path()?)
         .current_dir(workspace.path(PACKAGE));
     step.run(&mut maturin)?;
     match &wheels(folder)?[..] {

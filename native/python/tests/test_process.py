@@ -44,14 +44,13 @@ def test_importing_brings_no_framework() -> None:
 
 def test_ctrl_c_ends_packing_and_leaves_nothing(large: Path, tmp_path: Path) -> None:
     program = """
-        import sys, time, zstn
+        import sys, zstn
         source, target = sys.argv[1:]
         print("ready", flush=True)
         try:
-            while True:
-                zstn.pack(source, target, effort="max")
+            zstn.pack(source, target, effort="max")
         except KeyboardInterrupt:
-            print(time.monotonic(), flush=True)
+            print("stopped", flush=True)
     """
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(program), str(large), str(tmp_path / "a.zstn")],
@@ -60,27 +59,23 @@ def test_ctrl_c_ends_packing_and_leaves_nothing(large: Path, tmp_path: Path) -> 
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    time.sleep(1)
-    sent = time.monotonic()
+    # Packing all of it takes longer.
+    time.sleep(0.3)
     process.send_signal(signal.SIGINT)
-    stopped = float(process.stdout.readline())
-    process.communicate(timeout=60)
+    assert process.communicate(timeout=60)[0] == "stopped\n"
     assert process.returncode == 0
-    # 0.2 seconds on an idle machine.
-    assert stopped - sent < 2
-    assert [path.name for path in tmp_path.iterdir() if path.name != "a.zstn"] == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_ctrl_c_ends_reading_from_a_server_that_hangs() -> None:
     program = """
-        import os, signal, socket, threading, time, zstn
+        import os, signal, socket, threading, zstn
         server = socket.create_server(("127.0.0.1", 0))
         threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
-        begun = time.monotonic()
         try:
+            # Without the signal it fails after its time limits.
             zstn.open(f"http://127.0.0.1:{server.getsockname()[1]}/a.zstn")
         except KeyboardInterrupt:
-            assert time.monotonic() - begun < 5
             print("stopped", flush=True)
         os._exit(0)
     """
