@@ -68,6 +68,14 @@ impl Destination {
         }
     }
 
+    /// Returns the origin of an address that is written to over HTTP.
+    pub fn origin(&self) -> Option<String> {
+        match self {
+            Self::Stdout | Self::Path(_) => None,
+            Self::Url(url) => Location::url(url).origin(),
+        }
+    }
+
     /// Returns the destination `name` in this folder.
     pub fn join(&self, name: &OsStr) -> Self {
         match self {

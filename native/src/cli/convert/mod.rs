@@ -187,9 +187,9 @@ pub fn run(options: &Options) -> Result<()> {
     let silent = options.report.is_silent();
     let destination = options.destination()?;
     let target = options.target(destination)?;
-    let http = options
-        .network
-        .options(std::slice::from_ref(&options.input))?;
+    let input = std::slice::from_ref(&options.input);
+    let output = std::slice::from_ref(destination);
+    let http = options.network.options_for(input, output)?;
     let sink = options.overwrite.sink(destination)?;
     let engine = options.threads.engine()?;
     let bar = progress::watch("converting", silent);

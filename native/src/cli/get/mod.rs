@@ -80,9 +80,9 @@ impl Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let http = options
-        .network
-        .options(std::slice::from_ref(&options.input))?;
+    let input = std::slice::from_ref(&options.input);
+    let output = options.output.as_slice();
+    let http = options.network.options_for(input, output)?;
     let mut target = options.target(&http)?;
     let engine = options.threads.engine()?;
     let reader = options.model.open(&options.input, &http, Some(&engine))?;
