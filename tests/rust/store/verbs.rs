@@ -303,9 +303,10 @@ pub fn a_refused_input_leaves_no_parts(bucket: &Bucket) {
     let mut cat = Command::new("cat");
     let file = machine.path().join("short");
     fs::write(&file, &original[..original.len() - 1]).unwrap();
-    let cut = cat.arg(&file).stdout(Stdio::piped()).spawn().unwrap();
+    let mut cut = cat.arg(&file).stdout(Stdio::piped()).spawn().unwrap();
     let mut pack = machine.command(&["pack", "-", "-o", "at:m.zstn"]);
-    let out = pack.stdin(cut.stdout.unwrap()).output().unwrap();
+    let out = pack.stdin(cut.stdout.take().unwrap()).output().unwrap();
+    cut.wait().unwrap();
     let said = text(&out.stderr);
     assert!(
         !out.status.success() && said.contains("it was cut off"),
