@@ -36,6 +36,7 @@ pub(crate) fn pack_delta(
 ) -> Result<PackedFile> {
     options.check()?;
     output.check_inputs(&[target, base])?;
+    output.expect(target.len_bytes() + target.len_bytes() / 8);
     let written = write_delta(engine, target, base, &mut output, options);
     // Whatever else went wrong may come of the change.
     let unchanged = target.check_unchanged().and(base.check_unchanged());

@@ -176,6 +176,14 @@ impl<'a> Output<'a> {
         }
     }
 
+    /// Announces the greatest length that the output can have, before anything is
+    /// written: parts of a longer upload are longer.
+    pub(crate) fn expect(&mut self, len_bytes: u64) {
+        if let Place::Spool(spool) = &mut self.place {
+            spool.expect(len_bytes);
+        }
+    }
+
     /// Appends bytes at the current position. A writer receives them when the
     /// output is finished.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {

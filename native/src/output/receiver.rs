@@ -36,6 +36,16 @@ impl Receiver<'_> {
         !matches!(self, Self::Server(_))
     }
 
+    /// Announces the greatest length of all bytes.
+    pub(super) fn expect(&mut self, len_bytes: u64) {
+        #[cfg(feature = "store")]
+        if let Self::Upload(upload) = self {
+            upload.expect(len_bytes);
+        }
+        #[cfg(not(feature = "store"))]
+        let _ = len_bytes;
+    }
+
     /// Takes the next bytes; `name` is that of the output.
     pub(super) fn take(&mut self, bytes: &[u8], name: &str) -> Result<()> {
         let written = match self {

@@ -91,6 +91,13 @@ impl<'a> Spool<'a> {
         Ok(())
     }
 
+    /// Announces the greatest length of the output.
+    pub(super) fn expect(&mut self, len_bytes: u64) {
+        let receiver = self.receiver.get_mut();
+        let receiver = receiver.unwrap_or_else(PoisonError::into_inner);
+        receiver.expect(len_bytes);
+    }
+
     /// Hands over the rest and ends the output.
     pub(super) fn complete(mut self) -> Result<Option<Uploaded>> {
         self.settle()?;

@@ -82,6 +82,8 @@ fn pack(
     let header_len = safetensors::header_len_bytes(input, input.len_bytes()).map_err(&refuse)?;
     let data_start = zstn_core::bytes::index(safetensors::PREFIX_BYTES + header_len);
     let data = Data::new(input, data_start).arriving(arriving);
+    // What does not shrink grows by heads and an index.
+    output.expect(input.len_bytes() + input.len_bytes() / 8);
     let packed = FilePacker::new(engine, data, options).pack(&mut output);
     // Whatever else went wrong may come of the change.
     let mut report = match input.check_unchanged().and(packed) {

@@ -32,6 +32,7 @@
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod address;
+mod body;
 mod client;
 mod connection;
 mod credentials;

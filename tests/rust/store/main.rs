@@ -8,6 +8,7 @@
 mod answers;
 mod bucket;
 mod credentials;
+mod faults;
 mod google;
 mod objects;
 mod process;

@@ -23,6 +23,7 @@ pub(crate) enum FolderPlace {
 
 /// The files that a folder is to hold, by their paths in it.
 #[derive(Debug, Default)]
+#[cfg_attr(not(feature = "store"), expect(dead_code))] // nobody looks before a folder is there
 pub(crate) struct Contents {
     /// Those that make it complete: its indices.
     pub(crate) indices: Vec<PathBuf>,

@@ -189,6 +189,18 @@ impl Upload {
             .map_or(0, |entries| entries.parts.len())
     }
 
+    /// Announces the greatest length that the object can have, like
+    /// [`UploadOptions::expected_bytes`]. This counts until the first part is
+    /// full.
+    pub fn expect(&mut self, len_bytes: u64) {
+        let is_open = self.session.is_none() && self.unfinished.is_none();
+        self.options.expected_bytes = Some(len_bytes);
+        let part_bytes = usize::try_from(self.options.usable_part_bytes());
+        if let (true, Ok(part_bytes)) = (is_open, part_bytes) {
+            self.part_bytes = part_bytes.max(self.buffer.len());
+        }
+    }
+
     /// Returns the address.
     #[must_use]
     pub fn address(&self) -> &Address {
