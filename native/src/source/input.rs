@@ -149,7 +149,10 @@ impl Input {
         match &self.0 {
             Kind::Location(location) => location.feed(http),
             Kind::Map(_) => Ok(None),
-            Kind::Source(source) => Ok(Some(Feed::source(source.clone()))),
+            Kind::Source(source) => {
+                let feed = || Feed::source(source.clone());
+                Ok(source.is_one_version().then(feed))
+            }
             Kind::Reader(reader) => reader.feed().map(Some),
         }
     }

@@ -93,6 +93,14 @@ pub trait Source: Send + Sync {
         false
     }
 
+    /// Returns whether all reads are certain to return bytes of one version of the
+    /// file, or an error. `true` by default; `false` for a server whose answers do
+    /// not say which version they are from. Such a file is read at one go where
+    /// all of it is needed.
+    fn is_one_version(&self) -> bool {
+        true
+    }
+
     /// Returns the identities of the local files that the bytes come from: an
     /// output must not replace one.
     fn file_ids(&self) -> &[FileId] {
@@ -134,6 +142,10 @@ impl<T: Source + ?Sized> Source for std::sync::Arc<T> {
 
     fn is_remote(&self) -> bool {
         (**self).is_remote()
+    }
+
+    fn is_one_version(&self) -> bool {
+        (**self).is_one_version()
     }
 
     fn file_ids(&self) -> &[FileId] {

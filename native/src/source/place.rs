@@ -92,7 +92,7 @@ impl<'a> Place<'a> {
             Self::Server(url) => {
                 let remote = Remote::open_ranged(url, HEAD_LEN_BYTES, http)?;
                 // Answers without a version might be parts of two files.
-                let remote = remote.filter(Remote::has_version);
+                let remote = remote.filter(Source::is_one_version);
                 Ok(remote.map(|remote| Feed::source(Arc::new(remote))))
             }
             Self::Store(url) => Ok(Some(Feed::source(store::open(url, http)?.into()))),
