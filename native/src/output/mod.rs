@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, ErrorKind, Seek, Write};
+use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::source::{HttpOptions, Map, Source};
+use crate::source::{HttpOptions, Map, Source, is_same};
 use crate::{Error, Result};
 use hidden::{give_name, parent};
 use place::Place;
@@ -27,12 +27,13 @@ mod target;
 pub(crate) mod temporary;
 mod unfinished;
 
-pub(crate) use folder::{Contents, FolderPlace, OutputFolder};
+pub(crate) use folder::{FolderPlace, OutputFolder};
 pub(crate) use publication::Publication;
 pub use sink::Sink;
 pub(crate) use staging::Staging;
 pub(crate) use target::{being_read, check_inputs};
 
+use unfinished::check_running;
 pub use unfinished::remove_unfinished;
 
 /// An output that is being written. A file is written under a hidden name in
@@ -108,6 +109,7 @@ impl<'a> Output<'a> {
     /// [`Error::Exists`]; an address that nothing can be written to, or not with
     /// these credentials; and I/O errors.
     pub fn to_url(url: &str, replace: bool, http: &HttpOptions) -> Result<Self> {
+        check_running().map_err(|error| Error::io(format!("write {url}"), error))?;
         Ok(Self {
             place: Place::Spool(Spool::new(
                 url.into(),
@@ -167,12 +169,10 @@ impl<'a> Output<'a> {
     pub fn check_inputs(&self, inputs: &[&dyn Source]) -> Result<()> {
         match &self.place {
             Place::Hidden { target, .. } => check_inputs(target, inputs.iter().copied()),
-            // An address is that of an input if it is spelled alike. Others are
-            // refused by the version that every answer is compared with.
-            _ if inputs.iter().any(|input| input.name() == self.name) => {
-                Err(being_read(&self.name))
-            }
-            _ => Ok(()),
+            _ => match inputs.iter().any(|input| is_same(input.name(), &self.name)) {
+                true => Err(being_read(&self.name)),
+                false => Ok(()),
+            },
         }
     }
 
@@ -194,11 +194,26 @@ impl<'a> Output<'a> {
     }
 
     /// Appends bytes that are final, after others that are final from now on. A
-    /// writer receives all of them at once.
+    /// writer receives all of them at once, a web server in the end.
     pub(crate) fn write_final(&mut self, bytes: &[u8]) -> Result<()> {
         match &mut self.place {
             Place::Spool(spool) => spool.write_final(bytes),
             _ => self.write(bytes),
+        }
+    }
+
+    /// Appends all that `from` reads, which is final.
+    pub(crate) fn copy(&mut self, from: &mut dyn Read) -> Result<()> {
+        let mut piece = vec![0; 1 << 20];
+        loop {
+            match from.read(&mut piece) {
+                Ok(0) => return Ok(()),
+                Ok(len) => self.write_final(&piece[..len])?,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    return Err(Error::io(format!("read what becomes {}", self.name), error));
+                }
+            }
         }
     }
 
@@ -273,7 +288,11 @@ impl<'a> Output<'a> {
                 target,
             } => (file, unfinished, target),
             Place::Unnamed(_) => return Ok(None),
-            Place::Spool(spool) => return spool.complete(),
+            Place::Spool(spool) => {
+                let running = check_running();
+                running.map_err(|error| Error::io(format!("complete {}", self.name), error))?;
+                return spool.complete();
+            }
         };
         let fail = |error| Error::io(format!("complete {}", self.name), error);
         file.as_file().sync_all().map_err(fail)?;
@@ -293,8 +312,7 @@ impl<'a> Output<'a> {
     /// Gives up because of `error`, which it returns. An upload is continued by
     /// another attempt, unless that would fail for the same reason.
     pub(crate) fn give_up(self, error: Error) -> Error {
-        let may_pass = matches!(error, Error::Http { .. } | Error::Io { .. });
-        if let (Place::Spool(spool), false) = (self.place, may_pass) {
+        if let (Place::Spool(spool), false) = (self.place, error.may_pass()) {
             spool.discard();
         }
         error

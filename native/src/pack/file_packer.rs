@@ -139,6 +139,9 @@ impl<'a> FilePacker<'a> {
                     let start = builder.position();
                     let written = self.large(&tensors[number], start, output)?;
                     let len_bytes = written.len_bytes;
+                    // Blocks are written out of order, which moves the position
+                    // on some systems.
+                    output.seek(start + len_bytes)?;
                     (
                         len_bytes,
                         self.large_digests(&span, start, written, output)?,

@@ -25,6 +25,7 @@ mod version;
 
 #[cfg(feature = "serve")]
 pub(crate) use address::PLAIN;
+pub(crate) use address::is_same;
 pub(crate) use arriving::{Arriving, Begun};
 pub use fault::survive_truncation;
 pub(crate) use feed::Feed;
