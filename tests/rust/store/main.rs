@@ -7,6 +7,7 @@
 
 mod answers;
 mod bucket;
+mod claims;
 mod credentials;
 mod faults;
 mod google;
@@ -50,7 +51,10 @@ macro_rules! on_servers {
 on_every_store! {
     objects: reads_return_exactly_what_was_asked_for, a_replaced_object_is_noticed,
         a_deleted_object_is_noticed, nothing_is_none, small_objects_have_a_limit,
-        folders_are_listed, odd_names_are_kept;
+        folders_are_listed, the_top_of_a_folder_is_listed, odd_names_are_kept;
+    claims: a_claim_is_continued_until_it_is_released, a_folder_with_objects_is_refused,
+        the_marker_of_another_attempt_is_respected, a_claim_is_discarded_with_its_objects,
+        only_one_machine_has_the_claim;
     uploads: every_length_arrives, what_exists_is_kept_unless_replacing,
         a_dropped_upload_leaves_nothing, an_aborted_upload_leaves_nothing;
     races: the_second_of_two_small_writers_loses, the_second_of_two_long_writers_loses;

@@ -10,15 +10,14 @@ use object_store::path::Path;
 use crate::address::Service;
 use crate::client::Purpose;
 use crate::connection::{Connection, connect};
+use crate::lock::Lock;
 use crate::{Address, Error, Result, small};
 use journal::Entries;
-use lock::Lock;
 use options::MAX_PARTS;
 use session::Session;
 
 mod completion;
 mod journal;
-mod lock;
 mod options;
 mod session;
 mod unfinished;

@@ -9,12 +9,12 @@ use object_store::PutPayload;
 
 use super::Upload;
 use super::journal::{self, Entries, Journal, StoredPart, UnfinishedUpload};
-use super::lock::Lock;
 use super::options::MAX_PARTS;
 use super::session::{Session, is_gone};
 use crate::address::Service;
 use crate::failure::{Failure, Kind};
-use crate::{Error, Result, runtime};
+use crate::lock::Lock;
+use crate::{Error, Result, runtime, state};
 
 impl Upload {
     /// Takes the lock and finds out what an earlier run left.
@@ -24,9 +24,8 @@ impl Upload {
             source,
         };
         fs::create_dir_all(folder).map_err(failed)?;
-        let target = self.target();
-        let digest = blake3::hash(target.as_bytes()).to_hex();
-        let name = &digest[..32];
+        let target = state::target(&self.address, &self.options.store.environment);
+        let name = state::file_stem(&target);
         let lock = Lock::take(&folder.join(format!("{name}.lock"))).map_err(failed)?;
         self.lock = Some(lock.ok_or_else(|| Error::Busy {
             url: self.address.url(),
@@ -47,22 +46,6 @@ impl Upload {
             _ => self.discard_unfinished(entries),
         }
         Ok(())
-    }
-
-    /// The address together with the server, which is not a part of it.
-    fn target(&self) -> String {
-        let environment = &self.options.store.environment;
-        let server = environment.first(match self.address.service() {
-            Service::S3 => &["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"],
-            Service::Azure => &[
-                "AZURE_STORAGE_ENDPOINT",
-                "AZURE_ENDPOINT",
-                "AZURE_STORAGE_ACCOUNT_NAME",
-            ],
-            _ => &["GOOGLE_BASE_URL"],
-        });
-        let url = self.address.url();
-        server.map_or_else(|| url.clone(), |server| format!("{url} at {server}"))
     }
 
     /// Asks the store whether it has an upload, by sending a part with a number
@@ -99,7 +82,7 @@ impl Upload {
                 let upload_id =
                     id.map_err(|error| Failure::new(&error).into_error(&self.address))?;
                 let upload = UnfinishedUpload {
-                    address: self.target(),
+                    address: state::target(&self.address, &self.options.store.environment),
                     upload_id,
                     part_bytes: self.part_bytes as u64,
                 };
