@@ -137,8 +137,8 @@ pub fn convert<'s>(
             convert_to(engine, input, (&path, name, overwrite), target, options)
         }
         sink::Kind::Url { url, overwrite } => {
-            let inputs = iter::once(input).chain(&options.bases);
-            inputs.map(|input| refuse_address(input, &url)).collect::<Result<()>>()?;
+            let mut inputs = iter::once(input).chain(&options.bases);
+            inputs.try_for_each(|input| refuse_address(input, &url))?;
             let publication = Publication::begin(&url, overwrite, &options.http)?;
             let path = publication.path();
             let mut report =

@@ -1,7 +1,7 @@
 //! Results that are made on disk and then sent to an address.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{FolderPlace, Output, OutputFolder, Staging, address};

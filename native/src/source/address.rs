@@ -2,8 +2,8 @@
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-use super::hub;
 use super::http;
+use super::hub;
 use super::scheme::Scheme;
 
 /// Characters that are not escaped in the path of an address.

@@ -27,7 +27,7 @@ pub(crate) enum FolderPlace {
 pub(crate) enum OutputFolder {
     Local(LocalFolder),
     #[cfg(feature = "store")]
-    Stored(StoredFolder),
+    Stored(Box<StoredFolder>),
 }
 
 impl OutputFolder {
@@ -39,7 +39,8 @@ impl OutputFolder {
             FolderPlace::Path(target) => LocalFolder::create(target).map(Self::Local),
             #[cfg(feature = "store")]
             FolderPlace::Url(url) if zstn_store::is_store(url) => {
-                StoredFolder::create(url, http).map(Self::Stored)
+                let folder = StoredFolder::create(url, http)?;
+                Ok(Self::Stored(Box::new(folder)))
             }
             FolderPlace::Url(url) => {
                 let _ = http;

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use zstn_store::{Address, FolderClaim};
 
 use crate::source::{HttpOptions, store};
-use crate::{Error, Output, Result};
+use crate::{Output, Result};
 
 /// Objects whose names begin alike. A claim keeps other writers away; dropped, it
 /// stays with the objects, for another attempt to continue.
