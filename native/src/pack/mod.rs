@@ -13,12 +13,12 @@ use crate::report::PackedFile;
 use crate::source::{Arriving, Map, Source};
 use crate::{Engine, Error, Output, Result};
 
+mod aliases;
 pub(crate) mod batch;
 mod data;
 mod file_packer;
 mod large;
 mod options;
-mod ties;
 
 pub(crate) use data::Data;
 pub(crate) use file_packer::FilePacker;

@@ -74,7 +74,7 @@ impl Arriving {
                     arrived_bytes,
                     ..
                 } = arrival;
-                feed.spool(file, arrived_bytes, progress).map(Begun::Whole)
+                feed.copy(file, arrived_bytes, progress).map(Begun::Whole)
             }
         }
     }

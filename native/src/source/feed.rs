@@ -105,7 +105,7 @@ impl Feed {
     /// Copies the rest to the end of `file`, which holds `so_far` bytes already,
     /// and maps all of it. `progress` is called with the bytes that are there
     /// and, if known, the length.
-    pub(crate) fn spool(
+    pub(crate) fn copy(
         &mut self,
         mut file: File,
         mut so_far: u64,

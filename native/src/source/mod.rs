@@ -1,10 +1,11 @@
-//! The sources of bytes: files, standard input and servers.
+//! The sources of bytes: files, streams, servers and object stores.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::{Error, Result};
 
+mod access;
 mod address;
 mod arriving;
 mod fault;
@@ -18,7 +19,6 @@ mod map;
 mod merged;
 pub(crate) mod parallel;
 mod parts;
-mod place;
 mod scheme;
 pub(crate) mod store;
 mod version;
