@@ -11,6 +11,7 @@ mod claims;
 mod credentials;
 mod faults;
 mod google;
+mod journals;
 mod objects;
 mod process;
 mod races;

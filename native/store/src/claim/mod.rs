@@ -49,8 +49,9 @@ impl FolderClaim {
     /// that the file in `state_folder` is about. While the claim exists that file
     /// is locked.
     ///
-    /// Without `state_folder` the claim cannot be continued. Claims in memory are
-    /// continued within the process, without a file.
+    /// Without `state_folder`, or where it cannot be written or locked, the claim
+    /// cannot be continued. Claims in memory are continued within the process,
+    /// without a file.
     ///
     /// # Errors
     /// [`Error::NotEmpty`] and [`Error::Claimed`] if the folder is not for this
@@ -83,6 +84,12 @@ impl FolderClaim {
     #[must_use]
     pub fn is_continued(&self) -> bool {
         self.is_continued
+    }
+
+    /// Returns whether a later attempt could continue this one.
+    #[must_use]
+    pub fn is_continuable(&self) -> bool {
+        self.record.is_kept()
     }
 
     /// Returns the address of the folder.

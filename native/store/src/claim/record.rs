@@ -53,29 +53,25 @@ impl Record {
             let place = Place::Process(held);
             return Ok(Self { place, id });
         }
+        let nowhere = Self {
+            place: Place::Nowhere,
+            id: None,
+        };
         let Some(state_folder) = state_folder else {
-            return Ok(Self {
-                place: Place::Nowhere,
-                id: None,
-            });
+            return Ok(nowhere);
         };
-        let failed = |source| Error::Io {
-            action: format!("keep the claim of the folder in {}", state_folder.display()),
-            source,
-        };
-        fs::create_dir_all(state_folder).map_err(failed)?;
         let target = state::target(folder, &options.environment);
-        let name = format!("{}.folder", state::file_stem(&target));
-        let lock = Lock::take(&state_folder.join(format!("{name}.lock"))).map_err(failed)?;
-        let lock = lock.ok_or_else(busy)?;
-        let path = state_folder.join(name);
-        let id = read(&path, &target).map_err(failed)?;
-        let place = Place::File {
-            path,
-            target,
-            _lock: lock,
-        };
-        Ok(Self { place, id })
+        match open_file(state_folder, target) {
+            Ok(Some(record)) => Ok(record),
+            Ok(None) => Err(busy()),
+            Err(error) if state::is_unwritable(&error) => Ok(nowhere),
+            Err(source) => Err(failed(state_folder, source)),
+        }
+    }
+
+    /// Returns whether a later attempt can find the identifier.
+    pub(super) fn is_kept(&self) -> bool {
+        !matches!(self.place, Place::Nowhere)
     }
 
     pub(super) fn id(&self) -> Option<&str> {
@@ -91,10 +87,11 @@ impl Record {
                     address: target.clone(),
                     id: id.clone(),
                 };
-                write(path, &claim).map_err(|source| Error::Io {
-                    action: format!("keep the claim of the folder in {}", path.display()),
-                    source,
-                })?;
+                match write(path, &claim) {
+                    // Its files can be locked, but no more can be made.
+                    Err(error) if state::is_unwritable(&error) => self.place = Place::Nowhere,
+                    written => written.map_err(|source| failed(path, source))?,
+                }
             }
         }
         self.id = Some(id);
@@ -114,6 +111,30 @@ impl Record {
     pub(super) fn remove(mut self) {
         self.clear();
     }
+}
+
+fn failed(place: &Path, source: io::Error) -> Error {
+    Error::Io {
+        action: format!("keep the claim of the folder in {}", place.display()),
+        source,
+    }
+}
+
+/// Takes the lock and reads the file. Returns `None` if another claim has the lock.
+fn open_file(state_folder: &Path, target: String) -> io::Result<Option<Record>> {
+    fs::create_dir_all(state_folder)?;
+    let name = format!("{}.folder", state::file_stem(&target));
+    let Some(lock) = Lock::take(&state_folder.join(format!("{name}.lock")))? else {
+        return Ok(None);
+    };
+    let path = state_folder.join(name);
+    let id = read(&path, &target)?;
+    let place = Place::File {
+        path,
+        target,
+        _lock: lock,
+    };
+    Ok(Some(Record { place, id }))
 }
 
 /// Returns the identifier in the file, if it is about `target`. A damaged file is

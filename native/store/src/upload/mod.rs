@@ -53,6 +53,8 @@ pub struct Upload {
     unfinished: Option<Entries>,
     session: Option<Session>,
     has_failed: bool,
+    /// There was to be a journal.
+    is_without_journal: bool,
     /// Released last.
     lock: Option<Lock>,
 }
@@ -84,13 +86,14 @@ impl Upload {
             unfinished: None,
             session: None,
             has_failed: false,
+            is_without_journal: false,
             lock: None,
         };
         // An upload in memory ends with the process.
         if let Some(folder) = &options.journal_folder
             && address.service() != Service::Memory
         {
-            upload.open_journal(folder)?;
+            upload.begin_journal(folder)?;
         }
         Ok(upload)
     }
@@ -144,6 +147,7 @@ impl Upload {
             sent_bytes: session.sent_bytes,
             parts: parts as u64,
             parts_reused: session.reused,
+            is_without_journal: self.is_without_journal,
         };
         match result {
             Ok(()) => {
@@ -177,27 +181,6 @@ impl Upload {
             self.discard_unfinished(entries);
         }
         self.session.take().map_or(Ok(()), Session::discard)
-    }
-
-    /// Returns the number of parts that an earlier run has sent, before any is
-    /// known to be of use.
-    #[must_use]
-    pub fn unfinished_parts(&self) -> usize {
-        self.unfinished
-            .as_ref()
-            .map_or(0, |entries| entries.parts.len())
-    }
-
-    /// Announces the greatest length that the object can have, like
-    /// [`UploadOptions::expected_bytes`]. This counts until the first part is
-    /// full.
-    pub fn expect(&mut self, len_bytes: u64) {
-        let is_open = self.session.is_none() && self.unfinished.is_none();
-        self.options.expected_bytes = Some(len_bytes);
-        let part_bytes = usize::try_from(self.options.usable_part_bytes());
-        if let (true, Ok(part_bytes)) = (is_open, part_bytes) {
-            self.part_bytes = part_bytes.max(self.buffer.len());
-        }
     }
 
     /// Returns the address.
