@@ -15,6 +15,9 @@ pub(super) fn receiver(url: &str, replace: bool, http: &HttpOptions) -> Result<R
         options.store = store::options(http);
         options.replace = replace;
         options.journal_folder = zstn_store::default_journal_folder();
+        // Without a folder to write to, as in many containers, there is nothing to
+        // continue.
+        options.journal_is_optional = true;
         let upload = zstn_store::Upload::begin(&store::address(url)?, &options)?;
         return Ok(Receiver::Upload(Box::new(upload)));
     }
