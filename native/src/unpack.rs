@@ -24,11 +24,16 @@ pub(crate) fn unpack_file(
 }
 
 /// Gives a file its name if it was restored, to that number of bytes.
-pub(crate) fn finish(input: &Map, output: Output, restored: Result<u64>) -> Result<UnpackedFile> {
+pub(crate) fn finish(
+    input: &Map,
+    mut output: Output,
+    restored: Result<u64>,
+) -> Result<UnpackedFile> {
     let original_bytes = match restored {
         Ok(len_bytes) => len_bytes,
         Err(error) => return Err(output.give_up(error)),
     };
+    output.expect(original_bytes);
     Ok(UnpackedFile {
         input: input.name().into(),
         output: output.path(),

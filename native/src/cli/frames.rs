@@ -82,9 +82,10 @@ pub fn compress(options: &CompressOptions) -> Result<()> {
         Some(_) => ".z4dl",
     };
     let appended = |input: &Path| with_suffix(input, suffix);
+    let input = std::slice::from_ref(&options.input);
     let http = options
         .network
-        .options(std::slice::from_ref(&options.input))?;
+        .options_for(input, options.output.as_slice())?;
     let target = output(&options.input, options.output.as_ref(), appended);
     let output = options.overwrite.begin(&target, &http)?;
     let engine = options.threads.engine()?;
@@ -156,9 +157,10 @@ pub fn decompress(options: &DecompressOptions) -> Result<()> {
         Some(extension) if extension == "z4ai" || extension == "z4dl" => input.with_extension(""),
         _ => with_suffix(input, ".out"),
     };
+    let input = std::slice::from_ref(&options.input);
     let http = options
         .network
-        .options(std::slice::from_ref(&options.input))?;
+        .options_for(input, options.output.as_slice())?;
     let target = output(&options.input, options.output.as_ref(), without);
     let output = options.overwrite.begin(&target, &http)?;
     let engine = options.threads.engine()?;

@@ -40,7 +40,8 @@ use stdout::print;
 /// The kinds of addresses.
 const ADDRESSES: &str = "\
 An input is a path, - for standard input, or an address: https://…, http://…,
-hf://OWNER/NAME@REVISION/FILE in a model hub, or file:///… (docs/command-line.md)";
+hf://OWNER/NAME@REVISION/FILE in a model hub, s3://, az:// and gs:// in an object
+store, or file:///… (docs/command-line.md)";
 
 /// Lossless compression of AI model checkpoints, with single tensors readable
 /// out of the packed file.

@@ -8,6 +8,8 @@ use clap::Args;
 use zstn::source::HttpOptions;
 use zstn::{Error, Location, Result};
 
+use super::arguments::Destination;
+
 /// The longest file of headers, in bytes; servers refuse longer ones.
 const MAX_HEADERS_BYTES: u64 = 256 << 10;
 
@@ -19,7 +21,8 @@ const MAX_SECONDS: u64 = 24 * 60 * 60;
 pub struct Network {
     // Any text is taken here: clap would print one that it refuses, and with it
     // a token.
-    /// Send a header to the server of the input, and to no other, like
+    /// Send a header to the server of the input, or of the output if no input
+    /// is on one, and to no other, like
     /// 'Authorization: Bearer TOKEN'; @FILE reads them from a file, one a
     /// line, which keeps them out of the list of processes (repeatable)
     #[arg(long = "header", value_name = "NAME: VALUE|@FILE")]
@@ -38,6 +41,12 @@ impl Network {
     /// Returns the options for work on `inputs`. Their server gets the headers;
     /// other addresses, such as that of a base, are not inputs in this sense.
     pub fn options(&self, inputs: &[Location]) -> Result<HttpOptions> {
+        self.options_for(inputs, &[])
+    }
+
+    /// Returns the options for work that makes `outputs` from `inputs`. If no input
+    /// is on a server, that of the outputs gets the headers.
+    pub fn options_for(&self, inputs: &[Location], outputs: &[Destination]) -> Result<HttpOptions> {
         let mut options = HttpOptions::default();
         if let Some(retries) = self.retries {
             options.retries = retries;
@@ -52,7 +61,7 @@ impl Network {
         if self.headers.is_empty() {
             return Ok(options);
         }
-        let server = server(inputs)?;
+        let server = server(inputs, outputs)?;
         for header in &self.headers {
             let Some(file) = header.strip_prefix('@') else {
                 options = add(options, &server, header, "--header")?;
@@ -66,19 +75,23 @@ impl Network {
     }
 }
 
-/// Returns the origin that all `inputs` with one have. Several are refused: a
-/// token for one server is not for another.
-fn server(inputs: &[Location]) -> Result<String> {
+/// Returns the origin that all `inputs` with one have, or if none has one, the
+/// `outputs`. Several are refused: a token for one server is not for another.
+fn server(inputs: &[Location], outputs: &[Destination]) -> Result<String> {
     let mut origins: Vec<String> = inputs.iter().filter_map(Location::origin).collect();
+    if origins.is_empty() {
+        origins.extend(outputs.iter().filter_map(Destination::origin));
+    }
     origins.sort();
     origins.dedup();
     match &mut origins[..] {
         [origin] => Ok(std::mem::take(origin)),
         [] => Err(Error::Usage(
-            "--header is for an input on a web server, and no input has such an address".into(),
+            "--header is for an input or output on a web server, and there is no such address"
+                .into(),
         )),
         several => Err(Error::Usage(format!(
-            "--header is for one server, and the inputs are on several ({}); run zstn once for each",
+            "--header is for one server, and these are on several ({}); run zstn once for each",
             several.join(", ")
         ))),
     }

@@ -121,7 +121,9 @@ pub fn run(options: &Options) -> Outcome {
         false => "zstn",
     });
     let destinations = options.outputs.destinations(&options.inputs, &naming)?;
-    let http = options.network.options(&options.inputs)?;
+    let http = options
+        .network
+        .options_for(&options.inputs, &destinations)?;
     let engine = options.threads.engine()?;
     let inputs = options.inputs.iter().zip(&destinations);
     each(inputs, options.report.json, |(input, destination)| {

@@ -103,7 +103,9 @@ pub fn run(options: &Options) -> Outcome {
     let destinations = options
         .outputs
         .destinations(&options.inputs, &Naming::Unpacked)?;
-    let http = options.network.options(&options.inputs)?;
+    let http = options
+        .network
+        .options_for(&options.inputs, &destinations)?;
     let engine = options.threads.engine()?;
     let inputs = options.inputs.iter().zip(&destinations);
     each(inputs, options.report.json, |(input, destination)| {

@@ -36,6 +36,7 @@ pub(crate) fn pack_delta(
 ) -> Result<PackedFile> {
     options.check()?;
     output.check_inputs(&[target, base])?;
+    output.expect(target.len_bytes() + target.len_bytes() / 8);
     let written = write_delta(engine, target, base, &mut output, options);
     // Whatever else went wrong may come of the change.
     let unchanged = target.check_unchanged().and(base.check_unchanged());
@@ -86,10 +87,10 @@ fn write_delta(
         packing: &packing,
         options,
     };
-    let no_ties = vec![None; lens.len()];
+    let no_aliases = vec![None; lens.len()];
     let most_bytes = options.memory_bytes / SHARES;
     let batch_bytes = batch::enough_bytes(&lens, engine.threads(), most_bytes);
-    for batch in batch::cut(&lens, &no_ties, batch_bytes) {
+    for batch in batch::cut(&lens, &no_aliases, batch_bytes) {
         // Records of the batch before go out while this one is coded.
         let (coded, written) = engine.join(
             || match batch.large {

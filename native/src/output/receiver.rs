@@ -16,7 +16,7 @@ pub(super) enum Receiver<'a> {
     /// waits for its reader.
     Stream(PathBuf, Option<File>),
     /// A file on a web server. It is sent by one request, which has to say how
-    /// long it is, so all of it waits in the spool.
+    /// long it is, so all of it waits.
     Server(Box<Put>),
     /// An object, which exists only when it is complete.
     #[cfg(feature = "store")]
@@ -34,6 +34,16 @@ impl Receiver<'_> {
     /// Returns whether it takes bytes before the length of all is known.
     pub(super) fn takes_early(&self) -> bool {
         !matches!(self, Self::Server(_))
+    }
+
+    /// Announces the greatest length of all bytes.
+    pub(super) fn expect(&mut self, len_bytes: u64) {
+        #[cfg(feature = "store")]
+        if let Self::Upload(upload) = self {
+            upload.expect(len_bytes);
+        }
+        #[cfg(not(feature = "store"))]
+        let _ = len_bytes;
     }
 
     /// Takes the next bytes; `name` is that of the output.

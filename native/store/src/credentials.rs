@@ -33,7 +33,7 @@ pub(crate) fn check(address: &Address, environment: &Environment) -> Result<()> 
         Service::Azure => (azure(environment), AZURE),
         Service::Google => (google(environment), GOOGLE),
     };
-    if found || has_metadata_service(environment) {
+    if found || has_metadata_service(address.service(), environment) {
         return Ok(());
     }
     Err(Error::NoCredentials {
@@ -106,14 +106,16 @@ fn has_any(environment: &Environment, names: &[&str]) -> bool {
     environment.first(names).is_some()
 }
 
-fn has_metadata_service(environment: &Environment) -> bool {
-    if environment.is_on("AWS_EC2_METADATA_DISABLED") {
+fn has_metadata_service(service: Service, environment: &Environment) -> bool {
+    // The variables are about the service of Amazon.
+    let is_s3 = service == Service::S3;
+    if is_s3 && environment.is_on("AWS_EC2_METADATA_DISABLED") {
         return false;
     }
-    let address = match environment.get("AWS_METADATA_ENDPOINT") {
-        Some(endpoint) => host_and_port(endpoint),
-        None => METADATA.into(),
-    };
+    let endpoint = environment.get("AWS_METADATA_ENDPOINT");
+    let address = endpoint
+        .filter(|_| is_s3)
+        .map_or_else(|| METADATA.into(), host_and_port);
     let addresses = address.to_socket_addrs();
     addresses.is_ok_and(|mut addresses| {
         addresses.any(|address| TcpStream::connect_timeout(&address, METADATA_TIMEOUT).is_ok())

@@ -89,6 +89,24 @@ pub enum Error {
         /// True if the object did not exist when the upload began.
         lost_race: bool,
     },
+    /// A folder that is to be written has objects already.
+    #[error(
+        "{url}: the folder is not empty, it has `{found}`; name another folder or remove its objects"
+    )]
+    NotEmpty {
+        /// The address of the folder.
+        url: String,
+        /// One of its objects, relative to the folder.
+        found: String,
+    },
+    /// Another attempt has claimed the folder.
+    #[error(
+        "{url}: another attempt is writing to this folder, or was cut off elsewhere; if none is running, remove the folder's objects"
+    )]
+    Claimed {
+        /// The address of the folder.
+        url: String,
+    },
     /// The object is longer than expected.
     #[error("{url}: {detail}")]
     TooLong {

@@ -22,7 +22,9 @@
 //! - [`Upload`] writes an object in parts, with bounded memory. A journal on disk
 //!   lets a later run continue after a crash; an object appears under its name
 //!   only when it is complete, and replaces another only if that is allowed.
-//! - [`read_small`], [`exists`], [`list`] and [`delete`] do what they say.
+//! - [`FolderClaim`] is the exclusive right to write a folder of objects.
+//! - [`read_small`], [`exists`], [`list`], [`list_top`] and [`delete`] do what they
+//!   say.
 //!
 //! Credentials, regions and endpoints are taken from environment variables
 //! ([`Environment`]). All calls block; the requests run on a few threads that the
@@ -32,6 +34,8 @@
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod address;
+mod body;
+mod claim;
 mod client;
 mod connection;
 mod credentials;
@@ -39,16 +43,19 @@ mod environment;
 mod error;
 mod failure;
 mod listing;
+mod lock;
 mod object;
 mod options;
 mod runtime;
 mod small;
+mod state;
 mod upload;
 
 pub use address::{Address, is_store};
+pub use claim::FolderClaim;
 pub use environment::Environment;
 pub use error::{Error, Result};
-pub use listing::{ListedObject, list};
+pub use listing::{ListedObject, list, list_top};
 pub use object::Object;
 pub use options::{Limits, StoreOptions};
 pub use small::{delete, exists, read_small};

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use futures_util::TryStreamExt;
+use object_store::ObjectMeta;
+use object_store::path::Path;
 
 use crate::client::Purpose;
 use crate::connection::connect;
@@ -28,26 +30,82 @@ pub fn list(address: &Address, options: &StoreOptions) -> Result<Vec<ListedObjec
     let folder = address.path()?;
     let store = Arc::clone(&connection.objects);
     let found = runtime::wait(async move {
-        let prefix = (!folder.as_ref().is_empty()).then_some(&folder);
+        let mut objects = store.list(prefix(&folder));
         let mut found = Vec::new();
-        let mut objects = store.list(prefix);
         while let Some(object) = objects.try_next().await? {
-            let name = object.location.as_ref();
-            let path = match prefix {
-                None => Some(name),
-                Some(prefix) => name
-                    .strip_prefix(prefix.as_ref())
-                    .and_then(|rest| rest.strip_prefix('/')),
-            };
-            if let Some(path) = path.filter(|path| !path.is_empty()) {
-                found.push(ListedObject {
-                    path: path.into(),
-                    len_bytes: object.size,
-                });
-            }
+            found.extend(listed(&folder, &object));
         }
         found.sort();
         Ok(found)
     })?;
-    found.map_err(|error: object_store::Error| Failure::new(&error).into_error(address))
+    found.map_err(|error| failed(address, &error))
+}
+
+/// Returns the objects directly in the folder `address`, sorted by name. What is
+/// deeper is neither returned nor asked for.
+///
+/// # Errors
+/// Those of requests; see [`Object::open`](crate::Object::open).
+pub fn list_top(address: &Address, options: &StoreOptions) -> Result<Vec<ListedObject>> {
+    let connection = connect(address, options, Purpose::Read)?;
+    let folder = address.path()?;
+    let store = Arc::clone(&connection.objects);
+    let found = runtime::wait(async move {
+        let result = store.list_with_delimiter(prefix(&folder)).await?;
+        let objects = result.objects.iter();
+        let mut found: Vec<_> = objects
+            .filter_map(|object| listed(&folder, object))
+            .collect();
+        found.sort();
+        Ok(found)
+    })?;
+    found.map_err(|error| failed(address, &error))
+}
+
+/// Returns one of the objects below the folder `address`, at any depth, that is
+/// not called `except`. Pages of the list that follow it are not asked for.
+pub(crate) fn find_other(
+    address: &Address,
+    except: &'static str,
+    options: &StoreOptions,
+) -> Result<Option<String>> {
+    let connection = connect(address, options, Purpose::Read)?;
+    let folder = address.path()?;
+    let store = Arc::clone(&connection.objects);
+    let found = runtime::wait(async move {
+        let mut objects = store.list(prefix(&folder));
+        while let Some(object) = objects.try_next().await? {
+            let found = listed(&folder, &object).map(|object| object.path);
+            if let Some(path) = found.filter(|path| path != except) {
+                return Ok(Some(path));
+            }
+        }
+        Ok(None)
+    })?;
+    found.map_err(|error| failed(address, &error))
+}
+
+fn prefix(folder: &Path) -> Option<&Path> {
+    (!folder.as_ref().is_empty()).then_some(folder)
+}
+
+/// Returns an object relative to its folder; `None` for the folder itself, for
+/// which some programs make an object.
+fn listed(folder: &Path, object: &ObjectMeta) -> Option<ListedObject> {
+    let name = object.location.as_ref();
+    let path = match prefix(folder) {
+        None => Some(name),
+        Some(prefix) => name
+            .strip_prefix(prefix.as_ref())
+            .and_then(|rest| rest.strip_prefix('/')),
+    };
+    path.filter(|path| !path.is_empty())
+        .map(|path| ListedObject {
+            path: path.into(),
+            len_bytes: object.size,
+        })
+}
+
+fn failed(address: &Address, error: &object_store::Error) -> crate::Error {
+    Failure::new(error).into_error(address)
 }

@@ -3,15 +3,17 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, GetResult, ObjectMeta};
 
+use crate::body::{self, Fault};
 use crate::client::Purpose;
 use crate::connection::{Connection, connect};
 use crate::failure::{Failure, Kind};
-use crate::{Address, Error, Result, StoreOptions, runtime};
+use crate::{Address, Error, Limits, Result, StoreOptions, runtime};
 
 /// The largest number of requests that one call has under way.
 const READS_AT_ONCE: usize = 8;
@@ -32,6 +34,7 @@ struct Inner {
     address: Address,
     path: Path,
     opened: ObjectMeta,
+    limits: Limits,
 }
 
 impl Object {
@@ -45,7 +48,7 @@ impl Object {
         let connection = connect(address, options, Purpose::Read)?;
         let path = address.object_path()?;
         let opened = head(&connection, address, &path)?;
-        Ok(Self::new(connection, address, path, opened, Vec::new()))
+        Ok(Self::new(connection, address, path, opened, options))
     }
 
     /// Opens the object at `address` and reads its first bytes with the same
@@ -66,27 +69,29 @@ impl Object {
         let path = address.object_path()?;
         let get = GetOptions::new().with_range(Some(GetRange::Bounded(0..head_len_bytes)));
         let (store, location) = (Arc::clone(&connection), path.clone());
-        let answer = runtime::wait(async move {
-            let result = store.objects.get_opts(&location, get).await?;
-            let meta = result.meta.clone();
-            let len = result.range.end - result.range.start;
-            Ok((meta, collect(result, len).await?))
-        })?;
-        let (opened, head) = match answer {
-            Ok(answer) => answer,
+        let answer = runtime::wait(async move { store.objects.get_opts(&location, get).await })?;
+        let result = match answer {
+            Ok(result) => result,
             Err(error) => {
                 // Of an empty object there is no range.
                 let failure = Failure::new(&error);
                 let may_be_empty =
                     failure.kind == Kind::Other && matches!(failure.status, None | Some(416));
                 let meta = may_be_empty.then(|| head_of(&connection, &path));
-                match meta.transpose()? {
-                    Some(Ok(meta)) if meta.size == 0 => (meta, Vec::new()),
-                    _ => return Err(failure.into_error(address)),
-                }
+                return match meta.transpose()? {
+                    Some(Ok(meta)) if meta.size == 0 => {
+                        Ok(Self::new(connection, address, path, meta, options))
+                    }
+                    _ => Err(failure.into_error(address)),
+                };
             }
         };
-        Ok(Self::new(connection, address, path, opened, head))
+        let mut object = Self::new(connection, address, path, result.meta.clone(), options);
+        let range = 0..head_len_bytes.min(object.len_bytes());
+        let inner = Arc::clone(&object.inner);
+        let head = runtime::wait(async move { inner.fill(Some(result), range).await })??;
+        object.head = head.into();
+        Ok(object)
     }
 
     fn new(
@@ -94,7 +99,7 @@ impl Object {
         address: &Address,
         path: Path,
         opened: ObjectMeta,
-        head: Vec<u8>,
+        options: &StoreOptions,
     ) -> Self {
         Self {
             inner: Arc::new(Inner {
@@ -102,8 +107,9 @@ impl Object {
                 address: address.clone(),
                 path,
                 opened,
+                limits: options.limits.clone(),
             }),
-            head: head.into(),
+            head: Arc::default(),
         }
     }
 
@@ -139,7 +145,7 @@ impl Object {
     pub fn read(&self, range: Range<u64>) -> Result<Vec<u8>> {
         self.check(&range)?;
         let inner = Arc::clone(&self.inner);
-        runtime::wait(async move { inner.get(range).await })?
+        runtime::wait(async move { inner.fill(None, range).await })?
     }
 
     /// Reads several ranges with up to 8 requests at the same time, one for each
@@ -154,7 +160,7 @@ impl Object {
         runtime::wait(async move {
             let reads = ranges.into_iter().map(|range| {
                 let inner = Arc::clone(&inner);
-                async move { inner.get(range).await }
+                async move { inner.fill(None, range).await }
             });
             stream::iter(reads)
                 .buffered(READS_AT_ONCE)
@@ -187,27 +193,76 @@ impl fmt::Debug for Object {
 }
 
 impl Inner {
-    async fn get(&self, range: Range<u64>) -> Result<Vec<u8>> {
-        if range.is_empty() {
-            return Ok(Vec::new());
+    /// Returns the bytes of `range`; the first of them come with `answer`, if
+    /// there is one already. An answer that halts is followed by a request for
+    /// the rest.
+    async fn fill(&self, mut answer: Option<GetResult>, range: Range<u64>) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let started = Instant::now();
+        let mut halts = 0;
+        loop {
+            let rest = range.start + bytes.len() as u64..range.end;
+            if rest.is_empty() {
+                return Ok(bytes);
+            }
+            let result = match answer.take() {
+                Some(result) => result,
+                None => self.ask(rest.clone()).await?,
+            };
+            let sent = &result.range;
+            if *sent != rest {
+                return Err(self.other_range(&rest, sent));
+            }
+            let len_bytes = rest.end - rest.start;
+            let received = body::receive(result, len_bytes, self.limits.idle_timeout, &mut bytes);
+            match received.await {
+                Ok(()) => return Ok(bytes),
+                Err(Fault::Store(error)) => return Err(self.failed(&error)),
+                Err(Fault::Encoded(coding)) => {
+                    return Err(self.unusable(format!(
+                        "with a compressed copy ({coding}), in which positions mean nothing; \
+                         store it without Content-Encoding"
+                    )));
+                }
+                Err(Fault::TooLong) => {
+                    return Err(self.unusable("with more bytes than were asked for".into()));
+                }
+                Err(Fault::Halted) => {
+                    halts += 1;
+                    if halts > self.limits.retries || started.elapsed() > self.limits.give_up_after
+                    {
+                        let url = self.address.url();
+                        let detail = "next to nothing came from it for too long".into();
+                        return Err(Error::Network { url, detail });
+                    }
+                }
+            }
         }
-        let len = range.end - range.start;
+    }
+
+    async fn ask(&self, range: Range<u64>) -> Result<GetResult> {
         let options = GetOptions::new()
             .with_if_match(self.opened.e_tag.clone())
             .with_range(Some(GetRange::Bounded(range)));
         let answer = self.connection.objects.get_opts(&self.path, options).await;
         let answer = answer.map_err(|error| self.failed(&error))?;
         self.compare(&answer.meta)?;
-        let bytes = collect(answer, len).await;
-        let bytes = bytes.map_err(|error| self.failed(&error))?;
-        if bytes.len() as u64 == len {
-            return Ok(bytes);
-        }
-        Err(Error::Server {
+        Ok(answer)
+    }
+
+    fn other_range(&self, asked: &Range<u64>, sent: &Range<u64>) -> Error {
+        self.unusable(format!(
+            "with bytes {}..{} where {}..{} were asked for",
+            sent.start, sent.end, asked.start, asked.end
+        ))
+    }
+
+    fn unusable(&self, detail: String) -> Error {
+        Error::Server {
             url: self.address.url(),
             status: None,
-            detail: format!("with {} of {len} bytes; try again", bytes.len()),
-        })
+            detail,
+        }
     }
 
     /// Refuses an answer about another version.
@@ -242,25 +297,6 @@ impl Inner {
             },
         }
     }
-}
-
-/// Collects a body of `len` bytes. More than that is not read, and refused by
-/// the caller, who compares the lengths.
-pub(crate) async fn collect(result: GetResult, len: u64) -> object_store::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let reserved = bytes.try_reserve_exact(usize::try_from(len).unwrap_or(usize::MAX));
-    reserved.map_err(|error| object_store::Error::Generic {
-        store: "memory",
-        source: Box::new(error),
-    })?;
-    let mut body = result.into_stream();
-    while let Some(chunk) = body.try_next().await? {
-        bytes.extend_from_slice(&chunk);
-        if bytes.len() as u64 > len {
-            break;
-        }
-    }
-    Ok(bytes)
 }
 
 /// Returns what the store says of an object without reading it.

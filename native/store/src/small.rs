@@ -56,6 +56,8 @@ pub fn exists(address: &Address, options: &StoreOptions) -> Result<bool> {
 /// # Errors
 /// Those of [`Object::open`] but [`Error::NotFound`].
 pub fn delete(address: &Address, options: &StoreOptions) -> Result<()> {
+    // Like reads, it sends little and is answered soon. The longer time limits of
+    // writes are for parts.
     let connection = connect(address, options, Purpose::Read)?;
     let path = address.object_path()?;
     let store = Arc::clone(&connection.objects);

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use zstn_tests::command::{text, zstn};
 use zstn_tests::round_server::{Page, RoundServer};
+use zstn_tests::upload_server::{UploadServer, take};
 
 use super::{folder_with, vector};
 
@@ -128,6 +129,47 @@ fn another_server_gets_no_header() {
 }
 
 #[test]
+fn the_server_of_the_output_gets_a_header_if_no_input_is_on_one() {
+    let folder = files();
+    let header = format!("Authorization: Bearer {TOKEN}");
+    for arguments in [
+        &["pack", "m.safetensors", "-o"][..],
+        &["unpack", "m.zstn", "-o"],
+        &["convert", "m.zstn", "--to", "zt", "-o"],
+        &["compress", "m.safetensors", "-o"],
+        &["decompress", "m.z4ai", "-o"],
+    ] {
+        let server = UploadServer::start(|asked| match asked.header("authorization") {
+            Some(_) => take("201 Created"),
+            None => take("401 Unauthorized"),
+        });
+        let run = |more: &[&str]| zstn(folder.path(), &[arguments, &[&server.url], more].concat());
+        let out = run(&[]);
+        assert_eq!(out.status.code(), Some(3), "{}", text(&out.stderr));
+        let out = run(&["--header", &header]);
+        assert!(out.status.success(), "{arguments:?}: {}", text(&out.stderr));
+        let log = server.puts();
+        let token = format!("Bearer {TOKEN}");
+        let last = log.last().unwrap();
+        assert_eq!(last.header("authorization"), Some(&*token));
+    }
+    // An input on a server is what the header is for.
+    let home = serve(folder.path());
+    let away = UploadServer::start(|_| take("201 Created"));
+    let input = format!("{}m.safetensors", home.url);
+    let out = zstn(
+        folder.path(),
+        &["pack", &input, "-o", &away.url, "--header", &header],
+    );
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    assert!(
+        away.log()
+            .iter()
+            .all(|asked| asked.header("authorization").is_none())
+    );
+}
+
+#[test]
 fn headers_that_cannot_be_sent_are_refused_without_being_shown() {
     let folder = folder_with("m.zstn", &vector("float_weights.zstn"));
     std::fs::write(folder.path().join("headers"), format!("{TOKEN}\n")).unwrap();
@@ -164,7 +206,7 @@ fn headers_that_cannot_be_sent_are_refused_without_being_shown() {
         (
             &["ls", "m.zstn", "--header", &header],
             2,
-            "no input has such an address",
+            "there is no such address",
         ),
         (
             &["ls", url, "http://127.0.0.1:7/m", "--header", &header],

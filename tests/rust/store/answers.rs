@@ -9,7 +9,7 @@ use crate::bucket::{PART_BYTES, s3_environment};
 use zstn_tests::store_proxy::{Action, Proxy, Request, answer};
 
 const BODY: &[u8] = b"0123456789";
-const MODIFIED: &str = "Last-Modified: Sun, 22 Nov 2026 12:00:00 GMT";
+pub const MODIFIED: &str = "Last-Modified: Sun, 22 Nov 2026 12:00:00 GMT";
 
 /// An error as S3 describes it.
 pub fn s3_error(status: &str, code: &str) -> Vec<u8> {

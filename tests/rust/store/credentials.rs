@@ -1,5 +1,7 @@
 //! Credentials, endpoints and addresses.
 
+use std::time::Duration;
+
 use zstn_store::{Address, Environment, Error, Object, StoreOptions, Upload, UploadOptions};
 
 use crate::bucket::{Bucket, s3_environment};
@@ -13,6 +15,10 @@ fn open(url: &str, variables: &[(&str, &str)]) -> Error {
 #[test]
 fn without_credentials_one_sentence_says_what_to_set() {
     const OFF: (&str, &str) = ("AWS_EC2_METADATA_DISABLED", "true");
+    // A machine in a cloud has other credentials, and the variable is about S3.
+    let metadata = "169.254.169.254:80".parse().unwrap();
+    let has_metadata_service =
+        std::net::TcpStream::connect_timeout(&metadata, Duration::from_secs(1)).is_ok();
     for (url, help) in [
         (
             "s3://bucket/object",
@@ -27,6 +33,9 @@ fn without_credentials_one_sentence_says_what_to_set() {
             ["GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SKIP_SIGNATURE"],
         ),
     ] {
+        if !url.starts_with("s3") && has_metadata_service {
+            continue;
+        }
         let error = open(url, &[OFF]);
         assert!(matches!(error, Error::NoCredentials { .. }), "{error}");
         let sentence = error.to_string();
@@ -54,6 +63,28 @@ fn a_metadata_service_that_is_not_there_is_not_waited_for() {
         &[("AWS_METADATA_ENDPOINT", &endpoint)],
     );
     assert!(matches!(error, Error::NoCredentials { .. }), "{error}");
+}
+
+/// The variables are about the service of one cloud, and only its stores heed them.
+#[test]
+fn the_metadata_service_of_one_cloud_is_not_asked_for_another() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let endpoint = format!("http://{}/", listener.local_addr().unwrap());
+    let asked = |url: &str| {
+        let variables = [
+            ("AWS_METADATA_ENDPOINT", &*endpoint),
+            // After the search for credentials, these are errors.
+            ("AWS_SKIP_SIGNATURE", "perhaps"),
+            ("AZURE_SKIP_SIGNATURE", "perhaps"),
+            ("GOOGLE_SKIP_SIGNATURE", "perhaps"),
+        ];
+        open(url, &variables);
+        listener.accept().is_ok()
+    };
+    assert!(!asked("az://container/object"));
+    assert!(!asked("gs://bucket/object"));
+    assert!(asked("s3://bucket/object"));
 }
 
 #[test]

@@ -7,8 +7,11 @@
 
 mod answers;
 mod bucket;
+mod claims;
 mod credentials;
+mod faults;
 mod google;
+mod journals;
 mod objects;
 mod process;
 mod races;
@@ -49,7 +52,10 @@ macro_rules! on_servers {
 on_every_store! {
     objects: reads_return_exactly_what_was_asked_for, a_replaced_object_is_noticed,
         a_deleted_object_is_noticed, nothing_is_none, small_objects_have_a_limit,
-        folders_are_listed, odd_names_are_kept;
+        folders_are_listed, the_top_of_a_folder_is_listed, odd_names_are_kept;
+    claims: a_claim_is_continued_until_it_is_released, a_folder_with_objects_is_refused,
+        the_marker_of_another_attempt_is_respected, a_claim_is_discarded_with_its_objects,
+        only_one_machine_has_the_claim;
     uploads: every_length_arrives, what_exists_is_kept_unless_replacing,
         a_dropped_upload_leaves_nothing, an_aborted_upload_leaves_nothing;
     races: the_second_of_two_small_writers_loses, the_second_of_two_long_writers_loses;
@@ -66,6 +72,7 @@ mod servers {
             parts_that_are_gone_are_sent_again, one_process_at_a_time,
             a_killed_process_is_continued;
         verbs: every_verb_reads_and_writes, folders_come_with_their_index_last,
+            a_folder_that_was_cut_off_is_continued,
             refusals_are_one_sentence, a_killed_pack_is_continued,
             a_refused_input_leaves_no_parts,
             objects_that_change_and_writers_that_lose_are_told;

@@ -1,6 +1,6 @@
 //! Reading objects.
 
-use zstn_store::{Error, Object, Upload, delete, exists, list, read_small};
+use zstn_store::{Error, Object, Upload, delete, exists, list, list_top, read_small};
 
 use crate::bucket::{Bucket, content};
 
@@ -123,6 +123,24 @@ pub fn folders_are_listed(bucket: &Bucket) {
     let all = listed("");
     assert_eq!(all.len(), 5);
     assert_eq!(all[4], ("z".into(), 9));
+}
+
+pub fn the_top_of_a_folder_is_listed(bucket: &Bucket) {
+    for (name, len) in [("a/2", 2), ("a/1", 1), ("a/c/d", 4), ("ab", 0), ("z/z", 9)] {
+        bucket.put(name, &vec![0; len]);
+    }
+    let listed = |name: &str| {
+        let found = list_top(&bucket.address(name), &bucket.options()).unwrap();
+        let found = found
+            .into_iter()
+            .map(|object| (object.path, object.len_bytes));
+        found.collect::<Vec<_>>()
+    };
+    assert_eq!(listed("a"), [("1".into(), 1), ("2".into(), 2)]);
+    assert_eq!(listed("a/"), listed("a"));
+    assert_eq!(listed("a/1"), []);
+    assert_eq!(listed("nothing"), []);
+    assert_eq!(listed(""), [("ab".into(), 0)]);
 }
 
 pub fn odd_names_are_kept(bucket: &Bucket) {

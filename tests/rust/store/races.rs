@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use zstn_store::{Error, Upload, read_small};
+use zstn_store::{Address, Environment, Error, StoreOptions, Upload, UploadOptions, read_small};
 
-use crate::bucket::{Bucket, PART_BYTES};
-use zstn_tests::store_proxy::{Action, Proxy};
+use crate::answers::{MODIFIED, s3_error};
+use crate::bucket::{Bucket, PART_BYTES, s3_environment};
+use zstn_tests::store_proxy::{Action, Proxy, answer};
 
 pub fn the_second_of_two_small_writers_loses(bucket: &Bucket) {
     second_loses(bucket, 10);
@@ -74,10 +75,7 @@ fn on_s3_without_conditions_completing_has_none() {
     let bucket = Bucket::s3();
     let proxy = Proxy::start(&bucket.server, |request| {
         match request.completes() && request.header("if-none-match").is_some() {
-            true => Action::Answer(crate::answers::s3_error(
-                "501 Not Implemented",
-                "NotImplemented",
-            )),
+            true => Action::Answer(s3_error("501 Not Implemented", "NotImplemented")),
             false => Action::Forward,
         }
     });
@@ -99,6 +97,12 @@ fn on_s3_an_answer_that_is_lost_is_no_race() {
     let proxy = Proxy::start(&bucket.server, move |request| {
         match request.completes() && is_first.swap(false, Relaxed) {
             true => Action::Change(|_| Vec::new()),
+            // moto answers a repetition as it did at first; the condition
+            // permits this as well.
+            false if request.completes() => {
+                let refused = s3_error("412 Precondition Failed", "PreconditionFailed");
+                Action::Answer(refused)
+            }
             false => Action::Forward,
         }
     });
@@ -110,4 +114,92 @@ fn on_s3_an_answer_that_is_lost_is_no_race() {
     assert!(proxy.count(|request| request.completes()) >= 2);
     let read = read_small(&address, 1 << 30, &bucket.options()).unwrap();
     assert!(read.unwrap() == vec![2; PART_BYTES + 1]);
+}
+
+/// An object that is there, on a server that first loses the answer to the request
+/// which has made it. Without a body, a cut connection loses it.
+fn loses_the_answer(there: &'static [u8], first: fn() -> Action) -> Proxy {
+    let is_made = AtomicBool::new(false);
+    Proxy::start("", move |request| {
+        if request.method == "PUT" {
+            return match is_made.swap(true, Relaxed) {
+                false => first(),
+                true => Action::Answer(s3_error("412 Precondition Failed", "PreconditionFailed")),
+            };
+        }
+        let range = format!("Content-Range: bytes 0-{}/{}", there.len() - 1, there.len());
+        let headers = ["ETag: \"a\"", MODIFIED, &range];
+        Action::Answer(match (is_made.load(Relaxed), &*request.method) {
+            (false, _) => answer("404 Not Found", &[], b""),
+            (true, "HEAD") => answer("200 OK", &headers[..2], there),
+            (true, _) => answer("206 Partial Content", &headers, there),
+        })
+    })
+}
+
+fn s3_options(proxy: &Proxy) -> UploadOptions {
+    let environment = Environment::from_pairs(s3_environment(&proxy.address()));
+    let mut options = UploadOptions::default();
+    options.store = StoreOptions::with_environment(environment);
+    options.part_bytes = PART_BYTES as u64;
+    options
+}
+
+#[test]
+fn a_small_object_whose_answer_is_lost_is_no_race() {
+    let losses: [fn() -> Action; 2] = [
+        || Action::Answer(s3_error("504 Gateway Timeout", "Timeout")),
+        || Action::Cut,
+    ];
+    let address = Address::parse("s3://bucket/object").unwrap();
+    for loss in losses {
+        let put = |there| {
+            let proxy = loses_the_answer(there, loss);
+            let mut upload = Upload::begin(&address, &s3_options(&proxy)).unwrap();
+            upload.write(b"content").unwrap();
+            upload.finish()
+        };
+        assert_eq!(put(b"content").unwrap().len_bytes, 7);
+        for other in [&b"contend"[..], b"content and more", b"c"] {
+            put(other).unwrap_err();
+        }
+    }
+    let refused = || Action::Answer(s3_error("412 Precondition Failed", "PreconditionFailed"));
+    let proxy = loses_the_answer(b"contend", refused);
+    let mut upload = Upload::begin(&address, &s3_options(&proxy)).unwrap();
+    upload.write(b"content").unwrap();
+    lost(upload.finish().unwrap_err());
+}
+
+/// Leases, retention and other conflicts are no other writers.
+#[test]
+fn refusals_to_replace_are_told_with_their_code() {
+    let cases = [
+        ("409 Conflict", "BlobImmutableDueToPolicy"),
+        ("412 Precondition Failed", "LeaseIdMissing"),
+    ];
+    for (status, code) in cases {
+        let proxy = Proxy::answering(move |request| {
+            let is_whole = request.method == "PUT" && !request.sends_part();
+            if is_whole || (request.method == "POST" && request.completes()) {
+                return s3_error(status, code);
+            }
+            if request.target.contains("?uploads") {
+                let body = "<InitiateMultipartUploadResult><UploadId>u</UploadId>\
+                            </InitiateMultipartUploadResult>";
+                return answer("200 OK", &[], body.as_bytes());
+            }
+            answer("200 OK", &["ETag: \"a\"", MODIFIED], b"")
+        });
+        let address = Address::parse("s3://bucket/object").unwrap();
+        let mut options = s3_options(&proxy);
+        options.replace = true;
+        for len in [7, PART_BYTES + 7] {
+            let mut upload = Upload::begin(&address, &options).unwrap();
+            upload.write(&vec![1; len]).unwrap();
+            let error = upload.finish().unwrap_err();
+            assert!(matches!(error, Error::Server { .. }), "{error}");
+            assert!(error.to_string().contains(code), "{error}");
+        }
+    }
 }

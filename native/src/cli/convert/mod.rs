@@ -103,6 +103,7 @@ impl Options {
 
     fn target(&self, destination: &Destination) -> Result<Target> {
         let path = destination.path();
+        let path = path.as_deref();
         let kind = self.to.or_else(|| path.and_then(TargetKind::from_path));
         let kind = kind.ok_or_else(|| {
             let hint = match path.and_then(|path| path.extension()?.to_str()) {
@@ -187,9 +188,9 @@ pub fn run(options: &Options) -> Result<()> {
     let silent = options.report.is_silent();
     let destination = options.destination()?;
     let target = options.target(destination)?;
-    let http = options
-        .network
-        .options(std::slice::from_ref(&options.input))?;
+    let input = std::slice::from_ref(&options.input);
+    let output = std::slice::from_ref(destination);
+    let http = options.network.options_for(input, output)?;
     let sink = options.overwrite.sink(destination)?;
     let engine = options.threads.engine()?;
     let bar = progress::watch("converting", silent);

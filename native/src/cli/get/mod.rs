@@ -1,7 +1,6 @@
 //! `zstn get`
 
 use std::io::IsTerminal;
-use std::path::Path;
 
 use clap::Args;
 use zstn::source::HttpOptions;
@@ -56,7 +55,7 @@ pub struct Options {
 enum Target<'a> {
     Nowhere,
     Stdout,
-    File(Output<'static>, &'a Path, Format),
+    File(Output<'static>, &'a Destination, Format),
 }
 
 impl Options {
@@ -67,9 +66,12 @@ impl Options {
                 Target::Stdout
             }
             Some(destination) => {
-                let path = destination.path().unwrap_or("".as_ref());
-                let format = Format::of(path)?;
-                Target::File(self.overwrite.begin(destination, http)?, path, format)
+                let format = Format::of(&destination.path().unwrap_or_default())?;
+                Target::File(
+                    self.overwrite.begin(destination, http)?,
+                    destination,
+                    format,
+                )
             }
             None if self.report.json || self.summary || std::io::stdout().is_terminal() => {
                 Target::Nowhere
@@ -80,9 +82,9 @@ impl Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let http = options
-        .network
-        .options(std::slice::from_ref(&options.input))?;
+    let input = std::slice::from_ref(&options.input);
+    let output = options.output.as_slice();
+    let http = options.network.options_for(input, output)?;
     let mut target = options.target(&http)?;
     let engine = options.threads.engine()?;
     let reader = options.model.open(&options.input, &http, Some(&engine))?;
@@ -109,7 +111,7 @@ pub fn run(options: &Options) -> Result<()> {
             format.write(&tensor, output)?;
             if !options.report.json {
                 if !options.report.quiet {
-                    say!("{} → {}", tensor.name, path.display());
+                    say!("{} → {path}", tensor.name);
                     if let Some(note) = format.note(tensor.dtype) {
                         say!("note: {note}");
                     }

@@ -34,23 +34,48 @@ impl Upload {
             }
             answer => answer.is_err(),
         };
+        let mut is_taken = false;
         if may_ask {
-            if !self.options.replace && small::exists(&self.address, &self.options.store)? {
-                return Err(exists(&self.address, true));
+            is_taken = !self.options.replace && small::exists(&self.address, &self.options.store)?;
+            if !is_taken {
+                answer = self.put(payload.clone(), PutMode::Overwrite)?;
             }
-            answer = self.put(payload, PutMode::Overwrite)?;
         }
-        match answer {
-            Ok(()) => Ok(UploadReport {
-                len_bytes: self.len_bytes,
-                sent_bytes: self.len_bytes,
-                ..UploadReport::default()
-            }),
-            Err(Some(failure)) if failure.kind != Kind::Condition => {
-                Err(failure.into_error(&self.address))
-            }
-            Err(_) => Err(exists(&self.address, true)),
+        let Err(failure) = answer else {
+            return Ok(self.sent_whole());
+        };
+        let kind = failure.as_ref().map(|failure| failure.kind);
+        is_taken |= kind == Some(Kind::Condition) && !self.options.replace;
+        let may_be_own = has_condition && (is_taken || kind == Some(Kind::Network));
+        if may_be_own && self.is_there_whole(&payload) {
+            return Ok(self.sent_whole());
         }
+        match failure {
+            Some(failure) if !is_taken => Err(failure.into_error(&self.address)),
+            _ => Err(exists(&self.address, true)),
+        }
+    }
+
+    fn sent_whole(&self) -> UploadReport {
+        UploadReport {
+            len_bytes: self.len_bytes,
+            sent_bytes: self.len_bytes,
+            is_without_journal: self.is_without_journal,
+            ..UploadReport::default()
+        }
+    }
+
+    /// Returns whether the object consists of these bytes: a request whose answer
+    /// is lost is made again, and then refused for the object that it has made.
+    fn is_there_whole(&self, payload: &PutPayload) -> bool {
+        let there = small::read_small(&self.address, self.len_bytes, &self.options.store);
+        there.is_ok_and(|there| {
+            let rest = there.as_deref();
+            let rest = payload
+                .iter()
+                .fold(rest, |rest, bytes| rest?.strip_prefix(&bytes[..]));
+            rest == Some(&[])
+        })
     }
 
     fn put(&self, payload: PutPayload, mode: PutMode) -> Result<Result<(), Option<Failure>>> {
@@ -99,11 +124,11 @@ impl Upload {
             return Ok(());
         };
         let failure = Failure::new(&error);
-        let is_taken = failure.kind == Kind::Condition;
-        if (is_taken || is_gone(&failure)) && self.is_there(&ids) {
+        let is_refused = failure.kind == Kind::Condition;
+        if (is_refused || is_gone(&failure)) && self.is_there(&ids) {
             return Ok(());
         }
-        match is_taken {
+        match is_refused && !self.options.replace {
             true => Err(exists(&self.address, true)),
             false => Err(session.failed(&error)),
         }

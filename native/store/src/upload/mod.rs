@@ -10,15 +10,14 @@ use object_store::path::Path;
 use crate::address::Service;
 use crate::client::Purpose;
 use crate::connection::{Connection, connect};
+use crate::lock::Lock;
 use crate::{Address, Error, Result, small};
 use journal::Entries;
-use lock::Lock;
 use options::MAX_PARTS;
 use session::Session;
 
 mod completion;
 mod journal;
-mod lock;
 mod options;
 mod session;
 mod unfinished;
@@ -54,6 +53,8 @@ pub struct Upload {
     unfinished: Option<Entries>,
     session: Option<Session>,
     has_failed: bool,
+    /// There was to be a journal.
+    is_without_journal: bool,
     /// Released last.
     lock: Option<Lock>,
 }
@@ -85,13 +86,14 @@ impl Upload {
             unfinished: None,
             session: None,
             has_failed: false,
+            is_without_journal: false,
             lock: None,
         };
         // An upload in memory ends with the process.
         if let Some(folder) = &options.journal_folder
             && address.service() != Service::Memory
         {
-            upload.open_journal(folder)?;
+            upload.begin_journal(folder)?;
         }
         Ok(upload)
     }
@@ -145,6 +147,7 @@ impl Upload {
             sent_bytes: session.sent_bytes,
             parts: parts as u64,
             parts_reused: session.reused,
+            is_without_journal: self.is_without_journal,
         };
         match result {
             Ok(()) => {
@@ -178,15 +181,6 @@ impl Upload {
             self.discard_unfinished(entries);
         }
         self.session.take().map_or(Ok(()), Session::discard)
-    }
-
-    /// Returns the number of parts that an earlier run has sent, before any is
-    /// known to be of use.
-    #[must_use]
-    pub fn unfinished_parts(&self) -> usize {
-        self.unfinished
-            .as_ref()
-            .map_or(0, |entries| entries.parts.len())
     }
 
     /// Returns the address.

@@ -34,6 +34,9 @@ pub struct UploadOptions {
     /// [`default_journal_folder`]. Without it, which is the default, an upload
     /// that is dropped is discarded.
     pub journal_folder: Option<PathBuf>,
+    /// Whether the upload goes on without a journal where the folder for journals
+    /// cannot be written or locked. False by default: that is an error.
+    pub journal_is_optional: bool,
     /// Credentials, time limits and retries.
     pub store: StoreOptions,
 }
@@ -60,6 +63,7 @@ impl Default for UploadOptions {
             part_bytes: DEFAULT_PART_BYTES,
             parts_at_once: 4,
             journal_folder: None,
+            journal_is_optional: false,
             store: StoreOptions::default(),
         }
     }
@@ -77,6 +81,9 @@ pub struct UploadReport {
     pub parts: u64,
     /// Parts that an earlier run had sent.
     pub parts_reused: u64,
+    /// True if there was to be a journal and none could be kept, which
+    /// [`UploadOptions::journal_is_optional`] permits.
+    pub is_without_journal: bool,
 }
 
 /// Returns the folder for journals of uploads by this user: `zstn/uploads` in the

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,24 +10,68 @@ use object_store::PutPayload;
 
 use super::Upload;
 use super::journal::{self, Entries, Journal, StoredPart, UnfinishedUpload};
-use super::lock::Lock;
 use super::options::MAX_PARTS;
 use super::session::{Session, is_gone};
 use crate::address::Service;
 use crate::failure::{Failure, Kind};
-use crate::{Error, Result, runtime};
+use crate::lock::Lock;
+use crate::{Error, Result, runtime, state};
 
 impl Upload {
+    /// Returns the number of parts that an earlier run has sent, before any is
+    /// known to be of use.
+    #[must_use]
+    pub fn unfinished_parts(&self) -> usize {
+        self.unfinished
+            .as_ref()
+            .map_or(0, |entries| entries.parts.len())
+    }
+
+    /// Announces the greatest length that the object can have, like
+    /// [`UploadOptions::expected_bytes`](super::UploadOptions::expected_bytes).
+    /// This counts until the first part is full. Parts of an earlier run that are
+    /// too short for the length are discarded.
+    pub fn expect(&mut self, len_bytes: u64) {
+        if self.session.is_some() {
+            return;
+        }
+        self.options.expected_bytes = Some(len_bytes);
+        let min = self.options.min_part_bytes();
+        let too_short = |entries: &mut Entries| entries.upload.part_bytes < min;
+        if let Some(entries) = self.unfinished.take_if(too_short) {
+            self.discard_unfinished(entries);
+        }
+        let part_bytes = usize::try_from(self.options.usable_part_bytes());
+        if let (None, Ok(part_bytes)) = (&self.unfinished, part_bytes) {
+            self.part_bytes = part_bytes.max(self.buffer.len());
+        }
+    }
+
+    /// Opens the journal, if that can be done or has to be.
+    pub(super) fn begin_journal(&mut self, folder: &Path) -> Result<()> {
+        let opened = self.open_journal(folder);
+        if matches!(&opened, Err(Error::Io { source, .. }) if self.may_do_without(source)) {
+            self.lock = None;
+            self.journal_path = None;
+            self.is_without_journal = true;
+            return Ok(());
+        }
+        opened
+    }
+
+    fn may_do_without(&self, error: &io::Error) -> bool {
+        self.options.journal_is_optional && state::is_unwritable(error)
+    }
+
     /// Takes the lock and finds out what an earlier run left.
-    pub(super) fn open_journal(&mut self, folder: &Path) -> Result<()> {
+    fn open_journal(&mut self, folder: &Path) -> Result<()> {
         let failed = |source| Error::Io {
             action: format!("keep a journal of the upload in {}", folder.display()),
             source,
         };
         fs::create_dir_all(folder).map_err(failed)?;
-        let target = self.target();
-        let digest = blake3::hash(target.as_bytes()).to_hex();
-        let name = &digest[..32];
+        let target = state::target(&self.address, &self.options.store.environment);
+        let name = state::file_stem(&target);
         let lock = Lock::take(&folder.join(format!("{name}.lock"))).map_err(failed)?;
         self.lock = Some(lock.ok_or_else(|| Error::Busy {
             url: self.address.url(),
@@ -47,22 +92,6 @@ impl Upload {
             _ => self.discard_unfinished(entries),
         }
         Ok(())
-    }
-
-    /// The address together with the server, which is not a part of it.
-    fn target(&self) -> String {
-        let environment = &self.options.store.environment;
-        let server = environment.first(match self.address.service() {
-            Service::S3 => &["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"],
-            Service::Azure => &[
-                "AZURE_STORAGE_ENDPOINT",
-                "AZURE_ENDPOINT",
-                "AZURE_STORAGE_ACCOUNT_NAME",
-            ],
-            _ => &["GOOGLE_BASE_URL"],
-        });
-        let url = self.address.url();
-        server.map_or_else(|| url.clone(), |server| format!("{url} at {server}"))
     }
 
     /// Asks the store whether it has an upload, by sending a part with a number
@@ -99,7 +128,7 @@ impl Upload {
                 let upload_id =
                     id.map_err(|error| Failure::new(&error).into_error(&self.address))?;
                 let upload = UnfinishedUpload {
-                    address: self.target(),
+                    address: state::target(&self.address, &self.options.store.environment),
                     upload_id,
                     part_bytes: self.part_bytes as u64,
                 };
@@ -111,6 +140,10 @@ impl Upload {
         match journal.map(|path| Journal::create(path, &upload, &stored)) {
             None => Ok(self.session(id, None, stored)),
             Some(Ok(journal)) => Ok(self.session(id, Some(journal), stored)),
+            Some(Err(error)) if self.may_do_without(&error) => {
+                self.is_without_journal = true;
+                Ok(self.session(id, None, stored))
+            }
             Some(Err(source)) => {
                 // Without a journal nobody would find the upload again.
                 let _ = self.session(id, None, stored).discard();

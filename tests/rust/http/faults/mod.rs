@@ -162,7 +162,13 @@ impl Attempt<'_> {
             return self.judge_bytes(found, version);
         }
         let failure = expected.failure.as_ref().ok_or("has no native outcome")?;
+        let has_another_way = self.surface.has_another_way;
         let error = match found {
+            // All of one version or of the other, read at one go.
+            Ok(bytes) if has_another_way => {
+                let model = self.judge_bytes(Ok(bytes.clone()), "model");
+                return model.or_else(|_| self.judge_bytes(Ok(bytes), "other"));
+            }
             Ok(bytes) => return Err(format!("{} bytes, not {failure:?}", bytes.len())),
             Err(error) => error,
         };
@@ -171,9 +177,10 @@ impl Attempt<'_> {
             Error::Http { status, .. } => *status,
             _ => None,
         };
-        let fits = error.code() == failure.code
+        let is_listed = error.code() == failure.code
             && text.contains(&failure.says)
-            && status == expected.status
+            && status == expected.status;
+        let fits = (is_listed || has_another_way)
             && text.contains("http://127.0.0.1")
             && !text.contains(TOKEN);
         let found = || format!("{} {status:?}: {text}, not {expected:?}", error.code());
@@ -202,6 +209,9 @@ impl Attempt<'_> {
         log: &[Logged],
         expected: &Expected,
     ) -> std::result::Result<(), String> {
+        if self.surface.has_another_way {
+            return Ok(());
+        }
         let before = usize::from(self.cell.phase == Phase::Later);
         let requests = log.iter().filter(|request| request.path == PATH).count();
         let fits = match expected.tries {

@@ -2,7 +2,9 @@
 //! all cases of the table by a line here.
 
 use zstn::source::{HttpOptions, Location, Source};
-use zstn::{Reader, Result};
+use zstn::{Effort, Engine, Error, PackOptions, Reader, Result, Sink};
+use zstn_core::container::zstn::pack;
+use zstn_core::pure::Pure;
 use zstn_tests::faults::Operation;
 use zstn_tests::faults::model::{ROW_BYTES, ROWS, tensor};
 
@@ -13,6 +15,9 @@ pub(super) struct Surface {
     pub(super) operations: &'static [Operation],
     /// Reads from an address.
     pub(super) read: fn(&str, &HttpOptions) -> Result<Vec<u8>>,
+    /// True if it downloads a file whose server does not answer ranges as it
+    /// should: an error of the table may then be another one, or the right bytes.
+    pub(super) has_another_way: bool,
     /// Returns the right result, out of a plain file and the file as it is served.
     pub(super) truth: fn(plain: &[u8], served: &[u8]) -> Vec<u8>,
 }
@@ -24,13 +29,42 @@ pub(super) const SURFACES: &[Surface] = &[
         name: "read",
         operations: &[Operation::Read],
         read: |url, options| Ok(open(url, options)?.read("y")?.bytes),
+        has_another_way: false,
         truth: |plain, _| tensor(plain, "y").to_vec(),
     },
     Surface {
         name: "read rows",
         operations: &[Operation::Read],
         read: |url, options| Ok(open(url, options)?.read_rows("y", ROWS)?.bytes),
+        has_another_way: false,
         truth: |plain, _| tensor(plain, "y")[ROW_BYTES].to_vec(),
+    },
+    Surface {
+        name: "pack as it arrives",
+        operations: &[Operation::Read],
+        read: |url, options| {
+            let engine = Engine::new(1)?;
+            let options = PackOptions::default()
+                .effort(Effort::Fast)
+                .http(options.clone());
+            let mut packed = Vec::new();
+            let packing = zstn::pack(
+                &engine,
+                Location::url(url),
+                Sink::writer(&mut packed),
+                &options,
+            );
+            match packing {
+                // It came whole, since it was recognised.
+                Err(Error::Usage(text)) if text.ends_with("is packed already") => Ok(Vec::new()),
+                packing => packing.map(|_| packed),
+            }
+        },
+        has_another_way: true,
+        truth: |plain, served| match served == plain {
+            true => pack(&Pure, served, Effort::Fast).expect("packed"),
+            false => Vec::new(),
+        },
     },
     Surface {
         name: "download",
@@ -39,6 +73,7 @@ pub(super) const SURFACES: &[Surface] = &[
             let map = Location::url(url).map(options, &|_, _| ())?;
             Ok(map.read(0..map.len_bytes())?.into_owned())
         },
+        has_another_way: false,
         truth: |_, served| served.to_vec(),
     },
 ];

@@ -1,4 +1,4 @@
-//! A lock that one process holds on the journal of one address.
+//! A lock that one process holds on the local files of one address.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -1,0 +1,129 @@
+//! The faults of servers (`tests/faults/server.json`) in front of a store: the
+//! right bytes or an error, whatever a server that speaks S3 answers.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use zstn_store::{Address, Environment, Object, Result, StoreOptions};
+use zstn_tests::faults::report::{self, Run};
+use zstn_tests::faults::{CaseServer, Cell, Kind, Operation, Side, Table, model};
+
+/// Most of these wait for a server.
+const RUNS_AT_ONCE: usize = 48;
+const HEAD_BYTES: u64 = 32 << 10;
+
+/// Ends stalls; all other cases do not depend on time.
+const STALL_LIMIT: Duration = Duration::from_millis(300);
+const NO_LIMIT: Duration = Duration::from_secs(15);
+
+/// Cases that are errors here, although the table has them right: stores announce
+/// lengths and dates, send all that is asked for, redirect only to say that the bucket is elsewhere, and are
+/// not followed there, since session tokens would go along.
+const STRICTER: &[&str] = &[
+    "a redirect",
+    "chunks",
+    "no length",
+    "half of what was asked for",
+    "1000 bytes of what was asked for",
+    "one byte of what was asked for",
+    "a length that only HEAD states",
+    "Last-Modified later than the answer",
+];
+
+/// A store whose only server is that of `url`.
+fn options(url: &str, limit: Duration) -> StoreOptions {
+    let origin = url.trim_end_matches("/model");
+    let environment = [
+        ("AWS_ENDPOINT_URL", origin),
+        ("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "true"),
+        ("AWS_SKIP_SIGNATURE", "true"),
+        ("AWS_ALLOW_HTTP", "true"),
+    ];
+    let mut options = StoreOptions::with_environment(Environment::from_pairs(environment));
+    options.limits.idle_timeout = limit;
+    options.limits.give_up_after = limit * 6;
+    options
+}
+
+/// Reads the head and then the rest.
+fn read(url: &str, limit: Duration) -> Result<Vec<u8>> {
+    let address = Address::parse("s3://bucket/model")?;
+    let object = Object::open_with_head(&address, HEAD_BYTES, &options(url, limit))?;
+    let rest = object.read(HEAD_BYTES..object.len_bytes())?;
+    Ok([object.head(), &rest].concat())
+}
+
+fn is_stricter(case: &str) -> bool {
+    STRICTER.iter().any(|start| case.starts_with(start))
+}
+
+/// Returns whether a mixture of both files is what a reader of single tensors may
+/// get or has to notice by its checksums.
+fn is_mixture(cell: &Cell) -> bool {
+    cell.expected.bytes.as_deref() == Some("other") || cell.case.starts_with("other bytes")
+}
+
+fn problem(table: &Table, cell: &Cell, kind: Kind) -> Option<String> {
+    let case = table.case(&cell.case).unwrap();
+    let server = CaseServer::start(case, cell.operation, cell.phase, cell.times, kind);
+    let limit = if cell.stalls { STALL_LIMIT } else { NO_LIMIT };
+    let (send, receive) = mpsc::channel();
+    let url = server.url.clone();
+    thread::spawn(move || send.send(read(&url, limit)));
+    let Ok(found) = receive.recv_timeout(Duration::from_secs(200)) else {
+        return Some("does not end".into());
+    };
+    if server.log().iter().any(|request| request.is_other_origin) {
+        return Some("followed a redirect".into());
+    }
+    let served = model::served(kind);
+    match found {
+        Ok(bytes) if bytes == served.bytes => None,
+        Ok(bytes) => Some(format!("{} wrong bytes", bytes.len())),
+        Err(error) if cell.expected.bytes.is_some() && !is_stricter(&cell.case) => {
+            Some(error.to_string())
+        }
+        Err(_) => None,
+    }
+}
+
+#[test]
+fn every_fault_of_a_server_gives_the_right_bytes_or_an_error() {
+    let table = Table::load();
+    let cells = table.cells(Side::Native);
+    let cells = cells.iter();
+    let cells = cells.filter(|cell| cell.operation == Operation::Read && !is_mixture(cell));
+    let attempts: Vec<(&Cell, Kind)> = cells
+        .flat_map(|cell| cell.kinds.iter().map(move |kind| (cell, *kind)))
+        .collect();
+    let next = AtomicUsize::new(0);
+    let runs = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..RUNS_AT_ONCE {
+            scope.spawn(|| {
+                while let Some((cell, kind)) = attempts.get(next.fetch_add(1, SeqCst)) {
+                    let problem = problem(&table, cell, *kind);
+                    runs.lock().unwrap().push(Run {
+                        case: cell.case.clone(),
+                        surface: "native store".into(),
+                        problem: problem.map(|problem| format!("{cell}, {kind:?}: {problem}")),
+                    });
+                }
+            });
+        }
+    });
+    let runs = runs.into_inner().unwrap();
+    report::write("store", &runs);
+    let problems: Vec<_> = runs.iter().filter_map(|run| run.problem.clone()).collect();
+    assert!(
+        problems.is_empty(),
+        "{} of {}:\n{}",
+        problems.len(),
+        runs.len(),
+        problems.join("\n")
+    );
+    assert!(runs.len() > 100);
+}
