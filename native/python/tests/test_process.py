@@ -19,7 +19,9 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="forks and signals of
 
 
 def run(program: str, *args: object, **options: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-X", "dev", "-W", "error", "-c", textwrap.dedent(program)]
+    # From Python 3.12 on forks of processes with threads are warned about.
+    warnings = ["-W", "error", "-W", "ignore:This process:DeprecationWarning"]
+    command = [sys.executable, "-X", "dev", *warnings, "-c", textwrap.dedent(program)]
     return subprocess.run(
         [*command, *map(str, args)], capture_output=True, text=True, timeout=120, **options
     )

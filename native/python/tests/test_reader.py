@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -177,6 +178,8 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(self.content[start:end])
 
 
+# From Python 3.12 on.
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_rows_over_http(tmp_path: Path) -> None:
     array = np.random.default_rng(0).standard_normal((4096, 512)).astype(np.float32)
     zstn.numpy.save_file({"a": array, "b": array[::-1]}, tmp_path / "a.safetensors")
@@ -198,6 +201,15 @@ def test_rows_over_http(tmp_path: Path) -> None:
             )
             assert 10 * 512 * 4 <= fetched < 1 << 20
             assert {token for _, token in Handler.requests} == {"Bearer secret"}
+            if hasattr(os, "fork"):
+                # A child does not share the connections of its parent.
+                with zstn.open(url) as model:
+                    child = os.fork()
+                    if not child:
+                        same = (model.slice("b")[7] == array[::-1][7]).all()
+                        os._exit(7 if same else 1)
+                    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+                    assert (model.slice("b")[8] == array[::-1][8]).all()
             with pytest.raises(zstn.ZstnError, match="not read over HTTP"):
                 zstn.open(tmp_path / "a.safetensors", token="secret")
         finally:
