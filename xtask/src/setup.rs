@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use crate::object_stores::ObjectStores;
 use crate::step::Report;
+use crate::wheel::Python;
 use crate::workspace::Workspace;
 use crate::{chromium, nginx, node, python, rust_target, valgrind};
 
@@ -25,6 +26,7 @@ pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
     report.step("Python packages", |step| {
         python::peers(workspace, step).map(drop)
     })?;
+    Python::ready(workspace, report)?;
     report.step("object stores", |step| {
         ObjectStores::ready(workspace, step).map(drop)
     })
