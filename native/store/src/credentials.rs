@@ -33,7 +33,15 @@ pub(crate) fn check(address: &Address, environment: &Environment) -> Result<()> 
         Service::Azure => (azure(environment), AZURE),
         Service::Google => (google(environment), GOOGLE),
     };
-    if found || has_metadata_service(address.service(), environment) {
+    // An identity of the machine is of no use without an account.
+    let has_account = match address.service() {
+        Service::Azure => {
+            let names = ["AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT"];
+            has_any(environment, &names) || address.root().contains('@')
+        }
+        _ => true,
+    };
+    if found || (has_account && has_metadata_service(address.service(), environment)) {
         return Ok(());
     }
     Err(Error::NoCredentials {
