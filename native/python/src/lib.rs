@@ -18,6 +18,8 @@ mod progress;
 mod reader;
 mod report;
 mod save;
+mod slice;
+mod tensor_info;
 
 use pyo3::prelude::*;
 
@@ -35,9 +37,10 @@ mod _native {
         unpack_bytes,
     };
     #[pymodule_export]
-    use super::reader::{Reader, TensorInfo};
+    use super::reader::Reader;
     #[pymodule_export]
     use super::save::{save, save_file};
+    use super::tensor_info::TensorInfo;
 
     use pyo3::prelude::*;
 

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 use zstn::core::engine::Engine as _;
 use zstn::core::model;
 use zstn::{Engine, Result, View};
@@ -14,11 +12,13 @@ use zstn::{Engine, Result, View};
 use crate::buffer::{Aligned, Buffer};
 use crate::engine;
 use crate::error::{to_python, zstn_error};
-use crate::gather::{Pick, gather};
+use crate::gather::Pick;
 use crate::http::Http;
 use crate::input::{Argument, survives_fork};
 use crate::interrupt::{run, run_short};
 use crate::progress::Watch;
+use crate::slice::Slice;
+use crate::tensor_info::TensorInfo;
 
 /// Tensors up to this length are decoded on the caller's thread where they are
 /// local: a signal waits that long.
@@ -26,53 +26,6 @@ const SHORT_BYTES: u64 = 8 << 20;
 
 /// Tensors below this length are decoded several at a time.
 const SMALL_BYTES: u64 = 4 << 20;
-
-/// What the index of a model says about a tensor.
-#[pyclass(frozen, module = "zstn", get_all)]
-pub struct TensorInfo {
-    /// Name.
-    name: String,
-    /// Element type in the spelling of safetensors, such as `"BF16"`.
-    dtype: &'static str,
-    /// Shape, outermost dimension first.
-    shape: Vec<u64>,
-    /// Length in bytes.
-    nbytes: u64,
-    /// Bytes it takes in its file, including those shared with other tensors.
-    stored_nbytes: u64,
-}
-
-#[pymethods]
-impl TensorInfo {
-    #[getter]
-    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, &self.shape)
-    }
-
-    fn __repr__(&self) -> String {
-        let shape: Vec<String> = self.shape.iter().map(u64::to_string).collect();
-        let comma = if shape.len() == 1 { "," } else { "" };
-        format!(
-            "TensorInfo(name={:?}, dtype={:?}, shape=({}{comma}), nbytes={})",
-            self.name,
-            self.dtype,
-            shape.join(", "),
-            self.nbytes
-        )
-    }
-}
-
-impl From<&model::Tensor> for TensorInfo {
-    fn from(tensor: &model::Tensor) -> Self {
-        Self {
-            name: tensor.name.clone(),
-            dtype: tensor.dtype.name(),
-            shape: tensor.shape.clone(),
-            nbytes: tensor.len_bytes(),
-            stored_nbytes: tensor.stored_len_bytes(),
-        }
-    }
-}
 
 /// How a model was opened, to open it again.
 #[derive(Clone)]
@@ -320,100 +273,4 @@ fn read_many(reader: &zstn::Reader, names: &[String]) -> Result<Vec<Aligned>> {
         rest = others;
     }
     Ok(read_all)
-}
-
-/// A slice of a tensor in all dimensions.
-struct Slice {
-    name: String,
-    shape: Vec<u64>,
-    picks: Vec<Pick>,
-    element_bytes: usize,
-    len_bytes: u64,
-}
-
-impl Slice {
-    fn new(tensor: &model::Tensor, mut picks: Vec<Pick>) -> PyResult<Self> {
-        let mut shape = tensor.shape.clone();
-        if picks.len() != shape.len() {
-            return Err(PyIndexError::new_err(
-                "a pick for every dimension is needed",
-            ));
-        }
-        for (pick, len) in picks.iter().zip(&shape) {
-            let fits = pick.count == 0 || pick.bounds().is_some_and(|(_, end)| end <= *len);
-            if !fits {
-                return Err(PyIndexError::new_err("an index beyond the end"));
-            }
-        }
-        let element_bytes = match tensor.dtype.len_bytes() {
-            Some(bytes) => bytes,
-            None => bytes_of_packed(tensor, &mut shape, &mut picks)?,
-        };
-        let count: u64 = picks.iter().map(|pick| pick.count).product();
-        Ok(Self {
-            name: tensor.name.clone(),
-            len_bytes: count * element_bytes as u64,
-            shape,
-            picks,
-            element_bytes,
-        })
-    }
-
-    fn read(&self, reader: &zstn::Reader) -> Result<Aligned> {
-        let mut out = Aligned::zeroed(self.len_bytes)?;
-        if self.len_bytes == 0 {
-            return Ok(out);
-        }
-        let Some(((first, end), rows)) = self
-            .picks
-            .first()
-            .and_then(Pick::bounds)
-            .zip(self.shape.first())
-        else {
-            reader.read_into(&self.name, out.as_mut_slice())?;
-            return Ok(out);
-        };
-        let (mut shape, mut picks) = (self.shape.clone(), self.picks.clone());
-        let out_of = |from: &[u8], shape: &[u64], picks: &[Pick], out: &mut Aligned| {
-            gather(from, shape, picks, self.element_bytes, out.as_mut_slice());
-        };
-        if (first, end) == (0, *rows) {
-            let mut whole = Aligned::zeroed(reader.find(&self.name)?.len_bytes())?;
-            reader.read_into(&self.name, whole.as_mut_slice())?;
-            if whole.as_mut_slice().len() as u64 == self.len_bytes
-                && self.picks.iter().all(|pick| pick.step == 1)
-            {
-                return Ok(whole);
-            }
-            out_of(whole.as_mut_slice(), &shape, &picks, &mut out);
-            return Ok(out);
-        }
-        let read = reader.read_rows(&self.name, first..end)?;
-        shape[0] = end - first;
-        picks[0].start -= i64::try_from(first).unwrap_or(0);
-        out_of(&read.bytes, &shape, &picks, &mut out);
-        Ok(out)
-    }
-}
-
-/// Makes bytes of elements below one byte: the last dimension is then in bytes.
-fn bytes_of_packed(
-    tensor: &model::Tensor,
-    shape: &mut [u64],
-    picks: &mut [Pick],
-) -> PyResult<usize> {
-    let (Some(len), Some(pick)) = (shape.last_mut(), picks.last_mut()) else {
-        return Err(PyValueError::new_err("a single element below one byte"));
-    };
-    let bits = tensor.dtype.bits();
-    let is_all = pick.start == 0 && pick.step == 1 && pick.count == *len;
-    if !is_all || !(*len * bits).is_multiple_of(8) {
-        return Err(PyIndexError::new_err(format!(
-            "elements of {} are parts of bytes: the last dimension can be taken as a whole only",
-            tensor.dtype
-        )));
-    }
-    *len = *len * bits / 8;
-    pick.count = *len;
-    Ok(1)
 }
