@@ -27,13 +27,14 @@ const GOOGLE: &str = "GOOGLE_APPLICATION_CREDENTIALS, \
 /// # Errors
 /// [`Error::NoCredentials`] if there is neither.
 pub(crate) fn check(address: &Address, environment: &Environment) -> Result<()> {
-    let (found, variables) = match address.service() {
+    let service = address.service();
+    let (found, variables) = match service {
         Service::Memory => return Ok(()),
         Service::S3 => (aws(environment), S3),
         Service::Azure => (azure(environment), AZURE),
         Service::Google => (google(environment), GOOGLE),
     };
-    if found || has_metadata_service(address.service(), environment) {
+    if found || (is_named(address, environment) && has_metadata_service(service, environment)) {
         return Ok(());
     }
     Err(Error::NoCredentials {
@@ -104,6 +105,14 @@ fn google(environment: &Environment) -> bool {
 
 fn has_any(environment: &Environment, names: &[&str]) -> bool {
     environment.first(names).is_some()
+}
+
+/// Returns whether it is known which account the store belongs to; a metadata
+/// service does not say that.
+fn is_named(address: &Address, environment: &Environment) -> bool {
+    address.service() != Service::Azure
+        || address.root().contains('@')
+        || environment.get("AZURE_STORAGE_ACCOUNT_NAME").is_some()
 }
 
 fn has_metadata_service(service: Service, environment: &Environment) -> bool {
