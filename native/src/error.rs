@@ -83,6 +83,12 @@ impl Error {
         }
     }
 
+    /// Returns whether the same work may succeed at another time: nothing is wrong
+    /// with the input.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self, Self::Http { .. } | Self::Io { .. })
+    }
+
     pub(crate) fn exists(path: impl Into<std::path::PathBuf>) -> Self {
         Self::Exists {
             path: path.into(),

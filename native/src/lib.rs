@@ -23,8 +23,8 @@
 //! - [`pack`], [`unpack`], [`verify`] and [`convert()`] work on whole
 //!   checkpoints. Their [`Input`] is a path, an address, a folder or index of
 //!   shards, a [`Source`] or bytes in memory; what it is, they find out. Their
-//!   [`Sink`] is a path or a writer. Output files appear under their name only
-//!   when they are complete.
+//!   [`Sink`] is a path, an address or a writer. Output files appear under their
+//!   name only when they are complete.
 //! - [`Reader`] reads single tensors, or rows of them, and fetches little else.
 //! - [`compress`] and [`decompress`] code single buffers.
 //!

@@ -38,6 +38,10 @@ pub enum Verb {
     Sizes(Sizes),
     /// Build the WebAssembly module and the npm package around it
     Wasm,
+    /// Build the Python package into target/wheels
+    Wheel,
+    /// Run the tests of the Python package, and those of safetensors and z4ai on it
+    Python,
 }
 
 #[derive(clap::Args)]

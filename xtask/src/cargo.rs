@@ -20,6 +20,12 @@ pub fn cargo(workspace: &Workspace) -> Command {
 /// Returns the cargo `program`, building into `target`.
 pub fn cargo_at(program: &Path, target: &Path) -> Command {
     let mut command = Command::new(program);
+    cargo_environment(&mut command, target);
+    command
+}
+
+/// Prepares `command`, which runs cargo, for building into `target`.
+pub fn cargo_environment(command: &mut Command, target: &Path) {
     for (name, _) in env::vars_os() {
         let inherited = name
             .to_str()
@@ -32,5 +38,4 @@ pub fn cargo_at(program: &Path, target: &Path) -> Command {
         .env("CARGO_TARGET_DIR", target)
         // Binaries are looked for in target/<profile>, not target/<triple>/<profile>.
         .env_remove("CARGO_BUILD_TARGET");
-    command
 }

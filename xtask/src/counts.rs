@@ -12,8 +12,8 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Reads the summaries of cargo's test harness, Node's runner and Python's
-    /// unittest.
+    /// Reads the summaries of cargo's test harness, Node's runner, Python's
+    /// unittest and pytest.
     pub fn read(log: &str) -> Self {
         let mut counts = Self::default();
         for line in log.lines().map(str::trim) {
@@ -23,6 +23,15 @@ impl Counts {
             } else if let Some(rest) = line.strip_prefix("# ").or(line.strip_prefix("ℹ ")) {
                 counts.passed += after(rest, "pass ");
                 counts.skipped += after(rest, "skipped ");
+            } else if let Some((rest, _)) = line.split_once(" in ")
+                && rest.starts_with(|first: char| first.is_ascii_digit())
+                && rest.contains(" passed")
+            {
+                // pytest: "3 passed, 1 skipped in 0.5s"
+                counts.passed += before(rest, " passed");
+                if let Some((_, rest)) = rest.split_once(", ") {
+                    counts.skipped += before(rest, " skipped");
+                }
             } else if let Some(rest) = line.strip_prefix("Ran ") {
                 counts.passed += before(rest, " test");
             } else if let Some((_, rest)) = line

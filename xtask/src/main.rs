@@ -32,6 +32,7 @@ mod test;
 mod torch;
 mod valgrind;
 mod wasm;
+mod wheel;
 mod workspace;
 
 use std::process::ExitCode;
@@ -58,6 +59,8 @@ fn main() -> ExitCode {
             Verb::Stores => object_stores::run(&workspace, &mut report),
             Verb::Setup => setup::run(&workspace, &mut report),
             Verb::Wasm => wasm::run(&workspace, &mut report),
+            Verb::Wheel => wheel::run(&workspace, &mut report),
+            Verb::Python => wheel::test(&workspace, &mut report),
         }
     });
     match result {

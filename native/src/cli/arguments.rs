@@ -1,5 +1,6 @@
 //! Arguments that several verbs have, with one meaning everywhere.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -52,19 +53,28 @@ impl fmt::Display for Destination {
         match self {
             Self::Stdout => f.write_str("-"),
             Self::Path(path) => path.display().fmt(f),
+            // What an address is signed with is not to be seen.
+            Self::Url(url) if url.starts_with("http") => {
+                url.split(['?', '#']).next().unwrap_or_default().fmt(f)
+            }
             Self::Url(url) => url.fmt(f),
         }
     }
 }
 
 impl Destination {
-    /// Returns the path or address, whose end says what to make; `None` for
-    /// standard output.
-    pub fn path(&self) -> Option<&Path> {
+    /// Returns the path, or that of the file in an address, whose end says what to
+    /// make; `None` for standard output.
+    pub fn path(&self) -> Option<Cow<'_, Path>> {
         match self {
             Self::Stdout => None,
-            Self::Path(path) => Some(path),
-            Self::Url(url) => Some(url.as_ref()),
+            Self::Path(path) => Some(Cow::Borrowed(path)),
+            // A query, such as a signature, is not part of the name.
+            Self::Url(url) if self.is_folder() => Some(Path::new(url).into()),
+            Self::Url(url) => {
+                let name = Location::url(url).file_name().unwrap_or_default();
+                Some(PathBuf::from(name).into())
+            }
         }
     }
 
@@ -82,8 +92,11 @@ impl Destination {
             Self::Stdout => Self::Stdout,
             Self::Path(folder) => Self::Path(folder.join(name)),
             Self::Url(url) => {
-                let folder = url.trim_end_matches('/');
-                Self::Url(format!("{folder}/{}", name.to_string_lossy()))
+                let folder = Location::url(format!("{}/", url.trim_end_matches('/')));
+                match folder.sibling(&name.to_string_lossy()) {
+                    Some(Location::Url(url)) => Self::Url(url),
+                    _ => Self::Url(url.clone()),
+                }
             }
         }
     }

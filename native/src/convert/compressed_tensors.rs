@@ -10,7 +10,7 @@ use super::conversion::Conversion;
 use super::shards::{self, Naming};
 use super::{Detail, Written, config};
 use crate::Result;
-use crate::output::{Contents, FolderPlace, OutputFolder};
+use crate::output::{FolderPlace, OutputFolder};
 use crate::source::{CONFIG, Map};
 
 const SPOOL: &str = "spool";
@@ -21,7 +21,7 @@ pub fn write(conversion: &Conversion, format: Format) -> Result<Written> {
     conversion.progress.begin(conversion.tensor_bytes());
     let place = FolderPlace::Path(conversion.output.into());
     let http = &conversion.options.http;
-    let folder = OutputFolder::create(&place, &Contents::default(), http)?;
+    let folder = OutputFolder::create(&place, http)?;
     // The header precedes the data, and says how each tensor is stored, which is
     // known only when the tensor has been read.
     let mut spool = folder.file(SPOOL.as_ref())?;

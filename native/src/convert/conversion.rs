@@ -79,8 +79,8 @@ impl<'a> Conversion<'a> {
     ) -> Result<()> {
         let tensors = self.tensors();
         let lens: Vec<u64> = numbers.iter().map(|&n| tensors[n].len_bytes()).collect();
-        let no_ties = vec![None; lens.len()];
-        for batch in batch::cut(&lens, &no_ties, self.options.memory_bytes / SHARES) {
+        let no_aliases = vec![None; lens.len()];
+        for batch in batch::cut(&lens, &no_aliases, self.options.memory_bytes / SHARES) {
             let numbers = &numbers[batch.tensors];
             let results = self.engine.map(numbers.to_vec(), |number| {
                 let result = job(number, self.read(number)?);

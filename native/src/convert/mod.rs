@@ -4,13 +4,14 @@
 //! A tensor that a target cannot hold is refused before anything is written, as far as
 //! names, dtypes and shapes show it. An error leaves no file.
 
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use zstn_core::catalog::Kind;
 use zstn_core::container::foreign::gauss::TensorReport;
 
 use crate::output::{self, Publication, Staging, sink};
-use crate::source::{Input, Location};
+use crate::source::{Input, Location, is_same};
 use crate::{Engine, Error, Reader, Result, Sink};
 
 mod compressed_tensors;
@@ -136,9 +137,8 @@ pub fn convert<'s>(
             convert_to(engine, input, (&path, name, overwrite), target, options)
         }
         sink::Kind::Url { url, overwrite } => {
-            if input.to_string() == url {
-                return Err(output::being_read(url));
-            }
+            let mut inputs = iter::once(input).chain(&options.bases);
+            inputs.try_for_each(|input| refuse_address(input, &url))?;
             let publication = Publication::begin(&url, overwrite, &options.http)?;
             let path = publication.path();
             let mut report =
@@ -237,6 +237,26 @@ fn check(input: &Input, output: &Path, target: &Target) -> Result<()> {
         )));
     }
     refuse_input(input, output)
+}
+
+/// Refuses to write to the address of an input, or next to an index that is one:
+/// its files are there.
+fn refuse_address(input: &Input, output: &str) -> Result<()> {
+    let Some(input @ Location::Url(url)) = input.location() else {
+        return Ok(());
+    };
+    let folder = |location: &Location| location.sibling("").map(|folder| folder.to_string());
+    let is_read = match input.is_index() || input.is_folder() {
+        true => {
+            let folders = folder(input).zip(folder(&Location::url(output)));
+            folders.is_some_and(|(input, output)| is_same(&input, &output))
+        }
+        false => is_same(url, output),
+    };
+    match is_read {
+        true => Err(output::being_read(output)),
+        false => Ok(()),
+    }
 }
 
 /// Refuses to replace the input, or a file of it if it is a folder, such as

@@ -87,10 +87,10 @@ fn write_delta(
         packing: &packing,
         options,
     };
-    let no_ties = vec![None; lens.len()];
+    let no_aliases = vec![None; lens.len()];
     let most_bytes = options.memory_bytes / SHARES;
     let batch_bytes = batch::enough_bytes(&lens, engine.threads(), most_bytes);
-    for batch in batch::cut(&lens, &no_ties, batch_bytes) {
+    for batch in batch::cut(&lens, &no_aliases, batch_bytes) {
         // Records of the batch before go out while this one is coded.
         let (coded, written) = engine.join(
             || match batch.large {

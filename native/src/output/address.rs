@@ -15,6 +15,9 @@ pub(super) fn receiver(url: &str, replace: bool, http: &HttpOptions) -> Result<R
         options.store = store::options(http);
         options.replace = replace;
         options.journal_folder = zstn_store::default_journal_folder();
+        // Without a folder to write to, as in many containers, there is nothing to
+        // continue.
+        options.journal_is_optional = true;
         let upload = zstn_store::Upload::begin(&store::address(url)?, &options)?;
         return Ok(Receiver::Upload(Box::new(upload)));
     }
@@ -44,8 +47,24 @@ fn check_server(url: &str, replace: bool, http: &HttpOptions) -> Result<()> {
         (true, true) => Ok(()),
         (true, false) => check_absent(url, http),
         (false, _) => Err(Error::Usage(format!(
-            "{url}: nothing can be written there; name a local path, an http(s) address, or an \
-             object in a store, such as s3://bucket/name"
+            "{url}: nothing can be written there; name a local path, {}",
+            match cfg!(feature = "store") {
+                true => "an http(s) address, or an object in a store, such as s3://bucket/name",
+                false => "or an http(s) address; this program was built without object stores",
+            }
         ))),
     }
+}
+
+/// Deletes objects that were written by this process, the last first. The error
+/// that led to this is the one to tell, so one here only ends it.
+pub(super) fn delete(urls: &[String], http: &HttpOptions) {
+    #[cfg(feature = "store")]
+    for url in urls.iter().rev().filter(|url| zstn_store::is_store(url)) {
+        if store::delete(url, http).is_err() {
+            return;
+        }
+    }
+    #[cfg(not(feature = "store"))]
+    let _ = (urls, http);
 }

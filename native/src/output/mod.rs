@@ -2,37 +2,38 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, ErrorKind, Seek, Write};
+use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::source::{HttpOptions, Map, Source};
+use crate::source::{HttpOptions, Map, Source, is_same};
 use crate::{Error, Result};
+use backing::Backing;
 use hidden::{give_name, parent};
-use place::Place;
+use pending::Pending;
 use receiver::Receiver;
-use spool::Spool;
 use target::Target;
 
 mod address;
+mod backing;
 mod folder;
 mod hidden;
-mod place;
+mod pending;
 mod publication;
 mod receiver;
 pub(crate) mod sink;
-mod spool;
 mod staging;
 mod target;
 pub(crate) mod temporary;
 mod unfinished;
 
-pub(crate) use folder::{Contents, FolderPlace, OutputFolder};
+pub(crate) use folder::{FolderPlace, OutputFolder};
 pub(crate) use publication::Publication;
 pub use sink::Sink;
 pub(crate) use staging::Staging;
 pub(crate) use target::{being_read, check_inputs};
 
+use unfinished::check_running;
 pub use unfinished::remove_unfinished;
 
 /// An output that is being written. A file is written under a hidden name in
@@ -44,7 +45,7 @@ pub use unfinished::remove_unfinished;
 /// device, such as `/dev/null`, is never replaced but written to, and so is a
 /// writer: these receive bytes as soon as they are final.
 pub struct Output<'a> {
-    place: Place<'a>,
+    backing: Backing<'a>,
     /// The path as it was given; `None` for a writer.
     path: Option<PathBuf>,
     /// The output in messages.
@@ -91,7 +92,7 @@ impl<'a> Output<'a> {
     pub fn to_writer(writer: impl Write + Send + 'a) -> Result<Self> {
         let name = "the output".to_owned();
         Ok(Self {
-            place: Place::Spool(Spool::new(
+            backing: Backing::Pending(Pending::new(
                 name.clone(),
                 Receiver::Writer(Box::new(writer)),
             )?),
@@ -108,8 +109,9 @@ impl<'a> Output<'a> {
     /// [`Error::Exists`]; an address that nothing can be written to, or not with
     /// these credentials; and I/O errors.
     pub fn to_url(url: &str, replace: bool, http: &HttpOptions) -> Result<Self> {
+        check_running().map_err(|error| Error::io(format!("write {url}"), error))?;
         Ok(Self {
-            place: Place::Spool(Spool::new(
+            backing: Backing::Pending(Pending::new(
                 url.into(),
                 address::receiver(url, replace, http)?,
             )?),
@@ -123,7 +125,7 @@ impl<'a> Output<'a> {
     /// (`TMPDIR`). It is gone when it and its maps are dropped.
     pub(crate) fn temporary() -> Result<Self> {
         Ok(Self {
-            place: Place::Unnamed(temporary::create()?),
+            backing: Backing::Unnamed(temporary::create()?),
             path: None,
             name: "temporary file".into(),
             replace: true,
@@ -138,7 +140,7 @@ impl<'a> Output<'a> {
         let receiver = match target {
             Target::File(target) => {
                 return Ok(Self {
-                    place: Place::hidden(path, target)?,
+                    backing: Backing::hidden(path, target)?,
                     path: Some(path.into()),
                     name,
                     replace,
@@ -148,7 +150,7 @@ impl<'a> Output<'a> {
             Target::Stream(path) => Receiver::Stream(path, None),
         };
         Ok(Self {
-            place: Place::Spool(Spool::new(name.clone(), receiver)?),
+            backing: Backing::Pending(Pending::new(name.clone(), receiver)?),
             path: Some(path.into()),
             name,
             replace,
@@ -165,48 +167,61 @@ impl<'a> Output<'a> {
     /// # Errors
     /// [`Error::Usage`].
     pub fn check_inputs(&self, inputs: &[&dyn Source]) -> Result<()> {
-        match &self.place {
-            Place::Hidden { target, .. } => check_inputs(target, inputs.iter().copied()),
-            // An address is that of an input if it is spelled alike. Others are
-            // refused by the version that every answer is compared with.
-            _ if inputs.iter().any(|input| input.name() == self.name) => {
-                Err(being_read(&self.name))
-            }
-            _ => Ok(()),
+        match &self.backing {
+            Backing::Hidden { target, .. } => check_inputs(target, inputs.iter().copied()),
+            _ => match inputs.iter().any(|input| is_same(input.name(), &self.name)) {
+                true => Err(being_read(&self.name)),
+                false => Ok(()),
+            },
         }
     }
 
     /// Announces the greatest length that the output can have, before anything is
     /// written: parts of a longer upload are longer.
     pub(crate) fn expect(&mut self, len_bytes: u64) {
-        if let Place::Spool(spool) = &mut self.place {
-            spool.expect(len_bytes);
+        if let Backing::Pending(pending) = &mut self.backing {
+            pending.expect(len_bytes);
         }
     }
 
     /// Appends bytes at the current position. A writer receives them when the
     /// output is finished.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.place
+        self.backing
             .file()
             .write_all(bytes)
-            .map_err(|error| self.place.failed("write", &self.name, error))
+            .map_err(|error| self.backing.failed("write", &self.name, error))
     }
 
     /// Appends bytes that are final, after others that are final from now on. A
-    /// writer receives all of them at once.
+    /// writer receives all of them at once, a web server in the end.
     pub(crate) fn write_final(&mut self, bytes: &[u8]) -> Result<()> {
-        match &mut self.place {
-            Place::Spool(spool) => spool.write_final(bytes),
+        match &mut self.backing {
+            Backing::Pending(pending) => pending.write_final(bytes),
             _ => self.write(bytes),
+        }
+    }
+
+    /// Appends all that `from` reads, which is final.
+    pub(crate) fn copy(&mut self, from: &mut dyn Read) -> Result<()> {
+        let mut piece = vec![0; 1 << 20];
+        loop {
+            match from.read(&mut piece) {
+                Ok(0) => return Ok(()),
+                Ok(len) => self.write_final(&piece[..len])?,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    return Err(Error::io(format!("read what becomes {}", self.name), error));
+                }
+            }
         }
     }
 
     /// Declares everything that has been written final: it is not read, moved
     /// or written again.
     pub(crate) fn settle(&mut self) -> Result<()> {
-        match &mut self.place {
-            Place::Spool(spool) => spool.settle(),
+        match &mut self.backing {
+            Backing::Pending(pending) => pending.settle(),
             _ => Ok(()),
         }
     }
@@ -218,25 +233,29 @@ impl<'a> Output<'a> {
 
     /// Writes at `offset_bytes`; several threads may do so at a time.
     pub(crate) fn write_at(&self, bytes: &[u8], offset_bytes: u64) -> Result<()> {
-        write_all_at(self.place.file(), bytes, self.place.position(offset_bytes))
-            .map_err(|error| self.place.failed("write", &self.name, error))
+        write_all_at(
+            self.backing.file(),
+            bytes,
+            self.backing.position(offset_bytes),
+        )
+        .map_err(|error| self.backing.failed("write", &self.name, error))
     }
 
     /// Moves the position of [`Output::write`], from the start of the output.
     pub(crate) fn seek(&mut self, offset_bytes: u64) -> Result<()> {
-        self.place
+        self.backing
             .file()
-            .seek(io::SeekFrom::Start(self.place.position(offset_bytes)))
+            .seek(io::SeekFrom::Start(self.backing.position(offset_bytes)))
             .map(|_| ())
-            .map_err(|error| self.place.failed("write", &self.name, error))
+            .map_err(|error| self.backing.failed("write", &self.name, error))
     }
 
     /// Cuts or extends the output.
     pub(crate) fn set_len(&self, len_bytes: u64) -> Result<()> {
-        self.place
+        self.backing
             .file()
-            .set_len(self.place.position(len_bytes))
-            .map_err(|error| self.place.failed("make room for", &self.name, error))
+            .set_len(self.backing.position(len_bytes))
+            .map_err(|error| self.backing.failed("make room for", &self.name, error))
     }
 
     /// Maps the bytes that have been written so far, none of which is final.
@@ -246,13 +265,13 @@ impl<'a> Output<'a> {
 
     /// Maps the bytes that have been written so far; messages call them `name`.
     pub(crate) fn map_as(&self, name: String) -> Result<Map> {
-        Map::new(name, self.place.file())
+        Map::new(name, self.backing.file())
     }
 
     /// Maps the bytes of `range`, none of which is final.
     pub(crate) fn map_range(&self, range: Range<u64>) -> Result<Map> {
-        let range = self.place.position(range.start)..self.place.position(range.end);
-        Map::of_range(self.name.clone(), self.place.file(), range)
+        let range = self.backing.position(range.start)..self.backing.position(range.end);
+        Map::of_range(self.name.clone(), self.backing.file(), range)
     }
 
     /// Makes the file durable and gives it its name, or ends the stream.
@@ -266,14 +285,18 @@ impl<'a> Output<'a> {
 
     /// Completes the output like [`Output::finish`]; returns what an upload did.
     pub(crate) fn complete(self) -> Result<Option<Uploaded>> {
-        let (file, unfinished, target) = match self.place {
-            Place::Hidden {
+        let (file, unfinished, target) = match self.backing {
+            Backing::Hidden {
                 file,
                 unfinished,
                 target,
             } => (file, unfinished, target),
-            Place::Unnamed(_) => return Ok(None),
-            Place::Spool(spool) => return spool.complete(),
+            Backing::Unnamed(_) => return Ok(None),
+            Backing::Pending(pending) => {
+                let running = check_running();
+                running.map_err(|error| Error::io(format!("complete {}", self.name), error))?;
+                return pending.complete();
+            }
         };
         let fail = |error| Error::io(format!("complete {}", self.name), error);
         file.as_file().sync_all().map_err(fail)?;
@@ -293,9 +316,8 @@ impl<'a> Output<'a> {
     /// Gives up because of `error`, which it returns. An upload is continued by
     /// another attempt, unless that would fail for the same reason.
     pub(crate) fn give_up(self, error: Error) -> Error {
-        let may_pass = matches!(error, Error::Http { .. } | Error::Io { .. });
-        if let (Place::Spool(spool), false) = (self.place, may_pass) {
-            spool.discard();
+        if let (Backing::Pending(pending), false) = (self.backing, error.may_pass()) {
+            pending.discard();
         }
         error
     }

@@ -1,10 +1,10 @@
 //! Results that are made on disk and then sent to an address.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Contents, FolderPlace, Output, OutputFolder, Staging, address};
+use super::{FolderPlace, Output, OutputFolder, Staging, address};
 use crate::source::{HttpOptions, Location};
 use crate::{Error, Result};
 
@@ -12,6 +12,7 @@ use crate::{Error, Result};
 /// of it is made in the folder for temporary files (`TMPDIR`) first.
 pub(crate) struct Publication<'a> {
     staging: Staging,
+    /// Without a slash at the end.
     url: &'a str,
     name: String,
     replace: bool,
@@ -25,14 +26,19 @@ impl<'a> Publication<'a> {
     /// [`Error::Exists`] if there is something that may not be replaced; an
     /// address that nothing can be written to.
     pub(crate) fn begin(url: &'a str, replace: bool, http: &'a HttpOptions) -> Result<Self> {
-        let url = url.trim_end_matches('/');
-        address::check(url, replace, http)?;
-        let name = Location::url(url).file_name();
-        let no_name = || Error::Usage(format!("{url} does not name a file"));
+        let folder = url.trim_end_matches('/');
+        match folder.len() == url.len() {
+            true => address::check(url, replace, http)?,
+            false => OutputFolder::check(url, http)?,
+        }
+        let name = Location::url(folder).file_name();
+        // The name becomes that of a file in the folder for temporary files.
+        let is_plain = |name: &String| !name.contains(['/', '\\', '\0']) && name != "..";
+        let no_name = || Error::Usage(format!("{url} does not end in the name of a file"));
         Ok(Self {
             staging: Staging::temporary()?,
-            url,
-            name: name.ok_or_else(no_name)?,
+            url: folder,
+            name: name.filter(is_plain).ok_or_else(no_name)?,
             replace,
             http,
         })
@@ -44,26 +50,42 @@ impl<'a> Publication<'a> {
     }
 
     /// Sends `files`, the last of which makes the others a whole, or the folder
-    /// that it is; returns their addresses.
+    /// that it is; returns their addresses. If that fails, files that were not
+    /// there before are deleted again where that is possible.
     pub(crate) fn finish(self, files: &[PathBuf]) -> Result<Vec<PathBuf>> {
-        let mut addresses = Vec::new();
-        for file in files {
-            let name = file.strip_prefix(self.staging.path(""));
-            let name = name.unwrap_or(file).to_string_lossy();
-            let url = match *name == self.name {
-                true => self.url.to_owned(),
-                false => match Location::url(self.url).sibling(&name) {
-                    Some(Location::Url(url)) => url,
-                    _ => return Err(Error::Usage(format!("{} has no folder", self.url))),
-                },
-            };
-            match file.is_dir() {
-                true => self.folder(file)?,
-                false => self.send(file, Output::to_url(&url, self.replace, self.http)?)?,
-            }
-            addresses.push(url.into());
+        if let [folder] = files
+            && folder.is_dir()
+        {
+            self.folder(folder)?;
+            return Ok(vec![self.url.into()]);
         }
-        Ok(addresses)
+        let urls = files.iter().map(|file| self.url_of(file));
+        let urls = urls.collect::<Result<Vec<String>>>()?;
+        for url in &urls {
+            address::check(url, self.replace, self.http)?;
+        }
+        for (number, (file, url)) in files.iter().zip(&urls).enumerate() {
+            let output = Output::to_url(url, self.replace, self.http);
+            if let Err(error) = output.and_then(|output| send(file, output)) {
+                if !self.replace {
+                    address::delete(&urls[..number], self.http);
+                }
+                return Err(error);
+            }
+        }
+        Ok(urls.into_iter().map(Into::into).collect())
+    }
+
+    fn url_of(&self, file: &Path) -> Result<String> {
+        let name = file.strip_prefix(self.staging.path(""));
+        let name = name.unwrap_or(file).to_string_lossy();
+        if *name == self.name {
+            return Ok(self.url.into());
+        }
+        match Location::url(self.url).sibling(&name) {
+            Some(Location::Url(url)) => Ok(url),
+            _ => Err(Error::Usage(format!("{} has no folder", self.url))),
+        }
     }
 
     fn folder(&self, folder: &Path) -> Result<()> {
@@ -72,24 +94,23 @@ impl<'a> Publication<'a> {
         let names = entries.map(|entry| Ok(PathBuf::from(entry?.file_name())));
         let names: io::Result<Vec<PathBuf>> = names.collect();
         let names = names.map_err(|error| unreadable()(error))?;
+        let is_index = |name: &PathBuf| name.to_string_lossy().ends_with(".index.json");
+        let (indices, others): (Vec<_>, Vec<_>) = names.into_iter().partition(is_index);
         let place = FolderPlace::Url(self.url.into());
-        let target = OutputFolder::create(&place, &Contents::default(), self.http)?;
-        for name in names {
-            self.send(&folder.join(&name), target.file(&name)?)?;
+        let target = OutputFolder::create(&place, self.http)?;
+        let mut names = others.iter().chain(&indices);
+        match names.try_for_each(|name| send(&folder.join(name), target.file(name)?)) {
+            Ok(()) => target.finish(),
+            Err(error) => Err(target.give_up(error)),
         }
-        target.finish()
     }
+}
 
-    fn send(&self, path: &Path, mut output: Output) -> Result<()> {
-        let mut file = File::open(path).map_err(Error::file("open", path))?;
-        let mut piece = vec![0; 1 << 20];
-        loop {
-            let read = file.read(&mut piece);
-            match read.map_err(Error::file("read", path))? {
-                0 => break,
-                len => output.write_final(&piece[..len])?,
-            }
-        }
-        output.finish()
-    }
+/// Copies the file at `path` to `output` and completes it.
+fn send(path: &Path, mut output: Output) -> Result<()> {
+    let mut file = File::open(path).map_err(Error::file("open", path))?;
+    let metadata = file.metadata().map_err(Error::file("read", path))?;
+    output.expect(metadata.len());
+    output.copy(&mut file)?;
+    output.finish()
 }

@@ -16,7 +16,7 @@ pub(super) enum Receiver<'a> {
     /// waits for its reader.
     Stream(PathBuf, Option<File>),
     /// A file on a web server. It is sent by one request, which has to say how
-    /// long it is, so all of it waits in the spool.
+    /// long it is, so all of it waits.
     Server(Box<Put>),
     /// An object, which exists only when it is complete.
     #[cfg(feature = "store")]

@@ -64,6 +64,15 @@ impl Drop for Unfinished {
     }
 }
 
+/// Refuses to begin or complete an output elsewhere once the process is about to
+/// stop.
+pub(super) fn check_running() -> io::Result<()> {
+    match state().is_stopping {
+        true => Err(stopping()),
+        false => Ok(()),
+    }
+}
+
 fn stopping() -> io::Error {
     io::Error::new(io::ErrorKind::Interrupted, "the program is stopping")
 }

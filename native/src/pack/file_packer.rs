@@ -14,10 +14,10 @@ use zstn_core::engine::Engine as _;
 use zstn_core::frame::select::Choice;
 
 use super::PackOptions;
+use super::aliases::Aliases;
 use super::batch::{self, Batch};
 use super::data::Data;
 use super::large::{self, Written};
-use super::ties::Ties;
 use crate::report::{PackedFile, Storage};
 use crate::source::Source;
 use crate::{Engine, Error, Output, Result};
@@ -93,9 +93,9 @@ impl<'a> FilePacker<'a> {
         output.write_final(&prefix)?;
         drop(prefix);
         let lens: Vec<u64> = tensors.iter().map(|t| t.span.end - t.span.start).collect();
-        let mut ties = Ties::of(&self.data, &tensors, &lens);
+        let mut aliases = Aliases::of(&self.data, &tensors, &lens);
         let batch_bytes = batch::enough_bytes(&lens, self.engine.threads(), self.max_batch_bytes());
-        let batches = batch::cut(&lens, &ties.aliases, batch_bytes);
+        let batches = batch::cut(&lens, aliases.targets(), batch_bytes);
         // The header has been read.
         self.data.map.release(0..self.data.start);
         let mut pending: Vec<CodedTensor> = Vec::new();
@@ -107,11 +107,11 @@ impl<'a> FilePacker<'a> {
                 .peek()
                 .map_or(span.end, |next| end_of(&tensors, next));
             self.data.fetch_until(span.end)?;
-            ties.look_at(self.engine, &self.data, &tensors, batch.tensors.clone());
+            aliases.look_at(self.engine, &self.data, &tensors, batch.tensors.clone());
             let distinct: Vec<usize> = batch
                 .tensors
                 .clone()
-                .filter(|&number| ties.aliases[number].is_none())
+                .filter(|&number| aliases.of_tensor(number).is_none())
                 .collect();
             // Frames of the batch before go out, and the next batch comes in,
             // while this one is coded.
@@ -131,7 +131,7 @@ impl<'a> FilePacker<'a> {
             let mut frames = pending.iter_mut();
             for number in batch.tensors {
                 let span = tensors[number].span.clone();
-                if let Some(target) = ties.aliases[number] {
+                if let Some(target) = aliases.of_tensor(number) {
                     builder.alias(mem::take(&mut tensors[number].name), span, target)?;
                     continue;
                 }
@@ -139,6 +139,9 @@ impl<'a> FilePacker<'a> {
                     let start = builder.position();
                     let written = self.large(&tensors[number], start, output)?;
                     let len_bytes = written.len_bytes;
+                    // Blocks are written out of order, which moves the position
+                    // on some systems.
+                    output.seek(start + len_bytes)?;
                     (
                         len_bytes,
                         self.large_digests(&span, start, written, output)?,
@@ -168,7 +171,7 @@ impl<'a> FilePacker<'a> {
             packed_bytes: packed_bytes + end.len() as u64,
             tensors: tensors.len(),
             storage: Storage::Indexed {
-                aliased: ties.aliases.iter().flatten().count(),
+                aliased: aliases.count(),
             },
         })
     }

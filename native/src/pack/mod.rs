@@ -13,12 +13,12 @@ use crate::report::PackedFile;
 use crate::source::{Arriving, Map, Source};
 use crate::{Engine, Error, Output, Result};
 
+mod aliases;
 pub(crate) mod batch;
 mod data;
 mod file_packer;
 mod large;
 mod options;
-mod ties;
 
 pub(crate) use data::Data;
 pub(crate) use file_packer::FilePacker;
@@ -52,6 +52,26 @@ pub(crate) fn pack_arriving(
     pack(engine, input.map(), Some(input), output, options)
 }
 
+/// Refuses a file that is not safetensors, by its first bytes and, if it is
+/// known, its length.
+pub(crate) fn check_kind(head: &Map, len_bytes: Option<u64>) -> Result<()> {
+    let name = head.name();
+    if head.starts_with(&zstn::MAGIC) {
+        return Err(Error::Usage(format!("{name} is packed already")));
+    }
+    let first = &head[..head.len().min(16)];
+    let kind = catalog::recognise(first, len_bytes.unwrap_or(u64::MAX));
+    match kind.map_err(Error::place(name))? {
+        Kind::Safetensors => Ok(()),
+        Kind::Delta => Err(Error::Usage(format!(
+            "{name} is packed already, as a difference from another checkpoint"
+        ))),
+        _ => Err(Error::Usage(format!(
+            "{name} is not a safetensors file; `convert` packs files of other kinds"
+        ))),
+    }
+}
+
 fn pack(
     engine: &Engine,
     input: &Map,
@@ -61,24 +81,8 @@ fn pack(
 ) -> Result<PackedFile> {
     options.check()?;
     output.check_inputs(&[input])?;
+    check_kind(input, Some(input.len_bytes()))?;
     let refuse = Error::place(input.name());
-    if input.starts_with(&zstn::MAGIC) {
-        return Err(Error::Usage(format!("{} is packed already", input.name())));
-    }
-    let head = &input[..input.len().min(16)];
-    let kind = catalog::recognise(head, input.len_bytes()).map_err(&refuse)?;
-    if kind == Kind::Delta {
-        return Err(Error::Usage(format!(
-            "{} is packed already, as a difference from another checkpoint",
-            input.name()
-        )));
-    }
-    if kind != Kind::Safetensors {
-        return Err(Error::Usage(format!(
-            "{} is not a safetensors file; `convert` packs files of other kinds",
-            input.name()
-        )));
-    }
     let header_len = safetensors::header_len_bytes(input, input.len_bytes()).map_err(&refuse)?;
     let data_start = zstn_core::bytes::index(safetensors::PREFIX_BYTES + header_len);
     let data = Data::new(input, data_start).arriving(arriving);

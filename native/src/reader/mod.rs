@@ -109,6 +109,15 @@ impl Reader {
         Ok(self)
     }
 
+    /// Returns a handle to the same open files that decodes with `engine`: for
+    /// a process that was forked from the one that opened them, which has none
+    /// of the other engine's threads.
+    #[must_use]
+    pub fn with_engine(mut self, engine: &Engine) -> Self {
+        self.engine = engine.clone();
+        self
+    }
+
     /// Returns the base of a delta, if it has been given.
     #[must_use]
     pub fn base(&self) -> Option<&Self> {

@@ -165,9 +165,8 @@ impl Shards {
         kinds: &[Kind],
         http: &HttpOptions,
     ) -> Result<Self> {
-        let objects = store::list(url, http)?.into_iter();
-        let names = objects.map(|object| object.path);
-        let names: Vec<String> = names.filter(|name| !name.contains('/')).collect();
+        let objects = store::list_top(url, http)?.into_iter();
+        let names: Vec<String> = objects.map(|object| object.path).collect();
         let choice = choice::choose(&names, kinds)
             .and_then(|choice| choice.ok_or_else(|| choice::none_of(kinds)))
             .map_err(|problem| Error::Usage(format!("{folder}: {problem}")))?;

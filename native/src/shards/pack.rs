@@ -44,9 +44,9 @@ pub fn pack_shards(
         progress: options.progress,
     };
     let work = Work::open(context, &plan, &bases)?;
-    let folder = OutputFolder::create(target, &plan.contents(), &options.http)?;
+    let folder = OutputFolder::create(target, &options.http)?;
     plan.make_folders(&folder)?;
-    let (files, _) = work.each(|shard| {
+    let done = work.each(|shard| {
         let output = folder.file(&shard.output())?;
         let base = shard.base()?;
         let options = options.clone().progress(shard.progress);
@@ -57,8 +57,15 @@ pub fn pack_shards(
         file.input = shard.input();
         file.output = Some(shard.output());
         Ok(file)
-    })?;
-    plan.write_others(input, &folder)?;
+    });
+    let written = done.and_then(|(files, _)| {
+        plan.write_others(input, &folder)?;
+        Ok(files)
+    });
+    let files = match written {
+        Ok(files) => files,
+        Err(error) => return Err(folder.give_up(error)),
+    };
     folder.finish()?;
     Ok(PackReport {
         files,

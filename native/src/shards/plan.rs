@@ -12,7 +12,7 @@ use super::choice::{self, Choice};
 use super::kind::ShardKind as _;
 use super::tree::Tree;
 use super::{Index, PACKED, PLAIN, Shard, Shards, parts};
-use crate::output::{Contents, OutputFolder};
+use crate::output::OutputFolder;
 use crate::report::FolderReport;
 use crate::source::{CONFIG, HttpOptions, Location};
 use crate::{Error, Result};
@@ -97,16 +97,9 @@ impl<'a> Unit<'a> {
 
     /// All files it becomes.
     fn outputs(&self) -> impl Iterator<Item = PathBuf> {
-        self.shard_paths().chain(self.index_path())
-    }
-
-    fn shard_paths(&self) -> impl Iterator<Item = PathBuf> {
-        self.names.iter().map(|name| self.folder.join(name))
-    }
-
-    fn index_path(&self) -> Option<PathBuf> {
-        let index = self.index.as_ref();
-        index.map(|index| self.folder.join(&index.name))
+        let index = self.index.iter().map(|index| &index.name);
+        let names = self.names.iter().chain(index);
+        names.map(|name| self.folder.join(name))
     }
 }
 
@@ -247,16 +240,6 @@ impl<'a> Plan<'a> {
             index: index.map(|index| index.name.clone()),
             copied: self.copied,
             left_out: self.left_out,
-        }
-    }
-
-    /// Returns the files of the result.
-    pub(super) fn contents(&self) -> Contents {
-        let indices = self.units.iter().flat_map(Unit::index_path);
-        let shards = self.units.iter().flat_map(Unit::shard_paths);
-        Contents {
-            indices: indices.collect(),
-            others: shards.chain(self.copied.iter().cloned()).collect(),
         }
     }
 

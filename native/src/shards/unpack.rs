@@ -27,9 +27,9 @@ pub fn unpack_shards(
     let plan = Plan::of_unpacking(input, context.http)?;
     plan.check_bases(input, bases)?;
     let work = Work::open(context, &plan, bases)?;
-    let folder = OutputFolder::create(target, &plan.contents(), context.http)?;
+    let folder = OutputFolder::create(target, context.http)?;
     plan.make_folders(&folder)?;
-    let (files, _) = work.each(|shard| {
+    let done = work.each(|shard| {
         let output = folder.file(&shard.output())?;
         let (map, progress) = (shard.map, shard.progress);
         let mut file = match shard.base()? {
@@ -39,8 +39,15 @@ pub fn unpack_shards(
         file.input = shard.input();
         file.output = Some(shard.output());
         Ok(file)
-    })?;
-    plan.write_others(input, &folder)?;
+    });
+    let written = done.and_then(|(files, _)| {
+        plan.write_others(input, &folder)?;
+        Ok(files)
+    });
+    let files = match written {
+        Ok(files) => files,
+        Err(error) => return Err(folder.give_up(error)),
+    };
     folder.finish()?;
     Ok(UnpackReport {
         files,

@@ -1,9 +1,13 @@
 //! A safetensors file that is worked on while it arrives.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::fs::File;
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use serde::Deserialize;
+use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
 use zstn_core::bytes::index;
 use zstn_core::container::safetensors::{self, Header, PREFIX_BYTES};
 
@@ -40,32 +44,37 @@ pub(crate) enum Begun {
 impl Arriving {
     /// Reads the header of `feed`. If that does not say where everything is,
     /// reads all of it; `progress` is called then with the bytes that are there
-    /// and, if known, the length.
-    pub(crate) fn begin(feed: Feed, progress: &dyn Fn(u64, Option<u64>)) -> Result<Begun> {
+    /// and, if known, the length. `check` sees the first bytes and the length, as
+    /// far as it is known, before that, and may refuse them.
+    pub(crate) fn begin(
+        feed: Feed,
+        check: impl FnOnce(&Map, Option<u64>) -> Result<()>,
+        progress: &dyn Fn(u64, Option<u64>),
+    ) -> Result<Begun> {
         let mut arrival = Arrival {
             feed,
             file: temporary::create()?,
             arrived_bytes: 0,
             freed_bytes: 0,
         };
-        match arrival.header()? {
-            Some(len_bytes) if GIVES_SPACE_BACK => {
-                let made = arrival.file.set_len(len_bytes);
-                made.map_err(|error| temporary::failed("make room for")(error))?;
-                let map = Map::new(arrival.feed.name().into(), &arrival.file)?;
-                Ok(Begun::Arriving(Self {
-                    map: map.with_file_ids(arrival.feed.file_ids()),
-                    arrival: Mutex::new(arrival),
-                }))
-            }
-            _ => {
+        let len_bytes = arrival.header()?;
+        let head = Map::new(arrival.feed.name().into(), &arrival.file)?;
+        check(&head, len_bytes.or(arrival.feed.len_bytes()))?;
+        drop(head);
+        let map = len_bytes.filter(|_| GIVES_SPACE_BACK);
+        match map.and_then(|len_bytes| arrival.map(len_bytes)) {
+            Some(map) => Ok(Begun::Arriving(Self {
+                map,
+                arrival: Mutex::new(arrival),
+            })),
+            None => {
                 let Arrival {
                     mut feed,
                     file,
                     arrived_bytes,
                     ..
                 } = arrival;
-                feed.spool(file, arrived_bytes, progress).map(Begun::Whole)
+                feed.copy(file, arrived_bytes, progress).map(Begun::Whole)
             }
         }
     }
@@ -120,6 +129,20 @@ impl Arriving {
 }
 
 impl Arrival {
+    /// Maps the file with the length it is to have. `None` if there can be no such
+    /// file: a header may claim anything.
+    fn map(&self, len_bytes: u64) -> Option<Map> {
+        self.file.set_len(len_bytes).ok()?;
+        match Map::new(self.feed.name().into(), &self.file) {
+            Ok(map) => Some(map.with_file_ids(self.feed.file_ids())),
+            Err(_) => {
+                // What has arrived stays as it is.
+                self.file.set_len(self.arrived_bytes).ok()?;
+                None
+            }
+        }
+    }
+
     /// Fetches the next bytes; returns `false` at the end.
     fn fetch(&mut self) -> Result<bool> {
         let mut piece = Vec::new();
@@ -152,12 +175,12 @@ impl Arrival {
         }
         let map = Map::new(self.feed.name().into(), &self.file)?;
         let header = &map[index(PREFIX_BYTES)..index(data_start)];
-        let Ok(tensors) = safetensors::parse_lenient(header, u64::MAX - data_start) else {
+        let Some(data_len) = data_len_bytes(header) else {
             return Ok(None);
         };
-        let ends = tensors.iter().map(|tensor| tensor.span.end);
-        let data_len = ends.max().unwrap_or(0);
-        let whole = data_start + data_len;
+        let Some(whole) = data_start.checked_add(data_len) else {
+            return Ok(None);
+        };
         let is_right = len_bytes.is_none_or(|len| len == whole)
             && self.arrived_bytes <= whole
             && Header::parse(header, data_len).is_ok();
@@ -180,6 +203,40 @@ impl Arrival {
         );
         zstn_core::Error::malformed(zstn_core::Rule::SafetensorsTruncated, detail)
     }
+}
+
+/// Returns the length of the data that a header implies: where the last tensor
+/// ends. `None` for what is not a header. Nothing of it is kept in memory.
+fn data_len_bytes(header: &[u8]) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Entry {
+        data_offsets: (u64, u64),
+    }
+
+    struct End;
+
+    impl<'de> Visitor<'de> for End {
+        type Value = u64;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object of tensors")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<u64, A::Error> {
+            let mut end = 0;
+            while let Some(name) = map.next_key::<Cow<'de, str>>()? {
+                if name == "__metadata__" {
+                    map.next_value::<IgnoredAny>()?;
+                } else {
+                    end = end.max(map.next_value::<Entry>()?.data_offsets.1);
+                }
+            }
+            Ok(end)
+        }
+    }
+
+    let mut json = serde_json::Deserializer::from_slice(header);
+    json.deserialize_map(End).ok()
 }
 
 /// Space is given back in pieces of these many bytes, a multiple of every page.

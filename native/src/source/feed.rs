@@ -4,17 +4,17 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use super::{FileId, Map, Source, read_parts};
+use super::{FileId, Map, Source, parallel, read_parts};
 use crate::output::temporary;
 use crate::{Error, Result};
 
 /// The bytes of a stream that are read at a time.
 const STREAM_PIECE_BYTES: usize = 1 << 20;
 
-/// The bytes of a source that one request is for, and the number of them that
-/// are made at a time.
-const REQUEST_BYTES: u64 = 4 << 20;
-const REQUESTS: u64 = 4;
+/// The bytes of a source that one read is for, and the number of reads that are
+/// made at a time where reads wait for another machine.
+const READ_BYTES: u64 = 4 << 20;
+const READS: usize = 4;
 
 /// Bytes that come once: from a stream, or from a source read to its end.
 pub(crate) enum Feed {
@@ -75,14 +75,18 @@ impl Feed {
                 read.map_err(|error| Error::io(format!("read {name}"), error))?;
             }
             Self::Source { source, position } => {
-                let start = *position;
-                let end = source.len_bytes().min(start + REQUESTS * REQUEST_BYTES);
-                let starts = (0..REQUESTS).map(|number| start + number * REQUEST_BYTES);
-                let ranges = starts.map(|start| start.min(end)..end.min(start + REQUEST_BYTES));
-                let parts: Vec<_> = ranges.map(|range| (&**source, range)).collect();
-                for bytes in read_parts(&parts)? {
-                    out.extend_from_slice(&bytes);
+                let (start, len_bytes) = (*position, source.len_bytes());
+                let at = |read: usize| len_bytes.min(start + read as u64 * READ_BYTES);
+                let at_once = if source.is_remote() { READS } else { 1 };
+                let parts = parallel::run(READS, at_once, |read| {
+                    let range = at(read)..at(read + 1);
+                    // Alone, so that they are not merged into one request.
+                    read_parts(&[(&**source, range)])
+                })?;
+                for bytes in parts.iter().flatten() {
+                    out.extend_from_slice(bytes);
                 }
+                let end = at(READS);
                 *position = end;
             }
         }
@@ -101,7 +105,7 @@ impl Feed {
     /// Copies the rest to the end of `file`, which holds `so_far` bytes already,
     /// and maps all of it. `progress` is called with the bytes that are there
     /// and, if known, the length.
-    pub(crate) fn spool(
+    pub(crate) fn copy(
         &mut self,
         mut file: File,
         mut so_far: u64,

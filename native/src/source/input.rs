@@ -63,7 +63,7 @@ impl Once {
     }
 
     fn map(&self, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
-        self.feed()?.spool(temporary::create()?, 0, progress)
+        self.feed()?.copy(temporary::create()?, 0, progress)
     }
 }
 
@@ -134,7 +134,7 @@ impl Input {
             Kind::Location(location) => location.map(http, &fetching).map(Arc::new),
             Kind::Source(source) => {
                 let mut feed = Feed::source(source.clone());
-                let map = feed.spool(temporary::create()?, 0, &fetching);
+                let map = feed.copy(temporary::create()?, 0, &fetching);
                 map.map(Arc::new)
             }
             Kind::Reader(reader) => reader.map(&fetching).map(Arc::new),
@@ -149,7 +149,10 @@ impl Input {
         match &self.0 {
             Kind::Location(location) => location.feed(http),
             Kind::Map(_) => Ok(None),
-            Kind::Source(source) => Ok(Some(Feed::source(source.clone()))),
+            Kind::Source(source) => {
+                let feed = || Feed::source(source.clone());
+                Ok(source.is_one_version().then(feed))
+            }
             Kind::Reader(reader) => reader.feed().map(Some),
         }
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
-use super::place::{Place, is_pipe};
+use super::access::{Access, is_pipe};
 use super::scheme::{self, Scheme};
 use super::{Feed, HttpOptions, Map, Source};
 use super::{address, http as network};
@@ -172,13 +172,13 @@ impl Location {
     /// # Errors
     /// A file that cannot be opened; a folder or a device.
     pub fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
-        Place::of(self)?.open(http)
+        Access::of(self)?.open(http)
     }
 
     /// Opens the file for reading parts without copying all of it. Returns `None`
     /// for a server that ignores ranges, and for bytes that come only once.
     pub(crate) fn open_ranged(&self, http: &HttpOptions) -> Result<Option<Box<dyn Source>>> {
-        Place::of(self)?.open_ranged(http)
+        Access::of(self)?.open_ranged(http)
     }
 
     /// Maps the file into memory. Pipes, standard input and addresses are first
@@ -189,14 +189,14 @@ impl Location {
     /// # Errors
     /// A file that cannot be opened or fetched; too little space for the copy.
     pub fn map(&self, http: &HttpOptions, progress: &dyn Fn(u64, Option<u64>)) -> Result<Map> {
-        Place::of(self)?.map(http, progress)
+        Access::of(self)?.map(http, progress)
     }
 
     /// Begins to read the file from its start to its end, if all of it would have
     /// to be copied otherwise; `None` for a local file, and for a server that
     /// ignores ranges.
     pub(crate) fn feed(&self, http: &HttpOptions) -> Result<Option<Feed>> {
-        Place::of(self)?.feed(http)
+        Access::of(self)?.feed(http)
     }
 
     /// Reads a small file next to a checkpoint, such as `config.json`. Returns
@@ -228,7 +228,7 @@ impl Location {
             let detail = format!("the file is over the cap of {max_bytes} bytes");
             Error::place(self)(zstn_core::Error::limit(detail))
         };
-        let (bytes, pinned) = Place::of(self)?.read_small(http, max_bytes, too_long)?;
+        let (bytes, pinned) = Access::of(self)?.read_small(http, max_bytes, too_long)?;
         Ok((bytes, pinned.map_or_else(|| self.clone(), Self::Url)))
     }
 

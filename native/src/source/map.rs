@@ -87,8 +87,9 @@ impl Map {
     }
 
     fn with_options(name: String, file: &File, options: &MmapOptions) -> Result<Self> {
-        // SAFETY: the map is read-only and private to this process; see the
-        // module's words on changes from outside.
+        // SAFETY: the map is read-only; see the module's words on changes from
+        // outside. It is shared with the file: `Arriving` writes to the file and
+        // reads what it has written here.
         let map = unsafe { options.map(file) }
             .map_err(|error| Error::io(format!("map {name} into memory"), error))?;
         Ok(Self {

@@ -1,10 +1,11 @@
-//! The sources of bytes: files, standard input and servers.
+//! The sources of bytes: files, streams, servers and object stores.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::{Error, Result};
 
+mod access;
 mod address;
 mod arriving;
 mod fault;
@@ -18,13 +19,13 @@ mod map;
 mod merged;
 pub(crate) mod parallel;
 mod parts;
-mod place;
 mod scheme;
 pub(crate) mod store;
 mod version;
 
 #[cfg(feature = "serve")]
 pub(crate) use address::PLAIN;
+pub(crate) use address::is_same;
 pub(crate) use arriving::{Arriving, Begun};
 pub use fault::survive_truncation;
 pub(crate) use feed::Feed;
@@ -93,6 +94,14 @@ pub trait Source: Send + Sync {
         false
     }
 
+    /// Returns whether all reads are certain to return bytes of one version of the
+    /// file, or an error. `true` by default; `false` for a server whose answers do
+    /// not say which version they are from. Such a file is read at one go where
+    /// all of it is needed.
+    fn is_one_version(&self) -> bool {
+        true
+    }
+
     /// Returns the identities of the local files that the bytes come from: an
     /// output must not replace one.
     fn file_ids(&self) -> &[FileId] {
@@ -134,6 +143,10 @@ impl<T: Source + ?Sized> Source for std::sync::Arc<T> {
 
     fn is_remote(&self) -> bool {
         (**self).is_remote()
+    }
+
+    fn is_one_version(&self) -> bool {
+        (**self).is_one_version()
     }
 
     fn file_ids(&self) -> &[FileId] {

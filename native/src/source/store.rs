@@ -1,9 +1,9 @@
 //! Objects in a store such as S3, by the crate `zstn-store`.
 
 #[cfg(feature = "store")]
-pub(crate) use linked::{address, delete, exists, list, open, options, read_small};
+pub(crate) use linked::{address, delete, exists, list_top, open, options, read_small};
 #[cfg(not(feature = "store"))]
-pub(crate) use missing::{list, open, read_small};
+pub(crate) use missing::{list_top, open, read_small};
 
 #[cfg(feature = "store")]
 mod linked {
@@ -46,9 +46,9 @@ mod linked {
         }
     }
 
-    /// Returns the objects below the folder at `url`.
-    pub(crate) fn list(url: &str, http: &HttpOptions) -> Result<Vec<ListedObject>> {
-        Ok(zstn_store::list(&address(url)?, &options(http))?)
+    /// Returns the objects directly in the folder at `url`.
+    pub(crate) fn list_top(url: &str, http: &HttpOptions) -> Result<Vec<ListedObject>> {
+        Ok(zstn_store::list_top(&address(url)?, &options(http))?)
     }
 
     /// Returns whether there is an object at `url`.
@@ -148,7 +148,7 @@ mod missing {
         pub(crate) path: String,
     }
 
-    pub(crate) fn list(url: &str, _: &HttpOptions) -> Result<Vec<ListedObject>> {
+    pub(crate) fn list_top(url: &str, _: &HttpOptions) -> Result<Vec<ListedObject>> {
         Err(error(url))
     }
 

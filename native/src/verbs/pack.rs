@@ -1,7 +1,7 @@
 //! Packing a checkpoint.
 
 use crate::delta::{BaseFile, pack_delta};
-use crate::pack::{PackOptions, pack_arriving, pack_file};
+use crate::pack::{PackOptions, check_kind, pack_arriving, pack_file};
 use crate::report::{PackReport, PackedFile};
 use crate::shards::{PLAIN, Shards, pack_shards};
 use crate::source::{Arriving, Begun, Input};
@@ -98,7 +98,7 @@ fn pack_one(
         return pack_file(engine, &map, output, options);
     };
     let fetching = |so_far, len| options.progress.fetching(so_far, len);
-    match Arriving::begin(feed, &fetching)? {
+    match Arriving::begin(feed, check_kind, &fetching)? {
         Begun::Arriving(arriving) => pack_arriving(engine, &arriving, output, options),
         Begun::Whole(map) => pack_file(engine, &map, output, options),
     }

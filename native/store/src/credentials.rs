@@ -34,7 +34,15 @@ pub(crate) fn check(address: &Address, environment: &Environment) -> Result<()> 
         Service::Azure => (azure(environment), AZURE),
         Service::Google => (google(environment), GOOGLE),
     };
-    if found || (is_named(address, environment) && has_metadata_service(service, environment)) {
+    // An identity of the machine is of no use without an account.
+    let has_account = match service {
+        Service::Azure => {
+            let names = ["AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT"];
+            has_any(environment, &names) || address.root().contains('@')
+        }
+        _ => true,
+    };
+    if found || (has_account && has_metadata_service(service, environment)) {
         return Ok(());
     }
     Err(Error::NoCredentials {
@@ -105,14 +113,6 @@ fn google(environment: &Environment) -> bool {
 
 fn has_any(environment: &Environment, names: &[&str]) -> bool {
     environment.first(names).is_some()
-}
-
-/// Returns whether it is known which account the store belongs to; a metadata
-/// service does not say that.
-fn is_named(address: &Address, environment: &Environment) -> bool {
-    address.service() != Service::Azure
-        || address.root().contains('@')
-        || environment.get("AZURE_STORAGE_ACCOUNT_NAME").is_some()
 }
 
 fn has_metadata_service(service: Service, environment: &Environment) -> bool {

@@ -16,7 +16,7 @@ const RUNS_AT_ONCE: usize = 48;
 const HEAD_BYTES: u64 = 32 << 10;
 
 /// Ends stalls; all other cases do not depend on time.
-const STALL_LIMIT: Duration = Duration::from_millis(300);
+const STALL_LIMIT: Duration = Duration::from_millis(700);
 const NO_LIMIT: Duration = Duration::from_secs(15);
 
 /// Cases that are errors here, although the table has them right: stores announce
@@ -44,7 +44,7 @@ fn options(url: &str, limit: Duration) -> StoreOptions {
     ];
     let mut options = StoreOptions::with_environment(Environment::from_pairs(environment));
     options.limits.idle_timeout = limit;
-    options.limits.give_up_after = limit * 6;
+    options.limits.give_up_after = limit * 20;
     options
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use zstn_tests::command::{json, program, text};
 use zstn_tests::rng::Rng;
 use zstn_tests::store_proxy::{Action, Proxy, Request};
 
+use crate::answers::s3_error;
 use crate::bucket::{Bucket, Kind};
 
 /// A person's machine, with an account at a store.
@@ -153,23 +154,16 @@ pub fn folders_come_with_their_index_last(bucket: &Bucket) {
         let read = |folder: &str| machine.read(&format!("{folder}/{name}"));
         assert!(read("back") == read("plain"), "{name}");
     }
-    // A folder with an index is never replaced; what an attempt has left is.
-    let refusal = machine.refusal(&["pack", "at:plain/", "-o", "at:packed/"]);
-    assert!(refusal.contains("a folder is never replaced"), "{refusal}");
-    let index = packed
-        .iter()
-        .find(|name| name.ends_with(".index.json"))
-        .unwrap();
-    let index = bucket.address(&format!("packed/{index}"));
-    zstn_store::delete(&index, &bucket.options()).unwrap();
-    machine.done(&["pack", "at:plain/", "-o", "at:packed/"]);
-    assert_eq!(machine.names("packed"), packed);
-    bucket.put("half/other", b"somebody else's");
-    let refusal = machine.refusal(&["pack", "at:plain/", "-o", "at:half/"]);
-    assert!(
-        refusal.contains("at:half/ is not empty, it holds other"),
-        "{refusal}"
-    );
+    // A folder that is not empty is never replaced, with or without an index.
+    let refused = |output: &str, found: &str| {
+        let refusal = machine.refusal(&["pack", "at:plain/", "-o", output]);
+        assert!(refusal.contains("not empty"), "{refusal}");
+        assert!(refusal.contains(found), "{refusal}");
+    };
+    refused("at:packed/", "config.json");
+    bucket.put("half/config.json", b"somebody else's");
+    refused("at:half/", "config.json");
+    assert!(machine.read("half/config.json") == b"somebody else's");
     // An input that is refused half way leaves nothing.
     let damaged = names
         .iter()
@@ -179,6 +173,42 @@ pub fn folders_come_with_their_index_last(bucket: &Bucket) {
     bucket.put(&format!("plain/{damaged}"), &shard[..shard.len() - 1]);
     machine.refusal(&["pack", "at:plain/", "-o", "at:none/"]);
     assert_eq!(machine.names("none"), [""; 0]);
+}
+
+pub fn a_folder_that_was_cut_off_is_continued(bucket: &Bucket) {
+    let is_cut = Arc::new(AtomicBool::new(true));
+    let cut = Arc::clone(&is_cut);
+    let line = Proxy::start(&bucket.server, move |request| {
+        let is_index = request.method == "PUT" && request.target.contains(".index.json");
+        match is_index && cut.load(Relaxed) {
+            true => Action::Answer(s3_error("403 Forbidden", "AccessDenied")),
+            false => Action::Forward,
+        }
+    });
+    let through = bucket.through(&line);
+    let machine = Machine::new(&through);
+    bucket.put("m.safetensors", &zstn_tests::many_kinds(3 << 20));
+    is_cut.store(false, Relaxed);
+    let index = "at:plain/model.safetensors.index.json";
+    machine.done(&["convert", "at:m.safetensors", index, "--shard-size", "1M"]);
+    is_cut.store(true, Relaxed);
+    let pack = ["pack", "at:plain/", "-o", "at:packed/"];
+    let refusal = machine.refusal(&pack);
+    assert!(refusal.contains("access is denied"), "{refusal}");
+    let left = machine.names("packed");
+    assert!(
+        left.len() > 2 && !left.iter().any(|name| name.ends_with(".index.json")),
+        "{left:?}"
+    );
+    // Somebody else may not go on with it.
+    let other = Machine::new(&through);
+    let refusal = other.refusal(&pack);
+    assert!(refusal.contains("another attempt"), "{refusal}");
+    is_cut.store(false, Relaxed);
+    machine.done(&pack);
+    machine.done(&["verify", "at:packed/", "--against", "at:plain/"]);
+    let unfinished = |name: &String| name.contains("unfinished");
+    assert!(!machine.names("packed").iter().any(unfinished));
 }
 
 pub fn refusals_are_one_sentence(bucket: &Bucket) {
@@ -205,6 +235,17 @@ pub fn refusals_are_one_sentence(bucket: &Bucket) {
         &["pack", "at:m.safetensors", "-fo", "at:m.safetensors"],
         "at:m.safetensors is being read; write under another name",
     );
+    // However it is spelled, and whatever verb would replace it.
+    if bucket.kind == Kind::S3 {
+        let address = machine.address("at:m.zstn").replacen("s3:", "S3A:", 1);
+        for verb in ["unpack", "convert"] {
+            let refusal = machine.refusal(
+                &[verb, "at:m.zstn", "-fo", &address, "--to", "zstn"]
+                    [..if verb == "unpack" { 4 } else { 6 }],
+            );
+            assert!(refusal.contains("is being read"), "{refusal}");
+        }
+    }
     let nobody = Bucket {
         environment: Vec::new(),
         ..Bucket::existing(bucket.kind, &bucket.name, &bucket.server)

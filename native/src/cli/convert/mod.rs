@@ -103,6 +103,7 @@ impl Options {
 
     fn target(&self, destination: &Destination) -> Result<Target> {
         let path = destination.path();
+        let path = path.as_deref();
         let kind = self.to.or_else(|| path.and_then(TargetKind::from_path));
         let kind = kind.ok_or_else(|| {
             let hint = match path.and_then(|path| path.extension()?.to_str()) {

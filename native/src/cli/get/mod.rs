@@ -1,7 +1,6 @@
 //! `zstn get`
 
 use std::io::IsTerminal;
-use std::path::Path;
 
 use clap::Args;
 use zstn::source::HttpOptions;
@@ -56,7 +55,7 @@ pub struct Options {
 enum Target<'a> {
     Nowhere,
     Stdout,
-    File(Output<'static>, &'a Path, Format),
+    File(Output<'static>, &'a Destination, Format),
 }
 
 impl Options {
@@ -67,9 +66,12 @@ impl Options {
                 Target::Stdout
             }
             Some(destination) => {
-                let path = destination.path().unwrap_or("".as_ref());
-                let format = Format::of(path)?;
-                Target::File(self.overwrite.begin(destination, http)?, path, format)
+                let format = Format::of(&destination.path().unwrap_or_default())?;
+                Target::File(
+                    self.overwrite.begin(destination, http)?,
+                    destination,
+                    format,
+                )
             }
             None if self.report.json || self.summary || std::io::stdout().is_terminal() => {
                 Target::Nowhere
@@ -109,7 +111,7 @@ pub fn run(options: &Options) -> Result<()> {
             format.write(&tensor, output)?;
             if !options.report.json {
                 if !options.report.quiet {
-                    say!("{} → {}", tensor.name, path.display());
+                    say!("{} → {path}", tensor.name);
                     if let Some(note) = format.note(tensor.dtype) {
                         say!("note: {note}");
                     }

@@ -21,47 +21,43 @@ pub(crate) enum FolderPlace {
     Url(String),
 }
 
-/// The files that a folder is to hold, by their paths in it.
-#[derive(Debug, Default)]
-#[cfg_attr(not(feature = "store"), expect(dead_code))] // nobody looks before a folder is there
-pub(crate) struct Contents {
-    /// Those that make it complete: its indices.
-    pub(crate) indices: Vec<PathBuf>,
-    pub(crate) others: Vec<PathBuf>,
-}
-
 /// A folder that is being written. On disk it appears under its name when it is
 /// complete. In an object store its files appear one by one, and the index, from
 /// which all others are found, is the last.
 pub(crate) enum OutputFolder {
     Local(LocalFolder),
     #[cfg(feature = "store")]
-    Stored(StoredFolder),
+    Stored(Box<StoredFolder>),
 }
 
 impl OutputFolder {
     /// Begins the folder at `place`, which must not exist or be empty: other
-    /// folders are never replaced. In an object store it may hold files of
-    /// `contents` that an attempt before has left, but no index.
-    pub(crate) fn create(
-        place: &FolderPlace,
-        contents: &Contents,
-        http: &HttpOptions,
-    ) -> Result<Self> {
+    /// folders are never replaced. In an object store it may hold what an attempt
+    /// before has left.
+    pub(crate) fn create(place: &FolderPlace, http: &HttpOptions) -> Result<Self> {
         match place {
             FolderPlace::Path(target) => LocalFolder::create(target).map(Self::Local),
             #[cfg(feature = "store")]
             FolderPlace::Url(url) if zstn_store::is_store(url) => {
-                StoredFolder::create(url, contents, http).map(Self::Stored)
+                let folder = StoredFolder::create(url, http)?;
+                Ok(Self::Stored(Box::new(folder)))
             }
             FolderPlace::Url(url) => {
-                let _ = (contents, http);
-                Err(Error::Usage(format!(
-                    "{url}: the result is a folder of files; name a local one, or one in an object \
-                     store"
-                )))
+                let _ = http;
+                Err(not_a_folder(url))
             }
         }
+    }
+
+    /// Refuses an address that no folder can be written to, before there is
+    /// something to write.
+    pub(crate) fn check(url: &str, http: &HttpOptions) -> Result<()> {
+        #[cfg(feature = "store")]
+        if zstn_store::is_store(url) {
+            return StoredFolder::check(url, http);
+        }
+        let _ = http;
+        Err(not_a_folder(url))
     }
 
     /// Begins the file at `path` of the folder.
@@ -92,6 +88,19 @@ impl OutputFolder {
         }
     }
 
+    /// Gives up because of `error`, which it returns. In an object store the files
+    /// stay for another attempt, unless that would fail for the same reason.
+    pub(crate) fn give_up(self, error: Error) -> Error {
+        match self {
+            Self::Local(_) => {}
+            #[cfg(feature = "store")]
+            Self::Stored(folder) if error.may_pass() => folder.keep(),
+            #[cfg(feature = "store")]
+            Self::Stored(folder) => folder.discard(),
+        }
+        error
+    }
+
     /// Makes the folder durable and gives it its name.
     pub(crate) fn finish(self) -> Result<()> {
         match self {
@@ -100,4 +109,10 @@ impl OutputFolder {
             Self::Stored(folder) => folder.finish(),
         }
     }
+}
+
+fn not_a_folder(url: &str) -> Error {
+    Error::Usage(format!(
+        "{url}: the result is a folder of files; name a local one, or one in an object store"
+    ))
 }

@@ -1,89 +1,87 @@
 //! Folders in object stores.
 
-use std::collections::BTreeSet;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use super::Contents;
-use crate::source::{HttpOptions, store};
-use crate::{Error, Output, Result};
+use zstn_store::{Address, FolderClaim};
 
-/// Objects whose names begin alike. Dropped before [`StoredFolder::finish`], those
-/// that were written are deleted again.
+use crate::source::{HttpOptions, store};
+use crate::{Output, Result};
+
+/// Objects whose names begin alike. A claim keeps other writers away; dropped, it
+/// stays with the objects, for another attempt to continue.
 pub(crate) struct StoredFolder {
     url: String,
-    indices: Vec<PathBuf>,
     http: HttpOptions,
-    /// Addresses of the objects that may have been written.
-    written: Mutex<Vec<String>>,
+    claim: FolderClaim,
+    /// The objects that have been begun.
+    written: Mutex<Vec<Address>>,
 }
 
 impl StoredFolder {
-    pub(super) fn create(url: &str, contents: &Contents, http: &HttpOptions) -> Result<Self> {
-        let indices: BTreeSet<String> = contents.indices.iter().map(|p| key(p)).collect();
-        let others: BTreeSet<String> = contents.others.iter().map(|p| key(p)).collect();
-        // Without an index nobody can tell a complete folder from what an
-        // attempt has left.
-        let is_left_over = |path: &String| !indices.is_empty() && others.contains(path);
-        let listed = store::list(url, http)?;
-        if let Some(found) = listed.iter().find(|object| !is_left_over(&object.path)) {
-            return Err(Error::Usage(format!(
-                "{url} is not empty, it holds {}, and a folder is never replaced; choose another \
-                 name, or remove it first",
-                found.path
-            )));
-        }
+    /// Claims the folder at `url`, which has to be empty, or to hold what an
+    /// attempt of this user on this machine has left.
+    pub(super) fn create(url: &str, http: &HttpOptions) -> Result<Self> {
+        let url = url.trim_end_matches('/');
+        let state = zstn_store::default_journal_folder();
+        let address = store::address(url)?;
+        let take = |state: Option<&Path>| FolderClaim::take(&address, state, &store::options(http));
+        let claim = match take(state.as_deref()) {
+            // Without a folder for it, as in many containers, nothing is continued.
+            Err(zstn_store::Error::Io { .. }) if state.is_some() => take(None),
+            claim => claim,
+        }?;
         Ok(Self {
-            url: url.trim_end_matches('/').into(),
-            indices: contents.indices.clone(),
+            url: url.into(),
             http: http.clone(),
+            claim,
             written: Mutex::default(),
         })
     }
 
+    /// Refuses a folder that cannot be claimed. One that is empty stays so.
+    pub(super) fn check(url: &str, http: &HttpOptions) -> Result<()> {
+        let folder = Self::create(url, http)?;
+        match folder.claim.is_continued() {
+            true => Ok(()),
+            false => folder.finish(),
+        }
+    }
+
+    /// Begins the file at `path`. It replaces only what the attempt before has
+    /// left: nobody else's objects are in the folder, or appear there unnoticed.
     pub(super) fn file(&self, path: &Path) -> Result<Output<'static>> {
         let url = format!("{}/{}", self.url, key(path));
-        // An index that has appeared is that of somebody else.
-        let replace = !self.indices.iter().any(|index| index == path);
-        let output = Output::to_url(&url, replace, &self.http)?;
+        let output = Output::to_url(&url, self.claim.is_continued(), &self.http)?;
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        written.push(url);
+        written.push(store::address(&url)?);
         Ok(output)
     }
 
     pub(super) fn write(&self, path: &Path, mut from: impl Read) -> Result<()> {
         let mut output = self.file(path)?;
-        let mut bytes = Vec::new();
-        let read = from.read_to_end(&mut bytes);
-        read.map_err(|error| Error::io(format!("read what becomes {}", path.display()), error))?;
-        output.write(&bytes)?;
-        match output.finish() {
-            Err(error @ Error::Exists { .. }) => {
-                // What is there now belongs to the other writer.
-                let written = self.written.lock();
-                written.unwrap_or_else(PoisonError::into_inner).clear();
-                Err(error)
-            }
-            result => result,
-        }
+        output.copy(&mut from)?;
+        output.finish()
     }
 
-    pub(super) fn finish(mut self) -> Result<()> {
-        let written = self.written.get_mut();
-        written.unwrap_or_else(PoisonError::into_inner).clear();
-        Ok(())
+    /// Gives up the claim on the complete folder.
+    pub(super) fn finish(self) -> Result<()> {
+        Ok(self.claim.release()?)
     }
-}
 
-impl Drop for StoredFolder {
-    fn drop(&mut self) {
-        let written = self.written.get_mut();
-        for url in written.unwrap_or_else(PoisonError::into_inner) {
-            // The error that led here is the one to tell; what cannot be deleted
-            // stays without an index and is replaced by the next attempt.
-            let _ = store::delete(url, &self.http);
-        }
+    /// Leaves everything to another attempt.
+    pub(super) fn keep(self) {
+        drop(self.claim);
+    }
+
+    /// Deletes what was written, as far as that is possible.
+    pub(super) fn discard(self) {
+        let written = self.written.into_inner();
+        let written = written.unwrap_or_else(PoisonError::into_inner);
+        // The error that led here is the one to tell. What cannot be deleted has
+        // no index, and is left to another attempt.
+        let _ = self.claim.discard(&written);
     }
 }
 

@@ -102,11 +102,6 @@ impl Remote {
         }))
     }
 
-    /// Returns whether the answers say which version of the file they are from.
-    pub(crate) fn has_version(&self) -> bool {
-        self.version.exist()
-    }
-
     /// Requests made so far, those made again included.
     #[must_use]
     pub fn requests(&self) -> u64 {
@@ -224,6 +219,10 @@ impl Source for Remote {
 
     fn is_remote(&self) -> bool {
         true
+    }
+
+    fn is_one_version(&self) -> bool {
+        self.version.if_range().is_some()
     }
 
     fn pinned_location(&self) -> Option<Location> {

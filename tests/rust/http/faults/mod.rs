@@ -164,7 +164,11 @@ impl Attempt<'_> {
         let failure = expected.failure.as_ref().ok_or("has no native outcome")?;
         let has_another_way = self.surface.has_another_way;
         let error = match found {
-            Ok(bytes) if has_another_way => return self.judge_bytes(Ok(bytes), "model"),
+            // All of one version or of the other, read at one go.
+            Ok(bytes) if has_another_way => {
+                let model = self.judge_bytes(Ok(bytes.clone()), "model");
+                return model.or_else(|_| self.judge_bytes(Ok(bytes), "other"));
+            }
             Ok(bytes) => return Err(format!("{} bytes, not {failure:?}", bytes.len())),
             Err(error) => error,
         };

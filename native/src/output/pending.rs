@@ -13,7 +13,7 @@ const PIECE_BYTES: usize = 1 << 20;
 
 /// A temporary file with the bytes that are not final yet. Those before it have
 /// been handed to the receiver.
-pub(super) struct Spool<'a> {
+pub(super) struct Pending<'a> {
     /// The file begins at this offset of the output.
     settled_bytes: u64,
     file: File,
@@ -24,7 +24,7 @@ pub(super) struct Spool<'a> {
     name: String,
 }
 
-impl<'a> Spool<'a> {
+impl<'a> Pending<'a> {
     pub(super) fn new(name: String, receiver: Receiver<'a>) -> Result<Self> {
         Ok(Self {
             settled_bytes: 0,

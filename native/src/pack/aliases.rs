@@ -14,8 +14,8 @@ use crate::Engine;
 
 /// For every tensor the number of the first one with the same bytes, if that is
 /// an earlier one.
-pub(super) struct Ties {
-    pub(super) aliases: Vec<Option<usize>>,
+pub(super) struct Aliases {
+    targets: Vec<Option<usize>>,
     search: Option<Search>,
 }
 
@@ -27,20 +27,35 @@ struct Search {
     first: BTreeMap<(u64, Digest), usize>,
 }
 
-impl Ties {
+impl Aliases {
     /// Finds those among the tensors of these lengths, or prepares to look for
     /// them if the tensors arrive later.
     pub(super) fn of(data: &Data, tensors: &[Tensor], lens_bytes: &[u64]) -> Self {
         match data.is_arriving() {
             true => Self {
-                aliases: vec![None; tensors.len()],
+                targets: vec![None; tensors.len()],
                 search: Some(Search::new(lens_bytes)),
             },
             false => Self {
-                aliases: find(data, tensors, lens_bytes),
+                targets: find(data, tensors, lens_bytes),
                 search: None,
             },
         }
+    }
+
+    /// Returns them by the numbers of the tensors, as far as they are known.
+    pub(super) fn targets(&self) -> &[Option<usize>] {
+        &self.targets
+    }
+
+    /// Returns the tensor that tensor `number` is a reference to.
+    pub(super) fn of_tensor(&self, number: usize) -> Option<usize> {
+        self.targets[number]
+    }
+
+    /// Returns how many there are.
+    pub(super) fn count(&self) -> usize {
+        self.targets.iter().flatten().count()
     }
 
     /// Compares the tensors with these numbers, which have arrived now, with
@@ -62,7 +77,7 @@ impl Ties {
             let key = (span.end - span.start, digest);
             // Equality of 256-bit digests is taken for equality of bytes.
             let first = *search.first.entry(key).or_insert(number);
-            self.aliases[number] = (first != number).then_some(first);
+            self.targets[number] = (first != number).then_some(first);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The place of an output's bytes until it is complete.
+//! What holds an output's bytes until it is complete.
 
 use std::fs::File;
 use std::io;
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 use super::hidden::{PART_SUFFIX, hidden_prefix, parent, without_path};
-use super::spool::Spool;
+use super::pending::Pending;
 use super::temporary;
 use super::unfinished::Unfinished;
 use crate::{Error, Result};
 
-/// The place of the bytes until the output is complete.
-pub(super) enum Place<'a> {
+/// What holds the bytes until the output is complete.
+pub(super) enum Backing<'a> {
     /// In the folder of the target, under a hidden name.
     Hidden {
         file: NamedTempFile,
@@ -23,10 +23,10 @@ pub(super) enum Place<'a> {
     /// In a file without a name, for this process alone.
     Unnamed(File),
     /// In a file without a name until they are final, then with a receiver.
-    Spool(Spool<'a>),
+    Pending(Pending<'a>),
 }
 
-impl Place<'_> {
+impl Backing<'_> {
     /// Creates a file with a hidden name, given as `path`, that is to become
     /// `target`.
     pub(super) fn hidden(path: &Path, target: PathBuf) -> Result<Self> {
@@ -58,14 +58,14 @@ impl Place<'_> {
         match self {
             Self::Hidden { file, .. } => file.as_file(),
             Self::Unnamed(file) => file,
-            Self::Spool(spool) => spool.file(),
+            Self::Pending(pending) => pending.file(),
         }
     }
 
-    /// Returns the place in [`Place::file`] of an offset of the output.
+    /// Returns the place in [`Backing::file`] of an offset of the output.
     pub(super) fn position(&self, offset_bytes: u64) -> u64 {
         match self {
-            Self::Spool(spool) => spool.position(offset_bytes),
+            Self::Pending(pending) => pending.position(offset_bytes),
             _ => offset_bytes,
         }
     }

@@ -15,7 +15,7 @@ use crate::output::temporary;
 use crate::{Error, Result};
 
 /// The way in which the bytes of a location come.
-pub(super) enum Place<'a> {
+pub(super) enum Access<'a> {
     /// From a local file.
     File(Cow<'a, Path>),
     /// Once, from a named pipe.
@@ -28,7 +28,7 @@ pub(super) enum Place<'a> {
     Store(&'a str),
 }
 
-impl<'a> Place<'a> {
+impl<'a> Access<'a> {
     /// Finds out what `location` means.
     ///
     /// # Errors
@@ -79,9 +79,9 @@ impl<'a> Place<'a> {
             Self::Server(url) => network::download(url, http, progress),
             Self::Store(url) => {
                 let mut feed = Feed::source(store::open(url, http)?.into());
-                feed.spool(temporary::create()?, 0, progress)
+                feed.copy(temporary::create()?, 0, progress)
             }
-            Self::Pipe(_) | Self::Stdin => self.stream()?.spool(temporary::create()?, 0, progress),
+            Self::Pipe(_) | Self::Stdin => self.stream()?.copy(temporary::create()?, 0, progress),
         }
     }
 
@@ -92,7 +92,7 @@ impl<'a> Place<'a> {
             Self::Server(url) => {
                 let remote = Remote::open_ranged(url, HEAD_LEN_BYTES, http)?;
                 // Answers without a version might be parts of two files.
-                let remote = remote.filter(Remote::has_version);
+                let remote = remote.filter(Source::is_one_version);
                 Ok(remote.map(|remote| Feed::source(Arc::new(remote))))
             }
             Self::Store(url) => Ok(Some(Feed::source(store::open(url, http)?.into()))),

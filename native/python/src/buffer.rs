@@ -1,0 +1,96 @@
+//! Memory that tensors are decoded into and Python keeps.
+
+use std::ffi::c_int;
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::exceptions::PyMemoryError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+/// The alignment that vector instructions and other frameworks like best.
+const ALIGNMENT_BYTES: usize = 64;
+
+/// Bytes that begin at a multiple of 64, as memory of their own.
+#[derive(Default)]
+pub struct Aligned {
+    bytes: Vec<u8>,
+    start: usize,
+    len: usize,
+}
+
+impl Aligned {
+    /// Returns `len` zeros. Large ones take no memory before they are written.
+    pub fn zeroed(len: u64) -> zstn::Result<Self> {
+        let bytes = zstn::core::bytes::buffer(len.saturating_add(ALIGNMENT_BYTES as u64))?;
+        let start = bytes.as_ptr().align_offset(ALIGNMENT_BYTES);
+        let len = bytes.len() - ALIGNMENT_BYTES;
+        // An allocator may say that it cannot align.
+        let start = if start < ALIGNMENT_BYTES { start } else { 0 };
+        Ok(Self { bytes, start, len })
+    }
+
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..self.start + self.len]
+    }
+}
+
+/// The bytes of a tensor, writable and aligned to 64 bytes. It has the buffer
+/// protocol: `memoryview(buffer)`, `numpy.frombuffer(buffer, dtype)`.
+#[pyclass(frozen, module = "zstn")]
+pub struct Buffer {
+    // Nobody but `__getbuffer__` locks it, which does not write. The memory is
+    // never moved or freed before the object is.
+    memory: Mutex<Aligned>,
+    len: usize,
+}
+
+impl From<Aligned> for Buffer {
+    fn from(memory: Aligned) -> Self {
+        Self {
+            len: memory.len,
+            memory: Mutex::new(memory),
+        }
+    }
+}
+
+#[pymethods]
+impl Buffer {
+    /// Makes a buffer of `length` zeros.
+    #[new]
+    fn new(length: u64) -> PyResult<Self> {
+        let memory =
+            Aligned::zeroed(length).map_err(|error| PyMemoryError::new_err(error.to_string()))?;
+        Ok(memory.into())
+    }
+
+    fn __len__(&self) -> usize {
+        self.len
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<zstn.Buffer of {} bytes>", self.len)
+    }
+
+    // Python asks for a pointer; there is no safe way to answer.
+    #[allow(unsafe_code)]
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let this = slf.get();
+        let mut memory = this.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let pointer = memory.as_mut_slice().as_mut_ptr();
+        let len = ffi::Py_ssize_t::try_from(this.len)?;
+        // SAFETY: `view` is Python's and valid for this call. The pointer is
+        // that of `len` bytes that live as long as the object, to which the
+        // view adds a reference. From here on only Python reads and writes
+        // them: no Rust code keeps a reference into a `Buffer`.
+        let result =
+            unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), pointer.cast(), len, 0, flags) };
+        match result {
+            0 => Ok(()),
+            _ => Err(PyErr::fetch(slf.py())),
+        }
+    }
+}

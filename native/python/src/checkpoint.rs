@@ -1,0 +1,200 @@
+//! Work on whole checkpoints.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use zstn::convert::{Target, TargetKind};
+use zstn::core::container::foreign::{compressed_tensors, gauss};
+use zstn::{ConvertOptions, Effort, Error, PackOptions, UnpackOptions, VerifyOptions, View};
+
+use crate::engine;
+use crate::http::Http;
+use crate::input::{Argument, Destination};
+use crate::interrupt::run;
+use crate::progress::Watch;
+use crate::report;
+
+/// Returns the effort of that name.
+pub fn effort(name: &str) -> PyResult<Effort> {
+    match name {
+        "fast" => Ok(Effort::Fast),
+        "balanced" => Ok(Effort::Balanced),
+        "max" => Ok(Effort::Max),
+        _ => Err(PyValueError::new_err(format!(
+            "{name:?} is not an effort; use \"fast\", \"balanced\" or \"max\""
+        ))),
+    }
+}
+
+/// What all of these functions take.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Common {
+    threads: usize,
+    memory: Option<u64>,
+    overwrite: bool,
+    progress: Option<Py<PyAny>>,
+    http: Http,
+}
+
+/// Packs a checkpoint.
+#[pyfunction]
+pub fn pack<'py>(
+    py: Python<'py>,
+    src: &Bound<'py, PyAny>,
+    dst: &Bound<'py, PyAny>,
+    effort: &str,
+    base: Option<&Bound<'py, PyAny>>,
+    common: Common,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (input, bases) = (Argument::new(src)?, Argument::several(base)?);
+    let (destination, effort) = (Destination::new(dst)?, self::effort(effort)?);
+    let watch = Watch::new(common.progress);
+    let report = run(py, &watch, move |watch| {
+        let engine = engine::with_threads(common.threads)?;
+        let mut options = PackOptions::default()
+            .effort(effort)
+            .http(common.http.options(input.address.as_deref())?)
+            .progress(watch);
+        if let Some(bytes) = common.memory {
+            options = options.memory_bytes(bytes);
+        }
+        for base in &bases {
+            options = options.base(&base.input);
+        }
+        let sink = destination.sink(common.overwrite);
+        zstn::pack(&engine, &input.input, sink, &options)
+    })?;
+    report::packed(py, &report)
+}
+
+/// Restores a checkpoint.
+#[pyfunction]
+pub fn unpack<'py>(
+    py: Python<'py>,
+    src: &Bound<'py, PyAny>,
+    dst: &Bound<'py, PyAny>,
+    base: Option<&Bound<'py, PyAny>>,
+    common: Common,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (input, bases) = (Argument::new(src)?, Argument::several(base)?);
+    let destination = Destination::new(dst)?;
+    let watch = Watch::new(common.progress);
+    let report = run(py, &watch, move |watch| {
+        let engine = engine::with_threads(common.threads)?;
+        let mut options = UnpackOptions::default()
+            .http(common.http.options(input.address.as_deref())?)
+            .progress(watch);
+        if let Some(bytes) = common.memory {
+            options = options.memory_bytes(bytes);
+        }
+        for base in &bases {
+            options = options.base(&base.input);
+        }
+        let sink = destination.sink(common.overwrite);
+        zstn::unpack(&engine, &input.input, sink, &options)
+    })?;
+    report::unpacked(py, &report)
+}
+
+/// Verifies a checkpoint.
+#[pyfunction]
+pub fn verify<'py>(
+    py: Python<'py>,
+    src: &Bound<'py, PyAny>,
+    original: Option<&Bound<'py, PyAny>>,
+    base: Option<&Bound<'py, PyAny>>,
+    common: Common,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (input, bases) = (Argument::new(src)?, Argument::several(base)?);
+    let original = original.map(Argument::new).transpose()?;
+    let watch = Watch::new(common.progress);
+    let report = run(py, &watch, move |watch| {
+        let engine = engine::with_threads(common.threads)?;
+        let mut options = VerifyOptions::default()
+            .http(common.http.options(input.address.as_deref())?)
+            .progress(watch);
+        if let Some(bytes) = common.memory {
+            options = options.memory_bytes(bytes);
+        }
+        if let Some(original) = &original {
+            options = options.original(&original.input);
+        }
+        for base in &bases {
+            options = options.base(&base.input);
+        }
+        zstn::verify(&engine, &input.input, &options)
+    })?;
+    report::verified(py, &report)
+}
+
+/// Converts a checkpoint. `target` is the name of a kind of file; by default
+/// the name of the output says it.
+#[pyfunction]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the keywords of a Python function"
+)]
+pub fn convert<'py>(
+    py: Python<'py>,
+    src: &Bound<'py, PyAny>,
+    dst: &Bound<'py, PyAny>,
+    target: Option<&str>,
+    effort: &str,
+    dense: bool,
+    shard_bytes: Option<u64>,
+    base: Option<&Bound<'py, PyAny>>,
+    common: Common,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (input, bases) = (Argument::new(src)?, Argument::several(base)?);
+    let destination = Destination::new(dst)?;
+    let effort = self::effort(effort)?;
+    let kind = match target {
+        Some(name) => TargetKind::from_name(name),
+        None => TargetKind::from_path(&destination.to_path()),
+    };
+    let names = || TargetKind::ALL.map(TargetKind::name).join(", ");
+    let kind = kind.ok_or_else(|| {
+        let detail = match target {
+            Some(name) => format!("{name:?} is not a kind of file; use one of {}", names()),
+            None => format!(
+                "the name of the output does not say its kind; give `to=`, one of {}",
+                names()
+            ),
+        };
+        PyValueError::new_err(detail)
+    })?;
+    let watch = Watch::new(common.progress);
+    let report = run(py, &watch, move |watch| {
+        let target = match kind {
+            TargetKind::Safetensors => Target::Safetensors,
+            TargetKind::Zstn => Target::Zstn { effort },
+            TargetKind::ZTensor => Target::ZTensor {
+                is_zstd: true,
+                checksum: None,
+            },
+            TargetKind::Gauss => Target::Gauss(gauss::Options::default()),
+            TargetKind::CompressedTensors => Target::CompressedTensors {
+                format: compressed_tensors::Format::SparseBitmask,
+            },
+            _ => return Err(Error::Usage("this kind cannot be written".into())),
+        };
+        let engine = engine::with_threads(common.threads)?;
+        let mut options = ConvertOptions::default()
+            .view(if dense { View::Dense } else { View::Stored })
+            .http(common.http.options(input.address.as_deref())?)
+            .progress(watch);
+        if let Some(bytes) = common.memory {
+            options = options.memory_bytes(bytes);
+        }
+        if let Some(bytes) = shard_bytes {
+            options = options.shard_bytes(bytes);
+        }
+        for base in &bases {
+            options = options.base(&base.input);
+        }
+        let sink = destination.sink(common.overwrite);
+        zstn::convert(&engine, &input.input, sink, &target, &options)
+    })?;
+    report::converted(py, &report)
+}

@@ -1,0 +1,306 @@
+//! Single buffers: frames, deltas, and checkpoints in memory as differences.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use zstn::core::TensorRef;
+use zstn::core::dtype::Dtype;
+use zstn::core::engine::ZstdCoding;
+use zstn::core::frame::auto::{self, StreamCodec};
+use zstn::core::frame::select::{self, EncodeOptions};
+use zstn::core::frame::{Families, Family, Frame, NumPy, describe};
+use zstn::core::frame::{chunked, palette, sparse, turbo};
+use zstn::core::transform::FloatFormat;
+use zstn::{Effort, Engine, PackOptions, Result, Sink, UnpackOptions};
+
+use crate::checkpoint;
+use crate::engine;
+use crate::error::{to_python, zstn_error};
+use crate::input::Argument;
+use crate::interrupt::run;
+use crate::object::Memory;
+use crate::progress::Watch;
+
+fn dtype(py: Python<'_>, name: Option<&str>) -> PyResult<Option<Dtype>> {
+    let Some(name) = name else {
+        return Ok(None);
+    };
+    let found = Dtype::from_name(name);
+    found
+        .map(Some)
+        .ok_or_else(|| zstn_error(py, format!("{name:?} is not a dtype"), "unsupported"))
+}
+
+/// Runs `work` with an engine and returns its bytes.
+fn bytes<'py>(
+    py: Python<'py>,
+    threads: usize,
+    work: impl FnOnce(&Engine) -> Result<Vec<u8>> + Send + 'static,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let made = run(py, &Watch::none(), move |_| {
+        work(&engine::with_threads(threads)?)
+    })?;
+    Ok(PyBytes::new(py, &made))
+}
+
+/// Returns a frame. `families` says which it may be of: `"standalone"`,
+/// `"container"` or `"plain"`, which is `Z4AI` alone.
+#[pyfunction]
+pub fn compress<'py>(
+    py: Python<'py>,
+    data: &Bound<'py, PyAny>,
+    dtype: Option<&str>,
+    effort: &str,
+    families: &str,
+    threads: usize,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let (data, dtype) = (Memory::new(data)?, self::dtype(py, dtype)?);
+    let effort = checkpoint::effort(effort)?;
+    let families = match families {
+        "standalone" => Families::STANDALONE,
+        "container" => Families::CONTAINER,
+        _ => Families::CONTAINER
+            .without(Family::Sparse)
+            .without(Family::Palette),
+    };
+    bytes(py, threads, move |engine| {
+        let options = EncodeOptions::new(effort).families(families);
+        let tensor = TensorRef::flat(data.as_slice(), dtype);
+        Ok(select::encode(engine, tensor, options))
+    })
+}
+
+/// Returns what a frame was made from.
+#[pyfunction]
+pub fn decompress<'py>(
+    py: Python<'py>,
+    frame: &Bound<'py, PyAny>,
+    threads: usize,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let frame = Memory::new(frame)?;
+    bytes(py, threads, move |engine| {
+        zstn::decompress(engine, frame.as_slice())
+    })
+}
+
+/// Returns `current` as its difference from `reference`.
+#[pyfunction]
+pub fn compress_delta<'py>(
+    py: Python<'py>,
+    current: &Bound<'py, PyAny>,
+    reference: &Bound<'py, PyAny>,
+    dtype: Option<&str>,
+    effort: &str,
+    threads: usize,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let (current, reference) = (Memory::new(current)?, Memory::new(reference)?);
+    let (dtype, effort) = (self::dtype(py, dtype)?, checkpoint::effort(effort)?);
+    bytes(py, threads, move |engine| {
+        let (current, reference) = (current.as_slice(), reference.as_slice());
+        zstn::compress_delta(engine, current, reference, dtype, effort)
+    })
+}
+
+/// Returns what a difference was made from.
+#[pyfunction]
+pub fn decompress_delta<'py>(
+    py: Python<'py>,
+    delta: &Bound<'py, PyAny>,
+    reference: &Bound<'py, PyAny>,
+    threads: usize,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let (delta, reference) = (Memory::new(delta)?, Memory::new(reference)?);
+    bytes(py, threads, move |engine| {
+        zstn::decompress_delta(engine, delta.as_slice(), reference.as_slice())
+    })
+}
+
+/// Returns a safetensors file as its difference from another one.
+#[pyfunction]
+pub fn model_delta_pack<'py>(
+    py: Python<'py>,
+    target: &Bound<'py, PyAny>,
+    base: &Bound<'py, PyAny>,
+    effort: &str,
+    threads: usize,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let (target, base) = (Memory::new(target)?, Memory::new(base)?);
+    let effort = checkpoint::effort(effort)?;
+    bytes(py, threads, move |engine| {
+        zstn::model_delta::compress(engine, target.as_slice(), base.as_slice(), effort)
+    })
+}
+
+/// Returns the safetensors file that a difference was made from.
+#[pyfunction]
+pub fn model_delta_unpack<'py>(
+    py: Python<'py>,
+    delta: &Bound<'py, PyAny>,
+    base: &Bound<'py, PyAny>,
+    threads: usize,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let (delta, base) = (Memory::new(delta)?, Memory::new(base)?);
+    bytes(py, threads, move |engine| {
+        zstn::model_delta::decompress(engine, delta.as_slice(), base.as_slice())
+    })
+}
+
+/// The families of frames that only their own modules of z4ai write.
+#[derive(Clone, Copy)]
+enum Only {
+    Sparse,
+    Palette,
+    Turbo(turbo::Transform),
+    Chunked(u32),
+}
+
+/// Returns a frame of a given family, of elements of `width` bytes; `None` if
+/// there are too many values for a palette.
+#[pyfunction]
+pub fn compress_as<'py>(
+    py: Python<'py>,
+    family: &str,
+    data: &Bound<'py, PyAny>,
+    width: u8,
+    chunk_bytes: u32,
+    threads: usize,
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    let only = match (family, width) {
+        ("sparse", 1 | 2 | 4 | 8) => Only::Sparse,
+        ("palette", 2 | 4 | 8) => Only::Palette,
+        ("turbo", 1) => Only::Turbo(turbo::Transform::Opaque),
+        ("turbo", 2..) => Only::Turbo(turbo::Transform::BytePlane),
+        ("chunked", 1..) => Only::Chunked(chunk_bytes.max(1)),
+        _ => {
+            return Err(PyValueError::new_err(format!(
+                "no {family} frames have elements of {width} bytes"
+            )));
+        }
+    };
+    let data = Memory::new(data)?;
+    let made = run(py, &Watch::none(), move |_| {
+        let engine = &engine::with_threads(threads)?;
+        let data = data.as_slice();
+        let codings = &[ZstdCoding::Search(3), ZstdCoding::Long(3)];
+        Ok(match only {
+            Only::Sparse => {
+                let planes = match width {
+                    1 => turbo::Transform::Opaque,
+                    _ => turbo::Transform::BytePlane,
+                };
+                Some(sparse::encode(engine, data, width, planes, codings))
+            }
+            Only::Palette => palette::encode(engine, data, width, 1 << 16, codings),
+            Only::Turbo(transform) => Some(turbo::encode(engine, data, width, transform, codings)),
+            Only::Chunked(len) => Some(chunked::encode(engine, data, width, len, codings)),
+        })
+    })?;
+    Ok(made.map(|frame| PyBytes::new(py, &frame)))
+}
+
+/// Returns the smallest of the auto frames that an effort tries. `format` is
+/// the name of a float format, for what splits fields.
+#[pyfunction]
+pub fn compress_auto<'py>(
+    py: Python<'py>,
+    data: &Bound<'py, PyAny>,
+    width: u8,
+    format: Option<&str>,
+    effort: &str,
+    threads: usize,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let (level, brotli) = match checkpoint::effort(effort)? {
+        Effort::Fast => (3, None),
+        Effort::Balanced => (12, Some(9)),
+        _ => (19, Some(11)),
+    };
+    let format = format.and_then(|name| FloatFormat::by_name(name.as_bytes()));
+    let mut transforms = vec![auto::Transform::BytePlane(width.max(1))];
+    let mut codecs = vec![
+        StreamCodec::Zstd(ZstdCoding::Search(level)),
+        StreamCodec::Zstd(ZstdCoding::Long(level)),
+    ];
+    if let Some(quality) = brotli {
+        transforms.push(auto::Transform::Raw(width));
+        transforms.extend(format.map(auto::Transform::BitField));
+        transforms.extend(format.map(auto::Transform::BitPack));
+        codecs.push(StreamCodec::Rans);
+        codecs.push(StreamCodec::BrotliBlocks {
+            quality,
+            block_bytes: 1 << 20,
+        });
+    }
+    let data = Memory::new(data)?;
+    bytes(py, threads, move |engine| {
+        let frames = transforms
+            .into_iter()
+            .map(|transform| auto::encode(engine, data.as_slice(), transform, &codecs));
+        Ok(frames.min_by_key(Vec::len).unwrap_or_default())
+    })
+}
+
+/// Returns the family of a frame, the length it decodes to, and NumPy's dtype
+/// and shape if it was made from an array.
+#[pyfunction]
+#[expect(clippy::type_complexity, reason = "a tuple for Python")]
+pub fn inspect_frame(
+    py: Python<'_>,
+    frame: &Bound<'_, PyAny>,
+) -> PyResult<(&'static str, u64, Option<(String, Vec<u64>)>)> {
+    let frame = Memory::new(frame)?;
+    let bytes = frame.as_slice();
+    let parsed = Frame::parse(bytes).map_err(|error| to_python(py, error.into()))?;
+    let family = Family::recognise(bytes).map_or("", Family::name);
+    let array = parsed.numpy();
+    let array = array.map(|array| (array.dtype.to_owned(), array.shape.clone()));
+    Ok((family, parsed.decoded_len_bytes(), array))
+}
+
+/// Returns a frame with the description of an array.
+#[pyfunction]
+pub fn describe_frame<'py>(
+    py: Python<'py>,
+    frame: &Bound<'py, PyAny>,
+    dtype: &str,
+    shape: Vec<u64>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let frame = Memory::new(frame)?;
+    let array = NumPy { dtype, shape };
+    let described = describe(frame.as_slice(), &array);
+    let described = described.map_err(|error| to_python(py, error.into()))?;
+    Ok(PyBytes::new(py, &described))
+}
+
+/// Returns the packed form of a safetensors file in memory.
+#[pyfunction]
+pub fn pack_bytes<'py>(
+    py: Python<'py>,
+    data: &Bound<'py, PyAny>,
+    effort: &str,
+    threads: usize,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let input = Argument::new(data)?.input;
+    let effort = checkpoint::effort(effort)?;
+    bytes(py, threads, move |engine| {
+        let options = PackOptions::default().effort(effort);
+        let mut packed = Vec::new();
+        zstn::pack(engine, &input, Sink::writer(&mut packed), &options)?;
+        Ok(packed)
+    })
+}
+
+/// Returns the safetensors file that a packed one in memory was made from.
+#[pyfunction]
+pub fn unpack_bytes<'py>(
+    py: Python<'py>,
+    data: &Bound<'py, PyAny>,
+    threads: usize,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let input = Argument::new(data)?.input;
+    bytes(py, threads, move |engine| {
+        let mut restored = Vec::new();
+        let sink = Sink::writer(&mut restored);
+        zstn::unpack(engine, &input, sink, &UnpackOptions::default())?;
+        Ok(restored)
+    })
+}

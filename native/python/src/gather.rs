@@ -1,0 +1,85 @@
+//! Slices of tensors in all dimensions, cut out of memory.
+
+/// The chosen indices of one dimension: `start`, `start + step`, …
+#[derive(Debug, Clone, Copy)]
+pub struct Pick {
+    pub start: i64,
+    pub step: i64,
+    pub count: u64,
+}
+
+impl Pick {
+    /// Returns the lowest index and the one after the highest.
+    pub fn bounds(&self) -> Option<(u64, u64)> {
+        let steps = i64::try_from(self.count.checked_sub(1)?).ok()?;
+        let last = self.start.checked_add(self.step.checked_mul(steps)?)?;
+        let low = u64::try_from(self.start.min(last)).ok()?;
+        let high = u64::try_from(self.start.max(last)).ok()?;
+        Some((low, high.checked_add(1)?))
+    }
+
+    fn is_all(&self, len: u64) -> bool {
+        self.start == 0 && self.step == 1 && self.count == len
+    }
+}
+
+/// Copies the picked elements of a row-major array of `shape` to `out`, which
+/// has room for exactly those. Elements have `element_bytes` bytes. All picks
+/// lie inside of their dimension.
+pub fn gather(from: &[u8], shape: &[u64], picks: &[Pick], element_bytes: usize, out: &mut [u8]) {
+    // Dimensions that are taken whole at the end are one long element.
+    let whole = shape.iter().zip(picks).rev();
+    let whole = whole.take_while(|(len, pick)| pick.is_all(**len)).count();
+    let outer = picks.len() - whole;
+    let run: u64 = shape[outer..].iter().product();
+    let run_bytes = index(run) * element_bytes;
+    let mut writer = Writer {
+        from,
+        shape: &shape[..outer],
+        picks: &picks[..outer],
+        run_bytes,
+        out,
+    };
+    if run_bytes > 0 {
+        writer.dimension(0, 0);
+    }
+}
+
+struct Writer<'a> {
+    from: &'a [u8],
+    shape: &'a [u64],
+    picks: &'a [Pick],
+    run_bytes: usize,
+    out: &'a mut [u8],
+}
+
+impl Writer<'_> {
+    /// Copies what is picked of the runs from `first` on in `dimension` and
+    /// those inside of it.
+    fn dimension(&mut self, dimension: usize, first: usize) {
+        let Some(pick) = self.picks.get(dimension).copied() else {
+            return self.copy(first, 1);
+        };
+        let inner: u64 = self.shape[dimension + 1..].iter().product();
+        if dimension + 1 == self.picks.len() && pick.step == 1 {
+            return self.copy(first + index(pick.start.unsigned_abs()), index(pick.count));
+        }
+        let mut at = pick.start;
+        for _ in 0..pick.count {
+            self.dimension(dimension + 1, first + index(at.unsigned_abs() * inner));
+            at += pick.step;
+        }
+    }
+
+    /// Copies `count` runs from number `first` on.
+    fn copy(&mut self, first: usize, count: usize) {
+        let (start, len) = (first * self.run_bytes, count * self.run_bytes);
+        let (out, rest) = std::mem::take(&mut self.out).split_at_mut(len);
+        out.copy_from_slice(&self.from[start..start + len]);
+        self.out = rest;
+    }
+}
+
+fn index(number: u64) -> usize {
+    zstn::core::bytes::index(number)
+}

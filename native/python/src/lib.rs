@@ -1,0 +1,53 @@
+//! The module `zstn._native`: what the Python package `zstn` takes from the
+//! crate [`zstn`].
+//!
+//! It converts arguments, results and errors, and decides nothing about
+//! formats. No call holds the interpreter while it reads, decodes or writes.
+
+mod buffer;
+mod checkpoint;
+mod engine;
+mod error;
+mod frames;
+mod gather;
+mod http;
+mod input;
+mod interrupt;
+mod object;
+mod progress;
+mod reader;
+mod report;
+mod save;
+
+use pyo3::prelude::*;
+
+/// What `zstn` is made of; use that.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use super::buffer::Buffer;
+    #[pymodule_export]
+    use super::checkpoint::{convert, pack, unpack, verify};
+    #[pymodule_export]
+    use super::frames::{
+        compress, compress_as, compress_auto, compress_delta, decompress, decompress_delta,
+        describe_frame, inspect_frame, model_delta_pack, model_delta_unpack, pack_bytes,
+        unpack_bytes,
+    };
+    #[pymodule_export]
+    use super::reader::{Reader, TensorInfo};
+    #[pymodule_export]
+    use super::save::{save, save_file};
+
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+    /// Removes every output file of this process that is not finished. For the
+    /// end of the interpreter.
+    #[pyfunction]
+    fn remove_unfinished() {
+        zstn::remove_unfinished();
+    }
+}

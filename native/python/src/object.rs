@@ -1,0 +1,146 @@
+//! Python objects as sources of bytes.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
+use pyo3::prelude::*;
+use zstn::{Error, Result, Source};
+
+use crate::error::from_python;
+
+/// An object that is read by range: `name`, `size`, `is_remote` and
+/// `read_ranges([(start, end), …])`, which returns a list of bytes-like
+/// objects. `zstn/_sources.py` makes them of files and of fsspec's.
+pub struct ObjectSource {
+    object: Py<PyAny>,
+    name: String,
+    len_bytes: u64,
+    is_remote: bool,
+}
+
+impl ObjectSource {
+    pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Ok(Self {
+            name: object.getattr("name")?.extract()?,
+            len_bytes: object.getattr("size")?.extract()?,
+            is_remote: object.getattr("is_remote")?.extract()?,
+            object: object.clone().unbind(),
+        })
+    }
+
+    fn fetch(&self, py: Python<'_>, ranges: &[Range<u64>]) -> PyResult<Vec<Vec<u8>>> {
+        let ranges: Vec<_> = ranges
+            .iter()
+            .map(|range| (range.start, range.end))
+            .collect();
+        let parts = self.object.call_method1(py, "read_ranges", (ranges,))?;
+        let parts: Vec<PyBuffer<u8>> = parts.extract(py)?;
+        parts.iter().map(|part| part.to_vec(py)).collect()
+    }
+}
+
+impl Source for ObjectSource {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
+        let mut parts = self.read_ranges(std::slice::from_ref(&range))?;
+        Ok(parts.pop().unwrap_or_default())
+    }
+
+    fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
+        let action = || format!("read {}", self.name);
+        let fetched = Python::try_attach(|py| self.fetch(py, ranges))
+            .ok_or_else(|| Error::io(action(), std::io::Error::other("the interpreter has ended")))?
+            .map_err(|error| from_python(action(), error))?;
+        let lengths = fetched.iter().map(|bytes| bytes.len() as u64);
+        if !lengths.eq(ranges.iter().map(|range| range.end - range.start)) {
+            let detail = format!(
+                "{} gave {:?} bytes for the ranges {ranges:?}",
+                self.name,
+                fetched.iter().map(Vec::len).collect::<Vec<_>>()
+            );
+            return Err(zstn::core::Error::invalid_input(detail).into());
+        }
+        Ok(fetched.into_iter().map(Cow::Owned).collect())
+    }
+
+    fn is_remote(&self) -> bool {
+        self.is_remote
+    }
+}
+
+/// Memory of a Python object, such as `bytes` or a NumPy array. The caller of
+/// Python code must not change it while it is used, as with any other library
+/// that reads buffers without the interpreter.
+#[derive(Clone)]
+pub struct Memory {
+    buffer: Arc<PyUntypedBuffer>,
+}
+
+impl Memory {
+    /// Takes the memory of an object with the buffer protocol.
+    ///
+    /// # Errors
+    /// If it has none or is not contiguous and row-major.
+    pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let buffer = PyUntypedBuffer::get(object)?;
+        if !buffer.is_c_contiguous() {
+            return Err(pyo3::exceptions::PyBufferError::new_err(
+                "the memory has gaps; make a contiguous copy of it",
+            ));
+        }
+        Ok(Self {
+            buffer: Arc::new(buffer),
+        })
+    }
+
+    // pyo3 gives cells that only the interpreter may read; we read without it.
+    #[allow(unsafe_code)]
+    pub fn as_slice(&self) -> &[u8] {
+        let len = self.buffer.len_bytes();
+        if len == 0 {
+            // Python may give no pointer for it.
+            return &[];
+        }
+        // SAFETY: the buffer is contiguous and of `len` bytes, and exported:
+        // Python neither moves nor frees it while `self.buffer` is held, which
+        // the slice borrows. Writing to it meanwhile is the error of whoever
+        // does it, as the documentation of `zstn.pack` says; every length read
+        // from it is checked before it is used.
+        unsafe { std::slice::from_raw_parts(self.buffer.buf_ptr().cast::<u8>(), len) }
+    }
+}
+
+/// Memory of a Python object as a source.
+pub struct MemorySource {
+    pub name: String,
+    pub memory: Memory,
+}
+
+impl Source for MemorySource {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.memory.as_slice().len() as u64
+    }
+
+    fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
+        let bytes = self.memory.as_slice();
+        let part = usize::try_from(range.start)
+            .ok()
+            .zip(usize::try_from(range.end).ok())
+            .and_then(|(start, end)| bytes.get(start..end));
+        part.map(Cow::Borrowed)
+            .ok_or_else(|| Error::Usage(format!("{} has no bytes {range:?}", self.name)))
+    }
+}

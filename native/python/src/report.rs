@@ -1,0 +1,143 @@
+//! Reports as dictionaries. `zstn/_reports.py` makes typed objects of them.
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use zstn::convert::Detail;
+use zstn::{
+    ConvertReport, FolderReport, PackReport, PackedFile, Storage, UnpackReport, UnpackedFile,
+    VerifiedFile, VerifyReport,
+};
+
+pub type Dict<'py> = PyResult<Bound<'py, PyDict>>;
+
+/// A dictionary of the named fields.
+macro_rules! dict {
+    ($py:expr, $($key:ident: $value:expr),* $(,)?) => {{
+        let dict = PyDict::new($py);
+        $(dict.set_item(stringify!($key), $value)?;)*
+        dict
+    }};
+}
+
+fn files<'py, T>(
+    py: Python<'py>,
+    files: &[T],
+    each: impl Fn(Python<'py>, &T) -> Dict<'py>,
+) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    files.iter().map(|file| each(py, file)).collect()
+}
+
+pub fn packed<'py>(py: Python<'py>, report: &PackReport) -> Dict<'py> {
+    Ok(dict!(py,
+        files: files(py, &report.files, packed_file)?,
+        folder: folder(py, report.folder.as_ref())?,
+    ))
+}
+
+fn packed_file<'py>(py: Python<'py>, file: &PackedFile) -> Dict<'py> {
+    let mut counts = [None; 4];
+    let storage = match &file.storage {
+        Storage::Indexed { aliased, .. } => {
+            counts[0] = Some(*aliased);
+            "indexed"
+        }
+        Storage::Delta {
+            copied,
+            differing,
+            whole,
+            ..
+        } => {
+            counts[1..].copy_from_slice(&[Some(*copied), Some(*differing), Some(*whole)]);
+            "delta"
+        }
+        _ => "single_frame",
+    };
+    Ok(dict!(py,
+        input: &file.input,
+        output: file.output.as_ref().map(|path| path.display().to_string()),
+        original_bytes: file.original_bytes,
+        packed_bytes: file.packed_bytes,
+        tensors: file.tensors,
+        storage: storage,
+        aliased: counts[0],
+        copied: counts[1],
+        differing: counts[2],
+        whole: counts[3],
+    ))
+}
+
+pub fn unpacked<'py>(py: Python<'py>, report: &UnpackReport) -> Dict<'py> {
+    Ok(dict!(py,
+        files: files(py, &report.files, unpacked_file)?,
+        folder: folder(py, report.folder.as_ref())?,
+    ))
+}
+
+fn unpacked_file<'py>(py: Python<'py>, file: &UnpackedFile) -> Dict<'py> {
+    Ok(dict!(py,
+        input: &file.input,
+        output: file.output.as_ref().map(|path| path.display().to_string()),
+        packed_bytes: file.packed_bytes,
+        original_bytes: file.original_bytes,
+    ))
+}
+
+pub fn verified<'py>(py: Python<'py>, report: &VerifyReport) -> Dict<'py> {
+    Ok(dict!(py,
+        files: files(py, &report.files, verified_file)?,
+        compared: report.compared,
+        indexed_tensors: report.indexed_tensors,
+    ))
+}
+
+fn verified_file<'py>(py: Python<'py>, file: &VerifiedFile) -> Dict<'py> {
+    Ok(dict!(py,
+        name: &file.name,
+        kind: file.kind.name(),
+        packed_bytes: file.packed_bytes,
+        original_bytes: file.original_bytes,
+        frames: file.frames,
+        has_digests: file.has_digests,
+        max_error: file.max_error,
+    ))
+}
+
+pub fn converted<'py>(py: Python<'py>, report: &ConvertReport) -> Dict<'py> {
+    let paths = report.files.iter().map(|path| path.display().to_string());
+    let sparse = match report.detail {
+        Detail::Sparse(count) => Some(count),
+        _ => None,
+    };
+    Ok(dict!(py,
+        source_kind: report.from.name(),
+        kind: report.to.name(),
+        tensors: report.tensors,
+        tensor_bytes: report.tensor_bytes,
+        written_bytes: report.written_bytes,
+        files: paths.collect::<Vec<_>>(),
+        dropped: &report.dropped,
+        is_decoded: report.is_decoded,
+        is_rotated: report.is_rotated,
+        sparse: sparse,
+    ))
+}
+
+fn folder<'py>(
+    py: Python<'py>,
+    folder: Option<&FolderReport>,
+) -> PyResult<Option<Bound<'py, PyDict>>> {
+    let Some(folder) = folder else {
+        return Ok(None);
+    };
+    let texts = |paths: &[std::path::PathBuf]| -> Vec<String> {
+        paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect()
+    };
+    Ok(Some(dict!(py,
+        index: &folder.index,
+        copied: texts(&folder.copied),
+        left_out: texts(&folder.left_out),
+    )))
+}

@@ -1,0 +1,203 @@
+//! Tensors in memory to a file or bytes.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use zstn::core::container::safetensors::{self, Tensor};
+use zstn::core::dtype::Dtype;
+use zstn::{Input, Output, PackOptions, Result, Sink, Source};
+
+use crate::checkpoint;
+use crate::engine;
+use crate::error::{to_python, zstn_error};
+use crate::input::Destination;
+use crate::interrupt::run;
+use crate::object::Memory;
+use crate::progress::Watch;
+
+/// The input in messages.
+const NAME: &str = "tensors in memory";
+
+/// A tensor: name, dtype, shape and memory.
+type Given<'py> = (String, String, Vec<u64>, Bound<'py, PyAny>);
+
+/// A safetensors file that is a head, and memory of Python objects.
+struct File {
+    /// Each part and where it begins; none is empty.
+    parts: Vec<(u64, Part)>,
+    len_bytes: u64,
+}
+
+enum Part {
+    Head(Vec<u8>),
+    Tensor(Memory),
+}
+
+impl Part {
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Head(head) => head,
+            Self::Tensor(memory) => memory.as_slice(),
+        }
+    }
+}
+
+impl File {
+    fn new(
+        py: Python<'_>,
+        tensors: Vec<Given<'_>>,
+        metadata: &BTreeMap<String, String>,
+    ) -> PyResult<Self> {
+        let mut given = Vec::with_capacity(tensors.len());
+        for (name, dtype, shape, memory) in tensors {
+            let dtype = Dtype::from_name(&dtype).ok_or_else(|| {
+                let detail = format!("tensor `{name}`: safetensors has no dtype {dtype}");
+                zstn_error(py, detail, "unsupported")
+            })?;
+            given.push((name, dtype, shape, Memory::new(&memory)?));
+        }
+        // The order of the official writer, whose files are aligned by it.
+        given.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        let mut end = 0;
+        let entries: Vec<Tensor> = given
+            .iter()
+            .map(|(name, dtype, shape, memory)| {
+                let start = end;
+                end += memory.as_slice().len() as u64;
+                Tensor {
+                    name: name.clone(),
+                    dtype: *dtype,
+                    shape: shape.clone(),
+                    span: start..end,
+                }
+            })
+            .collect();
+        let head =
+            safetensors::head(metadata, &entries).map_err(|error| to_python(py, error.into()))?;
+        let head_len = head.len() as u64;
+        let mut parts = vec![(0, Part::Head(head))];
+        let tensors = entries.into_iter().zip(given);
+        let tensors = tensors.filter(|(entry, _)| !entry.span.is_empty());
+        parts.extend(
+            tensors
+                .map(|(entry, (.., memory))| (head_len + entry.span.start, Part::Tensor(memory))),
+        );
+        Ok(Self {
+            parts,
+            len_bytes: head_len + end,
+        })
+    }
+
+    fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        self.parts.iter().map(|(_, part)| part.as_slice())
+    }
+}
+
+impl Source for File {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
+        let first = self
+            .parts
+            .partition_point(|(start, _)| *start <= range.start);
+        let parts = &self.parts[first.saturating_sub(1)..];
+        let cut = |start: u64, bytes: &'_ [u8]| -> Range<usize> {
+            let len = bytes.len() as u64;
+            let from = range.start.saturating_sub(start).min(len);
+            let to = range.end.saturating_sub(start).min(len);
+            zstn::core::bytes::index(from)..zstn::core::bytes::index(to)
+        };
+        let Some((start, part)) = parts.first() else {
+            return Ok(Cow::Borrowed(&[]));
+        };
+        let bytes = part.as_slice();
+        if range.end <= start + bytes.len() as u64 {
+            return Ok(Cow::Borrowed(&bytes[cut(*start, bytes)]));
+        }
+        let mut all = Vec::new();
+        for (start, part) in parts {
+            if *start >= range.end {
+                break;
+            }
+            let bytes = part.as_slice();
+            all.extend_from_slice(&bytes[cut(*start, bytes)]);
+        }
+        Ok(Cow::Owned(all))
+    }
+}
+
+/// Returns a safetensors file, or with an effort a ZSTN file.
+#[pyfunction]
+pub fn save<'py>(
+    py: Python<'py>,
+    tensors: Vec<Given<'py>>,
+    metadata: BTreeMap<String, String>,
+    effort: Option<&str>,
+    threads: usize,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let file = File::new(py, tensors, &metadata)?;
+    let Some(effort) = effort.map(checkpoint::effort).transpose()? else {
+        let len = zstn::core::bytes::index(file.len_bytes);
+        return PyBytes::new_with(py, len, |mut out| {
+            for slice in file.slices() {
+                let (to, rest) = out.split_at_mut(slice.len());
+                to.copy_from_slice(slice);
+                out = rest;
+            }
+            Ok(())
+        });
+    };
+    let packed = run(py, &Watch::none(), move |watch| {
+        let engine = engine::with_threads(threads)?;
+        let options = PackOptions::default().effort(effort).progress(watch);
+        let mut packed = Vec::new();
+        zstn::pack(
+            &engine,
+            Input::source(file),
+            Sink::writer(&mut packed),
+            &options,
+        )?;
+        Ok(packed)
+    })?;
+    Ok(PyBytes::new(py, &packed))
+}
+
+/// Writes a safetensors file, or with an effort a ZSTN file.
+#[pyfunction]
+pub fn save_file(
+    py: Python<'_>,
+    tensors: Vec<Given<'_>>,
+    filename: &Bound<'_, PyAny>,
+    metadata: BTreeMap<String, String>,
+    effort: Option<&str>,
+    threads: usize,
+) -> PyResult<()> {
+    let file = File::new(py, tensors, &metadata)?;
+    let effort = effort.map(checkpoint::effort).transpose()?;
+    let destination = Destination::new(filename)?;
+    run(py, &Watch::none(), move |watch| {
+        if let Some(effort) = effort {
+            let engine = engine::with_threads(threads)?;
+            let options = PackOptions::default().effort(effort).progress(watch);
+            let sink = destination.sink(true);
+            return zstn::pack(&engine, Input::source(file), sink, &options).map(drop);
+        }
+        let mut output = match &destination {
+            Destination::Path(path) => Output::create(path)?,
+            Destination::Url(url) => Output::to_url(url, true, &Default::default())?,
+        };
+        for slice in file.slices() {
+            output.write(slice)?;
+        }
+        output.finish()
+    })
+}

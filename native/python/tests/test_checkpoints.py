@@ -1,0 +1,165 @@
+"""Packing, restoring, verifying and converting."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import zstn
+import zstn.numpy
+from conftest import assert_same
+
+
+def test_packing_and_back(tmp_path: Path, plain: Path, tensors) -> None:
+    packed, restored = tmp_path / "a.zstn", tmp_path / "a.safetensors"
+    report = zstn.pack(plain, packed, effort="max", threads=2, memory=1 << 28)
+    assert isinstance(report, zstn.PackReport)
+    assert report.original_bytes == plain.stat().st_size
+    assert report.packed_bytes == packed.stat().st_size
+    assert report.tensors == len(tensors) and report.files[0].storage == "indexed"
+    assert report.ratio == report.original_bytes / report.packed_bytes
+
+    verified = zstn.verify(packed, original=plain)
+    assert verified.compared and verified.has_digests
+    report = zstn.unpack(packed, restored)
+    assert report.original_bytes == plain.stat().st_size
+    assert restored.read_bytes() == plain.read_bytes()
+
+
+def test_reports_are_values(tmp_path: Path, plain: Path) -> None:
+    report = zstn.pack(plain, tmp_path / "a.zstn")
+    assert pickle.loads(pickle.dumps(report)) == report
+    with pytest.raises(AttributeError):
+        report.files = []  # type: ignore[misc]
+
+
+def test_threads_do_not_change_the_file(tmp_path: Path, plain: Path) -> None:
+    packed = []
+    for threads in (0, 1, 3):
+        zstn.pack(plain, tmp_path / "a.zstn", threads=threads)
+        packed.append((tmp_path / "a.zstn").read_bytes())
+    assert packed[0] == packed[1] == packed[2]
+
+
+def test_a_delta_needs_its_base(tmp_path: Path, plain: Path, tensors) -> None:
+    tuned, delta, restored = (tmp_path / name for name in ("t.safetensors", "t.z4dm", "r"))
+    tensors["wte.weight"] = tensors["wte.weight"] * 1.001
+    zstn.numpy.save_file(tensors, tuned)
+    report = zstn.pack(tuned, delta, base=plain)
+    assert report.files[0].storage == "delta"
+    assert report.files[0].copied == len(tensors) - 1 and report.files[0].differing == 1
+
+    with pytest.raises(zstn.ZstnError) as error:
+        zstn.unpack(delta, restored)
+    assert error.value.code == "needs_base"
+    zstn.unpack(delta, restored, base=plain)
+    assert restored.read_bytes() == tuned.read_bytes()
+    assert zstn.verify(delta, base=[plain]).has_digests
+    with zstn.open(delta, base=plain) as model:
+        assert (model.numpy("wte.weight") == tensors["wte.weight"]).all()
+
+
+def test_folders(tmp_path: Path, tensors) -> None:
+    names = sorted(tensors)
+    shards = tmp_path / "shards"
+    shards.mkdir()
+    whole = tmp_path / "whole.safetensors"
+    zstn.numpy.save_file(tensors, whole)
+    index = shards / "model.safetensors.index.json"
+    report = zstn.convert(whole, index, shard_bytes=20_000)
+    assert report.kind == "safetensors" and report.tensors == len(names)
+    report = zstn.pack(shards, tmp_path / "packed")
+    assert len(report.files) > 1 and report.folder is not None
+    assert report.folder.index == "model.zstn.index.json"
+    with zstn.open(tmp_path / "packed") as model:
+        assert_same({name: model.numpy(name) for name in model}, tensors)
+
+
+def test_conversion_by_name_and_keyword(tmp_path: Path, plain: Path, tensors) -> None:
+    report = zstn.convert(plain, tmp_path / "a.zt")
+    assert (report.source_kind, report.kind) == ("safetensors", "ztensor")
+    zstn.convert(tmp_path / "a.zt", tmp_path / "b", to="zstn")
+    with zstn.open(tmp_path / "b") as model:
+        assert model.kind == "zstn"
+        assert_same({name: model.numpy(name) for name in model}, tensors)
+    with pytest.raises(ValueError, match="compressed-tensors"):
+        zstn.convert(plain, tmp_path / "c", to="gguf")
+    with pytest.raises(ValueError, match="to="):
+        zstn.convert(plain, tmp_path / "c")
+
+
+def test_errors_have_codes(tmp_path: Path, plain: Path, packed: Path) -> None:
+    other = tmp_path / "other.safetensors"
+    zstn.numpy.save_file({"x": np.ones(3)}, other)
+    damaged = tmp_path / "damaged.zstn"
+    content = bytearray(packed.read_bytes())
+    content[len(content) // 2] ^= 1
+    damaged.write_bytes(content)
+    for code, call in {
+        "differs": lambda: zstn.verify(packed, original=other),
+        "exists": lambda: zstn.pack(plain, packed, overwrite=False),
+        "usage": lambda: zstn.pack(packed, tmp_path / "again.zstn"),
+        "malformed": lambda: zstn.verify(damaged),
+    }.items():
+        with pytest.raises(zstn.ZstnError) as error:
+            call()
+        assert error.value.code == code, str(error.value)
+        again = pickle.loads(pickle.dumps(error.value))
+        assert (str(again), again.code) == (str(error.value), code)
+    with pytest.raises(FileNotFoundError) as missing:
+        zstn.pack(tmp_path / "nothing", tmp_path / "a.zstn")
+    assert "nothing" in str(missing.value)
+    with pytest.raises(ValueError, match="balanced"):
+        zstn.pack(plain, tmp_path / "a.zstn", effort="best")
+    assert not any(name.startswith(("a.zstn", "again")) for name in os.listdir(tmp_path))
+
+
+class Bar:
+    """What is used of tqdm."""
+
+    made: list[Bar] = []
+
+    def __init__(self, *, total, unit, unit_scale, desc) -> None:
+        self.total, self.desc, self.count, self.is_closed = total, desc, 0, False
+        Bar.made.append(self)
+
+    def update(self, count: int) -> None:
+        self.count += count
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.is_closed = True
+
+
+def test_progress(tmp_path: Path, plain: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    zstn.pack(plain, tmp_path / "a.zstn", progress=lambda done, total: seen.append((done, total)))
+    done, total = seen[-1]
+    assert done == total > 0
+    Bar.made.clear()
+    zstn.verify(tmp_path / "a.zstn", progress=Bar)
+    (bar,) = Bar.made
+    assert bar.is_closed and bar.count == bar.total > 0 and bar.desc == "verifying"
+    bar = Bar(total=None, unit="", unit_scale=True, desc="")
+    zstn.unpack(tmp_path / "a.zstn", tmp_path / "b.safetensors", progress=bar)
+    assert bar.count == bar.total and not bar.is_closed
+    with pytest.raises(TypeError):
+        zstn.verify(tmp_path / "a.zstn", progress=3)
+
+
+def test_an_exception_of_progress_ends_the_work(tmp_path: Path) -> None:
+    tensors = {f"t{n}": np.random.default_rng(n).random((256, 1024)) for n in range(24)}
+    zstn.numpy.save_file(tensors, tmp_path / "a.safetensors")
+
+    def stop(done: int, total: int) -> None:
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        zstn.pack(tmp_path / "a.safetensors", tmp_path / "a.zstn", effort="max", progress=stop)
+    assert not (tmp_path / "a.zstn").exists()

@@ -1,0 +1,169 @@
+"""Signals, forks, memory and the start of the interpreter."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import zstn.numpy
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="forks and signals of POSIX")
+
+
+def run(program: str, *args: object, **options: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", textwrap.dedent(program)]
+    return subprocess.run(
+        [*command, *map(str, args)], capture_output=True, text=True, timeout=120, **options
+    )
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """64 MB that take a while to pack."""
+    random = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("large") / "large.safetensors"
+    tensors = {f"t{n}": random.standard_normal((1024, 1024)).astype(np.float32) for n in range(16)}
+    zstn.numpy.save_file(tensors, path)
+    return path
+
+
+def test_importing_brings_no_framework() -> None:
+    done = run("import sys, zstn; print(sorted(sys.modules))")
+    assert done.returncode == 0, done.stderr
+    for module in ("numpy", "torch", "jax", "ml_dtypes", "fsspec", "tqdm"):
+        assert f"'{module}'" not in done.stdout
+
+
+def test_ctrl_c_ends_packing_and_leaves_nothing(large: Path, tmp_path: Path) -> None:
+    program = """
+        import sys, zstn
+        source, target = sys.argv[1:]
+        print("ready", flush=True)
+        try:
+            zstn.pack(source, target, effort="max")
+        except KeyboardInterrupt:
+            print("stopped", flush=True)
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program), str(large), str(tmp_path / "a.zstn")],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    # Packing all of it takes longer.
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60)[0] == "stopped\n"
+    assert process.returncode == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_ends_reading_from_a_server_that_hangs() -> None:
+    program = """
+        import os, signal, socket, threading, zstn
+        server = socket.create_server(("127.0.0.1", 0))
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            # Without the signal it fails after its time limits.
+            zstn.open(f"http://127.0.0.1:{server.getsockname()[1]}/a.zstn")
+        except KeyboardInterrupt:
+            print("stopped", flush=True)
+        os._exit(0)
+    """
+    done = run(program)
+    assert (done.stdout, done.returncode) == ("stopped\n", 0), done.stderr
+
+
+def test_readers_and_engine_after_a_fork(tmp_path: Path) -> None:
+    array = np.random.default_rng(0).standard_normal((2048, 1024)).astype(np.float32)
+    zstn.numpy.save_file({"a": array, "b": np.ones(3)}, tmp_path / "a.zstn")
+    program = """
+        import os, sys, zstn, zstn.numpy
+        model = zstn.open(sys.argv[1])
+        expected = model.numpy("a").tobytes()
+        children = []
+        for _ in range(3):
+            child = os.fork()
+            if child == 0:
+                assert model.numpy("a").tobytes() == expected
+                assert model.slice("a")[5:9, 3].tobytes()
+                loaded = zstn.numpy.load_file(sys.argv[1])
+                assert loaded["a"].tobytes() == expected
+                zstn.verify(sys.argv[1])
+                os._exit(7)
+            children.append(child)
+        for child in children:
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert model.numpy("a").tobytes() == expected
+    """
+    done = run(program, tmp_path / "a.zstn")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_child_that_ends_leaves_its_parents_outputs(large: Path, tmp_path: Path) -> None:
+    program = """
+        import os, sys, threading, zstn
+        source, target = sys.argv[1:]
+        child = 0
+        def progress(done, total):
+            global child
+            if not child and done < total:
+                child = os.fork()
+                if not child:
+                    sys.exit(0)
+        try:
+            zstn.pack(source, target, progress=progress)
+        except SystemExit:
+            raise
+        assert child and os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        zstn.verify(target, original=source)
+    """
+    done = run(program, large, tmp_path / "a.zstn")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_memory_of_load_file(large: Path, tmp_path: Path) -> None:
+    zstn.pack(large, tmp_path / "a.zstn")
+    program = """
+        import sys, zstn.numpy
+        def peak():
+            # Unlike ru_maxrss, without that of the parent.
+            with open("/proc/self/status") as status:
+                (line,) = [line for line in status if line.startswith("VmHWM")]
+            return int(line.split()[1]) << 10
+        zstn.numpy.load_file(sys.argv[2])
+        before = peak()
+        tensors = zstn.numpy.load_file(sys.argv[1])
+        print(peak() - before, sum(array.nbytes for array in tensors.values()))
+    """
+    small = tmp_path / "small.zstn"
+    random = np.random.default_rng(0)
+    zstn.numpy.save_file({"a": random.standard_normal(4096).astype(np.float32)}, small)
+    done = run(program, tmp_path / "a.zstn", small)
+    assert done.returncode == 0, done.stderr
+    grown, loaded = map(int, done.stdout.split())
+    # The tensors, and the largest packed one (4 MiB) with what decoding takes.
+    assert loaded <= grown + (8 << 20)
+    assert grown < loaded + (24 << 20)
+
+
+def test_the_end_of_the_interpreter_is_clean(large: Path, tmp_path: Path) -> None:
+    program = """
+        import sys, threading, zstn
+        thread = threading.Thread(target=zstn.pack, args=sys.argv[1:], daemon=True)
+        thread.start()
+        thread.join(0.5)
+    """
+    done = run(program, large, tmp_path / "a.zstn")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [path.name for path in tmp_path.iterdir() if path.name != "a.zstn"] == []

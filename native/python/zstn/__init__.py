@@ -1,0 +1,81 @@
+"""Packs AI model checkpoints without losing a bit, and reads single tensors
+out of them, from disk or over HTTP.
+
+>>> import zstn
+>>> report = zstn.pack("model.safetensors", "model.zstn")
+>>> model = zstn.open("model.zstn")
+>>> weight = model.numpy("wte.weight")
+"""
+
+from __future__ import annotations
+
+import atexit as _atexit
+import importlib as _importlib
+import os as _os
+from typing import Any as _Any
+
+from . import _native
+from ._checkpoint import convert, pack, unpack, verify
+from ._errors import SliceError, TensorNotFoundError, ZstnError
+from ._native import Buffer, TensorInfo
+from ._reader import Reader, Slice, open
+from ._reports import (
+    ConvertReport,
+    FolderReport,
+    PackedFile,
+    PackReport,
+    UnpackedFile,
+    UnpackReport,
+    VerifiedFile,
+    VerifyReport,
+)
+from ._safe_open import safe_open
+
+__all__ = [
+    "Buffer",
+    "ConvertReport",
+    "FolderReport",
+    "PackReport",
+    "PackedFile",
+    "Reader",
+    "Slice",
+    "SliceError",
+    "TensorInfo",
+    "TensorNotFoundError",
+    "UnpackReport",
+    "UnpackedFile",
+    "VerifiedFile",
+    "VerifyReport",
+    "ZstnError",
+    "__version__",
+    "convert",
+    "open",
+    "pack",
+    "safe_open",
+    "unpack",
+    "verify",
+]
+
+__version__: str = _native.VERSION
+
+# Imported when they are used, since each takes its framework.
+_MODULES = frozenset({"jax", "mlx", "numpy", "torch", "z4ai"})
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _MODULES:
+        return _importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})
+
+
+def _clean_up(process: int = _os.getpid()) -> None:
+    # The files are those of the process that began them, not of its children.
+    if _os.getpid() == process:
+        _native.remove_unfinished()
+
+
+_atexit.register(_clean_up)

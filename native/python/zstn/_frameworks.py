@@ -1,0 +1,134 @@
+"""Bytes of tensors as tensors of a framework."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ._dtypes import numpy_dtype
+from ._errors import ZstnError
+
+#: A function that makes a tensor: of memory, a dtype, a shape and a device.
+Maker = Callable[[Any, str, Sequence[int], Any], Any]
+
+
+def to_numpy(memory: Any, dtype: str, shape: Sequence[int], device: Any = "cpu") -> Any:
+    """Returns an array on `memory`, without a copy. Elements of four bits get
+    a byte each, since NumPy has no others."""
+    import numpy as np
+
+    element = numpy_dtype(dtype)
+    if math.prod(shape) == 0:
+        # NumPy makes no array of no bytes.
+        return np.empty(shape, element)
+    if dtype == "F4":
+        pairs = np.frombuffer(memory, np.uint8)
+        codes = np.empty((pairs.size, 2), np.uint8)
+        np.bitwise_and(pairs, 15, out=codes[:, 0])
+        np.right_shift(pairs, 4, out=codes[:, 1])
+        return codes.view(element).reshape(shape)
+    return np.frombuffer(memory, element).reshape(shape)
+
+
+_TORCH = {
+    "BOOL": "bool",
+    "U8": "uint8",
+    "I8": "int8",
+    "I16": "int16",
+    "U16": "uint16",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "I32": "int32",
+    "U32": "uint32",
+    "F32": "float32",
+    "C64": "complex64",
+    "F64": "float64",
+    "I64": "int64",
+    "U64": "uint64",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E8M0": "float8_e8m0fnu",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+    "F4": "float4_e2m1fn_x2",
+}
+
+
+def torch_dtype(dtype: str) -> Any:
+    import torch
+
+    element = getattr(torch, _TORCH.get(dtype, ""), None)
+    if element is None:
+        raise TypeError(f"this version of torch has no dtype for {dtype}")
+    return element
+
+
+def to_torch(memory: Any, dtype: str, shape: Sequence[int], device: Any = "cpu") -> Any:
+    """Returns a tensor on `memory`, or its copy on another device."""
+    import torch
+
+    element = torch_dtype(dtype)
+    shape = list(shape)
+    if dtype == "F4" and shape:
+        # Two elements in one.
+        shape[-1] //= 2
+    if math.prod(shape) == 0:
+        tensor = torch.empty(shape, dtype=element)
+    else:
+        # frombuffer knows few dtypes, view all of them.
+        tensor = torch.frombuffer(memory, dtype=torch.uint8).view(element).reshape(shape)
+    return tensor if is_cpu(device) else tensor.to(device)
+
+
+def to_jax(memory: Any, dtype: str, shape: Sequence[int], device: Any = "cpu") -> Any:
+    import jax.numpy as jnp
+
+    return jnp.array(to_numpy(memory, dtype, shape))
+
+
+def to_mlx(memory: Any, dtype: str, shape: Sequence[int], device: Any = "cpu") -> Any:
+    import mlx.core as mx
+
+    if dtype == "BF16":
+        # mlx takes no array of ml_dtypes.
+        return mx.array(to_numpy(memory, "U16", shape)).view(mx.bfloat16)
+    if dtype.startswith("F8") or dtype == "F4":
+        raise TypeError(f"mlx has no dtype for {dtype}")
+    return mx.array(to_numpy(memory, dtype, shape))
+
+
+def to_tensorflow(memory: Any, dtype: str, shape: Sequence[int], device: Any = "cpu") -> Any:
+    import tensorflow as tf
+
+    return tf.convert_to_tensor(to_numpy(memory, dtype, shape))
+
+
+def to_paddle(memory: Any, dtype: str, shape: Sequence[int], device: Any = "cpu") -> Any:
+    import paddle
+
+    if dtype == "BF16":
+        return paddle.to_tensor(to_numpy(memory, "U16", shape)).view("bfloat16")
+    return paddle.to_tensor(to_numpy(memory, dtype, shape))
+
+
+_MAKERS: dict[str, tuple[str, Maker]] = {
+    **dict.fromkeys(("pt", "torch", "pytorch"), ("torch", to_torch)),
+    **dict.fromkeys(("np", "numpy"), ("numpy", to_numpy)),
+    **dict.fromkeys(("tf", "tensorflow"), ("tensorflow", to_tensorflow)),
+    **dict.fromkeys(("flax", "jax"), ("flax", to_jax)),
+    "mlx": ("mlx", to_mlx),
+    "paddle": ("paddle", to_paddle),
+}
+
+
+def find(framework: str) -> tuple[str, Maker]:
+    """Returns the name of a framework and what makes its tensors."""
+    try:
+        return _MAKERS[framework]
+    except (KeyError, TypeError):
+        raise ZstnError(f"framework {framework} is invalid", "usage") from None
+
+
+def is_cpu(device: Any) -> bool:
+    return device is None or str(device) == "cpu"

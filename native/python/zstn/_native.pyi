@@ -1,0 +1,129 @@
+"""The part of zstn that is written in Rust."""
+
+from collections.abc import Sequence
+from typing import Any, Final, final
+
+__all__ = [
+    "VERSION",
+    "Buffer",
+    "Reader",
+    "TensorInfo",
+    "compress",
+    "compress_as",
+    "compress_auto",
+    "compress_delta",
+    "convert",
+    "decompress",
+    "decompress_delta",
+    "describe_frame",
+    "inspect_frame",
+    "model_delta_pack",
+    "model_delta_unpack",
+    "pack",
+    "pack_bytes",
+    "remove_unfinished",
+    "save",
+    "save_file",
+    "unpack",
+    "unpack_bytes",
+    "verify",
+]
+
+VERSION: Final[str]
+
+@final
+class Buffer:
+    """The bytes of a tensor, writable and aligned to 64 bytes. It has the buffer
+    protocol: ``memoryview(buffer)``, ``numpy.frombuffer(buffer, dtype)``."""
+
+    def __new__(cls, length: int) -> Buffer: ...
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class TensorInfo:
+    """What the index of a model says about a tensor."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def dtype(self) -> str:
+        """The element type in the spelling of safetensors, such as ``"BF16"``."""
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape, outermost dimension first."""
+    @property
+    def nbytes(self) -> int:
+        """The length in bytes."""
+    @property
+    def stored_nbytes(self) -> int:
+        """The bytes it takes in its file, including those shared with others."""
+
+@final
+class Reader:
+    def __new__(
+        cls, input: Any, base: Any, http: dict[str, Any], dense: bool, threads: int
+    ) -> Reader: ...
+    @property
+    def is_closed(self) -> bool: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    def close(self) -> None: ...
+    def keys(self) -> list[str]: ...
+    def offset_keys(self) -> list[str]: ...
+    def metadata(self) -> dict[str, str]: ...
+    def len(self) -> int: ...
+    def find(self, name: str) -> TensorInfo | None: ...
+    def read(self, name: str) -> Buffer: ...
+    def read_many(self, names: Sequence[str]) -> list[Buffer]: ...
+    def read_slice(self, name: str, picks: Sequence[tuple[int, int, int]]) -> Buffer: ...
+
+def remove_unfinished() -> None: ...
+def pack(src: Any, dst: Any, effort: str, base: Any, common: dict[str, Any]) -> dict[str, Any]: ...
+def unpack(src: Any, dst: Any, base: Any, common: dict[str, Any]) -> dict[str, Any]: ...
+def verify(src: Any, original: Any, base: Any, common: dict[str, Any]) -> dict[str, Any]: ...
+def convert(
+    src: Any,
+    dst: Any,
+    target: str | None,
+    effort: str,
+    dense: bool,
+    shard_bytes: int | None,
+    base: Any,
+    common: dict[str, Any],
+) -> dict[str, Any]: ...
+def save(
+    tensors: Sequence[tuple[str, str, Sequence[int], Any]],
+    metadata: dict[str, str],
+    effort: str | None,
+    threads: int,
+) -> bytes: ...
+def save_file(
+    tensors: Sequence[tuple[str, str, Sequence[int], Any]],
+    filename: Any,
+    metadata: dict[str, str],
+    effort: str | None,
+    threads: int,
+) -> None: ...
+def compress(
+    data: Any, dtype: str | None, effort: str, families: str, threads: int
+) -> bytes: ...
+def compress_as(
+    family: str, data: Any, width: int, chunk_bytes: int, threads: int
+) -> bytes | None: ...
+def compress_auto(
+    data: Any, width: int, format: str | None, effort: str, threads: int
+) -> bytes: ...
+def decompress(frame: Any, threads: int) -> bytes: ...
+def compress_delta(
+    current: Any, reference: Any, dtype: str | None, effort: str, threads: int
+) -> bytes: ...
+def decompress_delta(delta: Any, reference: Any, threads: int) -> bytes: ...
+def model_delta_pack(target: Any, base: Any, effort: str, threads: int) -> bytes: ...
+def model_delta_unpack(delta: Any, base: Any, threads: int) -> bytes: ...
+def inspect_frame(frame: Any) -> tuple[str, int, tuple[str, list[int]] | None]: ...
+def describe_frame(frame: Any, dtype: str, shape: Sequence[int]) -> bytes: ...
+def pack_bytes(data: Any, effort: str, threads: int) -> bytes: ...
+def unpack_bytes(data: Any, threads: int) -> bytes: ...

@@ -1,0 +1,46 @@
+"""Progress bars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+#: What the native module calls: with the bytes that are done, and all of them.
+Report = Callable[[int, int], None]
+
+
+@contextmanager
+def watching(progress: Any, title: str) -> Iterator[Report | None]:
+    """Makes what `progress` means: `True` for a bar of tqdm, a class like
+    ``tqdm.tqdm`` or an instance of one, or a function of two numbers."""
+    if progress is None or progress is False:
+        yield None
+        return
+    if progress is True:
+        from tqdm.auto import tqdm
+
+        progress = tqdm
+    if isinstance(progress, type):
+        with progress(total=None, unit="B", unit_scale=True, desc=title) as bar:
+            yield _of_bar(bar)
+    elif hasattr(progress, "update"):
+        yield _of_bar(progress)
+    elif callable(progress):
+        yield progress
+    else:
+        raise TypeError("progress is True, a class like tqdm.tqdm, or a function(done, total)")
+
+
+def _of_bar(bar: Any) -> Report:
+    shown = 0
+
+    def report(done: int, total: int) -> None:
+        nonlocal shown
+        if bar.total != total:
+            bar.total = total
+        # Fewer when another phase has begun.
+        bar.update(done - shown)
+        shown = done
+
+    return report

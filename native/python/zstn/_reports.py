@@ -1,0 +1,173 @@
+"""The results of work on whole checkpoints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class FolderReport:
+    """The rest of a folder that was made."""
+
+    index: str | None
+    """Name of its index, if it has one."""
+    copied: list[str]
+    """Files that were copied as they are."""
+    left_out: list[str]
+    """Entries of the input's folder that were not copied."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedFile:
+    """A file that was packed."""
+
+    input: str
+    output: str | None
+    original_bytes: int
+    packed_bytes: int
+    tensors: int
+    storage: str
+    """``"indexed"``, ``"delta"``, or ``"single_frame"`` for a file that breaks
+    the rules of safetensors and of which no single tensors can be read."""
+    aliased: int | None
+    """Tensors stored as references to others, if indexed."""
+    copied: int | None
+    """Tensors equal to those of the base, in a delta."""
+    differing: int | None
+    """Tensors stored as a difference, in a delta."""
+    whole: int | None
+    """Tensors stored by themselves, in a delta."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackReport:
+    """The result of packing: one file, or one for every shard."""
+
+    files: list[PackedFile]
+    folder: FolderReport | None
+
+    @property
+    def original_bytes(self) -> int:
+        return sum(file.original_bytes for file in self.files)
+
+    @property
+    def packed_bytes(self) -> int:
+        return sum(file.packed_bytes for file in self.files)
+
+    @property
+    def tensors(self) -> int:
+        return sum(file.tensors for file in self.files)
+
+    @property
+    def ratio(self) -> float:
+        """Original bytes for each packed one."""
+        return self.original_bytes / max(self.packed_bytes, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class UnpackedFile:
+    """A file that was restored."""
+
+    input: str
+    output: str | None
+    packed_bytes: int
+    original_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnpackReport:
+    """The result of unpacking: one file, or one for every shard."""
+
+    files: list[UnpackedFile]
+    folder: FolderReport | None
+
+    @property
+    def original_bytes(self) -> int:
+        return sum(file.original_bytes for file in self.files)
+
+    @property
+    def packed_bytes(self) -> int:
+        return sum(file.packed_bytes for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedFile:
+    """A file that was verified, or a model in files of other kinds."""
+
+    name: str
+    kind: str
+    packed_bytes: int
+    original_bytes: int
+    frames: int
+    """Frames, records or tensors that were decoded."""
+    has_digests: bool
+    """Whether every byte was compared with digests that the file holds."""
+    max_error: float | None
+    """Largest distance from the original of an element stored lossily."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """The result of verifying."""
+
+    files: list[VerifiedFile]
+    compared: bool
+    """Whether every byte was compared with the original."""
+    indexed_tensors: int
+    """Tensors that the index of a checkpoint in several files names."""
+
+    @property
+    def has_digests(self) -> bool:
+        return all(file.has_digests for file in self.files)
+
+    @property
+    def original_bytes(self) -> int:
+        return sum(file.original_bytes for file in self.files)
+
+    @property
+    def packed_bytes(self) -> int:
+        return sum(file.packed_bytes for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertReport:
+    """The result of a conversion."""
+
+    source_kind: str
+    kind: str
+    tensors: int
+    tensor_bytes: int
+    written_bytes: int
+    files: list[str]
+    dropped: list[str]
+    """Keys of metadata that the output has no place for."""
+    is_decoded: bool
+    """Whether values were decoded from codes."""
+    is_rotated: bool
+    """Whether weights are rotated ones."""
+    sparse: int | None
+    """Tensors that were stored sparse, in compressed-tensors."""
+
+
+def _with_files(report: type, file: type, given: dict[str, Any]) -> Any:
+    given["files"] = [file(**item) for item in given["files"]]
+    if given.get("folder") is not None:
+        given["folder"] = FolderReport(**given["folder"])
+    return report(**given)
+
+
+def packed(given: dict[str, Any]) -> PackReport:
+    return _with_files(PackReport, PackedFile, given)
+
+
+def unpacked(given: dict[str, Any]) -> UnpackReport:
+    return _with_files(UnpackReport, UnpackedFile, given)
+
+
+def verified(given: dict[str, Any]) -> VerifyReport:
+    return _with_files(VerifyReport, VerifiedFile, given)
+
+
+def converted(given: dict[str, Any]) -> ConvertReport:
+    return ConvertReport(**given)

@@ -1,0 +1,133 @@
+"""`safe_open` as that of safetensors."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any
+
+from . import _native
+from ._errors import TensorNotFoundError, ZstnError
+from ._frameworks import find, is_cpu
+from ._reader import Slice
+from ._sources import http_options
+
+#: Frameworks that are imported when a file is opened for them.
+_IMPORTED = {"torch": "torch", "paddle": "paddle"}
+
+
+class safe_open:  # noqa: N801 - the name that it takes the place of
+    """Opens a model and returns its tensors one by one, like
+    ``safetensors.safe_open``: plain safetensors and packed files alike.
+
+    Args:
+        filename: a path, or an address.
+        framework: ``"pt"``, ``"np"``, ``"flax"``, ``"tf"``, ``"mlx"``, ``"paddle"``.
+        device: the device of the tensors.
+        backend: ``"mmap"`` or ``"pread"``; both read what is asked for.
+    """
+
+    def __init__(
+        self,
+        filename: str | os.PathLike[str],
+        framework: str,
+        device: Any = "cpu",
+        *,
+        backend: str = "mmap",
+    ) -> None:
+        self._native: _native.Reader | None = None
+        if backend not in ("mmap", "pread"):
+            raise ZstnError(
+                f'backend "{backend}" is invalid (expected one of: "mmap", "pread")', "usage"
+            )
+        self._framework, self._make = find(framework)
+        if not is_cpu(device) and self._framework in ("numpy", "flax", "mlx", "tensorflow"):
+            raise ZstnError(
+                f"Device {device} is not supported for framework {self._framework}", "usage"
+            )
+        if self._framework in _IMPORTED:
+            importlib.import_module(_IMPORTED[self._framework])
+        self._device = f"cuda:{device}" if isinstance(device, int) else device
+        self._native = self._open(filename)
+
+    def _open(self, filename: Any) -> _native.Reader:
+        if not isinstance(filename, str | os.PathLike):
+            raise TypeError(f"a filename is a path, not {type(filename).__name__}")
+        try:
+            return _native.Reader(filename, None, http_options(), False, 0)
+        except FileNotFoundError:
+            # The words that callers of safetensors may look for.
+            missing = f"No such file or directory: {os.fspath(filename)}"
+            raise FileNotFoundError(missing) from None
+
+    def _opened(self) -> _native.Reader:
+        if self._native is None:
+            raise ZstnError("File is closed", "closed")
+        return self._native
+
+    def _find(self, name: str) -> _native.TensorInfo:
+        info = self._opened().find(name)
+        if info is None:
+            raise TensorNotFoundError(f"File does not contain tensor {name}")
+        return info
+
+    def keys(self) -> list[str]:
+        """Returns the names of the tensors, sorted."""
+        return sorted(self._opened().keys())
+
+    def offset_keys(self) -> list[str]:
+        """Returns the names of the tensors, in the order of their data."""
+        return self._opened().offset_keys()
+
+    def metadata(self) -> dict[str, str] | None:
+        """Returns the ``__metadata__`` of the header, `None` if it has none."""
+        return self._opened().metadata() or None
+
+    def get_tensor(self, name: str) -> Any:
+        """Reads a tensor."""
+        info = self._find(name)
+        memory = self._opened().read(name)
+        return self._make(memory, info.dtype, info.shape, self._device)
+
+    def get_tensors(self) -> dict[str, Any]:
+        """Reads all tensors."""
+        names = self.offset_keys()
+        return {name: self._made(name, memory) for name, memory in self._read(names)}
+
+    def _read(self, names: list[str]) -> Any:
+        return zip(names, self._opened().read_many(names), strict=True)
+
+    def _made(self, name: str, memory: Any) -> Any:
+        info = self._find(name)
+        return self._make(memory, info.dtype, info.shape, self._device)
+
+    def get_slice(self, name: str) -> Slice:
+        """Returns a tensor that is read when it is indexed. It stays readable
+        after the file has been closed."""
+        info = self._find(name)
+        return Slice(self._opened(), info, self._make, self._device)
+
+    def __len__(self) -> int:
+        return self._opened().len()
+
+    def __iter__(self) -> Any:
+        return iter(self.keys())
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._opened().find(name) is not None
+
+    def __enter__(self) -> safe_open:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Slices keep the file open for themselves.
+        self._native = None
+
+
+class _safe_open_handle(safe_open):  # noqa: N801 - as that of safetensors
+    """Opens a model in a file object, like that of safetensors."""
+
+    def _open(self, filename: Any) -> _native.Reader:
+        # The other one takes the descriptor of a file that is open for text.
+        binary = getattr(filename, "buffer", filename)
+        return _native.Reader(binary, None, http_options(), False, 0)

@@ -1,0 +1,73 @@
+"""Dictionaries of tensors to files, for the modules of the frameworks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from . import _native
+from ._safe_open import safe_open
+
+#: A tensor as the native module takes it: name, dtype, shape and bytes.
+Stored = tuple[str, str, tuple[int, ...], Any]
+
+
+def save(
+    tensors: Iterable[Stored],
+    metadata: Mapping[str, str] | None,
+    format: str | None,
+    effort: str,
+    threads: int = 0,
+) -> bytes:
+    packs = _packs(format, None)
+    return _native.save(
+        list(tensors), dict(metadata or {}), effort if packs else None, threads
+    )
+
+
+def save_file(
+    tensors: Iterable[Stored],
+    filename: str | os.PathLike[str],
+    metadata: Mapping[str, str] | None,
+    format: str | None,
+    effort: str,
+    threads: int = 0,
+) -> None:
+    packs = _packs(format, filename)
+    _native.save_file(
+        list(tensors), filename, dict(metadata or {}), effort if packs else None, threads
+    )
+
+
+def _packs(format: str | None, filename: str | os.PathLike[str] | None) -> bool:
+    """Returns whether the output is ZSTN: by the keyword, or the name."""
+    if format is None:
+        return filename is not None and os.fspath(filename).lower().endswith(".zstn")
+    if format not in ("zstn", "safetensors"):
+        raise ValueError(f'format is "zstn" or "safetensors", not {format!r}')
+    return format == "zstn"
+
+
+def load(data: Any, make: Callable[..., Any], device: Any = "cpu") -> dict[str, Any]:
+    """Reads all tensors of a file in memory."""
+    from ._sources import http_options
+
+    if isinstance(data, str | os.PathLike):
+        raise TypeError("these are the bytes of a file; a path is for load_file")
+    reader = _native.Reader(data, None, http_options(), False, 0)
+    names = reader.offset_keys()
+    result = {}
+    for name, memory in zip(names, reader.read_many(names), strict=True):
+        info = reader.find(name)
+        assert info is not None
+        result[name] = make(memory, info.dtype, info.shape, device)
+    return result
+
+
+def load_file(
+    filename: str | os.PathLike[str], framework: str, device: Any, backend: str
+) -> dict[str, Any]:
+    """Reads all tensors of a file."""
+    with safe_open(filename, framework, device, backend=backend) as file:
+        return file.get_tensors()

@@ -1,0 +1,161 @@
+"""What an input is: a path, an address, memory, a file object or fsspec's."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import threading
+from typing import Any
+
+_SCHEMES = frozenset(
+    "https http hf file s3 s3a gs az abfs abfss memory".split()
+)
+
+
+def http_options(
+    token: str | None = None,
+    headers: dict[str, str] | None = None,
+    retries: int | None = None,
+    timeout: float | None = None,
+) -> dict[str, Any]:
+    """Returns the options for addresses as the native module takes them."""
+    return {
+        "token": token,
+        "headers": dict(headers or {}),
+        "retries": retries,
+        "timeout": timeout,
+    }
+
+
+def resolve(source: Any) -> tuple[str, Any]:
+    """Returns the kind of an input and its value, for the native module."""
+    if isinstance(source, os.PathLike) and not _is_open_file(source):
+        source = os.fspath(source)
+    if isinstance(source, bytes | bytearray | memoryview):
+        return "memory", source
+    if isinstance(source, str):
+        return _resolve_text(source)
+    if _is_open_file(source):
+        return "object", FsspecSource(source.fs, source.path)
+    if hasattr(source, "read") and hasattr(source, "seek"):
+        return _resolve_file(source)
+    try:
+        memoryview(source).release()
+        return "memory", source
+    except (TypeError, ValueError):
+        pass
+    raise TypeError(
+        "an input is a path, an address, a bytes-like object, a binary file object "
+        f"or a file of fsspec, not {type(source).__name__}"
+    )
+
+
+def _resolve_text(text: str) -> tuple[str, Any]:
+    # "::" chains file systems of fsspec.
+    scheme, separator, _ = text.partition("://")
+    if not separator or not scheme[:1].isalpha():
+        return "path", text
+    if "::" in text:
+        return "object", _of_url(text)
+    if scheme.lower() in _SCHEMES:
+        return "url", text
+    if not all(letter.isalnum() or letter in "+-." for letter in scheme):
+        return "path", text
+    try:
+        return "object", _of_url(text)
+    except (ImportError, ValueError):
+        # The library says which addresses there are.
+        return "url", text
+
+
+def _of_url(url: str) -> FsspecSource:
+    from fsspec.core import url_to_fs
+
+    fs, path = url_to_fs(url)
+    return FsspecSource(fs, path)
+
+
+def _is_open_file(source: Any) -> bool:
+    """Returns whether this is what ``fsspec.open`` returns."""
+    core = sys.modules.get("fsspec.core")
+    return core is not None and isinstance(source, core.OpenFile)
+
+
+def _resolve_file(file: Any) -> tuple[str, Any]:
+    if isinstance(file, io.TextIOBase):
+        raise TypeError("the file is open for text; open it with mode \"rb\"")
+    if isinstance(file, io.BytesIO):
+        return "memory", file.getbuffer()
+    spec = sys.modules.get("fsspec.spec")
+    if spec is not None and isinstance(file, spec.AbstractBufferedFile):
+        # By ranges rather than through its read-ahead buffer.
+        return "object", FsspecSource(file.fs, file.path)
+    return "object", FileSource(file)
+
+
+class FileSource:
+    """A file object that can be moved in, read by one thread at a time."""
+
+    is_remote = False
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+        name = getattr(file, "name", None)
+        self.name = name if isinstance(name, str) else f"<{type(file).__name__}>"
+        file.seek(0, os.SEEK_END)
+        self.size = file.tell()
+
+    def read_ranges(self, ranges: list[tuple[int, int]]) -> list[bytes]:
+        with self._lock:
+            return [self._read(start, end) for start, end in ranges]
+
+    def _read(self, start: int, end: int) -> bytes:
+        self._file.seek(start)
+        parts = []
+        missing = end - start
+        while missing > 0:
+            part = self._file.read(missing)
+            if not part:
+                raise EOFError(
+                    f"{self.name} ended {missing} bytes before {end}; it was {self.size} bytes long"
+                )
+            parts.append(part)
+            missing -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+class FsspecSource:
+    """A file of a file system of fsspec."""
+
+    def __init__(self, fs: Any, path: str) -> None:
+        self._fs = fs
+        self._path = path
+        protocol = fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]
+        self.name = f"{protocol}://{path}" if "://" not in path else path
+        info = fs.info(path)
+        if info.get("type") == "directory":
+            raise IsADirectoryError(f"{self.name} is a folder; give the address of a file")
+        size = info.get("size")
+        if size is None:
+            from ._errors import ZstnError
+
+            raise ZstnError(
+                f"{self.name}: the file system does not say how long it is; copy it first",
+                "io",
+            )
+        self.size = size
+        self.is_remote = protocol not in ("file", "local", "memory")
+
+    def read_ranges(self, ranges: list[tuple[int, int]]) -> list[bytes]:
+        # Ends are exclusive. Empty ranges are not sent: to some servers they
+        # mean the whole file.
+        wanted = [(start, end) for start, end in ranges if start < end]
+        paths = [self._path] * len(wanted)
+        starts, ends = [start for start, _ in wanted], [end for _, end in wanted]
+        if wanted:
+            read = iter(self._fs.cat_ranges(paths, starts, ends, on_error="raise"))
+        else:
+            read = iter(())
+        return [next(read) if start < end else b"" for start, end in ranges]

@@ -1,0 +1,55 @@
+"""JAX's arrays to files and back, with the functions of ``safetensors.flax``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from jax import Array
+
+from . import _save
+from ._frameworks import to_jax
+from .numpy import stored
+
+
+def save(
+    tensors: Mapping[str, Array],
+    metadata: Mapping[str, str] | None = None,
+    *,
+    format: str | None = None,
+    effort: str = "balanced",
+) -> bytes:
+    """Returns the bytes of a safetensors file, or with ``format="zstn"`` of a
+    packed one."""
+    return _save.save(stored(_arrays(tensors)), metadata, format, effort)
+
+
+def save_file(
+    tensors: Mapping[str, Array],
+    filename: str | os.PathLike[str],
+    metadata: Mapping[str, str] | None = None,
+    *,
+    format: str | None = None,
+    effort: str = "balanced",
+) -> None:
+    """Writes a safetensors file, or a packed one if its name ends in ``.zstn``
+    or `format` is ``"zstn"``."""
+    _save.save_file(stored(_arrays(tensors)), filename, metadata, format, effort)
+
+
+def load(data: Any) -> dict[str, Array]:
+    """Reads all tensors of a file in memory, plain or packed."""
+    return _save.load(data, to_jax)
+
+
+def load_file(
+    filename: str | os.PathLike[str], *, backend: str = "mmap"
+) -> dict[str, Array]:
+    """Reads all tensors of a file, plain or packed."""
+    return _save.load_file(filename, "flax", "cpu", backend)
+
+
+def _arrays(tensors: Mapping[str, Array]) -> dict[str, np.ndarray[Any, Any]]:
+    return {name: np.asarray(tensor) for name, tensor in tensors.items()}

@@ -1,0 +1,62 @@
+"""MLX's arrays to files and back, with the functions of ``safetensors.mlx``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from . import _save
+from ._frameworks import to_mlx
+from .numpy import stored as stored_numpy
+
+
+def save(
+    tensors: Mapping[str, mx.array],
+    metadata: Mapping[str, str] | None = None,
+    *,
+    format: str | None = None,
+    effort: str = "balanced",
+) -> bytes:
+    """Returns the bytes of a safetensors file, or with ``format="zstn"`` of a
+    packed one."""
+    return _save.save(_stored(tensors), metadata, format, effort)
+
+
+def save_file(
+    tensors: Mapping[str, mx.array],
+    filename: str | os.PathLike[str],
+    metadata: Mapping[str, str] | None = None,
+    *,
+    format: str | None = None,
+    effort: str = "balanced",
+) -> None:
+    """Writes a safetensors file, or a packed one if its name ends in ``.zstn``
+    or `format` is ``"zstn"``."""
+    _save.save_file(_stored(tensors), filename, metadata, format, effort)
+
+
+def load(data: Any) -> dict[str, mx.array]:
+    """Reads all tensors of a file in memory, plain or packed."""
+    return _save.load(data, to_mlx)
+
+
+def load_file(
+    filename: str | os.PathLike[str], *, backend: str = "mmap"
+) -> dict[str, mx.array]:
+    """Reads all tensors of a file, plain or packed."""
+    return _save.load_file(filename, "mlx", "cpu", backend)
+
+
+def _stored(tensors: Mapping[str, mx.array]) -> Iterator[_save.Stored]:
+    for name, tensor in tensors.items():
+        if tensor.dtype == mx.bfloat16:
+            # NumPy takes no array of this dtype.
+            codes = np.array(tensor.view(mx.uint16))
+            ((_, _, shape, memory),) = stored_numpy({name: codes})
+            yield name, "BF16", shape, memory
+        else:
+            yield from stored_numpy({name: np.array(tensor)})

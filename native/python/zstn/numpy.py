@@ -1,0 +1,73 @@
+"""NumPy arrays to files and back, with the functions of ``safetensors.numpy``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from . import _save
+from ._dtypes import is_big_endian, safetensors_dtype
+from ._frameworks import to_numpy
+
+
+def save(
+    tensor_dict: Mapping[str, np.ndarray[Any, Any]],
+    metadata: Mapping[str, str] | None = None,
+    *,
+    format: str | None = None,
+    effort: str = "balanced",
+) -> bytes:
+    """Returns the bytes of a safetensors file, or with ``format="zstn"`` of a
+    packed one."""
+    return _save.save(stored(tensor_dict), metadata, format, effort)
+
+
+def save_file(
+    tensor_dict: Mapping[str, np.ndarray[Any, Any]],
+    filename: str | os.PathLike[str],
+    metadata: Mapping[str, str] | None = None,
+    *,
+    format: str | None = None,
+    effort: str = "balanced",
+) -> None:
+    """Writes a safetensors file, or a packed one if its name ends in ``.zstn``
+    or `format` is ``"zstn"``."""
+    _save.save_file(stored(tensor_dict), filename, metadata, format, effort)
+
+
+def load(data: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """Reads all tensors of a file in memory, plain or packed."""
+    return _save.load(data, to_numpy)
+
+
+def load_file(
+    filename: str | os.PathLike[str], *, backend: str = "mmap"
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Reads all tensors of a file, plain or packed."""
+    return _save.load_file(filename, "numpy", "cpu", backend)
+
+
+def stored(tensors: Mapping[str, np.ndarray[Any, Any]]) -> Iterator[_save.Stored]:
+    """Returns arrays as they are stored, without a copy where their memory is."""
+    for name, array in tensors.items():
+        dtype = safetensors_dtype(array.dtype)
+        shape = array.shape
+        if is_big_endian(array.dtype):
+            array = array.astype(array.dtype.newbyteorder("<"))
+        # A tensor of one value repeated is flat without being contiguous.
+        flat = np.ascontiguousarray(array.reshape(-1)).view(np.uint8)
+        if dtype == "F4":
+            flat = _pairs(flat, name)
+        yield name, dtype, shape, flat
+
+
+def _pairs(codes: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
+    """Returns elements of four bits, two in a byte."""
+    from ._errors import ZstnError
+
+    if codes.size % 2:
+        raise ZstnError(f"tensor `{name}`: an odd number of elements of four bits", "unsupported")
+    return (codes[0::2] & 15) | (codes[1::2] << 4)

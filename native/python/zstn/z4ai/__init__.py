@@ -1,0 +1,142 @@
+"""The calls of z4ai 0.2.0: ``import zstn.z4ai as z4ai``.
+
+Each reads what the other has written. The bytes that are written are not those
+of z4ai, which differ from machine to machine as well. `level` chooses an
+effort: below 1 ``"fast"``, above 9 ``"max"``.
+
+Stages of z4ai's implementation without a format of their own are not here:
+``backend``, ``bitfield``, ``rans``, ``rans_o1``, ``build_native``, ``cli``.
+"""
+
+from __future__ import annotations
+
+import importlib as _importlib
+from typing import Any
+
+from . import _calls, auto, codec, delta, format, model_delta
+from .codec import (
+    DEFAULT_ESCALATE_LEVEL,
+    DEFAULT_LEVEL,
+    compress_array,
+    decompress_array,
+)
+from .format import peek_is_z4ai
+
+__all__ = [
+    "DEFAULT_ESCALATE_LEVEL",
+    "DEFAULT_LEVEL",
+    "DTYPE_WIDTHS",
+    "__version__",
+    "compress",
+    "compress_array",
+    "compress_delta",
+    "compress_ndarray",
+    "decompress",
+    "decompress_array",
+    "decompress_delta",
+    "decompress_ndarray",
+    "delta",
+    "dtype_width",
+    "model_delta",
+    "peek_is_z4ai",
+]
+
+#: The version whose calls these are.
+__version__ = "0.2.0"
+
+DTYPE_WIDTHS: dict[str | None, int] = {
+    **dict.fromkeys((None, "raw", "uint8", "int8", "bool", "fp8_e4m3", "fp8_e5m2"), 1),
+    **dict.fromkeys(("bf16", "fp16", "float16", "int16", "uint16"), 2),
+    **dict.fromkeys(("fp32", "float32", "int32", "uint32"), 4),
+    **dict.fromkeys(("fp64", "float64", "int64", "uint64"), 8),
+}
+
+
+def dtype_width(dtype: str | None) -> int:
+    """Returns the bytes of an element."""
+    if dtype not in DTYPE_WIDTHS:
+        known = sorted(name for name in DTYPE_WIDTHS if name is not None)
+        raise ValueError(f"unknown dtype code {dtype!r}; known codes: {known}")
+    return DTYPE_WIDTHS[dtype]
+
+
+def compress(
+    data: Any,
+    *,
+    dtype: str | None = None,
+    level: int | None = None,
+    threads: int = 0,
+    auto: bool = True,
+    effort: str | None = None,
+) -> bytes:
+    """Compresses a buffer, or an array with its dtype and shape."""
+    from .. import _native
+
+    array = data if _calls.is_array(data) else None
+    if array is None:
+        data = _calls.as_bytes(data)
+        dtype_width(dtype)
+        # Names of bytes without a structure.
+        dtype = None if dtype == "raw" else dtype
+    else:
+        data, dtype = _calls.array_memory(array), _calls.array_dtype(array)
+    # Only with an effort it may be a frame that not every call of z4ai reads.
+    families = "standalone" if effort is not None else "container"
+    frame = _calls.call(
+        _native.compress,
+        data,
+        dtype,
+        _calls.effort_of(level, effort),
+        families if auto else "plain",
+        _calls.thread_count(threads),
+    )
+    return frame if array is None else codec.described(frame, array)
+
+
+def decompress(blob: Any, *, out: Any = None) -> Any:
+    """Returns what a frame was made from, or `out` with it."""
+    return codec.decompress(blob, out=out)
+
+
+def compress_ndarray(
+    arr: Any, *, level: int | None = None, threads: int = 0, effort: str | None = None
+) -> bytes:
+    """Compresses an array with its dtype and shape."""
+    return compress(arr, level=level, threads=threads, effort=effort)
+
+
+def decompress_ndarray(blob: Any) -> Any:
+    """Returns the array that a frame was made from."""
+    return codec.decompress_ndarray(blob)
+
+
+def compress_delta(
+    current: Any,
+    reference: Any,
+    *,
+    dtype: str | None = None,
+    level: int | None = None,
+    threads: int = 0,
+) -> bytes:
+    """Compresses `current` as its difference from `reference`."""
+    return delta.compress(current, reference, dtype=dtype, level=level, threads=threads)
+
+
+def decompress_delta(blob: Any, reference: Any, *, out: Any = None) -> Any:
+    """Returns the buffer that a difference was made from, or `out` with it."""
+    return delta.decompress(blob, reference, out=out)
+
+
+# Imported when they are used: torch is large.
+_HF_EXPORTS = frozenset({"disable_hf", "enable_hf", "is_enabled", "load_file", "save_file"})
+_MODULES = frozenset(
+    {"chunked", "integrations", "palette", "safetensors", "sparse", "transforms", "turbo"}
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HF_EXPORTS:
+        return getattr(_importlib.import_module(f"{__name__}.integrations"), name)
+    if name in _MODULES:
+        return _importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,86 @@
+"""What the modules share: arguments of z4ai as those of the native module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .._errors import ZstnError
+
+
+class Z4aiError(ZstnError, ValueError):
+    """An error of zstn where z4ai raises a `ValueError`."""
+
+
+def call(function: Callable[..., Any], *args: Any) -> Any:
+    """Calls a function of the native module."""
+    try:
+        return function(*args)
+    except ZstnError as error:
+        raise Z4aiError(str(error), error.code) from None
+
+
+def as_bytes(data: Any) -> Any:
+    """Returns bytes-like data, which are not copied."""
+    if isinstance(data, bytes | bytearray | memoryview):
+        return data
+    raise TypeError(
+        f"data must be bytes-like or a numpy.ndarray, got {type(data).__name__}"
+    )
+
+
+def is_array(data: Any) -> bool:
+    return hasattr(data, "dtype") and hasattr(data, "shape") and hasattr(data, "tobytes")
+
+
+def array_memory(array: Any) -> Any:
+    """Returns the bytes of an array, row-major."""
+    import numpy as np
+
+    if array.dtype.hasobject:
+        raise ValueError("an array of objects holds pointers, which no file can keep")
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8) if array.size else b""
+
+
+def array_dtype(array: Any) -> str | None:
+    """Returns the dtype that an array is compressed as; `None` for bytes
+    without a structure."""
+    dtype = array.dtype
+    if dtype.kind == "f" and dtype.isnative and dtype.itemsize in (2, 4, 8):
+        return f"float{dtype.itemsize * 8}"
+    if dtype.kind in "iu" and dtype.itemsize in (2, 4, 8):
+        return f"int{dtype.itemsize * 8}"
+    return None
+
+
+def into(result: bytes, out: Any) -> Any:
+    """Copies a result to the start of `out`, if that is given."""
+    if out is None:
+        return result
+    view = memoryview(out).cast("B")
+    if len(view) < len(result):
+        raise ValueError(f"out buffer too small: {len(view)} < {len(result)}")
+    view[: len(result)] = result
+    return out
+
+
+def effort_of(level: int | None, effort: str | None = None) -> str:
+    """Returns the effort for one of z4ai, or for a level of zstd."""
+    if effort is not None:
+        return effort if effort in ("fast", "balanced") else "max"
+    if level is not None and level < 1:
+        return "fast"
+    return "max" if level is not None and level > 9 else "balanced"
+
+
+def thread_count(threads: int | None) -> int:
+    return max(threads or 0, 0)
+
+
+def stats(original: int, compressed: int) -> dict[str, Any]:
+    return {
+        "original_bytes": original,
+        "compressed_bytes": compressed,
+        "ratio": original / compressed if compressed else float("inf"),
+        "saved_pct": (1 - compressed / original) * 100 if original else 0.0,
+    }

@@ -1,0 +1,194 @@
+//! The Python package: the verbs `wheel`, which builds it, and `python`, which
+//! tests it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::cargo::cargo_environment;
+use crate::python::{self, Environment};
+use crate::step::{Report, Step};
+use crate::workspace::Workspace;
+use crate::{counts, process};
+
+const PACKAGE: &str = "native/python";
+/// Where pip puts the test suites of other packages.
+const SUITES: &str = "python-suites";
+
+/// The verb `wheel`: builds what users install.
+pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
+    let tools = report.step("maturin", |step| python::maturin(workspace, step))?;
+    report.step("wheel, release build", |step| {
+        let folder = workspace.target("wheels");
+        let mut arguments = vec!["--release"];
+        if has_zig(&tools) {
+            // The oldest glibc that Rust supports.
+            arguments.extend(["--zig", "--compatibility", "manylinux_2_17"]);
+        }
+        let wheel = build(workspace, step, &tools, &arguments, &folder)?;
+        step.note(workspace.show(&wheel));
+        Ok(())
+    })
+}
+
+/// The verb `python`: all tests of the package.
+pub fn test(workspace: &Workspace, report: &mut Report) -> Result<()> {
+    let python = Python::ready(workspace, report)?;
+    python.build(workspace, report)?;
+    python.test(workspace, report)?;
+    report.step("tests of z4ai on zstn.z4ai", |step| {
+        python.suite(workspace, step, "z4ai")
+    })
+}
+
+/// The tools for building the wheel and testing it.
+pub struct Python {
+    tools: Environment,
+    tests: Environment,
+}
+
+impl Python {
+    /// Installs them.
+    pub fn ready(workspace: &Workspace, report: &mut Report) -> Result<Self> {
+        Ok(Self {
+            tools: report.step("maturin", |step| python::maturin(workspace, step))?,
+            tests: report.step("Python packages of the wheel's tests", |step| {
+                python::wheel_tests(workspace, step)
+            })?,
+        })
+    }
+
+    /// Builds a wheel with the dev profile and installs it.
+    pub fn build(&self, workspace: &Workspace, report: &mut Report) -> Result<()> {
+        report.step("wheel, dev build", |step| {
+            let folder = dev_folder(workspace);
+            let wheel = build(workspace, step, &self.tools, &["--profile", "dev"], &folder)?;
+            install(step, &self.tests, &wheel)
+        })
+    }
+
+    /// Runs the tests that take seconds.
+    pub fn test(&self, workspace: &Workspace, report: &mut Report) -> Result<()> {
+        report.step("Python tests", |step| {
+            let mut pytest = self.tests(workspace);
+            // Warnings and what the interpreter checks only on request are errors.
+            pytest
+                .args(["-X", "dev", "-W", "error", "-m", "pytest", "-q"])
+                .args(["-p", "no:cacheprovider", "."]);
+            step.run(&mut pytest)?;
+            counts::note(step)
+        })?;
+        report.step("Python types", |step| {
+            let config = ["--config-file", "../pyproject.toml"];
+            let cache = workspace.target("mypy");
+            let mut mypy = self.tests(workspace);
+            mypy.args(["-m", "mypy", "../zstn"]).args(config);
+            step.run(mypy.arg("--cache-dir").arg(&cache))?;
+            let mut stubs = self.tests(workspace);
+            stubs
+                .args(["-m", "mypy.stubtest", "zstn._native", "--concise"])
+                .args(["--allowlist", "stubtest.txt", "--ignore-unused-allowlist"])
+                .env("MYPY_CACHE_DIR", &cache);
+            step.run(&mut stubs)
+        })?;
+        report.step("tests of safetensors on zstn", |step| {
+            self.suite(workspace, step, "safetensors")
+        })?;
+        report.step("README of the wheel, with NumPy alone", |step| {
+            readme(workspace, step)
+        })
+    }
+
+    /// Runs the test suite of another package on ours.
+    fn suite(&self, workspace: &Workspace, step: &mut Step, name: &str) -> Result<()> {
+        let mut run = self.tests(workspace);
+        run.args(["peers/run.py", name, "--cache"])
+            .arg(workspace.cache(SUITES));
+        step.run(&mut run)?;
+        counts::note(step)
+    }
+
+    /// Returns the Python of the tests, in their folder: from the package's
+    /// own, its sources would be imported in place of the wheel.
+    fn tests(&self, workspace: &Workspace) -> Command {
+        let mut python = Command::new(self.tests.python());
+        python
+            .current_dir(workspace.path(PACKAGE).join("tests"))
+            .env("PYTHONDONTWRITEBYTECODE", "1");
+        python
+    }
+}
+
+fn dev_folder(workspace: &Workspace) -> PathBuf {
+    workspace.target("wheels").join("dev")
+}
+
+fn has_zig(tools: &Environment) -> bool {
+    cfg!(target_os = "linux")
+        && process::ask(Command::new(tools.python()).args(["-m", "ziglang", "version"])).is_ok()
+}
+
+/// Builds a wheel into `folder`, which then holds no other, and returns its path.
+fn build(
+    workspace: &Workspace,
+    step: &mut Step,
+    tools: &Environment,
+    arguments: &[&str],
+    folder: &Path,
+) -> Result<PathBuf> {
+    for old in wheels(folder)? {
+        fs::remove_file(&old).with_context(|| format!("{} is not removed", old.display()))?;
+    }
+    let mut maturin = Command::new(tools.python());
+    cargo_environment(&mut maturin, workspace.target("").as_path());
+    maturin
+        .args(["-m", "maturin", "build", "--locked"])
+        .args(arguments)
+        .arg("--out")
+        .arg(folder)
+        // It looks for an interpreter by this, and for zig by the search path.
+        .env("VIRTUAL_ENV", tools.directory())
+        .env("PATH", tools.search_path()?)
+        .current_dir(workspace.path(PACKAGE));
+    step.run(&mut maturin)?;
+    match &wheels(folder)?[..] {
+        [wheel] => Ok(wheel.clone()),
+        found => bail!("{} holds {} wheels", folder.display(), found.len()),
+    }
+}
+
+fn wheels(folder: &Path) -> Result<Vec<PathBuf>> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Ok(Vec::new());
+    };
+    let paths = entries.map(|entry| Ok(entry?.path()));
+    let paths: Vec<PathBuf> = paths
+        .collect::<std::io::Result<_>>()
+        .with_context(|| format!("{} cannot be read", folder.display()))?;
+    let is_wheel = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "whl");
+    Ok(paths.into_iter().filter(is_wheel).collect())
+}
+
+fn install(step: &mut Step, environment: &Environment, wheel: &Path) -> Result<()> {
+    let mut pip = Command::new(environment.python());
+    pip.args(["-m", "pip", "install", "--quiet", "--no-input", "--no-deps"])
+        .args(["--disable-pip-version-check", "--force-reinstall"])
+        .arg(wheel);
+    step.run(&mut pip)
+}
+
+/// Installs the wheel and NumPy into a new environment, and runs the examples
+/// of the README there.
+fn readme(workspace: &Workspace, step: &mut Step) -> Result<()> {
+    let environment = python::bare(workspace, step)?;
+    for wheel in wheels(&dev_folder(workspace))? {
+        install(step, &environment, &wheel)?;
+    }
+    let mut run = Command::new(environment.python());
+    run.args(["-X", "dev", "-W", "error"])
+        .arg(workspace.path(PACKAGE).join("tests/readme.py"))
+        .current_dir(workspace.target("wheels"));
+    step.run(&mut run)
+}
