@@ -152,6 +152,9 @@ fn s3(
     headers: HeaderMap,
 ) -> object_store::Result<AmazonS3> {
     let builder = AmazonS3Builder::new()
+        // Every server has requests to delete one object, and their refusals have
+        // a status.
+        .with_disable_bulk_delete(true)
         .with_client_options(ClientOptions::new().with_default_headers(headers))
         .with_retry(retries(&options.limits, purpose))
         .with_http_connector(Connector::new(&options.limits, purpose));

@@ -27,21 +27,22 @@ const GOOGLE: &str = "GOOGLE_APPLICATION_CREDENTIALS, \
 /// # Errors
 /// [`Error::NoCredentials`] if there is neither.
 pub(crate) fn check(address: &Address, environment: &Environment) -> Result<()> {
-    let (found, variables) = match address.service() {
+    let service = address.service();
+    let (found, variables) = match service {
         Service::Memory => return Ok(()),
         Service::S3 => (aws(environment), S3),
         Service::Azure => (azure(environment), AZURE),
         Service::Google => (google(environment), GOOGLE),
     };
     // An identity of the machine is of no use without an account.
-    let has_account = match address.service() {
+    let has_account = match service {
         Service::Azure => {
             let names = ["AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT"];
             has_any(environment, &names) || address.root().contains('@')
         }
         _ => true,
     };
-    if found || (has_account && has_metadata_service(address.service(), environment)) {
+    if found || (has_account && has_metadata_service(service, environment)) {
         return Ok(());
     }
     Err(Error::NoCredentials {

@@ -10,6 +10,7 @@ mod bucket;
 mod claims;
 mod credentials;
 mod faults;
+mod folders;
 mod google;
 mod journals;
 mod objects;

@@ -173,7 +173,7 @@ fn a_small_object_whose_answer_is_lost_is_no_race() {
 
 /// Leases, retention and other conflicts are no other writers.
 #[test]
-fn refusals_to_replace_are_told_with_their_code() {
+fn refusals_to_replace_keep_their_code() {
     let cases = [
         ("409 Conflict", "BlobImmutableDueToPolicy"),
         ("412 Precondition Failed", "LeaseIdMissing"),

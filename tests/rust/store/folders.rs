@@ -1,0 +1,184 @@
+//! The requests about folders of objects, answered as S3 would.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use zstn_store::{Address, Environment, Error, FolderClaim, StoreOptions, list_top};
+use zstn_tests::store_proxy::{Proxy, Request, answer};
+
+use crate::answers::s3_error;
+use crate::bucket::s3_environment;
+
+/// The names of the objects in a bucket.
+type Names = Arc<Mutex<BTreeSet<String>>>;
+
+fn options(proxy: &Proxy) -> StoreOptions {
+    let environment = Environment::from_pairs(s3_environment(&proxy.address()));
+    StoreOptions::with_environment(environment)
+}
+
+fn folder() -> Address {
+    Address::parse("s3://bucket/folder").unwrap()
+}
+
+fn take(proxy: &Proxy, state: &Path) -> Result<FolderClaim, Error> {
+    FolderClaim::take(&folder(), Some(state), &options(proxy))
+}
+
+fn is_list(request: &Request) -> bool {
+    request.target.contains("list-type=2")
+}
+
+/// A bucket that remembers names and no contents.
+fn serve(request: &Request, names: &Names) -> Vec<u8> {
+    let mut names = names.lock().unwrap();
+    let name = request.target.trim_start_matches("/bucket/").to_owned();
+    match &*request.method {
+        "GET" if is_list(request) => {
+            let entries = names.iter().map(|name| {
+                format!(
+                    "<Contents><Key>{name}</Key><Size>1</Size>\
+                     <LastModified>2026-11-22T12:00:00.000Z</LastModified></Contents>"
+                )
+            });
+            let entries: String = entries.collect();
+            // Where there are several, they are on several pages.
+            let is_last = names.len() < 2 || request.target.contains("continuation-token");
+            let more = match is_last {
+                true => "",
+                false => {
+                    "<IsTruncated>true</IsTruncated>\
+                          <NextContinuationToken>more</NextContinuationToken>"
+                }
+            };
+            let body = format!("<ListBucketResult>{entries}{more}</ListBucketResult>");
+            answer("200 OK", &[], body.as_bytes())
+        }
+        "PUT" if !names.insert(name.clone()) => {
+            s3_error("412 Precondition Failed", "PreconditionFailed")
+        }
+        "PUT" => answer("200 OK", &["ETag: \"e\""], b""),
+        "DELETE" if names.remove(&name) => answer("204 No Content", &[], b""),
+        _ => answer("404 Not Found", &[], b""),
+    }
+}
+
+fn names(of: &[&str]) -> Names {
+    let of = of.iter().map(|name| (*name).to_owned());
+    Arc::new(Mutex::new(of.collect()))
+}
+
+fn in_bucket(names: &Names) -> Vec<String> {
+    names.lock().unwrap().iter().cloned().collect()
+}
+
+fn is_empty(state: &Path) -> bool {
+    std::fs::read_dir(state).unwrap().next().is_none()
+}
+
+#[test]
+fn the_top_of_a_folder_is_all_that_is_asked_for() {
+    let proxy = Proxy::answering(|_| {
+        let body = "<ListBucketResult><CommonPrefixes><Prefix>folder/deep/</Prefix>\
+                    </CommonPrefixes></ListBucketResult>";
+        answer("200 OK", &[], body.as_bytes())
+    });
+    assert_eq!(list_top(&folder(), &options(&proxy)).unwrap(), []);
+    let requests = proxy.requests();
+    assert_eq!(requests.len(), 1);
+    let target = &requests[0].target;
+    assert!(target.contains("delimiter=%2F"), "{target}");
+    assert!(target.contains("prefix=folder%2F"), "{target}");
+}
+
+#[test]
+fn one_page_of_a_full_folder_is_enough() {
+    let state = tempfile::tempdir().unwrap();
+    let there = names(&["folder/a", "folder/b"]);
+    let served = Arc::clone(&there);
+    let proxy = Proxy::answering(move |request| serve(request, &served));
+    let error = take(&proxy, state.path()).unwrap_err();
+    assert!(matches!(error, Error::NotEmpty { .. }), "{error}");
+    assert_eq!(proxy.count(is_list), 1);
+    assert_eq!(proxy.count(|request| request.method == "PUT"), 0);
+}
+
+/// The folder was seen empty, and is complete before the marker is there.
+#[test]
+fn a_folder_that_another_attempt_completes_meanwhile_is_refused() {
+    let state = tempfile::tempdir().unwrap();
+    let there = names(&[]);
+    let served = Arc::clone(&there);
+    let proxy = Proxy::answering(move |request| {
+        if request.method == "PUT" {
+            served.lock().unwrap().insert("folder/index".into());
+        }
+        serve(request, &served)
+    });
+    let error = take(&proxy, state.path()).unwrap_err();
+    assert!(
+        matches!(&error, Error::NotEmpty { found, .. } if found == "index"),
+        "{error}"
+    );
+    assert_eq!(in_bucket(&there), ["folder/index"]);
+    assert!(is_empty(state.path()));
+}
+
+/// The marker is made between the last question and its request.
+#[test]
+fn the_second_of_two_markers_is_refused() {
+    let state = tempfile::tempdir().unwrap();
+    let there = names(&[]);
+    let served = Arc::clone(&there);
+    let marker = format!("folder/{}", FolderClaim::MARKER);
+    let other = marker.clone();
+    let proxy = Proxy::answering(move |request| {
+        if request.method == "PUT" {
+            assert_eq!(request.header("if-none-match"), Some("*"));
+            served.lock().unwrap().insert(other.clone());
+        }
+        serve(request, &served)
+    });
+    let error = take(&proxy, state.path()).unwrap_err();
+    assert!(matches!(error, Error::Claimed { .. }), "{error}");
+    assert_eq!(in_bucket(&there), [marker]);
+    assert!(is_empty(state.path()));
+}
+
+/// What cannot be deleted stays marked as not complete.
+#[test]
+fn discarding_ends_at_the_first_failure() {
+    let state = tempfile::tempdir().unwrap();
+    let there = names(&[]);
+    let served = Arc::clone(&there);
+    let proxy = Proxy::answering(move |request| {
+        match request.method == "DELETE" && request.target.ends_with("/b") {
+            true => s3_error("403 Forbidden", "AccessDenied"),
+            false => serve(request, &served),
+        }
+    });
+    let claim = take(&proxy, state.path()).unwrap();
+    let written = ["a", "b", "c"].map(|name| folder().join(name).unwrap());
+    let objects = ["a", "b", "c"].map(|name| format!("folder/{name}"));
+    there.lock().unwrap().extend(objects);
+    let error = claim.discard(&written).unwrap_err();
+    assert!(matches!(error, Error::Denied { .. }), "{error}");
+    let marker = format!("folder/{}", FolderClaim::MARKER);
+    assert_eq!(in_bucket(&there), [&*marker, "folder/a", "folder/b"]);
+    assert!(!is_empty(state.path()));
+}
+
+#[test]
+fn a_marker_that_cannot_be_deleted_keeps_the_claim() {
+    let state = tempfile::tempdir().unwrap();
+    let served = names(&[]);
+    let proxy = Proxy::answering(move |request| match &*request.method {
+        "DELETE" => s3_error("403 Forbidden", "AccessDenied"),
+        _ => serve(request, &served),
+    });
+    let claim = take(&proxy, state.path()).unwrap();
+    let error = claim.release().unwrap_err();
+    assert!(matches!(error, Error::Denied { .. }), "{error}");
+    assert!(!is_empty(state.path()));
+}
