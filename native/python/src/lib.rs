@@ -40,6 +40,7 @@ mod _native {
     use super::reader::Reader;
     #[pymodule_export]
     use super::save::{save, save_file};
+    #[pymodule_export]
     use super::tensor_info::TensorInfo;
 
     use pyo3::prelude::*;
