@@ -97,6 +97,7 @@ fn ascii<'a>(cursor: &mut Cursor<'a>, len: u8, what: &str) -> Result<&'a str> {
 /// `dtype.str` and the shape, outermost dimension first. Only the families of
 /// single files ([`Families::STANDALONE`](super::Families::STANDALONE)) have a
 /// place for it.
+#[inline] // compiled where it is used: few programs make frames of arrays
 pub fn describe(frame: &[u8], array: &NumPy) -> Result<Vec<u8>> {
     let refuse = |detail: &str| Error::invalid_input(format!("the frame {detail}"));
     let parsed = Frame::parse(frame)?;

@@ -26,12 +26,7 @@ impl StoredFolder {
         let url = url.trim_end_matches('/');
         let state = zstn_store::default_journal_folder();
         let address = store::address(url)?;
-        let take = |state: Option<&Path>| FolderClaim::take(&address, state, &store::options(http));
-        let claim = match take(state.as_deref()) {
-            // Without a folder for it, as in many containers, nothing is continued.
-            Err(zstn_store::Error::Io { .. }) if state.is_some() => take(None),
-            claim => claim,
-        }?;
+        let claim = FolderClaim::take(&address, state.as_deref(), &store::options(http))?;
         Ok(Self {
             url: url.into(),
             http: http.clone(),
