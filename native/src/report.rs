@@ -4,8 +4,6 @@ use std::path::PathBuf;
 
 use zstn_core::catalog::Kind;
 
-pub use crate::output::Uploaded;
-
 /// The result of packing: one file, or one for every shard of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -14,6 +12,16 @@ pub struct PackReport {
     pub files: Vec<PackedFile>,
     /// Everything else in the folder that was made, if it is one.
     pub folder: Option<FolderReport>,
+}
+
+/// The upload of a file to an object store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Uploaded {
+    /// Parts that the object was sent in; 0 if it was sent as a whole.
+    pub parts: u64,
+    /// Parts among them that an earlier attempt, which was cut off, had sent.
+    pub parts_reused: u64,
 }
 
 /// A file that was packed.

@@ -53,7 +53,7 @@ impl fmt::Display for Destination {
         match self {
             Self::Stdout => f.write_str("-"),
             Self::Path(path) => path.display().fmt(f),
-            // What an address is signed with is not to be seen.
+            // The query may be a signature, which is a secret.
             Self::Url(url) if url.starts_with("http") => {
                 url.split(['?', '#']).next().unwrap_or_default().fmt(f)
             }

@@ -12,7 +12,7 @@ use zstn_core::digest;
 use zstn_core::engine::Engine as _;
 
 use crate::container::decode_in_waves;
-use crate::pack::batch;
+use crate::pack::{batch, max_packed_bytes};
 use crate::report::{PackedFile, Storage, UnpackedFile};
 use crate::source::{Map, Source};
 use crate::{Engine, Error, Output, PackOptions, Progress, Result, unpack};
@@ -36,7 +36,7 @@ pub(crate) fn pack_delta(
 ) -> Result<PackedFile> {
     options.check()?;
     output.check_inputs(&[target, base])?;
-    output.expect(target.len_bytes() + target.len_bytes() / 8);
+    output.expect(max_packed_bytes(target));
     let written = write_delta(engine, target, base, &mut output, options);
     // Whatever else went wrong may come of the change.
     let unchanged = target.check_unchanged().and(base.check_unchanged());

@@ -1,16 +1,16 @@
 //! Addresses to write to.
 
 use super::receiver::{Put, Receiver};
-#[cfg(feature = "store")]
-use crate::source::store;
 use crate::source::{HttpOptions, check_absent, is_server};
+#[cfg(feature = "store")]
+use crate::source::{is_store, store};
 use crate::{Error, Result};
 
 /// Begins the file at `url`. If one exists that may not be replaced, that is an
 /// error now or when the file is completed.
 pub(super) fn receiver(url: &str, replace: bool, http: &HttpOptions) -> Result<Receiver<'static>> {
     #[cfg(feature = "store")]
-    if zstn_store::is_store(url) {
+    if is_store(url) {
         let mut options = zstn_store::UploadOptions::default();
         options.store = store::options(http);
         options.replace = replace;
@@ -33,7 +33,7 @@ pub(super) fn receiver(url: &str, replace: bool, http: &HttpOptions) -> Result<R
 /// may not be replaced as far as that is known before it is written.
 pub(super) fn check(url: &str, replace: bool, http: &HttpOptions) -> Result<()> {
     #[cfg(feature = "store")]
-    if zstn_store::is_store(url) {
+    if is_store(url) {
         return match !replace && store::exists(url, http)? {
             true => Err(Error::exists(url)),
             false => Ok(()),
@@ -60,7 +60,7 @@ fn check_server(url: &str, replace: bool, http: &HttpOptions) -> Result<()> {
 /// that led to this is the one to tell, so one here only ends it.
 pub(super) fn delete(urls: &[String], http: &HttpOptions) {
     #[cfg(feature = "store")]
-    for url in urls.iter().rev().filter(|url| zstn_store::is_store(url)) {
+    for url in urls.iter().rev().filter(|url| is_store(url)) {
         if store::delete(url, http).is_err() {
             return;
         }

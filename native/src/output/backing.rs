@@ -1,4 +1,4 @@
-//! What holds an output's bytes until it is complete.
+//! The file that holds an output's bytes until it is complete.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use super::temporary;
 use super::unfinished::Unfinished;
 use crate::{Error, Result};
 
-/// What holds the bytes until the output is complete.
+/// The file that holds the bytes until the output is complete.
 pub(super) enum Backing<'a> {
     /// In the folder of the target, under a hidden name.
     Hidden {
@@ -70,6 +70,11 @@ impl Backing<'_> {
         }
     }
 
+    /// Writes at an offset of the output; several threads may do so at a time.
+    pub(super) fn write_at(&self, bytes: &[u8], offset_bytes: u64) -> io::Result<()> {
+        write_all_at(self.file(), bytes, self.position(offset_bytes))
+    }
+
     /// Returns the error for an `action`, a verb, that failed on the file of the
     /// output called `name`.
     pub(super) fn failed(&self, action: &str, name: &str, error: io::Error) -> Error {
@@ -78,4 +83,23 @@ impl Backing<'_> {
             _ => temporary::failed(action)(error),
         }
     }
+}
+
+#[cfg(unix)]
+fn write_all_at(file: &File, bytes: &[u8], offset_bytes: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset_bytes)
+}
+
+#[cfg(windows)]
+fn write_all_at(file: &File, mut bytes: &[u8], mut offset_bytes: u64) -> io::Result<()> {
+    use std::os::windows::fs::FileExt;
+    while !bytes.is_empty() {
+        let len = file.seek_write(bytes, offset_bytes)?;
+        if len == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        bytes = &bytes[len..];
+        offset_bytes += len as u64;
+    }
+    Ok(())
 }

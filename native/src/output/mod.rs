@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use crate::report::Uploaded;
 use crate::source::{HttpOptions, Map, Source, is_same};
 use crate::{Error, Result};
 use backing::Backing;
@@ -233,12 +234,8 @@ impl<'a> Output<'a> {
 
     /// Writes at `offset_bytes`; several threads may do so at a time.
     pub(crate) fn write_at(&self, bytes: &[u8], offset_bytes: u64) -> Result<()> {
-        write_all_at(
-            self.backing.file(),
-            bytes,
-            self.backing.position(offset_bytes),
-        )
-        .map_err(|error| self.backing.failed("write", &self.name, error))
+        let written = self.backing.write_at(bytes, offset_bytes);
+        written.map_err(|error| self.backing.failed("write", &self.name, error))
     }
 
     /// Moves the position of [`Output::write`], from the start of the output.
@@ -321,33 +318,4 @@ impl<'a> Output<'a> {
         }
         error
     }
-}
-
-/// The upload of a file to an object store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Uploaded {
-    /// Parts that the object was sent in; 0 if it was sent as a whole.
-    pub parts: u64,
-    /// Parts among them that an earlier attempt, which was cut off, had sent.
-    pub parts_reused: u64,
-}
-
-#[cfg(unix)]
-fn write_all_at(file: &File, bytes: &[u8], offset_bytes: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset_bytes)
-}
-
-#[cfg(windows)]
-fn write_all_at(file: &File, mut bytes: &[u8], mut offset_bytes: u64) -> io::Result<()> {
-    use std::os::windows::fs::FileExt;
-    while !bytes.is_empty() {
-        let len = file.seek_write(bytes, offset_bytes)?;
-        if len == 0 {
-            return Err(io::ErrorKind::WriteZero.into());
-        }
-        bytes = &bytes[len..];
-        offset_bytes += len as u64;
-    }
-    Ok(())
 }

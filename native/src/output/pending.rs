@@ -5,8 +5,9 @@ use std::io::{Read, Seek, Write};
 use std::sync::{Mutex, PoisonError};
 
 use super::receiver::Receiver;
-use super::{Uploaded, temporary};
+use super::temporary;
 use crate::Result;
+use crate::report::Uploaded;
 
 /// Bytes that are read back at a time.
 const PIECE_BYTES: usize = 1 << 20;

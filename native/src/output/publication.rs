@@ -61,7 +61,8 @@ impl<'a> Publication<'a> {
         }
         let urls = files.iter().map(|file| self.url_of(file));
         let urls = urls.collect::<Result<Vec<String>>>()?;
-        for url in &urls {
+        // A single one is looked for when it is begun.
+        for url in urls.iter().filter(|_| urls.len() > 1) {
             address::check(url, self.replace, self.http)?;
         }
         for (number, (file, url)) in files.iter().zip(&urls).enumerate() {
@@ -99,10 +100,8 @@ impl<'a> Publication<'a> {
         let place = FolderPlace::Url(self.url.into());
         let target = OutputFolder::create(&place, self.http)?;
         let mut names = others.iter().chain(&indices);
-        match names.try_for_each(|name| send(&folder.join(name), target.file(name)?)) {
-            Ok(()) => target.finish(),
-            Err(error) => Err(target.give_up(error)),
-        }
+        let sent = names.try_for_each(|name| send(&folder.join(name), target.file(name)?));
+        target.end(sent)
     }
 }
 

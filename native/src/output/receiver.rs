@@ -1,10 +1,11 @@
-//! Where bytes go that cannot be revised once they are handed over.
+//! Destinations whose bytes cannot be revised once they are written.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use super::{Uploaded, temporary};
+use super::temporary;
+use crate::report::Uploaded;
 use crate::source::{HttpOptions, put};
 use crate::{Error, Result};
 

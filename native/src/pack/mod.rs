@@ -52,6 +52,12 @@ pub(crate) fn pack_arriving(
     pack(engine, input.map(), Some(input), output, options)
 }
 
+/// Returns more bytes than the packed form of a file has: what does not shrink
+/// grows by heads and an index.
+pub(crate) fn max_packed_bytes(input: &Map) -> u64 {
+    input.len_bytes() + input.len_bytes() / 8
+}
+
 /// Refuses a file that is not safetensors, by its first bytes and, if it is
 /// known, its length.
 pub(crate) fn check_kind(head: &Map, len_bytes: Option<u64>) -> Result<()> {
@@ -86,8 +92,7 @@ fn pack(
     let header_len = safetensors::header_len_bytes(input, input.len_bytes()).map_err(&refuse)?;
     let data_start = zstn_core::bytes::index(safetensors::PREFIX_BYTES + header_len);
     let data = Data::new(input, data_start).arriving(arriving);
-    // What does not shrink grows by heads and an index.
-    output.expect(input.len_bytes() + input.len_bytes() / 8);
+    output.expect(max_packed_bytes(input));
     let packed = FilePacker::new(engine, data, options).pack(&mut output);
     // Whatever else went wrong may come of the change.
     let mut report = match input.check_unchanged().and(packed) {

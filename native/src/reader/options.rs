@@ -70,8 +70,8 @@ impl ReaderOptions {
         self
     }
 
-    /// Sets time limits, retries and headers for the addresses that are read: those of the
-    /// model, of its bases and of their other files.
+    /// Sets time limits, retries and headers for the addresses that are read: those
+    /// of the model, of its bases and of their other files.
     pub fn http(mut self, http: HttpOptions) -> Self {
         self.http = http;
         self

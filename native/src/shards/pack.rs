@@ -62,11 +62,7 @@ pub fn pack_shards(
         plan.write_others(input, &folder)?;
         Ok(files)
     });
-    let files = match written {
-        Ok(files) => files,
-        Err(error) => return Err(folder.give_up(error)),
-    };
-    folder.finish()?;
+    let files = folder.end(written)?;
     Ok(PackReport {
         files,
         folder: Some(plan.into_report()),

@@ -44,11 +44,7 @@ pub fn unpack_shards(
         plan.write_others(input, &folder)?;
         Ok(files)
     });
-    let files = match written {
-        Ok(files) => files,
-        Err(error) => return Err(folder.give_up(error)),
-    };
-    folder.finish()?;
+    let files = folder.end(written)?;
     Ok(UnpackReport {
         files,
         folder: Some(plan.into_report()),

@@ -3,7 +3,6 @@
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use super::http;
-use super::hub;
 use super::scheme::Scheme;
 
 /// Characters that are not escaped in the path of an address.
@@ -16,8 +15,8 @@ pub(crate) const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
 /// Returns the address of the file called `name` in the same folder, with the
 /// query of `url`. `name` must be a plain file name.
 pub(super) fn sibling(url: &str, name: &str) -> String {
-    if Scheme::find(url) == Some(Scheme::Hub) {
-        return hub::sibling(url, name);
+    if is_literal(url) {
+        return format!("{}{name}", &url[..url.len() - literal_name(url).len()]);
     }
     let (path, query) = split(url);
     let folder = path.rfind('/').map_or(path, |slash| &path[..=slash]);
@@ -27,19 +26,18 @@ pub(super) fn sibling(url: &str, name: &str) -> String {
 
 /// Returns the last component of an address; it may be empty.
 pub(super) fn file_name(url: &str) -> String {
-    if Scheme::find(url) == Some(Scheme::Hub) {
-        return hub::file_name(url);
+    if is_literal(url) {
+        return literal_name(url).into();
     }
     let path = split(url).0;
     let last = path.rsplit('/').next().unwrap_or_default();
     percent_decode_str(last).decode_utf8_lossy().into_owned()
 }
 
-/// Returns the address of the object called `name` in the same folder of a store.
-/// Names of objects are taken literally: they have no escapes and no query.
-pub(super) fn object_sibling(url: &str, name: &str) -> String {
-    let folder = url.len() - object_name(url).len();
-    format!("{}{name}", &url[..folder])
+/// Returns whether names in an address are taken literally: those of hubs and
+/// stores have no escapes and no query.
+fn is_literal(url: &str) -> bool {
+    matches!(Scheme::find(url), Some(Scheme::Hub | Scheme::Store))
 }
 
 /// Returns whether two names of inputs and outputs are addresses of the same file,
@@ -74,8 +72,7 @@ fn identity(url: &str) -> Option<(String, String)> {
     }
 }
 
-/// Returns the last component of the name of an object; it may be empty.
-pub(super) fn object_name(url: &str) -> &str {
+fn literal_name(url: &str) -> &str {
     url.rsplit('/').next().unwrap_or_default()
 }
 
@@ -109,6 +106,19 @@ mod tests {
             ("a/x", "b/x"),
         ] {
             assert!(!is_same(one, other), "{one} and {other}");
+        }
+    }
+
+    #[test]
+    fn names_in_hubs_and_stores_are_literal() {
+        for (address, sibling_of, name) in [
+            ("hf://o/n@r/a/m?.json", "hf://o/n@r/a/s#1", "m?.json"),
+            ("hf://o/n/m", "hf://o/n/s#1", "m"),
+            ("hf://o/n/", "hf://o/n/s#1", ""),
+            ("s3://b/a%20/m?.zstn", "s3://b/a%20/s#1", "m?.zstn"),
+        ] {
+            assert_eq!(sibling(address, "s#1"), sibling_of);
+            assert_eq!(file_name(address), name);
         }
     }
 }

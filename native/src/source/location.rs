@@ -240,10 +240,7 @@ impl Location {
         match self {
             Self::Stdin => None,
             Self::Path(path) => Some(Self::Path(path.with_file_name(name))),
-            Self::Url(url) => Some(Self::Url(match Scheme::find(url) {
-                Some(Scheme::Store) => address::object_sibling(url, name),
-                _ => address::sibling(url, name),
-            })),
+            Self::Url(url) => Some(Self::Url(address::sibling(url, name))),
         }
     }
 
@@ -253,10 +250,7 @@ impl Location {
         let name = match self {
             Self::Stdin => return None,
             Self::Path(path) => path.file_name()?.to_string_lossy().into_owned(),
-            Self::Url(url) => match Scheme::find(url) {
-                Some(Scheme::Store) => address::object_name(url).into(),
-                _ => address::file_name(url),
-            },
+            Self::Url(url) => address::file_name(url),
         };
         (!name.is_empty()).then_some(name)
     }

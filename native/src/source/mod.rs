@@ -37,6 +37,8 @@ pub use location::Location;
 pub use map::Map;
 pub(crate) use parts::read_parts;
 pub(crate) use scheme::is_server;
+#[cfg(feature = "store")]
+pub(crate) use scheme::is_store;
 pub use version::FileId;
 
 /// Name of the description of a model, next to its files.

@@ -79,7 +79,7 @@ impl RoundServer {
     /// Starts a server without pages.
     ///
     /// # Panics
-    /// If there is no port.
+    /// If no port is free.
     #[must_use]
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -59,7 +59,7 @@ impl UploadServer {
     /// Starts a server that has no file yet.
     ///
     /// # Panics
-    /// If there is no port.
+    /// If no port is free.
     #[must_use]
     pub fn start(behaviour: impl Fn(&Asked) -> Act + Send + Sync + 'static) -> Self {
         Self::with_head("404 Not Found", behaviour)
@@ -68,7 +68,7 @@ impl UploadServer {
     /// The same, with another answer to HEAD requests.
     ///
     /// # Panics
-    /// If there is no port.
+    /// If no port is free.
     #[must_use]
     pub fn with_head(
         head: &'static str,

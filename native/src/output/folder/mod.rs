@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::Output;
 use crate::source::HttpOptions;
+#[cfg(feature = "store")]
+use crate::source::is_store;
 use crate::{Error, Result};
 use local::LocalFolder;
 #[cfg(feature = "store")]
@@ -38,7 +40,7 @@ impl OutputFolder {
         match place {
             FolderPlace::Path(target) => LocalFolder::create(target).map(Self::Local),
             #[cfg(feature = "store")]
-            FolderPlace::Url(url) if zstn_store::is_store(url) => {
+            FolderPlace::Url(url) if is_store(url) => {
                 let folder = StoredFolder::create(url, http)?;
                 Ok(Self::Stored(Box::new(folder)))
             }
@@ -53,7 +55,7 @@ impl OutputFolder {
     /// something to write.
     pub(crate) fn check(url: &str, http: &HttpOptions) -> Result<()> {
         #[cfg(feature = "store")]
-        if zstn_store::is_store(url) {
+        if is_store(url) {
             return StoredFolder::check(url, http);
         }
         let _ = http;
@@ -90,15 +92,22 @@ impl OutputFolder {
 
     /// Gives up because of `error`, which it returns. In an object store the files
     /// stay for another attempt, unless that would fail for the same reason.
-    pub(crate) fn give_up(self, error: Error) -> Error {
+    fn give_up(self, error: Error) -> Error {
         match self {
-            Self::Local(_) => {}
             #[cfg(feature = "store")]
-            Self::Stored(folder) if error.may_pass() => folder.keep(),
-            #[cfg(feature = "store")]
-            Self::Stored(folder) => folder.discard(),
+            Self::Stored(folder) if !error.may_pass() => folder.discard(),
+            _ => {}
         }
         error
+    }
+
+    /// Completes the folder if everything in it has been `written`, and gives up
+    /// otherwise.
+    pub(crate) fn end<T>(self, written: Result<T>) -> Result<T> {
+        match written {
+            Ok(result) => self.finish().map(|()| result),
+            Err(error) => Err(self.give_up(error)),
+        }
     }
 
     /// Makes the folder durable and gives it its name.

@@ -65,11 +65,6 @@ impl StoredFolder {
         Ok(self.claim.release()?)
     }
 
-    /// Leaves everything to another attempt.
-    pub(super) fn keep(self) {
-        drop(self.claim);
-    }
-
     /// Deletes what was written, as far as that is possible.
     pub(super) fn discard(self) {
         let written = self.written.into_inner();

@@ -36,9 +36,10 @@ pub(super) use secrets::origin;
 pub(super) use whole::download;
 pub(super) use whole::small;
 
-/// A file at an http(s) address, or in a hub (`hf://`). Its first bytes are read on opening,
-/// since that is how its length and version are learnt. Every later answer is
-/// compared with these, and holds exactly the bytes asked for or is refused.
+/// A file at an http(s) address, or in a hub (`hf://`). Its first bytes are read
+/// on opening, since that is how its length and version are learnt. Every later
+/// answer is compared with these, and holds exactly the bytes asked for or is
+/// refused.
 ///
 /// [`Source::read_ranges`] makes up to 8 requests at the same time. Ranges with
 /// at most 64 KiB between them become one request of at most 16 MiB.

@@ -33,8 +33,8 @@ const MIN_EXPECTED_BYTES: u64 = 1 << 20;
 /// # Errors
 /// [`Error::Exists`] for a file that is there, also if an attempt whose answer was
 /// lost may have written it; [`Error::Http`] for any status but 200, 201 and 204,
-/// and for a server that cannot be reached; [`Error::Io`] if `file` cannot be read or is shorter; [`Error::Usage`] for
-/// another kind of address.
+/// and for a server that cannot be reached; [`Error::Io`] if `file` cannot be
+/// read or is shorter; [`Error::Usage`] for another kind of address.
 pub fn put(
     url: &str,
     file: &File,

@@ -176,18 +176,6 @@ fn is_plain(name: &str) -> bool {
     bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
-/// Returns the address of the file called `name` in the same folder.
-pub(in super::super) fn sibling(address: &str, name: &str) -> String {
-    let folder = address.rfind('/').map_or("", |slash| &address[..=slash]);
-    format!("{folder}{name}")
-}
-
-/// Returns the last component of an address; it may be empty.
-pub(in super::super) fn file_name(address: &str) -> String {
-    let last = address.rsplit('/').next();
-    last.unwrap_or_default().into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,18 +245,6 @@ mod tests {
             assert!(matches!(error, Error::Usage(_)), "{address}: {error}");
             let text = error.to_string();
             assert!(text.contains("hf://OWNER/NAME@REVISION/FILE"), "{text}");
-        }
-    }
-
-    #[test]
-    fn siblings_are_in_the_same_folder_and_revision() {
-        for (address, sibling_of, name) in [
-            ("hf://o/n@r/a/m?.json", "hf://o/n@r/a/s#1", "m?.json"),
-            ("hf://o/n/m", "hf://o/n/s#1", "m"),
-            ("hf://o/n/", "hf://o/n/s#1", ""),
-        ] {
-            assert_eq!(sibling(address, "s#1"), sibling_of);
-            assert_eq!(file_name(address), name);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::env;
 use std::fmt;
 use std::sync::OnceLock;
 
-pub(super) use address::{HubAddress, file_name, sibling};
+pub(super) use address::HubAddress;
 pub(super) use login::Login;
 
 use crate::Result;

@@ -34,7 +34,7 @@ pub(crate) struct StoredPart {
     pub(crate) id: String,
 }
 
-/// What a journal says.
+/// The contents of a journal.
 #[derive(Debug)]
 pub(crate) struct Entries {
     pub(crate) upload: UnfinishedUpload,

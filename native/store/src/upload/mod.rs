@@ -155,8 +155,8 @@ impl Upload {
                 Ok(report)
             }
             Err(error @ Error::Exists { .. }) => {
-                // The parts are of no use to anyone. If they cannot be removed,
-                // the reason to tell is still this one.
+                // Nobody needs the parts any more. This is the error to
+                // report, even if they cannot be removed.
                 let _ = session.discard();
                 Err(error)
             }

@@ -19,13 +19,13 @@ const PLANNED_PARTS: u64 = 9_000;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct UploadOptions {
-    /// Whether an object of that name is replaced. False by default.
+    /// If true, an object of that name is replaced. False by default.
     pub replace: bool,
     /// The greatest length that the object can have, in bytes, if it is known.
     /// Parts are larger for objects over 140 GiB; without it, 156 GiB is the end.
     pub expected_bytes: Option<u64>,
-    /// The length of parts in bytes, at least 5 MiB; an object that is no longer
-    /// is one request. 16 MiB by default.
+    /// The length of parts in bytes, at least 5 MiB. An object of at most this
+    /// length is sent in one request. 16 MiB by default.
     pub part_bytes: u64,
     /// How many parts are sent at the same time. 4 by default. One more part is
     /// held in memory.
@@ -34,7 +34,7 @@ pub struct UploadOptions {
     /// [`default_journal_folder`]. Without it, which is the default, an upload
     /// that is dropped is discarded.
     pub journal_folder: Option<PathBuf>,
-    /// Whether the upload goes on without a journal where the folder for journals
+    /// If true, the upload goes on without a journal where the folder for journals
     /// cannot be written or locked. False by default: that is an error.
     pub journal_is_optional: bool,
     /// Credentials, time limits and retries.
