@@ -197,6 +197,19 @@ inBrowser("the sample comes with the page, and a fine-tune of it", async (page, 
   assert.deepEqual(complaints, []);
 });
 
+inBrowser("a press and its release make a click, though the list was drawn anew in between", async (page) => {
+  await openModel(page, server, "models/model.zstn");
+  await row(page, "lm_head.weight").hover();
+  await page.mouse.down();
+  const { width, height } = page.viewportSize();
+  const rows = () => page.locator(".tree .row").count();
+  const before = await rows();
+  await page.setViewportSize({ width, height: height - 200 });
+  while ((await rows()) === before) await page.waitForTimeout(20);
+  await page.mouse.up();
+  await page.getByRole("heading", { name: "lm_head.weight" }).waitFor();
+});
+
 inBrowser("a link leads to a tensor, and back and forth work", async (page, complaints) => {
   await goTo(page, server, { src: "models/model.zstn", tensor: "transformer.h.1.ln_1.weight" });
   await page.getByRole("heading", { name: "transformer.h.1.ln_1.weight" }).waitFor();

@@ -39,7 +39,9 @@ export class TensorList {
   #rows: Row[] = [];
   #active = 0;
   #selected: TensorInfo | undefined;
-  #drawn = "";
+  /** The rows in the DOM, by position, and the height they were placed with. */
+  readonly #nodes = new Map<number, HTMLElement>();
+  #drawnHeight = 0;
 
   constructor(tensors: readonly TensorInfo[], onPick: (tensor: TensorInfo) => void) {
     this.#tensors = tensors;
@@ -106,19 +108,34 @@ export class TensorList {
     return Number.parseFloat(getComputedStyle(this.#view).getPropertyValue("--row-height")) || 36;
   }
 
-  /** Renders the rows in view. */
+  /**
+   * Renders the rows in view. Those that stay in view keep their nodes, unless the rows have `changed`: a browser makes
+   * no click of a press and a release if the pressed node has gone in between.
+   */
   #draw(changed = false): void {
     const height = this.#rowHeight;
     const { scrollTop, clientHeight } = this.#view;
     const first = Math.max(0, Math.floor(scrollTop / height) - SPARE_ROWS);
     const last = Math.min(this.#rows.length, Math.ceil((scrollTop + clientHeight) / height) + SPARE_ROWS);
-    const drawn = `${first} ${last} ${height}`;
-    if (!changed && drawn === this.#drawn) return;
-    this.#drawn = drawn;
+    const all = changed || height !== this.#drawnHeight;
+    this.#drawnHeight = height;
+    for (const [position, node] of this.#nodes) {
+      if (!all && position >= first && position < last) continue;
+      node.remove();
+      this.#nodes.delete(position);
+    }
     this.#rowsNode.style.height = `${this.#rows.length * height}px`;
-    const nodes: HTMLElement[] = [];
-    for (let position = first; position < last; position++) nodes.push(this.#row(position, height));
-    this.#rowsNode.replaceChildren(...nodes);
+    let next: Element | null = this.#rowsNode.firstElementChild;
+    for (let position = first; position < last; position++) {
+      const kept = this.#nodes.get(position);
+      if (kept) {
+        next = kept.nextElementSibling;
+        continue;
+      }
+      const node = this.#row(position, height);
+      this.#nodes.set(position, node);
+      this.#rowsNode.insertBefore(node, next);
+    }
     if (this.#active >= first && this.#active < last) this.#view.setAttribute("aria-activedescendant", `row-${this.#active}`);
     else this.#view.removeAttribute("aria-activedescendant");
   }
