@@ -26,7 +26,8 @@ fn compare(reader: &Reader) -> usize {
     let outs = together.iter_mut().map(Vec::as_mut_slice);
     // Backwards: they are read in the order of their data.
     let wanted = names.iter().copied().zip(outs).rev().collect();
-    reader.read_many_into(wanted, &()).expect(reader.name());
+    let read_together = reader.read_many_into(wanted, &());
+    read_together.unwrap_or_else(|error| panic!("{}: {error}", reader.name()));
     for ((name, bytes), together) in names.iter().zip(&read).zip(&together) {
         let mut out = vec![0xa5; bytes.len()];
         reader.read_into(name, &mut out).expect(name);
