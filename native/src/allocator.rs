@@ -75,7 +75,7 @@ fn map(len_bytes: usize) -> *mut u8 {
     let buffer = mapping.with_addr(start);
     unmap(mapping, start - mapping.addr());
     unmap(mapping.with_addr(end), mapping.addr() + with_slack - end);
-    advise(buffer, len_bytes);
+    advise(buffer, end - start);
     buffer.cast()
 }
 
@@ -89,7 +89,8 @@ fn unmap(start: *mut c_void, len_bytes: usize) {
     }
 }
 
-/// Asks for huge pages. Advice that is not taken costs nothing.
+/// Asks for huge pages, for the whole of a mapping: advice for a part would make
+/// two of it. Advice that is not taken costs nothing.
 fn advise(start: *mut c_void, len_bytes: usize) {
     // SAFETY: a mapping made here; the advice does not change what it holds.
     unsafe { libc::madvise(start, len_bytes, libc::MADV_HUGEPAGE) };
@@ -156,6 +157,69 @@ unsafe fn remap(buffer: *mut u8, old_bytes: usize, new_bytes: usize) -> *mut u8 
     if moved == libc::MAP_FAILED {
         return ptr::null_mut();
     }
-    advise(moved, new_bytes);
+    advise(moved, pages_bytes);
     moved.cast()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn pattern(position: usize) -> u8 {
+        u8::try_from(position % 251).unwrap()
+    }
+
+    /// Allocates `from` bytes, changes their length to `to`, and checks what
+    /// they hold.
+    fn check(from: usize, to: usize, align: usize) {
+        let layout = Layout::from_size_align(from, align).unwrap();
+        let allocator = HugePageAllocator;
+        // SAFETY: lengths are not 0, and layouts those of the allocations.
+        unsafe {
+            let buffer = allocator.alloc_zeroed(layout);
+            assert!(!buffer.is_null() && buffer.addr().is_multiple_of(align));
+            let bytes = std::slice::from_raw_parts_mut(buffer, from);
+            assert!(bytes.iter().all(|&byte| byte == 0));
+            for (i, byte) in bytes.iter_mut().enumerate().step_by(999) {
+                *byte = pattern(i);
+            }
+            let moved = allocator.realloc(buffer, layout, to);
+            assert!(!moved.is_null() && moved.addr().is_multiple_of(align));
+            let bytes = std::slice::from_raw_parts_mut(moved, to);
+            for (i, &byte) in bytes[..from.min(to)].iter().enumerate().step_by(999) {
+                assert_eq!(byte, pattern(i), "{from} to {to}: byte {i}");
+            }
+            bytes.fill(7);
+            allocator.dealloc(moved, Layout::from_size_align(to, align).unwrap());
+        }
+    }
+
+    #[test]
+    fn buffers_of_all_lengths_keep_what_they_hold() {
+        let lengths = [
+            1,
+            MIB,
+            2 * MIB - 1,
+            2 * MIB,
+            2 * MIB + 1,
+            5 * MIB + 777,
+            9 * MIB,
+        ];
+        for from in lengths {
+            for to in lengths {
+                for align in [1, 64, 4096, 8192] {
+                    check(from, to, align);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_null() {
+        let layout = Layout::from_size_align(isize::MAX as usize, 1).unwrap();
+        // SAFETY: the layout is valid.
+        assert!(unsafe { HugePageAllocator.alloc(layout) }.is_null());
+    }
 }
