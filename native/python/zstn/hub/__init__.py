@@ -50,7 +50,8 @@ def snapshot_download(
     of its bytes, so that repositories share them; other files are links into
     the cache of huggingface_hub, which stays as it is. Of weights that the
     repository has both plain and packed, only the packed ones are downloaded.
-    Without packed files the result is the hub's own snapshot.
+    Without packed files the result is the hub's own snapshot, or the local
+    folder itself.
 
     Args:
         repo_id: a repository such as ``"OWNER/NAME"``, or a local folder.
@@ -71,7 +72,7 @@ def snapshot_download(
     )  # fmt: skip
     tree = list_local(request) if os.path.isdir(repo_id) else download(request)
     refuse_deltas(request.repo_id, tree.names)
-    if not tree.has_packed:
+    if not tree.has_packed and not tree.is_subset:
         return str(tree.folder)
     return _show(tree, "snapshots", lambda path: restored(path, threads, progress))
 

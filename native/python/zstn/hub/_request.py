@@ -38,6 +38,8 @@ class Tree:
     """Name for a folder that shows them."""
     is_commit: bool
     """Whether the files stay as they are."""
+    is_subset: bool = False
+    """Whether the folder has other files as well, which were not asked for."""
 
     @property
     def has_packed(self) -> bool:
