@@ -383,10 +383,11 @@ class TestShadow:
         self, hub: StubHub, cache: Path, tmp_path: Path
     ) -> None:
         packed = files(pack_checkpoint(write_checkpoint(tmp_path / "plain")))
-        others = {"pytorch_model.bin": b"pickle", "model.onnx": b"graph", "sub/a.gguf": b"GGUF"}
-        hub.add("org/others", {**packed, **others})
+        others = {"pytorch_model.bin": b"pickle", "model.onnx": b"graph", "a.gguf": b"GGUF"}
+        needed = {**packed, "encoder/pytorch_model.bin": b"the only one here"}
+        hub.add("org/others", {**needed, **others})
         shadow_folder("org/others")
-        assert hub.fetched("org/others") == set(packed)
+        assert hub.fetched("org/others") == set(needed)
 
     def test_variants(self, cache: Path, tmp_path: Path, packed: Path) -> None:
         folder = tmp_path / "variants"
