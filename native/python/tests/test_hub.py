@@ -274,6 +274,20 @@ class TestHub:
         hub.repositories.clear()
         assert call(name) == folder  # type: ignore[operator]
 
+    def test_the_setting_for_no_connection(
+        self, hub: StubHub, cache: Path, tmp_path: Path
+    ) -> None:
+        hub.add("org/setting", pack_checkpoint(write_checkpoint(tmp_path / "plain")))
+        folder = snapshot_download("org/setting")
+        hub.requests.clear()
+        program = "import zstn.hub; print(zstn.hub.snapshot_download('org/setting'))"
+        done = subprocess.run(
+            [sys.executable, "-c", program], env={**os.environ, "HF_HUB_OFFLINE": "1"},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert done.stdout.strip() == folder
+        assert not hub.requests
+
     def test_an_interrupted_download_is_not_taken_for_all(
         self, hub: StubHub, cache: Path, tmp_path: Path
     ) -> None:

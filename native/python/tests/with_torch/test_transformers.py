@@ -180,6 +180,9 @@ def test_plain_models_are_loaded_as_before(
     hub.add("org/plain", plain)
     assert_same_bits(load(plain), expected)
     assert_same_bits(load("org/plain"), expected)
+    hub.requests.clear()
+    assert_same_bits(load("org/plain", local_files_only=True), expected)
+    assert not hub.requests
     assert not list(plain.parent.glob("zstn-cache/*"))
 
 

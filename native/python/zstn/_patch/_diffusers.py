@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
+from ..hub._download import LeaveOut
 from ..hub._names import is_weights, other_variants
 from ..hub._request import Request
 from ..hub._shadow import shadow
@@ -82,7 +83,7 @@ def _of_model(cls: type, name: Any, options: dict[str, Any]) -> str | None:
         {"allow_patterns": f"{subfolder}/*"} if subfolder else {"ignore_patterns": "*/*"}
     )
     request = _request(name, options, **patterns)
-    return shadow(request, lambda names: other_variants(names, options.get("variant")))
+    return _find(request, lambda names: other_variants(names, options.get("variant")))
 
 
 def _of_local_pipeline(cls: type, name: Any, options: dict[str, Any]) -> str | None:
@@ -98,7 +99,27 @@ def _of_pipeline(
             download(cls, name, **options)
         return _not_of_pipeline(names, options)
 
-    return shadow(_request(name, options), leave_out)
+    return _find(_request(name, options), leave_out)
+
+
+def _find(request: Request, leave_out: LeaveOut) -> str | None:
+    if os.path.isdir(request.repo_id):
+        return shadow(request)
+    is_listed = False
+
+    def note(names: list[str]) -> Iterable[str]:
+        nonlocal is_listed
+        is_listed = True
+        return leave_out(names)
+
+    try:
+        return shadow(request, note)
+    except (OSError, ValueError):
+        if is_listed:
+            raise
+        # Nothing is known about packed files. diffusers reports the reason in
+        # its own words, unless it can do without the hub.
+        return None
 
 
 def _not_of_pipeline(names: list[str], options: dict[str, Any]) -> list[str]:
