@@ -105,7 +105,7 @@ def test_a_model(enabled: None, original: StableDiffusionPipeline, packed: Path,
         model = UNet2DConditionModel.from_pretrained(name, subfolder="unet")
         assert_same_bits(model.state_dict(), expected)
     assert all(file.startswith("unet/") for file in hub.fetched("org/parts"))
-    model = UNet2DConditionModel.from_pretrained(packed / "unet")
+    model = UNet2DConditionModel.from_pretrained(pretrained_model_name_or_path=packed / "unet")
     assert_same_bits(model.state_dict(), expected)
 
 
@@ -132,7 +132,9 @@ def test_a_pipeline(
             assert type(found) is StableDiffusionPipeline
             assert_same_bits(weights(found), weights(original))
     hub.requests.clear()
-    found = DiffusionPipeline.from_pretrained("org/pipeline", local_files_only=True)
+    found = DiffusionPipeline.from_pretrained(
+        pretrained_model_name_or_path="org/pipeline", local_files_only=True
+    )
     assert_same_bits(weights(found), weights(original))
     assert not hub.requests
 
