@@ -98,7 +98,9 @@ def test_this_is_the_version_it_is_written_for() -> None:
     assert diffusers.__version__.startswith(VERSION)
 
 
-def test_a_model(enabled: None, original: StableDiffusionPipeline, packed: Path, hub: StubHub) -> None:
+def test_a_model(
+    enabled: None, original: StableDiffusionPipeline, packed: Path, hub: StubHub
+) -> None:
     hub.add("org/parts", packed)
     expected = original.unet.state_dict()
     for name in (packed, "org/parts"):
@@ -192,9 +194,7 @@ def test_plain_pipelines_are_loaded_as_before(
     assert not os.path.exists(plain.parent / "zstn-cache")
 
 
-def test_what_is_not_there_is_reported_as_before(
-    enabled: None, plain: Path, hub: StubHub
-) -> None:
+def test_what_is_not_there_is_reported_as_before(enabled: None, plain: Path, hub: StubHub) -> None:
     hub.add("org/hidden", plain, token="hf_secret")
     for owner, name in (
         (DiffusionPipeline, "org/missing"),

@@ -144,9 +144,7 @@ def open_files() -> int:
     return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
 
 
-def test_without_mapping(
-    enabled: None, plain: Path, expected: dict[str, torch.Tensor]
-) -> None:
+def test_without_mapping(enabled: None, plain: Path, expected: dict[str, torch.Tensor]) -> None:
     assert_same_bits(load(pack(plain), disable_mmap=True), expected)
 
 

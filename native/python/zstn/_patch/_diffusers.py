@@ -22,9 +22,7 @@ PIPELINES = "diffusers.pipelines.pipeline_utils"
 _Shadow = Callable[["_Call"], str | None]
 
 
-def hook(
-    module: ModuleType, prefers_packed: Callable[[], bool]
-) -> Iterator[tuple[type, str, Any]]:
+def hook(module: ModuleType, prefers_packed: Callable[[], bool]) -> Iterator[tuple[type, str, Any]]:
     """Returns class methods, by class and name, and what takes their place."""
     if module.__name__ == MODELS:
         for name in ("ModelMixin", "LegacyModelMixin"):
