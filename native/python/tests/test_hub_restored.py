@@ -115,18 +115,25 @@ class TestRestored:
         assert new.exists()
 
     def test_several_processes_at_once(self, cache: Path, tmp_path: Path) -> None:
-        plain = write_checkpoint(tmp_path / "plain", 3)
+        plain = write_checkpoint(tmp_path / "plain")
         packed = pack_checkpoint(plain)
-        program = "import sys, zstn.hub; print(zstn.hub.snapshot_download(sys.argv[1]))"
+        program = """if True:
+            import sys, zstn.hub
+            calls = []
+            print(zstn.hub.snapshot_download(sys.argv[1], progress=lambda *at: calls.append(at)))
+            print(len(calls))
+        """
         running = [
             subprocess.Popen(
                 [sys.executable, "-c", program, packed], stdout=subprocess.PIPE, text=True
             )
             for _ in range(5)
         ]
-        folders = {process.communicate()[0].strip() for process in running}
+        printed = [process.communicate()[0].splitlines() for process in running]
         assert [process.returncode for process in running] == [0] * 5
-        (folder,) = folders
+        (folder,) = {folder for folder, _ in printed}
+        # The others have waited for one.
+        assert sorted(calls != "0" for _, calls in printed) == [False] * 4 + [True]
         assert files(folder) == files(plain)
         assert not list(cache.glob(".incomplete/*"))
 
