@@ -53,6 +53,9 @@ fn is_mapped(layout: Layout) -> bool {
 fn map(len_bytes: usize) -> *mut u8 {
     // Some kernels align by themselves and some do not: what lies around the
     // aligned part is given back.
+    let Some(len_bytes) = len_bytes.checked_next_multiple_of(PAGE_BYTES) else {
+        return ptr::null_mut();
+    };
     let Some(with_slack) = len_bytes.checked_add(HUGE_PAGE_BYTES) else {
         return ptr::null_mut();
     };
@@ -71,11 +74,11 @@ fn map(len_bytes: usize) -> *mut u8 {
         return ptr::null_mut();
     }
     let start = mapping.addr().next_multiple_of(HUGE_PAGE_BYTES);
-    let end = (start + len_bytes).next_multiple_of(PAGE_BYTES);
+    let end = start + len_bytes;
     let buffer = mapping.with_addr(start);
     unmap(mapping, start - mapping.addr());
     unmap(mapping.with_addr(end), mapping.addr() + with_slack - end);
-    advise(buffer, end - start);
+    advise(buffer, len_bytes);
     buffer.cast()
 }
 
@@ -212,6 +215,29 @@ mod tests {
                 for align in [1, 64, 4096, 8192] {
                     check(from, to, align);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn mappings_end_where_they_should_wherever_they_begin() {
+        let layout = Layout::from_size_align(2 * MIB + 1, 64).unwrap();
+        let page = MIN_PAGE_BYTES;
+        for shift in 0..2 * MIB / page {
+            // SAFETY: a mapping of its own, which shifts the next ones, and an
+            // allocation with its layout.
+            unsafe {
+                let protection = libc::PROT_READ;
+                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+                let len = page * (shift % 16 + 1);
+                let before = libc::mmap(ptr::null_mut(), len, protection, flags, -1, 0);
+                let buffer = HugePageAllocator.alloc_zeroed(layout);
+                let behind = buffer.add(2 * MIB + PAGE_BYTES - 1);
+                assert_eq!(*behind, 0);
+                let moved = HugePageAllocator.realloc(buffer, layout, 3 * MIB);
+                assert!(!moved.is_null());
+                HugePageAllocator.dealloc(moved, Layout::from_size_align(3 * MIB, 64).unwrap());
+                libc::munmap(before, len);
             }
         }
     }

@@ -68,7 +68,7 @@ class Z4ai:
 
     def load(self, path):
         reader = z4ai_safetensors.ZstnReader.open(path)
-        header = reader.header
+        header = reader.header()
         # Its `read_numpy` has no BF16.
         return {
             name: np.frombuffer(reader.read_raw(name), NUMPY[header[name]["dtype"]]).reshape(header[name]["shape"])
