@@ -18,6 +18,7 @@ from . import _native
 from ._checkpoint import convert, pack, unpack, verify
 from ._errors import SliceError, TensorNotFoundError, ZstnError
 from ._native import Buffer, TensorInfo
+from ._patch import disable_hf, enable_hf, is_enabled
 from ._reader import Reader, Slice, open
 from ._reports import (
     ConvertReport,
@@ -51,6 +52,9 @@ __all__ = [
     "ZstnError",
     "__version__",
     "convert",
+    "disable_hf",
+    "enable_hf",
+    "is_enabled",
     "open",
     "pack",
     "safe_open",
@@ -61,7 +65,7 @@ __all__ = [
 __version__: str = _native.VERSION
 
 # Imported when they are used, since each takes its framework.
-_MODULES = frozenset({"jax", "mlx", "numpy", "torch", "z4ai"})
+_MODULES = frozenset({"hub", "jax", "mlx", "numpy", "torch", "z4ai"})
 
 
 def __getattr__(name: str) -> _Any:

@@ -1,0 +1,103 @@
+"""Checkpoints of model hubs, of which some files are packed, as other libraries
+expect them.
+
+>>> from zstn.hub import snapshot_download
+>>> from transformers import AutoModel
+>>> model = AutoModel.from_pretrained(snapshot_download("OWNER/NAME"))
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ._cache import cache_folder
+from ._download import download
+from ._local import list_local
+from ._names import refuse_deltas
+from ._request import Request
+from ._restore import restored
+from ._shadow import shadow
+from ._show import show
+
+__all__ = ["cache_folder", "shadow_folder", "snapshot_download"]
+
+_PathLike = str | os.PathLike[str]
+_Patterns = list[str] | str | None
+
+
+def snapshot_download(
+    repo_id: _PathLike,
+    *,
+    revision: str | None = None,
+    repo_type: str | None = None,
+    cache_dir: _PathLike | None = None,
+    local_files_only: bool = False,
+    token: str | bool | None = None,
+    allow_patterns: _Patterns = None,
+    ignore_patterns: _Patterns = None,
+    threads: int = 0,
+    progress: Any = None,
+) -> str:
+    """Downloads a revision of a repository like
+    ``huggingface_hub.snapshot_download`` and returns a folder with its files,
+    in which every ``X.zstn`` appears as the ``X.safetensors`` that it restores,
+    and an index with the names of the restored files. Any program can load
+    from it.
+
+    Restored files are in the folder of `cache_folder`, each under the SHA-256
+    of its bytes, so that repositories share them; other files are links into
+    the cache of huggingface_hub, which stays as it is. Of weights that the
+    repository has both plain and packed, only the packed ones are downloaded.
+    Without packed files the result is the hub's own snapshot, or the local
+    folder itself.
+
+    Args:
+        repo_id: a repository such as ``"OWNER/NAME"``, or a local folder.
+        cache_dir: the cache of huggingface_hub.
+        token: for the hub, as in huggingface_hub.
+        allow_patterns, ignore_patterns: files to download. A pattern for
+            ``.safetensors`` files also means the packed ones that restore them.
+        threads: the threads that decode; 0 shares one per core with the process.
+        progress: see `zstn.pack`; called for every file that is restored.
+
+    Raises:
+        ZstnError: with the code ``"needs_base"`` if a file is the difference
+            (``.z4dm``) from another checkpoint: it does not say from which.
+    """
+    request = Request(
+        os.fspath(repo_id), revision, repo_type, cache_dir, local_files_only, token,
+        allow_patterns, ignore_patterns,
+    )  # fmt: skip
+    tree = list_local(request) if os.path.isdir(repo_id) else download(request)
+    refuse_deltas(request.repo_id, tree.names)
+    if not tree.has_packed and not tree.is_subset:
+        return str(tree.folder)
+    return show(tree, "snapshots", lambda path: restored(path, threads, progress))
+
+
+def shadow_folder(
+    repo_or_folder: _PathLike,
+    *,
+    revision: str | None = None,
+    repo_type: str | None = None,
+    cache_dir: _PathLike | None = None,
+    local_files_only: bool = False,
+    token: str | bool | None = None,
+    allow_patterns: _Patterns = None,
+    ignore_patterns: _Patterns = None,
+) -> str | None:
+    """Returns a folder in which every packed ``X.zstn`` of a repository or of a
+    local folder appears under the name ``X.safetensors``, still packed, next to
+    links to the other files. `None` if nothing is packed.
+
+    Its weights can only be opened by what reads packed files: `zstn.safe_open`,
+    and safetensors after `zstn.enable_hf`. They are recognised by their first
+    bytes. Weights in formats other than safetensors are not downloaded
+    from folders that have these. See `snapshot_download` for the arguments.
+    """
+    request = Request(
+        os.fspath(repo_or_folder), revision, repo_type, cache_dir, local_files_only, token,
+        allow_patterns, ignore_patterns,
+    )  # fmt: skip
+    return shadow(request)
