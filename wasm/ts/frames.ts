@@ -23,6 +23,12 @@ export interface DecompressOptions {
   maxBytes?: number;
 }
 
+/** Options of `compressDelta`. */
+export type CompressDeltaOptions = CompressOptions;
+
+/** Options of `decompressDelta`. */
+export type DecompressDeltaOptions = DecompressOptions;
+
 const LIMIT_BYTES = 2 ** 30;
 
 /** Compresses bytes, such as a tensor, to a frame that `decompress` and z4ai can read. */
@@ -35,6 +41,32 @@ export async function compress(bytes: Uint8Array | ArrayBuffer, { dtype, effort 
 export async function decompress(frame: Uint8Array | ArrayBuffer, { maxBytes = LIMIT_BYTES }: DecompressOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
   const input = bytesOf(frame, "decompress");
   return (await loadPackModule()).call((core) => core.decompress(input, maxBytes));
+}
+
+/**
+ * Compresses bytes to a frame (`Z4DL`) that stores only their difference from `base`, which has as many bytes.
+ * `decompressDelta`, `zstn decompress --base` and z4ai can read it, with the same base.
+ */
+export async function compressDelta(
+  bytes: Uint8Array | ArrayBuffer,
+  base: Uint8Array | ArrayBuffer,
+  { dtype, effort = "balanced" }: CompressDeltaOptions = {},
+): Promise<Uint8Array<ArrayBuffer>> {
+  const [input, reference] = [bytesOf(bytes, "compressDelta"), bytesOf(base, "compressDelta")];
+  return (await loadPackModule()).call((core) => core.compressDelta(input, reference, dtype, effort));
+}
+
+/**
+ * Decompresses a frame of `compressDelta`, of `zstn compress --base` or of z4ai. Rejects with a `FormatError` whose `rule`
+ * is `"delta.reference"` if `base` is not what the frame was made against.
+ */
+export async function decompressDelta(
+  frame: Uint8Array | ArrayBuffer,
+  base: Uint8Array | ArrayBuffer,
+  { maxBytes = LIMIT_BYTES }: DecompressDeltaOptions = {},
+): Promise<Uint8Array<ArrayBuffer>> {
+  const [input, reference] = [bytesOf(frame, "decompressDelta"), bytesOf(base, "decompressDelta")];
+  return (await loadPackModule()).call((core) => core.decompressDelta(input, reference, maxBytes));
 }
 
 function bytesOf(bytes: Uint8Array | ArrayBuffer, call: string): Uint8Array {

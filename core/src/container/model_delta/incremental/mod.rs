@@ -17,6 +17,7 @@ use super::trailer::RecordInfo;
 use super::write::TargetHeader;
 use crate::container::file_head::FileHead;
 use crate::container::safetensors::{self, PREFIX_BYTES};
+use crate::container::zstn;
 use crate::engine::PackEngine;
 use crate::{Error, Result};
 
@@ -113,7 +114,7 @@ impl IncrementalDeltaPacker {
         match &self.stage {
             Stage::Records(records) => {
                 let files = self.target.len_bytes() + self.base.len_bytes();
-                Some(files + records.repeated_bytes())
+                Some(files + records.repeated_bytes(self.base.known().len() as u64))
             }
             _ => None,
         }
@@ -135,6 +136,9 @@ impl IncrementalDeltaPacker {
         let read = self.base.complete(&wanted.base, base)?;
         match mem::replace(&mut self.stage, Stage::Start) {
             Stage::Start => {
+                if target.starts_with(&zstn::MAGIC) || target.starts_with(&super::MAGIC) {
+                    return Err(Error::invalid_input("the file is packed already"));
+                }
                 safetensors::header_len_bytes(&target, self.target.len_bytes())?;
                 refuse_packed(&read)
                     .and_then(|()| safetensors::header_len_bytes(&read, self.base.len_bytes()))

@@ -120,8 +120,9 @@ impl Records {
         Ok(coded.record)
     }
 
-    /// Returns the length of what is read of the base a second time.
-    pub fn repeated_bytes(&self) -> u64 {
+    /// Returns the length of what is read of the base a second time; its first
+    /// `known_bytes` are not.
+    pub fn repeated_bytes(&self, known_bytes: u64) -> u64 {
         let data = self.base.data();
         let mut digested = match self.options.prefix_last {
             true => data.start,
@@ -130,9 +131,9 @@ impl Records {
         let tensors = self.target.tensors.iter();
         let references = tensors.filter_map(|tensor| self.base.reference(tensor));
         references
-            .map(|range| {
-                let again = range.end.min(digested).saturating_sub(range.start);
-                digested = digested.max(range.end);
+            .map(|Range { start, end }| {
+                let again = end.min(digested).saturating_sub(start.max(known_bytes));
+                digested = digested.max(end);
                 again
             })
             .sum()
