@@ -21,8 +21,11 @@ pub fn decompress(
 ) -> Result<Uint8Array, JsValue> {
     let decoded = || {
         let frame = copied(frame)?;
-        if frame.starts_with(&zstn::MAGIC) || frame.starts_with(&model_delta::MAGIC) {
-            return Err(container());
+        refuse_container(&frame)?;
+        if frame.starts_with(&delta::MAGIC) {
+            return Err(Error::unsupported(
+                "this is the difference from other bytes; use decompressDelta() with those",
+            ));
         }
         frame::decompress(&Pure, &frame, to_u64(limit_bytes)?)
     };
@@ -88,9 +91,7 @@ pub fn decompress_delta(
 ) -> Result<Uint8Array, JsValue> {
     let decoded = || {
         let frame = copied(frame)?;
-        if frame.starts_with(&model_delta::MAGIC) {
-            return Err(container());
-        }
+        refuse_container(&frame)?;
         let delta = Delta::parse(&frame)?;
         let (len, limit) = (delta.len_bytes(), to_u64(limit_bytes)?);
         if len > limit {
@@ -103,8 +104,13 @@ pub fn decompress_delta(
     answer(decoded())
 }
 
-fn container() -> Error {
-    Error::unsupported("this is a whole container, not a single frame; use open()")
+fn refuse_container(frame: &[u8]) -> Result<()> {
+    if frame.starts_with(&zstn::MAGIC) || frame.starts_with(&model_delta::MAGIC) {
+        return Err(Error::unsupported(
+            "this is a whole container, not a single frame; use open()",
+        ));
+    }
+    Ok(())
 }
 
 fn dtype_named(name: &str) -> Result<Dtype> {

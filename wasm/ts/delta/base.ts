@@ -21,6 +21,9 @@ export interface Base {
 /** How much of a file is read to see what it is, in bytes: as much as opening and packing read first. */
 const HEAD_BYTES = 32768;
 
+/** The first byte of an index, which is JSON. */
+const OPENING_BRACE = 0x7b;
+
 /** Opens the base of `input`. A model that was passed stays open. */
 export async function openBase(base: ModelInput | Model, input: ModelInput, options: AllPackOptions, signal: AbortSignal): Promise<Base> {
   if (base instanceof Model) return { ...originalOf(base), close: () => {} };
@@ -30,6 +33,7 @@ export async function openBase(base: ModelInput | Model, input: ModelInput, opti
   const head = headBytes > 0 ? await source.read(0, headBytes, { signal }) : new Uint8Array(0);
   const file = withHead(source, sizeBytes, head);
   if (mayBePlain(head)) return { source: file, sizeBytes, close: () => {} };
+  if (head[0] === OPENING_BRACE) throw notABase("the index of a model in several files");
   const model = await open(file, { signal, config: false }).catch(ofBase);
   try {
     return { ...originalOf(model), close: () => model.close() };
@@ -48,11 +52,14 @@ function mayBePlain(head: Uint8Array): boolean {
 function originalOf(model: Model): Omit<Base, "close"> {
   const file = model.asSafetensorsBlob();
   if (!file.isOriginal) {
-    const what = model.fileCount === 1 ? `one opened as ${model.kind}` : `a model in ${model.fileCount} files`;
-    throw new InvalidInputError(`A base is a safetensors file, or a .zstn or .z4dm file that restores one, and not ${what}.`);
+    throw notABase(model.fileCount === 1 ? `one opened as ${model.kind}` : `a model in ${model.fileCount} files`);
   }
   const read = (offset: number, length: number, { signal }: ReadOptions = {}) => file.slice(offset, offset + length).bytes(signal && { signal });
   return { source: withStats({ size: () => file.size, read }, new Traffic()), sizeBytes: file.size };
+}
+
+function notABase(what: string): InvalidInputError {
+  return new InvalidInputError(`A base is a safetensors file, or a .zstn or .z4dm file that restores one, and not ${what}.`);
 }
 
 /** Returns `source` with its head in memory, for those who read it first. */
