@@ -76,13 +76,13 @@ impl DeltaPacking {
         let mut supply = || {
             let (bytes, base) = (copied(bytes)?, copied(base)?);
             let room = match () {
-                // What equals its base is not coded.
-                () if bytes == base => 0,
+                // What equals its base is not coded, but perhaps moved.
+                () if bytes == base => 1,
                 () if base.is_empty() => ROOM,
                 () => ROOM_OF_DELTA,
             };
             check_room(bytes.len(), room)?;
-            self.0.supply(&Pure, &bytes, &base)
+            self.0.supply(&Pure, bytes.into(), base.into())
         };
         answer(supply())
     }

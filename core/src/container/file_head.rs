@@ -55,11 +55,12 @@ impl FileHead {
         wanted.start.max(known).min(wanted.end)..wanted.end
     }
 
-    /// Returns the bytes of `wanted` from those of its missing part.
+    /// Returns the bytes of `wanted` from those of its missing part. Owned bytes
+    /// are not copied, but may be moved.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for more or fewer bytes.
-    pub fn complete<'b>(&self, wanted: &Range<u64>, bytes: &'b [u8]) -> Result<Cow<'b, [u8]>> {
+    pub fn complete<'b>(&self, wanted: &Range<u64>, bytes: Cow<'b, [u8]>) -> Result<Cow<'b, [u8]>> {
         let missing = self.missing(wanted);
         if bytes.len() as u64 != missing.end - missing.start {
             return Err(Error::invalid_input(format!(
@@ -69,9 +70,12 @@ impl FileHead {
             )));
         }
         if missing.start == wanted.start {
-            return Ok(Cow::Borrowed(bytes));
+            return Ok(bytes);
         }
         let known = part(&self.known, wanted.start..missing.start);
-        Ok(Cow::Owned([known, bytes].concat()))
+        let mut whole = bytes.into_owned();
+        whole.reserve_exact(known.len());
+        whole.splice(0..0, known.iter().copied());
+        Ok(whole.into())
     }
 }

@@ -110,7 +110,7 @@ impl IncrementalPacker {
         let Some(wanted) = self.wanted() else {
             return Err(Error::invalid_input("the file is packed already"));
         };
-        let bytes = self.head.complete(&wanted, bytes)?;
+        let bytes = self.head.complete(&wanted, bytes.into())?;
         match mem::replace(&mut self.stage, Stage::Start) {
             Stage::Start => self.start(&bytes),
             Stage::Header => self.header(engine, &bytes),

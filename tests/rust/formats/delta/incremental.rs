@@ -36,7 +36,7 @@ fn piecewise(target: &[u8], base: &[u8], options: DeltaOptions) -> Result<Piecew
         let (t, b) = (part(target, t), part(base, b));
         target_bytes += t.len();
         base_bytes += b.len();
-        out.extend(packing.supply(&Pure, t, b)?);
+        out.extend(packing.supply(&Pure, t.into(), b.to_vec().into())?);
         announced = announced.or(packing.read_len_bytes());
     }
     assert_eq!(target_bytes, target.len(), "every byte is read once");
@@ -184,7 +184,7 @@ fn bytes_that_were_not_asked_for_are_refused() {
     let needs = packing.needs().expect("the heads");
     assert_eq!((needs.target, needs.base), (0..100, 0..50));
     for (target, base) in [(99, 50), (100, 51)] {
-        let refused = packing.supply(&Pure, &[0; 100][..target], &[0; 60][..base]);
+        let refused = packing.supply(&Pure, vec![0; target].into(), vec![0; base].into());
         let error = refused.expect_err("other lengths");
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
     }

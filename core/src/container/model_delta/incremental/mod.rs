@@ -6,6 +6,7 @@
 //! digest needs no reads of its own, but is known only at the end: see
 //! [`DeltaOptions::prefix_last`].
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::mem;
@@ -34,7 +35,7 @@ use records::Records;
 /// ```text
 /// while let Some(needs) = packing.needs() {
 ///     let (target, base) = (file.read(needs.target), base.read(needs.base));
-///     output.write(packing.supply(engine, target, base)?)
+///     output.write(packing.supply(engine, target.into(), base.into())?)
 /// }
 /// ```
 #[derive(Debug)]
@@ -123,11 +124,12 @@ impl IncrementalDeltaPacker {
     /// Takes the bytes of the ranges returned by
     /// [`IncrementalDeltaPacker::needs`] and returns the next bytes of the
     /// delta, which may be none. After an error the packer cannot continue.
+    /// Owned bytes are not copied.
     pub fn supply<E: PackEngine>(
         &mut self,
         engine: &E,
-        target: &[u8],
-        base: &[u8],
+        target: Cow<[u8]>,
+        base: Cow<[u8]>,
     ) -> Result<Vec<u8>> {
         let Some(wanted) = self.wanted() else {
             return Err(Error::invalid_input("the file is packed already"));
