@@ -9,7 +9,7 @@ pub struct DeltaOptions {
     /// The effort of the encoder.
     pub effort: Effort,
     /// Whether the first bytes of the delta come last, from
-    /// [`IncrementalDeltaPacker::prefix`]. For callers that can put them in
+    /// [`prefix`](super::IncrementalDeltaPacker::prefix). For callers that can put them in
     /// front: most of the base is then read once instead of twice.
     pub prefix_last: bool,
 }
