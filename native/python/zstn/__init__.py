@@ -26,6 +26,7 @@ from ._reports import (
     PackReport,
     UnpackedFile,
     UnpackReport,
+    Uploaded,
     VerifiedFile,
     VerifyReport,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "TensorNotFoundError",
     "UnpackReport",
     "UnpackedFile",
+    "Uploaded",
     "VerifiedFile",
     "VerifyReport",
     "ZstnError",
