@@ -27,7 +27,7 @@ export type { ErrorCode, ErrorLocation } from "./errors.js";
 export { configure } from "./configure.js";
 export type { Configuration, WasmFiles } from "./configure.js";
 export { compress, compressDelta, decompress, decompressDelta } from "./frames.js";
-export type { CompressDeltaOptions, CompressOptions, DecompressDeltaOptions, DecompressOptions, Effort } from "./frames.js";
+export type { CompressOptions, DecompressOptions, Effort } from "./frames.js";
 export type { Model } from "./model.js";
 export type { ModelKind } from "./model-kind.js";
 export type { BytesInput, LocalInput, ModelInput } from "./model-input.js";

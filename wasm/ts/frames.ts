@@ -6,7 +6,7 @@ import { loadPackModule } from "./pack-module.js";
 /** How much time to spend on a smaller result. `"balanced"` by default. */
 export type Effort = "fast" | "balanced" | "max";
 
-/** Options of `compress`. */
+/** Options of `compress` and `compressDelta`. */
 export interface CompressOptions {
   /**
    * The element type of the bytes, as safetensors or z4ai spell it (`"BF16"`, `"bfloat16"`, `"f32"`, …). Elements are
@@ -17,17 +17,11 @@ export interface CompressOptions {
   effort?: Effort;
 }
 
-/** Options of `decompress`. */
+/** Options of `decompress` and `decompressDelta`. */
 export interface DecompressOptions {
   /** The maximum number of bytes that the frame may decode to. 1 GiB by default. A small damaged frame may claim any length. */
   maxBytes?: number;
 }
-
-/** Options of `compressDelta`. */
-export type CompressDeltaOptions = CompressOptions;
-
-/** Options of `decompressDelta`. */
-export type DecompressDeltaOptions = DecompressOptions;
 
 const LIMIT_BYTES = 2 ** 30;
 
@@ -50,7 +44,7 @@ export async function decompress(frame: Uint8Array | ArrayBuffer, { maxBytes = L
 export async function compressDelta(
   bytes: Uint8Array | ArrayBuffer,
   base: Uint8Array | ArrayBuffer,
-  { dtype, effort = "balanced" }: CompressDeltaOptions = {},
+  { dtype, effort = "balanced" }: CompressOptions = {},
 ): Promise<Uint8Array<ArrayBuffer>> {
   const [input, reference] = [bytesOf(bytes, "compressDelta"), bytesOf(base, "compressDelta")];
   return (await loadPackModule()).call((core) => core.compressDelta(input, reference, dtype, effort));
@@ -63,7 +57,7 @@ export async function compressDelta(
 export async function decompressDelta(
   frame: Uint8Array | ArrayBuffer,
   base: Uint8Array | ArrayBuffer,
-  { maxBytes = LIMIT_BYTES }: DecompressDeltaOptions = {},
+  { maxBytes = LIMIT_BYTES }: DecompressOptions = {},
 ): Promise<Uint8Array<ArrayBuffer>> {
   const [input, reference] = [bytesOf(frame, "decompressDelta"), bytesOf(base, "decompressDelta")];
   return (await loadPackModule()).call((core) => core.decompressDelta(input, reference, maxBytes));
