@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { Writable } from "node:stream";
 import { after, before, test } from "node:test";
 import { open, pack } from "zstn";
-import { MIDDLE_TENSOR, safetensors, writeLanguageModel } from "../support/checkpoint.mjs";
+import { MIDDLE_TENSOR, safetensors, writeLanguageModel, xorshift } from "../support/checkpoint.mjs";
 import { pack as packNatively, unpack } from "../support/cli.mjs";
 import { scratchFolder } from "../support/scratch.mjs";
 import { answerRange, startServer } from "../support/server.mjs";
@@ -163,6 +163,17 @@ test("what the command line packs has the same tensors and kinds", async () => {
   const kinds = [...natively.tensors.values()].map(({ name, base }) => [name, base]);
   assert.deepEqual(ours.tensors.map(({ name, base }) => [name, base]), kinds);
   assert.ok(Math.abs(ours.size - natively.size) < natively.size / 50, `${ours.size} and ${natively.size} bytes`);
+});
+
+test("where nothing is left to choose, the command line writes the same bytes", async () => {
+  const random = xorshift(5);
+  const noise = (length) => ({ dtype: "U8", shape: [length], bytes: Uint8Array.from({ length }, random) });
+  const [kept, old, now, added] = [noise(70_000), noise(9000), noise(9000), noise(5000)];
+  writeFileSync(at("noise.safetensors"), safetensors({ kept, changed: now, added }, { format: "pt" }));
+  writeFileSync(at("noise-base.safetensors"), safetensors({ changed: old, kept }));
+  await packNatively(at("noise.safetensors"), at("noise.z4dm"), { base: at("noise-base.safetensors") });
+  const { blob } = await pack(at("noise.safetensors"), { base: at("noise-base.safetensors") });
+  assert.ok(readFileSync(at("noise.z4dm")).equals(await bytesOf(blob)));
 });
 
 test("over HTTP, each file is read once, and the token only goes where it was given for", async () => {
