@@ -148,6 +148,14 @@ impl Error {
         self
     }
 
+    /// Begins the message with the name of the file concerned, for callers that
+    /// work on several.
+    #[must_use]
+    pub(crate) fn file(mut self, name: &str) -> Self {
+        self.0.detail = format!("{name}: {}", self.0.detail).into();
+        self
+    }
+
     /// Returns the kind of error, which says who is at fault.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {

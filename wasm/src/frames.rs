@@ -1,11 +1,16 @@
 //! Single frames.
 
+use std::hint::black_box;
+
 use js_sys::Uint8Array;
 use wasm_bindgen::prelude::*;
 use zstn_core::TensorRef;
+use zstn_core::bytes::index;
 use zstn_core::container::{model_delta, zstn};
 use zstn_core::dtype::Dtype;
+use zstn_core::frame::delta::{self, Delta};
 use zstn_core::frame::select::{self, Effort};
+use zstn_core::limits::HEAD_LEN_BYTES;
 use zstn_core::pure::Pure;
 use zstn_core::{Error, Result, bytes, frame};
 
@@ -20,9 +25,10 @@ pub fn decompress(
 ) -> Result<Uint8Array, JsValue> {
     let decoded = || {
         let frame = copied(frame)?;
-        if frame.starts_with(&zstn::MAGIC) || frame.starts_with(&model_delta::MAGIC) {
+        refuse_container(&frame)?;
+        if frame.starts_with(&delta::MAGIC) {
             return Err(Error::unsupported(
-                "this is a whole container, not a single frame; use open()",
+                "this is the difference from other bytes; use decompressDelta() with those",
             ));
         }
         frame::decompress(&Pure, &frame, to_u64(limit_bytes)?)
@@ -41,7 +47,7 @@ pub fn compress(
         let dtype = dtype.as_deref().map(dtype_named).transpose()?;
         let effort = effort_named(effort)?;
         let bytes = copied(bytes)?;
-        check_room(bytes.len())?;
+        check_room(bytes.len(), ROOM)?;
         Ok(select::encode(
             &Pure,
             TensorRef::flat(&bytes, dtype),
@@ -49,6 +55,66 @@ pub fn compress(
         ))
     };
     answer(coded())
+}
+
+/// The difference of `bytes`, which are elements of `dtype`, from as many bytes of
+/// a base.
+#[wasm_bindgen(js_name = compressDelta)]
+pub fn compress_delta(
+    bytes: &Uint8Array,
+    base: &Uint8Array,
+    dtype: Option<String>,
+    effort: &str,
+) -> Result<Uint8Array, JsValue> {
+    let coded = || {
+        let dtype = dtype.as_deref().map(dtype_named).transpose()?;
+        let effort = effort_named(effort)?;
+        if bytes.length() != base.length() {
+            return Err(Error::invalid_input(format!(
+                "these are {} bytes, the base has {}: a difference needs as many; compress them \
+                 without a base",
+                bytes.length(),
+                base.length()
+            )));
+        }
+        let (bytes, base) = (copied(bytes)?, copied(base)?);
+        check_room(bytes.len(), ROOM_OF_DELTA)?;
+        let current = TensorRef::flat(&bytes, dtype);
+        delta::encode(&Pure, current, &base, effort.into())
+    };
+    answer(coded())
+}
+
+/// The bytes that `frame` is the difference of from `base`, at most `limitBytes`
+/// of them.
+#[wasm_bindgen(js_name = decompressDelta)]
+pub fn decompress_delta(
+    frame: &Uint8Array,
+    base: &Uint8Array,
+    #[wasm_bindgen(js_name = limitBytes)] limit_bytes: f64,
+) -> Result<Uint8Array, JsValue> {
+    let decoded = || {
+        let frame = copied(frame)?;
+        refuse_container(&frame)?;
+        let delta = Delta::parse(&frame)?;
+        let (len, limit) = (delta.len_bytes(), to_u64(limit_bytes)?);
+        if len > limit {
+            return Err(Error::limit(format!(
+                "the frame holds {len} bytes, over the limit of {limit}"
+            )));
+        }
+        delta.decode(&Pure, &copied(base)?)
+    };
+    answer(decoded())
+}
+
+fn refuse_container(frame: &[u8]) -> Result<()> {
+    if frame.starts_with(&zstn::MAGIC) || frame.starts_with(&model_delta::MAGIC) {
+        return Err(Error::unsupported(
+            "this is a whole container, not a single frame; use open()",
+        ));
+    }
+    Ok(())
 }
 
 fn dtype_named(name: &str) -> Result<Dtype> {
@@ -79,13 +145,22 @@ pub fn copied(array: &Uint8Array) -> Result<Vec<u8>> {
 
 /// Coding takes up to this many times the memory of what is coded, besides
 /// it: coded planes, and the frame made of them.
-const ROOM: usize = 2;
+pub const ROOM: usize = 2;
 
-/// Returns whether `len` bytes can be coded: running out in the middle would stop the
-/// whole module.
-pub fn check_room(len: usize) -> Result<()> {
-    let room = len.saturating_mul(ROOM);
-    Vec::<u8>::new().try_reserve_exact(room).map_err(|_| {
+/// Coding a difference takes as much, and the difference and the frame without a
+/// base besides.
+pub const ROOM_OF_DELTA: usize = 4;
+
+/// Refuses `len` bytes that cannot be coded, as that takes `room` times the
+/// memory, of all of a tensor whose head may be in memory already: running out in the middle would stop the whole module.
+pub fn check_room(len: usize, room: usize) -> Result<()> {
+    let mut parts = [const { Vec::<u8>::new() }; ROOM_OF_DELTA];
+    let mut needed = parts.iter_mut().take(room);
+    let most = len.saturating_add(index(HEAD_LEN_BYTES));
+    let reserved = needed.try_for_each(|part| part.try_reserve_exact(most));
+    // The compiler leaves out allocations that nothing looks at.
+    black_box(&parts);
+    reserved.map_err(|_| {
         Error::limit(format!(
             "{len} bytes are more than WebAssembly has memory to pack"
         ))

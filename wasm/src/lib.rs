@@ -33,6 +33,8 @@ mod rows;
 mod unpacked;
 
 #[cfg(feature = "coder")]
+mod delta_packing;
+#[cfg(feature = "coder")]
 mod frames;
 #[cfg(feature = "coder")]
 mod packing;
@@ -44,7 +46,9 @@ pub use catalog::Catalog;
 #[cfg(any(feature = "reader", feature = "threads"))]
 pub use decode::decode;
 #[cfg(feature = "coder")]
-pub use frames::{compress, decompress};
+pub use delta_packing::DeltaPacking;
+#[cfg(feature = "coder")]
+pub use frames::{compress, compress_delta, decompress, decompress_delta};
 #[cfg(feature = "reader")]
 pub use model::Model;
 #[cfg(feature = "reader")]

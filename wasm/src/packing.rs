@@ -9,7 +9,7 @@ use zstn_core::container::zstn::{ContainerOptions, IncrementalPacker as Core};
 use zstn_core::pure::Pure;
 
 use crate::error::to_js_error;
-use crate::frames::{answer, check_room, copied, effort_named};
+use crate::frames::{ROOM, answer, check_room, copied, effort_named};
 use crate::number::to_u64;
 
 /// A file being packed.
@@ -64,7 +64,7 @@ impl Packing {
     pub fn supply(&mut self, bytes: &Uint8Array) -> Result<Uint8Array, JsValue> {
         let mut supply = || {
             let bytes = copied(bytes)?;
-            check_room(bytes.len())?;
+            check_room(bytes.len(), ROOM)?;
             self.0.supply(&Pure, &bytes)
         };
         answer(supply())

@@ -9,7 +9,7 @@ export interface WasmFiles {
   reader?: CoreInput;
   /** `zstn/zstn_formats_bg.wasm`, loaded when a zTensor, Gauss or compressed-tensors file is opened. */
   formats?: CoreInput;
-  /** `zstn/zstn_coder_bg.wasm`, loaded by `pack`, `compress` and `decompress`. */
+  /** `zstn/zstn_coder_bg.wasm`, loaded by `pack`, `compress`, `decompress`, `compressDelta` and `decompressDelta`. */
   coder?: CoreInput;
 }
 

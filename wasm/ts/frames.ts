@@ -6,7 +6,7 @@ import { loadPackModule } from "./pack-module.js";
 /** How much time to spend on a smaller result. `"balanced"` by default. */
 export type Effort = "fast" | "balanced" | "max";
 
-/** Options of `compress`. */
+/** Options of `compress` and `compressDelta`. */
 export interface CompressOptions {
   /**
    * The element type of the bytes, as safetensors or z4ai spell it (`"BF16"`, `"bfloat16"`, `"f32"`, …). Elements are
@@ -17,7 +17,7 @@ export interface CompressOptions {
   effort?: Effort;
 }
 
-/** Options of `decompress`. */
+/** Options of `decompress` and `decompressDelta`. */
 export interface DecompressOptions {
   /** The maximum number of bytes that the frame may decode to. 1 GiB by default. A small damaged frame may claim any length. */
   maxBytes?: number;
@@ -35,6 +35,32 @@ export async function compress(bytes: Uint8Array | ArrayBuffer, { dtype, effort 
 export async function decompress(frame: Uint8Array | ArrayBuffer, { maxBytes = LIMIT_BYTES }: DecompressOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
   const input = bytesOf(frame, "decompress");
   return (await loadPackModule()).call((core) => core.decompress(input, maxBytes));
+}
+
+/**
+ * Compresses bytes to a frame (`Z4DL`) that stores only their difference from `base`, which has as many bytes.
+ * `decompressDelta`, `zstn decompress --base` and z4ai can read it, with the same base.
+ */
+export async function compressDelta(
+  bytes: Uint8Array | ArrayBuffer,
+  base: Uint8Array | ArrayBuffer,
+  { dtype, effort = "balanced" }: CompressOptions = {},
+): Promise<Uint8Array<ArrayBuffer>> {
+  const [input, reference] = [bytesOf(bytes, "compressDelta"), bytesOf(base, "compressDelta")];
+  return (await loadPackModule()).call((core) => core.compressDelta(input, reference, dtype, effort));
+}
+
+/**
+ * Decompresses a frame of `compressDelta`, of `zstn compress --base` or of z4ai. Rejects with a `FormatError` whose `rule`
+ * is `"delta.reference"` if `base` is not what the frame was made against.
+ */
+export async function decompressDelta(
+  frame: Uint8Array | ArrayBuffer,
+  base: Uint8Array | ArrayBuffer,
+  { maxBytes = LIMIT_BYTES }: DecompressOptions = {},
+): Promise<Uint8Array<ArrayBuffer>> {
+  const [input, reference] = [bytesOf(frame, "decompressDelta"), bytesOf(base, "decompressDelta")];
+  return (await loadPackModule()).call((core) => core.decompressDelta(input, reference, maxBytes));
 }
 
 function bytesOf(bytes: Uint8Array | ArrayBuffer, call: string): Uint8Array {

@@ -124,7 +124,8 @@ function withoutBase(model: Model): Model {
   );
 }
 
-function nameBase(error: unknown): never {
+/** Says what to do about a base that needs a base. */
+export function nameBase(error: unknown): never {
   if (!(error instanceof BaseRequiredError)) throw error;
   throw new BaseRequiredError("The base is a delta itself: open it with its own base, and pass that model as `base`.");
 }
@@ -141,7 +142,7 @@ function withBase(model: Model, base: Model, ownsBase: boolean): Model {
 }
 
 /** Returns the options for another file that belongs to `input`. Secrets go only to the origin of `input`. */
-function optionsFor(other: ModelInput, input: ModelInput, options: AllOptions): AllOptions {
+export function optionsFor(other: ModelInput, input: ModelInput, options: AllOptions): AllOptions {
   const origin = (place: ModelInput): string | undefined => {
     if (typeof place !== "string" && !(place instanceof URL)) return undefined;
     const resolved = platform.resolve(place);

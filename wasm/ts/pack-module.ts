@@ -19,11 +19,32 @@ export interface CorePacking {
   free(): void;
 }
 
+/** A safetensors file being packed against a base. Does no I/O. */
+export interface CoreDeltaPacking {
+  /** Returns [offset, length] of the next range of the file and the same of its base, which may be empty; `undefined` when the delta is complete. */
+  needs(): Float64Array | undefined;
+  /** Returns the name of the tensor that the ranges belong to. */
+  tensor(): string | undefined;
+  /** Returns how many bytes of both files are read in all, once the headers are known. */
+  readBytes(): number | undefined;
+  /** Takes the bytes of those ranges and returns the next bytes of the delta, which may be none. */
+  supply(bytes: Uint8Array, base: Uint8Array): Uint8Array<ArrayBuffer>;
+  /** Returns the first bytes of the delta, once it is complete. */
+  prefix(): Uint8Array<ArrayBuffer>;
+  /** Returns all tensors in data order, once the delta is complete. */
+  packed(): PackedTensor[];
+  free(): void;
+}
+
 /** The loaded module. */
 export interface PackCore {
   readonly Packing: { new (sizeBytes: number, effort: string, allowTruncated: boolean): CorePacking };
+  /** With `prefixLast`, `supply` does not return the first bytes of the delta: `prefix` does. */
+  readonly DeltaPacking: { new (sizeBytes: number, baseBytes: number, effort: string, prefixLast: boolean): CoreDeltaPacking };
   decompress(frame: Uint8Array, maxBytes: number): Uint8Array<ArrayBuffer>;
   compress(bytes: Uint8Array, dtype: string | undefined, effort: string): Uint8Array<ArrayBuffer>;
+  decompressDelta(frame: Uint8Array, base: Uint8Array, maxBytes: number): Uint8Array<ArrayBuffer>;
+  compressDelta(bytes: Uint8Array, base: Uint8Array, dtype: string | undefined, effort: string): Uint8Array<ArrayBuffer>;
 }
 
 /** Returns the module. */

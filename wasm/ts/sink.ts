@@ -3,6 +3,8 @@
 /** Receives the pieces of a file in order. */
 export interface Sink {
   write(piece: Uint8Array<ArrayBuffer>): Promise<void>;
+  /** Puts a piece in front of all others. Absent where pieces are gone once they are written. */
+  prepend?(piece: Uint8Array<ArrayBuffer>): void;
 }
 
 /** Size at which pieces become a `Blob`, in bytes: browsers move a large `Blob` out of memory, but not many small pieces. */
@@ -17,6 +19,10 @@ export class BlobSink implements Sink {
     this.#pieces.push(piece);
     this.#piecesBytes += piece.byteLength;
     if (this.#piecesBytes >= BLOB_BYTES) this.#moveToBlob();
+  }
+
+  prepend(piece: Uint8Array<ArrayBuffer>): void {
+    this.#blobs.unshift(new Blob([piece]));
   }
 
   blob(): Blob {

@@ -64,11 +64,11 @@ const opener = new Opener({
 const SAMPLE = "sample.zstn";
 const TUNED_SAMPLE = "sample-tuned.zstn";
 
-/** Opens another model at the user's request. */
-function openInput(input: UserInput): void {
+/** Opens another model at the user's request, with its base if that is known. */
+function openInput(input: UserInput, base?: UserInput): void {
   const src = "text" in input ? input.text : undefined;
   // The second model of the previous one is not kept.
-  const second = loaded?.second ? undefined : opener.second;
+  const second = base ?? (loaded?.second ? undefined : opener.second);
   const secondText = second && "text" in second ? second.text : undefined;
   if (!second || secondText !== undefined) opener.show(src, secondText);
   for (const text of [src, secondText]) if (text !== undefined) origins.named(originOf(text), "person");
@@ -182,7 +182,7 @@ function breakdown(): Promise<ByteBreakdown> {
 }
 
 function showPack(): void {
-  packPanel ??= new PackPanel(activities, (file) => openInput({ files: [file] }));
+  packPanel ??= new PackPanel(activities, (file, base) => openInput({ files: [file] }, base && { files: [base] }));
   getById("pack").replaceChildren(packPanel.node);
   focusHead();
 }

@@ -2,6 +2,7 @@
 //!
 //! These modules plan and check; they never read or write a file themselves.
 
+mod file_head;
 pub mod foreign;
 pub mod model_delta;
 pub mod part_name;

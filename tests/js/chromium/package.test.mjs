@@ -1,10 +1,10 @@
 /** The package in a browser without a bundler, as a plain module script. */
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { MIDDLE_TENSOR, writeLanguageModel } from "../support/checkpoint.mjs";
+import { MIDDLE_TENSOR, safetensors, writeLanguageModel } from "../support/checkpoint.mjs";
 import { pack as packInNode } from "zstn";
 import { browserTests } from "../support/chromium.mjs";
 import { pack, serve } from "../support/cli.mjs";
@@ -208,6 +208,42 @@ inBrowser("a file that a person dropped is packed, read by name, and restored", 
   const inNode = await packInNode(join(scratch, "model.safetensors"));
   assert.equal(got.digest, sha256(new Uint8Array(await inNode.blob.arrayBuffer())), "a browser and Node make the same file");
   assert.deepEqual(got.report.tensors, inNode.tensors.map((tensor) => ({ ...tensor })));
+  assert.deepEqual(complaints, []);
+});
+
+inBrowser("a file is packed against a base: a File, or an address on another origin, plain or packed", async (page, complaints) => {
+  const changed = tensors[MIDDLE_TENSOR].bytes.map((byte, i) => (i % 90 === 0 ? byte ^ 1 : byte));
+  const tuned = join(scratch, "tuned.safetensors");
+  writeFileSync(tuned, safetensors({ ...tensors, [MIDDLE_TENSOR]: { ...tensors[MIDDLE_TENSOR], bytes: changed } }));
+  const inNode = await packInNode(tuned, { base: join(scratch, "model.safetensors") });
+  const expected = sha256(new Uint8Array(await inNode.blob.arrayBuffer()));
+  await openPage(page);
+  await page.setInputFiles("input", tuned);
+  const got = await page.evaluate(
+    async ([url, name]) => {
+      const [file] = document.querySelector("input").files;
+      const plain = await (await fetch(`${url}model.safetensors`)).blob();
+      const digests = [];
+      for (const base of [plain, `${url}model.safetensors`, `${url}model.zstn`]) {
+        const { blob } = await zstn.pack(file, { base });
+        digests.push(await digest(await blob.arrayBuffer()));
+      }
+      const { blob } = await zstn.pack(file, { base: plain });
+      const model = await zstn.open(blob, { base: `${url}model.zstn` });
+      const tensor = await digest((await model.tensor(name)).bytes);
+      const stop = new AbortController();
+      const onProgress = ({ loadedBytes }) => loadedBytes > 1e6 && stop.abort();
+      const aborted = await failure(zstn.pack(file, { base: `${url}model.zstn`, signal: stop.signal, onProgress }));
+      const [one, two] = [Uint8Array.of(1, 2, 3), Uint8Array.of(1, 9, 3)];
+      const same = await zstn.decompressDelta(await zstn.compressDelta(one, two), two);
+      const other = await failure(zstn.decompressDelta(await zstn.compressDelta(one, two), one));
+      return { digests, tensor, aborted, same: [...same], other };
+    },
+    [models.url, MIDDLE_TENSOR],
+  );
+  assert.deepEqual(got.digests, [expected, expected, expected]);
+  assert.equal(got.tensor, sha256(changed));
+  assert.deepEqual([got.aborted.name, got.same, got.other.code], ["AbortError", [1, 2, 3], "malformed"]);
   assert.deepEqual(complaints, []);
 });
 

@@ -11,11 +11,16 @@ import { goTo, row, saved, serveViewer, viewerFolder } from "../support/viewer.m
 const folder = viewerFolder();
 const models = join(folder, "models");
 const PLAIN = join(models, "model.safetensors");
+const TUNED = join(models, "tuned.safetensors");
+const OTHER = join(models, "other.safetensors");
 let server;
 
 const { inBrowser } = browserTests({
   ready: async () => {
-    await writeLanguageModel(PLAIN);
+    const tensors = await writeLanguageModel(PLAIN);
+    const bytes = tensors[MIDDLE_TENSOR].bytes.map((byte, i) => (i % 100 === 0 ? byte ^ 1 : byte));
+    writeFileSync(TUNED, safetensors({ ...tensors, [MIDDLE_TENSOR]: { ...tensors[MIDDLE_TENSOR], bytes } }));
+    writeFileSync(OTHER, safetensors({}));
     server = await serveViewer(folder);
   },
   done: () => server?.stop(),
@@ -44,6 +49,34 @@ inBrowser("a file is packed: ratio by tensor, saved, restored byte for byte, loo
 
   await page.getByRole("button", { name: "Look inside" }).click();
   await page.getByRole("heading", { name: "model.zstn" }).waitFor();
+  await page.getByLabel("Search tensors").fill(MIDDLE_TENSOR);
+  await row(page, MIDDLE_TENSOR).click();
+  await page.locator(".statistics").waitFor();
+  assert.deepEqual(complaints, []);
+});
+
+inBrowser("a fine-tune is packed against a base: saved, restored byte for byte, looked at with its base", async (page, complaints) => {
+  await goTo(page, server, { view: "pack" });
+  await page.locator("#pack-base").setInputFiles(OTHER);
+  await page.getByRole("button", { name: "Remove the base other.safetensors" }).click();
+  await page.locator("#pack-base").setInputFiles(PLAIN);
+  await page.getByText("model.safetensors", { exact: true }).waitFor();
+  await chooser(page).setInputFiles(TUNED);
+  await page.getByRole("button", { name: "Save tuned.z4dm" }).waitFor({ timeout: 35_000 });
+  const { name, bytes } = await saved(page, () => page.getByRole("button", { name: /^Save/ }).click());
+  assert.equal(name, "tuned.z4dm");
+  assert.ok(bytes.length < readFileSync(TUNED).length / 50, `${bytes.length}`);
+  const [packed, restored] = [join(models, "packed.z4dm"), join(models, "restored-tuned.safetensors")];
+  writeFileSync(packed, bytes);
+  await unpack(packed, restored, { base: PLAIN });
+  assert.ok(readFileSync(restored).equals(readFileSync(TUNED)), "lossless");
+  const lines = await page.locator(".pack-result tbody tr").evaluateAll((rows) => rows.map((line) => [...line.children].map((cell) => cell.textContent)));
+  assert.match(lines.find(([tensor]) => tensor === MIDDLE_TENSOR)[3], /^\d+(\.\d+)?×$/);
+  assert.equal(lines.filter(([, , , ratio]) => ratio === "as in the base").length, lines.length - 1);
+  assert.match(await page.locator(".figures").innerText(), /33 as in the base/);
+
+  await page.getByRole("button", { name: "Look inside" }).click();
+  await page.getByRole("heading", { name: "tuned.z4dm" }).waitFor();
   await page.getByLabel("Search tensors").fill(MIDDLE_TENSOR);
   await row(page, MIDDLE_TENSOR).click();
   await page.locator(".statistics").waitFor();

@@ -43,10 +43,10 @@ test("CommonJS requires it", async () => {
 });
 
 const CONSUMER = `
-import { compress, configure, decompress, folderCache, memoryCache, open, opfsCache, pack, withCache, withCoalescing, withRetry, workerPool, WorkerError, ZstnError } from "zstn";
+import { compress, compressDelta, configure, decompress, decompressDelta, folderCache, memoryCache, open, opfsCache, pack, withCache, withCoalescing, withRetry, workerPool, WorkerError, ZstnError } from "zstn";
 import { configure as configureServiceWorker, serveSafetensors } from "zstn/service-worker";
 import { threadPool } from "zstn/threads";
-import type { ByteCache, HttpOptions, Model, ModelInput, OpenOptionsFor, Packed, PackReport, SafetensorsBlob, StoredCache, Tensor, Source, WorkerPool } from "zstn";
+import type { ByteCache, HttpOptions, Model, ModelInput, OpenOptionsFor, PackDeltaOptionsFor, Packed, PackOptionsFor, PackReport, SafetensorsBlob, StoredCache, Tensor, Source, WorkerPool } from "zstn";
 const mine: Source = { size: () => 3, read: async (offset, length, options) => (options?.signal?.throwIfAborted(), new Uint8Array(offset + length)) };
 export async function read(model: Model): Promise<number> {
   const tensor: Tensor = await model.tensor("w", { signal: AbortSignal.timeout(1000), onProgress: ({ loadedBytes }) => void loadedBytes });
@@ -68,6 +68,18 @@ export async function repack(model: Blob, to: WritableStream<Uint8Array>): Promi
   void new Blob([await decompress(await compress(new Uint8Array(size + report.size), { dtype: "F32" }))]);
   return tensors[0]?.aliasOf === undefined ? blob : model;
 }
+export async function packTuned(tuned: File, base: Model, to: WritableStream<Uint8Array>): Promise<Blob> {
+  const { blob, tensors }: Packed = await pack(tuned, { base, effort: "fast", onProgress: ({ stage }) => void stage });
+  const report: PackReport = await pack("https://host/tuned.safetensors", { base: "https://host/base.zstn", to, token: "t", retries: 1 });
+  const use: "copy" | "difference" | undefined = tensors[0]?.base ?? report.tensors[0]?.base;
+  await pack(tuned, { base: "https://host/base.zstn", retries: 5, cache: 1e6 });
+  const frame = await compressDelta(new Uint8Array(9), new Uint8Array(9), { dtype: "F32", effort: "max" });
+  void (await decompressDelta(frame, new ArrayBuffer(9), { maxBytes: 9 }));
+  return use === "copy" ? blob : tuned;
+}
+export const packAny = <I extends ModelInput>(input: I, options: PackOptionsFor<I>): Promise<Packed> => pack(input, { ...options, to: undefined });
+export const packAnyTuned = <I extends ModelInput, B extends ModelInput | Model>(input: I, options: PackDeltaOptionsFor<I, B>): Promise<Packed> => pack(input, { ...options, to: undefined });
+export const eitherTuned = (input: ModelInput, base: ModelInput | Model): Promise<Packed> => pack(input, { base, token: "t" });
 const kept: ByteCache = { persistent: false, get: async () => undefined, put: async (_key, _offset, bytes) => void bytes.byteLength };
 const patient: HttpOptions = { token: "t", retries: 5, idleTimeoutMs: 60_000, maxFullDownloadBytes: 0, cache: kept };
 export const cached = (inNode: boolean): StoredCache => (inNode ? folderCache("cache", { maxBytes: 1e9 }) : opfsCache({ folder: "models" }));
@@ -104,9 +116,21 @@ void open(new Uint8Array(8), { cache: 1e6 });
 void open(new Uint8Array(8), { coalesce: { maxGapBytes: 0 } });
 // @ts-expect-error: nothing is requested for a Blob that is packed
 void pack(new Blob([]), { fetch });
+// @ts-expect-error: nor for that and a base in memory
+void pack(new Blob([]), { base: new Blob([]), retries: 3 });
+// @ts-expect-error: nor for an open model
+void pack(new Blob([]), { base: {} as Model, cache: 1e6 });
+// @ts-expect-error: a token is for the origin of the file that is packed, and this has none
+void pack(new Blob([]), { base: "https://host/base.zstn", token: "t" });
+// @ts-expect-error: a delta holds whole files
+void pack("model.safetensors", { base: "base.safetensors", allowTruncated: true });
+// @ts-expect-error: a stream was given, so there is no Blob
+void pack("model.safetensors", { base: "base.safetensors", to: new WritableStream() }).then(({ blob }) => blob);
+// @ts-expect-error: that is no base
+void pack("model.safetensors", { base: 7 });
+// @ts-expect-error: the base is the second argument
+void compressDelta(new Uint8Array(1), { dtype: "F32" });
 // ... those of open for pack, ...
-// @ts-expect-error: a delta cannot be packed
-void pack("model.safetensors", { base: "base.safetensors" });
 // @ts-expect-error: packing does not decode
 void pack("model.safetensors", { workers: 2 });
 // @ts-expect-error: packing reads one file

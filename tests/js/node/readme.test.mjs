@@ -56,17 +56,25 @@ test("wasm/README.md: reading", async () => {
   assert.equal(lines.length, 2);
 });
 
+test("wasm/README.md: a fine-tune and its base", async () => {
+  for (const name of ["model.safetensors", "tuned.safetensors"]) copyFileSync(join(served, name), join(project, name));
+  const code = block("wasm/README.md", "js", 'pack("tuned.safetensors"');
+  const { last } = await module("tune.mjs", code, "console.log(JSON.stringify([[...weight.data], Buffer.from(original).toString('hex')]));");
+  assert.deepEqual(last[0], [...WEIGHTS].map((bits, i) => (i === 17 ? bits ^ 3 : bits)));
+  assert.equal(last[1], readFileSync(join(served, "tuned.safetensors")).toString("hex"));
+});
+
 // A page's blocks build on each other; those for browsers alone are marked as such.
 const PAGES = {
   reading: ["JSON.stringify([t.shape, some.shape, whole])", [[1500, 4], [10, 4], true]],
   workers: ["pool.size", 3],
   formats: ["JSON.stringify([t.shape, tuned.base.stats.requests > 0])", [[100, 60], true]],
   safetensors: ["JSON.stringify([Number(head) < file.size, file.isOriginal])", [true, true]],
-  packing: ["bytes.length", 4096],
+  packing: ["JSON.stringify([bytes.length, same[17], tensors.map(({ base }) => base), restored.length === tuned.originalSize])", [4096, 3, ["difference", "copy"], true]],
 };
 for (const [page, [found, expected]] of Object.entries(PAGES)) {
   test(`docs/npm/${page}.md`, async () => {
-    copyFileSync(join(served, "model.safetensors"), join(project, "model.safetensors"));
+    for (const name of ["model.safetensors", "tuned.safetensors"]) copyFileSync(join(served, name), join(project, name));
     const code = blocks(`docs/npm/${page}.md`, "js").join("\n");
     const { last } = await module(`${page}.mjs`, code, `console.log(${found}); process.exit();`);
     assert.deepEqual(last, expected);

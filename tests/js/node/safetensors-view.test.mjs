@@ -38,6 +38,18 @@ test("a packed language model is the file that it was packed from, to the last b
   for (const name of read.names) assert.equal(sha256(await read.bytesOf(name)), sha256(tensors[name].bytes), name);
 });
 
+test("a slice of many tensors does not make Node warn of listeners", async () => {
+  const warnings = [];
+  const hear = (warning) => warnings.push(warning.message);
+  process.on("warning", hear);
+  const model = await open(packed);
+  assert.ok(model.tensors.size > 11);
+  await whole(model);
+  await new Promise((resolve) => setImmediate(resolve));
+  process.off("warning", hear);
+  assert.deepEqual(warnings, []);
+});
+
 for (const container of goodContainers.filter(readableByName)) {
   test(`${container.name}: the file that was packed, to the last byte`, async () => {
     const [model, expected] = [await open(vectorPath("zstn", container.container.file)), readFileSync(vectorPath("zstn", container.original.file))];

@@ -22,9 +22,21 @@ export async function pack(input, output, { base } = {}) {
   await run(program(), ["pack", input, "-o", output, "--force", ...(base === undefined ? [] : ["--base", base])]);
 }
 
-/** Unpacks a file. */
-export async function unpack(input, output) {
-  await run(program(), ["unpack", input, "-o", output, "--force"]);
+/** Unpacks a file; `base` is that of a delta. */
+export async function unpack(input, output, { base } = {}) {
+  await run(program(), ["unpack", input, "-o", output, "--force", ...(base === undefined ? [] : ["--base", base])]);
+}
+
+/** Compresses a file to a frame, or to its difference from `base`. */
+export async function compressFile(input, output, { base, dtype } = {}) {
+  const options = { base, dtype };
+  const given = Object.entries(options).flatMap(([name, value]) => (value === undefined ? [] : [`--${name}`, value]));
+  await run(program(), ["compress", input, "-o", output, "--force", ...given]);
+}
+
+/** Decompresses a frame; `base` is that of a difference. */
+export async function decompressFile(input, output, { base } = {}) {
+  await run(program(), ["decompress", input, "-o", output, "--force", ...(base === undefined ? [] : ["--base", base])]);
 }
 
 /** Writes a checkpoint in the format that the name of `output` says. */

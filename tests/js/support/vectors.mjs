@@ -18,6 +18,10 @@ export const goodContainers = manifest("zstn").cases.filter(({ type }) => type =
 export const goodDeltas = manifest("zstn").cases.filter(({ type }) => type === "z4dm");
 export const badDeltas = manifest("zstn-bad").cases.filter(({ type, verdict }) => type === "z4dm" && verdict === "must_reject");
 
+/** Differences between buffers, and damaged ones of them. */
+export const goodBufferDeltas = manifest("zstn").cases.filter(({ type }) => type === "z4delta");
+export const badBufferDeltas = manifest("zstn-bad").cases.filter(({ type, verdict }) => type === "z4delta" && verdict === "must_reject");
+
 /** Damaged containers that no reader by name may accept. */
 export const badContainers = manifest("zstn-bad").cases.filter(({ type, verdict, opened }) => type === "zstn" && (verdict === "must_reject" || opened));
 

@@ -21,10 +21,10 @@ test("conditions are in the order that resolvers need, and their files exist", (
 });
 
 const ERRORS = ["BaseRequired", "ContentEncoding", "CoreLoad", "Format", "Http", "Internal", "InvalidInput", "Limit", "ModelClosed", "Network", "RangeNotSupported", "Read", "SourceChanged", "TensorNotFound", "Truncated", "Unsupported", "Worker", "Zstn"];
-const FUNCTIONS = ["compress", "configure", "decompress", "folderCache", "memoryCache", "open", "opfsCache", "pack", "withCache", "withCoalescing", "withRetry", "workerPool"];
+const FUNCTIONS = ["compress", "compressDelta", "configure", "decompress", "decompressDelta", "folderCache", "memoryCache", "open", "opfsCache", "pack", "withCache", "withCoalescing", "withRetry", "workerPool"];
 const TYPES = [
   "BlobReadOptions", "ByteCache", "BytesInput", "CoalesceOptions", "CompressOptions", "Configuration", "CoreInput", "DecompressOptions", "Dtype", "DtypeArrays", "Effort",
-  "ErrorCode", "ErrorLocation", "HttpOptions", "LocalInput", "Model", "ModelInput", "ModelKind", "OnProgress", "OpenOptions", "OpenOptionsFor", "OpfsCacheOptions", "PackOptions", "PackOptionsFor",
+  "ErrorCode", "ErrorLocation", "HttpOptions", "LocalInput", "Model", "ModelInput", "ModelKind", "OnProgress", "OpenOptions", "OpenOptionsFor", "OpfsCacheOptions", "PackDeltaOptions", "PackDeltaOptionsFor", "PackOptions", "PackOptionsFor",
   "PackReport", "Packed", "PackedTensor", "PlanOptions", "Progress", "ReadOptions", "ReadPlan", "ResolveSibling", "RetryOptions", "RowRange", "SafetensorsBlob", "SafetensorsBlobOptions",
   "Source", "Stats", "StoredCache", "StoredCacheOptions", "StoredPart", "StoredPlane", "StreamOptions", "Tensor", "TensorData", "TensorInfo", "TensorOptions",
   "TypedTensor", "WasmFiles", "WasmModule", "WorkerPool", "WorkerPoolOptions",

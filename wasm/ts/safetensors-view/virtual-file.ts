@@ -38,7 +38,8 @@ export class VirtualFile implements Source {
         const [index, begin, end] = [tensors[i]!, tensors[i + 1]!, tensors[i + 2]!];
         const at = position;
         position += end - begin;
-        parts.push(this.#readPart(index, begin, end, signal).then((bytes) => out.set(bytes, at)));
+        // Each with a signal of its own: Node warns of a signal with more than ten listeners.
+        parts.push(abortSiblingsOnFailure([signal], (signal) => this.#readPart(index, begin, end, signal)).then((bytes) => out.set(bytes, at)));
       }
       await Promise.all(parts);
     });

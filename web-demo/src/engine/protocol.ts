@@ -163,7 +163,7 @@ export interface Calls {
   values: { request: { of: Reference; minus?: Reference | undefined; area: Area }; result: Values };
   breakdown: { request: { slot: Slot; tensor?: string | undefined }; result: ByteBreakdown };
   save: { request: { of: Reference; format: SaveFormat }; result: Blob };
-  pack: { request: { file: File; effort: "fast" | "balanced" | "max" }; result: PackReport & { blob: Blob } };
+  pack: { request: { file: File; base: File | undefined; effort: "fast" | "balanced" | "max" }; result: PackReport & { blob: Blob } };
 }
 
 export type CallName = keyof Calls;

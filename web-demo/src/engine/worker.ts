@@ -25,7 +25,10 @@ const handlers: Handlers = {
   values: (request, context) => valuesOf(models.matrix(request.of, request.minus), request.area, context),
   breakdown: ({ slot, tensor }, context) => byteBreakdown(models.model(slot), tensor, context),
   save: ({ of, format }, context) => save(models.model(of.slot), of.tensor, format, context),
-  pack: ({ file, effort }, { signal, onStep }) => pack(file, { effort, signal, onProgress: onStep }),
+  pack: ({ file, base, effort }, { signal, onStep }) => {
+    const options = { effort, signal, onProgress: onStep };
+    return base ? pack(file, { ...options, base }) : pack(file, options);
+  },
 };
 
 const running = new Map<number, AbortController>();

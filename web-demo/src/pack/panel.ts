@@ -1,4 +1,4 @@
-/** Packing a local file in the page. */
+/** Packing a local file in the page, alone or as its difference from a base. */
 
 import type { PackReport, PackedTensor } from "zstn";
 import { Engine } from "../engine/client.js";
@@ -8,6 +8,7 @@ import { announce, errorBox } from "../page/notice.js";
 import { downloadBlob } from "../page/download.js";
 import { isAbort } from "../page/error-text.js";
 import type { Activities } from "../network/activity.js";
+import { BasePicker } from "./base-picker.js";
 
 /** How many rows are shown at first. A button shows the rest. */
 const FIRST_ROWS = 200;
@@ -17,12 +18,13 @@ type Effort = "fast" | "balanced" | "max";
 export class PackPanel {
   readonly node: HTMLElement;
   readonly #activities: Activities;
-  readonly #onOpen: (file: File) => void;
+  readonly #onOpen: (file: File, base: File | undefined) => void;
+  readonly #base = new BasePicker();
   readonly #result = element("div", { class: "pack-result" });
   #effort: Effort = "balanced";
   #packing: AbortController | undefined;
 
-  constructor(activities: Activities, onOpen: (file: File) => void) {
+  constructor(activities: Activities, onOpen: (file: File, base: File | undefined) => void) {
     this.#activities = activities;
     this.#onOpen = onOpen;
     const input = element("input", { type: "file", id: "pack-file", class: "unseen", accept: ".safetensors" });
@@ -36,8 +38,8 @@ export class PackPanel {
       "div",
       { class: "pack" },
       element("header", { class: "stage-head" }, element("h1", { tabIndex: -1 }, "Pack a file here")),
-      element("p", { class: "lead" }, "A .safetensors file becomes a .zstn file: smaller, without losing a bit, and readable tensor by tensor. It does not leave your machine."),
-      element("div", { class: "pack-tools" }, input, element("label", { class: "drop", htmlFor: "pack-file" }, element("strong", {}, "Drop or choose a .safetensors file"), element("span", {}, "packed by this page, in the background")), effort),
+      element("p", { class: "lead" }, "A .safetensors file becomes a .zstn file: smaller, without losing a bit, and readable tensor by tensor. With a base model, only what a fine-tune changed is stored. Nothing leaves your machine."),
+      element("div", { class: "pack-tools" }, input, element("label", { class: "drop", htmlFor: "pack-file" }, element("strong", {}, "Drop or choose a .safetensors file"), element("span", {}, "packed by this page, in the background")), element("div", { class: "pack-options" }, effort, this.#base.node)),
       this.#result,
     );
   }
@@ -46,8 +48,10 @@ export class PackPanel {
     this.#packing?.abort();
     const packing = new AbortController();
     this.#packing = packing;
+    const base = this.#base.file;
+    const what = base ? `${file.name} against ${base.name}` : file.name;
     const bar = element("progress", { max: 1, value: 0, "aria-label": `Packing ${file.name}` });
-    const note = element("p", { class: "reading", role: "status" }, `Packing ${file.name} (${formatBytes(file.size)}) …`);
+    const note = element("p", { class: "reading", role: "status" }, `Packing ${what} (${formatBytes(file.size)}) …`);
     this.#result.replaceChildren(element("div", { class: "notice packing" }, note, bar, button("Cancel", () => packing.abort(), { "aria-label": "Cancel packing" })));
     // A separate worker, so that viewing a model does not wait.
     const engine = new Engine();
@@ -56,7 +60,7 @@ export class PackPanel {
       const report = await this.#activities.run(
         `Packing ${file.name}`,
         ({ signal, onStep }) =>
-          engine.call("pack", { file, effort: this.#effort }, {
+          engine.call("pack", { file, base, effort: this.#effort }, {
             signal,
             onStep: (step) => {
               bar.value = step.loadedBytes / Math.max(1, step.totalBytes);
@@ -65,7 +69,7 @@ export class PackPanel {
           }),
         packing.signal,
       );
-      this.#show(file, report, performance.now() - start);
+      this.#show(file, base, report, performance.now() - start);
     } catch (error) {
       if (this.#packing !== packing) return;
       const stopped = isAbort(error) ? new Error("Cancelled.") : error;
@@ -75,23 +79,24 @@ export class PackPanel {
     }
   }
 
-  #show(file: File, { blob, originalSize, size, tensors, indexed }: PackReport & { blob: Blob }, tookMs: number): void {
-    const name = `${file.name.replace(/\.safetensors$/i, "")}.zstn`;
+  #show(file: File, base: File | undefined, { blob, originalSize, size, tensors, indexed }: PackReport & { blob: Blob }, tookMs: number): void {
+    const name = `${file.name.replace(/\.safetensors$/i, "")}.${base ? "z4dm" : "zstn"}`;
+    const copies = tensors.filter((tensor) => tensor.base === "copy").length;
     announce(`${file.name} has been packed: ${formatRatio(originalSize / size)}.`);
     const entry = (label: string, value: HTMLElement, note: string) => element("div", { class: "figure" }, element("dt", {}, label), element("dd", {}, value), element("dd", { class: "note" }, note));
     const list = element(
       "dl",
       { class: "figures" },
-      entry("Original", dataValue(originalSize, formatBytes(originalSize)), plural(tensors.length, "tensor")),
+      entry("Original", dataValue(originalSize, formatBytes(originalSize)), base ? `${plural(tensors.length, "tensor")}, ${copies} as in the base` : plural(tensors.length, "tensor")),
       entry("Packed", dataValue(size, formatBytes(size), { "data-packed": "size" }), size < originalSize ? `${formatShare(1 - size / originalSize)} saved` : "no savings"),
-      entry("Ratio", dataValue(originalSize / size, formatRatio(originalSize / size)), indexed ? "lossless" : "stored as one blob (not valid safetensors)"),
+      entry("Ratio", dataValue(originalSize / size, formatRatio(originalSize / size)), base ? `lossless, with ${base.name}` : indexed ? "lossless" : "stored as one blob (not valid safetensors)"),
       entry("Time", dataValue(tookMs, formatDuration(tookMs)), `${formatBytes((originalSize / Math.max(1, tookMs)) * 1000)}/s`),
     );
     const buttons = element(
       "div",
       { class: "buttons" },
       button(`Save ${name}`, () => downloadBlob(blob, name), { class: "button primary" }),
-      button("Look inside", () => this.#onOpen(new File([blob], name))),
+      button("Look inside", () => this.#onOpen(new File([blob], name), base)),
     );
     this.#result.replaceChildren(list, buttons, ratios(tensors));
   }
@@ -110,10 +115,11 @@ function ratios(tensors: readonly PackedTensor[]): HTMLElement {
   return element("section", { class: "card wide" }, element("h2", {}, "Tensor by tensor"), element("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Ratio of every tensor" }, table), rest > 0 && more);
 }
 
-function ratioRow({ name, byteLength, storedLength, aliasOf }: PackedTensor): HTMLElement {
+function ratioRow({ name, byteLength, storedLength, aliasOf, base }: PackedTensor): HTMLElement {
+  const elsewhere = aliasOf !== undefined ? `tied to ${aliasOf}` : base === "copy" ? "as in the base" : undefined;
   const fill = element("i");
-  fill.style.width = `${aliasOf === undefined ? Math.min(100, (100 * storedLength) / Math.max(1, byteLength)) : 0}%`;
-  const ratio = aliasOf === undefined ? formatRatio(byteLength / Math.max(1, storedLength)) : `tied to ${aliasOf}`;
-  const bar = element("span", { class: "bar", "aria-hidden": "true" }, fill);
-  return element("tr", {}, element("th", { scope: "row", class: "mono" }, name), element("td", {}, formatBytes(byteLength)), element("td", {}, aliasOf === undefined ? formatBytes(storedLength) : "–"), element("td", { class: "ratio-cell" }, aliasOf === undefined && bar, ratio));
+  fill.style.width = `${elsewhere === undefined ? Math.min(100, (100 * storedLength) / Math.max(1, byteLength)) : 0}%`;
+  const bar = elsewhere === undefined && element("span", { class: "bar", "aria-hidden": "true" }, fill);
+  const ratio = elsewhere ?? formatRatio(byteLength / Math.max(1, storedLength));
+  return element("tr", {}, element("th", { scope: "row", class: "mono" }, name), element("td", {}, formatBytes(byteLength)), element("td", {}, elsewhere === undefined ? formatBytes(storedLength) : "–"), element("td", { class: "ratio-cell" }, bar, ratio));
 }

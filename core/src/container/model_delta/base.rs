@@ -9,75 +9,54 @@ use blake2::digest::consts::U8;
 use blake2::{Blake2b, Digest};
 
 use crate::bytes::part;
-use crate::container::safetensors::{self, LenientTensor};
+use crate::container::safetensors::{self, LenientTensor, Tensor};
 use crate::container::zstn;
 use crate::{Error, Result, Rule, sort};
 
-/// A base held as a whole. Its header may break the official rules; only
-/// names, dtypes and spans inside the data count.
+/// The tensors of a base, as its header lists them. The header may break the
+/// official rules; only names, dtypes and spans inside the data count.
 #[derive(Debug)]
-pub struct Base<'a> {
-    file: &'a [u8],
-    data_start: u64,
+pub struct BaseHeader {
+    data: Range<u64>,
     tensors: BTreeMap<String, LenientTensor>,
 }
 
-impl<'a> Base<'a> {
-    /// Reads the safetensors file `file`.
-    pub fn parse(file: &'a [u8]) -> Result<Self> {
-        if file.starts_with(&zstn::MAGIC) || file.starts_with(&super::MAGIC) {
-            return Err(Error::unsupported(
-                "the base is packed itself; unpack it first and name the safetensors file",
-            ));
-        }
-        let len = safetensors::header_len_bytes(file, file.len() as u64)?;
-        let data_start = safetensors::PREFIX_BYTES + len;
-        let header = part(file, safetensors::PREFIX_BYTES..data_start);
-        let data_len_bytes = file.len() as u64 - data_start;
-        let tensors = safetensors::parse_lenient(header, data_len_bytes)?.into_iter();
+impl BaseHeader {
+    /// Reads the header of a safetensors file of `file_len_bytes` from its first
+    /// bytes, up to the data at least.
+    pub fn parse(head: &[u8], file_len_bytes: u64) -> Result<Self> {
+        refuse_packed(head)?;
+        let len = safetensors::header_len_bytes(head, file_len_bytes)?;
+        let data = safetensors::PREFIX_BYTES + len..file_len_bytes;
+        let header = part(head, safetensors::PREFIX_BYTES..data.start);
+        let tensors = safetensors::parse_lenient(header, data.end - data.start)?.into_iter();
         let tensors = sort::map(tensors.map(|tensor| (tensor.name.clone(), tensor)));
-        Ok(Self {
-            file,
-            data_start,
-            tensors,
-        })
+        Ok(Self { data, tensors })
     }
 
-    pub(super) fn tensor(&self, name: &str) -> Option<(&LenientTensor, &'a [u8])> {
-        let tensor = self.tensors.get(name)?;
-        Some((tensor, part(self.file, self.range(name)?)))
+    /// Returns the range of the data buffer in the file.
+    #[must_use]
+    pub fn data(&self) -> Range<u64> {
+        self.data.clone()
     }
 
-    /// Returns the range of the base's file that holds the tensor called
-    /// `name`.
+    /// Returns the range of the file that holds the tensor called `name`.
     #[must_use]
     pub fn range(&self, name: &str) -> Option<Range<u64>> {
         let span = &self.tensors.get(name)?.span;
-        Some(self.data_start + span.start..self.data_start + span.end)
+        Some(self.data.start + span.start..self.data.start + span.end)
     }
 
-    /// Returns the bytes of the tensor called `name`, which must be `len_bytes`
-    /// long.
-    pub(super) fn bytes(&self, name: &str, len_bytes: u64) -> Result<&'a [u8]> {
-        let found = self.tensor(name).map(|(_, bytes)| bytes);
-        check_tensor(name, len_bytes, found.map(|bytes| bytes.len() as u64))?;
-        Ok(found.unwrap_or_default())
-    }
-
-    /// Returns BLAKE2b with an output of 8 bytes over the data buffer. `done`
-    /// is called with the ranges of the file that have been read.
-    pub fn digest(&self, done: &dyn Fn(Range<u64>)) -> [u8; 8] {
-        const PIECE_BYTES: u64 = 16 << 20;
-        let end = self.file.len() as u64;
-        let mut hasher = Blake2b::<U8>::new();
-        let mut start = self.data_start;
-        while start < end {
-            let piece = start..end.min(start + PIECE_BYTES);
-            hasher.update(part(self.file, piece.clone()));
-            start = piece.end;
-            done(piece);
-        }
-        hasher.finalize().into()
+    /// Returns the range of the file that `tensor` of the target may be a copy
+    /// of or a difference from: that of the tensor with its name, dtype and
+    /// length.
+    #[must_use]
+    pub fn reference(&self, tensor: &Tensor) -> Option<Range<u64>> {
+        let other = self.tensors.get(&tensor.name)?;
+        let len = |span: &Range<u64>| span.end - span.start;
+        let usable = other.dtype.as_deref() == Some(tensor.dtype.name())
+            && len(&other.span) == len(&tensor.span);
+        usable.then(|| self.range(&tensor.name)).flatten()
     }
 
     /// Returns the [`table_digest`] of this base.
@@ -88,6 +67,93 @@ impl<'a> Base<'a> {
                 .iter()
                 .map(|(name, t)| (name.as_str(), &t.span)),
         )
+    }
+}
+
+/// Refuses files that begin like packed ones.
+pub(super) fn refuse_packed(head: &[u8]) -> Result<()> {
+    if head.starts_with(&zstn::MAGIC) || head.starts_with(&super::MAGIC) {
+        return Err(Error::unsupported(
+            "the base is packed itself; unpack it first and name the safetensors file",
+        ));
+    }
+    Ok(())
+}
+
+/// BLAKE2b with an output of 8 bytes over the data buffer of a base, which comes
+/// in pieces.
+#[derive(Debug, Default)]
+pub(super) struct DataDigest(Blake2b<U8>);
+
+impl DataDigest {
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub fn finish(self) -> [u8; 8] {
+        self.0.finalize().into()
+    }
+}
+
+/// A base held as a whole.
+#[derive(Debug)]
+pub struct Base<'a> {
+    file: &'a [u8],
+    header: BaseHeader,
+}
+
+impl<'a> Base<'a> {
+    /// Reads the safetensors file `file`.
+    pub fn parse(file: &'a [u8]) -> Result<Self> {
+        let header = BaseHeader::parse(file, file.len() as u64)?;
+        Ok(Self { file, header })
+    }
+
+    /// Returns what the header says.
+    #[must_use]
+    pub fn header(&self) -> &BaseHeader {
+        &self.header
+    }
+
+    /// Returns the range of the base's file that holds the tensor called
+    /// `name`.
+    #[must_use]
+    pub fn range(&self, name: &str) -> Option<Range<u64>> {
+        self.header.range(name)
+    }
+
+    /// Returns the bytes in `range` of the file.
+    pub(super) fn part(&self, range: Range<u64>) -> &'a [u8] {
+        part(self.file, range)
+    }
+
+    /// Returns the bytes of the tensor called `name`, which must be `len_bytes`
+    /// long.
+    pub(super) fn bytes(&self, name: &str, len_bytes: u64) -> Result<&'a [u8]> {
+        let found = self.range(name).map(|range| self.part(range));
+        check_tensor(name, len_bytes, found.map(|bytes| bytes.len() as u64))?;
+        Ok(found.unwrap_or_default())
+    }
+
+    /// Returns BLAKE2b with an output of 8 bytes over the data buffer. `done`
+    /// is called with the ranges of the file that have been read.
+    pub fn digest(&self, done: &dyn Fn(Range<u64>)) -> [u8; 8] {
+        const PIECE_BYTES: u64 = 16 << 20;
+        let Range { mut start, end } = self.header.data();
+        let mut digest = DataDigest::default();
+        while start < end {
+            let piece = start..end.min(start + PIECE_BYTES);
+            digest.update(self.part(piece.clone()));
+            start = piece.end;
+            done(piece);
+        }
+        digest.finish()
+    }
+
+    /// Returns the [`table_digest`] of this base.
+    #[must_use]
+    pub fn table_digest(&self) -> [u8; 32] {
+        self.header.table_digest()
     }
 }
 

@@ -9,13 +9,15 @@
 //! ```
 
 mod base;
+mod incremental;
 mod prefix;
 mod read;
 mod record;
 mod trailer;
 mod write;
 
-pub use base::{Base, check_tensor, table_digest};
+pub use base::{Base, BaseHeader, check_tensor, table_digest};
+pub use incremental::{DeltaOptions, IncrementalDeltaPacker, Needs, PackedTensor};
 pub use prefix::Prefix;
 pub use read::{ModelDelta, decode_payload};
 pub use record::{Head, Kind, Record, max_head_bytes};

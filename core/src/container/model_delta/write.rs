@@ -1,10 +1,11 @@
 //! A checkpoint as its difference from a base
 //! (docs/formats/z4ai-containers.md 4.2).
 
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::base::Base;
+use super::base::{Base, BaseHeader};
 use super::prefix;
 use super::record::{Head, Kind};
 use super::trailer::{Contents, RecordInfo, Trailer, short_digest};
@@ -48,13 +49,13 @@ pub struct Coded {
 }
 
 /// A checkpoint being packed, for callers that write the parts as they come:
-/// the prefix, a record for every tensor in order, and the trailer.
+/// the prefix, a record for every tensor in order, and the trailer. Files that
+/// are not in memory are packed by
+/// [`IncrementalDeltaPacker`](super::IncrementalDeltaPacker).
 #[derive(Debug)]
 pub struct DeltaPacker<'a> {
-    header: &'a [u8],
+    header: TargetHeader<'a>,
     target: &'a [u8],
-    data_start: u64,
-    tensors: Vec<Tensor>,
     base: &'a Base<'a>,
 }
 
@@ -63,13 +64,11 @@ impl<'a> DeltaPacker<'a> {
     pub fn new(target: &'a [u8], base: &'a Base<'a>) -> Result<Self> {
         let header_len = safetensors::header_len_bytes(target, target.len() as u64)?;
         let data_start = safetensors::PREFIX_BYTES + header_len;
-        let header = part(target, safetensors::PREFIX_BYTES..data_start);
-        let tensors = Header::parse(header, target.len() as u64 - data_start)?.tensors;
+        let json = part(target, safetensors::PREFIX_BYTES..data_start);
+        let header = TargetHeader::parse(json.into(), target.len() as u64)?;
         Ok(Self {
             header,
             target,
-            data_start,
-            tensors,
             base,
         })
     }
@@ -77,16 +76,13 @@ impl<'a> DeltaPacker<'a> {
     /// Returns the tensors in the order of their records.
     #[must_use]
     pub fn tensors(&self) -> &[Tensor] {
-        &self.tensors
+        &self.header.tensors
     }
 
     /// Returns the bytes before the records; the digest is that of
     /// [`Base::digest`].
     pub fn prefix(&self, base_digest: [u8; 8]) -> Result<Vec<u8>> {
-        let count = u32::try_from(self.tensors.len())
-            .map_err(|_| Error::invalid_input("a delta holds at most 2^32 tensors"))?;
-        let data_len = self.target.len() as u64 - self.data_start;
-        Ok(prefix::write(self.header, data_len, base_digest, count))
+        self.header.prefix(base_digest)
     }
 
     /// Returns the range of tensor `number` in the target's file.
@@ -95,49 +91,20 @@ impl<'a> DeltaPacker<'a> {
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if there is no such
     /// tensor.
     pub fn range(&self, number: usize) -> Result<Range<u64>> {
-        let span = &self.tensor(number)?.span;
-        Ok(self.data_start + span.start..self.data_start + span.end)
+        Ok(self.header.range(self.tensor(number)?))
     }
 
     fn tensor(&self, number: usize) -> Result<&Tensor> {
-        let tensor = self.tensors.get(number);
-        tensor.ok_or_else(|| Error::no_such("tensor", number, self.tensors.len()))
+        let tensor = self.tensors().get(number);
+        tensor.ok_or_else(|| Error::no_such("tensor", number, self.tensors().len()))
     }
 
     /// Returns the record of tensor `number`: the smallest of a copy, a delta
     /// and a frame.
     pub fn code<E: PackEngine>(&self, engine: &E, number: usize, effort: Effort) -> Result<Coded> {
-        let tensor = self.tensor(number)?;
         let bytes = part(self.target, self.range(number)?);
-        let current = TensorRef::new(bytes, tensor.dtype, &tensor.shape);
-        let options = EncodeOptions::new(effort);
-        let reference = self
-            .reference(number)
-            .and_then(|_| self.base.tensor(&tensor.name))
-            .map(|(_, reference)| reference);
-        let (kind, payload) = if reference == Some(bytes) {
-            (Kind::Copy, Vec::new())
-        } else {
-            let full = select::encode(engine, current, options);
-            let delta = reference
-                .map(|reference| delta::encode(engine, current, reference, options))
-                .transpose()?
-                .filter(|delta| delta.len() < full.len());
-            match delta {
-                Some(delta) => (Kind::Delta, delta),
-                None => (Kind::Full, full),
-            }
-        };
-        let mut record = self.head(number, kind, payload.len() as u64)?;
-        record.extend_from_slice(&payload);
-        Ok(Coded {
-            record,
-            info: RecordInfo {
-                kind,
-                payload_len_bytes: payload.len() as u64,
-                digest: short_digest([bytes]),
-            },
-        })
+        let reference = self.reference(number).map(|range| self.base.part(range));
+        code(engine, self.tensor(number)?, bytes, reference, effort)
     }
 
     /// Returns the range of the base's file that tensor `number` may be a copy
@@ -145,38 +112,124 @@ impl<'a> DeltaPacker<'a> {
     /// length.
     #[must_use]
     pub fn reference(&self, number: usize) -> Option<Range<u64>> {
-        let tensor = self.tensors.get(number)?;
-        let (other, bytes) = self.base.tensor(&tensor.name)?;
-        let usable = other.dtype.as_deref() == Some(tensor.dtype.name())
-            && bytes.len() as u64 == tensor.span.end - tensor.span.start;
-        usable.then(|| self.base.range(&tensor.name)).flatten()
+        self.base.header().reference(self.tensors().get(number)?)
     }
 
     /// Returns the head of the record of tensor `number`, for callers that make
     /// the payload themselves, by the rules of [`DeltaPacker::code`].
     pub fn head(&self, number: usize, kind: Kind, payload_len_bytes: u64) -> Result<Vec<u8>> {
-        let tensor = self.tensor(number)?;
-        let head = Head {
-            name: tensor.name.clone(),
-            span: tensor.span.clone(),
-            kind,
-            payload_len_bytes,
-        };
-        head.to_bytes()
+        record_head(self.tensor(number)?, kind, payload_len_bytes)
     }
 
     /// Returns the trailer, from the entries of all records and the BLAKE3 of
     /// the target's file.
     #[must_use]
     pub fn trailer(&self, records: Vec<RecordInfo>, target_digest: [u8; 32]) -> Vec<u8> {
+        self.header
+            .trailer(self.base.header(), records, target_digest)
+    }
+}
+
+/// The header of a checkpoint that is packed.
+#[derive(Debug)]
+pub(super) struct TargetHeader<'a> {
+    json: Cow<'a, [u8]>,
+    data: Range<u64>,
+    pub tensors: Vec<Tensor>,
+}
+
+impl<'a> TargetHeader<'a> {
+    /// Reads the header `json` of a safetensors file of `file_len_bytes`.
+    pub fn parse(json: Cow<'a, [u8]>, file_len_bytes: u64) -> Result<Self> {
+        let data = safetensors::PREFIX_BYTES + json.len() as u64..file_len_bytes;
+        let tensors = Header::parse(&json, data.end - data.start)?.tensors;
+        Ok(Self {
+            json,
+            data,
+            tensors,
+        })
+    }
+
+    /// Returns the bytes of the file before its data.
+    pub fn head(&self) -> Vec<u8> {
+        let len = (self.json.len() as u64).to_le_bytes();
+        [&len, &*self.json].concat()
+    }
+
+    /// Returns the range of `tensor` in the file.
+    pub fn range(&self, tensor: &Tensor) -> Range<u64> {
+        self.data.start + tensor.span.start..self.data.start + tensor.span.end
+    }
+
+    /// Returns the bytes of the delta before its records.
+    pub fn prefix(&self, base_digest: [u8; 8]) -> Result<Vec<u8>> {
+        let count = u32::try_from(self.tensors.len())
+            .map_err(|_| Error::invalid_input("a delta holds at most 2^32 tensors"))?;
+        let data_len = self.data.end - self.data.start;
+        Ok(prefix::write(&self.json, data_len, base_digest, count))
+    }
+
+    /// Returns the bytes of the delta after its records.
+    pub fn trailer(
+        &self,
+        base: &BaseHeader,
+        records: Vec<RecordInfo>,
+        target_digest: [u8; 32],
+    ) -> Vec<u8> {
         let trailer = Trailer {
-            base_table: self.base.table_digest(),
+            base_table: base.table_digest(),
             target: target_digest,
             contents: Some(Contents {
-                header: short_digest([self.header]),
+                header: short_digest([&*self.json]),
                 records,
             }),
         };
         trailer.to_bytes()
     }
+}
+
+/// Returns the record of `tensor`: the smallest of a copy of `reference`, a
+/// delta against it, and a frame.
+pub(super) fn code<E: PackEngine>(
+    engine: &E,
+    tensor: &Tensor,
+    bytes: &[u8],
+    reference: Option<&[u8]>,
+    effort: Effort,
+) -> Result<Coded> {
+    let current = TensorRef::new(bytes, tensor.dtype, &tensor.shape);
+    let options = EncodeOptions::new(effort);
+    let (kind, payload) = if reference == Some(bytes) {
+        (Kind::Copy, Vec::new())
+    } else {
+        let full = select::encode(engine, current, options);
+        let delta = reference
+            .map(|reference| delta::encode(engine, current, reference, options))
+            .transpose()?
+            .filter(|delta| delta.len() < full.len());
+        match delta {
+            Some(delta) => (Kind::Delta, delta),
+            None => (Kind::Full, full),
+        }
+    };
+    let mut record = record_head(tensor, kind, payload.len() as u64)?;
+    record.extend_from_slice(&payload);
+    Ok(Coded {
+        record,
+        info: RecordInfo {
+            kind,
+            payload_len_bytes: payload.len() as u64,
+            digest: short_digest([bytes]),
+        },
+    })
+}
+
+fn record_head(tensor: &Tensor, kind: Kind, payload_len_bytes: u64) -> Result<Vec<u8>> {
+    let head = Head {
+        name: tensor.name.clone(),
+        span: tensor.span.clone(),
+        kind,
+        payload_len_bytes,
+    };
+    head.to_bytes()
 }

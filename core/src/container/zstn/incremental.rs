@@ -6,22 +6,20 @@
 //! is hashed while it is in memory, and tensors come in file order, so an equal
 //! tensor has been seen before.
 
-use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::format;
 use alloc::vec::Vec;
 use core::mem;
 use core::ops::Range;
 
 use super::integrity::FrameDigests;
 use super::{ContainerBuilder, ContainerOptions, Content, MAGIC, Record, Start, single_frame};
-use crate::bytes::{index as position, part};
+use crate::bytes::part;
+use crate::container::file_head::FileHead;
 use crate::container::safetensors::{self, PREFIX_BYTES, Tensor};
 use crate::digest::{self, Digest};
 use crate::engine::PackEngine;
 use crate::frame::select;
-use crate::limits::HEAD_LEN_BYTES;
 use crate::{Error, Result, TensorRef};
 
 /// A file being packed. It alternates between requesting bytes of the file and
@@ -34,10 +32,8 @@ use crate::{Error, Result, TensorRef};
 /// ```
 #[derive(Debug)]
 pub struct IncrementalPacker {
-    len_bytes: u64,
+    head: FileHead,
     options: ContainerOptions,
-    /// The first bytes of the file, as far as they have been read ahead.
-    head: Vec<u8>,
     stage: Stage,
 }
 
@@ -85,9 +81,8 @@ impl IncrementalPacker {
     #[must_use]
     pub fn new(len_bytes: u64, options: impl Into<ContainerOptions>) -> Self {
         Self {
-            len_bytes,
+            head: FileHead::new(len_bytes),
             options: options.into(),
-            head: Vec::new(),
             stage: Stage::Start,
         }
     }
@@ -96,9 +91,7 @@ impl IncrementalPacker {
     /// bytes are in memory already. `None` when the container is complete.
     #[must_use]
     pub fn needs(&self) -> Option<Range<u64>> {
-        let wanted = self.wanted()?;
-        let known = self.head.len() as u64;
-        Some(wanted.start.max(known).min(wanted.end)..wanted.end)
+        Some(self.head.missing(&self.wanted()?))
     }
 
     /// Returns the name of the tensor those bytes belong to.
@@ -114,22 +107,10 @@ impl IncrementalPacker {
     /// and returns the next bytes of the container, which may be none. After an
     /// error the packer cannot continue.
     pub fn supply<E: PackEngine>(&mut self, engine: &E, bytes: &[u8]) -> Result<Vec<u8>> {
-        let (Some(wanted), Some(needs)) = (self.wanted(), self.needs()) else {
+        let Some(wanted) = self.wanted() else {
             return Err(Error::invalid_input("the file is packed already"));
         };
-        if bytes.len() as u64 != needs.end - needs.start {
-            return Err(Error::invalid_input(format!(
-                "{} bytes came where {} are needed",
-                bytes.len(),
-                needs.end - needs.start
-            )));
-        }
-        let bytes = if needs.start == wanted.start {
-            Cow::Borrowed(bytes)
-        } else {
-            let known = part(&self.head, wanted.start..needs.start);
-            Cow::Owned([known, bytes].concat())
-        };
+        let bytes = self.head.complete(&wanted, bytes.into())?;
         match mem::replace(&mut self.stage, Stage::Start) {
             Stage::Start => self.start(&bytes),
             Stage::Header => self.header(engine, &bytes),
@@ -139,7 +120,7 @@ impl IncrementalPacker {
                 Ok(out)
             }
             Stage::Whole => {
-                let header = part(&self.head, PREFIX_BYTES..wanted.start);
+                let header = part(self.head.known(), PREFIX_BYTES..wanted.start);
                 let out = single_frame(engine, header, &bytes, &self.options).concat();
                 self.stage = Stage::Done {
                     records: Vec::new(),
@@ -189,13 +170,13 @@ impl IncrementalPacker {
 
     fn wanted(&self) -> Option<Range<u64>> {
         match &self.stage {
-            Stage::Start => Some(0..self.len_bytes.min(HEAD_LEN_BYTES)),
+            Stage::Start => Some(self.head.first()),
             Stage::Header => Some(PREFIX_BYTES..self.data_start()),
             Stage::Tensors(tensors) => {
                 let span = &tensors.left.as_slice().first()?.span;
                 Some(tensors.data_start + span.start..tensors.data_start + span.end)
             }
-            Stage::Whole => Some(self.data_start()..self.len_bytes),
+            Stage::Whole => Some(self.data_start()..self.head.len_bytes()),
             Stage::Done { .. } => None,
         }
     }
@@ -203,7 +184,7 @@ impl IncrementalPacker {
     /// Returns the start of the data, once the head has been read and its
     /// length checked.
     fn data_start(&self) -> u64 {
-        let len = safetensors::header_len_bytes(&self.head, self.len_bytes);
+        let len = safetensors::header_len_bytes(self.head.known(), self.head.len_bytes());
         PREFIX_BYTES + len.unwrap_or_default()
     }
 
@@ -213,19 +194,16 @@ impl IncrementalPacker {
                 "the file is a ZSTN container: it is packed already",
             ));
         }
-        safetensors::header_len_bytes(head, self.len_bytes)?;
-        self.head = head.to_vec();
+        safetensors::header_len_bytes(head, self.head.len_bytes())?;
+        self.head.extend(0, head);
         self.stage = Stage::Header;
         Ok(Vec::new())
     }
 
     fn header<E: PackEngine>(&mut self, engine: &E, header: &[u8]) -> Result<Vec<u8>> {
         let data_start = self.data_start();
-        let data_len = self.len_bytes - data_start;
-        if self.head.len() < position(data_start) {
-            self.head.truncate(position(PREFIX_BYTES));
-            self.head.extend_from_slice(header);
-        }
+        let data_len = self.head.len_bytes() - data_start;
+        self.head.extend(PREFIX_BYTES, header);
         let start = ContainerBuilder::start(engine, header, data_len, &self.options)?;
         let Start::Indexed {
             builder,

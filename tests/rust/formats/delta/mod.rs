@@ -2,6 +2,7 @@
 //! refused, and deltas that zstn writes are as small as they should be.
 
 mod files;
+mod incremental;
 mod trailer;
 mod vectors;
 

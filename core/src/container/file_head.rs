@@ -1,0 +1,81 @@
+//! The beginning of a file that is read range by range.
+
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::bytes::{index, part};
+use crate::limits::HEAD_LEN_BYTES;
+use crate::{Error, Result};
+
+/// The first bytes of a file, as far as they have been read. What lies in them is
+/// not read again.
+#[derive(Debug)]
+pub struct FileHead {
+    len_bytes: u64,
+    known: Vec<u8>,
+}
+
+impl FileHead {
+    /// Starts on a file of `len_bytes`, of which nothing has been read.
+    pub fn new(len_bytes: u64) -> Self {
+        Self {
+            len_bytes,
+            known: Vec::new(),
+        }
+    }
+
+    /// Returns the length of the file.
+    pub fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    /// Returns the first bytes.
+    pub fn known(&self) -> &[u8] {
+        &self.known
+    }
+
+    /// Returns the range to read first.
+    pub fn first(&self) -> Range<u64> {
+        0..self.len_bytes.min(HEAD_LEN_BYTES)
+    }
+
+    /// Takes the bytes from `from` on, unless they have been read.
+    pub fn extend(&mut self, from: u64, bytes: &[u8]) {
+        if self.known.len() < index(from) + bytes.len() {
+            self.known.truncate(index(from));
+            self.known.extend_from_slice(bytes);
+        }
+    }
+
+    /// Returns the part of `wanted` that has not been read; it may be empty.
+    pub fn missing(&self, wanted: &Range<u64>) -> Range<u64> {
+        let known = self.known.len() as u64;
+        wanted.start.max(known).min(wanted.end)..wanted.end
+    }
+
+    /// Returns the bytes of `wanted` from those of its missing part. Owned bytes
+    /// are not copied, but may be moved.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for more or fewer bytes.
+    pub fn complete<'b>(&self, wanted: &Range<u64>, bytes: Cow<'b, [u8]>) -> Result<Cow<'b, [u8]>> {
+        let missing = self.missing(wanted);
+        if bytes.len() as u64 != missing.end - missing.start {
+            return Err(Error::invalid_input(format!(
+                "{} bytes came where {} are needed",
+                bytes.len(),
+                missing.end - missing.start
+            )));
+        }
+        if missing.start == wanted.start {
+            return Ok(bytes);
+        }
+        let known = part(&self.known, wanted.start..missing.start);
+        let mut whole = bytes.into_owned();
+        whole.reserve_exact(known.len());
+        whole.splice(0..0, known.iter().copied());
+        Ok(whole.into())
+    }
+}

@@ -1,0 +1,260 @@
+//! Packs a safetensors file against a base tensor by tensor, for callers that
+//! do their own reads and writes: a page, a stream, a server.
+//!
+//! The result is identical to that of [`super::pack`]. It begins with a digest
+//! over all data of the base. While tensors come in the order of the base's, that
+//! digest needs no reads of its own, but is known only at the end: see
+//! [`DeltaOptions::prefix_last`].
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::mem;
+use core::ops::Range;
+
+use super::base::{BaseHeader, refuse_packed};
+use super::record::Kind;
+use super::trailer::RecordInfo;
+use super::write::TargetHeader;
+use crate::container::file_head::FileHead;
+use crate::container::safetensors::{self, PREFIX_BYTES};
+use crate::container::zstn;
+use crate::engine::PackEngine;
+use crate::{Error, Result};
+
+mod options;
+mod records;
+
+pub use options::DeltaOptions;
+pub use records::Needs;
+use records::Records;
+
+/// A file being packed against a base. It alternates between requesting bytes of
+/// both files and returning bytes of the delta:
+///
+/// ```text
+/// while let Some(needs) = packing.needs() {
+///     let (target, base) = (file.read(needs.target), base.read(needs.base));
+///     output.write(packing.supply(engine, target.into(), base.into())?)
+/// }
+/// ```
+#[derive(Debug)]
+pub struct IncrementalDeltaPacker {
+    target: FileHead,
+    base: FileHead,
+    options: DeltaOptions,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Start,
+    Headers,
+    Records(Box<Records>),
+    Done(Box<Done>),
+}
+
+#[derive(Debug)]
+struct Done {
+    target: TargetHeader<'static>,
+    infos: Vec<RecordInfo>,
+    prefix: Vec<u8>,
+}
+
+/// The result of packing one tensor against a base.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PackedTensor<'a> {
+    /// Name.
+    pub name: &'a str,
+    /// Length of the tensor.
+    pub len_bytes: u64,
+    /// Length of its record, 0 for a copy of the base's tensor.
+    pub stored_len_bytes: u64,
+    /// How the tensor is stored.
+    pub kind: Kind,
+}
+
+impl IncrementalDeltaPacker {
+    /// Starts on two files of these lengths.
+    #[must_use]
+    pub fn new(target_len_bytes: u64, base_len_bytes: u64, options: DeltaOptions) -> Self {
+        Self {
+            target: FileHead::new(target_len_bytes),
+            base: FileHead::new(base_len_bytes),
+            options,
+            stage: Stage::Start,
+        }
+    }
+
+    /// Returns the ranges that are needed next; empty ones if their bytes are in
+    /// memory already. `None` when the delta is complete.
+    #[must_use]
+    pub fn needs(&self) -> Option<Needs> {
+        let wanted = self.wanted()?;
+        Some(Needs {
+            target: self.target.missing(&wanted.target),
+            base: self.base.missing(&wanted.base),
+        })
+    }
+
+    /// Returns the name of the tensor those bytes belong to. Ranges that are
+    /// read for the base's digest belong to none.
+    #[must_use]
+    pub fn tensor(&self) -> Option<&str> {
+        match &self.stage {
+            Stage::Records(records) => Some(&records.current()?.name),
+            _ => None,
+        }
+    }
+
+    /// Returns the length of all ranges of both files together, once the headers
+    /// have been read.
+    #[must_use]
+    pub fn read_len_bytes(&self) -> Option<u64> {
+        match &self.stage {
+            Stage::Records(records) => {
+                let files = self.target.len_bytes() + self.base.len_bytes();
+                Some(files + records.repeated_bytes(self.base.known().len() as u64))
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes the bytes of the ranges returned by
+    /// [`IncrementalDeltaPacker::needs`] and returns the next bytes of the
+    /// delta, which may be none. After an error the packer cannot continue.
+    /// Owned bytes are not copied.
+    pub fn supply<E: PackEngine>(
+        &mut self,
+        engine: &E,
+        target: Cow<[u8]>,
+        base: Cow<[u8]>,
+    ) -> Result<Vec<u8>> {
+        let Some(wanted) = self.wanted() else {
+            return Err(Error::invalid_input("the file is packed already"));
+        };
+        let target = self.target.complete(&wanted.target, target)?;
+        let read = self.base.complete(&wanted.base, base)?;
+        match mem::replace(&mut self.stage, Stage::Start) {
+            Stage::Start => {
+                if target.starts_with(&zstn::MAGIC) || target.starts_with(&super::MAGIC) {
+                    return Err(Error::invalid_input("the file is packed already"));
+                }
+                safetensors::header_len_bytes(&target, self.target.len_bytes())?;
+                refuse_packed(&read)
+                    .and_then(|()| safetensors::header_len_bytes(&read, self.base.len_bytes()))
+                    .map_err(of_base)?;
+                self.target.extend(0, &target);
+                self.base.extend(0, &read);
+                self.stage = Stage::Headers;
+                Ok(Vec::new())
+            }
+            Stage::Headers => {
+                self.target.extend(PREFIX_BYTES, &target);
+                self.base.extend(PREFIX_BYTES, &read);
+                let json = target.into_owned().into();
+                let target = TargetHeader::parse(json, self.target.len_bytes())?;
+                let base = BaseHeader::parse(self.base.known(), self.base.len_bytes());
+                let records = Records::new(target, base.map_err(of_base)?, self.options);
+                self.go_on(Box::new(records), Vec::new())
+            }
+            Stage::Records(mut records) => {
+                let out = records.next(engine, &target, &read, &wanted.base)?;
+                self.go_on(records, out)
+            }
+            done @ Stage::Done(_) => {
+                self.stage = done;
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// Returns the first bytes of the delta. Only valid at the end; empty before.
+    #[must_use]
+    pub fn prefix(&self) -> &[u8] {
+        match &self.stage {
+            Stage::Done(done) => &done.prefix,
+            _ => &[],
+        }
+    }
+
+    /// Returns all tensors in data order. Only valid at the end; empty before.
+    #[must_use]
+    pub fn packed(&self) -> Vec<PackedTensor<'_>> {
+        let Stage::Done(done) = &self.stage else {
+            return Vec::new();
+        };
+        let all = done.target.tensors.iter().zip(&done.infos);
+        all.map(|(tensor, info)| PackedTensor {
+            name: &tensor.name,
+            len_bytes: tensor.span.end - tensor.span.start,
+            stored_len_bytes: match info.kind {
+                Kind::Copy => 0,
+                kind => kind.head_bytes(tensor.name.len() as u64) + info.payload_len_bytes,
+            },
+            kind: info.kind,
+        })
+        .collect()
+    }
+
+    fn wanted(&self) -> Option<Needs> {
+        match &self.stage {
+            Stage::Start => Some(Needs {
+                target: self.target.first(),
+                base: self.base.first(),
+            }),
+            Stage::Headers => Some(Needs {
+                target: header(&self.target),
+                base: header(&self.base),
+            }),
+            Stage::Records(records) => Some(records.wanted()),
+            Stage::Done(_) => None,
+        }
+    }
+
+    /// Advances to the next record or, after the last one, to the end.
+    fn go_on(&mut self, mut records: Box<Records>, mut out: Vec<u8>) -> Result<Vec<u8>> {
+        if records.is_digested() && records.prefix.is_none() {
+            let digest = mem::take(&mut records.base_digest).finish();
+            let prefix = records.target.prefix(digest)?;
+            if !self.options.prefix_last {
+                // Nothing has been returned before: the records wait for it.
+                out.extend_from_slice(&prefix);
+            }
+            records.prefix = Some(prefix);
+        }
+        if records.infos.len() < records.target.tensors.len() {
+            self.stage = Stage::Records(records);
+            return Ok(out);
+        }
+        let Some(prefix) = records.prefix.take() else {
+            self.stage = Stage::Records(records);
+            return Ok(out);
+        };
+        let digest = records.target_digest.finalize().into();
+        let Records {
+            target,
+            base,
+            infos,
+            ..
+        } = *records;
+        out.extend_from_slice(&target.trailer(&base, infos.clone(), digest));
+        self.stage = Stage::Done(Box::new(Done {
+            target,
+            infos,
+            prefix,
+        }));
+        Ok(out)
+    }
+}
+
+/// Returns the range of the header, once its length has been read and checked.
+fn header(file: &FileHead) -> Range<u64> {
+    let len = safetensors::header_len_bytes(file.known(), file.len_bytes());
+    PREFIX_BYTES..PREFIX_BYTES + len.unwrap_or_default()
+}
+
+fn of_base(error: Error) -> Error {
+    error.file("the base")
+}

@@ -1,0 +1,191 @@
+//! Packing against a base piece by piece gives the same file as packing in
+//! memory, and so does the npm package: the digests in `vectors/pure-delta.json`
+//! are checked here and by `tests/js/node/pack-delta.test.mjs`.
+//!
+//! A change of the encoder's choices changes them. Set `ZSTN_WRITE_DIGESTS=1` for
+//! one run of this test to update them.
+
+use std::collections::BTreeMap;
+
+use zstn_core::bytes::part;
+use zstn_core::container::model_delta::{
+    Base, DeltaOptions, IncrementalDeltaPacker, Kind, Needs, pack,
+};
+use zstn_core::frame::select::Effort;
+use zstn_core::pure::Pure;
+use zstn_core::{ErrorKind, Result, Rule};
+use zstn_tests::cases::{self, text};
+use zstn_tests::rng::Rng;
+use zstn_tests::{checkpoint, repository, sha256};
+
+struct Piecewise {
+    delta: Vec<u8>,
+    packing: IncrementalDeltaPacker,
+    /// Bytes of the base that were read.
+    base_bytes: usize,
+}
+
+/// Packs as a page does; the reads are as many as announced.
+fn piecewise(target: &[u8], base: &[u8], options: DeltaOptions) -> Result<Piecewise> {
+    let (target_len, base_len) = (target.len() as u64, base.len() as u64);
+    let mut packing = IncrementalDeltaPacker::new(target_len, base_len, options);
+    let mut out = Vec::new();
+    let (mut target_bytes, mut base_bytes) = (0, 0);
+    let mut announced = None;
+    while let Some(Needs { target: t, base: b }) = packing.needs() {
+        let (t, b) = (part(target, t), part(base, b));
+        target_bytes += t.len();
+        base_bytes += b.len();
+        out.extend(packing.supply(&Pure, t.into(), b.to_vec().into())?);
+        announced = announced.or(packing.read_len_bytes());
+    }
+    assert_eq!(target_bytes, target.len(), "every byte is read once");
+    if let Some(announced) = announced {
+        assert_eq!(announced, (target_bytes + base_bytes) as u64);
+    }
+    let delta = match options.prefix_last {
+        true => [packing.prefix(), &out].concat(),
+        false => out,
+    };
+    Ok(Piecewise {
+        delta,
+        packing,
+        base_bytes,
+    })
+}
+
+fn digests_of(effort: Effort) -> BTreeMap<String, String> {
+    let mut digests = BTreeMap::new();
+    for case in cases::deltas("zstn", "z4dm") {
+        let (name, base) = (text(&case["name"]), cases::named("zstn", &case["base"]));
+        let target = cases::named("zstn", &case["target"]);
+        let whole = pack(&Pure, &target, &Base::parse(&base).unwrap(), effort);
+        for prefix_last in [false, true] {
+            let options = DeltaOptions::new(effort).prefix_last(prefix_last);
+            let piecewise = piecewise(&target, &base, options);
+            match (&whole, piecewise) {
+                (Ok(whole), Ok(piecewise)) => {
+                    assert!(&piecewise.delta == whole, "{name}: two ways, two files");
+                }
+                (Err(whole), Err(piecewise)) => assert_eq!(*whole, piecewise, "{name}"),
+                _ => panic!("{name} is packed one way and refused the other"),
+            }
+        }
+        if let Ok(delta) = whole {
+            let restored = super::restore(&Pure, &delta, &base).expect("it unpacks");
+            assert!(restored == target, "{name} restores other bytes");
+            digests.insert(name, sha256(&delta));
+        }
+    }
+    digests
+}
+
+#[test]
+fn the_same_bytes_every_time_and_everywhere() {
+    let efforts = [
+        ("fast", Effort::Fast),
+        ("balanced", Effort::Balanced),
+        ("max", Effort::Max),
+    ];
+    let ours: BTreeMap<&str, BTreeMap<String, String>> = efforts
+        .into_iter()
+        .map(|(name, effort)| (name, digests_of(effort)))
+        .collect();
+    assert!(ours["balanced"].len() >= 20, "the vectors were found");
+    let ours = serde_json::to_value(ours).expect("plain strings");
+    let path = repository().join("tests/vectors/pure-delta.json");
+    if std::env::var_os("ZSTN_WRITE_DIGESTS").is_some() {
+        let text = serde_json::to_string_pretty(&ours).expect("plain strings") + "\n";
+        std::fs::write(&path, text).expect("the vectors can be written");
+    }
+    let text = std::fs::read(&path).expect("the digests are in the repository");
+    let known: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    assert!(
+        ours == known,
+        "the encoder chooses differently from what is written down: ZSTN_WRITE_DIGESTS=1 \
+         writes it anew, if that was intended"
+    );
+}
+
+/// A base of a few megabytes with an own tensor at either end, and fine-tunes of
+/// it whose other tensors are in the order of `names`.
+fn base_and_target(names: [&str; 3]) -> (Vec<u8>, Vec<u8>) {
+    let mut rng = Rng(31);
+    let tensors = ["a", "b", "c"].map(|name| (name, rng.bf16_weights(400_000)));
+    let own = rng.bf16_weights(70_000);
+    let mut list: Vec<_> = tensors.iter().map(|(n, t)| (*n, "BF16", &t[..])).collect();
+    list.insert(0, ("first", "BF16", &own));
+    list.push(("last", "BF16", &own));
+    let base = checkpoint(&list);
+    let mut tuned: BTreeMap<&str, Vec<u8>> = tensors.into_iter().collect();
+    for byte in tuned.get_mut("b").unwrap().iter_mut().step_by(500) {
+        *byte ^= 1;
+    }
+    let new = rng.bf16_weights(30_000);
+    let mut list: Vec<_> = names.iter().map(|n| (*n, "BF16", &tuned[n][..])).collect();
+    list.insert(1, ("new", "BF16", &new));
+    (base, checkpoint(&list))
+}
+
+#[test]
+fn a_base_in_the_same_order_is_read_once_where_the_prefix_may_come_last() {
+    let options = DeltaOptions::new(Effort::Fast);
+    for (names, read_again) in [(["a", "b", "c"], 0), (["c", "a", "b"], 1_600_000)] {
+        let (base, target) = base_and_target(names);
+        let last = piecewise(&target, &base, options.prefix_last(true)).unwrap();
+        assert_eq!(last.base_bytes, base.len() + read_again, "{names:?}");
+        let first = piecewise(&target, &base, options).unwrap();
+        // All but what the first range held is read twice.
+        let twice = base.len() + 2_400_000;
+        assert!((twice - (64 << 10)..=twice).contains(&first.base_bytes));
+        assert!(first.delta == last.delta);
+        let packed = last.packing.packed();
+        let kinds: Vec<_> = packed.iter().map(|t| t.kind).collect();
+        let kind = |name: &str| match name {
+            "b" => Kind::Delta,
+            _ => Kind::Copy,
+        };
+        let [one, two, three] = names.map(kind);
+        assert_eq!(kinds, [one, Kind::Full, two, three]);
+        let stored = packed.iter().map(|t| t.stored_len_bytes);
+        assert!(stored.sum::<u64>() < last.delta.len() as u64);
+    }
+}
+
+#[test]
+fn errors_say_which_file_they_are_about() {
+    let (base, target) = base_and_target(["a", "b", "c"]);
+    let refusal = |target: &[u8], base: &[u8]| {
+        let options = DeltaOptions::default();
+        let error = piecewise(target, base, options).err().expect("a refusal");
+        (error.kind(), error.rule(), error.to_string())
+    };
+    for cut in [0, 7, 100] {
+        let (kind, rule, text) = refusal(&target, &base[..cut]);
+        assert!(text.starts_with("the base: "), "{text}");
+        let of_target = refusal(&target[..cut], &base);
+        assert_eq!((kind, rule), (of_target.0, of_target.1));
+        assert!(!of_target.2.contains("base"), "{}", of_target.2);
+    }
+    let cut = refusal(&target[..target.len() - 1], &base);
+    assert_eq!(cut.1, Some(Rule::SafetensorsTruncated));
+    let delta = piecewise(&target, &base, DeltaOptions::default()).unwrap();
+    let packed = refusal(&target, &delta.delta);
+    assert_eq!(packed.0, ErrorKind::Unsupported);
+    assert!(packed.2.contains("packed itself"), "{}", packed.2);
+    let packed = refusal(&delta.delta, &base);
+    assert_eq!(packed.0, ErrorKind::InvalidInput);
+    assert!(packed.2.contains("packed already"), "{}", packed.2);
+}
+
+#[test]
+fn bytes_that_were_not_asked_for_are_refused() {
+    let mut packing = IncrementalDeltaPacker::new(100, 50, DeltaOptions::default());
+    let needs = packing.needs().expect("the heads");
+    assert_eq!((needs.target, needs.base), (0..100, 0..50));
+    for (target, base) in [(99, 50), (100, 51)] {
+        let refused = packing.supply(&Pure, vec![0; target].into(), vec![0; base].into());
+        let error = refused.expect_err("other lengths");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    }
+}

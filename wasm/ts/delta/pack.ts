@@ -1,0 +1,73 @@
+/** Packing a safetensors file against a base, one tensor at a time. */
+
+import { abortSiblingsOnFailure } from "../abort-siblings.js";
+import { FormatError } from "../errors.js";
+import type { Instance } from "../instance.js";
+import type { Model } from "../model.js";
+import type { ModelInput } from "../model-input.js";
+import { describeNonModel } from "../not-a-model.js";
+import { loadPackModule } from "../pack-module.js";
+import type { PackCore } from "../pack-module.js";
+import type { AllPackOptions } from "../pack-options.js";
+import type { PackReport } from "../pack-report.js";
+import { ProgressMeter } from "../progress.js";
+import type { Sink } from "../sink.js";
+import type { Source } from "../source/source.js";
+import { writePieces } from "../write-pieces.js";
+import { openBase } from "./base.js";
+import type { Base } from "./base.js";
+
+/** Packs `source`, the file of `input`, against `base`. */
+export async function packDelta(sink: Sink, source: Source, input: ModelInput, base: ModelInput | Model, options: AllPackOptions): Promise<PackReport> {
+  const opened: Base[] = [];
+  try {
+    const [instance, sizeBytes] = await abortSiblingsOnFailure([options.signal], (signal) => {
+      const keep = (base: Base) => (signal.aborted ? base.close() : opened.push(base));
+      return Promise.all([loadPackModule(), source.size({ signal }), openBase(base, input, options, signal).then(keep)]);
+    });
+    return await packAgainst(sink, instance, source, sizeBytes, opened[0]!, options);
+  } finally {
+    for (const base of opened) base.close();
+  }
+}
+
+async function packAgainst(sink: Sink, instance: Instance<PackCore>, source: Source, originalSize: number, base: Base, options: AllPackOptions): Promise<PackReport> {
+  const { signal, effort = "balanced" } = options;
+  const meter = new ProgressMeter(options.onProgress, { stage: "pack" });
+  meter.expect(originalSize + base.sizeBytes);
+  // A delta begins with a digest of the base's data, which a stream needs beforehand: most of the base is then read twice.
+  const packing = instance.call(({ DeltaPacking }) => new DeltaPacking(originalSize, base.sizeBytes, effort, sink.prepend !== undefined));
+  const read = async (file: Source, offset: number, length: number, signal: AbortSignal) =>
+    length > 0 ? file.read(offset, length, { signal, onBytes: meter.arrived }) : new Uint8Array(0);
+  try {
+    let size = await writePieces(sink, signal, async () => {
+      const ranges = instance.call(() => packing.needs());
+      if (!ranges) return undefined;
+      const [offset, length, baseOffset, baseLength] = ranges as unknown as [number, number, number, number];
+      meter.about(instance.call(() => packing.tensor()));
+      meter.expect(instance.call(() => packing.readBytes()) ?? 0);
+      const [bytes, baseBytes] = await abortSiblingsOnFailure([signal], (signal) =>
+        Promise.all([read(source, offset, length, signal), read(base.source, baseOffset, baseLength, signal)]),
+      );
+      return supply(() => instance.call(() => packing.supply(bytes, baseBytes)), offset === 0 && bytes);
+    });
+    const prefix = sink.prepend && instance.call(() => packing.prefix());
+    if (prefix) {
+      sink.prepend?.(prefix);
+      size += prefix.byteLength;
+    }
+    return instance.call(() => ({ originalSize, size, indexed: true, tensors: packing.packed() }));
+  } finally {
+    instance.free(packing);
+  }
+}
+
+/** Calls the core; says what the file is instead if `head`, its first bytes, is no model. */
+function supply(call: () => Uint8Array<ArrayBuffer>, head: Uint8Array | false): Uint8Array<ArrayBuffer> {
+  try {
+    return call();
+  } catch (error) {
+    const mistake = error instanceof FormatError && head ? describeNonModel(head) : undefined;
+    throw mistake ? new FormatError(mistake, {}, { cause: error }) : error;
+  }
+}
