@@ -6,6 +6,7 @@
 
 mod buffer;
 mod checkpoint;
+mod decoded;
 mod engine;
 mod error;
 mod frames;
@@ -20,6 +21,7 @@ mod report;
 mod save;
 mod slice;
 mod tensor_info;
+mod view;
 
 use pyo3::prelude::*;
 
@@ -42,6 +44,8 @@ mod _native {
     use super::save::{save, save_file};
     #[pymodule_export]
     use super::tensor_info::TensorInfo;
+    #[pymodule_export]
+    use super::view::SafetensorsView;
 
     use pyo3::prelude::*;
 

@@ -132,8 +132,7 @@ class FsspecSource:
     def __init__(self, fs: Any, path: str) -> None:
         self._fs = fs
         self._path = path
-        protocol = fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]
-        self.name = f"{protocol}://{path}" if "://" not in path else path
+        self.name = f"{_protocol(fs)}://{path}" if "://" not in path else path
         info = fs.info(path)
         if info.get("type") == "directory":
             raise IsADirectoryError(f"{self.name} is a folder; give the address of a file")
@@ -146,7 +145,7 @@ class FsspecSource:
                 "io",
             )
         self.size = size
-        self.is_remote = protocol not in ("file", "local", "memory")
+        self.is_remote = is_remote(fs)
 
     def read_ranges(self, ranges: list[tuple[int, int]]) -> list[bytes]:
         # Ends are exclusive. Empty ranges are not sent: to some servers they
@@ -159,3 +158,12 @@ class FsspecSource:
         else:
             read = iter(())
         return [next(read) if start < end else b"" for start, end in ranges]
+
+
+def is_remote(fs: Any) -> bool:
+    """Returns whether reads of a file system of fsspec mostly wait."""
+    return _protocol(fs) not in ("file", "local", "memory")
+
+
+def _protocol(fs: Any) -> str:
+    return fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]
