@@ -164,6 +164,20 @@ impl Reader {
         Ok(self.get(py)?.model().kind().name())
     }
 
+    /// SHA-256 of the file that was packed, in hex. `None` if the container does
+    /// not have it, or the model is several files.
+    #[getter]
+    fn original_sha256(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let reader = self.get(py)?;
+        let [file] = reader.model().files() else {
+            return Ok(None);
+        };
+        let digest = file
+            .integrity()
+            .and_then(|integrity| integrity.original_sha256());
+        Ok(digest.map(|digest| digest.iter().map(|byte| format!("{byte:02x}")).collect()))
+    }
+
     /// Names of all tensors, in the order of the index.
     fn keys(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         Ok(self.get(py)?.names().map(str::to_owned).collect())

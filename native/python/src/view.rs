@@ -26,7 +26,6 @@ const SMALL_BYTES: u64 = 4 << 20;
 pub struct SafetensorsView {
     reader: Py<Reader>,
     layout: Arc<Unpacked>,
-    sha256: Option<String>,
     cache_bytes: u64,
     decoded: Mutex<OfProcess>,
 }
@@ -72,7 +71,6 @@ impl SafetensorsView {
         let layout = model.unpacked().map_err(place(&opened));
         let layout = layout.map_err(|error| to_python(py, error))?;
         Ok(Self {
-            sha256: original_sha256(&opened, &layout),
             layout: Arc::new(layout),
             reader,
             cache_bytes,
@@ -90,12 +88,6 @@ impl SafetensorsView {
     #[getter]
     fn is_original(&self) -> bool {
         self.layout.is_original()
-    }
-
-    /// The SHA-256 of the file in hexadecimal, where the packed file has it.
-    #[getter]
-    fn sha256(&self) -> Option<&str> {
-        self.sha256.as_deref()
     }
 
     /// Reads a range of the file.
@@ -136,19 +128,6 @@ fn checked(start: u64, end: u64, len_bytes: u64) -> PyResult<Range<u64>> {
         return Err(PyValueError::new_err(detail));
     }
     Ok(start..end)
-}
-
-/// Returns what the file says of itself, if all of it can be compared.
-fn original_sha256(reader: &zstn::Reader, layout: &Unpacked) -> Option<String> {
-    let [file] = reader.model().files() else {
-        return None;
-    };
-    let integrity = file.integrity()?;
-    if !integrity.is_complete() || !layout.is_original() {
-        return None;
-    }
-    let sha256 = integrity.original_sha256()?;
-    Some(sha256.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Returns the length of the tensors that a range of the file touches: decoding

@@ -87,8 +87,8 @@ class Archive:
         self._reader = reader
         self._view = _native.SafetensorsView(reader, cache_bytes)
         original = {"name": _ORIGINAL, "type": "file", "size": self._view.size}
-        if self._view.sha256:
-            original["sha256"] = self._view.sha256
+        if self._view.is_original and reader.original_sha256:
+            original["sha256"] = reader.original_sha256
         self._root = [original, {"name": _TENSORS, "type": "directory", "size": 0}]
         self._tensors = [self._entry(name) for name in sorted(reader.keys())]
         self._files = {entry["name"]: entry for entry in (original, *self._tensors)}

@@ -1,0 +1,43 @@
+"""The folder for restored files, and locks in it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def cache_folder() -> Path:
+    """Returns the folder in which restored files are kept: ``ZSTN_CACHE``, by
+    default ``zstn`` in the folder of huggingface_hub (``HF_HOME``, or
+    ``huggingface`` in ``XDG_CACHE_HOME``, or ``~/.cache/huggingface``)."""
+    own = os.environ.get("ZSTN_CACHE")
+    if own:
+        return _absolute(own)
+    home = os.environ.get("HF_HOME")
+    if not home:
+        home = os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    return _absolute(home) / "zstn"
+
+
+def _absolute(path: str) -> Path:
+    return Path(os.path.abspath(os.path.expandvars(os.path.expanduser(path))))
+
+
+@contextlib.contextmanager
+def locked(name: str) -> Iterator[None]:
+    """Waits until no other process and no other thread holds the lock of that
+    name, and holds it. Where the file system has no locks it does nothing:
+    what they guard is then done twice, with the same result."""
+    folder = cache_folder() / ".locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / f"{name}.lock", "ab") as file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except (ImportError, OSError):
+            pass
+        # Closing the file gives it back.
+        yield

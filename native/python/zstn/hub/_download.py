@@ -1,0 +1,121 @@
+"""Snapshots of repositories, through huggingface_hub."""
+
+from __future__ import annotations
+
+import glob
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ._names import OTHER_WEIGHTS, refuse_deltas, restored_names, with_packed
+from ._request import Request, Tree
+
+
+def hub() -> Any:
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise ImportError(
+            "downloading from a hub needs huggingface_hub: `pip install huggingface_hub`"
+        ) from error
+    return huggingface_hub
+
+
+def _listing(request: Request) -> tuple[str, list[str]]:
+    """Returns the commit of a revision and the names of its files. Without a
+    connection these are the files that have been downloaded before."""
+    commit, names = _find(request)
+    from huggingface_hub.utils import filter_repo_objects
+
+    chosen = filter_repo_objects(
+        names,
+        allow_patterns=with_packed(request.allow_patterns),
+        ignore_patterns=with_packed(request.ignore_patterns),
+    )
+    return commit, list(chosen)
+
+
+def _find(request: Request) -> tuple[str, list[str]]:
+    if request.local_files_only:
+        return _look_up(request)
+    hub()
+    from huggingface_hub import errors
+
+    try:
+        return _ask(request)
+    except (errors.HFValidationError, errors.RevisionNotFoundError):
+        raise
+    except Exception:
+        # As huggingface_hub does: what is in its cache can be used while the
+        # hub does not answer.
+        try:
+            return _look_up(request)
+        except errors.LocalEntryNotFoundError:
+            pass
+        raise
+
+
+def _ask(request: Request) -> tuple[str, list[str]]:
+    info = hub().HfApi(token=request.token).repo_info(
+        request.repo_id, revision=request.revision, repo_type=request.repo_type
+    )
+    return info.sha, [sibling.rfilename for sibling in info.siblings or []]
+
+
+def _look_up(request: Request) -> tuple[str, list[str]]:
+    # Asks for no files, so that only the commit is looked for.
+    offline = replace(request, local_files_only=True)
+    folder = _snapshot(offline, request.revision, allow_patterns=[])
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return folder.name, [path.relative_to(folder).as_posix() for path in files]
+
+
+def download(request: Request) -> Tree:
+    """Downloads the files that the request asks for, except for those that
+    packed ones restore."""
+    commit, names = _listing(request)
+    # Before a difference is downloaded that nobody can use.
+    refuse_deltas(request.repo_id, names)
+    return _download(request, commit, names, []) or download(request)
+
+
+def download_if_packed(request: Request) -> Tree | None:
+    """Downloads like `download`, but no weights in formats other than
+    safetensors. `None` if no file is packed; nothing is downloaded then."""
+    commit, names = _listing(request)
+    if not restored_names(names):
+        return None
+    return _download(request, commit, names, OTHER_WEIGHTS) or download_if_packed(request)
+
+
+def _download(
+    request: Request, commit: str, names: list[str], left_out: list[str]
+) -> Tree | None:
+    """Returns `None` if the revision is another commit than before."""
+    plain = [glob.escape(name) for name in sorted(restored_names(names))]
+    ignored = [*(with_packed(request.ignore_patterns) or []), *plain, *left_out]
+    # By the revision's name rather than the commit, so that the cache knows it
+    # when there is no connection.
+    folder = _snapshot(
+        request,
+        request.revision,
+        allow_patterns=with_packed(request.allow_patterns),
+        ignore_patterns=ignored,
+    )
+    if folder.name != commit:
+        return None
+    return Tree(folder, names, request.view_name(commit), is_commit=True)
+
+
+def _snapshot(request: Request, revision: str | None, **patterns: Any) -> Path:
+    return Path(
+        hub().snapshot_download(
+            request.repo_id,
+            revision=revision,
+            repo_type=request.repo_type,
+            cache_dir=request.cache_dir,
+            local_files_only=request.local_files_only,
+            token=request.token,
+            **patterns,
+        )
+    )

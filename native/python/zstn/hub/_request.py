@@ -1,0 +1,44 @@
+"""What is asked for, and the files that it amounts to."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from ._names import restored_names
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A revision of a repository, and how it is downloaded."""
+
+    repo_id: str
+    revision: str | None
+    repo_type: str | None
+    cache_dir: str | os.PathLike[str] | None
+    local_files_only: bool
+    token: str | bool | None
+    allow_patterns: list[str] | str | None
+    ignore_patterns: list[str] | str | None
+
+    def view_name(self, commit: str) -> str:
+        """Returns a name for a folder that shows the files of a commit."""
+        kind = "" if self.repo_type in (None, "model") else f"{self.repo_type}s--"
+        return f"{kind}{self.repo_id.replace('/', '--')}@{commit}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The files of a folder. Some of the names need not have been downloaded."""
+
+    folder: Path
+    names: list[str]
+    view_name: str
+    """Name for a folder that shows them."""
+    is_commit: bool
+    """Whether the files stay as they are."""
+
+    @property
+    def has_packed(self) -> bool:
+        return bool(restored_names(self.names))

@@ -1,0 +1,123 @@
+"""Restored files, kept by the digest of their bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from .. import _native
+from .._checkpoint import unpack
+from .._errors import ZstnError
+from .._sources import http_options
+from ._cache import cache_folder, locked
+
+#: Restored files have this name, each in a folder that has its SHA-256.
+NAME = "model.safetensors"
+#: Seconds after which what a killed process has left is removed.
+_ABANDONED_SECONDS = 24 * 3600
+
+
+def restored(packed: str | os.PathLike[str], threads: int = 0, progress: Any = None) -> Path:
+    """Returns the path of the file that `packed` restores. It is unpacked
+    unless a file of its SHA-256 is there already.
+
+    Raises:
+        ZstnError: with the code ``"differs"`` if the restored bytes do not have
+            the SHA-256 that the packed file records.
+    """
+    packed = os.path.realpath(packed)
+    recorded = _recorded(packed)
+    known = recorded or _remembered(packed)
+    if known is not None and (place := _place(known)).is_file():
+        return place
+    with locked(known or _identity(packed)):
+        known = recorded or _remembered(packed)
+        if known is not None and (place := _place(known)).is_file():
+            return place
+        return _restore(packed, recorded, threads, progress)
+
+
+def _place(digest: str) -> Path:
+    return cache_folder() / digest / NAME
+
+
+def _restore(packed: str, recorded: str | None, threads: int, progress: Any) -> Path:
+    # Next to its final place, so that it is only renamed.
+    unfinished = cache_folder() / ".incomplete"
+    unfinished.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(unfinished)
+    with tempfile.TemporaryDirectory(dir=unfinished) as folder:
+        part = os.path.join(folder, NAME)
+        unpack(packed, part, threads=threads, progress=progress)
+        # Unpacking compares with digests that came with the file. Others find
+        # this one by its SHA-256, so it has to have it.
+        with open(part, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if recorded is not None and digest != recorded:
+            raise ZstnError(
+                f"{packed}: the restored file has the SHA-256 {digest}, but the packed file "
+                f"records {recorded}; download it again",
+                "differs",
+            )
+        place = _place(digest)
+        place.parent.mkdir(exist_ok=True)
+        os.replace(part, place)
+    if recorded is None:
+        _remember(packed, digest)
+    return place
+
+
+def _recorded(packed: str) -> str | None:
+    """Returns the SHA-256 that the packed file records for its original."""
+    try:
+        reader = _native.Reader(packed, None, http_options(), False, 0)
+    except ZstnError:
+        # Files without an index have none, and damage is reported by unpacking.
+        return None
+    try:
+        return reader.original_sha256
+    finally:
+        reader.close()
+
+
+def _identity(packed: str) -> str:
+    """Returns a name for this file as it is now."""
+    status = os.stat(packed)
+    facts = f"{packed}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ino}"
+    return hashlib.sha256(facts.encode(errors="surrogateescape")).hexdigest()
+
+
+def _memory(packed: str) -> Path:
+    return cache_folder() / ".digests" / _identity(packed)
+
+
+def _remembered(packed: str) -> str | None:
+    """Returns the SHA-256 of what a file without digests restored before."""
+    try:
+        text = _memory(packed).read_text()
+    except OSError:
+        return None
+    return text if len(text) == 64 and text.isalnum() else None
+
+
+def _remember(packed: str, digest: str) -> None:
+    place = _memory(packed)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place.parent) as folder:
+        part = Path(folder, "digest")
+        part.write_text(digest)
+        os.replace(part, place)
+
+
+def _remove_abandoned(unfinished: Path) -> None:
+    oldest = time.time() - _ABANDONED_SECONDS
+    for entry in unfinished.iterdir():
+        with contextlib.suppress(OSError):
+            if entry.stat().st_mtime < oldest:
+                shutil.rmtree(entry, ignore_errors=True)

@@ -1,0 +1,83 @@
+"""Folders that show files under other names."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+
+class View:
+    """A folder of links and small files. Every entry appears at once, and one
+    that is as wanted already is left alone, so that several processes may fill
+    the same folder while others read it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._names: set[str] = set()
+        path.mkdir(parents=True, exist_ok=True)
+
+    def link(self, name: str, target: str | os.PathLike[str]) -> None:
+        """Shows the file `target` as `name`, a path relative to the folder
+        with ``/`` between its parts."""
+        target = os.path.abspath(target)
+        place = self._place(name)
+        if place.is_symlink() and os.readlink(place) == target:
+            return
+
+        def make(part: str) -> None:
+            try:
+                os.symlink(target, part)
+            except (OSError, NotImplementedError):
+                # Windows asks for a privilege.
+                _copy(target, part)
+
+        self._replace(place, make)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Makes a file of these bytes."""
+        place = self._place(name)
+        with contextlib.suppress(OSError):
+            if not place.is_symlink() and place.read_bytes() == data:
+                return
+        self._replace(place, lambda part: Path(part).write_bytes(data))
+
+    def remove_others(self) -> None:
+        """Removes what has not been named since this object was made."""
+        for folder, folders, files in os.walk(self.path, topdown=False):
+            for entry in [*files, *folders]:
+                place = Path(folder, entry)
+                if place.relative_to(self.path).as_posix() in self._names:
+                    continue
+                with contextlib.suppress(OSError):
+                    if place.is_dir() and not place.is_symlink():
+                        # Refused while something is in it.
+                        place.rmdir()
+                    else:
+                        place.unlink()
+
+    def _place(self, name: str) -> Path:
+        self._names.add(name)
+        place = self.path / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        return place
+
+    @staticmethod
+    def _replace(place: Path, make: Callable[[str], object]) -> None:
+        with tempfile.TemporaryDirectory(prefix=".part-", dir=place.parent) as folder:
+            part = os.path.join(folder, "entry")
+            make(part)
+            os.replace(part, place)
+
+
+def _copy(target: str, part: str) -> None:
+    if os.path.isdir(target):
+        shutil.copytree(target, part)
+        return
+    try:
+        os.link(target, part)
+    except OSError:
+        shutil.copy2(target, part)
