@@ -40,7 +40,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_importing_brings_no_framework() -> None:
     done = run("import sys, zstn; print(sorted(sys.modules))")
     assert done.returncode == 0, done.stderr
-    for module in ("numpy", "torch", "jax", "ml_dtypes", "fsspec", "tqdm"):
+    for module in ("numpy", "torch", "jax", "ml_dtypes", "fsspec", "tqdm", "huggingface_hub"):
         assert f"'{module}'" not in done.stdout
 
 

@@ -18,6 +18,7 @@ from . import _native
 from ._checkpoint import convert, pack, unpack, verify
 from ._errors import SliceError, TensorNotFoundError, ZstnError
 from ._native import Buffer, TensorInfo
+from ._patch import disable_hf, enable_hf, is_enabled
 from ._reader import Reader, Slice, open
 from ._reports import (
     ConvertReport,
@@ -49,6 +50,9 @@ __all__ = [
     "ZstnError",
     "__version__",
     "convert",
+    "disable_hf",
+    "enable_hf",
+    "is_enabled",
     "open",
     "pack",
     "safe_open",

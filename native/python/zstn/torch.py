@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -57,7 +58,7 @@ def stored(tensors: Mapping[str, torch.Tensor]) -> Iterator[_save.Stored]:
     """Returns tensors as they are stored, without a copy where their memory is."""
     if not isinstance(tensors, Mapping):
         raise ValueError(f"Expected a dict of [str, torch.Tensor] but received {type(tensors)}")
-    seen: dict[tuple[int, int], str] = {}
+    shared = _Shared()
     for name, tensor in tensors.items():
         if not isinstance(tensor, torch.Tensor):
             raise ValueError(f"Key `{name}` is invalid, expected torch.Tensor but received {type(tensor)}")
@@ -71,17 +72,39 @@ def stored(tensors: Mapping[str, torch.Tensor]) -> Iterator[_save.Stored]:
         dtype = _NAMES.get(tensor.dtype)
         if dtype is None:
             raise ValueError(f"`{name}`: safetensors has no dtype {tensor.dtype}")
-        storage = (tensor.untyped_storage().data_ptr(), tensor.untyped_storage().nbytes())
-        if tensor.numel() and storage in seen:
+        other = shared.add(name, tensor)
+        if other is not None:
             raise RuntimeError(
-                f"`{seen[storage]}` and `{name}` share memory: safetensors would write it twice. "
+                f"`{other}` and `{name}` share memory: safetensors would write it twice. "
                 "Remove one of them, or give a copy"
             )
-        seen[storage] = name
         shape = tuple(tensor.shape)
         if dtype == "F4" and shape:
             shape = (*shape[:-1], shape[-1] * 2)
         yield name, dtype, shape, _bytes(tensor)
+
+
+class _Shared:
+    """The memory of tensors, to find those that overlap."""
+
+    def __init__(self) -> None:
+        # Of each device, sorted.
+        self._ranges: dict[torch.device, list[tuple[int, int, str]]] = {}
+
+    def add(self, name: str, tensor: torch.Tensor) -> str | None:
+        """Returns the name of a tensor that has some memory of this one."""
+        length = tensor.numel() * tensor.element_size()
+        if not length or tensor.device.type == "meta":
+            return None
+        start = tensor.data_ptr()
+        ranges = self._ranges.setdefault(tensor.device, [])
+        at = bisect.bisect(ranges, (start, start + length, name))
+        # None of them overlap, so that the neighbours are enough.
+        for other_start, other_end, other in ranges[max(at - 1, 0) : at + 1]:
+            if other_start < start + length and start < other_end:
+                return other
+        ranges.insert(at, (start, start + length, name))
+        return None
 
 
 def _bytes(tensor: torch.Tensor) -> Any:

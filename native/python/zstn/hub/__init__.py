@@ -9,17 +9,16 @@ expect them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from ._cache import cache_folder
-from ._download import download, download_if_packed
+from ._download import download
 from ._local import list_local
-from ._names import is_index, refuse_deltas, restored_index, restored_name, restored_names
-from ._request import Request, Tree
+from ._names import refuse_deltas
+from ._request import Request
 from ._restore import restored
-from ._view import View
+from ._shadow import shadow
+from ._show import show
 
 __all__ = ["cache_folder", "shadow_folder", "snapshot_download"]
 
@@ -50,7 +49,8 @@ def snapshot_download(
     of its bytes, so that repositories share them; other files are links into
     the cache of huggingface_hub, which stays as it is. Of weights that the
     repository has both plain and packed, only the packed ones are downloaded.
-    Without packed files the result is the hub's own snapshot.
+    Without packed files the result is the hub's own snapshot, or the local
+    folder itself.
 
     Args:
         repo_id: a repository such as ``"OWNER/NAME"``, or a local folder.
@@ -71,9 +71,9 @@ def snapshot_download(
     )  # fmt: skip
     tree = list_local(request) if os.path.isdir(repo_id) else download(request)
     refuse_deltas(request.repo_id, tree.names)
-    if not tree.has_packed:
+    if not tree.has_packed and not tree.is_subset:
         return str(tree.folder)
-    return _show(tree, "snapshots", lambda path: restored(path, threads, progress))
+    return show(tree, "snapshots", lambda path: restored(path, threads, progress))
 
 
 def shadow_folder(
@@ -93,38 +93,11 @@ def shadow_folder(
 
     Its weights can only be opened by what reads packed files: `zstn.safe_open`,
     and safetensors after `zstn.enable_hf`. They are recognised by their first
-    bytes. Weights in formats other than safetensors are not downloaded. See
-    `snapshot_download` for the arguments.
+    bytes. Weights in formats other than safetensors are not downloaded
+    from folders that have these. See `snapshot_download` for the arguments.
     """
     request = Request(
         os.fspath(repo_or_folder), revision, repo_type, cache_dir, local_files_only, token,
         allow_patterns, ignore_patterns,
     )  # fmt: skip
-    if os.path.isdir(repo_or_folder):
-        tree: Tree | None = list_local(request)
-    else:
-        tree = download_if_packed(request)
-    if tree is None or not tree.has_packed:
-        return None
-    return _show(tree, "shadow", lambda path: path)
-
-
-def _show(tree: Tree, kind: str, resolve: Callable[[Path], Path]) -> str:
-    """Shows files in a folder of our own, packed ones as `resolve` says, and
-    returns its path."""
-    view = View(cache_folder() / kind / tree.view_name)
-    hidden = restored_names(tree.names)
-    for name in tree.names:
-        path = tree.folder / name
-        shown = restored_name(name)
-        if shown is None:
-            # What was left out of the download is missing.
-            if name not in hidden and path.exists():
-                view.link(name, path)
-        elif is_index(name):
-            view.write(shown, restored_index(path.read_bytes()))
-        else:
-            view.link(shown, resolve(path))
-    if not tree.is_commit:
-        view.remove_others()
-    return str(view.path)
+    return shadow(request)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import glob
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ._names import OTHER_WEIGHTS, refuse_deltas, restored_names, with_packed
-from ._request import Request, Tree
+from ._names import other_formats, refuse_deltas, restored_names, with_packed
+from ._request import Request, Tree, view_name
+
+#: A function of the names of all files that returns those to leave out.
+LeaveOut = Callable[[list[str]], Iterable[str]]
 
 
 def hub() -> Any:
@@ -73,38 +77,49 @@ def _look_up(request: Request) -> tuple[str, list[str]]:
 def download(request: Request) -> Tree:
     """Downloads the files that the request asks for, except for those that
     packed ones restore."""
-    commit, names = _listing(request)
-    # Before a difference is downloaded that nobody can use.
-    refuse_deltas(request.repo_id, names)
-    return _download(request, commit, names, []) or download(request)
+    while True:
+        commit, names = _listing(request)
+        # Before a difference is downloaded that nobody can use.
+        refuse_deltas(request.repo_id, names)
+        tree = _download(request, commit, names, ())
+        if tree is not None:
+            return tree
 
 
-def download_if_packed(request: Request) -> Tree | None:
-    """Downloads like `download`, but no weights in formats other than
-    safetensors. `None` if no file is packed; nothing is downloaded then."""
-    commit, names = _listing(request)
-    if not restored_names(names):
-        return None
-    return _download(request, commit, names, OTHER_WEIGHTS) or download_if_packed(request)
+def download_if_packed(request: Request, leave_out: LeaveOut | None = None) -> Tree | None:
+    """Downloads like `download`, without weights in other formats where there
+    are some of safetensors. `None` if no file is packed; nothing is downloaded
+    then. `leave_out` is called with the names of all files before, and returns
+    those to leave out as well."""
+    while True:
+        commit, names = _listing(request)
+        if not restored_names(names):
+            return None
+        others = [*other_formats(names), *(leave_out(names) if leave_out else ())]
+        tree = _download(request, commit, names, others)
+        if tree is not None:
+            return tree
 
 
 def _download(
-    request: Request, commit: str, names: list[str], left_out: list[str]
+    request: Request, commit: str, names: list[str], left_out: Iterable[str]
 ) -> Tree | None:
     """Returns `None` if the revision is another commit than before."""
-    plain = [glob.escape(name) for name in sorted(restored_names(names))]
-    ignored = [*(with_packed(request.ignore_patterns) or []), *plain, *left_out]
+    left_out = {*restored_names(names), *left_out}
+    ignored = [glob.escape(name) for name in sorted(left_out)]
     # By the revision's name rather than the commit, so that the cache knows it
     # when there is no connection.
     folder = _snapshot(
         request,
         request.revision,
         allow_patterns=with_packed(request.allow_patterns),
-        ignore_patterns=ignored,
+        ignore_patterns=[*(with_packed(request.ignore_patterns) or []), *ignored],
     )
     if folder.name != commit:
         return None
-    return Tree(folder, names, request.view_name(commit), is_commit=True)
+    kept = [name for name in names if name not in left_out]
+    shown_as = view_name(request.repo_id, commit, request.repo_type)
+    return Tree(folder, kept, shown_as, is_commit=True)
 
 
 def _snapshot(request: Request, revision: str | None, **patterns: Any) -> Path:

@@ -16,14 +16,20 @@ def list_local(request: Request) -> Tree:
     folder = Path(os.path.realpath(request.repo_id))
     names = [path.relative_to(folder).as_posix() for path in _entries(folder)]
     allow, ignore = with_packed(request.allow_patterns), with_packed(request.ignore_patterns)
-    if allow is not None or ignore is not None:
+    is_subset = allow is not None or ignore is not None
+    if is_subset:
         hub()
         from huggingface_hub.utils import filter_repo_objects
 
         names = list(filter_repo_objects(names, allow_patterns=allow, ignore_patterns=ignore))
-    facts = os.fsencode(folder) + repr((allow, ignore)).encode(errors="surrogateescape")
-    view_name = f"{folder.name}@{hashlib.sha256(facts).hexdigest()[:16]}"
-    return Tree(folder, names, view_name, is_commit=False)
+    view_name = local_view_name(folder, (allow, ignore))
+    return Tree(folder, names, view_name, is_commit=False, is_subset=is_subset)
+
+
+def local_view_name(folder: Path, choice: object) -> str:
+    """Returns a name for a folder that shows some files of a local one."""
+    facts = os.fsencode(folder) + repr(choice).encode(errors="surrogateescape")
+    return f"{folder.name}@{hashlib.sha256(facts).hexdigest()[:16]}"
 
 
 def _entries(folder: Path) -> list[Path]:

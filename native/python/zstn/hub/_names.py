@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from .._errors import ZstnError
 
@@ -11,23 +12,17 @@ from .._errors import ZstnError
 _PACKED = re.compile(r"(?P<stem>.+)\.zstn(?P<index>\.index(\.[^/]+)?\.json)?")
 _DELTA = re.compile(r"(?P<stem>.+)\.z4dm(?P<index>\.index(\.[^/]+)?\.json)?")
 
-#: Weights in formats of other libraries, which packed weights make superfluous.
-OTHER_WEIGHTS = [
-    "*.bin",
-    "*.bin.index.json",
-    "*.ckpt",
-    "*.gguf",
-    "*.h5",
-    "*.h5.index.json",
-    "*.msgpack",
-    "*.msgpack.index.json",
-    "*.onnx",
-    "*.onnx_data",
-    "*.ot",
-    "*.pt",
-    "*.pth",
-    "*.tflite",
-]
+# A file of weights, with its variant and its number among several.
+_WEIGHTS = re.compile(
+    r"(?P<stem>.+?)(\.(?P<variant>[A-Za-z][^./]*?))?(-\d+-of-\d+)?"
+    r"\.(zstn|safetensors)(\.index(\.(?P<index_variant>[^./]+))?\.json)?"
+)
+
+#: Endings of weights in formats of other libraries.
+_OTHER_WEIGHTS = tuple(
+    ".bin .ckpt .gguf .h5 .msgpack .onnx .onnx_data .ot .pt .pth .tflite "
+    ".bin.index.json .h5.index.json .msgpack.index.json".split()
+)
 
 
 def restored_name(name: str) -> str | None:
@@ -85,3 +80,33 @@ def with_packed(patterns: list[str] | str | None) -> list[str] | None:
         patterns = [patterns]
     packed = [pattern.replace(".safetensors", ".zstn") for pattern in patterns]
     return list(dict.fromkeys([*patterns, *packed]))
+
+
+def other_formats(names: Collection[str]) -> Iterator[str]:
+    """Returns the weights in formats of other libraries, of folders that have
+    them in that of safetensors."""
+    folders = {posixpath.dirname(name) for name in names if _WEIGHTS.fullmatch(name)}
+    for name in names:
+        if name.endswith(_OTHER_WEIGHTS) and posixpath.dirname(name) in folders:
+            yield name
+
+
+def other_variants(names: Collection[str], variant: str | None) -> Iterator[str]:
+    """Returns the weights that are not those of a variant, where there are
+    some of that variant, or else some without any."""
+    groups: dict[str, dict[str | None, list[str]]] = {}
+    for name in names:
+        match = _WEIGHTS.fullmatch(name)
+        if match is not None:
+            found = match["variant"] or match["index_variant"]
+            groups.setdefault(match["stem"], {}).setdefault(found, []).append(name)
+    for group in groups.values():
+        chosen = variant if variant in group else None
+        if chosen in group:
+            for other, members in group.items():
+                if other != chosen:
+                    yield from members
+
+
+def is_weights(name: str) -> bool:
+    return _WEIGHTS.fullmatch(name) is not None or name.endswith(_OTHER_WEIGHTS)

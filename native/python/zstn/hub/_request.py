@@ -22,10 +22,11 @@ class Request:
     allow_patterns: list[str] | str | None
     ignore_patterns: list[str] | str | None
 
-    def view_name(self, commit: str) -> str:
-        """Returns a name for a folder that shows the files of a commit."""
-        kind = "" if self.repo_type in (None, "model") else f"{self.repo_type}s--"
-        return f"{kind}{self.repo_id.replace('/', '--')}@{commit}"
+
+def view_name(repo_id: str, commit: str, repo_type: str | None = None) -> str:
+    """Returns a name for a folder that shows the files of a commit."""
+    kind = "" if repo_type in (None, "model") else f"{repo_type}s--"
+    return f"{kind}{repo_id.replace('/', '--')}@{commit}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class Tree:
     """Name for a folder that shows them."""
     is_commit: bool
     """Whether the files stay as they are."""
+    is_subset: bool = False
+    """Whether the folder has other files as well, which were not asked for."""
 
     @property
     def has_packed(self) -> bool:

@@ -7,7 +7,9 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+
+from .._errors import ZstnError
 
 
 class View:
@@ -60,6 +62,10 @@ class View:
                         place.unlink()
 
     def _place(self, name: str) -> Path:
+        parts = PurePosixPath(name).parts
+        if not parts or ".." in parts or parts[0] == "/" or "\\" in name:
+            # Names come from repositories.
+            raise ZstnError(f"{name!r} is not the name of a file in this folder", "malformed")
         self._names.add(name)
         place = self.path / name
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
-"""Runs the tests of safetensors on zstn: it takes the place of the package, and
-what needs torch is skipped."""
+"""Runs the tests of safetensors on zstn: it takes the place of the package.
+Without torch, what needs it is skipped."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+try:
+    import safetensors.torch as theirs
+except ImportError:
+    theirs = None
 
 import zstn
 import zstn.numpy
@@ -40,12 +45,22 @@ ours._safe_open_handle = _safe_open_handle  # type: ignore[attr-defined]
 ours.TensorSpec = ours.serialize = None  # type: ignore[attr-defined]
 sys.modules["safetensors"] = ours
 sys.modules["safetensors.numpy"] = zstn.numpy
-for name in ("torch", "safetensors.torch"):
-    sys.modules[name] = Absent(name)
+if theirs is None:
+    for name in ("torch", "safetensors.torch"):
+        sys.modules[name] = Absent(name)
+else:
+    import zstn.torch
+
+    # `save_model` and `load_model` are theirs, on these functions.
+    for name in ("save", "save_file", "load", "load_file"):
+        setattr(theirs, name, getattr(zstn.torch, name))
+    theirs.safe_open = zstn.safe_open
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Where some of the tests write to.
+    (tmp_path / "tests" / "data").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
 
 

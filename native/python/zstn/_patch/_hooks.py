@@ -1,0 +1,86 @@
+"""The objects that are replaced, and where."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from . import _diffusers, _transformers
+from ._imports import ImportHook
+from ._openers import make_deserialize, make_safe_open
+
+
+class Hooks:
+    """All changes to other libraries, which can be made and undone."""
+
+    def __init__(self, packages: frozenset[str] | None) -> None:
+        try:
+            safetensors = importlib.import_module("safetensors")
+        except ImportError as error:
+            raise ImportError(
+                "zstn.enable_hf needs safetensors: `pip install safetensors`"
+            ) from error
+        self.packages = packages
+        self.prefer_packed = True
+        # What is replaced, and by what.
+        self._pairs: list[tuple[Any, Any]] = [
+            (safetensors.safe_open, make_safe_open(safetensors.safe_open)),
+            (safetensors.deserialize, make_deserialize(safetensors.deserialize)),
+        ]
+        self._methods: list[tuple[type, str, Any]] = []
+        self._done: set[str] = set()
+        self._loaders: dict[str, Callable[[ModuleType], None]] = {
+            _transformers.MODULE: self._hook_transformers,
+            _diffusers.MODELS: self._hook_diffusers,
+            _diffusers.PIPELINES: self._hook_diffusers,
+        }
+        wanted = [name for name in self._loaders if self._includes(name)]
+        self._imports = ImportHook(wanted, self.apply)
+
+    def _includes(self, module: str) -> bool:
+        return self.packages is None or module.partition(".")[0] in self.packages
+
+    def apply(self, imported: str | None = None) -> None:
+        """Replaces what is loaded by now; the rest follows when it is imported.
+        `imported` is a module whose code has just run to the end."""
+        self._imports.install()
+        for name, hook in self._loaders.items():
+            module = sys.modules.get(name)
+            if module is None or name in self._done or not self._includes(name):
+                continue
+            # One that is being imported calls this again at its end.
+            if name == imported or not getattr(module.__spec__, "_initializing", False):
+                self._done.add(name)
+                hook(module)
+        self._rebind({id(old): new for old, new in self._pairs})
+
+    def remove(self) -> None:
+        self._imports.remove()
+        for owner, name, original in self._methods:
+            setattr(owner, name, original)
+        # Also in modules that were imported in the meantime.
+        self.packages = None
+        self._rebind({id(new): old for old, new in self._pairs})
+
+    def _rebind(self, replacements: dict[int, Any]) -> None:
+        for module in list(sys.modules.values()):
+            if not isinstance(module, ModuleType) or not self._includes(module.__name__):
+                continue
+            names = vars(module)
+            for name, value in list(names.items()):
+                other = replacements.get(id(value))
+                if other is not None:
+                    names[name] = other
+
+    def _hook_transformers(self, module: ModuleType) -> None:
+        pair = _transformers.hook(module, lambda: self.prefer_packed)
+        if pair is not None:
+            self._pairs.append(pair)
+
+    def _hook_diffusers(self, module: ModuleType) -> None:
+        for owner, name, method in _diffusers.hook(module, lambda: self.prefer_packed):
+            self._methods.append((owner, name, vars(owner)[name]))
+            setattr(owner, name, method)
