@@ -30,24 +30,25 @@ def http_options(
 
 def resolve(source: Any) -> tuple[str, Any]:
     """Returns the kind of an input and its value, for the native module."""
+    value: Any = source
     if isinstance(source, os.PathLike) and not _is_open_file(source):
-        source = os.fspath(source)
-    if isinstance(source, bytes | bytearray | memoryview):
-        return "memory", source
-    if isinstance(source, str):
-        return _resolve_text(source)
-    if _is_open_file(source):
-        return "object", FsspecSource(source.fs, source.path)
-    if hasattr(source, "read") and hasattr(source, "seek"):
-        return _resolve_file(source)
+        value = os.fspath(source)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return "memory", value
+    if isinstance(value, str):
+        return _resolve_text(value)
+    if _is_open_file(value):
+        return "object", FsspecSource(value.fs, value.path)
+    if hasattr(value, "read") and hasattr(value, "seek"):
+        return _resolve_file(value)
     try:
-        memoryview(source).release()
-        return "memory", source
+        memoryview(value).release()
+        return "memory", value
     except (TypeError, ValueError):
         pass
     raise TypeError(
         "an input is a path, an address, a bytes-like object, a binary file object "
-        f"or a file of fsspec, not {type(source).__name__}"
+        f"or a file of fsspec, not {type(value).__name__}"
     )
 
 

@@ -187,21 +187,22 @@ class ZstnFileSystem(AsyncFileSystem):  # type: ignore[misc]
         an open file."""
         rpath = self._strip_protocol(rpath)
         archive = self._archive()
+        target: Any = lpath
         if outfile is None and isfilelike(lpath):
             outfile = lpath
         if outfile is not None:
             archive.copy(archive.find_file(rpath), outfile, callback)
             return
-        lpath = os.fspath(lpath)
+        path: str = os.fspath(target)
         if archive.find(rpath)["type"] == "directory":
-            os.makedirs(lpath, exist_ok=True)
+            os.makedirs(path, exist_ok=True)
             return
-        os.makedirs(os.path.dirname(lpath) or ".", exist_ok=True)
-        unfinished = f"{lpath}.{os.getpid()}-{threading.get_ident()}.part"
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        unfinished = f"{path}.{os.getpid()}-{threading.get_ident()}.part"
         try:
             with open(unfinished, "wb") as file:
                 archive.copy(archive.find_file(rpath), file, callback)
-            os.replace(unfinished, lpath)
+            os.replace(unfinished, path)
         except BaseException:
             if os.path.exists(unfinished):
                 os.remove(unfinished)
