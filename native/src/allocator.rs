@@ -1,23 +1,40 @@
-//! The allocator of the command line: that of the system, with advice on how its
-//! memory will be used. Large buffers, of which every page is touched once, are asked for
-//! in pages of 2 MiB instead of 4 KiB: a fault for each small one was a fifth of
-//! the time of unpacking. Blocks come and go by the thousand: their pages are
-//! kept for the next ones, which was a tenth of the time of packing.
+//! An allocator for programs that decode models: that of the system, and for
+//! large buffers pages of 2 MiB instead of 4 KiB. Every page of such a buffer
+//! is touched once: a fault for each small one was a fifth of the time of
+//! unpacking, and half of that of loading a model into Python.
 
-#![allow(unsafe_code)] // An allocator cannot be written without, nor the call.
+#![allow(unsafe_code)] // An allocator cannot be written without, nor the calls.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::ptr;
 
-/// The system's allocator, with advice for large buffers.
+use libc::c_void;
+
+/// An allocator that maps large buffers by themselves, in huge pages where the
+/// system has some. It gives their memory back when they are freed. Smaller
+/// ones are those of the system's allocator.
+///
+/// ```no_run
+/// #[global_allocator]
+/// static ALLOCATOR: zstn::allocator::HugePageAllocator = zstn::allocator::HugePageAllocator;
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
 pub struct HugePageAllocator;
 
-/// Makes the allocator retain freed memory for the next allocation, where it
-/// can be set to.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// A multiple of every page size that Linux has.
+const PAGE_BYTES: usize = 64 << 10;
+const MIN_PAGE_BYTES: usize = 4 << 10;
+/// Length from which buffers are mapped: shorter ones have no huge page.
+const MIN_BYTES: usize = HUGE_PAGE_BYTES;
+
+/// Makes the system's allocator retain what is freed of smaller buffers for the
+/// next allocation, where it can be set to, in this whole process. Blocks come
+/// and go by the thousand: their pages were a tenth of the time of packing.
 #[cfg(target_env = "gnu")]
 pub fn retain_freed() {
     /// Freed memory that each thread may retain.
     const RETAINED_BYTES: i32 = 32 << 20;
-    // Larger buffers are mapped by themselves, since they get advice.
     let min_bytes = i32::try_from(MIN_BYTES).unwrap_or(i32::MAX);
     // SAFETY: numbers for the allocator itself; one it refuses changes nothing.
     unsafe {
@@ -26,51 +43,209 @@ pub fn retain_freed() {
     }
 }
 
-const HUGE_PAGE_BYTES: usize = 2 << 20;
-/// Length of a buffer from which advice is given: shorter ones hardly contain a
-/// whole huge page.
-const MIN_BYTES: usize = 2 * HUGE_PAGE_BYTES;
+/// Returns whether a buffer of this layout is a mapping of its own. It depends
+/// on nothing else, so that the same is found when it is freed.
+fn is_mapped(layout: Layout) -> bool {
+    layout.size() >= MIN_BYTES && layout.align() <= MIN_PAGE_BYTES
+}
 
-/// Asks for huge pages inside a buffer. Advice that is not taken costs
-/// nothing.
-fn advise(buffer: *mut u8, len_bytes: usize) {
-    if buffer.is_null() || len_bytes < MIN_BYTES {
-        return;
+/// Maps zeroed memory that begins at a huge page; null if there is none.
+fn map(len_bytes: usize) -> *mut u8 {
+    // Some kernels align by themselves and some do not: what lies around the
+    // aligned part is given back.
+    let Some(len_bytes) = len_bytes.checked_next_multiple_of(PAGE_BYTES) else {
+        return ptr::null_mut();
+    };
+    let Some(with_slack) = len_bytes.checked_add(HUGE_PAGE_BYTES) else {
+        return ptr::null_mut();
+    };
+    // SAFETY: a new anonymous mapping, at an address that the system chooses.
+    let mapping = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            with_slack,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if mapping == libc::MAP_FAILED {
+        return ptr::null_mut();
     }
-    let start = buffer.addr().next_multiple_of(HUGE_PAGE_BYTES);
-    let end = (buffer.addr() + len_bytes) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
-    // SAFETY: whole pages of a buffer that has just been allocated; the advice
-    // does not change what they hold.
-    unsafe {
-        libc::madvise(
-            buffer.with_addr(start).cast(),
-            end - start,
-            libc::MADV_HUGEPAGE,
-        );
+    let start = mapping.addr().next_multiple_of(HUGE_PAGE_BYTES);
+    let end = start + len_bytes;
+    let buffer = mapping.with_addr(start);
+    unmap(mapping, start - mapping.addr());
+    unmap(mapping.with_addr(end), mapping.addr() + with_slack - end);
+    advise(buffer, len_bytes);
+    buffer.cast()
+}
+
+/// Returns pages to the system. Nobody uses them any more.
+fn unmap(start: *mut c_void, len_bytes: usize) {
+    if len_bytes > 0 {
+        // SAFETY: whole pages of a mapping made here, which is not used again.
+        // It fails only where the system cannot split a mapping further; these
+        // pages then stay mapped, untouched.
+        unsafe { libc::munmap(start, len_bytes) };
     }
 }
 
-// SAFETY: every call is handed on to the system's allocator as it is.
+/// Asks for huge pages, for the whole of a mapping: advice for a part would make
+/// two of it. Advice that is not taken costs nothing.
+fn advise(start: *mut c_void, len_bytes: usize) {
+    // SAFETY: a mapping made here; the advice does not change what it holds.
+    unsafe { libc::madvise(start, len_bytes, libc::MADV_HUGEPAGE) };
+}
+
+// SAFETY: a buffer is either mapped here or the system allocator's, by its
+// layout alone, and goes back to where it came from. A mapping is zeroed,
+// aligned to a page, and as long as asked for.
 unsafe impl GlobalAlloc for HugePageAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let buffer = unsafe { System.alloc(layout) };
-        advise(buffer, layout.size());
-        buffer
+        if is_mapped(layout) {
+            return map(layout.size());
+        }
+        unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        let buffer = unsafe { System.alloc_zeroed(layout) };
-        advise(buffer, layout.size());
-        buffer
+        if is_mapped(layout) {
+            return map(layout.size());
+        }
+        unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, buffer: *mut u8, layout: Layout) {
+        if is_mapped(layout) {
+            return unmap(buffer.cast(), layout.size().next_multiple_of(PAGE_BYTES));
+        }
         unsafe { System.dealloc(buffer, layout) }
     }
 
     unsafe fn realloc(&self, buffer: *mut u8, layout: Layout, len_bytes: usize) -> *mut u8 {
-        let buffer = unsafe { System.realloc(buffer, layout, len_bytes) };
-        advise(buffer, len_bytes);
-        buffer
+        // SAFETY: the caller guarantees that the length is not too large for
+        // the alignment.
+        let new = unsafe { Layout::from_size_align_unchecked(len_bytes, layout.align()) };
+        match (is_mapped(layout), is_mapped(new)) {
+            (false, false) => unsafe { System.realloc(buffer, layout, len_bytes) },
+            (true, true) => unsafe { remap(buffer, layout.size(), len_bytes) },
+            _ => {
+                let moved = unsafe { self.alloc(new) };
+                if !moved.is_null() {
+                    // SAFETY: two buffers, both as long as the shorter one.
+                    unsafe {
+                        ptr::copy_nonoverlapping(buffer, moved, layout.size().min(len_bytes));
+                        self.dealloc(buffer, layout);
+                    }
+                }
+                moved
+            }
+        }
+    }
+}
+
+/// Gives a mapping another length, at another address if need be; null and
+/// nothing changed if there is no memory.
+///
+/// # Safety
+/// `buffer` is a mapping of `old_bytes` made here.
+unsafe fn remap(buffer: *mut u8, old_bytes: usize, new_bytes: usize) -> *mut u8 {
+    let old_bytes = old_bytes.next_multiple_of(PAGE_BYTES);
+    let pages_bytes = new_bytes.next_multiple_of(PAGE_BYTES);
+    // SAFETY: as the caller guarantees.
+    let moved =
+        unsafe { libc::mremap(buffer.cast(), old_bytes, pages_bytes, libc::MREMAP_MAYMOVE) };
+    if moved == libc::MAP_FAILED {
+        return ptr::null_mut();
+    }
+    advise(moved, pages_bytes);
+    moved.cast()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn pattern(position: usize) -> u8 {
+        u8::try_from(position % 251).unwrap()
+    }
+
+    /// Allocates `from` bytes, changes their length to `to`, and checks what
+    /// they hold.
+    fn check(from: usize, to: usize, align: usize) {
+        let layout = Layout::from_size_align(from, align).unwrap();
+        let allocator = HugePageAllocator;
+        // SAFETY: lengths are not 0, and layouts those of the allocations.
+        unsafe {
+            let buffer = allocator.alloc_zeroed(layout);
+            assert!(!buffer.is_null() && buffer.addr().is_multiple_of(align));
+            let bytes = std::slice::from_raw_parts_mut(buffer, from);
+            assert!(bytes.iter().all(|&byte| byte == 0));
+            for (i, byte) in bytes.iter_mut().enumerate().step_by(999) {
+                *byte = pattern(i);
+            }
+            let moved = allocator.realloc(buffer, layout, to);
+            assert!(!moved.is_null() && moved.addr().is_multiple_of(align));
+            let bytes = std::slice::from_raw_parts_mut(moved, to);
+            for (i, &byte) in bytes[..from.min(to)].iter().enumerate().step_by(999) {
+                assert_eq!(byte, pattern(i), "{from} to {to}: byte {i}");
+            }
+            bytes.fill(7);
+            allocator.dealloc(moved, Layout::from_size_align(to, align).unwrap());
+        }
+    }
+
+    #[test]
+    fn buffers_of_all_lengths_keep_what_they_hold() {
+        let lengths = [
+            1,
+            MIB,
+            2 * MIB - 1,
+            2 * MIB,
+            2 * MIB + 1,
+            5 * MIB + 777,
+            9 * MIB,
+        ];
+        for from in lengths {
+            for to in lengths {
+                for align in [1, 64, 4096, 8192] {
+                    check(from, to, align);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn mappings_end_where_they_should_wherever_they_begin() {
+        let layout = Layout::from_size_align(2 * MIB + 1, 64).unwrap();
+        let page = MIN_PAGE_BYTES;
+        for shift in 0..2 * MIB / page {
+            // SAFETY: a mapping of its own, which shifts the next ones, and an
+            // allocation with its layout.
+            unsafe {
+                let protection = libc::PROT_READ;
+                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+                let len = page * (shift % 16 + 1);
+                let before = libc::mmap(ptr::null_mut(), len, protection, flags, -1, 0);
+                let buffer = HugePageAllocator.alloc_zeroed(layout);
+                let behind = buffer.add(2 * MIB + PAGE_BYTES - 1);
+                assert_eq!(*behind, 0);
+                let moved = HugePageAllocator.realloc(buffer, layout, 3 * MIB);
+                assert!(!moved.is_null());
+                HugePageAllocator.dealloc(moved, Layout::from_size_align(3 * MIB, 64).unwrap());
+                libc::munmap(before, len);
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_null() {
+        let layout = Layout::from_size_align(isize::MAX as usize, 1).unwrap();
+        // SAFETY: the layout is valid.
+        assert!(unsafe { HugePageAllocator.alloc(layout) }.is_null());
     }
 }

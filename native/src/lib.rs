@@ -38,6 +38,8 @@
 /// that go below files.
 pub use zstn_core as core;
 
+#[cfg(target_os = "linux")]
+pub mod allocator;
 mod buffer;
 mod catalog;
 mod container;

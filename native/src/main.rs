@@ -5,16 +5,14 @@
 
 use std::process::ExitCode;
 
-#[cfg(target_os = "linux")]
-mod allocator;
 mod cli;
 
 #[cfg(target_os = "linux")]
 #[global_allocator]
-static ALLOCATOR: allocator::HugePageAllocator = allocator::HugePageAllocator;
+static ALLOCATOR: zstn::allocator::HugePageAllocator = zstn::allocator::HugePageAllocator;
 
 fn main() -> ExitCode {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    allocator::retain_freed();
+    zstn::allocator::retain_freed();
     cli::run()
 }

@@ -8,42 +8,22 @@ Printed are medians in MB/s of original bytes, and medians of the rounds' ratios
 """
 
 import argparse
-import importlib.machinery
 import json
 import os
 import pathlib
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
-from unittest import mock
 
 import corpus
+import zipnn_peer
 from z4ai import safetensors as z4ai_safetensors
-
-ZIPNN_DTYPES = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
-
 
 def clocked(call, *arguments):
     started = time.perf_counter()
     result = call(*arguments)
     return result, time.perf_counter() - started
-
-
-def zipnn():
-    """The class, or None where the package is missing."""
-    if importlib.util.find_spec("zipnn") is None:
-        return None
-    if importlib.util.find_spec("torch") is None:
-        stand_in = mock.MagicMock(name="torch")
-        stand_in.__spec__ = importlib.machinery.ModuleSpec("torch", None)
-        stand_in.jit.script = lambda function: function
-        sys.modules["torch"] = stand_in
-        sys.modules["safetensors.torch"] = mock.MagicMock()
-    from zipnn import ZipNN
-
-    return ZipNN
 
 
 def by_zipnn(coder, original, threads):
@@ -53,12 +33,12 @@ def by_zipnn(coder, original, threads):
     for tensor in header.values():
         begin, end = tensor["data_offsets"]
         raw = data[begin:end]
-        if tensor["dtype"] not in ZIPNN_DTYPES or not raw:
+        if not zipnn_peer.takes(tensor["dtype"], raw):
             size += len(raw)
             continue
 
-        def make(dtype=ZIPNN_DTYPES[tensor["dtype"]]):
-            return coder(input_format="byte", bytearray_dtype=dtype, threads=threads)
+        def make(dtype=tensor["dtype"]):
+            return zipnn_peer.make(coder, dtype, threads)
 
         # It changes its buffer, so it gets a copy, which is not timed.
         coded, seconds = clocked(make().compress, bytearray(raw))
@@ -93,7 +73,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     options = parser.parse_args()
-    coder = zipnn()
+    coder = zipnn_peer.load()
     print("| checkpoint | who | bytes | pack, MB/s | unpack, MB/s | size, ours by theirs | pack, × | unpack, × |")
     print("|---|---|--:|--:|--:|--:|--:|--:|")
     with tempfile.TemporaryDirectory() as folder:

@@ -42,6 +42,8 @@ pub enum Verb {
     Wheel,
     /// Run the tests of the Python package, and those of safetensors and z4ai on it
     Python,
+    /// Run the tests of the Python package with transformers and diffusers; installs PyTorch
+    Torch,
 }
 
 #[derive(clap::Args)]

@@ -61,6 +61,7 @@ fn main() -> ExitCode {
             Verb::Wasm => wasm::run(&workspace, &mut report),
             Verb::Wheel => wheel::run(&workspace, &mut report),
             Verb::Python => wheel::test(&workspace, &mut report),
+            Verb::Torch => wheel::test_with_torch(&workspace, &mut report),
         }
     });
     match result {

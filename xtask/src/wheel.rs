@@ -1,5 +1,5 @@
-//! The Python package: the verbs `wheel`, which builds it, and `python`, which
-//! tests it.
+//! The Python package: the verbs `wheel`, which builds it, and `python` and
+//! `torch`, which test it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,6 +40,26 @@ pub fn test(workspace: &Workspace, report: &mut Report) -> Result<()> {
     python.test(workspace, report)?;
     report.step("tests of z4ai on zstn.z4ai", |step| {
         python.suite(workspace, step, "z4ai")
+    })
+}
+
+/// The verb `torch`: the tests that need PyTorch and libraries on it.
+pub fn test_with_torch(workspace: &Workspace, report: &mut Report) -> Result<()> {
+    let python = Python {
+        tools: report.step("maturin", |step| python::maturin(workspace, step))?,
+        tests: report.step("Python packages with PyTorch (several GB)", |step| {
+            python::wheel_tests_with_torch(workspace, step)
+        })?,
+    };
+    python.build(workspace, report)?;
+    report.step("Python tests with PyTorch", |step| {
+        let mut pytest = python.tests(workspace);
+        pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "with_torch"]);
+        step.run(&mut pytest)?;
+        counts::note(step)
+    })?;
+    report.step("tests of safetensors on zstn, with PyTorch", |step| {
+        python.suite(workspace, step, "safetensors")
     })
 }
 

@@ -47,7 +47,9 @@ pub struct StoredPart {
 }
 
 impl StoredPart {
-    fn len_bytes(&self) -> u64 {
+    /// Returns the number of bytes to fetch.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
         self.stored.end - self.stored.start
     }
 }

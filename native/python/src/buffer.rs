@@ -1,4 +1,4 @@
-//! Memory that tensors are decoded into and Python keeps.
+//! Bytes of tensors that Python keeps.
 
 use std::ffi::c_int;
 use std::sync::{Mutex, PoisonError};
@@ -7,32 +7,7 @@ use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// The alignment that vector instructions and other frameworks like best.
-const ALIGNMENT_BYTES: usize = 64;
-
-/// Bytes that begin at a multiple of 64, as memory of their own.
-#[derive(Default)]
-pub struct Aligned {
-    bytes: Vec<u8>,
-    start: usize,
-    len: usize,
-}
-
-impl Aligned {
-    /// Returns `len` zeros. Large ones take no memory before they are written.
-    pub fn zeroed(len: u64) -> zstn::Result<Self> {
-        let bytes = zstn::core::bytes::buffer(len.saturating_add(ALIGNMENT_BYTES as u64))?;
-        let start = bytes.as_ptr().align_offset(ALIGNMENT_BYTES);
-        let len = bytes.len() - ALIGNMENT_BYTES;
-        // An allocator may say that it cannot align.
-        let start = if start < ALIGNMENT_BYTES { start } else { 0 };
-        Ok(Self { bytes, start, len })
-    }
-
-    pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start..self.start + self.len]
-    }
-}
+use crate::aligned::Aligned;
 
 /// The bytes of a tensor, writable and aligned to 64 bytes. It has the buffer
 /// protocol: `memoryview(buffer)`, `numpy.frombuffer(buffer, dtype)`.
@@ -47,7 +22,7 @@ pub struct Buffer {
 impl From<Aligned> for Buffer {
     fn from(memory: Aligned) -> Self {
         Self {
-            len: memory.len,
+            len: memory.len(),
             memory: Mutex::new(memory),
         }
     }

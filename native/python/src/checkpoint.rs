@@ -151,7 +151,7 @@ pub fn convert<'py>(
     let effort = self::effort(effort)?;
     let kind = match target {
         Some(name) => TargetKind::from_name(name),
-        None => TargetKind::from_path(&destination.to_path()),
+        None => destination.kind(),
     };
     let names = || TargetKind::ALL.map(TargetKind::name).join(", ");
     let kind = kind.ok_or_else(|| {

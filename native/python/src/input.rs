@@ -1,10 +1,11 @@
 //! Arguments that name an input or an output.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use zstn::convert::TargetKind;
 use zstn::{Input, Location, Sink, Source};
 
 use crate::object::{Memory, MemorySource, ObjectSource};
@@ -86,10 +87,15 @@ impl Destination {
         sink.overwrite(overwrite)
     }
 
-    pub fn to_path(&self) -> PathBuf {
+    /// Returns the kind of file that its name says.
+    pub fn kind(&self) -> Option<TargetKind> {
         match self {
-            Self::Path(path) => path.clone(),
-            Self::Url(url) => url.into(),
+            Self::Path(path) => TargetKind::from_path(path),
+            // Without a query, which may be a signature.
+            Self::Url(url) => match Location::url(url).file_name() {
+                Some(name) => TargetKind::from_path(Path::new(&name)),
+                None => TargetKind::from_path(Path::new(url)),
+            },
         }
     }
 }

@@ -134,6 +134,10 @@ impl Source for MemorySource {
         self.memory.as_slice().len() as u64
     }
 
+    fn is_in_memory(&self) -> bool {
+        true
+    }
+
     fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
         let bytes = self.memory.as_slice();
         let part = usize::try_from(range.start)

@@ -5,11 +5,11 @@ use std::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
-use zstn::core::engine::Engine as _;
 use zstn::core::model;
-use zstn::{Engine, Result, View};
+use zstn::{Engine, Progress, Result, View};
 
-use crate::buffer::{Aligned, Buffer};
+use crate::aligned::Aligned;
+use crate::buffer::Buffer;
 use crate::engine;
 use crate::error::{to_python, zstn_error};
 use crate::gather::Pick;
@@ -23,9 +23,6 @@ use crate::tensor_info::TensorInfo;
 /// Tensors up to this length are decoded on the caller's thread where they are
 /// local: a signal waits that long.
 const SHORT_BYTES: u64 = 8 << 20;
-
-/// Tensors below this length are decoded several at a time.
-const SMALL_BYTES: u64 = 4 << 20;
 
 /// How a model was opened, to open it again.
 #[derive(Clone)]
@@ -227,10 +224,12 @@ impl Reader {
         Self::work(py, reader, len, move |reader| read(reader, &name)).map(Buffer::from)
     }
 
-    /// Reads several tensors, small ones of local files at the same time.
+    /// Reads several tensors at one go.
     fn read_many(&self, py: Python<'_>, names: Vec<String>) -> PyResult<Vec<Buffer>> {
         let reader = self.get(py)?;
-        let buffers = run(py, &Watch::none(), move |_| read_many(&reader, &names))?;
+        let buffers = run(py, &Watch::none(), move |watch| {
+            read_many(&reader, &names, watch)
+        })?;
         Ok(buffers.into_iter().map(Buffer::from).collect())
     }
 
@@ -260,31 +259,17 @@ fn read(reader: &zstn::Reader, name: &str) -> Result<Aligned> {
     Ok(memory)
 }
 
-fn read_many(reader: &zstn::Reader, names: &[String]) -> Result<Vec<Aligned>> {
-    let is_local = survives_fork(reader.all_sources());
-    let mut read_all = Vec::with_capacity(names.len());
-    let mut rest = names;
-    while let Some(first) = rest.first() {
-        let mut small = 0;
-        for name in rest {
-            if !is_local || reader.find(name)?.len_bytes() >= SMALL_BYTES {
-                break;
-            }
-            small += 1;
-        }
-        if small < 2 {
-            // Large ones use all threads by themselves.
-            read_all.push(read(reader, first)?);
-            rest = &rest[1..];
-            continue;
-        }
-        let (batch, others) = rest.split_at(small);
-        let items: Vec<&String> = batch.iter().collect();
-        let results = reader.engine().map(items, |name| read(reader, name));
-        for result in results {
-            read_all.push(result?);
-        }
-        rest = others;
-    }
-    Ok(read_all)
+fn read_many(
+    reader: &zstn::Reader,
+    names: &[String],
+    progress: &dyn Progress,
+) -> Result<Vec<Aligned>> {
+    let buffers = names
+        .iter()
+        .map(|name| Aligned::zeroed(reader.find(name)?.len_bytes()));
+    let mut buffers: Vec<Aligned> = buffers.collect::<Result<_>>()?;
+    let wanted = names.iter().map(String::as_str);
+    let wanted = wanted.zip(buffers.iter_mut().map(Aligned::as_mut_slice));
+    reader.read_many_into(wanted.collect(), progress)?;
+    Ok(buffers)
 }

@@ -5,7 +5,7 @@ use pyo3::types::PyDict;
 use zstn::convert::Detail;
 use zstn::{
     ConvertReport, FolderReport, PackReport, PackedFile, Storage, UnpackReport, UnpackedFile,
-    VerifiedFile, VerifyReport,
+    Uploaded, VerifiedFile, VerifyReport,
 };
 
 pub type Dict<'py> = PyResult<Bound<'py, PyDict>>;
@@ -63,6 +63,7 @@ fn packed_file<'py>(py: Python<'py>, file: &PackedFile) -> Dict<'py> {
         copied: counts[1],
         differing: counts[2],
         whole: counts[3],
+        upload: uploaded(py, file.upload)?,
     ))
 }
 
@@ -79,7 +80,18 @@ fn unpacked_file<'py>(py: Python<'py>, file: &UnpackedFile) -> Dict<'py> {
         output: file.output.as_ref().map(|path| path.display().to_string()),
         packed_bytes: file.packed_bytes,
         original_bytes: file.original_bytes,
+        upload: uploaded(py, file.upload)?,
     ))
+}
+
+fn uploaded(py: Python<'_>, upload: Option<Uploaded>) -> PyResult<Option<Bound<'_, PyDict>>> {
+    let Some(upload) = upload else {
+        return Ok(None);
+    };
+    Ok(Some(dict!(py,
+        parts: upload.parts,
+        parts_reused: upload.parts_reused,
+    )))
 }
 
 pub fn verified<'py>(py: Python<'py>, report: &VerifyReport) -> Dict<'py> {

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use zstn::Result;
 use zstn::core::model;
 
-use crate::buffer::Aligned;
+use crate::aligned::Aligned;
 use crate::gather::{Pick, gather};
 
 /// A slice of a tensor in all dimensions.

@@ -64,6 +64,13 @@ def make_tensors(seed: int = 0) -> dict[str, np.ndarray]:
     }
 
 
+@pytest.fixture(params=[1, 3], ids=["one file", "shards"])
+def plain_folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    from checkpoint_folders import write_checkpoint
+
+    return write_checkpoint(tmp_path / "plain", request.param)
+
+
 @pytest.fixture
 def tensors() -> dict[str, np.ndarray]:
     return make_tensors()

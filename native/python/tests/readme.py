@@ -17,6 +17,7 @@ def main() -> None:
     names: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
+        os.environ["ZSTN_CACHE"] = os.path.join(folder, "cache")
         for number, example in enumerate(examples, 1):
             exec(compile(example, f"README.md, example {number}", "exec"), names)
         os.chdir("/")

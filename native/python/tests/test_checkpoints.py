@@ -37,6 +37,17 @@ def test_reports_are_values(tmp_path: Path, plain: Path) -> None:
         report.files = []  # type: ignore[misc]
 
 
+def test_an_object_store_as_output_and_input(plain: Path, tmp_path: Path) -> None:
+    report = zstn.pack(plain, "memory://models/a.zstn")
+    (file,) = report.files
+    assert (file.output, file.upload) == ("memory://models/a.zstn", zstn.Uploaded(0, 0))
+    assert zstn.pack(plain, tmp_path / "a.zstn").files[0].upload is None
+    report = zstn.unpack("memory://models/a.zstn", "memory://models/a.safetensors")
+    assert report.files[0].upload == zstn.Uploaded(0, 0)
+    converted = zstn.convert("memory://models/a.safetensors", "memory://models/a.zt")
+    assert converted.kind == "ztensor"
+
+
 def test_threads_do_not_change_the_file(tmp_path: Path, plain: Path) -> None:
     packed = []
     for threads in (0, 1, 3):

@@ -85,6 +85,42 @@ def test_ctrl_c_ends_reading_from_a_server_that_hangs() -> None:
     assert (done.stdout, done.returncode) == ("stopped\n", 0), done.stderr
 
 
+def test_ctrl_c_ends_loading_and_its_work() -> None:
+    program = """
+        import io, os, signal, threading, time, numpy, zstn.numpy
+        from zstn._safe_open import _safe_open_handle
+        data = zstn.numpy.save({f"t{n}": numpy.full(1000, n, "i2") for n in range(300)})
+        reads = 0
+        class Slow(io.RawIOBase):
+            # Reading all tensors takes six seconds.
+            def __init__(self):
+                self.inner = io.BytesIO(data)
+            def readable(self):
+                return True
+            seekable = readable
+            def seek(self, *place):
+                return self.inner.seek(*place)
+            def tell(self):
+                return self.inner.tell()
+            def readinto(self, out):
+                global reads
+                reads += 1
+                time.sleep(0.02)
+                return self.inner.readinto(out)
+        model = _safe_open_handle(Slow(), "np")
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            model.get_tensors()
+        except KeyboardInterrupt:
+            time.sleep(0.3)
+            after = reads
+            time.sleep(0.5)
+            print("stopped", 0 < after == reads < 300, flush=True)
+    """
+    done = run(program)
+    assert (done.stdout, done.returncode) == ("stopped True\n", 0), done.stderr
+
+
 def test_readers_and_engine_after_a_fork(tmp_path: Path) -> None:
     array = np.random.default_rng(0).standard_normal((2048, 1024)).astype(np.float32)
     zstn.numpy.save_file({"a": array, "b": np.ones(3)}, tmp_path / "a.zstn")

@@ -27,6 +27,7 @@ from ._reports import (
     PackReport,
     UnpackedFile,
     UnpackReport,
+    Uploaded,
     VerifiedFile,
     VerifyReport,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "TensorNotFoundError",
     "UnpackReport",
     "UnpackedFile",
+    "Uploaded",
     "VerifiedFile",
     "VerifyReport",
     "ZstnError",

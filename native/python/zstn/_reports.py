@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,41 @@ class FolderReport:
     """Files that were copied as they are."""
     left_out: list[str]
     """Entries of the input's folder that were not copied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Uploaded:
+    """The upload of a file to an object store."""
+
+    parts: int
+    """Parts that the object was sent in; 0 if it was sent as a whole."""
+    parts_reused: int
+    """Parts among them that an earlier attempt, which was cut off, had sent."""
+
+
+class _File(Protocol):
+    @property
+    def original_bytes(self) -> int: ...
+    @property
+    def packed_bytes(self) -> int: ...
+
+
+class _Sums:
+    """Sums over the files of a report."""
+
+    __slots__ = ()
+
+    @property
+    def _files(self) -> Sequence[_File]:
+        raise NotImplementedError
+
+    @property
+    def original_bytes(self) -> int:
+        return sum(file.original_bytes for file in self._files)
+
+    @property
+    def packed_bytes(self) -> int:
+        return sum(file.packed_bytes for file in self._files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +74,20 @@ class PackedFile:
     """Tensors stored as a difference, in a delta."""
     whole: int | None
     """Tensors stored by themselves, in a delta."""
+    upload: Uploaded | None
+    """Its upload, if it went to an object store."""
 
 
 @dataclass(frozen=True, slots=True)
-class PackReport:
+class PackReport(_Sums):
     """The result of packing: one file, or one for every shard."""
 
     files: list[PackedFile]
     folder: FolderReport | None
 
     @property
-    def original_bytes(self) -> int:
-        return sum(file.original_bytes for file in self.files)
-
-    @property
-    def packed_bytes(self) -> int:
-        return sum(file.packed_bytes for file in self.files)
+    def _files(self) -> Sequence[_File]:
+        return self.files
 
     @property
     def tensors(self) -> int:
@@ -73,22 +107,20 @@ class UnpackedFile:
     output: str | None
     packed_bytes: int
     original_bytes: int
+    upload: Uploaded | None
+    """Its upload, if it went to an object store."""
 
 
 @dataclass(frozen=True, slots=True)
-class UnpackReport:
+class UnpackReport(_Sums):
     """The result of unpacking: one file, or one for every shard."""
 
     files: list[UnpackedFile]
     folder: FolderReport | None
 
     @property
-    def original_bytes(self) -> int:
-        return sum(file.original_bytes for file in self.files)
-
-    @property
-    def packed_bytes(self) -> int:
-        return sum(file.packed_bytes for file in self.files)
+    def _files(self) -> Sequence[_File]:
+        return self.files
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +140,7 @@ class VerifiedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyReport:
+class VerifyReport(_Sums):
     """The result of verifying."""
 
     files: list[VerifiedFile]
@@ -122,12 +154,8 @@ class VerifyReport:
         return all(file.has_digests for file in self.files)
 
     @property
-    def original_bytes(self) -> int:
-        return sum(file.original_bytes for file in self.files)
-
-    @property
-    def packed_bytes(self) -> int:
-        return sum(file.packed_bytes for file in self.files)
+    def _files(self) -> Sequence[_File]:
+        return self.files
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +179,9 @@ class ConvertReport:
 
 
 def _with_files(report: type, file: type, given: dict[str, Any]) -> Any:
+    for item in given["files"]:
+        if item.get("upload") is not None:
+            item["upload"] = Uploaded(**item["upload"])
     given["files"] = [file(**item) for item in given["files"]]
     if given.get("folder") is not None:
         given["folder"] = FolderReport(**given["folder"])

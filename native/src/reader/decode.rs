@@ -82,7 +82,7 @@ impl Reader {
 
     /// Refuses what was read of `parts` if somebody wrote to one of their files
     /// since it was opened: bytes of two versions may have met.
-    fn check_unchanged(&self, parts: &[StoredPart]) -> Result<()> {
+    pub(super) fn check_unchanged(&self, parts: &[StoredPart]) -> Result<()> {
         let mut files = parts.iter().map(|part| &self.sources()[part.file]);
         files.try_for_each(|source| source.check_unchanged())
     }

@@ -11,6 +11,7 @@ use zstn_core::model::{self, Model};
 use crate::source::{Input, Source};
 use crate::{Engine, Error, Result, suggest};
 
+mod batch;
 mod decode;
 mod opening;
 mod options;
@@ -232,15 +233,22 @@ impl Reader {
     /// ```
     pub fn read_into(&self, name: &str, out: &mut [u8]) -> Result<()> {
         let number = self.number(name)?;
-        let len_bytes = self.tensors()[number].len_bytes();
-        if out.len() as u64 != len_bytes {
-            let detail = format!(
-                "the tensor has {len_bytes} bytes, the buffer to read it into has {}",
-                out.len()
-            );
-            let refusal = zstn_core::Error::invalid_input(detail).tensor(name);
-            return Err(Error::place(self.name())(refusal));
-        }
+        self.check_len(number, out)?;
         self.decode_into(&self.engine, number, out)
+    }
+
+    /// Refuses memory that does not hold exactly the tensor of this number.
+    fn check_len(&self, number: usize, out: &[u8]) -> Result<()> {
+        let tensor = &self.tensors()[number];
+        let len_bytes = tensor.len_bytes();
+        if out.len() as u64 == len_bytes {
+            return Ok(());
+        }
+        let detail = format!(
+            "the tensor has {len_bytes} bytes, the buffer to read it into has {}",
+            out.len()
+        );
+        let refusal = zstn_core::Error::invalid_input(detail).tensor(&tensor.name);
+        Err(Error::place(self.name())(refusal))
     }
 }

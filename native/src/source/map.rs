@@ -165,6 +165,10 @@ impl Source for Map {
         &self.name
     }
 
+    fn is_in_memory(&self) -> bool {
+        true
+    }
+
     fn file_ids(&self) -> &[FileId] {
         &self.file_ids
     }

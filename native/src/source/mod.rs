@@ -96,6 +96,12 @@ pub trait Source: Send + Sync {
         false
     }
 
+    /// Returns whether reads return bytes that are in memory anyway, and cost
+    /// nothing. `false` by default.
+    fn is_in_memory(&self) -> bool {
+        false
+    }
+
     /// Returns whether all reads are certain to return bytes of one version of the
     /// file, or an error. `true` by default; `false` for a server whose answers do
     /// not say which version they are from. Such a file is read at one go where
@@ -145,6 +151,10 @@ impl<T: Source + ?Sized> Source for std::sync::Arc<T> {
 
     fn is_remote(&self) -> bool {
         (**self).is_remote()
+    }
+
+    fn is_in_memory(&self) -> bool {
+        (**self).is_in_memory()
     }
 
     fn is_one_version(&self) -> bool {

@@ -3,10 +3,11 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use zstn::serve::{Served, Server};
-use zstn::{Engine, Location, Reader};
+use zstn::{Engine, Location, Progress, Reader};
 use zstn_core::container::model_delta;
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
@@ -62,6 +63,52 @@ fn one_tensor_costs_three_requests_and_its_own_bytes() {
     let header_and_index = 2 * start as u64;
     let most = info.stored_len_bytes() + header_and_index + (64 << 10);
     assert!(fetched <= most, "{fetched} bytes, allowed {most}");
+}
+
+#[test]
+fn all_tensors_cost_few_requests_and_no_byte_twice() {
+    let (original, packed) = model();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("m.zstn"), &packed).unwrap();
+    let server = Server::bind(folder.path(), SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let url = format!("{}m.zstn", server.url());
+    let log: Arc<Mutex<Vec<Served>>> = Arc::default();
+    let seen = Arc::clone(&log);
+    std::thread::spawn(move || server.run(move |served| seen.lock().unwrap().push(served)));
+
+    let reader = Reader::open(Location::url(&url)).unwrap();
+    let opened = log.lock().unwrap().len();
+    let names: Vec<String> = (0..40).map(|i| format!("layers.{i}.weight")).collect();
+    let mut read = vec![0; 40 * 1_500_000];
+    let names = names.iter().map(String::as_str);
+    let wanted = names.zip(read.chunks_mut(1_500_000)).collect();
+    let counted = Counted::default();
+    reader.read_many_into(wanted, &counted).unwrap();
+    assert!(original.ends_with(&read));
+    let done = counted.done.into_inner();
+    assert_eq!((counted.total.into_inner(), done), (60_000_000, 60_000_000));
+
+    let log = log.lock().unwrap();
+    let fetched = log[opened..].iter().map(|served| served.body_bytes);
+    // 16 MiB at most in one request.
+    assert!(log.len() - opened <= packed.len() / (8 << 20), "{log:?}");
+    assert!(fetched.sum::<u64>() <= packed.len() as u64, "{log:?}");
+}
+
+#[derive(Default)]
+struct Counted {
+    total: AtomicU64,
+    done: AtomicU64,
+}
+
+impl Progress for Counted {
+    fn begin(&self, len_bytes: u64) {
+        self.total.fetch_add(len_bytes, Relaxed);
+    }
+
+    fn advance(&self, len_bytes: u64) {
+        self.done.fetch_add(len_bytes, Relaxed);
+    }
 }
 
 #[test]

@@ -14,15 +14,27 @@ fn vectors(folder: &str) -> PathBuf {
     repository().join("tests/vectors").join(folder)
 }
 
-/// Reads every tensor into a buffer; returns how many there were.
+/// Reads every tensor into a buffer, one by one and all at one go; returns how
+/// many there were.
 fn compare(reader: &Reader) -> usize {
-    for name in reader.names() {
-        let tensor = reader.read(name).expect(name);
-        let mut out = vec![0xa5; tensor.bytes.len()];
+    let names: Vec<&str> = reader.names().collect();
+    let read = names
+        .iter()
+        .map(|name| reader.read(name).expect(name).bytes);
+    let read: Vec<Vec<u8>> = read.collect();
+    let mut together: Vec<Vec<u8>> = read.iter().map(|bytes| vec![0xa5; bytes.len()]).collect();
+    let outs = together.iter_mut().map(Vec::as_mut_slice);
+    // Backwards: they are read in the order of their data.
+    let wanted = names.iter().copied().zip(outs).rev().collect();
+    let read_together = reader.read_many_into(wanted, &());
+    read_together.unwrap_or_else(|error| panic!("{}: {error}", reader.name()));
+    for ((name, bytes), together) in names.iter().zip(&read).zip(&together) {
+        let mut out = vec![0xa5; bytes.len()];
         reader.read_into(name, &mut out).expect(name);
-        assert!(out == tensor.bytes, "{}: {name} differs", reader.name());
+        assert!(out == *bytes, "{}: {name} differs", reader.name());
+        assert!(together == bytes, "{}: {name} differs", reader.name());
     }
-    reader.names().count()
+    names.len()
 }
 
 #[test]
@@ -133,6 +145,7 @@ fn a_file_that_is_cut_short_under_a_reader_is_an_error() {
             reader.read("b").map(drop),
             reader.read_rows("b", 100_000..100_003).map(drop),
             reader.read_into("b", &mut vec![0; TENSOR_BYTES]),
+            reader.read_many_into(vec![("b", &mut vec![0; TENSOR_BYTES])], &()),
         ];
         for result in results {
             match result {
@@ -167,6 +180,10 @@ fn a_buffer_of_another_length_is_refused() {
             assert!(message.contains(&len.to_string()), "{message}");
             assert!(out.iter().all(|&byte| byte == 0xa5));
         }
+        let mut out = [0; 3];
+        let wanted: Vec<(&str, &mut [u8])> = vec![("a", &mut out)];
+        let error = reader.read_many_into(wanted, &()).unwrap_err();
+        assert_eq!(error.refusal().unwrap().kind(), ErrorKind::InvalidInput);
         let error = reader.read_into("c", &mut []).unwrap_err();
         assert_eq!(error.refusal().unwrap().kind(), ErrorKind::NotFound);
     }

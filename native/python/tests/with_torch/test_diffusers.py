@@ -98,14 +98,16 @@ def test_this_is_the_version_it_is_written_for() -> None:
     assert diffusers.__version__.startswith(VERSION)
 
 
-def test_a_model(enabled: None, original: StableDiffusionPipeline, packed: Path, hub: StubHub) -> None:
+def test_a_model(
+    enabled: None, original: StableDiffusionPipeline, packed: Path, hub: StubHub
+) -> None:
     hub.add("org/parts", packed)
     expected = original.unet.state_dict()
     for name in (packed, "org/parts"):
         model = UNet2DConditionModel.from_pretrained(name, subfolder="unet")
         assert_same_bits(model.state_dict(), expected)
     assert all(file.startswith("unet/") for file in hub.fetched("org/parts"))
-    model = UNet2DConditionModel.from_pretrained(packed / "unet")
+    model = UNet2DConditionModel.from_pretrained(pretrained_model_name_or_path=packed / "unet")
     assert_same_bits(model.state_dict(), expected)
 
 
@@ -132,7 +134,9 @@ def test_a_pipeline(
             assert type(found) is StableDiffusionPipeline
             assert_same_bits(weights(found), weights(original))
     hub.requests.clear()
-    found = DiffusionPipeline.from_pretrained("org/pipeline", local_files_only=True)
+    found = DiffusionPipeline.from_pretrained(
+        pretrained_model_name_or_path="org/pipeline", local_files_only=True
+    )
     assert_same_bits(weights(found), weights(original))
     assert not hub.requests
 
@@ -184,7 +188,30 @@ def test_plain_pipelines_are_loaded_as_before(
     hub.add("org/plain-pipeline", plain)
     for name in (plain, "org/plain-pipeline"):
         assert_same_bits(weights(DiffusionPipeline.from_pretrained(name)), weights(original))
+    hub.repositories.clear()
+    found = DiffusionPipeline.from_pretrained("org/plain-pipeline", local_files_only=True)
+    assert_same_bits(weights(found), weights(original))
     assert not os.path.exists(plain.parent / "zstn-cache")
+
+
+def test_what_is_not_there_is_reported_as_before(enabled: None, plain: Path, hub: StubHub) -> None:
+    hub.add("org/hidden", plain, token="hf_secret")
+    for owner, name in (
+        (DiffusionPipeline, "org/missing"),
+        (DiffusionPipeline, "org/hidden"),
+        (DiffusionPipeline, "no/such/folder"),
+        (DiffusionPipeline, plain / "unet"),
+        (UNet2DConditionModel, "org/missing"),
+        (UNet2DConditionModel, "./no/such/folder"),
+        (UNet2DConditionModel, plain),
+    ):
+        with pytest.raises(Exception) as found:
+            owner.from_pretrained(name)
+        zstn.disable_hf()
+        with pytest.raises(type(found.value)) as expected:
+            owner.from_pretrained(name)
+        zstn.enable_hf()
+        assert str(found.value) == str(expected.value)
 
 
 def test_plain_weights_are_preferred_if_wished(

@@ -5,13 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import safetensors
 import safetensors.torch
 import torch
-from with_torch.conftest import assert_same_bits
+from test_safe_open import ALIKE, FAIL_ALIKE, TENSORS
+from with_torch.conftest import assert_same_bits, bits
 
 import zstn
 import zstn.torch
@@ -100,6 +103,48 @@ def test_slices_of_every_dtype(dtype: torch.dtype, tmp_path: Path) -> None:
                 # It does not slice elements of four bits.
                 if one.get_dtype() != "F4":
                     assert torch.equal(found, other[index].view(torch.uint8))
+
+
+class TestCalls:
+    """The table of ../test_safe_open.py, with torch."""
+
+    @pytest.fixture(params=["plain", "packed"])
+    def files(self, request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Path]:
+        tensors = {name: torch.from_numpy(array.copy()) for name, array in TENSORS.items()}
+        plain, packed = tmp_path / "m.safetensors", tmp_path / "m.zstn"
+        safetensors.torch.save_file(tensors, plain, {"a": "1"})
+        zstn.pack(plain, packed)
+        return plain, plain if request.param == "plain" else packed
+
+    @staticmethod
+    def outcome(opener: Any, path: Path, call: Callable[[Any], Any]) -> Any:
+        def comparable(result: Any) -> Any:
+            if isinstance(result, torch.Tensor):
+                return result.dtype, result.shape, bits(result)
+            if isinstance(result, dict):
+                return {key: comparable(value) for key, value in result.items()}
+            return result
+
+        try:
+            return comparable(call(opener(path, "pt")))
+        except Exception as error:
+            return error
+
+    @pytest.mark.parametrize("name", ALIKE)
+    def test_answers_alike(self, files: tuple[Path, Path], name: str) -> None:
+        theirs = self.outcome(safetensors.safe_open, files[0], ALIKE[name])
+        ours = self.outcome(zstn.safe_open, files[1], ALIKE[name])
+        assert not isinstance(theirs, Exception)
+        assert ours == theirs
+
+    @pytest.mark.parametrize("name", FAIL_ALIKE)
+    def test_fails_alike(self, files: tuple[Path, Path], name: str) -> None:
+        call, words = FAIL_ALIKE[name]
+        for opener, path in ((safetensors.safe_open, files[0]), (zstn.safe_open, files[1])):
+            error = self.outcome(opener, path, call)
+            # Of torch, it leaves most indices to torch itself.
+            assert isinstance(error, safetensors.SafetensorError | IndexError)
+            assert words in str(error)
 
 
 def test_tensors_are_writable_and_own_their_memory(

@@ -144,9 +144,7 @@ def open_files() -> int:
     return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
 
 
-def test_without_mapping(
-    enabled: None, plain: Path, expected: dict[str, torch.Tensor]
-) -> None:
+def test_without_mapping(enabled: None, plain: Path, expected: dict[str, torch.Tensor]) -> None:
     assert_same_bits(load(pack(plain), disable_mmap=True), expected)
 
 
@@ -180,6 +178,9 @@ def test_plain_models_are_loaded_as_before(
     hub.add("org/plain", plain)
     assert_same_bits(load(plain), expected)
     assert_same_bits(load("org/plain"), expected)
+    hub.requests.clear()
+    assert_same_bits(load("org/plain", local_files_only=True), expected)
+    assert not hub.requests
     assert not list(plain.parent.glob("zstn-cache/*"))
 
 

@@ -4,11 +4,13 @@ class methods that take a repository or a folder get the shadow of it."""
 from __future__ import annotations
 
 import functools
+import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
+from ..hub._download import LeaveOut
 from ..hub._names import is_weights, other_variants
 from ..hub._request import Request
 from ..hub._shadow import shadow
@@ -16,14 +18,11 @@ from ..hub._shadow import shadow
 MODELS = "diffusers.models.modeling_utils"
 PIPELINES = "diffusers.pipelines.pipeline_utils"
 
-#: Returns the shadow of what a call loads from, `None` if nothing is packed:
-#: of its class, the name and the keywords.
-_Shadow = Callable[[type, Any, dict[str, Any]], str | None]
+#: Returns the shadow of what a call loads from, `None` if nothing is packed.
+_Shadow = Callable[["_Call"], str | None]
 
 
-def hook(
-    module: ModuleType, prefers_packed: Callable[[], bool]
-) -> Iterator[tuple[type, str, Any]]:
+def hook(module: ModuleType, prefers_packed: Callable[[], bool]) -> Iterator[tuple[type, str, Any]]:
     """Returns class methods, by class and name, and what takes their place."""
     if module.__name__ == MODELS:
         for name in ("ModelMixin", "LegacyModelMixin"):
@@ -35,20 +34,52 @@ def hook(
     owner = module.DiffusionPipeline
     original = vars(owner)["download"].__func__
 
-    def of_pipeline(cls: type, name: Any, options: dict[str, Any]) -> str | None:
-        return _of_pipeline(original, cls, name, options)
+    def of_pipeline(call: _Call) -> str | None:
+        return _of_pipeline(original, call)
 
-    @functools.wraps(original)
-    def download(cls: type, name: Any, **options: Any) -> Any:
-        if options.get("use_safetensors") is False or not prefers_packed():
-            return original(cls, name, **options)
-        return of_pipeline(cls, name, options) or original(cls, name, **options)
+    def download(*args: Any, **options: Any) -> Any:
+        call = _Call(original, args, options)
+        folder = of_pipeline(call) if call.may_be_packed and prefers_packed() else None
+        return folder or call.run()
 
     # Repositories come by `download`, unless plain weights are preferred.
     method = _from_pretrained(owner, _of_local_pipeline, of_pipeline, prefers_packed)
     yield owner, "from_pretrained", method
-    any_class: Any = download
-    yield owner, "download", classmethod(any_class)
+    yield owner, "download", classmethod(functools.wraps(original)(download))
+
+
+class _Call:
+    """A call of a class method whose first argument says what is loaded."""
+
+    def __init__(
+        self, original: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
+    ) -> None:
+        self._original = original
+        self._bound = inspect.signature(original).bind(*args, **options)
+        self._parameter = [*self._bound.signature.parameters][1]
+
+    @property
+    def cls(self) -> type:
+        cls: type = self._bound.args[0]
+        return cls
+
+    @property
+    def name(self) -> Any:
+        return self._bound.arguments.get(self._parameter)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return self._bound.kwargs
+
+    @property
+    def may_be_packed(self) -> bool:
+        return self.name is not None and self.options.get("use_safetensors") is not False
+
+    def run(self, name: Any = None) -> Any:
+        """Calls the method, by default with the name that it was called with."""
+        if name is not None:
+            self._bound.arguments[self._parameter] = name
+        return self._original(*self._bound.args, **self._bound.kwargs)
 
 
 def _from_pretrained(
@@ -58,47 +89,65 @@ def _from_pretrained(
     plain weights are preferred, from that of `after` if there are none."""
     original = vars(owner)["from_pretrained"].__func__
 
-    @functools.wraps(original)
-    def from_pretrained(cls: type, name: Any = None, *args: Any, **options: Any) -> Any:
-        if name is None or options.get("use_safetensors") is False:
-            return original(cls, name, *args, **options)
+    def from_pretrained(*args: Any, **options: Any) -> Any:
+        call = _Call(original, args, options)
+        if not call.may_be_packed:
+            return call.run()
         if prefers_packed():
-            return original(cls, before(cls, name, options) or name, *args, **options)
+            return call.run(before(call))
         try:
-            return original(cls, name, *args, **options)
+            return call.run()
         except OSError:
-            folder = after(cls, name, options)
+            folder = after(call)
             if folder is None:
                 raise
-        return original(cls, folder, *args, **options)
+        return call.run(folder)
 
-    any_class: Any = from_pretrained
-    return classmethod(any_class)
+    return classmethod(functools.wraps(original)(from_pretrained))
 
 
-def _of_model(cls: type, name: Any, options: dict[str, Any]) -> str | None:
-    subfolder = (options.get("subfolder") or "").strip("/")
+def _of_model(call: _Call) -> str | None:
+    subfolder = (call.options.get("subfolder") or "").strip("/")
     patterns: dict[str, Any] = (
         {"allow_patterns": f"{subfolder}/*"} if subfolder else {"ignore_patterns": "*/*"}
     )
-    request = _request(name, options, **patterns)
-    return shadow(request, lambda names: other_variants(names, options.get("variant")))
+    variant = call.options.get("variant")
+    return _find(_request(call, **patterns), lambda names: other_variants(names, variant))
 
 
-def _of_local_pipeline(cls: type, name: Any, options: dict[str, Any]) -> str | None:
-    return shadow(_request(name, options)) if os.path.isdir(name) else None
+def _of_local_pipeline(call: _Call) -> str | None:
+    return shadow(_request(call)) if os.path.isdir(call.name) else None
 
 
-def _of_pipeline(
-    download: Callable[..., Any], cls: type, name: Any, options: dict[str, Any]
-) -> str | None:
+def _of_pipeline(download: Callable[..., Any], call: _Call) -> str | None:
     def leave_out(names: list[str]) -> list[str]:
-        if options.get("custom_pipeline") or any(file.endswith(".py") for file in names):
+        has_code = any(name.endswith(".py") for name in names)
+        if has_code or call.options.get("custom_pipeline"):
             # It refuses code that the caller does not trust.
-            download(cls, name, **options)
-        return _not_of_pipeline(names, options)
+            download(call.cls, call.name, **call.options)
+        return _not_of_pipeline(names, call.options)
 
-    return shadow(_request(name, options), leave_out)
+    return _find(_request(call), leave_out)
+
+
+def _find(request: Request, leave_out: LeaveOut) -> str | None:
+    if os.path.isdir(request.repo_id):
+        return shadow(request)
+    is_listed = False
+
+    def note(names: list[str]) -> Iterable[str]:
+        nonlocal is_listed
+        is_listed = True
+        return leave_out(names)
+
+    try:
+        return shadow(request, note)
+    except (OSError, ValueError):
+        if is_listed:
+            raise
+        # Nothing is known about packed files. diffusers reports the reason in
+        # its own words, unless it can do without the hub.
+        return None
 
 
 def _not_of_pipeline(names: list[str], options: dict[str, Any]) -> list[str]:
@@ -116,9 +165,10 @@ def _is_component(name: str) -> bool:
     return name.partition(".")[0].partition("-")[0].endswith("model")
 
 
-def _request(name: Any, options: dict[str, Any], **patterns: Any) -> Request:
+def _request(call: _Call, **patterns: Any) -> Request:
+    options = call.options
     return Request(
-        repo_id=os.fspath(name),
+        repo_id=os.fspath(call.name),
         revision=options.get("revision"),
         repo_type=None,
         cache_dir=options.get("cache_dir"),

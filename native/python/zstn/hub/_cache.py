@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
+
+#: Seconds after which an unfinished file is taken for one that nobody finishes.
+_ABANDONED_SECONDS = 24 * 3600
 
 
 def cache_folder() -> Path:
@@ -23,6 +29,21 @@ def cache_folder() -> Path:
 
 def _absolute(path: str) -> Path:
     return Path(os.path.abspath(os.path.expandvars(os.path.expanduser(path))))
+
+
+@contextlib.contextmanager
+def unfinished() -> Iterator[Path]:
+    """Makes a folder for what is renamed to its place when it is complete, and
+    removes it afterwards, and those that killed processes left a day ago."""
+    parent = cache_folder() / ".incomplete"
+    parent.mkdir(parents=True, exist_ok=True)
+    oldest = time.time() - _ABANDONED_SECONDS
+    for entry in parent.iterdir():
+        with contextlib.suppress(OSError):
+            if entry.stat().st_mtime < oldest:
+                shutil.rmtree(entry, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=parent) as folder:
+        yield Path(folder)
 
 
 @contextlib.contextmanager

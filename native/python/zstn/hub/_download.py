@@ -60,9 +60,8 @@ def _find(request: Request) -> tuple[str, list[str]]:
 
 
 def _ask(request: Request) -> tuple[str, list[str]]:
-    info = hub().HfApi(token=request.token).repo_info(
-        request.repo_id, revision=request.revision, repo_type=request.repo_type
-    )
+    api = hub().HfApi(token=request.token)
+    info = api.repo_info(request.repo_id, revision=request.revision, repo_type=request.repo_type)
     return info.sha, [sibling.rfilename for sibling in info.siblings or []]
 
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-import shutil
-import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +11,10 @@ from .. import _native
 from .._checkpoint import unpack
 from .._errors import ZstnError
 from .._sources import http_options
-from ._cache import cache_folder, locked
+from ._cache import cache_folder, locked, unfinished
 
 #: Restored files have this name, each in a folder that has its SHA-256.
 NAME = "model.safetensors"
-#: Seconds after which what a killed process has left is removed.
-_ABANDONED_SECONDS = 24 * 3600
 
 
 def restored(packed: str | os.PathLike[str], threads: int = 0, progress: Any = None) -> Path:
@@ -48,12 +42,8 @@ def _place(digest: str) -> Path:
 
 
 def _restore(packed: str, recorded: str | None, threads: int, progress: Any) -> Path:
-    # Next to its final place, so that it is only renamed.
-    unfinished = cache_folder() / ".incomplete"
-    unfinished.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(unfinished)
-    with tempfile.TemporaryDirectory(dir=unfinished) as folder:
-        part = os.path.join(folder, NAME)
+    with unfinished() as folder:
+        part = folder / NAME
         unpack(packed, part, threads=threads, progress=progress)
         # Unpacking compares with digests that came with the file. Others find
         # this one by its SHA-256, so it has to have it.
@@ -109,15 +99,7 @@ def _remembered(packed: str) -> str | None:
 def _remember(packed: str, digest: str) -> None:
     place = _memory(packed)
     place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=place.parent) as folder:
-        part = Path(folder, "digest")
+    with unfinished() as folder:
+        part = folder / "digest"
         part.write_text(digest)
         os.replace(part, place)
-
-
-def _remove_abandoned(unfinished: Path) -> None:
-    oldest = time.time() - _ABANDONED_SECONDS
-    for entry in unfinished.iterdir():
-        with contextlib.suppress(OSError):
-            if entry.stat().st_mtime < oldest:
-                shutil.rmtree(entry, ignore_errors=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from .._errors import ZstnError
+from ._cache import unfinished
 
 
 class View:
@@ -30,7 +30,7 @@ class View:
         if place.is_symlink() and os.readlink(place) == target:
             return
 
-        def make(part: str) -> None:
+        def make(part: Path) -> None:
             try:
                 os.symlink(target, part)
             except (OSError, NotImplementedError):
@@ -45,7 +45,7 @@ class View:
         with contextlib.suppress(OSError):
             if not place.is_symlink() and place.read_bytes() == data:
                 return
-        self._replace(place, lambda part: Path(part).write_bytes(data))
+        self._replace(place, lambda part: part.write_bytes(data))
 
     def remove_others(self) -> None:
         """Removes what has not been named since this object was made."""
@@ -72,14 +72,15 @@ class View:
         return place
 
     @staticmethod
-    def _replace(place: Path, make: Callable[[str], object]) -> None:
-        with tempfile.TemporaryDirectory(prefix=".part-", dir=place.parent) as folder:
-            part = os.path.join(folder, "entry")
+    def _replace(place: Path, make: Callable[[Path], object]) -> None:
+        # Not next to it: another process may be removing what it does not know.
+        with unfinished() as folder:
+            part = folder / "entry"
             make(part)
             os.replace(part, place)
 
 
-def _copy(target: str, part: str) -> None:
+def _copy(target: str, part: Path) -> None:
     if os.path.isdir(target):
         shutil.copytree(target, part)
         return

@@ -1,0 +1,163 @@
+"""What is downloaded from a hub: the hub is a stub, huggingface_hub is real."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+from checkpoint_folders import files, pack_checkpoint, write_checkpoint
+from huggingface_hub.errors import (
+    IncompleteSnapshotError,
+    LocalEntryNotFoundError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from stub_hub import StubHub
+
+import zstn
+from zstn.hub import shadow_folder, snapshot_download
+
+
+class TestHub:
+    def test_without_packed_files_it_is_the_hubs_own_snapshot(
+        self, hub: StubHub, cache: Path, tmp_path: Path
+    ) -> None:
+        hub.add("org/plain", write_checkpoint(tmp_path / "plain"))
+        expected = huggingface_hub.snapshot_download("org/plain")
+        assert snapshot_download("org/plain") == expected
+        assert not cache.exists()
+
+    def test_what_a_packed_file_restores_is_not_downloaded(
+        self, hub: StubHub, cache: Path, plain_folder: Path
+    ) -> None:
+        packed = files(pack_checkpoint(plain_folder))
+        hub.add("org/both", {**files(plain_folder), **packed})
+        folder = snapshot_download("org/both")
+        assert files(folder) == files(plain_folder)
+        assert hub.fetched("org/both") == set(packed)
+
+    @pytest.mark.parametrize(
+        ("patterns", "expected"),
+        [
+            ({"allow_patterns": "*.safetensors"}, {"model.safetensors"}),
+            ({"allow_patterns": ["*.zstn", "config.json"]}, {"model.safetensors", "config.json"}),
+            ({"ignore_patterns": ["sub/*", "*.safetensors"]}, {"config.json"}),
+        ],
+    )
+    def test_patterns_for_plain_files_mean_packed_ones(
+        self, hub: StubHub, cache: Path, tmp_path: Path, patterns: dict, expected: set[str]
+    ) -> None:
+        packed = pack_checkpoint(write_checkpoint(tmp_path / "plain"))
+        name = f"org/{tmp_path.name}"
+        hub.add(name, packed)
+        assert set(files(snapshot_download(name, **patterns))) == expected
+        assert set(files(snapshot_download(packed, **patterns))) == expected
+
+    def test_the_token_goes_to_the_hub_and_nowhere_else(
+        self, hub: StubHub, cache: Path, tmp_path: Path
+    ) -> None:
+        plain = write_checkpoint(tmp_path / "plain")
+        hub.add("org/private", pack_checkpoint(plain), token="hf_secret")
+        for call in (snapshot_download, shadow_folder):
+            with pytest.raises(RepositoryNotFoundError):
+                call("org/private")
+        assert files(snapshot_download("org/private", token="hf_secret")) == files(plain)
+        blobs = [headers for _, path, headers in hub.requests if path.startswith("/blobs/")]
+        assert blobs
+        assert not any("authorization" in headers for headers in blobs)
+
+    def test_revisions(self, hub: StubHub, cache: Path, tmp_path: Path) -> None:
+        first = write_checkpoint(tmp_path / "first")
+        second = write_checkpoint(tmp_path / "second", seed=1)
+        repository = hub.add("org/moving", pack_checkpoint(first))
+        old = snapshot_download("org/moving")
+        sha = repository.commit(files(pack_checkpoint(second)))
+        repository.branches["dev"] = sha
+        new = snapshot_download("org/moving")
+        assert files(old) == files(first)
+        assert files(new) == files(second)
+        assert snapshot_download("org/moving", revision="dev") == new
+        assert snapshot_download("org/moving", revision=sha) == new
+        with pytest.raises(RevisionNotFoundError):
+            snapshot_download("org/moving", revision="nowhere")
+
+    def test_other_types_of_repositories(self, hub: StubHub, cache: Path, tmp_path: Path) -> None:
+        plain = write_checkpoint(tmp_path / "plain")
+        hub.add("org/data", pack_checkpoint(plain))
+        folder = snapshot_download("org/data", repo_type="dataset")
+        assert files(folder) == files(plain)
+        assert folder != snapshot_download("org/data")
+
+    @pytest.mark.parametrize("call", [snapshot_download, shadow_folder])
+    def test_without_a_connection(
+        self, hub: StubHub, cache: Path, tmp_path: Path, call: object
+    ) -> None:
+        plain = write_checkpoint(tmp_path / "plain")
+        name = f"org/offline-{call.__name__}"  # type: ignore[attr-defined]
+        hub.add(name, {**files(pack_checkpoint(plain)), **files(plain)})
+        with pytest.raises(LocalEntryNotFoundError):
+            call(name, local_files_only=True)  # type: ignore[operator]
+        folder = call(name)  # type: ignore[operator]
+        hub.requests.clear()
+        assert call(name, local_files_only=True) == folder  # type: ignore[operator]
+        assert not hub.requests
+        # The hub does not answer as before; its cache does.
+        hub.repositories.clear()
+        assert call(name) == folder  # type: ignore[operator]
+
+    def test_the_setting_for_no_connection(self, hub: StubHub, cache: Path, tmp_path: Path) -> None:
+        hub.add("org/setting", pack_checkpoint(write_checkpoint(tmp_path / "plain")))
+        folder = snapshot_download("org/setting")
+        hub.requests.clear()
+        program = "import zstn.hub; print(zstn.hub.snapshot_download('org/setting'))"
+        done = subprocess.run(
+            [sys.executable, "-c", program], env={**os.environ, "HF_HUB_OFFLINE": "1"},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert done.stdout.strip() == folder
+        assert not hub.requests
+
+    def test_an_interrupted_download_is_not_taken_for_all(
+        self, hub: StubHub, cache: Path, tmp_path: Path
+    ) -> None:
+        hub.add("org/part", pack_checkpoint(write_checkpoint(tmp_path / "plain")))
+        huggingface_hub.snapshot_download("org/part", allow_patterns="*.zstn")
+        with pytest.raises(IncompleteSnapshotError):
+            snapshot_download("org/part", local_files_only=True)
+
+    def test_a_link_into_a_cache_that_was_removed_is_renewed(
+        self, hub: StubHub, cache: Path, tmp_path: Path
+    ) -> None:
+        plain = write_checkpoint(tmp_path / "plain")
+        hub.add("org/renewed", pack_checkpoint(plain))
+        folder = snapshot_download("org/renewed", cache_dir=tmp_path / "one")
+        shutil.rmtree(tmp_path / "one")
+        assert snapshot_download("org/renewed", cache_dir=tmp_path / "two") == folder
+        assert files(folder) == files(plain)
+
+    def test_a_difference_is_refused_before_it_is_downloaded(
+        self, hub: StubHub, cache: Path, tmp_path: Path
+    ) -> None:
+        base = write_checkpoint(tmp_path / "base") / "model.safetensors"
+        tuned = write_checkpoint(tmp_path / "tuned", seed=1) / "model.safetensors"
+        delta = tmp_path / "delta"
+        delta.mkdir()
+        zstn.pack(tuned, delta / "model.z4dm", base=base)
+        (delta / "config.json").write_text("{}")
+        hub.add("org/delta", delta)
+        for place in ("org/delta", delta):
+            with pytest.raises(zstn.ZstnError, match=r"model\.z4dm.*zstn\.unpack") as caught:
+                snapshot_download(place)
+            assert caught.value.code == "needs_base"
+            assert shadow_folder(place) is None
+        assert not hub.fetched("org/delta")
+        folder = snapshot_download("org/delta", ignore_patterns="*.z4dm*")
+        assert set(files(folder)) == {"config.json"}
+        # Not needed where the restored file is there as well.
+        shutil.copy(tuned, delta)
+        assert "model.safetensors" in files(snapshot_download(delta))

