@@ -8,17 +8,13 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use zstn::Result;
 use zstn::core::bytes::index;
-use zstn::core::engine::Engine as _;
 use zstn::core::model::{Piece, Unpacked};
 
-use crate::buffer::{Aligned, Buffer};
+use crate::aligned::Aligned;
+use crate::buffer::Buffer;
 use crate::decoded::{DecodedTensors, place};
 use crate::error::to_python;
-use crate::input::survives_fork;
 use crate::reader::Reader;
-
-/// Tensors below this length are decoded several at a time.
-const SMALL_BYTES: u64 = 4 << 20;
 
 /// A model as one safetensors file that is decoded where it is read: for a
 /// packed file, the file that was packed, byte for byte.
@@ -150,8 +146,7 @@ fn fill(
     range: Range<u64>,
     mut out: &mut [u8],
 ) -> Result<()> {
-    let is_local = survives_fork(reader.all_sources());
-    let mut small = Vec::new();
+    let mut whole = Vec::new();
     for piece in layout.pieces(range) {
         match piece {
             Piece::Head(range) => {
@@ -163,16 +158,16 @@ fn fill(
                 let (part, rest) = out.split_at_mut(index(bytes.end - bytes.start));
                 out = rest;
                 let tensor = &reader.tensors()[number];
-                let is_whole = bytes == (0..tensor.len_bytes());
-                if is_local && is_whole && tensor.len_bytes() < SMALL_BYTES {
-                    small.push((&tensor.name, part));
+                if bytes == (0..tensor.len_bytes()) {
+                    whole.push((&*tensor.name, part));
                 } else {
                     decoded.read(reader, number, bytes, part)?;
                 }
             }
         }
     }
-    let engine = reader.engine();
-    let results = engine.map(small, |(name, part)| reader.read_into(name, part));
-    results.into_iter().collect()
+    match whole.is_empty() {
+        true => Ok(()),
+        false => reader.read_many_into(whole, &()),
+    }
 }
