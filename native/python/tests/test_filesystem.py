@@ -9,9 +9,11 @@ import io
 import multiprocessing
 import os
 import pickle
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -456,3 +458,19 @@ def test_what_goes_wrong(tmp_path: Path, plain: Path, packed: Path, stored) -> N
     (tmp_path / "no.zstn").write_bytes(b"something else")
     with pytest.raises(zstn.ZstnError):
         fsspec.filesystem("zstn", fo=tmp_path / "no.zstn").ls("")
+
+
+def test_the_example_of_the_readme(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    readme = Path(__file__).parent.parent / "README.md"
+    examples = re.findall(r"^```python3\n(.*?)^```$", readme.read_text("utf-8"), re.M | re.S)
+    assert len(examples) == 1
+    monkeypatch.chdir(tmp_path)
+    embedding = np.arange(12, dtype=np.float16).reshape(3, 4)
+    zstn.numpy.save_file({"embedding": embedding}, "model.zstn")
+    names: dict[str, Any] = {}
+    exec(compile(examples[0], str(readme), "exec"), names)
+    assert_same(names["tensors"], {"embedding": embedding})
+    assert Path("embedding.bin").read_bytes() == embedding.tobytes()
+    assert capsys.readouterr().out == "tensors/embedding F16 (3, 4)\n"
