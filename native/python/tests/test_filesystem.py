@@ -26,6 +26,7 @@ fsspec = pytest.importorskip("fsspec")
 safetensors_numpy = pytest.importorskip("safetensors.numpy")
 
 from fsspec.asyn import AsyncFileSystem  # noqa: E402
+from fsspec.core import url_to_fs  # noqa: E402
 from fsspec.generic import GenericFileSystem, rsync  # noqa: E402
 
 from zstn.fsspec import ZstnFileSystem  # noqa: E402
@@ -113,7 +114,7 @@ def test_ranges_are_those_of_the_original(plain: Path, packed: Path, stored) -> 
     ends = random.integers(-len(content) - 9, len(content) + 9, (200, 2)).tolist()
     ranges = [(None, None), (5, 5), (9, 3), (None, 8), (-7, None), (8, 8 + 700), *ends]
     for file in (str(packed), "stored://folder/m.zstn", str(plain)):
-        fs, path = fsspec.url_to_fs(f"zstn://model.safetensors::{file}")
+        fs, path = url_to_fs(f"zstn://model.safetensors::{file}")
         assert path == "model.safetensors"
         expected = [content[start:end] for start, end in ranges]
         for (start, end), part in zip(ranges, expected, strict=True):
@@ -186,7 +187,7 @@ def test_no_more_is_read_than_is_asked_for(tmp_path: Path, stored) -> None:
     zstn.pack(tmp_path / "m.safetensors", tmp_path / "m.zstn")
     content = (tmp_path / "m.safetensors").read_bytes()
     packed = stored.files["m.zstn"] = (tmp_path / "m.zstn").read_bytes()
-    fs, path = fsspec.url_to_fs("zstn://model.safetensors::stored://m.zstn")
+    fs, path = url_to_fs("zstn://model.safetensors::stored://m.zstn")
     assert fs.size(path) == len(content)
     stored.read.clear()
     middle = len(content) // 2
@@ -319,7 +320,7 @@ def test_files_that_are_replaced(tmp_path: Path) -> None:
     path = tmp_path / "m.zstn"
     zstn.numpy.save_file(first, path)
     content = path.read_bytes()
-    fs, name = fsspec.url_to_fs(f"zstn://model.safetensors::{path}")
+    fs, name = url_to_fs(f"zstn://model.safetensors::{path}")
     key, checksum = fs.ukey(name), fs.checksum(name)
     opened = fs.open(name)
     assert_same(safetensors_numpy.load(fs.cat_file(name)), first)
@@ -332,7 +333,7 @@ def test_files_that_are_replaced(tmp_path: Path) -> None:
 
     memory = fsspec.filesystem("memory")
     memory.pipe_file("/m.zstn", path.read_bytes())
-    fs, name = fsspec.url_to_fs(f"zstn://{name}::memory://m.zstn")
+    fs, name = url_to_fs(f"zstn://{name}::memory://m.zstn")
     assert_same(safetensors_numpy.load(fs.cat_file(name)), second)
     memory.pipe_file("/m.zstn", content)
     fs.invalidate_cache()
@@ -340,8 +341,8 @@ def test_files_that_are_replaced(tmp_path: Path) -> None:
 
 
 def test_instances_are_shared_and_travel(plain: Path, packed: Path) -> None:
-    fs, path = fsspec.url_to_fs(f"zstn://model.safetensors::{packed}")
-    assert fsspec.url_to_fs(f"zstn://tensors/scale::{packed}")[0] is fs
+    fs, path = url_to_fs(f"zstn://model.safetensors::{packed}")
+    assert url_to_fs(f"zstn://tensors/scale::{packed}")[0] is fs
     assert pickle.loads(pickle.dumps(fs)) is fs
     with fs.open(path) as file:
         file.seek(1000)
