@@ -24,6 +24,8 @@ const REQUIREMENTS_ZTENSOR_1: &str = "tests/peers/requirements-ztensor1.txt";
 const REQUIREMENTS_MOTO: &str = "tests/peers/requirements-moto.txt";
 /// maturin and zig.
 const REQUIREMENTS_BUILD: &str = "native/python/requirements-build.txt";
+/// What checks a wheel for the symbols it takes.
+const REQUIREMENTS_AUDIT: &str = "native/python/requirements-audit.txt";
 /// Packages that the tests of the wheel need.
 const REQUIREMENTS_WHEEL: &str = "native/python/tests/requirements.txt";
 /// Packages that its tests with PyTorch need: several GB.
@@ -147,6 +149,15 @@ pub fn maturin(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
     let wanted = requirements(workspace, REQUIREMENTS_BUILD)?;
     let arguments = [COMPLETE, "--requirement", REQUIREMENTS_BUILD];
     environment.install(step, "maturin.txt", &wanted, &arguments)?;
+    Ok(environment)
+}
+
+/// Returns the environment of auditwheel and abi3audit.
+pub fn audit(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
+    let environment = environment(workspace, step, "audit")?;
+    let wanted = requirements(workspace, REQUIREMENTS_AUDIT)?;
+    let arguments = [COMPLETE, "--requirement", REQUIREMENTS_AUDIT];
+    environment.install(step, "audit.txt", &wanted, &arguments)?;
     Ok(environment)
 }
 

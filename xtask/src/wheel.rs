@@ -14,23 +14,50 @@ use crate::workspace::Workspace;
 use crate::{counts, process};
 
 const PACKAGE: &str = "native/python";
+/// The oldest glibc that Rust supports.
+const PLATFORM: &str = "manylinux_2_17";
 /// Where pip puts the test suites of other packages.
 const SUITES: &str = "python-suites";
 
 /// The verb `wheel`: builds what users install.
 pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
     let tools = report.step("maturin", |step| python::maturin(workspace, step))?;
-    report.step("wheel, release build", |step| {
+    let is_portable = has_zig(&tools);
+    let wheel = report.step("wheel, release build", |step| {
         let folder = workspace.target("wheels");
         let mut arguments = vec!["--release"];
-        if has_zig(&tools) {
-            // The oldest glibc that Rust supports.
-            arguments.extend(["--zig", "--compatibility", "manylinux_2_17"]);
+        if is_portable {
+            arguments.extend(["--zig", "--compatibility", PLATFORM]);
         }
         let wheel = build(workspace, step, &tools, &arguments, &folder)?;
         step.note(workspace.show(&wheel));
-        Ok(())
+        Ok(wheel)
+    })?;
+    if is_portable {
+        report.step("symbols of the wheel", |step| {
+            audit(workspace, step, &wheel)
+        })?;
+    }
+    report.step("README of the wheel, with NumPy alone", |step| {
+        readme(workspace, step, &wheel)
     })
+}
+
+/// Refuses a wheel that takes more of glibc than its name says, or more of
+/// Python than its stable interface.
+fn audit(workspace: &Workspace, step: &mut Step, wheel: &Path) -> Result<()> {
+    let tools = python::audit(workspace, step)?;
+    let mut libraries = Command::new(tools.python());
+    let shown = process::ask(libraries.args(["-m", "auditwheel", "show"]).arg(wheel))?;
+    let words: Vec<&str> = shown.split_whitespace().collect();
+    let wanted = format!("\"{PLATFORM}_");
+    if !words.iter().any(|word| word.starts_with(&wanted)) {
+        bail!("auditwheel does not say {PLATFORM}: {shown}");
+    }
+    let mut interface = Command::new(tools.python());
+    step.run(interface.args(["-m", "abi3audit", "--strict"]).arg(wheel))?;
+    step.note(format!("{PLATFORM}, stable interface of Python"));
+    Ok(())
 }
 
 /// The verb `python`: all tests of the package.
@@ -125,9 +152,13 @@ impl Python {
         report.step("tests of safetensors on zstn", |step| {
             self.suite(workspace, step, "safetensors")
         })?;
-        report.step("README of the wheel, with NumPy alone", |step| {
-            readme(workspace, step)
-        })
+        report.step(
+            "README of the wheel, with NumPy alone",
+            |step| match &wheels(&dev_folder(workspace))?[..] {
+                [wheel] => readme(workspace, step, wheel),
+                found => bail!("{} wheels of the dev profile", found.len()),
+            },
+        )
     }
 
     /// Runs the test suite of another package on ours.
@@ -210,11 +241,9 @@ fn install(step: &mut Step, environment: &Environment, wheel: &Path) -> Result<(
 
 /// Installs the wheel and NumPy into a new environment, and runs the examples
 /// of the README there.
-fn readme(workspace: &Workspace, step: &mut Step) -> Result<()> {
+fn readme(workspace: &Workspace, step: &mut Step, wheel: &Path) -> Result<()> {
     let environment = python::bare(workspace, step)?;
-    for wheel in wheels(&dev_folder(workspace))? {
-        install(step, &environment, &wheel)?;
-    }
+    install(step, &environment, wheel)?;
     let mut run = Command::new(environment.python());
     run.args(["-X", "dev", "-W", "error"])
         .arg(workspace.path(PACKAGE).join("tests/readme.py"))

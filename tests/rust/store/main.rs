@@ -12,7 +12,9 @@ mod credentials;
 mod faults;
 mod folders;
 mod google;
+mod interrupted;
 mod journals;
+mod machine;
 mod objects;
 mod process;
 mod races;
@@ -63,7 +65,7 @@ on_every_store! {
 }
 
 mod servers {
-    use super::{objects, resume, verbs};
+    use super::{interrupted, objects, resume, verbs};
 
     on_servers! {
         objects: a_missing_container_is_named;
@@ -73,8 +75,8 @@ mod servers {
             parts_that_are_gone_are_sent_again, one_process_at_a_time,
             a_killed_process_is_continued;
         verbs: every_verb_reads_and_writes, folders_come_with_their_index_last,
-            a_folder_that_was_cut_off_is_continued,
-            refusals_are_one_sentence, a_killed_pack_is_continued,
+            refusals_are_one_sentence;
+        interrupted: a_folder_that_was_cut_off_is_continued, a_killed_pack_is_continued,
             a_refused_input_leaves_no_parts,
             objects_that_change_and_writers_that_lose_are_told;
     }
