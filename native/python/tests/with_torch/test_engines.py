@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -195,8 +194,7 @@ else:
 
 @pytest.fixture(scope="module")
 def fetched() -> Path:
-    folder = os.environ.get("ZSTN_ENGINES") or Path(__file__).parents[4] / "target/cache/engines"
-    return engines.fetch(Path(folder))
+    return engines.fetch(Path(__file__).parents[4] / "target" / "cache" / "engines")
 
 
 @pytest.fixture
