@@ -131,14 +131,23 @@ impl Python {
             let config = ["--config-file", "../pyproject.toml"];
             let cache = workspace.target("mypy");
             let mut mypy = self.tests(workspace);
-            mypy.args(["-m", "mypy", "../zstn"]).args(config);
+            mypy.args(["-m", "mypy", "../zstn", "typing_examples.py"])
+                .args(config);
             step.run(mypy.arg("--cache-dir").arg(&cache))?;
             let mut stubs = self.tests(workspace);
             stubs
                 .args(["-m", "mypy.stubtest", "zstn._native", "--concise"])
                 .args(["--allowlist", "stubtest.txt", "--ignore-unused-allowlist"])
                 .env("MYPY_CACHE_DIR", &cache);
-            step.run(&mut stubs)
+            step.run(&mut stubs)?;
+            let mut pyright = self.tests(workspace);
+            pyright
+                .args(["-m", "pyright", "--project", "../pyproject.toml"])
+                .arg("--pythonpath")
+                .arg(self.tests.python())
+                // Newer versions of it.
+                .env("PYRIGHT_PYTHON_IGNORE_WARNINGS", "1");
+            step.run(&mut pyright)
         })?;
         report.step("tests of safetensors on zstn", |step| {
             self.suite(workspace, step, "safetensors")

@@ -7,6 +7,7 @@
 mod aligned;
 mod buffer;
 mod checkpoint;
+mod decoded;
 mod engine;
 mod error;
 mod frames;
@@ -21,6 +22,7 @@ mod report;
 mod save;
 mod slice;
 mod tensor_info;
+mod view;
 
 use pyo3::prelude::*;
 
@@ -49,6 +51,8 @@ mod _native {
     use super::save::{save, save_file};
     #[pymodule_export]
     use super::tensor_info::TensorInfo;
+    #[pymodule_export]
+    use super::view::SafetensorsView;
 
     use pyo3::prelude::*;
 

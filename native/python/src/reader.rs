@@ -66,7 +66,7 @@ impl Reader {
     }
 
     /// Returns a handle to the reader of this process.
-    fn get(&self, py: Python<'_>) -> PyResult<zstn::Reader> {
+    pub fn get(&self, py: Python<'_>) -> PyResult<zstn::Reader> {
         let this = process::id();
         let former = match &*self.lock() {
             None => return Err(zstn_error(py, "the model has been closed".into(), "closed")),
@@ -94,7 +94,7 @@ impl Reader {
 
     /// Runs `work` where a signal ends it if it may take long: for many bytes,
     /// or a server.
-    fn work<T: Send + 'static>(
+    pub fn work<T: Send + 'static>(
         py: Python<'_>,
         reader: zstn::Reader,
         len_bytes: u64,

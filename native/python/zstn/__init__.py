@@ -65,7 +65,7 @@ __all__ = [
 __version__: str = _native.VERSION
 
 # Imported when they are used, since each takes its framework.
-_MODULES = frozenset({"hub", "jax", "mlx", "numpy", "torch", "z4ai"})
+_MODULES = frozenset({"fsspec", "hub", "jax", "mlx", "numpy", "torch", "z4ai"})
 
 
 def __getattr__(name: str) -> _Any:

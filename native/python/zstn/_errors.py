@@ -8,7 +8,7 @@ except ImportError:
     _Base = Exception  # type: ignore[misc,assignment]
 
 
-class ZstnError(_Base):
+class ZstnError(_Base):  # pyright: ignore[reportGeneralTypeIssues]
     """An error of zstn.
 
     It is a ``safetensors.SafetensorError`` where safetensors is installed, so

@@ -14,6 +14,7 @@ Report = Callable[[int, int], None]
 def watching(progress: Any, title: str) -> Iterator[Report | None]:
     """Makes what `progress` means: `True` for a bar of tqdm, a class like
     ``tqdm.tqdm`` or an instance of one, or a function of two numbers."""
+    report: Report = progress
     if progress is None or progress is False:
         yield None
         return
@@ -27,7 +28,7 @@ def watching(progress: Any, title: str) -> Iterator[Report | None]:
     elif hasattr(progress, "update"):
         yield _of_bar(progress)
     elif callable(progress):
-        yield progress
+        yield report
     else:
         raise TypeError("progress is True, a class like tqdm.tqdm, or a function(done, total)")
 

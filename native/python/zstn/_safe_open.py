@@ -124,7 +124,7 @@ class safe_open:  # noqa: N801 - the name that it takes the place of
         self._native = None
 
 
-class _safe_open_handle(safe_open):  # noqa: N801 - as that of safetensors
+class _safe_open_handle(safe_open):  # noqa: N801  # pyright: ignore[reportUnusedClass]
     """Opens a model in a file object, like that of safetensors."""
 
     def _open(self, filename: Any) -> _native.Reader:

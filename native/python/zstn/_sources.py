@@ -30,24 +30,25 @@ def http_options(
 
 def resolve(source: Any) -> tuple[str, Any]:
     """Returns the kind of an input and its value, for the native module."""
+    value: Any = source
     if isinstance(source, os.PathLike) and not _is_open_file(source):
-        source = os.fspath(source)
-    if isinstance(source, bytes | bytearray | memoryview):
-        return "memory", source
-    if isinstance(source, str):
-        return _resolve_text(source)
-    if _is_open_file(source):
-        return "object", FsspecSource(source.fs, source.path)
-    if hasattr(source, "read") and hasattr(source, "seek"):
-        return _resolve_file(source)
+        value = os.fspath(source)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return "memory", value
+    if isinstance(value, str):
+        return _resolve_text(value)
+    if _is_open_file(value):
+        return "object", FsspecSource(value.fs, value.path)
+    if hasattr(value, "read") and hasattr(value, "seek"):
+        return _resolve_file(value)
     try:
-        memoryview(source).release()
-        return "memory", source
+        memoryview(value).release()
+        return "memory", value
     except (TypeError, ValueError):
         pass
     raise TypeError(
         "an input is a path, an address, a bytes-like object, a binary file object "
-        f"or a file of fsspec, not {type(source).__name__}"
+        f"or a file of fsspec, not {type(value).__name__}"
     )
 
 
@@ -132,8 +133,7 @@ class FsspecSource:
     def __init__(self, fs: Any, path: str) -> None:
         self._fs = fs
         self._path = path
-        protocol = fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]
-        self.name = f"{protocol}://{path}" if "://" not in path else path
+        self.name = f"{_protocol(fs)}://{path}" if "://" not in path else path
         info = fs.info(path)
         if info.get("type") == "directory":
             raise IsADirectoryError(f"{self.name} is a folder; give the address of a file")
@@ -146,7 +146,7 @@ class FsspecSource:
                 "io",
             )
         self.size = size
-        self.is_remote = protocol not in ("file", "local", "memory")
+        self.is_remote = is_remote(fs)
 
     def read_ranges(self, ranges: list[tuple[int, int]]) -> list[bytes]:
         # Ends are exclusive. Empty ranges are not sent: to some servers they
@@ -159,3 +159,12 @@ class FsspecSource:
         else:
             read = iter(())
         return [next(read) if start < end else b"" for start, end in ranges]
+
+
+def is_remote(fs: Any) -> bool:
+    """Returns whether reads of a file system of fsspec mostly wait."""
+    return _protocol(fs) not in ("file", "local", "memory")
+
+
+def _protocol(fs: Any) -> str:
+    return fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]

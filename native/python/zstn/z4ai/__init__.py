@@ -13,7 +13,9 @@ from __future__ import annotations
 import importlib as _importlib
 from typing import Any
 
-from . import _calls, auto, codec, delta, format, model_delta
+from . import _calls, codec, delta, model_delta
+from . import auto as auto
+from . import format as format
 from .codec import (
     DEFAULT_ESCALATE_LEVEL,
     DEFAULT_LEVEL,

@@ -1,0 +1,204 @@
+//! Ranges of tensors, and the decoded tensors that are kept for further ranges.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use zstn::core::bytes::index;
+use zstn::core::model::Tensor;
+use zstn::{Error, Reader, Result};
+
+/// Reads ranges of the tensors of one model, whose numbers it knows them by.
+///
+/// Rows are decoded by themselves where the file has them so. A tensor that can
+/// only be decoded as a whole is kept for the next range of it, and so is one
+/// that is read from its start to its end in several ranges. All that are kept
+/// take at most `limit_bytes`, or as much as the largest of them.
+pub struct DecodedTensors {
+    limit_bytes: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    kept: HashMap<usize, Kept>,
+    uses: u64,
+    /// The end of the range that was read last, by tensor.
+    ends: HashMap<usize, u64>,
+}
+
+struct Kept {
+    bytes: Slot,
+    len_bytes: u64,
+    last_use: u64,
+}
+
+/// The bytes of a tensor as soon as one of its readers has decoded it. The
+/// others wait for that one.
+type Slot = Arc<Mutex<Option<Arc<Vec<u8>>>>>;
+
+impl DecodedTensors {
+    pub fn new(limit_bytes: u64) -> Self {
+        Self {
+            limit_bytes,
+            state: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the bytes `range` of tensor `number` into `out`, which is as long.
+    ///
+    /// Not for threads of the engine: one that waits for a tensor could be the
+    /// one that decodes it.
+    pub fn read(
+        &self,
+        reader: &Reader,
+        number: usize,
+        range: Range<u64>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let tensor = reader.model().tensor(number).map_err(place(reader))?;
+        let len_bytes = tensor.len_bytes();
+        if range.start > range.end || range.end > len_bytes {
+            let detail = format!("bytes {range:?} of a tensor of {len_bytes} bytes");
+            let refusal = zstn::core::Error::invalid_input(detail).tensor(&tensor.name);
+            return Err(place(reader)(refusal));
+        }
+        if out.is_empty() {
+            return Ok(());
+        }
+        let (goes_on, kept) = self.lock().begin(number, &range);
+        let is_last = range.end == len_bytes;
+        let slot = match kept {
+            Some(slot) => slot,
+            None if range == (0..len_bytes) => return reader.read_into(&tensor.name, out),
+            None if read_plain(reader, number, &range, out)? => return Ok(()),
+            // The rest of a tensor is not worth more than its rows.
+            None if (!goes_on || is_last) && read_rows(reader, tensor, &range, out)? => {
+                return Ok(());
+            }
+            None => self.lock().keep(number, len_bytes, self.limit_bytes),
+        };
+        let bytes =
+            decode(&slot, reader, &tensor.name).inspect_err(|_| self.forget(number, &slot))?;
+        let part = bytes.get(index(range.start)..index(range.end));
+        let part = part.filter(|part| part.len() == out.len());
+        let part = part.ok_or_else(|| Error::Usage(format!("`{}` is too short", tensor.name)))?;
+        out.copy_from_slice(part);
+        if goes_on && is_last {
+            self.forget(number, &slot);
+        }
+        Ok(())
+    }
+
+    /// Keeps a tensor no longer, unless that has been made anew.
+    fn forget(&self, number: usize, slot: &Slot) {
+        let mut state = self.lock();
+        if let Some(kept) = state.kept.get(&number)
+            && Arc::ptr_eq(&kept.bytes, slot)
+        {
+            state.kept.remove(&number);
+        }
+    }
+}
+
+impl State {
+    /// Returns whether `range` goes on where the last one of the tensor ended,
+    /// and the tensor if it is kept.
+    fn begin(&mut self, number: usize, range: &Range<u64>) -> (bool, Option<Slot>) {
+        let last_end = self.ends.insert(number, range.end);
+        self.uses += 1;
+        let kept = self.kept.get_mut(&number).map(|kept| {
+            kept.last_use = self.uses;
+            Arc::clone(&kept.bytes)
+        });
+        (range.start > 0 && last_end == Some(range.start), kept)
+    }
+
+    /// Makes room for a tensor; the ones used longest ago go first.
+    fn keep(&mut self, number: usize, len_bytes: u64, limit_bytes: u64) -> Slot {
+        let lens = self.kept.values().map(|kept| kept.len_bytes);
+        let mut total = lens.fold(len_bytes, u64::saturating_add);
+        while total > limit_bytes
+            && let Some(oldest) = self.kept.iter().min_by_key(|(_, kept)| kept.last_use)
+        {
+            let number = *oldest.0;
+            total -= oldest.1.len_bytes;
+            self.kept.remove(&number);
+        }
+        let last_use = self.uses;
+        // Another thread may have begun meanwhile.
+        let kept = self.kept.entry(number).or_insert_with(|| Kept {
+            bytes: Slot::default(),
+            len_bytes,
+            last_use,
+        });
+        Arc::clone(&kept.bytes)
+    }
+}
+
+fn decode(slot: &Slot, reader: &Reader, name: &str) -> Result<Arc<Vec<u8>>> {
+    let mut bytes = slot.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(bytes) = &*bytes {
+        return Ok(Arc::clone(bytes));
+    }
+    let decoded = Arc::new(reader.read(name)?.bytes);
+    *bytes = Some(Arc::clone(&decoded));
+    Ok(decoded)
+}
+
+/// Reads exactly `range` of a tensor that is stored as it is; returns whether it
+/// is.
+fn read_plain(reader: &Reader, number: usize, range: &Range<u64>, out: &mut [u8]) -> Result<bool> {
+    let model = reader.model();
+    let tensor = model.tensor(number).map_err(place(reader))?;
+    let [part] = &tensor.parts[..] else {
+        return Ok(false);
+    };
+    if !model.is_plain(number) || part.stored.end - part.stored.start != tensor.len_bytes() {
+        return Ok(false);
+    }
+    let Some(source) = reader.sources().get(part.file) else {
+        return Ok(false);
+    };
+    source.read_into(part.stored.start + range.start, out)?;
+    source.check_unchanged()?;
+    Ok(true)
+}
+
+/// Reads the rows that hold `range`; returns whether the tensor can be cut into
+/// rows.
+fn read_rows(reader: &Reader, tensor: &Tensor, range: &Range<u64>, out: &mut [u8]) -> Result<bool> {
+    let Some(&count) = tensor.shape.first().filter(|count| **count > 0) else {
+        return Ok(false);
+    };
+    let len_bytes = tensor.len_bytes();
+    if !len_bytes.is_multiple_of(count) || len_bytes == 0 {
+        return Ok(false);
+    }
+    let row_bytes = len_bytes / count;
+    let rows = range.start / row_bytes..range.end.div_ceil(row_bytes);
+    let rows = reader.plan_rows(&tensor.name, rows)?;
+    if rows.is_whole() {
+        return Ok(false);
+    }
+    let start = index(range.start - rows.span().start);
+    let read = reader.read_planned(&rows)?;
+    match read.bytes.get(start..start + out.len()) {
+        Some(part) => out.copy_from_slice(part),
+        None => return Err(Error::Usage(format!("`{}` is too short", tensor.name))),
+    }
+    Ok(true)
+}
+
+/// Names the file that a refusal is about.
+pub fn place(reader: &Reader) -> impl Fn(zstn::core::Error) -> Error {
+    let place = reader.name().to_owned();
+    move |source| Error::Format {
+        place: place.clone(),
+        source,
+    }
+}
