@@ -84,11 +84,16 @@ fn map(len_bytes: usize) -> *mut u8 {
 
 /// Returns pages to the system. Nobody uses them any more.
 fn unmap(start: *mut c_void, len_bytes: usize) {
-    if len_bytes > 0 {
-        // SAFETY: whole pages of a mapping made here, which is not used again.
-        // It fails only where the system cannot split a mapping further; these
-        // pages then stay mapped, untouched.
-        unsafe { libc::munmap(start, len_bytes) };
+    if len_bytes == 0 {
+        return;
+    }
+    // SAFETY: whole pages of a mapping made here, which is not used again. Where
+    // the system has no room to note that a mapping ends earlier, the addresses
+    // stay taken, but the memory is given back.
+    unsafe {
+        if libc::munmap(start, len_bytes) != 0 {
+            libc::madvise(start, len_bytes, libc::MADV_DONTNEED);
+        }
     }
 }
 
@@ -128,21 +133,24 @@ unsafe impl GlobalAlloc for HugePageAllocator {
         // SAFETY: the caller guarantees that the length is not too large for
         // the alignment.
         let new = unsafe { Layout::from_size_align_unchecked(len_bytes, layout.align()) };
-        match (is_mapped(layout), is_mapped(new)) {
-            (false, false) => unsafe { System.realloc(buffer, layout, len_bytes) },
-            (true, true) => unsafe { remap(buffer, layout.size(), len_bytes) },
-            _ => {
-                let moved = unsafe { self.alloc(new) };
-                if !moved.is_null() {
-                    // SAFETY: two buffers, both as long as the shorter one.
-                    unsafe {
-                        ptr::copy_nonoverlapping(buffer, moved, layout.size().min(len_bytes));
-                        self.dealloc(buffer, layout);
-                    }
-                }
-                moved
+        if !is_mapped(layout) && !is_mapped(new) {
+            return unsafe { System.realloc(buffer, layout, len_bytes) };
+        }
+        if is_mapped(layout) && is_mapped(new) {
+            let moved = unsafe { remap(buffer, layout.size(), len_bytes) };
+            if !moved.is_null() {
+                return moved;
             }
         }
+        let moved = unsafe { self.alloc(new) };
+        if !moved.is_null() {
+            // SAFETY: two buffers, both as long as the shorter one.
+            unsafe {
+                ptr::copy_nonoverlapping(buffer, moved, layout.size().min(len_bytes));
+                self.dealloc(buffer, layout);
+            }
+        }
+        moved
     }
 }
 

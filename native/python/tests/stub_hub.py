@@ -44,6 +44,8 @@ class StubHub:
         self.repositories: dict[str, Repository] = {}
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         self._blobs: dict[str, bytes] = {}
+        #: Requests about repositories that are answered 503 before others work.
+        self.failing_infos = 0
         hub = self
 
         class Handler(_Handler):
@@ -140,6 +142,10 @@ class _Handler(BaseHTTPRequestHandler):
         return repository, sha
 
     def _info(self, name: str, revision: str | None) -> None:
+        if self.state.failing_infos > 0:
+            self.state.failing_infos -= 1
+            self._refuse(503, "Unavailable")
+            return
         found = self._repository(name, revision)
         if found:
             repository, sha = found

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -243,3 +244,43 @@ def test_z4ai_has_the_same_switch(shown: Path) -> None:
     finally:
         integrations.disable_hf()
     assert not zstn.is_enabled()
+
+
+def test_odd_entries_of_the_modules_do_not_matter(shown: Path) -> None:
+    class Nameless(types.ModuleType):
+        def __getattribute__(self, name: str) -> object:
+            if name == "__name__":
+                raise AttributeError(name)
+            return super().__getattribute__(name)
+
+    sys.modules["odd"] = Nameless("odd")
+    sys.modules["odd"].open = safetensors.safe_open  # type: ignore[attr-defined]
+    try:
+        zstn.enable_hf()
+        assert sys.modules["odd"].open(shown, "np").keys()  # type: ignore[attr-defined]
+        zstn.disable_hf()
+        assert sys.modules["odd"].open is ORIGINAL[0]  # type: ignore[attr-defined]
+    finally:
+        zstn.disable_hf()
+        del sys.modules["odd"]
+
+
+def test_an_unknown_version_of_a_library_is_imported_nevertheless(tmp_path: Path) -> None:
+    pipelines = tmp_path / "diffusers" / "pipelines"
+    pipelines.mkdir(parents=True)
+    (tmp_path / "diffusers" / "__init__.py").touch()
+    (pipelines / "__init__.py").touch()
+    # Without the methods that are wrapped.
+    (pipelines / "pipeline_utils.py").write_text("class DiffusionPipeline: ...")
+    program = """
+        import sys, warnings, zstn
+        sys.path.insert(0, sys.argv[1])
+        zstn.enable_hf()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            import diffusers.pipelines.pipeline_utils
+        print(*(warning.message for warning in caught))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "does not know this version of diffusers" in done.stdout

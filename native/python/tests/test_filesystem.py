@@ -255,6 +255,16 @@ def test_what_goes_wrong(tmp_path: Path, plain: Path, packed: Path, stored) -> N
         fsspec.filesystem("zstn", fo=tmp_path / "no.zstn").ls("")
 
 
+def test_what_is_refused_as_a_model(packed: Path) -> None:
+    # Instances are found by the text of their arguments, and long arrays of
+    # different content have the same.
+    array = np.frombuffer(packed.read_bytes(), np.uint8)
+    with pytest.raises(TypeError, match="ndarray"):
+        fsspec.filesystem("zstn", fo=array)
+    assert fsspec.filesystem("zstn", fo=array.tobytes()).ls("tensors")
+
+
+
 def test_the_example_of_the_readme(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,6 +8,9 @@ import io
 import multiprocessing
 import os
 import pickle
+import subprocess
+import sys
+import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -160,6 +163,45 @@ def test_after_a_fork(plain: Path, packed: Path) -> None:
             rest = file.read() + fs.cat_file("model.safetensors")
             os._exit(7 if rest == plain.read_bytes()[100:] + plain.read_bytes() else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_after_a_fork_while_another_thread_opens_the_model(packed: Path) -> None:
+    program = """
+        import io, os, sys, threading, fsspec
+        data = open(sys.argv[1], "rb").read()
+        opening, go_on = threading.Event(), threading.Event()
+
+        class Slow(io.BytesIO):
+            def read(self, count=-1):
+                if os.getpid() == parent:
+                    opening.set()
+                    go_on.wait()
+                return super().read(count)
+
+        parent = os.getpid()
+        class File(io.RawIOBase):
+            inner = Slow(data)
+            def readable(self): return True
+            seekable = readable
+            def seek(self, *place): return self.inner.seek(*place)
+            def tell(self): return self.inner.tell()
+            def read(self, count=-1): return self.inner.read(count)
+        fs = fsspec.filesystem("zstn", fo=File())
+        thread = threading.Thread(target=fs.ls, args=("",), daemon=True)
+        thread.start()
+        opening.wait()
+        child = os.fork()
+        if not child:
+            assert fs.ls("tensors")
+            os._exit(7)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        go_on.set()
+        thread.join()
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program), str(packed)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "7\n", done.stderr
 
 
 def test_eight_threads(tmp_path: Path) -> None:

@@ -130,6 +130,37 @@ class TestHub:
         with pytest.raises(IncompleteSnapshotError):
             snapshot_download("org/part", local_files_only=True)
 
+    def test_a_list_of_files_that_fails_is_not_taken_from_part_of_them(
+        self, hub: StubHub, cache: Path, tmp_path: Path
+    ) -> None:
+        plain = write_checkpoint(tmp_path / "plain")
+        hub.add("org/failing", pack_checkpoint(plain))
+        huggingface_hub.snapshot_download("org/failing", allow_patterns="config.json")
+        # The first request of our own; those of huggingface_hub work again.
+        hub.failing_infos = 1
+        with pytest.raises(IncompleteSnapshotError):
+            snapshot_download("org/failing")
+        assert hub.failing_infos == 0
+        assert files(snapshot_download("org/failing")) == files(plain)
+
+    def test_a_branch_that_never_stays_is_an_error(
+        self, hub: StubHub, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        packed = files(pack_checkpoint(write_checkpoint(tmp_path / "plain")))
+        repository = hub.add("org/restless", packed)
+        info = huggingface_hub.HfApi.repo_info
+
+        def then_another_commit(*args: object, **options: object) -> object:
+            found = info(*args, **options)  # type: ignore[arg-type]
+            repository.commit(packed)
+            return found
+
+        monkeypatch.setattr(huggingface_hub.HfApi, "repo_info", then_another_commit)
+        for call in (snapshot_download, shadow_folder):
+            with pytest.raises(zstn.ZstnError, match="another commit") as caught:
+                call("org/restless")
+            assert caught.value.code == "changed"
+
     def test_a_link_into_a_cache_that_was_removed_is_renewed(
         self, hub: StubHub, cache: Path, tmp_path: Path
     ) -> None:

@@ -61,6 +61,12 @@ class TestRestored:
         assert report.files[0].storage == "single_frame"
         assert files(snapshot_download(whole)) == {"model.safetensors": original}
 
+    @pytest.mark.skipif(os.name != "posix", reason="modes of files")
+    def test_what_repositories_share_is_not_writable(self, cache: Path, plain_folder: Path) -> None:
+        folder = Path(snapshot_download(pack_checkpoint(plain_folder)))
+        for path in folder.rglob("*.safetensors"):
+            assert path.stat().st_mode & 0o222 == 0
+
     def test_repositories_share_the_restored_file(
         self, hub: StubHub, cache: Path, tmp_path: Path
     ) -> None:

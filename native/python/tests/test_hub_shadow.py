@@ -72,3 +72,32 @@ def test_variants(cache: Path, tmp_path: Path, packed: Path) -> None:
     (shard,) = json.loads(text)["weight_map"].values()
     assert shard == "model.fp16-00001-of-00001.safetensors"
     assert Path(shown, shard).is_file()
+
+
+def test_entries_that_become_folders_and_back(cache: Path, tmp_path: Path, packed: Path) -> None:
+    folder, shared = tmp_path / "model", tmp_path / "shared"
+    folder.mkdir()
+    shared.mkdir()
+    shutil.copy(packed, folder / "model.zstn")
+    entry = folder / "encoder"
+    entry.symlink_to(shared, target_is_directory=True)
+    shadow_folder(folder)
+
+    entry.unlink()
+    entry.mkdir()
+    weights = entry / "weights.bin"
+    weights.write_bytes(b"mine")
+    shown = shadow_folder(folder)
+    assert shown is not None
+    assert not weights.is_symlink() and weights.read_bytes() == b"mine"
+    assert Path(shown, "encoder/weights.bin").read_bytes() == b"mine"
+
+    shutil.rmtree(entry)
+    entry.write_bytes(b"a file now")
+    shown = shadow_folder(folder)
+    assert shown is not None and Path(shown, "encoder").read_bytes() == b"a file now"
+    entry.unlink()
+    entry.mkdir()
+    weights.write_bytes(b"mine again")
+    shown = shadow_folder(folder)
+    assert shown is not None and Path(shown, "encoder/weights.bin").read_bytes() == b"mine again"

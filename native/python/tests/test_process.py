@@ -18,10 +18,14 @@ import zstn.numpy
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="forks and signals of POSIX")
 
 
+# Where tests run in the background of a shell, their children ignore SIGINT.
+LISTEN = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+
+
 def run(program: str, *args: object, **options: object) -> subprocess.CompletedProcess[str]:
     # From Python 3.12 on forks of processes with threads are warned about.
     warnings = ["-W", "error", "-W", "ignore:This process:DeprecationWarning"]
-    command = [sys.executable, "-X", "dev", *warnings, "-c", textwrap.dedent(program)]
+    command = [sys.executable, "-X", "dev", *warnings, "-c", LISTEN + textwrap.dedent(program)]
     return subprocess.run(
         [*command, *map(str, args)], capture_output=True, text=True, timeout=120, **options
     )
@@ -54,8 +58,9 @@ def test_ctrl_c_ends_packing_and_leaves_nothing(large: Path, tmp_path: Path) -> 
         except KeyboardInterrupt:
             print("stopped", flush=True)
     """
+    command = [sys.executable, "-c", LISTEN + textwrap.dedent(program)]
     process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(program), str(large), str(tmp_path / "a.zstn")],
+        [*command, str(large), str(tmp_path / "a.zstn")],
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 try:
     from fsspec.asyn import AsyncFileSystem
     from fsspec.callbacks import DEFAULT_CALLBACK
+    from fsspec.core import OpenFile
     from fsspec.spec import AbstractBufferedFile
     from fsspec.utils import isfilelike, tokenize
 except ImportError as error:
@@ -33,7 +34,7 @@ except ImportError as error:
 
 from . import _native
 from ._archive import Archive, ArchiveSource, tensor_path
-from ._threads import executor
+from ._threads import ProcessLock, executor
 from ._sources import http_options
 
 __all__ = ["ZstnFile", "ZstnFileSystem"]
@@ -41,6 +42,13 @@ __all__ = ["ZstnFile", "ZstnFileSystem"]
 #: Bytes of decoded tensors that are kept for the next read.
 _CACHE_BYTES = 256 << 20
 T = TypeVar("T")
+
+
+def _is_distinct(fo: Any) -> bool:
+    """Returns whether its text differs from that of every other one. fsspec
+    knows by the text of its arguments which file system it has made before, and
+    that of an array says little of what is in it."""
+    return isinstance(fo, str | os.PathLike | bytes | bytearray | OpenFile) or isfilelike(fo)
 
 
 class ZstnFileSystem(AsyncFileSystem):  # type: ignore[misc]
@@ -61,8 +69,8 @@ class ZstnFileSystem(AsyncFileSystem):  # type: ignore[misc]
     that begin with an underscore. It can be pickled if `fo` can.
 
     Args:
-        fo: the model: all that `zstn.open` takes. In chained addresses, it is
-            what follows ``::``.
+        fo: the model: a path, an address, a binary file object, a file of fsspec,
+            or bytes. In chained addresses, it is what follows ``::``.
         target_protocol: the file system of fsspec that has `fo`.
         target_options: options for that file system.
         base: the model that `fo` was packed against, if it is a delta.
@@ -89,16 +97,21 @@ class ZstnFileSystem(AsyncFileSystem):  # type: ignore[misc]
         **storage_options: Any,
     ) -> None:
         super().__init__(**storage_options)
-        if fo is None or fo == "":
+        if fo is None or (isinstance(fo, str) and not fo):
             raise ValueError(
                 "zstn:// needs a packed file: `zstn://model.safetensors::FILE` as an "
                 'address, or `fsspec.filesystem("zstn", fo=FILE)`'
+            )
+        if not _is_distinct(fo):
+            raise TypeError(
+                "zstn:// takes a path, an address, a file object or bytes, not "
+                f"{type(fo).__name__}; use `bytes(…)`"
             )
         self._source = ArchiveSource(fo, target_protocol, target_options)
         self._base = base
         self._threads = threads
         self._cache_bytes = cache_bytes
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
         self._opened: Archive | None = None
 
     @staticmethod
@@ -117,7 +130,7 @@ class ZstnFileSystem(AsyncFileSystem):  # type: ignore[misc]
         archive = self._opened
         if archive is not None and archive.version == version:
             return archive
-        with self._lock:
+        with self._lock.get():
             archive = self._opened
             if archive is None or archive.version != version:
                 source = self._source.open()

@@ -49,7 +49,8 @@ impl Reader {
     ///
     /// Held in addition to `wanted` are as many stored bytes as the largest
     /// tensor of local files has, and 64 MiB or twice the largest tensor of
-    /// remote ones.
+    /// remote ones; for tensors that take a base, also what [`Reader::read_into`]
+    /// holds, once for each thread.
     ///
     /// # Errors
     /// As [`Reader::read_into`]. The memory may hold anything after an error.

@@ -211,6 +211,13 @@ test("an aborted call says why, the stream hears of it, and nothing more is read
     assert.equal(server.requests.length, before);
   }
   await assert.rejects(pack(at("tuned.safetensors"), { base: at("base.zstn"), signal: AbortSignal.abort(mine) }), (error) => error === mine);
+  // Nothing of these takes time but the module, which is loaded: the signal is all that ends the call.
+  const model = await open(at("base.safetensors"));
+  const stop = new AbortController();
+  const packing = pack(readFileSync(at("tuned.safetensors")), { base: model, signal: stop.signal });
+  stop.abort(mine);
+  await assert.rejects(packing, (error) => error === mine);
+  await model.close();
 });
 
 test("what a base or a stream throws comes through untouched", async () => {

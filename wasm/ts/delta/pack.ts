@@ -25,6 +25,8 @@ export async function packDelta(sink: Sink, source: Source, input: ModelInput, b
       const keep = (base: Base) => (signal.aborted ? base.close() : opened.push(base));
       return Promise.all([loadPackModule(), source.size({ signal }), openBase(base, input, options, signal).then(keep)]);
     });
+    // What was opened after an abort is closed already.
+    options.signal?.throwIfAborted();
     return await packAgainst(sink, instance, source, sizeBytes, opened[0]!, options);
   } finally {
     for (const base of opened) base.close();

@@ -255,6 +255,14 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(enabled: None, tmp_path:
     (packed / "model.zstn.index.json").write_text(json.dumps(index))
     with pytest.raises(zstn.ZstnError, match="outside"):
         load(packed)
+    # Two slashes begin an absolute path of their own kind.
+    private = tmp_path / "private"
+    private.write_bytes(b"a key")
+    index["weight_map"] = {"model.norm.weight": f"/{private}"}
+    (packed / "model.zstn.index.json").write_text(json.dumps(index))
+    with pytest.raises(zstn.ZstnError, match="private"):
+        load(packed)
+    assert not private.is_symlink() and private.read_bytes() == b"a key"
 
 
 def test_the_dtype_is_taken_from_the_weights(enabled: None, tmp_path: Path) -> None:

@@ -54,7 +54,11 @@ def enable_hf(
         if _active is None:
             _active = Hooks(names)
         _active.prefer_packed = prefer_packed
-        _active.apply()
+        try:
+            _active.apply()
+        except BaseException:
+            disable_hf()
+            raise
 
 
 def disable_hf() -> None:

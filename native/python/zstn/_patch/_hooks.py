@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -54,8 +55,21 @@ class Hooks:
             # One that is being imported calls this again at its end.
             if name == imported or not getattr(module.__spec__, "_initializing", False):
                 self._done.add(name)
-                hook(module)
+                self._run(hook, module)
         self._rebind({id(old): new for old, new in self._pairs})
+
+    @staticmethod
+    def _run(hook: Callable[[ModuleType], None], module: ModuleType) -> None:
+        try:
+            hook(module)
+        except Exception as error:
+            # It may run at the end of an import, which must not fail by it.
+            package = module.__name__.partition(".")[0]
+            warnings.warn(
+                f"zstn.enable_hf does not know this version of {package} ({error!r}): give it "
+                "the folder that zstn.hub.snapshot_download returns",
+                stacklevel=2,
+            )
 
     def remove(self) -> None:
         self._imports.remove()
@@ -66,8 +80,8 @@ class Hooks:
         self._rebind({id(new): old for old, new in self._pairs})
 
     def _rebind(self, replacements: dict[int, Any]) -> None:
-        for module in list(sys.modules.values()):
-            if not isinstance(module, ModuleType) or not self._includes(module.__name__):
+        for key, module in list(sys.modules.items()):
+            if not isinstance(module, ModuleType) or not self._includes(key):
                 continue
             names = vars(module)
             for name, value in list(names.items()):

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from ..hub._local import local_view_name
-from ..hub._names import packed_name
+from ..hub._names import check_name, packed_name
 from ..hub._request import Tree, view_name
 from ..hub._shadow import shadow_of
 
@@ -138,7 +138,10 @@ def _shards(file: Path) -> list[str]:
     if file.suffix != ".json":
         return []
     index = json.loads(file.read_bytes())
-    return sorted(set(index["weight_map"].values()))
+    names = sorted(set(index["weight_map"].values()))
+    for name in names:
+        check_name(name)
+    return names
 
 
 def _join(folder: str, name: str) -> str:

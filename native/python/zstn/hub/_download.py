@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from .._errors import ZstnError
 from ._names import other_formats, refuse_deltas, restored_names, with_packed
 from ._request import Request, Tree, view_name
 
 #: A function of the names of all files that returns those to leave out.
 LeaveOut = Callable[[list[str]], Iterable[str]]
+
+#: Downloads of a branch that moves on meanwhile.
+_ATTEMPTS = 4
 
 
 def hub() -> Any:
@@ -25,21 +29,31 @@ def hub() -> Any:
     return huggingface_hub
 
 
-def _listing(request: Request) -> tuple[str, list[str]]:
-    """Returns the commit of a revision and the names of its files. Without a
-    connection these are the files that have been downloaded before."""
-    commit, names = _find(request)
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """The commit of a revision and the names of its files."""
+
+    commit: str
+    names: list[str]
+    request: Request
+    """The request, for the cache alone if the names were found there."""
+
+
+def _listing(request: Request) -> _Listing:
+    """Asks the hub. Without a connection the files are those that have been
+    downloaded before."""
+    found = _find(request)
     from huggingface_hub.utils import filter_repo_objects
 
     chosen = filter_repo_objects(
-        names,
+        found.names,
         allow_patterns=with_packed(request.allow_patterns),
         ignore_patterns=with_packed(request.ignore_patterns),
     )
-    return commit, list(chosen)
+    return replace(found, names=list(chosen))
 
 
-def _find(request: Request) -> tuple[str, list[str]]:
+def _find(request: Request) -> _Listing:
     if request.local_files_only:
         return _look_up(request)
     hub()
@@ -59,30 +73,35 @@ def _find(request: Request) -> tuple[str, list[str]]:
         raise
 
 
-def _ask(request: Request) -> tuple[str, list[str]]:
+def _ask(request: Request) -> _Listing:
     api = hub().HfApi(token=request.token)
     info = api.repo_info(request.repo_id, revision=request.revision, repo_type=request.repo_type)
-    return info.sha, [sibling.rfilename for sibling in info.siblings or []]
+    names = [sibling.rfilename for sibling in info.siblings or []]
+    return _Listing(info.sha, names, request)
 
 
-def _look_up(request: Request) -> tuple[str, list[str]]:
+def _look_up(request: Request) -> _Listing:
     # Asks for no files, so that only the commit is looked for.
     offline = replace(request, local_files_only=True)
     folder = _snapshot(offline, request.revision, allow_patterns=[])
     files = (path for path in folder.rglob("*") if path.is_file())
-    return folder.name, [path.relative_to(folder).as_posix() for path in files]
+    names = [path.relative_to(folder).as_posix() for path in files]
+    # Not all of the commit's files need be among them: a download that finds
+    # a connection again must not take them for all.
+    return _Listing(folder.name, names, offline)
 
 
 def download(request: Request) -> Tree:
     """Downloads the files that the request asks for, except for those that
     packed ones restore."""
-    while True:
-        commit, names = _listing(request)
+    for _ in range(_ATTEMPTS):
+        listing = _listing(request)
         # Before a difference is downloaded that nobody can use.
-        refuse_deltas(request.repo_id, names)
-        tree = _download(request, commit, names, ())
+        refuse_deltas(request.repo_id, listing.names)
+        tree = _download(listing, ())
         if tree is not None:
             return tree
+    raise _changing(request)
 
 
 def download_if_packed(request: Request, leave_out: LeaveOut | None = None) -> Tree | None:
@@ -90,21 +109,30 @@ def download_if_packed(request: Request, leave_out: LeaveOut | None = None) -> T
     are some of safetensors. `None` if no file is packed; nothing is downloaded
     then. `leave_out` is called with the names of all files before, and returns
     those to leave out as well."""
-    while True:
-        commit, names = _listing(request)
+    for _ in range(_ATTEMPTS):
+        listing = _listing(request)
+        names = listing.names
         if not restored_names(names):
             return None
         others = [*other_formats(names), *(leave_out(names) if leave_out else ())]
-        tree = _download(request, commit, names, others)
+        tree = _download(listing, others)
         if tree is not None:
             return tree
+    raise _changing(request)
 
 
-def _download(
-    request: Request, commit: str, names: list[str], left_out: Iterable[str]
-) -> Tree | None:
+def _changing(request: Request) -> ZstnError:
+    return ZstnError(
+        f"{request.repo_id}: {request.revision or 'its main branch'} was another commit each time "
+        "its files were downloaded; try again, or give a commit as `revision`",
+        "changed",
+    )
+
+
+def _download(listing: _Listing, left_out: Iterable[str]) -> Tree | None:
     """Returns `None` if the revision is another commit than before."""
-    left_out = {*restored_names(names), *left_out}
+    request = listing.request
+    left_out = {*restored_names(listing.names), *left_out}
     ignored = [glob.escape(name) for name in sorted(left_out)]
     # By the revision's name rather than the commit, so that the cache knows it
     # when there is no connection.
@@ -114,10 +142,10 @@ def _download(
         allow_patterns=with_packed(request.allow_patterns),
         ignore_patterns=[*(with_packed(request.ignore_patterns) or []), *ignored],
     )
-    if folder.name != commit:
+    if folder.name != listing.commit:
         return None
-    kept = [name for name in names if name not in left_out]
-    shown_as = view_name(request.repo_id, commit, request.repo_type)
+    kept = [name for name in listing.names if name not in left_out]
+    shown_as = view_name(request.repo_id, listing.commit, request.repo_type)
     return Tree(folder, kept, shown_as, is_commit=True)
 
 

@@ -6,7 +6,6 @@ import hashlib
 import os
 from pathlib import Path
 
-from ._download import hub
 from ._names import with_packed
 from ._request import Request, Tree
 
@@ -18,9 +17,12 @@ def list_local(request: Request) -> Tree:
     allow, ignore = with_packed(request.allow_patterns), with_packed(request.ignore_patterns)
     is_subset = allow is not None or ignore is not None
     if is_subset:
-        hub()
-        from huggingface_hub.utils import filter_repo_objects
-
+        try:
+            from huggingface_hub.utils import filter_repo_objects
+        except ImportError as error:
+            raise ImportError(
+                "patterns mean what they mean in huggingface_hub: `pip install huggingface_hub`"
+            ) from error
         names = list(filter_repo_objects(names, allow_patterns=allow, ignore_patterns=ignore))
     view_name = local_view_name(folder, (allow, ignore))
     return Tree(folder, names, view_name, is_commit=False, is_subset=is_subset)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Collection, Iterator
+from pathlib import PurePosixPath, PureWindowsPath
 
 from .._errors import ZstnError
 
@@ -38,6 +39,16 @@ def packed_name(name: str) -> str:
     """Returns the name that the packed form of a safetensors file or of an
     index has."""
     return re.sub(r"\.safetensors(?=$|\.index(\.[^/]+)?\.json$)", ".zstn", name)
+
+
+def check_name(name: str) -> None:
+    """Refuses what is not the name of a file below a folder. Names come from
+    repositories and from indexes."""
+    parts = PurePosixPath(name).parts
+    # On Windows, "C:x" and "\\x" lead elsewhere as well.
+    is_elsewhere = name.startswith("/") or PureWindowsPath(name).anchor or "\\" in name
+    if not parts or ".." in parts or is_elsewhere or "\0" in name:
+        raise ZstnError(f"{name!r} is not the name of a file in this folder", "malformed")
 
 
 def is_index(name: str) -> bool:

@@ -55,6 +55,9 @@ def _restore(packed: str, recorded: str | None, threads: int, progress: Any) -> 
                 f"records {recorded}; download it again",
                 "differs",
             )
+        # All repositories with this file share it, by links that a program
+        # could write through.
+        part.chmod(0o444)
         place = _place(digest)
         place.parent.mkdir(exist_ok=True)
         os.replace(part, place)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ._cache import cache_folder
-from ._names import is_index, restored_index, restored_name, restored_names
+from ._names import check_name, is_index, restored_index, restored_name, restored_names
 from ._request import Tree
 from ._view import View
 
@@ -17,6 +17,7 @@ def show(tree: Tree, kind: str, resolve: Callable[[Path], Path]) -> str:
     view = View(cache_folder() / kind / tree.view_name)
     hidden = restored_names(tree.names)
     for name in tree.names:
+        check_name(name)
         path = tree.folder / name
         shown = restored_name(name)
         if shown is None:

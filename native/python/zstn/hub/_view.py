@@ -8,8 +8,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
-from .._errors import ZstnError
 from ._cache import unfinished
+from ._names import check_name
 
 
 class View:
@@ -62,14 +62,17 @@ class View:
                         place.unlink()
 
     def _place(self, name: str) -> Path:
-        parts = PurePosixPath(name).parts
-        if not parts or ".." in parts or parts[0] == "/" or "\\" in name:
-            # Names come from repositories.
-            raise ZstnError(f"{name!r} is not the name of a file in this folder", "malformed")
+        check_name(name)
         self._names.add(name)
-        place = self.path / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        return place
+        folder = self.path
+        for part in PurePosixPath(name).parts[:-1]:
+            folder = folder / part
+            # An entry may have become a folder. Through a link from before,
+            # what follows would be written to the user's own folder.
+            if folder.is_symlink() or folder.is_file():
+                folder.unlink(missing_ok=True)
+            folder.mkdir(exist_ok=True)
+        return self.path / name
 
     @staticmethod
     def _replace(place: Path, make: Callable[[Path], object]) -> None:
@@ -77,6 +80,9 @@ class View:
         with unfinished() as folder:
             part = folder / "entry"
             make(part)
+            if place.is_dir() and not place.is_symlink():
+                # A folder that has become an entry, with links of ours in it.
+                os.replace(place, folder / "before")
             os.replace(part, place)
 
 
