@@ -108,6 +108,23 @@ class Zipnn:
         return tensors
 
 
+def large():
+    """Normally distributed matrices: sixteen layers of a model of width 1024, and an embedding."""
+    random = np.random.default_rng(corpus.SEED)
+    shapes = {f"layer.{layer}.{name}": (1024, 1024) for layer in range(16) for name in "qkvo"}
+    shapes |= {f"layer.{layer}.{name}": (2816, 1024) for layer in range(16) for name in ("up", "gate", "down")}
+    shapes["embedding"] = (32_000, 1024)
+    make = random.standard_normal
+    return {name: (make(shape, np.float32) * 0.02).astype(ml_dtypes.bfloat16) for name, shape in shapes.items()}
+
+
+def tensors_of(name):
+    if name == "large":
+        return large()
+    made = corpus.variants().get(name)
+    return zstn.numpy.load(made() if made else pathlib.Path(name).read_bytes())
+
+
 def clocked(call, between=lambda: None):
     """Seconds of the second of two calls."""
     result = call()
@@ -154,7 +171,7 @@ def measure(peers, tensors, folder, rounds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="checkpoints to measure, or files of safetensors; all if none is named")
+    parser.add_argument("names", nargs="*", help="checkpoints to measure, `large`, or files of safetensors; all checkpoints if none is named")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of ZipNN; the others use all cores")
     parser.add_argument("--folder", type=pathlib.Path, help="where files are made, for a certain disk")
@@ -165,8 +182,7 @@ def main():
     print("| checkpoint | who | file, MB | save, MB/s | load cold, MB/s | load warm, MB/s | save, × | cold, × | warm, × |")
     print("|---|---|--:|--:|--:|--:|--:|--:|--:|")
     for name in options.names or corpus.variants():
-        made = corpus.variants().get(name)
-        tensors = zstn.numpy.load(made() if made else pathlib.Path(name).read_bytes())
+        tensors = tensors_of(name)
         total = sum(array.nbytes for array in tensors.values())
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             found, sizes = measure(peers, tensors, pathlib.Path(folder), options.rounds)
