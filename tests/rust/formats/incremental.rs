@@ -5,15 +5,14 @@
 //! A change of the encoder's choices changes them. Set `ZSTN_WRITE_DIGESTS=1` for
 //! one run of this test to update them.
 
-use std::collections::BTreeMap;
-use zstn_core::container::zstn::ContainerOptions;
-
 use zstn_core::bytes::part;
-use zstn_core::container::zstn::{IncrementalPacker, pack, unpack};
+use zstn_core::container::zstn::{ContainerOptions, IncrementalPacker, pack, unpack};
 use zstn_core::frame::select::Effort;
 use zstn_core::pure::Pure;
 use zstn_core::{ErrorKind, Result, Rule};
-use zstn_tests::{cases, repository, rng::Rng, sha256};
+use zstn_tests::{cases, rng::Rng, sha256};
+
+use crate::digests::{self, Digests};
 
 /// Packs as a page does, and counts the bytes read.
 fn piecewise(file: &[u8], effort: Effort) -> Result<(Vec<u8>, IncrementalPacker)> {
@@ -31,8 +30,8 @@ fn piecewise(file: &[u8], effort: Effort) -> Result<(Vec<u8>, IncrementalPacker)
     Ok((out, packing))
 }
 
-fn digests_of(effort: Effort) -> BTreeMap<String, String> {
-    let mut digests = BTreeMap::new();
+fn digests_of(effort: Effort) -> Digests {
+    let mut digests = Digests::new();
     for case in cases::containers() {
         let original = case.original();
         let (packed, packing) = piecewise(&original, effort).expect("it packs");
@@ -53,29 +52,7 @@ fn digests_of(effort: Effort) -> BTreeMap<String, String> {
 
 #[test]
 fn the_same_bytes_every_time_and_everywhere() {
-    let efforts = [
-        ("fast", Effort::Fast),
-        ("balanced", Effort::Balanced),
-        ("max", Effort::Max),
-    ];
-    let ours: BTreeMap<&str, BTreeMap<String, String>> = efforts
-        .into_iter()
-        .map(|(name, effort)| (name, digests_of(effort)))
-        .collect();
-    assert!(ours["balanced"].len() >= 35, "the vectors were found");
-    let ours = serde_json::to_value(ours).expect("plain strings");
-    let path = repository().join("tests/vectors/pure-pack.json");
-    if std::env::var_os("ZSTN_WRITE_DIGESTS").is_some() {
-        let text = serde_json::to_string_pretty(&ours).expect("plain strings") + "\n";
-        std::fs::write(&path, text).expect("the vectors can be written");
-    }
-    let text = std::fs::read(&path).expect("the digests are in the repository");
-    let known: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
-    assert!(
-        ours == known,
-        "the encoder chooses differently from what is written down: ZSTN_WRITE_DIGESTS=1 \
-         writes it anew, if that was intended"
-    );
+    digests::check("pure-pack.json", 35, digests_of);
 }
 
 /// A safetensors file of tensors of bytes.

@@ -4,6 +4,7 @@
 mod compressed_tensors;
 mod delta;
 mod delta_tensors;
+mod digests;
 mod dimensions;
 mod gauss;
 mod header_copy;

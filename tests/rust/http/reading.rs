@@ -37,18 +37,42 @@ fn model() -> (Vec<u8>, Vec<u8>) {
     (file, packed)
 }
 
-#[test]
-fn one_tensor_costs_three_requests_and_its_own_bytes() {
-    let (original, packed) = model();
+/// A server with some files, and what it has answered.
+struct Site {
+    url: String,
+    log: Arc<Mutex<Vec<Served>>>,
+    _folder: tempfile::TempDir,
+}
+
+fn serve(files: &[(&str, &[u8])]) -> Site {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("m.zstn"), &packed).unwrap();
+    for (name, bytes) in files {
+        std::fs::write(folder.path().join(name), bytes).unwrap();
+    }
     let server = Server::bind(folder.path(), SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    let url = format!("{}m.zstn", server.url());
+    let url = server.url();
     let log: Arc<Mutex<Vec<Served>>> = Arc::default();
     let seen = Arc::clone(&log);
     std::thread::spawn(move || server.run(move |served| seen.lock().unwrap().push(served)));
+    Site {
+        url,
+        log,
+        _folder: folder,
+    }
+}
 
-    let reader = Reader::open(Location::url(&url)).unwrap();
+impl Site {
+    fn open(&self, name: &str) -> Reader {
+        Reader::open(Location::url(format!("{}{name}", self.url))).unwrap()
+    }
+}
+
+#[test]
+fn one_tensor_costs_three_requests_and_its_own_bytes() {
+    let (original, packed) = model();
+    let served = serve(&[("m.zstn", &packed)]);
+    let log = &served.log;
+    let reader = served.open("m.zstn");
     let tensor = reader.read("layers.17.weight").unwrap();
     let info = &reader.model().tensors()[reader.model().find("layers.17.weight").unwrap()];
     let start = original.len() - reader.model().tensors().len() * 1_500_000;
@@ -68,15 +92,9 @@ fn one_tensor_costs_three_requests_and_its_own_bytes() {
 #[test]
 fn all_tensors_cost_few_requests_and_no_byte_twice() {
     let (original, packed) = model();
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("m.zstn"), &packed).unwrap();
-    let server = Server::bind(folder.path(), SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    let url = format!("{}m.zstn", server.url());
-    let log: Arc<Mutex<Vec<Served>>> = Arc::default();
-    let seen = Arc::clone(&log);
-    std::thread::spawn(move || server.run(move |served| seen.lock().unwrap().push(served)));
-
-    let reader = Reader::open(Location::url(&url)).unwrap();
+    let served = serve(&[("m.zstn", &packed)]);
+    let log = &served.log;
+    let reader = served.open("m.zstn");
     let opened = log.lock().unwrap().len();
     let names: Vec<String> = (0..40).map(|i| format!("layers.{i}.weight")).collect();
     let mut read = vec![0; 40 * 1_500_000];
@@ -125,16 +143,9 @@ fn one_tensor_of_a_fine_tune_costs_three_requests_to_each_file() {
     let engine = Engine::new(2).unwrap();
     let base = model_delta::Base::parse(&original).unwrap();
     let delta = model_delta::pack(&engine, &tuned, &base, Effort::Fast).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("m.zstn"), &packed).unwrap();
-    std::fs::write(folder.path().join("t.z4dm"), &delta).unwrap();
-    let server = Server::bind(folder.path(), SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    let url = server.url();
-    let log: Arc<Mutex<Vec<Served>>> = Arc::default();
-    let seen = Arc::clone(&log);
-    std::thread::spawn(move || server.run(move |served| seen.lock().unwrap().push(served)));
-
-    let open = |name: &str| Reader::open(Location::url(format!("{url}{name}"))).unwrap();
+    let served = serve(&[("m.zstn", &packed), ("t.z4dm", &delta)]);
+    let log = &served.log;
+    let open = |name: &str| served.open(name);
     let reader = open("t.z4dm");
     let error = reader.read("layers.17.weight").unwrap_err();
     assert!(matches!(error, zstn::Error::NeedsBase { .. }), "{error}");

@@ -5,8 +5,6 @@
 //! A change of the encoder's choices changes them. Set `ZSTN_WRITE_DIGESTS=1` for
 //! one run of this test to update them.
 
-use std::collections::BTreeMap;
-
 use zstn_core::bytes::part;
 use zstn_core::container::model_delta::{
     Base, DeltaOptions, IncrementalDeltaPacker, Kind, Needs, pack,
@@ -16,7 +14,9 @@ use zstn_core::pure::Pure;
 use zstn_core::{ErrorKind, Result, Rule};
 use zstn_tests::cases::{self, text};
 use zstn_tests::rng::Rng;
-use zstn_tests::{checkpoint, repository, sha256};
+use zstn_tests::{checkpoint, sha256};
+
+use crate::digests::{self, Digests};
 
 struct Piecewise {
     delta: Vec<u8>,
@@ -54,8 +54,8 @@ fn piecewise(target: &[u8], base: &[u8], options: DeltaOptions) -> Result<Piecew
     })
 }
 
-fn digests_of(effort: Effort) -> BTreeMap<String, String> {
-    let mut digests = BTreeMap::new();
+fn digests_of(effort: Effort) -> Digests {
+    let mut digests = Digests::new();
     for case in cases::deltas("zstn", "z4dm") {
         let (name, base) = (text(&case["name"]), cases::named("zstn", &case["base"]));
         let target = cases::named("zstn", &case["target"]);
@@ -82,29 +82,7 @@ fn digests_of(effort: Effort) -> BTreeMap<String, String> {
 
 #[test]
 fn the_same_bytes_every_time_and_everywhere() {
-    let efforts = [
-        ("fast", Effort::Fast),
-        ("balanced", Effort::Balanced),
-        ("max", Effort::Max),
-    ];
-    let ours: BTreeMap<&str, BTreeMap<String, String>> = efforts
-        .into_iter()
-        .map(|(name, effort)| (name, digests_of(effort)))
-        .collect();
-    assert!(ours["balanced"].len() >= 20, "the vectors were found");
-    let ours = serde_json::to_value(ours).expect("plain strings");
-    let path = repository().join("tests/vectors/pure-delta.json");
-    if std::env::var_os("ZSTN_WRITE_DIGESTS").is_some() {
-        let text = serde_json::to_string_pretty(&ours).expect("plain strings") + "\n";
-        std::fs::write(&path, text).expect("the vectors can be written");
-    }
-    let text = std::fs::read(&path).expect("the digests are in the repository");
-    let known: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
-    assert!(
-        ours == known,
-        "the encoder chooses differently from what is written down: ZSTN_WRITE_DIGESTS=1 \
-         writes it anew, if that was intended"
-    );
+    digests::check("pure-delta.json", 20, digests_of);
 }
 
 /// A base of a few megabytes with an own tensor at either end, and fine-tunes of
