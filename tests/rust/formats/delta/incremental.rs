@@ -5,6 +5,8 @@
 //! A change of the encoder's choices changes them. Set `ZSTN_WRITE_DIGESTS=1` for
 //! one run of this test to update them.
 
+use std::collections::BTreeMap;
+
 use zstn_core::bytes::part;
 use zstn_core::container::model_delta::{
     Base, DeltaOptions, IncrementalDeltaPacker, Kind, Needs, pack,
