@@ -154,8 +154,8 @@ unsafe impl GlobalAlloc for HugePageAllocator {
     }
 }
 
-/// Gives a mapping another length, at another address if need be; null and
-/// nothing changed if there is no memory.
+/// Resizes a mapping, and moves it if necessary. Returns null if that fails; the
+/// mapping then stays as it is.
 ///
 /// # Safety
 /// `buffer` is a mapping of `old_bytes` made here.

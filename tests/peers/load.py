@@ -16,6 +16,7 @@ import pathlib
 import statistics
 import tempfile
 import time
+import typing
 
 import corpus
 import ml_dtypes
@@ -30,33 +31,16 @@ from z4ai import safetensors as z4ai_safetensors
 NUMPY = {"BF16": ml_dtypes.bfloat16, "F16": np.float16, "F32": np.float32, "I64": np.int64}
 
 
-class Plain:
-    name = "safetensors"
-    ending = "plain"
-
-    def save(self, tensors, path):
-        safetensors.numpy.save_file(tensors, path)
-
-    def load(self, path):
-        return safetensors.numpy.load_file(path)
+class Peer(typing.NamedTuple):
+    name: str
+    ending: str
+    save: typing.Callable
+    load: typing.Callable
 
 
-class Zstn:
-    name = "zstn"
-    ending = "zstn"
-
-    def save(self, tensors, path):
-        zstn.numpy.save_file(tensors, path)
-
-    def load(self, path):
-        return zstn.numpy.load_file(path)
-
-
-class ZstnPlain(Zstn):
-    """Files of safetensors, by zstn."""
-
-    name = "zstn, of safetensors"
-    ending = "safetensors"
+PLAIN = Peer("safetensors", "plain", safetensors.numpy.save_file, safetensors.numpy.load_file)
+OURS = Peer("zstn", "zstn", zstn.numpy.save_file, zstn.numpy.load_file)
+OURS_PLAIN = OURS._replace(name="zstn, of safetensors", ending="safetensors")
 
 
 class Z4ai:
@@ -177,8 +161,7 @@ def main():
     parser.add_argument("--folder", type=pathlib.Path, help="where files are made, for a certain disk")
     options = parser.parse_args()
     coder = zipnn_peer.load()
-    ours = Zstn()
-    peers = [ours, Plain(), ZstnPlain(), Z4ai(), *([Zipnn(coder, options.threads)] if coder else [])]
+    peers = [OURS, PLAIN, OURS_PLAIN, Z4ai(), *([Zipnn(coder, options.threads)] if coder else [])]
     print("| checkpoint | who | file, MB | save, MB/s | load cold, MB/s | load warm, MB/s | save, × | cold, × | warm, × |")
     print("|---|---|--:|--:|--:|--:|--:|--:|--:|")
     for name in options.names or corpus.variants():
@@ -189,9 +172,9 @@ def main():
         for peer in peers:
             speeds = [total / 1e6 / statistics.median(times[k] for times in found[peer]) for k in range(3)]
             cells = [name, peer.name, f"{sizes[peer] / 1e6:.1f}", *(f"{speed:.0f}" for speed in speeds)]
-            pairs = list(zip(found[peer], found[ours], strict=True))
+            pairs = list(zip(found[peer], found[OURS], strict=True))
             ratios = [f"{statistics.median(theirs[k] / mine[k] for theirs, mine in pairs):.2f}" for k in range(3)]
-            cells += [""] * 3 if peer is ours else ratios
+            cells += [""] * 3 if peer is OURS else ratios
             print("| " + " | ".join(cells) + " |", flush=True)
 
 

@@ -75,11 +75,14 @@ impl DeltaPacking {
     pub fn supply(&mut self, bytes: &Uint8Array, base: &Uint8Array) -> Result<Uint8Array, JsValue> {
         let mut supply = || {
             let (bytes, base) = (copied(bytes)?, copied(base)?);
-            let room = match () {
-                // What equals its base is not coded, but perhaps moved.
-                () if bytes == base => 1,
-                () if base.is_empty() => ROOM,
-                () => ROOM_OF_DELTA,
+            let room = if bytes == base {
+                // A tensor equal to that of the base is not coded, but its bytes may be
+                // moved.
+                1
+            } else if base.is_empty() {
+                ROOM
+            } else {
+                ROOM_OF_DELTA
             };
             check_room(bytes.len(), room)?;
             self.0.supply(&Pure, bytes.into(), base.into())

@@ -85,8 +85,8 @@ pub fn compress_delta(
     answer(coded())
 }
 
-/// The bytes that `frame` is the difference of from `base`, at most `limitBytes`
-/// of them.
+/// Restores bytes from their difference from `base`. Refuses more than
+/// `limitBytes` of them.
 #[wasm_bindgen(js_name = decompressDelta)]
 pub fn decompress_delta(
     frame: &Uint8Array,
@@ -151,8 +151,10 @@ pub const ROOM: usize = 2;
 /// base besides.
 pub const ROOM_OF_DELTA: usize = 4;
 
-/// Refuses `len` bytes that cannot be coded, as that takes `room` times the
-/// memory, of all of a tensor whose head may be in memory already: running out in the middle would stop the whole module.
+/// Refuses `len` bytes if there is no memory to code them, which takes `room`
+/// times as much as the tensor: running out in the middle would stop the whole
+/// module. The first bytes of the tensor may have come with the file's header,
+/// in addition to `len`.
 pub fn check_room(len: usize, room: usize) -> Result<()> {
     let mut parts = [const { Vec::<u8>::new() }; ROOM_OF_DELTA];
     let mut needed = parts.iter_mut().take(room);

@@ -24,7 +24,7 @@ const REQUIREMENTS_ZTENSOR_1: &str = "tests/peers/requirements-ztensor1.txt";
 const REQUIREMENTS_MOTO: &str = "tests/peers/requirements-moto.txt";
 /// maturin and zig.
 const REQUIREMENTS_BUILD: &str = "native/python/requirements-build.txt";
-/// What checks a wheel for the symbols it takes.
+/// Programs that check which symbols of glibc and Python a wheel uses.
 const REQUIREMENTS_AUDIT: &str = "native/python/requirements-audit.txt";
 /// Packages that the tests of the wheel need.
 const REQUIREMENTS_WHEEL: &str = "native/python/tests/requirements.txt";
@@ -102,10 +102,14 @@ const COMPLETE: &str = "--no-deps";
 
 /// Returns the environment of the peers, complete.
 pub fn peers(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
-    let environment = environment(workspace, step, "peers")?;
-    let wanted = requirements(workspace, REQUIREMENTS)?;
-    let arguments = [COMPLETE, "--requirement", REQUIREMENTS];
-    environment.install(step, "peers.txt", &wanted, &arguments)?;
+    let environment = with_list(
+        workspace,
+        step,
+        "peers",
+        "peers.txt",
+        REQUIREMENTS,
+        &[COMPLETE],
+    )?;
     let wanted = requirements(workspace, REQUIREMENTS_ZTENSOR_1)?;
     let folder = environment.ztensor_1();
     if !folder.is_dir() {
@@ -127,57 +131,76 @@ pub fn peers(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
 
 /// Returns the environment of the packages that need PyTorch, which no test uses.
 pub fn torch(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
-    let environment = environment(workspace, step, "torch")?;
-    let wanted = requirements(workspace, REQUIREMENTS_TORCH)?;
-    let arguments = ["--requirement", REQUIREMENTS_TORCH];
-    environment.install(step, "torch.txt", &wanted, &arguments)?;
-    Ok(environment)
+    with_list(
+        workspace,
+        step,
+        "torch",
+        "torch.txt",
+        REQUIREMENTS_TORCH,
+        &[],
+    )
 }
 
 /// Returns the program of moto, an S3 server, in an environment of its own.
 pub fn moto(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
-    let environment = environment(workspace, step, "moto")?;
-    let wanted = requirements(workspace, REQUIREMENTS_MOTO)?;
-    let arguments = [COMPLETE, "--requirement", REQUIREMENTS_MOTO];
-    environment.install(step, "moto.txt", &wanted, &arguments)?;
+    let environment = with_list(
+        workspace,
+        step,
+        "moto",
+        "moto.txt",
+        REQUIREMENTS_MOTO,
+        &[COMPLETE],
+    )?;
     Ok(environment.program("moto_server"))
 }
 
 /// Returns the environment that the wheel is built in.
 pub fn maturin(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
-    let environment = environment(workspace, step, "maturin")?;
-    let wanted = requirements(workspace, REQUIREMENTS_BUILD)?;
-    let arguments = [COMPLETE, "--requirement", REQUIREMENTS_BUILD];
-    environment.install(step, "maturin.txt", &wanted, &arguments)?;
-    Ok(environment)
+    with_list(
+        workspace,
+        step,
+        "maturin",
+        "maturin.txt",
+        REQUIREMENTS_BUILD,
+        &[COMPLETE],
+    )
 }
 
 /// Returns the environment of auditwheel and abi3audit.
 pub fn audit(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
-    let environment = environment(workspace, step, "audit")?;
-    let wanted = requirements(workspace, REQUIREMENTS_AUDIT)?;
-    let arguments = [COMPLETE, "--requirement", REQUIREMENTS_AUDIT];
-    environment.install(step, "audit.txt", &wanted, &arguments)?;
-    Ok(environment)
+    with_list(
+        workspace,
+        step,
+        "audit",
+        "audit.txt",
+        REQUIREMENTS_AUDIT,
+        &[COMPLETE],
+    )
 }
 
 /// Returns the environment of the wheel's tests, without the wheel.
 pub fn wheel_tests(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
-    let environment = environment(workspace, step, "wheel")?;
-    let wanted = requirements(workspace, REQUIREMENTS_WHEEL)?;
-    let arguments = [COMPLETE, "--requirement", REQUIREMENTS_WHEEL];
-    environment.install(step, "wheel.txt", &wanted, &arguments)?;
-    Ok(environment)
+    with_list(
+        workspace,
+        step,
+        "wheel",
+        "wheel.txt",
+        REQUIREMENTS_WHEEL,
+        &[COMPLETE],
+    )
 }
 
 /// Returns the environment of the wheel's tests with PyTorch, without the wheel:
 /// that of [`torch`], since PyTorch is large.
 pub fn wheel_tests_with_torch(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
-    let environment = environment(workspace, step, "torch")?;
-    let wanted = requirements(workspace, REQUIREMENTS_WHEEL_TORCH)?;
-    let arguments = ["--requirement", REQUIREMENTS_WHEEL_TORCH];
-    environment.install(step, "wheel-torch.txt", &wanted, &arguments)?;
-    Ok(environment)
+    with_list(
+        workspace,
+        step,
+        "torch",
+        "wheel-torch.txt",
+        REQUIREMENTS_WHEEL_TORCH,
+        &[],
+    )
 }
 
 /// Returns a new environment with NumPy alone, of the version that the tests of
@@ -218,6 +241,23 @@ pub fn model(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
         bail!("{pin} has no {MODEL_IN_PACKAGE}; its pin must have changed");
     }
     Ok(model)
+}
+
+/// Returns the environment `name` with the packages of a list, which `stamp`
+/// remembers. `options` are those of pip.
+fn with_list(
+    workspace: &Workspace,
+    step: &mut Step,
+    name: &str,
+    stamp: &str,
+    list: &str,
+    options: &[&str],
+) -> Result<Environment> {
+    let environment = environment(workspace, step, name)?;
+    let wanted = requirements(workspace, list)?;
+    let arguments = [options, &["--requirement", list]].concat();
+    environment.install(step, stamp, &wanted, &arguments)?;
+    Ok(environment)
 }
 
 fn requirements(workspace: &Workspace, file: &str) -> Result<String> {

@@ -262,6 +262,17 @@ impl Model {
         })
     }
 
+    /// Returns the stored part whose bytes are those of tensor `number`, if it is
+    /// stored as it is, in one part.
+    #[must_use]
+    pub fn plain_part(&self, number: usize) -> Option<&StoredPart> {
+        let tensor = self.tensors.get(number).filter(|_| self.is_plain(number))?;
+        match &tensor.parts[..] {
+            [part] if part.len_bytes() == tensor.len_bytes => Some(part),
+            _ => None,
+        }
+    }
+
     /// Decodes tensor `number` from the bytes of its parts, in their order, and
     /// from the `base`'s tensor with the same name if [`Tensor::base`] says so.
     pub fn decode<'a, E: Engine>(

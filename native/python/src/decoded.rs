@@ -153,14 +153,9 @@ fn decode(slot: &Slot, reader: &Reader, name: &str) -> Result<Arc<Vec<u8>>> {
 /// Reads exactly `range` of a tensor that is stored as it is; returns whether it
 /// is.
 fn read_plain(reader: &Reader, number: usize, range: &Range<u64>, out: &mut [u8]) -> Result<bool> {
-    let model = reader.model();
-    let tensor = model.tensor(number).map_err(place(reader))?;
-    let [part] = &tensor.parts[..] else {
+    let Some(part) = reader.model().plain_part(number) else {
         return Ok(false);
     };
-    if !model.is_plain(number) || part.stored.end - part.stored.start != tensor.len_bytes() {
-        return Ok(false);
-    }
     let Some(source) = reader.sources().get(part.file) else {
         return Ok(false);
     };

@@ -80,7 +80,8 @@ impl SafetensorsView {
         self.layout.len_bytes()
     }
 
-    /// Whether it is the file that was packed. Otherwise its header is made here.
+    /// Returns whether this is the file that was packed. If not, its header was
+    /// generated.
     #[getter]
     fn is_original(&self) -> bool {
         self.layout.is_original()

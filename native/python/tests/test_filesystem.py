@@ -24,7 +24,7 @@ from stored_files import fresh_instances, stored  # noqa: E402, F401
 
 from zstn.fsspec import ZstnFileSystem  # noqa: E402
 
-#: Names that are no file names as they are.
+#: Names of tensors that cannot be used as file names unchanged.
 NAMES = [
     "", ".", "..", "../../up", "/root", "a/b", "a", "dense/kernel:0", "x::y", "50%", "%2E", "w*[0]?",
     "naïve ☃", "back\\slash", "trailing/",

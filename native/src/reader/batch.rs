@@ -33,19 +33,19 @@ struct Job<'a> {
 /// The way in which a tensor is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// From a local file to where it is wanted.
+    /// Its bytes are read directly into the caller's buffer.
     InPlace,
-    /// Its stored parts first, and then decoded.
+    /// Its stored parts are read first and then decoded.
     Parts,
-    /// By itself, since it also takes tensors of a base.
+    /// It is read separately, because it also takes tensors of a base.
     WithBase,
 }
 
 impl Reader {
-    /// Reads tensors into memory of the caller's, as [`Reader::read_into`] does
-    /// with each, in the order of their data. Tensors are decoded at the same
-    /// time; what is on a server is fetched by requests for many of them, while
-    /// earlier ones are decoded. `progress` counts decoded bytes.
+    /// Reads several tensors into buffers of the caller's, in the order of their
+    /// data, with the results of [`Reader::read_into`]. Several are decoded at
+    /// the same time. From a server each request fetches many of them, while
+    /// earlier ones are being decoded. `progress` counts decoded bytes.
     ///
     /// Held in addition to `wanted` are as many stored bytes as the largest
     /// tensor of local files has, and 64 MiB or twice the largest tensor of
@@ -79,10 +79,9 @@ impl Reader {
         for (name, out) in wanted {
             let number = self.number(name)?;
             self.check_len(number, out)?;
-            let tensor = &self.tensors()[number];
-            let way = if tensor.base.is_some() {
+            let way = if self.tensors()[number].base.is_some() {
                 Way::WithBase
-            } else if !is_remote && self.model().is_plain(number) && tensor.parts.len() == 1 {
+            } else if !is_remote && self.model().plain_part(number).is_some() {
                 Way::InPlace
             } else {
                 Way::Parts
@@ -134,8 +133,12 @@ impl Reader {
         mut memory: &mut [u8],
     ) -> Result<()> {
         let parts = &self.tensors()[number].parts;
-        let read = match (way, &parts[..]) {
-            (Way::InPlace, [part]) => self.read_in_pieces(part, out),
+        match (way, &parts[..]) {
+            (Way::InPlace, [part]) => {
+                let read = self.read_in_pieces(part, out);
+                self.check_unchanged(parts)?;
+                read
+            }
             (Way::Parts, _) => {
                 let mut read = Vec::with_capacity(parts.len());
                 for part in parts {
@@ -148,12 +151,10 @@ impl Reader {
                     self.read_in_pieces(part, into)?;
                     read.push(Cow::Borrowed(into));
                 }
-                self.decode_parts(number, &read, out)
+                self.decode_parts(self.engine(), number, &read, None, out)
             }
             _ => self.decode_into(self.engine(), number, out),
-        };
-        self.check_unchanged(parts)?;
-        read
+        }
     }
 
     /// Fills `out` with a stored part, by all threads.
@@ -220,25 +221,14 @@ impl Reader {
             (job, fetched.by_ref().take(count).collect::<Vec<_>>())
         });
         let results = self.engine().map(with_parts.collect(), |(job, parts)| {
-            let read = match job.way {
-                Way::Parts => self.decode_parts(job.number, &parts, job.out),
+            match job.way {
+                Way::Parts => self.decode_parts(self.engine(), job.number, &parts, None, job.out),
                 _ => self.decode_into(self.engine(), job.number, job.out),
-            };
-            self.check_unchanged(&self.tensors()[job.number].parts)?;
-            read?;
+            }?;
             progress.advance(job.out.len() as u64);
             Ok(())
         });
         results.into_iter().collect()
-    }
-
-    /// Decodes a tensor that takes no base from its stored parts.
-    fn decode_parts(&self, number: usize, parts: &[Cow<'_, [u8]>], out: &mut [u8]) -> Result<()> {
-        let parts: Vec<&[u8]> = parts.iter().map(|part| &**part).collect();
-        let decoded = self
-            .model()
-            .decode_into(self.engine(), number, &parts, None, out);
-        decoded.map_err(Error::place(self.name()))
     }
 
     /// Divides jobs into those that are read at the same time: of `max_bytes`
@@ -270,10 +260,6 @@ impl Reader {
         let parts = self.tensors()[job.number].parts.iter();
         let read = parts.filter(|part| job.way == Way::Parts && !self.source(part).is_in_memory());
         read.map(StoredPart::len_bytes).sum()
-    }
-
-    fn source(&self, part: &StoredPart) -> &dyn Source {
-        &*self.sources()[part.file]
     }
 }
 

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::iter;
 use std::ops::Range;
 use std::ptr;
+use std::slice;
 
 use zstn_core::model::StoredPart;
 
@@ -33,22 +34,34 @@ impl Reader {
     }
 
     pub(super) fn decode_into(&self, engine: &Engine, number: usize, out: &mut [u8]) -> Result<()> {
-        let model = self.model();
-        let tensor = &model.tensors()[number];
-        if let [part] = &tensor.parts[..]
-            && model.is_plain(number)
-            && part.stored.end - part.stored.start == out.len() as u64
-        {
+        if let Some(part) = self.model().plain_part(number) {
             if !out.is_empty() {
-                self.sources()[part.file].read_into(part.stored.start, out)?;
+                self.source(part).read_into(part.stored.start, out)?;
             }
-            return self.check_unchanged(&tensor.parts);
+            return self.check_unchanged(slice::from_ref(part));
         }
         let (fetched, base) = self.fetch(engine, number)?;
-        let parts: Vec<&[u8]> = fetched.parts.iter().map(|part| &**part).collect();
-        let decoded = model.decode_into(engine, number, &parts, base.as_deref(), out);
-        self.check_unchanged(&tensor.parts)?;
+        self.decode_parts(engine, number, &fetched.parts, base.as_deref(), out)
+    }
+
+    /// Decodes a tensor from its stored parts, and from the decoded tensor of
+    /// the base if it takes that.
+    pub(super) fn decode_parts(
+        &self,
+        engine: &Engine,
+        number: usize,
+        parts: &[Cow<'_, [u8]>],
+        base: Option<&[u8]>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let parts: Vec<&[u8]> = parts.iter().map(|part| &**part).collect();
+        let decoded = self.model().decode_into(engine, number, &parts, base, out);
+        self.check_unchanged(&self.tensors()[number].parts)?;
         decoded.map_err(Error::place(self.name()))
+    }
+
+    pub(super) fn source(&self, part: &StoredPart) -> &dyn Source {
+        &*self.sources()[part.file]
     }
 
     /// Reads a tensor, and decodes the tensor of the base that it needs, if any.
@@ -83,8 +96,8 @@ impl Reader {
     /// Refuses what was read of `parts` if somebody wrote to one of their files
     /// since it was opened: bytes of two versions may have met.
     pub(super) fn check_unchanged(&self, parts: &[StoredPart]) -> Result<()> {
-        let mut files = parts.iter().map(|part| &self.sources()[part.file]);
-        files.try_for_each(|source| source.check_unchanged())
+        let mut sources = parts.iter().map(|part| self.source(part));
+        sources.try_for_each(Source::check_unchanged)
     }
 }
 
@@ -112,7 +125,7 @@ impl<'a> Fetched<'a> {
     fn wanted(&self) -> impl Iterator<Item = (&'a dyn Source, Range<u64>)> + use<'a> {
         let reader = self.reader;
         let parts = reader.tensors()[self.number].parts.iter();
-        parts.map(move |part| (&*reader.sources()[part.file], part.stored.clone()))
+        parts.map(move |part| (reader.source(part), part.stored.clone()))
     }
 
     /// Decodes the tensor; `base` is the decoded tensor of the base.

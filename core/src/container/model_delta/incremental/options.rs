@@ -1,16 +1,16 @@
-//! How a delta is written.
+//! Options for packing a delta.
 
 use crate::frame::select::Effort;
 
-/// How a delta is written.
+/// Options for packing a delta.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct DeltaOptions {
     /// The effort of the encoder.
     pub effort: Effort,
-    /// Whether the first bytes of the delta come last, from
-    /// [`prefix`](super::IncrementalDeltaPacker::prefix). For callers that can put them in
-    /// front: most of the base is then read once instead of twice.
+    /// If set, the first bytes of the delta are returned at the end, by
+    /// [`prefix`](super::IncrementalDeltaPacker::prefix), to callers that can
+    /// still prepend them. Most of the base is then read once instead of twice.
     pub prefix_last: bool,
 }
 
@@ -24,7 +24,7 @@ impl DeltaOptions {
         }
     }
 
-    /// Sets whether the first bytes of the delta come last.
+    /// Sets whether the first bytes of the delta are returned at the end.
     #[must_use]
     pub fn prefix_last(mut self, prefix_last: bool) -> Self {
         self.prefix_last = prefix_last;

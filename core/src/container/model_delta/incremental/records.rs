@@ -24,7 +24,7 @@ pub struct Needs {
     pub base: Range<u64>,
 }
 
-/// What is known between two records.
+/// The state of packing between two records.
 #[derive(Debug)]
 pub struct Records {
     pub target: TargetHeader<'static>,
