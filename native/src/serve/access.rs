@@ -56,6 +56,11 @@ impl Access {
         is_one
     }
 
+    /// Returns what is wrong with an origin that was not taken.
+    pub(crate) fn not_an_origin(origin: &str) -> String {
+        format!("{origin} is not an origin: it has to be like https://example.org, or * for all")
+    }
+
     /// Refuses a request that does not name a host of ours.
     pub(crate) fn check_host(&self, request: &Parts) -> Result<(), (StatusCode, Note)> {
         let malformed = || {

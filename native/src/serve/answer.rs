@@ -16,6 +16,17 @@ use headers::{
 use super::access::Reader;
 use super::range::{Wanted, part};
 
+/// The methods by which files are read.
+pub(crate) const METHODS: &str = "GET, HEAD";
+
+/// The headers that requests for files may have.
+pub(crate) const REQUEST_HEADERS: &str =
+    "authorization, range, if-match, if-none-match, if-range, if-unmodified-since";
+
+/// The headers of answers that pages may read.
+pub(crate) const EXPOSED_HEADERS: &str =
+    "accept-ranges, content-length, content-range, etag, last-modified";
+
 /// The headers about a file.
 pub(crate) struct About {
     pub(crate) len_bytes: u64,
@@ -135,8 +146,13 @@ pub(crate) fn method_not_allowed() -> (Response, u64) {
 }
 
 /// Answers which methods are allowed; for a preflight of a page on another
-/// origin, with the headers that it may send.
-pub(crate) fn options(reader: &Reader, asked: &HeaderMap) -> (Response, u64) {
+/// origin, with the `headers` that it may send.
+pub(crate) fn options(
+    reader: &Reader,
+    asked: &HeaderMap,
+    methods: &str,
+    headers: &str,
+) -> (Response, u64) {
     let mut response = match reader {
         Reader::Foreign(_) if asked.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD) => {
             return plain(
@@ -146,16 +162,13 @@ pub(crate) fn options(reader: &Reader, asked: &HeaderMap) -> (Response, u64) {
         }
         _ => empty(StatusCode::NO_CONTENT),
     };
-    insert(&mut response, header::ALLOW, "GET, HEAD, OPTIONS");
+    insert(&mut response, header::ALLOW, &format!("{methods}, OPTIONS"));
     if !matches!(reader, Reader::Allowed(_)) {
         return (response, 0);
     }
     for (name, value) in [
-        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD"),
-        (
-            header::ACCESS_CONTROL_ALLOW_HEADERS,
-            "authorization, range, if-match, if-none-match, if-range, if-unmodified-since",
-        ),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, methods),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, headers),
         (header::ACCESS_CONTROL_MAX_AGE, "86400"),
     ] {
         insert(&mut response, name, value);
@@ -169,9 +182,9 @@ pub(crate) fn options(reader: &Reader, asked: &HeaderMap) -> (Response, u64) {
     (response, 0)
 }
 
-/// Adds the headers of every answer. `varies` says that it depends on the origin
-/// of the page that asks.
-pub(crate) fn common(headers: &mut HeaderMap, reader: &Reader, varies: bool) {
+/// Adds the headers of every answer about files. `varies` says that it depends on
+/// the origin of the page that asks.
+pub(super) fn common(headers: &mut HeaderMap, reader: &Reader, varies: bool) {
     for (name, value) in [
         (header::ACCEPT_RANGES, "bytes"),
         (header::CACHE_CONTROL, "no-cache"),
@@ -179,12 +192,16 @@ pub(crate) fn common(headers: &mut HeaderMap, reader: &Reader, varies: bool) {
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
+    allow(headers, reader, varies, EXPOSED_HEADERS);
+}
+
+/// Lets pages that may do so read an answer with the headers `exposed`.
+pub(crate) fn allow(headers: &mut HeaderMap, reader: &Reader, varies: bool, exposed: &'static str) {
     if varies {
         headers.insert(header::VARY, HeaderValue::from_static("Origin"));
     }
     if let Reader::Allowed(origin) = reader {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
-        let exposed = "accept-ranges, content-length, content-range, etag, last-modified";
         let exposed = HeaderValue::from_static(exposed);
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
     }

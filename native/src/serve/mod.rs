@@ -117,8 +117,7 @@ impl Server {
         if self.access.allow_origin(origin) {
             return Ok(self);
         }
-        let detail = "is not an origin: it has to be like https://example.org, or * for all";
-        Err(Error::Usage(format!("{origin} {detail}")))
+        Err(Error::Usage(Access::not_an_origin(origin)))
     }
 
     /// Follows links that lead into `folder`.

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -72,7 +73,8 @@ impl Unpacked {
             modified: Some(version.modified),
             content_type: ContentType::octet_stream(),
         };
-        send(&self.decoded, packed, &about, request).await
+        let sent = send(&self.decoded, packed, &about, request).await;
+        sent.unwrap_or_else(|error| plain(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()))
     }
 
     /// The packed file at `path` as it is now.
@@ -118,23 +120,23 @@ pub(crate) fn tag(packed: &Packed) -> Option<ETag> {
 /// The answer to `request` about the file that `packed` restores, and the
 /// length of its body. What is damaged breaks the answer off where it has begun
 /// already.
+///
+/// # Errors
+/// If the first bytes cannot be decoded.
 pub(crate) async fn send(
     decoded: &Arc<DecodedTensors>,
     packed: Arc<Packed>,
     about: &About,
     request: &Parts,
-) -> (Response, u64) {
+) -> io::Result<(Response, u64)> {
     let (mut response, body) = begin(about, request);
     let Some(range) = body else {
-        return (response, 0);
+        return Ok((response, 0));
     };
     let len = range.end - range.start;
     let rest = Rest::new(Arc::clone(decoded), packed, range);
-    match rest.into_body().await {
-        Ok(body) => *response.body_mut() = body,
-        Err(error) => return plain(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
-    }
-    (response, len)
+    *response.body_mut() = rest.into_body().await?;
+    Ok((response, len))
 }
 
 /// The answer to `request` about the index of safetensors files that the one

@@ -86,6 +86,12 @@ impl DecodedTensors {
         }
     }
 
+    /// Returns the length of the tensors in memory, in bytes.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.state().held_bytes()
+    }
+
     /// Returns a reader of the tensor `key` of `len_bytes`; nothing is decoded
     /// before its bytes are asked for.
     pub(super) fn reading(self: &Arc<Self>, key: Key, len_bytes: u64, decode: Decode) -> Reading {
