@@ -13,6 +13,7 @@ Usage: stub-hub [OPTIONS]
   --token T             a token that may do everything; may be given twice
   --read-token T        a token that may read all but gated repositories
   --folder DIR          where large files are kept (default: a temporary folder)
+  --xet DIR             the folder of a local Xet store, for clients that have Xet
   --page N              entries on one page of a listing (default: 1000)
   --parts BYTES         longer files are uploaded in parts of this length
   --webhook URL         who is notified of commits
@@ -45,6 +46,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
             "--token" => options.tokens.push((value()?, Role::Write)),
             "--read-token" => options.tokens.push((value()?, Role::Read)),
             "--folder" => options.folder = Some(value()?.into()),
+            "--xet" => options.xet = Some(value()?.into()),
             "--page" => options.page_len = value()?.parse()?,
             "--parts" => options.part_bytes = Some(value()?.parse()?),
             "--webhook" => urls.push(value()?),

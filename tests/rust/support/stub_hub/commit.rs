@@ -175,8 +175,9 @@ impl Hub {
     }
 
     /// Returns the length of a large file that was uploaded, in bytes.
-    fn len_of_large(&self, oid: &str) -> Option<u64> {
-        is_sha256(oid).then(|| self.blobs.len_bytes(oid)).flatten()
+    pub(super) fn len_of_large(&self, oid: &str) -> Option<u64> {
+        let known = is_sha256(oid).then(|| self.blobs.len_bytes(oid)).flatten();
+        known.or_else(|| Some(self.xet_file(oid)?.len_bytes))
     }
 }
 

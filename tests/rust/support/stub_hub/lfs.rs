@@ -40,7 +40,7 @@ impl Hub {
                     answer["error"] = json!({ "code": 422, "message": "the oid is not a SHA-256" });
                     return answer;
                 }
-                let known = self.blobs.len_bytes(oid);
+                let known = self.len_of_large(oid);
                 match (text(&body, "operation"), known) {
                     ("download", Some(_)) => {
                         let href = self.storage_address(oid);
@@ -95,7 +95,7 @@ impl Hub {
         let body = read_json(body).await?;
         visitor.may_write()?;
         let oid = text(&body, "oid");
-        let known = is_sha256(oid).then(|| self.blobs.len_bytes(oid)).flatten();
+        let known = self.len_of_large(oid);
         if known.is_none() || known != body["size"].as_u64() {
             let message = format!("{oid} has not arrived complete");
             return Err(Refusal::new(404, "", message));

@@ -21,6 +21,7 @@ mod server;
 mod storage;
 mod tree;
 mod webhook;
+mod xet;
 
 use std::io;
 use std::net::SocketAddr;
@@ -41,6 +42,7 @@ use fault::Faults;
 use log::Log;
 use repository::Repositories;
 use server::Server;
+use xet::Xet;
 
 /// Settings of a hub.
 #[derive(Debug, Clone)]
@@ -51,6 +53,8 @@ pub struct Options {
     pub tokens: Vec<(String, Role)>,
     /// The folder for large files; `None` for a temporary one.
     pub folder: Option<PathBuf>,
+    /// The folder of a local Xet store, for clients that have Xet.
+    pub xet: Option<PathBuf>,
     /// The most entries on one page of a listing.
     pub page_len: usize,
     /// Files longer than this are uploaded in parts of this length, in bytes.
@@ -65,6 +69,7 @@ impl Default for Options {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             tokens: Vec::new(),
             folder: None,
+            xet: None,
             page_len: 1000,
             part_bytes: None,
             webhooks: Vec::new(),
@@ -91,6 +96,7 @@ impl StubHub {
             url: format!("http://{}:{port}", options.listen.ip()),
             storage_url: format!("http://localhost:{port}"),
             blobs: Blobs::new(options.folder.clone())?,
+            xet: options.xet.clone().map(Xet::new).transpose()?,
             access: Access::new(&options.tokens),
             log: Log::default(),
             faults: Faults::default(),
@@ -159,6 +165,7 @@ struct Hub {
     /// within one origin even where they ask for the headers alone.
     storage_url: String,
     blobs: Blobs,
+    xet: Option<Xet>,
     access: Access,
     log: Log,
     faults: Faults,
@@ -169,12 +176,6 @@ struct Hub {
 impl Hub {
     fn repositories(&self) -> MutexGuard<'_, Repositories> {
         lock(&self.repositories)
-    }
-
-    /// Returns the Xet hash of a large file that was uploaded by Xet.
-    #[expect(clippy::unused_self, reason = "without Xet there is none")]
-    fn xet_hash(&self, _sha256: &str) -> Option<String> {
-        None
     }
 }
 

@@ -39,10 +39,10 @@ impl Hub {
                 set(&mut response, "location", &self.storage_address(sha256));
                 set(&mut response, "x-linked-etag", &format!("\"{sha256}\""));
                 set(&mut response, "x-linked-size", &file.len_bytes.to_string());
-                if let Some(hash) = self.xet_hash(sha256) {
+                if let Some(xet) = self.xet_file(sha256) {
                     let (url, kind, name) = (&self.url, id.kind.plural(), &id.name);
                     let token = format!("{url}/api/{kind}/{name}/xet-read-token/{commit_id}");
-                    set(&mut response, "x-xet-hash", &hash);
+                    set(&mut response, "x-xet-hash", &xet.hash);
                     set(
                         &mut response,
                         "link",

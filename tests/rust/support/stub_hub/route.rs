@@ -97,6 +97,12 @@ impl Hub {
             ("GET", ["refs"]) => self.refs(visitor, &id),
             ("GET", ["commits", revision @ ..]) => self.commits(visitor, &id, &revision.join("/")),
             ("POST", ["branch", name]) => self.branch(visitor, &id, name, body).await,
+            ("GET", ["xet-read-token", revision @ ..]) => {
+                self.xet_token(visitor, &id, false, &revision.join("/"))
+            }
+            ("GET", ["xet-write-token", revision @ ..]) => {
+                self.xet_token(visitor, &id, true, &revision.join("/"))
+            }
             ("PUT", ["settings"]) => self.settings(visitor, &id, body).await,
             ("POST", ["preupload", revision @ ..]) => {
                 let revision = revision.join("/");

@@ -41,7 +41,7 @@ impl Hub {
     }
 
     async fn download(&self, request: &HubRequest, sha256: &str) -> Answer {
-        let path = self.blobs.path(sha256);
+        let path = self.large_file(sha256)?;
         let len_bytes = fs::metadata(&path).map_err(|_| Refusal::entry_not_found())?;
         let len_bytes = len_bytes.len();
         let mut response = match requested_range(request, len_bytes) {

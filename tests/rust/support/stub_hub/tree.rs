@@ -116,8 +116,8 @@ impl Hub {
                 "size": file.len_bytes,
                 "pointerSize": POINTER_BYTES,
             });
-            if let Some(hash) = self.xet_hash(sha256) {
-                value["xetHash"] = hash.into();
+            if let Some(xet) = self.xet_file(sha256) {
+                value["xetHash"] = xet.hash.clone().into();
             }
         }
         if expand {
