@@ -35,6 +35,7 @@ mod terminal;
 mod unpack;
 mod values;
 mod verify;
+mod worker;
 
 use say::say;
 use stdout::print;
@@ -79,6 +80,8 @@ enum Verb {
     Serve(serve::Options),
     /// Serve a model hub in which packed files appear unpacked
     Gateway(gateway::Options),
+    /// Pack what is pushed to a model hub, or what a plan lists
+    Worker(worker::Options),
     /// Time packing and unpacking in memory
     Bench(bench::Options),
 }
@@ -97,6 +100,7 @@ impl Verb {
             Self::Decompress(o) => o.report.json,
             Self::Serve(o) => o.listen.json,
             Self::Gateway(o) => o.listen.json,
+            Self::Worker(o) => o.json,
             Self::Bench(o) => o.json,
         }
     }
@@ -109,7 +113,7 @@ pub fn run() -> ExitCode {
         Err(error) => return misunderstood(&error),
     };
     let json = verb.json();
-    if !matches!(verb, Verb::Serve(_) | Verb::Gateway(_)) {
+    if !matches!(verb, Verb::Serve(_) | Verb::Gateway(_) | Verb::Worker(_)) {
         stop::clean_up_when_stopped();
     }
     zstn::source::survive_truncation();
@@ -126,6 +130,7 @@ pub fn run() -> ExitCode {
         Verb::Decompress(options) => frames::decompress(&options).map_err(Failure::from),
         Verb::Serve(options) => serve::run(&options).map_err(Failure::from),
         Verb::Gateway(options) => gateway::run(&options).map_err(Failure::from),
+        Verb::Worker(options) => worker::run(&options).map_err(Failure::from),
         Verb::Bench(options) => bench::run(&options).map_err(Failure::from),
     };
     // Work whose files a signal has removed fails; that is not worth a word.

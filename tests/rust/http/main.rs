@@ -9,3 +9,4 @@ mod ranges;
 mod reading;
 mod secrets;
 mod serve;
+mod worker;

@@ -1,0 +1,1 @@
+//! Workers that end, in whatever way, and their successors.
