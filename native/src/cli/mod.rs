@@ -17,6 +17,7 @@ mod escaped;
 mod frames;
 mod get;
 mod info;
+mod lfs;
 mod ls;
 mod network;
 mod outputs;
@@ -75,6 +76,8 @@ enum Verb {
     Decompress(frames::DecompressOptions),
     /// Serve a folder over HTTP with ranges, for demos and tests
     Serve(serve::Options),
+    /// Keep packed objects in git-lfs
+    Lfs(lfs::Options),
     /// Time packing and unpacking in memory
     Bench(bench::Options),
 }
@@ -92,6 +95,7 @@ impl Verb {
             Self::Compress(o) => o.report.json,
             Self::Decompress(o) => o.report.json,
             Self::Serve(o) => o.json,
+            Self::Lfs(o) => o.json(),
             Self::Bench(o) => o.json,
         }
     }
@@ -120,6 +124,7 @@ pub fn run() -> ExitCode {
         Verb::Compress(options) => frames::compress(&options).map_err(Failure::from),
         Verb::Decompress(options) => frames::decompress(&options).map_err(Failure::from),
         Verb::Serve(options) => serve::run(&options).map_err(Failure::from),
+        Verb::Lfs(options) => lfs::run(&options).map_err(Failure::from),
         Verb::Bench(options) => bench::run(&options).map_err(Failure::from),
     };
     // Work whose files a signal has removed fails; that is not worth a word.
