@@ -27,6 +27,14 @@ def write(path, seed, elements=20_000):
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
+def write_with_gap(path):
+    """Writes a file that breaks a rule of safetensors, bytes of no tensor, and is
+    packed as a whole."""
+    header = {"a": {"dtype": "U8", "shape": [9000], "data_offsets": [1000, 10_000]}}
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(10_000))
+
+
 def write_many(folder, count, elements=20_000):
     for seed in range(count):
         write(folder / f"m{seed}.safetensors", seed, elements)

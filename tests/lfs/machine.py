@@ -147,6 +147,7 @@ def write_files(machine, folder):
     # Like what the store puts at the front of objects.
     (folder / "envelope.bin").write_bytes(b"ZLFS\x01\0\0\0rest")
     (folder / "magic.bin").write_bytes(b"ZSTN")
+    checkpoints.write_with_gap(folder / "gap.safetensors")
     # Begins like safetensors.
     truncated = (folder / "m2.safetensors").read_bytes()[:9000]
     (folder / "truncated.safetensors").write_bytes(truncated)

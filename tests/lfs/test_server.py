@@ -30,7 +30,7 @@ class PackedServer(Case):
         self.assertIn('starting transfer adapter "zstn"', printed)
         stored = objects(self.server.packed_folder())
         packed = [path for path in stored.values() if path.read_bytes().startswith(b"ZSTN")]
-        self.assertEqual(len(packed), 12)
+        self.assertEqual(len(packed), 13)
         sizes = {path.name: path.stat().st_size for path in packed}
         for path in work.glob("m*.safetensors"):
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -56,7 +56,7 @@ class PackedServer(Case):
         self.machine.run(work, "git", "push", "--quiet", "origin", "main")
         stored = objects(self.server.packed_folder()).values()
         forms = [path.read_bytes()[:4] for path in stored]
-        self.assertEqual(forms.count(b"ZSTN"), 12)
+        self.assertEqual(forms.count(b"ZSTN"), 13)
         self.assertEqual(forms.count(b"ZLFS"), 3)
         other = self.new_machine("second")
         other.run(other.home, "zstn", "lfs", "install", "--global")

@@ -152,13 +152,9 @@ impl Python {
         report.step("tests of safetensors on zstn", |step| {
             self.suite(workspace, step, "safetensors")
         })?;
-        report.step(
-            "README of the wheel, with NumPy alone",
-            |step| match &wheels(&dev_folder(workspace))?[..] {
-                [wheel] => readme(workspace, step, wheel),
-                found => bail!("{} wheels of the dev profile", found.len()),
-            },
-        )
+        report.step("README of the wheel, with NumPy alone", |step| {
+            readme(workspace, step, &dev_wheel(workspace)?)
+        })
     }
 
     /// Runs the test suite of another package on ours.
@@ -178,6 +174,23 @@ impl Python {
             .current_dir(workspace.path(PACKAGE).join("tests"))
             .env("PYTHONDONTWRITEBYTECODE", "1");
         python
+    }
+}
+
+/// Installs the wheel of the dev profile, which has been built, into an
+/// environment.
+pub fn install_dev(
+    workspace: &Workspace,
+    step: &mut Step,
+    environment: &Environment,
+) -> Result<()> {
+    install(step, environment, &dev_wheel(workspace)?)
+}
+
+fn dev_wheel(workspace: &Workspace) -> Result<PathBuf> {
+    match &wheels(&dev_folder(workspace))?[..] {
+        [wheel] => Ok(wheel.clone()),
+        found => bail!("{} wheels of the dev profile", found.len()),
     }
 }
 
