@@ -141,7 +141,7 @@ def write_files(machine, folder):
     checkpoints.write(folder / "a name with spaces.safetensors", 12)
     machine.run(folder, "zstn", "pack", "--quiet", "m0.safetensors", "-o", "packed.bin")
     machine.run(folder, "zstn", "compress", "--quiet", "m1.safetensors", "-o", "frame.bin")
-    (folder / "noise.bin").write_bytes(checkpoints.noise(50_000))
+    (folder / "noise.bin").write_bytes(checkpoints.noise(1_500_000))
     (folder / "empty.bin").write_bytes(b"")
     (folder / "letter.bin").write_bytes(b"x")
     # Like what the store puts at the front of objects.

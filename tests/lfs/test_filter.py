@@ -40,7 +40,7 @@ class Filter(Case):
         for oid, path in stored.items():
             self.assertEqual(hashlib.sha256(path.read_bytes()).hexdigest(), oid)
         total = sum(path.stat().st_size for path in work.iterdir() if path.is_file())
-        self.assertLess(sum(path.stat().st_size for path in stored.values()), 0.85 * total)
+        self.assertLess(sum(path.stat().st_size for path in stored.values()), 0.95 * total)
         clone = self.clone(self.machine, "clone")
         self.assert_same_files(clone, expected)
         self.assertEqual(self.machine.run(clone, "git", "status", "--short"), "")

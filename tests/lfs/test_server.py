@@ -91,23 +91,38 @@ class PackedServer(Case):
         answer = self.batch("download", transfer, original, len(original))
         return original, answer["actions"]["download"]
 
+    def test_a_client_that_knows_both_gets_packed_objects(self):
+        for transfers in [["basic", "zstn"], ["lfs-standalone-file", "zstn", "basic"]]:
+            self.assertEqual(self.ask("upload", transfers, b"x", 1)["transfer"], "zstn")
+        answer = self.ask("upload", ["ssh", "basic"], b"x", 1)
+        self.assertEqual(answer["transfer"], "basic")
+        for body in [b"", b"[]", b"{", b'{"transfers": 1}', b'{"transfers": [[], {}]}']:
+            with self.assertRaises(urllib.error.HTTPError) as raised:
+                self.post_batch(body)
+            self.assertEqual(raised.exception.code // 100, 4)
+            raised.exception.close()
+
     def batch(self, operation, transfer, content, size):
+        reply = self.ask(operation, [transfer], content, size)
+        self.assertEqual(reply["transfer"], transfer)
+        return reply["objects"][0]
+
+    def ask(self, operation, transfers, content, size):
         oid = hashlib.sha256(content).hexdigest()
         body = {
             "operation": operation,
-            "transfers": [transfer],
+            "transfers": transfers,
             "objects": [{"oid": oid, "size": size}],
         }
+        return self.post_batch(json.dumps(body).encode())
+
+    def post_batch(self, body):
         kind = "application/vnd.git-lfs+json"
-        request = urllib.request.Request(
-            f"{self.server.lfs_url}/objects/batch",
-            json.dumps(body).encode(),
-            {"Content-Type": kind, "Accept": kind},
-        )
+        headers = {"Content-Type": kind, "Accept": kind}
+        url = f"{self.server.lfs_url}/objects/batch"
+        request = urllib.request.Request(url, body, headers, method="POST")
         with urllib.request.urlopen(request) as answer:
-            reply = json.loads(answer.read())
-        self.assertEqual(reply["transfer"], transfer)
-        return reply["objects"][0]
+            return json.loads(answer.read())
 
     def test_bytes_of_another_object_are_refused(self):
         for transfer, content in [("basic", b"one"), ("zstn", b"two"), ("zstn", b"three")]:

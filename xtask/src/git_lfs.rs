@@ -31,7 +31,7 @@ pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
     report.step("git-lfs", |step| tools.test(workspace, step))
 }
 
-/// What the tests need, besides the command line and the wheel.
+/// The programs that the tests need in addition to the command line and the wheel.
 pub struct GitLfs {
     program: PathBuf,
     giftless: Environment,

@@ -104,7 +104,7 @@ impl Agent {
 
     fn begin(&self) -> Result<Scratch> {
         if let Some(store) = &self.store {
-            store.check()?;
+            store.check(&self.http)?;
         }
         Scratch::create(Repository::find()?.as_ref())
     }

@@ -13,7 +13,7 @@ use crate::display::Escaped;
 use crate::source::{Map, Source};
 use crate::{Engine, Error, Result, Sink, UnpackOptions, unpack};
 
-/// What a pointer of git-lfs begins with.
+/// The beginning of every pointer of git-lfs.
 const POINTER: &[u8] = b"version https://git-lfs";
 
 /// git-lfs takes no longer file for a pointer.

@@ -12,7 +12,7 @@ use crate::{Progress, Result};
 /// The shortest time between two messages.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// What git-lfs is told about one object. Positions only grow, and reach the
+/// Reports the progress of one object to git-lfs. Positions only grow, and reach the
 /// size of the original in the last message alone.
 pub(super) struct Meter<'a> {
     channel: &'a dyn Replies,

@@ -17,10 +17,10 @@ use crate::{
     verify,
 };
 
-/// How many first bytes say whether a file is safetensors.
+/// The number of first bytes that say whether a file is safetensors.
 const KIND_BYTES: u64 = 16;
 
-/// What packs and unpacks objects.
+/// Packs and unpacks objects.
 pub(super) struct Workshop<'a> {
     pub(super) engine: &'a Engine,
     pub(super) memory_bytes: u64,

@@ -19,6 +19,11 @@ const PIECE_BYTES: usize = 1 << 20;
 pub struct Oid(String);
 
 impl Oid {
+    /// Returns a name that no object has.
+    pub(super) fn zero() -> Self {
+        Self("0".repeat(64))
+    }
+
     /// Returns the digits.
     #[must_use]
     pub fn as_str(&self) -> &str {

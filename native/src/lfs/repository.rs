@@ -1,4 +1,4 @@
-//! What git says of the repository that a command runs in.
+//! The repository that a command runs in, as git describes it.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -11,7 +11,7 @@ use crate::{Error, Result};
 
 const PREFIX: &str = "unfinished-";
 
-/// The age from which a folder counts as left behind by a process that was
+/// The age from which a folder counts as left by a process that was
 /// killed.
 const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -62,12 +62,12 @@ pub struct Setting {
 
 /// Installs the transfer agent `program`.
 ///
-/// With a store, git-lfs asks no server but gives all objects to the agent, of
-/// every remote, or of those at `url`, an address of git-lfs's server. Without a
-/// store, the agent is used where a server says that it knows it.
+/// If there is a store, git-lfs asks no server but gives all objects to the agent:
+/// those of every remote, or of the git-lfs server at `url`. Without a store, the
+/// agent is used where a server says that it knows it.
 ///
 /// # Errors
-/// A program or store whose path is not Unicode, and what git refuses.
+/// A program or store whose path is not Unicode, and changes that git refuses.
 pub fn install_agent(
     scope: Scope,
     program: &Path,
@@ -94,7 +94,7 @@ pub fn install_agent(
 ///
 /// # Errors
 /// [`Error::Usage`] for a program whose path contains a space, at which git-lfs
-/// would cut the command; and what git refuses.
+/// would cut the command; and changes that git refuses.
 pub fn install_filter(scope: Scope, program: &Path) -> Result<()> {
     let program = text(program)?;
     if program.contains(' ') {
@@ -113,7 +113,7 @@ pub fn install_filter(scope: Scope, program: &Path) -> Result<()> {
 /// Removes agent and filter from a scope; returns whether there was anything.
 ///
 /// # Errors
-/// What git refuses.
+/// A change that git refuses.
 pub fn uninstall(scope: Scope) -> Result<bool> {
     let is_installed = list_in(Some(scope))?.iter().any(is_own);
     uninstall_agent(scope)?;

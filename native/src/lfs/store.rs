@@ -33,6 +33,13 @@ impl Store {
     pub fn new(location: &Location) -> Result<Self> {
         match location {
             Location::Path(path) => Ok(Self(Place::Folder(path.clone()))),
+            // Objects there would be gone with the process.
+            Location::Url(url) if url.to_ascii_lowercase().starts_with("memory:") => {
+                Err(Error::Usage(format!(
+                    "{url} keeps objects only as long as a process runs; name a folder, or one in \
+                     an object store"
+                )))
+            }
             #[cfg(feature = "store")]
             Location::Url(url) if is_store(url) => {
                 store::address(url)?;
@@ -59,17 +66,28 @@ impl Store {
     }
 
     /// Refuses a folder that is not there. It is not created by the way: it may be
-    /// one of a disk that is not mounted.
+    /// on a disk that is not mounted.
     ///
     /// # Errors
     /// [`Error::Usage`].
-    pub fn check(&self) -> Result<()> {
+    pub fn check_folder(&self) -> Result<()> {
         match self.folder() {
             Some(folder) if !folder.is_dir() => Err(Error::Usage(format!(
                 "the store {self} is not there; mount it, or create the folder"
             ))),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses a store that cannot be asked for objects, so that this is said once
+    /// and not for each of them.
+    ///
+    /// # Errors
+    /// [`Store::check_folder`]; an object store that cannot be reached, or not with
+    /// these credentials.
+    pub(super) fn check(&self, http: &HttpOptions) -> Result<()> {
+        self.check_folder()?;
+        self.contains(&Oid::zero(), http).map(drop)
     }
 
     /// Returns where an object is or will be.

@@ -8,10 +8,10 @@ use crate::{Error, Result};
 /// its own bytes follow.
 pub(super) const ENVELOPE: [u8; 8] = *b"ZLFS\x01\0\0\0";
 
-/// What all versions of the envelope begin with.
+/// The beginning of the envelopes of all versions.
 const ENVELOPE_MAGIC: &[u8] = b"ZLFS";
 
-/// How many first bytes tell the forms apart.
+/// The number of first bytes by which the forms are recognised.
 pub(super) const HEAD_BYTES: usize = ENVELOPE.len();
 
 /// The form in which an object is stored.

@@ -286,10 +286,16 @@ fn a_store_that_cannot_be_used_is_said_at_the_start() {
     let said = reply["error"]["message"].as_str().unwrap();
     assert!(said.contains("nowhere is not there"), "{said}");
     assert_eq!(agent.end().0, 0);
-    for store in ["https://example.org/lfs", "hf://o/n", "ftp://example.org"] {
+    for (store, reason) in [
+        ("https://example.org/lfs", "cannot be a store of objects"),
+        ("hf://o/n", "cannot be a store of objects"),
+        ("ftp://example.org", "cannot be a store of objects"),
+        ("memory://lfs", "as long as a process runs"),
+        ("s3://", "the bucket or container is missing"),
+    ] {
         let (status, said) = Agent::start(folder.path(), &["--store", store]).end();
         assert_eq!(status, 2, "{said}");
-        assert!(said.contains("cannot be a store of objects"), "{said}");
+        assert!(said.contains(reason), "{said}");
     }
     // Without a store, the server has to say where objects are.
     let mut agent = Agent::ready(folder.path(), &[]);

@@ -18,6 +18,8 @@ Written for Giftless 0.6.2.
 
 from __future__ import annotations
 
+import io
+import json
 import posixpath
 from collections.abc import Callable
 from typing import IO, Any, TypeVar, cast
@@ -37,7 +39,10 @@ from ._lfs_objects import PIECE_BYTES, ObjectError, ObjectFolder, Original
 
 __all__ = ["original", "packed"]
 
+_NAME = "zstn"
 _BINARY = "application/octet-stream"
+#: A longer list of objects than git-lfs sends, 100 at a time.
+_MAX_BATCH_BYTES = 4 << 20
 _LIFETIME_SECONDS = 900
 T = TypeVar("T")
 
@@ -61,7 +66,7 @@ class _ObjectsView(BaseView):  # type: ignore[misc]
             raise NotFound("the object is not there")
         return _checked(lambda: self._send(prefix, oid))
 
-    @route("/verify", methods=["POST"])  # type: ignore[misc]
+    @route("/verify", methods=["POST"])  # type: ignore[untyped-decorator]
     def verify(self, organization: str, repo: str) -> Response:
         """Looks for an object. Sizes are not compared: that in the request is the
         one of the original."""
@@ -191,12 +196,56 @@ class Adapter(PreAuthorizingTransferAdapter, ViewProvider):  # type: ignore[misc
         return {"href": href, "header": header, "expires_in": lifetime_seconds}
 
 
+class PackedAdapter(Adapter):
+    """The adapter for clients with the agent."""
+
+    def register_views(self, app: Flask) -> None:
+        super().register_views(app)
+        app.wsgi_app = _PreferPacked(app.wsgi_app)
+
+
+class _PreferPacked:
+    """Puts the packed transfer first in the list of those that a client knows.
+    Giftless takes the first that it knows as well, and git-lfs's order changes
+    from one request to the next."""
+
+    def __init__(self, application: Callable[..., Any]) -> None:
+        self._application = application
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        path = environ.get("PATH_INFO", "")
+        if environ.get("REQUEST_METHOD") == "POST" and path.endswith("/objects/batch"):
+            _put_packed_first(environ)
+        return self._application(environ, start_response)
+
+
+def _put_packed_first(environ: dict[str, Any]) -> None:
+    try:
+        length = int(environ.get("CONTENT_LENGTH") or 0)
+    except ValueError:
+        return
+    if not 0 < length <= _MAX_BATCH_BYTES:
+        return
+    body = environ["wsgi.input"].read(length)
+    try:
+        request = json.loads(body)
+        # In their order, since sorting is stable.
+        request["transfers"].sort(key=lambda name: name != _NAME)
+        body = json.dumps(request).encode()
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        # Giftless says what is wrong with it.
+        pass
+    environ["wsgi.input"] = io.BytesIO(body)
+    environ["CONTENT_LENGTH"] = str(len(body))
+
+
 def packed(
     path: str, action_lifetime: int = _LIFETIME_SECONDS, cache_bytes: int = 64 << 20
 ) -> Adapter:
     """Makes the adapter for clients with the agent; its name in the configuration
     has to be ``zstn``."""
-    return Adapter(ObjectFolder(path, cache_bytes), PackedObjectsView, action_lifetime)
+    folder = ObjectFolder(path, cache_bytes)
+    return PackedAdapter(folder, PackedObjectsView, action_lifetime)
 
 
 def original(

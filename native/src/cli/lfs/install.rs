@@ -13,7 +13,7 @@ use super::super::stdout::print;
 use super::super::table::print_facts;
 use super::{ScopeOptions, describe};
 
-/// What a person should have read before the filter is in a repository.
+/// The consequences of the filter, for those who install it.
 const FILTER_MEANS: &str = "\
 The filter packs what git-lfs stores, so any git-lfs server will do. It also means:
 - The pointers of packed files name the extension \"zstn\". A clone without it cannot
@@ -109,7 +109,7 @@ fn open_store(location: &Location) -> Result<Store> {
         location => location.clone(),
     };
     let store = Store::new(&location)?;
-    store.check()?;
+    store.check_folder()?;
     Ok(store)
 }
 
