@@ -154,13 +154,9 @@ impl Python {
         report.step("tests of safetensors on zstn", |step| {
             self.suite(workspace, step, "safetensors")
         })?;
-        report.step(
-            "README of the wheel, with NumPy alone",
-            |step| match &wheels(&dev_folder(workspace))?[..] {
-                [wheel] => readme(workspace, step, wheel),
-                found => bail!("{} wheels of the dev profile", found.len()),
-            },
-        )
+        report.step("README of the wheel, with NumPy alone", |step| {
+            readme(workspace, step, &dev_wheel(workspace)?)
+        })
     }
 
     /// Runs the test suite of another package on ours.
@@ -196,6 +192,23 @@ fn programs(workspace: &Workspace, step: &mut Step) -> Result<()> {
 fn stub_hub_program(workspace: &Workspace) -> PathBuf {
     let suffix = std::env::consts::EXE_SUFFIX;
     workspace.target(&format!("debug/stub-hub{suffix}"))
+}
+
+/// Installs the wheel of the dev profile, which has been built, into an
+/// environment.
+pub fn install_dev(
+    workspace: &Workspace,
+    step: &mut Step,
+    environment: &Environment,
+) -> Result<()> {
+    install(step, environment, &dev_wheel(workspace)?)
+}
+
+fn dev_wheel(workspace: &Workspace) -> Result<PathBuf> {
+    match &wheels(&dev_folder(workspace))?[..] {
+        [wheel] => Ok(wheel.clone()),
+        found => bail!("{} wheels of the dev profile", found.len()),
+    }
 }
 
 fn dev_folder(workspace: &Workspace) -> PathBuf {
