@@ -164,7 +164,8 @@ static void says_why(const fixture *files) {
     OK(zstn_engine_new(2, &engine, &failure));
     OK(zstn_engine_threads(engine, &threads, &failure));
     CHECK(threads == 2);
-    FAILS(ZSTN_ERROR_USAGE, zstn_engine_new(1000000, &engine + 0, &failure));
+    zstn_engine_free(engine);
+    FAILS(ZSTN_ERROR_USAGE, zstn_engine_new(1000000, &engine, &failure));
     CHECK(engine == NULL);
     OK(zstn_engine_new(1, &engine, &failure));
     options.struct_size = sizeof options;
