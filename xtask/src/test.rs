@@ -14,7 +14,8 @@ use crate::valgrind::{self, Valgrind};
 use crate::wheel::Python;
 use crate::workspace::Workspace;
 use crate::{
-    chromium, counts, faults, instructions, interop, nginx, no_std, node, python, rust_target, wasm,
+    capi, chromium, counts, faults, instructions, interop, nginx, no_std, node, python,
+    rust_target, wasm,
 };
 
 /// A small checkpoint in the repository, for a demo without a download.
@@ -49,6 +50,7 @@ fn all(workspace: &Workspace, report: &mut Report, options: &Test, this: &Path) 
         step.run(cargo(workspace).args(["build", "--package", "zstn"]))?;
         faults::build(workspace, step)
     })?;
+    capi::test(workspace, report, &tools.capi)?;
     report.step("tests in Node and Chromium", |step| {
         javascript(workspace, step, &tools)
     })?;
@@ -81,6 +83,7 @@ struct Tools {
     peers: Option<python::Environment>,
     python: Option<Python>,
     stores: Option<ObjectStores>,
+    capi: capi::Tools,
 }
 
 impl Tools {
@@ -119,6 +122,9 @@ impl Tools {
                 ObjectStores::ready(workspace, step)
             })?)
         };
+        let capi = report.step("Go, for the C library", |step| {
+            capi::Tools::ready(workspace, step)
+        })?;
         Ok(Self {
             chromium,
             nginx,
@@ -126,6 +132,7 @@ impl Tools {
             peers,
             python,
             stores,
+            capi,
         })
     }
 }

@@ -1,5 +1,6 @@
 //! The C library: its header, what it is installed as, and its tests.
 
+mod compiler;
 mod header;
 mod install;
 mod library;
