@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::cargo::cargo_environment;
+use crate::cargo::{cargo, cargo_environment};
 use crate::python::{self, Environment};
 use crate::step::{Report, Step};
 use crate::workspace::Workspace;
@@ -79,6 +79,7 @@ pub fn test_with_torch(workspace: &Workspace, report: &mut Report) -> Result<()>
         })?,
     };
     python.build(workspace, report)?;
+    report.step("model hub of the tests", |step| stub_hub(workspace, step))?;
     report.step("Python tests with PyTorch", |step| {
         let mut pytest = python.tests(workspace);
         pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "with_torch"]);
@@ -118,6 +119,7 @@ impl Python {
 
     /// Runs the tests that take seconds.
     pub fn test(&self, workspace: &Workspace, report: &mut Report) -> Result<()> {
+        report.step("model hub of the tests", |step| stub_hub(workspace, step))?;
         report.step("Python tests", |step| {
             let mut pytest = self.tests(workspace);
             // Warnings and what the interpreter checks only on request are errors.
@@ -176,9 +178,22 @@ impl Python {
         let mut python = Command::new(self.tests.python());
         python
             .current_dir(workspace.path(PACKAGE).join("tests"))
+            .env("ZSTN_STUB_HUB", stub_hub_program(workspace))
             .env("PYTHONDONTWRITEBYTECODE", "1");
         python
     }
+}
+
+/// Builds the model hub that the tests talk to: seconds after the server of
+/// faults, half a minute without it.
+fn stub_hub(workspace: &Workspace, step: &mut Step) -> Result<()> {
+    let program = ["--package", "zstn-tests", "--bin", "stub-hub"];
+    step.run(cargo(workspace).arg("build").args(program))
+}
+
+fn stub_hub_program(workspace: &Workspace) -> PathBuf {
+    let suffix = std::env::consts::EXE_SUFFIX;
+    workspace.target(&format!("debug/stub-hub{suffix}"))
 }
 
 fn dev_folder(workspace: &Workspace) -> PathBuf {
