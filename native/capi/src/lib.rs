@@ -45,3 +45,13 @@ mod handle;
 mod pointer;
 mod strings;
 mod structure;
+
+/// What the header promises of threads.
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    is_shared::<engine::zstn_engine>();
+    is_shared::<model::zstn_model>();
+    is_shared::<plan::zstn_plan>();
+    is_shared::<reader::zstn_reader>();
+    is_shared::<opening::zstn_opening>();
+};

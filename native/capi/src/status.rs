@@ -186,3 +186,50 @@ pub fn run(error: *mut zstn_error, work: impl FnOnce() -> Result<(), Failure>) -
     }
     failure.status
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+
+    use super::*;
+
+    fn error_of(failure: Result<(), Failure>) -> (zstn_status, String) {
+        let mut error = zstn_error {
+            code: 77,
+            message: [1; 1020],
+        };
+        let status = run(&raw mut error, || failure);
+        assert_eq!(error.code, status);
+        // SAFETY: the message ends in a NUL.
+        let message = unsafe { CStr::from_ptr(error.message.as_ptr()) };
+        (status, message.to_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn long_messages_are_cut_between_characters() {
+        let (status, message) = error_of(Err(Failure::usage("aß€".repeat(400))));
+        assert_eq!(status, ZSTN_ERROR_USAGE);
+        assert!("aß€".repeat(400).starts_with(&message));
+        assert!((1016..=1019).contains(&message.len()), "{}", message.len());
+    }
+
+    #[test]
+    fn a_nul_does_not_end_a_message() {
+        assert_eq!(error_of(Err(Failure::usage("a\0b"))).1, "a?b");
+    }
+
+    #[test]
+    fn panics_become_a_status() {
+        let mut error = zstn_error {
+            code: 0,
+            message: [0; 1020],
+        };
+        let status = run(&raw mut error, || panic!("number {}", 4));
+        assert_eq!((status, error.code), (ZSTN_ERROR_PANIC, ZSTN_ERROR_PANIC));
+        // SAFETY: the message ends in a NUL.
+        let message = unsafe { CStr::from_ptr(error.message.as_ptr()) };
+        assert!(message.to_str().unwrap().ends_with("number 4"));
+        let status = run(std::ptr::null_mut(), || panic!("without memory for it"));
+        assert_eq!(status, ZSTN_ERROR_PANIC);
+    }
+}

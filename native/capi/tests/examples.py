@@ -1,8 +1,29 @@
-"""Runs the examples in C and C++: examples.py PROGRAMS FOLDER"""
+"""Runs the examples in C and C++, and looks for those of docs/c.md among them:
+examples.py PROGRAMS FOLDER
+"""
 
 import pathlib
+import re
 import subprocess
 import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+def stripped(text):
+    return [line.strip() for line in text.strip().splitlines()]
+
+
+def check_document():
+    """Every block of code in docs/c.md has to be a part of an example."""
+    document = (ROOT / "docs/c.md").read_text(encoding="utf-8")
+    examples = (ROOT / "native/capi/examples").rglob("*.*")
+    programs = ["\n".join(stripped(path.read_text(encoding="utf-8"))) for path in examples]
+    blocks = re.findall(r"```(?:c|cpp|go)\n(.*?)```", document, re.DOTALL)
+    assert len(blocks) > 5, len(blocks)
+    for block in blocks:
+        part = "\n".join(stripped(block))
+        assert any(part in program for program in programs), block
 
 
 def run(program, *arguments):
@@ -31,5 +52,6 @@ def main(programs, folder):
     assert run(programs / "pack", plain, again)[0] == 1
 
 
+check_document()
 main(*sys.argv[1:])
 print("ok")
