@@ -63,18 +63,18 @@ def hf(home: Path, *arguments: object) -> subprocess.CompletedProcess[bytes]:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the folder of extensions follows HOME")
-def test_every_verb_through_hf(
-    hub: StubHub, home: Path, plain_folder: Path, tmp_path: Path
-) -> None:
-    listed = hf(home, "extensions", "ls")
-    assert b"hf zstn" in listed.stdout, listed.stderr
+def test_every_verb_through_hf(hub: StubHub, home: Path, tmp_path: Path) -> None:
+    plain_folder = write_checkpoint(tmp_path / "plain", 2)
+    installed = hf(home, "extensions", "ls")
+    assert b"hf zstn" in installed.stdout, installed.stderr
     HfApi(token=OWNER).create_repo(REPO)
     assert hf(home, "zstn", "push", plain_folder, REPO).returncode == 0
     names = hf(home, "zstn", "ls", REPO).stdout.decode()
     assert "config.json" in names
     packed = next(path for path in names.split() if path.endswith(".zstn"))
     model = zstn.open(plain_folder)
-    name = next(one for one in model if one in hf(home, "zstn", "ls", f"{REPO}/{packed}").stdout.decode())
+    listed = hf(home, "zstn", "ls", f"{REPO}/{packed}").stdout.decode().split()
+    name = next(one for one in model if one in listed)
     done = hf(home, "zstn", "cat", f"{REPO}/{packed}", name)
     assert done.stdout == bytes(memoryview(model.read(name)))
     done = hf(home, "zstn", "pull", REPO, "--unpack", "-o", tmp_path / "pulled")

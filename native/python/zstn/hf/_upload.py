@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -114,9 +115,8 @@ class Uploader:
             if error.response.status_code == 404:
                 return False
             raise
-        import hf_xet
-
-        return hf_xet.XetSession()
+        xet: Any = import_module("hf_xet")
+        return xet.XetSession()
 
     def _token_address(self) -> str:
         return self._hub.address(self._place, "xet-write-token")
