@@ -73,7 +73,8 @@ def _repository(error: Any) -> str:
     """Returns the name of the repository that a request was about."""
     path = error.response.url.path
     match = re.match(
-        r"/(?:api/)?(?P<type>models/|datasets/|spaces/)?(?P<name>[^/]+/[^/]+?)(?:\.git)?(?:/|$)", path
+        r"/(?:api/)?(?P<type>models/|datasets/|spaces/)?(?P<name>[^/]+/[^/]+?)(?:\.git)?(?:/|$)",
+        path,
     )
     if match is None:
         return "the hub"

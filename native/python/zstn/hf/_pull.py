@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from typing import Any
 
@@ -22,6 +23,7 @@ def run(options: Namespace) -> None:
         "token": Hub().token or False,
     }
     if options.unpack:
+        which["progress"] = not options.quiet and sys.stderr.isatty()
         folder = packed.snapshot_download(place.name, threads=options.threads, **which)
         if options.output:
             copy_folder(folder, options.output)

@@ -14,8 +14,9 @@ from typing import Any, Protocol
 
 from ._repository import Hub, Place
 
-#: Bytes of a file that are sent to a hub so that it can say what kind it is.
-_SAMPLE_BYTES = 512
+#: First bytes of a file that are sent to a hub so that it can say what kind it
+#: is.
+SAMPLE_BYTES = 512
 
 #: Files in a request that asks about files.
 _FILES_IN_REQUEST = 256
@@ -64,7 +65,7 @@ class Uploader:
         refuses who may not write."""
         modes = {}
         waiting = [
-            {"path": path, "sample": base64.b64encode(sample[:_SAMPLE_BYTES]).decode(), "size": size}
+            {"path": path, "sample": base64.b64encode(sample).decode(), "size": size}
             for path, sample, size in files
         ]
         for start in range(0, len(waiting), _FILES_IN_REQUEST):
