@@ -21,7 +21,8 @@ Usage: stub-hub [OPTIONS]
   --until-eof           ends with its standard input
 
 Without a token, everything is allowed to everyone.
-GET and DELETE /_stub/log, POST and DELETE /_stub/faults, DELETE /_stub/repositories.";
+For tests: GET and DELETE /_stub/log, POST and DELETE /_stub/faults,
+POST /_stub/commits, DELETE /_stub/repositories.";
 
 fn main() -> ExitCode {
     match run() {

@@ -8,6 +8,7 @@ use zstn::serve::{CACHE_BYTES, Limits};
 use zstn::{Location, Result};
 
 use super::listen::Listen;
+use super::network::Patience;
 use super::{say, size};
 
 #[derive(Args)]
@@ -36,6 +37,8 @@ pub struct Options {
     /// SIGTERM)
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     grace: u64,
+    #[command(flatten)]
+    patience: Patience,
 }
 
 impl Options {
@@ -45,7 +48,7 @@ impl Options {
             true => Location::url(&self.upstream),
             false => Location::from(&self.upstream),
         };
-        let mut gateway = Gateway::bind(&upstream, listen.address()?)?
+        let mut gateway = Gateway::bind(&upstream, listen.address()?, &self.patience.options())?
             .with_cache(listen.cache)
             .with_upstream_cache(self.upstream_cache)
             .with_trust(Duration::from_secs(self.recheck))

@@ -18,6 +18,7 @@ mod frames;
 mod gateway;
 mod get;
 mod info;
+mod lfs;
 mod listen;
 mod ls;
 mod network;
@@ -80,6 +81,8 @@ enum Verb {
     Serve(serve::Options),
     /// Serve a model hub in which packed files appear unpacked
     Gateway(gateway::Options),
+    /// Keep packed objects in git-lfs
+    Lfs(lfs::Options),
     /// Pack what is pushed to a model hub, or what a plan lists
     Worker(worker::Options),
     /// Time packing and unpacking in memory
@@ -100,6 +103,7 @@ impl Verb {
             Self::Decompress(o) => o.report.json,
             Self::Serve(o) => o.listen.json,
             Self::Gateway(o) => o.listen.json,
+            Self::Lfs(o) => o.json(),
             Self::Worker(o) => o.json,
             Self::Bench(o) => o.json,
         }
@@ -130,6 +134,7 @@ pub fn run() -> ExitCode {
         Verb::Decompress(options) => frames::decompress(&options).map_err(Failure::from),
         Verb::Serve(options) => serve::run(&options).map_err(Failure::from),
         Verb::Gateway(options) => gateway::run(&options).map_err(Failure::from),
+        Verb::Lfs(options) => lfs::run(&options).map_err(Failure::from),
         Verb::Worker(options) => worker::run(&options).map_err(Failure::from),
         Verb::Bench(options) => bench::run(&options).map_err(Failure::from),
     };

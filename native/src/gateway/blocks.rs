@@ -55,6 +55,25 @@ impl Blocks {
         Some(block)
     }
 
+    /// Drops all blocks of a file.
+    pub(super) fn forget(&self, identity: &str) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let State {
+            blocks,
+            order,
+            held_bytes,
+            ..
+        } = &mut *state;
+        blocks.retain(|(known, _), (used, block)| {
+            let is_kept = **known != *identity;
+            if !is_kept {
+                order.remove(used);
+                *held_bytes -= block.len() as u64;
+            }
+            is_kept
+        });
+    }
+
     fn put(&self, key: Key, block: Arc<[u8]>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.uses += 1;

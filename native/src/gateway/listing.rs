@@ -107,6 +107,7 @@ impl Listing<'_> {
             sibling.insert("rfilename".into(), path.into());
             if has_size {
                 describe(sibling, &restored, "sha256");
+                sibling.insert("blobId".into(), restored.tag.into());
             }
         }
         Ok(Some(sibling))

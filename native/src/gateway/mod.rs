@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::serve::access::Access;
 use crate::serve::listening::Listening;
 use crate::serve::{CACHE_BYTES, Handle, Limits, Served};
+use crate::source::HttpOptions;
 use crate::{Engine, Error, Location, Result};
 use entries::Entries;
 use metrics::Metrics;
@@ -42,9 +43,11 @@ mod upstream;
 /// # fn main() -> zstn::Result<()> {
 /// use zstn::Location;
 /// use zstn::gateway::Gateway;
+/// use zstn::source::HttpOptions;
 ///
 /// let upstream = Location::url("https://huggingface.co");
-/// let gateway = Gateway::bind(&upstream, ([127, 0, 0, 1], 8080).into())?;
+/// let address = ([127, 0, 0, 1], 8080).into();
+/// let gateway = Gateway::bind(&upstream, address, &HttpOptions::default())?;
 /// println!("export HF_ENDPOINT={}", gateway.url().trim_end_matches('/'));
 /// gateway.run(|served| println!("{served}"))
 /// # }
@@ -64,9 +67,12 @@ impl Gateway {
     /// address of a hub, or a folder, local or in an object store, with
     /// repositories in `OWNER/NAME`.
     ///
+    /// `http` limits how long requests to the upstream take, and how often they are
+    /// repeated; headers of its own are not sent.
+    ///
     /// # Errors
     /// If there is no such folder, or the port is taken.
-    pub fn bind(upstream: &Location, address: SocketAddr) -> Result<Self> {
+    pub fn bind(upstream: &Location, address: SocketAddr, http: &HttpOptions) -> Result<Self> {
         let mut listening = Listening::at(address)?;
         listening.limits = Limits {
             connections: 4096,
@@ -74,7 +80,7 @@ impl Gateway {
             ..Limits::default()
         };
         Ok(Self {
-            upstream: Upstream::new(upstream)?,
+            upstream: Upstream::new(upstream, http)?,
             access: Access::default(),
             listening,
             engine: None,

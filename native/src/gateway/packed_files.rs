@@ -88,12 +88,16 @@ impl PackedFiles {
             self.metrics.opened_files.inc();
             let opened = blocking(move || {
                 let packed = Packed::open(&engine, Input::from(source), id)?;
-                Ok(Arc::new(packed.with_source(nothing)))
+                Ok(Arc::new(packed.with_source(nothing, Arc::new(|| ()))))
             });
-            opened.await
+            opened.await.inspect_err(|_| self.blocks.forget(&identity))
         });
         let opened = opened.await?;
-        Ok(Arc::new(opened.with_source(self.source(file, &identity))))
+        let source = self.source(file, &identity);
+        let blocks = Arc::clone(&self.blocks);
+        // Bytes that an upstream mixed up must not be tried for ever.
+        let on_failure = Arc::new(move || blocks.forget(&identity));
+        Ok(Arc::new(opened.with_source(source, on_failure)))
     }
 
     /// Returns what a packed file restores; `None` if that is not a file.
@@ -133,7 +137,7 @@ impl PackedFiles {
                 let text = source.read(0..source.len_bytes())?.into_owned();
                 Ok(Arc::new(unpacked_index_of(&path, text)?))
             });
-            made.await
+            made.await.inspect_err(|_| self.blocks.forget(&identity))
         });
         made.await.cloned()
     }

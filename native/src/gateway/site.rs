@@ -1,5 +1,6 @@
 //! The answer to every request.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -182,7 +183,8 @@ impl Site {
             body.map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error.to_string()))?;
         let (asked, is_expanded) = paths(parts, &body)?;
         let packed = asked.iter().filter_map(|path| packed_path(path));
-        let all: Vec<String> = asked.iter().cloned().chain(packed).collect();
+        let all: BTreeSet<String> = asked.iter().cloned().chain(packed).collect();
+        let all: Vec<String> = all.into_iter().collect();
         let found = self
             .upstream
             .paths_info(revision, &all, is_expanded, permissions);

@@ -122,7 +122,7 @@ impl Reader {
     /// Returns a reader of the same model that reads its bytes from `sources`, one
     /// for each file, which have to hold the same bytes: for a server whose
     /// clients each read with permissions of their own.
-    #[cfg(feature = "serve")]
+    #[cfg(feature = "gateway")]
     pub(crate) fn with_sources(&self, sources: Vec<Box<dyn Source>>) -> Self {
         debug_assert_eq!(sources.len(), self.files.sources.len());
         Self {

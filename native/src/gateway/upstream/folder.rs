@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::repositories::{File, FileList, Repositories};
 use super::{Entry, Page, Refusal};
 use crate::gateway::request::{Repository, Revision};
-use crate::source::Source;
+use crate::source::{HttpOptions, Source};
 use crate::{Error, Location, Result};
 
 /// The only branch.
@@ -20,8 +20,8 @@ const BRANCH: &str = "main";
 pub(in super::super) struct Folder(Arc<Repositories>);
 
 impl Folder {
-    pub(super) fn new(location: &Location) -> Result<Self> {
-        Ok(Self(Arc::new(Repositories::new(location)?)))
+    pub(super) fn new(location: &Location, http: &HttpOptions) -> Result<Self> {
+        Ok(Self(Arc::new(Repositories::new(location, http)?)))
     }
 
     async fn list(

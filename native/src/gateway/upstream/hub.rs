@@ -50,10 +50,9 @@ pub(in super::super) struct Hub {
 }
 
 impl Hub {
-    pub(super) fn new(endpoint: &str) -> Result<Self> {
+    pub(super) fn new(endpoint: &str, http: &HttpOptions) -> Result<Self> {
         let endpoint = endpoint.trim_end_matches('/').to_owned();
-        let http = HttpOptions::default();
-        let client = client(&http).map_err(|error| {
+        let client = client(http).map_err(|error| {
             Error::Usage(format!(
                 "connections to {endpoint} cannot be set up: {error}"
             ))
@@ -61,7 +60,7 @@ impl Hub {
         Ok(Self {
             endpoint,
             client,
-            http,
+            http: http.clone(),
         })
     }
 

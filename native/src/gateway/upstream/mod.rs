@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use serde_json::Value;
 
 use super::request::{Repository, Revision};
-use crate::source::Source;
+use crate::source::{HttpOptions, Source};
 use crate::{Location, Result};
 
 mod folder;
@@ -63,10 +63,11 @@ impl Permissions {
 }
 
 impl Upstream {
-    pub(super) fn new(location: &Location) -> Result<Self> {
+    pub(super) fn new(location: &Location, http: &HttpOptions) -> Result<Self> {
+        let http = &http.limits();
         match location {
-            Location::Url(url) if location.origin().is_some() => Hub::new(url).map(Self::Hub),
-            _ => Ok(Self::Folder(Arc::new(Folder::new(location)?))),
+            Location::Url(url) if location.origin().is_some() => Hub::new(url, http).map(Self::Hub),
+            _ => Ok(Self::Folder(Arc::new(Folder::new(location, http)?))),
         }
     }
 

@@ -26,6 +26,7 @@ const MAX_DEPTH: usize = 32;
 #[derive(Debug)]
 pub(super) struct Repositories {
     place: Place,
+    http: HttpOptions,
     lists: Mutex<HashMap<Repository, (Instant, Arc<FileList>)>>,
 }
 
@@ -52,7 +53,7 @@ pub(super) struct File {
 }
 
 impl Repositories {
-    pub(super) fn new(location: &Location) -> Result<Self> {
+    pub(super) fn new(location: &Location, http: &HttpOptions) -> Result<Self> {
         let place = match location {
             Location::Path(path) => {
                 let fail = Error::file("serve the folder", path);
@@ -61,7 +62,7 @@ impl Repositories {
             }
             Location::Url(url) => {
                 let url = format!("{}/", url.trim_end_matches('/'));
-                store::list_top(&url, &HttpOptions::default())?;
+                store::list_top(&url, http)?;
                 Place::Store(url)
             }
             Location::Stdin => {
@@ -71,6 +72,7 @@ impl Repositories {
         };
         Ok(Self {
             place,
+            http: http.clone(),
             lists: Mutex::default(),
         })
     }
@@ -94,7 +96,7 @@ impl Repositories {
             },
             Place::Store(url) => {
                 let url = format!("{url}{}/", repository.prefix());
-                let files = stored(&url)?;
+                let files = stored(&url, &self.http)?;
                 if files.is_empty() {
                     return Ok(None);
                 }
@@ -123,7 +125,7 @@ impl Repositories {
             }
             Place::Store(url) => Location::Url(format!("{url}{}/{path}", repository.prefix())),
         };
-        location.open(&HttpOptions::default())
+        location.open(&self.http)
     }
 }
 
@@ -178,8 +180,8 @@ fn walk(
 }
 
 #[cfg(feature = "store")]
-fn stored(url: &str) -> Result<BTreeMap<String, File>> {
-    let objects = store::list(url, &HttpOptions::default())?;
+fn stored(url: &str, http: &HttpOptions) -> Result<BTreeMap<String, File>> {
+    let objects = store::list(url, http)?;
     let named = objects.into_iter().map(|object| {
         let tag = object.tag.as_deref().unwrap_or_default();
         let tag: String = tag.chars().filter(char::is_ascii_alphanumeric).collect();
@@ -193,8 +195,8 @@ fn stored(url: &str) -> Result<BTreeMap<String, File>> {
 }
 
 #[cfg(not(feature = "store"))]
-fn stored(url: &str) -> Result<BTreeMap<String, File>> {
-    store::list_top(url, &HttpOptions::default())?;
+fn stored(url: &str, http: &HttpOptions) -> Result<BTreeMap<String, File>> {
+    store::list_top(url, http)?;
     Ok(BTreeMap::new())
 }
 

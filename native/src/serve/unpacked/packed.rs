@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use zstn_core::model::Unpacked;
 
-use crate::source::{Input, Source};
+use crate::source::Input;
+#[cfg(feature = "gateway")]
+use crate::source::Source;
 use crate::{Engine, Error, Reader, Result};
 
 /// A packed file and the one it restores.
@@ -12,7 +14,11 @@ pub(crate) struct Packed {
     id: u64,
     reader: Reader,
     layout: Arc<Unpacked>,
+    on_failure: Option<OnFailure>,
 }
+
+/// Called when a tensor cannot be read.
+pub(crate) type OnFailure = Arc<dyn Fn() + Send + Sync>;
 
 impl Packed {
     /// Opens a packed file; `id` is for it alone.
@@ -33,15 +39,19 @@ impl Packed {
             id,
             reader,
             layout: Arc::new(layout),
+            on_failure: None,
         })
     }
 
-    /// Returns the same file, whose bytes are read from `source`.
-    pub(crate) fn with_source(&self, source: Box<dyn Source>) -> Self {
+    /// Returns the same file, whose bytes are read from `source`. `on_failure` is
+    /// called when a tensor cannot be decoded from them.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn with_source(&self, source: Box<dyn Source>, on_failure: OnFailure) -> Self {
         Self {
             id: self.id,
             reader: self.reader.with_sources(vec![source]),
             layout: Arc::clone(&self.layout),
+            on_failure: Some(on_failure),
         }
     }
 
@@ -72,6 +82,11 @@ impl Packed {
     /// Reads and decodes tensor `number`.
     pub(super) fn read(&self, number: usize) -> Result<Vec<u8>> {
         let name = &self.reader.tensors()[number].name;
-        Ok(self.reader.read(name)?.bytes)
+        let read = self.reader.read(name).inspect_err(|_| {
+            if let Some(on_failure) = &self.on_failure {
+                on_failure();
+            }
+        });
+        Ok(read?.bytes)
     }
 }

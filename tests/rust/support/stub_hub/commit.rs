@@ -11,7 +11,7 @@ use super::access::Visitor;
 use super::answer::{Answer, Refusal, json_response};
 use super::blobs::is_sha256;
 use super::info::find;
-use super::repository::{CommitInfo, Content, Files, RepoId, StoredFile};
+use super::repository::{CommitInfo, Content, Files, RepoId, Repository, StoredFile};
 use super::requests::{HubRequest, read, read_json};
 use super::{Hub, text};
 
@@ -92,7 +92,7 @@ impl Hub {
             return Err(Refusal::revision_not_found(revision));
         }
         let (title, message) = (text(header, "summary"), text(header, "description"));
-        let info = repository.next_commit(Some(&parent.info.id), title, message);
+        let info = repository.next_commit(Some(&parent.info.id), title, message, &body);
         let mut files = parent.files.clone();
         for operation in &operations {
             self.apply(&mut files, operation, &info)?;
@@ -113,6 +113,38 @@ impl Hub {
         }
         self.notify(repository, &reference, Some(&old), &new);
         Ok(json_response(&answer))
+    }
+
+    /// Commits files to a branch, without anyone's permission, and returns the
+    /// commit. `base` has the files that stay.
+    pub(super) fn add(
+        &self,
+        repository: &mut Repository,
+        branch: &str,
+        base: Files,
+        files: &[(&str, &[u8])],
+    ) -> std::io::Result<String> {
+        let reference = format!("refs/heads/{branch}");
+        let parent = repository.refs.get(&reference).cloned();
+        let content: Vec<String> = files
+            .iter()
+            .map(|(path, bytes)| format!("{path} {}", crate::sha256(bytes)))
+            .collect();
+        let content = content.join(" ");
+        let info = repository.next_commit(parent.as_deref(), "Add files", "", content.as_bytes());
+        let mut all = base;
+        for (path, bytes) in files {
+            let file = if is_large(&all, path, bytes.len() as u64, bytes) {
+                let sha256 = self.blobs.add(bytes)?;
+                StoredFile::large(&sha256, bytes.len() as u64, info.clone())
+            } else {
+                StoredFile::regular(bytes, info.clone())
+            };
+            all.insert((*path).into(), Arc::new(file));
+        }
+        let id = info.id.clone();
+        repository.push(&reference, parent, info, all);
+        Ok(id)
     }
 
     /// Applies one line of a commit.

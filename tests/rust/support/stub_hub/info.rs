@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::access::Visitor;
 use super::answer::{Answer, Refusal, empty_response, json_response, set_status};
-use super::repository::{Commit, Content, RepoId, RepoKind, Repository, StoredFile};
+use super::repository::{Commit, Content, RepoId, RepoKind, Repository};
 use super::requests::{HubRequest, read_json};
 use super::{Hub, text};
 
@@ -192,30 +192,6 @@ impl Hub {
             next = parent.and_then(|parent| repository.commits.get(parent));
         }
         Ok(json_response(&found.into()))
-    }
-
-    /// Commits files to `main`, without anyone's permission.
-    pub(super) fn add(&self, id: &RepoId, files: &[(&str, &[u8])]) -> std::io::Result<String> {
-        let mut repositories = self.repositories();
-        let repository = repositories
-            .entry(id.clone())
-            .or_insert_with(|| Repository::new(id.clone()));
-        let parent = repository.refs.get("refs/heads/main").cloned();
-        let head = repository.find("main");
-        let mut all = head.map(|commit| commit.files.clone()).unwrap_or_default();
-        let info = repository.next_commit(parent.as_deref(), "Add files", "");
-        for (path, bytes) in files {
-            let file = if super::commit::is_large(&all, path, bytes.len() as u64, bytes) {
-                let sha256 = self.blobs.add(bytes)?;
-                StoredFile::large(&sha256, bytes.len() as u64, info.clone())
-            } else {
-                StoredFile::regular(bytes, info.clone())
-            };
-            all.insert((*path).into(), Arc::new(file));
-        }
-        let id = info.id.clone();
-        repository.push("refs/heads/main", parent, info, all);
-        Ok(id)
     }
 }
 

@@ -40,7 +40,7 @@ use access::Access;
 use blobs::Blobs;
 use fault::Faults;
 use log::Log;
-use repository::Repositories;
+use repository::{Repositories, Repository};
 use server::Server;
 use xet::Xet;
 
@@ -123,7 +123,12 @@ impl StubHub {
     /// # Errors
     /// If the folder of large files cannot be written.
     pub fn add(&self, repository: &RepoId, files: &[(&str, &[u8])]) -> io::Result<String> {
-        self.hub.add(repository, files)
+        let mut repositories = self.hub.repositories();
+        let found = repositories
+            .entry(repository.clone())
+            .or_insert_with(|| Repository::new(repository.clone()));
+        let base = found.find("main").map(|commit| commit.files.clone());
+        self.hub.add(found, "main", base.unwrap_or_default(), files)
     }
 
     /// Says who may read a repository that exists.

@@ -170,20 +170,25 @@ const LARGE: [&str; 7] = [
 impl Repository {
     /// Returns a repository whose first commit has a `.gitattributes`.
     pub(super) fn new(id: RepoId) -> Self {
-        let mut repository = Self {
+        let mut repository = Self::without_commits(id);
+        let lines = LARGE.map(|name| format!("{name} filter=lfs diff=lfs merge=lfs -text\n"));
+        let lines = lines.concat();
+        let info = repository.next_commit(None, "initial commit", "", lines.as_bytes());
+        let file = StoredFile::regular(lines.as_bytes(), info.clone());
+        let files = Files::from([(".gitattributes".into(), Arc::new(file))]);
+        repository.push("refs/heads/main", None, info, files);
+        repository
+    }
+
+    pub(super) fn without_commits(id: RepoId) -> Self {
+        Self {
             id,
             private: false,
             gated: false,
             commits: BTreeMap::new(),
             refs: BTreeMap::new(),
             pull_requests: 0,
-        };
-        let lines = LARGE.map(|name| format!("{name} filter=lfs diff=lfs merge=lfs -text\n"));
-        let info = repository.next_commit(None, "initial commit", "");
-        let file = StoredFile::regular(lines.concat().as_bytes(), info.clone());
-        let files = Files::from([(".gitattributes".into(), Arc::new(file))]);
-        repository.push("refs/heads/main", None, info, files);
-        repository
+        }
     }
 
     /// Returns the commit of a branch, a tag, a full name or a commit.
@@ -205,17 +210,22 @@ impl Repository {
         })
     }
 
-    /// Returns what the next commit will be called. Commits are a minute apart.
+    /// Returns what the next commit will be called, whose changes are
+    /// `content`. Commits are a minute apart.
     pub(super) fn next_commit(
         &self,
         parent: Option<&str>,
         title: &str,
         message: &str,
+        content: &[u8],
     ) -> CommitInfo {
         let number = self.commits.len();
-        let state = format!("{} {number} {parent:?} {title}", self.id.path());
+        let mut state = Sha1::new();
+        // Clients keep listings by commit, so another content has another name.
+        state.update(format!("{} {number} {parent:?} {title}", self.id.path()).as_bytes());
+        state.update(content);
         CommitInfo {
-            id: hex(&Sha1::digest(state.as_bytes())),
+            id: hex(&state.finalize()),
             title: title.into(),
             message: message.into(),
             date: format!(

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use axum::http::Request;
+use axum::http::{Request, header};
 use axum::response::Response;
 use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
@@ -114,7 +114,11 @@ async fn answer(hub: &Arc<Hub>, request: Request<Incoming>) -> Response {
             })
             .collect(),
         received_bytes,
-        sent_bytes: response.body().size_hint().lower(),
+        sent_bytes: response
+            .headers()
+            .get(header::CONTENT_LENGTH)
+            .and_then(|value| value.to_str().ok()?.parse().ok())
+            .unwrap_or_default(),
     });
     match fault {
         Some(fault) => fault.after(response),
