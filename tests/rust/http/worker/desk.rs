@@ -139,13 +139,6 @@ impl Desk {
         zstn::unpack(&zstn::Engine::default(), location, sink, &options).unwrap();
         restored
     }
-
-    /// Returns the number of commits that are not the person's.
-    pub fn uploads(&self) -> usize {
-        let log = self.stub.log();
-        let put = |r: &&zstn_tests::stub_hub::LoggedRequest| r.method == "PUT" && r.status == 200;
-        log.iter().filter(put).count()
-    }
 }
 
 pub fn small(path: &str, bytes: &[u8]) -> Addition {
@@ -241,26 +234,6 @@ impl Running {
             .into_iter()
             .filter(|event| event.stage == stage);
         events.nth(count.saturating_sub(1)).unwrap()
-    }
-
-    /// Waits until `count` jobs have ended.
-    pub fn wait_for_jobs(&self, count: usize) {
-        let ended = [
-            Stage::Committed,
-            Stage::Nothing,
-            Stage::Failed,
-            Stage::Retry,
-        ];
-        let number = || {
-            self.events()
-                .iter()
-                .filter(|e| ended.contains(&e.stage))
-                .count()
-        };
-        wait(
-            || number() >= count,
-            || format!("{count} jobs, not {:?}", self.events()),
-        );
     }
 }
 

@@ -22,7 +22,9 @@ fn only_the_secret_gives_work() {
     }
     assert_eq!(post(&worker.url, Some(SECRET), "{}").0, 400);
     assert_eq!(post(&worker.url, Some(SECRET), "no").0, 400);
-    assert_eq!(post(&worker.url, Some(SECRET), &" ".repeat(2 << 20)).0, 413);
+    // The connection may be closed before all of it is sent.
+    let long = ureq::post(&worker.url).header("x-webhook-secret", SECRET);
+    assert!(long.send(" ".repeat(2 << 20)).is_err());
     assert_eq!(
         post(&format!("{}else", worker.url), Some(SECRET), &body).0,
         404
