@@ -135,7 +135,7 @@ pub fn run() -> ExitCode {
         Verb::Serve(options) => serve::run(&options).map_err(Failure::from),
         Verb::Gateway(options) => gateway::run(&options).map_err(Failure::from),
         Verb::Lfs(options) => lfs::run(&options).map_err(Failure::from),
-        Verb::Worker(options) => worker::run(&options).map_err(Failure::from),
+        Verb::Worker(options) => worker::run(&options),
         Verb::Bench(options) => bench::run(&options).map_err(Failure::from),
     };
     // Work whose files a signal has removed fails; that is not worth a word.

@@ -65,7 +65,8 @@ pub fn end_at_second_signal(end: impl Fn() + Send + 'static) {
     });
 }
 
-fn stop() -> ! {
+/// Removes what is half-made and ends the process.
+pub fn stop() -> ! {
     // First of all: work that misses the removed files fails, and nobody
     // wants to read that.
     STOPPED.store(true, Ordering::SeqCst);

@@ -1,18 +1,20 @@
 //! `zstn worker`
 
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use serde_json::{Value, json};
 use zstn::hub::Hub;
-use zstn::worker::{Event, JobEvent, Worker, WorkerOptions};
-use zstn::{Error, Result};
+use zstn::manifest::{Shard, read_plan};
+use zstn::worker::{Event, JobEvent, PlanRun, PlanSummary, Worker, WorkerOptions};
+use zstn::{Error, Location, Result};
 
 use super::arguments::{Memory, Threads};
 use super::listen::request_json;
 use super::pack::Effort;
-use super::{print, say, stop};
+use super::{Failure, Outcome, print, say, stop};
 
 /// Where work comes from.
 #[derive(Clone, Copy, ValueEnum)]
@@ -21,10 +23,25 @@ enum Origin {
 }
 
 #[derive(Args)]
+#[command(group = ArgGroup::new("work").required(true).args(["listen", "plan"]))]
 pub struct Options {
     /// Listen for the notifications of a hub at this address, like 0.0.0.0:8080
-    #[arg(long, value_name = "ADDRESS:PORT", required = true)]
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "state")]
     listen: Option<String>,
+    /// Work on a plan instead: a file with a JSON object per line, with repo,
+    /// revision, path, size and sha256 (docs/worker.md)
+    #[arg(long, value_name = "PLAN.jsonl", requires = "to")]
+    plan: Option<PathBuf>,
+    /// The share of the plan: i of n, from 0, like 3/16
+    #[arg(long, value_name = "i/n", default_value = "0/1", requires = "plan")]
+    shard: Shard,
+    /// Where packed files of a plan go: a folder, one in an object store (s3://…), or
+    /// hub, which commits them to their repositories
+    #[arg(long, value_name = "DIR|hub", conflicts_with = "listen")]
+    to: Option<String>,
+    /// Try files of the plan again that were refused
+    #[arg(long, requires = "plan")]
+    retry_failed: bool,
     /// Who notifies
     #[arg(long, value_enum, value_name = "WHO", default_value = "hub")]
     from: Origin,
@@ -33,11 +50,11 @@ pub struct Options {
     #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
     /// Folder for the queue and for files under way, which several workers may share
-    #[arg(long, value_name = "DIR", required = true)]
+    #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// Name of the environment variable with the secret of the webhook; without it,
     /// only this machine can notify
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "plan")]
     secret_env: Option<String>,
     /// Speed/size trade-off
     #[arg(long, value_enum, default_value_t)]
@@ -94,7 +111,75 @@ impl Options {
     }
 }
 
-pub fn run(options: &Options) -> Result<()> {
+pub fn run(options: &Options) -> Outcome {
+    match &options.plan {
+        Some(plan) => work_on(options, plan),
+        None => listen(options).map_err(Failure::from),
+    }
+}
+
+/// Works on a plan. The status says whether another run could do more: 3 if so, 1 if
+/// files were refused.
+fn work_on(options: &Options, plan: &Path) -> Outcome {
+    let rows = read_plan(plan, options.effort.into())?;
+    let (hub, engine) = (options.hub()?, options.threads.engine()?);
+    let mut run = PlanRun::default();
+    run.worker = options.worker_options();
+    run.shard = options.shard;
+    run.retry_refused = options.retry_failed;
+    let (stopping, grace) = (run.stop.clone(), Duration::from_secs(options.grace));
+    stop::end_at_second_signal(move || {
+        stopping.request();
+        std::thread::spawn(move || {
+            std::thread::sleep(grace);
+            stop::stop();
+        });
+    });
+    let log = log(options.json);
+    let to = options.to.as_deref().unwrap_or_default();
+    let summary = match (to, &options.state) {
+        ("hub", Some(state)) => run.into_hub(&engine, &hub, &rows, state, log),
+        ("hub", None) => Err(Error::Usage(
+            "--to hub needs a folder for what is done: --state".into(),
+        )),
+        _ => {
+            let to = match Location::is_url(to) {
+                true => Location::url(to),
+                false => Location::from(to),
+            };
+            run.into_folder(&engine, &hub, &rows, &to, log)
+        }
+    }?;
+    let PlanSummary {
+        packed,
+        known,
+        refused,
+        retry,
+        left,
+        ..
+    } = summary;
+    match options.json {
+        true => print(json!({
+            "event": "summary",
+            "packed": packed,
+            "known": known,
+            "refused": refused,
+            "retry": retry,
+            "left": left,
+        }))?,
+        false => say!(
+            "{packed} packed, {known} done before, {refused} refused, {retry} to try again, \
+             {left} left"
+        ),
+    }
+    match (retry + left, refused) {
+        (0, 0) => Ok(()),
+        (0, _) => Err(Failure::Reported(1)),
+        _ => Err(Failure::Reported(3)),
+    }
+}
+
+fn listen(options: &Options) -> Result<()> {
     let missing = || Error::Usage("--listen and --state are needed".into());
     let address = resolve(options.listen.as_deref().ok_or_else(missing)?)?;
     let state = options.state.as_deref().ok_or_else(missing)?;
@@ -102,7 +187,7 @@ pub fn run(options: &Options) -> Result<()> {
     let hub = options.hub()?;
     let mut worker = Worker::bind(&hub, state, address, options.worker_options())?
         .with_engine(&options.threads.engine()?)
-        .with_grace(std::time::Duration::from_secs(options.grace));
+        .with_grace(Duration::from_secs(options.grace));
     if let Some(secret) = secret {
         worker = worker.with_secret(&secret);
     }

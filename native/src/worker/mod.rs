@@ -28,6 +28,7 @@ mod metrics;
 mod packer;
 mod payload;
 mod plan;
+mod plan_run;
 mod queue;
 mod run;
 mod secret;
@@ -38,12 +39,13 @@ mod workspace;
 pub use event::{Event, JobEvent, Stage};
 pub use job::Job;
 pub use packer::WorkerOptions;
+pub use plan_run::{PlanRun, PlanSummary};
 pub use stop::Stop;
 
 /// Time for a job under way by default; Kubernetes kills after 30 seconds.
 const GRACE: Duration = Duration::from_secs(25);
 
-/// The file that the commits of workers say to be from.
+/// The line of a commit's message that says who made it.
 pub(crate) const TRAILER: &str = concat!("Packed-by: zstn ", env!("CARGO_PKG_VERSION"));
 /// The part of it that all versions have in common.
 pub(crate) const TRAILER_KEY: &str = "Packed-by: zstn ";

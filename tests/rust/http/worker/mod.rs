@@ -2,8 +2,10 @@
 
 mod desk;
 mod hub_client;
+#[cfg(unix)]
 mod killed;
 mod notifications;
 mod packing;
+mod plans;
 
 use desk::Desk;
