@@ -20,6 +20,7 @@ use run::Runner;
 use secret::Secret;
 use site::Site;
 
+mod additions;
 mod event;
 mod failure;
 mod job;
