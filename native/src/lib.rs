@@ -65,6 +65,8 @@ mod unpack;
 mod verbs;
 mod verify;
 
+#[cfg(feature = "gateway")]
+pub mod gateway;
 #[cfg(feature = "serve")]
 pub mod serve;
 

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::cargo::cargo_environment;
+use crate::cargo::{cargo, cargo_environment};
 use crate::python::{self, Environment};
 use crate::step::{Report, Step};
 use crate::workspace::Workspace;
@@ -79,6 +79,7 @@ pub fn test_with_torch(workspace: &Workspace, report: &mut Report) -> Result<()>
         })?,
     };
     python.build(workspace, report)?;
+    report.step("programs for the tests", |step| programs(workspace, step))?;
     report.step("Python tests with PyTorch", |step| {
         let mut pytest = python.tests(workspace);
         pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "with_torch"]);
@@ -118,6 +119,7 @@ impl Python {
 
     /// Runs the tests that take seconds.
     pub fn test(&self, workspace: &Workspace, report: &mut Report) -> Result<()> {
+        report.step("programs for the tests", |step| programs(workspace, step))?;
         report.step("Python tests", |step| {
             let mut pytest = self.tests(workspace);
             // Warnings and what the interpreter checks only on request are errors.
@@ -172,6 +174,8 @@ impl Python {
         let mut python = Command::new(self.tests.python());
         python
             .current_dir(workspace.path(PACKAGE).join("tests"))
+            .env("ZSTN_STUB_HUB", stub_hub_program(workspace))
+            .env("ZSTN_BIN", workspace.zstn("debug"))
             .env("PYTHONDONTWRITEBYTECODE", "1");
         python
     }
@@ -192,6 +196,19 @@ fn dev_wheel(workspace: &Workspace) -> Result<PathBuf> {
         [wheel] => Ok(wheel.clone()),
         found => bail!("{} wheels of the dev profile", found.len()),
     }
+}
+
+/// Builds the model hub that the tests talk to, and the command line: seconds
+/// after the server of faults, a minute without it.
+fn programs(workspace: &Workspace, step: &mut Step) -> Result<()> {
+    step.run(cargo(workspace).args(["build", "--package", "zstn"]))?;
+    let program = ["--package", "zstn-tests", "--bin", "stub-hub"];
+    step.run(cargo(workspace).arg("build").args(program))
+}
+
+fn stub_hub_program(workspace: &Workspace) -> PathBuf {
+    let suffix = std::env::consts::EXE_SUFFIX;
+    workspace.target(&format!("debug/stub-hub{suffix}"))
 }
 
 fn dev_folder(workspace: &Workspace) -> PathBuf {

@@ -1,5 +1,6 @@
 //! Arguments that name an input or an output.
 
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use pyo3::exceptions::PyTypeError;
@@ -8,7 +9,7 @@ use pyo3::sync::PyOnceLock;
 use zstn::convert::TargetKind;
 use zstn::{Input, Location, Sink, Source};
 
-use crate::object::{Memory, MemorySource, ObjectSource};
+use crate::object::{Memory, MemorySource, ObjectSource, ObjectWriter};
 
 /// An input that can be opened again.
 #[derive(Clone)]
@@ -67,6 +68,17 @@ impl Argument {
 pub enum Destination {
     Path(PathBuf),
     Url(String),
+    /// An object with a method `write`.
+    Object(Py<PyAny>),
+}
+
+/// What is handed to an object at a time, in bytes, so that many small tensors
+/// are not as many calls.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Returns a writer to an object with a method `write`.
+pub fn buffered(object: Py<PyAny>) -> BufWriter<ObjectWriter> {
+    BufWriter::with_capacity(PIECE_BYTES, ObjectWriter::new(object))
 }
 
 impl Destination {
@@ -76,13 +88,18 @@ impl Destination {
         {
             return Ok(Self::Url(text));
         }
-        Ok(Self::Path(argument.extract()?))
+        match argument.extract() {
+            Ok(path) => Ok(Self::Path(path)),
+            Err(_) if argument.hasattr("write")? => Ok(Self::Object(argument.clone().unbind())),
+            Err(error) => Err(error),
+        }
     }
 
-    pub fn sink(&self, overwrite: bool) -> Sink<'static> {
+    pub fn sink(self, overwrite: bool) -> Sink<'static> {
         let sink = match self {
             Self::Path(path) => Sink::path(path),
             Self::Url(url) => Sink::url(url),
+            Self::Object(object) => Sink::writer(buffered(object)),
         };
         sink.overwrite(overwrite)
     }
@@ -96,6 +113,7 @@ impl Destination {
                 Some(name) => TargetKind::from_path(Path::new(&name)),
                 None => TargetKind::from_path(Path::new(url)),
             },
+            Self::Object(_) => None,
         }
     }
 }

@@ -1,11 +1,13 @@
 //! Python objects as sources of bytes.
 
 use std::borrow::Cow;
+use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::Arc;
 
 use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use zstn::{Error, Result, Source};
 
 use crate::error::from_python;
@@ -58,7 +60,7 @@ impl Source for ObjectSource {
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
         let action = || format!("read {}", self.name);
         let fetched = Python::try_attach(|py| self.fetch(py, ranges))
-            .ok_or_else(|| Error::io(action(), std::io::Error::other("the interpreter has ended")))?
+            .ok_or_else(|| Error::io(action(), io::Error::other("the interpreter has ended")))?
             .map_err(|error| from_python(action(), error))?;
         let lengths = fetched.iter().map(|bytes| bytes.len() as u64);
         if !lengths.eq(ranges.iter().map(|range| range.end - range.start)) {
@@ -75,6 +77,48 @@ impl Source for ObjectSource {
     fn is_remote(&self) -> bool {
         self.is_remote
     }
+}
+
+/// An object that is written to: `write(bytes)`, which may take a part of them
+/// and return how many, and `flush()` if it has that.
+pub struct ObjectWriter {
+    object: Py<PyAny>,
+}
+
+impl ObjectWriter {
+    pub fn new(object: Py<PyAny>) -> Self {
+        Self { object }
+    }
+}
+
+impl Write for ObjectWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        attached(|py| {
+            let piece = PyBytes::new(py, bytes);
+            let written = self.object.call_method1(py, "write", (piece,))?;
+            match written.extract::<Option<usize>>(py) {
+                Ok(Some(len)) => Ok(len.min(bytes.len())),
+                // Some return nothing, or something of their own.
+                Ok(None) | Err(_) => Ok(bytes.len()),
+            }
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        attached(|py| {
+            let object = self.object.bind(py);
+            if object.hasattr("flush")? {
+                object.call_method0("flush")?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Runs `work` with the interpreter. Its exceptions are inside of the errors.
+fn attached<T>(work: impl FnOnce(Python<'_>) -> PyResult<T>) -> io::Result<T> {
+    let done = Python::try_attach(|py| work(py).map_err(io::Error::other));
+    done.unwrap_or_else(|| Err(io::Error::other("the interpreter has ended")))
 }
 
 /// Memory of a Python object, such as `bytes` or a NumPy array. The caller of

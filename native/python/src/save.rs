@@ -13,7 +13,7 @@ use zstn::{Input, Output, PackOptions, Result, Sink, Source};
 use crate::checkpoint;
 use crate::engine;
 use crate::error::{to_python, zstn_error};
-use crate::input::Destination;
+use crate::input::{Destination, buffered};
 use crate::interrupt::run;
 use crate::object::Memory;
 use crate::progress::Watch;
@@ -191,9 +191,10 @@ pub fn save_file(
             let sink = destination.sink(true);
             return zstn::pack(&engine, Input::source(file), sink, &options).map(drop);
         }
-        let mut output = match &destination {
-            Destination::Path(path) => Output::create(path)?,
-            Destination::Url(url) => Output::to_url(url, true, &Default::default())?,
+        let mut output = match destination {
+            Destination::Path(path) => Output::create(&path)?,
+            Destination::Url(url) => Output::to_url(&url, true, &Default::default())?,
+            Destination::Object(object) => Output::to_writer(buffered(object))?,
         };
         for slice in file.slices() {
             output.write(slice)?;

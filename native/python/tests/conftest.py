@@ -18,8 +18,8 @@ _HUB = pytest.StashKey[StubHub]()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Starts a hub. huggingface_hub reads its settings when it is imported."""
-    server = StubHub()
     home = tempfile.TemporaryDirectory(prefix="zstn-hf-")
+    server = StubHub("--xet", f"{home.name}/xet")
     os.environ.update(
         HF_ENDPOINT=server.endpoint,
         HF_HOME=home.name,
@@ -37,9 +37,10 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def hub(request: pytest.FixtureRequest) -> Iterator[StubHub]:
     server = request.config.stash[_HUB]
-    server.requests.clear()
+    server.clear_log()
     yield server
-    server.repositories.clear()
+    server.clear()
+    server.heal()
 
 
 @pytest.fixture

@@ -62,22 +62,23 @@ class TestHub:
         self, hub: StubHub, cache: Path, tmp_path: Path
     ) -> None:
         plain = write_checkpoint(tmp_path / "plain")
-        hub.add("org/private", pack_checkpoint(plain), token="hf_secret")
+        hub.add("org/private", pack_checkpoint(plain), private=True)
         for call in (snapshot_download, shadow_folder):
             with pytest.raises(RepositoryNotFoundError):
                 call("org/private")
         assert files(snapshot_download("org/private", token="hf_secret")) == files(plain)
-        blobs = [headers for _, path, headers in hub.requests if path.startswith("/blobs/")]
+        blobs = [headers for _, path, headers in hub.requests if path.startswith("/cdn/")]
         assert blobs
         assert not any("authorization" in headers for headers in blobs)
 
     def test_revisions(self, hub: StubHub, cache: Path, tmp_path: Path) -> None:
         first = write_checkpoint(tmp_path / "first")
         second = write_checkpoint(tmp_path / "second", seed=1)
-        repository = hub.add("org/moving", pack_checkpoint(first))
+        hub.add("org/moving", pack_checkpoint(first))
         old = snapshot_download("org/moving")
-        sha = repository.commit(files(pack_checkpoint(second)))
-        repository.branches["dev"] = sha
+        sha = hub.add("org/moving", pack_checkpoint(second))
+        api = huggingface_hub.HfApi(token="hf_secret")
+        api.create_branch("org/moving", branch="dev", revision=sha)
         new = snapshot_download("org/moving")
         assert files(old) == files(first)
         assert files(new) == files(second)
@@ -88,7 +89,9 @@ class TestHub:
 
     def test_other_types_of_repositories(self, hub: StubHub, cache: Path, tmp_path: Path) -> None:
         plain = write_checkpoint(tmp_path / "plain")
-        hub.add("org/data", pack_checkpoint(plain))
+        packed = pack_checkpoint(plain)
+        for repo_type in ("model", "dataset"):
+            hub.add("org/data", packed, repo_type=repo_type)
         folder = snapshot_download("org/data", repo_type="dataset")
         assert files(folder) == files(plain)
         assert folder != snapshot_download("org/data")
@@ -103,17 +106,17 @@ class TestHub:
         with pytest.raises(LocalEntryNotFoundError):
             call(name, local_files_only=True)  # type: ignore[operator]
         folder = call(name)  # type: ignore[operator]
-        hub.requests.clear()
+        hub.clear_log()
         assert call(name, local_files_only=True) == folder  # type: ignore[operator]
         assert not hub.requests
         # The hub does not answer as before; its cache does.
-        hub.repositories.clear()
+        hub.clear()
         assert call(name) == folder  # type: ignore[operator]
 
     def test_the_setting_for_no_connection(self, hub: StubHub, cache: Path, tmp_path: Path) -> None:
         hub.add("org/setting", pack_checkpoint(write_checkpoint(tmp_path / "plain")))
         folder = snapshot_download("org/setting")
-        hub.requests.clear()
+        hub.clear_log()
         program = "import zstn.hub; print(zstn.hub.snapshot_download('org/setting'))"
         done = subprocess.run(
             [sys.executable, "-c", program], env={**os.environ, "HF_HUB_OFFLINE": "1"},
@@ -137,22 +140,22 @@ class TestHub:
         hub.add("org/failing", pack_checkpoint(plain))
         huggingface_hub.snapshot_download("org/failing", allow_patterns="config.json")
         # The first request of our own; those of huggingface_hub work again.
-        hub.failing_infos = 1
+        hub.inject(path="/api/models/", status=503, times=1)
         with pytest.raises(IncompleteSnapshotError):
             snapshot_download("org/failing")
-        assert hub.failing_infos == 0
+        assert 503 in [one["status"] for one in hub.log]
         assert files(snapshot_download("org/failing")) == files(plain)
 
     def test_a_branch_that_never_stays_is_an_error(
         self, hub: StubHub, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         packed = files(pack_checkpoint(write_checkpoint(tmp_path / "plain")))
-        repository = hub.add("org/restless", packed)
+        hub.add("org/restless", packed)
         info = huggingface_hub.HfApi.repo_info
 
         def then_another_commit(*args: object, **options: object) -> object:
             found = info(*args, **options)  # type: ignore[arg-type]
-            repository.commit(packed)
+            hub.add("org/restless", packed)
             return found
 
         monkeypatch.setattr(huggingface_hub.HfApi, "repo_info", then_another_commit)

@@ -31,7 +31,10 @@ def pack(
     Args:
         src: a path, an address, bytes or another input of `zstn.open`. Memory
             must not be changed meanwhile.
-        dst: a path or an address.
+        dst: a path, an address, or a binary file object that a single file is
+            written to while it is packed: what may still be revised, at most
+            the largest packed tensor, waits in a temporary file. If an
+            exception is raised, what has been written is worth nothing.
         effort: ``"fast"``, ``"balanced"`` or ``"max"``.
         threads: 0 shares one per core with the process.
         memory: bytes to stay within, roughly; by default 1 GiB.

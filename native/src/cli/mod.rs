@@ -15,9 +15,11 @@ mod bench;
 mod convert;
 mod escaped;
 mod frames;
+mod gateway;
 mod get;
 mod info;
 mod lfs;
+mod listen;
 mod ls;
 mod network;
 mod outputs;
@@ -76,6 +78,8 @@ enum Verb {
     Decompress(frames::DecompressOptions),
     /// Serve a folder over HTTP with ranges, for demos and tests
     Serve(serve::Options),
+    /// Serve a model hub in which packed files appear unpacked
+    Gateway(gateway::Options),
     /// Keep packed objects in git-lfs
     Lfs(lfs::Options),
     /// Time packing and unpacking in memory
@@ -94,7 +98,8 @@ impl Verb {
             Self::Verify(o) => o.report.json,
             Self::Compress(o) => o.report.json,
             Self::Decompress(o) => o.report.json,
-            Self::Serve(o) => o.json,
+            Self::Serve(o) => o.listen.json,
+            Self::Gateway(o) => o.listen.json,
             Self::Lfs(o) => o.json(),
             Self::Bench(o) => o.json,
         }
@@ -108,7 +113,7 @@ pub fn run() -> ExitCode {
         Err(error) => return misunderstood(&error),
     };
     let json = verb.json();
-    if !matches!(verb, Verb::Serve(_)) {
+    if !matches!(verb, Verb::Serve(_) | Verb::Gateway(_)) {
         stop::clean_up_when_stopped();
     }
     zstn::source::survive_truncation();
@@ -124,6 +129,7 @@ pub fn run() -> ExitCode {
         Verb::Compress(options) => frames::compress(&options).map_err(Failure::from),
         Verb::Decompress(options) => frames::decompress(&options).map_err(Failure::from),
         Verb::Serve(options) => serve::run(&options).map_err(Failure::from),
+        Verb::Gateway(options) => gateway::run(&options).map_err(Failure::from),
         Verb::Lfs(options) => lfs::run(&options).map_err(Failure::from),
         Verb::Bench(options) => bench::run(&options).map_err(Failure::from),
     };

@@ -16,6 +16,19 @@ const MAX_HEADERS_BYTES: u64 = 256 << 10;
 /// The longest wait that `--timeout` can ask for: a day.
 const MAX_SECONDS: u64 = 24 * 60 * 60;
 
+/// How long servers are tried.
+#[derive(Args)]
+pub struct Patience {
+    /// Repeat a request that failed for a reason that may pass up to N times
+    /// [default: 3]
+    #[arg(long, value_name = "N")]
+    retries: Option<u32>,
+    /// Give up after N seconds without progress, repeated requests included
+    /// [default: 55]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_SECONDS))]
+    timeout: Option<u64>,
+}
+
 #[derive(Args)]
 #[command(next_help_heading = "Addresses")]
 pub struct Network {
@@ -27,14 +40,26 @@ pub struct Network {
     /// line, which keeps them out of the list of processes (repeatable)
     #[arg(long = "header", value_name = "NAME: VALUE|@FILE")]
     headers: Vec<String>,
-    /// Repeat a request that failed for a reason that may pass up to N times
-    /// [default: 3]
-    #[arg(long, value_name = "N")]
-    retries: Option<u32>,
-    /// Give up after N seconds without progress, repeated requests included
-    /// [default: 55]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_SECONDS))]
-    timeout: Option<u64>,
+    #[command(flatten)]
+    patience: Patience,
+}
+
+impl Patience {
+    /// Returns options with these limits.
+    pub fn options(&self) -> HttpOptions {
+        let mut options = HttpOptions::default();
+        if let Some(retries) = self.retries {
+            options.retries = retries;
+        }
+        if let Some(seconds) = self.timeout {
+            let timeout = Duration::from_secs(seconds);
+            // A long one has time for a second attempt.
+            options.idle_timeout = timeout.min(options.idle_timeout.max(timeout / 2));
+            options.connect_timeout = options.connect_timeout.min(timeout);
+            options.give_up_after = timeout;
+        }
+        options
+    }
 }
 
 impl Network {
@@ -47,17 +72,7 @@ impl Network {
     /// Returns the options for work that makes `outputs` from `inputs`. If no input
     /// is on a server, that of the outputs gets the headers.
     pub fn options_for(&self, inputs: &[Location], outputs: &[Destination]) -> Result<HttpOptions> {
-        let mut options = HttpOptions::default();
-        if let Some(retries) = self.retries {
-            options.retries = retries;
-        }
-        if let Some(seconds) = self.timeout {
-            let timeout = Duration::from_secs(seconds);
-            // A long one has time for a second attempt.
-            options.idle_timeout = timeout.min(options.idle_timeout.max(timeout / 2));
-            options.connect_timeout = options.connect_timeout.min(timeout);
-            options.give_up_after = timeout;
-        }
+        let mut options = self.patience.options();
         if self.headers.is_empty() {
             return Ok(options);
         }

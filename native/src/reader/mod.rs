@@ -66,7 +66,7 @@ pub struct Reader {
 struct Files {
     name: String,
     sources: Vec<Box<dyn Source>>,
-    model: Model,
+    model: Arc<Model>,
 }
 
 impl Reader {
@@ -117,6 +117,23 @@ impl Reader {
     pub fn with_engine(mut self, engine: &Engine) -> Self {
         self.engine = engine.clone();
         self
+    }
+
+    /// Returns a reader of the same model that reads its bytes from `sources`, one
+    /// for each file, which have to hold the same bytes: for a server whose
+    /// clients each read with permissions of their own.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn with_sources(&self, sources: Vec<Box<dyn Source>>) -> Self {
+        debug_assert_eq!(sources.len(), self.files.sources.len());
+        Self {
+            files: Arc::new(Files {
+                name: self.files.name.clone(),
+                sources,
+                model: Arc::clone(&self.files.model),
+            }),
+            engine: self.engine.clone(),
+            base: self.base.clone(),
+        }
     }
 
     /// Returns the base of a delta, if it has been given.

@@ -154,7 +154,7 @@ impl ReaderOptions {
             files: Arc::new(Files {
                 name,
                 sources,
-                model,
+                model: Arc::new(model),
             }),
             engine: engine.clone(),
             base: None,

@@ -16,7 +16,7 @@ use super::Note;
 /// The rules. By default hosts are addresses and `localhost`, origins those of
 /// pages on this machine.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Access {
+pub(crate) struct Access {
     hosts: Vec<String>,
     origins: Vec<String>,
     any_origin: bool,
@@ -24,7 +24,7 @@ pub(super) struct Access {
 
 /// The page that asks, by whether it may read the answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Reader {
+pub(crate) enum Reader {
     /// No page of another origin has asked.
     Same,
     /// A page of this origin may, or one of any (`*`).
@@ -34,12 +34,12 @@ pub(super) enum Reader {
 }
 
 impl Access {
-    pub(super) fn allow_host(&mut self, name: &str) {
+    pub(crate) fn allow_host(&mut self, name: &str) {
         self.hosts.push(normal_host(name));
     }
 
     /// `*` for any. Returns whether `origin` is one, as a browser writes it.
-    pub(super) fn allow_origin(&mut self, origin: &str) -> bool {
+    pub(crate) fn allow_origin(&mut self, origin: &str) -> bool {
         if origin == "*" {
             self.any_origin = true;
             return true;
@@ -56,8 +56,13 @@ impl Access {
         is_one
     }
 
+    /// Returns what is wrong with an origin that was not taken.
+    pub(crate) fn not_an_origin(origin: &str) -> String {
+        format!("{origin} is not an origin: it has to be like https://example.org, or * for all")
+    }
+
     /// Refuses a request that does not name a host of ours.
-    pub(super) fn check_host(&self, request: &Parts) -> Result<(), (StatusCode, Note)> {
+    pub(crate) fn check_host(&self, request: &Parts) -> Result<(), (StatusCode, Note)> {
         let malformed = || {
             let sentence = "the request has to name one host, like localhost:8080";
             (StatusCode::BAD_REQUEST, Note::Malformed(sentence.into()))
@@ -89,7 +94,7 @@ impl Access {
     }
 
     /// Returns whether the page that asks, if one does, may read the answer.
-    pub(super) fn reader(&self, headers: &HeaderMap) -> Reader {
+    pub(crate) fn reader(&self, headers: &HeaderMap) -> Reader {
         if self.any_origin {
             return Reader::Allowed(HeaderValue::from_static("*"));
         }
@@ -110,7 +115,7 @@ impl Access {
     }
 
     /// Returns whether answers depend on the origin of the page that asks.
-    pub(super) fn varies(&self) -> bool {
+    pub(crate) fn varies(&self) -> bool {
         !self.any_origin
     }
 }

@@ -16,19 +16,30 @@ use headers::{
 use super::access::Reader;
 use super::range::{Wanted, part};
 
+/// The methods by which files are read.
+pub(crate) const METHODS: &str = "GET, HEAD";
+
+/// The headers that requests for files may have.
+pub(crate) const REQUEST_HEADERS: &str =
+    "authorization, range, if-match, if-none-match, if-range, if-unmodified-since";
+
+/// The headers of answers that pages may read.
+pub(crate) const EXPOSED_HEADERS: &str =
+    "accept-ranges, content-length, content-range, etag, last-modified";
+
 /// The headers about a file.
-pub(super) struct About {
-    pub(super) len_bytes: u64,
-    pub(super) tag: ETag,
-    pub(super) modified: SystemTime,
-    pub(super) content_type: ContentType,
+pub(crate) struct About {
+    pub(crate) len_bytes: u64,
+    pub(crate) tag: ETag,
+    pub(crate) modified: Option<SystemTime>,
+    pub(crate) content_type: ContentType,
 }
 
 /// The answer to a request about a file but for its body, and the bytes of
 /// the file that are to be the body, if any.
-pub(super) fn begin(about: &About, request: &Parts) -> (Response, Option<Range<u64>>) {
+pub(crate) fn begin(about: &About, request: &Parts) -> (Response, Option<Range<u64>>) {
     let asked = &request.headers;
-    let modified = LastModified::from(about.modified);
+    let modified = about.modified.map(LastModified::from);
     let len = about.len_bytes;
     if !is_the_one(about, asked) {
         let (mut response, _) = plain(
@@ -48,7 +59,7 @@ pub(super) fn begin(about: &About, request: &Parts) -> (Response, Option<Range<u
     }
     let unchanged = asked
         .typed_get::<IfRange>()
-        .is_none_or(|header| !header.is_modified(Some(&about.tag), Some(&modified)));
+        .is_none_or(|header| !header.is_modified(Some(&about.tag), modified.as_ref()));
     let range = asked
         .typed_get::<headers::Range>()
         .filter(|_| unchanged && request.method == Method::GET);
@@ -74,7 +85,9 @@ pub(super) fn begin(about: &About, request: &Parts) -> (Response, Option<Range<u
     let headers = response.headers_mut();
     headers.typed_insert(about.content_type.clone());
     headers.typed_insert(ContentLength(range.end - range.start));
-    headers.typed_insert(modified);
+    if let Some(modified) = modified {
+        headers.typed_insert(modified);
+    }
     headers.typed_insert(about.tag.clone());
     let wants_body = request.method != Method::HEAD;
     (response, wants_body.then_some(range))
@@ -91,7 +104,8 @@ fn is_the_one(about: &About, asked: &HeaderMap) -> bool {
     }
     asked
         .typed_get::<IfUnmodifiedSince>()
-        .is_none_or(|header| header.precondition_passes(about.modified))
+        .zip(about.modified)
+        .is_none_or(|(header, modified)| header.precondition_passes(modified))
 }
 
 fn insert(response: &mut Response, name: HeaderName, value: &str) {
@@ -100,7 +114,7 @@ fn insert(response: &mut Response, name: HeaderName, value: &str) {
     }
 }
 
-pub(super) fn plain(status: StatusCode, text: &str) -> (Response, u64) {
+pub(crate) fn plain(status: StatusCode, text: &str) -> (Response, u64) {
     text_of("text/plain; charset=utf-8", status, format!("{text}\n"))
 }
 
@@ -125,15 +139,20 @@ fn empty(status: StatusCode) -> Response {
     response
 }
 
-pub(super) fn method_not_allowed() -> (Response, u64) {
+pub(crate) fn method_not_allowed() -> (Response, u64) {
     let (mut response, len) = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD");
     insert(&mut response, header::ALLOW, "GET, HEAD");
     (response, len)
 }
 
 /// Answers which methods are allowed; for a preflight of a page on another
-/// origin, with the headers that it may send.
-pub(super) fn options(reader: &Reader, asked: &HeaderMap) -> (Response, u64) {
+/// origin, with the `headers` that it may send.
+pub(crate) fn options(
+    reader: &Reader,
+    asked: &HeaderMap,
+    methods: &str,
+    headers: &str,
+) -> (Response, u64) {
     let mut response = match reader {
         Reader::Foreign(_) if asked.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD) => {
             return plain(
@@ -143,16 +162,13 @@ pub(super) fn options(reader: &Reader, asked: &HeaderMap) -> (Response, u64) {
         }
         _ => empty(StatusCode::NO_CONTENT),
     };
-    insert(&mut response, header::ALLOW, "GET, HEAD, OPTIONS");
+    insert(&mut response, header::ALLOW, &format!("{methods}, OPTIONS"));
     if !matches!(reader, Reader::Allowed(_)) {
         return (response, 0);
     }
     for (name, value) in [
-        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD"),
-        (
-            header::ACCESS_CONTROL_ALLOW_HEADERS,
-            "authorization, range, if-match, if-none-match, if-range, if-unmodified-since",
-        ),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, methods),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, headers),
         (header::ACCESS_CONTROL_MAX_AGE, "86400"),
     ] {
         insert(&mut response, name, value);
@@ -166,8 +182,8 @@ pub(super) fn options(reader: &Reader, asked: &HeaderMap) -> (Response, u64) {
     (response, 0)
 }
 
-/// Adds the headers of every answer. `varies` says that it depends on the origin
-/// of the page that asks.
+/// Adds the headers of every answer about files. `varies` says that it depends on
+/// the origin of the page that asks.
 pub(super) fn common(headers: &mut HeaderMap, reader: &Reader, varies: bool) {
     for (name, value) in [
         (header::ACCEPT_RANGES, "bytes"),
@@ -176,12 +192,16 @@ pub(super) fn common(headers: &mut HeaderMap, reader: &Reader, varies: bool) {
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
+    allow(headers, reader, varies, EXPOSED_HEADERS);
+}
+
+/// Lets pages that may do so read an answer with the headers `exposed`.
+pub(crate) fn allow(headers: &mut HeaderMap, reader: &Reader, varies: bool, exposed: &'static str) {
     if varies {
         headers.insert(header::VARY, HeaderValue::from_static("Origin"));
     }
     if let Reader::Allowed(origin) = reader {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
-        let exposed = "accept-ranges, content-length, content-range, etag, last-modified";
         let exposed = HeaderValue::from_static(exposed);
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
     }

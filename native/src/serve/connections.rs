@@ -26,9 +26,6 @@ use super::stall::Stalling;
 /// of an answer for a client that is slow.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// The time that a stopping server gives to answers that are under way.
-const GRACE: Duration = Duration::from_secs(3);
-
 /// Pause before another attempt when no connection can be accepted, for lack of
 /// descriptors for instance.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -44,6 +41,8 @@ pub struct Limits {
     /// Connections at a time. One more takes the place of the one that has
     /// been idle longest; if all have answers under way, it waits.
     pub connections: usize,
+    /// The time that a stopping server gives to answers that are under way.
+    pub grace: Duration,
 }
 
 impl Default for Limits {
@@ -53,6 +52,7 @@ impl Default for Limits {
             // Sockets take megabytes before a slow client has taken one.
             write: Duration::from_secs(120),
             connections: 512,
+            grace: Duration::from_secs(3),
         }
     }
 }
@@ -100,7 +100,7 @@ impl Connections {
         }
         drop(listener);
         let all = u32::try_from(self.limits.connections.max(1)).unwrap_or(u32::MAX);
-        let _ = timeout(GRACE, self.places.acquire_many(all)).await;
+        let _ = timeout(self.limits.grace, self.places.acquire_many(all)).await;
     }
 
     async fn accept<A, F>(

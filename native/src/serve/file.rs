@@ -24,7 +24,7 @@ pub(super) async fn send(path: &Path, request: &Parts) -> Result<(Response, u64)
     let about = About {
         len_bytes: version.len_bytes,
         tag: version.tag(""),
-        modified: version.modified,
+        modified: Some(version.modified),
         content_type: ContentType::from(mime_guess::from_path(path).first_or_octet_stream()),
     };
     let (mut response, body) = begin(&about, request);

@@ -2,35 +2,33 @@
 //! `NAME.zstn` there is a `NAME.safetensors`, decoded as it is requested.
 //! Meant for demos, tests and a look at a local model from a browser.
 
-use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use tokio::sync::watch;
 
 use crate::{Engine, Error, Result};
 use access::Access;
-use connections::Connections;
+use listening::Listening;
 use root::Root;
 use site::Site;
 use unpacked::Unpacked;
 
-mod access;
-mod answer;
+pub(crate) mod access;
+pub(crate) mod answer;
 mod connections;
 mod file;
+pub(crate) mod listening;
 mod listing;
-mod path;
+pub(crate) mod path;
 mod range;
-mod root;
+pub(crate) mod root;
 mod served;
 mod site;
 mod stall;
-mod unpacked;
+pub(crate) mod unpacked;
 
 pub use connections::Limits;
+pub use listening::Handle;
 pub use served::{Note, Served};
 
 /// Length of the decoded tensors that a server keeps by default, in bytes.
@@ -41,33 +39,9 @@ pub const CACHE_BYTES: u64 = 256 << 20;
 pub struct Server {
     root: Root,
     access: Access,
-    listener: std::net::TcpListener,
-    address: SocketAddr,
+    listening: Listening,
     engine: Option<Engine>,
     cache_bytes: u64,
-    limits: Limits,
-    handle: Handle,
-}
-
-/// Stops a server from elsewhere.
-#[derive(Debug, Clone)]
-pub struct Handle {
-    stop: Arc<watch::Sender<bool>>,
-    open: Arc<AtomicUsize>,
-}
-
-impl Handle {
-    /// Makes [`Server::run`] return: at once, or a few seconds later where
-    /// answers are under way.
-    pub fn stop(&self) {
-        self.stop.send_replace(true);
-    }
-
-    /// Returns how many connections are open.
-    #[must_use]
-    pub fn connections(&self) -> usize {
-        self.open.load(Ordering::SeqCst)
-    }
 }
 
 impl Server {
@@ -93,31 +67,12 @@ impl Server {
         }
         let root = Root::new(root).map_err(fail)?;
         root.folder().read_dir().map_err(fail)?;
-        let fail = |error: io::Error| {
-            let error = match error.kind() {
-                io::ErrorKind::AddrInUse => {
-                    let sentence = "the port is in use; port 0 takes any free one";
-                    io::Error::new(error.kind(), sentence)
-                }
-                _ => error,
-            };
-            Error::io(format!("listen at {address}"), error)
-        };
-        let listener = std::net::TcpListener::bind(address).map_err(fail)?;
-        listener.set_nonblocking(true).map_err(fail)?;
-        let address = listener.local_addr().map_err(fail)?;
         Ok(Self {
             root,
             access: Access::default(),
-            listener,
-            address,
+            listening: Listening::at(address)?,
             engine: None,
             cache_bytes: CACHE_BYTES,
-            limits: Limits::default(),
-            handle: Handle {
-                stop: Arc::new(watch::Sender::new(false)),
-                open: Arc::default(),
-            },
         })
     }
 
@@ -140,7 +95,7 @@ impl Server {
     /// Limits how long connections may take, and their number.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
+        self.listening.limits = limits;
         self
     }
 
@@ -162,8 +117,7 @@ impl Server {
         if self.access.allow_origin(origin) {
             return Ok(self);
         }
-        let detail = "is not an origin: it has to be like https://example.org, or * for all";
-        Err(Error::Usage(format!("{origin} {detail}")))
+        Err(Error::Usage(Access::not_an_origin(origin)))
     }
 
     /// Follows links that lead into `folder`.
@@ -179,13 +133,13 @@ impl Server {
     /// Returns the address of the root, with a slash at its end.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}/", self.address)
+        self.listening.url()
     }
 
     /// Returns what stops this server once it runs.
     #[must_use]
     pub fn handle(&self) -> Handle {
-        self.handle.clone()
+        self.listening.handle()
     }
 
     /// Answers requests until the process or the server is stopped.
@@ -193,7 +147,6 @@ impl Server {
     /// # Errors
     /// If threads cannot be started.
     pub fn run(self, log: impl Fn(Served) + Send + Sync + 'static) -> Result<()> {
-        let fail = |error| Error::io("serve", error);
         let engine = self.engine.unwrap_or_default();
         let site = Arc::new(Site {
             root: Arc::new(self.root),
@@ -210,22 +163,6 @@ impl Server {
                 response
             }
         };
-        let connections = Connections::new(self.limits, Arc::clone(&self.handle.open));
-        let stop = self.handle.stop.subscribe();
-        tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()
-            .map_err(fail)?
-            .block_on(async {
-                tokio::spawn(async move {
-                    if tokio::signal::ctrl_c().await.is_ok() {
-                        self.handle.stop();
-                    }
-                });
-                let listener = tokio::net::TcpListener::from_std(self.listener)?;
-                connections.serve(listener, stop, answer).await;
-                Ok(())
-            })
-            .map_err(fail)
+        self.listening.run(answer)
     }
 }

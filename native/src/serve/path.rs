@@ -76,7 +76,7 @@ fn existing(root: &Root, full: PathBuf, real: PathBuf) -> Result<Found, Absent> 
 }
 
 /// The name of the file that one called `name` would be unpacked from.
-fn packed_name(name: &str) -> Option<String> {
+pub(crate) fn packed_name(name: &str) -> Option<String> {
     if let Some(stem) = name.strip_suffix(".safetensors") {
         return Some(format!("{stem}.zstn"));
     }
@@ -86,7 +86,7 @@ fn packed_name(name: &str) -> Option<String> {
 }
 
 /// The name of the file that the packed one called `name` unpacks to.
-pub(super) fn unpacked_name(name: &str) -> Option<String> {
+pub(crate) fn unpacked_name(name: &str) -> Option<String> {
     if let Some(stem) = name.strip_suffix(".zstn") {
         return Some(format!("{stem}.safetensors"));
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// A folder, and those outside it that links in it may lead to.
 #[derive(Debug, Clone)]
-pub(super) struct Root {
+pub(crate) struct Root {
     folder: PathBuf,
     linked: Vec<PathBuf>,
     /// The files that a model hub's cache keeps for this folder, if it is part
@@ -16,7 +16,7 @@ pub(super) struct Root {
 
 /// Why there is nothing at a path.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Absent {
+pub(crate) enum Absent {
     /// There is nothing, or nothing to be seen.
     Nothing,
     /// It is a link out of the folder, to this place.
@@ -24,7 +24,7 @@ pub(super) enum Absent {
 }
 
 impl Root {
-    pub(super) fn new(folder: &Path) -> io::Result<Self> {
+    pub(crate) fn new(folder: &Path) -> io::Result<Self> {
         let folder = folder.canonicalize()?;
         Ok(Self {
             blobs: blobs(&folder),
@@ -33,7 +33,7 @@ impl Root {
         })
     }
 
-    pub(super) fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
@@ -46,7 +46,7 @@ impl Root {
     /// Returns the real path of `path`, which is relative to the folder. A link
     /// that leads outside is not followed, not even to see whether its target
     /// exists.
-    pub(super) fn follow(&self, path: &Path) -> Result<PathBuf, Absent> {
+    pub(crate) fn follow(&self, path: &Path) -> Result<PathBuf, Absent> {
         let relative = path.strip_prefix(&self.folder);
         let relative = relative.map_err(|_| Absent::Nothing)?;
         let mut real = self.folder.clone();

@@ -3,6 +3,9 @@
 use std::fmt::{Display, Formatter, Result};
 use std::path::PathBuf;
 
+use axum::http::header;
+use axum::http::request::Parts;
+
 use crate::display::{escaped, size};
 
 /// One request, after it was answered. It displays as a line of a log.
@@ -52,6 +55,20 @@ pub enum Note {
     },
     /// The request makes no sense.
     Malformed(String),
+}
+
+impl Served {
+    pub(crate) fn new(request: &Parts, status: u16, body_bytes: u64, note: Option<Note>) -> Self {
+        let range = request.headers.get(header::RANGE);
+        Self {
+            method: request.method.to_string(),
+            path: request.uri.path().into(),
+            range: range.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()),
+            status,
+            body_bytes,
+            note,
+        }
+    }
 }
 
 impl Display for Note {

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::http::request::Parts;
-use axum::http::{Method, StatusCode, header};
+use axum::http::{Method, StatusCode};
 use axum::response::Response;
 
 use super::access::{Access, Reader};
-use super::answer::{self, method_not_allowed, plain};
+use super::answer::{self, METHODS, REQUEST_HEADERS, method_not_allowed, plain};
 use super::path::{Found, resolve};
 use super::root::{Absent, Root};
 use super::unpacked::{self, Unpacked};
@@ -40,23 +40,15 @@ impl Site {
             }
         };
         answer::common(response.headers_mut(), &reader, self.access.varies());
-        let served = Served {
-            method: request.method.to_string(),
-            path: request.uri.path().into(),
-            range: request
-                .headers
-                .get(header::RANGE)
-                .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()),
-            status: response.status().as_u16(),
-            body_bytes,
-            note: note.or_else(|| foreign(&reader)),
-        };
+        let status = response.status().as_u16();
+        let note = note.or_else(|| foreign(&reader));
+        let served = Served::new(request, status, body_bytes, note);
         (response, served)
     }
 
     async fn answer_to(&self, reader: &Reader, request: &Parts) -> Answer {
         let (response, len) = match request.method {
-            Method::OPTIONS => answer::options(reader, &request.headers),
+            Method::OPTIONS => answer::options(reader, &request.headers, METHODS, REQUEST_HEADERS),
             Method::GET | Method::HEAD => match resolve(&self.root, request.uri.path()) {
                 Err(Absent::Outside(real)) => return outside(&real),
                 Err(Absent::Nothing) => plain(StatusCode::NOT_FOUND, "no such file"),

@@ -19,6 +19,8 @@ pub use choice::{BASES, PACKED, PLAIN};
 pub use pack::pack_shards;
 #[cfg(feature = "serve")]
 pub use shard::unpacked_index;
+#[cfg(feature = "gateway")]
+pub use shard::unpacked_index_of;
 pub use shard::{Index, Shard};
 pub use unpack::unpack_shards;
 pub use verify::verify_shards;

@@ -105,6 +105,21 @@ pub fn unpacked_index(path: &Path) -> Result<Vec<u8>> {
     Ok(Kind::Zstn.renamed_index(index, Kind::Safetensors)?.text)
 }
 
+/// Returns the text of the index that the one called `name`, of packed shards and
+/// with this text, was made from.
+#[cfg(feature = "gateway")]
+pub fn unpacked_index_of(name: &str, text: Vec<u8>) -> Result<Vec<u8>> {
+    let parsed = ShardIndex::parse(&text).map_err(Error::place(name))?;
+    let file_name = name.rsplit('/').next().unwrap_or_default();
+    let index = Index {
+        name: file_name.into(),
+        location: Location::from(name),
+        text,
+        parsed,
+    };
+    Ok(Kind::Zstn.renamed_index(&index, Kind::Safetensors)?.text)
+}
+
 pub(super) fn missing(location: &Location) -> Error {
     Error::io(format!("open {location}"), ErrorKind::NotFound.into())
 }

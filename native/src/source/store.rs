@@ -1,5 +1,7 @@
 //! Objects in a store such as S3, by the crate `zstn-store`.
 
+#[cfg(all(feature = "store", feature = "serve"))]
+pub(crate) use linked::list;
 #[cfg(feature = "store")]
 pub(crate) use linked::{address, delete, exists, list_top, open, options, read_small};
 #[cfg(not(feature = "store"))]
@@ -49,6 +51,12 @@ mod linked {
     /// Returns the objects directly in the folder at `url`.
     pub(crate) fn list_top(url: &str, http: &HttpOptions) -> Result<Vec<ListedObject>> {
         Ok(zstn_store::list_top(&address(url)?, &options(http))?)
+    }
+
+    /// Returns the objects below the folder at `url`, at any depth.
+    #[cfg(feature = "serve")]
+    pub(crate) fn list(url: &str, http: &HttpOptions) -> Result<Vec<ListedObject>> {
+        Ok(zstn_store::list(&address(url)?, &options(http))?)
     }
 
     /// Returns whether there is an object at `url`.

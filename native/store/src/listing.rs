@@ -18,6 +18,8 @@ pub struct ListedObject {
     pub path: String,
     /// Its length in bytes.
     pub len_bytes: u64,
+    /// Its entity tag, which another version does not have, if the store lists it.
+    pub tag: Option<String>,
 }
 
 /// Returns the objects below the folder `address`, at any depth, sorted by name.
@@ -103,6 +105,7 @@ fn listed(folder: &Path, object: &ObjectMeta) -> Option<ListedObject> {
         .map(|path| ListedObject {
             path: path.into(),
             len_bytes: object.size,
+            tag: object.e_tag.clone(),
         })
 }
 

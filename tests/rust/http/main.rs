@@ -1,6 +1,7 @@
 //! Reading over HTTP, and `zstn serve`.
 
 mod faults;
+mod gateway;
 mod hub;
 mod opening;
 mod options;

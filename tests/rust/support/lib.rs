@@ -15,6 +15,7 @@ pub mod refusal;
 pub mod rng;
 pub mod round_server;
 pub mod store_proxy;
+pub mod stub_hub;
 #[cfg(unix)]
 pub mod terminal;
 pub mod upload_server;

@@ -133,7 +133,7 @@ def test_a_pipeline(
             found = owner.from_pretrained(name)
             assert type(found) is StableDiffusionPipeline
             assert_same_bits(weights(found), weights(original))
-    hub.requests.clear()
+    hub.clear_log()
     found = DiffusionPipeline.from_pretrained(
         pretrained_model_name_or_path="org/pipeline", local_files_only=True
     )
@@ -188,14 +188,14 @@ def test_plain_pipelines_are_loaded_as_before(
     hub.add("org/plain-pipeline", plain)
     for name in (plain, "org/plain-pipeline"):
         assert_same_bits(weights(DiffusionPipeline.from_pretrained(name)), weights(original))
-    hub.repositories.clear()
+    hub.clear()
     found = DiffusionPipeline.from_pretrained("org/plain-pipeline", local_files_only=True)
     assert_same_bits(weights(found), weights(original))
     assert not os.path.exists(plain.parent / "zstn-cache")
 
 
 def test_what_is_not_there_is_reported_as_before(enabled: None, plain: Path, hub: StubHub) -> None:
-    hub.add("org/hidden", plain, token="hf_secret")
+    hub.add("org/hidden", plain, private=True)
     for owner, name in (
         (DiffusionPipeline, "org/missing"),
         (DiffusionPipeline, "org/hidden"),

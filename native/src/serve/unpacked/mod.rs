@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,16 +12,17 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
-use headers::ContentType;
+use headers::{ContentType, ETag};
 use zstn_core::ErrorKind;
 
 use super::answer::{About, begin, plain};
 use super::file::Version;
 use crate::Engine;
 use crate::shards::unpacked_index;
+use crate::source::FileSource;
 use body::Rest;
-use cache::{DecodedTensors, Patience};
-use packed::Packed;
+pub(crate) use cache::{DecodedTensors, Patience};
+pub(crate) use packed::Packed;
 
 mod body;
 mod cache;
@@ -33,8 +35,15 @@ const MOST_OPEN: usize = 64;
 pub(super) struct Unpacked {
     engine: Engine,
     decoded: Arc<DecodedTensors>,
-    open: Mutex<HashMap<PathBuf, (u64, Arc<Packed>)>>,
+    open: Mutex<HashMap<PathBuf, Open>>,
     uses: AtomicU64,
+}
+
+/// A file as it was when it was opened.
+struct Open {
+    last_use: u64,
+    version: Version,
+    packed: Arc<Packed>,
 }
 
 impl Unpacked {
@@ -49,57 +58,85 @@ impl Unpacked {
     }
 
     /// The answer to `request` about the file that the one at `path` restores,
-    /// and the length of its body. What is damaged breaks the answer off where
-    /// it has begun already.
+    /// and the length of its body.
     pub(super) async fn send(self: Arc<Self>, path: PathBuf, request: &Parts) -> (Response, u64) {
         let this = Arc::clone(&self);
         let opened = tokio::task::spawn_blocking(move || this.open(&path)).await;
-        let packed = match opened {
-            Ok(Ok(packed)) => packed,
+        let (packed, version) = match opened {
+            Ok(Ok(opened)) => opened,
             Ok(Err(error)) => return refused(&error),
             Err(_) => return plain(StatusCode::INTERNAL_SERVER_ERROR, "opening it failed"),
         };
         let about = About {
             len_bytes: packed.layout().len_bytes(),
-            tag: packed.tag(),
-            modified: packed.version().modified,
+            tag: tag(&packed).unwrap_or_else(|| version.tag("u")),
+            modified: Some(version.modified),
             content_type: ContentType::octet_stream(),
         };
-        let (mut response, body) = begin(&about, request);
-        let Some(range) = body else {
-            return (response, 0);
-        };
-        let len = range.end - range.start;
-        let rest = Rest::new(Arc::clone(&self.decoded), packed, range);
-        match rest.into_body().await {
-            Ok(body) => *response.body_mut() = body,
-            Err(error) => return plain(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
-        }
-        (response, len)
+        let sent = send(&self.decoded, packed, &about, request).await;
+        sent.unwrap_or_else(|error| plain(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()))
     }
 
     /// The packed file at `path` as it is now.
-    fn open(&self, path: &Path) -> crate::Result<Arc<Packed>> {
+    fn open(&self, path: &Path) -> crate::Result<(Arc<Packed>, Version)> {
         let now = fs::metadata(path).map_err(crate::Error::file("look at", path))?;
         let now = Version::of(&now);
         let use_number = self.uses.fetch_add(1, Ordering::Relaxed);
         let lock = || self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((last_use, packed)) = lock().get_mut(path)
-            && packed.version() == now
+        if let Some(open) = lock().get_mut(path)
+            && open.version == now
         {
-            *last_use = use_number;
-            return Ok(Arc::clone(packed));
+            open.last_use = use_number;
+            return Ok((Arc::clone(&open.packed), now));
         }
-        let packed = Arc::new(Packed::open(&self.engine, path, use_number)?);
+        // Clients see the name of the file, not its path.
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let source = FileSource::open(path)?.with_name(name);
+        let version = Version::of_source(&source);
+        let packed = Arc::new(Packed::open(&self.engine, source, use_number)?);
         let mut open = lock();
         if open.len() >= MOST_OPEN {
-            let oldest = open.iter().min_by_key(|(_, (last_use, _))| *last_use);
+            let oldest = open.iter().min_by_key(|(_, open)| open.last_use);
             let oldest = oldest.map(|(path, _)| path.clone());
             oldest.and_then(|oldest| open.remove(&oldest));
         }
-        open.insert(path.into(), (use_number, Arc::clone(&packed)));
-        Ok(packed)
+        let opened = Open {
+            last_use: use_number,
+            version,
+            packed: Arc::clone(&packed),
+        };
+        open.insert(path.into(), opened);
+        Ok((packed, version))
     }
+}
+
+/// Returns the tag of the file that `packed` restores, if its digest is known.
+pub(crate) fn tag(packed: &Packed) -> Option<ETag> {
+    let sha256 = packed.sha256()?;
+    let tag = format!("\"{sha256}\"").parse();
+    Some(tag.expect("hex digits make an ETag"))
+}
+
+/// The answer to `request` about the file that `packed` restores, and the
+/// length of its body. What is damaged breaks the answer off where it has begun
+/// already.
+///
+/// # Errors
+/// If the first bytes cannot be decoded.
+pub(crate) async fn send(
+    decoded: &Arc<DecodedTensors>,
+    packed: Arc<Packed>,
+    about: &About,
+    request: &Parts,
+) -> io::Result<(Response, u64)> {
+    let (mut response, body) = begin(about, request);
+    let Some(range) = body else {
+        return Ok((response, 0));
+    };
+    let len = range.end - range.start;
+    let rest = Rest::new(Arc::clone(decoded), packed, range);
+    *response.body_mut() = rest.into_body().await?;
+    Ok((response, len))
 }
 
 /// The answer to `request` about the index of safetensors files that the one
@@ -118,7 +155,7 @@ pub(super) async fn send_index(path: PathBuf, request: &Parts) -> (Response, u64
     let about = About {
         len_bytes: text.len() as u64,
         tag: version.tag("u"),
-        modified: version.modified,
+        modified: Some(version.modified),
         content_type: ContentType::json(),
     };
     let (mut response, body) = begin(&about, request);

@@ -1,31 +1,34 @@
 //! A packed file that has been opened.
 
-use std::path::Path;
+use std::sync::Arc;
 
-use headers::ETag;
 use zstn_core::model::Unpacked;
 
-use crate::serve::file::Version;
-use crate::source::FileSource;
+use crate::source::Input;
+#[cfg(feature = "gateway")]
+use crate::source::Source;
 use crate::{Engine, Error, Reader, Result};
 
 /// A packed file and the one it restores.
-pub(super) struct Packed {
+pub(crate) struct Packed {
     id: u64,
-    version: Version,
     reader: Reader,
-    layout: Unpacked,
+    layout: Arc<Unpacked>,
+    on_failure: Option<OnFailure>,
 }
 
+/// Called when a tensor cannot be read.
+pub(crate) type OnFailure = Arc<dyn Fn() + Send + Sync>;
+
 impl Packed {
-    /// Opens the file at `path`; `id` is for it alone.
-    pub(super) fn open(engine: &Engine, path: &Path, id: u64) -> Result<Self> {
-        // Clients see the name of the file, not its path.
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let source = FileSource::open(path)?.with_name(name);
-        let version = Version::of_source(&source);
-        let options = Reader::options().engine(engine);
-        let reader = options.open(source)?;
+    /// Opens a packed file; `id` is for it alone.
+    ///
+    /// # Errors
+    /// What [`Reader::open`] returns; a refusal of the kind
+    /// [`Unsupported`](zstn_core::ErrorKind::Unsupported) for a file that does not
+    /// restore a safetensors file by itself.
+    pub(crate) fn open(engine: &Engine, input: impl Into<Input>, id: u64) -> Result<Self> {
+        let reader = Reader::options().engine(engine).open(input)?;
         let refuse = Error::place(reader.name().to_owned());
         if reader.model().needs_base() {
             let detail = "it is a difference from another checkpoint, which is not known here";
@@ -34,38 +37,42 @@ impl Packed {
         let layout = reader.model().unpacked().map_err(&refuse)?;
         Ok(Self {
             id,
-            version,
             reader,
-            layout,
+            layout: Arc::new(layout),
+            on_failure: None,
         })
+    }
+
+    /// Returns the same file, whose bytes are read from `source`. `on_failure` is
+    /// called when a tensor cannot be decoded from them.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn with_source(&self, source: Box<dyn Source>, on_failure: OnFailure) -> Self {
+        Self {
+            id: self.id,
+            reader: self.reader.with_sources(vec![source]),
+            layout: Arc::clone(&self.layout),
+            on_failure: Some(on_failure),
+        }
     }
 
     pub(super) fn id(&self) -> u64 {
         self.id
     }
 
-    pub(super) fn layout(&self) -> &Unpacked {
+    /// Returns the layout of the file it restores.
+    pub(crate) fn layout(&self) -> &Unpacked {
         &self.layout
     }
 
-    pub(super) fn version(&self) -> Version {
-        self.version
-    }
-
-    /// Returns the SHA-256 of the file it restores, if the container has it and every
-    /// tensor can be compared; model hubs know files by it, too.
-    pub(super) fn tag(&self) -> ETag {
+    /// Returns the SHA-256 of the file it restores in hexadecimal digits, if the
+    /// container has it and every tensor can be compared; model hubs know files by
+    /// it, too.
+    pub(crate) fn sha256(&self) -> Option<String> {
         let integrity = self.reader.model().files()[0].integrity();
         let sha256 = integrity
             .filter(|integrity| integrity.is_complete() && self.layout.is_original())
-            .and_then(|integrity| integrity.original_sha256());
-        let Some(sha256) = sha256 else {
-            return self.version().tag("u");
-        };
-        let hex: String = sha256.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("\"{hex}\"")
-            .parse()
-            .expect("hex digits make an ETag")
+            .and_then(|integrity| integrity.original_sha256())?;
+        Some(sha256.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     pub(super) fn tensor_len_bytes(&self, number: usize) -> u64 {
@@ -75,6 +82,11 @@ impl Packed {
     /// Reads and decodes tensor `number`.
     pub(super) fn read(&self, number: usize) -> Result<Vec<u8>> {
         let name = &self.reader.tensors()[number].name;
-        Ok(self.reader.read(name)?.bytes)
+        let read = self.reader.read(name).inspect_err(|_| {
+            if let Some(on_failure) = &self.on_failure {
+                on_failure();
+            }
+        });
+        Ok(read?.bytes)
     }
 }

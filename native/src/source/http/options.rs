@@ -91,6 +91,16 @@ impl HttpOptions {
         Ok(self)
     }
 
+    /// Returns the same limits without headers, and without a hub.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn limits(&self) -> Self {
+        Self {
+            secrets: Secrets::default(),
+            hub: None,
+            ..self.clone()
+        }
+    }
+
     /// Returns the file at an address in a hub, and adds the hub's token to the
     /// secrets. A header of that name that was given for the hub stays.
     pub(super) fn log_in(&mut self, address: &str) -> Result<HubFile> {

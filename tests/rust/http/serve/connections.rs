@@ -19,6 +19,7 @@ const NONE: Limits = Limits {
     head: ENDLESS,
     write: ENDLESS,
     connections: 100,
+    grace: Duration::from_secs(3),
 };
 
 fn folder() -> tempfile::TempDir {

@@ -1,6 +1,6 @@
 //! `zstn serve`: its answers, its access rules and its memory.
 
-mod client;
+pub mod client;
 mod command;
 mod conditions;
 mod connections;

@@ -37,7 +37,7 @@ pub(super) type Decode = Arc<dyn Fn() -> Result<Vec<u8>, String> + Send + Sync>;
 /// used longest ago first. A reader that is slow loses its claim to a tensor
 /// while others wait for room, so that everybody gets on; what it has not read
 /// by then is decoded again when it comes back.
-pub(super) struct DecodedTensors {
+pub(crate) struct DecodedTensors {
     limit_bytes: u64,
     /// `limit_bytes` in units of `unit_bytes`; tensors that are read or
     /// decoded hold theirs. First come, first served.
@@ -52,7 +52,7 @@ pub(super) struct DecodedTensors {
 
 /// Time that a tensor stays with its readers while others wait for room.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Patience {
+pub(crate) struct Patience {
     /// Since the last of its bytes was read.
     pub(super) unread: Duration,
     /// Since it was decoded, and at least as long as that took.
@@ -69,7 +69,7 @@ impl Default for Patience {
 }
 
 impl DecodedTensors {
-    pub(super) fn new(limit_bytes: u64, patience: Patience) -> Self {
+    pub(crate) fn new(limit_bytes: u64, patience: Patience) -> Self {
         // A million units are fine enough, and a semaphore can count them.
         let unit_bytes = (limit_bytes >> 20).max(1);
         let room_units =
@@ -84,6 +84,12 @@ impl DecodedTensors {
             patience,
             state: Mutex::default(),
         }
+    }
+
+    /// Returns the length of the tensors in memory, in bytes.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.state().held_bytes()
     }
 
     /// Returns a reader of the tensor `key` of `len_bytes`; nothing is decoded

@@ -54,7 +54,7 @@ pub(super) struct Entered {
 }
 
 impl State {
-    #[cfg(test)]
+    #[cfg(any(test, feature = "gateway"))]
     pub(super) fn held_bytes(&self) -> u64 {
         self.held_bytes
     }

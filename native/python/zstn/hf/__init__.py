@@ -1,0 +1,36 @@
+"""``hf zstn``: packed checkpoints in repositories, from the command line of
+huggingface_hub. It is also the program ``hf-zstn``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from ._arguments import parse
+from ._errors import sentence
+from ._progress import quieten
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command and returns its exit status: 0, 1 after an error, 2 for
+    wrong arguments, 130 after Ctrl-C."""
+    options = parse(arguments)
+    try:
+        quieten(options.quiet)
+        options.run(options)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever reads the output has seen enough. Nothing can be flushed then.
+        sys.stdout = None  # type: ignore[assignment]
+        return 0
+    except Exception as error:
+        text = sentence(error)
+        if text is None:
+            raise
+        print(f"error: {text}", file=sys.stderr)
+        return 1
+    return 0

@@ -1,0 +1,86 @@
+"""What went wrong, in one sentence."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from .._errors import ZstnError
+
+_LOG_IN = "log in with `hf auth login`, or set HF_TOKEN"
+
+
+def sentence(error: Exception) -> str | None:
+    """Returns what to print; `None` for an error of this program."""
+    if isinstance(error, ZstnError | OSError | ValueError) and not hasattr(error, "response"):
+        return _line(str(error))
+    if isinstance(error, ImportError):
+        return _line(str(error))
+    from huggingface_hub import errors, get_token
+
+    # An upload that failed says which file, its cause says why.
+    cause = error.__cause__ if isinstance(error, RuntimeError) else None
+    for one in (error, cause):
+        if isinstance(one, errors.HfHubHTTPError):
+            return _refusal(one, bool(get_token()))
+        # The library is httpx or httpx2, according to the version.
+        if type(one).__module__.startswith("httpx"):
+            return f"the hub does not answer: {_line(str(one)) or type(one).__name__}"
+    return _line(str(error)) if isinstance(error, RuntimeError) else None
+
+
+def _refusal(error: Any, has_token: bool) -> str:
+    from huggingface_hub import errors
+
+    status = error.response.status_code
+    what = _repository(error)
+    said = _line(error.server_message or "")
+    if isinstance(error, errors.GatedRepoError):
+        if not has_token:
+            return f"{what} is gated: {_LOG_IN}, with an account that has access"
+        return f"{what} is gated and your account has no access; ask for it on the page of {what}"
+    if isinstance(error, errors.RevisionNotFoundError):
+        return f"{what} has no such revision; give a branch, a tag or a commit that it has"
+    if isinstance(error, errors.EntryNotFoundError):
+        return f"{what} has no such file; `hf zstn ls {what}` lists those that it has"
+    if status == 401 and has_token and "credentials" in said:
+        return (
+            f"{what}: the hub does not know your token; log in again with `hf auth login`, or "
+            "correct HF_TOKEN"
+        )
+    if isinstance(error, errors.RepositoryNotFoundError):
+        if has_token:
+            kind, slash, name = what.partition("s/") if what.count("/") > 1 else ("", "", what)
+            more = f" --repo-type {kind}" if slash else ""
+            return (
+                f"there is no repository {what}, or your account may not see it; "
+                f"`hf repos create {name}{more}` makes it"
+            )
+        return f"there is no repository {what}, or it is private: {_LOG_IN}"
+    if status == 401:
+        return f"{what}: the hub wants to know who you are; {_LOG_IN}"
+    if status == 403:
+        return f"{what}: your token may not do this; {said or 'it needs write access'}"
+    if status == 412:
+        return (
+            f"{what} has had another commit since this began, so nothing was committed; run the "
+            "command again: what has been uploaded is not sent again"
+        )
+    return f"{what}: the hub answered {status}: {said or error.response.reason_phrase}"
+
+
+def _repository(error: Any) -> str:
+    """Returns the name of the repository that a request was about."""
+    path = error.response.url.path
+    match = re.match(
+        r"/(?:api/)?(?P<type>models/|datasets/|spaces/)?(?P<name>[^/]+/[^/]+?)(?:\.git)?(?:/|$)", path
+    )
+    if match is None:
+        return "the hub"
+    prefix = match["type"] if match["type"] != "models/" else ""
+    return f"{prefix or ''}{match['name']}"
+
+
+def _line(text: str) -> str:
+    """Returns a text in one line, without its full stop."""
+    return " ".join(text.split()).rstrip(".")

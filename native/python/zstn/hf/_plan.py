@@ -1,0 +1,104 @@
+"""What becomes of each file of a checkpoint."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from .._errors import ZstnError
+from ..hub._names import check_name, packed_name, restored_index
+
+_ATTRIBUTES = ".gitattributes"
+
+#: Folders of programs, which are no part of a checkpoint.
+_LEFT_OUT = frozenset({".git", ".cache", "__pycache__"})
+
+
+class Step(Enum):
+    """What is done with a file."""
+
+    PACK = "packed"
+    INDEX = "index"
+    COPY = "as it is"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file, and what it is called in the result."""
+
+    name: str
+    path: str
+    step: Step
+
+
+def plan(names: Iterable[str]) -> list[Entry]:
+    """Returns what becomes of the files with these names.
+
+    Raises:
+        ZstnError: if two of them would have the same name.
+    """
+    entries: dict[str, Entry] = {}
+    for name in sorted(names):
+        entry = _entry(name)
+        other = entries.setdefault(entry.path, entry)
+        if other is not entry:
+            raise ZstnError(f"{other.name} and {name} would both be called {entry.path}; remove one")
+    return list(entries.values())
+
+
+def _entry(name: str) -> Entry:
+    path = packed_name(name)
+    if path == name:
+        return Entry(name, name, Step.COPY)
+    return Entry(name, path, Step.INDEX if name.endswith(".json") else Step.PACK)
+
+
+def local_files(source: str) -> dict[str, Path]:
+    """Returns a file, or the files of a folder, by their names in a repository."""
+    root = Path(source)
+    if root.is_file():
+        return {root.name: root}
+    if not root.exists():
+        raise FileNotFoundError(f"{source}: no such file or folder")
+    files: dict[str, Path] = {}
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(set(folders) - _LEFT_OUT)
+        for name in names:
+            path = Path(folder) / name
+            relative = path.relative_to(root).as_posix()
+            if path.is_file() and relative != _ATTRIBUTES:
+                files[relative] = path
+    if not files:
+        raise ZstnError(f"{source} has no files")
+    return files
+
+
+def packed_index(name: str, text: bytes, available: Iterable[str]) -> bytes:
+    """Returns the text of an index with the names of the packed files
+    (docs/formats/sharded.md 3).
+
+    Raises:
+        ZstnError: if it names files that are not available, or cannot be
+            restored by changing the names back.
+    """
+    try:
+        shards = set(json.loads(text)["weight_map"].values())
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ZstnError(f"{name} is not the index of a checkpoint: {error}", "malformed") from error
+    folder = name.rpartition("/")[0]
+    missing = sorted(
+        shard for shard in shards if (f"{folder}/{shard}" if folder else shard) not in set(available)
+    )
+    if missing:
+        raise ZstnError(f"{name} names {missing[0]}, which is not there", "malformed")
+    for shard in shards:
+        check_name(shard)
+    packed = text.replace(b'.safetensors"', b'.zstn"')
+    restored = {packed_name(shard) for shard in shards}
+    if restored_index(packed) != text or restored != set(json.loads(packed)["weight_map"].values()):
+        raise ZstnError(f"{name} could not be restored from its packed form", "malformed")
+    return packed

@@ -1,0 +1,81 @@
+//! `zstn gateway`
+
+use std::time::Duration;
+
+use clap::Args;
+use zstn::gateway::Gateway;
+use zstn::serve::{CACHE_BYTES, Limits};
+use zstn::{Location, Result};
+
+use super::listen::Listen;
+use super::network::Patience;
+use super::{say, size};
+
+#[derive(Args)]
+pub struct Options {
+    /// Hub whose packed files are to appear unpacked (https://…), or a folder
+    /// with repositories in OWNER/NAME: DIR, s3://…, az://…, gs://…
+    #[arg(
+        long,
+        value_name = "URL|DIR",
+        default_value = "https://huggingface.co",
+        verbatim_doc_comment
+    )]
+    upstream: String,
+    #[command(flatten)]
+    pub listen: Listen,
+    /// Memory for bytes of packed files, like 1G [default: 256M]
+    #[arg(long, default_value_t = CACHE_BYTES, hide_default_value = true, value_name = "SIZE", value_parser = size::parse)]
+    upstream_cache: u64,
+    /// Ask the upstream again after this time whether a client may read a file
+    #[arg(long, default_value_t = 10, value_name = "SECONDS")]
+    recheck: u64,
+    /// Connections at a time
+    #[arg(long, default_value_t = 4096, value_name = "N")]
+    connections: usize,
+    /// Time for answers under way when the gateway is asked to end (Ctrl-C,
+    /// SIGTERM)
+    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    grace: u64,
+    #[command(flatten)]
+    patience: Patience,
+}
+
+impl Options {
+    fn gateway(&self) -> Result<Gateway> {
+        let listen = &self.listen;
+        let upstream = match Location::is_url(&self.upstream) {
+            true => Location::url(&self.upstream),
+            false => Location::from(&self.upstream),
+        };
+        let mut gateway = Gateway::bind(&upstream, listen.address()?, &self.patience.options())?
+            .with_cache(listen.cache)
+            .with_upstream_cache(self.upstream_cache)
+            .with_trust(Duration::from_secs(self.recheck))
+            .with_limits(Limits {
+                connections: self.connections,
+                grace: Duration::from_secs(self.grace),
+                ..Limits::default()
+            })
+            .with_host(&listen.host);
+        for name in &listen.allow_host {
+            gateway = gateway.with_host(name);
+        }
+        for origin in &listen.cors {
+            gateway = gateway.with_origin(origin)?;
+        }
+        Ok(gateway)
+    }
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    let gateway = options.gateway()?;
+    let url = gateway.url();
+    let what = format!("gateway to {}", options.upstream);
+    options.listen.announce(&what, &url)?;
+    if !options.listen.json {
+        say!("export HF_ENDPOINT={}", url.trim_end_matches('/'));
+        say!("stop with Ctrl-C");
+    }
+    gateway.run(options.listen.log())
+}

@@ -1,0 +1,196 @@
+//! A model hub in which packed files appear as the safetensors files that they
+//! restore, for clients that know nothing of packing.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::serve::access::Access;
+use crate::serve::listening::Listening;
+use crate::serve::{CACHE_BYTES, Handle, Limits, Served};
+use crate::source::HttpOptions;
+use crate::{Engine, Error, Location, Result};
+use entries::Entries;
+use metrics::Metrics;
+use packed_files::PackedFiles;
+use site::Site;
+use upstream::Upstream;
+
+mod answer;
+mod blocks;
+mod entries;
+mod listing;
+mod metrics;
+mod packed_files;
+mod paths;
+mod recent;
+mod request;
+mod site;
+mod upstream;
+
+/// A gateway to a hub, or to a folder of repositories, that is listening but does
+/// not answer yet.
+///
+/// Clients take it for a hub (`HF_ENDPOINT`). Where a repository has `X.zstn` and
+/// no `X.safetensors`, they see the latter in its place, byte for byte as it was
+/// packed, by ranges or whole, under the SHA-256 of its bytes.
+///
+/// Permissions of clients are those of the hub: every request is made with the
+/// token that came with it, which is not kept. A folder can be read by everybody
+/// who reaches the gateway.
+///
+/// ```no_run
+/// # fn main() -> zstn::Result<()> {
+/// use zstn::Location;
+/// use zstn::gateway::Gateway;
+/// use zstn::source::HttpOptions;
+///
+/// let upstream = Location::url("https://huggingface.co");
+/// let address = ([127, 0, 0, 1], 8080).into();
+/// let gateway = Gateway::bind(&upstream, address, &HttpOptions::default())?;
+/// println!("export HF_ENDPOINT={}", gateway.url().trim_end_matches('/'));
+/// gateway.run(|served| println!("{served}"))
+/// # }
+/// ```
+pub struct Gateway {
+    upstream: Upstream,
+    access: Access,
+    listening: Listening,
+    engine: Option<Engine>,
+    cache_bytes: u64,
+    upstream_cache_bytes: u64,
+    trust: Duration,
+}
+
+impl Gateway {
+    /// Listens at `address` (port 0: any free one). `upstream` is the http(s)
+    /// address of a hub, or a folder, local or in an object store, with
+    /// repositories in `OWNER/NAME`.
+    ///
+    /// `http` limits how long requests to the upstream take, and how often they are
+    /// repeated; headers of its own are not sent.
+    ///
+    /// # Errors
+    /// If there is no such folder, or the port is taken.
+    pub fn bind(upstream: &Location, address: SocketAddr, http: &HttpOptions) -> Result<Self> {
+        let mut listening = Listening::at(address)?;
+        listening.limits = Limits {
+            connections: 4096,
+            grace: Duration::from_secs(30),
+            ..Limits::default()
+        };
+        Ok(Self {
+            upstream: Upstream::new(upstream, http)?,
+            access: Access::default(),
+            listening,
+            engine: None,
+            cache_bytes: CACHE_BYTES,
+            upstream_cache_bytes: CACHE_BYTES,
+            trust: Duration::from_secs(10),
+        })
+    }
+
+    /// Decodes with `engine` instead of [`Engine::default`].
+    #[must_use]
+    pub fn with_engine(mut self, engine: &Engine) -> Self {
+        self.engine = Some(engine.clone());
+        self
+    }
+
+    /// Lets decoded tensors take that many bytes, those kept for the next
+    /// request included; or as many as the largest tensor asked for, if that
+    /// is more.
+    #[must_use]
+    pub fn with_cache(mut self, cache_bytes: u64) -> Self {
+        self.cache_bytes = cache_bytes;
+        self
+    }
+
+    /// Keeps up to that many bytes of packed files in memory.
+    #[must_use]
+    pub fn with_upstream_cache(mut self, cache_bytes: u64) -> Self {
+        self.upstream_cache_bytes = cache_bytes;
+        self
+    }
+
+    /// Asks the upstream again after this time whether a file is there and may be
+    /// read with the permissions of the client. 10 seconds by default.
+    #[must_use]
+    pub fn with_trust(mut self, trust: Duration) -> Self {
+        self.trust = trust;
+        self
+    }
+
+    /// Limits how long connections may take, and their number.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.listening.limits = limits;
+        self
+    }
+
+    /// Answers requests that name the host `name`, in addition to addresses and
+    /// `localhost`.
+    #[must_use]
+    pub fn with_host(mut self, name: &str) -> Self {
+        self.access.allow_host(name);
+        self
+    }
+
+    /// Lets pages of `origin` (`https://example.org`, or `*` for all) read
+    /// what is served, in addition to pages on this machine.
+    ///
+    /// # Errors
+    /// If `origin` is not one.
+    pub fn with_origin(mut self, origin: &str) -> Result<Self> {
+        if self.access.allow_origin(origin) {
+            return Ok(self);
+        }
+        Err(Error::Usage(Access::not_an_origin(origin)))
+    }
+
+    /// Returns the address of the gateway, with a slash at its end.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.listening.url()
+    }
+
+    /// Returns what stops the gateway once it runs.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        self.listening.handle()
+    }
+
+    /// Answers requests until the process or the gateway is stopped. `log` is
+    /// called with every request whose answer begins.
+    ///
+    /// # Errors
+    /// If threads cannot be started.
+    pub fn run(self, log: impl Fn(Served) + Send + Sync + 'static) -> Result<()> {
+        let metrics = Arc::new(Metrics::default());
+        let upstream = Arc::new(self.upstream);
+        let packed = PackedFiles::new(
+            &upstream,
+            self.engine.unwrap_or_default(),
+            self.cache_bytes,
+            self.upstream_cache_bytes,
+            &metrics,
+        );
+        let site = Arc::new(Site {
+            upstream,
+            access: self.access,
+            entries: Entries::new(self.trust),
+            packed,
+            metrics,
+            handle: self.listening.handle(),
+        });
+        let log = Arc::new(log);
+        self.listening.run(move |request| {
+            let (site, log) = (Arc::clone(&site), Arc::clone(&log));
+            async move {
+                let (response, served) = site.answer(request).await;
+                log(served);
+                response
+            }
+        })
+    }
+}

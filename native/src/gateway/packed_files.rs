@@ -1,0 +1,214 @@
+//! Packed files of the upstream, and the files that they restore.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::http::StatusCode;
+
+use super::blocks::{Blocks, CachedSource};
+use super::metrics::Metrics;
+use super::recent::Recent;
+use super::request::Revision;
+use super::upstream::{Entry, Permissions, Refusal, Upstream};
+use crate::serve::unpacked::{DecodedTensors, Packed, Patience};
+use crate::shards::unpacked_index_of;
+use crate::source::{Input, Source};
+use crate::{Engine, Error};
+
+/// Files about which it is remembered what they restore.
+const MAX_KNOWN: usize = 1 << 16;
+
+/// The longest index of shards, in bytes.
+const MAX_INDEX_BYTES: u64 = zstn_core::limits::HEADER_LEN_BYTES;
+
+/// What a packed file restores.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Restored {
+    pub(super) len_bytes: u64,
+    /// Its name among all bytes: the SHA-256 in hexadecimal digits, if it is known.
+    pub(super) tag: String,
+    pub(super) sha256: Option<String>,
+}
+
+/// Packed files by the identities of their bytes.
+pub(super) struct PackedFiles {
+    upstream: Arc<Upstream>,
+    engine: Engine,
+    blocks: Arc<Blocks>,
+    pub(super) decoded: Arc<DecodedTensors>,
+    metrics: Arc<Metrics>,
+    next_id: AtomicU64,
+    /// Without a way to their bytes.
+    open: Recent<Arc<str>, Arc<Packed>>,
+    indexes: Recent<Arc<str>, Arc<Vec<u8>>>,
+    /// `None` for one that does not restore a file by itself.
+    known: Mutex<HashMap<Arc<str>, Option<Restored>>>,
+}
+
+/// A packed file, as one client may read it.
+pub(super) struct Named<'a> {
+    pub(super) revision: &'a Revision,
+    pub(super) path: &'a str,
+    pub(super) entry: &'a Entry,
+    pub(super) permissions: &'a Permissions,
+}
+
+impl PackedFiles {
+    /// Decoded tensors take up to `cache_bytes`, bytes of the upstream up to
+    /// `upstream_cache_bytes`.
+    pub(super) fn new(
+        upstream: &Arc<Upstream>,
+        engine: Engine,
+        cache_bytes: u64,
+        upstream_cache_bytes: u64,
+        metrics: &Arc<Metrics>,
+    ) -> Self {
+        Self {
+            upstream: Arc::clone(upstream),
+            engine,
+            blocks: Arc::new(Blocks::new(upstream_cache_bytes, metrics)),
+            decoded: Arc::new(DecodedTensors::new(cache_bytes, Patience::default())),
+            metrics: Arc::clone(metrics),
+            next_id: AtomicU64::new(0),
+            open: Recent::new(),
+            indexes: Recent::new(),
+            known: Mutex::default(),
+        }
+    }
+
+    /// Returns a packed file that is read with the client's permissions.
+    pub(super) async fn packed(&self, file: &Named<'_>) -> Result<Arc<Packed>, Refusal> {
+        let identity: Arc<str> = file.entry.identity.as_str().into();
+        let cell = self.open.cell(&identity);
+        let opened = cell.get_or_try_init(|| async {
+            let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+            let (engine, source) = (self.engine.clone(), self.source(file, &identity));
+            let nothing = self.unreadable(file, &identity);
+            self.metrics.opened_files.inc();
+            let opened = blocking(move || {
+                let packed = Packed::open(&engine, Input::from(source), id)?;
+                Ok(Arc::new(packed.with_source(nothing, Arc::new(|| ()))))
+            });
+            opened.await.inspect_err(|_| self.blocks.forget(&identity))
+        });
+        let opened = opened.await?;
+        let source = self.source(file, &identity);
+        let blocks = Arc::clone(&self.blocks);
+        // Bytes that an upstream mixed up must not be tried for ever.
+        let on_failure = Arc::new(move || blocks.forget(&identity));
+        Ok(Arc::new(opened.with_source(source, on_failure)))
+    }
+
+    /// Returns what a packed file restores; `None` if that is not a file.
+    pub(super) async fn restored(&self, file: &Named<'_>) -> Result<Option<Restored>, Refusal> {
+        let identity: Arc<str> = file.entry.identity.as_str().into();
+        let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().get(&identity) {
+            return Ok(known.clone());
+        }
+        let restored = match self.packed(file).await {
+            Ok(packed) => Some(describe(&packed, file.entry)),
+            // A difference from another checkpoint, or a format that never was one
+            // file: shown as it is.
+            Err(refusal) if refusal.status == StatusCode::NOT_FOUND => None,
+            Err(refusal) => return Err(refusal),
+        };
+        let mut known = lock();
+        if known.len() >= MAX_KNOWN {
+            known.clear();
+        }
+        known.insert(identity, restored.clone());
+        Ok(restored)
+    }
+
+    /// Returns the text of the index of safetensors files that one of packed files
+    /// restores.
+    pub(super) async fn index(&self, file: &Named<'_>) -> Result<Arc<Vec<u8>>, Refusal> {
+        let identity: Arc<str> = file.entry.identity.as_str().into();
+        let cell = self.indexes.cell(&identity);
+        let made = cell.get_or_try_init(|| async {
+            let (source, path) = (self.source(file, &identity), file.path.to_owned());
+            let made = blocking(move || {
+                if source.len_bytes() > MAX_INDEX_BYTES {
+                    let detail = "the index is too long";
+                    return Err(Error::place(&path)(zstn_core::Error::limit(detail)));
+                }
+                let text = source.read(0..source.len_bytes())?.into_owned();
+                Ok(Arc::new(unpacked_index_of(&path, text)?))
+            });
+            made.await.inspect_err(|_| self.blocks.forget(&identity))
+        });
+        made.await.cloned()
+    }
+
+    fn source(&self, file: &Named<'_>, identity: &Arc<str>) -> Box<dyn Source> {
+        let upstream = Arc::clone(&self.upstream);
+        let (mut revision, path) = (file.revision.clone(), file.path.to_owned());
+        // A branch may move before the last byte is read.
+        if let Some(commit) = &file.entry.commit {
+            revision.name.clone_from(commit);
+        }
+        let permissions = file.permissions.clone();
+        self.cached(file, identity, move || {
+            upstream.open(&revision, &path, &permissions)
+        })
+    }
+
+    /// Returns a source for a file that nobody reads: permissions end with the
+    /// request that they came with.
+    fn unreadable(&self, file: &Named<'_>, identity: &Arc<str>) -> Box<dyn Source> {
+        let path = file.path.to_owned();
+        self.cached(file, identity, move || {
+            Err(Error::Usage(format!("{path} is not open for anybody")))
+        })
+    }
+
+    fn cached(
+        &self,
+        file: &Named<'_>,
+        identity: &Arc<str>,
+        opener: impl Fn() -> crate::Result<Box<dyn Source>> + Send + Sync + 'static,
+    ) -> Box<dyn Source> {
+        let name = format!("{}/{}", file.revision.repository.prefix(), file.path);
+        Box::new(CachedSource::new(
+            &self.blocks,
+            name,
+            identity,
+            file.entry.len_bytes,
+            Box::new(opener),
+        ))
+    }
+}
+
+/// Returns what `packed`, which is stored as `entry`, restores.
+pub(super) fn describe(packed: &Packed, entry: &Entry) -> Restored {
+    let sha256 = packed.sha256();
+    let tag = sha256
+        .clone()
+        .unwrap_or_else(|| opaque_tag(entry.identity.as_bytes()));
+    Restored {
+        len_bytes: packed.layout().len_bytes(),
+        tag,
+        sha256,
+    }
+}
+
+/// Returns a tag for something that has no digest of its own, made from `bytes`
+/// that determine it. It is as long as those of small files in a hub.
+pub(super) fn opaque_tag(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex()[..40].to_owned()
+}
+
+/// Runs what waits for the upstream or decodes.
+async fn blocking<T: Send + 'static>(
+    task: impl FnOnce() -> crate::Result<T> + Send + 'static,
+) -> Result<T, Refusal> {
+    match tokio::task::spawn_blocking(task).await {
+        Ok(result) => Ok(result?),
+        Err(_) => {
+            let status = StatusCode::INTERNAL_SERVER_ERROR;
+            Err(Refusal::new(status, "opening the file failed unexpectedly"))
+        }
+    }
+}

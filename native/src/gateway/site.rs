@@ -1,0 +1,333 @@
+//! The answer to every request.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::{Body, to_bytes};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
+use axum::response::Response;
+use headers::ContentType;
+use hyper::body::Incoming;
+use serde_json::Value;
+use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
+
+use super::answer::{Answer, about, insert, json, origin};
+use super::entries::Entries;
+use super::listing::{Listing, packed_path};
+use super::metrics::{Metrics, Route};
+use super::packed_files::{Named, PackedFiles, describe, opaque_tag};
+use super::paths::paths;
+use super::request::{Asked, Revision};
+use super::upstream::{Entry, Page, Permissions, Refusal, Upstream};
+use crate::serve::access::{Access, Reader};
+use crate::serve::answer::{self as plain_answer, begin};
+use crate::serve::{Handle, Note, Served, unpacked};
+
+/// The longest body of a question about paths, in bytes.
+const MAX_PATHS_BYTES: usize = 16 << 20;
+
+/// What pages in browsers may do.
+const METHODS: &str = "GET, HEAD, POST";
+const REQUEST_HEADERS: &str = "authorization, content-type, range, if-match, if-none-match, \
+                               if-range, if-unmodified-since";
+const EXPOSED_HEADERS: &str = "accept-ranges, content-length, content-range, etag, last-modified, \
+                               link, location, x-error-code, x-error-message, x-linked-etag, \
+                               x-linked-size, x-repo-commit";
+
+pub(super) struct Site {
+    pub(super) upstream: Arc<Upstream>,
+    pub(super) access: Access,
+    pub(super) entries: Entries,
+    pub(super) packed: PackedFiles,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) handle: Handle,
+}
+
+impl Site {
+    /// Returns the answer to `request`, and the line of the log about it.
+    pub(super) async fn answer(&self, request: Request<Incoming>) -> (Response, Served) {
+        let start = Instant::now();
+        let (parts, body) = request.into_parts();
+        let checked = self.access.check_host(&parts);
+        let (reader, mut answer, note) = match checked {
+            Ok(()) => {
+                let reader = self.access.reader(&parts.headers);
+                let answer = self.answer_to(&reader, &parts, body).await;
+                (reader, answer, None)
+            }
+            Err((status, note)) => {
+                let refused =
+                    Answer::of(plain_answer::plain(status, &note.to_string()), Route::Own);
+                (Reader::Same, refused, Some(note))
+            }
+        };
+        let varies = self.access.varies();
+        let headers = answer.response.headers_mut();
+        plain_answer::allow(headers, &reader, varies, EXPOSED_HEADERS);
+        let status = answer.response.status().as_u16();
+        let seconds = start.elapsed().as_secs_f64();
+        self.metrics
+            .count(answer.route, status, answer.body_bytes, seconds);
+        let note = match reader {
+            Reader::Foreign(origin) => note.or(Some(Note::ForeignOrigin { origin })),
+            _ => note,
+        };
+        let served = Served::new(&parts, status, answer.body_bytes, note);
+        (answer.response, served)
+    }
+
+    async fn answer_to(&self, reader: &Reader, parts: &Parts, body: Incoming) -> Answer {
+        if parts.method == Method::OPTIONS {
+            let answer = plain_answer::options(reader, &parts.headers, METHODS, REQUEST_HEADERS);
+            return Answer::of(answer, Route::Own);
+        }
+        let permissions = Permissions::of(&parts.headers);
+        let asked = Asked::of(&parts.method, &parts.uri);
+        let route = match asked {
+            Asked::Health | Asked::Metrics => Route::Own,
+            Asked::Info { .. } | Asked::Tree { .. } | Asked::PathsInfo(_) => Route::List,
+            Asked::File { .. } => Route::File,
+            Asked::Other => Route::Other,
+        };
+        let answered = match asked {
+            Asked::Health => Ok(Answer::of(plain_answer::plain(StatusCode::OK, "ok"), route)),
+            Asked::Metrics => Ok(self.figures()),
+            Asked::Info {
+                repository,
+                revision,
+            } => {
+                let info =
+                    self.upstream
+                        .info(&repository, revision.as_deref(), &parts.uri, &permissions);
+                match info.await {
+                    Ok(info) => {
+                        // The names of files are those of this commit.
+                        let commit = info.get("sha").and_then(Value::as_str);
+                        let name = commit.or(revision.as_deref()).unwrap_or("main").to_owned();
+                        let revision = Revision { repository, name };
+                        let listing = self.listing(&revision, &permissions);
+                        listing.info(info).await.map(|info| json(&info))
+                    }
+                    Err(refusal) => Err(refusal),
+                }
+            }
+            Asked::Tree { revision, folder } => {
+                self.tree(&revision, &folder, parts, &permissions).await
+            }
+            Asked::PathsInfo(revision) => {
+                self.paths_info(&revision, parts, body, &permissions).await
+            }
+            Asked::File { revision, path } => {
+                self.file(&revision, &path, parts, body, &permissions).await
+            }
+            Asked::Other => self.other(parts, body).await,
+        };
+        answered.unwrap_or_else(|refusal| Answer::of(refusal.answer(), route))
+    }
+
+    fn figures(&self) -> Answer {
+        let decoded_bytes = self.packed.decoded.held_bytes();
+        let text = self.metrics.text(self.handle.connections(), decoded_bytes);
+        let body_bytes = text.len() as u64;
+        let mut response = Response::new(Body::from(text));
+        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        let kind = HeaderValue::from_static(kind);
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        Answer {
+            response,
+            body_bytes,
+            route: Route::Own,
+        }
+    }
+
+    fn listing<'a>(&'a self, revision: &'a Revision, permissions: &'a Permissions) -> Listing<'a> {
+        Listing {
+            upstream: &self.upstream,
+            packed: &self.packed,
+            revision,
+            permissions,
+        }
+    }
+
+    async fn tree(
+        &self,
+        revision: &Revision,
+        folder: &str,
+        parts: &Parts,
+        permissions: &Permissions,
+    ) -> Result<Answer, Refusal> {
+        let page = self
+            .upstream
+            .tree(revision, folder, &parts.uri, permissions);
+        let Page { entries, next } = page.await?;
+        let entries = self.listing(revision, permissions).entries(entries).await?;
+        let mut answer = json(&entries.into());
+        if let Some(next) = next {
+            let link = format!("<{}{next}>; rel=\"next\"", origin(parts));
+            insert(&mut answer.response, header::LINK, &link);
+        }
+        Ok(answer)
+    }
+
+    async fn paths_info(
+        &self,
+        revision: &Revision,
+        parts: &Parts,
+        body: Incoming,
+        permissions: &Permissions,
+    ) -> Result<Answer, Refusal> {
+        let body = to_bytes(Body::new(body), MAX_PATHS_BYTES).await;
+        let body =
+            body.map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error.to_string()))?;
+        let (asked, is_expanded) = paths(parts, &body)?;
+        let packed = asked.iter().filter_map(|path| packed_path(path));
+        let all: BTreeSet<String> = asked.iter().cloned().chain(packed).collect();
+        let all: Vec<String> = all.into_iter().collect();
+        let found = self
+            .upstream
+            .paths_info(revision, &all, is_expanded, permissions);
+        let shown = self
+            .listing(revision, permissions)
+            .entries(found.await?)
+            .await?;
+        let was_asked = |entry: &Value| {
+            let path = entry.get("path").and_then(Value::as_str);
+            path.is_some_and(|path| asked.iter().any(|asked| asked.trim_matches('/') == path))
+        };
+        let shown: Vec<_> = shown.into_iter().filter(was_asked).collect();
+        Ok(json(&shown.into()))
+    }
+
+    async fn file(
+        &self,
+        revision: &Revision,
+        path: &str,
+        parts: &Parts,
+        body: Incoming,
+        permissions: &Permissions,
+    ) -> Result<Answer, Refusal> {
+        let look = |path| {
+            self.entries
+                .look(&self.upstream, revision, path, permissions)
+        };
+        let packed = packed_path(path);
+        let plain = match (&packed, &*self.upstream) {
+            // The upstream looks for itself.
+            (None, Upstream::Hub(_)) => None,
+            _ => Some(look(path).await),
+        };
+        match (plain, packed) {
+            (Some(Err(refusal)), Some(packed)) if refusal.is_no_entry() => {
+                let entry = match look(&packed).await {
+                    Err(other) if other.is_no_entry() => return Err(refusal),
+                    entry => entry?,
+                };
+                let file = Named {
+                    revision,
+                    path: &packed,
+                    entry: &entry,
+                    permissions,
+                };
+                self.restored(&file, parts).await
+            }
+            (Some(Err(refusal)), _) => Err(refusal),
+            (plain, _) => self.as_it_is(revision, path, plain, parts, body).await,
+        }
+    }
+
+    /// Answers with the file that a packed one restores.
+    async fn restored(&self, file: &Named<'_>, parts: &Parts) -> Result<Answer, Refusal> {
+        let (mut response, body_bytes, tag, len_bytes) = if file.path.ends_with(SHARD_INDEX_SUFFIX)
+        {
+            let text = self.packed.index(file).await?;
+            let tag = opaque_tag(&text);
+            let about = about(&tag, text.len() as u64, ContentType::json());
+            let (mut response, range) = begin(&about, parts);
+            let body = range.map(|range| zstn_core::bytes::part(&text, range).to_vec());
+            let body_bytes = body.as_ref().map_or(0, Vec::len) as u64;
+            if let Some(body) = body {
+                *response.body_mut() = Body::from(body);
+            }
+            (response, body_bytes, tag, about.len_bytes)
+        } else {
+            let packed = self.packed.packed(file).await?;
+            let restored = describe(&packed, file.entry);
+            let about = about(
+                &restored.tag,
+                restored.len_bytes,
+                ContentType::octet_stream(),
+            );
+            let sent = unpacked::send(&self.packed.decoded, packed, &about, parts).await;
+            let sent = sent.map_err(|error| {
+                Refusal::new(StatusCode::BAD_GATEWAY, format!("{}: {error}", file.path))
+            });
+            let (response, body_bytes) = sent?;
+            (response, body_bytes, restored.tag, restored.len_bytes)
+        };
+        insert(&mut response, header::ACCEPT_RANGES, "bytes");
+        for (name, value) in [
+            ("x-repo-commit", file.entry.commit.as_deref()),
+            ("x-linked-etag", Some(&*format!("\"{tag}\""))),
+            ("x-linked-size", Some(&*len_bytes.to_string())),
+        ] {
+            if let Some(value) = value {
+                insert(&mut response, HeaderName::from_static(name), value);
+            }
+        }
+        Ok(Answer {
+            response,
+            body_bytes,
+            route: Route::Restored,
+        })
+    }
+
+    async fn as_it_is(
+        &self,
+        revision: &Revision,
+        path: &str,
+        looked: Option<Result<Entry, Refusal>>,
+        parts: &Parts,
+        body: Incoming,
+    ) -> Result<Answer, Refusal> {
+        match (&*self.upstream, looked) {
+            (Upstream::Folder(folder), Some(Ok(entry))) => {
+                let sent = folder.send(revision, path, &entry, parts).await;
+                let (mut response, body_bytes) = sent?;
+                insert(&mut response, header::ACCEPT_RANGES, "bytes");
+                if let Some(commit) = &entry.commit {
+                    let name = HeaderName::from_static("x-repo-commit");
+                    insert(&mut response, name, commit);
+                }
+                Ok(Answer {
+                    response,
+                    body_bytes,
+                    route: Route::File,
+                })
+            }
+            (Upstream::Hub(hub), _) => {
+                let request = Request::from_parts(parts.clone(), body);
+                Ok(Answer::passed(hub.pass(request).await, Route::File))
+            }
+            (Upstream::Folder(_), _) => Err(Refusal::no_entry(path)),
+        }
+    }
+
+    async fn other(&self, parts: &Parts, body: Incoming) -> Result<Answer, Refusal> {
+        match &*self.upstream {
+            Upstream::Hub(hub) => {
+                let request = Request::from_parts(parts.clone(), body);
+                Ok(Answer::passed(hub.pass(request).await, Route::Other))
+            }
+            Upstream::Folder(folder) => match Asked::refs(&parts.method, &parts.uri) {
+                Some(repository) => Ok(json(&folder.refs(&repository).await?)),
+                None => {
+                    let message =
+                        "this hub is a folder of files, which can be read and not changed";
+                    Err(Refusal::new(StatusCode::NOT_FOUND, message))
+                }
+            },
+        }
+    }
+}

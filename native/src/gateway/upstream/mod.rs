@@ -1,0 +1,150 @@
+//! Where the packed files are: a hub, or a folder of repositories.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, HeaderValue, Uri, header};
+use serde_json::Value;
+
+use super::request::{Repository, Revision};
+use crate::source::{HttpOptions, Source};
+use crate::{Location, Result};
+
+mod folder;
+mod hub;
+mod refusal;
+mod repositories;
+mod stored;
+
+pub(super) use folder::Folder;
+pub(super) use hub::Hub;
+pub(super) use refusal::Refusal;
+
+/// Where files and the lists of them come from.
+#[derive(Debug)]
+pub(super) enum Upstream {
+    Hub(Hub),
+    Folder(Arc<Folder>),
+}
+
+/// The permissions of a client, which are its own: they are passed on with its
+/// requests and forgotten with them.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct Permissions(Option<HeaderValue>);
+
+/// A file that is there and may be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// The commit that it is from.
+    pub(super) commit: Option<String>,
+    /// The name of its bytes: no others have it.
+    pub(super) identity: String,
+    pub(super) len_bytes: u64,
+}
+
+/// A page of a list.
+pub(super) struct Page {
+    pub(super) entries: Vec<Value>,
+    /// What is asked for the next page.
+    pub(super) next: Option<String>,
+}
+
+impl Permissions {
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let mut value = headers.get(header::AUTHORIZATION).cloned();
+        if let Some(value) = &mut value {
+            value.set_sensitive(true);
+        }
+        Self(value)
+    }
+
+    pub(super) fn value(&self) -> Option<&HeaderValue> {
+        self.0.as_ref()
+    }
+}
+
+impl Upstream {
+    pub(super) fn new(location: &Location, http: &HttpOptions) -> Result<Self> {
+        let http = &http.limits();
+        match location {
+            Location::Url(url) if location.origin().is_some() => Hub::new(url, http).map(Self::Hub),
+            _ => Ok(Self::Folder(Arc::new(Folder::new(location, http)?))),
+        }
+    }
+
+    /// Returns what `GET /api/…/OWNER/NAME` is answered with.
+    pub(super) async fn info(
+        &self,
+        repository: &Repository,
+        revision: Option<&str>,
+        uri: &Uri,
+        permissions: &Permissions,
+    ) -> Result<Value, Refusal> {
+        match self {
+            Self::Hub(hub) => Ok(hub.read(uri, permissions).await?.0),
+            Self::Folder(folder) => folder.info(repository, revision).await,
+        }
+    }
+
+    /// Returns a page of the files in a folder.
+    pub(super) async fn tree(
+        &self,
+        revision: &Revision,
+        folder: &str,
+        uri: &Uri,
+        permissions: &Permissions,
+    ) -> Result<Page, Refusal> {
+        match self {
+            Self::Hub(hub) => hub.page(uri, permissions).await,
+            Self::Folder(upstream) => {
+                let query = uri.query().unwrap_or_default();
+                let is_recursive = ["recursive=true", "recursive=True", "recursive=1"]
+                    .iter()
+                    .any(|asked| query.split('&').any(|part| part == *asked));
+                upstream.tree(revision, folder, is_recursive).await
+            }
+        }
+    }
+
+    /// Returns those of `paths` that exist.
+    pub(super) async fn paths_info(
+        &self,
+        revision: &Revision,
+        paths: &[String],
+        is_expanded: bool,
+        permissions: &Permissions,
+    ) -> Result<Vec<Value>, Refusal> {
+        match self {
+            Self::Hub(hub) => {
+                hub.paths_info(revision, paths, is_expanded, permissions)
+                    .await
+            }
+            Self::Folder(folder) => folder.paths_info(revision, paths).await,
+        }
+    }
+
+    /// Finds out whether a file is there, and may be read with `permissions`.
+    pub(super) async fn look(
+        &self,
+        revision: &Revision,
+        path: &str,
+        permissions: &Permissions,
+    ) -> Result<Entry, Refusal> {
+        match self {
+            Self::Hub(hub) => hub.look(revision, path, permissions).await,
+            Self::Folder(folder) => folder.look(revision, path).await,
+        }
+    }
+
+    /// Opens a file that was looked at, blocking.
+    pub(super) fn open(
+        &self,
+        revision: &Revision,
+        path: &str,
+        permissions: &Permissions,
+    ) -> Result<Box<dyn Source>> {
+        match self {
+            Self::Hub(hub) => hub.open(revision, path, permissions),
+            Self::Folder(folder) => folder.open(revision, path),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! A file of a folder as it is.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::http::request::Parts;
+use axum::response::Response;
+use futures_util::stream;
+use headers::{ContentType, ETag};
+
+use super::folder::Folder;
+use super::{Entry, Refusal};
+use crate::gateway::request::Revision;
+use crate::serve::answer::{About, begin};
+use crate::source::Source;
+
+/// Bytes that are read at a time.
+const CHUNK_BYTES: u64 = 1 << 20;
+
+impl Folder {
+    /// Returns the answer about a file that was looked at, and the length of its
+    /// body.
+    pub(in super::super) async fn send(
+        self: &Arc<Self>,
+        revision: &Revision,
+        path: &str,
+        entry: &Entry,
+        request: &Parts,
+    ) -> Result<(Response, u64), Refusal> {
+        let about = About {
+            len_bytes: entry.len_bytes,
+            tag: tag(entry),
+            modified: None,
+            content_type: ContentType::from(mime_guess::from_path(path).first_or_octet_stream()),
+        };
+        let (mut response, body) = begin(&about, request);
+        let Some(range) = body else {
+            return Ok((response, 0));
+        };
+        let len = range.end - range.start;
+        let (folder, revision, path) = (Arc::clone(self), revision.clone(), path.to_owned());
+        let opened = tokio::task::spawn_blocking(move || folder.open(&revision, &path)).await;
+        let source: Arc<dyn Source> = match opened {
+            Ok(opened) => opened?.into(),
+            Err(error) => {
+                return Err(crate::Error::io("open a file", io::Error::other(error)).into());
+            }
+        };
+        if source.len_bytes() != entry.len_bytes {
+            let changed = crate::Error::Changed {
+                name: source.name().into(),
+                detail: String::new(),
+            };
+            return Err(changed.into());
+        }
+        *response.body_mut() = body_of(source, range);
+        Ok((response, len))
+    }
+}
+
+/// Returns the tag of a file in a folder.
+fn tag(entry: &Entry) -> ETag {
+    let version = entry.identity.rsplit(' ').next().unwrap_or_default();
+    let tag = format!("\"{version}\"").parse();
+    tag.expect("letters and digits make an ETag")
+}
+
+fn body_of(source: Arc<dyn Source>, range: Range<u64>) -> Body {
+    let parts = stream::try_unfold((source, range), |(source, rest)| async move {
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        let part = rest.start..rest.end.min(rest.start + CHUNK_BYTES);
+        let left = part.end..rest.end;
+        let read = tokio::task::spawn_blocking(move || {
+            let bytes = source
+                .read(part)
+                .map(|bytes| Bytes::from(bytes.into_owned()));
+            bytes.map(|bytes| (bytes, source))
+        });
+        let (bytes, source) = read
+            .await
+            .map_err(io::Error::other)?
+            .map_err(io::Error::other)?;
+        Ok::<_, io::Error>(Some((bytes, (source, left))))
+    });
+    Body::from_stream(parts)
+}

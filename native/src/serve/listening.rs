@@ -1,0 +1,130 @@
+//! A port that is listened at, and how a server ends.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::http::Request;
+use axum::response::Response;
+use hyper::body::Incoming;
+use tokio::sync::watch;
+
+use super::connections::{Connections, Limits};
+use crate::{Error, Result};
+
+/// A port that connections queue up at until [`Listening::run`] answers them.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    listener: std::net::TcpListener,
+    address: SocketAddr,
+    pub(crate) limits: Limits,
+    handle: Handle,
+}
+
+/// Stops a server from elsewhere.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    stop: Arc<watch::Sender<bool>>,
+    open: Arc<AtomicUsize>,
+}
+
+impl Handle {
+    /// Makes the server return: at once, or where answers are under way, when
+    /// these are complete or [`Limits::grace`] is over.
+    pub fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Returns how many connections are open.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.open.load(Ordering::SeqCst)
+    }
+}
+
+impl Listening {
+    /// Listens at `address` (port 0: any free one).
+    ///
+    /// # Errors
+    /// If the port is taken, or may not be listened at.
+    pub(crate) fn at(address: SocketAddr) -> Result<Self> {
+        let fail = |error: io::Error| {
+            let error = match error.kind() {
+                io::ErrorKind::AddrInUse => {
+                    let sentence = "the port is in use; port 0 takes any free one";
+                    io::Error::new(error.kind(), sentence)
+                }
+                _ => error,
+            };
+            Error::io(format!("listen at {address}"), error)
+        };
+        let listener = std::net::TcpListener::bind(address).map_err(fail)?;
+        listener.set_nonblocking(true).map_err(fail)?;
+        Ok(Self {
+            address: listener.local_addr().map_err(fail)?,
+            listener,
+            limits: Limits::default(),
+            handle: Handle {
+                stop: Arc::new(watch::Sender::new(false)),
+                open: Arc::default(),
+            },
+        })
+    }
+
+    /// Returns the address of the root, with a slash at its end.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+
+    /// Returns what stops the server once it runs.
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Answers requests until the handle, Ctrl-C or SIGTERM says otherwise.
+    ///
+    /// # Errors
+    /// If threads cannot be started.
+    pub(crate) fn run<A, F>(self, answer: A) -> Result<()>
+    where
+        A: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Response> + Send + 'static,
+    {
+        let fail = |error| Error::io("serve", error);
+        let connections = Connections::new(self.limits, Arc::clone(&self.handle.open));
+        let stop = self.handle.stop.subscribe();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .map_err(fail)?;
+        let served = runtime.block_on(async {
+            tokio::spawn(async move {
+                if asked_to_end().await.is_ok() {
+                    self.handle.stop();
+                }
+            });
+            let listener = tokio::net::TcpListener::from_std(self.listener)?;
+            connections.serve(listener, stop, answer).await;
+            Ok(())
+        });
+        // Tensors that are being decoded for nobody are not waited for.
+        runtime.shutdown_background();
+        served.map_err(fail)
+    }
+}
+
+/// Waits for a signal that asks the process to end.
+async fn asked_to_end() -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            result = tokio::signal::ctrl_c() => result,
+            _ = terminate.recv() => Ok(()),
+        }
+    }
+    #[cfg(not(unix))]
+    tokio::signal::ctrl_c().await
+}

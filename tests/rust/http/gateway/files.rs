@@ -1,0 +1,122 @@
+//! Files by their bytes.
+
+use zstn::PackOptions;
+
+use super::*;
+
+#[test]
+fn a_packed_file_is_the_original_whole_and_in_ranges() {
+    let site = site();
+    for (name, original) in &site.originals {
+        let whole = site.file(name, &[]);
+        assert_eq!(whole.status, 200, "{name}: {}", whole.text());
+        assert!(whole.body == *original, "{name}");
+        assert_eq!(whole.header("x-repo-commit"), Some(&*site.commit));
+        let len = original.len();
+        let middle = len / 2;
+        let part = site.file(name, &[&format!("Range: bytes=1-{middle}")]);
+        assert_eq!(part.status, 206, "{name}");
+        assert!(part.body == original[1..=middle], "{name}");
+    }
+}
+
+#[test]
+fn clients_learn_digest_and_length_without_the_bytes() {
+    let site = site();
+    let (name, original) = &site.originals[0];
+    let path = format!("/me/model/resolve/main/{name}");
+    let head = ask(site.gateway, "HEAD", &path, &[]);
+    let digest = format!("\"{}\"", sha256(original));
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    assert_eq!(head.header("etag"), Some(&*digest));
+    assert_eq!(head.header("x-linked-etag"), Some(&*digest));
+    assert_eq!(
+        head.header("x-linked-size"),
+        Some(&*original.len().to_string())
+    );
+    assert_eq!(
+        head.header("content-length"),
+        Some(&*original.len().to_string())
+    );
+    assert_eq!(head.header("x-repo-commit"), Some(&*site.commit));
+    assert_eq!(head.header("x-xet-hash"), None);
+    // The commit is a revision like any other.
+    let path = format!("/me/model/resolve/{}/{name}", site.commit);
+    let again = ask(
+        site.gateway,
+        "HEAD",
+        &path,
+        &[&format!("If-None-Match: {digest}")],
+    );
+    assert_eq!(again.status, 304);
+}
+
+#[test]
+fn files_that_are_there_are_passed_on() {
+    let plain = shard("plain", 3);
+    let both = shard("both", 4);
+    let other = packed(&shard("other", 5));
+    let more: [(&str, &[u8]); 3] = [
+        ("plain.safetensors", &plain),
+        ("both.safetensors", &both),
+        ("both.zstn", &other),
+    ];
+    let site = site_with(Options::default(), &more);
+    // As the hub does: to the server that has the bytes.
+    for name in ["plain.safetensors", "both.safetensors", "both.zstn"] {
+        let answer = site.file(name, &[]);
+        assert_eq!(answer.status, 302, "{name}");
+        assert!(
+            answer
+                .header("location")
+                .unwrap()
+                .starts_with("http://localhost:")
+        );
+        assert!(answer.header("x-linked-etag").is_some());
+    }
+    let config = site.file("config.json", &[]);
+    assert_eq!((config.status, &*config.body), (200, &b"{}"[..]));
+    let missing = site.file("missing.safetensors", &[]);
+    assert_eq!(missing.status, 404);
+    assert_eq!(missing.header("x-error-code"), Some("EntryNotFound"));
+}
+
+#[test]
+fn what_was_fetched_is_not_fetched_again() {
+    let site = site();
+    assert_eq!(site.file(FIRST, &[]).status, 200);
+    assert!(!site.fetched().is_empty());
+    site.hub.clear_log();
+    assert_eq!(site.file(FIRST, &[]).status, 200);
+    assert_eq!(site.file(FIRST, &["Range: bytes=100-200"]).status, 206);
+    assert!(site.fetched().is_empty());
+}
+
+/// One that is packed against a base cannot be restored here. It stays visible
+/// as what it is.
+#[test]
+fn a_difference_is_shown_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("base.safetensors"), shard("x", 1)).unwrap();
+    std::fs::write(at("tuned.safetensors"), shard("x", 2)).unwrap();
+    let options = PackOptions::default().base(at("base.safetensors"));
+    let engine = Engine::new(2).unwrap();
+    // Under the name of a container that restores a file.
+    zstn::pack(&engine, at("tuned.safetensors"), at("delta.zstn"), &options).unwrap();
+    let delta = std::fs::read(at("delta.zstn")).unwrap();
+    let site = site_with(Options::default(), &[("delta.zstn", &delta)]);
+    let answer = site.file("delta.safetensors", &[]);
+    assert_eq!(answer.status, 404, "{}", answer.text());
+    let names = lists::names(&site.json("/api/models/me/model/tree/main"));
+    assert!(names.contains(&"delta.zstn".to_owned()), "{names:?}");
+}
+
+#[test]
+fn other_readers_of_this_project_read_through_it() {
+    let site = site();
+    let url = format!("http://{}/me/model/resolve/main/{FIRST}", site.gateway);
+    let reader = Reader::open(Location::url(url)).unwrap();
+    let expected = Rng(1).bf16_weights(400_000);
+    assert!(reader.read("a").unwrap().bytes == expected);
+}

@@ -1,0 +1,140 @@
+//! A folder as an upstream.
+
+use std::path::Path;
+
+use super::lists::names;
+use super::*;
+
+fn write(root: &Path, name: &str, bytes: &[u8]) {
+    let path = root.join(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, bytes).unwrap();
+}
+
+fn folder() -> (tempfile::TempDir, Vec<u8>, SocketAddr) {
+    let folder = tempfile::tempdir().unwrap();
+    let original = shard("a", 1);
+    write(folder.path(), "me/model/sub/m.zstn", &packed(&original));
+    write(folder.path(), "me/model/config.json", b"{}");
+    write(folder.path(), "me/model/.secret", b"s");
+    write(folder.path(), "datasets/me/data/rows.bin", &[7; 3 << 20]);
+    let gateway = run(gateway(&Location::from(folder.path())));
+    (folder, original, gateway)
+}
+
+fn json(gateway: SocketAddr, path: &str) -> serde_json::Value {
+    let answer = get(gateway, path, &[]);
+    assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+    serde_json::from_slice(&answer.body).unwrap()
+}
+
+#[test]
+fn a_folder_is_a_hub_of_repositories() {
+    let (_folder, original, gateway) = folder();
+    let info = json(gateway, "/api/models/me/model");
+    assert_eq!(
+        names(&info["siblings"]),
+        ["config.json", "sub/m.safetensors"]
+    );
+    let commit = info["sha"].as_str().unwrap();
+    assert_eq!(commit.len(), 40);
+    assert!(commit.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    let top = json(gateway, "/api/models/me/model/tree/main");
+    assert_eq!(names(&top), ["config.json", "sub"]);
+    let all = json(gateway, "/api/models/me/model/tree/main/sub");
+    assert_eq!(names(&all), ["sub/m.safetensors"]);
+    assert_eq!(all[0]["lfs"]["oid"], sha256(&original));
+    let refs = json(gateway, "/api/models/me/model/refs");
+    assert_eq!(refs["branches"][0]["targetCommit"], commit);
+
+    for revision in ["main", commit] {
+        let path = format!("/me/model/resolve/{revision}/sub/m.safetensors");
+        let answer = get(gateway, &path, &[]);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert!(answer.body == original);
+        assert_eq!(answer.header("x-repo-commit"), Some(commit));
+    }
+    let data = get(
+        gateway,
+        "/datasets/me/data/resolve/main/rows.bin",
+        &["Range: bytes=5-2000000"],
+    );
+    assert_eq!(data.status, 206);
+    assert!(data.body == [7; 1_999_996]);
+}
+
+#[test]
+fn what_is_not_there_is_said_as_a_hub_says_it() {
+    let (_folder, _, gateway) = folder();
+    for (path, code) in [
+        (
+            "/me/model/resolve/main/missing.safetensors",
+            "EntryNotFound",
+        ),
+        ("/me/model/resolve/main/.secret", "EntryNotFound"),
+        (
+            "/me/model/resolve/main/..%2Fmodel%2Fconfig.json",
+            "EntryNotFound",
+        ),
+        ("/me/model/resolve/v2/config.json", "RevisionNotFound"),
+        ("/me/other/resolve/main/config.json", "RepoNotFound"),
+        ("/api/models/me/other", "RepoNotFound"),
+        ("/api/models/me/model/tree/v2", "RevisionNotFound"),
+        ("/api/models/me/model/tree/main/nothing", "EntryNotFound"),
+    ] {
+        let answer = get(gateway, path, &[]);
+        assert_eq!(answer.status, 404, "{path}");
+        assert_eq!(answer.header("x-error-code"), Some(code), "{path}");
+    }
+    let write = ask(
+        gateway,
+        "POST",
+        "/api/models/me/model/commit/main",
+        &["Content-Length: 0"],
+    );
+    assert_eq!(write.status, 404);
+    assert!(write.text().contains("read and not changed"));
+}
+
+/// A client that has begun to download one state must not get files of another.
+#[test]
+fn a_changed_folder_is_another_commit() {
+    let (folder, _, gateway) = folder();
+    let info = json(gateway, "/api/models/me/model");
+    let before = info["sha"].as_str().unwrap();
+    let changed = shard("a", 2);
+    write(folder.path(), "me/model/sub/m.zstn", &packed(&changed));
+    let path = format!("/me/model/resolve/{before}/sub/m.safetensors");
+    let answer = get(gateway, &path, &[]);
+    assert_eq!(answer.status, 404);
+    assert_eq!(answer.header("x-error-code"), Some("RevisionNotFound"));
+    let answer = get(gateway, "/me/model/resolve/main/sub/m.safetensors", &[]);
+    assert!(answer.body == changed);
+}
+
+#[cfg(unix)]
+#[test]
+fn links_out_of_the_folder_are_not_followed() {
+    let (folder, _, gateway) = folder();
+    let outside = tempfile::tempdir().unwrap();
+    std::fs::write(outside.path().join("x"), b"x").unwrap();
+    let link = folder.path().join("me/model/link");
+    std::os::unix::fs::symlink(outside.path().join("x"), link).unwrap();
+    assert_eq!(get(gateway, "/me/model/resolve/main/link", &[]).status, 404);
+    let info = json(gateway, "/api/models/me/model");
+    assert_eq!(
+        names(&info["siblings"]),
+        ["config.json", "sub/m.safetensors"]
+    );
+}
+
+#[test]
+fn a_missing_folder_is_an_error_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
+    let missing = Location::from(folder.path().join("missing"));
+    let error = Gateway::bind(&missing, any_port, &impatient())
+        .err()
+        .unwrap();
+    assert!(error.to_string().contains("missing"), "{error}");
+}

@@ -1,0 +1,132 @@
+//! Whose permissions requests have.
+
+use zstn_tests::stub_hub::Role;
+
+use super::*;
+
+const TOKEN: &str = "hf_reader";
+const OTHER: &str = "hf_other";
+
+fn private() -> Site {
+    let tokens = vec![
+        (TOKEN.to_owned(), Role::Write),
+        (OTHER.to_owned(), Role::Read),
+    ];
+    let options = Options {
+        tokens,
+        ..Options::default()
+    };
+    let site = site_with(options, &[]);
+    site.hub.restrict(&model(), true, false);
+    site
+}
+
+fn bearer(token: &str) -> String {
+    format!("Authorization: Bearer {token}")
+}
+
+#[test]
+fn the_client_has_its_own_permissions_and_no_others() {
+    let site = private();
+    let token = bearer(TOKEN);
+    assert_eq!(site.file(FIRST, &[&token]).status, 200);
+    // Decoded, fetched and listed already: still nothing for those who may not.
+    for headers in [&[][..], &["Authorization: Bearer wrong"]] {
+        let answer = site.file(FIRST, headers);
+        assert_eq!(answer.status, 401, "{headers:?}");
+        let direct = hub_answer(&site, headers);
+        assert_eq!(answer.header("x-error-code"), direct.header("x-error-code"));
+        assert_eq!(
+            answer.header("x-error-message"),
+            direct.header("x-error-message")
+        );
+        for path in ["/api/models/me/model", "/api/models/me/model/tree/main"] {
+            assert_eq!(get(site.gateway, path, headers).status, 401, "{path}");
+        }
+    }
+    assert_eq!(site.file(FIRST, &[&token]).status, 200);
+}
+
+fn hub_answer(site: &Site, headers: &[&str]) -> Answer {
+    let address = site
+        .hub
+        .url()
+        .trim_start_matches("http://")
+        .parse()
+        .unwrap();
+    get(
+        address,
+        "/me/model/resolve/main/model-00001-of-00002.zstn",
+        headers,
+    )
+}
+
+#[test]
+fn a_gated_repository_says_so() {
+    let site = private();
+    site.hub.restrict(&model(), false, true);
+    let refused = site.file(FIRST, &[&bearer(OTHER)]);
+    assert_eq!(refused.status, 403);
+    assert_eq!(refused.header("x-error-code"), Some("GatedRepo"));
+}
+
+/// The storage that a hub redirects to is another server.
+#[test]
+fn tokens_go_to_the_hub_alone() {
+    let site = private();
+    assert_eq!(site.file(FIRST, &[&bearer(TOKEN)]).status, 200);
+    let requests = site.hub.log();
+    assert!(
+        requests
+            .iter()
+            .any(|request| request.header("authorization").is_some())
+    );
+    let fetched = site.fetched();
+    assert!(!fetched.is_empty());
+    for request in fetched {
+        assert_eq!(request.header("authorization"), None, "{}", request.path);
+    }
+}
+
+/// While an answer is trusted the hub is not asked again, but never for others.
+#[test]
+fn trust_is_for_one_client() {
+    let site = private();
+    let upstream = Location::url(site.hub.url());
+    let trusting = gateway(&upstream).with_trust(Duration::from_secs(3600));
+    let trusting = Site {
+        gateway: run(trusting),
+        ..site
+    };
+    assert_eq!(trusting.file(FIRST, &[&bearer(TOKEN)]).status, 200);
+    trusting.hub.clear_log();
+    assert_eq!(trusting.file(FIRST, &[&bearer(TOKEN)]).status, 200);
+    assert_eq!(trusting.hub.log().len(), 0);
+    assert_eq!(trusting.file(FIRST, &[]).status, 401);
+    assert_eq!(trusting.file(FIRST, &[&bearer("other")]).status, 401);
+    assert!(!trusting.hub.log().is_empty());
+}
+
+/// Requests that are passed on have the client's token, and the gateway adds none
+/// of its own.
+#[test]
+fn other_requests_are_passed_on_as_they_are() {
+    let site = private();
+    let who = get(site.gateway, "/api/whoami-v2", &[&bearer(TOKEN)]);
+    assert_eq!(who.status, 200, "{}", who.text());
+    assert_eq!(get(site.gateway, "/api/whoami-v2", &[]).status, 401);
+    let hop = get(
+        site.gateway,
+        "/api/whoami-v2",
+        &[
+            &bearer(TOKEN),
+            "Connection: x-secret",
+            "X-Secret: 1",
+            "X-Kept: 2",
+        ],
+    );
+    assert_eq!(hop.status, 200);
+    let last = site.hub.log().pop().unwrap();
+    assert_eq!(last.header("x-secret"), None);
+    assert_eq!(last.header("x-kept"), Some("2"));
+}

@@ -1,0 +1,112 @@
+//! Notifications of commits.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+
+use super::access::Visitor;
+use super::answer::{Answer, Refusal, json_response};
+use super::repository::Repository;
+use super::requests::read_json;
+use super::{Hub, lock};
+
+/// The time that a receiver has to answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Who is notified of commits.
+#[derive(Debug, Clone)]
+pub struct Webhook {
+    /// Address that the payload is posted to.
+    pub url: String,
+    /// Sent as `X-Webhook-Secret`.
+    pub secret: Option<String>,
+}
+
+impl Hub {
+    pub(super) async fn create_webhook(&self, visitor: Visitor, body: Incoming) -> Answer {
+        let body = read_json(body).await?;
+        visitor.may_write()?;
+        let url = body["url"].as_str();
+        let url = url.ok_or_else(|| Refusal::bad_request("a webhook needs a url"))?;
+        let webhook = Webhook {
+            url: url.into(),
+            secret: body["secret"].as_str().map(Into::into),
+        };
+        let mut webhooks = lock(&self.webhooks);
+        webhooks.push(webhook);
+        let id = webhooks.len().to_string();
+        Ok(json_response(&json!({ "webhook": {
+            "id": id,
+            "url": url,
+            "watched": body["watched"],
+            "domains": body["domains"],
+            "secret": body["secret"],
+            "disabled": false,
+        }})))
+    }
+
+    /// Posts a change of `reference` to all webhooks, on a thread of its own.
+    pub(super) fn notify(
+        self: &Arc<Self>,
+        repository: &Repository,
+        reference: &str,
+        old: Option<&str>,
+        new: &str,
+    ) {
+        let webhooks = lock(&self.webhooks).clone();
+        if webhooks.is_empty() {
+            return;
+        }
+        let mut payload = self.payload(repository, reference, old, new);
+        thread::spawn(move || {
+            let config = ureq::Agent::config_builder().timeout_global(Some(PATIENCE));
+            let agent = config.build().new_agent();
+            for (index, webhook) in webhooks.iter().enumerate() {
+                payload["webhook"] = json!({ "id": (index + 1).to_string(), "version": 3 });
+                let request = agent
+                    .post(&webhook.url)
+                    .header("Content-Type", "application/json");
+                let request = match &webhook.secret {
+                    Some(secret) => request.header("X-Webhook-Secret", secret),
+                    None => request,
+                };
+                // Receivers that fail are not asked again, as at the real hub.
+                let _ = request.send(payload.to_string());
+            }
+        });
+    }
+
+    fn payload(
+        &self,
+        repository: &Repository,
+        reference: &str,
+        old: Option<&str>,
+        new: &str,
+    ) -> Value {
+        let id = &repository.id;
+        let head = repository.refs.get("refs/heads/main");
+        let (kind, name) = (id.kind.plural(), &id.name);
+        json!({
+            "event": { "action": "update", "scope": "repo.content" },
+            "repo": {
+                "type": id.kind.singular(),
+                "name": name,
+                "id": name,
+                "private": repository.private,
+                "url": {
+                    "web": format!("{}/{}", self.url, id.path()),
+                    "api": format!("{}/api/{kind}/{name}", self.url),
+                },
+                // The hub sends the one, its Python client reads the other.
+                "headSha": head,
+                "head_sha": head,
+                "tags": [],
+                "owner": { "id": name.split_once('/').map(|(owner, _)| owner) },
+            },
+            "updatedRefs": [{ "ref": reference, "oldSha": old, "newSha": new }],
+        })
+    }
+}
