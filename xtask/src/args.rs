@@ -24,6 +24,8 @@ pub enum Verb {
     Gauss(ByHand),
     /// Exchange models with the real compressed-tensors; installs PyTorch
     Compressed(ByHand),
+    /// Build the C library and install header, libraries and libzstn.pc
+    Capi(Capi),
     /// Run every fault of servers and files in Rust and in Node, and print the table
     Faults,
     /// Run the tests of object stores against moto (S3) and azurite (Azure)
@@ -108,6 +110,22 @@ pub struct Instructions {
     /// Update the file instead of comparing with it
     #[arg(long)]
     pub write: bool,
+}
+
+#[derive(clap::Args)]
+pub struct Capi {
+    /// Folder to install to; target/capi by default
+    #[arg(long, value_name = "DIR")]
+    pub prefix: Option<PathBuf>,
+    /// Build with the dev profile
+    #[arg(long)]
+    pub dev: bool,
+    /// Write the header and the list of symbols first
+    #[arg(long)]
+    pub write: bool,
+    /// Run the tests of the library instead
+    #[arg(long, conflicts_with_all = ["prefix", "dev", "write"])]
+    pub test: bool,
 }
 
 #[derive(clap::Args)]

@@ -6,6 +6,7 @@
 mod apt;
 mod args;
 mod background;
+mod capi;
 mod cargo;
 mod chromium;
 mod counts;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
             Verb::Sizes(options) => sizes::run(&workspace, &mut report, &options),
             Verb::Gauss(options) => torch::gauss(&workspace, &mut report, &options),
             Verb::Compressed(options) => torch::compressed(&workspace, &mut report, &options),
+            Verb::Capi(options) => capi::run(&workspace, &mut report, &options),
             Verb::Faults => faults::run(&workspace, &mut report),
             Verb::Stores => object_stores::run(&workspace, &mut report),
             Verb::Lfs => git_lfs::run(&workspace, &mut report),

@@ -24,6 +24,8 @@ const REQUIREMENTS_ZTENSOR_1: &str = "tests/peers/requirements-ztensor1.txt";
 const REQUIREMENTS_MOTO: &str = "tests/peers/requirements-moto.txt";
 /// The git-lfs server of the tests.
 const REQUIREMENTS_GIFTLESS: &str = "tests/lfs/requirements.txt";
+/// The Go toolchain.
+const REQUIREMENTS_GO: &str = "native/capi/tests/requirements.txt";
 /// maturin and zig.
 const REQUIREMENTS_BUILD: &str = "native/python/requirements-build.txt";
 /// Programs that check which symbols of glibc and Python a wheel uses.
@@ -60,7 +62,7 @@ impl Environment {
         env::join_paths(folders).context("the search path cannot be extended")
     }
 
-    fn program(&self, name: &str) -> PathBuf {
+    pub fn program(&self, name: &str) -> PathBuf {
         let scripts = if cfg!(windows) { "Scripts" } else { "bin" };
         self.directory.join(scripts).join(name)
     }
@@ -164,6 +166,18 @@ pub fn giftless(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
         "giftless",
         "giftless.txt",
         REQUIREMENTS_GIFTLESS,
+        &[COMPLETE],
+    )
+}
+
+/// Returns the environment of the Go toolchain.
+pub fn go(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
+    with_list(
+        workspace,
+        step,
+        "go",
+        "go.txt",
+        REQUIREMENTS_GO,
         &[COMPLETE],
     )
 }

@@ -15,7 +15,8 @@ use crate::valgrind::{self, Valgrind};
 use crate::wheel::Python;
 use crate::workspace::Workspace;
 use crate::{
-    chromium, counts, faults, instructions, interop, nginx, no_std, node, python, rust_target, wasm,
+    capi, chromium, counts, faults, instructions, interop, nginx, no_std, node, python,
+    rust_target, wasm,
 };
 
 /// A small checkpoint in the repository, for a demo without a download.
@@ -50,6 +51,7 @@ fn all(workspace: &Workspace, report: &mut Report, options: &Test, this: &Path) 
         step.run(cargo(workspace).args(["build", "--package", "zstn"]))?;
         faults::build(workspace, step)
     })?;
+    capi::test(workspace, report, &tools.capi)?;
     report.step("tests in Node and Chromium", |step| {
         javascript(workspace, step, &tools)
     })?;
@@ -87,6 +89,7 @@ struct Tools {
     stores: Option<ObjectStores>,
     /// Tested with the wheel.
     git_lfs: Option<GitLfs>,
+    capi: capi::Tools,
 }
 
 impl Tools {
@@ -132,6 +135,9 @@ impl Tools {
                 ObjectStores::ready(workspace, step)
             })?)
         };
+        let capi = report.step("Go, for the C library", |step| {
+            capi::Tools::ready(workspace, step)
+        })?;
         Ok(Self {
             chromium,
             nginx,
@@ -140,6 +146,7 @@ impl Tools {
             python,
             stores,
             git_lfs,
+            capi,
         })
     }
 }

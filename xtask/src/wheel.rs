@@ -181,6 +181,19 @@ impl Python {
     }
 }
 
+/// Builds the model hub that the tests talk to, and the command line: seconds
+/// after the server of faults, a minute without it.
+fn programs(workspace: &Workspace, step: &mut Step) -> Result<()> {
+    step.run(cargo(workspace).args(["build", "--package", "zstn"]))?;
+    let program = ["--package", "zstn-tests", "--bin", "stub-hub"];
+    step.run(cargo(workspace).arg("build").args(program))
+}
+
+fn stub_hub_program(workspace: &Workspace) -> PathBuf {
+    let suffix = std::env::consts::EXE_SUFFIX;
+    workspace.target(&format!("debug/stub-hub{suffix}"))
+}
+
 /// Installs the wheel of the dev profile, which has been built, into an
 /// environment.
 pub fn install_dev(
@@ -196,19 +209,6 @@ fn dev_wheel(workspace: &Workspace) -> Result<PathBuf> {
         [wheel] => Ok(wheel.clone()),
         found => bail!("{} wheels of the dev profile", found.len()),
     }
-}
-
-/// Builds the model hub that the tests talk to, and the command line: seconds
-/// after the server of faults, a minute without it.
-fn programs(workspace: &Workspace, step: &mut Step) -> Result<()> {
-    step.run(cargo(workspace).args(["build", "--package", "zstn"]))?;
-    let program = ["--package", "zstn-tests", "--bin", "stub-hub"];
-    step.run(cargo(workspace).arg("build").args(program))
-}
-
-fn stub_hub_program(workspace: &Workspace) -> PathBuf {
-    let suffix = std::env::consts::EXE_SUFFIX;
-    workspace.target(&format!("debug/stub-hub{suffix}"))
 }
 
 fn dev_folder(workspace: &Workspace) -> PathBuf {
