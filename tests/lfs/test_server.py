@@ -10,6 +10,22 @@ from machine import Case, objects, write_files
 from servers import Giftless
 
 
+class PlainServer(Case):
+    def test_a_server_that_does_not_know_the_agent_gets_the_originals(self):
+        server = Giftless.plain(self)
+        self.machine.run(self.folder, "zstn", "lfs", "install", "--global")
+        work = self.new_repository(self.machine)
+        self.machine.run(work, "git", "config", "-f", ".lfsconfig", "lfs.url", server.lfs_url)
+        checkpoints.write(work / "m.safetensors", 1)
+        self.commit(self.machine, work)
+        self.machine.run(work, "git", "push", "--quiet", "origin", "main")
+        content = (work / "m.safetensors").read_bytes()
+        [stored] = objects(server.folder).values()
+        self.assertEqual(stored.read_bytes(), content)
+        clone = self.clone(self.machine, "clone")
+        self.assertEqual((clone / "m.safetensors").read_bytes(), content)
+
+
 class PackedServer(Case):
     def setUp(self):
         super().setUp()

@@ -43,7 +43,8 @@ _NAME = "zstn"
 _BINARY = "application/octet-stream"
 #: A longer list of objects than git-lfs sends, 100 at a time.
 _MAX_BATCH_BYTES = 4 << 20
-_LIFETIME_SECONDS = 900
+#: An address for an upload is given before the agent packs the object.
+_LIFETIME_SECONDS = 3600
 T = TypeVar("T")
 
 
