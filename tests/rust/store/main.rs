@@ -67,7 +67,7 @@ on_every_store! {
 }
 
 mod servers {
-    use super::{gateway, interrupted, objects, resume, verbs};
+    use super::{gateway, interrupted, objects, plans, resume, verbs};
 
     on_servers! {
         objects: a_missing_container_is_named;
