@@ -27,6 +27,9 @@ pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
         python::peers(workspace, step).map(drop)
     })?;
     Python::ready(workspace, report)?;
+    report.step("Go, for the C library", |step| {
+        capi::Tools::ready(workspace, step).map(drop)
+    })?;
     report.step("object stores", |step| {
         ObjectStores::ready(workspace, step).map(drop)
     })
