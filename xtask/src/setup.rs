@@ -6,7 +6,7 @@ use crate::object_stores::ObjectStores;
 use crate::step::Report;
 use crate::wheel::Python;
 use crate::workspace::Workspace;
-use crate::{chromium, nginx, node, python, rust_target, valgrind};
+use crate::{capi, chromium, nginx, node, python, rust_target, valgrind};
 
 pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
     report.step("Node and npm", node::check)?;
