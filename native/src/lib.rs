@@ -51,6 +51,8 @@ mod delta;
 pub mod display;
 mod engine;
 mod error;
+#[cfg(feature = "lfs")]
+pub mod lfs;
 pub mod model_delta;
 mod output;
 mod pack;

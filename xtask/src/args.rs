@@ -30,6 +30,8 @@ pub enum Verb {
     Faults,
     /// Run the tests of object stores against moto (S3) and azurite (Azure)
     Stores,
+    /// Run the tests with git-lfs, with and without a server
+    Lfs,
     /// Install what the other commands need, and nothing else
     Setup,
     /// Count the instructions of each stage and compare them with tests/instructions.json

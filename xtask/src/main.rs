@@ -14,6 +14,7 @@ mod decoders;
 mod demo;
 mod faults;
 mod fresh;
+mod git_lfs;
 mod instructions;
 mod interop;
 mod nginx;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
             Verb::Capi(options) => capi::run(&workspace, &mut report, &options),
             Verb::Faults => faults::run(&workspace, &mut report),
             Verb::Stores => object_stores::run(&workspace, &mut report),
+            Verb::Lfs => git_lfs::run(&workspace, &mut report),
             Verb::Setup => setup::run(&workspace, &mut report),
             Verb::Wasm => wasm::run(&workspace, &mut report),
             Verb::Wheel => wheel::run(&workspace, &mut report),

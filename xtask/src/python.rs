@@ -22,6 +22,8 @@ const REQUIREMENTS_TORCH: &str = "tests/peers/requirements-torch.txt";
 const REQUIREMENTS_ZTENSOR_1: &str = "tests/peers/requirements-ztensor1.txt";
 /// The S3 server of the tests.
 const REQUIREMENTS_MOTO: &str = "tests/peers/requirements-moto.txt";
+/// The git-lfs server of the tests.
+const REQUIREMENTS_GIFTLESS: &str = "tests/lfs/requirements.txt";
 /// The Go toolchain.
 const REQUIREMENTS_GO: &str = "native/capi/tests/requirements.txt";
 /// maturin and zig.
@@ -154,6 +156,18 @@ pub fn moto(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
         &[COMPLETE],
     )?;
     Ok(environment.program("moto_server"))
+}
+
+/// Returns the environment of Giftless, a git-lfs server, without the wheel.
+pub fn giftless(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
+    with_list(
+        workspace,
+        step,
+        "giftless",
+        "giftless.txt",
+        REQUIREMENTS_GIFTLESS,
+        &[COMPLETE],
+    )
 }
 
 /// Returns the environment of the Go toolchain.

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::args::Test;
 use crate::cargo::cargo;
+use crate::git_lfs::GitLfs;
 use crate::object_stores::ObjectStores;
 use crate::step::{Report, Step};
 use crate::valgrind::{self, Valgrind};
@@ -66,6 +67,9 @@ fn all(workspace: &Workspace, report: &mut Report, options: &Test, this: &Path) 
         python.build(workspace, report)?;
         python.test(workspace, report)?;
     }
+    if let Some(git_lfs) = &tools.git_lfs {
+        report.step("git-lfs", |step| git_lfs.test(workspace, step))?;
+    }
     report.step("cargo xtask demo", |step| {
         let mut demo = Command::new(this);
         demo.args(["demo", "--no-wait"]);
@@ -83,6 +87,8 @@ struct Tools {
     peers: Option<python::Environment>,
     python: Option<Python>,
     stores: Option<ObjectStores>,
+    /// Tested with the wheel.
+    git_lfs: Option<GitLfs>,
     capi: capi::Tools,
 }
 
@@ -115,6 +121,13 @@ impl Tools {
         } else {
             Some(Python::ready(workspace, report)?)
         };
+        let git_lfs = if options.skip_peers {
+            None
+        } else {
+            report.step("git-lfs and Giftless", |step| {
+                GitLfs::ready(workspace, step)
+            })?
+        };
         let stores = if options.skip_stores {
             None
         } else {
@@ -132,6 +145,7 @@ impl Tools {
             peers,
             python,
             stores,
+            git_lfs,
             capi,
         })
     }

@@ -79,7 +79,7 @@ pub fn test_with_torch(workspace: &Workspace, report: &mut Report) -> Result<()>
         })?,
     };
     python.build(workspace, report)?;
-    report.step("model hub of the tests", |step| stub_hub(workspace, step))?;
+    report.step("programs for the tests", |step| programs(workspace, step))?;
     report.step("Python tests with PyTorch", |step| {
         let mut pytest = python.tests(workspace);
         pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "with_torch"]);
@@ -119,7 +119,7 @@ impl Python {
 
     /// Runs the tests that take seconds.
     pub fn test(&self, workspace: &Workspace, report: &mut Report) -> Result<()> {
-        report.step("model hub of the tests", |step| stub_hub(workspace, step))?;
+        report.step("programs for the tests", |step| programs(workspace, step))?;
         report.step("Python tests", |step| {
             let mut pytest = self.tests(workspace);
             // Warnings and what the interpreter checks only on request are errors.
@@ -154,13 +154,9 @@ impl Python {
         report.step("tests of safetensors on zstn", |step| {
             self.suite(workspace, step, "safetensors")
         })?;
-        report.step(
-            "README of the wheel, with NumPy alone",
-            |step| match &wheels(&dev_folder(workspace))?[..] {
-                [wheel] => readme(workspace, step, wheel),
-                found => bail!("{} wheels of the dev profile", found.len()),
-            },
-        )
+        report.step("README of the wheel, with NumPy alone", |step| {
+            readme(workspace, step, &dev_wheel(workspace)?)
+        })
     }
 
     /// Runs the test suite of another package on ours.
@@ -179,14 +175,16 @@ impl Python {
         python
             .current_dir(workspace.path(PACKAGE).join("tests"))
             .env("ZSTN_STUB_HUB", stub_hub_program(workspace))
+            .env("ZSTN_BIN", workspace.zstn("debug"))
             .env("PYTHONDONTWRITEBYTECODE", "1");
         python
     }
 }
 
-/// Builds the model hub that the tests talk to: seconds after the server of
-/// faults, half a minute without it.
-fn stub_hub(workspace: &Workspace, step: &mut Step) -> Result<()> {
+/// Builds the model hub that the tests talk to, and the command line: seconds
+/// after the server of faults, a minute without it.
+fn programs(workspace: &Workspace, step: &mut Step) -> Result<()> {
+    step.run(cargo(workspace).args(["build", "--package", "zstn"]))?;
     let program = ["--package", "zstn-tests", "--bin", "stub-hub"];
     step.run(cargo(workspace).arg("build").args(program))
 }
@@ -194,6 +192,23 @@ fn stub_hub(workspace: &Workspace, step: &mut Step) -> Result<()> {
 fn stub_hub_program(workspace: &Workspace) -> PathBuf {
     let suffix = std::env::consts::EXE_SUFFIX;
     workspace.target(&format!("debug/stub-hub{suffix}"))
+}
+
+/// Installs the wheel of the dev profile, which has been built, into an
+/// environment.
+pub fn install_dev(
+    workspace: &Workspace,
+    step: &mut Step,
+    environment: &Environment,
+) -> Result<()> {
+    install(step, environment, &dev_wheel(workspace)?)
+}
+
+fn dev_wheel(workspace: &Workspace) -> Result<PathBuf> {
+    match &wheels(&dev_folder(workspace))?[..] {
+        [wheel] => Ok(wheel.clone()),
+        found => bail!("{} wheels of the dev profile", found.len()),
+    }
 }
 
 fn dev_folder(workspace: &Workspace) -> PathBuf {

@@ -93,7 +93,7 @@ class StubHub:
         matches = (pattern.fullmatch(path) for _, path, _ in self.requests)
         return {match[1] for match in matches if match}
 
-    def _control(self, method: str, what: str, **body: Any) -> Any:
+    def _control(self, method: str, what: str, /, **body: Any) -> Any:
         data = json.dumps(body).encode() if body else None
         request = Request(f"{self.endpoint}/_stub/{what}", data, method=method)
         with urlopen(request) as answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 import zstn
 import zstn.numpy
+from checkpoint_folders import write_checkpoint
 from conftest import assert_same
 
 
@@ -46,6 +48,45 @@ def test_an_object_store_as_output_and_input(plain: Path, tmp_path: Path) -> Non
     assert report.files[0].upload == zstn.Uploaded(0, 0)
     converted = zstn.convert("memory://models/a.safetensors", "memory://models/a.zt")
     assert converted.kind == "ztensor"
+
+
+class Pieces:
+    """Takes what is written, with neither `flush` nor a result."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+
+    def write(self, piece: bytes) -> None:
+        self.pieces.append(piece)
+
+
+def test_objects_to_write_to(tmp_path: Path, plain: Path, packed: Path) -> None:
+    expected = packed.read_bytes()
+    with io.BytesIO() as memory, open(tmp_path / "raw", "wb", buffering=0) as raw:
+        for sink in (memory, raw):
+            report = zstn.pack(plain, sink)
+            assert (report.files[0].output, report.packed_bytes) == (None, len(expected))
+        assert memory.getvalue() == expected
+    assert (tmp_path / "raw").read_bytes() == expected
+    pieces = Pieces()
+    zstn.pack(plain, pieces, threads=2)
+    assert b"".join(pieces.pieces) == expected
+    restored = io.BytesIO()
+    zstn.unpack(packed, restored)
+    assert restored.getvalue() == plain.read_bytes()
+    with pytest.raises(zstn.ZstnError, match="cannot be written to a stream"):
+        zstn.pack(write_checkpoint(tmp_path / "several", 2), io.BytesIO())
+
+
+def test_an_exception_of_the_object_is_raised(plain: Path) -> None:
+    class Full:
+        def write(self, piece: bytes) -> int:
+            raise KeyError("no room")
+
+    with pytest.raises(KeyError, match="no room"):
+        zstn.pack(plain, Full())
+    with pytest.raises(TypeError):
+        zstn.pack(plain, object())
 
 
 def test_threads_do_not_change_the_file(tmp_path: Path, plain: Path) -> None:

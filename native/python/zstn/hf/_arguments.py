@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from . import _cat, _ls, _pack, _pull, _push
 from ._rows import Rows
@@ -67,8 +68,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _verb(verbs: argparse._SubParsersAction, name: str, run: Run, help: str):  # type: ignore[no-untyped-def, type-arg]
-    parser = verbs.add_parser(name, help=help, description=help + ".")
+def _verb(verbs: Any, name: str, run: Run, help: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(name, help=help, description=help + ".")
     parser.set_defaults(run=run)
     parser.add_argument("-q", "--quiet", action="store_true", help="suppress messages")
     return parser

@@ -12,21 +12,21 @@ _LOG_IN = "log in with `hf auth login`, or set HF_TOKEN"
 
 def sentence(error: Exception) -> str | None:
     """Returns what to print; `None` for an error of this program."""
-    if isinstance(error, ZstnError | OSError | ValueError) and not hasattr(error, "response"):
-        return _line(str(error))
-    if isinstance(error, ImportError):
-        return _line(str(error))
-    from huggingface_hub import errors, get_token
+    # An upload that failed says which file, and a download that the cache has
+    # only part of it; what the hub said is the reason.
+    reason: BaseException | None = error
+    while reason is not None and not isinstance(reason, ZstnError):
+        if hasattr(reason, "server_message"):
+            from huggingface_hub import get_token
 
-    # An upload that failed says which file, its cause says why.
-    cause = error.__cause__ if isinstance(error, RuntimeError) else None
-    for one in (error, cause):
-        if isinstance(one, errors.HfHubHTTPError):
-            return _refusal(one, bool(get_token()))
+            return _refusal(reason, bool(get_token()))
         # The library is httpx or httpx2, according to the version.
-        if type(one).__module__.startswith("httpx"):
-            return f"the hub does not answer: {_line(str(one)) or type(one).__name__}"
-    return _line(str(error)) if isinstance(error, RuntimeError) else None
+        if type(reason).__module__.startswith("httpx"):
+            return f"the hub does not answer: {_line(str(reason)) or type(reason).__name__}"
+        reason = reason.__cause__ or reason.__context__
+    if isinstance(error, ZstnError | OSError | ValueError | ImportError | RuntimeError):
+        return _line(str(error))
+    return None
 
 
 def _refusal(error: Any, has_token: bool) -> str:
@@ -73,7 +73,8 @@ def _repository(error: Any) -> str:
     """Returns the name of the repository that a request was about."""
     path = error.response.url.path
     match = re.match(
-        r"/(?:api/)?(?P<type>models/|datasets/|spaces/)?(?P<name>[^/]+/[^/]+?)(?:\.git)?(?:/|$)", path
+        r"/(?:api/)?(?P<type>models/|datasets/|spaces/)?(?P<name>[^/]+/[^/]+?)(?:\.git)?(?:/|$)",
+        path,
     )
     if match is None:
         return "the hub"

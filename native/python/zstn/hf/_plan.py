@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -46,7 +47,8 @@ def plan(names: Iterable[str]) -> list[Entry]:
         entry = _entry(name)
         other = entries.setdefault(entry.path, entry)
         if other is not entry:
-            raise ZstnError(f"{other.name} and {name} would both be called {entry.path}; remove one")
+            both = f"{other.name} and {name}"
+            raise ZstnError(f"{both} would both be called {entry.path}; remove one")
     return list(entries.values())
 
 
@@ -85,20 +87,23 @@ def packed_index(name: str, text: bytes, available: Iterable[str]) -> bytes:
         ZstnError: if it names files that are not available, or cannot be
             restored by changing the names back.
     """
-    try:
-        shards = set(json.loads(text)["weight_map"].values())
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ZstnError(f"{name} is not the index of a checkpoint: {error}", "malformed") from error
-    folder = name.rpartition("/")[0]
-    missing = sorted(
-        shard for shard in shards if (f"{folder}/{shard}" if folder else shard) not in set(available)
-    )
-    if missing:
-        raise ZstnError(f"{name} names {missing[0]}, which is not there", "malformed")
-    for shard in shards:
+    weights, available = _weight_map(name, text), set(available)
+    for shard in sorted(set(weights.values())):
         check_name(shard)
+        if posixpath.join(posixpath.dirname(name), shard) not in available:
+            raise ZstnError(f"{name} names {shard}, which is not there", "malformed")
     packed = text.replace(b'.safetensors"', b'.zstn"')
-    restored = {packed_name(shard) for shard in shards}
-    if restored_index(packed) != text or restored != set(json.loads(packed)["weight_map"].values()):
+    expected = {tensor: packed_name(shard) for tensor, shard in weights.items()}
+    if restored_index(packed) != text or _weight_map(name, packed) != expected:
         raise ZstnError(f"{name} could not be restored from its packed form", "malformed")
     return packed
+
+
+def _weight_map(name: str, text: bytes) -> dict[str, str]:
+    try:
+        weights = json.loads(text)["weight_map"]
+        if all(isinstance(shard, str) for shard in weights.values()):
+            return weights
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    raise ZstnError(f"{name} is not the index of a checkpoint in several files", "malformed")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
+from typing import Any
 
 from .. import hub as packed
 from .._errors import ZstnError
@@ -15,17 +17,17 @@ def run(options: Namespace) -> None:
     place = Place.parse(options.repository, options.revision, options.repo_type)
     if place.path is not None:
         raise ZstnError(f"{options.repository} is a file; pull {place}, or open the file itself")
-    which = {
+    which: dict[str, Any] = {
         "revision": place.revision,
         "repo_type": place.repo_type,
         "token": Hub().token or False,
     }
     if options.unpack:
+        which["progress"] = not options.quiet and sys.stderr.isatty()
         folder = packed.snapshot_download(place.name, threads=options.threads, **which)
         if options.output:
             copy_folder(folder, options.output)
-    elif options.output:
-        library().snapshot_download(place.name, local_dir=options.output, **which)
     else:
+        which["local_dir"] = options.output
         folder = library().snapshot_download(place.name, **which)
     print(options.output or folder)

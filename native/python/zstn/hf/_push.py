@@ -14,7 +14,7 @@ from ._plan import Entry, Step, local_files, packed_index, plan
 from ._progress import bar, say
 from ._repository import Hub, Place
 from ._table import ratio, size, table
-from ._upload import Mode, Uploader
+from ._upload import SAMPLE_BYTES, Mode, Produce, Uploader
 
 #: First bytes of a packed file, as far as a hub needs them to see that it is
 #: not text.
@@ -59,6 +59,9 @@ class Push:
         for entry in entries:
             if modes[entry.path].is_ignored:
                 say(f"{entry.path}: left out, as .gitignore says", self._options.quiet)
+            elif entry.step is Step.INDEX and modes[entry.path].is_large:
+                write = _writing(indexes[entry.path])
+                commit.add_large(entry.path, self._uploader.upload(entry.path, write))
             elif entry.step is Step.INDEX:
                 commit.add(entry.path, indexes[entry.path])
             else:
@@ -73,7 +76,7 @@ class Push:
         if entry.step is Step.PACK:
             return entry.path, _PACKED_SAMPLE, path.stat().st_size
         with open(path, "rb") as file:
-            return entry.path, file.read(512), path.stat().st_size
+            return entry.path, file.read(SAMPLE_BYTES), path.stat().st_size
 
     def _add(self, commit: Commit, entry: Entry, mode: Mode) -> None:
         path = self._files[entry.name]
@@ -107,3 +110,15 @@ class Push:
         message = options.message or f"Add {Path(options.source).resolve().name}, packed with zstn"
         done = commit.send(self._hub, place, parent, message, options.create_pr)
         print(done.get("pullRequestUrl") or done["commitUrl"])
+
+
+def _writing(content: bytes) -> Produce:
+    """Returns a function that writes this to a path or a writer."""
+
+    def write(sink: Any) -> None:
+        if isinstance(sink, Path):
+            sink.write_bytes(content)
+        else:
+            sink.write(content)
+
+    return write

@@ -28,10 +28,7 @@ def escaped(text: str) -> str:
     """Returns a text that cannot control a terminal."""
     if text.isprintable():
         return text
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape", "backslashreplace").decode()
-        for letter in text
-    )
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 def size(count: int) -> str:

@@ -7,14 +7,16 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
 from ._repository import Hub, Place
 
-#: Bytes of a file that are sent to a hub so that it can say what kind it is.
-_SAMPLE_BYTES = 512
+#: First bytes of a file that are sent to a hub so that it can say what kind it
+#: is.
+SAMPLE_BYTES = 512
 
 #: Files in a request that asks about files.
 _FILES_IN_REQUEST = 256
@@ -63,7 +65,7 @@ class Uploader:
         refuses who may not write."""
         modes = {}
         waiting = [
-            {"path": path, "sample": base64.b64encode(sample[:_SAMPLE_BYTES]).decode(), "size": size}
+            {"path": path, "sample": base64.b64encode(sample).decode(), "size": size}
             for path, sample, size in files
         ]
         for start in range(0, len(waiting), _FILES_IN_REQUEST):
@@ -114,9 +116,8 @@ class Uploader:
             if error.response.status_code == 404:
                 return False
             raise
-        import hf_xet
-
-        return hf_xet.XetSession()
+        xet: Any = import_module("hf_xet")
+        return xet.XetSession()
 
     def _token_address(self) -> str:
         return self._hub.address(self._place, "xet-write-token")

@@ -1,0 +1,39 @@
+"""`zstn gateway`, as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[3]
+
+
+def program() -> Path:
+    """Returns `$ZSTN_BIN`, or the command line that this builds."""
+    if "ZSTN_BIN" in os.environ:
+        return Path(os.environ["ZSTN_BIN"])
+    subprocess.run(["cargo", "build", "--quiet", "-p", "zstn"], cwd=_ROOT, check=True)
+    target = Path(os.environ.get("CARGO_TARGET_DIR", _ROOT / "target"))
+    return target / "debug" / ("zstn.exe" if sys.platform == "win32" else "zstn")
+
+
+class Gateway:
+    """A gateway that asks the upstream about every request."""
+
+    def __init__(self, upstream: str | Path) -> None:
+        arguments = ["--upstream", str(upstream), "--port", "0", "--recheck", "0", "--json"]
+        self._process = subprocess.Popen(
+            [program(), "gateway", *arguments], stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout
+        self.endpoint = json.loads(self._process.stdout.readline())["url"].rstrip("/")
+
+    def close(self) -> list[dict[str, object]]:
+        """Ends it. Returns the requests that it answered."""
+        self._process.terminate()
+        output, _ = self._process.communicate()
+        assert self._process.returncode == 0
+        return [json.loads(line) for line in output.splitlines()]
