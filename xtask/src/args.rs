@@ -16,6 +16,8 @@ pub struct Args {
 pub enum Verb {
     /// Pack a real model, serve it, read one tensor of it, and show the page
     Demo(Demo),
+    /// Take a model through everything that a hub uses, and print the bytes that moved
+    HubDemo(HubDemo),
     /// Run every check, in the order a reviewer would
     Test(Test),
     /// Let the real z4ai decode random inputs of every encoder
@@ -61,6 +63,13 @@ pub struct Demo {
     /// Stop when everything has been shown once
     #[arg(long)]
     pub no_wait: bool,
+}
+
+#[derive(clap::Args)]
+pub struct HubDemo {
+    /// The checkpoint; a small real one is downloaded by default
+    #[arg(value_name = "MODEL.safetensors")]
+    pub model: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]

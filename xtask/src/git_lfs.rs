@@ -56,6 +56,11 @@ impl GitLfs {
         }))
     }
 
+    /// Returns the program.
+    pub fn program(&self) -> PathBuf {
+        self.program.clone()
+    }
+
     /// Runs the tests with the dev builds of the command line and the wheel.
     pub fn test(&self, workspace: &Workspace, step: &mut Step) -> Result<()> {
         wheel::install_dev(workspace, step, &self.giftless)?;
@@ -74,7 +79,7 @@ impl GitLfs {
 
 /// Returns the installed git-lfs, or that of the distribution, unpacked below the
 /// target directory.
-fn program(workspace: &Workspace, step: &mut Step) -> Option<PathBuf> {
+pub fn program(workspace: &Workspace, step: &mut Step) -> Option<PathBuf> {
     let folder = workspace.cache(PACKAGE);
     let unpacked = folder.join("usr/bin/git-lfs");
     let known = [process::find(PACKAGE), Some(unpacked.clone())];

@@ -15,6 +15,7 @@ mod demo;
 mod faults;
 mod fresh;
 mod git_lfs;
+mod hub_demo;
 mod instructions;
 mod interop;
 mod nginx;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         let mut report = Report::new(&workspace)?;
         match args.verb {
             Verb::Demo(options) => demo::run(&workspace, &mut report, &options),
+            Verb::HubDemo(options) => hub_demo::run(&workspace, &mut report, &options),
             Verb::Test(options) => test::run(&workspace, &mut report, &options),
             Verb::Interop(options) => interop::run(&workspace, &mut report, &options),
             Verb::Decoders(options) => decoders::run(&workspace, &mut report, &options),

@@ -15,7 +15,7 @@ use crate::valgrind::{self, Valgrind};
 use crate::wheel::Python;
 use crate::workspace::Workspace;
 use crate::{
-    capi, chromium, counts, faults, instructions, interop, nginx, no_std, node, python,
+    capi, chromium, counts, faults, hub_demo, instructions, interop, nginx, no_std, node, python,
     rust_target, wasm,
 };
 
@@ -69,6 +69,12 @@ fn all(workspace: &Workspace, report: &mut Report, options: &Test, this: &Path) 
     }
     if let Some(git_lfs) = &tools.git_lfs {
         report.step("git-lfs", |step| git_lfs.test(workspace, step))?;
+    }
+    if let Some(python) = &tools.python {
+        let model = report.step("model (MiniLM)", |step| python::model(workspace, step))?;
+        let library = capi::install_dev(workspace, report)?;
+        let git_lfs = tools.git_lfs.as_ref().map(GitLfs::program);
+        hub_demo::tell(workspace, report, python, &model, git_lfs, &library)?;
     }
     report.step("cargo xtask demo", |step| {
         let mut demo = Command::new(this);

@@ -79,7 +79,7 @@ pub fn test_with_torch(workspace: &Workspace, report: &mut Report) -> Result<()>
         })?,
     };
     python.build(workspace, report)?;
-    report.step("programs for the tests", |step| programs(workspace, step))?;
+    python.programs(workspace, report)?;
     report.step("Python tests with PyTorch", |step| {
         let mut pytest = python.tests(workspace);
         pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "with_torch"]);
@@ -117,9 +117,14 @@ impl Python {
         })
     }
 
+    /// Builds the programs that tests of the package talk to.
+    pub fn programs(&self, workspace: &Workspace, report: &mut Report) -> Result<()> {
+        report.step("programs for the tests", |step| programs(workspace, step))
+    }
+
     /// Runs the tests that take seconds.
     pub fn test(&self, workspace: &Workspace, report: &mut Report) -> Result<()> {
-        report.step("programs for the tests", |step| programs(workspace, step))?;
+        self.programs(workspace, report)?;
         report.step("Python tests", |step| {
             let mut pytest = self.tests(workspace);
             // Warnings and what the interpreter checks only on request are errors.
@@ -170,7 +175,7 @@ impl Python {
 
     /// Returns the Python of the tests, in their folder: from the package's
     /// own, its sources would be imported in place of the wheel.
-    fn tests(&self, workspace: &Workspace) -> Command {
+    pub fn tests(&self, workspace: &Workspace) -> Command {
         let mut python = Command::new(self.tests.python());
         python
             .current_dir(workspace.path(PACKAGE).join("tests"))

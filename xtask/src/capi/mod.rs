@@ -6,6 +6,8 @@ mod install;
 mod library;
 mod tests;
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 
 use crate::args::Capi;
@@ -42,6 +44,17 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Capi) -> Result
         let installed = Installed::new(workspace, &library, &prefix)?;
         step.note(workspace.show(installed.prefix()));
         Ok(())
+    })
+}
+
+/// Builds the library with its dev profile and installs it below the target
+/// directory. Returns where.
+pub fn install_dev(workspace: &Workspace, report: &mut Report) -> Result<PathBuf> {
+    report.step("C library, dev build", |step| {
+        let library = library::build(workspace, step, Profile::Dev, false)?;
+        let prefix = workspace.target("capi-test/prefix");
+        let installed = Installed::new(workspace, &library, &prefix)?;
+        Ok(installed.prefix().into())
     })
 }
 

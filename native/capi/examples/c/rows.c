@@ -1,4 +1,5 @@
-/* Lists the tensors of a model, or prints the first rows of one:
+/* Lists the tensors of a model, a file or an address, or prints the first rows of
+ * one:
  *     rows MODEL [TENSOR [ROWS]] */
 #include <inttypes.h>
 #include <stdio.h>
@@ -71,7 +72,8 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: rows MODEL [TENSOR [ROWS]]\n");
         return 2;
     }
-    if (zstn_open_path(argv[1], NULL, &reader, &error) != ZSTN_OK) {
+    if ((strstr(argv[1], "://") != NULL ? zstn_open_url : zstn_open_path)(argv[1], NULL, &reader,
+                                                                         &error) != ZSTN_OK) {
         return complain(&error);
     }
     result = argc == 2 ? list(reader)
