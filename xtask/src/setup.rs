@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use crate::git_lfs::GitLfs;
 use crate::object_stores::ObjectStores;
 use crate::step::Report;
 use crate::wheel::Python;
@@ -29,5 +30,8 @@ pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
     Python::ready(workspace, report)?;
     report.step("object stores", |step| {
         ObjectStores::ready(workspace, step).map(drop)
+    })?;
+    report.step("git-lfs and Giftless", |step| {
+        GitLfs::ready(workspace, step).map(drop)
     })
 }

@@ -8,13 +8,15 @@ use anyhow::{Context, Result};
 
 use crate::args::Test;
 use crate::cargo::cargo;
+use crate::git_lfs::GitLfs;
 use crate::object_stores::ObjectStores;
 use crate::step::{Report, Step};
 use crate::valgrind::{self, Valgrind};
 use crate::wheel::Python;
 use crate::workspace::Workspace;
 use crate::{
-    chromium, counts, faults, instructions, interop, nginx, no_std, node, python, rust_target, wasm,
+    capi, chromium, counts, faults, hub_demo, instructions, interop, nginx, no_std, node, python,
+    rust_target, wasm,
 };
 
 /// A small checkpoint in the repository, for a demo without a download.
@@ -49,6 +51,7 @@ fn all(workspace: &Workspace, report: &mut Report, options: &Test, this: &Path) 
         step.run(cargo(workspace).args(["build", "--package", "zstn"]))?;
         faults::build(workspace, step)
     })?;
+    capi::test(workspace, report, &tools.capi)?;
     report.step("tests in Node and Chromium", |step| {
         javascript(workspace, step, &tools)
     })?;
@@ -63,6 +66,15 @@ fn all(workspace: &Workspace, report: &mut Report, options: &Test, this: &Path) 
     if let Some(python) = &tools.python {
         python.build(workspace, report)?;
         python.test(workspace, report)?;
+    }
+    if let Some(git_lfs) = &tools.git_lfs {
+        report.step("git-lfs", |step| git_lfs.test(workspace, step))?;
+    }
+    if let Some(python) = &tools.python {
+        let model = report.step("model (MiniLM)", |step| python::model(workspace, step))?;
+        let library = capi::install_dev(workspace, report)?;
+        let git_lfs = tools.git_lfs.as_ref().map(GitLfs::program);
+        hub_demo::tell(workspace, report, python, &model, git_lfs, &library)?;
     }
     report.step("cargo xtask demo", |step| {
         let mut demo = Command::new(this);
@@ -81,6 +93,9 @@ struct Tools {
     peers: Option<python::Environment>,
     python: Option<Python>,
     stores: Option<ObjectStores>,
+    /// Tested with the wheel.
+    git_lfs: Option<GitLfs>,
+    capi: capi::Tools,
 }
 
 impl Tools {
@@ -112,6 +127,13 @@ impl Tools {
         } else {
             Some(Python::ready(workspace, report)?)
         };
+        let git_lfs = if options.skip_peers {
+            None
+        } else {
+            report.step("git-lfs and Giftless", |step| {
+                GitLfs::ready(workspace, step)
+            })?
+        };
         let stores = if options.skip_stores {
             None
         } else {
@@ -119,6 +141,9 @@ impl Tools {
                 ObjectStores::ready(workspace, step)
             })?)
         };
+        let capi = report.step("Go, for the C library", |step| {
+            capi::Tools::ready(workspace, step)
+        })?;
         Ok(Self {
             chromium,
             nginx,
@@ -126,6 +151,8 @@ impl Tools {
             peers,
             python,
             stores,
+            git_lfs,
+            capi,
         })
     }
 }

@@ -79,7 +79,7 @@ pub fn test_with_torch(workspace: &Workspace, report: &mut Report) -> Result<()>
         })?,
     };
     python.build(workspace, report)?;
-    report.step("programs for the tests", |step| programs(workspace, step))?;
+    python.programs(workspace, report)?;
     report.step("Python tests with PyTorch", |step| {
         let mut pytest = python.tests(workspace);
         pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "with_torch"]);
@@ -117,9 +117,14 @@ impl Python {
         })
     }
 
+    /// Builds the programs that tests of the package talk to.
+    pub fn programs(&self, workspace: &Workspace, report: &mut Report) -> Result<()> {
+        report.step("programs for the tests", |step| programs(workspace, step))
+    }
+
     /// Runs the tests that take seconds.
     pub fn test(&self, workspace: &Workspace, report: &mut Report) -> Result<()> {
-        report.step("programs for the tests", |step| programs(workspace, step))?;
+        self.programs(workspace, report)?;
         report.step("Python tests", |step| {
             let mut pytest = self.tests(workspace);
             // Warnings and what the interpreter checks only on request are errors.
@@ -154,13 +159,9 @@ impl Python {
         report.step("tests of safetensors on zstn", |step| {
             self.suite(workspace, step, "safetensors")
         })?;
-        report.step(
-            "README of the wheel, with NumPy alone",
-            |step| match &wheels(&dev_folder(workspace))?[..] {
-                [wheel] => readme(workspace, step, wheel),
-                found => bail!("{} wheels of the dev profile", found.len()),
-            },
-        )
+        report.step("README of the wheel, with NumPy alone", |step| {
+            readme(workspace, step, &dev_wheel(workspace)?)
+        })
     }
 
     /// Runs the test suite of another package on ours.
@@ -174,7 +175,7 @@ impl Python {
 
     /// Returns the Python of the tests, in their folder: from the package's
     /// own, its sources would be imported in place of the wheel.
-    fn tests(&self, workspace: &Workspace) -> Command {
+    pub fn tests(&self, workspace: &Workspace) -> Command {
         let mut python = Command::new(self.tests.python());
         python
             .current_dir(workspace.path(PACKAGE).join("tests"))
@@ -196,6 +197,23 @@ fn programs(workspace: &Workspace, step: &mut Step) -> Result<()> {
 fn stub_hub_program(workspace: &Workspace) -> PathBuf {
     let suffix = std::env::consts::EXE_SUFFIX;
     workspace.target(&format!("debug/stub-hub{suffix}"))
+}
+
+/// Installs the wheel of the dev profile, which has been built, into an
+/// environment.
+pub fn install_dev(
+    workspace: &Workspace,
+    step: &mut Step,
+    environment: &Environment,
+) -> Result<()> {
+    install(step, environment, &dev_wheel(workspace)?)
+}
+
+fn dev_wheel(workspace: &Workspace) -> Result<PathBuf> {
+    match &wheels(&dev_folder(workspace))?[..] {
+        [wheel] => Ok(wheel.clone()),
+        found => bail!("{} wheels of the dev profile", found.len()),
+    }
 }
 
 fn dev_folder(workspace: &Workspace) -> PathBuf {

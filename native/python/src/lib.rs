@@ -7,7 +7,6 @@
 mod aligned;
 mod buffer;
 mod checkpoint;
-mod decoded;
 mod engine;
 mod error;
 mod frames;

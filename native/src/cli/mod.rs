@@ -18,6 +18,7 @@ mod frames;
 mod gateway;
 mod get;
 mod info;
+mod lfs;
 mod listen;
 mod ls;
 mod network;
@@ -79,6 +80,8 @@ enum Verb {
     Serve(serve::Options),
     /// Serve a model hub in which packed files appear unpacked
     Gateway(gateway::Options),
+    /// Keep packed objects in git-lfs
+    Lfs(lfs::Options),
     /// Time packing and unpacking in memory
     Bench(bench::Options),
 }
@@ -97,6 +100,7 @@ impl Verb {
             Self::Decompress(o) => o.report.json,
             Self::Serve(o) => o.listen.json,
             Self::Gateway(o) => o.listen.json,
+            Self::Lfs(o) => o.json(),
             Self::Bench(o) => o.json,
         }
     }
@@ -126,6 +130,7 @@ pub fn run() -> ExitCode {
         Verb::Decompress(options) => frames::decompress(&options).map_err(Failure::from),
         Verb::Serve(options) => serve::run(&options).map_err(Failure::from),
         Verb::Gateway(options) => gateway::run(&options).map_err(Failure::from),
+        Verb::Lfs(options) => lfs::run(&options).map_err(Failure::from),
         Verb::Bench(options) => bench::run(&options).map_err(Failure::from),
     };
     // Work whose files a signal has removed fails; that is not worth a word.

@@ -31,6 +31,8 @@ pub use fault::survive_truncation;
 pub(crate) use feed::Feed;
 pub use file::FileSource;
 pub(crate) use http::check_absent;
+#[cfg(feature = "lfs")]
+pub(crate) use http::put_watched;
 pub use http::{HttpOptions, Remote, put};
 pub use input::Input;
 pub use location::Location;

@@ -101,19 +101,21 @@ fn main() {
     println!("|---|--:|--:|--:|--:|--:|");
     for pattern in &PATTERNS {
         let mut rates = [Vec::new(), Vec::new()];
-        let mut errors = 0;
+        let mut errors = [0, 0];
         for round in 0..rounds {
             for (number, server) in [&plain, &gateway].into_iter().enumerate() {
                 let read = server.read(paths[number], len_bytes, clients, pattern, round);
                 rates[number].push(read.bytes as f64 / read.seconds / 1e6);
-                errors += read.errors;
+                errors[number] += read.errors;
             }
         }
         let [plain_rate, gateway_rate] = rates.map(median);
         println!(
-            "| {} | {plain_rate:.0} MB/s | {gateway_rate:.0} MB/s | {:.2} | {errors} | {} MB |",
+            "| {} | {plain_rate:.0} MB/s | {gateway_rate:.0} MB/s | {:.2} | {} and {} | {} MB |",
             pattern.name,
             gateway_rate / plain_rate,
+            errors[0],
+            errors[1],
             gateway.peak_bytes() / 1_000_000,
         );
     }
@@ -226,7 +228,6 @@ impl Server {
         round: u64,
     ) -> std::io::Result<u64> {
         let mut stream = TcpStream::connect(&self.address)?;
-        stream.set_nodelay(true)?;
         let mut rng = Rng(client * 1_000_003 + round + 1);
         let mut start = len / clients * client;
         let mut buffer = vec![0; 64 << 10];
@@ -240,13 +241,14 @@ impl Server {
                 "GET {path} HTTP/1.1\r\nHost: localhost\r\nRange: bytes={start}-{}\r\n\r\n",
                 end - 1
             );
-            stream.write_all(request.as_bytes())?;
-            let mut head = Vec::new();
-            while !head.ends_with(b"\r\n\r\n") {
-                let mut byte = [0];
-                stream.read_exact(&mut byte)?;
-                head.push(byte[0]);
-            }
+            let head = match ask(&mut stream, &request) {
+                Ok(head) => head,
+                // A server may close a connection between two requests.
+                Err(_) => {
+                    stream = TcpStream::connect(&self.address)?;
+                    ask(&mut stream, &request)?
+                }
+            };
             if !head.starts_with(b"HTTP/1.1 206") {
                 let head = String::from_utf8_lossy(&head).into_owned();
                 return Err(std::io::Error::other(head));
@@ -272,6 +274,19 @@ impl Server {
         let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
         kib.unwrap_or(0) * 1024
     }
+}
+
+/// Sends a request and returns the head of the answer.
+fn ask(stream: &mut TcpStream, request: &str) -> std::io::Result<Vec<u8>> {
+    stream.set_nodelay(true)?;
+    stream.write_all(request.as_bytes())?;
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte)?;
+        head.push(byte[0]);
+    }
+    Ok(head)
 }
 
 impl Drop for Server {

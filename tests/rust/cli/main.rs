@@ -11,6 +11,7 @@ mod file_faults;
 mod hub;
 #[cfg(unix)]
 mod killed;
+mod lfs;
 mod network;
 mod overwriting;
 mod printing;

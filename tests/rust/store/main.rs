@@ -11,6 +11,7 @@ mod claims;
 mod credentials;
 mod faults;
 mod folders;
+mod gateway;
 mod google;
 mod interrupted;
 mod journals;
@@ -65,7 +66,7 @@ on_every_store! {
 }
 
 mod servers {
-    use super::{interrupted, objects, resume, verbs};
+    use super::{gateway, interrupted, objects, resume, verbs};
 
     on_servers! {
         objects: a_missing_container_is_named;
@@ -74,6 +75,7 @@ mod servers {
             parts_that_became_too_short_are_not_reused, a_damaged_journal_costs_no_bytes,
             parts_that_are_gone_are_sent_again, one_process_at_a_time,
             a_killed_process_is_continued;
+        gateway: a_folder_in_a_store_is_a_hub;
         verbs: every_verb_reads_and_writes, folders_come_with_their_index_last,
             refusals_are_one_sentence;
         interrupted: a_folder_that_was_cut_off_is_continued, a_killed_pack_is_continued,

@@ -32,6 +32,8 @@ mod whole;
 pub use options::HttpOptions;
 pub(crate) use put::check_absent;
 pub use put::put;
+#[cfg(feature = "lfs")]
+pub(crate) use put::put_watched;
 pub(super) use secrets::origin;
 pub(super) use whole::download;
 pub(super) use whole::small;

@@ -42,6 +42,19 @@ pub fn put(
     options: &HttpOptions,
     replace: bool,
 ) -> Result<()> {
+    put_watched(url, file, len_bytes, options, replace, &|_| ())
+}
+
+/// Writes a file like [`put`]; `sent` is called with the number of bytes that the
+/// present attempt has sent.
+pub(crate) fn put_watched(
+    url: &str,
+    file: &File,
+    len_bytes: u64,
+    options: &HttpOptions,
+    replace: bool,
+    sent: &dyn Fn(u64),
+) -> Result<()> {
     if Scheme::of(url)? != Scheme::Http {
         return Err(Error::Usage(format!(
             "{url} cannot be written to: that takes an http(s) address"
@@ -56,6 +69,7 @@ pub fn put(
         file,
         len_bytes,
         replace,
+        sent,
         may_be_written: false,
     };
     retrying(options, |progress| upload.attempt(progress))
@@ -86,6 +100,8 @@ struct Upload<'a> {
     file: &'a File,
     len_bytes: u64,
     replace: bool,
+    /// Called with the bytes that an attempt has sent.
+    sent: &'a dyn Fn(u64),
     /// True once all bytes were sent in a request whose answer was lost.
     may_be_written: bool,
 }
@@ -136,8 +152,11 @@ impl Upload<'_> {
         let mut request = Request::builder()
             .method(Method::PUT)
             .uri(uri)
-            .header(header::CONTENT_LENGTH, HeaderValue::from(self.len_bytes))
-            .header(header::CONTENT_TYPE, "application/octet-stream");
+            .header(header::CONTENT_LENGTH, HeaderValue::from(self.len_bytes));
+        let secrets = &self.client.options().secrets;
+        if !secrets.has(self.client.url(), &header::CONTENT_TYPE) {
+            request = request.header(header::CONTENT_TYPE, "application/octet-stream");
+        }
         if !self.replace {
             request = request.header(header::IF_NONE_MATCH, "*");
         }
@@ -149,6 +168,7 @@ impl Upload<'_> {
             file: self.file,
             sent_bytes: 0,
             len_bytes: self.len_bytes,
+            sent: self.sent,
             error: None,
             progress,
         };
@@ -208,6 +228,7 @@ struct Body<'a, 'p> {
     file: &'a File,
     sent_bytes: u64,
     len_bytes: u64,
+    sent: &'a dyn Fn(u64),
     error: Option<io::Error>,
     progress: &'a mut Progress<'p>,
 }
@@ -227,6 +248,7 @@ impl Read for Body<'_, '_> {
             Ok(len) => {
                 self.sent_bytes += len as u64;
                 self.progress.received(len, self.sent_bytes);
+                (self.sent)(self.sent_bytes);
                 Ok(len)
             }
             Err(error) => {

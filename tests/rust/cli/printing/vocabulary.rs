@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 use zstn_tests::command::{json, text, zstn};
@@ -83,6 +84,13 @@ fn every_key_is_documented_and_every_documented_key_exists() {
         }
         collect(&report, &mut keys);
     }
+    // In a repository of its own, so that there are settings to show.
+    let git = ["init", "--quiet", "."];
+    let mut made = Command::new("git");
+    made.args(git).current_dir(folder.path());
+    assert!(made.status().unwrap().success());
+    assert!(zstn(folder.path(), &["lfs", "install"]).status.success());
+    collect(&report(folder.path(), "lfs status --json"), &mut keys);
     let out = zstn(folder.path(), &["ls", "missing", "--json"]);
     collect(&serde_json::from_slice(&out.stderr).unwrap(), &mut keys);
     let documented = std::fs::read_to_string(repository().join("docs/json.md")).unwrap();

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use zstn::core::bytes::index;
-use zstn::core::model::Tensor;
-use zstn::{Error, Reader, Result};
+use zstn_core::bytes::index;
+use zstn_core::model::Tensor;
+
+use crate::{Error, Reader, Result};
 
 /// Reads ranges of the tensors of one model, whose numbers it knows them by.
 ///
@@ -14,7 +15,7 @@ use zstn::{Error, Reader, Result};
 /// only be decoded as a whole is kept for the next range of it, and so is one
 /// that is read from its start to its end in several ranges. All that are kept
 /// take at most `limit_bytes`, or as much as the largest of them.
-pub struct DecodedTensors {
+pub(super) struct DecodedTensors {
     limit_bytes: u64,
     state: Mutex<State>,
 }
@@ -38,7 +39,7 @@ struct Kept {
 type Slot = Arc<Mutex<Option<Arc<Vec<u8>>>>>;
 
 impl DecodedTensors {
-    pub fn new(limit_bytes: u64) -> Self {
+    pub(super) fn new(limit_bytes: u64) -> Self {
         Self {
             limit_bytes,
             state: Mutex::default(),
@@ -53,19 +54,22 @@ impl DecodedTensors {
     ///
     /// Not for threads of the engine: one that waits for a tensor could be the
     /// one that decodes it.
-    pub fn read(
+    pub(super) fn read(
         &self,
         reader: &Reader,
         number: usize,
         range: Range<u64>,
         out: &mut [u8],
     ) -> Result<()> {
-        let tensor = reader.model().tensor(number).map_err(place(reader))?;
+        let tensor = reader
+            .model()
+            .tensor(number)
+            .map_err(Error::place(reader.name()))?;
         let len_bytes = tensor.len_bytes();
         if range.start > range.end || range.end > len_bytes {
             let detail = format!("bytes {range:?} of a tensor of {len_bytes} bytes");
-            let refusal = zstn::core::Error::invalid_input(detail).tensor(&tensor.name);
-            return Err(place(reader)(refusal));
+            let refusal = zstn_core::Error::invalid_input(detail).tensor(&tensor.name);
+            return Err(Error::place(reader.name())(refusal));
         }
         if out.is_empty() {
             return Ok(());
@@ -187,13 +191,4 @@ fn read_rows(reader: &Reader, tensor: &Tensor, range: &Range<u64>, out: &mut [u8
         None => return Err(Error::Usage(format!("`{}` is too short", tensor.name))),
     }
     Ok(true)
-}
-
-/// Names the file that a refusal is about.
-pub fn place(reader: &Reader) -> impl Fn(zstn::core::Error) -> Error {
-    let place = reader.name().to_owned();
-    move |source| Error::Format {
-        place: place.clone(),
-        source,
-    }
 }

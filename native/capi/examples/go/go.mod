@@ -1,0 +1,3 @@
+module example.org/unpacked
+
+go 1.21

@@ -1,0 +1,283 @@
+//! Reading a tensor, or rows of one, without reading the file: the library says
+//! which ranges it needs, the caller fetches them.
+
+use std::ffi::{c_char, c_void};
+use std::ops::Range;
+use std::sync::Arc;
+
+use zstn::Engine;
+use zstn::core::bytes::index;
+use zstn::core::model::{Rows, StoredPart, Tensor};
+
+use crate::engine::{self, zstn_engine};
+use crate::handle::{self, Out};
+use crate::model::{Opened, zstn_model};
+use crate::opening::{store, zstn_range};
+use crate::pointer;
+use crate::status::{self, Failure, ZSTN_ERROR_NEEDS_BASE, ZSTN_OK, zstn_error, zstn_status};
+
+/// In place of the number of the row after the last: all rows. A plan for rows 0
+/// to `ZSTN_ALL_ROWS` is one for the whole tensor, whatever its shape.
+pub const ZSTN_ALL_ROWS: u64 = 0xFFFF_FFFF_FFFF_FFFF;
+
+/// Bytes of the caller.
+#[repr(C)]
+pub struct zstn_bytes {
+    /// The first byte; may be NULL if there are none.
+    pub data: *const c_void,
+    /// Number of bytes.
+    pub len: usize,
+}
+
+/// What has to be fetched for a tensor or some of its rows, and how they are
+/// decoded from that. One thread at a time may change a plan, by
+/// `zstn_plan_supply`; otherwise any number may use it. It keeps what it needs
+/// of the model.
+pub struct zstn_plan {
+    opened: Arc<Opened>,
+    number: usize,
+    /// The block table that has to be fetched first, with the number of its file
+    /// and the rows.
+    table: Option<(usize, Range<u64>, Range<u64>)>,
+    /// `None` for the whole tensor.
+    rows: Option<Rows>,
+}
+
+impl zstn_plan {
+    fn new(opened: &Arc<Opened>, name: &str, rows: Range<u64>) -> Result<Self, Failure> {
+        let model = opened.model();
+        let number = model.find(name)?;
+        let tensor = model.tensor(number)?;
+        if tensor.base.is_some() {
+            return Err(Failure {
+                status: ZSTN_ERROR_NEEDS_BASE,
+                message: format!(
+                    "tensor `{name}`: it is stored as a difference; read it by a zstn_reader that \
+                     was opened with the base"
+                ),
+            });
+        }
+        let mut plan = Self {
+            opened: Arc::clone(opened),
+            number,
+            table: None,
+            rows: None,
+        };
+        if rows != (0..ZSTN_ALL_ROWS) {
+            let count = tensor.shape.first().copied().unwrap_or(0);
+            let end = if rows.end == ZSTN_ALL_ROWS {
+                count
+            } else {
+                rows.end
+            };
+            let rows = rows.start..end;
+            // This also checks the rows, table or not.
+            plan.rows = Some(model.rows(number, rows.clone(), None)?);
+            plan.table = model
+                .block_table(number)
+                .map(|(file, table)| (file, table, rows));
+        }
+        Ok(plan)
+    }
+
+    fn tensor(&self) -> Result<&Tensor, Failure> {
+        Ok(self.opened.model().tensor(self.number)?)
+    }
+
+    /// Returns the rows, if they can be read by themselves.
+    fn cut(&self) -> Option<&Rows> {
+        self.rows.as_ref().filter(|rows| !rows.is_whole())
+    }
+
+    fn len_bytes(&self) -> Result<u64, Failure> {
+        match &self.rows {
+            Some(rows) => Ok(rows.span().end - rows.span().start),
+            None => Ok(self.tensor()?.len_bytes()),
+        }
+    }
+
+    fn parts(&self) -> Result<Vec<zstn_range>, Failure> {
+        if self.table.is_some() {
+            let detail = "the plan needs a table first: ask zstn_plan_needs for it";
+            return Err(Failure::usage(detail));
+        }
+        let of_part = |part: &StoredPart| zstn_range::new(part.file, &part.stored);
+        Ok(match self.cut() {
+            Some(rows) => {
+                let ranges = rows.ranges();
+                ranges
+                    .map(|(file, range)| zstn_range::new(file, &range))
+                    .collect()
+            }
+            None => self.tensor()?.parts.iter().map(of_part).collect(),
+        })
+    }
+
+    fn supply(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
+        let asked = self.table.take_if(|(_, table, _)| {
+            (table.start, table.end - table.start) == (offset, bytes.len() as u64)
+        });
+        let Some((_, _, rows)) = asked else {
+            return Err(Failure::usage(format!(
+                "{} bytes at {offset} are not a range that zstn_plan_needs asks for",
+                bytes.len()
+            )));
+        };
+        let rows = self.opened.model().rows(self.number, rows, Some(bytes))?;
+        self.rows = Some(rows);
+        Ok(())
+    }
+
+    fn decode(&self, engine: &Engine, fetched: &[&[u8]], out: &mut [u8]) -> Result<(), Failure> {
+        let lens = self.parts()?.into_iter().map(|range| range.len);
+        if !lens.eq(fetched.iter().map(|bytes| bytes.len() as u64)) {
+            let detail = "these are not the bytes of the ranges that zstn_plan_parts names";
+            return Err(Failure::usage(detail));
+        }
+        let model = self.opened.model();
+        let Some(rows) = &self.rows else {
+            return Ok(model.decode_into(engine, self.number, fetched, None, out)?);
+        };
+        if !rows.is_whole() {
+            out.copy_from_slice(&rows.decode(engine, fetched)?);
+            return Ok(());
+        }
+        let tensor = model.decode(engine, self.number, fetched, None)?;
+        let span = index(rows.span().start)..index(rows.span().end);
+        let part = tensor.get(span);
+        out.copy_from_slice(part.ok_or_else(|| Failure::usage("the tensor is too short"))?);
+        Ok(())
+    }
+}
+
+/// Plans to read rows `row_begin` up to, not including, `row_end` of a tensor:
+/// slices of its outermost dimension. 0 and `ZSTN_ALL_ROWS` ask for the whole
+/// tensor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zstn_plan_tensor(
+    model: *const zstn_model,
+    name: *const c_char,
+    row_begin: u64,
+    row_end: u64,
+    plan: *mut *mut zstn_plan,
+    error: *mut zstn_error,
+) -> zstn_status {
+    status::run(error, || {
+        // SAFETY: an out parameter, as the header says.
+        let out = unsafe { Out::new(plan) }?;
+        // SAFETY: NULL or a handle.
+        let model = unsafe { pointer::reference(model, "the model") }?;
+        // SAFETY: NULL or a text.
+        let name = unsafe { pointer::text(name, "the name") }?;
+        out.set(zstn_plan::new(&model.opened, name, row_begin..row_end)?);
+        Ok(())
+    })
+}
+
+/// Asks what the plan itself needs: some rows take a table of blocks that did not
+/// come with the index. As `zstn_opening_needs`; 0 ranges mean that the plan is
+/// ready.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zstn_plan_needs(
+    plan: *const zstn_plan,
+    ranges: *mut zstn_range,
+    count: *mut usize,
+    error: *mut zstn_error,
+) -> zstn_status {
+    status::run(error, || {
+        // SAFETY: NULL or a handle, as the header says.
+        let plan = unsafe { pointer::reference(plan, "the plan") }?;
+        let table = plan
+            .table
+            .iter()
+            .map(|(file, range, _)| zstn_range::new(*file, range));
+        // SAFETY: a list of the caller and its length.
+        unsafe { store(table.collect::<Vec<_>>().into_iter(), ranges, count) }
+    })
+}
+
+/// Adds the bytes of a range that `zstn_plan_needs` has named.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zstn_plan_supply(
+    plan: *mut zstn_plan,
+    offset: u64,
+    bytes: *const c_void,
+    len: usize,
+    error: *mut zstn_error,
+) -> zstn_status {
+    status::run(error, || {
+        // SAFETY: NULL or a handle, which no other thread uses.
+        let plan = unsafe { pointer::exclusive(plan, "the plan") }?;
+        // SAFETY: bytes of the caller.
+        let bytes = unsafe { pointer::bytes(bytes, len, "the list of bytes") }?;
+        plan.supply(offset, bytes)
+    })
+}
+
+/// Asks which ranges `zstn_plan_decode` takes, in this order. As
+/// `zstn_opening_needs`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zstn_plan_parts(
+    plan: *const zstn_plan,
+    ranges: *mut zstn_range,
+    count: *mut usize,
+    error: *mut zstn_error,
+) -> zstn_status {
+    status::run(error, || {
+        // SAFETY: NULL or a handle, as the header says.
+        let plan = unsafe { pointer::reference(plan, "the plan") }?;
+        // SAFETY: a list of the caller and its length.
+        unsafe { store(plan.parts()?.into_iter(), ranges, count) }
+    })
+}
+
+/// Returns the length in bytes of what the plan decodes; 0 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zstn_plan_len(plan: *const zstn_plan) -> u64 {
+    let mut len = 0;
+    let status = status::run(std::ptr::null_mut(), || {
+        // SAFETY: NULL or a handle, as the header says.
+        len = unsafe { pointer::reference(plan, "the plan") }?.len_bytes()?;
+        Ok(())
+    });
+    if status == ZSTN_OK { len } else { 0 }
+}
+
+/// Decodes into `out`, which has room for `capacity` bytes and at least
+/// `zstn_plan_len`. `parts` are the bytes of the ranges of `zstn_plan_parts`, in
+/// their order. What the file has checksums of is compared with them. `engine`
+/// may be NULL. `out` may hold anything after an error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zstn_plan_decode(
+    engine: *const zstn_engine,
+    plan: *const zstn_plan,
+    parts: *const zstn_bytes,
+    part_count: usize,
+    out: *mut c_void,
+    capacity: usize,
+    error: *mut zstn_error,
+) -> zstn_status {
+    status::run(error, || {
+        // SAFETY: NULL or a handle, as the header says.
+        let plan = unsafe { pointer::reference(plan, "the plan") }?;
+        // SAFETY: a list of the caller.
+        let parts = unsafe { pointer::list(parts, part_count, "the list of parts") }?;
+        let fetched = parts.iter().map(|part| {
+            // SAFETY: bytes of the caller.
+            unsafe { pointer::bytes(part.data, part.len, "a part") }
+        });
+        let fetched: Vec<&[u8]> = fetched.collect::<Result<_, _>>()?;
+        // SAFETY: a buffer of the caller.
+        let out = unsafe { pointer::buffer(out, capacity, plan.len_bytes()?) }?;
+        // SAFETY: NULL or a handle.
+        let engine = unsafe { engine::of(engine) };
+        plan.decode(&engine, &fetched, out)
+    })
+}
+
+/// Frees a plan. NULL is fine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zstn_plan_free(plan: *mut zstn_plan) {
+    // SAFETY: a handle that is not used any more, or NULL.
+    unsafe { handle::free(plan) }
+}

@@ -1,0 +1,235 @@
+//! Results of functions, and the caller's memory for the reason of an error.
+
+use std::any::Any;
+use std::ffi::c_char;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Once;
+
+use zstn::core::ErrorKind;
+use zstn::{Error, core};
+
+/// The result of a function: `ZSTN_OK`, or one of the negative `ZSTN_ERROR_...`.
+/// Later versions may add more of them.
+pub type zstn_status = i32;
+
+/// Success.
+pub const ZSTN_OK: i32 = 0;
+/// The bytes break the rules of their format: damaged, cut short or forged.
+pub const ZSTN_ERROR_FORMAT: i32 = -1;
+/// An operation of the system or a callback failed.
+pub const ZSTN_ERROR_IO: i32 = -2;
+/// A server answered with something else than the bytes asked for.
+pub const ZSTN_ERROR_HTTP: i32 = -3;
+/// Two files that should be equal are not.
+pub const ZSTN_ERROR_DIFFERS: i32 = -4;
+/// The arguments do not make sense.
+pub const ZSTN_ERROR_USAGE: i32 = -5;
+/// A delta cannot be read without its base.
+pub const ZSTN_ERROR_NEEDS_BASE: i32 = -6;
+/// A progress callback asked for an end.
+pub const ZSTN_ERROR_CANCELLED: i32 = -7;
+/// A length exceeds a limit of the library, or does not fit in memory.
+pub const ZSTN_ERROR_MEMORY: i32 = -8;
+/// A defect of the library. The handles of the call should only be freed.
+pub const ZSTN_ERROR_PANIC: i32 = -9;
+/// The bytes are in order, but this version cannot handle what they hold.
+pub const ZSTN_ERROR_UNSUPPORTED: i32 = -10;
+/// There is no tensor of that name.
+pub const ZSTN_ERROR_NOT_FOUND: i32 = -11;
+/// The output exists and may not be replaced.
+pub const ZSTN_ERROR_EXISTS: i32 = -12;
+/// A file has changed since it was opened.
+pub const ZSTN_ERROR_CHANGED: i32 = -13;
+
+/// The reason of an error, in memory of the caller. A function that fails
+/// overwrites it; one that succeeds leaves it as it is.
+#[repr(C)]
+pub struct zstn_error {
+    /// The status that the function returned.
+    pub code: i32,
+    /// What is wrong, where, and what to do: UTF-8 text that ends in a NUL. A
+    /// longer one is cut off.
+    pub message: [c_char; 1020],
+}
+
+/// Returns a short name of a status, like "needs_base"; "unknown" for others.
+#[unsafe(no_mangle)]
+pub extern "C" fn zstn_status_name(status: i32) -> *const c_char {
+    let name = match status {
+        ZSTN_OK => c"ok",
+        ZSTN_ERROR_FORMAT => c"format",
+        ZSTN_ERROR_IO => c"io",
+        ZSTN_ERROR_HTTP => c"http",
+        ZSTN_ERROR_DIFFERS => c"differs",
+        ZSTN_ERROR_USAGE => c"usage",
+        ZSTN_ERROR_NEEDS_BASE => c"needs_base",
+        ZSTN_ERROR_CANCELLED => c"cancelled",
+        ZSTN_ERROR_MEMORY => c"memory",
+        ZSTN_ERROR_PANIC => c"panic",
+        ZSTN_ERROR_UNSUPPORTED => c"unsupported",
+        ZSTN_ERROR_NOT_FOUND => c"not_found",
+        ZSTN_ERROR_EXISTS => c"exists",
+        ZSTN_ERROR_CHANGED => c"changed",
+        _ => c"unknown",
+    };
+    name.as_ptr()
+}
+
+/// An error on its way to the caller.
+#[derive(Debug)]
+pub struct Failure {
+    pub status: zstn_status,
+    pub message: String,
+}
+
+impl Failure {
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self {
+            status: ZSTN_ERROR_USAGE,
+            message: message.into(),
+        }
+    }
+
+    pub fn cancelled() -> Self {
+        Self {
+            status: ZSTN_ERROR_CANCELLED,
+            message: "the progress callback asked for an end".into(),
+        }
+    }
+
+    fn panic(payload: &(dyn Any + Send)) -> Self {
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+        Self {
+            status: ZSTN_ERROR_PANIC,
+            message: format!(
+                "a defect of zstn, please report it: {}",
+                text.unwrap_or("it said nothing")
+            ),
+        }
+    }
+
+    /// Writes the failure to the caller's memory.
+    fn write(&self, out: &mut zstn_error) {
+        out.code = self.status;
+        let room = out.message.len() - 1;
+        let mut end = self.message.len().min(room);
+        while !self.message.is_char_boundary(end) {
+            end -= 1;
+        }
+        // A NUL of the message would end it early.
+        let text = self.message.as_bytes()[..end]
+            .iter()
+            .map(|byte| if *byte == 0 { b'?' } else { *byte });
+        for (to, byte) in out.message.iter_mut().zip(text.chain([0])) {
+            *to = c_char::from_ne_bytes([byte]);
+        }
+    }
+}
+
+/// Returns the status of a refusal of the core.
+fn refusal(kind: ErrorKind) -> zstn_status {
+    match kind {
+        ErrorKind::Malformed => ZSTN_ERROR_FORMAT,
+        ErrorKind::Limit => ZSTN_ERROR_MEMORY,
+        ErrorKind::NotFound => ZSTN_ERROR_NOT_FOUND,
+        ErrorKind::InvalidInput => ZSTN_ERROR_USAGE,
+        // Including kinds of later versions.
+        _ => ZSTN_ERROR_UNSUPPORTED,
+    }
+}
+
+impl From<core::Error> for Failure {
+    fn from(error: core::Error) -> Self {
+        Self {
+            status: refusal(error.kind()),
+            message: error.to_string(),
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let status = match &error {
+            Error::Format { source, .. } | Error::Core(source) => refusal(source.kind()),
+            Error::Http { .. } => ZSTN_ERROR_HTTP,
+            Error::Changed { .. } => ZSTN_ERROR_CHANGED,
+            Error::Differs { .. } => ZSTN_ERROR_DIFFERS,
+            Error::Exists { .. } => ZSTN_ERROR_EXISTS,
+            Error::NeedsBase { .. } => ZSTN_ERROR_NEEDS_BASE,
+            Error::Usage(_) => ZSTN_ERROR_USAGE,
+            // Including errors of later versions.
+            _ => ZSTN_ERROR_IO,
+        };
+        Self {
+            status,
+            message: error.to_string(),
+        }
+    }
+}
+
+/// Runs the work of a function. No panic leaves it, or is printed: the library
+/// has a standard library of its own, and thus a hook of its own.
+pub fn run(error: *mut zstn_error, work: impl FnOnce() -> Result<(), Failure>) -> zstn_status {
+    static SILENCE: Once = Once::new();
+    SILENCE.call_once(|| panic::set_hook(Box::new(|_| {})));
+    let result = panic::catch_unwind(AssertUnwindSafe(work));
+    let failure = match result {
+        Ok(Ok(())) => return ZSTN_OK,
+        Ok(Err(failure)) => failure,
+        Err(payload) => Failure::panic(&*payload),
+    };
+    // SAFETY: NULL, or the caller's memory for an error, which nobody else uses
+    // during the call.
+    if let Some(error) = unsafe { error.as_mut() } {
+        failure.write(error);
+    }
+    failure.status
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+
+    use super::*;
+
+    fn error_of(failure: Result<(), Failure>) -> (zstn_status, String) {
+        let mut error = zstn_error {
+            code: 77,
+            message: [1; 1020],
+        };
+        let status = run(&raw mut error, || failure);
+        assert_eq!(error.code, status);
+        // SAFETY: the message ends in a NUL.
+        let message = unsafe { CStr::from_ptr(error.message.as_ptr()) };
+        (status, message.to_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn long_messages_are_cut_between_characters() {
+        let (status, message) = error_of(Err(Failure::usage("aß€".repeat(400))));
+        assert_eq!(status, ZSTN_ERROR_USAGE);
+        assert!("aß€".repeat(400).starts_with(&message));
+        assert!((1016..=1019).contains(&message.len()), "{}", message.len());
+    }
+
+    #[test]
+    fn a_nul_does_not_end_a_message() {
+        assert_eq!(error_of(Err(Failure::usage("a\0b"))).1, "a?b");
+    }
+
+    #[test]
+    fn panics_become_a_status() {
+        let mut error = zstn_error {
+            code: 0,
+            message: [0; 1020],
+        };
+        let status = run(&raw mut error, || panic!("number {}", 4));
+        assert_eq!((status, error.code), (ZSTN_ERROR_PANIC, ZSTN_ERROR_PANIC));
+        // SAFETY: the message ends in a NUL.
+        let message = unsafe { CStr::from_ptr(error.message.as_ptr()) };
+        assert!(message.to_str().unwrap().ends_with("number 4"));
+        let status = run(std::ptr::null_mut(), || panic!("without memory for it"));
+        assert_eq!(status, ZSTN_ERROR_PANIC);
+    }
+}

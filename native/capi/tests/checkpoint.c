@@ -1,0 +1,176 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+
+/* An output in memory, and the call at which it fails. */
+typedef struct {
+    unsigned char *bytes;
+    size_t len, capacity;
+    long good_calls;
+} memory_output;
+
+static int32_t write_memory(void *ctx, const void *data, size_t len) {
+    memory_output *out = (memory_output *)ctx;
+    if (out->good_calls-- == 0) {
+        return 28;
+    }
+    if (out->capacity - out->len < len) {
+        out->capacity = out->len + len + 65536;
+        out->bytes = (unsigned char *)realloc(out->bytes, out->capacity);
+        CHECK(out->bytes != NULL);
+    }
+    memcpy(out->bytes + out->len, data, len);
+    out->len += len;
+    return 0;
+}
+
+static zstn_writer writer_of(memory_output *memory) {
+    zstn_writer writer = ZSTN_INIT;
+    writer.struct_size = sizeof writer;
+    writer.ctx = memory;
+    writer.write = write_memory;
+    return writer;
+}
+
+static zstn_input input_of(const char *path) {
+    zstn_input input = ZSTN_INIT;
+    input.struct_size = sizeof input;
+    input.path = path;
+    return input;
+}
+
+/* Packs and restores by callbacks alone. */
+static void by_callbacks(const fixture *files) {
+    memory_file plain = memory_of(files->plain), packed = memory_of(files->packed);
+    memory_output out = {NULL, 0, 0, -1}, restored = {NULL, 0, 0, -1};
+    zstn_io io = io_of(&plain);
+    zstn_writer writer = writer_of(&out);
+    zstn_input input = ZSTN_INIT;
+    zstn_output output = ZSTN_INIT;
+    zstn_report report = ZSTN_INIT;
+    input.struct_size = sizeof input;
+    input.io = &io;
+    input.io_len = plain.len;
+    output.struct_size = sizeof output;
+    output.writer = &writer;
+    report.struct_size = sizeof report;
+    plain.most = 100003;
+    OK(zstn_pack(&input, &output, NULL, &report, &failure));
+    CHECK(plain.released == 1 && report.files == 1 && report.tensors == 4);
+    CHECK(report.packed_len == out.len && report.original_len == plain.len);
+    CHECK(out.len == packed.len && memcmp(out.bytes, packed.bytes, out.len) == 0);
+
+    io = io_of(&packed);
+    input.io_len = packed.len;
+    writer = writer_of(&restored);
+    OK(zstn_unpack(&input, &output, NULL, &report, &failure));
+    CHECK(packed.released == 1 && report.files == 1 && report.tensors == 0);
+    CHECK(restored.len == plain.len && memcmp(restored.bytes, plain.bytes, plain.len) == 0);
+
+    /* Callbacks that fail; the context is released all the same. */
+    out.len = 0;
+    out.good_calls = 0;
+    writer = writer_of(&out);
+    FAILS(ZSTN_ERROR_IO, zstn_unpack(&input, &output, NULL, NULL, &failure));
+    CHECK(packed.released == 2);
+    packed.good_calls = 0;
+    packed.failing_result = -5;
+    FAILS(ZSTN_ERROR_IO, zstn_unpack(&input, &output, NULL, NULL, &failure));
+    CHECK(packed.released == 3);
+    writer.write = NULL;
+    FAILS(ZSTN_ERROR_USAGE, zstn_unpack(&input, &output, NULL, NULL, &failure));
+    CHECK(packed.released == 4);
+    input.path = "both";
+    FAILS(ZSTN_ERROR_USAGE, zstn_verify(&input, NULL, NULL, NULL, &failure));
+    CHECK(packed.released == 5);
+    io.read_at = NULL;
+    FAILS(ZSTN_ERROR_USAGE, zstn_verify(&input, NULL, NULL, NULL, &failure));
+    CHECK(packed.released == 5);
+    free(out.bytes);
+    free(restored.bytes);
+}
+
+static void by_paths(const fixture *files) {
+    char path[512];
+    file_bytes restored;
+    zstn_work_options options = ZSTN_INIT;
+    zstn_input base = input_of(files->packed_path);
+    const zstn_input *bases[1];
+    bases[0] = &base;
+    join(path, sizeof path, files->folder, "restored.safetensors");
+    options.struct_size = sizeof options;
+    options.overwrite = 1;
+    OK(zstn_unpack_path(files->packed_path, path, &options, NULL, &failure));
+    restored = load(path);
+    CHECK(restored.len == files->plain.len);
+    CHECK(memcmp(restored.bytes, files->plain.bytes, restored.len) == 0);
+    free(restored.bytes);
+    FAILS(ZSTN_ERROR_EXISTS, zstn_unpack_path(files->packed_path, path, NULL, NULL, &failure));
+    FAILS(ZSTN_ERROR_NEEDS_BASE, zstn_unpack_path(files->delta_path, path, &options, NULL, &failure));
+    options.bases = bases;
+    options.base_count = 1;
+    OK(zstn_unpack_path(files->delta_path, path, &options, NULL, &failure));
+    restored = load(path);
+    CHECK(restored.len == files->tuned.len);
+    CHECK(memcmp(restored.bytes, files->tuned.bytes, restored.len) == 0);
+    free(restored.bytes);
+    bases[0] = NULL;
+    FAILS(ZSTN_ERROR_USAGE, zstn_unpack_path(files->delta_path, path, &options, NULL, &failure));
+    options.base_count = 0;
+    options.effort = 7;
+    FAILS(ZSTN_ERROR_USAGE, zstn_pack_path(files->plain_path, path, &options, NULL, &failure));
+    options.effort = ZSTN_EFFORT_FAST;
+    options.no_checksums = 1;
+    options.memory = 100 << 20;
+    OK(zstn_pack_path(files->plain_path, path, &options, NULL, &failure));
+    CHECK(remove(path) == 0);
+}
+
+static void verifies(const fixture *files) {
+    zstn_input packed = input_of(files->packed_path), plain = input_of(files->plain_path);
+    zstn_input tuned = input_of(files->tuned_path);
+    zstn_report report = ZSTN_INIT;
+    report.struct_size = sizeof report;
+    OK(zstn_verify(&packed, NULL, NULL, &report, &failure));
+    CHECK(report.has_checksums == 1 && report.was_compared == 0 && report.files == 1);
+    OK(zstn_verify(&packed, &plain, NULL, &report, &failure));
+    CHECK(report.was_compared == 1 && report.packed_len == files->packed.len);
+    FAILS(ZSTN_ERROR_DIFFERS, zstn_verify(&packed, &tuned, NULL, NULL, &failure));
+}
+
+static int32_t end_at(void *ctx, int32_t phase, uint64_t done, uint64_t total) {
+    (void)phase;
+    (void)total;
+    return done >= *(uint64_t *)ctx;
+}
+
+/* A progress callback ends the work, and nothing is left of it. */
+static void is_cancelled(const fixture *files) {
+    char path[512];
+    zstn_work_options options = ZSTN_INIT;
+    zstn_input packed = input_of(files->packed_path);
+    size_t before = count_files(files->folder);
+    uint64_t ends[2] = {0, 1};
+    int number;
+    join(path, sizeof path, files->folder, "cancelled");
+    options.struct_size = sizeof options;
+    options.progress = end_at;
+    for (number = 0; number < 2; number++) {
+        options.progress_ctx = &ends[number];
+        FAILS(ZSTN_ERROR_CANCELLED,
+              zstn_pack_path(files->plain_path, path, &options, NULL, &failure));
+        FAILS(ZSTN_ERROR_CANCELLED,
+              zstn_unpack_path(files->packed_path, path, &options, NULL, &failure));
+        FAILS(ZSTN_ERROR_CANCELLED, zstn_verify(&packed, NULL, &options, NULL, &failure));
+    }
+    CHECK(!exists(path) && count_files(files->folder) == before);
+}
+
+void test_checkpoint(const fixture *files) {
+    by_callbacks(files);
+    by_paths(files);
+    verifies(files);
+    is_cancelled(files);
+}

@@ -1,0 +1,27 @@
+//! `zstn lfs agent`
+
+use clap::Args;
+use zstn::lfs::{Agent, Store};
+use zstn::{Location, Result};
+
+use super::super::arguments::{self, Memory, Threads};
+
+#[derive(Args)]
+pub struct Options {
+    /// Keep objects in this folder or object store
+    #[arg(long, value_name = "LOCATION", value_parser = arguments::location())]
+    store: Option<Location>,
+    #[command(flatten)]
+    threads: Threads,
+    #[command(flatten)]
+    memory: Memory,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    let mut agent = Agent::new(&options.threads.engine()?);
+    if let Some(location) = &options.store {
+        agent = agent.store(Store::new(location)?);
+    }
+    let agent = options.memory.add_to(agent, Agent::memory_bytes);
+    agent.run(std::io::stdin().lock(), std::io::stdout())
+}

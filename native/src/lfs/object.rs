@@ -1,0 +1,222 @@
+//! One object: into the form in which it is stored, and back.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use zstn_core::catalog::{Kind, recognise};
+use zstn_core::container::zstn::Prefix;
+
+use super::meter::Stage;
+use super::scratch::Scratch;
+use super::stored_form::{ENVELOPE, HEAD_BYTES, StoredForm};
+use crate::source::{HttpOptions, Map, Source};
+use crate::unpack::unpack_file;
+use crate::{
+    Engine, Error, Location, Output, PackOptions, Progress, Result, Sink, VerifyOptions, pack,
+    verify,
+};
+
+/// The number of first bytes that say whether a file is safetensors.
+const KIND_BYTES: u64 = 16;
+
+/// Packs and unpacks objects.
+pub(super) struct Workshop<'a> {
+    pub(super) engine: &'a Engine,
+    pub(super) memory_bytes: u64,
+    pub(super) scratch: &'a Scratch,
+}
+
+/// An object in the form in which it is stored, at the start of a file.
+pub(super) struct Stored {
+    pub(super) file: File,
+    pub(super) len_bytes: u64,
+}
+
+/// A stored object that has been fetched.
+pub(super) struct Fetched {
+    map: Map,
+    /// The file that was made for it, if it was.
+    path: Option<PathBuf>,
+}
+
+impl Workshop<'_> {
+    /// Packs the file at `original`, if it is safetensors and gets smaller. What
+    /// was packed is decoded and compared with the original. Returns `None` for
+    /// other files.
+    ///
+    /// # Errors
+    /// A file that changes meanwhile, and I/O errors.
+    pub(super) fn pack(
+        &self,
+        original: &Path,
+        packing: &dyn Progress,
+        checking: &dyn Progress,
+    ) -> Result<Option<Stored>> {
+        let (head, len_bytes) = head(original)?;
+        if !matches!(recognise(&head, len_bytes), Ok(Kind::Safetensors)) {
+            return Ok(None);
+        }
+        let path = self.scratch.path("packed");
+        let options = PackOptions::default()
+            .memory_bytes(self.memory_bytes)
+            .progress(packing);
+        match pack(self.engine, original, Sink::path(&path), &options) {
+            Ok(report) if report.packed_bytes() < len_bytes => {}
+            Ok(_) => return Ok(None),
+            // It looks like safetensors, and is something else or was cut off.
+            Err(Error::Format { .. } | Error::Core(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        let options = VerifyOptions::default()
+            .original(original)
+            .memory_bytes(self.memory_bytes)
+            .progress(checking);
+        verify(self.engine, &path, &options)?;
+        let file = File::open(&path).map_err(Error::file("open", &path))?;
+        Stored::new(file, &path).map(Some)
+    }
+
+    /// Returns the file at `original` as it is stored without being packed.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub(super) fn plain(&self, original: &Path) -> Result<Stored> {
+        let (head, _) = head(original)?;
+        let mut from = File::open(original).map_err(Error::file("open", original))?;
+        if !StoredForm::needs_envelope(&head) {
+            return Stored::new(from, original);
+        }
+        let (mut file, path) = self.scratch.file("enveloped")?;
+        let copied = file
+            .write_all(&ENVELOPE)
+            .and_then(|()| io::copy(&mut from, &mut file))
+            .and_then(|_| file.rewind());
+        copied.map_err(Error::file("write", &path))?;
+        Stored::new(file, &path)
+    }
+
+    /// Fetches a stored object. `len_bytes` is the length of the original, which
+    /// no form of it is much longer than.
+    ///
+    /// # Errors
+    /// An object that is longer, and errors of reading.
+    pub(super) fn fetch(
+        &self,
+        location: &Location,
+        http: &HttpOptions,
+        len_bytes: u64,
+        progress: &Stage<'_>,
+    ) -> Result<Fetched> {
+        let most = len_bytes.saturating_add(HEAD_BYTES as u64);
+        let mut http = http.clone();
+        http.max_unsized_bytes = most;
+        let watch = |so_far: u64, total: Option<u64>| progress.at(so_far, total.unwrap_or(most));
+        let fetched = match location.feed(&http)? {
+            Some(mut feed) => {
+                check_most(feed.len_bytes().unwrap_or(0), most)?;
+                let (file, path) = self.scratch.file("fetched")?;
+                Fetched {
+                    map: feed.copy(file, 0, &watch)?,
+                    path: Some(path),
+                }
+            }
+            None => Fetched {
+                map: location.map(&http, &watch)?,
+                path: None,
+            },
+        };
+        check_most(fetched.map.len_bytes(), most)?;
+        Ok(fetched)
+    }
+
+    /// Restores the original of `len_bytes` from a stored object, as the file
+    /// `name`. Its digest is not looked at.
+    ///
+    /// # Errors
+    /// An object that is damaged or has another length, and I/O errors.
+    pub(super) fn restore(
+        &self,
+        fetched: Fetched,
+        len_bytes: u64,
+        name: &str,
+        progress: &dyn Progress,
+    ) -> Result<PathBuf> {
+        let Fetched { map, path } = fetched;
+        let target = self.scratch.path(name);
+        let start = match StoredForm::of(&map[..map.len().min(HEAD_BYTES)])? {
+            StoredForm::Packed => {
+                let prefix = Prefix::parse(&map, map.len_bytes());
+                let prefix = prefix.map_err(Error::place(map.name()))?;
+                check_len(prefix.original_len_bytes(), len_bytes)?;
+                let output = Output::create(&target)?;
+                unpack_file(self.engine, &map, output, self.memory_bytes, progress)?;
+                return Ok(target);
+            }
+            StoredForm::Plain => 0,
+            StoredForm::Enveloped => ENVELOPE.len(),
+        };
+        check_len((map.len() - start) as u64, len_bytes)?;
+        if let (Some(path), 0) = (path, start) {
+            return match std::fs::rename(&path, &target) {
+                Ok(()) => Ok(target),
+                Err(error) => Err(Error::file("rename", &path)(error)),
+            };
+        }
+        let (mut file, _) = self.scratch.file(name)?;
+        for piece in map.pieces(start..map.len()) {
+            file.write_all(piece)
+                .map_err(Error::file("write", &target))?;
+            progress.advance(piece.len() as u64);
+        }
+        Ok(target)
+    }
+
+    /// Removes what an object has left in the folder for files in the making.
+    pub(super) fn tidy(&self) {
+        for name in ["packed", "enveloped", "fetched"] {
+            self.scratch.remove(name);
+        }
+    }
+}
+
+impl Stored {
+    fn new(file: File, path: &Path) -> Result<Self> {
+        let metadata = file.metadata().map_err(Error::file("read", path))?;
+        Ok(Self {
+            file,
+            len_bytes: metadata.len(),
+        })
+    }
+}
+
+/// Returns the first bytes of a file, and its length.
+fn head(path: &Path) -> Result<(Vec<u8>, u64)> {
+    let read = || -> io::Result<_> {
+        let file = File::open(path)?;
+        let len_bytes = file.metadata()?.len();
+        let mut head = Vec::new();
+        file.take(KIND_BYTES).read_to_end(&mut head)?;
+        Ok((head, len_bytes))
+    };
+    read().map_err(Error::file("read", path))
+}
+
+fn check_len(found: u64, expected: u64) -> Result<()> {
+    match found == expected {
+        true => Ok(()),
+        false => Err(Error::Differs {
+            detail: format!("it holds {found} bytes instead of {expected}"),
+        }),
+    }
+}
+
+/// Refuses an object that is longer than any form of the original.
+fn check_most(found: u64, most: u64) -> Result<()> {
+    match found <= most {
+        true => Ok(()),
+        false => Err(Error::Differs {
+            detail: format!("it has {found} bytes, more than the original"),
+        }),
+    }
+}

@@ -1,0 +1,85 @@
+//! The repository that a command runs in, as git describes it.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::{Error, Result};
+
+/// The repository of the current folder.
+#[derive(Debug, Clone)]
+pub struct Repository {
+    /// The git directory that all worktrees share.
+    common: PathBuf,
+}
+
+impl Repository {
+    /// Asks git for the repository of the current folder; `None` outside of one.
+    ///
+    /// # Errors
+    /// A git that cannot be started.
+    pub fn find() -> Result<Option<Self>> {
+        let arguments = ["rev-parse", "--path-format=absolute", "--git-common-dir"];
+        let common = git(arguments)?;
+        Ok(common.map(|common| Self {
+            common: common.into(),
+        }))
+    }
+
+    /// Returns the folder of git-lfs in it, which holds the objects.
+    ///
+    /// # Errors
+    /// A git that cannot be started.
+    pub fn lfs_folder(&self) -> Result<PathBuf> {
+        let own = git(["config", "--get", "--type=path", "lfs.storage"])?;
+        Ok(match own {
+            Some(folder) if !folder.is_empty() => self.common.join(folder),
+            _ => self.common.join("lfs"),
+        })
+    }
+
+    /// Returns the folder for files of this program, next to the objects. Renaming
+    /// from there to them takes no copy.
+    ///
+    /// # Errors
+    /// A git that cannot be started.
+    pub(super) fn own_folder(&self) -> Result<PathBuf> {
+        Ok(self.lfs_folder()?.join("zstn"))
+    }
+
+    /// Returns the log of the filter, whose messages git-lfs does not show.
+    ///
+    /// # Errors
+    /// A git that cannot be started.
+    pub fn filter_log(&self) -> Result<PathBuf> {
+        Ok(self.own_folder()?.join("filter.log"))
+    }
+
+    /// Returns `.lfsconfig` of the working tree, if there is one.
+    #[must_use]
+    pub fn lfsconfig(&self) -> Option<PathBuf> {
+        let top = git(["rev-parse", "--show-toplevel"]).ok().flatten()?;
+        let path = Path::new(&top).join(".lfsconfig");
+        path.is_file().then_some(path)
+    }
+}
+
+/// Runs git and returns what it prints; `None` if it fails.
+///
+/// # Errors
+/// A git that cannot be started.
+pub(super) fn git(
+    arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+) -> Result<Option<String>> {
+    let output = Command::new("git")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .map_err(|error| Error::io("start git", error))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(output
+        .status
+        .success()
+        .then(|| text.trim_end_matches('\n').to_owned()))
+}

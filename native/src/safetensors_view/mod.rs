@@ -1,0 +1,185 @@
+//! A model as the safetensors file that it amounts to, read by range.
+
+use std::ops::Range;
+
+use zstn_core::bytes::index;
+use zstn_core::container::zstn::integrity::Integrity;
+use zstn_core::model::{Piece, Tensor, Unpacked};
+
+use crate::{Error, Reader, Result};
+use decoded::DecodedTensors;
+
+mod decoded;
+
+/// A model as one safetensors file that is decoded where it is read: for a
+/// packed file, the file that was packed, byte for byte.
+///
+/// Threads may read from it at the same time, but not those of its reader's
+/// [`Engine`](crate::Engine): one that waits for a tensor could be the one that
+/// has to decode it.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(&folder)?;
+/// # let header = br#"{"x":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}"#;
+/// # let len = (header.len() as u64).to_le_bytes();
+/// # std::fs::write("model.safetensors", [&len[..], header, &[1, 2, 3]].concat())?;
+/// use zstn::{Engine, Reader, SafetensorsView};
+///
+/// zstn::pack(&Engine::default(), "model.safetensors", "model.zstn", &Default::default())?;
+/// let view = SafetensorsView::new(Reader::open("model.zstn")?, 64 << 20)?;
+/// let mut end = [0; 2];
+/// view.read_into(view.len_bytes() - 2, &mut end)?;
+/// assert!(view.is_original() && end == [2, 3]);
+/// # Ok(())
+/// # }
+/// ```
+pub struct SafetensorsView {
+    reader: Reader,
+    ranges: UnpackedRanges,
+}
+
+impl SafetensorsView {
+    /// Takes an opened model. Decoded tensors that are kept for the next read
+    /// take up to `cache_bytes`, or as much as the largest of them.
+    ///
+    /// # Errors
+    /// If a weight of the model cannot be read, or safetensors cannot hold it.
+    pub fn new(reader: Reader, cache_bytes: u64) -> Result<Self> {
+        let ranges = UnpackedRanges::new(&reader, cache_bytes)?;
+        Ok(Self { reader, ranges })
+    }
+
+    /// Returns the reader of the model.
+    #[must_use]
+    pub fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    /// Returns the length of the file.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.ranges.len_bytes()
+    }
+
+    /// Returns whether this is, byte for byte, the file that was packed, or a
+    /// plain file itself. Otherwise the header is made here.
+    #[must_use]
+    pub fn is_original(&self) -> bool {
+        self.ranges.is_original()
+    }
+
+    /// Returns the SHA-256 of the file, if the packed file has it and holds
+    /// checksums of all that is read.
+    #[must_use]
+    pub fn sha256(&self) -> Option<&[u8; 32]> {
+        let [file] = self.reader.model().files() else {
+            return None;
+        };
+        let integrity = file.integrity().filter(|_| self.is_original());
+        let complete = integrity.filter(|integrity| integrity.is_complete());
+        complete.and_then(Integrity::original_sha256)
+    }
+
+    /// Reads the bytes from `start` on that fill `out`.
+    ///
+    /// # Errors
+    /// A range that is not inside the file, [`Error::NeedsBase`] for a delta
+    /// that was opened without its base, and those of [`Reader::read`]. `out` may
+    /// hold anything after an error.
+    pub fn read_into(&self, start: u64, out: &mut [u8]) -> Result<()> {
+        self.ranges.read_into(&self.reader, start, out)
+    }
+}
+
+/// Ranges of the file, for those who hold the reader themselves: a reader that
+/// can be closed is held by nobody else.
+#[doc(hidden)]
+pub struct UnpackedRanges {
+    layout: Unpacked,
+    decoded: DecodedTensors,
+}
+
+impl UnpackedRanges {
+    /// Takes the layout of `reader`'s model, which all calls are made with.
+    pub fn new(reader: &Reader, cache_bytes: u64) -> Result<Self> {
+        let layout = reader.model().unpacked();
+        Ok(Self {
+            layout: layout.map_err(Error::place(reader.name()))?,
+            decoded: DecodedTensors::new(cache_bytes),
+        })
+    }
+
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.layout.len_bytes()
+    }
+
+    #[must_use]
+    pub fn is_original(&self) -> bool {
+        self.layout.is_original()
+    }
+
+    /// Returns the length of the tensors that a range touches: decoding a part
+    /// may mean decoding all of it.
+    #[must_use]
+    pub fn touched_len_bytes(&self, reader: &Reader, range: Range<u64>) -> u64 {
+        let lens = self.layout.pieces(range).map(|piece| match piece {
+            Piece::Head(_) => 0,
+            Piece::Tensor { number, .. } => {
+                let tensor = reader.tensors().get(number);
+                tensor.map_or(0, Tensor::len_bytes)
+            }
+        });
+        lens.fold(0, u64::saturating_add)
+    }
+
+    /// Reads the bytes from `start` on that fill `out`.
+    pub fn read_into(&self, reader: &Reader, start: u64, mut out: &mut [u8]) -> Result<()> {
+        let (wanted, len_bytes) = (out.len() as u64, self.len_bytes());
+        let end = start.checked_add(wanted).filter(|end| *end <= len_bytes);
+        let Some(end) = end else {
+            let detail =
+                format!("there are no {wanted} bytes at {start} in a file of {len_bytes} bytes");
+            let refusal = zstn_core::Error::invalid_input(detail);
+            return Err(Error::place(reader.name())(refusal));
+        };
+        let mut whole = Vec::new();
+        for piece in self.layout.pieces(start..end) {
+            match piece {
+                Piece::Head(range) => {
+                    let (part, rest) = out.split_at_mut(range.len());
+                    part.copy_from_slice(&self.layout.head()[range]);
+                    out = rest;
+                }
+                Piece::Tensor { number, bytes } => {
+                    let (part, rest) = out.split_at_mut(index(bytes.end - bytes.start));
+                    out = rest;
+                    let tensor = &reader.tensors()[number];
+                    if bytes == (0..tensor.len_bytes()) {
+                        whole.push((&*tensor.name, part));
+                    } else {
+                        self.decoded.read(reader, number, bytes, part)?;
+                    }
+                }
+            }
+        }
+        match whole.is_empty() {
+            true => Ok(()),
+            false => reader.read_many_into(whole, &()),
+        }
+    }
+
+    /// Reads the bytes from `start` of tensor `number` on that fill `out`.
+    pub fn read_tensor_into(
+        &self,
+        reader: &Reader,
+        number: usize,
+        start: u64,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let end = start.saturating_add(out.len() as u64);
+        self.decoded.read(reader, number, start..end, out)
+    }
+}

@@ -1,0 +1,86 @@
+//! Objects in a store, whole and damaged.
+
+use serde_json::json;
+use zstn_tests::{many_kinds, sha256};
+
+use super::{Agent, download, folder_with_store, stored, upload, zstn_bytes};
+
+#[test]
+fn objects_come_back_bit_for_bit() {
+    let folder = folder_with_store();
+    let model = many_kinds(300_000);
+    let packed = zstn_bytes(&model);
+    let objects: [&[u8]; 9] = [
+        &model,
+        &model[..200_000],
+        &packed,
+        b"",
+        b"x",
+        b"ZSTN",
+        b"ZLFS",
+        b"ZLFS\x01\0\0\0",
+        b"text",
+    ];
+    let mut agent = Agent::ready(folder.path(), &["--store", "store"]);
+    for bytes in objects {
+        let path = folder.path().join("object");
+        let reply = agent.transfer(&upload(&path, bytes));
+        assert_eq!(reply, json!({"event": "complete", "oid": sha256(bytes)}));
+        assert!(std::fs::read(&path).unwrap() == bytes);
+    }
+    for bytes in objects {
+        let reply = agent.transfer(&download(bytes));
+        let path = reply["path"].as_str().unwrap_or_else(|| panic!("{reply}"));
+        assert!(std::fs::read(path).unwrap() == bytes);
+        std::fs::remove_file(path).unwrap();
+    }
+    let first = std::fs::read(stored(&folder, &sha256(&model))).unwrap();
+    assert!(first.starts_with(b"ZSTN") && first.len() < model.len());
+    assert_eq!(agent.end(), (0, String::new()));
+    // Nothing is left but the store and the file that was sent.
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn damaged_objects_are_named() {
+    let folder = folder_with_store();
+    let model = many_kinds(100_000);
+    let packed = zstn_bytes(&model);
+    let path = stored(&folder, &sha256(&model));
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let mut agent = Agent::ready(folder.path(), &["--store", "store"]);
+    let mut flipped = packed.clone();
+    flipped[packed.len() / 2] ^= 1;
+    let other = zstn_bytes(&many_kinds(90_000));
+    let longer = [&model[..], &[0; 9]].concat();
+    let changed = [&model[..model.len() - 1], b"?"].concat();
+    let envelope = [b"ZLFS\x01\0\0\0", &changed[..]].concat();
+    for (damaged, reason) in [
+        (&flipped[..], ""),
+        (&packed[..packed.len() / 2], ""),
+        (b"ZSTN", ""),
+        (&other, "bytes instead of"),
+        (&longer, "more than the original"),
+        (&model[1..], "bytes instead of"),
+        (&changed, "have the SHA-256"),
+        (&envelope, "have the SHA-256"),
+        (b"ZLFS\x02\0\0\0", "use a newer one"),
+        (b"", "bytes instead of"),
+    ] {
+        std::fs::write(&path, damaged).unwrap();
+        let said = agent.fails(&download(&model));
+        assert!(
+            said.contains(" is damaged: ") && said.contains(reason),
+            "{said}"
+        );
+        assert!(said.contains("git lfs push --object-id"), "{said}");
+    }
+    std::fs::write(&path, &packed).unwrap();
+    assert!(agent.transfer(&download(&model))["error"].is_null());
+    // What is there is not looked into, and not sent again.
+    std::fs::write(&path, b"damaged").unwrap();
+    let local = folder.path().join("object");
+    assert!(agent.transfer(&upload(&local, &model))["error"].is_null());
+    assert_eq!(std::fs::read(&path).unwrap(), b"damaged");
+    assert_eq!(agent.end(), (0, String::new()));
+}

@@ -1,0 +1,105 @@
+//! Building the shared and the static library.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::CRATE;
+use crate::cargo::cargo;
+use crate::process;
+use crate::step::Step;
+use crate::workspace::Workspace;
+
+/// The profile of cargo.
+#[derive(Clone, Copy)]
+pub enum Profile {
+    Dev,
+    Release,
+}
+
+/// The libraries as cargo has built them.
+pub struct Library {
+    pub shared: PathBuf,
+    pub fixed: PathBuf,
+    /// What programs with the static library have to be linked with, too.
+    pub private: String,
+}
+
+/// Builds both libraries, and compares the symbols of the shared one with the
+/// committed list; with `write`, replaces that.
+pub fn build(
+    workspace: &Workspace,
+    step: &mut Step,
+    profile: Profile,
+    write: bool,
+) -> Result<Library> {
+    let (name, folder) = match profile {
+        Profile::Dev => ("dev", "debug"),
+        Profile::Release => ("release", "release"),
+    };
+    let (start, end) = match env_suffix() {
+        Some(ends) => ends,
+        None => bail!("the C library is built on Linux and macOS only"),
+    };
+    step.run(
+        cargo(workspace)
+            .args(["rustc", "--package", "zstn-capi", "--lib"])
+            .args(["--profile", name, "--", "--print", "native-static-libs"]),
+    )?;
+    let output = step.output()?;
+    let mut found = output
+        .lines()
+        .filter_map(|line| line.split_once("native-static-libs: "));
+    let (_, private) = found
+        .next_back()
+        .context("rustc did not say which libraries the static library needs")?;
+    let library = Library {
+        shared: workspace.target(folder).join(format!("{start}{end}")),
+        fixed: workspace.target(folder).join(format!("{start}.a")),
+        private: private.trim().to_owned(),
+    };
+    symbols(workspace, &library, write)?;
+    Ok(library)
+}
+
+/// Returns the name of a shared library without its ending, and that.
+fn env_suffix() -> Option<(&'static str, &'static str)> {
+    match std::env::consts::OS {
+        "linux" => Some(("libzstn_capi", ".so")),
+        "macos" => Some(("libzstn_capi", ".dylib")),
+        _ => None,
+    }
+}
+
+/// Compares what the shared library exports with the list.
+fn symbols(workspace: &Workspace, library: &Library, write: bool) -> Result<()> {
+    let nm = match cfg!(target_os = "macos") {
+        true => ["-gUj", ""],
+        false => ["-D", "--defined-only"],
+    };
+    let arguments = nm.iter().filter(|argument| !argument.is_empty());
+    let listed = process::ask(Command::new("nm").args(arguments).arg(&library.shared))?;
+    let names = listed
+        .lines()
+        .filter_map(|line| line.split(' ').next_back());
+    let mut names: Vec<&str> = names.map(|name| name.trim_start_matches('_')).collect();
+    names.sort_unstable();
+    let found = names.join("\n") + "\n";
+    let path = workspace.path(CRATE).join("symbols.txt");
+    if write {
+        return fs::write(&path, found)
+            .with_context(|| format!("{} is not writable", path.display()));
+    }
+    let expected =
+        fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;
+    if found != expected {
+        bail!(
+            "the library exports other symbols than {}; a symbol that was released stays. \
+             `cargo xtask capi --write` writes the list. It exports:\n{found}",
+            workspace.show(&path)
+        );
+    }
+    Ok(())
+}

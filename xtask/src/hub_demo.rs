@@ -1,0 +1,54 @@
+//! The verb `hub-demo`: one model on its way through everything that a hub uses.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use crate::args::HubDemo;
+use crate::step::Report;
+use crate::wheel::Python;
+use crate::workspace::Workspace;
+use crate::{capi, git_lfs, python};
+
+const STORY: &str = "tests/hub/story.py";
+
+/// Installs and builds what the story needs, and runs it.
+pub fn run(workspace: &Workspace, report: &mut Report, options: &HubDemo) -> Result<()> {
+    let model = match &options.model {
+        Some(model) => std::path::absolute(model)?,
+        None => report.step("model (MiniLM)", |step| python::model(workspace, step))?,
+    };
+    let git_lfs = report.step("git-lfs", |step| Ok(git_lfs::program(workspace, step)))?;
+    let python = Python::ready(workspace, report)?;
+    python.build(workspace, report)?;
+    python.programs(workspace, report)?;
+    let library = capi::install_dev(workspace, report)?;
+    tell(workspace, report, &python, &model, git_lfs, &library)
+}
+
+/// Runs the story with programs that are there, and prints its table.
+pub fn tell(
+    workspace: &Workspace,
+    report: &mut Report,
+    python: &Python,
+    model: &Path,
+    git_lfs: Option<PathBuf>,
+    library: &Path,
+) -> Result<()> {
+    report.step("cargo xtask hub-demo", |step| {
+        let mut story = python.tests(workspace);
+        story.arg(workspace.path(STORY)).arg(model);
+        match git_lfs {
+            Some(program) => drop(story.arg("--git-lfs").arg(program)),
+            None => step.note("no git-lfs: its part is left out"),
+        }
+        story.arg("--c-library").arg(library);
+        step.run(&mut story)?;
+        let output = step.output()?;
+        // The first line of the log is the command.
+        for line in output.lines().skip(1).filter(|line| !line.is_empty()) {
+            step.after(line);
+        }
+        Ok(())
+    })
+}
