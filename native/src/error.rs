@@ -69,6 +69,10 @@ pub enum Error {
         /// The tensor that needs the base, beginning with a comma, or nothing.
         detail: String,
     },
+    /// A hub refuses a request.
+    #[cfg(feature = "worker")]
+    #[error(transparent)]
+    Hub(#[from] crate::hub::Refusal),
     /// The arguments do not make sense.
     #[error("{0}")]
     Usage(String),
@@ -118,7 +122,7 @@ impl Error {
     }
 
     /// Returns a short name for the kind of error, for programs: `"io"`,
-    /// `"http"`, `"changed"`, `"differs"`, `"exists"`, `"needs_base"`,
+    /// `"http"`, `"changed"`, `"differs"`, `"exists"`, `"needs_base"`, `"hub"`,
     /// `"usage"`, or that of the refusal
     /// ([`zstn_core::ErrorKind::code`]).
     #[must_use]
@@ -131,6 +135,8 @@ impl Error {
             Self::Differs { .. } => "differs",
             Self::Exists { .. } => "exists",
             Self::NeedsBase { .. } => "needs_base",
+            #[cfg(feature = "worker")]
+            Self::Hub(_) => "hub",
             Self::Usage(_) => "usage",
         }
     }

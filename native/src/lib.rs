@@ -69,8 +69,14 @@ mod verify;
 
 #[cfg(feature = "gateway")]
 pub mod gateway;
+#[cfg(feature = "worker")]
+pub mod hub;
+#[cfg(feature = "worker")]
+pub mod manifest;
 #[cfg(feature = "serve")]
 pub mod serve;
+#[cfg(feature = "worker")]
+pub mod worker;
 
 pub use buffer::{compress, compress_delta, decompress, decompress_delta};
 pub use convert::{ConvertOptions, ConvertReport, convert};

@@ -60,7 +60,7 @@ impl Listen {
         move |served: Served| {
             // The server goes on when nobody reads its log any more.
             let _ = match json {
-                true => print(as_json(&served)),
+                true => print(request_json(&served)),
                 false => {
                     let hint = served.note.as_ref().and_then(hint);
                     let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
@@ -71,7 +71,8 @@ impl Listen {
     }
 }
 
-fn as_json(served: &Served) -> serde_json::Value {
+/// Describes a request for programs.
+pub fn request_json(served: &Served) -> serde_json::Value {
     serde_json::json!({
         "event": "request",
         "method": served.method,

@@ -36,6 +36,7 @@ mod terminal;
 mod unpack;
 mod values;
 mod verify;
+mod worker;
 
 use say::say;
 use stdout::print;
@@ -82,6 +83,8 @@ enum Verb {
     Gateway(gateway::Options),
     /// Keep packed objects in git-lfs
     Lfs(lfs::Options),
+    /// Pack what is pushed to a model hub, or what a plan lists
+    Worker(worker::Options),
     /// Time packing and unpacking in memory
     Bench(bench::Options),
 }
@@ -101,6 +104,7 @@ impl Verb {
             Self::Serve(o) => o.listen.json,
             Self::Gateway(o) => o.listen.json,
             Self::Lfs(o) => o.json(),
+            Self::Worker(o) => o.json,
             Self::Bench(o) => o.json,
         }
     }
@@ -113,7 +117,7 @@ pub fn run() -> ExitCode {
         Err(error) => return misunderstood(&error),
     };
     let json = verb.json();
-    if !matches!(verb, Verb::Serve(_) | Verb::Gateway(_)) {
+    if !matches!(verb, Verb::Serve(_) | Verb::Gateway(_) | Verb::Worker(_)) {
         stop::clean_up_when_stopped();
     }
     zstn::source::survive_truncation();
@@ -131,6 +135,7 @@ pub fn run() -> ExitCode {
         Verb::Serve(options) => serve::run(&options).map_err(Failure::from),
         Verb::Gateway(options) => gateway::run(&options).map_err(Failure::from),
         Verb::Lfs(options) => lfs::run(&options).map_err(Failure::from),
+        Verb::Worker(options) => worker::run(&options),
         Verb::Bench(options) => bench::run(&options).map_err(Failure::from),
     };
     // Work whose files a signal has removed fails; that is not worth a word.

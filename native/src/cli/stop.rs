@@ -33,7 +33,40 @@ pub fn clean_up_when_stopped() {
     let _ = ctrlc::try_set_handler(|| stop());
 }
 
-fn stop() -> ! {
+/// Has a first signal call `end`, and a second one remove what is half-made and end
+/// the process.
+#[cfg(unix)]
+pub fn end_at_second_signal(end: impl Fn() + Send + 'static) {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+    let mut asking = vec![SIGHUP, SIGINT, SIGTERM];
+    asking.retain(|&signal| !is_ignored(signal));
+    if let Ok(mut signals) = signal_hook::iterator::Signals::new(asking) {
+        std::thread::spawn(move || {
+            let mut signals = signals.forever();
+            if signals.next().is_some() {
+                end();
+            }
+            if signals.next().is_some() {
+                stop();
+            }
+        });
+    }
+}
+
+/// Has a first Ctrl-C call `end`, and a second one remove what is half-made and end
+/// the process.
+#[cfg(not(unix))]
+pub fn end_at_second_signal(end: impl Fn() + Send + 'static) {
+    let is_second = AtomicBool::new(false);
+    let _ = ctrlc::try_set_handler(move || match is_second.swap(true, Ordering::SeqCst) {
+        false => end(),
+        true => stop(),
+    });
+}
+
+/// Removes what is half-made and ends the process.
+pub fn stop() -> ! {
     // First of all: work that misses the removed files fails, and nobody
     // wants to read that.
     STOPPED.store(true, Ordering::SeqCst);

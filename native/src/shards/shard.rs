@@ -109,15 +109,32 @@ pub fn unpacked_index(path: &Path) -> Result<Vec<u8>> {
 /// with this text, was made from.
 #[cfg(feature = "gateway")]
 pub fn unpacked_index_of(name: &str, text: Vec<u8>) -> Result<Vec<u8>> {
+    let index = parse_index(name, text)?;
+    Ok(Kind::Zstn.renamed_index(&index, Kind::Safetensors)?.text)
+}
+
+/// Returns the index called `name`, of shards with this text, as it is next to
+/// their packed files: its text, and the names of these.
+///
+/// # Errors
+/// A text that is not an index, or that could not be restored.
+#[cfg(feature = "worker")]
+pub fn packed_index_of(name: &str, text: Vec<u8>) -> Result<(Vec<u8>, Vec<String>)> {
+    let index = parse_index(name, text)?;
+    let packed = Kind::Safetensors.renamed_index(&index, Kind::Zstn)?;
+    Ok((packed.text, packed.parsed.files().to_vec()))
+}
+
+#[cfg(any(feature = "gateway", feature = "worker"))]
+fn parse_index(name: &str, text: Vec<u8>) -> Result<Index> {
     let parsed = ShardIndex::parse(&text).map_err(Error::place(name))?;
     let file_name = name.rsplit('/').next().unwrap_or_default();
-    let index = Index {
+    Ok(Index {
         name: file_name.into(),
         location: Location::from(name),
         text,
         parsed,
-    };
-    Ok(Kind::Zstn.renamed_index(&index, Kind::Safetensors)?.text)
+    })
 }
 
 pub(super) fn missing(location: &Location) -> Error {

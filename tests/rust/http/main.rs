@@ -10,3 +10,4 @@ mod ranges;
 mod reading;
 mod secrets;
 mod serve;
+mod worker;

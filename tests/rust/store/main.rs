@@ -17,6 +17,7 @@ mod interrupted;
 mod journals;
 mod machine;
 mod objects;
+mod plans;
 mod process;
 mod races;
 mod resume;
@@ -66,10 +67,11 @@ on_every_store! {
 }
 
 mod servers {
-    use super::{gateway, interrupted, objects, resume, verbs};
+    use super::{gateway, interrupted, objects, plans, resume, verbs};
 
     on_servers! {
         objects: a_missing_container_is_named;
+        plans: a_plan_is_packed_into_a_bucket;
         resume: only_missing_parts_are_sent_again, other_bytes_are_sent_again,
             a_shorter_object_replaces_a_longer_attempt,
             parts_that_became_too_short_are_not_reused, a_damaged_journal_costs_no_bytes,

@@ -11,6 +11,7 @@ pub mod faults;
 pub mod gauss;
 pub mod hub;
 pub mod memory;
+pub mod plans;
 pub mod refusal;
 pub mod rng;
 pub mod round_server;

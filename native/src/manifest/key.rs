@@ -1,0 +1,33 @@
+//! The name of a piece of work.
+
+use sha2::{Digest, Sha256};
+use zstn_core::frame::select::Effort;
+
+/// The version of what the packer writes. It changes with the packed bytes of the
+/// same input, so that results of an older packer are not taken for those of this
+/// one.
+pub const FORMAT: &str = concat!("zstn-", env!("CARGO_PKG_VERSION"));
+
+/// Returns the key of the work on a file with this SHA-256 (in lower-case hex): 64
+/// hex digits.
+#[must_use]
+pub fn key(sha256: &str, effort: Effort) -> String {
+    let effort = format!("{effort:?}").to_lowercase();
+    hex_digest(format!("{sha256}\n{FORMAT}\n{effort}\n").as_bytes())
+}
+
+/// Returns the SHA-256 of bytes in lower-case hex.
+pub(crate) fn hex_digest(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// Returns bytes in lower-case hex.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Returns whether a text is a SHA-256 or a key in lower-case hex.
+pub(crate) fn is_digest(text: &str) -> bool {
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    text.len() == 64 && text.bytes().all(is_hex)
+}

@@ -1,0 +1,20 @@
+//! Plans of work on many files, and what became of them.
+//!
+//! A plan is a file with a JSON object per line, a [`Row`] for every file to pack.
+//! Its key is made of what determines the packed bytes, so that files of equal
+//! content are one piece of work, whoever does it and in whatever repository they
+//! are. [`Results`] are files named after keys, in a folder or an object store,
+//! which are created on condition that they are not there: of two machines that
+//! worked on the same key, the second learns that it was not needed.
+
+mod entry;
+mod key;
+mod results;
+mod row;
+
+pub use entry::{Class, Done, Failed};
+pub use key::{FORMAT, key};
+pub(crate) use key::{hex, hex_digest};
+pub use results::Results;
+pub(crate) use results::write_json;
+pub use row::{Row, Shard, read_plan, shard};

@@ -1,0 +1,196 @@
+//! What a commit adds: packed files, indices of them, a line for git.
+
+use std::collections::HashSet;
+
+use super::failure::Failure;
+use super::plan::{packed_path, plan};
+use super::run::Runner;
+use super::{JobEvent, Stage};
+use crate::hub::{Addition, ListedFile, Repository};
+use crate::manifest::{Class, Done, Failed, Results};
+use crate::shards::packed_index_of;
+
+/// The longest index or `.gitattributes` that is read, in bytes.
+const MAX_SMALL_BYTES: u64 = 8 << 20;
+const ATTRIBUTES: &str = ".gitattributes";
+const ATTRIBUTES_LINE: &str = "*.zstn filter=lfs diff=lfs merge=lfs -text";
+
+/// The revision that is worked on.
+pub(super) struct Revision<'a> {
+    pub(super) repository: &'a Repository,
+    pub(super) head: &'a str,
+    pub(super) results: &'a Results,
+    pub(super) contents: Option<&'a HashSet<String>>,
+}
+
+impl Runner {
+    /// Packs and uploads what a revision lacks, one file at a time, and returns what
+    /// to commit.
+    pub(super) fn additions(
+        &self,
+        revision: &Revision<'_>,
+        files: &[ListedFile],
+        before: &[ListedFile],
+    ) -> Result<Vec<Addition>, Failure> {
+        let plan = plan(files, before);
+        let mut additions = Vec::new();
+        let mut refused = HashSet::new();
+        for file in &plan.files {
+            if self.stop.is_requested() {
+                return Err(Failure::Stopped);
+            }
+            let chosen = match (revision.contents, &file.sha256) {
+                (None, _) => true,
+                (Some(contents), Some(sha256)) => contents.contains(sha256),
+                (Some(_), None) => false,
+            };
+            let Some(path) = packed_path(&file.path).filter(|_| chosen) else {
+                continue;
+            };
+            match self.file(revision, file)? {
+                Some(done) => additions.push(Addition::Large {
+                    path,
+                    sha256: done.packed_sha256,
+                    len_bytes: done.packed_bytes,
+                }),
+                None => drop(refused.insert(path)),
+            }
+        }
+        let there: HashSet<&str> = files.iter().map(|file| &*file.path).collect();
+        let added: HashSet<String> = additions.iter().map(|a| a.path().to_owned()).collect();
+        let has =
+            |path: &str| (there.contains(path) || added.contains(path)) && !refused.contains(path);
+        for index in &plan.indices {
+            additions.extend(self.index(revision, index, &has)?);
+        }
+        if additions
+            .iter()
+            .any(|addition| matches!(addition, Addition::Large { .. }))
+        {
+            additions.extend(self.attributes(revision, &there)?);
+        }
+        Ok(additions)
+    }
+
+    /// Packs and uploads a file; `None` if it is refused.
+    fn file(&self, revision: &Revision<'_>, file: &ListedFile) -> Result<Option<Done>, Failure> {
+        let (row, bytes) = self.packer.row(revision.repository, revision.head, file)?;
+        let event = |stage| JobEvent::new(stage, &row.repo, &row.revision).path(&row.path);
+        if let Some(done) = revision.results.done(&row.key).map_err(Failure::Error)? {
+            let (sha256, len_bytes) = (&done.packed_sha256, done.packed_bytes);
+            let has = self.hub.has_object(revision.repository, sha256, len_bytes);
+            if self.call(has)? {
+                self.tell(event(Stage::Reused).bytes(row.len_bytes, len_bytes));
+                return Ok(Some(done));
+            }
+        }
+        let failed = revision.results.failed(&row.key).map_err(Failure::Error)?;
+        if let Some(failed) = failed.filter(|failed| failed.class == Class::Refused) {
+            self.tell(event(Stage::Refused).detail(failed.reason));
+            return Ok(None);
+        }
+        let packed = match self.packer.pack(&row, bytes) {
+            Ok(packed) => packed,
+            Err(Failure::File(reason)) => {
+                let failed = Failed::new(row.clone(), Class::Refused, reason.clone());
+                revision
+                    .results
+                    .put_failed(&failed)
+                    .map_err(Failure::Error)?;
+                self.tell(event(Stage::Refused).detail(reason));
+                return Ok(None);
+            }
+            Err(failure) => return Err(failure),
+        };
+        let done = packed.done.clone();
+        let uploaded = self.hub.upload(
+            revision.repository,
+            &packed.path,
+            &done.packed_sha256,
+            done.packed_bytes,
+        );
+        self.call(uploaded)?;
+        revision.results.put_done(&done).map_err(Failure::Error)?;
+        self.metrics.count_packed(row.len_bytes, done.packed_bytes);
+        self.tell(event(Stage::Packed).bytes(row.len_bytes, done.packed_bytes));
+        Ok(Some(done))
+    }
+
+    /// Returns the index of packed shards for one of plain ones, if all of them are
+    /// packed.
+    fn index(
+        &self,
+        revision: &Revision<'_>,
+        path: &str,
+        has: &dyn Fn(&str) -> bool,
+    ) -> Result<Option<Addition>, Failure> {
+        let Some(packed) = packed_path(path) else {
+            return Ok(None);
+        };
+        let text = self
+            .hub
+            .read_small(revision.repository, revision.head, path, MAX_SMALL_BYTES);
+        let folder = path
+            .rsplit_once('/')
+            .map(|(folder, _)| format!("{folder}/"));
+        let folder = folder.unwrap_or_default();
+        let event = JobEvent::new(
+            Stage::Refused,
+            &revision.repository.to_string(),
+            revision.head,
+        );
+        let made = text.map_err(Failure::from).and_then(|text| {
+            let (text, shards) = packed_index_of(path, text)?;
+            let missing = shards
+                .iter()
+                .find(|shard| !has(&format!("{folder}{shard}")));
+            match missing {
+                None => Ok(text),
+                Some(shard) => Err(Failure::File(format!("{folder}{shard} is not there"))),
+            }
+        });
+        match made {
+            Ok(bytes) => Ok(Some(Addition::Small {
+                path: packed,
+                bytes,
+            })),
+            Err(Failure::File(reason)) => {
+                self.tell(event.path(path).detail(reason));
+                Ok(None)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Returns `.gitattributes` with a line that has git keep packed files as large
+    /// ones, unless it has such a line.
+    fn attributes(
+        &self,
+        revision: &Revision<'_>,
+        there: &HashSet<&str>,
+    ) -> Result<Option<Addition>, Failure> {
+        let mut bytes = match there.contains(ATTRIBUTES) {
+            true => {
+                let (repository, head) = (revision.repository, revision.head);
+                let read = self
+                    .hub
+                    .read_small(repository, head, ATTRIBUTES, MAX_SMALL_BYTES);
+                self.call(read)?
+            }
+            false => Vec::new(),
+        };
+        let mut lines = bytes.split(|byte| *byte == b'\n');
+        if lines.any(|line| line.starts_with(b"*.zstn ")) {
+            return Ok(None);
+        }
+        if !bytes.is_empty() && !bytes.ends_with(b"\n") {
+            bytes.push(b'\n');
+        }
+        bytes.extend_from_slice(ATTRIBUTES_LINE.as_bytes());
+        bytes.push(b'\n');
+        Ok(Some(Addition::Small {
+            path: ATTRIBUTES.into(),
+            bytes,
+        }))
+    }
+}

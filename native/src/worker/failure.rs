@@ -1,0 +1,54 @@
+//! What to do about an error.
+
+use std::io::ErrorKind;
+
+use crate::Error;
+use crate::hub::Refusal;
+use crate::manifest::Class;
+
+/// The reason why a file or a job was not done.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The worker is to end.
+    Stopped,
+    /// The file cannot be packed, or not to advantage.
+    File(String),
+    /// Anything else.
+    Error(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match is_about_file(&error) {
+            true => Self::File(error.to_string()),
+            false => Self::Error(error),
+        }
+    }
+}
+
+/// Returns whether the bytes of a file are the reason for an error.
+fn is_about_file(error: &Error) -> bool {
+    match error {
+        Error::Format { .. } | Error::Core(_) => true,
+        // Such as a name that no address can have.
+        Error::Usage(_) => true,
+        _ => false,
+    }
+}
+
+/// Returns whether the same work may succeed at another time.
+pub(super) fn class(error: &Error) -> Class {
+    match error {
+        Error::Hub(Refusal::ParentMoved { .. }) | Error::Changed { .. } | Error::Differs { .. } => {
+            Class::Retry
+        }
+        Error::Http {
+            status: Some(400..=407 | 409..=428 | 430..=499),
+            ..
+        } => Class::Refused,
+        Error::Http { .. } => Class::Retry,
+        Error::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => Class::Refused,
+        Error::Io { .. } => Class::Retry,
+        _ => Class::Refused,
+    }
+}

@@ -1,0 +1,266 @@
+//! Work on a plan, without a listener.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use tempfile::TempDir;
+
+use super::failure::{Failure, class};
+use super::metrics::Metrics;
+use super::packer::{Packed, Packer, WorkerOptions};
+use super::queue::Queue;
+use super::run::Runner;
+use super::{Event, Job, JobEvent, Stage, Stop};
+use crate::hub::Hub;
+use crate::manifest::{Class, Failed, Results, Row, Shard, shard};
+use crate::source::HttpOptions;
+use crate::{Engine, Error, Location, Output, Result};
+
+/// The branch that gets packed files.
+const BRANCH: &str = "main";
+
+/// Options for work on a plan.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+#[must_use]
+pub struct PlanRun {
+    /// How files are packed.
+    pub worker: WorkerOptions,
+    /// The share of the plan that is worked on.
+    pub shard: Shard,
+    /// Whether files that were refused before are tried again. Those that failed for a
+    /// reason that may pass always are.
+    pub retry_refused: bool,
+    /// What ends the work between two files.
+    pub stop: Stop,
+}
+
+impl Default for PlanRun {
+    fn default() -> Self {
+        Self {
+            worker: WorkerOptions::default(),
+            shard: Shard::ALL,
+            retry_refused: false,
+            stop: Stop::default(),
+        }
+    }
+}
+
+/// What became of a share of a plan, counted in rows of different content.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PlanSummary {
+    /// Packed and verified now.
+    pub packed: usize,
+    /// Done before.
+    pub known: usize,
+    /// Refused, now or before.
+    pub refused: usize,
+    /// Failed for a reason that may pass.
+    pub retry: usize,
+    /// Left to do, since the work was to end.
+    pub left: usize,
+}
+
+impl PlanRun {
+    /// Packs the files of a plan, which are read from `hub`, into the folder `to`:
+    /// `packed/KEY.zstn`, then `done/KEY.json`, or `failed/KEY.json`. Several machines
+    /// may work on the same rows; they write the same bytes.
+    ///
+    /// # Errors
+    /// A folder that cannot be written. Errors with files are entries of the folder.
+    pub fn into_folder(
+        &self,
+        engine: &Engine,
+        hub: &Hub,
+        rows: &[Row],
+        to: &Location,
+        log: impl Fn(Event),
+    ) -> Result<PlanSummary> {
+        let http = HttpOptions::default();
+        let results = Results::open(to, &http)?;
+        let scratch = TempDir::new();
+        let scratch = scratch.map_err(|error| Error::io("make a temporary folder", error))?;
+        let mut packer = Packer::new(scratch.path(), self.worker, hub.http()?)?;
+        packer.engine = engine.clone();
+        let mut summary = PlanSummary::default();
+        for row in shard(rows, self.shard) {
+            if self.stop.is_requested() {
+                summary.left += 1;
+                continue;
+            }
+            let event = |stage| JobEvent::new(stage, &row.repo, &row.revision).path(&row.path);
+            if results.done(&row.key)?.is_some() {
+                summary.known += 1;
+                continue;
+            }
+            let failed = results.failed(&row.key)?;
+            let failed = failed.filter(|failed| failed.class == Class::Refused);
+            if let Some(failed) = failed.filter(|_| !self.retry_refused) {
+                summary.refused += 1;
+                log(Event::Job(event(Stage::Refused).detail(failed.reason)));
+                continue;
+            }
+            let packed = packer.pack(row, None);
+            match packed.and_then(|packed| Ok((store(&packed, &results, &http)?, packed))) {
+                Ok(((), packed)) => {
+                    results.put_done(&packed.done)?;
+                    summary.packed += 1;
+                    let event = event(Stage::Packed).bytes(row.len_bytes, packed.done.packed_bytes);
+                    log(Event::Job(event));
+                }
+                Err(failure) => {
+                    let (class, reason) = match failure {
+                        Failure::Stopped => continue,
+                        Failure::File(reason) => (Class::Refused, reason),
+                        Failure::Error(error) => (class(&error), error.to_string()),
+                    };
+                    let stage = match class {
+                        Class::Refused => Stage::Refused,
+                        Class::Retry => Stage::Retry,
+                    };
+                    results.put_failed(&Failed::new(row.clone(), class, reason.clone()))?;
+                    summary.count_failed(class);
+                    log(Event::Job(event(stage).detail(reason)));
+                }
+            }
+        }
+        Ok(summary)
+    }
+
+    /// Packs the files of a plan and adds them to their repositories, one commit for
+    /// each. A share has all rows of a repository or none. What is done is noted in the
+    /// folder `state`, as by [`Worker`](super::Worker).
+    ///
+    /// # Errors
+    /// A folder that cannot be written. Errors with repositories are in the log and the
+    /// summary.
+    pub fn into_hub(
+        &self,
+        engine: &Engine,
+        hub: &Hub,
+        rows: &[Row],
+        state: &Path,
+        log: impl Fn(Event) + Send + Sync + 'static,
+    ) -> Result<PlanSummary> {
+        let mut packer = Packer::new(state, self.worker, hub.http()?)?;
+        packer.engine = engine.clone();
+        let runner = Runner {
+            hub: hub.clone(),
+            queue: Arc::new(Queue::open(state)?),
+            packer,
+            metrics: Arc::new(Metrics::default()),
+            stop: self.stop.clone(),
+            log: Arc::new(log),
+        };
+        let mut repositories: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
+        for row in rows {
+            repositories.entry(&row.repo).or_default().push(row);
+        }
+        let own = repositories.into_iter().skip(self.shard.index);
+        let mut summary = PlanSummary::default();
+        for (repository, rows) in own.step_by(self.shard.count.max(1)) {
+            let counted = self.repository(&runner, repository, &rows)?;
+            summary.add(&counted);
+        }
+        Ok(summary)
+    }
+
+    fn repository(&self, runner: &Runner, name: &str, rows: &[&Row]) -> Result<PlanSummary> {
+        let mut summary = PlanSummary::default();
+        let contents: HashSet<String> = rows.iter().map(|row| row.sha256.clone()).collect();
+        if self.stop.is_requested() {
+            summary.left = contents.len();
+            return Ok(summary);
+        }
+        let repository = name.parse()?;
+        // The branch, not a commit: it may have moved since the plan was made.
+        let job = Job::new(&repository, BRANCH, BRANCH);
+        let event = |stage| JobEvent::new(stage, name, BRANCH);
+        let results = runner.queue.results()?;
+        let mut known = HashSet::new();
+        for row in rows {
+            if results.done(&row.key)?.is_some() {
+                known.insert(&row.key);
+            }
+        }
+        let worked = match runner.queue.lock(&repository)? {
+            Some(_lock) => runner.job(&job, Some(&contents)),
+            None => {
+                let detail = "another worker works on this repository";
+                let error = std::io::Error::other(detail);
+                Err(Failure::Error(Error::io(format!("pack {name}"), error)))
+            }
+        };
+        let class = match worked {
+            Ok(_) => None,
+            Err(Failure::Stopped) => {
+                runner.tell(event(Stage::GivenBack).detail("the worker ends"));
+                Some(Class::Retry)
+            }
+            Err(Failure::File(reason)) => {
+                runner.tell(event(Stage::Failed).detail(reason));
+                Some(Class::Refused)
+            }
+            Err(Failure::Error(error)) => {
+                runner.tell(event(Stage::Failed).detail(error.to_string()));
+                Some(class(&error))
+            }
+        };
+        let mut seen = HashSet::new();
+        for row in rows.iter().filter(|row| seen.insert(&row.key)) {
+            match (class, results.done(&row.key)?, results.failed(&row.key)?) {
+                (Some(class), ..) => summary.count_failed(class),
+                (None, Some(_), _) if known.contains(&row.key) => summary.known += 1,
+                (None, Some(_), _) => summary.packed += 1,
+                (None, None, Some(_)) => summary.refused += 1,
+                (None, None, None) => {
+                    let reason = format!(
+                        "{BRANCH} of {name} has no unpacked file with this content any more"
+                    );
+                    runner.tell(event(Stage::Refused).path(&row.path).detail(reason));
+                    summary.refused += 1;
+                }
+            }
+        }
+        Ok(summary)
+    }
+}
+
+impl PlanSummary {
+    fn count_failed(&mut self, class: Class) {
+        match class {
+            Class::Refused => self.refused += 1,
+            Class::Retry => self.retry += 1,
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.packed += other.packed;
+        self.known += other.known;
+        self.refused += other.refused;
+        self.retry += other.retry;
+        self.left += other.left;
+    }
+}
+
+/// Copies a packed file to where results are. It has been compared with the original,
+/// so that nothing else ever appears there.
+fn store(packed: &Packed, results: &Results, http: &HttpOptions) -> Result<(), Failure> {
+    let name = format!("{}.zstn", packed.done.row.key);
+    let path = &packed.path;
+    let mut file = File::open(path).map_err(Error::file("open", path))?;
+    let stored = match results.at("packed", &name) {
+        Location::Path(path) => Output::create(&path),
+        Location::Url(url) => Output::to_url(&url, true, http),
+        Location::Stdin => Err(Error::Usage("results need a folder".into())),
+    };
+    let stored = stored.and_then(|mut output| {
+        output.copy(&mut file)?;
+        output.finish()
+    });
+    // Never the fault of the file.
+    stored.map_err(Failure::Error)
+}

@@ -1,0 +1,229 @@
+//! Workers that end, in whatever way, and their successors.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use zstn_tests::command::program;
+use zstn_tests::stub_hub::Fault;
+
+use super::Desk;
+use super::desk::{SECRET, TOKEN, names, payload, post, wait, weights};
+
+/// A worker in a process of its own.
+struct Process {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    url: String,
+}
+
+impl Process {
+    fn start(desk: &Desk, grace: &str) -> Self {
+        let mut child = Command::new(program())
+            .args([
+                "worker",
+                "--listen",
+                "127.0.0.1:0",
+                "--json",
+                "--grace",
+                grace,
+            ])
+            .args([
+                "--endpoint",
+                desk.stub.url(),
+                "--secret-env",
+                "WEBHOOK_SECRET",
+            ])
+            .arg("--state")
+            .arg(desk.state())
+            .env("HF_TOKEN", TOKEN)
+            .env("WEBHOOK_SECRET", SECRET)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        let mut process = Self {
+            child,
+            lines,
+            url: String::new(),
+        };
+        let listening = process.until(|line| line["event"] == "listening");
+        process.url = listening["url"].as_str().unwrap().into();
+        process
+    }
+
+    /// Reads lines until one is as asked.
+    fn until(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let mut line = String::new();
+            assert!(self.lines.read_line(&mut line).unwrap() > 0, "it has ended");
+            let line: Value = serde_json::from_str(&line).unwrap();
+            if is_it(&line) {
+                return line;
+            }
+        }
+    }
+
+    fn until_stage(&mut self, stage: &str) -> Value {
+        self.until(|line| line["stage"] == stage)
+    }
+
+    fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.child.id()).unwrap();
+        kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Three files are pushed, and uploads of packed ones after the first `good` wait.
+fn interrupted(desk: &Desk, good: usize, wait_ms: u64) -> (Vec<Vec<u8>>, String) {
+    let before = desk.head();
+    let files: Vec<_> = (1..4).map(|seed| weights("a", seed)).collect();
+    let new = desk.push(&[
+        ("1.safetensors", &files[0]),
+        ("2.safetensors", &files[1]),
+        ("3.safetensors", &files[2]),
+    ]);
+    desk.stub.clear_log();
+    desk.stub.inject(Fault {
+        path: "/cdn/".into(),
+        method: "PUT".into(),
+        skip: good,
+        times: Some(1),
+        wait_ms,
+        ..Fault::default()
+    });
+    (files, payload(&before, &new))
+}
+
+fn done(desk: &Desk) -> usize {
+    names(&desk.state().join("results/done")).len()
+}
+
+fn queued(desk: &Desk) -> usize {
+    names(&desk.state().join("jobs/queued")).len()
+}
+
+/// The next worker does what is left, and no more.
+fn finish(desk: &Desk, files: &[Vec<u8>], reused: usize) {
+    desk.stub.heal();
+    let before = done(desk);
+    let mut worker = Process::start(desk, "25");
+    for _ in 0..reused {
+        worker.until_stage("reused");
+    }
+    worker.until_stage("committed");
+    wait(|| queued(desk) == 0, || "an empty queue".into());
+    assert_eq!((before, done(desk)), (reused, 3));
+    // Its own folder and the lock; what the other one left is gone.
+    assert_eq!(names(&desk.state().join("work")).len(), 2);
+    for (number, file) in files.iter().enumerate() {
+        assert!(desk.unpacked(&format!("{}.zstn", number + 1)) == *file);
+    }
+    let log = desk.stub.log();
+    let commits = log
+        .iter()
+        .filter(|r| r.path.contains("/commit/") && r.method == "POST");
+    assert_eq!(commits.count(), 1);
+}
+
+#[test]
+fn a_killed_worker_is_continued() {
+    let desk = Desk::new();
+    let (files, body) = interrupted(&desk, 1, 600_000);
+    let mut worker = Process::start(&desk, "25");
+    assert_eq!(post(&worker.url, Some(SECRET), &body).0, 202);
+    worker.until_stage("packed");
+    worker.signal(Signal::KILL);
+    worker.child.wait().unwrap();
+    assert_eq!((queued(&desk), done(&desk)), (1, 1));
+    finish(&desk, &files, 1);
+}
+
+#[test]
+fn a_worker_that_was_asked_to_end_finishes_its_file() {
+    let desk = Desk::new();
+    let (files, body) = interrupted(&desk, 0, 1500);
+    let mut worker = Process::start(&desk, "600");
+    assert_eq!(post(&worker.url, Some(SECRET), &body).0, 202);
+    worker.until_stage("started");
+    worker.signal(Signal::TERM);
+    worker.until_stage("given_back");
+    assert!(worker.child.wait().unwrap().success());
+    assert_eq!(queued(&desk), 1);
+    assert!(done(&desk) <= 1);
+    finish(&desk, &files, done(&desk));
+}
+
+#[test]
+fn a_file_that_takes_too_long_is_given_back() {
+    let desk = Desk::new();
+    let (files, body) = interrupted(&desk, 1, 600_000);
+    let mut worker = Process::start(&desk, "0");
+    assert_eq!(post(&worker.url, Some(SECRET), &body).0, 202);
+    worker.until_stage("packed");
+    worker.signal(Signal::TERM);
+    worker.until_stage("given_back");
+    assert!(worker.child.wait().unwrap().success());
+    finish(&desk, &files, 1);
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let desk = Desk::new();
+    let (files, body) = interrupted(&desk, 1, 600_000);
+    let mut worker = Process::start(&desk, "600");
+    assert_eq!(post(&worker.url, Some(SECRET), &body).0, 202);
+    worker.until_stage("packed");
+    worker.signal(Signal::TERM);
+    // The first one has arrived when nobody listens any more.
+    let address = worker
+        .url
+        .trim_start_matches("http://")
+        .trim_end_matches('/')
+        .to_owned();
+    let is_closed = || std::net::TcpStream::connect(&address).is_err();
+    wait(is_closed, || "the end of the listener".into());
+    worker.signal(Signal::TERM);
+    assert_eq!(worker.child.wait().unwrap().code(), Some(130));
+    finish(&desk, &files, 1);
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let run = |arguments: &[&str]| {
+        let out = Command::new(program())
+            .arg("worker")
+            .args(arguments)
+            .output()
+            .unwrap();
+        (out.status.code(), String::from_utf8(out.stderr).unwrap())
+    };
+    let state = tempfile::tempdir().unwrap();
+    let state = state.path().to_str().unwrap();
+    let (code, said) = run(&["--listen", "0.0.0.0:0", "--state", state]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("--secret-env"), "{said}");
+    let (code, said) = run(&[
+        "--listen",
+        "127.0.0.1:0",
+        "--state",
+        state,
+        "--secret-env",
+        "NO_SUCH",
+    ]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("NO_SUCH"), "{said}");
+    assert_eq!(run(&["--state", state]).0, Some(2));
+    assert_eq!(
+        run(&["--plan", "p", "--to", "x", "--shard", "2/2"]).0,
+        Some(2)
+    );
+}

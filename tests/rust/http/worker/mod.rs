@@ -1,0 +1,11 @@
+//! `zstn worker`: from a push to a hub to a commit with packed files.
+
+mod desk;
+mod hub_client;
+#[cfg(unix)]
+mod killed;
+mod notifications;
+mod packing;
+mod plans;
+
+use desk::Desk;

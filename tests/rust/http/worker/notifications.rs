@@ -1,0 +1,150 @@
+//! Who may give work, and what becomes of it.
+
+use zstn::worker::Stage;
+
+use super::Desk;
+use super::desk::{SECRET, names, payload, post, weights};
+
+#[test]
+fn only_the_secret_gives_work() {
+    let desk = Desk::new();
+    let worker = desk.unnotified_worker();
+    let (old, new) = ("0".repeat(40), "1".repeat(40));
+    let body = payload(&old, &new);
+    assert_eq!(post(&worker.url, None, &body).0, 401);
+    for forged in [
+        "",
+        "the secret of the webhoox",
+        "the secret",
+        "the secret of the webhook!",
+    ] {
+        assert_eq!(post(&worker.url, Some(forged), &body).0, 403, "{forged}");
+    }
+    assert_eq!(post(&worker.url, Some(SECRET), "{}").0, 400);
+    assert_eq!(post(&worker.url, Some(SECRET), "no").0, 400);
+    // The connection may be closed before all of it is sent.
+    let long = ureq::post(&worker.url).header("x-webhook-secret", SECRET);
+    assert!(long.send(" ".repeat(2 << 20)).is_err());
+    assert_eq!(
+        post(&format!("{}else", worker.url), Some(SECRET), &body).0,
+        404
+    );
+    assert!(names(&desk.state().join("jobs/queued")).is_empty());
+    assert!(worker.events().is_empty());
+}
+
+#[test]
+fn a_replay_is_one_job() {
+    let desk = Desk::new();
+    let worker = desk.unnotified_worker();
+    let old = desk.head();
+    let new = desk.push(&[("model.safetensors", &weights("a", 1))]);
+    let body = payload(&old, &new);
+    let (status, answer) = post(&worker.url, Some(SECRET), &body);
+    assert_eq!(
+        (status, answer["jobs"][0]["state"].as_str()),
+        (202, Some("queued"))
+    );
+    let (status, answer) = post(&worker.url, Some(SECRET), &body);
+    assert_eq!(
+        (status, answer["jobs"][0]["state"].as_str()),
+        (202, Some("known"))
+    );
+    worker.wait(Stage::Committed, 1);
+    let requests = desk.stub.log().len();
+    let (status, answer) = post(&worker.url, Some(SECRET), &body);
+    assert_eq!(
+        (status, answer["jobs"][0]["state"].as_str()),
+        (202, Some("known"))
+    );
+    drop(worker);
+    // Another worker on this queue knows it as well.
+    let worker = desk.unnotified_worker();
+    assert_eq!(
+        post(&worker.url, Some(SECRET), &body).1["jobs"][0]["state"],
+        "known"
+    );
+    assert_eq!(desk.stub.log().len(), requests);
+}
+
+#[test]
+fn commits_of_other_workers_are_left_alone() {
+    let desk = Desk::new();
+    let (old, file) = (desk.head(), weights("a", 1));
+    let first = desk.push(&[("a.safetensors", &file)]);
+    let local = desk.folder.path().join("a");
+    std::fs::write(&local, &file).unwrap();
+    let packed = desk.folder.path().join("a.zstn");
+    zstn::pack(
+        &zstn::Engine::default(),
+        &local,
+        &packed,
+        &zstn::PackOptions::default(),
+    )
+    .unwrap();
+    // It adds a packed file alone, so that another file is none of its business.
+    let second = desk.push(&[("other.zstn", &std::fs::read(&packed).unwrap())]);
+    let worker = desk.unnotified_worker();
+    post(&worker.url, Some(SECRET), &payload(&first, &second));
+    let nothing = worker.wait(Stage::Nothing, 1);
+    assert_eq!(nothing.detail.as_deref(), Some("the commit of a worker"));
+    assert!(!desk.has("a.zstn"));
+    post(&worker.url, Some(SECRET), &payload(&old, &first));
+    worker.wait(Stage::Committed, 1);
+    assert!(desk.has("a.zstn"));
+}
+
+#[test]
+fn two_workers_share_a_queue() {
+    let desk = Desk::new();
+    let workers = [desk.unnotified_worker(), desk.unnotified_worker()];
+    let mut before = desk.head();
+    let mut files = Vec::new();
+    for number in 0..4 {
+        let path = format!("{number}.safetensors");
+        let bytes = weights("a", number + 1);
+        let commit = desk.push(&[(&path, &bytes)]);
+        for worker in &workers {
+            post(&worker.url, Some(SECRET), &payload(&before, &commit));
+        }
+        before = desk.head();
+        files.push((format!("{number}.zstn"), bytes));
+    }
+    super::desk::wait(
+        || names(&desk.state().join("jobs/finished")).len() == 4,
+        || format!("{:?} {:?}", workers[0].events(), workers[1].events()),
+    );
+    for (path, bytes) in &files {
+        assert!(desk.unpacked(path) == *bytes, "{path}");
+    }
+    let packed: usize = workers
+        .iter()
+        .map(|worker| worker.count(Stage::Packed))
+        .sum();
+    assert_eq!(packed, 4);
+    let started: usize = workers
+        .iter()
+        .map(|worker| worker.count(Stage::Started))
+        .sum();
+    assert_eq!(started, 4);
+}
+
+#[test]
+fn health_and_figures_are_served() {
+    let desk = Desk::new();
+    let worker = desk.worker();
+    desk.push(&[("model.safetensors", &weights("a", 1))]);
+    worker.wait(Stage::Committed, 1);
+    worker.wait(Stage::Nothing, 1);
+    let get = |path: &str| {
+        let mut answer = ureq::get(format!("{}{path}", worker.url)).call().unwrap();
+        answer.body_mut().read_to_string().unwrap()
+    };
+    assert_eq!(get("healthz"), "ok\n");
+    let figures = get("metrics");
+    assert!(
+        figures.contains("zstn_worker_events_total{stage=\"packed\"} 1"),
+        "{figures}"
+    );
+    assert!(figures.contains("zstn_worker_queued_jobs 0"), "{figures}");
+}

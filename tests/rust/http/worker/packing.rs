@@ -1,0 +1,225 @@
+//! What a worker packs and commits.
+
+use zstn::worker::Stage;
+use zstn_tests::stub_hub::{Fault, Options};
+
+use super::Desk;
+use super::desk::{REPO, TOKEN, names, small, wait, weights};
+
+const INDEX: &[u8] = br#"{"weight_map":{"a":"m-1.safetensors","b":"m-2.safetensors"}}"#;
+
+#[test]
+fn a_push_becomes_a_commit_that_restores_it() {
+    let desk = Desk::with(Options {
+        page_len: 2,
+        ..Options::default()
+    });
+    let worker = desk.worker();
+    let (a, b, tuned) = (weights("a", 1), weights("b", 2), weights("c", 3));
+    desk.push(&[
+        ("m-1.safetensors", &a),
+        ("m-2.safetensors", &b),
+        ("m.safetensors.index.json", INDEX),
+        ("deep/er/lora é.safetensors", &tuned),
+    ]);
+    let committed = worker.wait(Stage::Committed, 1);
+    assert_eq!(committed.repo, REPO);
+    for (path, bytes) in [
+        ("m-1.zstn", &a),
+        ("m-2.zstn", &b),
+        ("deep/er/lora é.zstn", &tuned),
+    ] {
+        assert!(desk.unpacked(path) == *bytes, "{path}");
+    }
+    let read = |path| {
+        desk.hub
+            .read_small(&desk.repository, "main", path, 1 << 20)
+            .unwrap()
+    };
+    let index = String::from_utf8(read("m.zstn.index.json")).unwrap();
+    assert_eq!(
+        index,
+        String::from_utf8_lossy(INDEX).replace(".safetensors\"", ".zstn\"")
+    );
+    let attributes = String::from_utf8(read(".gitattributes")).unwrap();
+    let line = "*.zstn filter=lfs diff=lfs merge=lfs -text\n";
+    assert!(attributes.ends_with(line), "{attributes}");
+    assert_eq!(attributes.matches("*.zstn").count(), 1);
+
+    // The notification of its own commit.
+    worker.wait(Stage::Nothing, 1);
+    assert_eq!(worker.count(Stage::Committed), 1);
+    drop(worker);
+    assert_eq!(names(&desk.state().join("jobs/finished")).len(), 2);
+    assert!(names(&desk.state().join("jobs/queued")).is_empty());
+    // Storage gets no token.
+    let log = desk.stub.log();
+    let mut stored = log
+        .iter()
+        .filter(|request| request.path.starts_with("/cdn/"))
+        .peekable();
+    assert!(stored.peek().is_some());
+    assert!(stored.all(|request| !format!("{:?}", request.headers).contains(TOKEN)));
+}
+
+#[test]
+fn small_files_in_git_are_packed_too() {
+    let desk = Desk::new();
+    let worker = desk.worker();
+    let bytes = weights("a", 1);
+    desk.commit(&[small("adapter.safetensors", &bytes)]);
+    worker.wait(Stage::Committed, 1);
+    assert!(desk.unpacked("adapter.zstn") == bytes);
+}
+
+#[test]
+fn long_files_are_uploaded_in_parts() {
+    let desk = Desk::with(Options {
+        part_bytes: Some(20_000),
+        ..Options::default()
+    });
+    let worker = desk.unnotified_worker();
+    let bytes = weights("a", 1);
+    let local = desk.folder.path().join("m");
+    std::fs::write(&local, &bytes).unwrap();
+    let before = desk.head();
+    let new = desk.push(&[("model.safetensors", &bytes)]);
+    super::desk::post(
+        &worker.url,
+        Some(super::desk::SECRET),
+        &super::desk::payload(&before, &new),
+    );
+    desk.stub.inject(Fault {
+        path: "/cdn/".into(),
+        method: "PUT".into(),
+        skip: 1,
+        times: Some(1),
+        status: Some(503),
+        ..Fault::default()
+    });
+    worker.wait(Stage::Committed, 1);
+    assert!(desk.unpacked("model.zstn") == bytes);
+    let log = desk.stub.log();
+    assert!(
+        log.iter()
+            .any(|request| request.path.ends_with("/complete"))
+    );
+}
+
+#[test]
+fn files_that_cannot_be_packed_are_refused_once() {
+    let desk = Desk::new();
+    let worker = desk.worker();
+    let good = weights("a", 1);
+    let noise = zstn_tests::checkpoint(&[("x", "U8", &zstn_tests::rng::Rng(5).bytes(3000))]);
+    desk.push(&[
+        ("bad.safetensors", b"this is not what its name says"),
+        ("noise.safetensors", &noise),
+        ("good.safetensors", &good),
+    ]);
+    worker.wait(Stage::Committed, 1);
+    worker.wait(Stage::Nothing, 1);
+    assert_eq!(worker.count(Stage::Refused), 2);
+    let grown = worker
+        .events()
+        .into_iter()
+        .find(|e| e.path.as_deref() == Some("noise.safetensors"));
+    assert!(grown.unwrap().detail.unwrap().contains("it would grow"));
+    assert!(desk.has("good.zstn") && !desk.has("bad.zstn") && !desk.has("noise.zstn"));
+    assert_eq!(names(&desk.state().join("results/failed")).len(), 2);
+
+    // Another push: they are known.
+    desk.stub.clear_log();
+    desk.push(&[("config.json", b"{}")]);
+    worker.wait(Stage::Nothing, 2);
+    let log = desk.stub.log();
+    let is_read = |name: &str| log.iter().any(|request| request.path.contains(name));
+    assert!(!is_read("resolve") || !is_read("noise.safetensors"));
+}
+
+#[test]
+fn an_index_of_refused_shards_is_left_out() {
+    let desk = Desk::new();
+    let worker = desk.worker();
+    desk.push(&[
+        ("m-1.safetensors", &weights("a", 1)),
+        ("m-2.safetensors", b"no"),
+        ("m.safetensors.index.json", INDEX),
+    ]);
+    worker.wait(Stage::Committed, 1);
+    assert!(desk.has("m-1.zstn") && !desk.has("m.zstn.index.json"));
+}
+
+#[test]
+fn a_changed_file_is_packed_again() {
+    let desk = Desk::new();
+    let worker = desk.worker();
+    desk.push(&[("model.safetensors", &weights("a", 1))]);
+    worker.wait(Stage::Committed, 1);
+    worker.wait(Stage::Nothing, 1);
+    let second = weights("a", 2);
+    desk.push(&[("model.safetensors", &second)]);
+    worker.wait(Stage::Committed, 2);
+    assert!(desk.unpacked("model.zstn") == second);
+}
+
+#[test]
+fn equal_files_are_packed_once() {
+    let desk = Desk::new();
+    let worker = desk.worker();
+    let bytes = weights("a", 1);
+    desk.push(&[("a.safetensors", &bytes), ("b.safetensors", &bytes)]);
+    worker.wait(Stage::Committed, 1);
+    assert_eq!(
+        (worker.count(Stage::Packed), worker.count(Stage::Reused)),
+        (1, 1)
+    );
+    assert!(desk.unpacked("b.zstn") == bytes);
+}
+
+#[test]
+fn a_push_meanwhile_is_planned_again() {
+    let desk = Desk::new();
+    let worker = desk.unnotified_worker();
+    let (a, b) = (weights("a", 1), weights("b", 2));
+    let before = desk.head();
+    let first = desk.push(&[("a.safetensors", &a)]);
+    // The upload takes its time, and somebody pushes.
+    desk.stub.inject(Fault {
+        path: "/cdn/".into(),
+        method: "PUT".into(),
+        times: Some(1),
+        wait_ms: 1500,
+        ..Fault::default()
+    });
+    super::desk::post(
+        &worker.url,
+        Some(super::desk::SECRET),
+        &super::desk::payload(&before, &first),
+    );
+    worker.wait(Stage::Started, 1);
+    let has_begun = || {
+        desk.stub
+            .log()
+            .iter()
+            .filter(|r| r.path.ends_with("/batch"))
+            .count()
+            >= 2
+    };
+    wait(has_begun, || "the upload".into());
+    let parent = desk.head();
+    let addition = small("b.safetensors", &b);
+    let second = desk.commit(&[addition]);
+    assert_ne!(parent, second);
+    worker.wait(Stage::Committed, 1);
+    assert_eq!(worker.count(Stage::Moved), 1);
+    assert_eq!(worker.count(Stage::Reused), 1);
+    assert!(desk.unpacked("a.zstn") == a && desk.unpacked("b.zstn") == b);
+    // The job of the second push finds nothing to do.
+    super::desk::post(
+        &worker.url,
+        Some(super::desk::SECRET),
+        &super::desk::payload(&first, &second),
+    );
+    worker.wait(Stage::Nothing, 1);
+}

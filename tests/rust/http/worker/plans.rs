@@ -1,0 +1,182 @@
+//! Plans: who packs what, and where it goes.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use zstn::worker::Stage;
+use zstn::{Engine, UnpackOptions};
+use zstn_tests::command::{program, text};
+use zstn_tests::plans::plan_of;
+use zstn_tests::stub_hub::Fault;
+
+use super::Desk;
+use super::desk::{TOKEN, names, weights};
+
+/// Runs a share; returns the status and the last line.
+fn run(desk: &Desk, plan: &Path, shard: &str, more: &[&str]) -> (i32, Value) {
+    let out = Command::new(program())
+        .args([
+            "worker",
+            "--json",
+            "--endpoint",
+            desk.stub.url(),
+            "--shard",
+            shard,
+        ])
+        .arg("--plan")
+        .arg(plan)
+        .args(more)
+        .env("HF_TOKEN", TOKEN)
+        .output()
+        .unwrap();
+    let lines = text(&out.stdout);
+    let last = lines
+        .lines()
+        .last()
+        .unwrap_or_else(|| panic!("{}", text(&out.stderr)));
+    (
+        out.status.code().unwrap(),
+        serde_json::from_str(last).unwrap(),
+    )
+}
+
+fn counts(summary: &Value) -> [u64; 4] {
+    ["packed", "known", "refused", "retry"].map(|name| summary[name].as_u64().unwrap())
+}
+
+#[test]
+fn shares_of_a_plan_fill_one_folder() {
+    let desk = Desk::new();
+    let (a, b, c) = (weights("a", 1), weights("b", 2), weights("c", 3));
+    let first: [(&str, &[u8]); 3] = [
+        ("a.safetensors", &a),
+        ("d/b.safetensors", &b),
+        ("bad.safetensors", b"bad"),
+    ];
+    let folder = desk.folder.path();
+    drop(plan_of(&desk.stub, "me/one", &first, folder));
+    let plan = plan_of(
+        &desk.stub,
+        "me/two",
+        &[("a.safetensors", &a), ("c.safetensors", &c)],
+        folder,
+    );
+    let out = folder.join("out");
+    let to = ["--to", out.to_str().unwrap()];
+    let [one, two] = ["0/2", "1/2"].map(|shard| run(&desk, &plan, shard, &to));
+    assert_eq!(counts(&one.1)[0] + counts(&two.1)[0], 3);
+    assert_eq!(counts(&one.1)[2] + counts(&two.1)[2], 1);
+    assert_eq!(one.0 + two.0, 1);
+    let mut restored = Vec::new();
+    for name in names(&out.join("done")) {
+        let entry: Value =
+            serde_json::from_slice(&std::fs::read(out.join("done").join(&name)).unwrap()).unwrap();
+        let packed = out.join("packed").join(name.replace(".json", ".zstn"));
+        let bytes = std::fs::read(&packed).unwrap();
+        assert_eq!(entry["packed_sha256"], zstn_tests::sha256(&bytes));
+        assert_eq!(entry["packed_size"], bytes.len());
+        let mut original = Vec::new();
+        let sink = zstn::Sink::writer(&mut original);
+        zstn::unpack(&Engine::default(), &packed, sink, &UnpackOptions::default()).unwrap();
+        assert_eq!(entry["sha256"], zstn_tests::sha256(&original));
+        restored.push(original);
+    }
+    restored.sort();
+    let mut expected = vec![a, b, c];
+    expected.sort();
+    assert!(restored == expected);
+    let failed = names(&out.join("failed"));
+    let failed = std::fs::read(out.join("failed").join(&failed[0])).unwrap();
+    let failed: Value = serde_json::from_slice(&failed).unwrap();
+    assert_eq!(
+        (&failed["class"], &failed["path"]),
+        (&"refused".into(), &"bad.safetensors".into())
+    );
+
+    // Again: nothing is read.
+    desk.stub.clear_log();
+    let (status, summary) = run(&desk, &plan, "0/1", &to);
+    assert_eq!((status, counts(&summary)), (1, [0, 3, 1, 0]));
+    assert!(desk.stub.log().is_empty());
+    let (_, summary) = run(&desk, &plan, "0/1", &[to[0], to[1], "--retry-failed"]);
+    assert_eq!(counts(&summary), [0, 3, 1, 0]);
+    assert!(!desk.stub.log().is_empty());
+}
+
+#[test]
+fn what_may_pass_is_tried_by_the_next_run() {
+    let desk = Desk::new();
+    let a = weights("a", 1);
+    let plan = plan_of(
+        &desk.stub,
+        "me/one",
+        &[("a.safetensors", &a)],
+        desk.folder.path(),
+    );
+    let out = desk.folder.path().join("out");
+    let to = ["--to", out.to_str().unwrap()];
+    desk.stub.inject(Fault {
+        path: "a.safetensors".into(),
+        status: Some(500),
+        ..Fault::default()
+    });
+    let (status, summary) = run(&desk, &plan, "0/1", &to);
+    assert_eq!((status, counts(&summary)), (3, [0, 0, 0, 1]));
+    desk.stub.heal();
+    let (status, summary) = run(&desk, &plan, "0/1", &to);
+    assert_eq!((status, counts(&summary)), (0, [1, 0, 0, 0]));
+}
+
+#[test]
+fn bytes_that_are_not_those_of_the_plan_are_not_stored() {
+    let desk = Desk::new();
+    let (a, b) = (weights("a", 1), weights("b", 2));
+    let plan = plan_of(
+        &desk.stub,
+        "me/one",
+        &[("a.safetensors", &a)],
+        desk.folder.path(),
+    );
+    let text = std::fs::read_to_string(&plan).unwrap();
+    let (ours, other) = (zstn_tests::sha256(&a), zstn_tests::sha256(&b));
+    std::fs::write(&plan, text.replace(&ours, &other)).unwrap();
+    let out = desk.folder.path().join("out");
+    let (status, summary) = run(&desk, &plan, "0/1", &["--to", out.to_str().unwrap()]);
+    assert_eq!((status, counts(&summary)), (3, [0, 0, 0, 1]));
+    assert!(names(&out.join("packed")).is_empty() && names(&out.join("done")).is_empty());
+}
+
+#[test]
+fn a_plan_becomes_a_commit_for_each_repository() {
+    let desk = Desk::new();
+    let (a, b) = (weights("a", 1), weights("b", 2));
+    let before = desk.head();
+    let files: [(&str, &[u8]); 2] = [("a.safetensors", &a), ("b.safetensors", &b)];
+    desk.push(&files);
+    assert_ne!(desk.head(), before);
+    let plan = desk.folder.path().join("plan.jsonl");
+    let row = |path: &str, bytes: &[u8]| {
+        serde_json::json!({
+            "repo": super::desk::REPO, "revision": desk.head(), "path": path,
+            "size": bytes.len(), "sha256": zstn_tests::sha256(bytes),
+        })
+    };
+    std::fs::write(&plan, format!("{}\n", row("a.safetensors", &a))).unwrap();
+    let state = desk.state();
+    let to = ["--to", "hub", "--state", state.to_str().unwrap()];
+    let (status, summary) = run(&desk, &plan, "0/2", &to);
+    assert_eq!((status, counts(&summary)), (0, [1, 0, 0, 0]));
+    assert_eq!(counts(&run(&desk, &plan, "1/2", &to).1), [0; 4]);
+    // What the plan does not list stays as it is.
+    assert!(desk.unpacked("a.zstn") == a && !desk.has("b.zstn"));
+    let head = desk.head();
+    assert_eq!(counts(&run(&desk, &plan, "0/1", &to).1), [0, 1, 0, 0]);
+    assert_eq!(desk.head(), head);
+    // A worker on the same folder knows the commit.
+    let worker = desk.unnotified_worker();
+    let body = super::desk::payload(&before, &head);
+    super::desk::post(&worker.url, Some(super::desk::SECRET), &body);
+    let nothing = worker.wait(Stage::Nothing, 1);
+    assert_eq!(nothing.detail.as_deref(), Some("a commit of this worker"));
+}
