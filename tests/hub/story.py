@@ -62,7 +62,7 @@ class Story:
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
         self.options = options
         self.folder = folder
-        self.model: Path = options.model
+        self.model: Path = options.model.absolute()
         self.digest = hashlib.sha256(self.model.read_bytes()).hexdigest()
         self.table = Table(self.model.stat().st_size)
         self.zstn = Path(os.environ["ZSTN_BIN"])
@@ -87,6 +87,10 @@ class Story:
 
     def push(self, hub: StubHub) -> None:
         """Packs the model into a repository, as it is sent."""
+        from huggingface_hub import HfApi
+
+        HfApi(token="hf_secret").create_repo(REPOSITORY)
+        hub.clear_log()
         hf = Path(sys.executable).with_name("hf-zstn")
         self.run(hf, "push", self.model, REPOSITORY, HF_TOKEN="hf_secret")
         sent = sum(one["received_bytes"] for one in hub.log)

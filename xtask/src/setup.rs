@@ -7,7 +7,7 @@ use crate::object_stores::ObjectStores;
 use crate::step::Report;
 use crate::wheel::Python;
 use crate::workspace::Workspace;
-use crate::{chromium, nginx, node, python, rust_target, valgrind};
+use crate::{capi, chromium, nginx, node, python, rust_target, valgrind};
 
 pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
     report.step("Node and npm", node::check)?;
@@ -28,6 +28,9 @@ pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
         python::peers(workspace, step).map(drop)
     })?;
     Python::ready(workspace, report)?;
+    report.step("Go, for the C library", |step| {
+        capi::Tools::ready(workspace, step).map(drop)
+    })?;
     report.step("object stores", |step| {
         ObjectStores::ready(workspace, step).map(drop)
     })?;

@@ -878,7 +878,8 @@ zstn_status zstn_read_rows(const zstn_reader *reader,
 /**
  * Reads several tensors at one go: many are decoded at the same time, and from a
  * server or callbacks the next ones are fetched meanwhile. `progress` may be
- * NULL; `ctx` is passed to it. The buffers may hold anything after an error.
+ * NULL; `ctx` is passed to it. No two buffers may overlap; they may hold anything
+ * after an error.
  */
 zstn_status zstn_read_many(const zstn_reader *reader,
                            const zstn_target *targets,

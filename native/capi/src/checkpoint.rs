@@ -9,6 +9,7 @@ use crate::engine::{self, zstn_engine};
 use crate::input::{self, zstn_input};
 use crate::pointer;
 use crate::progress::{Watch, zstn_progress};
+use crate::report::{self, zstn_report};
 use crate::sink::{self, zstn_output};
 use crate::status::{self, Failure, zstn_error, zstn_status};
 use crate::structure::{self, Structure};
@@ -54,29 +55,6 @@ pub struct zstn_work_options {
 
 // SAFETY: such a structure: it ends in an even number of 32 bits.
 unsafe impl Structure for zstn_work_options {}
-
-/// The result of work on a checkpoint. The caller sets `struct_size`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct zstn_report {
-    /// `sizeof(zstn_report)`.
-    pub struct_size: usize,
-    /// Number of files that were packed, restored or verified.
-    pub files: u64,
-    /// Number of tensors that were packed or verified; 0 for unpacking.
-    pub tensors: u64,
-    /// Length of the packed files in bytes.
-    pub packed_len: u64,
-    /// Length of the original files in bytes.
-    pub original_len: u64,
-    /// For verifying: 1 if every byte was compared with the original.
-    pub was_compared: i32,
-    /// For verifying: 1 if every byte was compared with checksums in the files.
-    pub has_checksums: i32,
-}
-
-// SAFETY: such a structure: it ends in an even number of 32 bits.
-unsafe impl Structure for zstn_report {}
 
 /// Options of the caller, read.
 struct Work {
@@ -125,27 +103,6 @@ impl Work {
     }
 }
 
-/// Fills a report of the caller, if there is one.
-///
-/// # Safety
-/// `out` is NULL or a structure that says its size.
-unsafe fn fill(out: *mut zstn_report, value: &zstn_report) -> Result<(), Failure> {
-    if out.is_null() {
-        return Ok(());
-    }
-    // SAFETY: see above.
-    unsafe { structure::fill(out, value, "the report") }
-}
-
-/// Refuses a report that could not be filled, before any work is done.
-///
-/// # Safety
-/// That of [`fill`].
-unsafe fn check(out: *mut zstn_report) -> Result<(), Failure> {
-    // SAFETY: the same demand.
-    unsafe { fill(out, &structure::zeroed()) }
-}
-
 fn len(count: usize) -> u64 {
     count as u64
 }
@@ -167,7 +124,7 @@ pub unsafe extern "C" fn zstn_pack(
         let (input, work) = unsafe {
             let input = input::required(input, "the input")?;
             let work = Work::new(options, input.url)?;
-            check(report)?;
+            report::check(report)?;
             (input.input, work)
         };
         // SAFETY: an output of the caller.
@@ -195,7 +152,7 @@ pub unsafe extern "C" fn zstn_pack(
             ..structure::zeroed()
         };
         // SAFETY: a report of the caller.
-        unsafe { fill(report, &value) }
+        unsafe { report::fill(report, &value) }
     })
 }
 
@@ -215,7 +172,7 @@ pub unsafe extern "C" fn zstn_unpack(
         let (input, work) = unsafe {
             let input = input::required(input, "the input")?;
             let work = Work::new(options, input.url)?;
-            check(report)?;
+            report::check(report)?;
             (input.input, work)
         };
         // SAFETY: an output of the caller.
@@ -239,7 +196,7 @@ pub unsafe extern "C" fn zstn_unpack(
             ..structure::zeroed()
         };
         // SAFETY: a report of the caller.
-        unsafe { fill(report, &value) }
+        unsafe { report::fill(report, &value) }
     })
 }
 
@@ -260,7 +217,7 @@ pub unsafe extern "C" fn zstn_verify(
             let input = input::required(input, "the input")?;
             let original = input::optional(original, "the original")?;
             let work = Work::new(options, input.url)?;
-            check(report)?;
+            report::check(report)?;
             (input.input, original, work)
         };
         let mut options = VerifyOptions::default()
@@ -288,7 +245,7 @@ pub unsafe extern "C" fn zstn_verify(
             ..structure::zeroed()
         };
         // SAFETY: a report of the caller.
-        unsafe { fill(report, &value) }
+        unsafe { report::fill(report, &value) }
     })
 }
 

@@ -15,6 +15,7 @@
 #![allow(clippy::missing_safety_doc)]
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
+// In the order of the header; rustfmt sorts what has no blank line between.
 mod version;
 
 mod status;
@@ -38,6 +39,8 @@ mod reader;
 mod unpacked;
 
 mod sink;
+
+mod report;
 
 mod checkpoint;
 

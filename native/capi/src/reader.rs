@@ -258,7 +258,8 @@ pub struct zstn_target {
 
 /// Reads several tensors at one go: many are decoded at the same time, and from a
 /// server or callbacks the next ones are fetched meanwhile. `progress` may be
-/// NULL; `ctx` is passed to it. The buffers may hold anything after an error.
+/// NULL; `ctx` is passed to it. No two buffers may overlap; they may hold anything
+/// after an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zstn_read_many(
     reader: *const zstn_reader,

@@ -132,6 +132,7 @@ void test_hostile(const fixture *files) {
     CHECK(offer(packed.bytes, packed.len - 1) == 5);
     free(packed.bytes);
     CHECK(offer_folder(files->vectors, "zstn-bad") > 20);
+    CHECK(offer_folder(files->vectors, "z4ai-bad") > 10);
     CHECK(offer_folder(files->vectors, "ztensor-bad") > 10);
     CHECK(offer_folder(files->vectors, "gauss-bad") > 10);
 }

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import huggingface_hub
+import numpy as np
 import pytest
+import safetensors.numpy
 from checkpoint_folders import files, write_checkpoint
 from hf_program import OWNER, output, refusal, run, start
 from huggingface_hub import HfApi
@@ -175,6 +177,33 @@ def test_killed_between_files(
         assert [line.split()[-2:] for line in lines] == [["0", "B"]] * 2
     zstn.pack(folder, tmp_path / "packed")
     assert remote(hub, tmp_path) == files(tmp_path / "packed")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
+def test_killed_within_a_file(hub: StubHub, api: HfApi, tmp_path: Path) -> None:
+    """By Xet, what has been sent of a file is not sent again: here at least one
+    block of 64 MB."""
+    random, source = np.random.default_rng(43), tmp_path / "model.safetensors"
+    tensors = {f"t{number}": random.bytes(20_000_000) for number in range(8)}
+    arrays = {name: np.frombuffer(data, np.uint8) for name, data in tensors.items()}
+    safetensors.numpy.save_file(arrays, source)
+    # Where the machine is fast enough to complete the file, it waits there.
+    hub.inject(path="/commit/", wait_ms=600_000)
+    notes = Path(os.environ["HF_HOME"]) / "xet" / "xet" / "shard-session" / "xorb_metadata"
+    before = set(notes.glob("*.mdb"))
+    with start("push", source, REPO, "--effort", "fast") as process:
+        wait_until(lambda: bool(set(notes.glob("*.mdb")) - before))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    hub.heal()
+    done = run("push", source, REPO, "--effort", "fast")
+    assert done.returncode == 0, done.stderr.decode()
+    line = next(line for line in done.stderr.decode().splitlines() if ".zstn" in line)
+    number, unit = line.split()[-2:]
+    sent = float(number) * {"B": 1, "kB": 1e3, "MB": 1e6}[unit]
+    assert sent < 110e6
+    zstn.pack(source, tmp_path / "model.zstn", effort="fast")
+    assert remote(hub, tmp_path) == {"model.zstn": (tmp_path / "model.zstn").read_bytes()}
 
 
 def test_who_may_not_push(hub: StubHub, api: HfApi, plain: Path) -> None:

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use super::CRATE;
 use super::compiler::{Compiler, Language, Link, with_library};
 use super::install::Installed;
+use crate::background::Background;
 use crate::cargo::cargo;
 use crate::python::{self, Environment};
 use crate::step::Step;
@@ -68,9 +69,11 @@ pub fn run(
             programs,
         },
     };
+    let go = tests.begin_go()?;
     tests.programs(step)?;
     tests.examples(step)?;
-    tests.go(step)?;
+    go.finish(workspace, step)?;
+    tests.served(step)?;
     step.note(match tools.valgrind {
         Some(_) => "C99, C++, Go, Python; shared, static, sanitizers, valgrind",
         None => "C99, C++, Go, Python; shared, static, sanitizers; no valgrind",
@@ -140,31 +143,40 @@ impl Tests<'_> {
         self.run(step, run.arg(libraries.join(name)).arg(self.model()))
     }
 
-    /// The server in Go, next to that of the command line.
-    fn go(&self, step: &mut Step) -> Result<()> {
-        let program = self.compiler.programs.join("unpacked");
+    /// Builds the server in Go, which takes one processor half a minute the
+    /// first time.
+    fn begin_go(&self) -> Result<Background> {
         let mut build = Command::new(self.tools.go.program("go"));
         build
+            .arg("-C")
+            .arg(self.path("examples/go"))
             .args(["build", "-o"])
-            .arg(&program)
+            .arg(self.go_program())
             .arg(".")
-            .current_dir(self.path("examples/go"))
             .env("PKG_CONFIG_PATH", self.compiler.installed.pkgconfig())
             .env("CGO_ENABLED", "1")
             // Nothing is downloaded, and nothing written outside of `target/`.
-            .env("GOFLAGS", "-mod=mod")
             .env("GOPROXY", "off")
             .env("GOTOOLCHAIN", "local")
             .env("GOENV", "off")
             .env("GOCACHE", self.workspace.cache("go-build"))
             .env("GOPATH", self.workspace.cache("go-path"));
-        self.run(step, &mut build)?;
+        with_library(&mut build, &self.compiler.installed.libraries());
+        Background::start(self.workspace, "go-build", &mut build)
+    }
+
+    /// Compares the server in Go with that of the command line.
+    fn served(&self, step: &mut Step) -> Result<()> {
         step.run(cargo(self.workspace).args(["build", "--package", "zstn"]))?;
         let mut run = self.python("served.py");
-        run.arg(&program)
+        run.arg(self.go_program())
             .arg(self.workspace.zstn("debug"))
             .arg(self.model());
         self.run(step, &mut run)
+    }
+
+    fn go_program(&self) -> PathBuf {
+        self.compiler.programs.join("unpacked")
     }
 
     fn run(&self, step: &mut Step, command: &mut Command) -> Result<()> {

@@ -18,6 +18,14 @@ from ._repository import Hub, Place
 #: is.
 SAMPLE_BYTES = 512
 
+#: Settings of hf_xet: what has been sent of a file is noted on disk every few
+#: seconds (by default every 20) and blocks of 64 MB, so that the next push goes
+#: on from there if this one is killed.
+_RESUMABLE = {
+    "data.session_xorb_metadata_flush_interval": "2s",
+    "data.session_xorb_metadata_flush_max_count": 1,
+}
+
 #: Files in a request that asks about files.
 _FILES_IN_REQUEST = 256
 
@@ -117,7 +125,11 @@ class Uploader:
                 return False
             raise
         xet: Any = import_module("hf_xet")
-        return xet.XetSession()
+        try:
+            return xet.XetSession(xet.XetConfig().with_config(_RESUMABLE))
+        except (AttributeError, TypeError, ValueError):
+            # Settings of other versions. All of a file is sent again then.
+            return xet.XetSession()
 
     def _token_address(self) -> str:
         return self._hub.address(self._place, "xet-write-token")
