@@ -23,6 +23,14 @@ pub(super) struct Revision<'a> {
     pub(super) contents: Option<&'a HashSet<String>>,
 }
 
+/// An index of packed shards.
+struct PackedIndex {
+    path: String,
+    text: Vec<u8>,
+    /// Paths of the packed shards in the repository.
+    shards: Vec<String>,
+}
+
 impl Runner {
     /// Packs and uploads what a revision lacks, one file at a time, and returns what
     /// to commit.
@@ -33,6 +41,11 @@ impl Runner {
         before: &[ListedFile],
     ) -> Result<Vec<Addition>, Failure> {
         let plan = plan(files, before);
+        let mut indices = Vec::new();
+        for path in &plan.indices {
+            indices.extend(self.packed_index(revision, path)?);
+        }
+        let named: HashSet<&String> = indices.iter().flat_map(|index| &index.shards).collect();
         let mut additions = Vec::new();
         let mut refused = HashSet::new();
         for file in &plan.files {
@@ -47,7 +60,7 @@ impl Runner {
             let Some(path) = packed_path(&file.path).filter(|_| chosen) else {
                 continue;
             };
-            match self.file(revision, file)? {
+            match self.file(revision, file, named.contains(&path))? {
                 Some(done) => additions.push(Addition::Large {
                     path,
                     sha256: done.packed_sha256,
@@ -60,8 +73,16 @@ impl Runner {
         let added: HashSet<String> = additions.iter().map(|a| a.path().to_owned()).collect();
         let has =
             |path: &str| (there.contains(path) || added.contains(path)) && !refused.contains(path);
-        for index in &plan.indices {
-            additions.extend(self.index(revision, index, &has)?);
+        for index in &indices {
+            match index.shards.iter().find(|shard| !has(shard)) {
+                None => additions.push(Addition::Small {
+                    path: index.path.clone(),
+                    bytes: index.text.clone(),
+                }),
+                Some(shard) => {
+                    self.refuse(revision, &index.path, format!("{shard} is not there"));
+                }
+            }
         }
         if additions
             .iter()
@@ -73,7 +94,12 @@ impl Runner {
     }
 
     /// Packs and uploads a file; `None` if it is refused.
-    fn file(&self, revision: &Revision<'_>, file: &ListedFile) -> Result<Option<Done>, Failure> {
+    fn file(
+        &self,
+        revision: &Revision<'_>,
+        file: &ListedFile,
+        is_shard: bool,
+    ) -> Result<Option<Done>, Failure> {
         let (row, bytes) = self.packer.row(revision.repository, revision.head, file)?;
         let event = |stage| JobEvent::new(stage, &row.repo, &row.revision).path(&row.path);
         if let Some(done) = revision.results.done(&row.key).map_err(Failure::Error)? {
@@ -89,7 +115,7 @@ impl Runner {
             self.tell(event(Stage::Refused).detail(failed.reason));
             return Ok(None);
         }
-        let packed = match self.packer.pack(&row, bytes) {
+        let packed = match self.packer.pack(&row, bytes, is_shard) {
             Ok(packed) => packed,
             Err(Failure::File(reason)) => {
                 let failed = Failed::new(row.clone(), Class::Refused, reason.clone());
@@ -116,50 +142,44 @@ impl Runner {
         Ok(Some(done))
     }
 
-    /// Returns the index of packed shards for one of plain ones, if all of them are
-    /// packed.
-    fn index(
+    /// Returns the index of packed shards for one of plain ones; `None` if it is refused.
+    fn packed_index(
         &self,
         revision: &Revision<'_>,
         path: &str,
-        has: &dyn Fn(&str) -> bool,
-    ) -> Result<Option<Addition>, Failure> {
+    ) -> Result<Option<PackedIndex>, Failure> {
         let Some(packed) = packed_path(path) else {
             return Ok(None);
         };
-        let text = self
-            .hub
-            .read_small(revision.repository, revision.head, path, MAX_SMALL_BYTES);
-        let folder = path
-            .rsplit_once('/')
-            .map(|(folder, _)| format!("{folder}/"));
-        let folder = folder.unwrap_or_default();
-        let event = JobEvent::new(
-            Stage::Refused,
-            &revision.repository.to_string(),
-            revision.head,
-        );
-        let made = text.map_err(Failure::from).and_then(|text| {
-            let (text, shards) = packed_index_of(path, text)?;
-            let missing = shards
-                .iter()
-                .find(|shard| !has(&format!("{folder}{shard}")));
-            match missing {
-                None => Ok(text),
-                Some(shard) => Err(Failure::File(format!("{folder}{shard} is not there"))),
+        let (repository, head) = (revision.repository, revision.head);
+        let text = self.hub.read_small(repository, head, path, MAX_SMALL_BYTES);
+        let made = text.and_then(|text| packed_index_of(path, text));
+        match made.map_err(Failure::from) {
+            Ok((text, shards)) => {
+                let folder = path
+                    .rsplit_once('/')
+                    .map(|(folder, _)| format!("{folder}/"));
+                let folder = folder.unwrap_or_default();
+                let shards = shards.iter().map(|shard| format!("{folder}{shard}"));
+                Ok(Some(PackedIndex {
+                    path: packed,
+                    text,
+                    shards: shards.collect(),
+                }))
             }
-        });
-        match made {
-            Ok(bytes) => Ok(Some(Addition::Small {
-                path: packed,
-                bytes,
-            })),
             Err(Failure::File(reason)) => {
-                self.tell(event.path(path).detail(reason));
+                self.refuse(revision, path, reason);
                 Ok(None)
             }
             Err(failure) => Err(failure),
         }
+    }
+
+    /// Says that an index is left out.
+    fn refuse(&self, revision: &Revision<'_>, path: &str, reason: String) {
+        let repository = revision.repository.to_string();
+        let event = JobEvent::new(Stage::Refused, &repository, revision.head);
+        self.tell(event.path(path).detail(reason));
     }
 
     /// Returns `.gitattributes` with a line that has git keep packed files as large

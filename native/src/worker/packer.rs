@@ -17,6 +17,10 @@ use crate::{Engine, Error, Input, Location, PackOptions, Result, Sink, UnpackOpt
 /// The longest file that a hub keeps without a SHA-256, in bytes.
 const MAX_REGULAR_BYTES: u64 = 64 << 20;
 
+/// How much a shard may grow: that many bytes, or that part of its length.
+const SHARD_GROWTH_BYTES: u64 = 4096;
+const SHARD_GROWTH_SHARE: u64 = 100;
+
 /// Options for workers.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
@@ -92,7 +96,14 @@ impl Packer {
 
     /// Packs the file of a row, or its `bytes` if they are there, and compares what
     /// comes back with its SHA-256. The file is read as it is packed, and is not kept.
-    pub(super) fn pack(&self, row: &Row, bytes: Option<Vec<u8>>) -> Result<Packed, Failure> {
+    /// A shard may grow a little: without it, the others could not be read as one
+    /// checkpoint.
+    pub(super) fn pack(
+        &self,
+        row: &Row,
+        bytes: Option<Vec<u8>>,
+        is_shard: bool,
+    ) -> Result<Packed, Failure> {
         let repository: Repository = row.repo.parse()?;
         let input = match bytes {
             Some(bytes) => Input::bytes(&*row.path, bytes),
@@ -113,7 +124,11 @@ impl Packer {
         }
         let report = crate::pack(&self.engine, input, Sink::path(&packed.path), &options)?;
         packed.done.packed_bytes = report.packed_bytes();
-        if packed.done.packed_bytes >= report.original_bytes() {
+        let allowed_bytes = match is_shard {
+            true => SHARD_GROWTH_BYTES.max(report.original_bytes() / SHARD_GROWTH_SHARE),
+            false => 0,
+        };
+        if packed.done.packed_bytes >= report.original_bytes() + allowed_bytes {
             return Err(Failure::File(format!(
                 "it would grow from {} to {} bytes",
                 report.original_bytes(),

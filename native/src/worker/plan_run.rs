@@ -103,7 +103,7 @@ impl PlanRun {
                 log(Event::Job(event(Stage::Refused).detail(failed.reason)));
                 continue;
             }
-            let packed = packer.pack(row, None);
+            let packed = packer.pack(row, None, false);
             match packed.and_then(|packed| Ok((store(&packed, &results, &http)?, packed))) {
                 Ok(((), packed)) => {
                     results.put_done(&packed.done)?;

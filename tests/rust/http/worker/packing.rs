@@ -151,6 +151,25 @@ fn an_index_of_refused_shards_is_left_out() {
 }
 
 #[test]
+fn shards_may_grow_a_little() {
+    let desk = Desk::new();
+    let worker = desk.worker();
+    let small = zstn_tests::checkpoint(&[("b", "U8", &zstn_tests::rng::Rng(5).bytes(300))]);
+    desk.push(&[
+        ("m-1.safetensors", &weights("a", 1)),
+        ("m-2.safetensors", &small),
+        (
+            "alone.safetensors",
+            &zstn_tests::checkpoint(&[("c", "U8", &[7; 3])]),
+        ),
+        ("m.safetensors.index.json", INDEX),
+    ]);
+    worker.wait(Stage::Committed, 1);
+    assert!(desk.has("m.zstn.index.json") && !desk.has("alone.zstn"));
+    assert!(desk.unpacked("m-2.zstn") == small);
+}
+
+#[test]
 fn a_changed_file_is_packed_again() {
     let desk = Desk::new();
     let worker = desk.worker();
