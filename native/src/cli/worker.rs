@@ -128,7 +128,9 @@ fn work_on(options: &Options, plan: &Path) -> Outcome {
     run.shard = options.shard;
     run.retry_refused = options.retry_failed;
     let (stopping, grace) = (run.stop.clone(), Duration::from_secs(options.grace));
+    let json = options.json;
     stop::end_at_second_signal(move || {
+        say_ending(json);
         stopping.request();
         std::thread::spawn(move || {
             std::thread::sleep(grace);
@@ -193,7 +195,11 @@ fn listen(options: &Options) -> Result<()> {
     }
     let url = worker.url();
     let handle = worker.handle();
-    stop::end_at_second_signal(move || handle.stop());
+    let json = options.json;
+    stop::end_at_second_signal(move || {
+        say_ending(json);
+        handle.stop();
+    });
     match options.json {
         true => print(json!({"event": "listening", "url": url}))?,
         false => {
@@ -202,6 +208,14 @@ fn listen(options: &Options) -> Result<()> {
         }
     }
     worker.run(log(options.json))
+}
+
+/// Says that a signal has arrived, and what another one does.
+fn say_ending(json: bool) {
+    match json {
+        true => drop(print(json!({"event": "ending"}))),
+        false => say!("ending after the file under way; the same again ends at once"),
+    }
 }
 
 /// Returns what prints an event.

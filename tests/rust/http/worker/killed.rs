@@ -183,14 +183,7 @@ fn a_second_signal_ends_at_once() {
     assert_eq!(post(&worker.url, Some(SECRET), &body).0, 202);
     worker.until_stage("packed");
     worker.signal(Signal::TERM);
-    // The first one has arrived when nobody listens any more.
-    let address = worker
-        .url
-        .trim_start_matches("http://")
-        .trim_end_matches('/')
-        .to_owned();
-    let is_closed = || std::net::TcpStream::connect(&address).is_err();
-    wait(is_closed, || "the end of the listener".into());
+    worker.until(|line| line["event"] == "ending");
     worker.signal(Signal::TERM);
     assert_eq!(worker.child.wait().unwrap().code(), Some(130));
     finish(&desk, &files, 1);
