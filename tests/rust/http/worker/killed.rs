@@ -103,6 +103,13 @@ fn interrupted(desk: &Desk, good: usize, wait_ms: u64) -> (Vec<Vec<u8>>, String)
     (files, payload(&before, &new))
 }
 
+/// Waits until the upload of the second file has begun.
+fn wait_for_second(desk: &Desk) {
+    let is_batch = |path: &str| path.ends_with("/objects/batch");
+    let batches = || desk.stub.log().iter().filter(|r| is_batch(&r.path)).count();
+    wait(|| batches() >= 2, || "the second upload".into());
+}
+
 fn done(desk: &Desk) -> usize {
     names(&desk.state().join("results/done")).len()
 }
@@ -141,6 +148,7 @@ fn a_killed_worker_is_continued() {
     let mut worker = Process::start(&desk, "25");
     assert_eq!(post(&worker.url, Some(SECRET), &body).0, 202);
     worker.until_stage("packed");
+    wait_for_second(&desk);
     worker.signal(Signal::KILL);
     worker.child.wait().unwrap();
     assert_eq!((queued(&desk), done(&desk)), (1, 1));
@@ -169,6 +177,7 @@ fn a_file_that_takes_too_long_is_given_back() {
     let mut worker = Process::start(&desk, "0");
     assert_eq!(post(&worker.url, Some(SECRET), &body).0, 202);
     worker.until_stage("packed");
+    wait_for_second(&desk);
     worker.signal(Signal::TERM);
     worker.until_stage("given_back");
     assert!(worker.child.wait().unwrap().success());
@@ -182,6 +191,7 @@ fn a_second_signal_ends_at_once() {
     let mut worker = Process::start(&desk, "600");
     assert_eq!(post(&worker.url, Some(SECRET), &body).0, 202);
     worker.until_stage("packed");
+    wait_for_second(&desk);
     worker.signal(Signal::TERM);
     worker.until(|line| line["event"] == "ending");
     worker.signal(Signal::TERM);
