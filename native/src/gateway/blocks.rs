@@ -2,9 +2,9 @@
 //! them.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use zstn_core::bytes::index;
 
@@ -19,6 +19,7 @@ const BLOCK_BYTES: u64 = 256 << 10;
 pub(super) struct Blocks {
     limit_bytes: u64,
     state: Mutex<State>,
+    fetched: Condvar,
     metrics: Arc<Metrics>,
 }
 
@@ -32,6 +33,15 @@ struct State {
     order: BTreeMap<u64, Key>,
     held_bytes: u64,
     uses: u64,
+    /// Those that somebody is fetching.
+    pending: HashSet<Key>,
+}
+
+/// What a reader is to do about a block.
+enum Step {
+    Use(Arc<[u8]>),
+    /// Fetch the blocks up to this number.
+    Fetch(u64),
 }
 
 impl Blocks {
@@ -39,25 +49,45 @@ impl Blocks {
         Self {
             limit_bytes,
             state: Mutex::default(),
+            fetched: Condvar::new(),
             metrics: Arc::clone(metrics),
         }
     }
 
-    fn get(&self, key: &Key) -> Option<Arc<[u8]>> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.uses += 1;
-        let now = state.uses;
-        let (used, block) = state.blocks.get_mut(key)?;
-        let before = std::mem::replace(used, now);
-        let block = Arc::clone(block);
-        state.order.remove(&before);
-        state.order.insert(now, key.clone());
-        Some(block)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the block `number` of a file, or which blocks up to `end` the caller
+    /// is to fetch. Waits for a block that somebody else is fetching.
+    fn next(&self, identity: &Arc<str>, number: u64, end: u64) -> Step {
+        let key = |number| (Arc::clone(identity), number);
+        let mut state = self.state();
+        loop {
+            if let Some(block) = state.get(&key(number)) {
+                return Step::Use(block);
+            }
+            if !state.pending.contains(&key(number)) {
+                break;
+            }
+            let waited = self.fetched.wait(state);
+            state = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        let is_missing = |number: &u64| {
+            let key = key(*number);
+            !state.blocks.contains_key(&key) && !state.pending.contains(&key)
+        };
+        let last = (number..end)
+            .take_while(is_missing)
+            .last()
+            .unwrap_or(number);
+        state.pending.extend((number..=last).map(key));
+        Step::Fetch(last + 1)
     }
 
     /// Drops all blocks of a file.
     pub(super) fn forget(&self, identity: &str) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
         let State {
             blocks,
             order,
@@ -75,7 +105,7 @@ impl Blocks {
     }
 
     fn put(&self, key: Key, block: Arc<[u8]>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
         state.uses += 1;
         let now = state.uses;
         state.held_bytes += block.len() as u64;
@@ -95,6 +125,37 @@ impl Blocks {
     }
 }
 
+impl State {
+    fn get(&mut self, key: &Key) -> Option<Arc<[u8]>> {
+        self.uses += 1;
+        let now = self.uses;
+        let (used, block) = self.blocks.get_mut(key)?;
+        let before = std::mem::replace(used, now);
+        let block = Arc::clone(block);
+        self.order.remove(&before);
+        self.order.insert(now, key.clone());
+        Some(block)
+    }
+}
+
+/// Blocks that are being fetched. Dropped, they are there or can be tried again.
+struct Pending<'a> {
+    blocks: &'a Blocks,
+    identity: &'a Arc<str>,
+    numbers: Range<u64>,
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        let mut state = self.blocks.state();
+        for number in self.numbers.clone() {
+            state.pending.remove(&(Arc::clone(self.identity), number));
+        }
+        drop(state);
+        self.blocks.fetched.notify_all();
+    }
+}
+
 /// Opens a file with the permissions of one client.
 type Opener = Box<dyn Fn() -> Result<Box<dyn Source>> + Send + Sync>;
 
@@ -106,7 +167,7 @@ pub(super) struct CachedSource {
     identity: Arc<str>,
     len_bytes: u64,
     opener: Opener,
-    opened: OnceLock<Box<dyn Source>>,
+    opened: Mutex<Option<Arc<dyn Source>>>,
 }
 
 impl CachedSource {
@@ -124,26 +185,25 @@ impl CachedSource {
             identity: Arc::clone(identity),
             len_bytes,
             opener,
-            opened: OnceLock::new(),
+            opened: Mutex::default(),
         }
     }
 
-    fn opened(&self) -> Result<&dyn Source> {
-        if let Some(opened) = self.opened.get() {
-            return Ok(&**opened);
+    /// Returns the opened file. The others wait for the first one to open it.
+    fn opened(&self) -> Result<Arc<dyn Source>> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(opened) = &*opened {
+            return Ok(Arc::clone(opened));
         }
-        let opened = (self.opener)()?;
-        if opened.len_bytes() != self.len_bytes {
+        let new: Arc<dyn Source> = (self.opener)()?.into();
+        if new.len_bytes() != self.len_bytes {
+            let (found, expected) = (new.len_bytes(), self.len_bytes);
             return Err(Error::Changed {
                 name: self.name.clone(),
-                detail: format!(
-                    ": it has {} bytes, not {}",
-                    opened.len_bytes(),
-                    self.len_bytes
-                ),
+                detail: format!(": it has {found} bytes, not {expected}"),
             });
         }
-        Ok(&**self.opened.get_or_init(|| opened))
+        Ok(Arc::clone(opened.insert(new)))
     }
 
     fn block(&self, number: u64) -> Range<u64> {
@@ -153,8 +213,14 @@ impl CachedSource {
 
     /// Fetches the blocks of these numbers, which follow each other.
     fn fetch(&self, numbers: Range<u64>) -> Result<Vec<Arc<[u8]>>> {
+        let _pending = Pending {
+            blocks: &self.blocks,
+            identity: &self.identity,
+            numbers: numbers.clone(),
+        };
         let range = self.block(numbers.start).start..self.block(numbers.end - 1).end;
-        let bytes = self.opened()?.read(range.clone())?;
+        let source = self.opened()?;
+        let bytes = source.read(range.clone())?;
         self.blocks
             .metrics
             .upstream_bytes
@@ -195,29 +261,18 @@ impl Source for CachedSource {
             out.extend_from_slice(zstn_core::bytes::part(block, inside));
         };
         while number < end && !range.is_empty() {
-            let key = |number| (Arc::clone(&self.identity), number);
-            if let Some(block) = self.blocks.get(&key(number)) {
-                add(number, &block);
-                number += 1;
-                continue;
-            }
-            // Missing blocks that follow each other come by one request.
-            let first = number;
-            let mut kept = None;
-            number += 1;
-            while number < end {
-                kept = self.blocks.get(&key(number));
-                if kept.is_some() {
-                    break;
+            match self.blocks.next(&self.identity, number, end) {
+                Step::Use(block) => {
+                    add(number, &block);
+                    number += 1;
                 }
-                number += 1;
-            }
-            for (missing, block) in (first..number).zip(self.fetch(first..number)?) {
-                add(missing, &block);
-            }
-            if let Some(block) = kept {
-                add(number, &block);
-                number += 1;
+                // Blocks that follow each other come by one request.
+                Step::Fetch(last) => {
+                    for (number, block) in (number..last).zip(self.fetch(number..last)?) {
+                        add(number, &block);
+                    }
+                    number = last;
+                }
             }
         }
         Ok(Cow::Owned(out))

@@ -19,6 +19,13 @@ use crate::{Engine, Error};
 /// Files about which it is remembered what they restore.
 const MAX_KNOWN: usize = 1 << 16;
 
+/// Tensors that are fetched and decoded at a time from another machine. Those that
+/// decode share the threads of the engine.
+const TURNS: usize = 32;
+
+/// Tensors that are fetched for a request before it gets to them.
+const AHEAD: usize = 8;
+
 /// The longest index of shards, in bytes.
 const MAX_INDEX_BYTES: u64 = zstn_core::limits::HEADER_LEN_BYTES;
 
@@ -64,11 +71,15 @@ impl PackedFiles {
         upstream_cache_bytes: u64,
         metrics: &Arc<Metrics>,
     ) -> Self {
+        let mut decoded = DecodedTensors::new(cache_bytes, Patience::default());
+        if upstream.is_remote() {
+            decoded = decoded.with_turns(TURNS, AHEAD);
+        }
         Self {
             upstream: Arc::clone(upstream),
             engine,
             blocks: Arc::new(Blocks::new(upstream_cache_bytes, metrics)),
-            decoded: Arc::new(DecodedTensors::new(cache_bytes, Patience::default())),
+            decoded: Arc::new(decoded),
             metrics: Arc::clone(metrics),
             next_id: AtomicU64::new(0),
             open: Recent::new(),

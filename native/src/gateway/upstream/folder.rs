@@ -24,6 +24,10 @@ impl Folder {
         Ok(Self(Arc::new(Repositories::new(location, http)?)))
     }
 
+    pub(super) fn is_remote(&self) -> bool {
+        self.0.is_remote()
+    }
+
     async fn list(
         &self,
         repository: &Repository,

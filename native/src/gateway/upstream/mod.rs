@@ -71,6 +71,14 @@ impl Upstream {
         }
     }
 
+    /// Returns whether files are on another machine.
+    pub(super) fn is_remote(&self) -> bool {
+        match self {
+            Self::Hub(_) => true,
+            Self::Folder(folder) => folder.is_remote(),
+        }
+    }
+
     /// Returns what `GET /api/…/OWNER/NAME` is answered with.
     pub(super) async fn info(
         &self,

@@ -77,6 +77,10 @@ impl Repositories {
         })
     }
 
+    pub(super) fn is_remote(&self) -> bool {
+        matches!(self.place, Place::Store(_))
+    }
+
     /// Returns the files of a repository, or `None` if there is no such repository.
     /// Blocks.
     pub(super) fn list(&self, repository: &Repository) -> Result<Option<Arc<FileList>>> {

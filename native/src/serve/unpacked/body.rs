@@ -1,5 +1,6 @@
 //! The bytes of a range, in pieces of bounded length.
 
+use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,9 +27,9 @@ pub(super) struct Rest {
     decoded: Arc<DecodedTensors>,
     packed: Arc<Packed>,
     range: Range<u64>,
-    /// The number of the tensor that is being read, and of the next one.
+    /// The number of the tensor that is being read, and those of the next ones.
     tensor: Option<(usize, Reading)>,
-    next: Option<(usize, Reading)>,
+    next: VecDeque<(usize, Reading)>,
 }
 
 impl Rest {
@@ -43,7 +44,7 @@ impl Rest {
             packed,
             range,
             tensor: None,
-            next: None,
+            next: VecDeque::new(),
         }
     }
 
@@ -127,25 +128,31 @@ impl Rest {
     async fn bytes_of(&mut self, number: usize) -> io::Result<Arc<Vec<u8>>> {
         let held = self.tensor.take().filter(|(held, _)| *held == number);
         // Tensors that are done with are dropped before waiting for memory.
-        let (_, reading) = self.tensor.insert(match (held, self.next.take()) {
-            (Some(held), next) => {
-                self.next = next;
-                held
+        let reading = match held {
+            Some(held) => held,
+            None => {
+                let is_next = |(next, _): &(usize, Reading)| *next == number;
+                let passed = self.next.iter().position(is_next);
+                // Those before it have been read, or are not part of the range.
+                self.next.drain(..passed.unwrap_or(self.next.len()));
+                let next = self.next.pop_front();
+                next.unwrap_or_else(|| (number, self.reading(number)))
             }
-            (None, Some(next)) if next.0 == number => next,
-            _ => (number, self.reading(number)),
-        });
+        };
+        let (_, reading) = self.tensor.insert(reading);
         reading.bytes().await.map_err(io::Error::other)
     }
 
-    /// Starts to decode the next tensor, if there is room for both.
+    /// Starts to decode the next tensors, as far as there is room.
     fn prefetch(&mut self) {
-        if self.next.is_none()
-            && let Some(Piece::Tensor { number, .. }) = self.piece(self.range.start, 1)
-        {
+        let first = self.next.len() + 1;
+        for further in first..=self.decoded.ahead() {
+            let Some(Piece::Tensor { number, .. }) = self.piece(self.range.start, further) else {
+                return;
+            };
             let mut next = self.reading(number);
             next.prefetch();
-            self.next = Some((number, next));
+            self.next.push_back((number, next));
         }
     }
 

@@ -44,8 +44,10 @@ pub(crate) struct DecodedTensors {
     room: Arc<Semaphore>,
     room_units: u32,
     unit_bytes: u64,
-    /// Limits the tensors decoded at a time to the number of processors.
+    /// Limits the tensors decoded at a time.
     turns: Arc<Semaphore>,
+    /// Tensors that are begun for a request before it gets to them.
+    ahead: usize,
     patience: Patience,
     state: Mutex<State>,
 }
@@ -74,6 +76,7 @@ impl DecodedTensors {
         let unit_bytes = (limit_bytes >> 20).max(1);
         let room_units =
             u32::try_from(limit_bytes / unit_bytes).map_or(u32::MAX, |units| units.max(1));
+        // Decoding keeps a processor busy.
         let turns = std::thread::available_parallelism().map_or(2, usize::from);
         Self {
             limit_bytes,
@@ -81,9 +84,25 @@ impl DecodedTensors {
             room_units,
             unit_bytes,
             turns: Arc::new(Semaphore::new(turns)),
+            ahead: 1,
             patience,
             state: Mutex::default(),
         }
+    }
+
+    /// Decodes up to `turns` tensors at a time, and begins `ahead` of them before
+    /// a request gets to them: for packed files on another machine, where
+    /// decoding is mostly waiting.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn with_turns(mut self, turns: usize, ahead: usize) -> Self {
+        self.turns = Arc::new(Semaphore::new(turns));
+        self.ahead = ahead;
+        self
+    }
+
+    /// Returns the number of tensors that are begun before a request gets to them.
+    pub(super) fn ahead(&self) -> usize {
+        self.ahead
     }
 
     /// Returns the length of the tensors in memory, in bytes.
