@@ -147,6 +147,8 @@ def test_refusals_are_those_of_the_hub(
     assert refusal(gateway.endpoint, file) == refusal(hub.endpoint, file)
 
 
+# huggingface_hub uploads by LFS in a way that its HTTP client advises against.
+@pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
 def test_uploads_go_through(hub: StubHub, gateway: Gateway, plain: Path, tmp_path: Path) -> None:
     api = HfApi(endpoint=gateway.endpoint, token="hf_secret")
     api.create_repo("me/new")

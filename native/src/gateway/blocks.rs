@@ -102,6 +102,7 @@ impl Blocks {
             }
             is_kept
         });
+        self.note_held(*held_bytes);
     }
 
     fn put(&self, key: Key, block: Arc<[u8]>) {
@@ -120,7 +121,11 @@ impl Blocks {
         {
             state.held_bytes -= block.len() as u64;
         }
-        let held_bytes = i64::try_from(state.held_bytes).unwrap_or(i64::MAX);
+        self.note_held(state.held_bytes);
+    }
+
+    fn note_held(&self, held_bytes: u64) {
+        let held_bytes = i64::try_from(held_bytes).unwrap_or(i64::MAX);
         self.metrics.upstream_cache_bytes.set(held_bytes);
     }
 }

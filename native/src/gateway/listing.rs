@@ -1,7 +1,7 @@
 //! Lists of files as clients see them: packed files under the names of those that
 //! they restore.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use axum::http::StatusCode;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -72,6 +72,10 @@ impl Listing<'_> {
                 .paths_info(self.revision, names, false, self.permissions);
             described.extend(asked.await?);
         }
+        let described: HashMap<&str, &Value> = described
+            .iter()
+            .filter_map(|value| Some((text(value, "path")?, value)))
+            .collect();
         let shown: Vec<Value> = stream::iter(siblings)
             .map(|sibling| self.sibling(sibling, &names, &described))
             .buffered(OPENED_AT_ONCE)
@@ -86,7 +90,7 @@ impl Listing<'_> {
         &self,
         mut sibling: Value,
         names: &HashSet<String>,
-        described: &[Value],
+        described: &HashMap<&str, &Value>,
     ) -> Result<Option<Value>, Refusal> {
         let name = text(&sibling, "rfilename").unwrap_or_default();
         let Some(path) = restored_path(name) else {
@@ -95,9 +99,7 @@ impl Listing<'_> {
         if names.contains(&path) {
             return Ok(None);
         }
-        let described = described
-            .iter()
-            .find(|value| text(value, "path") == Some(name));
+        let described = described.get(name).copied();
         let Some(restored) = self.restored(name, described).await? else {
             return Ok(Some(sibling));
         };
@@ -175,17 +177,21 @@ impl Listing<'_> {
             entry: &entry,
             permissions: self.permissions,
         };
-        if !path.ends_with(SHARD_INDEX_SUFFIX) {
-            return self.packed.restored(&file).await;
-        }
-        match self.packed.index(&file).await {
-            Ok(text) => Ok(Some(Restored {
-                len_bytes: text.len() as u64,
-                tag: opaque_tag(&text),
-                sha256: None,
-            })),
-            Err(refusal) if refusal.status == StatusCode::NOT_FOUND => Ok(None),
-            Err(refusal) => Err(refusal),
+        let restored = match path.ends_with(SHARD_INDEX_SUFFIX) {
+            false => self.packed.restored(&file).await,
+            true => self.packed.index(&file).await.map(|text| {
+                Some(Restored {
+                    len_bytes: text.len() as u64,
+                    tag: opaque_tag(&text),
+                    sha256: None,
+                })
+            }),
+        };
+        match restored {
+            // One file that is damaged, or that this client may not read, is
+            // shown as it is: the others are still there.
+            Err(refusal) if refusal.is_of_file() => Ok(None),
+            restored => restored,
         }
     }
 }
@@ -220,16 +226,9 @@ impl Upstream {
             .and_then(|lfs| text(lfs, "oid"))
             .or_else(|| text(value, "oid"))?;
         let len_bytes = value.get("size")?.as_u64()?;
-        let identity = match self {
-            Self::Hub(_) => format!("{tag} {len_bytes}"),
-            Self::Folder(_) => {
-                let prefix = revision.repository.prefix();
-                format!("{prefix}/{} {tag}", text(value, "path")?)
-            }
-        };
         Some(Entry {
             commit: None,
-            identity,
+            identity: self.identity(&revision.repository, text(value, "path")?, tag, len_bytes),
             len_bytes,
         })
     }

@@ -110,12 +110,12 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts a request that has been answered.
-    pub(super) fn count(&self, route: Route, status: u16, body_bytes: u64, seconds: f64) {
+    /// Counts a request that has been answered, with `file_bytes` of a file.
+    pub(super) fn count(&self, route: Route, status: u16, file_bytes: u64, seconds: f64) {
         self.requests.get_or_create(&Labels { route, status }).inc();
         if matches!(route, Route::Restored | Route::File) {
             let sent = self.sent_bytes.get_or_create(&RouteLabel { route });
-            sent.inc_by(body_bytes);
+            sent.inc_by(file_bytes);
         }
         self.seconds.observe(seconds);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::http::StatusCode;
 
@@ -42,10 +42,15 @@ pub(super) struct Restored {
 pub(super) struct PackedFiles {
     upstream: Arc<Upstream>,
     engine: Engine,
-    blocks: Arc<Blocks>,
     pub(super) decoded: Arc<DecodedTensors>,
     metrics: Arc<Metrics>,
     next_id: AtomicU64,
+    kept: Arc<Kept>,
+}
+
+/// What is kept of packed files, for everybody who may read them.
+struct Kept {
+    blocks: Arc<Blocks>,
     /// Without a way to their bytes.
     open: Recent<Arc<str>, Arc<Packed>>,
     indexes: Recent<Arc<str>, Arc<Vec<u8>>>,
@@ -53,7 +58,23 @@ pub(super) struct PackedFiles {
     known: Mutex<HashMap<Arc<str>, Option<Restored>>>,
 }
 
+impl Kept {
+    fn known(&self) -> MutexGuard<'_, HashMap<Arc<str>, Option<Restored>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Drops everything about a file whose bytes are not what they should be: an
+    /// upstream may have mixed them up, and the next request has to try again.
+    fn forget(&self, identity: &Arc<str>) {
+        self.blocks.forget(identity);
+        self.open.forget(identity);
+        self.indexes.forget(identity);
+        self.known().remove(identity);
+    }
+}
+
 /// A packed file, as one client may read it.
+#[derive(Clone, Copy)]
 pub(super) struct Named<'a> {
     pub(super) revision: &'a Revision,
     pub(super) path: &'a str,
@@ -78,21 +99,28 @@ impl PackedFiles {
         Self {
             upstream: Arc::clone(upstream),
             engine,
-            blocks: Arc::new(Blocks::new(upstream_cache_bytes, metrics)),
             decoded: Arc::new(decoded),
             metrics: Arc::clone(metrics),
             next_id: AtomicU64::new(0),
-            open: Recent::new(),
-            indexes: Recent::new(),
-            known: Mutex::default(),
+            kept: Arc::new(Kept {
+                blocks: Arc::new(Blocks::new(upstream_cache_bytes, metrics)),
+                open: Recent::new(),
+                indexes: Recent::new(),
+                known: Mutex::default(),
+            }),
         }
     }
 
     /// Returns a packed file that is read with the client's permissions.
     pub(super) async fn packed(&self, file: &Named<'_>) -> Result<Arc<Packed>, Refusal> {
         let identity: Arc<str> = file.entry.identity.as_str().into();
-        let cell = self.open.cell(&identity);
+        let cell = self.kept.open.cell(&identity);
         let opened = cell.get_or_try_init(|| async {
+            let entry = self.pinned(file).await?;
+            let file = &Named {
+                entry: &entry,
+                ..*file
+            };
             let id = self.next_id.fetch_add(1, Ordering::Relaxed);
             let (engine, source) = (self.engine.clone(), self.source(file, &identity));
             let nothing = self.unreadable(file, &identity);
@@ -101,31 +129,28 @@ impl PackedFiles {
                 let packed = Packed::open(&engine, Input::from(source), id)?;
                 Ok(Arc::new(packed.with_source(nothing, Arc::new(|| ()))))
             });
-            opened.await.inspect_err(|_| self.blocks.forget(&identity))
+            opened.await.inspect_err(|_| self.kept.forget(&identity))
         });
         let opened = opened.await?;
-        let source = self.source(file, &identity);
-        let blocks = Arc::clone(&self.blocks);
-        // Bytes that an upstream mixed up must not be tried for ever.
-        let on_failure = Arc::new(move || blocks.forget(&identity));
+        let (source, kept) = (self.source(file, &identity), Arc::clone(&self.kept));
+        let on_failure = Arc::new(move || kept.forget(&identity));
         Ok(Arc::new(opened.with_source(source, on_failure)))
     }
 
     /// Returns what a packed file restores; `None` if that is not a file.
     pub(super) async fn restored(&self, file: &Named<'_>) -> Result<Option<Restored>, Refusal> {
         let identity: Arc<str> = file.entry.identity.as_str().into();
-        let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = lock().get(&identity) {
+        if let Some(known) = self.kept.known().get(&identity) {
             return Ok(known.clone());
         }
         let restored = match self.packed(file).await {
             Ok(packed) => Some(describe(&packed, file.entry)),
             // A difference from another checkpoint, or a format that never was one
-            // file: shown as it is.
-            Err(refusal) if refusal.status == StatusCode::NOT_FOUND => None,
+            // file.
+            Err(refusal) if refusal.is_unsupported() => None,
             Err(refusal) => return Err(refusal),
         };
-        let mut known = lock();
+        let mut known = self.kept.known();
         if known.len() >= MAX_KNOWN {
             known.clear();
         }
@@ -137,8 +162,13 @@ impl PackedFiles {
     /// restores.
     pub(super) async fn index(&self, file: &Named<'_>) -> Result<Arc<Vec<u8>>, Refusal> {
         let identity: Arc<str> = file.entry.identity.as_str().into();
-        let cell = self.indexes.cell(&identity);
+        let cell = self.kept.indexes.cell(&identity);
         let made = cell.get_or_try_init(|| async {
+            let entry = self.pinned(file).await?;
+            let file = &Named {
+                entry: &entry,
+                ..*file
+            };
             let (source, path) = (self.source(file, &identity), file.path.to_owned());
             let made = blocking(move || {
                 if source.len_bytes() > MAX_INDEX_BYTES {
@@ -148,9 +178,29 @@ impl PackedFiles {
                 let text = source.read(0..source.len_bytes())?.into_owned();
                 Ok(Arc::new(unpacked_index_of(&path, text)?))
             });
-            made.await.inspect_err(|_| self.blocks.forget(&identity))
+            made.await.inspect_err(|_| self.kept.forget(&identity))
         });
         made.await.cloned()
+    }
+
+    /// Returns the file in a commit. What a list says of a branch may be of the
+    /// past, and bytes of the present must not be kept under its name: what is
+    /// kept is for everybody.
+    async fn pinned(&self, file: &Named<'_>) -> Result<Entry, Refusal> {
+        if file.entry.commit.is_some() {
+            return Ok(file.entry.clone());
+        }
+        let looked = self
+            .upstream
+            .look(file.revision, file.path, file.permissions);
+        let entry = looked.await?;
+        match entry.identity == file.entry.identity {
+            true => Ok(entry),
+            false => Err(Refusal::from(Error::Changed {
+                name: format!("{}/{}", file.revision.repository.prefix(), file.path),
+                detail: ": it was listed with other contents".into(),
+            })),
+        }
     }
 
     fn source(&self, file: &Named<'_>, identity: &Arc<str>) -> Box<dyn Source> {
@@ -160,9 +210,9 @@ impl PackedFiles {
         if let Some(commit) = &file.entry.commit {
             revision.name.clone_from(commit);
         }
-        let permissions = file.permissions.clone();
+        let (permissions, entry) = (file.permissions.clone(), file.entry.clone());
         self.cached(file, identity, move || {
-            upstream.open(&revision, &path, &permissions)
+            upstream.open(&revision, &path, &entry, &permissions)
         })
     }
 
@@ -183,7 +233,7 @@ impl PackedFiles {
     ) -> Box<dyn Source> {
         let name = format!("{}/{}", file.revision.repository.prefix(), file.path);
         Box::new(CachedSource::new(
-            &self.blocks,
+            &self.kept.blocks,
             name,
             identity,
             file.entry.len_bytes,

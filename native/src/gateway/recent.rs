@@ -31,6 +31,12 @@ impl<K: Eq + Hash + Clone, V> Recent<K, V> {
         }))
     }
 
+    /// Drops a value.
+    pub(super) fn forget(&self, key: &K) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.kept.remove(key);
+    }
+
     /// Returns the place of the value of `key`, which may have to be made.
     pub(super) fn cell(&self, key: &K) -> Arc<OnceCell<V>> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);

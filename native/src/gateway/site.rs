@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::{Body, to_bytes};
 use axum::http::request::Parts;
@@ -26,7 +26,13 @@ use crate::serve::answer::{self as plain_answer, begin};
 use crate::serve::{Handle, Note, Served, unpacked};
 
 /// The longest body of a question about paths, in bytes.
-const MAX_PATHS_BYTES: usize = 16 << 20;
+const MAX_PATHS_BYTES: usize = 4 << 20;
+
+/// The time for such a body.
+const BODY_TIME: Duration = Duration::from_secs(30);
+
+/// The most paths in it. Clients ask for at most 1000 at a time.
+const MAX_PATHS: usize = 10_000;
 
 /// What pages in browsers may do.
 const METHODS: &str = "GET, HEAD, POST";
@@ -68,8 +74,10 @@ impl Site {
         plain_answer::allow(headers, &reader, varies, EXPOSED_HEADERS);
         let status = answer.response.status().as_u16();
         let seconds = start.elapsed().as_secs_f64();
+        let is_file = parts.method == Method::GET && matches!(status, 200 | 206);
+        let file_bytes = if is_file { answer.body_bytes } else { 0 };
         self.metrics
-            .count(answer.route, status, answer.body_bytes, seconds);
+            .count(answer.route, status, file_bytes, seconds);
         let note = match reader {
             Reader::Foreign(origin) => note.or(Some(Note::ForeignOrigin { origin })),
             _ => note,
@@ -178,10 +186,17 @@ impl Site {
         body: Incoming,
         permissions: &Permissions,
     ) -> Result<Answer, Refusal> {
-        let body = to_bytes(Body::new(body), MAX_PATHS_BYTES).await;
+        let body = tokio::time::timeout(BODY_TIME, to_bytes(Body::new(body), MAX_PATHS_BYTES));
+        let body = body
+            .await
+            .map_err(|_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body takes too long"))?;
         let body =
             body.map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error.to_string()))?;
         let (asked, is_expanded) = paths(parts, &body)?;
+        if asked.len() > MAX_PATHS {
+            let message = format!("at most {MAX_PATHS} paths can be asked for");
+            return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message));
+        }
         let packed = asked.iter().filter_map(|path| packed_path(path));
         let all: BTreeSet<String> = asked.iter().cloned().chain(packed).collect();
         let all: Vec<String> = all.into_iter().collect();
@@ -192,9 +207,10 @@ impl Site {
             .listing(revision, permissions)
             .entries(found.await?)
             .await?;
+        let asked: BTreeSet<&str> = asked.iter().map(|path| path.trim_matches('/')).collect();
         let was_asked = |entry: &Value| {
             let path = entry.get("path").and_then(Value::as_str);
-            path.is_some_and(|path| asked.iter().any(|asked| asked.trim_matches('/') == path))
+            path.is_some_and(|path| asked.contains(path))
         };
         let shown: Vec<_> = shown.into_iter().filter(was_asked).collect();
         Ok(json(&shown.into()))
@@ -230,7 +246,9 @@ impl Site {
                     entry: &entry,
                     permissions,
                 };
-                self.restored(&file, parts).await
+                let restored = self.restored(&file, parts).await;
+                let refused = |refusal: Refusal| Answer::of(refusal.answer(), Route::Restored);
+                Ok(restored.unwrap_or_else(refused))
             }
             (Some(Err(refusal)), _) => Err(refusal),
             (plain, _) => self.as_it_is(revision, path, plain, parts, body).await,

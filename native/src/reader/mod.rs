@@ -121,13 +121,16 @@ impl Reader {
 
     /// Returns a reader of the same model that reads its bytes from `sources`, one
     /// for each file, which have to hold the same bytes: for a server whose
-    /// clients each read with permissions of their own.
+    /// clients each read with permissions of their own. It is called as the first
+    /// of them.
     #[cfg(feature = "gateway")]
     pub(crate) fn with_sources(&self, sources: Vec<Box<dyn Source>>) -> Self {
         debug_assert_eq!(sources.len(), self.files.sources.len());
         Self {
             files: Arc::new(Files {
-                name: self.files.name.clone(),
+                name: sources
+                    .first()
+                    .map_or_else(String::new, |source| source.name().into()),
                 sources,
                 model: Arc::clone(&self.files.model),
             }),

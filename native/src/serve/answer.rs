@@ -198,7 +198,7 @@ pub(super) fn common(headers: &mut HeaderMap, reader: &Reader, varies: bool) {
 /// Lets pages that may do so read an answer with the headers `exposed`.
 pub(crate) fn allow(headers: &mut HeaderMap, reader: &Reader, varies: bool, exposed: &'static str) {
     if varies {
-        headers.insert(header::VARY, HeaderValue::from_static("Origin"));
+        headers.append(header::VARY, HeaderValue::from_static("Origin"));
     }
     if let Reader::Allowed(origin) = reader {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());

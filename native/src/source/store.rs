@@ -1,9 +1,11 @@
 //! Objects in a store such as S3, by the crate `zstn-store`.
 
-#[cfg(all(feature = "store", feature = "serve"))]
-pub(crate) use linked::list;
 #[cfg(feature = "store")]
 pub(crate) use linked::{address, delete, exists, list_top, open, options, read_small};
+#[cfg(all(feature = "store", feature = "serve"))]
+pub(crate) use linked::{list, open_tagged};
+#[cfg(all(feature = "gateway", not(feature = "store")))]
+pub(crate) use missing::open_tagged;
 #[cfg(not(feature = "store"))]
 pub(crate) use missing::{list_top, open, read_small};
 
@@ -25,12 +27,27 @@ mod linked {
 
     /// Opens the object at `url` and reads its first bytes.
     pub(crate) fn open(url: &str, http: &HttpOptions) -> Result<Box<dyn Source>> {
+        Ok(Box::new(stored(url, http)?))
+    }
+
+    /// Opens the object at `url`. Returns it with its entity tag, if it has one.
+    #[cfg(feature = "serve")]
+    pub(crate) fn open_tagged(
+        url: &str,
+        http: &HttpOptions,
+    ) -> Result<(Box<dyn Source>, Option<String>)> {
+        let stored = stored(url, http)?;
+        let tag = stored.object.e_tag().map(Into::into);
+        Ok((Box::new(stored), tag))
+    }
+
+    fn stored(url: &str, http: &HttpOptions) -> Result<Stored> {
         let head_len_bytes = zstn_core::limits::HEAD_LEN_BYTES;
         let object = Object::open_with_head(&address(url)?, head_len_bytes, &options(http))?;
-        Ok(Box::new(Stored {
+        Ok(Stored {
             name: url.into(),
             object,
-        }))
+        })
     }
 
     /// Reads a small object. One of more than `max_bytes` is the error `too_long`.
@@ -161,6 +178,14 @@ mod missing {
     }
 
     pub(crate) fn open(url: &str, _: &HttpOptions) -> Result<Box<dyn Source>> {
+        Err(error(url))
+    }
+
+    #[cfg(feature = "gateway")]
+    pub(crate) fn open_tagged(
+        url: &str,
+        _: &HttpOptions,
+    ) -> Result<(Box<dyn Source>, Option<String>)> {
         Err(error(url))
     }
 

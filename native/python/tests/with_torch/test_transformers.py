@@ -94,12 +94,12 @@ def test_a_repository(
     enabled: None, hub: StubHub, plain: Path, expected: dict[str, torch.Tensor]
 ) -> None:
     packed = pack(plain)
-    hub.add("org/model", packed, token="hf_secret")
+    hub.add("org/model", packed, private=True)
     assert_same_bits(load("org/model", token="hf_secret"), expected)
     weights = {path.name for path in packed.iterdir() if "zstn" in path.name}
     assert weights <= hub.fetched("org/model")
     # From the cache alone.
-    hub.requests.clear()
+    hub.clear_log()
     assert_same_bits(load("org/model", local_files_only=True), expected)
     assert not hub.requests
     with pytest.raises(OSError, match="org/model"):
@@ -107,10 +107,8 @@ def test_a_repository(
 
 
 def test_a_revision_of_a_repository(enabled: None, hub: StubHub, tmp_path: Path) -> None:
-    repository = hub.add("org/revised", pack(write_model(tmp_path / "first")))
-    (first,) = repository.commits
-    second = pack(write_model(tmp_path / "second", seed=1))
-    repository.commit({path.name: path.read_bytes() for path in second.iterdir()})
+    first = hub.add("org/revised", pack(write_model(tmp_path / "first")))
+    hub.add("org/revised", pack(write_model(tmp_path / "second", seed=1)))
     assert_same_bits(load("org/revised", revision=first), make_model(0).state_dict())
     assert_same_bits(load("org/revised"), make_model(1).state_dict())
 
@@ -178,7 +176,7 @@ def test_plain_models_are_loaded_as_before(
     hub.add("org/plain", plain)
     assert_same_bits(load(plain), expected)
     assert_same_bits(load("org/plain"), expected)
-    hub.requests.clear()
+    hub.clear_log()
     assert_same_bits(load("org/plain", local_files_only=True), expected)
     assert not hub.requests
     assert not list(plain.parent.glob("zstn-cache/*"))

@@ -33,6 +33,10 @@ impl Folder {
         repository: &Repository,
         revision: Option<&str>,
     ) -> Result<Arc<FileList>, Refusal> {
+        if !repository.id.contains('/') {
+            let message = format!("{} is not the name of a repository", repository.id);
+            return Err(Refusal::new(StatusCode::NOT_FOUND, message).code("RepoNotFound"));
+        }
         let (repositories, asked) = (Arc::clone(&self.0), repository.clone());
         let listed = tokio::task::spawn_blocking(move || repositories.list(&asked)).await;
         let listed = listed.map_err(|error| {
@@ -132,13 +136,14 @@ impl Folder {
             .await?;
         let found = paths.iter().filter_map(|path| {
             let path = path.trim_matches('/');
-            let is_inside = |file: &String| {
-                file.strip_prefix(path)
-                    .is_some_and(|rest| rest.starts_with('/'))
-            };
+            let prefix = format!("{path}/");
+            let mut after = list.files.range(prefix.clone()..);
+            let is_folder = after
+                .next()
+                .is_some_and(|(file, _)| file.starts_with(&prefix));
             match list.files.get(path) {
                 Some(file) => Some(entry(path, file)),
-                None if list.files.keys().any(is_inside) => {
+                None if is_folder => {
                     Some(json!({"type": "directory", "path": path, "oid": "0", "size": 0}))
                 }
                 None => None,
@@ -157,30 +162,27 @@ impl Folder {
             .ok_or_else(|| Refusal::no_entry(path))?;
         Ok(Entry {
             commit: Some(list.commit.clone()),
-            identity: format!("{}/{path} {}", revision.repository.prefix(), file.version),
+            identity: identity(&revision.repository, path, &file.version),
             len_bytes: file.len_bytes,
         })
     }
 
-    /// Opens a file, if it is listed in this revision.
-    pub(in super::super) fn open(
+    /// Opens a file, if it is still the one that was looked at.
+    pub(super) fn open(
         &self,
         revision: &Revision,
         path: &str,
+        entry: &Entry,
     ) -> Result<Box<dyn Source>> {
         let repository = &revision.repository;
-        let list = self.0.list(repository)?;
-        let is_listed = |list: &Arc<FileList>| {
-            (revision.name == BRANCH || revision.name == list.commit)
-                && list.files.contains_key(path)
-        };
-        if list.as_ref().is_none_or(|list| !is_listed(list)) {
-            return Err(Error::Changed {
+        let (source, version) = self.0.open(repository, path)?;
+        match identity(repository, path, &version) == entry.identity {
+            true => Ok(source),
+            false => Err(Error::Changed {
                 name: format!("{}/{path}", repository.prefix()),
-                detail: ", or was removed".into(),
-            });
+                detail: String::new(),
+            }),
         }
-        self.0.open(repository, path)
     }
 
     /// Returns what `GET /api/…/refs` is answered with.
@@ -193,6 +195,11 @@ impl Folder {
         });
         Ok(json!({"branches": [branch], "converts": [], "tags": []}))
     }
+}
+
+/// Returns the name of the bytes of a file.
+pub(super) fn identity(repository: &Repository, path: &str, version: &str) -> String {
+    format!("{}/{path} {version}", repository.prefix())
 }
 
 fn entry(path: &str, file: &File) -> Value {

@@ -3,33 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
-use axum::response::Response;
-use futures_util::TryStreamExt;
-use hyper::body::Incoming;
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use reqwest::redirect::Policy;
 use rustls_platform_verifier::BuilderVerifierExt;
 use serde_json::Value;
 
 use super::{Entry, Page, Permissions, Refusal};
-use crate::gateway::request::Revision;
+use crate::gateway::request::{Repository, Revision};
 use crate::source::{HttpOptions, Remote, Source};
 use crate::{Error, Result};
 use zstn_core::limits::HEAD_LEN_BYTES;
-
-/// Headers of one connection, which are not passed on (RFC 9110, section 7.6.1).
-const OF_CONNECTION: [HeaderName; 9] = [
-    header::CONNECTION,
-    header::HOST,
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    HeaderName::from_static("keep-alive"),
-];
 
 /// The longest list or description that is read, in bytes.
 const MAX_JSON_BYTES: usize = 256 << 20;
@@ -44,9 +27,9 @@ const MAX_REDIRECTS: usize = 5;
 /// A hub, and the connections to it.
 #[derive(Debug)]
 pub(in super::super) struct Hub {
-    endpoint: String,
-    client: reqwest::Client,
-    http: HttpOptions,
+    pub(super) endpoint: String,
+    pub(super) client: reqwest::Client,
+    pub(super) http: HttpOptions,
 }
 
 impl Hub {
@@ -150,7 +133,7 @@ impl Hub {
         let (list, headers) = self.read(uri, permissions).await?;
         Ok(Page {
             entries: self.list(list)?,
-            next: headers.get(header::LINK).and_then(|link| self.next(link)),
+            next: self.next(&headers)?,
         })
     }
 
@@ -165,12 +148,27 @@ impl Hub {
     }
 
     /// Returns path and query of the next page: `<https://…?cursor=…>; rel="next"`.
-    fn next(&self, link: &HeaderValue) -> Option<String> {
-        let link = link.to_str().ok()?;
-        let next = link.split(',').find(|part| part.contains("rel=\"next\""))?;
-        let url = next.trim().strip_prefix('<')?.split('>').next()?;
-        let path = url.strip_prefix(&self.endpoint).unwrap_or(url);
-        path.starts_with('/').then(|| path.to_owned())
+    /// The address may be that of the hub as others know it.
+    fn next(&self, headers: &HeaderMap) -> Result<Option<String>, Refusal> {
+        let links = headers.get_all(header::LINK).iter();
+        let links = links.filter_map(|link| link.to_str().ok());
+        let Some(next) = links
+            .flat_map(|link| link.split(','))
+            .find(|part| part.contains("rel=\"next\""))
+        else {
+            return Ok(None);
+        };
+        let url = next
+            .trim()
+            .strip_prefix('<')
+            .and_then(|rest| rest.split('>').next());
+        let uri: Option<Uri> = url.and_then(|url| url.parse().ok());
+        let path = uri.as_ref().and_then(Uri::path_and_query);
+        let path = path.map(|path| path.as_str().to_owned());
+        path.map(Some).ok_or_else(|| {
+            let message = format!("{} does not say where its list goes on", self.endpoint);
+            Refusal::new(StatusCode::BAD_GATEWAY, message)
+        })
     }
 
     pub(super) async fn paths_info(
@@ -180,13 +178,22 @@ impl Hub {
         is_expanded: bool,
         permissions: &Permissions,
     ) -> Result<Vec<Value>, Refusal> {
-        let request = self.request(Method::POST, &revision.api("paths-info"), permissions);
         let asked = serde_json::json!({"paths": paths, "expand": is_expanded}).to_string();
-        let request = request
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(asked);
-        let (list, _) = self.json(request).await?;
-        self.list(list)
+        let mut path = revision.api("paths-info");
+        for _ in 0..=MAX_REDIRECTS {
+            let request = self
+                .request(Method::POST, &path, permissions)
+                .header(header::CONTENT_TYPE, "application/json")
+                .body(asked.clone());
+            match self.json(request).await {
+                // A repository that was renamed.
+                Err(refusal) if refusal.status.is_redirection() => {
+                    path = self.redirected(&refusal.location().unwrap_or_default())?;
+                }
+                answer => return self.list(answer?.0),
+            }
+        }
+        Err(self.too_many_redirects())
     }
 
     pub(super) async fn look(
@@ -221,7 +228,7 @@ impl Hub {
                     let (tag, len_bytes) = known?;
                     return Ok(Entry {
                         commit,
-                        identity: format!("{tag} {len_bytes}"),
+                        identity: identity(&revision.repository, &tag, len_bytes),
                         len_bytes,
                     });
                 }
@@ -263,47 +270,16 @@ impl Hub {
         let url = format!("{}/{}", self.endpoint, revision.file(path));
         Ok(Box::new(Remote::open(&url, HEAD_LEN_BYTES, &http)?))
     }
-
-    /// Passes a request on, and its answer back.
-    pub(in super::super) async fn pass(&self, request: Request<Incoming>) -> Response {
-        let (parts, body) = request.into_parts();
-        let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
-        let url = format!("{}{path}", self.endpoint);
-        let has_body = parts.headers.contains_key(header::CONTENT_LENGTH)
-            || parts.headers.contains_key(header::TRANSFER_ENCODING);
-        let mut sent = self.client.request(parts.method, url);
-        sent = sent.headers(end_to_end(parts.headers));
-        if has_body {
-            sent = sent.body(reqwest::Body::wrap(body));
-        }
-        let answer = match sent.send().await {
-            Ok(answer) => answer,
-            Err(error) => return Refusal::unanswered(&self.endpoint, &error).answer().0,
-        };
-        let (status, headers) = (answer.status(), end_to_end(answer.headers().clone()));
-        let bytes = answer.bytes_stream().map_ok(Bytes::from);
-        let mut response = Response::new(Body::from_stream(bytes));
-        *response.status_mut() = status;
-        *response.headers_mut() = headers;
-        response
-    }
 }
 
-/// Drops the headers of one connection.
-fn end_to_end(mut headers: HeaderMap) -> HeaderMap {
-    let named = headers.get_all(header::CONNECTION).iter();
-    let named: Vec<String> = named
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(|name| name.trim().to_ascii_lowercase())
-        .collect();
-    for name in named {
-        headers.remove(name.as_str());
+/// Returns the name of bytes that a hub knows by `tag`. Digests are the same in
+/// all repositories; what another hub calls them may not be.
+pub(super) fn identity(repository: &Repository, tag: &str, len_bytes: u64) -> String {
+    let is_hex = tag.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match is_hex && [40, 64].contains(&tag.len()) {
+        true => format!("{tag} {len_bytes}"),
+        false => format!("{} {tag} {len_bytes}", repository.prefix()),
     }
-    for name in OF_CONNECTION {
-        headers.remove(name);
-    }
-    headers
 }
 
 fn client(http: &HttpOptions) -> Result<reqwest::Client, Box<dyn std::error::Error>> {

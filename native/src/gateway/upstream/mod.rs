@@ -11,6 +11,7 @@ use crate::{Location, Result};
 
 mod folder;
 mod hub;
+mod passing;
 mod refusal;
 mod repositories;
 mod stored;
@@ -76,6 +77,20 @@ impl Upstream {
         match self {
             Self::Hub(_) => true,
             Self::Folder(folder) => folder.is_remote(),
+        }
+    }
+
+    /// Returns the name of the bytes of a file that the upstream knows by `tag`.
+    pub(super) fn identity(
+        &self,
+        repository: &Repository,
+        path: &str,
+        tag: &str,
+        len_bytes: u64,
+    ) -> String {
+        match self {
+            Self::Hub(_) => hub::identity(repository, tag, len_bytes),
+            Self::Folder(_) => folder::identity(repository, path, tag),
         }
     }
 
@@ -148,11 +163,12 @@ impl Upstream {
         &self,
         revision: &Revision,
         path: &str,
+        entry: &Entry,
         permissions: &Permissions,
     ) -> Result<Box<dyn Source>> {
         match self {
             Self::Hub(hub) => hub.open(revision, path, permissions),
-            Self::Folder(folder) => folder.open(revision, path),
+            Self::Folder(folder) => folder.open(revision, path, entry),
         }
     }
 }

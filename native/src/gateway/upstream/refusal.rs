@@ -24,6 +24,18 @@ pub(in super::super) struct Refusal {
     pub(in super::super) status: StatusCode,
     headers: Box<HeaderMap>,
     message: String,
+    about: About,
+}
+
+/// What a refusal is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum About {
+    /// The request, or the upstream.
+    Request,
+    /// One file, which is damaged.
+    File,
+    /// One file, which does not restore a safetensors file by itself.
+    Unsupported,
 }
 
 impl Refusal {
@@ -32,6 +44,7 @@ impl Refusal {
             status,
             headers: Box::default(),
             message: message.into(),
+            about: About::Request,
         }
     }
 
@@ -81,6 +94,17 @@ impl Refusal {
         self.status == StatusCode::NOT_FOUND && code.is_none_or(|code| code == "EntryNotFound")
     }
 
+    /// Returns whether a file is not one that restores a safetensors file by
+    /// itself.
+    pub(in super::super) fn is_unsupported(&self) -> bool {
+        self.about == About::Unsupported
+    }
+
+    /// Returns whether one file cannot be had, as opposed to the upstream.
+    pub(in super::super) fn is_of_file(&self) -> bool {
+        self.about != About::Request || [401, 403, 404].contains(&self.status.as_u16())
+    }
+
     /// Returns where a redirect leads.
     pub(super) fn location(&self) -> Option<String> {
         let location = self.headers.get(header::LOCATION)?;
@@ -121,18 +145,24 @@ fn plain(character: char) -> char {
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         let kind = error.refusal().map(zstn_core::Error::kind);
-        let status = match (&error, kind) {
+        let (status, about) = match (&error, kind) {
             (
                 Error::Http {
-                    status: Some(status @ (401 | 403 | 404 | 429)),
+                    status: Some(status @ (401 | 403 | 404 | 429 | 500..=599)),
                     ..
                 },
                 _,
-            ) => StatusCode::from_u16(*status).unwrap_or(StatusCode::BAD_GATEWAY),
-            // It does not restore a safetensors file by itself.
-            (_, Some(ErrorKind::Unsupported)) => StatusCode::NOT_FOUND,
-            _ => StatusCode::BAD_GATEWAY,
+            ) => {
+                let status = StatusCode::from_u16(*status);
+                (status.unwrap_or(StatusCode::BAD_GATEWAY), About::Request)
+            }
+            (_, Some(ErrorKind::Unsupported)) => (StatusCode::NOT_FOUND, About::Unsupported),
+            (_, Some(_)) => (StatusCode::BAD_GATEWAY, About::File),
+            (_, None) => (StatusCode::BAD_GATEWAY, About::Request),
         };
-        Self::new(status, error.to_string())
+        Self {
+            about,
+            ..Self::new(status, error.to_string())
+        }
     }
 }

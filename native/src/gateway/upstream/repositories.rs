@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::gateway::request::Repository;
 use crate::serve::root::Root;
-use crate::source::store;
-use crate::source::{HttpOptions, Source};
+use crate::source::{FileSource, HttpOptions, Source, store};
 use crate::{Error, Location, Result};
 
 /// The time for which a list of files in an object store is used again.
@@ -121,16 +120,44 @@ impl Repositories {
         Ok(Some(list))
     }
 
-    /// Opens a listed file.
-    pub(super) fn open(&self, repository: &Repository, path: &str) -> Result<Box<dyn Source>> {
-        let location = match &self.place {
+    /// Opens a listed file. Returns it with its version.
+    pub(super) fn open(
+        &self,
+        repository: &Repository,
+        path: &str,
+    ) -> Result<(Box<dyn Source>, String)> {
+        match &self.place {
             Place::Local(root) => {
-                Location::Path(root.folder().join(repository.prefix()).join(path))
+                let path = root.folder().join(repository.prefix()).join(path);
+                let source = FileSource::open(&path)?;
+                let modified = source.modified().unwrap_or(UNIX_EPOCH);
+                let version = local_version(source.len_bytes(), modified);
+                Ok((Box::new(source), version))
             }
-            Place::Store(url) => Location::Url(format!("{url}{}/{path}", repository.prefix())),
-        };
-        location.open(&self.http)
+            Place::Store(url) => {
+                let url = format!("{url}{}/{path}", repository.prefix());
+                let (source, tag) = store::open_tagged(&url, &self.http)?;
+                let version = stored_version(source.len_bytes(), tag.as_deref());
+                Ok((source, version))
+            }
+        }
     }
+}
+
+/// Returns the version of a local file: files that are replaced have another.
+fn local_version(len_bytes: u64, modified: SystemTime) -> String {
+    let since = modified.duration_since(UNIX_EPOCH);
+    format!(
+        "{len_bytes:x}-{:x}",
+        since.map_or(0, |since| since.as_nanos())
+    )
+}
+
+/// Returns the version of an object with this entity tag.
+fn stored_version(len_bytes: u64, tag: Option<&str>) -> String {
+    let tag = tag.unwrap_or_default().chars();
+    let tag: String = tag.filter(char::is_ascii_alphanumeric).collect();
+    format!("{len_bytes:x}-{tag}")
 }
 
 /// Returns the files below a folder but for hidden ones, and links out of it.
@@ -140,7 +167,7 @@ fn local(root: &Root, prefix: &str) -> Result<Option<BTreeMap<String, File>>> {
         return Ok(None);
     }
     let mut files = BTreeMap::new();
-    walk(root, &folder, "", 0, &mut files).map_err(Error::file("list", &folder))?;
+    walk(root, &folder, "", &mut Vec::new(), &mut files).map_err(Error::file("list", &folder))?;
     Ok(Some(files))
 }
 
@@ -148,7 +175,7 @@ fn walk(
     root: &Root,
     folder: &Path,
     prefix: &str,
-    depth: usize,
+    above: &mut Vec<PathBuf>,
     files: &mut BTreeMap<String, File>,
 ) -> io::Result<()> {
     for entry in folder.read_dir()? {
@@ -168,14 +195,15 @@ fn walk(
             continue;
         };
         let name = format!("{prefix}{name}");
-        if metadata.is_dir() && depth < MAX_DEPTH {
-            walk(root, &path, &format!("{name}/"), depth + 1, files)?;
+        // A link may lead to a folder that it is in.
+        if metadata.is_dir() && above.len() < MAX_DEPTH && !above.contains(&real) {
+            above.push(real);
+            walk(root, &path, &format!("{name}/"), above, files)?;
+            above.pop();
         } else if metadata.is_file() {
-            let modified = metadata.modified()?.duration_since(UNIX_EPOCH);
-            let nanos = modified.map_or(0, |modified| modified.as_nanos());
             let file = File {
                 len_bytes: metadata.len(),
-                version: format!("{:x}-{nanos:x}", metadata.len()),
+                version: local_version(metadata.len(), metadata.modified()?),
             };
             files.insert(name, file);
         }
@@ -187,11 +215,9 @@ fn walk(
 fn stored(url: &str, http: &HttpOptions) -> Result<BTreeMap<String, File>> {
     let objects = store::list(url, http)?;
     let named = objects.into_iter().map(|object| {
-        let tag = object.tag.as_deref().unwrap_or_default();
-        let tag: String = tag.chars().filter(char::is_ascii_alphanumeric).collect();
         let file = File {
             len_bytes: object.len_bytes,
-            version: format!("{:x}-{tag}", object.len_bytes),
+            version: stored_version(object.len_bytes, object.tag.as_deref()),
         };
         (object.path, file)
     });

@@ -41,20 +41,15 @@ impl Folder {
         };
         let len = range.end - range.start;
         let (folder, revision, path) = (Arc::clone(self), revision.clone(), path.to_owned());
-        let opened = tokio::task::spawn_blocking(move || folder.open(&revision, &path)).await;
+        let entry = entry.clone();
+        let opened =
+            tokio::task::spawn_blocking(move || folder.open(&revision, &path, &entry)).await;
         let source: Arc<dyn Source> = match opened {
             Ok(opened) => opened?.into(),
             Err(error) => {
                 return Err(crate::Error::io("open a file", io::Error::other(error)).into());
             }
         };
-        if source.len_bytes() != entry.len_bytes {
-            let changed = crate::Error::Changed {
-                name: source.name().into(),
-                detail: String::new(),
-            };
-            return Err(changed.into());
-        }
         *response.body_mut() = body_of(source, range);
         Ok((response, len))
     }

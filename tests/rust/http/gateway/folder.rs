@@ -79,6 +79,7 @@ fn what_is_not_there_is_said_as_a_hub_says_it() {
         ("/me/model/resolve/v2/config.json", "RevisionNotFound"),
         ("/me/other/resolve/main/config.json", "RepoNotFound"),
         ("/api/models/me/other", "RepoNotFound"),
+        ("/api/models/me", "RepoNotFound"),
         ("/api/models/me/model/tree/v2", "RevisionNotFound"),
         ("/api/models/me/model/tree/main/nothing", "EntryNotFound"),
     ] {
@@ -110,6 +111,44 @@ fn a_changed_folder_is_another_commit() {
     assert_eq!(answer.header("x-error-code"), Some("RevisionNotFound"));
     let answer = get(gateway, "/me/model/resolve/main/sub/m.safetensors", &[]);
     assert!(answer.body == changed);
+}
+
+/// Files of one length, as a model that is trained further has them.
+#[test]
+fn bytes_of_two_states_are_not_mixed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = "me/model/m.safetensors";
+    write(folder.path(), path, &shard("a", 1));
+    let upstream = Location::from(folder.path());
+    let gateway = run(gateway(&upstream).with_trust(Duration::from_secs(3600)));
+    let first = get(
+        gateway,
+        "/me/model/resolve/main/m.safetensors",
+        &["Range: bytes=0-99"],
+    );
+    assert_eq!(first.status, 206);
+    write(folder.path(), path, &shard("a", 2));
+    let tag = first.header("etag").unwrap();
+    let rest = get(
+        gateway,
+        "/me/model/resolve/main/m.safetensors",
+        &["Range: bytes=100-", &format!("If-Range: {tag}")],
+    );
+    assert_eq!(rest.status, 502, "{}", rest.text());
+    assert!(rest.text().contains("changed"), "{}", rest.text());
+}
+
+#[cfg(unix)]
+#[test]
+fn links_in_a_circle_end() {
+    let (folder, _, gateway) = folder();
+    let model = folder.path().join("me/model");
+    for name in ["here", "again"] {
+        std::os::unix::fs::symlink(".", model.join(name)).unwrap();
+    }
+    std::os::unix::fs::symlink("..", model.join("sub/up")).unwrap();
+    let info = json(gateway, "/api/models/me/model");
+    assert!(names(&info["siblings"]).contains(&"config.json".to_owned()));
 }
 
 #[cfg(unix)]

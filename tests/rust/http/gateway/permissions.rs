@@ -1,6 +1,7 @@
 //! Whose permissions requests have.
 
-use zstn_tests::stub_hub::Role;
+use zstn_tests::round_server::{Page, RoundServer};
+use zstn_tests::stub_hub::{Fault, Role};
 
 use super::*;
 
@@ -129,4 +130,41 @@ fn other_requests_are_passed_on_as_they_are() {
     let last = site.hub.log().pop().unwrap();
     assert_eq!(last.header("x-secret"), None);
     assert_eq!(last.header("x-kept"), Some("2"));
+}
+
+/// What a list says of a branch and what is fetched a moment later may be of two
+/// commits. The second one's bytes must not be kept as those of the first: others
+/// have files with these contents.
+#[test]
+fn a_branch_that_moves_does_not_spoil_what_others_read() {
+    let site = site();
+    site.hub.inject(Fault {
+        path: "/resolve/".into(),
+        changed: true,
+        ..Fault::default()
+    });
+    let list = get(site.gateway, "/api/models/me/model/tree/main", &[]);
+    assert_eq!(list.status, 502);
+    let sentence = list.text();
+    assert!(
+        sentence.contains("listed with other contents"),
+        "{sentence}"
+    );
+    site.hub.heal();
+    assert!(site.fetched().is_empty());
+    assert!(site.file(FIRST, &[]).body == site.originals[0].1);
+}
+
+/// A page may not read more through the gateway than the gateway allows.
+#[test]
+fn the_hub_does_not_say_which_pages_may_read() {
+    let hub = RoundServer::start();
+    let headers = vec!["Access-Control-Allow-Origin: *".to_owned()];
+    let page = Page::FileWith(headers, b"{}".to_vec());
+    hub.add("me/model/resolve/main/config.json", page);
+    let gateway = run(gateway(&Location::url(&hub.url)));
+    let path = "/me/model/resolve/main/config.json";
+    let answer = get(gateway, path, &["Origin: https://evil.example"]);
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.header("access-control-allow-origin"), None);
 }

@@ -36,6 +36,17 @@ impl Blobs {
         })
     }
 
+    /// Removes all files.
+    pub(super) fn clear(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.folder)? {
+            let path = entry?.path();
+            if path.is_file() {
+                fs::remove_file(path)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Returns where a file is, or would be.
     pub(super) fn path(&self, sha256: &str) -> PathBuf {
         self.folder.join(sha256)

@@ -40,6 +40,8 @@ impl Hub {
             }
             ("DELETE", ["repositories"]) => {
                 self.repositories().clear();
+                let cleared = self.blobs.clear();
+                cleared.map_err(|error| Refusal::bad_request(error.to_string()))?;
                 Ok(json_response(&json!({})))
             }
             _ => Err(Refusal::new(

@@ -37,14 +37,28 @@ impl Reading {
     /// are counted for as long as the tensor stays: copy what is needed, and
     /// drop them before anything is waited for.
     pub(in super::super) async fn bytes(&mut self) -> Result<Arc<Vec<u8>>, String> {
+        let (outcome, was_mine) = self.outcome().await;
+        match outcome {
+            // Somebody else may have failed for reasons of their own, such as what
+            // they may read.
+            Err(_) if !was_mine => self.outcome().await.0,
+            outcome => outcome,
+        }
+    }
+
+    /// Waits for the bytes. Returns also whether it was this reader that decoded
+    /// them.
+    async fn outcome(&mut self) -> (Result<Arc<Vec<u8>>, String>, bool) {
         let mut entered = self.enter();
+        let is_mine = entered.sender.is_some();
         if let Some(sender) = entered.sender.take() {
             let filled = self.fill(entered.id, sender, None);
             tokio::spawn(filled);
         }
         let outcome = entered.outcome.wait_for(Option::is_some).await;
         let outcome = outcome.map_or(None, |outcome| outcome.clone());
-        outcome.unwrap_or_else(|| Err("decoding was given up".into()))
+        let outcome = outcome.unwrap_or_else(|| Err("decoding was given up".into()));
+        (outcome, is_mine)
     }
 
     /// Begins to decode the tensor if there is room for it now.
