@@ -46,12 +46,21 @@ export async function convert(input, output) {
 
 /** Serves a folder; `requests` lists everything it answered, oldest first. */
 export async function serve(folder) {
-  const server = spawn(program(), ["serve", folder, "--port", "0", "--json"], { stdio: ["ignore", "pipe", "inherit"] });
+  return listen(["serve", folder]);
+}
+
+/** Serves a folder of repositories as a hub in which packed files appear unpacked. */
+export async function gateway(folder) {
+  return listen(["gateway", "--upstream", folder]);
+}
+
+async function listen(verb) {
+  const server = spawn(program(), [...verb, "--port", "0", "--json"], { stdio: ["ignore", "pipe", "inherit"] });
   const requests = [];
   const lines = createInterface({ input: server.stdout });
   const listening = new Promise((resolve, reject) => {
     server.once("error", reject);
-    server.once("exit", (status) => reject(new Error(`zstn serve ended with status ${status}`)));
+    server.once("exit", (status) => reject(new Error(`zstn ${verb[0]} ended with status ${status}`)));
     lines.on("line", (line) => {
       const entry = JSON.parse(line);
       if (entry.event === "listening") resolve(entry.url);
