@@ -19,6 +19,7 @@ use upstream::Upstream;
 mod answer;
 mod blocks;
 mod entries;
+mod files;
 mod listing;
 mod metrics;
 mod packed_files;

@@ -6,24 +6,22 @@ use std::time::{Duration, Instant};
 
 use axum::body::{Body, to_bytes};
 use axum::http::request::Parts;
-use axum::http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
+use axum::http::{HeaderValue, Method, Request, StatusCode, header};
 use axum::response::Response;
-use headers::ContentType;
 use hyper::body::Incoming;
 use serde_json::Value;
-use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
-use super::answer::{Answer, about, insert, json, origin};
+use super::answer::{Answer, insert, json, origin};
 use super::entries::Entries;
 use super::listing::{Listing, packed_path};
 use super::metrics::{Metrics, Route};
-use super::packed_files::{Named, PackedFiles, describe, opaque_tag};
+use super::packed_files::PackedFiles;
 use super::paths::paths;
 use super::request::{Asked, Revision};
-use super::upstream::{Entry, Page, Permissions, Refusal, Upstream};
+use super::upstream::{Page, Permissions, Refusal, Upstream};
 use crate::serve::access::{Access, Reader};
-use crate::serve::answer::{self as plain_answer, begin};
-use crate::serve::{Handle, Note, Served, unpacked};
+use crate::serve::answer as plain_answer;
+use crate::serve::{Handle, Note, Served};
 
 /// The longest body of a question about paths, in bytes.
 const MAX_PATHS_BYTES: usize = 4 << 20;
@@ -214,122 +212,6 @@ impl Site {
         };
         let shown: Vec<_> = shown.into_iter().filter(was_asked).collect();
         Ok(json(&shown.into()))
-    }
-
-    async fn file(
-        &self,
-        revision: &Revision,
-        path: &str,
-        parts: &Parts,
-        body: Incoming,
-        permissions: &Permissions,
-    ) -> Result<Answer, Refusal> {
-        let look = |path| {
-            self.entries
-                .look(&self.upstream, revision, path, permissions)
-        };
-        let packed = packed_path(path);
-        let plain = match (&packed, &*self.upstream) {
-            // The upstream looks for itself.
-            (None, Upstream::Hub(_)) => None,
-            _ => Some(look(path).await),
-        };
-        match (plain, packed) {
-            (Some(Err(refusal)), Some(packed)) if refusal.is_no_entry() => {
-                let entry = match look(&packed).await {
-                    Err(other) if other.is_no_entry() => return Err(refusal),
-                    entry => entry?,
-                };
-                let file = Named {
-                    revision,
-                    path: &packed,
-                    entry: &entry,
-                    permissions,
-                };
-                let restored = self.restored(&file, parts).await;
-                let refused = |refusal: Refusal| Answer::of(refusal.answer(), Route::Restored);
-                Ok(restored.unwrap_or_else(refused))
-            }
-            (Some(Err(refusal)), _) => Err(refusal),
-            (plain, _) => self.as_it_is(revision, path, plain, parts, body).await,
-        }
-    }
-
-    /// Answers with the file that a packed one restores.
-    async fn restored(&self, file: &Named<'_>, parts: &Parts) -> Result<Answer, Refusal> {
-        let (mut response, body_bytes, tag, len_bytes) = if file.path.ends_with(SHARD_INDEX_SUFFIX)
-        {
-            let text = self.packed.index(file).await?;
-            let tag = opaque_tag(&text);
-            let about = about(&tag, text.len() as u64, ContentType::json());
-            let (mut response, range) = begin(&about, parts);
-            let body = range.map(|range| zstn_core::bytes::part(&text, range).to_vec());
-            let body_bytes = body.as_ref().map_or(0, Vec::len) as u64;
-            if let Some(body) = body {
-                *response.body_mut() = Body::from(body);
-            }
-            (response, body_bytes, tag, about.len_bytes)
-        } else {
-            let packed = self.packed.packed(file).await?;
-            let restored = describe(&packed, file.entry);
-            let about = about(
-                &restored.tag,
-                restored.len_bytes,
-                ContentType::octet_stream(),
-            );
-            let sent = unpacked::send(&self.packed.decoded, packed, &about, parts).await;
-            let sent = sent.map_err(|error| {
-                Refusal::new(StatusCode::BAD_GATEWAY, format!("{}: {error}", file.path))
-            });
-            let (response, body_bytes) = sent?;
-            (response, body_bytes, restored.tag, restored.len_bytes)
-        };
-        insert(&mut response, header::ACCEPT_RANGES, "bytes");
-        for (name, value) in [
-            ("x-repo-commit", file.entry.commit.as_deref()),
-            ("x-linked-etag", Some(&*format!("\"{tag}\""))),
-            ("x-linked-size", Some(&*len_bytes.to_string())),
-        ] {
-            if let Some(value) = value {
-                insert(&mut response, HeaderName::from_static(name), value);
-            }
-        }
-        Ok(Answer {
-            response,
-            body_bytes,
-            route: Route::Restored,
-        })
-    }
-
-    async fn as_it_is(
-        &self,
-        revision: &Revision,
-        path: &str,
-        looked: Option<Result<Entry, Refusal>>,
-        parts: &Parts,
-        body: Incoming,
-    ) -> Result<Answer, Refusal> {
-        match (&*self.upstream, looked) {
-            (Upstream::Folder(folder), Some(Ok(entry))) => {
-                let sent = folder.send(revision, path, &entry, parts).await;
-                let (mut response, body_bytes) = sent?;
-                insert(&mut response, header::ACCEPT_RANGES, "bytes");
-                if let Some(commit) = &entry.commit {
-                    let name = HeaderName::from_static("x-repo-commit");
-                    insert(&mut response, name, commit);
-                }
-                Ok(Answer {
-                    response,
-                    body_bytes,
-                    route: Route::File,
-                })
-            }
-            (Upstream::Hub(hub), _) => {
-                let request = Request::from_parts(parts.clone(), body);
-                Ok(Answer::passed(hub.pass(request).await, Route::File))
-            }
-            (Upstream::Folder(_), _) => Err(Refusal::no_entry(path)),
-        }
     }
 
     async fn other(&self, parts: &Parts, body: Incoming) -> Result<Answer, Refusal> {

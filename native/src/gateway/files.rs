@@ -1,0 +1,137 @@
+//! Answers with the bytes of files.
+
+use axum::body::Body;
+use axum::http::request::Parts;
+use axum::http::{HeaderName, Request, StatusCode, header};
+use headers::ContentType;
+use hyper::body::Incoming;
+use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
+
+use super::answer::{Answer, about, insert};
+use super::listing::packed_path;
+use super::metrics::Route;
+use super::packed_files::{Named, describe, opaque_tag};
+use super::request::Revision;
+use super::site::Site;
+use super::upstream::{Entry, Permissions, Refusal, Upstream};
+use crate::serve::answer::begin;
+use crate::serve::unpacked;
+
+impl Site {
+    /// Answers with a file, or with what a packed one in its place restores.
+    pub(super) async fn file(
+        &self,
+        revision: &Revision,
+        path: &str,
+        parts: &Parts,
+        body: Incoming,
+        permissions: &Permissions,
+    ) -> Result<Answer, Refusal> {
+        let look = |path| {
+            self.entries
+                .look(&self.upstream, revision, path, permissions)
+        };
+        let packed = packed_path(path);
+        let plain = match (&packed, &*self.upstream) {
+            // The upstream looks for itself.
+            (None, Upstream::Hub(_)) => None,
+            _ => Some(look(path).await),
+        };
+        match (plain, packed) {
+            (Some(Err(refusal)), Some(packed)) if refusal.is_no_entry() => {
+                let entry = match look(&packed).await {
+                    Err(other) if other.is_no_entry() => return Err(refusal),
+                    entry => entry?,
+                };
+                let file = Named {
+                    revision,
+                    path: &packed,
+                    entry: &entry,
+                    permissions,
+                };
+                let restored = self.restored(&file, parts).await;
+                let refused = |refusal: Refusal| Answer::of(refusal.answer(), Route::Restored);
+                Ok(restored.unwrap_or_else(refused))
+            }
+            (Some(Err(refusal)), _) => Err(refusal),
+            (plain, _) => self.as_it_is(revision, path, plain, parts, body).await,
+        }
+    }
+
+    /// Answers with the file that a packed one restores.
+    async fn restored(&self, file: &Named<'_>, parts: &Parts) -> Result<Answer, Refusal> {
+        let (mut response, body_bytes, tag, len_bytes) = if file.path.ends_with(SHARD_INDEX_SUFFIX)
+        {
+            let text = self.packed.index(file).await?;
+            let tag = opaque_tag(&text);
+            let about = about(&tag, text.len() as u64, ContentType::json());
+            let (mut response, range) = begin(&about, parts);
+            let body = range.map(|range| zstn_core::bytes::part(&text, range).to_vec());
+            let body_bytes = body.as_ref().map_or(0, Vec::len) as u64;
+            if let Some(body) = body {
+                *response.body_mut() = Body::from(body);
+            }
+            (response, body_bytes, tag, about.len_bytes)
+        } else {
+            let packed = self.packed.packed(file).await?;
+            let restored = describe(&packed, file.entry);
+            let about = about(
+                &restored.tag,
+                restored.len_bytes,
+                ContentType::octet_stream(),
+            );
+            let sent = unpacked::send(&self.packed.decoded, packed, &about, parts).await;
+            let sent = sent.map_err(|error| {
+                Refusal::new(StatusCode::BAD_GATEWAY, format!("{}: {error}", file.path))
+            });
+            let (response, body_bytes) = sent?;
+            (response, body_bytes, restored.tag, restored.len_bytes)
+        };
+        insert(&mut response, header::ACCEPT_RANGES, "bytes");
+        for (name, value) in [
+            ("x-repo-commit", file.entry.commit.as_deref()),
+            ("x-linked-etag", Some(&*format!("\"{tag}\""))),
+            ("x-linked-size", Some(&*len_bytes.to_string())),
+        ] {
+            if let Some(value) = value {
+                insert(&mut response, HeaderName::from_static(name), value);
+            }
+        }
+        Ok(Answer {
+            response,
+            body_bytes,
+            route: Route::Restored,
+        })
+    }
+
+    async fn as_it_is(
+        &self,
+        revision: &Revision,
+        path: &str,
+        looked: Option<Result<Entry, Refusal>>,
+        parts: &Parts,
+        body: Incoming,
+    ) -> Result<Answer, Refusal> {
+        match (&*self.upstream, looked) {
+            (Upstream::Folder(folder), Some(Ok(entry))) => {
+                let sent = folder.send(revision, path, &entry, parts).await;
+                let (mut response, body_bytes) = sent?;
+                insert(&mut response, header::ACCEPT_RANGES, "bytes");
+                if let Some(commit) = &entry.commit {
+                    let name = HeaderName::from_static("x-repo-commit");
+                    insert(&mut response, name, commit);
+                }
+                Ok(Answer {
+                    response,
+                    body_bytes,
+                    route: Route::File,
+                })
+            }
+            (Upstream::Hub(hub), _) => {
+                let request = Request::from_parts(parts.clone(), body);
+                Ok(Answer::passed(hub.pass(request).await, Route::File))
+            }
+            (Upstream::Folder(_), _) => Err(Refusal::no_entry(path)),
+        }
+    }
+}
