@@ -147,6 +147,8 @@ def test_pull(hub: StubHub, pushed: HfApi, plain: Path, packed: Path, tmp_path: 
     target.mkdir()
     (target / "mine").touch()
     assert "exists already" in refusal("pull", REPO, "--unpack", "-o", target)
+    # Files of its user would be replaced.
+    assert "exists already" in refusal("pull", REPO, "-o", target)
     assert files(target) == {"mine": b""}
 
 

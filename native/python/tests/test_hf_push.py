@@ -106,6 +106,53 @@ def test_the_original(hub: StubHub, api: HfApi, plain: Path, packed: Path, tmp_p
     assert remote(hub, tmp_path) == {"model.zstn": packed.read_bytes()}
 
 
+def test_a_file_that_is_left_out_replaces_nothing(
+    hub: StubHub, api: HfApi, plain: Path, tmp_path: Path
+) -> None:
+    files = {"model.safetensors": plain.read_bytes(), ".gitignore": b"*.zstn\n"}
+    hub.add(REPO, files)
+    done = run("push", plain, REPO)
+    assert done.returncode == 0, done.stderr
+    assert b"left out" in done.stderr
+    assert remote(hub, tmp_path) == files
+
+
+def test_a_shard_of_a_checkpoint_that_stays_is_kept(
+    hub: StubHub, api: HfApi, tmp_path: Path
+) -> None:
+    folder = write_checkpoint(tmp_path / "shards", 3)
+    hub.add(REPO, folder)
+    done = run("push", folder / "model-00001-of-00003.safetensors", REPO)
+    assert done.returncode == 0, done.stderr
+    assert b"its index is not part of this push" in done.stderr
+    found = remote(hub, tmp_path)
+    assert "model-00001-of-00003.zstn" in found
+    assert files(folder).items() <= found.items()
+
+
+def test_what_only_has_the_name_of_a_packed_file_replaces_nothing(
+    hub: StubHub, api: HfApi, plain: Path, tmp_path: Path
+) -> None:
+    original = {"model.safetensors": plain.read_bytes()}
+    hub.add(REPO, original)
+    pointer = tmp_path / "model.zstn"
+    pointer.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+    sentence = refusal("push", pointer, REPO)
+    assert "model.zstn" in sentence and "--keep-original" in sentence
+    assert remote(hub, tmp_path) == original
+
+
+def test_a_closed_pipe_does_not_end_a_push(hub: StubHub, api: HfApi, plain: Path) -> None:
+    hub.add(REPO, {"model.safetensors": plain.read_bytes()})
+    before = api.model_info(REPO).sha
+    with start("push", plain, REPO) as process:
+        assert process.stderr
+        process.stderr.close()
+        process.wait(120)
+    assert process.returncode == 0
+    assert api.model_info(REPO).sha != before
+
+
 def test_a_pull_request(hub: StubHub, api: HfApi, transfer: str, plain: Path) -> None:
     url = output("push", plain, REPO, "--create-pr", transfer=transfer)
     assert url == f"{hub.endpoint}/{REPO}/discussions/1"

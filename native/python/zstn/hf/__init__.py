@@ -13,6 +13,9 @@ from ._progress import quieten
 
 __all__ = ["main"]
 
+#: Verbs whose result is what they print.
+_LISTS = frozenset({"cat", "ls"})
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit status: 0, 1 after an error, 2 for
@@ -25,9 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever reads the output has seen enough. Nothing can be flushed then.
+        # Nothing can be flushed then.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        # Whoever reads a list has seen enough.
+        return 0 if options.verb in _LISTS else 1
     except Exception as error:
         text = sentence(error)
         if text is None:

@@ -70,7 +70,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _verb(verbs: Any, name: str, run: Run, help: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = verbs.add_parser(name, help=help, description=help + ".")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, verb=name)
     parser.add_argument("-q", "--quiet", action="store_true", help="suppress messages")
     return parser
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from .._checkpoint import pack
 from .._errors import ZstnError
 from ..hub._download import hub as library
-from ..hub._names import packed_name
+from ..hub._names import check_name, packed_name
 from ._folder import new_folder
 from ._plan import Step, packed_index, plan
 from ._progress import bar, say
@@ -64,6 +64,8 @@ def _pack_repository(options: Namespace) -> None:
     entries = plan(names)
     if not any(entry.step is Step.PACK for entry in entries):
         raise ZstnError(f"{place} has no .safetensors files to pack")
+    for entry in entries:
+        check_name(entry.name)
     output = options.output or place.name.rpartition("/")[2]
     before = after = 0
     with new_folder(output) as folder:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from ._table import escaped
 
@@ -39,5 +39,8 @@ def quieten(quiet: bool) -> None:
 
 
 def say(text: str, quiet: bool = False) -> None:
-    if not quiet:
-        print(text, file=sys.stderr)
+    if quiet:
+        return
+    # Work does not end because nobody reads its messages any more.
+    with suppress(BrokenPipeError):
+        print(text, file=sys.stderr, flush=True)

@@ -9,7 +9,7 @@ from typing import Any
 from .. import hub as packed
 from .._errors import ZstnError
 from ..hub._download import hub as library
-from ._folder import copy_folder
+from ._folder import check_pulled, copy_folder
 from ._repository import Hub, Place
 
 
@@ -28,6 +28,8 @@ def run(options: Namespace) -> None:
         if options.output:
             copy_folder(folder, options.output)
     else:
+        if options.output:
+            check_pulled(options.output)
         which["local_dir"] = options.output
         folder = library().snapshot_download(place.name, **which)
     print(options.output or folder)

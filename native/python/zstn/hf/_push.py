@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 from .._checkpoint import pack
 from .._errors import ZstnError
+from .._reader import open as open_reader
 from ..hub._names import restored_name
 from ._commit import ATTRIBUTES, Commit, attributes
 from ._plan import Entry, Step, local_files, packed_index, plan
@@ -15,6 +18,9 @@ from ._progress import bar, say
 from ._repository import Hub, Place
 from ._table import ratio, size, table
 from ._upload import SAMPLE_BYTES, Mode, Produce, Uploader
+
+_INDEX = re.compile(r"\.safetensors\.index(\.[^/]+)?\.json$")
+_SHARD = re.compile(r"-\d+-of-\d+\.safetensors$")
 
 #: First bytes of a packed file, as far as a hub needs them to see that it is
 #: not text.
@@ -45,6 +51,8 @@ class Push:
 
     def run(self, entries: list[Entry]) -> None:
         # Before anything is uploaded that could not be committed.
+        if not self._options.keep_original:
+            self._check_packed(entries)
         indexes = {
             entry.path: packed_index(
                 entry.name, self._files[entry.name].read_bytes(), self._files
@@ -56,20 +64,45 @@ class Push:
         commit = Commit({one.rfilename: one for one in info.siblings or []})
         commit.add(ATTRIBUTES, attributes(self._hub, self._place, commit, info.sha))
         modes = self._uploader.modes(map(self._sample, entries))
+        added: set[str] = set()
         for entry in entries:
             if modes[entry.path].is_ignored:
                 say(f"{entry.path}: left out, as .gitignore says", self._options.quiet)
-            elif entry.step is Step.INDEX and modes[entry.path].is_large:
+                continue
+            if entry.step is Step.INDEX and modes[entry.path].is_large:
                 write = _writing(indexes[entry.path])
                 commit.add_large(entry.path, self._uploader.upload(entry.path, write))
             elif entry.step is Step.INDEX:
                 commit.add(entry.path, indexes[entry.path])
             else:
                 self._add(commit, entry, modes[entry.path])
-            restored = restored_name(entry.path)
-            if restored is not None and not self._options.keep_original:
-                commit.delete(restored)
+            added.add(entry.path)
+        if not self._options.keep_original:
+            self._delete_originals(commit, added)
         self._finish(commit, info.sha)
+
+    def _delete_originals(self, commit: Commit, added: set[str]) -> None:
+        """Deletes the files that those of this push restore."""
+        originals = {name for path in added if (name := restored_name(path)) is not None}
+        # Without one of its shards, a plain checkpoint that stays could not be read.
+        indexes = [name for name in commit.known if _INDEX.search(name)]
+        kept = {posixpath.dirname(name) for name in indexes if name not in originals}
+        for name in sorted(originals):
+            if _SHARD.search(name) and posixpath.dirname(name) in kept:
+                say(f"{name}: kept, its index is not part of this push", self._options.quiet)
+            else:
+                commit.delete(name)
+
+    def _check_packed(self, entries: list[Entry]) -> None:
+        """Refuses files with the names of packed ones that are something else,
+        such as pointers of git-lfs: they would take the place of originals."""
+        for entry in entries:
+            if entry.step is Step.COPY and entry.path.endswith(".zstn"):
+                try:
+                    open_reader(self._files[entry.name]).close()
+                except ZstnError as error:
+                    more = "; --keep-original pushes it as it is"
+                    raise ZstnError(f"{error}{more}", error.code) from error
 
     def _sample(self, entry: Entry) -> tuple[str, bytes, int]:
         path = self._files[entry.name]
@@ -102,13 +135,16 @@ class Push:
 
     def _finish(self, commit: Commit, parent: str) -> None:
         options, place = self._options, self._place
-        for line in table(["file", ">original", ">packed", ">ratio", ">sent"], self._rows):
-            say(line, options.quiet)
+        rows = table(["file", ">original", ">packed", ">ratio", ">sent"], self._rows)
         if commit.is_empty:
+            for line in rows:
+                say(line, options.quiet)
             say(f"{place} has all of it already; nothing was committed", options.quiet)
             return
         message = options.message or f"Add {Path(options.source).resolve().name}, packed with zstn"
         done = commit.send(self._hub, place, parent, message, options.create_pr)
+        for line in rows:
+            say(line, options.quiet)
         print(done.get("pullRequestUrl") or done["commitUrl"])
 
 

@@ -70,6 +70,11 @@ class Hub:
     def token(self) -> str | None:
         return library().get_token()
 
+    def __init__(self) -> None:
+        version = library().__version__
+        if int(version.partition(".")[0]) < 1:
+            raise ZstnError(f"huggingface_hub is {version}, and 1.0 or later is needed")
+
     @cached_property
     def api(self) -> Any:
         return library().HfApi(token=self.token or False, library_name="zstn")

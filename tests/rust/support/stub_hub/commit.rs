@@ -32,6 +32,12 @@ impl Hub {
         let repository = visitor.may_see(repositories.get(id))?;
         visitor.may_write()?;
         let commit = find(repository, revision)?;
+        // That of the repository, where the client sends none of its own.
+        let hosted = match commit.files.get(".gitignore").map(|file| &file.content) {
+            Some(Content::Regular(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
+            _ => String::new(),
+        };
+        let ignored = body["gitIgnore"].as_str().unwrap_or(&hosted);
         let files = body["files"].as_array().into_iter().flatten().map(|file| {
             let path = text(file, "path");
             let sample = BASE64_STANDARD.decode(text(file, "sample"));
@@ -41,7 +47,7 @@ impl Hub {
             Ok(json!({
                 "path": path,
                 "uploadMode": if is_large { "lfs" } else { "regular" },
-                "shouldIgnore": is_ignored(text(&body, "gitIgnore"), path),
+                "shouldIgnore": is_ignored(ignored, path),
                 "oid": commit.files.get(path).map(|file| file.comparable()),
             }))
         });
