@@ -1,6 +1,8 @@
 //! The work on jobs.
 
+use std::any::Any;
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::additions::Revision;
@@ -39,7 +41,7 @@ impl Runner {
     /// Works on jobs until it is asked to end.
     pub(super) fn work(&self) {
         while !self.stop.is_requested() {
-            let worked = match self.queue.claim() {
+            let worked = match self.queue.claim(&|event| self.tell(event)) {
                 Ok(Some(claim)) => self.claimed(claim).map(|()| true),
                 Ok(None) => Ok(false),
                 Err(error) => Err(error),
@@ -60,7 +62,8 @@ impl Runner {
         let job = claim.job.clone();
         let event = |stage| JobEvent::new(stage, &job.repo, &job.revision);
         self.tell(event(Stage::Started));
-        match self.job(&job, None) {
+        let worked = catch_unwind(AssertUnwindSafe(|| self.job(&job, None)));
+        match worked.unwrap_or_else(|panic| Err(panicked(&*panic))) {
             Ok(Outcome::Nothing(why)) => {
                 self.queue.finish(claim, &why)?;
                 self.tell(event(Stage::Nothing).detail(why));
@@ -69,6 +72,7 @@ impl Runner {
                 self.queue.finish(claim, &commit)?;
             }
             Err(Failure::Stopped) => {
+                self.queue.give_back()?;
                 self.tell(event(Stage::GivenBack).detail("the worker ends"));
             }
             Err(Failure::File(why)) => {
@@ -210,4 +214,13 @@ impl Runner {
         self.metrics.count_stage(event.stage);
         (self.log)(Event::Job(event));
     }
+}
+
+/// Returns the failure of a job whose work panicked. It is tried again, as it may have
+/// been for want of memory.
+fn panicked(panic: &(dyn Any + Send)) -> Failure {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let detail = format!("a defect of zstn: {}", text.unwrap_or("a panic"));
+    Failure::Error(Error::io("do the job", std::io::Error::other(detail)))
 }

@@ -191,6 +191,11 @@ pub struct Running {
 
 impl Running {
     pub fn new(worker: Worker) -> Self {
+        Self::logging(worker, |_| {})
+    }
+
+    /// Starts a worker with another log besides the one that is kept.
+    pub fn logging(worker: Worker, other: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         let events = Arc::<Mutex<Vec<JobEvent>>>::default();
         let log = Arc::clone(&events);
         Self {
@@ -198,6 +203,7 @@ impl Running {
             handle: worker.handle(),
             thread: Some(thread::spawn(move || {
                 let log = move |event| {
+                    other(&event);
                     if let Event::Job(event) = event {
                         log.lock().unwrap().push(event);
                     }
