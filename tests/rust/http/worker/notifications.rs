@@ -1,9 +1,9 @@
 //! Who may give work, and what becomes of it.
 
-use zstn::worker::Stage;
+use zstn::worker::{Stage, Worker, WorkerOptions};
 
 use super::Desk;
-use super::desk::{SECRET, names, payload, post, weights};
+use super::desk::{Running, SECRET, names, payload, post, post_with, weights};
 
 #[test]
 fn only_the_secret_gives_work() {
@@ -23,7 +23,9 @@ fn only_the_secret_gives_work() {
     assert_eq!(post(&worker.url, Some(SECRET), "{}").0, 400);
     assert_eq!(post(&worker.url, Some(SECRET), "no").0, 400);
     // The connection may be closed before all of it is sent.
-    let long = ureq::post(&worker.url).header("x-webhook-secret", SECRET);
+    let long = ureq::post(&worker.url)
+        .header("content-type", "application/json")
+        .header("x-webhook-secret", SECRET);
     assert!(long.send(" ".repeat(2 << 20)).is_err());
     assert_eq!(
         post(&format!("{}else", worker.url), Some(SECRET), &body).0,
@@ -31,6 +33,30 @@ fn only_the_secret_gives_work() {
     );
     assert!(names(&desk.state().join("jobs/queued")).is_empty());
     assert!(worker.events().is_empty());
+}
+
+#[test]
+fn pages_give_no_work() {
+    let desk = Desk::new();
+    let address = ([127, 0, 0, 1], 0).into();
+    let options = WorkerOptions::default();
+    let worker = Worker::bind(&desk.hub, &desk.state(), address, options);
+    let worker = Running::new(worker.unwrap());
+    let body = payload(&"0".repeat(40), &desk.head());
+    let json = ("content-type", "application/json");
+    for (status, headers) in [
+        (415, &[("content-type", "text/plain;charset=UTF-8")][..]),
+        (403, &[json, ("origin", "https://site.example")]),
+        (403, &[json, ("origin", "null")]),
+        // A name that a site lets point here.
+        (421, &[json, ("host", "rebound.example")]),
+    ] {
+        let answer = post_with(&worker.url, None, headers, &body);
+        assert_eq!(answer.0, status, "{headers:?} {answer:?}");
+    }
+    assert!(worker.events().is_empty());
+    let json = ("content-type", "application/json; charset=utf-8");
+    assert_eq!(post_with(&worker.url, None, &[json], &body).0, 202);
 }
 
 #[test]
