@@ -11,7 +11,7 @@ use super::failure::{Failure, class};
 use super::metrics::Metrics;
 use super::packer::{Packed, Packer, WorkerOptions};
 use super::queue::Queue;
-use super::run::Runner;
+use super::run::{Outcome, Runner};
 use super::{Event, Job, JobEvent, Stage, Stop};
 use crate::hub::Hub;
 use crate::manifest::{Class, Failed, Results, Row, Shard, shard};
@@ -195,6 +195,10 @@ impl PlanRun {
             }
         };
         let class = match worked {
+            Ok(Outcome::Partly(error)) => {
+                runner.tell(event(Stage::Failed).detail(error.to_string()));
+                None
+            }
             Ok(_) => None,
             Err(Failure::Stopped) => {
                 runner.tell(event(Stage::GivenBack).detail("the worker ends"));
@@ -215,7 +219,7 @@ impl PlanRun {
                 (Some(class), ..) => summary.count_failed(class),
                 (None, Some(_), _) if known.contains(&row.key) => summary.known += 1,
                 (None, Some(_), _) => summary.packed += 1,
-                (None, None, Some(_)) => summary.refused += 1,
+                (None, None, Some(failed)) => summary.count_failed(failed.class),
                 (None, None, None) => {
                     let reason = format!(
                         "{BRANCH} of {name} has no unpacked file with this content any more"

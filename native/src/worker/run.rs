@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::additions::Revision;
+use super::additions::{Additions, Revision};
 use super::failure::{Failure, class};
 use super::metrics::Metrics;
 use super::packer::Packer;
@@ -20,12 +20,14 @@ use crate::{Error, Result};
 const MAX_PLANS: u32 = 5;
 
 /// What became of a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Outcome {
     /// There was nothing to do, for this reason.
     Nothing(String),
     /// This commit has the packed files.
     Committed(String),
+    /// A commit has some of them; others failed.
+    Partly(Error),
 }
 
 pub(super) struct Runner {
@@ -79,7 +81,7 @@ impl Runner {
                 self.queue.fail(claim, &why)?;
                 self.tell(event(Stage::Failed).detail(why));
             }
-            Err(Failure::Error(error)) => {
+            Ok(Outcome::Partly(error)) | Err(Failure::Error(error)) => {
                 let why = error.to_string();
                 let wait = match class(&error) {
                     Class::Retry => self.queue.retry(claim, &why)?,
@@ -127,9 +129,12 @@ impl Runner {
                 results: &results,
                 contents,
             };
-            let additions = self.additions(&revision, &files, &before)?;
+            let Additions { additions, failure } = self.additions(&revision, &files, &before)?;
             if additions.is_empty() {
-                return Ok(Outcome::Nothing("nothing to pack".into()));
+                return match failure {
+                    Some(error) => Err(Failure::Error(error)),
+                    None => Ok(Outcome::Nothing("nothing to pack".into())),
+                };
             }
             if self.stop.is_requested() {
                 return Err(Failure::Stopped);
@@ -152,7 +157,10 @@ impl Runner {
                         .filter(|a| a.path().ends_with(".zstn"))
                         .count();
                     self.tell(event.detail(format!("{made} with {count} packed files")));
-                    return Ok(Outcome::Committed(made));
+                    return Ok(match failure {
+                        Some(error) => Outcome::Partly(error),
+                        None => Outcome::Committed(made),
+                    });
                 }
                 Err(Error::Hub(moved @ Refusal::ParentMoved { .. })) => {
                     let event = JobEvent::new(Stage::Moved, &job.repo, &job.revision);

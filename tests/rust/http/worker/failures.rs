@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 use zstn::worker::{Event, Stage, Worker, WorkerOptions};
+use zstn_tests::stub_hub::Fault;
 
 use super::Desk;
 use super::desk::{REPO, Running, SECRET, names, payload, post, weights};
@@ -88,4 +89,30 @@ fn without_its_thread_the_worker_ends() {
     let error = thread.join().unwrap().unwrap_err();
     assert!(error.to_string().contains("stay in the queue"), "{error}");
     assert_eq!(names(&desk.state().join("jobs/queued")).len(), 1);
+}
+
+#[test]
+fn a_file_that_fails_keeps_no_other_from_being_committed() {
+    let desk = Desk::new();
+    let before = desk.head();
+    let files = [weights("a", 1), weights("b", 2)];
+    let new = desk.push(&[("a.safetensors", &files[0]), ("b.safetensors", &files[1])]);
+    desk.stub.inject(Fault {
+        path: "a.safetensors".into(),
+        status: Some(403),
+        ..Fault::default()
+    });
+    let worker = desk.unnotified_worker();
+    let body = payload(&before, &new);
+    post(&worker.url, Some(SECRET), &body);
+    // A permission is not tried again, but the other file is there.
+    worker.wait(Stage::Failed, 2);
+    assert_eq!(worker.count(Stage::Committed), 1);
+    assert!(desk.unpacked("b.zstn") == files[1] && !desk.has("a.zstn"));
+    desk.stub.heal();
+    // The same notification does the rest.
+    post(&worker.url, Some(SECRET), &body);
+    worker.wait(Stage::Committed, 2);
+    assert!(desk.unpacked("a.zstn") == files[0]);
+    assert_eq!(worker.count(Stage::Packed), 2);
 }
