@@ -24,6 +24,17 @@ pub(super) struct Revision<'a> {
     pub(super) contents: Option<&'a HashSet<String>>,
 }
 
+impl Revision<'_> {
+    /// Returns whether a file is one of those to be packed, if these are given.
+    pub(super) fn has_chosen(&self, file: &ListedFile) -> bool {
+        match (self.contents, &file.sha256) {
+            (None, _) => true,
+            (Some(contents), Some(sha256)) => contents.contains(sha256),
+            (Some(_), None) => false,
+        }
+    }
+}
+
 /// What to commit, and why some of it is missing.
 pub(super) struct Additions {
     pub(super) additions: Vec<Addition>,
@@ -49,7 +60,8 @@ impl Runner {
         before: &[ListedFile],
     ) -> Result<Additions, Failure> {
         let mut failures = Vec::new();
-        let plan = plan(files, before);
+        let restores = self.restores(revision, files, &mut failures)?;
+        let plan = plan(files, before, &restores);
         let mut indices = Vec::new();
         for path in &plan.indices {
             match self.packed_index(revision, path) {
@@ -64,11 +76,7 @@ impl Runner {
             if self.stop.is_requested() {
                 return Err(Failure::Stopped);
             }
-            let chosen = match (revision.contents, &file.sha256) {
-                (None, _) => true,
-                (Some(contents), Some(sha256)) => contents.contains(sha256),
-                (Some(_), None) => false,
-            };
+            let chosen = revision.has_chosen(file);
             let Some(path) = packed_path(&file.path).filter(|_| chosen) else {
                 continue;
             };

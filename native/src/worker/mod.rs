@@ -35,6 +35,7 @@ mod queue;
 mod run;
 mod secret;
 mod site;
+mod stale;
 mod stop;
 mod workspace;
 

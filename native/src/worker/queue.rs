@@ -91,12 +91,15 @@ impl Queue {
     /// Adds a job, unless it is known.
     pub(super) fn add(&self, job: &Job) -> Result<Queued> {
         let key = job.key()?;
-        if self.path("finished", &key).exists() {
+        if self.is_finished(&key, job) {
             return Ok(Queued::Known);
         }
         let is_new = write(&self.path("queued", &key), job, false)?;
-        // One that was given up begins anew.
-        let _ = fs::remove_file(self.path("failed", &key));
+        if is_new {
+            // One that was given up begins anew. One that is being given up now does
+            // not: it leaves `queued` next.
+            let _ = fs::remove_file(self.path("failed", &key));
+        }
         self.wake();
         Ok(if is_new { Queued::New } else { Queued::Known })
     }
@@ -203,8 +206,11 @@ impl Queue {
         }))
     }
 
-    fn is_finished(&self, key: &str, _job: &Job) -> bool {
-        self.path("finished", key).exists()
+    /// Returns whether this very push is done. Where the branch had another commit
+    /// before, it has been set back to this one, without the commit of the worker.
+    fn is_finished(&self, key: &str, job: &Job) -> bool {
+        let finished = read(&self.path("finished", key)).ok().flatten();
+        finished.is_some_and(|finished| job.before.is_none() || finished.before == job.before)
     }
 
     fn under_way(&self) -> MutexGuard<'_, Option<(String, Job)>> {

@@ -118,9 +118,10 @@ impl Runner {
             let files = self.call(self.hub.files(&repository, &head))?;
             let before = match &job.before {
                 Some(before) => self.files_before(&repository, before)?,
-                None => Vec::new(),
+                None => None,
             };
-            if head == job.revision && self.is_packing(&repository, job, &files, &before)? {
+            let is_packing = || self.is_packing(&repository, job, &files, before.as_deref());
+            if head == job.revision && is_packing()? {
                 return Ok(Outcome::Nothing("the commit of a worker".into()));
             }
             let revision = Revision {
@@ -129,7 +130,8 @@ impl Runner {
                 results: &results,
                 contents,
             };
-            let Additions { additions, failure } = self.additions(&revision, &files, &before)?;
+            let Additions { additions, failure } =
+                self.additions(&revision, &files, &before.unwrap_or_default())?;
             if additions.is_empty() {
                 return match failure {
                     Some(error) => Err(Failure::Error(error)),
@@ -178,29 +180,30 @@ impl Runner {
         ))
     }
 
-    /// Returns the files of the revision before; none if that is gone.
+    /// Returns the files of the revision before; `None` if that is gone.
     fn files_before(
         &self,
         repository: &Repository,
         before: &str,
-    ) -> Result<Vec<ListedFile>, Failure> {
+    ) -> Result<Option<Vec<ListedFile>>, Failure> {
         match self.hub.files(repository, before) {
-            Err(Error::Hub(Refusal::NotFound { .. })) => Ok(Vec::new()),
-            files => self.call(files),
+            Err(Error::Hub(Refusal::NotFound { .. })) => Ok(None),
+            files => self.call(files).map(Some),
         }
     }
 
-    /// Returns whether the commit of a job is that of a worker: it says so, or adds
-    /// nothing but packed files.
+    /// Returns whether the commit of a job is that of a worker: it adds nothing but
+    /// packed files, or says so where the files before are not known. What it says is
+    /// not enough otherwise, as others keep the message of a commit that they amend.
     fn is_packing(
         &self,
         repository: &Repository,
         job: &Job,
         files: &[ListedFile],
-        before: &[ListedFile],
+        before: Option<&[ListedFile]>,
     ) -> Result<bool, Failure> {
-        if job.before.is_some() && is_packing(files, before) {
-            return Ok(true);
+        if let Some(before) = before {
+            return Ok(is_packing(files, before));
         }
         let info = match self.hub.commit_info(repository, &job.revision) {
             // Not every hub has a history.

@@ -173,6 +173,12 @@ fn a_plan_becomes_a_commit_for_each_repository() {
     let head = desk.head();
     assert_eq!(counts(&run(&desk, &plan, "0/1", &to).1), [0, 1, 0, 0]);
     assert_eq!(desk.head(), head);
+    // Nor does a folder that knows nothing of it.
+    let fresh = desk.folder.path().join("fresh");
+    let to = ["--to", "hub", "--state", fresh.to_str().unwrap()];
+    let (status, summary) = run(&desk, &plan, "0/1", &to);
+    assert_eq!((status, counts(&summary)), (0, [0, 1, 0, 0]));
+    assert_eq!(desk.head(), head);
     // A worker on the same folder knows the commit.
     let worker = desk.unnotified_worker();
     let body = super::desk::payload(&before, &head);
