@@ -2,13 +2,14 @@
 
 use std::collections::HashSet;
 
-use super::failure::Failure;
+use super::failure::{Failure, class};
 use super::plan::{packed_path, plan};
 use super::run::Runner;
 use super::{JobEvent, Stage};
 use crate::hub::{Addition, ListedFile, Repository};
 use crate::manifest::{Class, Done, Failed, Results};
 use crate::shards::packed_index_of;
+use crate::{Error, hub};
 
 /// The longest index or `.gitattributes` that is read, in bytes.
 const MAX_SMALL_BYTES: u64 = 8 << 20;
@@ -23,6 +24,24 @@ pub(super) struct Revision<'a> {
     pub(super) contents: Option<&'a HashSet<String>>,
 }
 
+impl Revision<'_> {
+    /// Returns whether a file is one of those to be packed, if these are given.
+    pub(super) fn has_chosen(&self, file: &ListedFile) -> bool {
+        match (self.contents, &file.sha256) {
+            (None, _) => true,
+            (Some(contents), Some(sha256)) => contents.contains(sha256),
+            (Some(_), None) => false,
+        }
+    }
+}
+
+/// What to commit, and why some of it is missing.
+pub(super) struct Additions {
+    pub(super) additions: Vec<Addition>,
+    /// The failure of a file; one that may pass if there is one.
+    pub(super) failure: Option<Error>,
+}
+
 /// An index of packed shards.
 struct PackedIndex {
     path: String,
@@ -33,17 +52,22 @@ struct PackedIndex {
 
 impl Runner {
     /// Packs and uploads what a revision lacks, one file at a time, and returns what
-    /// to commit.
+    /// to commit. A file that fails does not keep the others from it.
     pub(super) fn additions(
         &self,
         revision: &Revision<'_>,
         files: &[ListedFile],
         before: &[ListedFile],
-    ) -> Result<Vec<Addition>, Failure> {
-        let plan = plan(files, before);
+    ) -> Result<Additions, Failure> {
+        let mut failures = Vec::new();
+        let restores = self.restores(revision, files, &mut failures)?;
+        let plan = plan(files, before, &restores);
         let mut indices = Vec::new();
         for path in &plan.indices {
-            indices.extend(self.packed_index(revision, path)?);
+            match self.packed_index(revision, path) {
+                Ok(index) => indices.extend(index),
+                Err(failure) => failures.push(of_one_file(failure)?),
+            }
         }
         let named: HashSet<&String> = indices.iter().flat_map(|index| &index.shards).collect();
         let mut additions = Vec::new();
@@ -52,21 +76,29 @@ impl Runner {
             if self.stop.is_requested() {
                 return Err(Failure::Stopped);
             }
-            let chosen = match (revision.contents, &file.sha256) {
-                (None, _) => true,
-                (Some(contents), Some(sha256)) => contents.contains(sha256),
-                (Some(_), None) => false,
-            };
+            let chosen = revision.has_chosen(file);
             let Some(path) = packed_path(&file.path).filter(|_| chosen) else {
                 continue;
             };
-            match self.file(revision, file, named.contains(&path))? {
-                Some(done) => additions.push(Addition::Large {
+            match self.file(revision, file, named.contains(&path)) {
+                Ok(Some(done)) => additions.push(Addition::Large {
                     path,
                     sha256: done.packed_sha256,
                     len_bytes: done.packed_bytes,
                 }),
-                None => drop(refused.insert(path)),
+                Ok(None) => drop(refused.insert(path)),
+                Err(failure) => {
+                    let error = of_one_file(failure)?;
+                    let repository = revision.repository.to_string();
+                    let stage = match class(&error) {
+                        Class::Retry => Stage::Retry,
+                        Class::Refused => Stage::Failed,
+                    };
+                    let event = JobEvent::new(stage, &repository, revision.head);
+                    self.tell(event.path(&file.path).detail(error.to_string()));
+                    failures.push(error);
+                    refused.insert(path);
+                }
             }
         }
         let there: HashSet<&str> = files.iter().map(|file| &*file.path).collect();
@@ -90,7 +122,12 @@ impl Runner {
         {
             additions.extend(self.attributes(revision, &there)?);
         }
-        Ok(additions)
+        let may_pass = |error: &Error| class(error) == Class::Retry;
+        let chosen = failures.iter().position(may_pass).unwrap_or(0);
+        Ok(Additions {
+            additions,
+            failure: failures.into_iter().nth(chosen),
+        })
     }
 
     /// Packs and uploads a file; `None` if it is refused.
@@ -100,7 +137,14 @@ impl Runner {
         file: &ListedFile,
         is_shard: bool,
     ) -> Result<Option<Done>, Failure> {
-        let (row, bytes) = self.packer.row(revision.repository, revision.head, file)?;
+        let row = self.packer.row(revision.repository, revision.head, file);
+        let (row, bytes) = match row {
+            Err(Failure::File(reason)) => {
+                self.refuse(revision, &file.path, reason);
+                return Ok(None);
+            }
+            row => row?,
+        };
         let event = |stage| JobEvent::new(stage, &row.repo, &row.revision).path(&row.path);
         if let Some(done) = revision.results.done(&row.key).map_err(Failure::Error)? {
             let (sha256, len_bytes) = (&done.packed_sha256, done.packed_bytes);
@@ -126,7 +170,13 @@ impl Runner {
                 self.tell(event(Stage::Refused).detail(reason));
                 return Ok(None);
             }
-            Err(failure) => return Err(failure),
+            Err(Failure::Error(error)) => {
+                let failed = Failed::new(row.clone(), Class::Retry, error.to_string());
+                let noted = revision.results.put_failed(&failed);
+                noted.map_err(Failure::Error)?;
+                return Err(Failure::Error(error));
+            }
+            Err(Failure::Stopped) => return Err(Failure::Stopped),
         };
         let done = packed.done.clone();
         let uploaded = self.hub.upload(
@@ -212,5 +262,15 @@ impl Runner {
             path: ATTRIBUTES.into(),
             bytes,
         }))
+    }
+}
+
+/// Returns the error of a failure that says nothing about other files.
+fn of_one_file(failure: Failure) -> Result<Error, Failure> {
+    match failure {
+        // The hub does not take the object; other refusals are about the repository.
+        Failure::Error(error @ Error::Hub(hub::Refusal::Object { .. })) => Ok(error),
+        Failure::Error(error) if !matches!(error, Error::Hub(_)) => Ok(error),
+        failure => Err(failure),
     }
 }

@@ -30,6 +30,8 @@ impl From<Error> for Failure {
 fn is_about_file(error: &Error) -> bool {
     match error {
         Error::Format { .. } | Error::Core(_) => true,
+        // The same bytes would restore the same ones.
+        Error::Differs { .. } => true,
         // Such as a name that no address can have.
         Error::Usage(_) => true,
         _ => false,
@@ -39,9 +41,7 @@ fn is_about_file(error: &Error) -> bool {
 /// Returns whether the same work may succeed at another time.
 pub(super) fn class(error: &Error) -> Class {
     match error {
-        Error::Hub(Refusal::ParentMoved { .. }) | Error::Changed { .. } | Error::Differs { .. } => {
-            Class::Retry
-        }
+        Error::Hub(Refusal::ParentMoved { .. }) | Error::Changed { .. } => Class::Retry,
         Error::Http {
             status: Some(400..=407 | 409..=428 | 430..=499),
             ..

@@ -18,7 +18,7 @@ pub struct Job {
     /// The commit that the branch had before.
     #[serde(default)]
     pub before: Option<String>,
-    /// Attempts that have failed.
+    /// Attempts that have begun and did not succeed, with the one under way.
     #[serde(default)]
     pub attempts: u32,
     /// No attempt before this time, in seconds since 1970.

@@ -2,17 +2,18 @@
 //! lists. Both can be killed at any time and begun again: what is left to do and
 //! what is done are files in a folder.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender, TryRecvError};
 use std::thread;
 use std::time::Duration;
 
 use crate::hub::Hub;
 use crate::serve::Handle;
 use crate::serve::listening::Listening;
-use crate::{Engine, Result};
+use crate::{Engine, Error, Result};
 use metrics::Metrics;
 use packer::Packer;
 use queue::Queue;
@@ -34,6 +35,7 @@ mod queue;
 mod run;
 mod secret;
 mod site;
+mod stale;
 mod stop;
 mod workspace;
 
@@ -145,7 +147,7 @@ impl Worker {
     /// ends.
     ///
     /// # Errors
-    /// If threads cannot be started.
+    /// If threads cannot be started, or the one that works ends by a defect.
     pub fn run(self, log: impl Fn(Event) + Send + Sync + 'static) -> Result<()> {
         let log: Arc<dyn Fn(Event) + Send + Sync> = Arc::new(log);
         let metrics = Arc::new(Metrics::default());
@@ -164,22 +166,47 @@ impl Worker {
             log: Arc::clone(&log),
         });
         let (ended, end) = mpsc::channel::<()>();
+        let ending = EndWithThread {
+            handle: self.listening.handle(),
+            ended: Some(ended),
+        };
         thread::spawn(move || {
-            // Dropped when the thread ends, in whatever way.
-            let _ended = ended;
+            let _ending = ending;
             runner.work();
         });
         let served = self.listening.run(move |request| {
             let site = Arc::clone(&site);
             async move { site.answer(request).await }
         });
+        if end.try_recv() == Err(TryRecvError::Disconnected) && !self.stop.is_requested() {
+            let detail = "the thread that works on jobs has ended; the jobs stay in the queue";
+            return Err(Error::io("work on jobs", io::Error::other(detail)));
+        }
         self.stop.request();
         self.queue.wake();
         if end.recv_timeout(self.grace) == Err(RecvTimeoutError::Timeout) {
+            // Where that fails the attempt counts, which does no harm.
+            let _ = self.queue.give_back();
             crate::remove_unfinished();
             let detail = "the time to end is over; the job stays in the queue";
             log(Event::Job(JobEvent::about_worker(Stage::GivenBack, detail)));
         }
         served
+    }
+}
+
+/// Ends the server when the thread that owns this ends, in whatever way: notifications
+/// that nobody works on are not to be answered.
+struct EndWithThread {
+    handle: Handle,
+    /// Closes its channel when it is dropped.
+    ended: Option<Sender<()>>,
+}
+
+impl Drop for EndWithThread {
+    fn drop(&mut self) {
+        // First, so that the server finds the channel closed when it returns.
+        drop(self.ended.take());
+        self.handle.stop();
     }
 }

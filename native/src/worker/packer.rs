@@ -145,7 +145,7 @@ impl Packer {
                  hub lists: their SHA-256 is {restored}, not {}",
                 row.path, row.repo, row.sha256
             );
-            return Err(Failure::Error(Error::Differs { detail }));
+            return Err(Failure::from(Error::Differs { detail }));
         }
         packed.done.packed_sha256 = digest(&packed.path)?;
         Ok(packed)

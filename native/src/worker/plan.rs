@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::stale::Restores;
 use crate::hub::ListedFile;
 use crate::serve::path::packed_name;
 
@@ -25,10 +26,15 @@ pub(super) fn packed_path(path: &str) -> Option<String> {
     }
 }
 
-/// Plans a revision. `before` are the files of the revision before: where a file
-/// has changed since and its packed counterpart has not, that is of the earlier file
-/// and is replaced.
-pub(super) fn plan(files: &[ListedFile], before: &[ListedFile]) -> RevisionPlan {
+/// Plans a revision. A packed counterpart that restores another file is replaced.
+/// Where `restores` does not say that, `before` does, the files of the revision
+/// before: where a file has changed since and its counterpart has not, that is of the
+/// earlier file.
+pub(super) fn plan(
+    files: &[ListedFile],
+    before: &[ListedFile],
+    restores: &Restores,
+) -> RevisionPlan {
     let now = by_path(files);
     let before = by_path(before);
     let mut plan = RevisionPlan::default();
@@ -41,7 +47,10 @@ pub(super) fn plan(files: &[ListedFile], before: &[ListedFile]) -> RevisionPlan 
                 (Some(now), Some(before)) => now.oid != before.oid || now.sha256 != before.sha256,
                 _ => false,
             };
-            before.contains_key(&*packed) && changed(&file.path) && !changed(&packed)
+            match restores.get(&file.path) {
+                Some(restores) => !restores,
+                None => before.contains_key(&*packed) && changed(&file.path) && !changed(&packed),
+            }
         };
         if now.contains_key(&*packed) && !is_stale() {
             continue;
@@ -106,12 +115,18 @@ mod tests {
             ("config.json", "1"),
             ("e.zstn", "1"),
         ]);
-        let planned = plan(&now, &before);
+        let planned = plan(&now, &before, &Restores::new());
         let paths: Vec<_> = planned.files.iter().map(|file| &*file.path).collect();
         assert_eq!(paths, ["a.safetensors", "d/c.safetensors"]);
         assert_eq!(planned.indices, ["d/c.safetensors.index.json"]);
         // Without the revision before, a counterpart counts as one.
-        assert_eq!(plan(&now, &[]).files.len(), 1);
+        assert_eq!(plan(&now, &[], &Restores::new()).files.len(), 1);
+        // What it restores counts more.
+        let restores = ["a.safetensors", "b.safetensors"].map(str::to_owned);
+        let restores = restores.into_iter().zip([true, false]).collect();
+        let planned = plan(&now, &before, &restores);
+        let paths: Vec<_> = planned.files.iter().map(|file| &*file.path).collect();
+        assert_eq!(paths, ["b.safetensors", "d/c.safetensors"]);
     }
 
     #[test]

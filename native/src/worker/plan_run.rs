@@ -10,10 +10,11 @@ use tempfile::TempDir;
 use super::failure::{Failure, class};
 use super::metrics::Metrics;
 use super::packer::{Packed, Packer, WorkerOptions};
+use super::plan::packed_path;
 use super::queue::Queue;
-use super::run::Runner;
+use super::run::{Outcome, Runner};
 use super::{Event, Job, JobEvent, Stage, Stop};
-use crate::hub::Hub;
+use crate::hub::{Hub, ListedFile};
 use crate::manifest::{Class, Failed, Results, Row, Shard, shard};
 use crate::source::HttpOptions;
 use crate::{Engine, Error, Location, Output, Result};
@@ -195,6 +196,10 @@ impl PlanRun {
             }
         };
         let class = match worked {
+            Ok(Outcome::Partly(error)) => {
+                runner.tell(event(Stage::Failed).detail(error.to_string()));
+                None
+            }
             Ok(_) => None,
             Err(Failure::Stopped) => {
                 runner.tell(event(Stage::GivenBack).detail("the worker ends"));
@@ -209,13 +214,19 @@ impl PlanRun {
                 Some(class(&error))
             }
         };
+        let packed = match class {
+            None => packed_contents(&runner.hub.files(&repository, BRANCH)),
+            Some(_) => HashSet::new(),
+        };
         let mut seen = HashSet::new();
         for row in rows.iter().filter(|row| seen.insert(&row.key)) {
             match (class, results.done(&row.key)?, results.failed(&row.key)?) {
                 (Some(class), ..) => summary.count_failed(class),
                 (None, Some(_), _) if known.contains(&row.key) => summary.known += 1,
                 (None, Some(_), _) => summary.packed += 1,
-                (None, None, Some(_)) => summary.refused += 1,
+                (None, None, Some(failed)) => summary.count_failed(failed.class),
+                // Somebody else did it; the job has compared them.
+                (None, None, None) if packed.contains(&row.sha256) => summary.known += 1,
                 (None, None, None) => {
                     let reason = format!(
                         "{BRANCH} of {name} has no unpacked file with this content any more"
@@ -244,6 +255,17 @@ impl PlanSummary {
         self.retry += other.retry;
         self.left += other.left;
     }
+}
+
+/// Returns the SHA-256 of the files that have a packed counterpart; none if the hub
+/// does not list them.
+fn packed_contents(files: &Result<Vec<ListedFile>>) -> HashSet<String> {
+    let files = files.as_deref().unwrap_or_default();
+    let paths: HashSet<&str> = files.iter().map(|file| &*file.path).collect();
+    let is_packed =
+        |file: &&ListedFile| packed_path(&file.path).is_some_and(|packed| paths.contains(&*packed));
+    let packed = files.iter().filter(is_packed);
+    packed.filter_map(|file| file.sha256.clone()).collect()
 }
 
 /// Copies a packed file to where results are. It has been compared with the original,

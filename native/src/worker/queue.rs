@@ -9,13 +9,14 @@
 //! A job leaves `queued` only after it is in one of the others, and its lock ends with
 //! the process, so that a worker that is killed neither loses nor keeps one.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::Job;
 use super::lock::Lock;
+use super::{Job, JobEvent, Stage};
 use crate::hub::{Repository, is_commit};
 use crate::manifest::{Results, write_json};
 use crate::source::HttpOptions;
@@ -36,6 +37,10 @@ pub(super) struct Queue {
     /// True if there may be a new job.
     news: Mutex<bool>,
     told: Condvar,
+    /// Entries that are not jobs, of which the log has a line each.
+    bad: Mutex<HashSet<PathBuf>>,
+    /// The job that is being worked on, as it was in the queue.
+    under_way: Mutex<Option<(String, Job)>>,
 }
 
 /// What became of a notification.
@@ -71,6 +76,8 @@ impl Queue {
             folder: folder.into(),
             news: Mutex::new(true),
             told: Condvar::new(),
+            bad: Mutex::default(),
+            under_way: Mutex::default(),
         })
     }
 
@@ -84,12 +91,15 @@ impl Queue {
     /// Adds a job, unless it is known.
     pub(super) fn add(&self, job: &Job) -> Result<Queued> {
         let key = job.key()?;
-        if self.path("finished", &key).exists() {
+        if self.is_finished(&key, job) {
             return Ok(Queued::Known);
         }
         let is_new = write(&self.path("queued", &key), job, false)?;
-        // One that was given up begins anew.
-        let _ = fs::remove_file(self.path("failed", &key));
+        if is_new {
+            // One that was given up begins anew. One that is being given up now does
+            // not: it leaves `queued` next.
+            let _ = fs::remove_file(self.path("failed", &key));
+        }
         self.wake();
         Ok(if is_new { Queued::New } else { Queued::Known })
     }
@@ -113,8 +123,10 @@ impl Queue {
         folder.map_or(0, |entries| entries.filter(is_entry).count())
     }
 
-    /// Takes the oldest job that is due and that nobody works on.
-    pub(super) fn claim(&self) -> Result<Option<Claim>> {
+    /// Takes the oldest job that is due and that nobody works on. The attempt counts
+    /// from now on, so that a job that ends the process is given up like others.
+    /// Entries that cannot be taken are left out, with a line for `log`.
+    pub(super) fn claim(&self, log: &dyn Fn(JobEvent)) -> Result<Option<Claim>> {
         let folder = self.folder.join("jobs/queued");
         let entries = fs::read_dir(&folder).map_err(Error::file("read the folder", &folder))?;
         let mut found: Vec<(SystemTime, PathBuf)> = entries
@@ -126,31 +138,94 @@ impl Queue {
             .collect();
         found.sort();
         for (_, path) in found {
-            // Somebody may just have finished it.
-            let Some(job) = read(&path)? else { continue };
-            if job.not_before > now_seconds() {
-                continue;
-            }
-            let Some(lock) = self.lock(&job.repository()?)? else {
-                continue;
+            let mut claim = match self.claim_entry(&path) {
+                Ok(Some(claim)) => claim,
+                Ok(None) => continue,
+                Err(error) => {
+                    let mut bad = self.bad.lock().unwrap_or_else(PoisonError::into_inner);
+                    if bad.insert(path) {
+                        log(JobEvent::about_worker(Stage::Failed, &error.to_string()));
+                    }
+                    continue;
+                }
             };
-            // Again, now that nobody else can change it.
-            let Some(job) = read(&path)? else { continue };
-            let key = job.key()?;
-            if job.not_before > now_seconds() {
+            if claim.job.attempts >= MAX_ATTEMPTS {
+                let event = JobEvent::new(Stage::Failed, &claim.job.repo, &claim.job.revision);
+                let reason = format!("workers ended {MAX_ATTEMPTS} times while they worked on it");
+                self.fail(claim, &reason)?;
+                log(event.detail(reason));
                 continue;
             }
-            if self.path("finished", &key).exists() {
-                remove(&path)?;
-                continue;
-            }
-            return Ok(Some(Claim {
-                job,
-                key,
-                _lock: lock,
-            }));
+            let under_way = Some((claim.key.clone(), claim.job.clone()));
+            *self.under_way() = under_way;
+            claim.job.attempts += 1;
+            // The wait if the process ends; after the first time there is none.
+            claim.job.not_before = match claim.job.attempts {
+                1 => 0,
+                attempts => now_seconds() + wait_seconds(attempts - 1),
+            };
+            write(&self.path("queued", &claim.key), &claim.job, true)?;
+            return Ok(Some(claim));
         }
         Ok(None)
+    }
+
+    /// Takes the job in a file, if it is due and nobody works on it.
+    fn claim_entry(&self, path: &Path) -> Result<Option<Claim>> {
+        // Somebody may just have finished it.
+        let Some(job) = read(path)? else {
+            return Ok(None);
+        };
+        if job.not_before > now_seconds() {
+            return Ok(None);
+        }
+        let Some(lock) = self.lock(&job.repository()?)? else {
+            return Ok(None);
+        };
+        // Again, now that nobody else can change it.
+        let Some(job) = read(path)? else {
+            return Ok(None);
+        };
+        let key = job.key()?;
+        if self.path("queued", &key) != path {
+            let path = path.display();
+            let detail = format!("{path} should be called {key}.json; rename or remove it");
+            return Err(Error::Usage(detail));
+        }
+        if job.not_before > now_seconds() {
+            return Ok(None);
+        }
+        if self.is_finished(&key, &job) {
+            remove(path)?;
+            return Ok(None);
+        }
+        Ok(Some(Claim {
+            job,
+            key,
+            _lock: lock,
+        }))
+    }
+
+    /// Returns whether this very push is done. Where the branch had another commit
+    /// before, it has been set back to this one, without the commit of the worker.
+    fn is_finished(&self, key: &str, job: &Job) -> bool {
+        let finished = read(&self.path("finished", key)).ok().flatten();
+        finished.is_some_and(|finished| job.before.is_none() || finished.before == job.before)
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, Option<(String, Job)>> {
+        self.under_way
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves the job that is being worked on as it was, since the worker was asked to
+    /// end: that is no failed attempt.
+    pub(super) fn give_back(&self) -> Result<()> {
+        if let Some((key, job)) = &*self.under_way() {
+            write(&self.path("queued", key), job, true)?;
+        }
+        Ok(())
     }
 
     /// Takes the lock of a repository: there is one commit at a time.
@@ -160,6 +235,7 @@ impl Queue {
 
     /// Moves a job to those that are done.
     pub(super) fn finish(&self, mut claim: Claim, outcome: &str) -> Result<()> {
+        *self.under_way() = None;
         claim.job.outcome = Some(outcome.into());
         write(&self.path("finished", &claim.key), &claim.job, true)?;
         remove(&self.path("queued", &claim.key))
@@ -167,6 +243,7 @@ impl Queue {
 
     /// Moves a job to those that are given up.
     pub(super) fn fail(&self, mut claim: Claim, reason: &str) -> Result<()> {
+        *self.under_way() = None;
         claim.job.outcome = Some(reason.into());
         write(&self.path("failed", &claim.key), &claim.job, true)?;
         remove(&self.path("queued", &claim.key))
@@ -175,13 +252,12 @@ impl Queue {
     /// Leaves a job for later; returns the wait in seconds, or `None` if it has failed
     /// too often and is given up.
     pub(super) fn retry(&self, mut claim: Claim, reason: &str) -> Result<Option<u64>> {
-        claim.job.attempts += 1;
         if claim.job.attempts >= MAX_ATTEMPTS {
             self.fail(claim, reason)?;
             return Ok(None);
         }
-        let doubled = FIRST_WAIT_SECONDS << (claim.job.attempts - 1);
-        let wait = doubled.min(MAX_WAIT_SECONDS);
+        *self.under_way() = None;
+        let wait = wait_seconds(claim.job.attempts);
         claim.job.not_before = now_seconds() + wait;
         claim.job.outcome = Some(reason.into());
         write(&self.path("queued", &claim.key), &claim.job, true)?;
@@ -204,6 +280,12 @@ impl Queue {
     pub(super) fn is_own(&self, commit: &str) -> bool {
         is_commit(commit) && self.folder.join("commits").join(commit).exists()
     }
+}
+
+/// Returns the wait after that many attempts.
+fn wait_seconds(attempts: u32) -> u64 {
+    let doublings = attempts.clamp(1, MAX_ATTEMPTS) - 1;
+    (FIRST_WAIT_SECONDS << doublings).min(MAX_WAIT_SECONDS)
 }
 
 /// Returns whether it is a job, not a file that is being written.

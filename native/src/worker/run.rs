@@ -1,9 +1,11 @@
 //! The work on jobs.
 
+use std::any::Any;
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::additions::Revision;
+use super::additions::{Additions, Revision};
 use super::failure::{Failure, class};
 use super::metrics::Metrics;
 use super::packer::Packer;
@@ -18,12 +20,14 @@ use crate::{Error, Result};
 const MAX_PLANS: u32 = 5;
 
 /// What became of a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Outcome {
     /// There was nothing to do, for this reason.
     Nothing(String),
     /// This commit has the packed files.
     Committed(String),
+    /// A commit has some of them; others failed.
+    Partly(Error),
 }
 
 pub(super) struct Runner {
@@ -39,7 +43,7 @@ impl Runner {
     /// Works on jobs until it is asked to end.
     pub(super) fn work(&self) {
         while !self.stop.is_requested() {
-            let worked = match self.queue.claim() {
+            let worked = match self.queue.claim(&|event| self.tell(event)) {
                 Ok(Some(claim)) => self.claimed(claim).map(|()| true),
                 Ok(None) => Ok(false),
                 Err(error) => Err(error),
@@ -60,7 +64,8 @@ impl Runner {
         let job = claim.job.clone();
         let event = |stage| JobEvent::new(stage, &job.repo, &job.revision);
         self.tell(event(Stage::Started));
-        match self.job(&job, None) {
+        let worked = catch_unwind(AssertUnwindSafe(|| self.job(&job, None)));
+        match worked.unwrap_or_else(|panic| Err(panicked(&*panic))) {
             Ok(Outcome::Nothing(why)) => {
                 self.queue.finish(claim, &why)?;
                 self.tell(event(Stage::Nothing).detail(why));
@@ -69,13 +74,14 @@ impl Runner {
                 self.queue.finish(claim, &commit)?;
             }
             Err(Failure::Stopped) => {
+                self.queue.give_back()?;
                 self.tell(event(Stage::GivenBack).detail("the worker ends"));
             }
             Err(Failure::File(why)) => {
                 self.queue.fail(claim, &why)?;
                 self.tell(event(Stage::Failed).detail(why));
             }
-            Err(Failure::Error(error)) => {
+            Ok(Outcome::Partly(error)) | Err(Failure::Error(error)) => {
                 let why = error.to_string();
                 let wait = match class(&error) {
                     Class::Retry => self.queue.retry(claim, &why)?,
@@ -112,9 +118,10 @@ impl Runner {
             let files = self.call(self.hub.files(&repository, &head))?;
             let before = match &job.before {
                 Some(before) => self.files_before(&repository, before)?,
-                None => Vec::new(),
+                None => None,
             };
-            if head == job.revision && self.is_packing(&repository, job, &files, &before)? {
+            let is_packing = || self.is_packing(&repository, job, &files, before.as_deref());
+            if head == job.revision && is_packing()? {
                 return Ok(Outcome::Nothing("the commit of a worker".into()));
             }
             let revision = Revision {
@@ -123,9 +130,13 @@ impl Runner {
                 results: &results,
                 contents,
             };
-            let additions = self.additions(&revision, &files, &before)?;
+            let Additions { additions, failure } =
+                self.additions(&revision, &files, &before.unwrap_or_default())?;
             if additions.is_empty() {
-                return Ok(Outcome::Nothing("nothing to pack".into()));
+                return match failure {
+                    Some(error) => Err(Failure::Error(error)),
+                    None => Ok(Outcome::Nothing("nothing to pack".into())),
+                };
             }
             if self.stop.is_requested() {
                 return Err(Failure::Stopped);
@@ -148,7 +159,10 @@ impl Runner {
                         .filter(|a| a.path().ends_with(".zstn"))
                         .count();
                     self.tell(event.detail(format!("{made} with {count} packed files")));
-                    return Ok(Outcome::Committed(made));
+                    return Ok(match failure {
+                        Some(error) => Outcome::Partly(error),
+                        None => Outcome::Committed(made),
+                    });
                 }
                 Err(Error::Hub(moved @ Refusal::ParentMoved { .. })) => {
                     let event = JobEvent::new(Stage::Moved, &job.repo, &job.revision);
@@ -166,29 +180,30 @@ impl Runner {
         ))
     }
 
-    /// Returns the files of the revision before; none if that is gone.
+    /// Returns the files of the revision before; `None` if that is gone.
     fn files_before(
         &self,
         repository: &Repository,
         before: &str,
-    ) -> Result<Vec<ListedFile>, Failure> {
+    ) -> Result<Option<Vec<ListedFile>>, Failure> {
         match self.hub.files(repository, before) {
-            Err(Error::Hub(Refusal::NotFound { .. })) => Ok(Vec::new()),
-            files => self.call(files),
+            Err(Error::Hub(Refusal::NotFound { .. })) => Ok(None),
+            files => self.call(files).map(Some),
         }
     }
 
-    /// Returns whether the commit of a job is that of a worker: it says so, or adds
-    /// nothing but packed files.
+    /// Returns whether the commit of a job is that of a worker: it adds nothing but
+    /// packed files, or says so where the files before are not known. What it says is
+    /// not enough otherwise, as others keep the message of a commit that they amend.
     fn is_packing(
         &self,
         repository: &Repository,
         job: &Job,
         files: &[ListedFile],
-        before: &[ListedFile],
+        before: Option<&[ListedFile]>,
     ) -> Result<bool, Failure> {
-        if job.before.is_some() && is_packing(files, before) {
-            return Ok(true);
+        if let Some(before) = before {
+            return Ok(is_packing(files, before));
         }
         let info = match self.hub.commit_info(repository, &job.revision) {
             // Not every hub has a history.
@@ -210,4 +225,13 @@ impl Runner {
         self.metrics.count_stage(event.stage);
         (self.log)(Event::Job(event));
     }
+}
+
+/// Returns the failure of a job whose work panicked. It is tried again, as it may have
+/// been for want of memory.
+fn panicked(panic: &(dyn Any + Send)) -> Failure {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let detail = format!("a defect of zstn: {}", text.unwrap_or("a panic"));
+    Failure::Error(Error::io("do the job", std::io::Error::other(detail)))
 }

@@ -1,6 +1,7 @@
 //! The answers to requests: notifications, health, figures.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::http::request::Parts;
@@ -13,10 +14,14 @@ use super::metrics::Metrics;
 use super::queue::{Queue, Queued};
 use super::secret::Secret;
 use super::{Event, Job, JobEvent, Stage, payload};
+use crate::serve::access::Access;
 use crate::serve::{Note, Served};
 
 /// The longest notification, in bytes; those with long comments have some thousand.
 const MAX_BODY_BYTES: usize = 1 << 20;
+
+/// Time for the body of a notification to arrive.
+const BODY_TIME: Duration = Duration::from_secs(30);
 
 pub(super) struct Site {
     pub(super) queue: Arc<Queue>,
@@ -59,6 +64,7 @@ impl Site {
     /// Puts what a notification says into the queue. The answer is sent when it is on
     /// disk.
     async fn notified(&self, parts: &Parts, body: Incoming) -> Result<Answer, Answer> {
+        self.check_sender(parts)?;
         if !["/", "/webhook"].contains(&parts.uri.path()) {
             return Err(refused(StatusCode::NOT_FOUND, "post to / or /webhook"));
         }
@@ -79,7 +85,12 @@ impl Site {
                 Some(_) => {}
             }
         }
-        let body = to_bytes(Body::new(body), MAX_BODY_BYTES).await;
+        let read = to_bytes(Body::new(body), MAX_BODY_BYTES);
+        let read = tokio::time::timeout(BODY_TIME, read).await;
+        let body = read.map_err(|_| {
+            let sentence = format!("the body takes more than {} s", BODY_TIME.as_secs());
+            refused(StatusCode::REQUEST_TIMEOUT, &sentence)
+        })?;
         let body = body.map_err(|_| {
             let sentence = "the body is too long for a notification, or was cut off";
             refused(StatusCode::PAYLOAD_TOO_LARGE, sentence)
@@ -90,6 +101,28 @@ impl Site {
             answers.push(self.add(job).await?);
         }
         Ok((StatusCode::ACCEPTED, json!({ "jobs": answers })))
+    }
+
+    /// Refuses the requests that a page in a browser can send, of whatever site: where
+    /// there is no secret, that page could otherwise give work with the worker's token.
+    fn check_sender(&self, parts: &Parts) -> Result<(), Answer> {
+        if self.secret.is_none() {
+            // With a secret, the worker goes by the name of any proxy in front of it.
+            let checked = Access::default().check_host(parts);
+            checked.map_err(|(status, note)| refused(status, &note.to_string()))?;
+        }
+        if parts.headers.contains_key(header::ORIGIN) {
+            let sentence = "pages give no work; hubs send no Origin";
+            return Err(refused(StatusCode::FORBIDDEN, sentence));
+        }
+        let kind = parts.headers.get(header::CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        if parts.method == Method::POST && !kind.eq_ignore_ascii_case("application/json") {
+            let sentence = "the Content-Type of a notification is application/json";
+            return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, sentence));
+        }
+        Ok(())
     }
 
     async fn add(&self, job: Job) -> Result<Value, Answer> {

@@ -154,6 +154,16 @@ pub fn weights(name: &str, seed: u64) -> Vec<u8> {
 
 /// Posts a notification; returns status and body.
 pub fn post(url: &str, secret: Option<&str>, body: &str) -> (u16, Value) {
+    post_with(url, secret, &[("content-type", "application/json")], body)
+}
+
+/// Posts a notification with these headers.
+pub fn post_with(
+    url: &str,
+    secret: Option<&str>,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> (u16, Value) {
     let agent = ureq::Agent::config_builder()
         .http_status_as_error(false)
         .build()
@@ -161,6 +171,9 @@ pub fn post(url: &str, secret: Option<&str>, body: &str) -> (u16, Value) {
     let mut request = agent.post(url);
     if let Some(secret) = secret {
         request = request.header("x-webhook-secret", secret);
+    }
+    for (name, value) in headers {
+        request = request.header(*name, *value);
     }
     let mut answer = request.send(body).unwrap();
     let text = answer.body_mut().read_to_string().unwrap();
@@ -191,6 +204,11 @@ pub struct Running {
 
 impl Running {
     pub fn new(worker: Worker) -> Self {
+        Self::logging(worker, |_| {})
+    }
+
+    /// Starts a worker with another log besides the one that is kept.
+    pub fn logging(worker: Worker, other: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         let events = Arc::<Mutex<Vec<JobEvent>>>::default();
         let log = Arc::clone(&events);
         Self {
@@ -198,6 +216,7 @@ impl Running {
             handle: worker.handle(),
             thread: Some(thread::spawn(move || {
                 let log = move |event| {
+                    other(&event);
                     if let Event::Job(event) = event {
                         log.lock().unwrap().push(event);
                     }

@@ -114,6 +114,13 @@ fn done(desk: &Desk) -> usize {
     names(&desk.state().join("results/done")).len()
 }
 
+/// Returns the attempts that count for the one job.
+fn attempts(desk: &Desk) -> Value {
+    let folder = desk.state().join("jobs/queued");
+    let job = std::fs::read(folder.join(&names(&folder)[0])).unwrap();
+    serde_json::from_slice::<Value>(&job).unwrap()["attempts"].clone()
+}
+
 fn queued(desk: &Desk) -> usize {
     names(&desk.state().join("jobs/queued")).len()
 }
@@ -152,6 +159,7 @@ fn a_killed_worker_is_continued() {
     worker.signal(Signal::KILL);
     worker.child.wait().unwrap();
     assert_eq!((queued(&desk), done(&desk)), (1, 1));
+    assert_eq!(attempts(&desk), 1);
     finish(&desk, &files, 1);
 }
 
@@ -181,6 +189,7 @@ fn a_file_that_takes_too_long_is_given_back() {
     worker.signal(Signal::TERM);
     worker.until_stage("given_back");
     assert!(worker.child.wait().unwrap().success());
+    assert_eq!(attempts(&desk), 0);
     finish(&desk, &files, 1);
 }
 

@@ -1,6 +1,7 @@
 //! `zstn worker`: from a push to a hub to a commit with packed files.
 
 mod desk;
+mod failures;
 mod hub_client;
 #[cfg(unix)]
 mod killed;

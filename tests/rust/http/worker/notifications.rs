@@ -1,9 +1,12 @@
 //! Who may give work, and what becomes of it.
 
-use zstn::worker::Stage;
+use zstn::hub::NewCommit;
+use zstn::worker::{Stage, Worker, WorkerOptions};
+
+use zstn_tests::stub_hub::RepoId;
 
 use super::Desk;
-use super::desk::{SECRET, names, payload, post, weights};
+use super::desk::{REPO, Running, SECRET, names, payload, post, post_with, weights};
 
 #[test]
 fn only_the_secret_gives_work() {
@@ -23,7 +26,9 @@ fn only_the_secret_gives_work() {
     assert_eq!(post(&worker.url, Some(SECRET), "{}").0, 400);
     assert_eq!(post(&worker.url, Some(SECRET), "no").0, 400);
     // The connection may be closed before all of it is sent.
-    let long = ureq::post(&worker.url).header("x-webhook-secret", SECRET);
+    let long = ureq::post(&worker.url)
+        .header("content-type", "application/json")
+        .header("x-webhook-secret", SECRET);
     assert!(long.send(" ".repeat(2 << 20)).is_err());
     assert_eq!(
         post(&format!("{}else", worker.url), Some(SECRET), &body).0,
@@ -31,6 +36,30 @@ fn only_the_secret_gives_work() {
     );
     assert!(names(&desk.state().join("jobs/queued")).is_empty());
     assert!(worker.events().is_empty());
+}
+
+#[test]
+fn pages_give_no_work() {
+    let desk = Desk::new();
+    let address = ([127, 0, 0, 1], 0).into();
+    let options = WorkerOptions::default();
+    let worker = Worker::bind(&desk.hub, &desk.state(), address, options);
+    let worker = Running::new(worker.unwrap());
+    let body = payload(&"0".repeat(40), &desk.head());
+    let json = ("content-type", "application/json");
+    for (status, headers) in [
+        (415, &[("content-type", "text/plain;charset=UTF-8")][..]),
+        (403, &[json, ("origin", "https://site.example")]),
+        (403, &[json, ("origin", "null")]),
+        // A name that a site lets point here.
+        (421, &[json, ("host", "rebound.example")]),
+    ] {
+        let answer = post_with(&worker.url, None, headers, &body);
+        assert_eq!(answer.0, status, "{headers:?} {answer:?}");
+    }
+    assert!(worker.events().is_empty());
+    let json = ("content-type", "application/json; charset=utf-8");
+    assert_eq!(post_with(&worker.url, None, &[json], &body).0, 202);
 }
 
 #[test]
@@ -92,6 +121,65 @@ fn commits_of_other_workers_are_left_alone() {
     post(&worker.url, Some(SECRET), &payload(&old, &first));
     worker.wait(Stage::Committed, 1);
     assert!(desk.has("a.zstn"));
+}
+
+#[test]
+fn a_message_alone_makes_no_commit_of_a_worker() {
+    let desk = Desk::new();
+    let (before, bytes) = (desk.head(), weights("a", 1));
+    // As of a squashed or amended commit.
+    let commit = NewCommit {
+        branch: "main",
+        parent: &before,
+        summary: "Squashed",
+        description: "Packed-by: zstn 0.1.0",
+        additions: &[desk.large("a.safetensors", &bytes)],
+    };
+    let new = desk.hub.commit(&desk.repository, &commit).unwrap();
+    let worker = desk.unnotified_worker();
+    post(&worker.url, Some(SECRET), &payload(&before, &new));
+    worker.wait(Stage::Committed, 1);
+    assert!(desk.unpacked("a.zstn") == bytes);
+}
+
+#[test]
+fn a_branch_that_was_set_back_is_packed_again() {
+    let desk = Desk::new();
+    let (before, bytes) = (desk.head(), weights("a", 1));
+    let new = desk.push(&[("a.safetensors", &bytes)]);
+    let worker = desk.unnotified_worker();
+    let body = payload(&before, &new);
+    post(&worker.url, Some(SECRET), &body);
+    worker.wait(Stage::Committed, 1);
+    let finished = || names(&desk.state().join("jobs/queued")).is_empty();
+    super::desk::wait(finished, || "the end of the job".into());
+    let packed = desk.head();
+    desk.stub.set_main(&RepoId::model(REPO), &new);
+    let body = payload(&packed, &new);
+    let answer = post(&worker.url, Some(SECRET), &body).1;
+    assert_eq!(answer["jobs"][0]["state"], "queued");
+    worker.wait(Stage::Committed, 2);
+    assert!(desk.unpacked("a.zstn") == bytes);
+}
+
+#[test]
+fn a_job_that_is_being_given_up_is_not_lost() {
+    let desk = Desk::new();
+    let worker = desk.unnotified_worker();
+    let (old, new) = ("0".repeat(40), desk.head());
+    // It is in both folders for a moment, in which nobody else may take it.
+    let job = serde_json::json!({
+        "repo": REPO, "branch": "main", "revision": new, "before": old,
+        "not_before": 1_u64 << 40,
+    });
+    let jobs = desk.state().join("jobs");
+    let name = format!("models+me+model@{new}.json");
+    for folder in ["failed", "queued"] {
+        std::fs::write(jobs.join(folder).join(&name), job.to_string()).unwrap();
+    }
+    let answer = post(&worker.url, Some(SECRET), &payload(&old, &new)).1;
+    assert_eq!(answer["jobs"][0]["state"], "known");
+    assert_eq!(names(&jobs.join("failed")), [name]);
 }
 
 #[test]

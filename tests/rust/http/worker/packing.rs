@@ -183,6 +183,31 @@ fn a_changed_file_is_packed_again() {
 }
 
 #[test]
+fn a_packed_file_of_another_file_is_replaced() {
+    let desk = Desk::new();
+    let (first, second) = (weights("a", 1), weights("a", 2));
+    let local = desk.folder.path().join("first");
+    std::fs::write(&local, &first).unwrap();
+    let packed = desk.folder.path().join("first.zstn");
+    let options = zstn::PackOptions::default();
+    zstn::pack(&zstn::Engine::default(), &local, &packed, &options).unwrap();
+    let packed = std::fs::read(&packed).unwrap();
+    let worker = desk.worker();
+    // The commit before has neither, so that its files say nothing.
+    desk.push(&[
+        ("model.safetensors", &second),
+        ("model.zstn", &packed),
+        ("good.safetensors", &first),
+        ("good.zstn", &packed),
+        ("strange.safetensors", &second),
+        ("strange.zstn", b"not made by zstn"),
+    ]);
+    worker.wait(Stage::Committed, 1);
+    assert!(desk.unpacked("model.zstn") == second);
+    assert_eq!(worker.count(Stage::Packed), 1);
+}
+
+#[test]
 fn equal_files_are_packed_once() {
     let desk = Desk::new();
     let worker = desk.worker();

@@ -143,7 +143,7 @@ fn bytes_that_are_not_those_of_the_plan_are_not_stored() {
     std::fs::write(&plan, text.replace(&ours, &other)).unwrap();
     let out = desk.folder.path().join("out");
     let (status, summary) = run(&desk, &plan, "0/1", &["--to", out.to_str().unwrap()]);
-    assert_eq!((status, counts(&summary)), (3, [0, 0, 0, 1]));
+    assert_eq!((status, counts(&summary)), (1, [0, 0, 1, 0]));
     assert!(names(&out.join("packed")).is_empty() && names(&out.join("done")).is_empty());
 }
 
@@ -172,6 +172,12 @@ fn a_plan_becomes_a_commit_for_each_repository() {
     assert!(desk.unpacked("a.zstn") == a && !desk.has("b.zstn"));
     let head = desk.head();
     assert_eq!(counts(&run(&desk, &plan, "0/1", &to).1), [0, 1, 0, 0]);
+    assert_eq!(desk.head(), head);
+    // Nor does a folder that knows nothing of it.
+    let fresh = desk.folder.path().join("fresh");
+    let to = ["--to", "hub", "--state", fresh.to_str().unwrap()];
+    let (status, summary) = run(&desk, &plan, "0/1", &to);
+    assert_eq!((status, counts(&summary)), (0, [0, 1, 0, 0]));
     assert_eq!(desk.head(), head);
     // A worker on the same folder knows the commit.
     let worker = desk.unnotified_worker();

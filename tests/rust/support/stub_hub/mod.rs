@@ -131,6 +131,14 @@ impl StubHub {
         self.hub.add(found, "main", base.unwrap_or_default(), files)
     }
 
+    /// Sets `main` to a commit that the repository has, as `git push --force` does.
+    /// Nobody is notified.
+    pub fn set_main(&self, repository: &RepoId, commit: &str) {
+        if let Some(found) = self.hub.repositories().get_mut(repository) {
+            found.refs.insert("refs/heads/main".into(), commit.into());
+        }
+    }
+
     /// Says who may read a repository that exists.
     pub fn restrict(&self, repository: &RepoId, private: bool, gated: bool) {
         if let Some(found) = self.hub.repositories().get_mut(repository) {

@@ -1,0 +1,118 @@
+//! Jobs that fail, and what the others notice of it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Value, json};
+use zstn::worker::{Event, Stage, Worker, WorkerOptions};
+use zstn_tests::stub_hub::Fault;
+
+use super::Desk;
+use super::desk::{REPO, Running, SECRET, names, payload, post, weights};
+
+fn worker(desk: &Desk) -> Worker {
+    let address = ([127, 0, 0, 1], 0).into();
+    let worker = Worker::bind(&desk.hub, &desk.state(), address, WorkerOptions::default());
+    worker.unwrap().with_secret(SECRET)
+}
+
+#[test]
+fn entries_that_are_no_jobs_hold_up_nothing() {
+    let desk = Desk::new();
+    let queued = desk.state().join("jobs/queued");
+    std::fs::create_dir_all(&queued).unwrap();
+    std::fs::write(queued.join("cut.json"), b"{\"repo\":").unwrap();
+    let of = |repo: &str| json!({ "repo": repo, "branch": "main", "revision": "1".repeat(40) });
+    std::fs::write(queued.join("strange.json"), of("../etc").to_string()).unwrap();
+    std::fs::write(queued.join("renamed.json"), of("me/other").to_string()).unwrap();
+    std::fs::create_dir(queued.join("folder.json")).unwrap();
+    let before = desk.head();
+    let new = desk.push(&[("a.safetensors", &weights("a", 1))]);
+    let worker = desk.unnotified_worker();
+    post(&worker.url, Some(SECRET), &payload(&before, &new));
+    worker.wait(Stage::Committed, 1);
+    worker.wait(Stage::Failed, 4);
+    assert_eq!(names(&queued).len(), 4);
+}
+
+#[test]
+fn a_job_that_ends_its_workers_is_given_up() {
+    let desk = Desk::new();
+    let queued = desk.state().join("jobs/queued");
+    std::fs::create_dir_all(&queued).unwrap();
+    let revision = "1".repeat(40);
+    let job = json!({ "repo": REPO, "branch": "main", "revision": revision, "attempts": 12 });
+    let name = format!("models+me+model@{revision}.json");
+    std::fs::write(queued.join(&name), job.to_string()).unwrap();
+    let worker = desk.unnotified_worker();
+    let failed = worker.wait(Stage::Failed, 1);
+    assert!(failed.detail.unwrap().contains("12 times"));
+    assert_eq!(names(&desk.state().join("jobs/failed")), [name]);
+    assert!(names(&queued).is_empty());
+}
+
+#[test]
+fn a_job_that_panics_is_tried_again() {
+    let desk = Desk::new();
+    let before = desk.head();
+    let new = desk.push(&[("a.safetensors", &weights("a", 1))]);
+    let panicked = AtomicBool::new(false);
+    let worker = Running::logging(worker(&desk), move |event| {
+        let Event::Job(job) = event else { return };
+        if job.stage == Stage::Packed && !panicked.swap(true, Ordering::SeqCst) {
+            panic!("a log that fails once");
+        }
+    });
+    post(&worker.url, Some(SECRET), &payload(&before, &new));
+    let retry = worker.wait(Stage::Retry, 1);
+    assert!(retry.detail.unwrap().contains("a log that fails once"));
+    worker.wait(Stage::Committed, 1);
+}
+
+#[test]
+fn without_its_thread_the_worker_ends() {
+    let desk = Desk::new();
+    let worker = worker(&desk);
+    let url = worker.url();
+    let thread = std::thread::spawn(move || {
+        worker.run(|event| {
+            if matches!(event, Event::Job(job) if job.stage == Stage::Started) {
+                panic!("a log that fails");
+            }
+        })
+    });
+    let body = payload(&"0".repeat(40), &desk.head());
+    let (status, answer): (u16, Value) = post(&url, Some(SECRET), &body);
+    assert_eq!(
+        (status, &answer["jobs"][0]["state"]),
+        (202, &"queued".into())
+    );
+    let error = thread.join().unwrap().unwrap_err();
+    assert!(error.to_string().contains("stay in the queue"), "{error}");
+    assert_eq!(names(&desk.state().join("jobs/queued")).len(), 1);
+}
+
+#[test]
+fn a_file_that_fails_keeps_no_other_from_being_committed() {
+    let desk = Desk::new();
+    let before = desk.head();
+    let files = [weights("a", 1), weights("b", 2)];
+    let new = desk.push(&[("a.safetensors", &files[0]), ("b.safetensors", &files[1])]);
+    desk.stub.inject(Fault {
+        path: "a.safetensors".into(),
+        status: Some(403),
+        ..Fault::default()
+    });
+    let worker = desk.unnotified_worker();
+    let body = payload(&before, &new);
+    post(&worker.url, Some(SECRET), &body);
+    // A permission is not tried again, but the other file is there.
+    worker.wait(Stage::Failed, 2);
+    assert_eq!(worker.count(Stage::Committed), 1);
+    assert!(desk.unpacked("b.zstn") == files[1] && !desk.has("a.zstn"));
+    desk.stub.heal();
+    // The same notification does the rest.
+    post(&worker.url, Some(SECRET), &body);
+    worker.wait(Stage::Committed, 2);
+    assert!(desk.unpacked("a.zstn") == files[0]);
+    assert_eq!(worker.count(Stage::Packed), 2);
+}
