@@ -63,6 +63,9 @@ pub struct Demo {
     /// Stop when everything has been shown once
     #[arg(long)]
     pub no_wait: bool,
+    /// Use the command line that has been built
+    #[arg(long, hide = true)]
+    pub built: bool,
 }
 
 #[derive(clap::Args)]

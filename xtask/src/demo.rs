@@ -32,16 +32,25 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Demo) -> Result
     // most dependencies with this program.
     let mut build = cargo(workspace);
     build.args(["build", "--package", "zstn"]);
-    let command_line = Background::start(workspace, "demo-command-line", &mut build)?;
+    let command_line = match options.built {
+        true => None,
+        false => Some(Background::start(
+            workspace,
+            "demo-command-line",
+            &mut build,
+        )?),
+    };
     report.step("npm packages", |step| node::install(workspace, step))?;
     let later = first_page(workspace, report)?;
     let model = match given {
         Some(model) => model,
         None => report.step("model (MiniLM)", |step| python::model(workspace, step))?,
     };
-    report.step("command line, dev build", |step| {
-        command_line.finish(workspace, step)
-    })?;
+    if let Some(command_line) = command_line {
+        report.step("command line, dev build", |step| {
+            command_line.finish(workspace, step)
+        })?;
+    }
     let site = workspace.target("demo/site");
     report.step("pack the model", |step| {
         pack(workspace, step, &model, &site)

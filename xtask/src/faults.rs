@@ -9,9 +9,9 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::cargo::cargo;
-use crate::step::{Report, Step};
+use crate::step::Report;
 use crate::workspace::Workspace;
-use crate::{node, wasm};
+use crate::{node, programs, wasm};
 
 /// A table: the list of its cases in `tests/faults`, and the suites that ran them.
 struct Table {
@@ -58,8 +58,7 @@ pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
     report.step("npm packages", |step| node::install(workspace, step))?;
     wasm::build(workspace, report)?;
     report.step("command line and server of faults", |step| {
-        step.run(cargo(workspace).args(["build", "--package", "zstn"]))?;
-        build(workspace, step)
+        programs::build(workspace, step)
     })?;
     // Results of an earlier run must not pass for those of this one.
     let results = workspace.target("faults");
@@ -90,12 +89,6 @@ pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
         table.print(workspace)?;
     }
     native.and(npm)
-}
-
-/// Builds the server of faults.
-pub fn build(workspace: &Workspace, step: &mut Step) -> Result<()> {
-    let server = ["--package", "zstn-tests", "--bin", "fault-server"];
-    step.run(cargo(workspace).arg("build").args(server))
 }
 
 /// Returns the path of the server of faults.

@@ -6,12 +6,11 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::cargo::cargo;
 use crate::python::{self, Environment};
 use crate::step::{Report, Step};
 use crate::wheel::{self, Python};
 use crate::workspace::Workspace;
-use crate::{apt, counts, process};
+use crate::{apt, counts, process, programs};
 
 const PACKAGE: &str = "git-lfs";
 
@@ -26,7 +25,7 @@ pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
     let python = Python::ready(workspace, report)?;
     python.build(workspace, report)?;
     report.step("command line, dev build", |step| {
-        step.run(cargo(workspace).args(["build", "--package", "zstn"]))
+        programs::build(workspace, step)
     })?;
     report.step("git-lfs", |step| tools.test(workspace, step))
 }

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::args::Interop;
 use crate::cargo::cargo;
+use crate::programs;
 use crate::python;
 use crate::step::{Report, Step};
 use crate::workspace::Workspace;
@@ -37,11 +38,13 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Interop) -> Res
 /// Builds the programs that encode.
 pub fn build(workspace: &Workspace, step: &mut Step) -> Result<()> {
     let examples = ["--example", "interop", "--example", "ztensor"];
-    step.run(
-        cargo(workspace)
-            .args(["build", "--package", "zstn-tests"])
-            .args(examples),
-    )
+    programs::unless_built(|| {
+        step.run(
+            cargo(workspace)
+                .args(["build", "--package", "zstn-tests"])
+                .args(examples),
+        )
+    })
 }
 
 /// Passes the paths of those programs and of the second ztensor to the tests of

@@ -24,6 +24,7 @@ mod node;
 mod object_stores;
 mod placeholder;
 mod process;
+mod programs;
 mod python;
 mod rust_source;
 mod rust_target;

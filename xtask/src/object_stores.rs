@@ -10,10 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::background::Background;
-use crate::cargo::cargo;
 use crate::step::{Report, Step};
 use crate::workspace::Workspace;
-use crate::{counts, node, python};
+use crate::{counts, node, programs, python};
 
 const AZURITE: &str = "azurite@3.37.0";
 const AZURITE_PROGRAM: &str = "node_modules/azurite/dist/src/blob/main.js";
@@ -56,8 +55,8 @@ impl ObjectStores {
     pub fn test(&self, workspace: &Workspace, step: &mut Step) -> Result<()> {
         let running = self.start(workspace)?;
         step.run(
-            cargo(workspace)
-                .args(["test", "--package", "zstn-tests", "--test", "store"])
+            programs::test(workspace)
+                .args(["--test", "store"])
                 .args(["--", "--include-ignored"])
                 .envs(running.variables.clone()),
         )?;

@@ -15,8 +15,8 @@ use crate::valgrind::{self, Valgrind};
 use crate::wheel::Python;
 use crate::workspace::Workspace;
 use crate::{
-    capi, chromium, counts, faults, hub_demo, instructions, interop, nginx, no_std, node, python,
-    rust_target, wasm,
+    capi, chromium, counts, faults, hub_demo, instructions, interop, nginx, no_std, node, programs,
+    python, rust_target, wasm,
 };
 
 /// A small checkpoint in the repository, for a demo without a download.
@@ -47,10 +47,6 @@ fn all(workspace: &Workspace, report: &mut Report, options: &Test, this: &Path) 
     report.step("API reference of the npm package", |step| {
         step.run(node::npm().args(["run", "docs"]))
     })?;
-    report.step("command line, dev build", |step| {
-        step.run(cargo(workspace).args(["build", "--package", "zstn"]))?;
-        faults::build(workspace, step)
-    })?;
     capi::test(workspace, report, &tools.capi)?;
     report.step("tests in Node and Chromium", |step| {
         javascript(workspace, step, &tools)
@@ -78,7 +74,7 @@ fn all(workspace: &Workspace, report: &mut Report, options: &Test, this: &Path) 
     }
     report.step("cargo xtask demo", |step| {
         let mut demo = Command::new(this);
-        demo.args(["demo", "--no-wait"]);
+        demo.args(["demo", "--no-wait", "--built"]);
         if options.skip_peers {
             demo.arg(workspace.path(SMALL_MODEL));
         }
@@ -207,8 +203,14 @@ fn rust(workspace: &Workspace, report: &mut Report) -> Result<()> {
     report.step("cargo test, core without features", |step| {
         step.run(cargo(workspace).arg("test").args(core).arg("--lib"))
     })?;
+    report.step("programs and tests, dev build", |step| {
+        programs::build_all(workspace, step)
+    })?;
     report.step("cargo test", |step| {
-        step.run(cargo(workspace).args(["test", "--workspace"]))?;
+        let mut test = cargo(workspace);
+        test.args(["test", "--workspace"])
+            .env("ZSTN_BIN", workspace.zstn("debug"));
+        step.run(&mut test)?;
         counts::note(step)
     })
 }

@@ -7,11 +7,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::cargo::{cargo, cargo_environment};
+use crate::cargo::cargo_environment;
 use crate::python::{self, Environment};
 use crate::step::{Report, Step};
 use crate::workspace::Workspace;
-use crate::{counts, process};
+use crate::{counts, process, programs};
 
 const PACKAGE: &str = "native/python";
 /// The oldest glibc that Rust supports.
@@ -119,7 +119,9 @@ impl Python {
 
     /// Builds the programs that tests of the package talk to.
     pub fn programs(&self, workspace: &Workspace, report: &mut Report) -> Result<()> {
-        report.step("programs for the tests", |step| programs(workspace, step))
+        report.step("programs for the tests", |step| {
+            programs::build(workspace, step)
+        })
     }
 
     /// Runs the tests that take seconds.
@@ -184,14 +186,6 @@ impl Python {
             .env("PYTHONDONTWRITEBYTECODE", "1");
         python
     }
-}
-
-/// Builds the model hub that the tests talk to, and the command line: seconds
-/// after the server of faults, a minute without it.
-fn programs(workspace: &Workspace, step: &mut Step) -> Result<()> {
-    step.run(cargo(workspace).args(["build", "--package", "zstn"]))?;
-    let program = ["--package", "zstn-tests", "--bin", "stub-hub"];
-    step.run(cargo(workspace).arg("build").args(program))
 }
 
 fn stub_hub_program(workspace: &Workspace) -> PathBuf {

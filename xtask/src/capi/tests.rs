@@ -11,12 +11,11 @@ use super::CRATE;
 use super::compiler::{Compiler, Language, Link, with_library};
 use super::install::Installed;
 use crate::background::Background;
-use crate::cargo::cargo;
 use crate::python::{self, Environment};
 use crate::step::Step;
 use crate::valgrind::{self, Valgrind};
 use crate::workspace::Workspace;
-use crate::{apt, process};
+use crate::{apt, process, programs};
 
 /// What the tests need besides a C compiler, which Rust needs too, with the
 /// packages of Debian.
@@ -167,7 +166,7 @@ impl Tests<'_> {
 
     /// Compares the server in Go with that of the command line.
     fn served(&self, step: &mut Step) -> Result<()> {
-        step.run(cargo(self.workspace).args(["build", "--package", "zstn"]))?;
+        programs::build(self.workspace, step)?;
         let mut run = self.python("served.py");
         run.arg(self.go_program())
             .arg(self.workspace.zstn("debug"))
