@@ -15,8 +15,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::Job;
-use super::lock::Lock;
 use crate::hub::{Repository, is_commit};
+use crate::lock::Lock;
 use crate::manifest::{Results, write_json};
 use crate::source::HttpOptions;
 use crate::{Error, Location, Result};
