@@ -53,6 +53,8 @@ mod engine;
 mod error;
 #[cfg(feature = "lfs")]
 pub mod lfs;
+#[cfg(any(feature = "lfs", feature = "worker"))]
+mod lock;
 pub mod model_delta;
 mod output;
 mod pack;

@@ -407,7 +407,8 @@ typedef struct {
 /**
  * Called with the bytes that are done, out of a total. A result other than 0
  * ends the work with `ZSTN_ERROR_CANCELLED`. Calls come from any thread, but
- * never two at a time.
+ * never two at a time. It must not call the library with the engine of the work,
+ * nor with NULL if that is the shared one: such a call may wait forever.
  */
 typedef int32_t (*zstn_progress)(void *ctx,
                                  int32_t phase,

@@ -1,12 +1,13 @@
 //! Work on whole checkpoints.
 
 use std::ffi::{c_char, c_void};
+use std::ptr;
 
 use zstn::source::HttpOptions;
 use zstn::{Effort, Engine, Input, PackOptions, UnpackOptions, VerifyOptions};
 
 use crate::engine::{self, zstn_engine};
-use crate::input::{self, zstn_input};
+use crate::input::{self, Opened, zstn_input};
 use crate::pointer;
 use crate::progress::{Watch, zstn_progress};
 use crate::report::{self, zstn_report};
@@ -56,6 +57,68 @@ pub struct zstn_work_options {
 // SAFETY: such a structure: it ends in an even number of 32 bits.
 unsafe impl Structure for zstn_work_options {}
 
+/// What the caller has given.
+struct Given<'a> {
+    input: Opened<'a>,
+    /// For verifying.
+    original: Option<Input>,
+    work: Work,
+}
+
+impl<'a> Given<'a> {
+    /// Reads all inputs before the first error is returned: the contexts of all
+    /// callbacks are released whatever is wrong with other arguments.
+    ///
+    /// # Safety
+    /// The pointers are NULL or valid, and so is all that they point to.
+    unsafe fn read(
+        input: *const zstn_input,
+        original: *const zstn_input,
+        options: *const zstn_work_options,
+        report: *mut zstn_report,
+    ) -> Result<Self, Failure> {
+        // SAFETY: see above.
+        let (input, original, options) = unsafe {
+            (
+                input::required(input, "the input"),
+                input::optional(original, "the original"),
+                structure::read(options, "the options"),
+            )
+        };
+        let bases = match &options {
+            // SAFETY: a list of the caller.
+            Ok(Some(options)) => unsafe { read_bases(options) },
+            _ => Ok(Vec::new()),
+        };
+        let (input, original, bases) = (input?, original?, bases?);
+        let options = options?.unwrap_or_else(structure::zeroed);
+        // SAFETY: see above.
+        let work = unsafe { Work::new(options, bases, input.url) }?;
+        // SAFETY: see above.
+        unsafe { report::check(report) }?;
+        Ok(Self {
+            input,
+            original: original.map(|original| original.input),
+            work,
+        })
+    }
+}
+
+/// Reads all bases, and then returns the first error.
+///
+/// # Safety
+/// The list is NULL or valid, and so is all that it points to.
+unsafe fn read_bases(options: &zstn_work_options) -> Result<Vec<Input>, Failure> {
+    // SAFETY: see above.
+    let bases = unsafe { pointer::list(options.bases, options.base_count, "the list of bases") }?;
+    let bases = bases.iter().map(|base| {
+        // SAFETY: an input of the caller.
+        unsafe { input::required(*base, "a base") }.map(|base| base.input)
+    });
+    let bases = bases.collect::<Vec<_>>();
+    bases.into_iter().collect()
+}
+
 /// Options of the caller, read.
 struct Work {
     given: zstn_work_options,
@@ -67,19 +130,14 @@ struct Work {
 
 impl Work {
     /// # Safety
-    /// `given` is NULL or valid, and so is all that it points to.
-    unsafe fn new(given: *const zstn_work_options, url: Option<&str>) -> Result<Self, Failure> {
-        // SAFETY: see above.
-        let given = unsafe { structure::read(given, "the options") }?;
-        let given = given.unwrap_or_else(structure::zeroed);
-        // SAFETY: a list of the caller.
-        let bases = unsafe { pointer::list(given.bases, given.base_count, "the list of bases") }?;
-        let bases = bases.iter().map(|base| {
-            // SAFETY: an input of the caller.
-            unsafe { input::required(*base, "a base") }.map(|base| base.input)
-        });
+    /// That of [`Given::read`]; `url` is that of the input.
+    unsafe fn new(
+        given: zstn_work_options,
+        bases: Vec<Input>,
+        url: Option<&str>,
+    ) -> Result<Self, Failure> {
         Ok(Self {
-            bases: bases.collect::<Result<_, _>>()?,
+            bases,
             // SAFETY: NULL or a handle.
             engine: unsafe { engine::of(given.engine) },
             watch: Watch::new(given.progress, given.progress_ctx),
@@ -121,12 +179,8 @@ pub unsafe extern "C" fn zstn_pack(
 ) -> zstn_status {
     status::run(error, || {
         // SAFETY: structures of the caller, as the header says.
-        let (input, work) = unsafe {
-            let input = input::required(input, "the input")?;
-            let work = Work::new(options, input.url)?;
-            report::check(report)?;
-            (input.input, work)
-        };
+        let given = unsafe { Given::read(input, ptr::null(), options, report) }?;
+        let (input, work) = (given.input.input, given.work);
         // SAFETY: an output of the caller.
         let sink = unsafe { sink::required(output, work.given.overwrite != 0) }?;
         let mut options = PackOptions::default()
@@ -169,12 +223,8 @@ pub unsafe extern "C" fn zstn_unpack(
 ) -> zstn_status {
     status::run(error, || {
         // SAFETY: structures of the caller, as the header says.
-        let (input, work) = unsafe {
-            let input = input::required(input, "the input")?;
-            let work = Work::new(options, input.url)?;
-            report::check(report)?;
-            (input.input, work)
-        };
+        let given = unsafe { Given::read(input, ptr::null(), options, report) }?;
+        let (input, work) = (given.input.input, given.work);
         // SAFETY: an output of the caller.
         let sink = unsafe { sink::required(output, work.given.overwrite != 0) }?;
         let mut options = UnpackOptions::default()
@@ -213,13 +263,8 @@ pub unsafe extern "C" fn zstn_verify(
 ) -> zstn_status {
     status::run(error, || {
         // SAFETY: structures of the caller, as the header says.
-        let (input, original, work) = unsafe {
-            let input = input::required(input, "the input")?;
-            let original = input::optional(original, "the original")?;
-            let work = Work::new(options, input.url)?;
-            report::check(report)?;
-            (input.input, original, work)
-        };
+        let given = unsafe { Given::read(input, original, options, report) }?;
+        let (input, original, work) = (given.input.input, given.original, given.work);
         let mut options = VerifyOptions::default()
             .http(work.http.clone())
             .progress(&work.watch);
@@ -230,7 +275,7 @@ pub unsafe extern "C" fn zstn_verify(
             options = options.base(base);
         }
         if let Some(original) = original {
-            options = options.original(original.input);
+            options = options.original(original);
         }
         let verified = work
             .watch

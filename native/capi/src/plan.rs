@@ -114,7 +114,7 @@ impl zstn_plan {
     }
 
     fn supply(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
-        let asked = self.table.take_if(|(_, table, _)| {
+        let asked = self.table.as_ref().filter(|(_, table, _)| {
             (table.start, table.end - table.start) == (offset, bytes.len() as u64)
         });
         let Some((_, _, rows)) = asked else {
@@ -123,8 +123,10 @@ impl zstn_plan {
                 bytes.len()
             )));
         };
-        let rows = self.opened.model().rows(self.number, rows, Some(bytes))?;
-        self.rows = Some(rows);
+        let model = self.opened.model();
+        self.rows = Some(model.rows(self.number, rows.clone(), Some(bytes))?);
+        // Only now, so that bytes that were refused can be fetched again.
+        self.table = None;
         Ok(())
     }
 

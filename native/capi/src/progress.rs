@@ -18,7 +18,8 @@ pub const ZSTN_PHASE_RESTORE_BASE: i32 = 2;
 
 /// Called with the bytes that are done, out of a total. A result other than 0
 /// ends the work with `ZSTN_ERROR_CANCELLED`. Calls come from any thread, but
-/// never two at a time.
+/// never two at a time. It must not call the library with the engine of the work,
+/// nor with NULL if that is the shared one: such a call may wait forever.
 pub type zstn_progress =
     Option<unsafe extern "C" fn(ctx: *mut c_void, phase: i32, done: u64, total: u64) -> i32>;
 

@@ -92,6 +92,55 @@ static void by_callbacks(const fixture *files) {
     free(restored.bytes);
 }
 
+/* Every context is released once, whichever other argument is refused. */
+static void contexts_are_released(const fixture *files) {
+    memory_file files_in_memory[4];
+    zstn_io ios[4];
+    zstn_input inputs[4];
+    const zstn_input *bases[3];
+    zstn_work_options options = ZSTN_INIT;
+    zstn_output output = ZSTN_INIT;
+    zstn_report report = ZSTN_INIT;
+    zstn_input bad = ZSTN_INIT;
+    int number, wrong;
+    options.struct_size = sizeof options;
+    output.struct_size = sizeof output;
+    bad.struct_size = sizeof bad;
+    for (number = 0; number < 4; number++) {
+        files_in_memory[number] = memory_of(files->packed);
+        ios[number] = io_of(&files_in_memory[number]);
+        memset(&inputs[number], 0, sizeof inputs[number]);
+        inputs[number].struct_size = sizeof inputs[number];
+        inputs[number].io = &ios[number];
+        inputs[number].io_len = files->packed.len;
+    }
+    options.bases = bases;
+    for (wrong = 0; wrong < 6; wrong++) {
+        const zstn_input *input = wrong == 0 ? NULL : &inputs[0];
+        const zstn_input *original = wrong == 1 ? &bad : &inputs[1];
+        int were[4];
+        for (number = 0; number < 4; number++) {
+            were[number] = files_in_memory[number].released;
+        }
+        bases[0] = &inputs[2];
+        bases[1] = wrong == 2 ? &bad : &inputs[3];
+        bases[2] = wrong == 2 ? &inputs[3] : &bad;
+        options.base_count = wrong == 2 || wrong == 5 ? 3 : 2;
+        options.token = wrong == 3 ? "token" : NULL;
+        report.struct_size = wrong == 4 ? 1 : sizeof report;
+        FAILS(ZSTN_ERROR_USAGE, zstn_verify(input, original, &options, &report, &failure));
+        CHECK(files_in_memory[0].released - were[0] == (wrong != 0));
+        CHECK(files_in_memory[1].released - were[1] == (wrong != 1));
+        CHECK(files_in_memory[2].released - were[2] == 1);
+        CHECK(files_in_memory[3].released - were[3] == 1);
+        FAILS(ZSTN_ERROR_USAGE, zstn_pack(input, &output, &options, &report, &failure));
+        FAILS(ZSTN_ERROR_USAGE, zstn_unpack(input, &output, &options, &report, &failure));
+        CHECK(files_in_memory[0].released - were[0] == 3 * (wrong != 0));
+        CHECK(files_in_memory[2].released - were[2] == 3);
+        CHECK(files_in_memory[3].released - were[3] == 3);
+    }
+}
+
 static void by_paths(const fixture *files) {
     char path[512];
     file_bytes restored;
@@ -170,6 +219,7 @@ static void is_cancelled(const fixture *files) {
 
 void test_checkpoint(const fixture *files) {
     by_callbacks(files);
+    contexts_are_released(files);
     by_paths(files);
     verifies(files);
     is_cancelled(files);

@@ -1,9 +1,10 @@
 //! The transfer agent: what git-lfs starts to move objects.
 
-use std::io::{BufRead, ErrorKind, Write};
+use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 
 use super::channel::{Channel, Replies, receive};
+use super::fault::Fault;
 use super::message::{Problem, Request, Response, Transfer};
 use super::meter::Meter;
 use super::object::Workshop;
@@ -14,7 +15,7 @@ use super::server;
 use super::store::Store;
 use crate::display::Escaped;
 use crate::source::HttpOptions;
-use crate::{Engine, Error, Location, Result};
+use crate::{Engine, Error, Result};
 
 /// The number that git-lfs shows with an error at the start.
 const NOT_READY: u16 = 32;
@@ -211,17 +212,14 @@ impl Agent {
         let (fetching, restoring) = (meter.stage(0, 1, 2), meter.stage(1, 2, 2));
         let restored = workshop
             .fetch(&location, &http, transfer.size, &fetching)
-            .and_then(|fetched| {
-                let path = workshop.restore(fetched, transfer.size, oid.as_str(), &restoring)?;
-                let found = Oid::of_file(&path)?;
-                match found == *oid {
-                    true => Ok(path),
-                    false => Err(Error::Differs {
-                        detail: format!("its bytes have the SHA-256 {found}"),
-                    }),
-                }
-            });
-        restored.map_err(|error| describe(error, &location, oid))
+            .and_then(|fetched| workshop.restore(fetched, transfer.size, oid, &restoring));
+        restored.map_err(|fault| {
+            let gone = match (&fault, &self.store) {
+                (Fault::Missing, Some(store)) => store.check_folder().err(),
+                _ => None,
+            };
+            gone.unwrap_or_else(|| fault.describe(&location, oid, transfer.size))
+        })
     }
 
     fn needed_store(&self) -> Result<&Store> {
@@ -249,44 +247,6 @@ fn check_local(path: &Path, oid: &Oid, size: u64) -> Result<()> {
             path.display()
         ),
     })
-}
-
-/// Returns the error of a download as a sentence with what to do.
-fn describe(error: Error, location: &Location, oid: &Oid) -> Error {
-    match error {
-        _ if is_missing(&error) => Error::Http {
-            url: location.to_string(),
-            detail:
-                "the object is not there; push it from a clone that has it (git lfs push --all \
-                     REMOTE)"
-                    .into(),
-            status: Some(404),
-        },
-        Error::Format { .. }
-        | Error::Core(_)
-        | Error::Differs { .. }
-        | Error::NeedsBase { .. }
-        | Error::Usage(_) => {
-            let reason = error.to_string();
-            let name = format!("{location}: ");
-            let reason = reason.strip_prefix(&name).unwrap_or(&reason);
-            Error::Differs {
-                detail: format!(
-                    "{location} is damaged: {reason}; delete it, and push the object from a clone \
-                     that has it (git lfs push --object-id REMOTE {oid})"
-                ),
-            }
-        }
-        error => error,
-    }
-}
-
-fn is_missing(error: &Error) -> bool {
-    match error {
-        Error::Io { source, .. } => source.kind() == ErrorKind::NotFound,
-        Error::Http { status, .. } => matches!(status, Some(404 | 410)),
-        _ => false,
-    }
 }
 
 fn code(error: &Error) -> u16 {

@@ -6,6 +6,7 @@
 
 mod agent;
 mod channel;
+mod fault;
 mod filter;
 mod message;
 mod meter;

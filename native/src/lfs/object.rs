@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use zstn_core::catalog::{Kind, recognise};
 use zstn_core::container::zstn::Prefix;
 
+use super::fault::Fault;
 use super::meter::Stage;
+use super::oid::Oid;
 use super::scratch::Scratch;
 use super::stored_form::{ENVELOPE, HEAD_BYTES, StoredForm};
 use crate::source::{HttpOptions, Map, Source};
@@ -107,12 +109,12 @@ impl Workshop<'_> {
         http: &HttpOptions,
         len_bytes: u64,
         progress: &Stage<'_>,
-    ) -> Result<Fetched> {
+    ) -> Result<Fetched, Fault> {
         let most = len_bytes.saturating_add(HEAD_BYTES as u64);
         let mut http = http.clone();
         http.max_unsized_bytes = most;
         let watch = |so_far: u64, total: Option<u64>| progress.at(so_far, total.unwrap_or(most));
-        let fetched = match location.feed(&http)? {
+        let fetched = match location.feed(&http).map_err(Fault::of_reading)? {
             Some(mut feed) => {
                 check_most(feed.len_bytes().unwrap_or(0), most)?;
                 let (file, path) = self.scratch.file("fetched")?;
@@ -122,7 +124,7 @@ impl Workshop<'_> {
                 }
             }
             None => Fetched {
-                map: location.map(&http, &watch)?,
+                map: location.map(&http, &watch).map_err(Fault::of_reading)?,
                 path: None,
             },
         };
@@ -130,18 +132,42 @@ impl Workshop<'_> {
         Ok(fetched)
     }
 
-    /// Restores the original of `len_bytes` from a stored object, as the file
-    /// `name`. Its digest is not looked at.
+    /// Restores the original of `len_bytes` from a stored object, as a file that is
+    /// called like it. After an error nothing of it is left.
     ///
     /// # Errors
-    /// An object that is damaged or has another length, and I/O errors.
+    /// An object that is damaged, has another length or other bytes, and I/O
+    /// errors.
     pub(super) fn restore(
+        &self,
+        fetched: Fetched,
+        len_bytes: u64,
+        oid: &Oid,
+        progress: &dyn Progress,
+    ) -> Result<PathBuf, Fault> {
+        let restored = self.restore_unchecked(fetched, len_bytes, oid.as_str(), progress);
+        let checked = restored.and_then(|path| {
+            let found = Oid::of_file(&path)?;
+            match found == *oid {
+                true => Ok(path),
+                false => Err(Fault::Digest(found)),
+            }
+        });
+        if checked.is_err() {
+            self.scratch.remove(oid.as_str());
+        }
+        checked
+    }
+
+    /// Does the same without looking at the digest, and may leave a file after an
+    /// error.
+    fn restore_unchecked(
         &self,
         fetched: Fetched,
         len_bytes: u64,
         name: &str,
         progress: &dyn Progress,
-    ) -> Result<PathBuf> {
+    ) -> Result<PathBuf, Fault> {
         let Fetched { map, path } = fetched;
         let target = self.scratch.path(name);
         let start = match StoredForm::of(&map[..map.len().min(HEAD_BYTES)])? {
@@ -160,7 +186,7 @@ impl Workshop<'_> {
         if let (Some(path), 0) = (path, start) {
             return match std::fs::rename(&path, &target) {
                 Ok(()) => Ok(target),
-                Err(error) => Err(Error::file("rename", &path)(error)),
+                Err(error) => Err(Error::file("rename", &path)(error).into()),
             };
         }
         let (mut file, _) = self.scratch.file(name)?;
@@ -202,21 +228,21 @@ fn head(path: &Path) -> Result<(Vec<u8>, u64)> {
     read().map_err(Error::file("read", path))
 }
 
-fn check_len(found: u64, expected: u64) -> Result<()> {
+fn check_len(found: u64, expected: u64) -> Result<(), Fault> {
     match found == expected {
         true => Ok(()),
-        false => Err(Error::Differs {
-            detail: format!("it holds {found} bytes instead of {expected}"),
-        }),
+        false => Err(Fault::Length(format!(
+            "it holds {found} bytes instead of {expected}"
+        ))),
     }
 }
 
 /// Refuses an object that is longer than any form of the original.
-fn check_most(found: u64, most: u64) -> Result<()> {
+fn check_most(found: u64, most: u64) -> Result<(), Fault> {
     match found <= most {
         true => Ok(()),
-        false => Err(Error::Differs {
-            detail: format!("it has {found} bytes, more than the original"),
-        }),
+        false => Err(Fault::Length(format!(
+            "it has {found} bytes, more than the original"
+        ))),
     }
 }

@@ -1,6 +1,6 @@
 //! The repository that a command runs in, as git describes it.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -67,19 +67,38 @@ impl Repository {
 /// Runs git and returns what it prints; `None` if it fails.
 ///
 /// # Errors
-/// A git that cannot be started.
+/// A git that cannot be started; elsewhere than on Unix, text that is not UTF-8.
 pub(super) fn git(
     arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
-) -> Result<Option<String>> {
+) -> Result<Option<OsString>> {
     let output = Command::new("git")
         .args(arguments)
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .output()
         .map_err(|error| Error::io("start git", error))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    Ok(output
-        .status
-        .success()
-        .then(|| text.trim_end_matches('\n').to_owned()))
+    if !output.status.success() {
+        return Ok(None);
+    }
+    let mut printed = output.stdout;
+    while printed.last() == Some(&b'\n') {
+        printed.pop();
+    }
+    text(printed).map(Some)
+}
+
+/// Returns what git has printed, which may be a path: on Unix any bytes.
+#[cfg(unix)]
+#[expect(clippy::unnecessary_wraps)]
+fn text(printed: Vec<u8>) -> Result<OsString> {
+    use std::os::unix::ffi::OsStringExt as _;
+    Ok(OsString::from_vec(printed))
+}
+
+/// Returns what git has printed, which is UTF-8 on other systems.
+#[cfg(not(unix))]
+fn text(printed: Vec<u8>) -> Result<OsString> {
+    let text = String::from_utf8(printed);
+    text.map(OsString::from)
+        .map_err(|_| Error::Usage("git names a path that is not UTF-8; move the repository".into()))
 }

@@ -7,12 +7,16 @@ use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
 use super::repository::Repository;
+use crate::lock::Lock;
 use crate::{Error, Result};
 
 const PREFIX: &str = "unfinished-";
 
-/// The age from which a folder counts as left by a process that was
-/// killed.
+/// The name of the file in a folder that its process locks.
+const LOCK: &str = "lock";
+
+/// The age from which a folder that nobody has locked counts as left by a process
+/// that was killed.
 const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A folder for files in the making. It is removed when this is dropped.
@@ -20,7 +24,13 @@ const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 /// In a repository it is next to git-lfs's objects, so that a file is renamed to
 /// its place without a copy, but not in git-lfs's own folder for temporary files:
 /// every git-lfs command may remove what it does not know there.
-pub(super) struct Scratch(TempDir);
+pub(super) struct Scratch {
+    /// Keeps other processes from removing the folder, however long this one works;
+    /// `None` in a file system without locks. It is dropped first, since an open
+    /// file cannot be removed everywhere.
+    _lock: Option<Lock>,
+    folder: TempDir,
+}
 
 impl Scratch {
     /// Makes the folder, and removes old ones that killed processes have left.
@@ -38,12 +48,16 @@ impl Scratch {
             remove_abandoned(&parent);
         }
         let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&parent);
-        folder.map(Self).map_err(fail())
+        let folder = folder.map_err(fail())?;
+        Ok(Self {
+            _lock: Lock::take(&folder.path().join(LOCK)).ok().flatten(),
+            folder,
+        })
     }
 
     /// Returns the path of a file in it.
     pub(super) fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        self.folder.path().join(name)
     }
 
     /// Creates a file in it, which may exist.
@@ -73,7 +87,11 @@ fn remove_abandoned(parent: &Path) {
             .ok()
             .and_then(|modified| SystemTime::now().duration_since(modified).ok());
         if is_own && age.is_some_and(|age| age > ABANDONED_AFTER) {
-            let _ = fs::remove_dir_all(entry.path());
+            // A lock that cannot be asked for is no evidence of its end.
+            if let Ok(Some(lock)) = Lock::take(&entry.path().join(LOCK)) {
+                drop(lock);
+                let _ = fs::remove_dir_all(entry.path());
+            }
         }
     }
 }

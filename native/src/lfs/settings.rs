@@ -206,6 +206,7 @@ fn list_in(scope: Option<Scope>) -> Result<Vec<Setting>> {
     arguments.extend(scope.map(Scope::option));
     arguments.extend(["--get-regexp", OWN]);
     let text = git(arguments)?.unwrap_or_default();
+    let text = text.to_string_lossy();
     let mut settings = Vec::new();
     let mut fields = text.split('\0');
     while let (Some(scope), Some(entry)) = (fields.next(), fields.next()) {

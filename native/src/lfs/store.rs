@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::meter::Stage;
@@ -130,9 +131,8 @@ impl Store {
     ) -> Result<()> {
         let output = match self.location(oid) {
             Location::Path(path) => {
-                let folder = path.parent().unwrap_or(&path);
-                let created = std::fs::create_dir_all(folder);
-                created.map_err(Error::file("create", folder))?;
+                self.check_folder()?;
+                create_parents(&path)?;
                 Output::create_new(&path)
             }
             location => Output::to_url(&location.to_string(), false, http),
@@ -165,6 +165,21 @@ impl fmt::Display for Store {
             Place::Objects(url) => url.fmt(f),
         }
     }
+}
+
+/// Creates the two folders for an object below the folder of the store, which has
+/// to be there: its disk may have been unmounted meanwhile.
+fn create_parents(path: &Path) -> Result<()> {
+    let folders = path.ancestors().skip(1).take(2).collect::<Vec<_>>();
+    for folder in folders.into_iter().rev() {
+        match std::fs::create_dir(folder) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                return Err(Error::file("create", folder)(error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// A file that reports what has been read of it.

@@ -25,7 +25,6 @@ mod additions;
 mod event;
 mod failure;
 mod job;
-mod lock;
 mod metrics;
 mod packer;
 mod payload;

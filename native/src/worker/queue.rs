@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::lock::Lock;
 use super::{Job, JobEvent, Stage};
 use crate::hub::{Repository, is_commit};
+use crate::lock::Lock;
 use crate::manifest::{Results, write_json};
 use crate::source::HttpOptions;
 use crate::{Error, Location, Result};

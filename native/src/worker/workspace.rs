@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::lock::Lock;
+use crate::lock::Lock;
 use crate::{Error, Result};
 
 /// The folder of one process, which is removed with this; that of a process that was

@@ -65,10 +65,11 @@ class ObjectFolder:
             with path.open("wb") as file:
                 _copy(stream, file)
             with Original(path, self._cache_bytes) as original:
-                digest = hashlib.sha256()
-                for piece in original.pieces():
-                    digest.update(piece)
-            _check(digest.hexdigest(), oid)
+                # The agent takes no longer ones.
+                if path.stat().st_size > original.size + len(_ENVELOPE):
+                    raise ObjectError("the form that was sent is longer than the object")
+                digest = original.digest()
+            _check(digest, oid)
             _publish(path, target)
 
     def add_plain(self, prefix: str, oid: str, stream: IO[bytes]) -> None:
@@ -78,7 +79,7 @@ class ObjectFolder:
             with path.open("wb") as file:
                 digest = _copy(stream, file)
             _check(digest, oid)
-            if _is_smaller_packed(path, packed):
+            if _is_smaller_packed(path, packed) and self._holds(packed, oid):
                 _publish(packed, target)
                 return
             with path.open("rb") as file:
@@ -91,6 +92,14 @@ class ObjectFolder:
                     enveloped.write(_ENVELOPE)
                     _copy(file, enveloped)
             _publish(packed, target)
+
+    def _holds(self, path: Path, oid: str) -> bool:
+        """Unpacks a file, since it may become the only copy of an object."""
+        try:
+            with Original(path, self._cache_bytes) as original:
+                return original.digest() == oid
+        except ObjectError:
+            return False
 
     def open_original(self, prefix: str, oid: str) -> Original:
         """Opens the original of an object. A missing one is a
@@ -184,6 +193,13 @@ class Original(io.RawIOBase):
     def pieces(self) -> Iterator[bytes]:
         while piece := self.read(PIECE_BYTES):
             yield piece
+
+    def digest(self) -> str:
+        """Returns the SHA-256 of the rest."""
+        digest = hashlib.sha256()
+        for piece in self.pieces():
+            digest.update(piece)
+        return digest.hexdigest()
 
 
 def _is_name(part: str) -> bool:

@@ -3,6 +3,7 @@
 
 mod filter;
 mod objects;
+mod places;
 mod refusals;
 mod server;
 
@@ -129,6 +130,15 @@ fn folder_with_store() -> TempDir {
 fn stored(folder: &TempDir, oid: &str) -> std::path::PathBuf {
     let store = folder.path().join("store");
     store.join(&oid[..2]).join(&oid[2..4]).join(oid)
+}
+
+/// Returns the folder for files in the making in another.
+fn unfinished(parent: &Path) -> std::path::PathBuf {
+    let entries = std::fs::read_dir(parent).unwrap();
+    let mut paths = entries.map(|entry| entry.unwrap().path());
+    let name = |path: &std::path::PathBuf| path.file_name().unwrap().display().to_string();
+    let found = paths.find(|path| name(path).starts_with("unfinished-"));
+    found.expect("there is no folder for files in the making")
 }
 
 /// Returns a checkpoint as it is packed by default.

@@ -3,7 +3,14 @@
 use serde_json::json;
 use zstn_tests::{many_kinds, sha256};
 
-use super::{Agent, download, folder_with_store, stored, upload, zstn_bytes};
+use super::{Agent, download, folder_with_store, stored, unfinished, upload, zstn_bytes};
+
+/// Returns the names of the files in the making of an agent.
+fn made(folder: &tempfile::TempDir) -> Vec<String> {
+    let entries = std::fs::read_dir(unfinished(folder.path())).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name != "lock").collect()
+}
 
 #[test]
 fn objects_come_back_bit_for_bit() {
@@ -59,13 +66,8 @@ fn damaged_objects_are_named() {
         (&flipped[..], ""),
         (&packed[..packed.len() / 2], ""),
         (b"ZSTN", ""),
-        (&other, "bytes instead of"),
-        (&longer, "more than the original"),
-        (&model[1..], "bytes instead of"),
         (&changed, "have the SHA-256"),
         (&envelope, "have the SHA-256"),
-        (b"ZLFS\x02\0\0\0", "use a newer one"),
-        (b"", "bytes instead of"),
     ] {
         std::fs::write(&path, damaged).unwrap();
         let said = agent.fails(&download(&model));
@@ -75,6 +77,28 @@ fn damaged_objects_are_named() {
         );
         assert!(said.contains("git lfs push --object-id"), "{said}");
     }
+    // These may be whole, and their pointer wrong.
+    for (other, reason) in [
+        (&other[..], "bytes instead of"),
+        (&longer, "more than the original"),
+        (&model[1..], "bytes instead of"),
+        (b"", "bytes instead of"),
+    ] {
+        std::fs::write(&path, other).unwrap();
+        let said = agent.fails(&download(&model));
+        assert!(said.contains("does not fit its pointer"), "{said}");
+        assert!(said.contains(reason), "{said}");
+    }
+    // This is whole, and nobody should delete it.
+    std::fs::write(&path, b"ZLFS\x02\0\0\0").unwrap();
+    let said = agent.fails(&download(&model));
+    assert!(said.contains("use a newer one"), "{said}");
+    assert!(
+        !said.contains("damaged") && !said.contains("delete"),
+        "{said}"
+    );
+    // Nothing of them is left in the folder for files in the making.
+    assert_eq!(made(&folder), Vec::<String>::new());
     std::fs::write(&path, &packed).unwrap();
     assert!(agent.transfer(&download(&model))["error"].is_null());
     // What is there is not looked into, and not sent again.

@@ -9,13 +9,13 @@ use crate::{Error, Result};
 /// An exclusive lock on a file, which stays. The system releases it when the process
 /// ends, also if that is killed.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(crate) struct Lock {
     _file: File,
 }
 
 impl Lock {
     /// Takes the lock. Returns `None` if somebody else holds it.
-    pub(super) fn take(path: &Path) -> Result<Option<Self>> {
+    pub(crate) fn take(path: &Path) -> Result<Option<Self>> {
         let taken = open_locked(path).map_err(Error::file("lock", path))?;
         Ok(taken.map(|file| Self { _file: file }))
     }

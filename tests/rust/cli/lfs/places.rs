@@ -1,0 +1,84 @@
+//! Folders that disappear or grow old while an agent works.
+
+use std::fs::{self, File, FileTimes};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use super::{Agent, download, folder_with_store, lfs, stored, unfinished, upload};
+
+#[test]
+fn a_store_that_disappears_is_not_created_anew() {
+    let folder = folder_with_store();
+    let (store, away) = (folder.path().join("store"), folder.path().join("away"));
+    let object = folder.path().join("object");
+    let mut agent = Agent::ready(folder.path(), &["--store", "store"]);
+    assert!(agent.transfer(&upload(&object, b"x"))["error"].is_null());
+    fs::rename(&store, &away).unwrap();
+    let said = agent.fails(&upload(&object, b"y"));
+    assert!(said.contains("mount it"), "{said}");
+    assert!(!store.exists());
+    let said = agent.fails(&download(b"x"));
+    assert!(said.contains("mount it"), "{said}");
+    fs::rename(&away, &store).unwrap();
+    assert!(agent.transfer(&upload(&object, b"y"))["error"].is_null());
+    assert_eq!(agent.end(), (0, String::new()));
+}
+
+#[test]
+fn a_lost_folder_of_this_machine_is_not_a_missing_object() {
+    let folder = folder_with_store();
+    let object = folder.path().join("object");
+    let mut agent = Agent::ready(folder.path(), &["--store", "store"]);
+    let message = upload(&object, b"x");
+    assert!(agent.transfer(&message)["error"].is_null());
+    fs::remove_dir_all(unfinished(folder.path())).unwrap();
+    let said = agent.fails(&download(b"x"));
+    assert!(said.contains("unfinished-"), "{said}");
+    assert!(
+        !said.contains("is not there") && !said.contains("push"),
+        "{said}"
+    );
+    assert!(stored(&folder, message["oid"].as_str().unwrap()).exists());
+    assert_eq!(agent.end().0, 0);
+}
+
+// Elsewhere the times of a folder are not set this way.
+#[cfg(unix)]
+#[test]
+fn old_folders_are_removed_unless_their_process_runs() {
+    let folder = folder_with_store();
+    let init = Command::new("git")
+        .args(["init", "-q"])
+        .current_dir(folder.path())
+        .status();
+    assert!(init.unwrap().success());
+    let own = folder.path().join(".git/lfs/zstn");
+    let mut agent = Agent::ready(folder.path(), &["--store", "store"]);
+    let alive = unfinished(&own);
+    let left = own.join("unfinished-left");
+    fs::create_dir(&left).unwrap();
+    for path in [&alive, &left] {
+        grow_old(path);
+    }
+    let cleaned = lfs(folder.path(), &["filter", "clean", "x"])
+        .stdin(File::open("/dev/null").unwrap())
+        .output()
+        .unwrap();
+    assert!(cleaned.status.success(), "{cleaned:?}");
+    assert!(alive.exists());
+    assert!(!left.exists());
+    let object = folder.path().join("object");
+    assert!(agent.transfer(&upload(&object, b"x"))["error"].is_null());
+    assert!(agent.transfer(&download(b"x"))["error"].is_null());
+    assert_eq!(agent.end(), (0, String::new()));
+}
+
+#[cfg(unix)]
+fn grow_old(folder: &Path) {
+    let past = SystemTime::now() - Duration::from_secs(48 * 60 * 60);
+    let opened = File::open(folder).unwrap();
+    opened
+        .set_times(FileTimes::new().set_modified(past))
+        .unwrap();
+}
