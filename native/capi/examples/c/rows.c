@@ -72,9 +72,14 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: rows MODEL [TENSOR [ROWS]]\n");
         return 2;
     }
-    if ((strstr(argv[1], "://") != NULL ? zstn_open_url : zstn_open_path)(argv[1], NULL, &reader,
-                                                                         &error) != ZSTN_OK) {
-        return complain(&error);
+    if (strstr(argv[1], "://") != NULL) {
+        if (zstn_open_url(argv[1], NULL, &reader, &error) != ZSTN_OK) {
+            return complain(&error);
+        }
+    } else {
+        if (zstn_open_path(argv[1], NULL, &reader, &error) != ZSTN_OK) {
+            return complain(&error);
+        }
     }
     result = argc == 2 ? list(reader)
                        : print_rows(reader, argv[2], argc > 3 ? strtoull(argv[3], NULL, 10) : 1);
