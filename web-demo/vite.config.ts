@@ -1,5 +1,7 @@
+import { readFileSync } from "node:fs";
 import { defineConfig } from "vite";
 import type { Plugin } from "vite";
+import { archive } from "./archive.js";
 import { sampleFiles } from "./sample/plugin.js";
 
 /** What the built page may do. `connect-src` is open: people look at models on any host. */
@@ -27,9 +29,17 @@ const contentSecurityPolicy: Plugin = {
   ],
 };
 
+const { version } = JSON.parse(readFileSync(new URL("../wasm/package.json", import.meta.url), "utf8")) as { version: string };
+
+/** Writes the version of the package and the address of the site into the page: previews of links need an absolute address for their picture. */
+const aboutInPage: Plugin = {
+  name: "about-in-page",
+  transformIndexHtml: (html) => html.replaceAll("%VERSION%", version).replaceAll("%SITE%", process.env["ZSTN_SITE_URL"]?.replace(/\/*$/, "/") ?? "./"),
+};
+
 export default defineConfig({
   base: "./",
-  plugins: [contentSecurityPolicy, sampleFiles],
+  plugins: [contentSecurityPolicy, aboutInPage, sampleFiles, archive],
   worker: { format: "es" },
   build: { target: "es2022", assetsInlineLimit: 0, modulePreload: { polyfill: false } },
   // Bundled before serving, the package would lose sight of its .wasm file.

@@ -80,6 +80,12 @@ impl Error {
         Self::new(ErrorKind::Unsupported, None, detail)
     }
 
+    /// Creates the error for a file of a format or version that this build of the
+    /// library leaves out.
+    pub(crate) fn left_out() -> Self {
+        Self::unsupported("this build of the reader leaves out the format of this file")
+    }
+
     /// Creates the error for a limit that was exceeded.
     #[must_use]
     pub fn limit(detail: impl Into<Cow<'static, str>>) -> Self {

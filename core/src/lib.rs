@@ -57,6 +57,7 @@
 //! | [`container`] | many tensors to a file and back |
 //! | [`catalog`] | what every container looks like from outside |
 //! | [`model`] | the tensors of one file or several, as their user wants them |
+//! | [`sketch`] | signatures of checkpoints, and what one costs as a delta of another |
 //!
 //! The formats are described in `docs/formats`; the variants of [`Rule`] cite
 //! its sections. The modules of codecs (`bytes`, `transform`, `entropy`, and one
@@ -78,12 +79,17 @@ pub mod engine;
 #[doc(hidden)]
 pub mod entropy;
 pub mod error;
+#[doc(hidden)]
+pub mod float;
 pub mod frame;
 pub mod limits;
 pub mod model;
 pub mod pure;
 mod rule;
+pub mod sketch;
 mod sort;
+#[doc(hidden)]
+pub mod statistics;
 pub mod tensor;
 #[doc(hidden)]
 pub mod transform;

@@ -69,6 +69,15 @@ rules! {
     /// The names in the index can be changed and changed back (sharded 3).
     ShardRenaming = "sharded.renaming",
 
+    /// Starts with `ZSTNSKCH` (sketch 1).
+    SketchMagic = "sketch.magic",
+    /// Version 1 (sketch 1).
+    SketchVersion = "sketch.version",
+    /// The bytes after the digest have it (sketch 1).
+    SketchDigest = "sketch.digest",
+    /// Directory and frames are those of tensors (sketch 1).
+    SketchLayout = "sketch.layout",
+
     /// Starts with `ZSTN` (z4ai-containers 2.1).
     ZstnMagic = "zstn.magic",
     /// Version 3 (2.1).
@@ -117,6 +126,8 @@ rules! {
     ZstnTensorDigest = "zstn.tensor_digest",
     /// The restored file has its length and digest (zstn-integrity 3).
     ZstnFileDigest = "zstn.file_digest",
+    /// Statistics are well formed and those of the tensor (zstn-integrity 7).
+    ZstnStatistics = "zstn.statistics",
 
     /// Starts with the magic of a frame family (z4ai-frames 2).
     FrameMagic = "frame.magic",
@@ -144,6 +155,19 @@ rules! {
     DeltaPlaces = "delta.places",
     /// The restored tensor is the one that was packed (zstn-delta 3).
     DeltaTensor = "delta.tensor",
+
+    /// Low-rank prediction of bfloat16 and float32 alone (zxd1 13.1).
+    LowRankDtype = "low_rank.dtype",
+    /// As many rows and columns as the tensor has elements, and a rank of at
+    /// least 1, at most 1024 and no more than either (zxd1 13.1).
+    LowRankShape = "low_rank.shape",
+    /// Factors of 2 to 24 bits whose sums of products are at most 2^53
+    /// (zxd1 13.1).
+    LowRankBits = "low_rank.bits",
+    /// Shifts for which every product is a normal double (zxd1 13.1).
+    LowRankShift = "low_rank.shift",
+    /// No bits set after the last factor (zxd1 13.1).
+    LowRankPadding = "low_rank.padding",
 
     /// Version 1 (z4ai-frames 3.1).
     FrameVersion = "frame.version",
@@ -179,6 +203,21 @@ rules! {
     PaletteIndexWidth = "palette.index_width",
     /// Every index leads to an entry of the codebook (10).
     PaletteIndex = "palette.index",
+    /// Dtypes, grid, flags and table of a lattice frame exist and fit each other
+    /// (zxq1 2).
+    LatticeHead = "lattice.head",
+    /// Groups are not larger than the matrix, which has elements (zxq1 2).
+    LatticeShape = "lattice.shape",
+    /// The inner frames are those of z4ai's containers, fill their places and
+    /// are as long as the head says (zxq1 2.2).
+    LatticeFrames = "lattice.frames",
+    /// Scales are finite (zxq1 4).
+    LatticeScale = "lattice.scale",
+    /// Symbols stand for finite values (zxq1 3).
+    LatticeSymbol = "lattice.symbol",
+    /// As many elements as the groups in the bitmap have, and none after the
+    /// last group (zxq1 5).
+    LatticeExceptions = "lattice.exceptions",
     /// A stored plane is as long as its payload (4.1).
     StoreLength = "store.length",
     /// Block table of method 2 (4.3).
@@ -201,6 +240,32 @@ rules! {
     RansEnd = "rans.end",
     /// The stream can hold as many symbols as promised (13 rule 5).
     RansCapacity = "rans.capacity",
+
+    /// The symbols of a table are in order and their frequencies sum to 4096
+    /// (zxd1 7).
+    InterleavedTable = "interleaved.table",
+    /// States within their range at the start, back at their start at the end,
+    /// all words used (zxd1 8).
+    InterleavedStream = "interleaved.stream",
+    /// A side stream is of a known kind and can hold as many bytes as promised
+    /// (zxd1 9).
+    InterleavedSide = "interleaved.side",
+
+    /// Dtype, flags, number of states and lengths of a `ZXD1` frame within
+    /// their ranges (zxd1 3).
+    DifferenceHeader = "difference.header",
+    /// The head of a `ZXD1` frame has its checksum (zxd1 3).
+    DifferenceHeadChecksum = "difference.head_checksum",
+    /// Every context has a table that there is and a shift of at most 24
+    /// (zxd1 6).
+    DifferenceContexts = "difference.contexts",
+    /// The blocks fill the frame, and are no longer than their elements can be
+    /// (zxd1 10).
+    DifferenceBlocks = "difference.blocks",
+    /// A block has its checksum (zxd1 10).
+    DifferenceBlockChecksum = "difference.block_checksum",
+    /// The raw bits of a block are used up (zxd1 10).
+    DifferenceRawBits = "difference.raw_bits",
 
     /// One well-formed RFC 8878 frame without dictionary (1).
     ZstdFrame = "zstd.frame",

@@ -25,6 +25,8 @@
 //!   shards, a [`Source`] or bytes in memory; what it is, they find out. Their
 //!   [`Sink`] is a path, an address or a writer. Output files appear under their
 //!   name only when they are complete.
+//! - [`family::choose`] finds the best base for a checkpoint among others, by small
+//!   signatures of them, which [`family::sketch`] makes.
 //! - [`Reader`] reads single tensors, or rows of them, and fetches little else.
 //!   [`SafetensorsView`] reads ranges of the file that a model amounts to.
 //! - [`compress`] and [`decompress`] code single buffers.
@@ -51,6 +53,7 @@ mod delta;
 pub mod display;
 mod engine;
 mod error;
+pub mod family;
 #[cfg(feature = "lfs")]
 pub mod lfs;
 #[cfg(any(feature = "lfs", feature = "worker"))]
@@ -98,3 +101,4 @@ pub use safetensors_view::UnpackedRanges;
 pub use source::{Input, Location, Source};
 pub use verbs::{UnpackOptions, VerifyOptions, pack, unpack, verify};
 pub use zstn_core::frame::select::Effort;
+pub use zstn_core::model::Verify;

@@ -40,7 +40,12 @@ fn verify_container(
     let container = Container::parse(engine, input)?;
     let expected = Original::new(input, original, container.header());
     expected.check_header(container.original_len_bytes())?;
-    container.decode_in_order(engine, progress, |span, bytes| expected.check(&span, bytes))?;
+    let statistics = container.statistics()?;
+    container.decode_in_order(engine, progress, |span, bytes| {
+        expected.check(&span, bytes)?;
+        let checked = statistics.check(engine, &span, bytes);
+        checked.map_err(Error::place(input.name()))
+    })?;
     container.check_tables(engine)?;
     Ok(VerifiedFile {
         name: input.name().into(),

@@ -39,7 +39,7 @@ def size(count: int) -> str:
 
 
 class Table:
-    """What was done, with the bytes that moved for it."""
+    """The steps of the story, with the bytes that moved for each."""
 
     def __init__(self, original: int) -> None:
         self.original = original

@@ -1,15 +1,20 @@
 """Sizes of packed checkpoints beside those of peers, as Markdown tables.
 
-`cargo xtask sizes` runs this with everything in place. ZipNN is compared too where it is installed.
+`cargo xtask sizes` runs this with everything in place. OpenZL and ZipNN are compared where they are installed.
 """
 
 import argparse
+import functools
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 
+import openzl_peer
+import remembered
 import z4ai
+import zipnn_peer
 import zstandard
 from z4ai import model_delta
 from z4ai import safetensors as z4ai_safetensors
@@ -17,6 +22,7 @@ from z4ai import safetensors as z4ai_safetensors
 import corpus
 
 ZSTN = os.environ["ZSTN_BIN"]
+EXTENDED = "extended"
 
 
 def ours(folder, original, *arguments):
@@ -30,13 +36,18 @@ def ours(folder, original, *arguments):
     return packed.stat().st_size
 
 
-def zipnn_size(original, dtype):
-    try:
-        from zipnn import ZipNN
-    except ImportError:
-        return None
-    widths = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}
-    return len(ZipNN(input_format="byte", bytearray_dtype=widths[dtype]).compress(original))
+def arguments_of(column):
+    """Options of `zstn pack` for a column: an effort, or `extended`, which has the default effort."""
+    return ["--extended"] if column == EXTENDED else ["--effort", column]
+
+
+@functools.cache
+def has_extended():
+    """Whether this build of zstn writes extension frames; a line says so if it does not."""
+    told = subprocess.run([ZSTN, "pack", "--help"], check=True, capture_output=True, text=True).stdout
+    if "--extended" not in told:
+        print(f"{ZSTN} has no --extended: the column `extended` is left out", file=sys.stderr)
+    return "--extended" in told
 
 
 def cell(size, against=None):
@@ -49,38 +60,54 @@ def row(*cells):
     print("| " + " | ".join(cells) + " |", flush=True)
 
 
-def containers(folder, wanted, efforts, level):
-    row("checkpoint", "original", "z4ai 0.2.0", *efforts, "ZipNN", f"zstd -{level}")
-    row("---", *["--:"] * (4 + len(efforts)))
-    for name, make in corpus.variants().items():
+def peers(original, level):
+    """Sizes of z4ai, OpenZL, ZipNN and, with a level, of zstd; None where a peer is not installed."""
+    ext, coder, split = openzl_peer.load(), zipnn_peer.load(), corpus.split(original)
+    known = lambda package, what, make: remembered.size(package, what, [original], make)
+    zstd = zstandard.ZstdCompressor(level=level, threads=-1)
+    return [
+        known("z4ai", "checkpoint", lambda: len(z4ai_safetensors.compress_bytes(original))),
+        known("openzl", openzl_peer.GRAPHS, lambda: openzl_peer.checkpoint_size(ext, *split)) if ext else None,
+        known("zipnn", "tensors", lambda: zipnn_peer.checkpoint_size(coder, *split)) if coder else None,
+        *([known("zstandard", f"level {level}", lambda: len(zstd.compress(original)))] if level else []),
+    ]
+
+
+def containers(folder, wanted, columns, level):
+    zstd = [f"zstd −{level}"] if level else []
+    row("checkpoint", "original", "z4ai 0.2.0", *columns, "OpenZL 0.3.0", "ZipNN 0.5.4", *zstd)
+    row("---", *["--:"] * (4 + len(columns) + len(zstd)))
+    for name, make in corpus.models().items():
         if wanted and name not in wanted:
             continue
         original = make()
-        theirs = len(z4ai_safetensors.compress_bytes(original))
-        sizes = [ours(folder, original, "--effort", effort) for effort in efforts]
-        row(
-            name,
-            cell(len(original)),
-            cell(theirs),
-            *(cell(size, theirs) for size in sizes),
-            cell(zipnn_size(original, name.rsplit("-", 1)[1].removeprefix("f16in"))),
-            cell(len(zstandard.ZstdCompressor(level=level, threads=-1).compress(original))),
-        )
+        theirs, *others = peers(original, level)
+        sizes = [ours(folder, original, *arguments_of(column)) for column in columns]
+        row(name, cell(len(original)), cell(theirs), *(cell(size, theirs) for size in sizes), *map(cell, others))
 
 
-def deltas(folder, wanted, efforts):
-    row("fine-tune of minilm-bf16", "original", "z4ai 0.2.0", *efforts)
-    row("---", *["--:"] * (2 + len(efforts)))
-    base = corpus.variants()["minilm-bf16"]()
-    (folder / "base.safetensors").write_bytes(base)
-    for name, original in corpus.fine_tunes().items():
+def delta_peers(original, base):
+    """Sizes of z4ai's delta and of OpenZL's frames of differences, which are made for it."""
+    known = lambda package, what, make: remembered.size(package, what, [original, base], make)
+    theirs = known("z4ai", "delta", lambda: len(model_delta.compress(original, base)))
+    if (ext := openzl_peer.load()) is None:
+        return theirs, None
+    differences = lambda: openzl_peer.difference_size(ext, *corpus.split(original), corpus.split(base))
+    return theirs, known("openzl", f"differences, {openzl_peer.GRAPHS}", differences)
+
+
+def deltas(folder, wanted, columns, seed):
+    row("checkpoint against its base", "original", "z4ai 0.2.0", *columns, "OpenZL 0.3.0, of differences")
+    row("---", *["--:"] * (3 + len(columns)))
+    for name, (make, make_base) in corpus.differences(seed).items():
         if wanted and name not in wanted:
             continue
-        theirs = len(model_delta.compress(original, base))
-        sizes = [
-            ours(folder, original, "--effort", effort, "--base", folder / "base.safetensors") for effort in efforts
-        ]
-        row(name, cell(len(original)), cell(theirs), *(cell(size, theirs) for size in sizes))
+        original, base = make(), make_base()
+        (folder / "base.safetensors").write_bytes(base)
+        theirs, openzl = delta_peers(original, base)
+        against = ["--base", folder / "base.safetensors"]
+        sizes = [ours(folder, original, *arguments_of(column), *against) for column in columns]
+        row(name, cell(len(original)), cell(theirs), *(cell(size, theirs) for size in sizes), cell(openzl))
 
 
 def frames(folder, wanted):
@@ -124,18 +151,21 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="checkpoints to measure; all if none is named")
     parser.add_argument("--effort", action="append", choices=("fast", "balanced", "max"))
-    parser.add_argument("--zstd-level", type=int, default=19)
+    parser.add_argument("--zstd-level", type=int, default=19, help="0 leaves zstd out, which takes most of the time")
+    parser.add_argument("--seed", type=int, default=corpus.SEED, help="seed of the fine-tunes and adapters made here")
     parser.add_argument("--frames", action="store_true", help="compare single frames at effort max instead")
     options = parser.parse_args()
-    efforts = options.effort or ["fast", "balanced", "max"]
+    columns = options.effort or ["balanced", "max"]
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         print(f"z4ai {z4ai.__version__}; in brackets: ours by theirs\n")
         if options.frames:
             return frames(folder, options.names)
-        containers(folder, options.names, efforts, options.zstd_level)
+        if has_extended():
+            columns = [*columns, EXTENDED]
+        containers(folder, options.names, columns, options.zstd_level)
         print()
-        deltas(folder, options.names, efforts)
+        deltas(folder, options.names, columns, options.seed)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
 """Speed of packing and unpacking in memory beside peers, in interleaved rounds.
 
-    ZSTN_BIN=target/release/zstn PYTHON tests/peers/speed.py minilm-bf16 minilm-f32
+    ZSTN_BIN=target/release/zstn PYTHON tests/peers/speed.py minilm-bf16 minilm-f32 --threads 1
 
-PYTHON is that of `target/cache/peers`, which `cargo xtask setup` makes. ZipNN is compared where it is installed
-(`pip install --no-deps zipnn==0.5.4`; the calls made here do without PyTorch, for which a stand-in is enough).
-Printed are medians in MB/s of original bytes, and medians of the rounds' ratios, which say more than speeds do.
+PYTHON is that of `target/cache/peers`, which `cargo xtask setup` makes. OpenZL and ZipNN are compared where they are
+installed: `cargo xtask sizes silero6.2.3-f32` installs them, or pip with tests/peers/requirements-figures.txt. Printed
+are medians in MB/s of original bytes, and medians of the rounds' ratios to the contestant `--against`, which say more
+than speeds do: above 1, that one is faster. docs/benchmarks.md says what each time contains.
 """
 
 import argparse
+import functools
 import json
 import os
 import pathlib
@@ -16,9 +18,14 @@ import subprocess
 import tempfile
 import time
 
-import corpus
+import openzl_peer
 import zipnn_peer
 from z4ai import safetensors as z4ai_safetensors
+
+import corpus
+
+OURS = "zstn balanced"
+
 
 def clocked(call, *arguments):
     started = time.perf_counter()
@@ -26,28 +33,37 @@ def clocked(call, *arguments):
     return result, time.perf_counter() - started
 
 
-def by_zipnn(coder, original, threads):
-    """Tensor by tensor, as its own tools do; header and names are not counted."""
+def by_tensor(original, takes, coder_of):
+    """Tensor by tensor, as (compress, decompress) of a dtype do it; header and names are not counted."""
     header, data = corpus.split(original)
     size = pack = unpack = 0
     for tensor in header.values():
-        begin, end = tensor["data_offsets"]
-        raw = data[begin:end]
-        if not zipnn_peer.takes(tensor["dtype"], raw):
+        raw = data[slice(*tensor["data_offsets"])]
+        if not takes(tensor["dtype"], raw):
             size += len(raw)
             continue
-
-        def make(dtype=tensor["dtype"]):
-            return zipnn_peer.make(coder, dtype, threads)
-
-        # It changes its buffer, so it gets a copy, which is not timed.
-        coded, seconds = clocked(make().compress, bytearray(raw))
+        compress, decompress = coder_of(tensor["dtype"])
+        # ZipNN changes its buffer, so each gets a copy, which is not timed.
+        coded, seconds = clocked(compress, bytearray(raw))
         pack += seconds
-        back, seconds = clocked(make().decompress, coded)
+        back, seconds = clocked(decompress, coded)
         unpack += seconds
         assert bytes(back) == raw
         size += len(coded)
     return size, pack, unpack
+
+
+def by_zipnn(coder, original, threads):
+    def coders(dtype):
+        return [getattr(zipnn_peer.make(coder, dtype, threads), verb) for verb in ("compress", "decompress")]
+
+    return by_tensor(original, zipnn_peer.takes, coders)
+
+
+def by_openzl(ext, graph, original):
+    coders = {dtype: openzl_peer.Coder(ext, dtype, graph) for dtype in ("BF16", "F16", "F32")}
+    takes = lambda dtype, raw: dtype in coders and len(raw) > 0
+    return by_tensor(original, takes, lambda dtype: (coders[dtype].compress, coders[dtype].decompress))
 
 
 def by_z4ai(original):
@@ -57,49 +73,73 @@ def by_z4ai(original):
     return len(packed), pack, unpack
 
 
-def by_zstn(path, effort, threads, integrity):
-    options = ["--effort", effort, "--threads", str(threads), "--runs", "1", "--json"]
-    options += [] if integrity else ["--no-integrity"]
+def by_zstn(path, threads, effort, *more):
+    options = ["--effort", effort, "--threads", str(threads), "--runs", "1", "--fresh-buffers", "--json", *more]
     command = [os.environ["ZSTN_BIN"], "bench", str(path), *options]
     told = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     return told["packed_bytes"], told["pack_seconds"], told["unpack_seconds"]
 
 
+def contestants(path, original, threads):
+    """Name -> function that gives (bytes, seconds to pack, seconds to unpack)."""
+    found = {}
+    for effort in ("balanced", "fast"):
+        found[f"zstn {effort}"] = functools.partial(by_zstn, path, threads, effort)
+        found[f"zstn {effort}, no digests"] = functools.partial(by_zstn, path, threads, effort, "--no-integrity")
+    if (ext := openzl_peer.load()) and threads == 1:
+        for graph in ("deconstruct+huffman", "deconstruct+fse"):
+            found[f"OpenZL {graph}"] = functools.partial(by_openzl, ext, graph, original)
+    if coder := zipnn_peer.load():
+        found["ZipNN"] = functools.partial(by_zipnn, coder, original, threads)
+    if threads == os.cpu_count():
+        found["z4ai"] = functools.partial(by_z4ai, original)
+    return found
+
+
+def measure(who, rounds):
+    """Name -> what each round gave, after one round that does not count."""
+    for call in who.values():
+        call()
+    found = {name: [] for name in who}
+    for _ in range(rounds):
+        for name, call in who.items():
+            found[name].append(call())
+    return found
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="checkpoints to measure; all if none is named")
-    parser.add_argument("--no-integrity", action="store_true", help="without digests, as the peers are")
-    parser.add_argument("--effort", default="balanced", choices=("fast", "balanced", "max"))
+    parser.add_argument("--against", default=OURS, help=f"contestant that ratios are to; {OURS!r} by default")
+    parser.add_argument("--only", action="append", help="contestants with this in their name, may be repeated")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=os.cpu_count(),
+        help="OpenZL, which has one, is left out of more, and z4ai, which takes all, of fewer",
+    )
     options = parser.parse_args()
-    coder = zipnn_peer.load()
-    print("| checkpoint | who | bytes | pack, MB/s | unpack, MB/s | size, ours by theirs | pack, × | unpack, × |")
+    print("| checkpoint | who | bytes | pack, MB/s | unpack, MB/s | bytes, reference by it | pack, × | unpack, × |")
     print("|---|---|--:|--:|--:|--:|--:|--:|")
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "m.safetensors"
+        models = corpus.models()
         for name in options.names or corpus.variants():
-            original = corpus.variants()[name]()
+            original = models[name]()
             path.write_bytes(original)
-            who = {"zstn": lambda: by_zstn(path, options.effort, options.threads, not options.no_integrity)}
-            if coder:
-                who["ZipNN"] = lambda: by_zipnn(coder, original, options.threads)
-            who["z4ai"] = lambda: by_z4ai(original)
-            rounds = {peer: [] for peer in who}
-            for call in who.values():
-                call()
-            for _ in range(options.rounds):
-                for peer, call in who.items():
-                    rounds[peer].append(call())
+            who = contestants(path, original, options.threads)
+            if options.only:
+                wanted = [options.against, *options.only]
+                who = {key: call for key, call in who.items() if any(part in key for part in wanted)}
+            rounds = measure(who, options.rounds)
+            reference = rounds[options.against]
             for peer, found in rounds.items():
                 speeds = [len(original) / 1e6 / statistics.median(round[k] for round in found) for k in (1, 2)]
                 cells = [name, peer, str(found[0][0]), *(f"{speed:.0f}" for speed in speeds)]
-                if peer == "zstn":
-                    cells += ["", "", ""]
-                else:
-                    pairs = list(zip(found, rounds["zstn"], strict=True))
-                    cells.append(f"{rounds['zstn'][0][0] / found[0][0]:.4f}")
-                    cells += [f"{statistics.median(a[k] / b[k] for a, b in pairs):.2f}" for k in (1, 2)]
+                pairs = list(zip(found, reference, strict=True))
+                cells.append(f"{reference[0][0] / found[0][0]:.4f}")
+                cells += [f"{statistics.median(a[k] / b[k] for a, b in pairs):.2f}" for k in (1, 2)]
                 print("| " + " | ".join(cells) + " |", flush=True)
 
 

@@ -237,6 +237,45 @@ class Deltas(Exchange):
                 self.assertLessEqual(ours, theirs)
 
 
+class Extended(Exchange):
+    """Files with extension frames, which z4ai refuses by their version."""
+
+    def setUp(self):
+        super().setUp()
+        random = np.random.default_rng(22)
+        scales = random.integers(16, 32, (300, 1)) / 4096
+        lattice = bf16(random.integers(-7, 8, (300, 256)) * scales)
+        weights = bf16(random.normal(0, 0.02, (300, 256)))
+        tuned = weights + random.integers(0, 3, weights.shape, np.uint16)
+        write = lambda name, first, second: self.at(name).write_bytes(
+            checkpoint([("a", "BF16", first.shape, first.tobytes()), ("b", "BF16", second.shape, second.tobytes())])
+        )
+        write("base.safetensors", weights, weights)
+        write("m.safetensors", tuned, lattice)
+
+    def run_zstn(self, *arguments):
+        status, said = zstn(*arguments)
+        self.assertEqual(status, 0, said)
+
+    def test_a_container(self):
+        original = self.at("m.safetensors").read_bytes()
+        self.run_zstn("pack", self.at("m.safetensors"), "--extended")
+        with self.assertRaisesRegex(ValueError, "^unsupported ZSTN version 4$"):
+            z4ai_safetensors.decompress_bytes(self.at("m.zstn").read_bytes())
+        self.run_zstn("convert", self.at("m.zstn"), self.at("old.zstn"))
+        self.assertEqual(z4ai_safetensors.decompress_bytes(self.at("old.zstn").read_bytes()), original)
+
+    def test_a_delta(self):
+        original, base = self.at("m.safetensors").read_bytes(), self.at("base.safetensors").read_bytes()
+        against = ["--base", self.at("base.safetensors")]
+        self.run_zstn("pack", self.at("m.safetensors"), "--extended", *against)
+        with self.assertRaisesRegex(ValueError, "^unsupported Z4DM version 2$"):
+            model_delta.decompress(self.at("m.z4dm").read_bytes(), base)
+        self.run_zstn("unpack", self.at("m.z4dm"), *against, "-o", self.at("back.safetensors"))
+        self.run_zstn("pack", self.at("back.safetensors"), *against, "-o", self.at("old.z4dm"))
+        self.assertEqual(model_delta.decompress(self.at("old.z4dm").read_bytes(), base), original)
+
+
 class Synthetic(Exchange):
     def test_every_width_and_effort(self):
         rng = np.random.default_rng(5)

@@ -2,7 +2,7 @@
 
 use wasm_bindgen::prelude::*;
 use zstn_core::container::safetensors::ShardIndex as CoreShardIndex;
-use zstn_core::model::ModelBuilder as Core;
+use zstn_core::model::{ModelBuilder as Core, Verify};
 use zstn_core::pure::Pure;
 
 use crate::error::to_js_error;
@@ -22,18 +22,6 @@ impl ShardIndex {
         CoreShardIndex::parse(json)
             .map(Self)
             .map_err(|e| to_js_error(&e))
-    }
-
-    /// Returns whether a file with these first bytes is text like that of an index.
-    #[must_use]
-    pub fn recognise(head: &[u8]) -> bool {
-        CoreShardIndex::recognise(head)
-    }
-
-    /// Names of the files, which lie beside the index.
-    #[must_use]
-    pub fn files(&self) -> Vec<String> {
-        self.0.files().to_vec()
     }
 }
 
@@ -71,9 +59,12 @@ impl Assembly {
         Ok(())
     }
 
-    /// The model. The assembly is used up.
-    pub fn finish(self) -> Result<Model, JsValue> {
+    /// The model; `full` compares the digests of its tensors as well when they
+    /// are read. The assembly is used up.
+    pub fn finish(self, full: bool) -> Result<Model, JsValue> {
+        let verify = if full { Verify::Full } else { Verify::Stored };
         self.0
+            .verify(verify)
             .finish(&Pure)
             .map(Model::new)
             .map_err(|e| to_js_error(&e))

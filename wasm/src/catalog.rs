@@ -2,7 +2,7 @@
 
 use wasm_bindgen::prelude::*;
 use zstn_core::catalog::FileCatalog as Core;
-use zstn_core::model::wants_config;
+use zstn_core::model::{Verify, wants_config};
 
 /// The catalog of an opened file. An `Assembly` makes a model of one or several.
 #[wasm_bindgen]
@@ -26,5 +26,14 @@ impl Catalog {
     #[must_use]
     pub fn wants_config(&self) -> bool {
         wants_config(core::slice::from_ref(&self.0))
+    }
+
+    /// Returns whether comparing what is read, with digests if `full`, takes the
+    /// module with all formats.
+    #[wasm_bindgen(js_name = isVerifyLeftOut)]
+    #[must_use]
+    pub fn is_verify_left_out(&self, full: bool) -> bool {
+        let verify = if full { Verify::Full } else { Verify::Stored };
+        self.0.is_verify_left_out(verify)
     }
 }

@@ -30,16 +30,20 @@ struct Packed<'a> {
 impl DeltaPacking {
     /// Starts on a file of `sizeBytes` and a base of `baseBytes`; `effort` is
     /// `"fast"`, `"balanced"` or `"max"`. With `prefixLast` the first bytes of
-    /// the delta are those of `prefix`, once it is complete.
+    /// the delta are those of `prefix`, once it is complete; `extended`, which allows
+    /// extension frames, implies it.
     #[wasm_bindgen(constructor)]
     pub fn new(
         #[wasm_bindgen(js_name = sizeBytes)] size_bytes: f64,
         #[wasm_bindgen(js_name = baseBytes)] base_bytes: f64,
         effort: &str,
         #[wasm_bindgen(js_name = prefixLast)] prefix_last: bool,
+        extended: bool,
     ) -> Result<Self, JsValue> {
         let new = || {
-            let options = DeltaOptions::new(effort_named(effort)?).prefix_last(prefix_last);
+            let options = DeltaOptions::new(effort_named(effort)?)
+                .prefix_last(prefix_last)
+                .extended(extended);
             let (size, base) = (to_u64(size_bytes)?, to_u64(base_bytes)?);
             Ok(Self(Core::new(size, base, options)))
         };
@@ -105,7 +109,7 @@ impl DeltaPacking {
                 stored_length: tensor.stored_len_bytes,
                 base: match tensor.kind {
                     Kind::Full => None,
-                    Kind::Delta => Some("difference"),
+                    Kind::Delta | Kind::Difference => Some("difference"),
                     Kind::Copy => Some("copy"),
                 },
             };

@@ -1,28 +1,20 @@
 //! Errors as JavaScript sees them.
 
-use serde::Serialize;
+use alloc::format;
+use alloc::string::ToString;
+
 use wasm_bindgen::JsValue;
 
-#[derive(Serialize)]
-struct Refusal<'a> {
-    zstn: bool,
-    kind: &'static str,
-    rule: Option<&'static str>,
-    offset: Option<f64>,
-    tensor: Option<&'a str>,
-    message: String,
-}
-
-/// Returns the plain object that TypeScript turns into one of its error classes.
+/// Returns the text that TypeScript turns into one of its error classes: a line
+/// each for kind, rule, offset and the length of the tensor's name in UTF-16
+/// units, of which all but the first may be empty; then the name and the message.
 pub fn to_js_error(error: &zstn_core::Error) -> JsValue {
-    let refusal = Refusal {
-        zstn: true,
-        kind: error.kind().code(),
-        rule: error.rule().map(zstn_core::Rule::code),
-        // Offsets are for people; beyond 2^53 the last digits do not matter.
-        offset: error.offset().map(|offset| offset as f64),
-        tensor: error.tensor_name(),
-        message: error.to_string(),
-    };
-    serde_wasm_bindgen::to_value(&refusal).unwrap_or_else(|_| refusal.message.into())
+    let kind = error.kind().code();
+    let rule = error.rule().map_or("", zstn_core::Rule::code);
+    let offset = error.offset().map(|offset| offset.to_string());
+    let offset = offset.unwrap_or_default();
+    let name = error.tensor_name();
+    let units = name.map(|name| name.encode_utf16().count().to_string());
+    let (units, name) = (units.unwrap_or_default(), name.unwrap_or_default());
+    format!("{kind}\n{rule}\n{offset}\n{units}\n{name}{error}").into()
 }

@@ -5,8 +5,9 @@
 //! opening files and reading tensors, `coder` for single frames and for
 //! packing, `threads` for decoding on several threads with shared memory.
 //!
-//! Every error leaves as a plain object
-//! `{zstn: true, kind, rule, offset, tensor, message}`.
+//! Every error leaves as a text ([`error::to_js_error`]).
+
+extern crate alloc;
 
 mod error;
 #[cfg(any(feature = "reader", feature = "coder"))]
@@ -21,6 +22,8 @@ mod engine;
 mod assembly;
 #[cfg(feature = "reader")]
 mod catalog;
+#[cfg(feature = "reader")]
+mod description;
 #[cfg(feature = "reader")]
 mod model;
 #[cfg(feature = "reader")]

@@ -1,14 +1,18 @@
 //! The tensors of an opened model.
 
-use js_sys::Uint8Array;
-use serde::Serialize;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use js_sys::{Array, Float64Array, Uint8Array};
 use wasm_bindgen::prelude::*;
-use zstn_core::Error;
-use zstn_core::catalog::BaseUse;
-use zstn_core::model::{Model as Core, Tensor as CoreTensor};
+use zstn_core::container::zstn::integrity;
+use zstn_core::container::zstn::rows::PlaneSize;
+use zstn_core::model::{Model as Core, Tensor};
 
 use crate::Rows;
 use crate::decode::decoded;
+use crate::description::Description;
 use crate::engine::ENGINE;
 use crate::error::to_js_error;
 use crate::number::to_u64;
@@ -18,39 +22,6 @@ use crate::ranges::triples;
 #[wasm_bindgen]
 pub struct Model(Core);
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Tensor<'a> {
-    name: &'a str,
-    dtype: &'static str,
-    shape: &'a [u64],
-    byte_length: u64,
-    stored_length: u64,
-    parts: Vec<Part>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    base: Option<&'static str>,
-    #[serde(rename = "aliasOf", skip_serializing_if = "Option::is_none")]
-    shared_with: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    format: Option<&'static str>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Plane {
-    name: String,
-    method: &'static str,
-    byte_length: u64,
-    stored_length: u64,
-}
-
-#[derive(Serialize)]
-struct Part {
-    file: usize,
-    offset: u64,
-    length: u64,
-}
-
 impl Model {
     pub(crate) fn new(core: Core) -> Self {
         Self(core)
@@ -59,70 +30,33 @@ impl Model {
     pub(crate) fn core(&self) -> &Core {
         &self.0
     }
+}
 
-    fn row<'a>(&'a self, tensor: &'a CoreTensor) -> Tensor<'a> {
-        let parts = tensor.parts.iter().map(|part| Part {
-            file: part.file,
-            offset: part.stored.start,
-            length: part.stored.end - part.stored.start,
-        });
-        let owner = tensor.alias_of.map(|owner| &self.0.tensors()[owner]);
-        Tensor {
-            name: &tensor.name,
-            dtype: tensor.dtype.name(),
-            shape: &tensor.shape,
-            byte_length: tensor.len_bytes(),
-            stored_length: tensor.stored_len_bytes(),
-            parts: parts.collect(),
-            base: tensor.base.map(BaseUse::name),
-            shared_with: owner.map(|owner| owner.name.as_str()),
-            format: tensor.format(),
-        }
-    }
+/// Returns the checksum of the figures of bands, which follows them in a file.
+#[wasm_bindgen(js_name = bandsChecksum)]
+#[must_use]
+pub fn bands_checksum(bands: &[u8]) -> u32 {
+    integrity::bands_checksum(bands)
 }
 
 #[wasm_bindgen]
 impl Model {
-    /// `"zstn"`, `"safetensors"`, `"z4dm"`, `"ztensor"`, `"gauss"` or
-    /// `"compressed-tensors"`.
-    #[must_use]
-    pub fn kind(&self) -> String {
-        self.0.kind().name().into()
-    }
-
-    /// Length in bytes of the safetensors files it is or was packed from; of
-    /// all its tensors if there were none.
-    #[wasm_bindgen(js_name = originalBytes)]
-    #[must_use]
-    pub fn original_bytes(&self) -> f64 {
-        self.0.original_len_bytes() as f64
-    }
-
-    /// `__metadata__` of the headers as a plain object.
-    pub fn metadata(&self) -> Result<JsValue, JsValue> {
-        let plain = serde_wasm_bindgen::Serializer::new().serialize_maps_as_objects(true);
-        Ok(self.0.metadata().serialize(&plain)?)
-    }
-
-    /// All tensors, file by file and in data order.
-    pub fn tensors(&self) -> Result<js_sys::Array, JsValue> {
-        let all = self.0.tensors().iter();
-        all.map(|tensor| {
-            serde_wasm_bindgen::to_value(&self.row(tensor)).map_err(|_| {
-                // Only numbers beyond 2^53 do not pass.
-                let error = Error::limit("a size is too large for JavaScript numbers");
-                to_js_error(&error.tensor(&tensor.name))
-            })
-        })
-        .collect()
-    }
-
-    /// Tensors that cannot be had, as errors.
-    #[must_use]
-    pub fn refused(&self) -> js_sys::Array {
-        let all = self.0.refused();
-        all.map(|(name, error)| to_js_error(&error.clone().tensor(name)))
-            .collect()
+    /// Returns what opening says of the model, as
+    /// `[kind, originalBytes, text, numbers, refused]`: see [`Description`].
+    /// `originalBytes` is the length in bytes of the safetensors files it is or
+    /// was packed from, of all its tensors if there were none; `refused` are the
+    /// tensors that cannot be had, as errors.
+    pub fn describe(&self) -> Result<Array, JsValue> {
+        let description = Description::new(&self.0).map_err(|e| to_js_error(&e))?;
+        let refused = self.0.refused();
+        let refused = refused.map(|(name, error)| to_js_error(&error.clone().tensor(name)));
+        Ok(Array::of5(
+            &self.0.kind().name().into(),
+            &(self.0.original_len_bytes() as f64).into(),
+            &description.text.into(),
+            &Float64Array::from(description.numbers.as_slice()).into(),
+            &refused.collect::<Array>().into(),
+        ))
     }
 
     /// Returns whether it is a delta, which is read together with its base.
@@ -176,22 +110,38 @@ impl Model {
         triples(self.0.block_table(index))
     }
 
-    /// Returns the stored size of each plane of tensor `index`; undefined where the file does
-    /// not say. `table` as for `rows`.
+    /// Returns the record of statistics of file `file`, and after it, as a u64, the
+    /// offset in the file at which its bands end; undefined if it has none, or
+    /// holds tensors that the model reads elsewhere: the record is read by the
+    /// tensors of the model.
+    #[must_use]
+    pub fn statistics(&self, file: usize) -> Option<Vec<u8>> {
+        let catalog = self.0.files().get(file)?;
+        let in_file = |tensor: &&Tensor| tensor.parts.first().is_some_and(|part| part.file == file);
+        if self.0.tensors().iter().filter(in_file).count() != catalog.tensors().len() {
+            return None;
+        }
+        let (record, bands_end) = catalog.integrity()?.statistics_bytes()?;
+        Some([record, &bands_end.to_le_bytes()].concat())
+    }
+
+    /// Returns the stored size of each plane of tensor `index`, as lines of name,
+    /// method and both lengths with tabs between them; undefined where the file
+    /// does not say. `table` as for `rows`.
     #[wasm_bindgen(js_name = planeSizes)]
-    pub fn plane_sizes(&self, index: usize, table: Option<Vec<u8>>) -> Result<JsValue, JsValue> {
+    pub fn plane_sizes(
+        &self,
+        index: usize,
+        table: Option<Vec<u8>>,
+    ) -> Result<Option<String>, JsValue> {
         let planes = self.0.plane_sizes(index, table.as_deref());
         let planes = planes.map_err(|e| to_js_error(&e))?;
-        let plain = planes.map(|planes| {
-            let sizes = planes.into_iter().map(|plane| Plane {
-                name: plane.name,
-                method: plane.method.name(),
-                byte_length: plane.len_bytes,
-                stored_length: plane.stored_len_bytes,
-            });
-            sizes.collect::<Vec<_>>()
-        });
-        Ok(serde_wasm_bindgen::to_value(&plain)?)
+        let line = |plane: PlaneSize| {
+            let PlaneSize { name, method, .. } = plane;
+            let (len, stored) = (plane.len_bytes, plane.stored_len_bytes);
+            format!("{name}\t{}\t{len}\t{stored}\n", method.name())
+        };
+        Ok(planes.map(|planes| planes.into_iter().map(line).collect()))
     }
 
     /// Returns the plan for rows `start` to `end` of tensor `index`.

@@ -16,7 +16,7 @@ pub struct Opening(Core);
 #[wasm_bindgen]
 impl Opening {
     /// Starts from the first bytes of a file of `sizeBytes`: as many as
-    /// `Opening.headBytes()`, or all of a smaller file.
+    /// [`zstn_core::limits::HEAD_LEN_BYTES`], or all of a smaller file.
     #[wasm_bindgen(constructor)]
     pub fn new(
         #[wasm_bindgen(js_name = sizeBytes)] size_bytes: f64,
@@ -24,20 +24,6 @@ impl Opening {
     ) -> Result<Self, JsValue> {
         let size = to_u64(size_bytes).map_err(|e| to_js_error(&e))?;
         Core::new(size, head).map(Self).map_err(|e| to_js_error(&e))
-    }
-
-    /// Returns the number of bytes that `new` takes of the start of a file.
-    #[wasm_bindgen(js_name = headBytes)]
-    #[must_use]
-    pub fn head_bytes() -> u32 {
-        u32::try_from(zstn_core::limits::HEAD_LEN_BYTES).unwrap_or(u32::MAX)
-    }
-
-    /// Returns whether a file that begins so needs the module with all formats.
-    #[wasm_bindgen(js_name = isLeftOut)]
-    #[must_use]
-    pub fn is_left_out(head: &[u8]) -> bool {
-        zstn_core::catalog::is_left_out(head)
     }
 
     /// Ranges still missing as `[offset, length, offset, length, …]`; empty

@@ -30,16 +30,23 @@ struct Packed<'a> {
 impl Packing {
     /// Starts on a file of `sizeBytes`; `effort` is `"fast"`, `"balanced"` or
     /// `"max"`. A file that ends before its tensors do is refused unless
-    /// `allowTruncated` is set.
+    /// `allowTruncated` is set; `statistics` adds those of the tensors, and `extended`
+    /// allows extension frames: the first bytes of the container are then those of
+    /// `prefix`, once it is complete.
     #[wasm_bindgen(constructor)]
     pub fn new(
         #[wasm_bindgen(js_name = sizeBytes)] size_bytes: f64,
         effort: &str,
         #[wasm_bindgen(js_name = allowTruncated)] allow_truncated: bool,
+        statistics: bool,
+        extended: bool,
     ) -> Result<Self, JsValue> {
         let new = || {
             let options = ContainerOptions::new(effort_named(effort)?);
-            let options = options.allow_truncated(allow_truncated);
+            let options = options
+                .allow_truncated(allow_truncated)
+                .statistics(statistics)
+                .extended(extended);
             Ok(Self(Core::new(to_u64(size_bytes)?, options)))
         };
         new().map_err(|error| to_js_error(&error))
@@ -68,6 +75,13 @@ impl Packing {
             self.0.supply(&Pure, &bytes)
         };
         answer(supply())
+    }
+
+    /// Returns the first bytes of the container if they have not been returned by
+    /// `supply`. Known at the end.
+    #[must_use]
+    pub fn prefix(&self) -> Uint8Array {
+        Uint8Array::from(self.0.prefix())
     }
 
     /// Returns whether single tensors can be read from the container. Known at the

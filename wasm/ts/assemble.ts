@@ -1,23 +1,35 @@
-/** Building a model from its opened files. Weights in parts need `config.json`, and sometimes a few small tensors. */
+/** Building a model in the WebAssembly core from its opened files. Weights in parts need `config.json`, and sometimes a few small tensors. */
 
-import { catalogIn } from "./catalog.js";
-import type { OpenedFile } from "./catalog.js";
-import type { CoreInstance, CoreModel } from "./core.js";
-import type { OpenContext } from "./shards.js";
 import { totalBytes, readRanges, parseRanges } from "./byte-ranges.js";
+import { catalogIn } from "./catalog.js";
+import type { CoreInstance, CoreModel } from "./core.js";
+import { loadFormats } from "./core-loaders.js";
+import { isPlain } from "./opened-file.js";
+import type { CoreFile, OpenedFile } from "./opened-file.js";
+import type { ProgressMeter } from "./progress.js";
+import type { ReadOptions } from "./source/source.js";
 
-/** Builds the model, and returns it with the instance that it lives in; `config` is the text of `config.json` if the model needs it. Consumes the catalogs. */
+/** Builds the model, and returns it with the instance that it lives in; `config` is the text of `config.json` if the model needs it; with `full`, digests are compared. Consumes the catalogs. */
 export async function assemble(
-  { core: plain, loadFormats, options, meter }: OpenContext,
-  files: OpenedFile[],
+  files: readonly OpenedFile[],
   shards: Uint8Array | undefined,
   config: Uint8Array | undefined,
+  full: boolean,
+  options: ReadOptions,
+  meter: ProgressMeter,
 ): Promise<[CoreInstance, CoreModel]> {
-  // A configuration needs the core with all formats, and all files must be in the same core.
-  const all = config !== undefined || files.some(({ core }) => core !== plain);
-  const core = all ? await loadFormats() : plain;
+  // A configuration and digests need the core with all formats, and all files must be in the same core.
+  const packed = files.filter((file): file is CoreFile => !isPlain(file));
+  const cores = new Set(packed.map((file) => file.core));
+  const needsFormats = config !== undefined || cores.size !== 1 || packed.some((file) => file.core.call(() => file.catalog.isVerifyLeftOut(full)));
+  const core = needsFormats ? await loadFormats() : packed[0]!.core;
+  const catalogs = files.map((file) => {
+    if (isPlain(file)) return catalogIn(core, file);
+    if (file.core === core) return file.catalog;
+    file.core.free(file.catalog);
+    return catalogIn(core, file);
+  });
   const index = shards && core.call(({ ShardIndex }) => new ShardIndex(shards));
-  const catalogs = files.map((file) => catalogIn(core, file));
   const assembly = core.call(({ Assembly }) => new Assembly(catalogs, index, config));
   let finished = false;
   try {
@@ -27,7 +39,7 @@ export async function assemble(
     const parts = await readRanges(sources, reads, options);
     for (const [i, { file, offset }] of reads.entries()) core.call(() => assembly.supply(file, offset, parts[i]!));
     finished = true;
-    return [core, core.call(() => assembly.finish())];
+    return [core, core.call(() => assembly.finish(full))];
   } finally {
     if (!finished) core.free(assembly);
   }

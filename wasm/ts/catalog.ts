@@ -1,40 +1,21 @@
-/** Opening one file: from a source to the catalog of its contents. */
+/** Opening one file with the WebAssembly core: from a source to the catalog of its contents. */
 
-import type { CoreCatalog, CoreInstance, CoreOpening } from "./core.js";
-import { FormatError } from "./errors.js";
+import type { CoreCatalog, CoreInstance } from "./core.js";
+import { loadCore, loadFormats } from "./core-loaders.js";
+import type { CoreFile, ReadFile, Supplied } from "./opened-file.js";
 import { totalBytes, readRanges } from "./byte-ranges.js";
 import type { ProgressMeter } from "./progress.js";
 import type { ReadOptions, Source } from "./source/source.js";
 import type { StoredPart } from "./tensor.js";
 
-/** An opened file of a model. */
-export interface OpenedFile {
-  source: Source;
-  sizeBytes: number;
-  /** The core that made the catalog. No other core can use it. */
-  core: CoreInstance;
-  catalog: CoreCatalog;
-  /** The bytes read so far, from which another core can make the catalog again. */
-  head: Uint8Array;
-  supplied: Supplied[];
-}
-
-interface Supplied {
-  offset: number;
-  bytes: Uint8Array;
-}
-
-/** Reads as many of the first bytes of a file as it takes to recognise its format. */
-export async function readHead(core: CoreInstance, source: Source, sizeBytes: number, options: ReadOptions, meter: ProgressMeter): Promise<Uint8Array> {
-  const headBytes = Math.min(sizeBytes, core.call(({ Opening }) => Opening.headBytes()));
-  meter.expectMore(headBytes);
-  return headBytes > 0 ? source.read(0, headBytes, options) : new Uint8Array(0);
-}
+/** What files begin with that only the core with all formats reads: ZSTN with extension frames, deltas, zTensor and Gauss. */
+const FOR_FORMATS = /^(ZSTN\x04|Z4DM|ZTEN|\x89ZT2|GAUSS00)/;
 
 /** Reads what the core asks for until it knows every tensor. */
-export async function openFile(core: CoreInstance, source: Source, sizeBytes: number, head: Uint8Array, options: ReadOptions, meter: ProgressMeter): Promise<OpenedFile> {
+export async function openFile(source: Source, sizeBytes: number, head: Uint8Array, options: ReadOptions, meter: ProgressMeter): Promise<CoreFile> {
+  const core = await (FOR_FORMATS.test(String.fromCharCode(...head.subarray(0, 8))) ? loadFormats() : loadCore());
   const supplied: Supplied[] = [];
-  const opening = await recognise(core, sizeBytes, head);
+  const opening = core.call(({ Opening }) => new Opening(sizeBytes, head));
   let finished = false;
   try {
     // This ends: in each round the core needs less.
@@ -57,31 +38,11 @@ export async function openFile(core: CoreInstance, source: Source, sizeBytes: nu
   }
 }
 
-/** Returns the catalog of a file for use in `core`, made from the bytes read so far. Consumes the file's own catalog. */
-export function catalogIn(core: CoreInstance, file: OpenedFile): CoreCatalog {
-  if (file.core === core) return file.catalog;
-  file.core.free(file.catalog);
+/** Returns the catalog of a file for use in `core`, made from the bytes read so far. */
+export function catalogIn(core: CoreInstance, file: ReadFile): CoreCatalog {
   const opening = core.call(({ Opening }) => new Opening(file.sizeBytes, file.head));
   for (const { offset, bytes } of file.supplied) core.call(() => opening.supply(offset, bytes));
   return core.call(() => opening.finish());
-}
-
-async function recognise(core: CoreInstance, sizeBytes: number, head: Uint8Array): Promise<CoreOpening> {
-  try {
-    return core.call(({ Opening }) => new Opening(sizeBytes, head));
-  } catch (error) {
-    const mistake = error instanceof FormatError ? await mistakeIn(head) : undefined;
-    throw mistake ? new FormatError(mistake, {}, { cause: error }) : error;
-  }
-}
-
-/** Says what `head` begins instead of a model. The sentences are loaded when they are needed. */
-async function mistakeIn(head: Uint8Array): Promise<string | undefined> {
-  try {
-    return (await import("./not-a-model.js")).describeNonModel(head);
-  } catch {
-    return undefined; // The error that led here says enough.
-  }
 }
 
 /** Parses ranges of a single file, `[offset, length, …]`. */

@@ -7,7 +7,7 @@ import type { CoreInput } from "./wasm-input.js";
 export interface WasmFiles {
   /** `zstn/zstn_wasm_bg.wasm`, which `open` loads. */
   reader?: CoreInput;
-  /** `zstn/zstn_formats_bg.wasm`, loaded when a zTensor, Gauss or compressed-tensors file is opened. */
+  /** `zstn/zstn_formats_bg.wasm`, loaded when a zTensor, Gauss or compressed-tensors file or a delta is opened, or with `verify: "full"`. */
   formats?: CoreInput;
   /** `zstn/zstn_coder_bg.wasm`, loaded by `pack`, `compress`, `decompress`, `compressDelta` and `decompressDelta`. */
   coder?: CoreInput;

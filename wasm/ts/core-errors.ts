@@ -3,22 +3,33 @@
 import { FormatError, InternalError, InvalidInputError, LimitError, UnsupportedError, ZstnError } from "./errors.js";
 import type { ErrorLocation } from "./errors.js";
 
-interface Rejection extends ErrorLocation {
-  zstn: true;
+/** A refusal of bytes: the kind of error, what is wrong, and where. */
+export interface Rejection extends ErrorLocation {
   kind: string;
   message: string;
 }
 
-function isRejection(thrown: unknown): thrown is Rejection {
-  return typeof thrown === "object" && thrown !== null && (thrown as { zstn?: unknown }).zstn === true;
+/** Parses what the core throws: a line each for kind, rule, offset and the length of the tensor's name, then name and message. */
+function parseRejection(text: string): Rejection {
+  const [, kind, rule, offset, units, rest] = /^(.*)\n(.*)\n(.*)\n(.*)\n([^]*)$/.exec(text) as unknown as [string, string, string, string, string, string];
+  const named = Number(units);
+  return {
+    kind,
+    rule: rule || undefined,
+    offset: offset === "" ? undefined : Number(offset),
+    tensor: units === "" ? undefined : rest.slice(0, named),
+    message: rest.slice(named),
+  };
 }
 
 /** Converts what the core threw to a `ZstnError`. */
 export function toZstnError(thrown: unknown): ZstnError {
-  return isRejection(thrown) ? fromRejection(thrown) : fromTrap(thrown);
+  if (thrown instanceof ZstnError) return thrown;
+  return typeof thrown === "string" ? fromRejection(parseRejection(thrown)) : fromTrap(thrown);
 }
 
-function fromRejection(rejection: Rejection): ZstnError {
+/** Converts a refusal to an error of its class. */
+export function fromRejection(rejection: Rejection): ZstnError {
   const { kind } = rejection;
   const message = sentence(rejection.message);
   const location: ErrorLocation = { rule: rejection.rule, offset: rejection.offset, tensor: rejection.tensor };

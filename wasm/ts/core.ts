@@ -3,7 +3,6 @@
 import type { Instance } from "./instance.js";
 import type { WasmModule } from "./wasm-input.js";
 import type { ModelKind } from "./model-kind.js";
-import type { StoredPlane, TensorInfo } from "./tensor.js";
 
 /** Recognises a file from its first bytes and says which further ranges it needs. Does no I/O. */
 export interface CoreOpening {
@@ -19,13 +18,13 @@ export interface CoreOpening {
 export interface CoreCatalog {
   /** Returns whether the model's `config.json` may describe its tensors. */
   wantsConfig(): boolean;
+  /** Returns whether comparing what is read, with digests if `full`, takes the module with all formats. */
+  isVerifyLeftOut(full: boolean): boolean;
   free(): void;
 }
 
 /** The index of a checkpoint in several files. */
 export interface CoreShardIndex {
-  /** Returns the names of the shards. */
-  files(): string[];
   free(): void;
 }
 
@@ -34,28 +33,33 @@ export interface CoreAssembly {
   /** Returns the missing ranges, [file, offset, length, …]. */
   needs(): Float64Array;
   supply(file: number, offset: number, bytes: Uint8Array): void;
-  /** Consumes the assembly. */
-  finish(): CoreModel;
+  /** Consumes the assembly. With `full`, the digests of decoded tensors are compared as well. */
+  finish(full: boolean): CoreModel;
   free(): void;
 }
 
-/** The tensors of a model, over all its files. */
-export interface CoreModel {
-  kind(): ModelKind;
-  metadata(): Record<string, string>;
-  /** File by file, in data order. */
-  tensors(): TensorInfo[];
-  /** Returns the reasons why some tensors cannot be read. */
-  refused(): unknown[];
-  /** Returns the length of the safetensors files that the model was packed from, or of all its tensors, in bytes. */
-  originalBytes(): number;
+/** The tensors of a model, over all its files, and where they are stored. */
+export interface ModelLayout {
   /** Returns the range of the block table that `rows` needs, [file, offset, length]; empty if there is none. */
   blockTable(index: number): Float64Array;
   rows(index: number, start: number, end: number, table?: Uint8Array): CoreRows;
-  /** Returns the size of each plane; `undefined` without a table. */
-  planeSizes(index: number, table?: Uint8Array): StoredPlane[] | undefined;
+  /** Returns a line for each plane: its name, its method, and its decoded and stored lengths, with tabs between them; `undefined` without a table. */
+  planeSizes(index: number, table?: Uint8Array): string | undefined;
+  /** Returns whether the model is a delta. */
+  needsBase(): boolean;
+  /** Returns the model as one safetensors file. Throws if that is not possible. */
+  unpacked(): CoreUnpacked;
+  free(): void;
+}
+
+/** A model in the WebAssembly core. */
+export interface CoreModel extends ModelLayout {
+  /** Returns what opening says of the model, as `wasm/src/description.rs` describes it. */
+  describe(): [kind: ModelKind, originalBytes: number, text: string, numbers: Float64Array, refused: unknown[]];
   /** Decodes the stored bytes of all parts to the raw little-endian bytes of the tensor, in `into` or a new array. */
   decode(index: number, parts: Uint8Array[], base?: Uint8Array, into?: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>;
+  /** Returns the record of statistics of a file and, after it, the offset at which its bands end as 8 bytes; `undefined` if it has none. */
+  statistics(file: number): Uint8Array | undefined;
   /** Returns whether the stored bytes are the tensor itself, with nothing to decode or verify. */
   isPlain(index: number): boolean;
   /** Returns what another instance needs to decode this tensor: the first argument of `CoreDecode`. */
@@ -64,13 +68,8 @@ export interface CoreModel {
   module(): WasmModule;
   /** Returns whether that is the module with all formats. */
   hasFormats(): boolean;
-  /** Returns whether the model is a delta. */
-  needsBase(): boolean;
   /** Throws if the delta was made against another base. */
   checkBase(base: CoreModel): void;
-  /** Returns the model as one safetensors file. Throws if that is not possible. */
-  unpacked(): CoreUnpacked;
-  free(): void;
 }
 
 /** A model as one safetensors file. Does no I/O. */
@@ -104,22 +103,17 @@ export interface CoreRows {
 
 /** The loaded core. */
 export interface Core {
-  readonly Opening: {
-    new (sizeBytes: number, head: Uint8Array): CoreOpening;
-    /** Returns the length of the head that `new Opening` needs, in bytes. */
-    headBytes(): number;
-    /** Returns whether a file with this head needs the module with all formats. */
-    isLeftOut(head: Uint8Array): boolean;
-  };
-  readonly ShardIndex: {
-    new (json: Uint8Array): CoreShardIndex;
-    /** Returns whether a file with this head looks like the text of an index. */
-    recognise(head: Uint8Array): boolean;
-  };
+  readonly Opening: new (sizeBytes: number, head: Uint8Array) => CoreOpening;
+  readonly ShardIndex: new (json: Uint8Array) => CoreShardIndex;
   /** Consumes the catalogs and the index. */
   readonly Assembly: new (files: CoreCatalog[], shards: CoreShardIndex | undefined, config: Uint8Array | undefined) => CoreAssembly;
   readonly decode: CoreDecode;
+  /** Returns the checksum of the figures of bands. */
+  readonly bandsChecksum: (bands: Uint8Array) => number;
 }
 
 /** A running core. */
 export type CoreInstance = Instance<Core>;
+
+/** What a model lives in: a running core, or nothing that could trap. */
+export type ModelInstance = Instance<unknown>;

@@ -1,7 +1,7 @@
 /** The 22 element types of safetensors: the typed array of each, and its conversion to 32-bit floats. */
 
 import { LimitError, UnsupportedError } from "./errors.js";
-import { bfloat16ToFloat32, float16ToFloat32, float8ToFloat32 } from "./float.js";
+import { bfloat16ToFloat32, float16ToFloat32, float8ToFloat32, toFloat16Bits } from "./float.js";
 import type { Float8Dtype } from "./float.js";
 
 /** The typed array of each element type. Types without one in JavaScript are their stored bits. */
@@ -139,17 +139,59 @@ export function toFloat32(dtypeName: string, tensor: string, data: TensorData, b
       { tensor },
     );
   }
-  const out = floats(end - begin, tensor);
+  const out = allocate(Float32Array, end - begin, tensor);
   convert(data, begin, out);
   return out;
 }
 
-function floats(length: number, tensor: string): Float32Array<ArrayBuffer> {
+function allocate<T>(type: new (length: number) => T, length: number, tensor: string): T {
   try {
-    return new Float32Array(length);
+    return new type(length);
   } catch (cause) {
-    throw new LimitError(`There is no memory for ${length} 32-bit floats at once; convert ${tensor} in parts, with toFloat32(begin, end).`, { tensor }, { cause });
+    throw new LimitError(`There is no memory for ${length} numbers at once; convert ${tensor} in parts, with (begin, end).`, { tensor }, { cause });
   }
+}
+
+/** An array of 16-bit floats, for compilers whose library has no `Float16Array`. */
+export interface HalfArray extends ArrayBufferView<ArrayBuffer> {
+  /** The number of elements. */
+  readonly length: number;
+  /** The elements. */
+  readonly [index: number]: number;
+}
+
+/** What `toFloat16` returns: a `Float16Array`, or in runtimes that have none the bits of its elements in a `Uint16Array`. */
+export type Float16Data =
+  | Uint16Array<ArrayBuffer>
+  | (typeof globalThis extends {
+      /** The type of the compiler's library, if it has one. */
+      Float16Array: {
+        /** What it makes. */
+        readonly prototype: infer Half;
+      };
+    }
+      ? Half
+      : HalfArray);
+
+/** How many elements are converted by way of 32 bits at a time. */
+const PIECE = 1 << 16;
+
+/** Returns elements `begin` to `end` (exclusive) of `data` as 16-bit floats in a new array. */
+export function toFloat16(dtype: string, tensor: string, data: TensorData, begin: number, end: number): Float16Data {
+  const bits = allocate(Uint16Array, end - begin, tensor);
+  if (dtype === "F16") bits.set(data.subarray(begin, end) as Uint16Array);
+  else {
+    let at = begin;
+    // At least once, for the error of a type that cannot be converted.
+    do {
+      const stop = Math.min(at + PIECE, end);
+      // By way of 32 bits a double would be rounded twice.
+      toFloat16Bits(dtype === "F64" ? (data.subarray(at, stop) as Float64Array) : toFloat32(dtype, tensor, data, at, stop), bits.subarray(at - begin, stop - begin));
+      at += PIECE;
+    } while (at < end);
+  }
+  const { Float16Array: Half } = globalThis as { Float16Array?: new (buffer: ArrayBuffer) => HalfArray };
+  return (Half ? new Half(bits.buffer) : bits) as Float16Data;
 }
 
 /** The names of all dtypes. */

@@ -11,6 +11,7 @@ export type ErrorCode =
   | "not_found"
   | "invalid_input"
   | "base_required"
+  | "hub_file"
   | "http"
   | "network"
   | "range_not_supported"
@@ -35,6 +36,9 @@ export class ZstnError extends Error {
     this.code = code;
   }
 }
+
+/** Returns whether an error has this code. Errors of another copy of this package, such as that of `zstn/hub` on a page without a bundler, are none for `instanceof`. */
+export const hasCode = <Kind extends ZstnError>(error: unknown, code: Kind["code"]): error is Kind => (error as Partial<Kind> | undefined)?.code === code;
 
 /** Where in a file an error was found. Every part may be unknown. */
 export interface ErrorLocation {

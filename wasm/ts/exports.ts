@@ -1,7 +1,7 @@
 /** The exports that both entries have in common. */
 
 export type { ResolveSibling } from "./siblings.js";
-export type { Dtype, DtypeArrays, TensorData } from "./dtype.js";
+export type { Dtype, DtypeArrays, Float16Data, HalfArray, TensorData } from "./dtype.js";
 export {
   BaseRequiredError,
   ContentEncodingError,
@@ -30,9 +30,10 @@ export { compress, compressDelta, decompress, decompressDelta } from "./frames.j
 export type { CompressOptions, DecompressOptions, Effort } from "./frames.js";
 export type { Model } from "./model.js";
 export type { ModelKind } from "./model-kind.js";
-export type { BytesInput, LocalInput, ModelInput } from "./model-input.js";
-export { open, workerPool } from "./open.js";
-export type { OpenOptions, OpenOptionsFor } from "./open.js";
+export type { BytesInput, HubInput, HubLocation, LocalInput, LocateOptions, ModelInput } from "./model-input.js";
+export { open } from "./open.js";
+export { workerPool } from "./decode/worker-pool.js";
+export type { OpenOptions, OpenOptionsFor, Verify } from "./open.js";
 export { pack } from "./pack.js";
 export type { PackDeltaOptions, PackDeltaOptionsFor, PackOptions, PackOptionsFor } from "./pack-options.js";
 export type { Packed, PackedTensor, PackReport } from "./pack-report.js";
@@ -50,6 +51,7 @@ export type { OpfsCacheOptions } from "./source/cache/opfs.js";
 export type { ReadOptions, Source } from "./source/source.js";
 export type { StoredCache, StoredCacheOptions } from "./source/cache/stored.js";
 export type { ReadPlan, RowRange } from "./rows.js";
+export type { Figures, StatisticsOptions, TensorStatistics } from "./statistics.js";
 export type { StreamOptions } from "./stream.js";
 export type { Stats } from "./source/traffic.js";
 export type { PlanOptions, TensorOptions } from "./tensor-options.js";

@@ -1,4 +1,4 @@
-/** Exact conversion of 16-bit and 8-bit floats to 32-bit floats. NaNs of 16 bits keep their payload; those of 8 bits become one NaN. */
+/** Conversion of floats: to 16 bits, and, exactly, of 16 and 8 bits to 32 bits. NaNs of 16 bits keep their payload; those of 8 bits become one NaN. */
 
 /** Fills `out` from `bits[begin]` on. bfloat16 is the upper half of a 32-bit float. */
 export function bfloat16ToFloat32(bits: Uint16Array, begin: number, out: Float32Array): void {
@@ -22,6 +22,22 @@ export function float16ToFloat32(bits: Uint16Array, begin: number, out: Float32A
       const wide = exponent === 31 ? 255 : exponent + 112;
       outBits[i] = sign | (wide << 23) | (mantissa << 13);
     }
+  }
+}
+
+const asDouble = /* @__PURE__ */ new Float64Array(1);
+const asWords = /* @__PURE__ */ new Uint32Array(asDouble.buffer);
+
+/** Fills `out` with the bits of 16-bit floats: the nearest ones, of two as near the even one. What is too large becomes infinite, and NaN stays NaN. */
+export function toFloat16Bits(values: ArrayLike<number>, out: Uint16Array): void {
+  for (let i = 0; i < out.length; i++) {
+    const value = (asDouble[0] = values[i]!);
+    const high = asWords[1]!;
+    const exponent = Math.max(((high >>> 20) & 2047) - 1023, -14); // that of subnormals is the smallest
+    // Adding 2^52 rounds to whole numbers of 1/1024 of the power of two below; a carry goes into the exponent.
+    const steps = Math.abs(value) * 2 ** (10 - exponent) + 2 ** 52 - 2 ** 52;
+    const magnitude = value === value ? Math.min(steps + (exponent + 14) * 1024, 0x7c00) : 0x7e00;
+    out[i] = ((high >>> 16) & 0x8000) | magnitude;
   }
 }
 

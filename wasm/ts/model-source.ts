@@ -1,7 +1,7 @@
 /** The sources of inputs. */
 
 import { InvalidInputError } from "./errors.js";
-import type { ModelInput } from "./model-input.js";
+import type { LocalInput, ModelInput } from "./model-input.js";
 import { platform } from "./platform.js";
 import { BytesSource } from "./source/bytes.js";
 import { localSource } from "./source/local.js";
@@ -17,12 +17,17 @@ import { withValidation } from "./source/with-validation.js";
 /** Options of a source. */
 export type SourceOptions = HttpOptions & { coalesce?: CoalesceOptions | false };
 
+/** Returns whether an input is read by requests. */
+export function isRemote(input: ModelInput): boolean {
+  return (typeof input === "string" || input instanceof URL) && platform.resolve(input) instanceof URL;
+}
+
 /** Returns the source of an input, with every request counted in `traffic`. */
 export function sourceOf(input: ModelInput, options: SourceOptions, traffic: Traffic): Source {
   const { coalesce } = options;
   const place = typeof input === "string" || input instanceof URL ? platform.resolve(input) : input;
   if (place instanceof URL) return withValidation(remoteSource(place, options, coalesce, traffic));
-  const source = localSource(place);
+  const source = localSource(place as LocalInput);
   if (!source) throw new InvalidInputError("`open` takes a URL, a File or Blob, a Uint8Array or ArrayBuffer, or an object with size() and read().");
   const counted = withValidation(withStats(source, traffic));
   return coalesce === false || source instanceof BytesSource ? counted : withCoalescing(counted, coalesce);

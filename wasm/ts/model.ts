@@ -1,30 +1,33 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 /** An open model: its tensors, and reading them. */
 
-import type { CoreInstance, CoreModel, CoreUnpacked } from "./core.js";
+import type { CoreInstance, CoreModel, CoreUnpacked, ModelInstance } from "./core.js";
+import { loadCoreFiles } from "./core-files-loader.js";
 import type { Decoding } from "./decode/pool.js";
 import { outputView } from "./decode/output-buffer.js";
 import { typedArray } from "./dtype.js";
-import { FormatError, InvalidInputError, ModelClosedError, TensorNotFoundError } from "./errors.js";
-import type { ZstnError } from "./errors.js";
+import { FormatError, InvalidInputError, ModelClosedError, type ZstnError } from "./errors.js";
+import { missingTensor } from "./missing-tensor.js";
 import { totalBytes, readRanges, parseRanges } from "./byte-ranges.js";
 import { ProgressMeter } from "./progress.js";
-import { toZstnError } from "./core-errors.js";
+import type { Description } from "./description.js";
 import { RowPlanner, rowsInfo } from "./rows.js";
 import type { ReadPlan, RowRange } from "./rows.js";
 import { abortSiblingsOnFailure } from "./abort-siblings.js";
+import type { StatisticsOptions, StoredStatistics, TensorStatistics } from "./statistics.js";
 import { DEFAULT_READ_AHEAD_BYTES, checkAhead, inOrder } from "./stream.js";
 import type { Ahead, StreamOptions } from "./stream.js";
-import { withSignal } from "./source/with-signal.js";
+import { PlainModel } from "./safetensors/plain-model.js";
 import type { Source } from "./source/source.js";
 import type { Stats, Traffic } from "./source/traffic.js";
 import { checkRowsSize, checkSize } from "./limits.js";
 import { createTensor } from "./tensor.js";
 import type { ModelKind } from "./model-kind.js";
 import type { StoredPlane, Tensor, TensorInfo } from "./tensor.js";
+import type { OpenedModel } from "./opened-model.js";
 import type { PlanOptions, TensorOptions } from "./tensor-options.js";
-import { SafetensorsBlob } from "./safetensors-view/blob.js";
-import { DEFAULT_DECODED_BYTES, modelFile } from "./safetensors-view/model-file.js";
+import type { SafetensorsBlob } from "./safetensors-view/blob.js";
+import { modelBlob } from "./safetensors-view/model-file.js";
 import type { SafetensorsBlobOptions } from "./safetensors-view/model-file.js";
 
 /** An open model in one or more files, created by `open`. */
@@ -52,38 +55,41 @@ export class Model {
   /** Live counters of what reading has cost. Reads of the base count in `base.stats`. */
   readonly stats: Stats;
 
+  readonly #opened: OpenedModel;
   readonly #sources: readonly Source[];
-  readonly #instance: CoreInstance;
-  readonly #core: CoreModel;
+  readonly #instance: ModelInstance;
+  readonly #core: CoreModel | PlainModel;
   readonly #indices = new Map<string, number>();
   readonly #closing = new AbortController();
-  readonly #decoding: Decoding;
+  readonly #decoding: Decoding | undefined;
   readonly #rows: RowPlanner;
   #unpacked: CoreUnpacked | undefined;
+  #statistics: StoredStatistics | undefined;
   #base: Model | undefined;
   #ownsBase = false;
 
   /** @internal */
-  constructor(sources: readonly Source[], sizeBytes: number, instance: CoreInstance, core: CoreModel, traffic: Traffic, decoding: Decoding) {
-    this.#sources = sources;
+  constructor(opened: OpenedModel, description: Description, traffic: Traffic, decoding: Decoding | undefined) {
+    const { files, instance, model } = opened;
+    this.#opened = opened;
+    this.#sources = files.map(({ source }) => source);
     this.#instance = instance;
-    this.#core = core;
+    this.#core = model;
     this.#decoding = decoding;
-    this.#rows = new RowPlanner(instance, core, sources);
-    this.size = sizeBytes;
-    this.fileCount = sources.length;
+    this.#rows = new RowPlanner(instance, model, this.#sources);
+    this.size = files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
+    this.fileCount = files.length;
     this.stats = traffic;
-    this.kind = instance.call(() => core.kind());
-    this.originalSize = instance.call(() => core.originalBytes());
-    this.metadata = Object.freeze(instance.call(() => core.metadata()));
+    this.kind = description.kind;
+    this.originalSize = description.originalSize;
+    this.metadata = Object.freeze(description.metadata);
     const tensors = new Map<string, TensorInfo>();
-    for (const [index, info] of instance.call(() => core.tensors()).entries()) {
+    for (const [index, info] of description.tensors.entries()) {
       tensors.set(info.name, Object.freeze(info));
       this.#indices.set(info.name, index);
     }
     this.tensors = tensors;
-    const refusals = instance.call(() => core.refused()).map((rejection) => toZstnError(rejection));
-    this.unreadable = new Map(refusals.map((error) => [("tensor" in error && error.tensor) || "", error] as [string, ZstnError]));
+    this.unreadable = new Map(description.refused.map((error) => [("tensor" in error && error.tensor) || "", error] as [string, ZstnError]));
   }
 
   /** The model that this delta was opened with; `undefined` for other files. */
@@ -104,16 +110,15 @@ export class Model {
   }
 
   /** @internal */
-  attach(base: Model, ownsBase: boolean): void {
-    if (!this.needsBase) {
+  async attach(base: Model, ownsBase: boolean): Promise<void> {
+    const delta = this.#core;
+    if (!this.needsBase || delta instanceof PlainModel) {
       throw new InvalidInputError("`base` is for deltas (Z4DM), and this file is not a delta.");
     }
+    const { checkBase } = await loadCoreFiles();
     base.#closing.signal.throwIfAborted();
     base.#instance.check();
-    if (base.#instance !== this.#instance) {
-      throw new InvalidInputError(`A base is a safetensors file, plain or packed, opened with { config: false }; this one was opened as ${base.kind}.`);
-    }
-    this.#instance.call(() => this.#core.checkBase(base.#core));
+    checkBase(this.#instance as CoreInstance, delta, base.#opened, base.kind);
     this.#base = base;
     this.#ownsBase = ownsBase;
   }
@@ -139,6 +144,26 @@ export class Model {
   async planes(name: string, { signal }: Pick<TensorOptions, "signal"> = {}): Promise<readonly StoredPlane[] | undefined> {
     if (!this.tensors.has(name)) await this.#missing(name);
     return this.#whileOpen(signal, (signal) => this.#rows.planes(this.#indices.get(name)!, { signal }));
+  }
+
+  /**
+   * Returns the statistics of tensors that were stored when the file was packed: of all tensors without reading any
+   * bytes, or of one tensor with those of its bands of rows. `undefined` for models and tensors that have none: other
+   * formats than ZSTN, files packed without them, tensors without elements or of the dtypes `F4`, `F6_E2M3`, `F6_E3M2`
+   * and `C64`, weights that are stored in parts, and shards with tensors that the index assigns to another one.
+   */
+  statistics(): Promise<ReadonlyMap<string, TensorStatistics> | undefined>;
+  statistics(name: string, options?: StatisticsOptions): Promise<TensorStatistics | undefined>;
+  async statistics(name?: string, { signal }: StatisticsOptions = {}): Promise<ReadonlyMap<string, TensorStatistics> | TensorStatistics | undefined> {
+    if (name !== undefined && !this.tensors.has(name)) await this.#missing(name);
+    if (this.kind !== "zstn") return undefined;
+    return this.#whileOpen(signal, async (signal) => {
+      const { StoredStatistics } = await import("./statistics.js");
+      signal.throwIfAborted();
+      // Models of this kind are read by the core.
+      this.#statistics ??= new StoredStatistics(this.#instance as CoreInstance, this.#core as CoreModel, this.#sources, this.tensors);
+      return name === undefined ? this.#statistics.all : this.#statistics.withBands(name, { signal });
+    });
   }
 
   /** Returns what `model.tensor` would fetch. Reads at most the tensor's small block table. */
@@ -187,14 +212,9 @@ export class Model {
   asSafetensorsBlob(options: SafetensorsBlobOptions = {}): SafetensorsBlob {
     const closing = this.#closing.signal;
     closing.throwIfAborted();
-    const { cacheBytes = DEFAULT_DECODED_BYTES } = options;
-    if (!(cacheBytes >= 0)) throw new InvalidInputError(`\`cacheBytes\` is a number of bytes, not ${String(cacheBytes)}.`);
     const decode = (info: TensorInfo, signal: AbortSignal) => this.#raw(info, signal, new ProgressMeter(undefined, { stage: "tensor" }));
     const unpacked = (this.#unpacked ??= this.#instance.call(() => this.#core.unpacked()));
-    const { kind, tensors } = this;
-    const instance = this.#instance;
-    const file = withSignal(modelFile({ kind, tensors, files: this.#sources, instance, unpacked, decode }, cacheBytes), closing);
-    return new SafetensorsBlob(file, 0, file.size() as number, "application/octet-stream", instance.call(() => unpacked.isOriginal()));
+    return modelBlob({ kind: this.kind, tensors: this.tensors, files: this.#sources, instance: this.#instance, unpacked, decode }, options, closing);
   }
 
   /** Frees the memory of the model and stops all reads. Calling it again does nothing. */
@@ -203,7 +223,7 @@ export class Model {
     this.#closing.abort(new ModelClosedError());
     this.#instance.free(this.#unpacked);
     this.#instance.free(this.#core);
-    this.#decoding.ownPool?.close();
+    this.#decoding?.ownPool?.close();
     if (this.#ownsBase) this.#base?.close();
   }
 
@@ -215,14 +235,8 @@ export class Model {
     if (Symbol.dispose) Object.defineProperty(this.prototype, Symbol.dispose, { value: this.prototype.close });
   }
 
-  /** Rejects with the reason why there is no tensor of that name. Suggestions are loaded when they are needed. */
   async #missing(name: string): Promise<never> {
-    const refusal = this.unreadable.get(name);
-    if (refusal) throw refusal;
-    const { suggestNames } = await import("./suggest.js").catch(() => ({ suggestNames: () => [] }));
-    const matches = suggestNames(name, this.tensors.keys());
-    const hint = matches.length > 0 ? ` Did you mean ${matches.join(" or ")}?` : "";
-    throw new TensorNotFoundError(name, matches, `The model has no tensor named ${JSON.stringify(name)}.${hint}`);
+    throw await missingTensor(name, this.tensors, this.unreadable);
   }
 
   /** Returns the number of bytes to fetch for a tensor, including those of the base. */
@@ -265,8 +279,10 @@ export class Model {
   async #raw(info: TensorInfo, signal: AbortSignal | undefined, meter: ProgressMeter, into?: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
     return this.#whileOpen(signal, async (signal) => {
       checkSize(info);
-      const { decoder } = this.#decoding;
-      const target = { instance: this.#instance, model: this.#core, index: this.#indices.get(info.name)!, info };
+      const core = this.#core;
+      if (core instanceof PlainModel) return core.read(info, { signal, onBytes: meter.arrived }, into);
+      const { decoder } = this.#decoding!;
+      const target = { instance: this.#instance as CoreInstance, model: core, index: this.#indices.get(info.name)!, info };
       decoder.warmUp(target);
       const base = info.base && this.#base;
       const readOwn = readRanges(this.#sources, info.parts, { signal, onBytes: meter.arrived });

@@ -25,9 +25,10 @@ export function lazyInstance<T>(loadable: Loadable<T>): () => Promise<Instance<T
   };
   const load = async () => {
     const { name } = loadable;
-    const address = settings.wasm[name] ?? loadable.url();
+    let input: CoreInput | undefined;
     try {
-      const [{ create }, module] = await Promise.all([loadable.glue(), compiled ?? compile(address)]);
+      input = settings.wasm[name] ?? (await platform.ownModule?.(name)) ?? loadable.url();
+      const [{ create }, module] = await Promise.all([loadable.glue(), compiled ?? compile(input)]);
       const { imports, start } = create();
       const instance = new Instance(start(await WebAssembly.instantiate(module, imports as WebAssembly.Imports), module), forget);
       compiled = module;
@@ -35,14 +36,22 @@ export function lazyInstance<T>(loadable: Loadable<T>): () => Promise<Instance<T
       return instance;
     } catch (cause) {
       forget();
-      throw new CoreLoadError(
-        `The WebAssembly module \`${name}\` of zstn could not be loaded. Check that it is served next to the scripts, or pass its URL to ` +
-          `configure({ wasm: { ${name} } }). A page with a Content-Security-Policy must allow 'wasm-unsafe-eval' in script-src.`,
-        { cause },
-      );
+      const address = typeof input === "string" || input instanceof URL ? String(input) : "";
+      const from = address === "" ? "" : ` from ${address}`;
+      throw new CoreLoadError(`The WebAssembly module \`${name}\` of zstn could not be loaded${from}. ${adviceFor(name, address)}`, { cause });
     }
   };
   return () => (loading ??= load());
+}
+
+function adviceFor(name: keyof WasmFiles, address: string): string {
+  if (address.includes("/.vite/deps/")) return 'Vite has moved the scripts away from it: put optimizeDeps: { exclude: ["zstn"] } into its configuration.';
+  const own = platform.loadAdvice?.(address);
+  if (own !== undefined) return `${own} Or pass the module to configure({ wasm: { ${name} } }).`;
+  return (
+    `Check that it is served next to the scripts, or pass its URL to configure({ wasm: { ${name} } }). ` +
+    "A page with a Content-Security-Policy must allow 'wasm-unsafe-eval' in script-src."
+  );
 }
 
 async function compile(input: CoreInput): Promise<WasmModule> {

@@ -1,16 +1,116 @@
-/** Files that are mistaken for models, recognised by their first bytes. */
+/** Files that are mistaken for models, recognised by their first bytes. The Rust library says the same sentences (tests/other-formats.json). */
 
-/** Returns a sentence that says what the file is instead; `undefined` if that is unknown. */
+const saveFile = (library: string, weights: string) => `save_file from safetensors.${library}: save_file(${weights}, "model.safetensors").`;
+const copied = (items: string) => `{name: tensor.contiguous().clone() for name, tensor in ${items}.items()}`;
+
+const PYTORCH = saveFile("torch", copied('torch.load(path, map_location="cpu", weights_only=True)'));
+const KERAS = `Convert its weights with ${saveFile("numpy", "{weight.path: weight.numpy() for weight in keras.models.load_model(path).weights}")}`;
+
+const SENTENCES = {
+  html: "This is a web page (HTML), not a model file. On a model hub, use the download link of the file, not the page that shows it.",
+  xml: "This is an XML document, not a model file. Object stores send one when they refuse access.",
+  lfs: "This is a Git LFS pointer, not the model file itself. Download the file with `git lfs pull`, or use the download link of the hub.",
+  json: "This is a JSON file, not a model file. To open a model in several files, use its index, whose name ends in .index.json.",
+  gguf: "This is a GGUF file, the format of llama.cpp. Open the model's original .safetensors instead, or convert this file with transformers: AutoModelForCausalLM.from_pretrained(folder, gguf_file=name).save_pretrained(output).",
+  ggml: "This is a GGML file, the format of llama.cpp before GGUF. Open the model's original .safetensors instead.",
+  pytorch: `This is a PyTorch file, which is pickled and can run code when it is loaded. Convert it with ${PYTORCH}`,
+  torchscript: `This is a TorchScript program. Convert its weights with ${saveFile("torch", copied('torch.jit.load(path, map_location="cpu").state_dict()'))}`,
+  pickle: `This is a Python pickle, which can run code when it is loaded. If torch.load reads it, convert it with ${PYTORCH}`,
+  onnx: `This is an ONNX model. Convert its weights with ${saveFile("numpy", "{tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(path).graph.initializer}")}`,
+  savedModel: `This is the graph of a TensorFlow SavedModel; its weights are in other files of the same folder. Convert them with ${saveFile("numpy", "{variable.name: variable.numpy() for variable in tf.saved_model.load(folder).variables}")}`,
+  tflite: "This is a TensorFlow Lite model. Open the checkpoint that it was made from instead.",
+  hdf5: `This is an HDF5 file, as Keras writes. ${KERAS}`,
+  keras: `This is a Keras model. ${KERAS}`,
+  npz: `This is a NumPy archive (.npz). Convert it with ${saveFile("numpy", "dict(numpy.load(path))")}`,
+  npy: `This is a NumPy array (.npy). Convert it with ${saveFile("numpy", '{"array": numpy.load(path)}')}`,
+  zip: "This is a zip archive, not a model file. Unpack it, and open the model in it.",
+  gzip: "This file is compressed with gzip. Decompress it, and open what comes out.",
+  tar: "This is a tar archive, not a model file. Unpack it, and open the model in it.",
+} as const;
+
+type Format = keyof typeof SENTENCES;
+
+/** The first bytes of formats, one character a byte. Of several that fit, the first counts. */
+const MAGICS: readonly (readonly [string, Format])[] = [
+  ["GGUF", "gguf"],
+  ["lmgg", "ggml"],
+  ["fmgg", "ggml"],
+  ["tjgg", "ggml"],
+  ["algg", "ggml"],
+  ["\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", "pytorch"],
+  ["\x80\x02", "pickle"],
+  ["\x80\x03", "pickle"],
+  ["\x80\x04\x95", "pickle"],
+  ["\x80\x05\x95", "pickle"],
+  ["\x89HDF\r\n\x1a\n", "hdf5"],
+  ["\x93NUMPY", "npy"],
+  ["PK\x05\x06", "zip"],
+  ["\x1f\x8b\x08", "gzip"],
+];
+
+/** Returns a sentence that says what the file is instead, and what to do; `undefined` if that is unknown. */
 export function describeNonModel(head: Uint8Array): string | undefined {
-  const start = new TextDecoder().decode(head.subarray(0, 256)).trimStart().toLowerCase();
-  if (start.startsWith("<!doctype html") || start.startsWith("<html") || start.startsWith("<head")) {
-    return "This is a web page (HTML), not a model file. On a model hub, use the download link of the file, not the page that shows it.";
+  const format = formatOf(head);
+  return format && SENTENCES[format];
+}
+
+function formatOf(head: Uint8Array): Format | undefined {
+  const start = latin1(head.subarray(0, 256));
+  // The length of a header below 4 GiB, and its first byte: a safetensors file, though it may be a damaged one.
+  if (/^[^]{4}\0{4}($|[{ \t\r\n])/.test(start)) return undefined;
+  return (
+    textFormat(start) ??
+    (start.startsWith("PK\x03\x04") ? zipFormat(head) : undefined) ??
+    MAGICS.find(([magic]) => start.startsWith(magic))?.[1] ??
+    (start.startsWith("TFL3", 4) ? "tflite" : undefined) ??
+    protobufFormat(head) ??
+    (latin1(head.subarray(257, 262)) === "ustar" ? "tar" : undefined)
+  );
+}
+
+function textFormat(start: string): Format | undefined {
+  const text = start.trimStart();
+  if (/^<(!doctype html|html|head)/i.test(text)) return "html";
+  if (text.startsWith("<?xml")) return "xml";
+  if (text.startsWith("version https://git-lfs.github.com/")) return "lfs";
+  // The first eight bytes of a safetensors file are a length, in which some are zero.
+  return /^[{[]/.test(text) && /^[\t\n\r\x20-\x7e]{8}/.test(start) ? "json" : undefined;
+}
+
+/** Tells the archives apart by the name of their first file. */
+function zipFormat(head: Uint8Array): Format {
+  const name = latin1(head.subarray(30, 30 + (head[26] ?? 0) + 256 * (head[27] ?? 0)));
+  if (name.endsWith("/data.pkl")) return "pytorch";
+  if (/\/(data\/\d+|constants\.pkl|code\/.*)$/.test(name)) return "torchscript";
+  if (name.endsWith(".npy")) return "npz";
+  return /^(metadata\.json|config\.json|model\.weights\.h5)$/.test(name) ? "keras" : "zip";
+}
+
+/** Recognises messages of protocol buffers, which have no magic number, by their first fields. */
+function protobufFormat([field, version, next, length = 0, first]: Uint8Array): Format | undefined {
+  if (field !== 0x08 || version === undefined) return undefined;
+  // A schema version of 1, and a long graph that begins with its description.
+  if (version === 1 && next === 0x12 && length >= 0x80) return "savedModel";
+  // A version of the format; then the name of a producer, an operator set or the graph.
+  const isName = next === 0x12 && length > 0 && length < 0x80 && first !== undefined && first >= 0x20 && first < 0x7f;
+  const isMessage = (next === 0x3a || next === 0x42) && length > 0;
+  return version >= 3 && version < 0x40 && (isName || isMessage) ? "onnx" : undefined;
+}
+
+const latin1 = (bytes: Uint8Array): string => String.fromCharCode(...bytes);
+
+/** Returns what is wrong with a file of no known format, in the words of the Rust library. */
+export function describeUnknown(head: Uint8Array): string {
+  if (/^[ \t\n\f\r]*$/.test(latin1(head))) return "the file is empty";
+  return `this is no ZSTN, Z4DM, zTensor, Gauss or safetensors file: its first bytes are ${printable(head.subarray(0, 8))}`;
+}
+
+function printable(bytes: Uint8Array): string {
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+    if (!/\p{Cc}/u.test(text)) return `"${text}"`;
+  } catch {
+    // Not text.
   }
-  if (start.startsWith("<?xml")) {
-    return "This is an XML document, not a model file. Object stores send one when they refuse access.";
-  }
-  if (start.startsWith("version https://git-lfs.github.com/")) {
-    return "This is a Git LFS pointer, not the model file itself. Download the file with Git LFS, or use the download link of the hub.";
-  }
-  return undefined;
+  return [...bytes].map((byte) => byte.toString(16).toUpperCase().padStart(2, "0")).join(" ");
 }

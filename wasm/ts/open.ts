@@ -1,22 +1,23 @@
 /** Opening models. */
 
-import { assemble } from "./assemble.js";
 import { siblingResolver } from "./siblings.js";
 import type { ResolveSibling } from "./siblings.js";
 import { readConfig } from "./config.js";
-import { inline } from "./decode/decoder.js";
-import { WorkerPool } from "./decode/pool.js";
-import type { Decoding, WorkerPoolOptions } from "./decode/pool.js";
-import { BaseRequiredError } from "./errors.js";
+import type { Decoding, WorkerPool } from "./decode/pool.js";
+import { BaseRequiredError, InvalidInputError } from "./errors.js";
 import { openFiles } from "./shards.js";
 import type { OpenContext } from "./shards.js";
-import { loadCore, loadFormats } from "./core-loaders.js";
+import { loadCoreFiles } from "./core-files-loader.js";
+import { Instance } from "./instance.js";
+import { isHubInput, located, withHub } from "./locate.js";
 import { Model } from "./model.js";
 import type { BytesInput, LocalInput, ModelInput } from "./model-input.js";
+import { isPlain } from "./opened-file.js";
 import { platform } from "./platform.js";
 import { ProgressMeter } from "./progress.js";
 import type { OnProgress } from "./progress.js";
 import { abortSiblingsOnFailure } from "./abort-siblings.js";
+import { PlainModel } from "./safetensors/plain-model.js";
 import { cacheOf, optionsForRelatedFile } from "./source/http/options.js";
 import type { HttpOptions } from "./source/http/options.js";
 import { sourceOf } from "./model-source.js";
@@ -54,6 +55,12 @@ export interface OpenOptions {
    * are all others if no worker can be started.
    */
   workers?: number | WorkerPool;
+  /**
+   * What tensors of `.zstn` files are compared with when they are read. `"stored"`, the default: the checksums of their
+   * stored bytes, which detect damage on the way and on disk. `"full"`: the digests of the decoded bytes as well, which
+   * also detect a frame that was replaced along with its checksum; decoding then takes about a third longer.
+   */
+  verify?: Verify;
   /** How reads that begin at the same time are merged into one; `false` for never. Bytes in memory are never merged. */
   coalesce?: CoalesceOptions | false;
 }
@@ -65,45 +72,40 @@ export type OpenOptionsFor<Input extends ModelInput> = [Input] extends [BytesInp
     ? OpenOptions
     : OpenOptions & HttpOptions;
 
+/** What tensors are compared with when they are read: the checksums of their stored bytes, or the digests of their decoded bytes as well. */
+export type Verify = "stored" | "full";
+
 type AllOptions = OpenOptions & HttpOptions;
-
-let sharedPool: WorkerPool | undefined;
-
-/** Creates a pool of decoding workers, for the option `workers` of one or more models. They start when they are needed. */
-export function workerPool(options: WorkerPoolOptions = {}): WorkerPool {
-  return new WorkerPool(options, platform.coreCount(), platform.startWorker!);
-}
 
 /** Opens a model for reading tensors: recognises its format and lists its tensors, usually in two round trips. See `ModelInput` for what it takes. */
 export async function open<Input extends ModelInput>(source: Input, options?: OpenOptionsFor<Input>): Promise<Model> {
   return openWithBase(source, withOneCache(options ?? {}));
 }
 
-function decodingOf(workers: number | WorkerPool | undefined): Decoding {
-  if (workers instanceof WorkerPool) return { decoder: workers };
-  if (!platform.startWorker || workers === 0) return { decoder: inline };
-  if (workers === undefined) return { decoder: (sharedPool ??= workerPool()) };
-  const ownPool = workerPool({ size: workers });
-  return { decoder: ownPool, ownPool };
+/** Returns what decodes the tensors of a packed model: loaded, and its workers made, when the first one is opened. */
+type LazyDecoding = () => Promise<Decoding>;
+
+function lazyDecoding(workers: number | WorkerPool | undefined): LazyDecoding {
+  let decoding: Promise<Decoding> | undefined;
+  return () => (decoding ??= loadCoreFiles().then(({ decodingOf }) => decodingOf(workers)));
 }
 
-async function openWithBase(input: ModelInput, options: AllOptions): Promise<Model> {
-  const { base } = options;
-  const decoding = decodingOf(options.workers);
+async function openWithBase(given: ModelInput, options: AllOptions, decoding = lazyDecoding(options.workers)): Promise<Model> {
+  const [input, base] = await Promise.all([withHub(given), withHub(options.base)]);
   if (base === undefined) return withoutBase(await openOne(input, options, decoding));
   if (base instanceof Model) return withBase(await openOne(input, options, decoding), base, false);
   const optionsOfBase = optionsFor(base, input, options);
-  const workers = decoding.ownPool ?? options.workers;
-  if (workers !== undefined) optionsOfBase.workers = workers;
+  // The same workers, which stop when the model is closed.
+  const decodingOfBase = async () => ({ decoder: (await decoding()).decoder });
   const opened: Model[] = [];
   try {
     // Concurrently, so that a base costs no further round trips.
     const [model, baseModel] = await abortSiblingsOnFailure([options.signal], (signal) => {
       const keep = (model: Model) => (signal.aborted ? model.close() : opened.push(model), model);
       const opening = openOne(input, { ...options, signal }, decoding).then(keep);
-      return Promise.all([opening, openWithBase(base, { ...optionsOfBase, signal, config: false }).catch(nameBase).then(keep)]);
+      return Promise.all([opening, openWithBase(base, { ...optionsOfBase, signal, config: false }, decodingOfBase).catch(nameBase).then(keep)]);
     });
-    return withBase(model, baseModel, true);
+    return await withBase(model, baseModel, true);
   } catch (error) {
     for (const model of opened) model.close();
     throw error;
@@ -131,9 +133,9 @@ export function nameBase(error: unknown): never {
 }
 
 /** Attaches its base to `model`, which is closed if that fails. */
-function withBase(model: Model, base: Model, ownsBase: boolean): Model {
+async function withBase(model: Model, base: Model, ownsBase: boolean): Promise<Model> {
   try {
-    model.attach(base, ownsBase);
+    await model.attach(base, ownsBase);
     return model;
   } catch (error) {
     model.close();
@@ -144,28 +146,48 @@ function withBase(model: Model, base: Model, ownsBase: boolean): Model {
 /** Returns the options for another file that belongs to `input`. Secrets go only to the origin of `input`. */
 export function optionsFor(other: ModelInput, input: ModelInput, options: AllOptions): AllOptions {
   const origin = (place: ModelInput): string | undefined => {
+    if (isHubInput(place)) return place.origin;
     if (typeof place !== "string" && !(place instanceof URL)) return undefined;
     const resolved = platform.resolve(place);
     return resolved instanceof URL ? resolved.origin : undefined;
   };
   const sameOrigin = origin(input) !== undefined && origin(input) === origin(other);
-  return { ...optionsForRelatedFile(options, sameOrigin), ...(options.coalesce !== undefined && { coalesce: options.coalesce }) };
+  return { ...optionsForRelatedFile(options, sameOrigin), ...(options.coalesce !== undefined && { coalesce: options.coalesce }), ...(options.verify && { verify: options.verify }) };
 }
 
-async function openOne(input: ModelInput, options: AllOptions, decoding: Decoding): Promise<Model> {
+/** Returns whether digests are compared. */
+function isFull(verify: unknown = "stored"): boolean {
+  if (verify !== "stored" && verify !== "full") throw new InvalidInputError(`\`verify\` is "stored" or "full", not ${String(verify)}.`);
+  return verify === "full";
+}
+
+async function openOne(given: ModelInput, givenOptions: AllOptions, decoding: LazyDecoding): Promise<Model> {
+  const [input, options] = await located(given, givenOptions);
+  const full = isFull(options.verify);
   const traffic = new Traffic();
   const meter = new ProgressMeter(options.onProgress, { stage: "open" });
   const readOptions: ReadOptions = { onBytes: meter.arrived, onTotal: (bytes) => meter.expect(bytes) };
   if (options.signal) readOptions.signal = options.signal;
   const resolveSibling = siblingResolver(input, options.siblings);
-  const openSource = (other: ModelInput) => sourceOf(other, other === input ? options : optionsFor(other, input, options), traffic);
-  const first = openSource(input);
-  // Fetching the core and the head of the file concurrently saves a round trip.
-  const [core, sizeBytes] = await Promise.all([loadCore(), first.size(readOptions)]);
-  const context: OpenContext = { core, loadFormats, meter, options: readOptions, openSource, resolveSibling };
+  const openSource = async (other: ModelInput) => {
+    // Only then is its origin known.
+    const wanted = await withHub(other);
+    return sourceOf(...(await located(wanted, optionsFor(wanted, input, options))), traffic);
+  };
+  const first = sourceOf(input, options, traffic);
+  const name = input instanceof File ? input.name : typeof input === "string" || input instanceof URL ? `${input}`.replace(/[?#].*/, "") : "";
+  // Fetching the core and the head of the file concurrently saves a round trip. Where this fails, it is tried again, and the failure reported, when the core is needed.
+  if (/\.zstn$/i.test(name)) loadCoreFiles().then(({ loadCore }) => loadCore()).catch(() => {});
+  const sizeBytes = await first.size(readOptions);
+  const context: OpenContext = { meter, options: readOptions, openSource, resolveSibling };
   const { files, shards } = await openFiles(context, first, sizeBytes);
   const config = await readConfig(context, files, options.config);
-  const [instance, model] = await assemble(context, files, shards, config);
-  const size = files.reduce((sum, file) => sum + file.sizeBytes, 0);
-  return new Model(files.map(({ source }) => source), size, instance, model, traffic, decoding);
+  if (config === undefined && files.every(isPlain)) {
+    const model = new PlainModel(files, shards?.index);
+    const opened = { instance: new Instance<unknown>(undefined, () => {}), model, files, shards: shards?.text };
+    return new Model(opened, model.describe(), traffic, undefined);
+  }
+  const { assemble, describe } = await loadCoreFiles();
+  const [instance, model] = await assemble(files, shards?.text, config, full, readOptions, meter);
+  return new Model({ instance, model, files, shards: shards?.text }, describe(instance, model), traffic, await decoding());
 }

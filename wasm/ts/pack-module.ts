@@ -12,6 +12,8 @@ export interface CorePacking {
   tensor(): string | undefined;
   /** Takes the bytes of that range and returns the next bytes of the container, which may be none. */
   supply(bytes: Uint8Array): Uint8Array<ArrayBuffer>;
+  /** Returns the first bytes of the container if `supply` has not returned them, once it is complete. */
+  prefix(): Uint8Array<ArrayBuffer>;
   /** Returns whether single tensors can be read from the container, once it is complete. */
   isIndexed(): boolean;
   /** Returns all tensors in data order, once the container is complete. */
@@ -38,9 +40,10 @@ export interface CoreDeltaPacking {
 
 /** The loaded module. */
 export interface PackCore {
-  readonly Packing: { new (sizeBytes: number, effort: string, allowTruncated: boolean): CorePacking };
-  /** With `prefixLast`, `supply` does not return the first bytes of the delta: `prefix` does. */
-  readonly DeltaPacking: { new (sizeBytes: number, baseBytes: number, effort: string, prefixLast: boolean): CoreDeltaPacking };
+  /** With `extended`, `supply` does not return the first bytes of the container: `prefix` does. */
+  readonly Packing: { new (sizeBytes: number, effort: string, allowTruncated: boolean, statistics: boolean, extended: boolean): CorePacking };
+  /** With `prefixLast` or `extended`, `supply` does not return the first bytes of the delta: `prefix` does. */
+  readonly DeltaPacking: { new (sizeBytes: number, baseBytes: number, effort: string, prefixLast: boolean, extended: boolean): CoreDeltaPacking };
   decompress(frame: Uint8Array, maxBytes: number): Uint8Array<ArrayBuffer>;
   compress(bytes: Uint8Array, dtype: string | undefined, effort: string): Uint8Array<ArrayBuffer>;
   decompressDelta(frame: Uint8Array, base: Uint8Array, maxBytes: number): Uint8Array<ArrayBuffer>;

@@ -6,15 +6,17 @@ import { packDelta } from "./delta/pack.js";
 import { FormatError } from "./errors.js";
 import { describeNonModel } from "./not-a-model.js";
 import type { Instance } from "./instance.js";
+import { located } from "./locate.js";
 import type { Model } from "./model.js";
 import type { ModelInput } from "./model-input.js";
 import type { AllPackOptions, PackDeltaOptionsFor, PackOptionsFor } from "./pack-options.js";
 import type { Packed, PackReport } from "./pack-report.js";
 import { ProgressMeter } from "./progress.js";
-import { BlobSink, StreamSink } from "./sink.js";
+import { BlobSink, StreamSink, pour } from "./sink.js";
 import type { Sink } from "./sink.js";
 import type { ReadOptions, Source } from "./source/source.js";
-import { sourceOf } from "./model-source.js";
+import { withReadAhead } from "./source/with-read-ahead.js";
+import { isRemote, sourceOf } from "./model-source.js";
 import { Traffic } from "./source/traffic.js";
 import { writePieces } from "./write-pieces.js";
 
@@ -32,36 +34,49 @@ export async function pack<Input extends ModelInput, Base extends ModelInput | M
   source: Input,
   options: PackDeltaOptionsFor<Input, Base> & { base: Base; to?: undefined },
 ): Promise<Packed>;
-export async function pack(input: ModelInput, { base, ...options }: AllPackOptions & { base?: ModelInput | Model | undefined } = {}): Promise<PackReport | Packed> {
+export async function pack(given: ModelInput, { base, ...givenOptions }: AllPackOptions & { base?: ModelInput | Model | undefined } = {}): Promise<PackReport | Packed> {
+  const [input, options] = await located(given, givenOptions);
   // One read at a time has nothing to be merged with.
-  const source = sourceOf(input, { ...options, coalesce: false }, new Traffic());
+  const reads = sourceOf(input, { ...options, coalesce: false }, new Traffic());
+  // Local inputs gain nothing from reading ahead.
+  const ahead = isRemote(input) ? withReadAhead(reads, options.signal) : undefined;
+  const source = ahead ?? reads;
   const blobs = new BlobSink();
   const stream = options.to && new StreamSink(options.to);
   try {
-    const sink = stream ?? blobs;
-    const report = base === undefined ? await packAlone(sink, source, options) : await packDelta(sink, source, input, base, options);
+    // With extension frames the first bytes are known last.
+    const sink = options.extended ? blobs : (stream ?? blobs);
+    const report = base === undefined ? await packAlone(sink, source, options) : await packDelta(sink, source, input, base, givenOptions);
+    if (stream && sink === blobs) await pour(blobs.blob(), stream, options.signal);
     await stream?.close();
     return stream ? report : { ...report, blob: blobs.blob() };
   } catch (error) {
     await stream?.abort(error);
     throw error;
+  } finally {
+    ahead?.stop();
   }
 }
 
 async function packAlone(sink: Sink, source: Source, options: AllPackOptions): Promise<PackReport> {
-  const { signal, effort = "balanced", allowTruncated = false } = options;
+  const { signal, effort = "balanced", allowTruncated = false, statistics = true, extended = false } = options;
   const meter = new ProgressMeter(options.onProgress, { stage: "pack" });
   const readOptions: ReadOptions = { onBytes: meter.arrived, ...(signal && { signal }) };
   const [instance, originalSize] = await Promise.all([loadPackModule(), source.size(signal && { signal })]);
   meter.expect(originalSize);
-  const packing = instance.call(({ Packing }) => new Packing(originalSize, effort, allowTruncated));
+  const packing = instance.call(({ Packing }) => new Packing(originalSize, effort, allowTruncated, statistics, extended));
   try {
-    const size = await writePieces(sink, signal, async () => {
+    let size = await writePieces(sink, signal, async () => {
       const range = instance.call(() => packing.needs());
       if (!range) return undefined;
       meter.about(instance.call(() => packing.tensor()));
       return next(instance, packing, source, range[0]!, range[1]!, readOptions);
     });
+    const prefix = extended && instance.call(() => packing.prefix());
+    if (prefix) {
+      sink.prepend?.(prefix);
+      size += prefix.byteLength;
+    }
     return instance.call(() => ({ originalSize, size, indexed: packing.isIndexed(), tensors: packing.packed() }));
   } finally {
     instance.free(packing);

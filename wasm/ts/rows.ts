@@ -1,6 +1,6 @@
 /** Reading some rows of a tensor: what to fetch, and decoding it. */
 
-import type { CoreInstance, CoreModel, CoreRows } from "./core.js";
+import type { CoreRows, ModelInstance, ModelLayout } from "./core.js";
 import { InvalidInputError } from "./errors.js";
 import { readRanges, parseRanges } from "./byte-ranges.js";
 import type { ReadOptions, Source } from "./source/source.js";
@@ -31,13 +31,13 @@ export function rowsInfo(info: TensorInfo, [begin, end]: RowRange): TensorInfo {
 
 /** Plans and reads rows of the tensors of one model. */
 export class RowPlanner {
-  readonly #instance: CoreInstance;
-  readonly #core: CoreModel;
+  readonly #instance: ModelInstance;
+  readonly #core: ModelLayout;
   readonly #sources: readonly Source[];
   /** Block tables that have been read, by index of the tensor. They are small. */
   readonly #tables = new Map<number, Uint8Array>();
 
-  constructor(instance: CoreInstance, core: CoreModel, sources: readonly Source[]) {
+  constructor(instance: ModelInstance, core: ModelLayout, sources: readonly Source[]) {
     this.#instance = instance;
     this.#core = core;
     this.#sources = sources;
@@ -56,7 +56,11 @@ export class RowPlanner {
     const table = await this.#table(index, options);
     // The core of a closed model has been freed.
     options.signal?.throwIfAborted();
-    return this.#instance.call(() => this.#core.planeSizes(index, table));
+    const lines = this.#instance.call(() => this.#core.planeSizes(index, table));
+    return lines?.trimEnd().split("\n").map((line) => {
+      const [name, method, byteLength, storedLength] = line.split("\t") as [string, string, string, string];
+      return { name, method, byteLength: Number(byteLength), storedLength: Number(storedLength) };
+    });
   }
 
   async #table(index: number, options: ReadOptions): Promise<Uint8Array | undefined> {

@@ -8,7 +8,9 @@
 import { configure as configureAll } from "./configure.js";
 import type { WasmFiles } from "./configure.js";
 import * as formatsGlue from "./core/zstn_formats.js";
-import { InvalidInputError } from "./errors.js";
+import * as coreFiles from "./core-files.js";
+import { bundleCoreFiles } from "./core-files-loader.js";
+import { InvalidInputError, UnsupportedError } from "./errors.js";
 import { open } from "./open.js";
 import type { OpenOptions } from "./open.js";
 import { pageAddress } from "./page-address.js";
@@ -28,8 +30,13 @@ export interface ServiceWorkerConfiguration {
   wasm?: Omit<WasmFiles, "coder">;
 }
 
-// Service workers may not use import(): the glue is bundled, and its module fetched when it is needed. Nor can they start workers.
-if (!platform) setPlatform({ readModule: (address) => fetch(address), formatsGlue, coreCount: () => 1, resolve: pageAddress });
+// Service workers may not use import(): all scripts are bundled, and modules fetched when they are needed. Nor can they start workers.
+bundleCoreFiles(coreFiles);
+if (!platform) setPlatform({ readModule: (address) => fetch(address), formatsGlue, coreCount: () => 1, resolve: pageAddress, loadHub });
+
+async function loadHub(): Promise<never> {
+  throw new UnsupportedError("Service workers read no hf:// addresses: use the URL of the file, https://huggingface.co/owner/name/resolve/main/file.");
+}
 
 /** Sets where the WebAssembly modules are, if they are not next to the script. Throws an `InvalidInputError` for a module that is loaded already. */
 export function configure(configuration: ServiceWorkerConfiguration): void {

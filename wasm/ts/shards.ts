@@ -1,12 +1,16 @@
 /** Opening the files of a model: one, or the shards that an index names. */
 
 import type { ResolveSibling } from "./siblings.js";
-import { openFile, readHead } from "./catalog.js";
-import type { OpenedFile } from "./catalog.js";
-import type { CoreInstance } from "./core.js";
+import { loadCoreFiles } from "./core-files-loader.js";
 import { InvalidInputError, LimitError, ZstnError } from "./errors.js";
 import type { ModelInput } from "./model-input.js";
+import { isPlain } from "./opened-file.js";
+import type { OpenedFile } from "./opened-file.js";
 import type { ProgressMeter } from "./progress.js";
+import { HEAD_BYTES, described, isPacked } from "./safetensors/file-kind.js";
+import { openPlainFile } from "./safetensors/plain-file.js";
+import { isShardIndex, parseShardIndex } from "./safetensors/shard-index.js";
+import type { ShardIndex } from "./safetensors/shard-index.js";
 import { abortSiblingsOnFailure } from "./abort-siblings.js";
 import type { ReadOptions, Source } from "./source/source.js";
 
@@ -18,39 +22,45 @@ const MAX_INDEX_BYTES = 100_000_000;
 
 /** What opening a model needs besides its files. */
 export interface OpenContext {
-  core: CoreInstance;
-  /** Loads the core with all formats. */
-  loadFormats: () => Promise<CoreInstance>;
   meter: ProgressMeter;
   options: ReadOptions;
   /** Returns the source of a file of the model. */
-  openSource: (input: ModelInput) => Source;
+  openSource: (input: ModelInput) => Promise<Source>;
   resolveSibling: ResolveSibling;
 }
 
-/** The opened files, in the order of the index, and the text of the index. */
+/** The opened files, in the order of the index, and the index. */
 export interface ModelFiles {
   files: OpenedFile[];
-  shards: Uint8Array | undefined;
+  shards?: { text: Uint8Array; index: ShardIndex };
 }
 
 /** Opens the file behind `source`, or if it is an index, all files that it names. */
 export async function openFiles(context: OpenContext, source: Source, sizeBytes: number): Promise<ModelFiles> {
-  const { core, options, meter } = context;
-  const head = await readHead(core, source, sizeBytes, options, meter);
-  if (!core.call(({ ShardIndex }) => ShardIndex.recognise(head))) {
-    return { files: [await openWith(context, source, sizeBytes, head)], shards: undefined };
-  }
-  const shards = await readText(source, sizeBytes, head, options, meter);
-  const index = core.call(({ ShardIndex }) => new ShardIndex(shards));
-  const names = core.call(() => index.files());
-  core.free(index);
-  return { files: await openShards(context, names), shards };
+  const { options, meter } = context;
+  const head = await readHead(context, source, sizeBytes);
+  if (!isShardIndex(head)) return { files: [await openFile(context, source, sizeBytes, head)] };
+  const text = await readText(source, sizeBytes, head, options, meter);
+  const index = parseShardIndex(text);
+  return { files: await openShards(context, index.files), shards: { text, index } };
 }
 
-async function openWith({ core, loadFormats, options, meter }: OpenContext, source: Source, sizeBytes: number, head: Uint8Array): Promise<OpenedFile> {
-  const able = core.call(({ Opening }) => Opening.isLeftOut(head)) ? await loadFormats() : core;
-  return openFile(able, source, sizeBytes, head, options, meter);
+/** Reads as many of the first bytes of a file as it takes to recognise its format. */
+async function readHead({ options, meter }: OpenContext, source: Source, sizeBytes: number): Promise<Uint8Array> {
+  const headBytes = Math.min(sizeBytes, HEAD_BYTES);
+  meter.expectMore(headBytes);
+  return headBytes > 0 ? source.read(0, headBytes, options) : new Uint8Array(0);
+}
+
+async function openFile({ options, meter }: OpenContext, source: Source, sizeBytes: number, head: Uint8Array): Promise<OpenedFile> {
+  if (!(await isPacked(head))) {
+    try {
+      return await openPlainFile(source, sizeBytes, head, options, meter);
+    } catch (error) {
+      throw await described(error, head);
+    }
+  }
+  return (await loadCoreFiles()).openFile(source, sizeBytes, head, options, meter);
 }
 
 async function readText(source: Source, sizeBytes: number, head: Uint8Array, options: ReadOptions, meter: ProgressMeter): Promise<Uint8Array> {
@@ -79,13 +89,13 @@ async function openShards(context: OpenContext, names: string[]): Promise<Opened
       return files;
     });
   } catch (error) {
-    for (const file of files) file?.core.free(file.catalog);
+    for (const file of files) if (file && !isPlain(file)) file.core.free(file.catalog);
     throw error;
   }
 }
 
 async function openShard(context: OpenContext, name: string): Promise<OpenedFile> {
-  const { core, options, meter, openSource, resolveSibling } = context;
+  const { options, openSource, resolveSibling } = context;
   const input = resolveSibling(name);
   if (input === undefined) {
     throw new InvalidInputError(
@@ -93,10 +103,10 @@ async function openShard(context: OpenContext, name: string): Promise<OpenedFile
     );
   }
   try {
-    const source = openSource(input);
+    const source = await openSource(input);
     const sizeBytes = await source.size(options);
-    const head = await readHead(core, source, sizeBytes, options, meter);
-    return await openWith(context, source, sizeBytes, head);
+    const head = await readHead(context, source, sizeBytes);
+    return await openFile(context, source, sizeBytes, head);
   } catch (error) {
     if (error instanceof ZstnError) error.message = `In ${name}: ${error.message}`;
     throw error;

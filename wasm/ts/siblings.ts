@@ -1,6 +1,7 @@
 /** Sibling files: the shards next to an index, or the `config.json` next to a model. */
 
-import { HttpError, ReadError } from "./errors.js";
+import { hasCode, ReadError } from "./errors.js";
+import type { HttpError } from "./errors.js";
 import type { ModelInput } from "./model-input.js";
 import { platform } from "./platform.js";
 
@@ -24,6 +25,6 @@ export function siblingResolver(input: ModelInput, siblings: ResolveSibling | un
 
 /** Returns whether an error says that a file does not exist. */
 export function isAbsent(error: unknown): boolean {
-  if (error instanceof HttpError) return error.status === 404 || error.status === 410;
+  if (hasCode<HttpError>(error, "http")) return error.status === 404 || error.status === 410;
   return error instanceof ReadError && (error.cause as { code?: unknown } | undefined)?.code === "ENOENT";
 }

@@ -62,3 +62,12 @@ export class StreamSink implements Sink {
     this.#writer.releaseLock();
   }
 }
+
+/** Writes all of a file that had to be complete first. */
+export async function pour(file: Blob, sink: Sink, signal: AbortSignal | undefined): Promise<void> {
+  for (let offset = 0; offset < file.size; offset += BLOB_BYTES) {
+    signal?.throwIfAborted();
+    const piece = await file.slice(offset, offset + BLOB_BYTES).arrayBuffer();
+    await sink.write(new Uint8Array(piece));
+  }
+}

@@ -1,7 +1,7 @@
 /** Tensors: their description, and their data. */
 
-import { toFloat32 } from "./dtype.js";
-import type { Dtype, DtypeArrays, TensorData } from "./dtype.js";
+import { toFloat16, toFloat32 } from "./dtype.js";
+import type { Dtype, DtypeArrays, Float16Data, TensorData } from "./dtype.js";
 import { InvalidInputError } from "./errors.js";
 
 /** A byte range of a file that holds a tensor or a part of it. */
@@ -95,9 +95,26 @@ export class TypedTensor<D extends Dtype> {
    * @param end   the element to stop before; with `begin` it converts a large tensor piece by piece
    */
   toFloat32(begin = 0, end = this.data.length): Float32Array<ArrayBuffer> {
+    this.#check(begin, end);
+    return toFloat32(this.dtype, this.name, this.data, begin, end);
+  }
+
+  /**
+   * Returns the elements as 16-bit floats in a new array: a `Float16Array`, or in runtimes that have none their bits in a
+   * `Uint16Array`. Exact for F16 and all F8 types but E8M0; others are rounded to the nearest, ties to even, become
+   * infinite from 65 520 on, and lose digits below 2⁻¹⁴. NaN stays NaN. Throws like `toFloat32`.
+   *
+   * @param begin the first element to convert
+   * @param end   the element to stop before; with `begin` it converts a large tensor piece by piece
+   */
+  toFloat16(begin = 0, end = this.data.length): Float16Data {
+    this.#check(begin, end);
+    return toFloat16(this.dtype, this.name, this.data, begin, end);
+  }
+
+  #check(begin: number, end: number): void {
     if (!Number.isInteger(begin) || !Number.isInteger(end) || begin < 0 || begin > end || end > this.data.length) {
       throw new InvalidInputError(`Elements ${begin} to ${end} are out of range: ${this.name} has ${this.data.length}.`);
     }
-    return toFloat32(this.dtype, this.name, this.data, begin, end);
   }
 }

@@ -8,11 +8,12 @@ import { coreCount, startWebWorker } from "./decode/web-worker-handle.js";
 import { InvalidInputError } from "./errors.js";
 import { pageAddress } from "./page-address.js";
 import { setPlatform } from "./platform.js";
+import { toolkit } from "./source/http/toolkit.js";
 import type { StoredCache, StoredCacheOptions } from "./source/cache/stored.js";
 
 export * from "./exports.js";
 
-setPlatform({ readModule: (address) => fetch(address), startWorker: startWebWorker, coreCount, resolve: pageAddress });
+setPlatform({ readModule: (address) => fetch(address), startWorker: startWebWorker, coreCount, resolve: pageAddress, loadHub: () => import("./hub/for-open.js").then(({ hubWith }) => hubWith(toolkit)) });
 
 /** Creates a cache in a folder, which is created if necessary. Several programs may share it. Node only. */
 export function folderCache(path: string, options?: StoredCacheOptions): StoredCache;

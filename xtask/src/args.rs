@@ -28,12 +28,16 @@ pub enum Verb {
     Compressed(ByHand),
     /// Build the C library and install header, libraries and libzstn.pc
     Capi(Capi),
+    /// Install ONNX Runtime and TensorFlow.js for the tests of docs/npm/hand-off.md
+    Consumers,
     /// Run every fault of servers and files in Rust and in Node, and print the table
     Faults,
     /// Run the tests of object stores against moto (S3) and azurite (Azure)
     Stores,
     /// Run the tests with git-lfs, with and without a server
     Lfs,
+    /// Run the npm package in Firefox, WebKitGTK, Node, Deno, Bun, workerd and through bundlers
+    Runtimes,
     /// Install what the other commands need, and nothing else
     Setup,
     /// Count the instructions of each stage and compare them with tests/instructions.json
@@ -42,8 +46,8 @@ pub enum Verb {
     Decoders(Decoders),
     /// Pack a real model in many shapes and print the sizes next to those of other packers
     Sizes(Sizes),
-    /// Build the WebAssembly module and the npm package around it
-    Wasm,
+    /// Build the WebAssembly modules and the npm package around them
+    Wasm(Wasm),
     /// Build the Python package into target/wheels
     Wheel,
     /// Run the tests of the Python package, and those of safetensors and z4ai on it
@@ -86,6 +90,9 @@ pub struct Test {
     /// Leave out the tests in a real browser (needs Chromium)
     #[arg(long)]
     pub skip_browser: bool,
+    /// Leave out Firefox, WebKitGTK, Deno, Bun, workerd and the bundlers
+    #[arg(long)]
+    pub skip_runtimes: bool,
 }
 
 #[derive(clap::Args)]
@@ -103,15 +110,28 @@ pub struct Interop {
 
 #[derive(clap::Args)]
 pub struct Sizes {
-    /// Checkpoints to measure, such as minilm-bf16; all by default
+    /// Checkpoints to measure, such as minilm-bf16 or sre-bf16; all by default
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
-    /// Effort to measure, may be repeated; all three by default
+    /// Effort to measure, may be repeated; balanced and max by default
     #[arg(long, value_name = "EFFORT")]
     pub effort: Vec<String>,
+    /// Seed of the fine-tunes and adapters that are made for the comparison
+    #[arg(long, value_name = "S")]
+    pub seed: Option<u64>,
+    /// Level of the column of zstd, 19 by default; 0 leaves it out, which saves most of the time
+    #[arg(long, value_name = "N")]
+    pub zstd_level: Option<u8>,
     /// Compare every tensor as a single frame at effort max instead; slow
     #[arg(long)]
     pub frames: bool,
+}
+
+#[derive(clap::Args)]
+pub struct Wasm {
+    /// Only this module, with the package around those that are there: reader, formats, coder or threads
+    #[arg(long, value_name = "MODULE")]
+    pub only: Option<String>,
 }
 
 #[derive(clap::Args)]

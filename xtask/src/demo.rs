@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
@@ -71,6 +71,7 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Demo) -> Result
         return Ok(());
     }
     println!("\nOpen {page}\nCtrl-C stops the server.");
+    open(&page);
     if !later.is_empty() {
         println!("\nStill to come: reading other formats, packing in the page.\n");
         if let Err(error) = rest(workspace, report, &later, &site) {
@@ -85,6 +86,22 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Demo) -> Result
     }
     println!("\nRequests:\n");
     server.wait()
+}
+
+/// Asks the desktop to open the page, if there is one; its address has been printed.
+fn open(page: &str) {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let program = match cfg!(target_os = "macos") {
+        true => "open",
+        false if is_set("DISPLAY") || is_set("WAYLAND_DISPLAY") => "xdg-open",
+        false => return,
+    };
+    let mut command = Command::new(program);
+    command
+        .arg(page)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    std::thread::spawn(move || command.status());
 }
 
 /// Builds the page with the modules that it needs to show a ZSTN file, and

@@ -9,6 +9,7 @@ mod background;
 mod capi;
 mod cargo;
 mod chromium;
+mod consumers;
 mod counts;
 mod decoders;
 mod demo;
@@ -26,6 +27,7 @@ mod placeholder;
 mod process;
 mod programs;
 mod python;
+mod runtimes;
 mod rust_source;
 mod rust_target;
 mod server;
@@ -61,11 +63,13 @@ fn main() -> ExitCode {
             Verb::Gauss(options) => torch::gauss(&workspace, &mut report, &options),
             Verb::Compressed(options) => torch::compressed(&workspace, &mut report, &options),
             Verb::Capi(options) => capi::run(&workspace, &mut report, &options),
+            Verb::Consumers => consumers::run(&workspace, &mut report),
             Verb::Faults => faults::run(&workspace, &mut report),
             Verb::Stores => object_stores::run(&workspace, &mut report),
             Verb::Lfs => git_lfs::run(&workspace, &mut report),
+            Verb::Runtimes => runtimes::run(&workspace, &mut report),
             Verb::Setup => setup::run(&workspace, &mut report),
-            Verb::Wasm => wasm::run(&workspace, &mut report),
+            Verb::Wasm(options) => wasm::run(&workspace, &mut report, &options),
             Verb::Wheel => wheel::run(&workspace, &mut report),
             Verb::Python => wheel::test(&workspace, &mut report),
             Verb::Torch => wheel::test_with_torch(&workspace, &mut report),

@@ -1,6 +1,7 @@
 //! The programs of this repository that tests run: the command line, the server
 //! of faults, the stub hub, and examples that write files for other packages.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,6 +19,12 @@ static BUILT: AtomicBool = AtomicBool::new(false);
 pub fn build(workspace: &Workspace, step: &mut Step) -> Result<()> {
     let programs = ["--package", "zstn", "--package", "zstn-tests", "--bins"];
     unless_built(|| step.run(cargo(workspace).arg("build").args(programs)))
+}
+
+/// Returns the path of the stub hub.
+pub fn stub_hub(workspace: &Workspace) -> PathBuf {
+    let suffix = std::env::consts::EXE_SUFFIX;
+    workspace.target(&format!("debug/stub-hub{suffix}"))
 }
 
 /// Runs `work`, unless [`build_all`] has built everything.

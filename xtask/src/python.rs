@@ -18,6 +18,8 @@ const OLDEST_PYTHON: (u32, u32, u32) = (3, 11, 0);
 const REQUIREMENTS: &str = "tests/peers/requirements.txt";
 /// Packages for comparisons by hand, with PyTorch: several GB.
 const REQUIREMENTS_TORCH: &str = "tests/peers/requirements-torch.txt";
+/// Peers that are only measured: OpenZL and ZipNN.
+const REQUIREMENTS_FIGURES: &str = "tests/peers/requirements-figures.txt";
 /// A second version of a package in [`REQUIREMENTS`].
 const REQUIREMENTS_ZTENSOR_1: &str = "tests/peers/requirements-ztensor1.txt";
 /// The S3 server of the tests.
@@ -131,6 +133,18 @@ pub fn peers(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
     ];
     environment.install(step, "ztensor1.txt", &wanted, &arguments)?;
     Ok(environment)
+}
+
+/// Adds the packages that are only measured to the environment of the peers.
+pub fn figures(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
+    with_list(
+        workspace,
+        step,
+        "peers",
+        "figures.txt",
+        REQUIREMENTS_FIGURES,
+        &[COMPLETE],
+    )
 }
 
 /// Returns the environment of the packages that need PyTorch, which no test uses.

@@ -4,10 +4,11 @@ use anyhow::Result;
 
 use crate::git_lfs::GitLfs;
 use crate::object_stores::ObjectStores;
+use crate::runtimes::Runtimes;
 use crate::step::Report;
 use crate::wheel::Python;
 use crate::workspace::Workspace;
-use crate::{capi, chromium, nginx, node, python, rust_target, valgrind};
+use crate::{capi, chromium, consumers, nginx, node, python, rust_target, valgrind};
 
 pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
     report.step("Node and npm", node::check)?;
@@ -20,7 +21,11 @@ pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
         })?;
     }
     report.step("Chromium", |step| chromium::ready(step).map(drop))?;
+    Runtimes::ready(workspace, report)?;
     report.step("nginx", |step| nginx::ready(workspace, step).map(drop))?;
+    report.step("ONNX Runtime and TensorFlow.js", |step| {
+        consumers::ready(workspace, step).map(drop)
+    })?;
     report.step("valgrind", |step| {
         valgrind::ready(workspace, step).map(drop)
     })?;

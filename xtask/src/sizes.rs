@@ -11,7 +11,8 @@ use crate::step::Report;
 use crate::workspace::Workspace;
 
 pub fn run(workspace: &Workspace, report: &mut Report, options: &Sizes) -> Result<()> {
-    let environment = report.step("Python packages", |step| python::peers(workspace, step))?;
+    report.step("Python packages", |step| python::peers(workspace, step))?;
+    let environment = report.step("OpenZL and ZipNN", |step| python::figures(workspace, step))?;
     report.step("command line, release build", |step| {
         step.run(cargo(workspace).args(["build", "--release", "--package", "zstn"]))
     })?;
@@ -24,6 +25,12 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Sizes) -> Resul
         .env("PYTHONDONTWRITEBYTECODE", "1");
     for effort in &options.effort {
         table.args(["--effort", effort]);
+    }
+    if let Some(seed) = options.seed {
+        table.args(["--seed", &seed.to_string()]);
+    }
+    if let Some(level) = options.zstd_level {
+        table.args(["--zstd-level", &level.to_string()]);
     }
     if options.frames {
         table.arg("--frames");

@@ -10,13 +10,14 @@ use crate::args::Test;
 use crate::cargo::cargo;
 use crate::git_lfs::GitLfs;
 use crate::object_stores::ObjectStores;
+use crate::runtimes::Runtimes;
 use crate::step::{Report, Step};
 use crate::valgrind::{self, Valgrind};
 use crate::wheel::Python;
 use crate::workspace::Workspace;
 use crate::{
-    capi, chromium, counts, faults, hub_demo, instructions, interop, nginx, no_std, node, programs,
-    python, rust_target, wasm,
+    capi, chromium, consumers, counts, faults, hub_demo, instructions, interop, nginx, no_std,
+    node, programs, python, rust_target, wasm,
 };
 
 /// A small checkpoint in the repository, for a demo without a download.
@@ -32,6 +33,9 @@ pub fn run(workspace: &Workspace, report: &mut Report, options: &Test) -> Result
 
 fn all(workspace: &Workspace, report: &mut Report, options: &Test, this: &Path) -> Result<()> {
     let tools = Tools::ready(workspace, report, options)?;
+    // The command line includes the page.
+    wasm::build(workspace, report)?;
+    report.step("page", |step| wasm::page(workspace, step))?;
     rust(workspace, report)?;
     if let Some(stores) = &tools.stores {
         report.step("object stores", |step| stores.test(workspace, step))?;
@@ -39,8 +43,6 @@ fn all(workspace: &Workspace, report: &mut Report, options: &Test, this: &Path) 
     report.step("instructions of the stages", |step| {
         instructions::check(workspace, step, tools.valgrind.as_ref())
     })?;
-    wasm::build(workspace, report)?;
-    report.step("page", |step| wasm::page(workspace, step))?;
     report.step("TypeScript types", |step| {
         step.run(node::npm().args(["run", "check", "--workspaces", "--if-present"]))
     })?;
@@ -51,6 +53,9 @@ fn all(workspace: &Workspace, report: &mut Report, options: &Test, this: &Path) 
     report.step("tests in Node and Chromium", |step| {
         javascript(workspace, step, &tools)
     })?;
+    if let (Some(runtimes), Some(chromium)) = (&tools.runtimes, &tools.chromium) {
+        runtimes.test(workspace, report, chromium)?;
+    }
     if let Some(environment) = &tools.peers {
         report.step("encoders of every kind", |step| {
             interop::build(workspace, step)
@@ -84,7 +89,10 @@ fn all(workspace: &Workspace, report: &mut Report, options: &Test, this: &Path) 
 
 struct Tools {
     chromium: Option<PathBuf>,
+    runtimes: Option<Runtimes>,
     nginx: Option<PathBuf>,
+    /// The folder of the libraries that tensors are handed to.
+    consumers: Option<PathBuf>,
     valgrind: Option<Valgrind>,
     peers: Option<python::Environment>,
     python: Option<Python>,
@@ -111,7 +119,15 @@ impl Tools {
         } else {
             Some(report.step("Chromium", chromium::ready)?)
         };
+        let runtimes = if options.skip_browser || options.skip_runtimes {
+            None
+        } else {
+            Some(Runtimes::ready(workspace, report)?)
+        };
         let nginx = report.step("nginx", |step| nginx::ready(workspace, step))?;
+        let consumers = report.step("ONNX Runtime and TensorFlow.js", |step| {
+            consumers::ready(workspace, step)
+        })?;
         let valgrind = report.step("valgrind", |step| valgrind::ready(workspace, step))?;
         let peers = if options.skip_peers {
             None
@@ -142,7 +158,9 @@ impl Tools {
         })?;
         Ok(Self {
             chromium,
+            runtimes,
             nginx,
+            consumers,
             valgrind,
             peers,
             python,
@@ -220,10 +238,14 @@ fn javascript(workspace: &Workspace, step: &mut Step, tools: &Tools) -> Result<(
     npm.args(["test", "--workspaces", "--if-present"])
         .env("ZSTN_BIN", workspace.zstn("debug"))
         .env("ZSTN_FAULT_SERVER", faults::server(workspace))
+        .env("ZSTN_STUB_HUB", programs::stub_hub(workspace))
         // Lists failures at the end of the log.
         .env("NODE_OPTIONS", "--test-reporter=spec");
     if let Some(nginx) = &tools.nginx {
         npm.env("ZSTN_NGINX", nginx);
+    }
+    if let Some(consumers) = &tools.consumers {
+        npm.env("ZSTN_CONSUMERS", consumers);
     }
     match &tools.chromium {
         Some(browser) => npm.env("CHROMIUM", browser).env_remove("ZSTN_SKIP_BROWSER"),

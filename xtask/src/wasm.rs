@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use wasm_bindgen_cli_support::Bindgen;
 
+use crate::args::Wasm;
 use crate::fresh::Stamp;
 use crate::node;
 use crate::rust_source;
@@ -74,10 +75,21 @@ const THREADS_FLAGS: &str = "-C target-feature=+simd128,+bulk-memory,+atomics \
     -C link-arg=--export=__tls_align -C link-arg=--export=__tls_base";
 
 /// The verb `wasm`.
-pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
+pub fn run(workspace: &Workspace, report: &mut Report, options: &Wasm) -> Result<()> {
     report.step("Node and npm", node::check)?;
     report.step("npm packages", |step| node::install(workspace, step))?;
-    build(workspace, report)
+    let Some(name) = options.only.as_deref() else {
+        return build(workspace, report);
+    };
+    let all = [&READER, &FORMATS, &CODER];
+    match all.into_iter().find(|built| built.feature == name) {
+        Some(built) => module(workspace, report, built)?,
+        None if name == THREADS.feature => {
+            report.step(THREADS.title, |step| threads(workspace, step))?;
+        }
+        None => bail!("there is no module `{name}`: reader, formats, coder or threads"),
+    }
+    report.step("npm package", |step| package(workspace, step))
 }
 
 /// Builds everything below `wasm/dist`.
@@ -265,6 +277,7 @@ pub fn package(workspace: &Workspace, step: &mut Step) -> Result<()> {
         "wasm/ts",
         "wasm/package.json",
         "wasm/tsconfig.json",
+        "wasm/bundle.mjs",
         "wasm/dist/core",
     ];
     node::build(

@@ -181,16 +181,11 @@ impl Python {
         let mut python = Command::new(self.tests.python());
         python
             .current_dir(workspace.path(PACKAGE).join("tests"))
-            .env("ZSTN_STUB_HUB", stub_hub_program(workspace))
+            .env("ZSTN_STUB_HUB", programs::stub_hub(workspace))
             .env("ZSTN_BIN", workspace.zstn("debug"))
             .env("PYTHONDONTWRITEBYTECODE", "1");
         python
     }
-}
-
-fn stub_hub_program(workspace: &Workspace) -> PathBuf {
-    let suffix = std::env::consts::EXE_SUFFIX;
-    workspace.target(&format!("debug/stub-hub{suffix}"))
 }
 
 /// Installs the wheel of the dev profile, which has been built, into an

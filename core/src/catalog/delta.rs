@@ -1,9 +1,11 @@
 //! The catalog of a delta, whose tensors are in the file, in the base, or
 //! partly in both.
+#![cfg_attr(not(feature = "deltas"), allow(dead_code, unused_imports))]
 
 use alloc::borrow::Cow;
 use alloc::format;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
@@ -11,10 +13,12 @@ use super::format::{AnyContents, Contents, StoredTensor};
 use super::{FileCatalog, FileTensor};
 use crate::bytes::{Cursor, part};
 use crate::container::model_delta::{
-    self, Head, Kind as RecordKind, Prefix, Record, RecordInfo, Trailer, check_tensor, table_digest,
+    self, Head, Kind as RecordKind, Prefix, Record, RecordInfo, ShortDigest, Trailer, check_tensor,
+    table_digest,
 };
 use crate::container::safetensors::Header;
 use crate::engine::Engine;
+use crate::frame::Edition;
 use crate::{Error, Result, Rule};
 
 /// What the base's tensor with the same name is needed for.
@@ -37,14 +41,24 @@ impl BaseUse {
     }
 }
 
+#[cfg(feature = "deltas")]
 pub(super) use super::delta_opener::FormatOpener;
 
 /// What the catalog of a delta holds in addition to its tensors.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct FormatContents {
+    pub edition: Edition,
     base_table: Option<[u8; 32]>,
     /// One entry per tensor; a file without a trailer has no digests.
     records: Vec<(Record, Option<RecordInfo>)>,
+}
+
+impl FormatContents {
+    /// Returns the range of the payload of tensor `number` in the file.
+    pub(super) fn payload(&self, number: usize) -> Option<Range<u64>> {
+        let (record, _) = self.records.get(number)?;
+        Some(record.payload.clone())
+    }
 }
 
 impl Contents for FormatContents {
@@ -59,7 +73,7 @@ impl Contents for FormatContents {
         let (record, info) = &self.records[stored.number];
         let payload = match record.kind {
             RecordKind::Copy => stored.bytes,
-            _ => payload(tensor, record, stored.bytes)?,
+            _ => payload(tensor, record, self.edition, stored.bytes)?,
         };
         let reference = match (tensor.base, base) {
             (None, _) => None,
@@ -74,7 +88,7 @@ impl Contents for FormatContents {
                 Some(base)
             }
         };
-        let bytes = model_delta::decode_payload(engine, record, payload, reference)?;
+        let bytes = model_delta::decode_payload(engine, record, self.edition, payload, reference)?;
         if let Some(info) = info {
             info.check_tensor(&tensor.name, &bytes)?;
         }
@@ -84,6 +98,7 @@ impl Contents for FormatContents {
     #[cfg(feature = "decode-task")]
     fn project(&self, number: usize) -> Self {
         Self {
+            edition: self.edition,
             base_table: None,
             records: [self.records[number].clone()].into(),
         }
@@ -91,10 +106,15 @@ impl Contents for FormatContents {
 }
 
 /// Returns the payload of a whole record whose head agrees with the catalog.
-fn payload<'s>(tensor: &FileTensor, record: &Record, stored: &'s [u8]) -> Result<&'s [u8]> {
+fn payload<'s>(
+    tensor: &FileTensor,
+    record: &Record,
+    edition: Edition,
+    stored: &'s [u8],
+) -> Result<&'s [u8]> {
     let head_len = record.payload.start - tensor.stored.start;
     let mut cursor = Cursor::new(part(stored, 0..head_len));
-    let agrees = Head::read(&mut cursor, 0).is_ok_and(|head| {
+    let agrees = Head::read(&mut cursor, 0, edition).is_ok_and(|head| {
         (&head.name, &head.span, head.kind) == (&record.name, &record.span, record.kind)
             && head.payload_len_bytes == record.payload.end - record.payload.start
     });
@@ -110,6 +130,7 @@ fn payload<'s>(tensor: &FileTensor, record: &Record, stored: &'s [u8]) -> Result
 }
 
 impl FileCatalog {
+    #[cfg(feature = "deltas")]
     /// Creates the catalog of a delta. `records` are in the order of the
     /// header's tensors.
     pub(super) fn delta(
@@ -137,7 +158,7 @@ impl FileCatalog {
                     stored: start..record.payload.end,
                     base: match record.kind {
                         RecordKind::Full => None,
-                        RecordKind::Delta => Some(BaseUse::Difference),
+                        RecordKind::Delta | RecordKind::Difference => Some(BaseUse::Difference),
                         RecordKind::Copy => Some(BaseUse::Copy),
                     },
                     alias_of: None,
@@ -145,6 +166,7 @@ impl FileCatalog {
             })
             .collect();
         let delta = FormatContents {
+            edition: prefix.edition,
             base_table: trailer.map(|trailer| trailer.base_table),
             records,
         };
@@ -160,6 +182,7 @@ impl FileCatalog {
 
     fn as_delta(&self) -> Option<&FormatContents> {
         match &self.contents {
+            #[cfg(feature = "deltas")]
             AnyContents::Delta(delta) => Some(delta),
             _ => None,
         }
@@ -177,6 +200,12 @@ impl FileCatalog {
     pub fn has_tensor_digests(&self) -> bool {
         let records = self.as_delta().into_iter().flat_map(|delta| &delta.records);
         records.into_iter().all(|(_, info)| info.is_some())
+    }
+
+    /// Returns the digest of tensor `number` in the trailer of a delta.
+    pub(super) fn record_digest(&self, number: usize) -> Option<ShortDigest> {
+        let (_, info) = self.as_delta()?.records.get(number)?;
+        info.as_ref().map(|info| info.digest)
     }
 
     /// Refuses a base that this delta was not made against, as far as that

@@ -81,8 +81,9 @@ impl Opener for FormatOpener {
             TrailerFields::At(fields) => match fetched.part(fields.clone()) {
                 None => return Ok(()),
                 Some(bytes) => {
-                    let trailer =
-                        Trailer::from_fields(&bytes).map_err(|e| e.within(fields.start))?;
+                    let edition = Prefix::parse(fetched.head(), fetched.len_bytes())?.edition;
+                    let trailer = Trailer::from_fields(&bytes, edition);
+                    let trailer = trailer.map_err(|error| error.within(fields.start))?;
                     self.trailer = Some(trailer);
                 }
             },

@@ -78,6 +78,7 @@ impl FetchedRanges {
     }
 
     /// Replaces the window.
+    #[cfg(any(feature = "deltas", feature = "ztensor"))]
     pub(super) fn supply_window(&mut self, start: u64, bytes: &[u8]) {
         self.window = Window {
             start,

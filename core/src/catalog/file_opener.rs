@@ -28,8 +28,10 @@ fn by_magic(head: &[u8]) -> Option<Kind> {
     Kind::FILES.iter().copied().find(is_of)
 }
 
-fn left_out() -> Error {
-    Error::unsupported("this build of the reader leaves out the format of this file")
+/// Returns whether the header of a safetensors file can begin with `byte`; a
+/// file may end before it.
+pub(super) fn begins_header(byte: Option<&u8>) -> bool {
+    byte.is_none_or(|byte| b"{ \t\r\n".contains(byte))
 }
 
 /// Recognises the kind of a file of `file_len_bytes` by its first bytes; the
@@ -37,7 +39,7 @@ fn left_out() -> Error {
 pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Kind> {
     match by_magic(head) {
         Some(kind) if kind.is_included() => return Ok(kind),
-        Some(_) => return Err(left_out()),
+        Some(_) => return Err(Error::left_out()),
         None => {}
     }
     if let Some(family) = Family::recognise(head) {
@@ -52,21 +54,17 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Kind> {
              decompress it with its base",
         ));
     }
-    if head.starts_with(b"GGUF") {
-        return Err(Error::unsupported("a GGUF file: not supported yet"));
+    #[cfg(feature = "other-formats")]
+    if let Some(sentence) = super::other_format::describe(head) {
+        return Err(Error::malformed(Rule::Recognised, sentence).at(0));
     }
     // A truncated container must not pass for a malformed safetensors file.
-    let looks_like_json = |byte: Option<&u8>| byte.is_none_or(|b| b"{ \t\r\n".contains(b));
-    if head.len() >= 8 && looks_like_json(head.get(8)) {
+    if head.len() >= 8 && begins_header(head.get(8)) {
         safetensors::header_len_bytes(head, file_len_bytes)?;
         return Ok(Kind::Safetensors);
     }
     let detail = match head.trim_ascii_start() {
         [] => "the file is empty".into(),
-        text if text.starts_with(b"<") => {
-            "this is a web page, not a model file; check the address".into()
-        }
-        text if text.starts_with(b"{") => "this is a JSON file, not a model file".into(),
         _ => format!(
             "this is no ZSTN, Z4DM, zTensor, Gauss or safetensors file: its first bytes are {}",
             frame::printable(&head[..head.len().min(8)])
@@ -96,7 +94,7 @@ impl FileOpener {
             return Err(Error::invalid_input("the head of the file is too short"));
         }
         let kind = recognise(&head, file_len_bytes)?;
-        let mut format = AnyOpener::new(kind).ok_or_else(left_out)?;
+        let mut format = AnyOpener::new(kind).ok_or_else(Error::left_out)?;
         let fetched = FetchedRanges::new(file_len_bytes, head);
         format.advance(&fetched)?;
         Ok(Self { format, fetched })

@@ -7,13 +7,15 @@ use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "deltas")]
+use super::delta;
 use super::fetched::FetchedRanges;
 #[cfg(feature = "gauss")]
 use super::gauss;
 use super::rows::RangePlan;
 #[cfg(feature = "ztensor")]
 use super::ztensor;
-use super::{FileCatalog, FileTensor, buffer, delta, safetensors, zstn};
+use super::{FileCatalog, FileTensor, buffer, safetensors, zstn};
 use crate::container::foreign::{GAUSS_MAGIC, ZTENSOR_MAGICS};
 use crate::container::{model_delta, zstn as zstn_container};
 use crate::engine::Engine;
@@ -199,6 +201,7 @@ macro_rules! formats {
 
         /// The contents of a file of any format.
         #[derive(Debug, Clone, Serialize, Deserialize)]
+        #[allow(clippy::large_enum_variant, reason = "there is one for each file, and without features only one kind is large")]
         pub(super) enum AnyContents { $( $(#[cfg(feature = $feature)])? $kind($module::FormatContents), )* }
 
         impl AnyContents {
@@ -229,10 +232,10 @@ macro_rules! formats {
 formats! {
     /// Uncompressed safetensors.
     Safetensors = "safetensors", "safetensors", &[], safetensors;
-    /// ZSTN version 3.
+    /// ZSTN version 3, or 4 with extension frames.
     Zstn = "zstn", "zstn", &[&zstn_container::MAGIC], zstn;
     /// `Z4DM`: a checkpoint as its difference from a base.
-    Delta = "z4dm", "z4dm", &[&model_delta::MAGIC], delta;
+    Delta = "z4dm", "z4dm", &[&model_delta::MAGIC], delta if "deltas";
     /// zTensor of any version.
     ZTensor = "ztensor", "zt", ZTENSOR_MAGICS, ztensor if "ztensor";
     /// Gauss of any version.

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::container::model_delta::ShortDigest;
 use crate::container::safetensors::PREFIX_BYTES;
 use crate::engine::Engine;
 use crate::limits::DIMENSIONS;
@@ -16,17 +17,22 @@ use crate::{Error, Result, sort};
 
 mod buffer;
 mod delta;
+#[cfg(feature = "deltas")]
 mod delta_opener;
+mod extension;
 mod fetched;
 mod file_opener;
 mod format;
 #[cfg(feature = "gauss")]
 mod gauss;
+#[cfg(feature = "other-formats")]
+mod other_format;
 mod rows;
 mod safetensors;
 #[cfg(feature = "decode-task")]
 mod subset;
 mod tensor;
+#[cfg(feature = "deltas")]
 mod walk;
 mod zstn;
 #[cfg(feature = "ztensor")]
@@ -34,6 +40,7 @@ mod ztensor;
 
 pub(crate) use buffer::copy;
 pub use delta::BaseUse;
+pub use extension::Extension;
 pub use file_opener::{FileOpener, is_left_out, recognise};
 pub use format::Kind;
 use format::{AnyContents, StoredTensor};
@@ -127,6 +134,14 @@ impl FileCatalog {
     #[must_use]
     pub fn tensors(&self) -> &[FileTensor] {
         &self.tensors
+    }
+
+    /// Returns the short digest that the file holds of tensor `number`: ZSTN files
+    /// with an integrity section do, and deltas with a trailer.
+    #[must_use]
+    pub fn tensor_digest(&self, number: usize) -> Option<ShortDigest> {
+        let stored = || self.integrity()?.tensor_digest(number)?.first_chunk();
+        stored().copied().or_else(|| self.record_digest(number))
     }
 
     /// Returns the number of the tensor called `name`.

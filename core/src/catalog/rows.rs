@@ -8,7 +8,7 @@ use super::format::AnyContents;
 use super::zstn::FormatContents;
 use super::{FileCatalog, FileTensor};
 use crate::bytes::part;
-use crate::container::zstn::rows::{self, BlockTable, PlaneSize};
+use crate::container::zstn::rows::{FrameTable, PartPlan, PlaneSize};
 use crate::engine::Engine;
 use crate::{Error, Result};
 
@@ -34,7 +34,7 @@ pub struct RangePlan {
     ranges: Vec<Range<u64>>,
     /// The offset of the frame in the file, and the plan for the frame; `None`
     /// if the part is stored uncompressed.
-    cut: Option<(u64, rows::FramePlan)>,
+    cut: Option<(u64, PartPlan)>,
 }
 
 impl RangePlan {
@@ -45,8 +45,8 @@ impl RangePlan {
 
     /// Plans for the bytes `span` of the tensor whose frame is at `start` and has
     /// this `table`.
-    pub(super) fn of_frame(start: u64, table: &BlockTable, span: Range<u64>) -> Self {
-        let plan = rows::FramePlan::new(table, span);
+    pub(super) fn of_frame(start: u64, table: &FrameTable, span: Range<u64>) -> Self {
+        let plan = table.plan(span);
         let in_file = |range: &Range<u64>| start + range.start..start + range.end;
         Self {
             ranges: plan.ranges().iter().map(in_file).collect(),
@@ -132,7 +132,7 @@ impl FormatContents {
         tensor: &FileTensor,
         number: usize,
         table: Option<&[u8]>,
-    ) -> Result<Option<BlockTable>> {
+    ) -> Result<Option<FrameTable>> {
         let range = self.integrity.as_ref().and_then(|all| all.table(number));
         let Some(range) = range else {
             return Ok(None);
@@ -140,7 +140,8 @@ impl FormatContents {
         let Some(bytes) = table.or_else(|| self.tables.get(&range)) else {
             return Ok(None);
         };
-        BlockTable::parse(bytes, tensor.stored_len_bytes(), tensor.len_bytes())
+        let (stored_len, len) = (tensor.stored_len_bytes(), tensor.len_bytes());
+        FrameTable::parse(bytes, stored_len, len, self.edition)
             .map(Some)
             .map_err(|error| error.within(range.start).tensor(&tensor.name))
     }

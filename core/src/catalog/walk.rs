@@ -12,6 +12,7 @@ use super::fetched::FetchedRanges;
 use crate::bytes::Cursor;
 use crate::container::model_delta::{Head, Prefix, Record, max_head_bytes};
 use crate::container::safetensors::Header;
+use crate::frame::Edition;
 use crate::{Error, Result, Rule};
 
 /// The least number of bytes requested at a time; holds the records of several
@@ -28,6 +29,7 @@ pub(super) struct Walk {
     /// The longest possible head of a record.
     head_len_bytes: u64,
     wants_rest: bool,
+    edition: Edition,
     position: u64,
     found: usize,
     records: Vec<Option<Record>>,
@@ -53,6 +55,7 @@ impl Walk {
             numbers: names.map(String::from).zip(0..).collect(),
             head_len_bytes: max_head_bytes(longest as u64),
             wants_rest,
+            edition: prefix.edition,
             position: prefix.end(),
             found: 0,
             records: vec![None; count],
@@ -99,7 +102,7 @@ impl Walk {
 
     fn step(&mut self, bytes: &[u8], file_len_bytes: u64) -> Result<()> {
         let mut cursor = Cursor::new(bytes);
-        let head = Head::read(&mut cursor, self.found as u64)
+        let head = Head::read(&mut cursor, self.found as u64, self.edition)
             .map_err(|error| error.within(self.position))?;
         let start = self.position + cursor.position() as u64;
         let end = start

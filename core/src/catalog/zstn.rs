@@ -20,13 +20,14 @@ use super::rows::{RangePlan, Tables};
 use super::{FileCatalog, FileTensor, buffer};
 use crate::bytes;
 use crate::container::safetensors;
-use crate::container::zstn::integrity::{self, Integrity, Section};
+use crate::container::zstn::integrity::{self, Integrity, Section, StoredStatistics, Verify};
 use crate::container::zstn::{
     CheckedFrame, FOOTER_BYTES, Footer, Layout, PREFIX_FIXED_BYTES, Prefix, Tail,
     promises_header_copy,
 };
 use crate::engine::Engine;
 use crate::entropy::zstd;
+use crate::frame::Edition;
 use crate::limits::TAIL_LEN_BYTES;
 use crate::{Error, Result, Rule};
 
@@ -44,9 +45,11 @@ impl Opener for FormatOpener {
     }
 }
 
-/// The integrity section, and the block tables that were fetched with the index.
+/// What the frames may be, the integrity section, and the block tables that were
+/// fetched with the index.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct FormatContents {
+    pub edition: Edition,
     pub integrity: Option<Integrity>,
     #[serde(skip)]
     pub tables: Tables,
@@ -56,7 +59,8 @@ impl FormatContents {
     fn frame<'a>(&'a self, stored: StoredTensor<'a, '_>) -> Result<CheckedFrame<'a>> {
         let expected = self.integrity.as_ref();
         let expected = expected.map(|integrity| (integrity, stored.number));
-        CheckedFrame::parse(stored.bytes, stored.tensor.len_bytes(), expected)
+        let len_bytes = stored.tensor.len_bytes();
+        CheckedFrame::parse(stored.bytes, len_bytes, self.edition, expected)
     }
 }
 
@@ -101,6 +105,7 @@ impl Contents for FormatContents {
     #[cfg(feature = "decode-task")]
     fn project(&self, number: usize) -> Self {
         Self {
+            edition: self.edition,
             integrity: self.integrity.as_ref().map(|all| all.project(number)),
             // Decoding a whole tensor does without them.
             tables: Tables::default(),
@@ -155,7 +160,7 @@ fn finish<E: Engine>(fetched: &FetchedRanges, engine: &E) -> Result<FileCatalog>
     let tail = Tail::parse(&prefix, &prefix_bytes, &index, &after_index_start)?;
     let header = bytes::part(&prefix_bytes, prefix.header.clone());
     let tables = tables(fetched, &tail, index.start);
-    FileCatalog::zstn(header, prefix.data_len_bytes, tail, tables, len_bytes)
+    FileCatalog::zstn(header, &prefix, tail, tables, len_bytes)
 }
 
 /// Returns the integrity section of a file whose tail has been fetched; empty
@@ -217,12 +222,13 @@ fn footer(fetched: &FetchedRanges, prefix_len: u64) -> Result<Footer> {
 impl FileCatalog {
     fn zstn(
         header_json: &[u8],
-        data_len_bytes: u64,
+        prefix: &Prefix,
         tail: Tail,
         tables: Tables,
         file_len_bytes: u64,
     ) -> Result<Self> {
         let index = tail.index;
+        let data_len_bytes = prefix.data_len_bytes;
         let header = safetensors::Header::parse(header_json, data_len_bytes)?;
         let tensors = index
             .agree(&header)?
@@ -243,6 +249,7 @@ impl FileCatalog {
             .collect();
         Self::new(
             AnyContents::Zstn(FormatContents {
+                edition: prefix.edition,
                 integrity: tail.integrity,
                 tables,
             }),
@@ -254,6 +261,25 @@ impl FileCatalog {
         )
     }
 
+    /// Sets what the tensors of a ZSTN file are compared with.
+    pub(crate) fn set_verify(&mut self, verify: Verify) {
+        if let AnyContents::Zstn(FormatContents {
+            integrity: Some(integrity),
+            ..
+        }) = &mut self.contents
+        {
+            integrity.set_verify(verify);
+        }
+    }
+
+    /// Returns whether this build lacks what comparing the tensors of the file
+    /// with `verify` takes.
+    #[must_use]
+    pub fn is_verify_left_out(&self, verify: Verify) -> bool {
+        self.integrity()
+            .is_some_and(|integrity| integrity.is_left_out(verify))
+    }
+
     /// Returns the integrity section of a ZSTN file
     /// (docs/formats/zstn-integrity.md); files written by z4ai have none.
     #[must_use]
@@ -262,5 +288,20 @@ impl FileCatalog {
             AnyContents::Zstn(contents) => contents.integrity.as_ref(),
             _ => None,
         }
+    }
+
+    /// Returns the statistics of every tensor that were stored when the file was
+    /// packed, by its number (docs/formats/zstn-integrity.md 7); `None` if the
+    /// file has none.
+    ///
+    /// # Errors
+    /// [`Rule::ZstnStatistics`] for a malformed record.
+    pub fn statistics(&self) -> Result<Option<Vec<Option<StoredStatistics>>>> {
+        let Some(integrity) = self.integrity() else {
+            return Ok(None);
+        };
+        let tensors = self.tensors().iter();
+        let tensors: Vec<_> = tensors.map(|t| (t.dtype, t.shape.as_slice())).collect();
+        integrity.statistics(&tensors)
     }
 }

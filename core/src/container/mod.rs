@@ -9,3 +9,6 @@ pub mod part_name;
 pub mod safetensors;
 mod tagged;
 pub mod zstn;
+
+/// Offset of the byte that states the version of a ZSTN or Z4DM file.
+pub const VERSION_OFFSET_BYTES: u64 = 4;

@@ -6,5 +6,6 @@ pub mod ans;
 pub mod blocks;
 pub mod brotli;
 pub mod histogram;
+pub mod interleaved;
 pub mod rans;
 pub mod zstd;

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use blake2::digest::consts::U16;
 use blake2::{Blake2b, Digest};
 
-use super::Stored;
 use super::select::{self, EncodeOptions};
+use super::{Edition, Stored};
 use crate::bytes::{self, Cursor};
 use crate::engine::{Engine, PackEngine};
 use crate::transform::xor;
@@ -57,7 +57,7 @@ impl<'a> Delta<'a> {
 
     fn frame(&self) -> Result<Stored<'a>> {
         // Bytes after the frame are allowed (3.1).
-        Stored::parse(self.inner, self.reference_len_bytes)
+        Stored::parse(self.inner, self.reference_len_bytes, Edition::Plain)
             .map_err(|error| error.within(HEAD_BYTES))
     }
 
@@ -104,6 +104,8 @@ pub fn encode<E: PackEngine>(
     let mut difference = current.bytes.to_vec();
     xor::apply(&mut difference, reference);
     let mut out = head([reference]);
+    // A `Z4DL` holds frames of z4ai alone; differences are no lattice either.
+    let options = options.extended(false);
     out.extend_from_slice(&select::encode(
         engine,
         current.with_bytes(&difference),

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::info::FrameInfo;
 use super::numpy::NumPy;
-use super::{auto, chunked, palette, sparse, turbo, z4ai};
+use super::{auto, chunked, lattice, palette, sparse, turbo, z4ai};
 use crate::bytes;
 use crate::engine::Engine;
 use crate::{Error, Result, Rule};
@@ -55,7 +55,7 @@ pub trait FrameFamily<'a>: Sized {
 macro_rules! families {
     ($(
         $(#[$doc:meta])*
-        $family:ident: $module:ident, $name:literal;
+        $family:ident: $module:ident, $name:literal $(if $feature:tt)?;
     )*) => {
         /// The frame families, distinguished by their magic.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,19 +82,22 @@ macro_rules! families {
         /// A frame of any family whose fields are consistent.
         #[derive(Debug, Clone)]
         #[non_exhaustive]
-        pub enum Frame<'a> { $( $(#[$doc])* $family($module::Frame<'a>), )* }
+        pub enum Frame<'a> { $( $(#[$doc])* $(#[cfg(feature = $feature)])? $family($module::Frame<'a>), )* }
 
         impl<'a> Frame<'a> {
             fn parse_as(family: Family, bytes: &'a [u8]) -> Result<Self> {
                 match family {
-                    $( Family::$family => $module::Frame::parse(bytes).map(Self::$family), )*
+                    $( $(#[cfg(feature = $feature)])?
+                    Family::$family => $module::Frame::parse(bytes).map(Self::$family), )*
+                    #[allow(unreachable_patterns)]
+                    _ => Err(Error::left_out()),
                 }
             }
 
             /// Returns what every frame states.
             #[must_use]
             pub fn info(&self) -> &FrameInfo<'a> {
-                match self { $( Self::$family(frame) => frame.info(), )* }
+                match self { $( $(#[cfg(feature = $feature)])? Self::$family(frame) => frame.info(), )* }
             }
 
             /// Decodes into `out`.
@@ -105,13 +108,14 @@ macro_rules! families {
             pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
                 let body = self.info().start(out)?;
                 match self {
-                    $( Self::$family(frame) => frame.join(engine, frame.streams(engine)?, body), )*
+                    $( $(#[cfg(feature = $feature)])?
+                    Self::$family(frame) => frame.join(engine, frame.streams(engine)?, body), )*
                 }
             }
 
             /// Decodes into a buffer of its own.
             pub fn decompress<E: Engine>(&self, engine: &E) -> Result<Vec<u8>> {
-                match self { $( Self::$family(frame) => frame.decompress(engine), )* }
+                match self { $( $(#[cfg(feature = $feature)])? Self::$family(frame) => frame.decompress(engine), )* }
             }
         }
     };
@@ -131,6 +135,9 @@ impl Families {
 
     /// Those that z4ai reads in a file by itself.
     pub const STANDALONE: Self = Self::CONTAINER.with(Family::Auto);
+
+    /// Those of a container that allows extensions, which z4ai does not read.
+    pub const EXTENDED: Self = Self::CONTAINER.with(Family::Lattice);
 
     const NONE: Self = Self(0);
 
@@ -226,7 +233,7 @@ pub(crate) fn printable(bytes: &[u8]) -> String {
 // A family whose magic begins with that of another comes before it.
 families! {
     /// `Z4AIMF01`, chunk by chunk.
-    Chunked: chunked, "Z4AIMF01 (chunked)";
+    Chunked: chunked, "Z4AIMF01 (chunked)" if "standalone-frames";
     /// `Z4AI`, the general frame.
     Z4ai: z4ai, "Z4AI";
     /// `ZSP1`, mostly zeros.
@@ -234,7 +241,10 @@ families! {
     /// `ZPL1`, few distinct values.
     Palette: palette, "ZPL1 (palette)";
     /// `ZARA`, z4ai's higher efforts.
-    Auto: auto, "ZARA (auto)";
+    Auto: auto, "ZARA (auto)" if "standalone-frames";
     /// `ZRT1`, only inside `ZSP1`.
     Turbo: turbo, "ZRT1 (turbo)";
+    /// `ZXQ1`, a grid of values times scales; only where a file allows
+    /// extensions.
+    Lattice: lattice, "ZXQ1 (lattice)" if "extensions";
 }

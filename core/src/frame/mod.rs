@@ -15,8 +15,12 @@ pub mod auto;
 #[doc(hidden)]
 pub mod chunked;
 pub mod delta;
+pub mod difference;
+mod edition;
 mod family;
 mod info;
+#[doc(hidden)]
+pub mod lattice;
 mod numpy;
 #[doc(hidden)]
 pub mod palette;
@@ -32,6 +36,7 @@ pub mod turbo;
 #[doc(hidden)]
 pub mod z4ai;
 
+pub use edition::Edition;
 #[doc(hidden)]
 pub use family::FrameFamily;
 pub(crate) use family::printable;

@@ -128,7 +128,13 @@ pub fn describe(frame: &[u8], array: &NumPy) -> Result<Vec<u8>> {
     let mut out = frame[..dtype_at].to_vec();
     out[flags_at] |= FLAG;
     out.push(dtype_len);
-    if matches!(parsed, Frame::Z4ai(_) | Frame::Auto(_)) {
+    let is_dtype_first = match parsed {
+        Frame::Z4ai(_) => true,
+        #[cfg(feature = "standalone-frames")]
+        Frame::Auto(_) => true,
+        _ => false,
+    };
+    if is_dtype_first {
         out.extend_from_slice(array.dtype.as_bytes());
         out.extend_from_slice(&frame[dtype_at + 1..dimensions_at]);
         out.push(dimensions);

@@ -2,7 +2,7 @@
 
 use alloc::format;
 
-use super::{Families, Family, Frame};
+use super::{Edition, Family, Frame};
 use crate::engine::Engine;
 use crate::{Error, Result, Rule};
 
@@ -15,16 +15,14 @@ pub struct Stored<'a>(Frame<'a>);
 
 impl<'a> Stored<'a> {
     /// Reads and checks everything that can be checked without decoding.
-    /// After this the input has justified an output of `len_bytes`.
-    pub fn parse(bytes: &'a [u8], len_bytes: u64) -> Result<Self> {
+    /// After this the input has justified an output of `len_bytes`. A frame of a
+    /// family that containers of this `edition` do not have is refused.
+    pub fn parse(bytes: &'a [u8], len_bytes: u64, edition: Edition) -> Result<Self> {
         if let Some(family) = Family::recognise(bytes)
-            && !Families::CONTAINER.contains(family)
+            && !edition.families().contains(family)
         {
-            return Err(Error::malformed(
-                Rule::ZstnFrameKind,
-                format!("a frame of kind {} inside a container", family.name()),
-            )
-            .at(0));
+            let detail = format!("a frame of kind {} inside a container", family.name());
+            return Err(Error::malformed(Rule::ZstnFrameKind, detail).at(0));
         }
         let frame = Frame::parse(bytes)?;
         if frame.decoded_len_bytes() != len_bytes {

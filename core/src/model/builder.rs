@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::dense::Dense;
-use super::{Model, StoredPart, Tensor};
+use super::{Model, StoredPart, Tensor, Verify};
 use crate::bytes;
 use crate::catalog::FileCatalog;
 use crate::container::part_name::may_be_part;
@@ -108,6 +108,16 @@ impl ModelBuilder {
                 *known = Some(bytes::part(supplied, range).to_vec());
             }
         }
+    }
+
+    /// Sets what the tensors of ZSTN files are compared with when they are read,
+    /// by default [`Verify::Full`].
+    #[must_use]
+    pub fn verify(mut self, verify: Verify) -> Self {
+        for file in &mut self.files {
+            file.set_verify(verify);
+        }
+        self
     }
 
     /// Builds the model. `engine` decodes shapes in packed files.

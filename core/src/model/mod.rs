@@ -27,6 +27,7 @@ mod dense;
 mod rows;
 mod unpacked;
 
+pub use crate::container::zstn::integrity::Verify;
 pub use builder::{ModelBuilder, wants_config};
 #[cfg(feature = "decode-task")]
 pub use decode_task::DecodeTask;

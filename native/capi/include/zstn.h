@@ -177,8 +177,8 @@ typedef struct zstn_model zstn_model;
 typedef struct zstn_opening zstn_opening;
 
 /**
- * What has to be fetched for a tensor or some of its rows, and how they are
- * decoded from that. One thread at a time may change a plan, by
+ * The ranges to fetch for a tensor or some of its rows, and the way to decode
+ * them. One thread at a time may change a plan, by
  * `zstn_plan_supply`; otherwise any number may use it. It keeps what it needs
  * of the model.
  */
@@ -205,14 +205,14 @@ typedef struct {
      */
     int32_t code;
     /**
-     * What is wrong, where, and what to do: UTF-8 text that ends in a NUL. A
+     * The problem, its place, and what to do: UTF-8 text that ends in a NUL. A
      * longer one is cut off.
      */
     char message[1020];
 } zstn_error;
 
 /**
- * What the index says about a tensor. The caller sets `struct_size`. Texts and
+ * The index entry of a tensor. The caller sets `struct_size`. Texts and
  * shape belong to the model and are valid as long as it is.
  */
 typedef struct {
@@ -567,6 +567,15 @@ typedef struct {
      * For packing: 1 packs a file that was cut short; by default it is refused.
      */
     int32_t allow_truncated;
+    /**
+     * For packing: 1 leaves the statistics of the tensors out.
+     */
+    int32_t no_statistics;
+    /**
+     * For packing: 1 writes extension frames where they are smaller. A file with
+     * one is read by zstn 0.1 and later.
+     */
+    int32_t extended;
 } zstn_work_options;
 
 /**

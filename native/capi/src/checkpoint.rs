@@ -52,12 +52,17 @@ pub struct zstn_work_options {
     pub no_checksums: i32,
     /// For packing: 1 packs a file that was cut short; by default it is refused.
     pub allow_truncated: i32,
+    /// For packing: 1 leaves the statistics of the tensors out.
+    pub no_statistics: i32,
+    /// For packing: 1 writes extension frames where they are smaller. A file with
+    /// one is read by zstn 0.1 and later.
+    pub extended: i32,
 }
 
 // SAFETY: such a structure: it ends in an even number of 32 bits.
 unsafe impl Structure for zstn_work_options {}
 
-/// What the caller has given.
+/// The arguments of the caller, read.
 struct Given<'a> {
     input: Opened<'a>,
     /// For verifying.
@@ -185,7 +190,9 @@ pub unsafe extern "C" fn zstn_pack(
         let sink = unsafe { sink::required(output, work.given.overwrite != 0) }?;
         let mut options = PackOptions::default()
             .effort(work.effort()?)
+            .extended(work.given.extended != 0)
             .integrity(work.given.no_checksums == 0)
+            .statistics(work.given.no_statistics == 0)
             .allow_truncated(work.given.allow_truncated != 0)
             .http(work.http.clone())
             .progress(&work.watch);

@@ -49,7 +49,7 @@ mod pointer;
 mod strings;
 mod structure;
 
-/// What the header promises of threads.
+/// Checks the header's promises about threads.
 const _: () = {
     const fn is_shared<T: Send + Sync>() {}
     is_shared::<engine::zstn_engine>();

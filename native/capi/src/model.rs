@@ -62,7 +62,7 @@ impl Opened {
     }
 }
 
-/// What the index says about a tensor. The caller sets `struct_size`. Texts and
+/// The index entry of a tensor. The caller sets `struct_size`. Texts and
 /// shape belong to the model and are valid as long as it is.
 #[repr(C)]
 #[derive(Clone, Copy)]

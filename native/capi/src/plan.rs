@@ -29,8 +29,8 @@ pub struct zstn_bytes {
     pub len: usize,
 }
 
-/// What has to be fetched for a tensor or some of its rows, and how they are
-/// decoded from that. One thread at a time may change a plan, by
+/// The ranges to fetch for a tensor or some of its rows, and the way to decode
+/// them. One thread at a time may change a plan, by
 /// `zstn_plan_supply`; otherwise any number may use it. It keeps what it needs
 /// of the model.
 pub struct zstn_plan {

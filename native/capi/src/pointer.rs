@@ -33,7 +33,7 @@ pub unsafe fn exclusive<'a, T>(pointer: *mut T, what: &str) -> Result<&'a mut T,
 /// Returns `count` values at `pointer`, which may be NULL if there are none.
 ///
 /// # Safety
-/// So many are there during the call, and nobody changes them meanwhile.
+/// `count` values are valid during the call, and nobody changes them meanwhile.
 pub unsafe fn list<'a, T>(pointer: *const T, count: usize, what: &str) -> Result<&'a [T], Failure> {
     if count == 0 {
         return Ok(&[]);
@@ -50,7 +50,7 @@ pub unsafe fn list<'a, T>(pointer: *const T, count: usize, what: &str) -> Result
 /// before; memory of C that nobody has written to yet is as good as any.
 ///
 /// # Safety
-/// There is room for so many during the call, and nobody else uses it meanwhile.
+/// There is room for `count` values during the call, and nobody else uses it meanwhile.
 pub unsafe fn list_mut<'a, T>(
     pointer: *mut T,
     count: usize,

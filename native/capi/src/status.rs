@@ -47,7 +47,7 @@ pub const ZSTN_ERROR_CHANGED: i32 = -13;
 pub struct zstn_error {
     /// The status that the function returned.
     pub code: i32,
-    /// What is wrong, where, and what to do: UTF-8 text that ends in a NUL. A
+    /// The problem, its place, and what to do: UTF-8 text that ends in a NUL. A
     /// longer one is cut off.
     pub message: [c_char; 1020],
 }

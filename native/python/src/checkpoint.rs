@@ -5,9 +5,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use zstn::convert::{Target, TargetKind};
 use zstn::core::container::foreign::{compressed_tensors, gauss};
-use zstn::{ConvertOptions, Effort, Error, PackOptions, UnpackOptions, VerifyOptions, View};
+use zstn::family::FamilyOptions;
+use zstn::{
+    ConvertOptions, Effort, Error, PackOptions, Phase, Progress as _, UnpackOptions, VerifyOptions,
+    View,
+};
 
 use crate::engine;
+use crate::family;
 use crate::http::Http;
 use crate::input::{Argument, Destination};
 use crate::interrupt::run;
@@ -30,31 +35,46 @@ pub fn effort(name: &str) -> PyResult<Effort> {
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Common {
-    threads: usize,
+    pub threads: usize,
     memory: Option<u64>,
-    overwrite: bool,
-    progress: Option<Py<PyAny>>,
-    http: Http,
+    pub overwrite: bool,
+    pub progress: Option<Py<PyAny>>,
+    pub http: Http,
 }
 
 /// Packs a checkpoint.
 #[pyfunction]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the keywords of a Python function"
+)]
 pub fn pack<'py>(
     py: Python<'py>,
     src: &Bound<'py, PyAny>,
     dst: &Bound<'py, PyAny>,
     effort: &str,
+    extended: bool,
     base: Option<&Bound<'py, PyAny>>,
+    family: Option<&Bound<'py, PyAny>>,
+    statistics: bool,
     common: Common,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (input, bases) = (Argument::new(src)?, Argument::several(base)?);
+    let family = family::location(base, family)?;
+    let bases = match family {
+        None => Argument::several(base)?,
+        Some(_) => Vec::new(),
+    };
+    let input = Argument::new(src)?;
     let (destination, effort) = (Destination::new(dst)?, self::effort(effort)?);
     let watch = Watch::new(common.progress);
-    let report = run(py, &watch, move |watch| {
+    let (report, choice) = run(py, &watch, move |watch| {
         let engine = engine::with_threads(common.threads)?;
+        let http = common.http.options(input.address.as_deref())?;
         let mut options = PackOptions::default()
             .effort(effort)
-            .http(common.http.options(input.address.as_deref())?)
+            .extended(extended)
+            .statistics(statistics)
+            .http(http.clone())
             .progress(watch);
         if let Some(bytes) = common.memory {
             options = options.memory_bytes(bytes);
@@ -62,10 +82,26 @@ pub fn pack<'py>(
         for base in &bases {
             options = options.base(&base.input);
         }
+        let mut choice = None;
+        if let Some(family) = family {
+            let choosing = FamilyOptions::default()
+                .extended(extended)
+                .http(http)
+                .progress(watch);
+            let chosen = zstn::family::choose(&engine, &input.input, family, &choosing)?;
+            // Packing counts from 0.
+            watch.phase(Phase::Main);
+            options = chosen.add_to(options);
+            choice = Some(chosen);
+        }
         let sink = destination.sink(common.overwrite);
-        zstn::pack(&engine, &input.input, sink, &options)
+        Ok((zstn::pack(&engine, &input.input, sink, &options)?, choice))
     })?;
-    report::packed(py, &report)
+    let packed = report::packed(py, &report)?;
+    if let Some(choice) = choice {
+        packed.set_item("family", report::chosen(py, &choice)?)?;
+    }
+    Ok(packed)
 }
 
 /// Restores a checkpoint.
@@ -141,6 +177,7 @@ pub fn convert<'py>(
     dst: &Bound<'py, PyAny>,
     target: Option<&str>,
     effort: &str,
+    extended: bool,
     dense: bool,
     shard_bytes: Option<u64>,
     base: Option<&Bound<'py, PyAny>>,
@@ -164,6 +201,10 @@ pub fn convert<'py>(
         };
         PyValueError::new_err(detail)
     })?;
+    if extended && kind != TargetKind::Zstn {
+        let detail = format!("extended has no effect on a {} output", kind.name());
+        return Err(PyValueError::new_err(detail));
+    }
     let watch = Watch::new(common.progress);
     let report = run(py, &watch, move |watch| {
         let target = match kind {
@@ -182,6 +223,7 @@ pub fn convert<'py>(
         let engine = engine::with_threads(common.threads)?;
         let mut options = ConvertOptions::default()
             .view(if dense { View::Dense } else { View::Stored })
+            .extended(extended)
             .http(common.http.options(input.address.as_deref())?)
             .progress(watch);
         if let Some(bytes) = common.memory {

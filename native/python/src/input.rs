@@ -72,7 +72,7 @@ pub enum Destination {
     Object(Py<PyAny>),
 }
 
-/// What is handed to an object at a time, in bytes, so that many small tensors
+/// Bytes handed to an object at a time, so that many small tensors
 /// are not as many calls.
 const PIECE_BYTES: usize = 1 << 20;
 

@@ -9,6 +9,7 @@ mod buffer;
 mod checkpoint;
 mod engine;
 mod error;
+mod family;
 mod frames;
 mod gather;
 mod http;
@@ -38,6 +39,8 @@ mod _native {
     use super::buffer::Buffer;
     #[pymodule_export]
     use super::checkpoint::{convert, pack, unpack, verify};
+    #[pymodule_export]
+    use super::family::sketch;
     #[pymodule_export]
     use super::frames::{
         compress, compress_as, compress_auto, compress_delta, decompress, decompress_delta,

@@ -6,7 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use zstn::core::model;
-use zstn::{Engine, Progress, Result, View};
+use zstn::core::statistics::Figures;
+use zstn::{Engine, Progress, Result, Verify, View};
 
 use crate::aligned::Aligned;
 use crate::buffer::Buffer;
@@ -31,6 +32,7 @@ struct Opening {
     bases: Vec<Argument>,
     http: Http,
     view: View,
+    verify: Verify,
     threads: usize,
 }
 
@@ -40,6 +42,7 @@ impl Opening {
         let mut options = zstn::Reader::options()
             .engine(&engine)
             .view(self.view)
+            .verify(self.verify)
             .http(self.http.options(self.input.address.as_deref())?);
         for base in &self.bases {
             options = options.base(&base.input);
@@ -111,7 +114,7 @@ impl Reader {
 impl Reader {
     /// Opens a model.
     #[new]
-    #[pyo3(signature = (input, base, http, dense, threads))]
+    #[pyo3(signature = (input, base, http, dense, threads, full=true))]
     fn open(
         py: Python<'_>,
         input: &Bound<'_, PyAny>,
@@ -119,12 +122,14 @@ impl Reader {
         http: Http,
         dense: bool,
         threads: usize,
+        full: bool,
     ) -> PyResult<Self> {
         let opening = Opening {
             input: Argument::new(input)?,
             bases: Argument::several(base)?,
             http,
             view: if dense { View::Dense } else { View::Stored },
+            verify: if full { Verify::Full } else { Verify::Stored },
             threads,
         };
         let again = opening.clone();
@@ -233,6 +238,30 @@ impl Reader {
         Ok(buffers.into_iter().map(Buffer::from).collect())
     }
 
+    /// Returns the figures of every tensor that has them.
+    fn summaries(&self, py: Python<'_>) -> PyResult<Vec<(String, Numbers)>> {
+        let reader = self.get(py)?;
+        let summaries = reader.summaries().map_err(|error| to_python(py, error))?;
+        let named = reader.names().zip(&summaries);
+        let found =
+            named.filter_map(|(name, figures)| Some((name.to_owned(), numbers(figures.as_ref()?))));
+        Ok(found.collect())
+    }
+
+    /// Returns the figures of a tensor, rows of its bands, and their figures.
+    fn statistics(
+        &self,
+        py: Python<'_>,
+        name: String,
+    ) -> PyResult<Option<(Numbers, u64, Vec<Numbers>)>> {
+        let reader = self.get(py)?;
+        let found = run(py, &Watch::none(), move |_| reader.statistics(&name))?;
+        Ok(found.map(|found| {
+            let bands = found.bands.iter().map(numbers).collect();
+            (numbers(&found.summary), found.rows_per_band, bands)
+        }))
+    }
+
     /// Reads what `picks` say of each dimension: start, step and number of
     /// indices. Fetches the rows that are needed.
     fn read_slice(
@@ -251,6 +280,24 @@ impl Reader {
         let len = tensor.len_bytes();
         Self::work(py, reader, len, move |reader| plan.read(reader)).map(Buffer::from)
     }
+}
+
+/// Count, extremes, mean and root mean square; zeros, NaN and infinities.
+type Numbers = (u64, f64, f64, f64, f64, u64, u64, u64);
+
+fn numbers(of: &Figures) -> Numbers {
+    let Figures {
+        count,
+        min,
+        max,
+        mean,
+        rms,
+        zeros,
+        nans,
+        infinities,
+        ..
+    } = *of;
+    (count, min, max, mean, rms, zeros, nans, infinities)
 }
 
 fn read(reader: &zstn::Reader, name: &str) -> Result<Aligned> {

@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use zstn::convert::Detail;
+use zstn::family::Choice;
 use zstn::{
     ConvertReport, FolderReport, PackReport, PackedFile, Storage, UnpackReport, UnpackedFile,
     Uploaded, VerifiedFile, VerifyReport,
@@ -31,6 +32,19 @@ pub fn packed<'py>(py: Python<'py>, report: &PackReport) -> Dict<'py> {
     Ok(dict!(py,
         files: files(py, &report.files, packed_file)?,
         folder: folder(py, report.folder.as_ref())?,
+    ))
+}
+
+pub fn chosen<'py>(py: Python<'py>, choice: &Choice) -> Dict<'py> {
+    let base = choice.base.as_ref();
+    let chain = base.iter().flat_map(|base| &base.chain);
+    let expected = base.map_or(choice.plain, |base| base.estimate);
+    Ok(dict!(py,
+        bases: chain.map(ToString::to_string).collect::<Vec<_>>(),
+        candidates: choice.compared,
+        expected_bytes: expected.packed_bytes,
+        expected_plain_bytes: choice.plain.packed_bytes,
+        left_out: choice.left_out.clone(),
     ))
 }
 

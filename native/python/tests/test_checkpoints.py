@@ -115,6 +115,33 @@ def test_a_delta_needs_its_base(tmp_path: Path, plain: Path, tensors) -> None:
         assert (model.numpy("wte.weight") == tensors["wte.weight"]).all()
 
 
+def test_a_base_is_found_in_a_family(tmp_path: Path, plain: Path, tensors) -> None:
+    models = tmp_path / "models"
+    models.mkdir()
+    (models / "base.safetensors").write_bytes(plain.read_bytes())
+    sketched = zstn.sketch(models / "base.safetensors", models / "base.sketch")
+    assert sketched.tensors == sketched.digested_tensors == len(tensors)
+    assert sketched.sketch_bytes == (models / "base.sketch").stat().st_size
+    with pytest.raises(zstn.ZstnError, match="is being read"):
+        zstn.sketch(plain, plain)
+    assert plain.read_bytes() == (models / "base.safetensors").read_bytes()
+    tuned, delta = tmp_path / "t.safetensors", tmp_path / "t.z4dm"
+    tensors["wte.weight"] = tensors["wte.weight"] * 1.001
+    zstn.numpy.save_file(tensors, tuned)
+    report = zstn.pack(tuned, delta, base="auto", family=models)
+    family = report.family
+    assert family is not None and family.candidates == 1 and family.left_out == []
+    assert family.bases == [str(models / "base.safetensors")]
+    assert family.expected_bytes < family.expected_plain_bytes
+    assert report.files[0].storage == "delta"
+    zstn.unpack(delta, tmp_path / "r", base=family.bases)
+    assert (tmp_path / "r").read_bytes() == tuned.read_bytes()
+    assert zstn.pack(plain, tmp_path / "p.zstn").family is None
+    for arguments in ({"base": "auto"}, {"family": models}):
+        with pytest.raises(ValueError, match="base="):
+            zstn.pack(tuned, delta, **arguments)
+
+
 def test_folders(tmp_path: Path, tensors) -> None:
     names = sorted(tensors)
     shards = tmp_path / "shards"

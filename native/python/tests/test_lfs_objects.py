@@ -1,4 +1,4 @@
-"""What a git-lfs server takes into its folder of objects."""
+"""The forms of objects that a git-lfs server stores."""
 
 import hashlib
 import io

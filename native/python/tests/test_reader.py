@@ -215,3 +215,20 @@ def test_rows_over_http(tmp_path: Path) -> None:
         finally:
             server.shutdown()
             thread.join()
+
+
+# The frame of `w` was replaced along with its checksum: only the digest of `w`
+# differs (tests/rust/formats/integrity/replaced.rs).
+REPLACED = Path(__file__).parents[3] / "tests/vectors/zstn-verify/replaced-frame.zstn"
+
+
+def test_full_compares_digests_and_stored_does_not() -> None:
+    with zstn.open(REPLACED, verify="stored") as model:
+        assert len(model.read("w")) == 240
+    for options in ({}, {"verify": "full"}):
+        with zstn.open(REPLACED, **options) as model:
+            assert len(model.read("noise")) == 20
+            with pytest.raises(zstn.ZstnError, match="not those that were packed"):
+                model.read("w")
+    with pytest.raises(ValueError, match="verify is"):
+        zstn.open(REPLACED, verify="all")  # type: ignore[arg-type]

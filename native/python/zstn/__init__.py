@@ -15,7 +15,7 @@ import os as _os
 from typing import Any as _Any
 
 from . import _native
-from ._checkpoint import convert, pack, unpack, verify
+from ._checkpoint import convert, pack, sketch, unpack, verify
 from ._errors import SliceError, TensorNotFoundError, ZstnError
 from ._native import Buffer, TensorInfo
 from ._patch import disable_hf, enable_hf, is_enabled
@@ -32,16 +32,19 @@ from ._reports import (
     VerifyReport,
 )
 from ._safe_open import safe_open
+from ._statistics import Figures, Statistics
 
 __all__ = [
     "Buffer",
     "ConvertReport",
+    "Figures",
     "FolderReport",
     "PackReport",
     "PackedFile",
     "Reader",
     "Slice",
     "SliceError",
+    "Statistics",
     "TensorInfo",
     "TensorNotFoundError",
     "UnpackReport",
@@ -58,6 +61,7 @@ __all__ = [
     "open",
     "pack",
     "safe_open",
+    "sketch",
     "unpack",
     "verify",
 ]

@@ -14,9 +14,12 @@ def pack(
     dst: Any,
     *,
     effort: str = "balanced",
+    extended: bool = False,
     threads: int = 0,
     memory: int | None = None,
     base: Any = None,
+    family: Any = None,
+    statistics: bool = True,
     progress: Any = None,
     overwrite: bool = True,
     token: str | None = None,
@@ -36,9 +39,16 @@ def pack(
             the largest packed tensor, waits in a temporary file. If an
             exception is raised, what has been written is worth nothing.
         effort: ``"fast"``, ``"balanced"`` or ``"max"``.
+        extended: whether extension frames are written where they are smaller.
+            zstn 0.1 and later read a file with one; z4ai does not. A stream as
+            `dst` then gets nothing before the first of them, or the end.
         threads: 0 shares one per core with the process.
         memory: bytes to stay within, roughly; by default 1 GiB.
-        base: a plain or packed checkpoint to store the difference from.
+        base: a plain or packed checkpoint to store the difference from, or
+            ``"auto"`` for the best one in `family`, if one is good enough.
+        family: a folder of checkpoints, local or in an object store.
+        statistics: whether a ZSTN file gets statistics of its tensors, which
+            `Model.statistics` returns.
         progress: `True` for a bar of tqdm, a class like ``tqdm.tqdm``, or a
             function that is called with the bytes that are done and all of
             them.
@@ -47,7 +57,34 @@ def pack(
     """
     with watching(progress, "packing") as report:
         common = _common(threads, memory, overwrite, report, token, headers)
-        return _reports.packed(_native.pack(src, dst, effort, base, common))
+        return _reports.packed(_native.pack(src, dst, effort, extended, base, family, statistics, common))
+
+
+def sketch(
+    src: Any,
+    dst: Any,
+    *,
+    base: Any = None,
+    digests: bool = False,
+    threads: int = 0,
+    progress: Any = None,
+    overwrite: bool = True,
+    token: str | None = None,
+    headers: dict[str, str] | None = None,
+) -> _reports.SketchReport:
+    """Writes a small signature of a checkpoint, by which `pack` with
+    ``base="auto"`` compares it.
+
+    Args:
+        base: the base of a difference.
+        digests: whether plain files on servers are fetched as a whole to digest
+            their tensors. Without it only samples are fetched.
+
+    See `pack` for the other arguments.
+    """
+    with watching(progress, "sketching") as report:
+        common = _common(threads, None, overwrite, report, token, headers)
+        return _reports.SketchReport(**_native.sketch(src, dst, base, digests, common))
 
 
 def unpack(
@@ -99,6 +136,7 @@ def convert(
     *,
     to: str | None = None,
     effort: str = "balanced",
+    extended: bool = False,
     threads: int = 0,
     memory: int | None = None,
     base: Any = None,
@@ -114,6 +152,8 @@ def convert(
     Args:
         to: ``"safetensors"``, ``"zstn"``, ``"ztensor"``, ``"gauss"`` (lossy)
             or ``"compressed-tensors"``; by default the name of `dst` says it.
+        extended: whether a ZSTN file gets extension frames where they are
+            smaller; refused for other kinds of output.
         dense: whether weights in the formats of compressed-tensors are read
             dense.
         shard_bytes: largest length of the tensors in a file, where `dst` is an
@@ -124,7 +164,7 @@ def convert(
     with watching(progress, "converting") as report:
         common = _common(threads, memory, overwrite, report, token, headers)
         return _reports.converted(
-            _native.convert(src, dst, to, effort, dense, shard_bytes, base, common)
+            _native.convert(src, dst, to, effort, extended, dense, shard_bytes, base, common)
         )
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "remove_unfinished",
     "save",
     "save_file",
+    "sketch",
     "unpack",
     "unpack_bytes",
     "verify",
@@ -60,10 +61,18 @@ class TensorInfo:
     def stored_nbytes(self) -> int:
         """The bytes it takes in its file, including those shared with others."""
 
+_Figures = tuple[int, float, float, float, float, int, int, int]
+
 @final
 class Reader:
     def __new__(
-        cls, input: Any, base: Any, http: dict[str, Any], dense: bool, threads: int
+        cls,
+        input: Any,
+        base: Any,
+        http: dict[str, Any],
+        dense: bool,
+        threads: int,
+        full: bool = True,
     ) -> Reader: ...
     @property
     def is_closed(self) -> bool: ...
@@ -81,6 +90,8 @@ class Reader:
     def find(self, name: str) -> TensorInfo | None: ...
     def read(self, name: str) -> Buffer: ...
     def read_many(self, names: Sequence[str]) -> list[Buffer]: ...
+    def summaries(self) -> list[tuple[str, _Figures]]: ...
+    def statistics(self, name: str) -> tuple[_Figures, int, list[_Figures]] | None: ...
     def read_slice(self, name: str, picks: Sequence[tuple[int, int, int]]) -> Buffer: ...
 
 @final
@@ -96,7 +107,10 @@ class SafetensorsView:
     def read_tensor(self, name: str, start: int, end: int) -> Buffer: ...
 
 def remove_unfinished() -> None: ...
-def pack(src: Any, dst: Any, effort: str, base: Any, common: dict[str, Any]) -> dict[str, Any]: ...
+def pack(
+    src: Any, dst: Any, effort: str, extended: bool, base: Any, family: Any, statistics: bool, common: dict[str, Any]
+) -> dict[str, Any]: ...
+def sketch(src: Any, dst: Any, base: Any, digests: bool, common: dict[str, Any]) -> dict[str, Any]: ...
 def unpack(src: Any, dst: Any, base: Any, common: dict[str, Any]) -> dict[str, Any]: ...
 def verify(src: Any, original: Any, base: Any, common: dict[str, Any]) -> dict[str, Any]: ...
 def convert(
@@ -104,6 +118,7 @@ def convert(
     dst: Any,
     target: str | None,
     effort: str,
+    extended: bool,
     dense: bool,
     shard_bytes: int | None,
     base: Any,

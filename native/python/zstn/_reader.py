@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from . import _native
 from ._errors import TensorNotFoundError
 from ._frameworks import Maker, find, to_numpy
 from ._slices import plan
 from ._sources import http_options
+from ._statistics import Figures, Statistics
 
 
 class Slice:
@@ -124,6 +125,23 @@ class Reader:
         """Returns a tensor that is read when it is indexed."""
         return Slice(self._native, self[name], find(framework)[1], device)
 
+    def statistics(self, name: str) -> Statistics | None:
+        """Returns the statistics of a tensor that were stored when the file was
+        packed, with those of its bands of rows. `None` if there are none: in files
+        of other formats than ZSTN or packed without them, for tensors without
+        elements, for weights stored in parts, and for ``F4``, ``F6_E2M3``,
+        ``F6_E3M2`` and ``C64``."""
+        found = self._native.statistics(name)
+        if found is None:
+            return None
+        summary, rows_per_band, bands = found
+        return Statistics(Figures(*summary), rows_per_band, [Figures(*band) for band in bands])
+
+    def summaries(self) -> dict[str, Figures]:
+        """Returns the figures of all tensors that have statistics. They came with
+        the index: nothing is read."""
+        return {name: Figures(*figures) for name, figures in self._native.summaries()}
+
     def close(self) -> None:
         """Closes the files."""
         self._native.close()
@@ -150,6 +168,7 @@ def open(
     timeout: float | None = None,
     threads: int = 0,
     dense: bool = True,
+    verify: Literal["stored", "full"] = "full",
 ) -> Reader:
     """Opens a model: a file of any kind that zstn reads, the index of a model
     in several files, or a local folder that holds one. Of a remote file it
@@ -169,10 +188,16 @@ def open(
         threads: the threads that decode; 0 shares one per core with the process.
         dense: whether weights in the formats of compressed-tensors are read
             dense.
+        verify: what tensors of ``.zstn`` files are compared with. ``"stored"``:
+            the checksums of their stored bytes, which detect damage on the way
+            and on disk. ``"full"``: the digests of the decoded bytes as well.
 
     Raises:
         FileNotFoundError: if there is no such file.
+        ValueError: if `verify` is something else.
         ZstnError: if the file is refused.
     """
+    if verify not in ("stored", "full"):
+        raise ValueError(f'verify is "stored" or "full", not {verify!r}')
     http = http_options(token, headers, retries, timeout)
-    return Reader(_native.Reader(source, base, http, dense, threads))
+    return Reader(_native.Reader(source, base, http, dense, threads, verify == "full"))

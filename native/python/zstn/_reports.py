@@ -79,11 +79,40 @@ class PackedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class FamilyReport:
+    """What was found in a family."""
+
+    bases: list[str]
+    """The base that was chosen, its own base if it is a difference, and so on;
+    empty if none is good enough."""
+    candidates: int
+    """Number of checkpoints that were compared and could be the base."""
+    expected_bytes: int
+    """Packed length that was expected."""
+    expected_plain_bytes: int
+    """Packed length that was expected without a base and extension frames."""
+    left_out: list[tuple[str, str]]
+    """Names of checkpoints that could not be the base, with the reasons."""
+
+
+@dataclass(frozen=True, slots=True)
+class SketchReport:
+    """A sketch that was written."""
+
+    original_bytes: int
+    sketch_bytes: int
+    tensors: int
+    digested_tensors: int
+
+
+@dataclass(frozen=True, slots=True)
 class PackReport(_Sums):
     """The result of packing: one file, or one for every shard."""
 
     files: list[PackedFile]
     folder: FolderReport | None
+    family: FamilyReport | None = None
+    """What was found out about the base, with ``base="auto"``."""
 
     @property
     def _files(self) -> Sequence[_File]:
@@ -189,6 +218,8 @@ def _with_files(report: type, file: type, given: dict[str, Any]) -> Any:
 
 
 def packed(given: dict[str, Any]) -> PackReport:
+    if given.get("family") is not None:
+        given["family"] = FamilyReport(**given["family"])
     return _with_files(PackReport, PackedFile, given)
 
 

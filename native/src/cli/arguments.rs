@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use zstn::source::HttpOptions;
-use zstn::{Engine, Input, Location, Output, Reader, Result, Sink, View};
+use zstn::{Engine, Location, Output, Reader, Result, Sink, View};
 
+use super::bases::Bases;
 use super::{size, terminal};
 
 /// Parses an input: a path, an address of a scheme that the library knows, or
@@ -137,6 +138,21 @@ impl Overwrite {
         })
     }
 
+    /// Refuses a result that may go to any of `destinations`, if all of them are files
+    /// that may not be replaced.
+    pub fn check_any(self, destinations: &[&Destination]) -> Result<()> {
+        let kept = |destination: &&Destination| match destination {
+            Destination::Path(path) if !self.force && path.is_file() => Some(path.clone()),
+            _ => None,
+        };
+        let kept: Option<Vec<PathBuf>> = destinations.iter().map(kept).collect();
+        match kept.into_iter().flatten().next() {
+            // This says what exists, without leaving anything there.
+            Some(path) => Output::create_new(&path).map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// Begins a file that is written by the command line itself.
     pub fn begin(self, destination: &Destination, http: &HttpOptions) -> Result<Output<'static>> {
         match destination {
@@ -218,34 +234,6 @@ impl Stored {
             true => View::Stored,
             false => View::Dense,
         }
-    }
-}
-
-/// The chain of bases that a difference needs.
-#[derive(Args)]
-pub struct Bases {
-    /// The checkpoint that a difference is packed against, plain or packed: a
-    /// path or an address. If the base is a difference itself, name its
-    /// base with another --base after it
-    #[arg(long = "base", value_name = "BASE", value_parser = location())]
-    chain: Vec<Location>,
-}
-
-impl Bases {
-    /// Returns whether there is one.
-    pub fn is_some(&self) -> bool {
-        !self.chain.is_empty()
-    }
-
-    /// Adds each of them to some options.
-    pub fn add_to<T>(&self, options: T, add: impl Fn(T, Input) -> T) -> T {
-        let bases = self.chain.iter();
-        bases.fold(options, |options, base| add(options, base.into()))
-    }
-
-    /// Returns their names, for JSON.
-    pub fn names(&self) -> Vec<String> {
-        self.chain.iter().map(Location::to_string).collect()
     }
 }
 

@@ -1,6 +1,7 @@
 //! `zstn bench`: in memory, verified, file reading not counted. A round that
 //! does not count comes first: threads start, pages of the program are read,
-//! and the buffers of both results are there for all others.
+//! and the buffers of both results are there for all others, unless each round
+//! is to allocate its own.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -28,6 +29,12 @@ pub struct Options {
     /// Leave out the checksums and digests that show damage
     #[arg(long)]
     no_integrity: bool,
+    /// Leave out the statistics of the tensors
+    #[arg(long)]
+    no_statistics: bool,
+    /// Allocate the results anew in every run, as most other programs do, instead of keeping their buffers
+    #[arg(long)]
+    fresh_buffers: bool,
     /// Print the result as JSON (docs/json.md)
     #[arg(long)]
     pub json: bool,
@@ -41,9 +48,14 @@ pub fn run(options: &Options) -> Result<()> {
     let (mut pack_times, mut unpack_times) = (Vec::new(), Vec::new());
     let (mut packed, mut restored) = (Vec::new(), Vec::new());
     for round in 0..=options.runs {
+        if options.fresh_buffers {
+            // Freed before the clock starts: the others' results are freed outside their time as well.
+            (packed, restored) = (Vec::new(), Vec::new());
+        }
         let started = Instant::now();
-        let container =
-            ContainerOptions::new(options.effort.into()).integrity(!options.no_integrity);
+        let container = ContainerOptions::new(options.effort.into())
+            .integrity(!options.no_integrity)
+            .statistics(!options.no_statistics);
         pack_into(&engine, &original, container, &mut packed)?;
         let pack_time = started.elapsed().as_secs_f64();
         let started = Instant::now();

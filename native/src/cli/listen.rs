@@ -1,4 +1,4 @@
-//! Where a server listens, and who may read from it.
+//! The address that a server listens at, and its readers.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};

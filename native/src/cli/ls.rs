@@ -8,6 +8,7 @@ use zstn::source::HttpOptions;
 use zstn::{Location, Result};
 use zstn_core::catalog::BaseUse;
 use zstn_core::model::{Model, Tensor};
+use zstn_core::statistics::Figures;
 
 use super::arguments::{self, Model as Opening, Report};
 use super::network::Network;
@@ -22,6 +23,9 @@ pub struct Options {
     inputs: Vec<Location>,
     #[command(flatten)]
     model: Opening,
+    /// Show the statistics that were stored when the file was packed
+    #[arg(long)]
+    stats: bool,
     #[command(flatten)]
     pub report: Report,
     #[command(flatten)]
@@ -41,6 +45,10 @@ pub fn run(options: &Options) -> Outcome {
 fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
     let reader = options.model.open(input, http, None)?;
     let model = reader.model();
+    let summaries = match options.stats {
+        true => Some(reader.summaries()?),
+        false => None,
+    };
     if options.report.json {
         let mut out = Stdout::new();
         out.json(&List {
@@ -50,11 +58,19 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
             original_bytes: model.original_len_bytes(),
             packed_bytes: model.len_bytes(),
             refused: Refused(model),
-            tensors: Tensors(model),
+            tensors: Tensors(model, summaries.as_deref()),
         })?;
         return out.finish();
     }
-    if !model.tensors().is_empty() {
+    if let Some(summaries) = &summaries {
+        let headings = [
+            "name", "dtype", "shape", ">min", ">max", ">mean", ">rms", ">zeros", ">nan", ">inf",
+        ];
+        let rows = || model.tensors().iter().zip(summaries);
+        table::print(headings, || {
+            rows().map(|(t, figures)| figures_row(t, figures.as_ref()))
+        })?;
+    } else if !model.tensors().is_empty() {
         let headings = ["name", "dtype", "shape", ">size", ">stored", ">ratio", ""];
         table::print(headings, || model.tensors().iter().map(|t| row(model, t)))?;
     }
@@ -100,6 +116,38 @@ fn row<'a>(model: &'a Model, tensor: &'a Tensor) -> [Cow<'a, str>; 7] {
     ]
 }
 
+/// The statistics of a tensor for people.
+fn figures_row<'a>(tensor: &'a Tensor, figures: Option<&Figures>) -> [Cow<'a, str>; 10] {
+    let figure = |of: fn(&Figures) -> String| figures.map_or("–".into(), |f| of(f).into());
+    let count =
+        |of: fn(&Figures) -> u64| figures.map_or("–".into(), |f| of(f).to_string().into());
+    [
+        tensor.name.as_str().into(),
+        tensor.dtype.to_string().into(),
+        table::shape(&tensor.shape).into(),
+        figure(|f| short(f.min)),
+        figure(|f| short(f.max)),
+        figure(|f| short(f.mean)),
+        figure(|f| short(f.rms)),
+        count(|f| f.zeros),
+        count(|f| f.nans),
+        count(|f| f.infinities),
+    ]
+}
+
+/// A figure in a few digits; a dash where no element is finite.
+fn short(figure: f64) -> String {
+    let magnitude = figure.abs();
+    if figure.is_nan() {
+        "–".into()
+    } else if figure == 0.0 || (1e-3..1e6).contains(&magnitude) {
+        let text = format!("{figure:.5}");
+        text.trim_end_matches('0').trim_end_matches('.').into()
+    } else {
+        format!("{figure:.3e}")
+    }
+}
+
 /// The list for scripts. A list of millions of tensors is written entry by
 /// entry.
 #[derive(Serialize)]
@@ -126,12 +174,15 @@ impl Serialize for Refused<'_> {
     }
 }
 
-struct Tensors<'a>(&'a Model);
+struct Tensors<'a>(&'a Model, Option<&'a [Option<Figures>]>);
 
 impl Serialize for Tensors<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let tensors = self.0.tensors().iter();
-        serializer.collect_seq(tensors.map(|tensor| Entry::new(self.0, tensor)))
+        let tensors = self.0.tensors().iter().enumerate();
+        serializer.collect_seq(tensors.map(|(number, tensor)| Entry {
+            statistics: self.1.map(|all| all[number].as_ref().map(figures_json)),
+            ..Entry::new(self.0, tensor)
+        }))
     }
 }
 
@@ -147,6 +198,23 @@ struct Entry<'a> {
     base: Option<&'a str>,
     format: Option<&'a str>,
     parts: Vec<Stored>,
+    /// Only where they are asked for; `null` for a tensor that has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    statistics: Option<Option<serde_json::Value>>,
+}
+
+fn figures_json(figures: &Figures) -> serde_json::Value {
+    // JSON has no NaN: where no element is finite, extremes and means are null.
+    serde_json::json!({
+        "elements": figures.count,
+        "min": figures.min,
+        "max": figures.max,
+        "mean": figures.mean,
+        "rms": figures.rms,
+        "zeros": figures.zeros,
+        "nans": figures.nans,
+        "infinities": figures.infinities,
+    })
 }
 
 #[derive(Serialize)]
@@ -174,6 +242,7 @@ impl<'a> Entry<'a> {
             base: tensor.base.map(BaseUse::name),
             format: tensor.format(),
             parts: parts.collect(),
+            statistics: None,
         }
     }
 }

@@ -11,9 +11,11 @@ use zstn::Error;
 use zstn_core::ErrorKind;
 
 mod arguments;
+mod bases;
 mod bench;
 mod convert;
 mod escaped;
+mod family;
 mod frames;
 mod gateway;
 mod get;
@@ -29,6 +31,7 @@ mod rows;
 mod say;
 mod serve;
 mod size;
+mod sketch;
 mod stdout;
 mod stop;
 mod table;
@@ -36,6 +39,8 @@ mod terminal;
 mod unpack;
 mod values;
 mod verify;
+#[cfg(feature = "view")]
+mod view;
 mod worker;
 
 use say::say;
@@ -73,10 +78,15 @@ enum Verb {
     Get(get::Options),
     /// Decode everything and check it
     Verify(verify::Options),
+    /// Write a small signature, by which --base auto compares checkpoints
+    Sketch(sketch::Options),
     /// Compress a file as a single frame
     Compress(frames::CompressOptions),
     /// Restore the file of a single frame
     Decompress(frames::DecompressOptions),
+    /// Show a model in the browser
+    #[cfg(feature = "view")]
+    View(view::Options),
     /// Serve a folder over HTTP with ranges, for demos and tests
     Serve(serve::Options),
     /// Serve a model hub in which packed files appear unpacked
@@ -99,13 +109,27 @@ impl Verb {
             Self::Info(o) => o.json,
             Self::Get(o) => o.report.json,
             Self::Verify(o) => o.report.json,
+            Self::Sketch(o) => o.report.json,
             Self::Compress(o) => o.report.json,
             Self::Decompress(o) => o.report.json,
+            #[cfg(feature = "view")]
+            Self::View(o) => o.json,
             Self::Serve(o) => o.listen.json,
             Self::Gateway(o) => o.listen.json,
             Self::Lfs(o) => o.json(),
             Self::Worker(o) => o.json,
             Self::Bench(o) => o.json,
+        }
+    }
+}
+
+impl Verb {
+    /// Returns whether the verb runs until a signal ends it.
+    fn serves(&self) -> bool {
+        match self {
+            #[cfg(feature = "view")]
+            Self::View(_) => true,
+            verb => matches!(verb, Self::Serve(_) | Self::Gateway(_) | Self::Worker(_)),
         }
     }
 }
@@ -117,7 +141,7 @@ pub fn run() -> ExitCode {
         Err(error) => return misunderstood(&error),
     };
     let json = verb.json();
-    if !matches!(verb, Verb::Serve(_) | Verb::Gateway(_) | Verb::Worker(_)) {
+    if !verb.serves() {
         stop::clean_up_when_stopped();
     }
     zstn::source::survive_truncation();
@@ -130,8 +154,11 @@ pub fn run() -> ExitCode {
         Verb::Info(options) => info::run(&options),
         Verb::Get(options) => get::run(&options).map_err(Failure::from),
         Verb::Verify(options) => verify::run(&options),
+        Verb::Sketch(options) => sketch::run(&options),
         Verb::Compress(options) => frames::compress(&options).map_err(Failure::from),
         Verb::Decompress(options) => frames::decompress(&options).map_err(Failure::from),
+        #[cfg(feature = "view")]
+        Verb::View(options) => view::run(&options).map_err(Failure::from),
         Verb::Serve(options) => serve::run(&options).map_err(Failure::from),
         Verb::Gateway(options) => gateway::run(&options).map_err(Failure::from),
         Verb::Lfs(options) => lfs::run(&options).map_err(Failure::from),

@@ -16,7 +16,7 @@ const MAX_HEADERS_BYTES: u64 = 256 << 10;
 /// The longest wait that `--timeout` can ask for: a day.
 const MAX_SECONDS: u64 = 24 * 60 * 60;
 
-/// How long servers are tried.
+/// Limits for requests to servers.
 #[derive(Args)]
 pub struct Patience {
     /// Repeat a request that failed for a reason that may pass up to N times

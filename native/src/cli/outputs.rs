@@ -43,7 +43,9 @@ impl Outputs {
             let is_several = input.is_folder() || input.is_index();
             return Ok(vec![match output {
                 // A file goes into a folder that exists.
-                Some(output) if is_several || !output.is_folder() => output.clone(),
+                Some(output) if (is_several && !name.is_one_file()) || !output.is_folder() => {
+                    output.clone()
+                }
                 _ => derived(input)?,
             }]);
         }
@@ -78,6 +80,8 @@ pub enum Naming {
     /// The name of the input with `.safetensors`; of packed files a folder
     /// without that end.
     Unpacked,
+    /// The name of the input with `.sketch`, always one file.
+    Sketch,
 }
 
 impl Naming {
@@ -115,8 +119,14 @@ impl Naming {
         }
     }
 
+    /// Returns whether the result of several files is one file, too.
+    fn is_one_file(&self) -> bool {
+        matches!(self, Self::Sketch)
+    }
+
     fn extension(&self) -> &str {
         match self {
+            Self::Sketch => "sketch",
             Self::Packed(extension) => extension,
             Self::Unpacked => "safetensors",
         }
@@ -134,6 +144,11 @@ impl Naming {
         let stems = PACKED_SUFFIXES.iter().map(|end| text.strip_suffix(end));
         match self {
             Self::Packed(extension) => appended(extension),
+            Self::Sketch => {
+                let mut name = name.to_owned();
+                name.push(".sketch");
+                name
+            }
             Self::Unpacked => match stems.flatten().find(|stem| !stem.is_empty()) {
                 Some(stem) => stem.into(),
                 None => appended("safetensors"),

@@ -4,17 +4,22 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
+use zstn::family::Choice;
 use zstn::source::HttpOptions;
 use zstn::{
     Engine, FolderReport, Location, PackOptions, PackReport, PackedFile, Result, Storage, Uploaded,
 };
+use zstn_core::catalog::Kind;
+use zstn_core::frame::select::EncodeOptions;
 
-use super::arguments::{self, Bases, Destination, Memory, Overwrite, Report, Threads};
+use super::arguments::{self, Destination, Memory, Overwrite, Report, Threads};
+use super::bases::Bases;
 use super::network::Network;
 use super::outputs::{Naming, Outputs};
-use super::{Outcome, each, print, progress, say, size};
+use super::{Outcome, each, family, print, progress, say, size};
 
 #[derive(Args)]
+#[command(mut_arg("base", Bases::or_auto))]
 pub struct Options {
     /// Safetensors files, .safetensors.index.json of sharded checkpoints, or
     /// local folders: paths, addresses, or - for standard input
@@ -26,7 +31,11 @@ pub struct Options {
     #[arg(long, value_enum, default_value_t)]
     effort: Effort,
     #[command(flatten)]
+    extended: Extended,
+    #[command(flatten)]
     bases: Bases,
+    #[command(flatten)]
+    family: family::Family,
     #[command(flatten)]
     threads: Threads,
     #[command(flatten)]
@@ -34,6 +43,10 @@ pub struct Options {
     /// Leave out the checksums and digests that show damage
     #[arg(long)]
     no_integrity: bool,
+    /// Leave out the statistics of the tensors, which viewers show without
+    /// reading weights
+    #[arg(long)]
+    no_statistics: bool,
     /// Pack a file that ends before its tensors do as one frame, instead of
     /// refusing it
     #[arg(long)]
@@ -65,17 +78,41 @@ impl From<Effort> for zstn::Effort {
     }
 }
 
+/// Whether a file may need a newer reader.
+#[derive(Args, Clone, Copy, Default)]
+pub struct Extended {
+    /// Write extension frames where they are smaller; zstn reads them without an
+    /// option, z4ai refuses a file with one
+    #[arg(long)]
+    extended: bool,
+}
+
+impl Extended {
+    pub fn is_set(self) -> bool {
+        self.extended
+    }
+
+    pub fn encode(self, effort: Effort) -> EncodeOptions {
+        EncodeOptions::new(effort.into()).extended(self.extended)
+    }
+}
+
 impl Options {
     fn packing(&self, http: &HttpOptions) -> PackOptions<'_> {
         let options = PackOptions::default()
             .http(http.clone())
             .effort(self.effort.into())
+            .extended(self.extended.is_set())
             .integrity(!self.no_integrity)
+            .statistics(!self.no_statistics)
             .allow_truncated(self.allow_truncated);
         let options = self
             .memory
             .add_to(options, |o, bytes| o.memory_bytes(bytes));
-        self.bases.add_to(options, |o, base| o.base(base))
+        match self.bases.is_auto() {
+            true => options,
+            false => self.bases.add_to(options, |o, base| o.base(base)),
+        }
     }
 
     fn one(
@@ -84,18 +121,25 @@ impl Options {
         http: &HttpOptions,
         input: &Location,
         destination: &Destination,
+        choice: Option<&Choice>,
     ) -> Result<()> {
         let sink = self.overwrite.sink(destination)?;
         let started = Instant::now();
         let bar = progress::watch("packing", self.report.is_silent());
-        let report = zstn::pack(engine, input, sink, &self.packing(http).progress(&bar));
+        let packing = self.packing(http).progress(&bar);
+        let packing = match choice {
+            Some(choice) => choice.add_to(packing),
+            None => packing,
+        };
+        let report = zstn::pack(engine, input, sink, &packing);
         drop(bar);
         let report = report?;
         let seconds = started.elapsed().as_secs_f64();
         if self.report.json {
             return print(json!({
                 "input": input.to_string(),
-                "bases": self.bases.names(),
+                "bases": choice.map_or_else(|| self.bases.names(), family::names),
+                "family": choice.map(|choice| self.family.json(choice)),
                 "output": destination.to_string(),
                 "original_bytes": report.original_bytes(),
                 "packed_bytes": report.packed_bytes(),
@@ -116,19 +160,58 @@ impl Options {
 }
 
 pub fn run(options: &Options) -> Outcome {
-    let naming = Naming::Packed(match options.bases.is_some() {
-        true => "z4dm",
-        false => "zstn",
-    });
-    let destinations = options.outputs.destinations(&options.inputs, &naming)?;
-    let http = options
-        .network
-        .options_for(&options.inputs, &destinations)?;
+    options.family.check(&options.bases)?;
+    let destinations = |extension| {
+        let naming = Naming::Packed(extension);
+        options.outputs.destinations(&options.inputs, &naming)
+    };
+    let (plain, deltas) = match (options.bases.is_some(), options.bases.is_auto()) {
+        (true, true) => (destinations("zstn")?, Some(destinations("z4dm")?)),
+        (true, false) => (destinations("z4dm")?, None),
+        (false, _) => (destinations("zstn")?, None),
+    };
+    let http = options.network.options_for(&options.inputs, &plain)?;
     let engine = options.threads.engine()?;
-    let inputs = options.inputs.iter().zip(&destinations);
-    each(inputs, options.report.json, |(input, destination)| {
-        options.one(&engine, &http, input, destination)
+    let inputs = options.inputs.iter().zip(&plain).enumerate();
+    each(inputs, options.report.json, |(number, (input, plain))| {
+        let Some(deltas) = &deltas else {
+            return options.one(&engine, &http, input, plain, None);
+        };
+        let delta = &deltas[number];
+        options.overwrite.check_any(&[plain, delta])?;
+        let inputs = (input, &options.inputs[..]);
+        let choice =
+            options
+                .family
+                .choose(&engine, &http, inputs, options.extended, options.report)?;
+        let (destination, kind) = match choice.base {
+            Some(_) => (delta, Kind::Delta),
+            None => (plain, Kind::Zstn),
+        };
+        if !options.report.is_silent() {
+            say_other_kind(destination, kind);
+        }
+        options.one(&engine, &http, input, destination, Some(&choice))
     })
+}
+
+/// Says that the name of an output promises another kind of file than it becomes.
+fn say_other_kind(destination: &Destination, kind: Kind) {
+    let path = destination.path().unwrap_or_default();
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    let (other, what) = match kind {
+        Kind::Delta => (
+            Kind::Zstn,
+            "a difference, which is not read without its base",
+        ),
+        _ => (Kind::Delta, "packed without a base"),
+    };
+    if extension == Some(other.extension()) {
+        say!(
+            "note: {destination} is {what}; such files are called .{}",
+            kind.extension()
+        );
+    }
 }
 
 fn say(input: &Location, destination: &Destination, report: &PackReport, seconds: f64) {

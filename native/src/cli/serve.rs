@@ -37,6 +37,11 @@ impl Options {
         for folder in &self.follow_links_in {
             server = server.with_links_in(folder)?;
         }
+        // Without it in this program, the rest is served.
+        #[cfg(feature = "view")]
+        if let Ok(page) = zstn::serve::Page::included() {
+            server = server.with_viewer(page);
+        }
         Ok(server)
     }
 }
@@ -46,7 +51,55 @@ pub fn run(options: &Options) -> Result<()> {
     let what = format!("serving {}", options.folder.display());
     options.listen.announce(&what, &server.url())?;
     if !options.listen.json {
+        #[cfg(feature = "view")]
+        if let Some(viewer) = server.viewer_url() {
+            say!("look inside at {viewer}{}", viewer::query(&options.folder));
+        }
         say!("stop with Ctrl-C");
     }
     server.run(options.listen.log())
+}
+
+/// The link that is printed.
+#[cfg(feature = "view")]
+mod viewer {
+    use std::fs;
+    use std::path::Path;
+
+    use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+    use zstn_core::catalog::Kind;
+    use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
+
+    /// Returns the query that shows the first model in `folder`; nothing if there
+    /// is none.
+    pub fn query(folder: &Path) -> String {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let mut models: Vec<_> = names
+            .filter_map(|name| Some((rank(&name)?, name)))
+            .collect();
+        models.sort();
+        models.first().map_or_else(String::new, |(_, name)| {
+            format!("?src=../{}", utf8_percent_encode(name, NON_ALPHANUMERIC))
+        })
+    }
+
+    /// Returns what is shown first: the index of a model in shards, then packed files.
+    fn rank(name: &str) -> Option<usize> {
+        if name.starts_with('.') {
+            return None;
+        }
+        if name.ends_with(SHARD_INDEX_SUFFIX) {
+            return Some(0);
+        }
+        let (_, extension) = name.rsplit_once('.')?;
+        let mut kinds = Kind::FILES.iter();
+        let kind = kinds.find(|kind| kind.extension() == extension)?;
+        match kind {
+            // It is shown together with its base.
+            Kind::Delta => None,
+            Kind::Zstn => Some(1),
+            _ => Some(2),
+        }
+    }
 }

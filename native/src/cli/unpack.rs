@@ -7,7 +7,8 @@ use serde_json::json;
 use zstn::source::HttpOptions;
 use zstn::{Engine, Location, Result, UnpackOptions};
 
-use super::arguments::{self, Bases, Destination, Memory, Overwrite, Report, Threads};
+use super::arguments::{self, Destination, Memory, Overwrite, Report, Threads};
+use super::bases::Bases;
 use super::network::Network;
 use super::outputs::{Naming, Outputs};
 use super::pack::{count, folder_json, output_json, say_others, say_upload, upload_json};

@@ -6,7 +6,8 @@ use zstn::source::HttpOptions;
 use zstn::{Engine, Location, Result, VerifyOptions, VerifyReport};
 use zstn_core::catalog::Kind;
 
-use super::arguments::{self, Bases, Memory, Report, Stored, Threads};
+use super::arguments::{self, Memory, Report, Stored, Threads};
+use super::bases::Bases;
 use super::network::Network;
 use super::pack::count;
 use super::{Outcome, each, print, progress, say, size};

@@ -13,10 +13,10 @@ use zstn::{Error, Location, Result};
 
 use super::arguments::{Memory, Threads};
 use super::listen::request_json;
-use super::pack::Effort;
+use super::pack::{Effort, Extended};
 use super::{Failure, Outcome, print, say, stop};
 
-/// Where work comes from.
+/// The origin of work.
 #[derive(Clone, Copy, ValueEnum)]
 enum Origin {
     Hub,
@@ -35,14 +35,14 @@ pub struct Options {
     /// The share of the plan: i of n, from 0, like 3/16
     #[arg(long, value_name = "i/n", default_value = "0/1", requires = "plan")]
     shard: Shard,
-    /// Where packed files of a plan go: a folder, one in an object store (s3://…), or
+    /// Destination of the packed files of a plan: a folder, one in an object store (s3://…), or
     /// hub, which commits them to their repositories
     #[arg(long, value_name = "DIR|hub", conflicts_with = "listen")]
     to: Option<String>,
     /// Try files of the plan again that were refused
     #[arg(long, requires = "plan")]
     retry_failed: bool,
-    /// Who notifies
+    /// Sender of the notifications
     #[arg(long, value_enum, value_name = "WHO", default_value = "hub")]
     from: Origin,
     /// Address of the hub [default: $HF_ENDPOINT, or https://huggingface.co]; its
@@ -59,6 +59,8 @@ pub struct Options {
     /// Speed/size trade-off
     #[arg(long, value_enum, default_value_t)]
     effort: Effort,
+    #[command(flatten)]
+    extended: Extended,
     #[command(flatten)]
     threads: Threads,
     #[command(flatten)]
@@ -85,6 +87,7 @@ impl Options {
     fn worker_options(&self) -> WorkerOptions {
         let mut options = WorkerOptions::default();
         options.effort = self.effort.into();
+        options.extended = self.extended.is_set();
         self.memory.add_to(options, |mut options, bytes| {
             options.memory_bytes = Some(bytes);
             options
@@ -121,7 +124,7 @@ pub fn run(options: &Options) -> Outcome {
 /// Works on a plan. The status says whether another run could do more: 3 if so, 1 if
 /// files were refused.
 fn work_on(options: &Options, plan: &Path) -> Outcome {
-    let rows = read_plan(plan, options.effort.into())?;
+    let rows = read_plan(plan, options.extended.encode(options.effort))?;
     let (hub, engine) = (options.hub()?, options.threads.engine()?);
     let mut run = PlanRun::default();
     run.worker = options.worker_options();

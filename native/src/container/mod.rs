@@ -4,15 +4,17 @@ use std::ops::Range;
 
 use zstn_core::catalog::{Kind, recognise};
 use zstn_core::container::zstn::integrity::{FileCheck, Integrity};
-use zstn_core::container::zstn::rows::BlockTable;
+use zstn_core::container::zstn::rows::FrameTable;
 use zstn_core::container::zstn::{CheckedFrame, Layout, Prefix, Tail};
 use zstn_core::engine::Engine as _;
+use zstn_core::limits::HEAD_LEN_BYTES;
 
 use crate::source::{Map, Source};
 use crate::{Engine, Error, Progress, Result};
 use part::{Part, hull, parts, runs, single};
 
 mod part;
+mod statistics;
 mod wave;
 
 pub(crate) use wave::decode_in_waves;
@@ -30,8 +32,8 @@ pub(crate) struct Container<'a> {
 impl<'a> Container<'a> {
     pub(crate) fn parse(engine: &Engine, input: &'a Map) -> Result<Self> {
         let refuse = Error::place(input.name());
-        let head = &input[..input.len().min(16)];
-        match recognise(head, input.len_bytes()).map_err(&refuse)? {
+        let head = input.read(0..input.len_bytes().min(HEAD_LEN_BYTES))?;
+        match recognise(&head, input.len_bytes()).map_err(&refuse)? {
             Kind::Zstn => {}
             Kind::Delta => return Err(Error::needs_base(input.name())),
             Kind::Safetensors => {
@@ -92,7 +94,7 @@ impl<'a> Container<'a> {
     fn frame(&self, part: &Part) -> zstn_core::Result<CheckedFrame<'_>> {
         let bytes = bytes_at(self.input, &part.place);
         let expected = self.integrity().map(|integrity| (integrity, part.number));
-        CheckedFrame::parse(bytes, part.len_bytes(), expected)
+        CheckedFrame::parse(bytes, part.len_bytes(), self.prefix.edition, expected)
     }
 
     fn check(&self, part: &Part) -> zstn_core::Result<()> {
@@ -247,7 +249,8 @@ impl<'a> Container<'a> {
             };
             let stored = bytes_at(self.input, &part.place);
             let bytes = bytes_at(self.input, &table);
-            let checked = BlockTable::parse(bytes, stored.len() as u64, part.len_bytes())
+            let (stored_len, len) = (stored.len() as u64, part.len_bytes());
+            let checked = FrameTable::parse(bytes, stored_len, len, self.prefix.edition)
                 .map_err(|error| error.within(table.start))
                 .and_then(|table| {
                     let checked = table.check(stored);

@@ -13,6 +13,7 @@ pub struct ConvertOptions<'a> {
     pub(super) view: View,
     pub(super) memory_bytes: u64,
     pub(super) shard_bytes: u64,
+    pub(super) extended: bool,
     pub(super) progress: &'a dyn Progress,
     pub(super) gauss: &'a dyn GaussWatch,
 }
@@ -25,6 +26,7 @@ impl Default for ConvertOptions<'_> {
             view: View::default(),
             memory_bytes: 1 << 30,
             shard_bytes: 5 << 30,
+            extended: false,
             progress: &(),
             gauss: &(),
         }
@@ -58,6 +60,14 @@ impl<'a> ConvertOptions<'a> {
     /// checkpoint in several: by default 5 GiB. A tensor is never cut.
     pub fn shard_bytes(mut self, shard_bytes: u64) -> Self {
         self.shard_bytes = shard_bytes;
+        self
+    }
+
+    /// Sets whether a ZSTN file gets extension frames, by default it does not
+    /// ([`PackOptions::extended`](crate::PackOptions::extended)): one that had
+    /// some becomes one that z4ai reads.
+    pub fn extended(mut self, extended: bool) -> Self {
+        self.extended = extended;
         self
     }
 

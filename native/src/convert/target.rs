@@ -16,7 +16,7 @@ use crate::Effort;
 pub enum TargetKind {
     /// safetensors, one file or several next to an index.
     Safetensors,
-    /// ZSTN version 3, one file or several next to an index.
+    /// ZSTN, one file or several next to an index.
     Zstn,
     /// zTensor 0.1.
     ZTensor,

@@ -30,6 +30,7 @@ pub fn write(conversion: &Conversion, effort: Effort) -> Result<Written> {
     }
     let options = PackOptions::default()
         .effort(effort)
+        .extended(conversion.options.extended)
         .memory_bytes(conversion.options.memory_bytes);
     options.check()?;
     let pack = |input: &Map, output: &Path, progress: &dyn Progress| {

@@ -11,6 +11,24 @@ use super::Checked;
 use crate::source::{HttpOptions, Input, Map, Source};
 use crate::{Engine, Error, Output, Phase, Progress, Result, unpack};
 
+/// The most bases of a delta: one that is plain or a container, and deltas against
+/// it or against each other. Every file of a chain is read to read one tensor, and
+/// restoring writes every generation once. Four keep a series of checkpoints small;
+/// where they end, a new full base costs one file.
+pub(crate) const MAX_BASES: usize = 4;
+
+/// Refuses a chain of more bases than [`MAX_BASES`].
+pub(crate) fn check_chain(bases: &[impl std::fmt::Display]) -> Result<()> {
+    match bases.get(MAX_BASES - 1) {
+        Some(last) if bases.len() > MAX_BASES => Err(Error::Usage(format!(
+            "a chain of {} bases is over the limit of {MAX_BASES}; unpack {last} with the bases \
+             after it, and give the restored file in its place",
+            bases.len()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// The safetensors file that a delta is made against.
 ///
 /// A packed base, whether a container or a delta, is restored first, with the
@@ -41,6 +59,7 @@ impl BaseFile {
         memory_bytes: u64,
         progress: &dyn Progress,
     ) -> Result<Self> {
+        check_chain(chain)?;
         progress.phase(Phase::RestoreBase);
         let mut maps: Vec<Arc<Map>> = Vec::with_capacity(chain.len());
         for input in chain {

@@ -3,10 +3,11 @@
 
 use std::ops::Range;
 
+use zstn_core::TensorRef;
 use zstn_core::bytes::index;
 use zstn_core::container::model_delta::{DeltaPacker, Kind, RecordInfo, short_digest};
 use zstn_core::container::safetensors::Tensor;
-use zstn_core::frame::delta;
+use zstn_core::frame::{Edition, delta, difference};
 use zstn_core::transform::xor;
 
 use crate::pack::{Data, FilePacker};
@@ -22,10 +23,42 @@ pub struct Pair<'a> {
     pub options: &'a PackOptions<'a>,
 }
 
+/// A record that has been written.
+pub struct Written {
+    pub len_bytes: u64,
+    pub info: RecordInfo,
+    /// The edition that a file with it has to be.
+    pub edition: Edition,
+}
+
+/// A payload in two parts.
+struct Payload {
+    kind: Kind,
+    edition: Edition,
+    head: Vec<u8>,
+    frame: Option<Map>,
+}
+
+impl Payload {
+    /// An empty one.
+    fn of(kind: Kind) -> Self {
+        Self {
+            kind,
+            edition: kind.edition(),
+            head: Vec::new(),
+            frame: None,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.head.len() + self.frame.as_ref().map_or(0, |map| map.len())
+    }
+}
+
 impl Pair<'_> {
     /// Writes the record of tensor `number`, the same bytes as those of
-    /// [`DeltaPacker::code`]; returns its length and place.
-    pub fn write(&self, number: usize, output: &mut Output) -> Result<(u64, RecordInfo)> {
+    /// [`DeltaPacker::code`].
+    pub fn write(&self, number: usize, output: &mut Output) -> Result<Written> {
         let refuse = Error::place(self.target.name());
         let tensor = &self.packing.tensors()[number];
         let place = at(&self.packing.range(number)?);
@@ -35,46 +68,88 @@ impl Pair<'_> {
             let pieces = self.target.pieces(place.clone());
             pieces.eq(self.base.pieces(reference.clone()))
         };
-        let (kind, head, payload) = if reference.as_ref().is_some_and(same) {
-            (Kind::Copy, Vec::new(), None)
+        let payload = if reference.as_ref().is_some_and(same) {
+            Payload::of(Kind::Copy)
         } else {
-            let full = self.frame(self.target, place.start, tensor)?;
-            let delta = match &reference {
-                None => None,
-                Some(reference) => Some(self.delta(tensor, &place, reference)?),
-            };
-            match delta {
-                Some((head, frame)) if head.len() + frame.len() < full.len() => {
-                    (Kind::Delta, head, Some(frame))
-                }
-                _ => (Kind::Full, Vec::new(), Some(full)),
-            }
+            self.payload(&place, reference.as_ref(), tensor)?
         };
-        let payload_len = (head.len() + payload.as_ref().map_or(0, |map| map.len())) as u64;
+        let Payload {
+            kind,
+            edition,
+            head,
+            frame,
+        } = payload;
+        let payload_len = (head.len() + frame.as_ref().map_or(0, |map| map.len())) as u64;
         let record_head = self
             .packing
             .head(number, kind, payload_len)
             .map_err(&refuse)?;
         output.write_final(&record_head)?;
         output.write_final(&head)?;
-        if let Some(frame) = payload {
+        if let Some(frame) = frame {
             for piece in frame.pieces(0..frame.len()) {
                 output.write_final(piece)?;
             }
         }
         self.options.progress.advance(place.len() as u64);
-        let record_info = RecordInfo {
+        let info = RecordInfo {
             kind,
             payload_len_bytes: payload_len,
             digest,
         };
-        Ok((record_head.len() as u64 + payload_len, record_info))
+        Ok(Written {
+            len_bytes: record_head.len() as u64 + payload_len,
+            info,
+            edition,
+        })
+    }
+
+    /// Returns the smallest payload of a tensor that is not a copy.
+    fn payload(
+        &self,
+        place: &Range<usize>,
+        reference: Option<&Range<usize>>,
+        tensor: &Tensor,
+    ) -> Result<Payload> {
+        let full = self.frame(self.target, place.start, tensor, self.options.extended)?;
+        let mut smallest = Payload {
+            edition: Edition::of_frame(&full),
+            frame: Some(full),
+            ..Payload::of(Kind::Full)
+        };
+        let Some(reference) = reference else {
+            return Ok(smallest);
+        };
+        let (head, frame) = self.delta(tensor, place, reference)?;
+        if head.len() + frame.len() < smallest.len() {
+            smallest = Payload {
+                head,
+                frame: Some(frame),
+                ..Payload::of(Kind::Delta)
+            };
+        }
+        if !self.options.extended {
+            return Ok(smallest);
+        }
+        // Unlike all others, this one is made in memory.
+        let bytes = &self.target[place.clone()];
+        let current = TensorRef::new(bytes, tensor.dtype, &tensor.shape);
+        let base = &self.base[reference.clone()];
+        let options = self.options.encode();
+        match difference::encode(self.engine, current, base, options) {
+            Some(head) if head.len() < smallest.len() => Ok(Payload {
+                head,
+                ..Payload::of(Kind::Difference)
+            }),
+            _ => Ok(smallest),
+        }
     }
 
     /// Returns the frame of as many bytes as `tensor` has, from `start` of `input`.
-    fn frame(&self, input: &Map, start: usize, tensor: &Tensor) -> Result<Map> {
+    fn frame(&self, input: &Map, start: usize, tensor: &Tensor, extended: bool) -> Result<Map> {
         let options = PackOptions {
             progress: &(),
+            extended,
             ..self.options.clone()
         };
         let packer = FilePacker::new(self.engine, Data::new(input, start), &options);
@@ -103,7 +178,7 @@ impl Pair<'_> {
             difference.write(&piece)?;
         }
         let head = delta::head(self.base.pieces(reference.clone()));
-        let frame = self.frame(&difference.map()?, 0, tensor)?;
+        let frame = self.frame(&difference.map()?, 0, tensor, false)?;
         Ok((head, frame))
     }
 }

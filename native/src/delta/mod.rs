@@ -7,9 +7,13 @@
 use std::ops::Range;
 
 use zstn_core::bytes::index;
-use zstn_core::container::model_delta::{Base, Coded, DeltaPacker, Kind, ModelDelta, RecordInfo};
+use zstn_core::container::VERSION_OFFSET_BYTES;
+use zstn_core::container::model_delta::{
+    Base, Coded, DeltaPacker, Kind, ModelDelta, RecordInfo, version,
+};
 use zstn_core::digest;
 use zstn_core::engine::Engine as _;
+use zstn_core::frame::Edition;
 
 use crate::container::decode_in_waves;
 use crate::pack::{batch, max_packed_bytes};
@@ -20,7 +24,7 @@ use crate::{Engine, Error, Output, PackOptions, Progress, Result, unpack};
 mod base_file;
 mod large;
 
-pub(crate) use base_file::BaseFile;
+pub(crate) use base_file::{BaseFile, MAX_BASES, check_chain};
 
 /// Parts of the memory allowed that a batch may take: tensors, those of the
 /// base, differences, two coded forms, and the batch being written.
@@ -64,13 +68,26 @@ fn write_delta(
     options.progress.begin(lens.iter().sum());
     let digest = parsed.digest(&|read| release(base, &read));
     let prefix = packing.prefix(digest).map_err(&refuse)?;
+    if options.extended {
+        output.hold();
+    }
     output.write_final(&prefix)?;
 
     let mut packed_bytes = prefix.len() as u64;
     let mut places: Vec<RecordInfo> = Vec::new();
     let mut pending: Vec<Coded> = Vec::new();
+    // The version is in the prefix, and depends on the records.
+    let mut edition = Edition::Plain;
+    let mut settle_version = |latest: Edition, len_bytes: u64, output: &mut Output| {
+        if latest == edition {
+            return Ok(());
+        }
+        edition = latest;
+        output.revise(version(latest), VERSION_OFFSET_BYTES, len_bytes)
+    };
+    let mut latest = Edition::Plain;
     let code = |number: usize| {
-        let coded = packing.code(engine, number, options.effort);
+        let coded = packing.code(engine, number, options.encode());
         if let Ok(range) = packing.range(number) {
             release(target, &range);
         }
@@ -104,21 +121,29 @@ fn write_delta(
             },
         );
         written?;
+        settle_version(latest, packed_bytes, output)?;
         let coded: zstn_core::Result<Vec<Coded>> = coded.into_iter().collect();
         pending = coded.map_err(&refuse)?;
         places.extend(pending.iter().map(|coded| coded.info));
         packed_bytes += pending.iter().map(|c| c.record.len() as u64).sum::<u64>();
         if batch.large {
-            let (len, place) = pair.write(batch.tensors.start, output)?;
-            packed_bytes += len;
-            places.push(place);
+            let written = pair.write(batch.tensors.start, output)?;
+            packed_bytes += written.len_bytes;
+            latest = latest.max(written.edition);
+            places.push(written.info);
         }
+        let editions = pending.iter().map(|coded| coded.edition);
+        latest = editions.fold(latest, Edition::max);
     }
     for coded in &pending {
         output.write_final(&coded.record)?;
     }
+    settle_version(latest, packed_bytes, output)?;
     let count = |kind| places.iter().filter(|place| place.kind == kind).count();
-    let (copied, differing) = (count(Kind::Copy), count(Kind::Delta));
+    let (copied, differing) = (
+        count(Kind::Copy),
+        count(Kind::Delta) + count(Kind::Difference),
+    );
     let whole = count(Kind::Full);
     let trailer = packing.trailer(places, digest::of_pieces(target.pieces(0..target.len())));
     output.write_final(&trailer)?;

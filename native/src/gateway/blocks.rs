@@ -37,7 +37,7 @@ struct State {
     pending: HashSet<Key>,
 }
 
-/// What a reader is to do about a block.
+/// The next step of a reader.
 enum Step {
     Use(Arc<[u8]>),
     /// Fetch the blocks up to this number.

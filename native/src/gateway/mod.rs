@@ -176,22 +176,14 @@ impl Gateway {
             self.upstream_cache_bytes,
             &metrics,
         );
-        let site = Arc::new(Site {
+        let site = Site {
             upstream,
             access: self.access,
             entries: Entries::new(self.trust),
             packed,
             metrics,
             handle: self.listening.handle(),
-        });
-        let log = Arc::new(log);
-        self.listening.run(move |request| {
-            let (site, log) = (Arc::clone(&site), Arc::clone(&log));
-            async move {
-                let (response, served) = site.answer(request).await;
-                log(served);
-                response
-            }
-        })
+        };
+        self.listening.run_site(site, log)
     }
 }

@@ -29,7 +29,7 @@ const AHEAD: usize = 8;
 /// The longest index of shards, in bytes.
 const MAX_INDEX_BYTES: u64 = zstn_core::limits::HEADER_LEN_BYTES;
 
-/// What a packed file restores.
+/// The file that a packed one restores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Restored {
     pub(super) len_bytes: u64,
@@ -48,7 +48,7 @@ pub(super) struct PackedFiles {
     kept: Arc<Kept>,
 }
 
-/// What is kept of packed files, for everybody who may read them.
+/// Caches of packed files, shared by all clients that may read them.
 struct Kept {
     blocks: Arc<Blocks>,
     /// Without a way to their bytes.

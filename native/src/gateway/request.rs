@@ -31,7 +31,7 @@ pub(super) enum Asked {
     Health,
     /// `GET /metrics`
     Metrics,
-    /// What there is to know about a repository, with the names of its files.
+    /// A description of a repository, with the names of its files.
     Info {
         repository: Repository,
         revision: Option<String>,

@@ -21,6 +21,7 @@ use super::request::{Asked, Revision};
 use super::upstream::{Page, Permissions, Refusal, Upstream};
 use crate::serve::access::{Access, Reader};
 use crate::serve::answer as plain_answer;
+use crate::serve::listening::LoggedSite;
 use crate::serve::{Handle, Note, Served};
 
 /// The longest body of a question about paths, in bytes.
@@ -32,7 +33,7 @@ const BODY_TIME: Duration = Duration::from_secs(30);
 /// The most paths in it. Clients ask for at most 1000 at a time.
 const MAX_PATHS: usize = 10_000;
 
-/// What pages in browsers may do.
+/// The methods that pages in browsers may use.
 const METHODS: &str = "GET, HEAD, POST";
 const REQUEST_HEADERS: &str = "authorization, content-type, range, if-match, if-none-match, \
                                if-range, if-unmodified-since";
@@ -49,9 +50,8 @@ pub(super) struct Site {
     pub(super) handle: Handle,
 }
 
-impl Site {
-    /// Returns the answer to `request`, and the line of the log about it.
-    pub(super) async fn answer(&self, request: Request<Incoming>) -> (Response, Served) {
+impl LoggedSite for Site {
+    async fn answer(&self, request: Request<Incoming>) -> (Response, Served) {
         let start = Instant::now();
         let (parts, body) = request.into_parts();
         let checked = self.access.check_host(&parts);
@@ -83,7 +83,9 @@ impl Site {
         let served = Served::new(&parts, status, answer.body_bytes, note);
         (answer.response, served)
     }
+}
 
+impl Site {
     async fn answer_to(&self, reader: &Reader, parts: &Parts, body: Incoming) -> Answer {
         if parts.method == Method::OPTIONS {
             let answer = plain_answer::options(reader, &parts.headers, METHODS, REQUEST_HEADERS);

@@ -1,4 +1,4 @@
-//! What a hub refuses.
+//! Refusals of a hub.
 
 use ureq::http::{HeaderMap, StatusCode};
 

@@ -22,7 +22,7 @@ pub struct ListedFile {
     pub len_bytes: u64,
     /// SHA-256 of its bytes in lower-case hex, if it is stored as a large file.
     pub sha256: Option<String>,
-    /// What changes if the file does: the identifier that git has for it.
+    /// The identifier that git has for the contents.
     pub oid: String,
 }
 

@@ -87,7 +87,7 @@ fn remove_abandoned(parent: &Path) {
             .ok()
             .and_then(|modified| SystemTime::now().duration_since(modified).ok());
         if is_own && age.is_some_and(|age| age > ABANDONED_AFTER) {
-            // A lock that cannot be asked for is no evidence of its end.
+            // A lock that cannot be tested may still be held.
             if let Ok(Some(lock)) = Lock::take(&entry.path().join(LOCK)) {
                 drop(lock);
                 let _ = fs::remove_dir_all(entry.path());

@@ -1,4 +1,4 @@
-//! What became of a row.
+//! The result of a row.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +30,7 @@ impl Done {
     }
 }
 
-/// Whether work that failed is worth another attempt.
+/// The kind of a failure: it decides about another attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
@@ -48,7 +48,7 @@ pub struct Failed {
     /// The row.
     #[serde(flatten)]
     pub row: Row,
-    /// Whether to try again.
+    /// The kind of the failure.
     pub class: Class,
     /// The reason, as a sentence.
     pub reason: String,

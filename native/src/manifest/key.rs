@@ -1,7 +1,7 @@
 //! The name of a piece of work.
 
 use sha2::{Digest, Sha256};
-use zstn_core::frame::select::Effort;
+use zstn_core::frame::select::EncodeOptions;
 
 /// The version of what the packer writes. It changes with the packed bytes of the
 /// same input, so that results of an older packer are not taken for those of this
@@ -11,9 +11,15 @@ pub const FORMAT: &str = concat!("zstn-", env!("CARGO_PKG_VERSION"));
 /// Returns the key of the work on a file with this SHA-256 (in lower-case hex): 64
 /// hex digits.
 #[must_use]
-pub fn key(sha256: &str, effort: Effort) -> String {
-    let effort = format!("{effort:?}").to_lowercase();
-    hex_digest(format!("{sha256}\n{FORMAT}\n{effort}\n").as_bytes())
+pub fn key(sha256: &str, options: impl Into<EncodeOptions>) -> String {
+    let options = options.into();
+    let effort = format!("{:?}", options.effort).to_lowercase();
+    let extended = if options.is_extended() {
+        " extended"
+    } else {
+        ""
+    };
+    hex_digest(format!("{sha256}\n{FORMAT}\n{effort}{extended}\n").as_bytes())
 }
 
 /// Returns the SHA-256 of bytes in lower-case hex.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use zstn_core::frame::select::Effort;
+use zstn_core::frame::select::EncodeOptions;
 
 use super::key::{is_digest, key};
 use crate::hub::Repository;
@@ -64,12 +64,13 @@ impl FromStr for Shard {
     }
 }
 
-/// Reads a plan. Rows without a key get that of `effort`.
+/// Reads a plan. Rows without a key get that of the `options`.
 ///
 /// # Errors
 /// A file that cannot be read; [`Error::Usage`], with the line, for a row that is
-/// not one, or whose key is not that of its content and `effort`.
-pub fn read_plan(path: &Path, effort: Effort) -> Result<Vec<Row>> {
+/// not one, or whose key is not that of its content and the `options`.
+pub fn read_plan(path: &Path, options: impl Into<EncodeOptions>) -> Result<Vec<Row>> {
+    let options = options.into();
     let file = File::open(path).map_err(Error::file("open", path))?;
     let mut file = BufReader::new(file);
     let mut rows = Vec::new();
@@ -85,7 +86,7 @@ pub fn read_plan(path: &Path, effort: Effort) -> Result<Vec<Row>> {
         }
         let row = match line.len() as u64 > MAX_LINE_BYTES {
             true => Err(format!("it is longer than {MAX_LINE_BYTES} bytes")),
-            false => row(&line, effort),
+            false => row(&line, options),
         };
         rows.push(
             row.map_err(|why| Error::Usage(format!("{}, line {number}: {why}", path.display())))?,
@@ -94,7 +95,7 @@ pub fn read_plan(path: &Path, effort: Effort) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn row(line: &[u8], effort: Effort) -> Result<Row, String> {
+fn row(line: &[u8], options: EncodeOptions) -> Result<Row, String> {
     let mut row: Row = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     row.repo
         .parse::<Repository>()
@@ -109,14 +110,14 @@ fn row(line: &[u8], effort: Effort) -> Result<Row, String> {
     if row.revision.is_empty() {
         return Err("revision is empty; give the commit".into());
     }
-    let expected = key(&row.sha256, effort);
+    let expected = key(&row.sha256, options);
     if row.key.is_empty() {
         row.key.clone_from(&expected);
     }
     if row.key != expected {
         return Err(
-            "the key is not that of this content, effort and version of zstn; make the plan again, \
-             or leave keys out"
+            "the key is not that of this content, these options and this version of zstn; make the \
+             plan again, or leave keys out"
                 .into(),
         );
     }
@@ -137,6 +138,8 @@ pub fn shard(rows: &[Row], shard: Shard) -> Vec<&Row> {
 
 #[cfg(test)]
 mod tests {
+    use zstn_core::frame::select::Effort;
+
     use super::*;
 
     fn read(text: &str) -> Result<Vec<Row>> {

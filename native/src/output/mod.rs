@@ -227,6 +227,28 @@ impl<'a> Output<'a> {
         }
     }
 
+    /// Keeps everything revisable, even what is written as final, until
+    /// [`Output::revise`] or the end: for an output that cannot go back, it waits in
+    /// a temporary file. Called before anything is written.
+    pub(crate) fn hold(&mut self) {
+        if let Backing::Pending(pending) = &mut self.backing {
+            pending.hold();
+        }
+    }
+
+    /// Writes `byte` at `offset_bytes` of an output on [`Output::hold`] whose length so far is
+    /// `len_bytes`, all of which is final from now on. A writer receives it at
+    /// once.
+    pub(crate) fn revise(&mut self, byte: u8, offset_bytes: u64, len_bytes: u64) -> Result<()> {
+        self.write_at(&[byte], offset_bytes)?;
+        // Writing at an offset moves the position on some systems.
+        self.seek(len_bytes)?;
+        match &mut self.backing {
+            Backing::Pending(pending) => pending.release(),
+            _ => Ok(()),
+        }
+    }
+
     /// Appends a part of a file without keeping it in memory.
     pub(crate) fn write_pieces(&mut self, map: &Map, range: Range<usize>) -> Result<()> {
         map.pieces(range).try_for_each(|piece| self.write(piece))

@@ -19,6 +19,8 @@ pub(super) struct Pending<'a> {
     settled_bytes: u64,
     file: File,
     takes_early: bool,
+    /// Whether everything waits, final or not ([`Pending::hold`]).
+    is_held: bool,
     /// Used by one thread at a time; the lock is for the type system alone.
     receiver: Mutex<Receiver<'a>>,
     /// Name of the receiver in messages.
@@ -31,6 +33,7 @@ impl<'a> Pending<'a> {
             settled_bytes: 0,
             file: temporary::create()?,
             takes_early: receiver.takes_early(),
+            is_held: false,
             receiver: Mutex::new(receiver),
             name,
         })
@@ -50,10 +53,28 @@ impl<'a> Pending<'a> {
         position.expect("final bytes are not revised")
     }
 
+    /// Keeps all bytes in the file until [`Pending::release`], so that even those
+    /// that are final can still be revised. Called before anything is written.
+    pub(super) fn hold(&mut self) {
+        self.is_held = true;
+    }
+
+    /// Hands over what has been kept, and what follows as it becomes final. All
+    /// that has been written is final.
+    pub(super) fn release(&mut self) -> Result<()> {
+        self.is_held = false;
+        self.settle()
+    }
+
+    /// Returns whether final bytes go to the receiver now.
+    fn hands_over(&self) -> bool {
+        self.takes_early && !self.is_held
+    }
+
     /// Hands over everything that has been written, unless the receiver takes it
     /// only in the end.
     pub(super) fn settle(&mut self) -> Result<()> {
-        if !self.takes_early {
+        if !self.hands_over() {
             return Ok(());
         }
         let unreadable = || temporary::failed("read");
@@ -82,7 +103,7 @@ impl<'a> Pending<'a> {
     /// Takes bytes that are final already; they pass by the file if the receiver
     /// takes them early.
     pub(super) fn write_final(&mut self, bytes: &[u8]) -> Result<()> {
-        if !self.takes_early {
+        if !self.hands_over() {
             let written = self.file.write_all(bytes);
             return written.map_err(|error| temporary::failed("write")(error));
         }
@@ -101,7 +122,7 @@ impl<'a> Pending<'a> {
 
     /// Hands over the rest and ends the output.
     pub(super) fn complete(mut self) -> Result<Option<Uploaded>> {
-        self.settle()?;
+        self.release()?;
         let receiver = self.receiver.into_inner();
         let receiver = receiver.unwrap_or_else(PoisonError::into_inner);
         receiver.complete(&self.name, &self.file)

@@ -72,7 +72,9 @@ impl<'a> Sink<'a> {
     ///
     /// [`pack`](crate::pack()) writes as it goes; if it fails, what the writer
     /// has received is the beginning of a file and worth nothing. What may still
-    /// be revised, at most the largest packed tensor, waits in a temporary file.
+    /// be revised, at most the largest packed tensor, waits in a temporary file
+    /// (with [`PackOptions::extended`](crate::PackOptions::extended) everything up to the
+    /// first extension frame).
     /// The other verbs write once all of the file has been made and checked.
     pub fn writer(writer: impl Write + Send + 'a) -> Self {
         Self(Kind::Writer(Box::new(writer)))

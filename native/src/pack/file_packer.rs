@@ -2,15 +2,16 @@
 //! order.
 
 use std::mem;
-use std::ops::Range;
 
+use zstn_core::container::VERSION_OFFSET_BYTES;
 use zstn_core::container::safetensors::{PREFIX_BYTES, Tensor};
-use zstn_core::container::zstn::integrity::{FrameDigests, checksum};
-use zstn_core::container::zstn::rows::BlockTable;
+use zstn_core::container::zstn::integrity::{EncodedStatistics, FrameDigests, checksum};
+use zstn_core::container::zstn::rows::FrameTable;
 use zstn_core::container::zstn::{
-    CodedTensor, ContainerBuilder, ContainerOptions, Start, single_frame,
+    CodedTensor, ContainerBuilder, ContainerOptions, Start, StoredFrame, single_frame,
 };
 use zstn_core::engine::Engine as _;
+use zstn_core::frame::Edition;
 use zstn_core::frame::select::Choice;
 
 use super::PackOptions;
@@ -34,7 +35,9 @@ impl<'a> FilePacker<'a> {
     /// Prepares to code the tensors of `data`.
     pub(crate) fn new(engine: &'a Engine, data: Data<'a>, options: &'a PackOptions<'a>) -> Self {
         let container = ContainerOptions::new(options.effort)
+            .extended(options.extended)
             .integrity(options.integrity)
+            .statistics(options.statistics)
             .allow_truncated(options.allow_truncated);
         Self {
             engine,
@@ -90,6 +93,21 @@ impl<'a> FilePacker<'a> {
         mut tensors: Vec<Tensor>,
         output: &mut Output,
     ) -> Result<PackedFile> {
+        let plain_version = builder.version();
+        // The version is in the prefix, and depends on the frames.
+        let mut is_version_open = self.options.extended;
+        if is_version_open {
+            output.hold();
+        }
+        let mut settle_version = |builder: &ContainerBuilder, output: &mut Output| {
+            let version = builder.version();
+            if !is_version_open || version == plain_version {
+                return Ok(());
+            }
+            is_version_open = false;
+            // All frames announced so far have been written.
+            output.revise(version, VERSION_OFFSET_BYTES, builder.position())
+        };
         output.write_final(&prefix)?;
         drop(prefix);
         let lens: Vec<u64> = tensors.iter().map(|t| t.span.end - t.span.start).collect();
@@ -126,6 +144,7 @@ impl<'a> FilePacker<'a> {
                 },
             );
             written?;
+            settle_version(&builder, output)?;
             self.data.release(&span);
             pending = coded;
             let mut frames = pending.iter_mut();
@@ -135,23 +154,27 @@ impl<'a> FilePacker<'a> {
                     builder.alias(mem::take(&mut tensors[number].name), span, target)?;
                     continue;
                 }
-                let (len_bytes, digests) = if batch.large {
+                let frame = if batch.large {
                     let start = builder.position();
                     let written = self.large(&tensors[number], start, output)?;
-                    let len_bytes = written.len_bytes;
                     // Blocks are written out of order, which moves the position
                     // on some systems.
-                    output.seek(start + len_bytes)?;
-                    (
-                        len_bytes,
-                        self.large_digests(&span, start, written, output)?,
-                    )
+                    output.seek(start + written.len_bytes)?;
+                    StoredFrame {
+                        len_bytes: written.len_bytes,
+                        edition: written.edition,
+                        digests: self.large_digests(&tensors[number], start, written, output)?,
+                    }
                 } else {
                     let coded = frames.next().expect("a frame for every tensor coded");
-                    (coded.frame.len() as u64, coded.digests.take())
+                    StoredFrame {
+                        len_bytes: coded.frame.len() as u64,
+                        edition: Edition::of_frame(&coded.frame),
+                        digests: coded.digests.take(),
+                    }
                 };
                 let name = mem::take(&mut tensors[number].name);
-                builder.frame(name, span, len_bytes, digests);
+                builder.frame(name, span, frame);
             }
             if batch.large {
                 output.settle()?;
@@ -160,15 +183,16 @@ impl<'a> FilePacker<'a> {
         }
         self.data.check_end()?;
         write_all(output, &pending)?;
+        settle_version(&builder, output)?;
         let packed_bytes = builder.position();
         let end = builder.finish()?;
-        output.write_final(&end)?;
+        output.write_final(&end.bytes)?;
         Ok(PackedFile {
             input: String::new(),
             output: None,
             upload: None,
             original_bytes: self.data.map.len_bytes(),
-            packed_bytes: packed_bytes + end.len() as u64,
+            packed_bytes: packed_bytes + end.bytes.len() as u64,
             tensors: tensors.len(),
             storage: Storage::Indexed {
                 aliased: aliases.count(),
@@ -205,7 +229,8 @@ impl<'a> FilePacker<'a> {
         output.write(&other)?;
         Ok(Written {
             len_bytes: other.len() as u64,
-            table: BlockTable::of(&other),
+            edition: Edition::of_frame(&other),
+            table: FrameTable::of(&other),
         })
     }
 
@@ -213,7 +238,7 @@ impl<'a> FilePacker<'a> {
     /// at `position`, with blocks out of order.
     fn large_digests(
         &self,
-        span: &Range<u64>,
+        tensor: &Tensor,
         position: u64,
         written: Written,
         output: &Output,
@@ -222,12 +247,23 @@ impl<'a> FilePacker<'a> {
             return Ok(None);
         }
         let frame = output.map_range(position..position + written.len_bytes)?;
-        let table = written.table.as_ref().map(BlockTable::to_bytes);
+        let table = written.table.as_ref().map(FrameTable::to_bytes);
         Ok(Some(FrameDigests {
             stored: checksum(frame.pieces(0..frame.len())),
-            tensor: self.data.digest(span),
+            tensor: self.data.digest(&tensor.span),
             table: table.unwrap_or_default(),
+            statistics: self.large_statistics(tensor),
         }))
+    }
+
+    /// Returns the statistics of a tensor of any length, whose memory is released.
+    fn large_statistics(&self, tensor: &Tensor) -> Option<EncodedStatistics> {
+        if !self.options.statistics {
+            return None;
+        }
+        let statistics = EncodedStatistics::of(self.engine, self.data.tensor(tensor));
+        self.data.release(&tensor.span);
+        statistics
     }
 
     /// Codes the tensors with these numbers; none of a batch that is one large

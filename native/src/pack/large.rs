@@ -3,9 +3,10 @@
 
 use std::ops::Range;
 
-use zstn_core::container::zstn::rows::{BlockTable, CHECKSUM_PIECE_BYTES, PlaneBlocks};
+use zstn_core::container::zstn::rows::{BlockTable, CHECKSUM_PIECE_BYTES, FrameTable, PlaneBlocks};
 use zstn_core::engine::Engine;
 use zstn_core::entropy::blocks;
+use zstn_core::frame::Edition;
 use zstn_core::frame::plane::{self, Method};
 use zstn_core::frame::z4ai::{self, PlaneCoder, Recipe};
 
@@ -20,8 +21,10 @@ const STORED_AT_A_TIME_BYTES: usize = 16 * CHECKSUM_PIECE_BYTES;
 pub struct Written {
     /// Length of the frame.
     pub len_bytes: u64,
-    /// Its [`BlockTable::of`].
-    pub table: Option<BlockTable>,
+    /// The edition that a file with it has to be.
+    pub edition: Edition,
+    /// Its [`FrameTable::of`].
+    pub table: Option<FrameTable>,
 }
 
 /// Writes the frame of the tensor in `range` of the input, at
@@ -57,7 +60,11 @@ pub fn write(
     packer.options.progress.advance(rest);
     let len_bytes = end - position;
     let table = BlockTable::new(recipe.transform, tail, len_bytes, tables);
-    Ok(Written { len_bytes, table })
+    Ok(Written {
+        len_bytes,
+        edition: Edition::Plain,
+        table: table.map(FrameTable::Planes),
+    })
 }
 
 /// A plane record to be written.

@@ -8,6 +8,7 @@
 use zstn_core::catalog::{self, Kind};
 use zstn_core::container::safetensors;
 use zstn_core::container::zstn;
+use zstn_core::limits::HEAD_LEN_BYTES;
 
 use crate::report::PackedFile;
 use crate::source::{Arriving, Map, Source};
@@ -65,8 +66,8 @@ pub(crate) fn check_kind(head: &Map, len_bytes: Option<u64>) -> Result<()> {
     if head.starts_with(&zstn::MAGIC) {
         return Err(Error::Usage(format!("{name} is packed already")));
     }
-    let first = &head[..head.len().min(16)];
-    let kind = catalog::recognise(first, len_bytes.unwrap_or(u64::MAX));
+    let first = head.read(0..head.len_bytes().min(HEAD_LEN_BYTES))?;
+    let kind = catalog::recognise(&first, len_bytes.unwrap_or(u64::MAX));
     match kind.map_err(Error::place(name))? {
         Kind::Safetensors => Ok(()),
         Kind::Delta => Err(Error::Usage(format!(

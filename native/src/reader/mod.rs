@@ -8,6 +8,7 @@ use zstn_core::ErrorKind;
 use zstn_core::dtype::Dtype;
 use zstn_core::model::{self, Model};
 
+use crate::delta::check_chain;
 use crate::source::{Input, Source};
 use crate::{Engine, Error, Result, suggest};
 
@@ -16,6 +17,7 @@ mod decode;
 mod opening;
 mod options;
 mod rows;
+mod statistics;
 
 pub use options::ReaderOptions;
 
@@ -102,6 +104,8 @@ impl Reader {
     /// read (docs/formats/zstn-delta.md 4).
     pub fn with_base(mut self, base: Self) -> Result<Self> {
         self.check_takes_base()?;
+        let bases = iter::successors(Some(&base), |base| base.base());
+        check_chain(&bases.map(Self::name).collect::<Vec<_>>())?;
         self.files
             .model
             .check_base(&base.files.model)

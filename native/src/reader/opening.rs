@@ -2,7 +2,7 @@
 
 use zstn_core::catalog::FileCatalog;
 use zstn_core::container::safetensors::ShardIndex;
-use zstn_core::model::{Model, ModelBuilder};
+use zstn_core::model::{Model, ModelBuilder, Verify};
 
 use crate::source::{Source, read_parts};
 use crate::{Engine, Error, Result};
@@ -15,6 +15,7 @@ pub fn open_model(
     sources: &[Box<dyn Source>],
     catalogs: Vec<FileCatalog>,
     index: Option<&ShardIndex>,
+    verify: Verify,
     config: impl FnOnce(&[FileCatalog]) -> Result<Option<Vec<u8>>>,
 ) -> Result<Model> {
     let refuse = Error::place(name);
@@ -28,5 +29,5 @@ pub fn open_model(
     for ((file, range), bytes) in needs.into_iter().zip(parts) {
         builder.supply(file, range.start, &bytes);
     }
-    builder.finish(engine).map_err(&refuse)
+    builder.verify(verify).finish(engine).map_err(&refuse)
 }

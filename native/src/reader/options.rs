@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use zstn_core::catalog::{FileCatalog, Kind};
 use zstn_core::limits::HEADER_LEN_BYTES;
-use zstn_core::model::wants_config;
+use zstn_core::model::{Verify, wants_config};
 
 use super::opening::open_model;
 use super::{Files, Reader, View};
 use crate::catalog::open_catalog;
+use crate::delta::check_chain;
 use crate::shards::Shards;
 use crate::source::parallel::{self, FILES_AT_ONCE};
 use crate::source::{CONFIG, HttpOptions, Input};
@@ -43,6 +44,7 @@ pub struct ReaderOptions {
     engine: Option<Engine>,
     bases: Vec<Input>,
     view: View,
+    verify: Verify,
     http: HttpOptions,
 }
 
@@ -70,6 +72,13 @@ impl ReaderOptions {
         self
     }
 
+    /// Selects what tensors of ZSTN files are compared with when they are read; by
+    /// default [`Verify::Full`]. Bases are opened with the same.
+    pub fn verify(mut self, verify: Verify) -> Self {
+        self.verify = verify;
+        self
+    }
+
     /// Sets time limits, retries and headers for the addresses that are read: those
     /// of the model, of its bases and of their other files.
     pub fn http(mut self, http: HttpOptions) -> Self {
@@ -83,6 +92,7 @@ impl ReaderOptions {
     /// # Errors
     /// An input that is refused or cannot be read, and a base that does not fit.
     pub fn open(&self, input: impl Into<Input>) -> Result<Reader> {
+        check_chain(&self.bases)?;
         let engine = self.engine.clone().unwrap_or_default();
         let (input, stored) = (input.into(), self.clone().view(View::Stored));
         let inputs: Vec<_> = iter::once(&input).chain(&self.bases).collect();
@@ -149,7 +159,15 @@ impl ReaderOptions {
         };
         let index = shards.as_ref().and_then(Shards::index);
         let index = index.map(|index| &index.parsed);
-        let model = open_model(engine, &name, &sources, catalogs, index, config)?;
+        let model = open_model(
+            engine,
+            &name,
+            &sources,
+            catalogs,
+            index,
+            self.verify,
+            config,
+        )?;
         Ok(Reader {
             files: Arc::new(Files {
                 name,

@@ -10,6 +10,7 @@ use axum::response::Response;
 use hyper::body::Incoming;
 use tokio::sync::watch;
 
+use super::Served;
 use super::connections::{Connections, Limits};
 use crate::{Error, Result};
 
@@ -20,6 +21,13 @@ pub(crate) struct Listening {
     address: SocketAddr,
     pub(crate) limits: Limits,
     handle: Handle,
+}
+
+/// A site that says for the log what it has answered.
+pub(crate) trait LoggedSite: Send + Sync + 'static {
+    /// Answers a request.
+    fn answer(&self, request: Request<Incoming>)
+    -> impl Future<Output = (Response, Served)> + Send;
 }
 
 /// Stops a server from elsewhere.
@@ -80,6 +88,26 @@ impl Listening {
     /// Returns what stops the server once it runs.
     pub(crate) fn handle(&self) -> Handle {
         self.handle.clone()
+    }
+
+    /// Has `site` answer requests, and calls `log` with each answer, as [`Listening::run`] does.
+    ///
+    /// # Errors
+    /// If threads cannot be started.
+    pub(crate) fn run_site(
+        self,
+        site: impl LoggedSite,
+        log: impl Fn(Served) + Send + Sync + 'static,
+    ) -> Result<()> {
+        let (site, log) = (Arc::new(site), Arc::new(log));
+        self.run(move |request| {
+            let (site, log) = (Arc::clone(&site), Arc::clone(&log));
+            async move {
+                let (response, served) = site.answer(request).await;
+                log(served);
+                response
+            }
+        })
     }
 
     /// Answers requests until the handle, Ctrl-C or SIGTERM says otherwise.

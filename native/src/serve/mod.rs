@@ -26,10 +26,14 @@ mod served;
 mod site;
 mod stall;
 pub(crate) mod unpacked;
+#[cfg(feature = "view")]
+mod view;
 
 pub use connections::Limits;
 pub use listening::Handle;
 pub use served::{Note, Served};
+#[cfg(feature = "view")]
+pub use view::{Page, View};
 
 /// Length of the decoded tensors that a server keeps by default, in bytes.
 pub const CACHE_BYTES: u64 = 256 << 20;
@@ -42,6 +46,8 @@ pub struct Server {
     listening: Listening,
     engine: Option<Engine>,
     cache_bytes: u64,
+    #[cfg(feature = "view")]
+    viewer: Option<Page>,
 }
 
 impl Server {
@@ -73,7 +79,27 @@ impl Server {
             listening: Listening::at(address)?,
             engine: None,
             cache_bytes: CACHE_BYTES,
+            #[cfg(feature = "view")]
+            viewer: None,
         })
+    }
+
+    /// Serves the viewer as well, at [`Server::viewer_url`].
+    #[cfg(feature = "view")]
+    #[must_use]
+    pub fn with_viewer(mut self, page: Page) -> Self {
+        self.viewer = Some(page);
+        self
+    }
+
+    /// Returns the address of the viewer, if it is served. `?src=../NAME` after it
+    /// shows the file `NAME`.
+    #[cfg(feature = "view")]
+    #[must_use]
+    pub fn viewer_url(&self) -> Option<String> {
+        let origin = self.url();
+        let path = site::VIEWER.trim_start_matches('/');
+        self.viewer.as_ref().map(|_| format!("{origin}{path}"))
     }
 
     /// Decodes with `engine` instead of [`Engine::default`].
@@ -148,21 +174,13 @@ impl Server {
     /// If threads cannot be started.
     pub fn run(self, log: impl Fn(Served) + Send + Sync + 'static) -> Result<()> {
         let engine = self.engine.unwrap_or_default();
-        let site = Arc::new(Site {
+        let site = Site {
             root: Arc::new(self.root),
             access: self.access,
+            #[cfg(feature = "view")]
+            viewer: self.viewer,
             unpacked: Arc::new(Unpacked::new(engine, self.cache_bytes)),
-        });
-        let log = Arc::new(log);
-        let answer = move |request: axum::http::Request<_>| {
-            let (site, log) = (Arc::clone(&site), Arc::clone(&log));
-            async move {
-                let (request, _) = request.into_parts();
-                let (response, served) = site.answer(&request).await;
-                log(served);
-                response
-            }
         };
-        self.listening.run(answer)
+        self.listening.run_site(site, log)
     }
 }

@@ -6,18 +6,26 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::http::request::Parts;
-use axum::http::{Method, StatusCode};
+use axum::http::{Method, Request, StatusCode};
 use axum::response::Response;
+use hyper::body::Incoming;
 
 use super::access::{Access, Reader};
 use super::answer::{self, METHODS, REQUEST_HEADERS, method_not_allowed, plain};
+use super::listening::LoggedSite;
 use super::path::{Found, resolve};
 use super::root::{Absent, Root};
 use super::unpacked::{self, Unpacked};
 use super::{Note, Served, file, listing};
 
+/// The path of the viewer. A folder of that name goes first.
+#[cfg(feature = "view")]
+pub(super) const VIEWER: &str = "/_view/";
+
 pub(super) struct Site {
     pub(super) root: Arc<Root>,
+    #[cfg(feature = "view")]
+    pub(super) viewer: Option<super::Page>,
     pub(super) access: Access,
     pub(super) unpacked: Arc<Unpacked>,
 }
@@ -25,13 +33,13 @@ pub(super) struct Site {
 /// An answer, the length of its body, and a note for the log.
 type Answer = (Response, u64, Option<Note>);
 
-impl Site {
-    /// Returns the answer to `request`, and the line of the log about it.
-    pub(super) async fn answer(&self, request: &Parts) -> (Response, Served) {
-        let (reader, (mut response, body_bytes, note)) = match self.access.check_host(request) {
+impl LoggedSite for Site {
+    async fn answer(&self, request: Request<Incoming>) -> (Response, Served) {
+        let (request, _) = request.into_parts();
+        let (reader, (mut response, body_bytes, note)) = match self.access.check_host(&request) {
             Ok(()) => {
                 let reader = self.access.reader(&request.headers);
-                let answer = self.answer_to(&reader, request).await;
+                let answer = self.answer_to(&reader, &request).await;
                 (reader, answer)
             }
             Err((status, note)) => {
@@ -42,21 +50,38 @@ impl Site {
         answer::common(response.headers_mut(), &reader, self.access.varies());
         let status = response.status().as_u16();
         let note = note.or_else(|| foreign(&reader));
-        let served = Served::new(request, status, body_bytes, note);
+        let served = Served::new(&request, status, body_bytes, note);
         (response, served)
     }
+}
 
+impl Site {
     async fn answer_to(&self, reader: &Reader, request: &Parts) -> Answer {
         let (response, len) = match request.method {
             Method::OPTIONS => answer::options(reader, &request.headers, METHODS, REQUEST_HEADERS),
             Method::GET | Method::HEAD => match resolve(&self.root, request.uri.path()) {
                 Err(Absent::Outside(real)) => return outside(&real),
-                Err(Absent::Nothing) => plain(StatusCode::NOT_FOUND, "no such file"),
+                Err(Absent::Nothing) => {
+                    let missing = || plain(StatusCode::NOT_FOUND, "no such file");
+                    self.viewer(request).unwrap_or_else(missing)
+                }
                 Ok(found) => self.found(found, request).await,
             },
             _ => method_not_allowed(),
         };
         (response, len, None)
+    }
+
+    /// Answers a request for a file of the viewer.
+    #[cfg(feature = "view")]
+    fn viewer(&self, request: &Parts) -> Option<(Response, u64)> {
+        let path = request.uri.path().strip_prefix(VIEWER)?;
+        self.viewer.as_ref()?.answer(path, request)
+    }
+
+    #[cfg(not(feature = "view"))]
+    fn viewer(&self, _: &Parts) -> Option<(Response, u64)> {
+        None
     }
 
     async fn found(&self, found: Found, request: &Parts) -> (Response, u64) {

@@ -12,6 +12,7 @@ use super::kind::ShardKind as _;
 use super::shard::missing;
 use super::tree::Tree;
 use super::{BASES, Index, PACKED, Shard};
+use crate::delta::check_chain;
 use crate::source::parallel::{self, FILES_AT_ONCE};
 use crate::source::{HttpOptions, Input, Location, store};
 use crate::{Error, Result};
@@ -74,6 +75,7 @@ impl Shards {
         kinds: &[Kind],
         http: &HttpOptions,
     ) -> Result<Vec<Self>> {
+        check_chain(inputs)?;
         let at_once = parallel::at_once(inputs.iter().map(Input::is_remote), FILES_AT_ONCE);
         parallel::run(inputs.len(), at_once, |number| {
             Self::open_counterpart(&inputs[number], kinds, http)

@@ -1,4 +1,4 @@
-//! What a commit adds: packed files, indices of them, a line for git.
+//! The additions of a commit: packed files, indices of them, a line for git.
 
 use std::collections::HashSet;
 
@@ -35,7 +35,7 @@ impl Revision<'_> {
     }
 }
 
-/// What to commit, and why some of it is missing.
+/// The additions of a commit, and the reason why some are missing.
 pub(super) struct Additions {
     pub(super) additions: Vec<Addition>,
     /// The failure of a file; one that may pass if there is one.

@@ -15,7 +15,7 @@ pub enum Event {
     Job(JobEvent),
 }
 
-/// How far a job or a file of it has come.
+/// The progress of a job or of one of its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stage {
@@ -67,7 +67,7 @@ impl Stage {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct JobEvent {
-    /// How far.
+    /// The progress.
     pub stage: Stage,
     /// The repository; empty if it is about the worker.
     pub repo: String,
@@ -79,7 +79,7 @@ pub struct JobEvent {
     pub original_bytes: Option<u64>,
     /// Length of the packed file in bytes.
     pub packed_bytes: Option<u64>,
-    /// What is to be said about it.
+    /// A sentence about it, such as the reason of a failure.
     pub detail: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What to do about an error.
+//! The consequence of an error for a job.
 
 use std::io::ErrorKind;
 

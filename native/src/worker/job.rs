@@ -24,7 +24,7 @@ pub struct Job {
     /// No attempt before this time, in seconds since 1970.
     #[serde(default)]
     pub not_before: u64,
-    /// What became of it, or why the last attempt failed.
+    /// The result, or the reason why the last attempt failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
 }

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
-use zstn_core::frame::select::Effort;
+use zstn_core::frame::select::{Effort, EncodeOptions};
 
 use super::failure::Failure;
 use super::workspace::Workspace;
@@ -17,7 +17,8 @@ use crate::{Engine, Error, Input, Location, PackOptions, Result, Sink, UnpackOpt
 /// The longest file that a hub keeps without a SHA-256, in bytes.
 const MAX_REGULAR_BYTES: u64 = 64 << 20;
 
-/// How much a shard may grow: that many bytes, or that part of its length.
+/// The most that a shard may grow: this number of bytes, or this fraction (1/n) of
+/// its length.
 const SHARD_GROWTH_BYTES: u64 = 4096;
 const SHARD_GROWTH_SHARE: u64 = 100;
 
@@ -28,9 +29,17 @@ const SHARD_GROWTH_SHARE: u64 = 100;
 pub struct WorkerOptions {
     /// The trade-off of time against size.
     pub effort: Effort,
+    /// Whether extension frames are written ([`PackOptions::extended`]).
+    pub extended: bool,
     /// Memory to stay within, roughly, in bytes; `None` for the default of
     /// [`PackOptions`].
     pub memory_bytes: Option<u64>,
+}
+
+impl WorkerOptions {
+    pub(super) fn encode(&self) -> EncodeOptions {
+        EncodeOptions::new(self.effort).extended(self.extended)
+    }
 }
 
 /// Packs files, one after the other, in a folder of its own.
@@ -88,7 +97,7 @@ impl Packer {
             revision: revision.into(),
             path: file.path.clone(),
             len_bytes: file.len_bytes,
-            key: key(&sha256, self.options.effort),
+            key: key(&sha256, self.options.encode()),
             sha256,
         };
         Ok((row, bytes))
@@ -116,7 +125,8 @@ impl Packer {
         };
         let mut options = PackOptions::default()
             .http(self.http.clone())
-            .effort(self.options.effort);
+            .effort(self.options.effort)
+            .extended(self.options.extended);
         let mut unpacking = UnpackOptions::default();
         if let Some(bytes) = self.options.memory_bytes {
             options = options.memory_bytes(bytes);

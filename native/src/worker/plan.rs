@@ -1,4 +1,4 @@
-//! What is to be packed of a revision.
+//! The files of a revision that are to be packed.
 
 use std::collections::{HashMap, HashSet};
 
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(planned.indices, ["d/c.safetensors.index.json"]);
         // Without the revision before, a counterpart counts as one.
         assert_eq!(plan(&now, &[], &Restores::new()).files.len(), 1);
-        // What it restores counts more.
+        // The file that it restores is the better evidence.
         let restores = ["a.safetensors", "b.safetensors"].map(str::to_owned);
         let restores = restores.into_iter().zip([true, false]).collect();
         let planned = plan(&now, &before, &restores);

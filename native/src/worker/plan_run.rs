@@ -27,14 +27,14 @@ const BRANCH: &str = "main";
 #[non_exhaustive]
 #[must_use]
 pub struct PlanRun {
-    /// How files are packed.
+    /// Options for packing files.
     pub worker: WorkerOptions,
     /// The share of the plan that is worked on.
     pub shard: Shard,
-    /// Whether files that were refused before are tried again. Those that failed for a
-    /// reason that may pass always are.
+    /// Tries files again that were refused before. Those that failed for a reason that
+    /// may pass are always tried again.
     pub retry_refused: bool,
-    /// What ends the work between two files.
+    /// Ends the work between two files.
     pub stop: Stop,
 }
 
@@ -49,7 +49,7 @@ impl Default for PlanRun {
     }
 }
 
-/// What became of a share of a plan, counted in rows of different content.
+/// The results of a share of a plan, counted in rows of different content.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PlanSummary {

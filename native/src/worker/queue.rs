@@ -22,7 +22,7 @@ use crate::manifest::{Results, write_json};
 use crate::source::HttpOptions;
 use crate::{Error, Location, Result};
 
-/// How often the folder is looked at for jobs that others have put there.
+/// The pause between two looks for jobs that others have put into the folder.
 const POLL: Duration = Duration::from_secs(1);
 /// The first wait before another attempt, which doubles with each, and the longest.
 const FIRST_WAIT_SECONDS: u64 = 5;
@@ -43,7 +43,7 @@ pub(super) struct Queue {
     under_way: Mutex<Option<(String, Job)>>,
 }
 
-/// What became of a notification.
+/// The result of a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Queued {
     /// It is a new job.

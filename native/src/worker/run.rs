@@ -19,7 +19,7 @@ use crate::{Error, Result};
 /// Commits that are planned on for one job, since others pushed meanwhile.
 const MAX_PLANS: u32 = 5;
 
-/// What became of a job.
+/// The result of a job.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// There was nothing to do, for this reason.

@@ -39,7 +39,7 @@ impl Runner {
             if self.stop.is_requested() {
                 return Err(Failure::Stopped);
             }
-            let key = key(sha256, self.packer.options.effort);
+            let key = key(sha256, self.packer.options.encode());
             let done = revision.results.done(&key).map_err(Failure::Error)?;
             if done.is_some_and(|done| Some(done.packed_sha256) == packed.sha256) {
                 restores.insert(file.path.clone(), true);

@@ -26,7 +26,7 @@ use zstn_tests::rng::Rng;
 const TENSOR_BYTES: usize = 16 << 20;
 const STACK_BYTES: usize = 256 << 10;
 
-/// How clients read.
+/// A pattern of reads.
 struct Pattern {
     name: &'static str,
     /// Length of a range, in bytes.
@@ -158,7 +158,7 @@ struct Server {
     address: String,
 }
 
-/// What all clients of a round have read.
+/// The bytes that all clients of a round have read.
 struct Outcome {
     bytes: u64,
     errors: u64,

@@ -11,6 +11,7 @@ mod files;
 mod frames;
 mod one_thread;
 mod planes;
+mod statistics;
 mod structured;
 pub mod tensors;
 
@@ -19,6 +20,7 @@ pub use files::files;
 pub use frames::frames;
 pub use one_thread::OneThread;
 pub use planes::planes;
+pub use statistics::statistics;
 pub use structured::structured;
 
 /// One stage, before its input is made.
@@ -101,8 +103,15 @@ impl fmt::Debug for Work {
 /// Returns every stage, in the order of packing.
 #[must_use]
 pub fn all() -> Vec<Stage> {
-    [planes(), structured(), coders(), frames(), files()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        planes(),
+        structured(),
+        coders(),
+        frames(),
+        statistics(),
+        files(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }

@@ -2,7 +2,7 @@
 
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
-import { launchChromium } from "../support/chromium.mjs";
+import { launchBrowser } from "../support/browser.mjs";
 import { startSite } from "../support/server.mjs";
 
 const folder = (path) => fileURLToPath(new URL(path, import.meta.url));
@@ -22,7 +22,7 @@ export async function inChromium(packed, withThreads, beside) {
   const folders = { "/dist/": folder("../../../wasm/dist/"), "/bench/": folder("."), "/model/": dirname(packed) };
   for (const [name, path] of others) folders[path] = beside[name];
   const site = await startSite(folders, { "/": page }, headers);
-  const browser = await launchChromium();
+  const browser = await launchBrowser("chromium");
   const tab = await browser.newPage();
   await tab.goto(site.url);
   await tab.waitForFunction("globalThis.measured", undefined, { timeout: 120_000 });

@@ -134,5 +134,5 @@ test("two programs at once get the right bytes and leave whole entries", async (
 test("arguments that make no sense, and what is for browsers", () => {
   assert.throws(() => folderCache(""), { code: "invalid_input" });
   assert.throws(() => folderCache(newFolder(), { maxBytes: -1 }), { code: "invalid_input" });
-  assert.throws(() => opfsCache(), { code: "invalid_input", message: /private file system/ });
+  assert.throws(() => opfsCache(), { code: "unsupported", message: /private file system/ });
 });

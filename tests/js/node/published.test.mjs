@@ -28,7 +28,7 @@ test("types are found by everyone who can import ES modules", async () => {
   const attw = [join(modules, "@arethetypeswrong/cli/dist/index.js"), tarball, "--profile", "esm-only", "--format", "json", "--exclude-entrypoints", ...modulesOfWasm];
   const { stdout } = await run(process.execPath, attw).catch((error) => error);
   const { analysis } = JSON.parse(stdout);
-  assert.deepEqual(Object.keys(analysis.entrypoints).sort(), [".", "./package.json", "./service-worker", "./threads", "./threads-worker", "./worker"]);
+  assert.deepEqual(Object.keys(analysis.entrypoints).sort(), [".", "./hub", "./package.json", "./service-worker", "./threads", "./threads-worker", "./worker"]);
   // A package of ES modules need not resolve in CommonJS; all its other entries are checked.
   const problems = analysis.problems.filter(({ resolutionKind }) => !["node10", "node16-cjs"].includes(resolutionKind));
   assert.deepEqual(problems, []);

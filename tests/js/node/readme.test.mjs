@@ -85,9 +85,10 @@ test("README.md: the command line", { skip: process.platform === "win32" && "a s
   const folder = join(scratch, "commands");
   mkdirSync(join(folder, "llama"), { recursive: true });
   await writeModels(folder, { packed: false });
-  copyFileSync(join(folder, "model.safetensors"), join(folder, "llama/model.safetensors"));
+  mkdirSync(join(folder, "models"));
+  for (const copy of ["llama", "models"]) copyFileSync(join(folder, "model.safetensors"), join(folder, copy, "model.safetensors"));
   const lines = blocks("README.md", "sh").join("").split("\n").map((line) => line.split(/\s+#/)[0].trim());
-  const commands = lines.filter((line) => line.startsWith("zstn ") && !line.startsWith("zstn serve"));
+  const commands = lines.filter((line) => /^zstn (?!serve|view)/.test(line));
   assert.ok(commands.length >= 10, `only ${commands}`);
   const env = { ...process.env, PATH: `${dirname(program())}${delimiter}${process.env.PATH}` };
   for (const command of commands) await run("sh", ["-c", here(command)], { cwd: folder, env, maxBuffer: 1 << 26 });

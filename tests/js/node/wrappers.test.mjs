@@ -225,7 +225,7 @@ test("a Blob that fetches: one fetch for tensors asked for together, which an ab
 
 test("a Blob that fetches and fails says why, not that a file was changed", async () => {
   const fetched = { requests: [], before: () => { throw new Error("status 401"); } };
-  await assert.rejects(open(new LazyBlob(fetched)), { code: "read", message: "Could not read the Blob: status 401" });
+  await assert.rejects(open(new LazyBlob(fetched)), { code: "read", message: "Could not read the Blob: status 401 (Tried 4 times.)" });
 });
 
 for (const [what, file, error, message] of [

@@ -17,9 +17,10 @@ export function program() {
   return found;
 }
 
-/** Packs a .safetensors file, as its difference from `base` if that is given. */
-export async function pack(input, output, { base } = {}) {
-  await run(program(), ["pack", input, "-o", output, "--force", ...(base === undefined ? [] : ["--base", base])]);
+/** Packs a .safetensors file, as its difference from `base` if that is given, and with extension frames if `extended`. */
+export async function pack(input, output, { base, extended = false } = {}) {
+  const options = [...(base === undefined ? [] : ["--base", base]), ...(extended ? ["--extended"] : [])];
+  await run(program(), ["pack", input, "-o", output, "--force", ...options]);
 }
 
 /** Unpacks a file; `base` is that of a delta. */

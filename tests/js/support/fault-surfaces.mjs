@@ -6,7 +6,8 @@ import { open, pack } from "zstn";
  * Each has a name, the operations of the table that concern it, and `read`: it returns the tensors it has read, by name.
  * Servers without ranges are a matter of `download`, so `read` refuses them. `kinds` are the kinds of file that can be
  * read in this way, all by default. `read` also gets the plain file that a right server restores. A surface without
- * `hasToken` does not pass the token on, and one with `versions` cannot tell the other versions of the file.
+ * `hasToken` does not pass the token on, and one with `versions` cannot tell the other versions of the file. One that reads
+ * ahead says how many reads it has at a time, each of which meets the fault.
  */
 export const SURFACES = [
   {
@@ -43,6 +44,7 @@ export const SURFACES = [
     operations: ["read"],
     kinds: ["safetensors"],
     hasToken: true,
+    readsAtOnce: 2,
     async read(url, options) {
       const { blob } = await pack(url, { ...options, maxFullDownloadBytes: 0 });
       return { y: (await (await open(blob)).tensor("y")).bytes };
@@ -53,6 +55,7 @@ export const SURFACES = [
     operations: ["read"],
     // The file that is packed is not from there.
     hasToken: false,
+    readsAtOnce: 2,
     versions: ["model"],
     async read(url, options, plain) {
       const { blob, tensors } = await pack(plain, { ...options, base: url, maxFullDownloadBytes: 0 });

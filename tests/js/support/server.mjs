@@ -25,12 +25,12 @@ export async function startServer(handler) {
 
 /**
  * Serves folders whole, without ranges: {"/prefix/": folder, …}, the longest prefix first. `pages` are texts by path:
- * HTML, or { type, text }. `headers` go with every answer.
+ * HTML, or { type, text }. `headers` go with every answer, or those that it returns for a path.
  */
 export function startSite(folders, pages = {}, headers = {}) {
   return startServer(async (request, response) => {
-    for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
     const path = decodeURIComponent(new URL(request.url, "http://localhost").pathname);
+    for (const [name, value] of Object.entries(typeof headers === "function" ? headers(path) : headers)) response.setHeader(name, value);
     if (Object.hasOwn(pages, path)) {
       const { type, text } = typeof pages[path] === "string" ? { type: TYPES[".html"], text: pages[path] } : pages[path];
       response.writeHead(200, { "content-type": type });

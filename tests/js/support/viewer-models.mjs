@@ -2,6 +2,7 @@
 
 import { writeFile } from "node:fs/promises";
 import { safetensors } from "./checkpoint.mjs";
+import { startServer } from "./server.mjs";
 
 /** Names of a deep network: `blocks` blocks of ten tensors, none of them larger than a few bytes. */
 export function manyTensors(blocks) {
@@ -36,4 +37,55 @@ export async function writeLarge(path) {
   const bytes = new Uint8Array(data.buffer);
   const norm = new Uint8Array(Float32Array.from({ length: columns }, (_, i) => 1 + i / columns).buffer);
   await writeFile(path, safetensors({ [name]: { dtype: "BF16", shape: [rows, columns], bytes }, "embeddings.norm.weight": { dtype: "F32", shape: [columns], bytes: norm } }));
+}
+
+/** The layout of a model with 70 billion parameters: nine modules in each layer. */
+export const HUGE = { layers: 80, modules: 9 };
+
+/** The header of that model as a safetensors file in BF16, and its size. */
+export function hugeHeader() {
+  const [width, key, hidden, words] = [8192, 1024, 28_672, 128_256];
+  const modules = [
+    ["self_attn.q_proj", [width, width]],
+    ["self_attn.k_proj", [key, width]],
+    ["self_attn.v_proj", [key, width]],
+    ["self_attn.o_proj", [width, width]],
+    ["mlp.gate_proj", [hidden, width]],
+    ["mlp.up_proj", [hidden, width]],
+    ["mlp.down_proj", [width, hidden]],
+    ["input_layernorm", [width]],
+    ["post_attention_layernorm", [width]],
+  ];
+  const layers = Array.from({ length: HUGE.layers }, (_, layer) => modules.map(([module, shape]) => [`model.layers.${layer}.${module}.weight`, shape])).flat();
+  const tensors = [["model.embed_tokens.weight", [words, width]], ...layers, ["model.norm.weight", [width]], ["lm_head.weight", [words, width]]];
+  const header = {};
+  let position = 0;
+  for (const [name, shape] of tensors) {
+    const length = 2 * shape.reduce((a, b) => a * b, 1);
+    header[name] = { dtype: "BF16", shape, data_offsets: [position, position + length] };
+    position += length;
+  }
+  const text = JSON.stringify(header);
+  const json = Buffer.from(text.padEnd(Math.ceil(text.length / 8) * 8));
+  const start = Buffer.alloc(8);
+  start.writeBigUInt64LE(BigInt(json.length));
+  return { head: Buffer.concat([start, json]), fileBytes: 8 + json.length + position, parameters: position / 2 };
+}
+
+/** Serves that model to any page. Its weights are zeros, made when they are asked for. */
+export async function serveHuge() {
+  const { head, fileBytes } = hugeHeader();
+  let sentBytes = 0;
+  const cors = { "access-control-allow-origin": "*", "access-control-allow-headers": "*", "access-control-expose-headers": "*" };
+  const server = await startServer((request, response) => {
+    if (request.method === "OPTIONS") return response.writeHead(204, cors).end();
+    const [, first, last] = /^bytes=(\d+)-(\d+)$/.exec(request.headers.range ?? "") ?? [];
+    if (first === undefined) return response.writeHead(200, { ...cors, "accept-ranges": "bytes", "content-length": fileBytes }).end();
+    const [begin, end] = [Number(first), Math.min(Number(last) + 1, fileBytes)];
+    const part = Buffer.alloc(end - begin);
+    if (begin < head.length) head.copy(part, 0, begin, Math.min(end, head.length));
+    sentBytes += part.length;
+    return response.writeHead(206, { ...cors, "accept-ranges": "bytes", "content-range": `bytes ${begin}-${end - 1}/${fileBytes}`, "content-length": part.length, etag: '"huge"' }).end(part);
+  });
+  return { ...server, url: `${server.url}model.safetensors`, sentBytes: () => sentBytes };
 }

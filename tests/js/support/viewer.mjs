@@ -3,6 +3,7 @@
 import { cpSync, mkdirSync, readFileSync, statSync } from "node:fs";
 import { extname, join, normalize } from "node:path";
 import { fileURLToPath } from "node:url";
+import { browserName } from "./browser.mjs";
 import { scratchFolder } from "./scratch.mjs";
 import { answerRange, startServer } from "./server.mjs";
 
@@ -89,8 +90,39 @@ export async function figures(scope) {
 
 /** The file that a click makes the page save. */
 export async function saved(page, click) {
+  if (browserName === "firefox") return savedInFirefox(page, click);
   const [download] = await Promise.all([page.waitForEvent("download"), click()]);
   return { name: download.suggestedFilename(), bytes: readFileSync(await download.path()) };
+}
+
+/** The same in Firefox, whose downloads playwright does not see: what the page gives to the link that it clicks. */
+async function savedInFirefox(page, click) {
+  await page.evaluate(() => {
+    const blobs = new Map();
+    const { createObjectURL } = URL;
+    URL.createObjectURL = (blob) => {
+      const address = createObjectURL.call(URL, blob);
+      blobs.set(address, blob);
+      return address;
+    };
+    HTMLAnchorElement.prototype.click = function () {
+      const reader = new FileReader();
+      reader.onload = () => (globalThis.savedFile = { name: this.download, base64: reader.result.split(",")[1] });
+      reader.readAsDataURL(blobs.get(this.href));
+    };
+    globalThis.savedFile = undefined;
+  });
+  await click();
+  await page.waitForFunction(() => globalThis.savedFile !== undefined);
+  const { name, base64 } = await page.evaluate(() => globalThis.savedFile);
+  return { name, bytes: Buffer.from(base64, "base64") };
+}
+
+/** Types into a field and presses Enter, as a person does: Firefox reports no change of what a script has put there. */
+export async function typeInto(field, text) {
+  await field.fill("");
+  await field.pressSequentially(text);
+  await field.press("Enter");
 }
 
 /** Values of a BF16 or F32 tensor. */

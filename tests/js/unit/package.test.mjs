@@ -13,7 +13,7 @@ test("the package has no dependencies", () => {
 });
 
 test("conditions are in the order that resolvers need, and their files exist", () => {
-  assert.deepEqual(Object.keys(manifest.exports["."]), ["types", "node", "default"]);
+  assert.deepEqual(Object.keys(manifest.exports["."]), ["types", "workerd", "node", "default"]);
   assert.deepEqual(Object.keys(manifest.exports["./service-worker"]), ["types", "default"]);
   for (const entry of [...Object.values(manifest.exports["."]), ...Object.values(manifest.exports["./service-worker"]), manifest.exports["./zstn_wasm_bg.wasm"], manifest.exports["./zstn_formats_bg.wasm"], manifest.exports["./zstn_coder_bg.wasm"]]) {
     assert.ok(existsSync(join(root, entry)), `${entry} is missing`);
@@ -24,10 +24,10 @@ const ERRORS = ["BaseRequired", "ContentEncoding", "CoreLoad", "Format", "Http",
 const FUNCTIONS = ["compress", "compressDelta", "configure", "decompress", "decompressDelta", "folderCache", "memoryCache", "open", "opfsCache", "pack", "withCache", "withCoalescing", "withRetry", "workerPool"];
 const TYPES = [
   "BlobReadOptions", "ByteCache", "BytesInput", "CoalesceOptions", "CompressOptions", "Configuration", "CoreInput", "DecompressOptions", "Dtype", "DtypeArrays", "Effort",
-  "ErrorCode", "ErrorLocation", "HttpOptions", "LocalInput", "Model", "ModelInput", "ModelKind", "OnProgress", "OpenOptions", "OpenOptionsFor", "OpfsCacheOptions", "PackDeltaOptions", "PackDeltaOptionsFor", "PackOptions", "PackOptionsFor",
+  "ErrorCode", "ErrorLocation", "Figures", "Float16Data", "HalfArray", "HttpOptions", "HubInput", "HubLocation", "LocalInput", "LocateOptions", "Model", "ModelInput", "ModelKind", "OnProgress", "OpenOptions", "OpenOptionsFor", "OpfsCacheOptions", "PackDeltaOptions", "PackDeltaOptionsFor", "PackOptions", "PackOptionsFor",
   "PackReport", "Packed", "PackedTensor", "PlanOptions", "Progress", "ReadOptions", "ReadPlan", "ResolveSibling", "RetryOptions", "RowRange", "SafetensorsBlob", "SafetensorsBlobOptions",
-  "Source", "Stats", "StoredCache", "StoredCacheOptions", "StoredPart", "StoredPlane", "StreamOptions", "Tensor", "TensorData", "TensorInfo", "TensorOptions",
-  "TypedTensor", "WasmFiles", "WasmModule", "WorkerPool", "WorkerPoolOptions",
+  "Source", "Stats", "StoredCache", "StoredCacheOptions", "StoredPart", "StoredPlane", "StatisticsOptions", "StreamOptions", "Tensor", "TensorData", "TensorInfo", "TensorOptions", "TensorStatistics",
+  "TypedTensor", "Verify", "WasmFiles", "WasmModule", "WorkerPool", "WorkerPoolOptions",
 ];
 
 test("both entries export these names and no others", async () => {
@@ -58,6 +58,19 @@ test("entries for workers and threads exist, and what has effects is said to", (
 test("the entry for service workers exports its functions", async () => {
   const names = Object.keys(await import("../../../wasm/dist/service-worker.js"));
   assert.deepEqual(names.sort(), ["configure", "serveSafetensors"]);
+});
+
+test("the entry for hubs exports the same names everywhere, and its errors are those of the package", async () => {
+  assert.deepEqual(Object.keys(manifest.exports["./hub"]), ["types", "node", "default"]);
+  const { ZstnError } = await import("zstn");
+  for (const file of Object.values(manifest.exports["./hub"])) {
+    assert.ok(existsSync(join(root, file)), `${file} is missing`);
+    if (!file.endsWith(".js")) continue;
+    assert.ok(manifest.sideEffects.includes(file));
+    const exported = await import(join(root, file));
+    assert.deepEqual(Object.keys(exported).sort(), ["HUGGING_FACE", "HubError", "HubFileError", "hub", "listModelFiles", "parseHubAddress"]);
+    for (const name of ["HubError", "HubFileError"]) assert.ok(exported[name].prototype instanceof ZstnError);
+  }
 });
 
 test("what the web entry imports are files beside it: it runs without a bundler", () => {

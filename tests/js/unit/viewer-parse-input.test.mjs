@@ -11,23 +11,29 @@ const { asFileOfRepository, hubAt, isBelow, spelledOut, parseInput } = await imp
 
 const HF = "https://huggingface.co";
 const MIRROR = "https://mirror.example/hub";
-const repository = (name, revision = "main", path, hub = HF) => ({ kind: "repository", hub, repository: name, revision, ...(path && { path }) });
+const repository = (name, revision, file, endpoint = HF, kind = "models") => ({ kind: "repository", repository: { endpoint, kind, repository: name, revision, file } });
 
 for (const [text, expected] of [
   ["openai-community/gpt2", repository("openai-community/gpt2")],
   [" meta-llama/Llama-3.1-8B ", repository("meta-llama/Llama-3.1-8B")],
+  ["gpt2", repository("gpt2")],
+  ["bert-base-uncased@v1", repository("bert-base-uncased", "v1")],
   ["owner/name@v1.0", repository("owner/name", "v1.0")],
   ["owner/name@refs/pr/3", repository("owner/name", "refs/pr/3")],
   ["hf://owner/name", repository("owner/name")],
-  ["hf://owner/name@v1", repository("owner/name", "v1")],
-  ["hf://owner/name/unet/model.safetensors", repository("owner/name", "main", "unet/model.safetensors")],
+  ["HF://owner/name@v1", repository("owner/name", "v1")],
+  ["hf://datasets/owner/name/a.zstn", repository("owner/name", undefined, "a.zstn", HF, "datasets")],
+  ["hf://owner/name/unet/model.safetensors", repository("owner/name", undefined, "unet/model.safetensors")],
   ["hf://owner/name@refs/pr/3/model.safetensors", repository("owner/name", "refs/pr/3", "model.safetensors")],
   ["hf://owner/model.gguf", repository("owner/model.gguf")],
+  [`${HF}/gpt2`, repository("gpt2")],
   [`${HF}/owner/name`, repository("owner/name")],
   [`${HF}/owner/name/tree/v1`, repository("owner/name", "v1")],
+  [`${HF}/owner/name/tree/main/unet`, repository("owner/name", "main", "unet")],
   [`${HF}/owner/name/tree/refs%2Fpr%2F3`, repository("owner/name", "refs/pr/3")],
   [`${HF}/owner/name/blob/main/a/b.safetensors`, repository("owner/name", "main", "a/b.safetensors")],
-  [`${MIRROR}/owner/name`, repository("owner/name", "main", undefined, MIRROR)],
+  [`${HF}/owner/name/resolve/main/model.safetensors?download=true`, repository("owner/name", "main", "model.safetensors")],
+  [`${MIRROR}/owner/name`, repository("owner/name", undefined, undefined, MIRROR)],
   [`${MIRROR}/owner/name/blob/v1/b.zstn`, repository("owner/name", "v1", "b.zstn", MIRROR)],
 ]) {
   test(`${text} is a repository`, () => assert.deepEqual(parseInput(text, MIRROR), expected));
@@ -44,18 +50,21 @@ for (const text of [
   "models/llama@v2.safetensors",
   "a/b/c",
   "a/b/",
+  "./gpt2",
   "./owner/name",
   "../owner/name",
   "/owner/name",
   "owner/..",
   "owner/name?x=1",
-  "gpt2",
+  "localhost:8080",
+  "hf://",
+  "hf://owner//x",
   "",
   "https://",
   "https://huggingface.co",
-  "https://huggingface.co/owner",
+  "https://huggingface.co/docs/hub",
   "https://huggingface.co/api/models/owner",
-  "https://huggingface.co/owner/name/resolve/main/model.safetensors",
+  "https://huggingface.co/owner/name/discussions/1",
   "https://huggingface.co/%E0/%2F",
   "https://huggingface.co.evil.example/owner/name",
   "https://huggingface.co@evil.example/owner/name",
@@ -68,7 +77,7 @@ for (const text of [
 
 test("names mean a hub only where they are spelled out for it, and then the same as its page", () => {
   assert.deepEqual(parseInput("owner/name", MIRROR), repository("owner/name"));
-  for (const [text, revision] of [["owner/name", "main"], ["owner/name@v1", "v1"], ["owner/name@refs/pr/3", "refs/pr/3"]]) {
+  for (const [text, revision] of [["owner/name", undefined], ["owner/name@v1", "v1"], ["owner/name@refs/pr/3", "refs/pr/3"]]) {
     assert.deepEqual(parseInput(spelledOut(text, MIRROR), MIRROR), repository("owner/name", revision, undefined, MIRROR));
   }
   for (const text of ["models/model.zstn", "a/b/c.zstn", "hf://owner/name", "https://x.example/owner/name"]) assert.equal(spelledOut(text, MIRROR), text);

@@ -6,6 +6,9 @@ mod changed_inputs;
 mod delta_bases;
 mod deltas;
 mod exit_status;
+mod extended;
+mod families;
+mod family_outputs;
 #[cfg(unix)]
 mod file_faults;
 mod hub;

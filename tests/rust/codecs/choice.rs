@@ -162,6 +162,34 @@ fn order_one_takes_what_follows_from_the_byte_before() {
     );
 }
 
+/// Four-bit floats, sixteen of which share a scale of eight bits, stored as
+/// bfloat16: a mantissa narrows down the one after it.
+#[test]
+fn order_one_takes_mantissas_of_a_grid() {
+    const MAGNITUDES: [f64; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
+    let mut rng = Rng(31);
+    let mut tensor = Vec::new();
+    while tensor.len() < 4 << 20 {
+        let scale = 2f64.powi(-9) * (8 + rng.next_u64() % 8) as f64;
+        for _ in 0..16 {
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let number = (rng.normal(1.0).abs() * 3.0) as usize;
+            let sign = if rng.next_u64().is_multiple_of(2) {
+                1.0
+            } else {
+                -1.0
+            };
+            #[allow(clippy::cast_possible_truncation)]
+            let value = (sign * scale * MAGNITUDES[number.min(7)]) as f32;
+            tensor.extend_from_slice(&value.to_le_bytes()[2..]);
+        }
+    }
+    let frame = coded(&tensor, Dtype::Bf16, Effort::Balanced);
+    let (transform, methods) = planes(&frame);
+    assert_eq!(transform, Transform::BitField(BFLOAT16));
+    assert_eq!(methods[2], Method::RansOrder1);
+}
+
 #[test]
 fn copies_far_apart_cost_next_to_nothing() {
     let mut rng = Rng(8);

@@ -3,8 +3,11 @@
 
 mod choice;
 mod decoders;
+mod difference;
 mod families;
+mod lattice;
 mod literals;
+mod low_rank;
 mod pieces;
 mod pure;
 mod rans;

@@ -9,6 +9,7 @@ mod answers;
 mod bucket;
 mod claims;
 mod credentials;
+mod families;
 mod faults;
 mod folders;
 mod gateway;
@@ -67,10 +68,11 @@ on_every_store! {
 }
 
 mod servers {
-    use super::{gateway, interrupted, objects, plans, resume, verbs};
+    use super::{families, gateway, interrupted, objects, plans, resume, verbs};
 
     on_servers! {
         objects: a_missing_container_is_named;
+        families: a_base_is_found_in_a_bucket;
         plans: a_plan_is_packed_into_a_bucket;
         resume: only_missing_parts_are_sent_again, other_bytes_are_sent_again,
             a_shorter_object_replaces_a_longer_attempt,

@@ -41,6 +41,10 @@ export class PoolWorker {
     return this.#state === "starting";
   }
 
+  get holdsProcess(): boolean {
+    return this.#handle.holdsProcess === true;
+  }
+
   get idle(): boolean {
     return this.#state === "started" && !this.#task;
   }

@@ -33,6 +33,9 @@ const DEFAULT_MAX_WORKERS = 4;
 /** After how long without work the workers are stopped, which frees their memory. Starting one again takes some ten milliseconds. */
 const IDLE_MS = 10_000;
 
+/** The same for workers that keep a program from ending (Deno). */
+const HOLDING_IDLE_MS = 500;
+
 /** A pool of decoding workers for one or more models, created by `workerPool`. Workers start when they are needed and stop when they have been idle for ten seconds. */
 export class WorkerPool {
   /** The maximum number of workers. */
@@ -166,7 +169,8 @@ export class WorkerPool {
   #scheduleStop(): void {
     clearTimeout(this.#idleTimer);
     if (this.#workers.size === 0) return;
-    this.#idleTimer = setTimeout(() => this.#stopAll(), IDLE_MS);
+    const holdsProcess = [...this.#workers].some((worker) => worker.holdsProcess);
+    this.#idleTimer = setTimeout(() => this.#stopAll(), holdsProcess ? HOLDING_IDLE_MS : IDLE_MS);
     (this.#idleTimer as { unref?: () => void }).unref?.();
   }
 

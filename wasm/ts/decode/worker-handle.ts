@@ -7,6 +7,8 @@ export interface WorkerHandle {
   /** Whether the worker brings its own module. */
   readonly hasModule?: boolean;
   post(message: unknown, transfer: ArrayBuffer[]): void;
+  /** Whether the worker keeps the process alive for as long as it runs, whatever `setKeepAlive` says. */
+  readonly holdsProcess?: boolean;
   /** Sets whether the worker keeps the process alive (Node). A new worker does. */
   setKeepAlive(keepAlive: boolean): void;
   stop(): void;

@@ -1,13 +1,15 @@
 /** The base that a file is packed against, as the safetensors file that it is or restores. */
 
 import { FormatError, InvalidInputError } from "../errors.js";
+import { located, withHub } from "../locate.js";
 import { Model } from "../model.js";
 import type { ModelInput } from "../model-input.js";
-import { sourceOf } from "../model-source.js";
+import { isRemote, sourceOf } from "../model-source.js";
 import { nameBase, open, optionsFor } from "../open.js";
 import type { AllPackOptions } from "../pack-options.js";
 import type { ReadOptions, Source } from "../source/source.js";
 import { Traffic } from "../source/traffic.js";
+import { withReadAhead } from "../source/with-read-ahead.js";
 import { withStats } from "../source/with-stats.js";
 
 /** An open base. */
@@ -25,14 +27,16 @@ const HEAD_BYTES = 32768;
 const OPENING_BRACE = 0x7b;
 
 /** Opens the base of `input`. A model that was passed stays open. */
-export async function openBase(base: ModelInput | Model, input: ModelInput, options: AllPackOptions, signal: AbortSignal): Promise<Base> {
-  if (base instanceof Model) return { ...originalOf(base), close: () => {} };
-  const source = sourceOf(base, { ...optionsFor(base, input, options), coalesce: false }, new Traffic());
+export async function openBase(given: ModelInput | Model, input: ModelInput, options: AllPackOptions, signal: AbortSignal): Promise<Base> {
+  if (given instanceof Model) return { ...originalOf(given), close: () => {} };
+  const wanted = await withHub(given);
+  const [base, optionsOfBase] = await located(wanted, { ...optionsFor(wanted, input, options), signal });
+  const source = sourceOf(base, { ...optionsOfBase, coalesce: false }, new Traffic());
   const sizeBytes = await source.size({ signal });
   const headBytes = Math.min(sizeBytes, HEAD_BYTES);
   const head = headBytes > 0 ? await source.read(0, headBytes, { signal }) : new Uint8Array(0);
   const file = withHead(source, sizeBytes, head);
-  if (mayBePlain(head)) return { source: file, sizeBytes, close: () => {} };
+  if (mayBePlain(head)) return plainBase(file, sizeBytes, isRemote(base), options.signal);
   if (head[0] === OPENING_BRACE) throw notABase("the index of a model in several files");
   const model = await open(file, { signal, config: false }).catch(ofBase);
   try {
@@ -41,6 +45,13 @@ export async function openBase(base: ModelInput | Model, input: ModelInput, opti
     model.close();
     throw error;
   }
+}
+
+async function plainBase(file: Source, sizeBytes: number, remote: boolean, signal: AbortSignal | undefined): Promise<Base> {
+  if (!remote) return { source: file, sizeBytes, close: () => {} };
+  const ahead = withReadAhead(file, signal);
+  await ahead.size();
+  return { source: ahead, sizeBytes, close: () => ahead.stop() };
 }
 
 /** Returns whether this begins like plain safetensors: with the length of a header below 4 GiB. Other formats have a magic number there. */

@@ -34,11 +34,11 @@ export async function packDelta(sink: Sink, source: Source, input: ModelInput, b
 }
 
 async function packAgainst(sink: Sink, instance: Instance<PackCore>, source: Source, originalSize: number, base: Base, options: AllPackOptions): Promise<PackReport> {
-  const { signal, effort = "balanced" } = options;
+  const { signal, effort = "balanced", extended = false } = options;
   const meter = new ProgressMeter(options.onProgress, { stage: "pack" });
   meter.expect(originalSize + base.sizeBytes);
   // A delta begins with a digest of the base's data, which a stream needs beforehand: most of the base is then read twice.
-  const packing = instance.call(({ DeltaPacking }) => new DeltaPacking(originalSize, base.sizeBytes, effort, sink.prepend !== undefined));
+  const packing = instance.call(({ DeltaPacking }) => new DeltaPacking(originalSize, base.sizeBytes, effort, sink.prepend !== undefined, extended));
   const read = async (file: Source, offset: number, length: number, signal: AbortSignal) =>
     length > 0 ? file.read(offset, length, { signal, onBytes: meter.arrived }) : new Uint8Array(0);
   try {

@@ -60,7 +60,7 @@ class FolderBackend implements CacheBackend {
   }
 
   async remove(name: string): Promise<void> {
-    await rm(join(this.#path, name));
+    await rm(join(this.#path, name), { force: true }); // another program may have removed it
   }
 
   async touch(name: string): Promise<void> {

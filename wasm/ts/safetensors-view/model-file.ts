@@ -1,8 +1,11 @@
 /** A model as a safetensors file: the file itself, the one it was packed from, or a generated one. */
 
-import type { CoreInstance, CoreUnpacked } from "../core.js";
+import type { ModelInstance, CoreUnpacked } from "../core.js";
+import { InvalidInputError } from "../errors.js";
 import type { ReadOptions, Source } from "../source/source.js";
+import { withSignal } from "../source/with-signal.js";
 import type { TensorInfo } from "../tensor.js";
+import { SafetensorsBlob } from "./blob.js";
 import { TensorCache } from "./tensor-cache.js";
 import { VirtualFile } from "./virtual-file.js";
 
@@ -13,20 +16,28 @@ export interface SafetensorsBlobOptions {
 }
 
 /** Two or three tensors of a small model, one of a large one. */
-export const DEFAULT_DECODED_BYTES = 64 << 20;
+const DEFAULT_DECODED_BYTES = 64 << 20;
 
 /** The parts of a model that are needed here. */
 export interface Readable {
   kind: string;
   tensors: ReadonlyMap<string, TensorInfo>;
   files: readonly Source[];
-  instance: CoreInstance;
+  instance: ModelInstance;
   unpacked: CoreUnpacked;
   decode: (info: TensorInfo, signal: AbortSignal) => Promise<Uint8Array<ArrayBuffer>>;
 }
 
+/** Returns the file as a Blob, whose reads end with `signal`. */
+export function modelBlob(model: Readable, { cacheBytes = DEFAULT_DECODED_BYTES }: SafetensorsBlobOptions, signal: AbortSignal): SafetensorsBlob {
+  if (!(cacheBytes >= 0)) throw new InvalidInputError(`\`cacheBytes\` is a number of bytes, not ${String(cacheBytes)}.`);
+  const file = withSignal(modelFile(model, cacheBytes), signal);
+  const isOriginal = model.instance.call(() => model.unpacked.isOriginal());
+  return new SafetensorsBlob(file, 0, file.size() as number, "application/octet-stream", isOriginal);
+}
+
 /** Returns the file. A single plain safetensors file is returned as it is. */
-export function modelFile(model: Readable, cacheBytes: number): Source {
+function modelFile(model: Readable, cacheBytes: number): Source {
   const { kind, tensors, files, instance, unpacked } = model;
   const plain = kind === "safetensors";
   if (plain && files.length === 1) {

@@ -1,6 +1,6 @@
 /** A safetensors file that exists nowhere: its head, and tensors that are read when their bytes are. */
 
-import type { CoreInstance, CoreUnpacked } from "../core.js";
+import type { ModelInstance, CoreUnpacked } from "../core.js";
 import { abortSiblingsOnFailure } from "../abort-siblings.js";
 import type { ReadOptions, Source } from "../source/source.js";
 
@@ -9,13 +9,13 @@ export type ReadTensorPart = (index: number, begin: number, end: number, signal:
 
 /** A file with a layout from the core. */
 export class VirtualFile implements Source {
-  readonly #instance: CoreInstance;
+  readonly #instance: ModelInstance;
   readonly #layout: CoreUnpacked;
   readonly #head: Uint8Array;
   readonly #sizeBytes: number;
   readonly #readPart: ReadTensorPart;
 
-  constructor(instance: CoreInstance, layout: CoreUnpacked, readPart: ReadTensorPart) {
+  constructor(instance: ModelInstance, layout: CoreUnpacked, readPart: ReadTensorPart) {
     this.#instance = instance;
     this.#layout = layout;
     this.#head = instance.call(() => layout.head());

@@ -1,6 +1,7 @@
 /** A `Blob` as a source: a `File` that a person picked, bytes in memory, or a subclass that fetches its bytes when they are read. */
 
 import { ReadError } from "../errors.js";
+import { toolkit } from "./http/toolkit.js";
 import { markTransferable } from "./ownership.js";
 import type { ReadOptions, Source } from "./source.js";
 
@@ -15,14 +16,14 @@ export class BlobSource implements Source {
     return this.#blob.size;
   }
 
-  async read(offset: number, length: number, { signal }: ReadOptions = {}): Promise<Uint8Array> {
+  async read(offset: number, length: number, options: ReadOptions = {}): Promise<Uint8Array> {
+    const part = this.#blob.slice(offset, offset + length);
+    // A subclass that fetches its bytes. What reads it is loaded when it is needed.
+    if (part.arrayBuffer !== Blob.prototype.arrayBuffer) return markTransferable(await (await import("./lazy-blob.js")).readLazyBlob(part, length, options, toolkit));
     try {
-      const part = this.#blob.slice(offset, offset + length);
-      // Only the stream of a Blob can be stopped, which is slower for one that is there already.
-      const isLazy = part.arrayBuffer !== Blob.prototype.arrayBuffer;
-      return markTransferable(isLazy ? await readStream(part, length, signal) : new Uint8Array(await part.arrayBuffer()));
+      return markTransferable(new Uint8Array(await part.arrayBuffer()));
     } catch (cause) {
-      signal?.throwIfAborted();
+      options.signal?.throwIfAborted();
       throw new ReadError(this.#failure(cause), { cause });
     }
   }
@@ -35,25 +36,5 @@ export class BlobSource implements Source {
       return `Could not read the file ${this.#blob.name}: ${message ?? String(cause)}`;
     }
     return `Could not read the Blob: ${message ?? String(cause)}`;
-  }
-}
-
-/** Reads a Blob that may fetch its bytes, until `signal` aborts. */
-async function readStream(blob: Blob, length: number, signal: AbortSignal | undefined): Promise<Uint8Array> {
-  const bytes = new Uint8Array(length);
-  const reader = blob.stream().getReader();
-  const stop = () => void reader.cancel(signal!.reason).catch(() => {});
-  signal?.addEventListener("abort", stop, { once: true });
-  try {
-    let filledBytes = 0;
-    for (;;) {
-      const { value } = await reader.read();
-      signal?.throwIfAborted();
-      if (!value) return bytes.subarray(0, filledBytes);
-      bytes.set(value, filledBytes);
-      filledBytes += value.byteLength;
-    }
-  } finally {
-    signal?.removeEventListener("abort", stop);
   }
 }

@@ -1,11 +1,13 @@
-/** Macrotasks, in browsers and in Node. */
+/** Macrotasks, on every platform. */
 
-/** Runs `work` after the current task and its microtasks. Unlike a timer it is not throttled in background tabs. */
+/** Runs `work` after the current task and its microtasks. In pages it is not throttled in background tabs, unlike a timer. */
 export function queueMacrotask(work: () => void): void {
-  if (typeof setImmediate === "function") {
-    setImmediate(work);
-    return;
-  }
+  if (typeof setImmediate === "function") setImmediate(work);
+  else if (typeof MessageChannel === "function") queueMessage(work);
+  else setTimeout(work); // Cloudflare Workers before the compatibility date 2025-08-15
+}
+
+function queueMessage(work: () => void): void {
   const { port1, port2 } = new MessageChannel();
   port1.onmessage = () => {
     port1.close();

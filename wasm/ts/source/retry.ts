@@ -1,6 +1,7 @@
 /** Retries after failures that may pass. */
 
-import { HttpError, NetworkError, TruncatedError } from "../errors.js";
+import { hasCode } from "../errors.js";
+import type { HttpError, NetworkError, TruncatedError } from "../errors.js";
 import type { Clock } from "./clock.js";
 import { IdleTimeout } from "./http/idle-timeout.js";
 import { isLasting } from "./http/network-failure.js";
@@ -72,10 +73,10 @@ export async function retrying<T>(attempt: (idle: IdleTimeout) => Promise<T>, po
 
 /** Returns whether the next attempt may do better. A server that `hasAnswered` before may come back. */
 export function mayPass(error: unknown, hasAnswered: boolean): boolean {
-  if (error instanceof NetworkError) return !isLasting(error, hasAnswered);
+  if (hasCode<NetworkError>(error, "network")) return !isLasting(error, hasAnswered);
   // A body that is too long is a server's mistake, which it will make again.
-  if (error instanceof TruncatedError) return error.receivedBytes < error.expectedBytes;
-  if (!(error instanceof HttpError)) return false;
+  if (hasCode<TruncatedError>(error, "truncated")) return error.receivedBytes < error.expectedBytes;
+  if (!hasCode<HttpError>(error, "http")) return false;
   const { status } = error;
   return status === 408 || status === 429 || (status >= 500 && status !== 501 && status !== 505);
 }
@@ -83,7 +84,7 @@ export function mayPass(error: unknown, hasAnswered: boolean): boolean {
 /** Adds to the last error how long the server asks to wait, and that it was not the first. */
 function spent(error: unknown, attempts: number): unknown {
   if (!(error instanceof Error)) return error;
-  if (error instanceof HttpError && error.retryAfterMs) error.message += ` The server asks for a wait of ${Math.ceil(error.retryAfterMs / 1000)} s.`;
+  if (hasCode<HttpError>(error, "http") && error.retryAfterMs) error.message += ` The server asks for a wait of ${Math.ceil(error.retryAfterMs / 1000)} s.`;
   if (attempts > 1) error.message += ` (Tried ${attempts} times.)`;
   return error;
 }
@@ -94,5 +95,5 @@ function spent(error: unknown, attempts: number): unknown {
  */
 function waitMs(failures: number, error: unknown, clock: Clock): number {
   const ownMs = clock.random() * Math.min(MAX_WAIT_MS, FIRST_WAIT_MS * 2 ** failures);
-  return Math.max(ownMs, error instanceof HttpError ? (error.retryAfterMs ?? 0) : 0);
+  return Math.max(ownMs, hasCode<HttpError>(error, "http") ? (error.retryAfterMs ?? 0) : 0);
 }

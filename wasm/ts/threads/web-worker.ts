@@ -2,6 +2,7 @@
 
 import init, { initThreadPool } from "../core/zstn_threads.js";
 import type { WorkerRequest } from "../decode/message.js";
+import { notLoaded } from "../decode/script-address.js";
 import { handle } from "./decode.js";
 import type { InitMessage } from "./message.js";
 import { startThreadsWith } from "./rayon.js";
@@ -14,12 +15,14 @@ interface Scope {
 
 const scope = globalThis as unknown as Scope;
 
+const createThread = (): Worker => new Worker(new URL("./web-thread.js", import.meta.url), { type: "module", name: "zstn thread" });
+
 startThreadsWith(
   (threadInit) =>
     new Promise((resolve, reject) => {
-      const thread = new Worker(new URL("./web-thread.js", import.meta.url), { type: "module", name: "zstn thread" });
+      const thread = createThread();
       thread.onmessage = () => resolve(thread);
-      thread.onerror = ({ message }) => reject(new Error(message || "the script of a thread could not be loaded"));
+      thread.onerror = ({ message }) => reject(new Error(message || notLoaded(createThread)));
       thread.postMessage(threadInit);
     }),
 );

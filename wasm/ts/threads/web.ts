@@ -15,6 +15,8 @@ export type { WorkerPool } from "../decode/pool.js";
 export type { CoreInput } from "../wasm-input.js";
 export type { ThreadPoolOptions } from "./pool.js";
 
+const createWorker = (): Worker => new Worker(new URL("./web-worker.js", import.meta.url), { type: "module", name: "zstn threads" });
+
 /** Creates a pool of decoding threads, for the option `workers` of one or more models. They start when they are needed. */
 export function threadPool(options: ThreadPoolOptions = {}): WorkerPool {
   if (globalThis.crossOriginIsolated === false) {
@@ -23,6 +25,10 @@ export function threadPool(options: ThreadPoolOptions = {}): WorkerPool {
         "Cross-Origin-Embedder-Policy: require-corp. A `workerPool` of `zstn` needs neither.",
     );
   }
-  const create = (options.createWorker as (() => Worker) | undefined) ?? (() => new Worker(new URL("./web-worker.js", import.meta.url), { type: "module", name: "zstn threads" }));
-  return poolOfThreads(options, coreCount(), webWorkerStarter(create));
+  if (typeof Worker === "undefined") throw new UnsupportedError("This runtime has no workers, and so no threads: tensors are decoded on the calling thread.");
+  if (typeof SharedArrayBuffer === "undefined") {
+    throw new UnsupportedError("Threads share memory, and this browser has no SharedArrayBuffer. A `workerPool` of `zstn` does not need it.");
+  }
+  const create = options.createWorker as (() => Worker) | undefined;
+  return poolOfThreads(options, coreCount(), create ? webWorkerStarter(create) : webWorkerStarter(createWorker, createWorker));
 }

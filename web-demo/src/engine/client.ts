@@ -32,7 +32,7 @@ interface Waiting {
 export class Engine {
   /** Called when the network counters change. */
   onNetworkStats: (stats: NetworkStats) => void = () => {};
-  readonly #worker = new Worker(new URL("./worker.ts", import.meta.url), { type: "module" });
+  readonly #worker = new Worker(new URL("./start-worker.ts", import.meta.url), { type: "module" });
   readonly #waiting = new Map<number, Waiting>();
   #lastId = 0;
 

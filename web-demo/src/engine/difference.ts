@@ -68,20 +68,26 @@ export class Difference implements MatrixReader {
     return block;
   }
 
-  /** Counts the values of a block that differ, and sums the squares of the subtracted values. */
+  /** Counts the values of a block that differ, and sums the squares of the subtracted values where both are finite. */
   compare(block: RowBlock): Compared {
     let changed = 0;
     let squares = 0;
+    let skipped = 0;
     for (let i = 0; i < block.numbers.length; i++) if (block.numbers[i] !== 0) changed += 1;
     for (let row = block.rowBegin; row < block.rowEnd; ) {
       const right = this.#right.cached(row);
       if (!right) break;
       const end = Math.min(right.rowEnd, block.rowEnd);
       const stop = Math.min((end - right.rowBegin) * this.columns, right.numbers.length);
-      for (let i = (row - right.rowBegin) * this.columns; i < stop; i++) squares += right.numbers[i]! ** 2;
+      let at = (row - block.rowBegin) * this.columns;
+      for (let i = (row - right.rowBegin) * this.columns; i < stop; i++) {
+        const [subtracted, apart] = [right.numbers[i]!, block.numbers[at++]!];
+        if (Number.isFinite(subtracted) && Number.isFinite(apart)) squares += subtracted ** 2;
+        else skipped += 1;
+      }
       row = end;
     }
-    return { changed, squares };
+    return { changed, squares, skipped };
   }
 
   /** Subtracts over the rows that both blocks have. */
@@ -95,7 +101,8 @@ export class Difference implements MatrixReader {
     const numbers = new Float32Array(length);
     for (let i = 0; i < length; i++) {
       const [a, b] = [left.numbers[fromLeft + i]!, right.numbers[fromRight + i]!];
-      numbers[i] = a === b ? 0 : a - b; // equal infinities have a difference of 0
+      // Equal infinities, and NaN on both sides, are unchanged.
+      numbers[i] = a === b || (Number.isNaN(a) && Number.isNaN(b)) ? 0 : a - b;
     }
     return { rowBegin, rowEnd, numbers };
   }

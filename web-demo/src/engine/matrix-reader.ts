@@ -1,5 +1,6 @@
 /** The interface of matrices that are read by rows, on demand. */
 
+import type { StoredFigures } from "./bands.js";
 import type { Context } from "./context.js";
 
 /** Consecutive rows in memory, in row-major order. */
@@ -11,7 +12,7 @@ export interface RowBlock {
 
 export interface MatrixReader {
   readonly rows: number;
-  /** The last row may be shorter, where a long vector was folded. */
+  /** 1 for a vector. */
   readonly columns: number;
   /** The number of elements. */
   readonly count: number;
@@ -21,6 +22,8 @@ export interface MatrixReader {
   readonly isSmall: boolean;
   /** Compares the two sides of a block. Present if the matrix is a difference. */
   readonly compare?: (block: RowBlock) => Compared;
+  /** Figures that were stored with the tensor, known after `prepare`. */
+  readonly stored?: StoredFigures | undefined;
   /** The row ranges of a representative sample; all rows of a small matrix. */
   readonly sample: readonly (readonly [number, number])[];
   /** Finds out what can be read separately, which determines the sample. */
@@ -40,6 +43,7 @@ export interface FloatBits {
 
 export interface Compared {
   readonly changed: number;
-  /** Sum of the squares of the subtracted values. */
+  /** Sum of the squares of the subtracted values, and the number of pairs that it leaves out because one of them, or their difference, is not finite. */
   readonly squares: number;
+  readonly skipped: number;
 }

@@ -2,26 +2,44 @@
 
 import type { Model, TensorInfo } from "zstn";
 import type { MatrixReader, FloatBits, RowBlock } from "./matrix-reader.js";
+import { storedFigures } from "./bands.js";
+import type { StoredFigures } from "./bands.js";
 import { floatBits, toNumbers } from "./to-numbers.js";
 import { matrixShape } from "./shape.js";
 import type { Context } from "./context.js";
 
 /** The longest tensor that is read whole, in bytes. */
-const SMALL_BYTES = 8 << 20;
+const SMALL_BYTES = 16 << 20;
 /** The longest one that is read whole if it cannot be read in parts but is stored in as few bytes as a small one. */
 const UNPACKED_BYTES = 128 << 20;
 /** Size of a chunk of rows, in elements, approximately. */
 const CHUNK_ELEMENTS = 1 << 19;
 /** How many chunks are read at once. */
 const RUN_CHUNKS = 8;
+/** The same for a packed tensor, where both ends of a run fetch a block that others fetch, too. */
+const PACKED_RUN_CHUNKS = 32;
 /** How many elements are cached. */
 const HELD_ELEMENTS = 48 << 20;
-/** The maximum number of strips in a sample, and their approximate total length in bytes. */
-const SAMPLE_STRIPS = 24;
-const SAMPLE_BYTES = 4 << 20;
-const STRIP_BYTES = 64 << 10;
+/** The maximum number of strips in a sample, and of bytes fetched for it. */
+const SAMPLE_STRIPS = 32;
+const SAMPLE_BYTES = 6 << 20;
+/** Longer than the gaps that the package fetches to save a request, so that a sample in memory is not fetched again. */
+const STRIP_BYTES = 96 << 10;
 
-type Numbers = ArrayLike<number> & { subarray(begin: number, end: number): ArrayLike<number> };
+/** How much more a strip may fetch to become longer. */
+const WIDENING_SHARE = 0.15;
+
+/** How much of a tensor is read unasked. */
+export interface SampleBudget {
+  /** The longest tensor that is read whole, in bytes. */
+  readonly wholeBytes: number;
+  readonly sampleBytes: number;
+  readonly strips: number;
+}
+
+const DEFAULT_BUDGET: SampleBudget = { wholeBytes: SMALL_BYTES, sampleBytes: SAMPLE_BYTES, strips: SAMPLE_STRIPS };
+
+type Numbers = ArrayLike<number> & { subarray(begin: number, end: number): ArrayLike<number>; set(numbers: ArrayLike<number>, offset: number): void };
 
 export class Matrix implements MatrixReader {
   readonly rows: number;
@@ -30,8 +48,10 @@ export class Matrix implements MatrixReader {
   readonly bits: FloatBits | undefined;
   isSmall: boolean;
   sample: readonly (readonly [number, number])[];
+  stored: StoredFigures | undefined;
   readonly #model: Model;
   readonly #info: TensorInfo;
+  readonly #budget: SampleBudget;
   /** Elements in one step of the outermost dimension, the smallest unit that can be read. */
   readonly #stride: number;
   /** Matrix rows in one such step. */
@@ -39,10 +59,15 @@ export class Matrix implements MatrixReader {
   readonly #chunkRows: number;
   readonly #chunks = new Map<number, RowBlock>();
   readonly #strips: RowBlock[] = [];
+  /** Reads of chunks that are under way. */
+  readonly #running = new Map<number, Promise<RowBlock>>();
+  /** Whether the tensor is stored in blocks that hold many rows. */
+  #isInBlocks = false;
   /** Whether reading a few rows fetches the whole tensor; unknown before the first plan. */
   #indivisible: boolean | undefined;
 
-  constructor(model: Model, info: TensorInfo) {
+  constructor(model: Model, info: TensorInfo, budget = DEFAULT_BUDGET) {
+    this.#budget = budget;
     this.#model = model;
     this.#info = info;
     const complex = info.dtype === "C64" ? 2 : 1;
@@ -53,7 +78,7 @@ export class Matrix implements MatrixReader {
     const outermost = packed || info.shape.length === 0 ? 1 : info.shape[0]!;
     this.#stride = outermost === 0 ? 0 : this.count / outermost;
     this.bits = floatBits(info.dtype);
-    this.isSmall = info.byteLength <= SMALL_BYTES;
+    this.isSmall = info.byteLength <= budget.wholeBytes;
     this.#unitRows = Math.max(1, Math.floor(this.#stride / Math.max(1, this.columns)));
     this.#chunkRows = Math.max(1, Math.floor(CHUNK_ELEMENTS / Math.max(1, this.columns * this.#unitRows))) * this.#unitRows;
     this.sample = this.isSmall ? [[0, this.rows]] : this.#strata(0);
@@ -61,14 +86,19 @@ export class Matrix implements MatrixReader {
 
   async prepare({ signal }: Context): Promise<void> {
     if (this.isSmall || this.#indivisible !== undefined) return;
+    this.stored = await storedFigures(this.#model, this.#info, this.columns, signal);
     const plan = this.#info.shape.length === 0 ? undefined : await this.#model.plan(this.#info.name, { rows: [0, 1], signal });
     this.#indivisible = plan?.whole ?? true;
     if (plan && !plan.whole) {
       this.sample = this.#strata(plan.bytes);
+      // A packed tensor is fetched by blocks, which hold more rows than are asked for.
+      const rowBytes = this.#bytesOf(this.#unitRows);
+      this.#isInBlocks = plan.bytes > 2 * rowBytes;
+      if (this.#isInBlocks) this.sample = await this.#widened(this.sample, signal);
       return;
     }
     const { storedLength, byteLength } = this.#info;
-    this.isSmall = storedLength <= SMALL_BYTES && byteLength <= UNPACKED_BYTES;
+    this.isSmall = storedLength <= this.#budget.wholeBytes && byteLength <= UNPACKED_BYTES;
     this.sample = this.isSmall ? [[0, this.rows]] : [];
   }
 
@@ -79,9 +109,11 @@ export class Matrix implements MatrixReader {
     while (row < rowEnd) {
       context.signal.throwIfAborted();
       const first = Math.floor(row / this.#chunkRows);
-      const chunk = this.#chunks.get(first) ?? (await this.#readRun(first, rowEnd, this.#bytesOf(row - rowBegin), total, context));
-      const end = Math.min(rowEnd, chunk.rowEnd);
-      use(this.#cut(chunk, row, end));
+      // Somebody else may be reading it.
+      if (!this.cached(row)) await this.#running.get(first)?.catch(() => {});
+      const block = this.cached(row) ?? (await this.#readRun(first, rowEnd, this.#bytesOf(row - rowBegin), total, context));
+      const end = Math.min(rowEnd, block.rowEnd);
+      use(this.#cut(block, row, end));
       row = end;
       context.onStep({ loadedBytes: this.#bytesOf(row - rowBegin), totalBytes: total });
       if (rowEnd - rowBegin > this.#chunkRows) await turn();
@@ -93,19 +125,43 @@ export class Matrix implements MatrixReader {
     return chunk ?? this.#strips.find(({ rowBegin, rowEnd }) => rowBegin <= row && row < rowEnd);
   }
 
-  /** Returns evenly spread strips, where a single row fetches `fetchedBytes`. None if one step of the outermost dimension already exceeds the budget of a sample. */
+  /** Returns evenly spread strips, with the first and the last rows, where a single row fetches `fetchedBytes`. None if one step of the outermost dimension already exceeds the budget of a sample. */
   #strata(fetchedBytes: number): [number, number][] {
+    const { sampleBytes, strips: maxStrips } = this.#budget;
     const unitRows = this.#unitRows;
     const unitBytes = (this.#info.byteLength / this.count) * this.columns * unitRows;
     const units = Math.ceil(this.rows / unitRows);
-    // A strip of a packed tensor fetches all blocks that it overlaps.
-    const affordable = unitBytes > SAMPLE_BYTES ? 0 : Math.max(1, Math.floor(SAMPLE_BYTES / Math.max(unitBytes, fetchedBytes)));
-    const strips = Math.min(SAMPLE_STRIPS, units, affordable);
-    const long = Math.max(1, Math.floor(STRIP_BYTES / unitBytes));
+    const long = fetchedBytes > 2 * unitBytes ? 1 : Math.max(1, Math.floor(Math.min(STRIP_BYTES, sampleBytes / maxStrips) / unitBytes));
+    const affordable = Math.floor(sampleBytes / Math.max(unitBytes * long, fetchedBytes > 2 * unitBytes ? fetchedBytes * (1 + WIDENING_SHARE) : fetchedBytes));
+    const strips = Math.min(maxStrips, Math.ceil(units / long), affordable);
     return Array.from({ length: strips }, (_, i) => {
-      const middle = ((i + 0.5) * units) / strips;
-      const begin = Math.max(0, Math.min(units - long, Math.floor(middle - long / 2)));
+      const begin = strips === 1 ? 0 : Math.round((i * (units - long)) / (strips - 1));
       return [begin * unitRows, Math.min(this.rows, (begin + long) * unitRows)];
+    });
+  }
+
+  /** Extends strips by the rows that reading them fetches anyway, or nearly so: the planes of a tensor have blocks of different lengths. */
+  async #widened(strips: readonly (readonly [number, number])[], signal: AbortSignal): Promise<[number, number][]> {
+    const [name, unitRows, units] = [this.#info.name, this.#unitRows, Math.ceil(this.rows / this.#unitRows)];
+    const cost = async (begin: number, end: number) => (await this.#model.plan(name, { rows: [begin, end], signal })).bytes;
+    const widened: [number, number][] = [];
+    let spent = 0;
+    // The first and the last rows come first, since the budget may end before all strips are in.
+    for (const [first, last] of [...strips.slice(0, 1), ...strips.slice(1).reverse()]) {
+      let [begin, end] = [first / unitRows, Math.ceil(last / unitRows)];
+      const mostBytes = (await cost(begin, end)) * (1 + WIDENING_SHARE);
+      for (let step = 2 ** Math.ceil(Math.log2(units)); step >= 1; step /= 2) {
+        if (begin - step >= 0 && (await cost(begin - step, end)) <= mostBytes) begin -= step;
+        if (end + step <= units && (await cost(begin, end + step)) <= mostBytes) end += step;
+      }
+      spent += await cost(begin, end);
+      if (spent > this.#budget.sampleBytes) break;
+      widened.push([begin * unitRows, Math.min(this.rows, end * unitRows)]);
+    }
+    widened.sort((a, b) => a[0] - b[0]);
+    return widened.flatMap(([begin, end], i) => {
+      const from = Math.max(begin, widened[i - 1]?.[1] ?? 0);
+      return from < end ? [[from, end] as [number, number]] : [];
     });
   }
 
@@ -123,20 +179,48 @@ export class Matrix implements MatrixReader {
   async #readRun(first: number, rowEnd: number, doneBytes: number, totalBytes: number, { signal, onStep }: Context): Promise<RowBlock> {
     let last = first + 1;
     const chunkCount = Math.ceil(rowEnd / this.#chunkRows);
-    const most = this.isSmall || this.#indivisible ? Number.POSITIVE_INFINITY : RUN_CHUNKS;
-    while (last < chunkCount && last - first < most && !this.#chunks.has(last)) last += 1;
+    const most = this.isSmall || this.#indivisible ? Number.POSITIVE_INFINITY : this.#isInBlocks ? PACKED_RUN_CHUNKS : RUN_CHUNKS;
+    while (last < chunkCount && last - first < most && !this.#chunks.has(last) && !this.#running.has(last)) last += 1;
     const begin = first * this.#chunkRows;
     const end = Math.min(this.rows, last * this.#chunkRows);
     const own = this.#bytesOf(end - begin);
-    const run = await this.#read(begin, end, {
+    const reading = this.#readAround(begin, end, {
       signal,
       onStep: (step) => onStep({ loadedBytes: Math.min(totalBytes, doneBytes + own * (step.loadedBytes / Math.max(1, step.totalBytes))), totalBytes }),
+    });
+    for (let i = first; i < last; i++) this.#running.set(i, reading);
+    const run = await reading.finally(() => {
+      for (let i = first; i < last; i++) this.#running.delete(i);
     });
     for (let i = first; i < last; i++) {
       this.#chunks.set(i, this.#cut(run, i * this.#chunkRows, Math.min(end, (i + 1) * this.#chunkRows)));
     }
     this.#forget(first, last);
     return this.#chunks.get(first)!;
+  }
+
+  /** Reads rows, except those of the sample, which are in memory. */
+  async #readAround(rowBegin: number, rowEnd: number, { signal, onStep }: Context): Promise<RowBlock> {
+    const overlapping = this.#strips.filter((strip) => strip.rowEnd > rowBegin && strip.rowBegin < rowEnd);
+    const known = overlapping.map((strip) => this.#cut(strip, Math.max(rowBegin, strip.rowBegin), Math.min(rowEnd, strip.rowEnd))).sort((a, b) => a.rowBegin - b.rowBegin);
+    if (known.length === 0 || this.#indivisible || this.#isInBlocks) return this.#read(rowBegin, rowEnd, { signal, onStep });
+    const gaps = [...known, undefined].map((strip, i) => [known[i - 1]?.rowEnd ?? rowBegin, strip?.rowBegin ?? rowEnd] as const).filter(([begin, end]) => begin < end);
+    const missing = gaps.reduce((sum, [begin, end]) => sum + end - begin, 0);
+    const shares = gaps.map(() => 0);
+    const parts = await abortTogether(signal, (signal) =>
+      gaps.map(([begin, end], i) =>
+        this.#read(begin, end, {
+          signal,
+          onStep: ({ loadedBytes, totalBytes }) => {
+            shares[i] = (loadedBytes / Math.max(1, totalBytes)) * (end - begin);
+            onStep({ loadedBytes: shares.reduce((sum, share) => sum + share, 0), totalBytes: missing });
+          },
+        }),
+      ),
+    );
+    const numbers = new (known[0]!.numbers.constructor as new (length: number) => Numbers)((rowEnd - rowBegin) * this.columns);
+    for (const part of [...known, ...parts]) numbers.set(part.numbers, (part.rowBegin - rowBegin) * this.columns);
+    return { rowBegin, rowEnd, numbers };
   }
 
   async #read(rowBegin: number, rowEnd: number, { signal, onStep }: Context): Promise<RowBlock> {
@@ -170,6 +254,17 @@ export class Matrix implements MatrixReader {
 
   #bytesOf(rows: number): number {
     return Math.round((rows / Math.max(1, this.rows)) * this.#info.byteLength);
+  }
+}
+
+/** Runs reads together. When one fails, the others are aborted. */
+async function abortTogether<T>(signal: AbortSignal, start: (signal: AbortSignal) => Promise<T>[]): Promise<T[]> {
+  const own = new AbortController();
+  try {
+    return await Promise.all(start(AbortSignal.any([signal, own.signal])));
+  } catch (error) {
+    own.abort(error);
+    throw error;
   }
 }
 

@@ -1,6 +1,7 @@
 /** The network log: the counters of all models, and the fetched ranges of the first model's file. */
 
 import type { Model, Source } from "zstn";
+import { FetchedRanges } from "./fetched-ranges.js";
 import type { ByteRange, NetworkStats } from "./protocol.js";
 
 /** The minimum interval between updates, in milliseconds. */
@@ -10,14 +11,39 @@ const MIN_INTERVAL_MS = 80;
 export interface Recorder {
   readonly fetch: typeof fetch;
   readonly file: (file: File) => Source;
+  /** Ranges that arrived, by file, and those of a single file since they were last published. */
+  readonly fetched: Map<string, FetchedRanges>;
   arrived: ByteRange[];
-  busyMs: number;
+  readonly busy: BusyClock;
+}
+
+/** Measures the time during which at least one request of some models is in flight. */
+export class BusyClock {
+  #underWay = 0;
+  #sinceMs = 0;
+  #sumMs = 0;
+
+  /** The time so far, in milliseconds. */
+  get milliseconds(): number {
+    return this.#sumMs + (this.#underWay > 0 ? performance.now() - this.#sinceMs : 0);
+  }
+
+  async during<T>(work: () => Promise<T>): Promise<T> {
+    if (this.#underWay++ === 0) this.#sinceMs = performance.now();
+    try {
+      return await work();
+    } finally {
+      if (--this.#underWay === 0) this.#sumMs += performance.now() - this.#sinceMs;
+    }
+  }
 }
 
 export class NetworkLog {
   readonly #models: () => Iterable<Model>;
   readonly #onUpdate: (stats: NetworkStats) => void;
+  /** The first model's recorder, and the second one's. */
   #recorder: Recorder | undefined;
+  #secondRecorder: Recorder | undefined;
   #publishedMs = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
@@ -26,36 +52,37 @@ export class NetworkLog {
     this.#onUpdate = onUpdate;
   }
 
-  /** Returns a recorder for a model to be opened. */
-  recorder(): Recorder {
-    let underWay = 0;
-    let since = 0;
-    const timed = async <T>(work: () => Promise<T>): Promise<T> => {
-      if (underWay++ === 0) since = performance.now();
-      try {
-        return await work();
-      } finally {
-        if (--underWay === 0) recorder.busyMs += performance.now() - since;
-      }
+  /** Returns a recorder for a model to be opened. Models that are open together share a clock: by default, that of the first one. */
+  recorder(busy = this.#recorder?.busy ?? new BusyClock()): Recorder {
+    const record = (file: string, range: ByteRange): void => {
+      let ranges = recorder.fetched.get(file);
+      if (!ranges) recorder.fetched.set(file, (ranges = new FetchedRanges()));
+      ranges.add(range);
+      const last = recorder.arrived.at(-1);
+      if (last?.end === range.begin) recorder.arrived[recorder.arrived.length - 1] = { begin: last.begin, end: range.end };
+      else recorder.arrived.push(range);
     };
     const recorder: Recorder = {
+      fetched: new Map(),
       arrived: [],
-      busyMs: 0,
+      busy,
       fetch: (input, init) =>
-        timed(async () => {
+        busy.during(async () => {
           const response = await fetch(input, init);
-          const range = /^bytes=(\d+)-(\d+)$/.exec(new Headers(init?.headers).get("range") ?? "");
-          if (response.status === 206 && range) recorder.arrived.push({ begin: Number(range[1]), end: Number(range[2]) + 1 });
-          return response;
+          const range = /^bytes=(\d+)-\d+$/.exec(new Headers(init?.headers).get("range") ?? "");
+          if (response.status !== 206 || !range || !response.body) return response;
+          const url = String(input instanceof Request ? input.url : input);
+          // A new response would have no URL.
+          return Object.defineProperty(response, "body", { value: counted(response.body, Number(range[1]), (part) => record(url, part)) });
         }),
       file: (file) => ({
         size: () => file.size,
         read: (offset, length) =>
-          timed(async () => {
+          busy.during(async () => {
             const bytes = await file.slice(offset, offset + length).arrayBuffer().catch((cause: unknown) => {
               throw new Error(`${file.name} could not be read. If it was changed or moved, choose it again.`, { cause });
             });
-            recorder.arrived.push({ begin: offset, end: offset + length });
+            record(file.name, { begin: offset, end: offset + length });
             return new Uint8Array(bytes);
           }),
       }),
@@ -66,6 +93,11 @@ export class NetworkLog {
   /** Makes the model of this recorder the first one. */
   begin(recorder: Recorder): void {
     this.#recorder = recorder;
+  }
+
+  /** Makes the model of this recorder the second one; `undefined` if there is none. */
+  beginSecond(recorder: Recorder | undefined): void {
+    this.#secondRecorder = recorder;
   }
 
   /** Publishes the counters, throttled. */
@@ -82,7 +114,25 @@ export class NetworkLog {
   #stats(): NetworkStats {
     const sum = { requests: 0, roundTrips: 0, bytesFetched: 0, cacheHits: 0, cacheBytes: 0, retries: 0 };
     for (const { stats } of this.#models()) for (const key of Object.keys(sum) as (keyof typeof sum)[]) sum[key] += stats[key];
+    const recorders = [this.#recorder, this.#secondRecorder].filter((recorder) => recorder !== undefined);
+    const unique = recorders.reduce((total, { fetched }) => [...fetched.values()].reduce((bytes, ranges) => bytes + ranges.bytes, total), 0);
     const arrived = this.#recorder?.arrived.splice(0) ?? [];
-    return { ...sum, busyMs: this.#recorder?.busyMs ?? 0, arrived };
+    const busyMs = this.#recorder?.busy.milliseconds ?? 0;
+    // Whole files arrive without a range.
+    const uniqueBytes = unique === 0 ? sum.bytesFetched : Math.min(unique, sum.bytesFetched);
+    return { ...sum, busyMs, uniqueBytes, arrived: (this.#recorder?.fetched.size ?? 0) > 1 ? [] : arrived };
   }
+}
+
+/** Returns the stream with a callback for the range of every chunk, the first of which begins at `offset`. */
+function counted(body: ReadableStream<Uint8Array<ArrayBuffer>>, offset: number, onRange: (range: ByteRange) => void): ReadableStream<Uint8Array<ArrayBuffer>> {
+  return body.pipeThrough(
+    new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>({
+      transform(chunk, controller) {
+        onRange({ begin: offset, end: offset + chunk.byteLength });
+        offset += chunk.byteLength;
+        controller.enqueue(chunk);
+      },
+    }),
+  );
 }

@@ -7,7 +7,7 @@ import { Matrix } from "./matrix.js";
 import { Difference } from "./difference.js";
 import type { MatrixReader } from "./matrix-reader.js";
 import type { ModelSummary, OpenRequest, OpenResult, ModelSource, Reference, Slot, NetworkStats } from "./protocol.js";
-import { NetworkLog } from "./network-log.js";
+import { BusyClock, NetworkLog } from "./network-log.js";
 import type { Recorder } from "./network-log.js";
 import type { Context } from "./context.js";
 
@@ -15,12 +15,16 @@ import type { Context } from "./context.js";
 const CACHE_BYTES = 64 << 20;
 /** How many tensors keep their values. */
 const MAX_TENSORS = 4;
+/** How many strips of rows a small picture is made of. */
+const THUMBNAIL_STRIPS = 8;
 
 type ModelRequest = Omit<OpenRequest, "second">;
 
 export class OpenModels {
   readonly #log: NetworkLog;
   readonly #models = new Map<Slot, Model>();
+  readonly #generations = new Map<Slot, number>();
+  #lastGeneration = 0;
   #matrices: { key: string; matrix: Matrix }[] = [];
 
   constructor(onUpdate: (stats: NetworkStats) => void) {
@@ -32,62 +36,75 @@ export class OpenModels {
     this.#log.publish();
   }
 
-  model(slot: Slot): Model {
+  /** Returns the model in a slot. A `generation` is that of the model which the caller means, and may have been closed. */
+  model(slot: Slot, generation?: number): Model {
     const model = this.#models.get(slot);
     if (!model) throw new Error("Open a model first.");
+    if (generation !== undefined && generation !== this.#generations.get(slot)) throw new Error("This model has been closed. Open it again.");
     return model;
   }
 
+  /** Opens a model, and a second one if that is asked for. Those that were open stay so until both are there. */
   async open({ second, ...input }: OpenRequest, context: Context): Promise<OpenResult> {
-    const log = this.#log.recorder();
-    const base = second && inputOf(second.source, undefined);
-    let model: Model;
-    let isDelta = false;
+    const busy = new BusyClock();
+    const logs = { first: this.#log.recorder(busy), second: this.#log.recorder(busy) };
+    const opened = new Map<Slot, Model>();
+    const keep = (slot: Slot, model: Model): Model => (opened.set(slot, model), model);
+    let secondError: unknown;
     try {
-      model = await open(inputOf(input.source, log), optionsOf(input, context, log));
-    } catch (error) {
-      isDelta = (error as { code?: unknown }).code === "base_required";
-      if (!isDelta || !second || base === undefined) throw error;
-      const baseModel = await open(base, optionsOf(second, context));
-      model = await open(inputOf(input.source, log), { ...optionsOf(input, context, log), base: baseModel }).catch((reason: unknown) => {
-        baseModel.close();
-        throw reason;
-      });
-    }
-    context.signal.throwIfAborted();
-    this.#close();
-    this.#log.begin(log);
-    this.#models.set("first", model);
-    const first = summaryOf(model, input.name);
-    if (isDelta) {
-      this.#models.set("second", model.base!);
-      return { first, second: summaryOf(model.base!, second!.name) };
-    }
-    if (!second) return { first };
-    try {
-      return { first, second: await this.openSecond(second, context) };
-    } catch (error) {
+      const options = optionsOf(input, context, logs.first);
+      try {
+        keep("first", await open(inputOf(input.source, logs.first), options));
+      } catch (error) {
+        // A delta of the second model.
+        if (!needsBase(error) || !second) throw error;
+        const base = keep("second", await open(inputOf(second.source, logs.second), optionsOf(second, context, logs.second)));
+        keep("first", await open(inputOf(input.source, logs.first), { ...options, base }));
+      }
+      if (second && !opened.has("second")) {
+        await openBeside(second, opened.get("first")!, logs.second, context).then((model) => keep("second", model), (error: unknown) => (secondError = error));
+      }
       context.signal.throwIfAborted();
-      return { first, secondError: serializeError(error) };
+    } catch (error) {
+      for (const model of opened.values()) model.close();
+      throw error;
     }
+    this.#close();
+    for (const [slot, model] of opened) this.#models.set(slot, model);
+    this.#log.begin(logs.first);
+    this.#log.beginSecond(opened.has("second") ? logs.second : undefined);
+    return {
+      first: this.#summary("first", input.name),
+      ...(opened.has("second") && { second: this.#summary("second", second!.name) }),
+      ...(secondError !== undefined && { secondError: serializeError(secondError) }),
+    };
   }
 
   async openSecond(input: ModelRequest, context: Context): Promise<ModelSummary> {
-    const options = optionsOf(input, context);
+    const log = this.#log.recorder();
     const first = this.#models.get("first");
-    const model = await open(inputOf(input.source, undefined), options).catch((error: unknown) => {
-      // A delta of the first model.
-      if ((error as { code?: unknown }).code !== "base_required" || !first) throw error;
-      return open(inputOf(input.source, undefined), { ...options, base: first });
-    });
+    const model = await openBeside(input, first, log, context);
+    if (context.signal.aborted || this.#models.get("first") !== first) {
+      model.close();
+      context.signal.throwIfAborted();
+      throw new DOMException("Another model was opened meanwhile.", "AbortError");
+    }
     this.closeSecond();
+    this.#log.beginSecond(log);
     this.#models.set("second", model);
-    return summaryOf(model, input.name);
+    return this.#summary("second", input.name);
+  }
+
+  #summary(slot: Slot, name: string): ModelSummary {
+    const generation = (this.#lastGeneration += 1);
+    this.#generations.set(slot, generation);
+    return { ...summaryOf(this.#models.get(slot)!, name), generation };
   }
 
   closeSecond(): undefined {
     this.#models.get("second")?.close();
     this.#models.delete("second");
+    this.#log.beginSecond(undefined);
     this.#matrices = this.#matrices.filter(({ key }) => !key.startsWith("second "));
   }
 
@@ -102,10 +119,18 @@ export class OpenModels {
     return minus ? new Difference(this.#matrix(of), this.#matrix(minus)) : this.#matrix(of);
   }
 
-  #matrix({ slot, tensor }: Reference): Matrix {
+  /** Returns a tensor as a matrix that is not kept, whose sample is at most `maxBytes` long. */
+  sampledMatrix({ slot, tensor, generation }: Reference, maxBytes: number): Matrix {
+    const model = this.model(slot, generation);
+    const info = model.tensors.get(tensor);
+    if (!info) throw new Error(`The model has no tensor named ${tensor}.`);
+    return new Matrix(model, info, { wholeBytes: maxBytes, sampleBytes: maxBytes, strips: THUMBNAIL_STRIPS });
+  }
+
+  #matrix({ slot, tensor, generation }: Reference): Matrix {
     const key = `${slot} ${tensor}`;
     const known = this.#matrices.find((entry) => entry.key === key);
-    const model = this.model(slot);
+    const model = this.model(slot, generation);
     const info = model.tensors.get(tensor);
     if (!info) throw new Error(`${slot === "first" ? "The model" : "The other model"} has no tensor named ${tensor}.`);
     const entry = known ?? { key, matrix: new Matrix(model, info) };
@@ -114,25 +139,35 @@ export class OpenModels {
   }
 }
 
-function optionsOf({ source, token }: ModelRequest, { signal, onStep }: Context, log?: Recorder): OpenOptions & HttpOptions {
+const needsBase = (error: unknown): boolean => (error as { code?: unknown }).code === "base_required";
+
+/** Opens a model to compare with `first`, of which it may be a delta. */
+async function openBeside(input: ModelRequest, first: Model | undefined, log: Recorder, context: Context): Promise<Model> {
+  const options = optionsOf(input, context, log);
+  return open(inputOf(input.source, log), options).catch((error: unknown) => {
+    if (!needsBase(error) || !first) throw error;
+    return open(inputOf(input.source, log), { ...options, base: first });
+  });
+}
+
+function optionsOf({ source, token }: ModelRequest, { signal, onStep }: Context, log: Recorder): OpenOptions & HttpOptions {
   const options: OpenOptions & HttpOptions = { signal, onProgress: onStep, cache: memoryCache(CACHE_BYTES) };
   if (token) options.token = token;
-  if (log) options.fetch = log.fetch;
+  options.fetch = log.fetch;
   if ("file" in source) {
     options.siblings = (name) => {
       const file = source.siblings.find((candidate) => candidate.name === name);
-      return file && (log ? log.file(file) : file);
+      return file && log.file(file);
     };
   }
   return options;
 }
 
-function inputOf(source: ModelSource, log: Recorder | undefined): ModelInput {
-  if ("address" in source) return source.address;
-  return log ? log.file(source.file) : source.file;
+function inputOf(source: ModelSource, log: Recorder): ModelInput {
+  return "address" in source ? source.address : log.file(source.file);
 }
 
-function summaryOf(model: Model, name: string): ModelSummary {
+function summaryOf(model: Model, name: string): Omit<ModelSummary, "generation"> {
   return {
     name,
     kind: model.kind,

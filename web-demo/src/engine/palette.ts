@@ -8,7 +8,7 @@ interface Scheme {
   ground: Colour;
   positive: readonly Colour[];
   negative: readonly Colour[];
-  /** Infinite. */
+  /** Not a finite number. */
   nothing: Colour;
 }
 
@@ -28,11 +28,11 @@ const DARK: Scheme = {
 
 const STEPS = 512;
 
-/** Returns the function from a level, -1 to 1, to a pixel as memory holds it. Infinite levels are marked; NaN and unknown ones are transparent. */
+/** Returns the function from a level, -1 to 1, to a pixel as memory holds it. Infinite levels are marked; NaN, an unknown level, is transparent. */
 export function palette(shading: Shading, dark: boolean): (level: number) => number {
   const scheme = dark ? DARK : LIGHT;
   const positive = ramp([scheme.ground, ...scheme.positive]);
-  const negative = shading === "value" ? ramp([scheme.ground, ...scheme.negative]) : positive;
+  const negative = shading === "mean" ? ramp([scheme.ground, ...scheme.negative]) : positive;
   const nothing = packed(scheme.nothing);
   return (level) => {
     if (Number.isNaN(level)) return 0;

@@ -1,6 +1,8 @@
 /** The messages between the page and its worker. Models live in the worker; the page refers to them by slot. */
 
-import type { PackReport, Stats, TensorInfo } from "zstn";
+import type { Figures, PackReport, Stats, TensorInfo, TensorStatistics } from "zstn";
+import type { BandLevel } from "./bands.js";
+import type { ChangesRequest, ChangesResult } from "./tensor-change.js";
 
 /** The model that is viewed, and the second one: its base, or the one it is compared with. */
 export type Slot = "first" | "second";
@@ -9,10 +11,14 @@ export type Slot = "first" | "second";
 export interface Reference {
   readonly slot: Slot;
   readonly tensor: string;
+  /** That of the model's summary. A reference to a model that was closed since is refused. */
+  readonly generation?: number | undefined;
 }
 
 /** An open model, as far as it is known without reading tensors. */
 export interface ModelSummary {
+  /** A number that no other opened model has. */
+  readonly generation: number;
   readonly name: string;
   readonly kind: string;
   /** Total length of all files, in bytes; `originalBytes` is that of the files they were packed from. */
@@ -54,17 +60,21 @@ export interface Area {
 }
 
 /** The colour of a pixel: the mean of its cells, or their root mean square. */
-export type Shading = "value" | "magnitude";
+export type Shading = "mean" | "rms";
 
 export interface RasterRequest {
   readonly of: Reference;
   /** The tensor to subtract. */
   readonly minus?: Reference | undefined;
   readonly area: Area;
+  /** The part of the area in view, which determines the colour scale. */
+  readonly view: Area;
   /** The maximum size, in pixels. */
   readonly width: number;
   readonly height: number;
   readonly shading: Shading;
+  /** The value at the end of the colour scale, if that is not to be found from the view. */
+  readonly limit?: number | undefined;
   readonly dark: boolean;
   /** Whether to fetch missing rows. */
   readonly fetch: boolean;
@@ -75,10 +85,57 @@ export interface Raster {
   readonly width: number;
   readonly height: number;
   readonly rgba: Uint8ClampedArray<ArrayBuffer>;
-  /** The value at the end of the colour scale. */
+  /** The value at the end of the colour scale, and whether pixels in view exceed it. */
   readonly limit: number;
-  /** Whether every row of the area was in memory. */
-  readonly complete: boolean;
+  readonly isExceeded: boolean;
+  /** The value that the end of the colour scale has for this view alone. */
+  readonly ownLimit: number;
+  /** Whether a cell in view is NaN or infinite. Such pixels are marked. */
+  readonly hasNonFinite: boolean;
+  /** The root mean square by row and column of the image, of the cells in view that were read. NaN where there are none. */
+  readonly rowRms: Float32Array<ArrayBuffer>;
+  readonly columnRms: Float32Array<ArrayBuffer>;
+  /** Whether every row in view was in memory. */
+  readonly isComplete: boolean;
+  /** The rows of a band, if the levels of some bands stand for rows that were not read. */
+  readonly bandRows?: number;
+}
+
+/** The cells of an area that are in memory: their number, sum, sum of squares and range. `band` is present if too few are for a picture, which shows the level of the bands then. */
+export interface Probe {
+  readonly count: number;
+  readonly sum: number;
+  readonly squares: number;
+  readonly min: number;
+  readonly max: number;
+  readonly band?: BandLevel;
+}
+
+/** Values of a vector by bins of equal length. `mins` is NaN where nothing was read, and only `means` is where a value is NaN. */
+export interface VectorSeries {
+  readonly begin: number;
+  readonly end: number;
+  readonly mins: Float64Array<ArrayBuffer>;
+  readonly maxs: Float64Array<ArrayBuffer>;
+  readonly means: Float64Array<ArrayBuffer>;
+  readonly isComplete: boolean;
+}
+
+/** A small picture of a tensor from a sample of bounded size. */
+export interface Thumbnail {
+  readonly width: number;
+  readonly height: number;
+  /** The levels of the rows that were read, one after the other. */
+  readonly levels: Float32Array<ArrayBuffer>;
+  readonly rowsRead: number;
+  readonly rows: number;
+  readonly min: number;
+  readonly max: number;
+  readonly mean: number;
+  readonly rms: number;
+  readonly zeros: number;
+  readonly nonFinite: number;
+  readonly count: number;
 }
 
 /** Statistics of the values of a tensor, or of the rows that were read. */
@@ -86,6 +143,8 @@ export interface Description {
   readonly rows: number;
   readonly columns: number;
   readonly rowsRead: number;
+  /** The number of elements of the tensor, and of those that were read. */
+  readonly total: number;
   readonly count: number;
   readonly min: number;
   readonly max: number;
@@ -101,15 +160,16 @@ export interface Description {
   /** The histogram of |value| by powers of two. */
   readonly magnitudes: Histogram;
   readonly exponents?: Exponents;
-  readonly rowNorms: Series;
-  readonly columnNorms: Series;
-  /** Present for a difference. */
-  readonly difference?: { readonly changed: number; readonly relativeNorm: number };
+  /** Figures of the whole tensor that were stored when it was packed. Absent where it was read whole. */
+  readonly stored?: Figures;
+  /** Present for a difference. `skipped` is the number of pairs with NaN or infinity, which norms leave out. */
+  readonly difference?: { readonly changed: number; readonly relativeNorm: number; readonly skipped: number };
 }
 
 export interface Histogram {
   /** Where each bin begins. All bins have the same width. */
   readonly edges: Float64Array<ArrayBuffer>;
+  /** The number of values in each bin, without zeros. */
   readonly counts: Float64Array<ArrayBuffer>;
   readonly outside: number;
 }
@@ -122,11 +182,6 @@ export interface Exponents {
   readonly entropyBits: number;
   readonly exponentBits: number;
   readonly otherBits: number;
-}
-
-export interface Series {
-  readonly positions: Float64Array<ArrayBuffer>;
-  readonly values: Float64Array<ArrayBuffer>;
 }
 
 export interface DescribeRequest {
@@ -160,10 +215,15 @@ export interface Calls {
   closeSecond: { request: undefined; result: undefined };
   raster: { request: RasterRequest; result: Raster };
   describe: { request: DescribeRequest; result: Description };
+  probe: { request: { of: Reference; minus?: Reference | undefined; area: Area }; result: Probe };
+  vector: { request: { of: Reference; minus?: Reference | undefined; begin: number; end: number; bins: number; fetch: boolean }; result: VectorSeries };
+  thumbnail: { request: { of: Reference; width: number; height: number; maxBytes: number }; result: Thumbnail };
   values: { request: { of: Reference; minus?: Reference | undefined; area: Area }; result: Values };
-  breakdown: { request: { slot: Slot; tensor?: string | undefined }; result: ByteBreakdown };
+  breakdown: { request: { slot: Slot; tensor?: string | undefined; generation?: number | undefined }; result: ByteBreakdown };
+  changes: { request: ChangesRequest; result: ChangesResult };
+  statistics: { request: { slot: Slot }; result: ReadonlyMap<string, TensorStatistics> | undefined };
   save: { request: { of: Reference; format: SaveFormat }; result: Blob };
-  pack: { request: { file: File; base: File | undefined; effort: "fast" | "balanced" | "max" }; result: PackReport & { blob: Blob } };
+  pack: { request: { file: File; base: File | undefined; effort: "fast" | "balanced" | "max"; extended: boolean }; result: PackReport & { blob: Blob } };
 }
 
 export type CallName = keyof Calls;
@@ -187,7 +247,9 @@ export interface Step {
 export interface NetworkStats extends Stats {
   /** Time during which at least one request was in flight, in milliseconds. */
   readonly busyMs: number;
-  /** Ranges of the first model's file that arrived since the last message. */
+  /** Bytes of all files that arrived at least once. The rest of `bytesFetched` was read again. */
+  readonly uniqueBytes: number;
+  /** Ranges of the first model's file that arrived since the last message; none if it has several files. */
   readonly arrived: readonly ByteRange[];
 }
 

@@ -8,26 +8,29 @@ export interface MatrixShape {
   readonly columns: number;
 }
 
-/** Returns rows and columns for a shape. A vector is folded to roughly a square. */
+/** Returns rows and columns for a shape. A vector, of any rank, is a single column. */
 export function matrixShape(shape: readonly number[]): MatrixShape {
   const count = shape.reduce((product, size) => product * size, 1);
   if (count === 0) return { rows: 0, columns: 0 };
-  const longest = Math.max(1, ...shape);
-  if (longest === count) {
-    const columns = count <= MIN_COLUMNS ? count : foldedColumns(count);
-    return { rows: Math.ceil(count / columns), columns };
-  }
-  let columns = 1;
-  for (let i = shape.length - 1; i >= 0 && (columns < MIN_COLUMNS || i === shape.length - 1); i--) {
-    if (columns * shape[i]! === count && columns > 1) break;
-    columns *= shape[i]!;
-  }
+  if (Math.max(1, ...shape) === count) return { rows: count, columns: 1 };
+  const columns = shape.slice(firstColumn(shape)).reduce((product, size) => product * size, 1);
   return { rows: count / columns, columns };
 }
 
-/** Returns the columns of a long vector: the smallest divisor from its square root on, if it is not many times larger. */
-function foldedColumns(count: number): number {
-  const root = Math.ceil(Math.sqrt(count));
-  for (let columns = root; columns <= 3 * root; columns++) if (count % columns === 0) return columns;
-  return Math.ceil(root / 8) * 8;
+/** Returns the index of the first dimension that the columns are made of. */
+function firstColumn(shape: readonly number[]): number {
+  const count = shape.reduce((product, size) => product * size, 1);
+  let [columns, first] = [1, shape.length];
+  for (; first > 0 && (columns < MIN_COLUMNS || first === shape.length); first--) {
+    if (columns * shape[first - 1]! === count && columns > 1) break;
+    columns *= shape[first - 1]!;
+  }
+  return first;
+}
+
+/** Returns the dimensions that rows and columns are made of; `undefined` if there are at most two. */
+export function foldOf(shape: readonly number[]): { readonly rows: readonly number[]; readonly columns: readonly number[] } | undefined {
+  if (shape.length <= 2) return undefined;
+  const first = firstColumn(shape);
+  return { rows: shape.slice(0, first), columns: shape.slice(first) };
 }

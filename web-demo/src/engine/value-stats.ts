@@ -5,6 +5,7 @@ import type { FloatBits, RowBlock } from "./matrix-reader.js";
 
 /** Values are counted by the upper half of the 32-bit float: sign, exponent and seven bits of mantissa. */
 const KEYS = 1 << 16;
+const NEGATIVE_ZERO = KEYS / 2;
 const LINEAR_BINS = 96;
 /** The fraction of values that may be outside the histogram. Otherwise an outlier would squeeze the rest into one bar. */
 const OUTSIDE_SHARE = 5e-5;
@@ -20,7 +21,10 @@ export class ValueStats {
   #mean = 0;
   /** Sum of the squares of the distances from the mean. */
   #spread = 0;
+  #negativeZeros = 0;
   readonly #keys = new Float64Array(KEYS);
+  /** Exponents of 64-bit floats, which a 32-bit float does not have. */
+  readonly #wideExponents = new Float64Array(1 << 11);
   readonly #one = new Float32Array(1);
   readonly #oneBits = new Uint32Array(this.#one.buffer);
 
@@ -39,11 +43,18 @@ export class ValueStats {
       }
       finite += 1;
       sum += value;
-      if (value === 0) this.zeros += 1;
+      if (value === 0) {
+        this.zeros += 1;
+        if (oneBits[0] !== 0) this.#negativeZeros += 1;
+      }
       if (value < min) min = value;
       if (value > max) max = value;
     }
     this.count += numbers.length;
+    if (numbers instanceof Float64Array) {
+      const halves = new Uint32Array(numbers.buffer, numbers.byteOffset, 2 * numbers.length);
+      for (let i = 1; i < halves.length; i += 2) this.#wideExponents[(halves[i]! >>> 20) & 0x7ff]! += 1;
+    }
     [this.min, this.max] = [min, max];
     if (finite > 0) this.#merge(finite, sum / finite, numbers);
   }
@@ -61,14 +72,14 @@ export class ValueStats {
     return Math.sqrt(this.#spread + this.finite * this.#mean ** 2);
   }
 
-  /** Returns the histogram of the values, with bins of equal width over the range of nearly all of them. */
+  /** Returns the histogram of the values other than zero, with bins of equal width over the range of nearly all of them. */
   histogram(): Histogram {
     const [low, high] = this.#reach();
     const width = (high - low) / LINEAR_BINS || 1;
     const counts = new Float64Array(LINEAR_BINS);
     let outside = 0;
     for (let key = 0; key < KEYS; key++) {
-      const count = this.#keys[key]!;
+      const count = this.#nonZero(key);
       if (count === 0) continue;
       const [from, to] = keyRange(key);
       if (!Number.isFinite(from)) continue;
@@ -91,8 +102,8 @@ export class ValueStats {
 
   /** Returns the histogram of the stored exponents. */
   exponents({ exponentBits, bias, allBits }: FloatBits): Exponents {
-    const counts = new Float64Array(1 << exponentBits);
-    for (let key = 0; key < KEYS; key++) {
+    const counts = allBits === 64 ? this.#wideExponents.slice() : new Float64Array(1 << exponentBits);
+    for (let key = 0; key < (allBits === 64 ? 0 : KEYS); key++) {
       const count = this.#keys[key]!;
       if (count === 0) continue;
       const wide = (key >> 7) & 255;
@@ -121,24 +132,30 @@ export class ValueStats {
     this.finite = all;
   }
 
+  /** Returns the number of values with this key that are not zero. Zero shares its keys with the smallest subnormals. */
+  #nonZero(key: number): number {
+    const count = this.#keys[key]!;
+    return key === 0 ? Math.max(0, count - this.zeros + this.#negativeZeros) : key === NEGATIVE_ZERO ? count - this.#negativeZeros : count;
+  }
+
   #reach(): [number, number] {
     if (this.finite === 0) return [0, 1];
     if (this.min === this.max) return [this.min - 0.5, this.max + 0.5];
-    const most = this.finite * OUTSIDE_SHARE;
+    const most = (this.finite - this.zeros) * OUTSIDE_SHARE;
     let [low, high, seen] = [this.min, this.max, 0];
     for (let rank = 0; rank < KEYS && seen <= most; rank++) {
       const key = rank < KEYS / 2 ? KEYS - 1 - rank : rank - KEYS / 2;
       const [from, to] = keyRange(key);
-      if (!Number.isFinite(from) || this.#keys[key] === 0) continue;
-      seen += this.#keys[key]!;
+      if (!Number.isFinite(from) || this.#nonZero(key) === 0) continue;
+      seen += this.#nonZero(key);
       low = Math.max(this.min, Math.min(from, to));
     }
     seen = 0;
     for (let rank = KEYS - 1; rank >= 0 && seen <= most; rank--) {
       const key = rank < KEYS / 2 ? KEYS - 1 - rank : rank - KEYS / 2;
       const [from, to] = keyRange(key);
-      if (!Number.isFinite(from) || this.#keys[key] === 0) continue;
-      seen += this.#keys[key]!;
+      if (!Number.isFinite(from) || this.#nonZero(key) === 0) continue;
+      seen += this.#nonZero(key);
       high = Math.min(this.max, Math.max(from, to));
     }
     return low < high ? [low, high] : [this.min, this.max];

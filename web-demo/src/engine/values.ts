@@ -12,7 +12,6 @@ export async function valuesOf(reader: MatrixReader, asked: Area, context: Conte
     columnEnd: Math.min(reader.columns, asked.columnEnd),
   };
   const width = Math.max(0, area.columnEnd - area.columnBegin);
-  // Past the end of a folded vector there are no values. They look like NaN here; the page knows the count.
   const values = new Float64Array(Math.max(0, area.rowEnd - area.rowBegin) * width).fill(Number.NaN);
   await reader.readRows(area.rowBegin, area.rowEnd, context, ({ rowBegin, rowEnd, numbers }) => {
     for (let row = rowBegin; row < rowEnd; row++) {

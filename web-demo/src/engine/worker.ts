@@ -1,13 +1,16 @@
 /** The page's worker: it holds the models, reads and computes, so that the page stays responsive. */
 
 import { pack } from "zstn";
+import { changes } from "./changes.js";
 import type { Context } from "./context.js";
 import { describe } from "./describe.js";
 import { serializeError } from "./serialized-error.js";
 import { OpenModels } from "./open-models.js";
 import type { CallName, Calls, FromWorker, Step, ToWorker } from "./protocol.js";
-import { raster } from "./raster.js";
+import { probe, raster } from "./raster.js";
 import { save } from "./save.js";
+import { thumbnail } from "./thumbnail.js";
+import { vectorSeries } from "./vector.js";
 import { byteBreakdown } from "./byte-breakdown.js";
 import { valuesOf } from "./values.js";
 
@@ -22,11 +25,16 @@ const handlers: Handlers = {
   closeSecond: async () => models.closeSecond(),
   raster: (request, context) => raster(models.matrix(request.of, request.minus), request, context),
   describe: (request, context) => describe(models.matrix(request.of, request.minus), request.whole, context),
+  probe: async ({ of, minus, area }) => probe(models.matrix(of, minus), area),
+  vector: (request, context) => vectorSeries(models.matrix(request.of, request.minus), request, context),
+  thumbnail: ({ of, width, height, maxBytes }, context) => thumbnail(models.sampledMatrix(of, maxBytes), width, height, context),
   values: (request, context) => valuesOf(models.matrix(request.of, request.minus), request.area, context),
-  breakdown: ({ slot, tensor }, context) => byteBreakdown(models.model(slot), tensor, context),
-  save: ({ of, format }, context) => save(models.model(of.slot), of.tensor, format, context),
-  pack: ({ file, base, effort }, { signal, onStep }) => {
-    const options = { effort, signal, onProgress: onStep };
+  breakdown: ({ slot, tensor, generation }, context) => byteBreakdown(models.model(slot, generation), tensor, context),
+  changes: (request, context) => changes(models.model("first"), models.model("second"), request, context),
+  statistics: ({ slot }) => models.model(slot).statistics(),
+  save: ({ of, format }, context) => save(models.model(of.slot, of.generation), of.tensor, format, context),
+  pack: ({ file, base, effort, extended }, { signal, onStep }) => {
+    const options = { effort, extended, signal, onProgress: onStep };
     return base ? pack(file, { ...options, base }) : pack(file, options);
   },
 };

@@ -5,7 +5,7 @@ import { button, colour, darkScheme, element, dataValue, fitCanvas } from "../pa
 import { formatBytes, formatCount, formatDuration, formatShare, plural } from "../page/format.js";
 import type { Activities } from "./activity.js";
 
-const NOTHING: NetworkStats = { requests: 0, roundTrips: 0, bytesFetched: 0, cacheHits: 0, cacheBytes: 0, retries: 0, busyMs: 0, arrived: [] };
+const NOTHING: NetworkStats = { requests: 0, roundTrips: 0, bytesFetched: 0, cacheHits: 0, cacheBytes: 0, retries: 0, busyMs: 0, uniqueBytes: 0, arrived: [] };
 /** Wide enough to be visible where little was fetched, in CSS pixels. */
 const MIN_MARK_WIDTH = 2;
 
@@ -15,7 +15,9 @@ export class NetworkBar {
   readonly #map = element("canvas", { class: "wire-map", role: "img" });
   readonly #counters = element("dl", { class: "counters" });
   readonly #running = element("ul", { class: "running", "aria-label": "Under way" });
+  /** The size of all open models, and of the first one if it is in one file, which the map shows. */
   #sizeBytes = 0;
+  #fileBytes = 0;
   #stats = NOTHING;
   #fetched: ByteRange[] = [];
   #rows = new Map<unknown, { bar: HTMLProgressElement; row: HTMLElement }>();
@@ -30,10 +32,15 @@ export class NetworkBar {
     this.#count();
   }
 
-  /** Starts again for another model, with files of `sizeBytes` in all. */
-  begin(sizeBytes: number): void {
-    this.#sizeBytes = sizeBytes;
+  /** Starts again for another model, whose single file has `fileBytes`; 0 if it has several. */
+  begin(fileBytes: number): void {
+    this.#fileBytes = fileBytes;
     this.#fetched = [];
+  }
+
+  /** Sets the size of all open models together. */
+  resize(sizeBytes: number): void {
+    this.#sizeBytes = sizeBytes;
     this.#count();
     this.#show();
   }
@@ -42,29 +49,35 @@ export class NetworkBar {
     this.#stats = stats;
     this.#fetched.push(...stats.arrived);
     this.#count();
-    if (stats.arrived.length > 0) this.#drawMap();
+    this.#show();
   }
 
   #show(): void {
-    this.#host.hidden = this.#sizeBytes === 0 && this.#activities.running.length === 0;
+    // Without a request there is nothing to tell, as while packing.
+    this.#counters.hidden = this.#map.hidden = this.#sizeBytes === 0 || this.#stats.requests === 0;
+    this.#host.hidden = this.#counters.hidden && this.#activities.running.length === 0;
     document.body.classList.toggle("with-wire", !this.#host.hidden);
     this.#drawMap();
   }
 
   #count(): void {
-    const { requests, roundTrips, bytesFetched, cacheHits, retries, busyMs } = this.#stats;
-    const share = this.#sizeBytes > 0 ? ` of ${formatBytes(this.#sizeBytes)} (${formatShare(bytesFetched / this.#sizeBytes)})` : "";
-    const entries: [string, string, number, string][] = [
-      ["Fetched", "fetched", bytesFetched, formatBytes(bytesFetched) + share],
-      ["Requests", "requests", requests, `${formatCount(requests)}, ${plural(roundTrips, "round trip")}`],
+    const { requests, roundTrips, bytesFetched, uniqueBytes, cacheHits, retries, busyMs } = this.#stats;
+    const unique = this.#sizeBytes > 0 ? Math.min(uniqueBytes, this.#sizeBytes) : uniqueBytes;
+    const share = unique / Math.max(1, this.#sizeBytes);
+    const ofAll = this.#sizeBytes > 0 ? (share === 1 ? ", all of it" : ` of ${formatBytes(this.#sizeBytes)} (${formatShare(share)})`) : "";
+    const again = bytesFetched - unique;
+    const entries: [string, string, number, string, string?][] = [
+      ["Fetched", "fetched", unique, formatBytes(unique) + ofAll],
+      ...(again > 0 ? [["Read again", "again", again, formatBytes(again)] satisfies [string, string, number, string]] : []),
+      ["", "requests", requests, plural(requests, "request"), `, ${plural(roundTrips, "round trip")}`],
       ["Network", "busy", busyMs, formatDuration(busyMs)],
-      ["Cache hits", "cache", cacheHits, formatCount(cacheHits)],
     ];
+    if (cacheHits > 0) entries.push(["Cache hits", "cache", cacheHits, formatCount(cacheHits)]);
     if (retries > 0) entries.push(["Retries", "retries", retries, formatCount(retries)]);
     this.#counters.replaceChildren(
-      ...entries.map(([label, key, value, text]) => element("div", { class: key }, element("dt", {}, label), element("dd", {}, dataValue(value, text, { "data-counter": key })))),
+      ...entries.map(([label, key, value, text, more]) => element("div", { class: key }, element("dt", { class: label ? "" : "unseen" }, label || "Requests"), element("dd", {}, dataValue(value, text, { "data-counter": key }), more !== undefined && element("span", { class: "trips" }, more)))),
     );
-    this.#map.setAttribute("aria-label", `Fetched part of the file: ${formatShare(this.#sizeBytes > 0 ? bytesFetched / this.#sizeBytes : 0)}`);
+    this.#map.setAttribute("aria-label", `Fetched part of the file: ${formatShare(this.#sizeBytes > 0 ? share : 0)}`);
   }
 
   #list(): void {
@@ -99,7 +112,9 @@ export class NetworkBar {
     ctx.fillStyle = colour("map-empty");
     ctx.fillRect(0, 0, width, height);
     ctx.fillStyle = colour("accent");
-    const scale = width / Math.max(1, this.#sizeBytes);
+    // Shards have no common positions: the bar is then as long as the fetched share.
+    if (this.#fileBytes === 0) return ctx.fillRect(0, 0, (width * Math.min(1, this.#stats.uniqueBytes / Math.max(1, this.#sizeBytes))), height);
+    const scale = width / this.#fileBytes;
     for (const { begin, end } of this.#fetched) {
       const long = Math.max(MIN_MARK_WIDTH, (end - begin) * scale);
       ctx.fillRect(Math.min(begin * scale, width - long), 0, long, height);

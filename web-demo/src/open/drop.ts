@@ -1,5 +1,9 @@
 /** Files dropped anywhere on the page. */
 
+import { keepHandle } from "./local-files.js";
+
+type HandleItem = DataTransferItem & { getAsFileSystemHandle?: () => Promise<FileSystemHandle | null> };
+
 /** Calls `onFiles` for dropped files; `veil` covers the page while some hover. */
 export function acceptDrops(veil: HTMLElement, onFiles: (files: File[]) => void): void {
   let depth = 0; // every element that is entered and left on the way counts
@@ -18,6 +22,16 @@ export function acceptDrops(veil: HTMLElement, onFiles: (files: File[]) => void)
     event.preventDefault();
     hover(-depth);
     const files = [...(event.dataTransfer?.files ?? [])];
-    if (files.length > 0) onFiles(files);
+    if (files.length === 0) return;
+    // The items are gone when this function returns, so handles are asked for now.
+    const asked = [...(event.dataTransfer?.items ?? [])].map((item: HandleItem) => item.getAsFileSystemHandle?.());
+    void Promise.allSettled(asked).then((found) => {
+      for (const result of found) {
+        const handle = result.status === "fulfilled" ? result.value : undefined;
+        const file = handle?.kind === "file" ? files.find(({ name }) => name === handle.name) : undefined;
+        if (file) keepHandle(file, handle as FileSystemFileHandle);
+      }
+      onFiles(files);
+    });
   });
 }

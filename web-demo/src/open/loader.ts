@@ -10,7 +10,7 @@ import type { Action } from "../page/notice.js";
 import { hostOf } from "../page/origin.js";
 import { refusalOf, strangerWarning } from "../page/refusal.js";
 import type { Refusal } from "../page/refusal.js";
-import type { OpenModel } from "../tensor/view.js";
+import type { OpenModel } from "../page/open-model.js";
 import type { Activities } from "../network/activity.js";
 import type { Origins } from "./origins.js";
 import { ChoiceNeeded, resolveInput } from "./resolve-input.js";
@@ -41,6 +41,7 @@ export class Loader {
   readonly #activities: Activities;
   readonly #host: LoaderHost;
   #opening = new AbortController();
+  #openingSecond = new AbortController();
 
   constructor(engine: Engine, activities: Activities, host: LoaderHost) {
     this.#engine = engine;
@@ -51,6 +52,7 @@ export class Loader {
   /** Opens one or two models. Returns `undefined` if that failed, which the page shows, or if another model is being opened by now. */
   async open(input: UserInput, secondInput: UserInput | undefined): Promise<Loaded | undefined> {
     this.#opening.abort();
+    this.#openingSecond.abort();
     const attempt = new AbortController();
     this.#opening = attempt;
     clearNotice();
@@ -73,17 +75,32 @@ export class Loader {
     }
   }
 
+  /** Opens the second model. Returns `undefined` if that failed, or if another one is being opened by now. */
   async openSecond(input: UserInput): Promise<OpenModel | undefined> {
+    this.cancelSecond();
+    const attempt = new AbortController();
+    this.#openingSecond = attempt;
     clearNotice();
     try {
-      return await this.#activities.run(`Opening ${labelOf(input)}`, async ({ signal, onStep }) => {
-        const source = await this.#resolveInput(input, signal);
-        return toOpenModel(await this.#engine.call("openSecond", this.#withToken(source), { signal, onStep }), source);
-      });
+      const second = await this.#activities.run(
+        `Opening ${labelOf(input)}`,
+        async ({ signal, onStep }) => {
+          const source = await this.#resolveInput(input, signal);
+          return toOpenModel(await this.#engine.call("openSecond", this.#withToken(source), { signal, onStep }), source);
+        },
+        attempt.signal,
+      );
+      return attempt.signal.aborted ? undefined : second;
     } catch (error) {
+      if (attempt.signal.aborted) return undefined;
       this.#explainSecond(error, input);
       return undefined;
     }
+  }
+
+  /** Stops opening a second model. */
+  cancelSecond(): void {
+    this.#openingSecond.abort();
   }
 
   /** Shows an error at the top of the page. */

@@ -7,6 +7,7 @@ import type { UserInput } from "./resolve-input.js";
 import { HUGGING_FACE } from "./parse-input.js";
 import { TokenFields } from "./token-fields.js";
 import type { Tokens } from "./tokens.js";
+import { keepHandle } from "./local-files.js";
 
 export interface OpenerHost {
   readonly tokens: Tokens;
@@ -18,7 +19,8 @@ export interface OpenerHost {
 export class Opener {
   readonly #address = getById<HTMLInputElement>("address");
   readonly #second = getById<HTMLInputElement>("second");
-  readonly #more = getById<HTMLDetailsElement>("more");
+  readonly #compareMenu = getById<HTMLDetailsElement>("compare-menu");
+  readonly #tokenMenu = getById<HTMLDetailsElement>("token-menu");
   readonly #tokenFields: TokenFields;
   #secondFiles: readonly File[] = [];
 
@@ -29,7 +31,7 @@ export class Opener {
       event.preventDefault();
       const text = this.#address.value.trim();
       if (text === "") return this.#address.focus();
-      this.#more.open = false;
+      this.close();
       onOpen({ text });
     });
     chosenFiles("files", (files) => onOpen({ files }));
@@ -37,27 +39,20 @@ export class Opener {
       this.#secondFiles = files;
       this.#second.value = "";
       this.#second.placeholder = files[0]!.name;
-      this.#more.open = false;
+      this.close();
       onSecond({ files });
     });
     getById("second-open").addEventListener("click", () => {
       const second = this.second;
       if (!second) return this.#second.focus();
-      this.#more.open = false;
+      this.close();
       onSecond(second);
     });
     this.#address.addEventListener("input", () => this.#showTokens());
     this.#second.addEventListener("input", () => (this.#secondFiles = []));
     // Not while typing: fields would appear and disappear with every letter of a host.
     this.#second.addEventListener("change", () => this.#showTokens());
-    document.addEventListener("pointerdown", (event) => {
-      if (this.#more.open && !this.#more.contains(event.target as Node)) this.#more.open = false;
-    });
-    this.#more.addEventListener("keydown", (event) => {
-      if (event.key !== "Escape") return;
-      event.stopPropagation();
-      this.#more.open = false;
-    });
+    for (const menu of [this.#compareMenu, this.#tokenMenu]) closeAsMenu(menu);
   }
 
   get second(): UserInput | undefined {
@@ -77,19 +72,21 @@ export class Opener {
   }
 
   askSecond(): void {
-    this.#more.open = true;
+    this.#compareMenu.open = true;
     this.#second.focus();
   }
 
   /** Focuses the token field of that server. */
   askToken(origin: string): void {
     this.#showTokens(origin);
-    this.#more.open = true;
+    this.close();
+    this.#tokenMenu.open = true;
     this.#tokenFields.focus(origin);
   }
 
   close(): void {
-    this.#more.open = false;
+    this.#compareMenu.open = false;
+    this.#tokenMenu.open = false;
   }
 
   /** Shows the token fields of the servers in the address fields, and of `asking`. */
@@ -102,6 +99,22 @@ export class Opener {
 
 const SECOND_PLACEHOLDER = "https://… or owner/name";
 
+/** Closes an open menu on a press outside of it and on Escape. */
+function closeAsMenu(menu: HTMLDetailsElement): void {
+  document.addEventListener("pointerdown", (event) => {
+    if (menu.open && !menu.contains(event.target as Node)) menu.open = false;
+  });
+  menu.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !menu.open) return;
+    event.stopPropagation();
+    menu.open = false;
+    menu.querySelector("summary")!.focus();
+  });
+}
+
+type FilePicker = (options: { multiple: boolean }) => Promise<FileSystemFileHandle[]>;
+
+/** Calls `use` with chosen files. Where the browser gives handles of files, they are kept, so that a reload loses nothing. */
 function chosenFiles(id: string, use: (files: File[]) => void): void {
   const input = getById<HTMLInputElement>(id);
   input.addEventListener("change", () => {
@@ -109,4 +122,22 @@ function chosenFiles(id: string, use: (files: File[]) => void): void {
     input.value = ""; // so that choosing the same file again is a change
     if (files.length > 0) use(files);
   });
+  const pick = (window as { showOpenFilePicker?: FilePicker }).showOpenFilePicker;
+  if (!pick) return;
+  for (const label of document.querySelectorAll(`label[for="${id}"]`)) {
+    label.addEventListener("click", (event) => {
+      event.preventDefault();
+      const chosen = pick({ multiple: true }).then((handles) =>
+        Promise.all(
+          handles.map(async (handle) => {
+            const file = await handle.getFile();
+            keepHandle(file, handle);
+            return file;
+          }),
+        ),
+      );
+      // Choosing nothing is no error; a picker that is not allowed leaves the field.
+      chosen.then(use, (error: unknown) => (error instanceof DOMException && error.name === "AbortError" ? undefined : input.click()));
+    });
+  }
 }

@@ -6,7 +6,7 @@ import { HUGGING_FACE, parseInput } from "./parse-input.js";
 /** Returns the origin that is contacted first to open `text`; `undefined` if there is none. */
 export function originOf(text: string, hub?: string): string | undefined {
   const source = parseInput(text, hub);
-  return webOrigin(source.kind === "repository" ? source.hub : source.address, document.baseURI);
+  return webOrigin(source.kind === "repository" ? source.repository.endpoint : source.address, document.baseURI);
 }
 
 /** Records who named a server first. */

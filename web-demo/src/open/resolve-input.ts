@@ -1,9 +1,11 @@
 /** Resolving the user's input to a source that the worker can open. */
 
+import { HubError, HubFileError, hub, parseHubAddress } from "zstn/hub";
+import type { HubAddress } from "zstn/hub";
 import type { ModelSource } from "../engine/protocol.js";
 import { hostOf, webOrigin } from "../page/origin.js";
-import { findFiles } from "./hub.js";
-import { HUGGING_FACE, nameOf, parseInput } from "./parse-input.js";
+import { Refusal } from "../page/refusal.js";
+import { HUGGING_FACE, isHubUrl, nameOf, parseInput } from "./parse-input.js";
 import type { Tokens } from "./tokens.js";
 
 /** The user's input: text or files. */
@@ -24,20 +26,55 @@ export class ChoiceNeeded extends Error {
   }
 }
 
-/** Resolves the input. `hub` is the URL of a hub besides Hugging Face. */
-export async function resolveInput(input: UserInput, hub: string | undefined, tokens: Tokens, signal: AbortSignal): Promise<ResolvedInput> {
+/** Resolves the input. `otherHub` is the URL of a hub besides Hugging Face. */
+export async function resolveInput(input: UserInput, otherHub: string | undefined, tokens: Tokens, signal: AbortSignal): Promise<ResolvedInput> {
   if ("files" in input) return ofFiles(input.files);
-  const source = parseInput(input.text, hub);
-  if (source.kind === "address") {
-    // The worker would resolve a relative URL against its own.
-    const address = URL.canParse(source.address, document.baseURI) ? new URL(source.address, document.baseURI).href : source.address;
-    return { source: { address }, name: nameOf(source.address) };
+  const parsed = parseInput(input.text, otherHub);
+  if (parsed.kind === "repository") return ofRepository(parsed.repository, tokens, signal);
+  if (isHubUrl(parsed.address)) parseHubAddress(parsed.address); // throws, with the right spelling
+  // The worker would resolve a relative URL against its own.
+  const address = URL.canParse(parsed.address, document.baseURI) ? new URL(parsed.address, document.baseURI).href : parsed.address;
+  return { source: { address }, name: nameOf(parsed.address) };
+}
+
+/** Finds the model of a repository. All its files will be read from one commit. */
+async function ofRepository(address: HubAddress, tokens: Tokens, signal: AbortSignal): Promise<ResolvedInput> {
+  const origin = webOrigin(address.endpoint)!;
+  const token = tokens.at(origin);
+  try {
+    const { url, repository } = await hub(address, token === undefined ? {} : { token }).locate({ signal });
+    // A link may name any hub, which must not be mistaken for Hugging Face.
+    const elsewhere = address.endpoint === HUGGING_FACE ? "" : `, at ${hostOf(origin)}`;
+    return { source: { address: url.href }, name: `${repository} · ${nameOf(url.href)}${elsewhere}` };
+  } catch (error) {
+    if (error instanceof HubFileError && error.candidates.length > 0) throw new ChoiceNeeded(error.repository, error.candidates.map((path) => ({ path, address: linkTo(address, path) })));
+    throw error instanceof HubError ? (refusalOf(error, address, origin) ?? error) : error;
   }
-  const found = await findFiles(source, tokens, signal);
-  if ("files" in found) throw new ChoiceNeeded(source.repository, found.files);
-  // A link may name any hub, which must not be mistaken for Hugging Face.
-  const elsewhere = source.hub === HUGGING_FACE ? "" : `, at ${hostOf(webOrigin(source.hub)!)}`;
-  return { source: { address: found.address }, name: `${source.repository} · ${nameOf(found.address)}${elsewhere}` };
+}
+
+/** Returns the refusal that a token may help against, in the words of this page; `undefined` for others. */
+function refusalOf({ reason, status }: HubError, { repository }: HubAddress, origin: string): Refusal | undefined {
+  const host = hostOf(origin);
+  switch (reason) {
+    case "repository":
+      return new Refusal(`There is no repository ${repository} at ${host}, or it is not public (status ${status}).`, origin, status);
+    case "gated":
+      return new Refusal(`${repository} is gated: its terms have to be accepted on ${host} first (status ${status}).`, origin, status);
+    case "credentials":
+      return new Refusal(`${host} does not know the access token, which may have expired (status ${status}).`, origin, status);
+    case "forbidden":
+      return new Refusal(`${host} did not let this page read ${repository} (status ${status}).`, origin, status);
+    default:
+      return undefined;
+  }
+}
+
+/** Returns the text that opens one file of a repository: short where it is Hugging Face's. */
+function linkTo(address: HubAddress, path: string): string {
+  const { endpoint, kind, repository, revision } = address;
+  const folder = kind === "models" ? "" : `${kind}/`;
+  if (endpoint === HUGGING_FACE && repository.includes("/")) return `hf://${folder}${repository}${revision === undefined ? "" : `@${encodeURIComponent(revision)}`}/${path}`;
+  return `${endpoint}/${folder}${repository}/blob/${encodeURIComponent(revision ?? "main")}/${path.split("/").map(encodeURIComponent).join("/")}`;
 }
 
 /** Picks the index of several files, or the first that is a model. */

@@ -4,7 +4,7 @@ import type { TensorInfo } from "zstn";
 import type { ModelSummary } from "../engine/protocol.js";
 import { element } from "../page/element.js";
 import { formatBytes, formatCount, formatMagnitude, formatRatio, formatShare } from "../page/format.js";
-import { dtypeFamily } from "../tree/dtype-family.js";
+import { dtypeFamily, isFloat } from "../tree/dtype-family.js";
 import { ownBytes } from "../tree/node.js";
 import { dtypeChip } from "../tree/row.js";
 
@@ -13,7 +13,8 @@ export const valuesOf = ({ shape }: Pick<TensorInfo, "shape">): number => shape.
 /** Size, original, ratio, values. */
 export function totals(model: ModelSummary): HTMLElement {
   const { sizeBytes, originalBytes, tensors, fileCount, kind } = model;
-  const values = tensors.reduce((sum, tensor) => sum + (tensor.aliasOf === undefined ? valuesOf(tensor) : 0), 0);
+  const own = tensors.filter(({ aliasOf }) => aliasOf === undefined);
+  const [values, floats] = [own, own.filter(({ dtype }) => isFloat(dtype))].map((some) => some.reduce((sum, tensor) => sum + valuesOf(tensor), 0)) as [number, number];
   const ratio = originalBytes / sizeBytes;
   const plain = kind === "safetensors";
   const saved = sizeBytes < originalBytes ? `${formatShare(1 - sizeBytes / originalBytes)} saved` : plain ? "not packed" : "no savings";
@@ -23,8 +24,8 @@ export function totals(model: ModelSummary): HTMLElement {
     entry(fileCount === 1 ? "File" : `${formatCount(fileCount)} files`, formatBytes(sizeBytes), KINDS[kind] ?? kind),
     entry("Original", formatBytes(originalBytes), plain ? "uncompressed" : "as safetensors"),
     entry("Ratio", formatRatio(ratio), saved),
-    entry("Parameters", formatMagnitude(values), `${formatCount(values)} values`),
-    entry("Tensors", formatCount(tensors.length), tiedNote(tensors)),
+    entry("Values", formatMagnitude(values), floats === values || floats === 0 ? formatCount(values) : `${formatMagnitude(floats)} float, ${formatMagnitude(values - floats)} others`),
+    entry("Tensors", formatCount(tensors.length), tiedNote(tensors, plain)),
   );
 }
 
@@ -41,9 +42,11 @@ function entry(label: string, value: string, note: string): HTMLElement {
   return element("div", { class: "figure" }, element("dt", {}, label), element("dd", {}, value), element("dd", { class: "note" }, note));
 }
 
-function tiedNote(tensors: readonly TensorInfo[]): string {
+function tiedNote(tensors: readonly TensorInfo[], isPlain: boolean): string {
   const tied = tensors.filter(({ aliasOf }) => aliasOf !== undefined).length;
-  return tied === 0 ? "no tied weights" : `${formatCount(tied)} tied`;
+  // A plain file may hold the same weights twice.
+  if (tied === 0) return isPlain ? "none marked as tied" : "no tied weights";
+  return `${formatCount(tied)} tied`;
 }
 
 /** Returns the sizes by dtype, original and stored. */
@@ -53,7 +56,8 @@ export function byDtype({ tensors }: ModelSummary): HTMLElement {
   for (const tensor of tensors) {
     const sum = sums.get(tensor.dtype) ?? { tensors: 0, values: 0, originalBytes: 0, storedBytes: 0 };
     sum.tensors += 1;
-    sum.values += valuesOf(tensor);
+    // Tied tensors have no bytes of their own.
+    if (tensor.aliasOf === undefined) sum.values += valuesOf(tensor);
     sum.originalBytes += tensor.byteLength;
     sum.storedBytes += ownBytes(tensor);
     sums.set(tensor.dtype, sum);

@@ -22,6 +22,7 @@ export class PackPanel {
   readonly #base = new BasePicker();
   readonly #result = element("div", { class: "pack-result" });
   #effort: Effort = "balanced";
+  #extended = false;
   #packing: AbortController | undefined;
 
   constructor(activities: Activities, onOpen: (file: File, base: File | undefined) => void) {
@@ -34,12 +35,13 @@ export class PackPanel {
       if (file) void this.pack(file);
     });
     const effort = select("Effort", [["fast", "fast"], ["balanced", "balanced"], ["max", "smallest"]], this.#effort, (value) => (this.#effort = value as Effort));
+    const readers = select("Readable by", [["all", "zstn and z4ai"], ["extended", "zstn only (smaller)"]], "all", (value) => (this.#extended = value === "extended"));
     this.node = element(
       "div",
       { class: "pack" },
-      element("header", { class: "stage-head" }, element("h1", { tabIndex: -1 }, "Pack a file here")),
+      element("header", { class: "stage-head" }, element("h1", { tabIndex: -1 }, "Compress a model")),
       element("p", { class: "lead" }, "A .safetensors file becomes a .zstn file: smaller, without losing a bit, and readable tensor by tensor. With a base model, only what a fine-tune changed is stored. Nothing leaves your machine."),
-      element("div", { class: "pack-tools" }, input, element("label", { class: "drop", htmlFor: "pack-file" }, element("strong", {}, "Drop or choose a .safetensors file"), element("span", {}, "packed by this page, in the background")), element("div", { class: "pack-options" }, effort, this.#base.node)),
+      element("div", { class: "pack-tools" }, input, element("label", { class: "drop", htmlFor: "pack-file" }, element("strong", {}, "Drop or choose a .safetensors file"), element("span", {}, "runs locally in your browser")), element("div", { class: "pack-options" }, effort, readers, this.#base.node)),
       this.#result,
     );
   }
@@ -60,7 +62,7 @@ export class PackPanel {
       const report = await this.#activities.run(
         `Packing ${file.name}`,
         ({ signal, onStep }) =>
-          engine.call("pack", { file, base, effort: this.#effort }, {
+          engine.call("pack", { file, base, effort: this.#effort, extended: this.#extended }, {
             signal,
             onStep: (step) => {
               bar.value = step.loadedBytes / Math.max(1, step.totalBytes);

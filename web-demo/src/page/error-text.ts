@@ -1,30 +1,104 @@
-/** The text of errors, and the action that may help. */
+/** The text of errors: the page's own sentence, advice, and what the package said. */
 
-import { EngineError } from "../engine/client.js";
+import { hostOf } from "./origin.js";
 import { refusalOf } from "./refusal.js";
 
-/** Returns a sentence about an error. Errors of the package are sentences already; others are introduced by one. */
+/** An error of the package, made here or in the worker. */
+interface CodedError {
+  readonly code: string;
+  readonly message: string;
+  readonly status?: number | undefined;
+  /** The URL of the request. */
+  readonly url?: string | undefined;
+}
+
+/** Returns a sentence about an error, in the words of the page. */
 export function errorText(error: unknown): string {
   const refusal = refusalOf(error);
   if (refusal) return refusal.message;
-  if (error instanceof EngineError && error.code === "base_required") return "This is a delta: choose the model it was made from.";
+  const own = isCoded(error) ? ownText(error) : undefined;
+  if (own !== undefined) return own;
   if (error instanceof Error && error.message !== "") {
-    return /[.!?]$/.test(error.message) ? error.message : `Something went wrong: ${error.message}.`;
+    return /[.!?:)]$/.test(error.message) ? error.message : `Something went wrong: ${error.message}.`;
   }
   return `Something went wrong: ${String(error)}.`;
 }
 
-/** Returns advice, where the message itself has none. */
+/** Returns what the package said, where that is more than the page's own sentence. */
+export function errorDetails(error: unknown): string | undefined {
+  return isCoded(error) && !refusalOf(error) && ownText(error) !== undefined ? error.message : undefined;
+}
+
+/** Returns advice, where the sentence itself has none. */
 export function suggestedAction(error: unknown): string | undefined {
-  if (!(error instanceof EngineError)) return undefined;
-  if (refusalOf(error)) return "If it is private or gated, add an access token under “Options” and open it again.";
-  if (error.code === "network") return "If the address is right, its server may not let other pages read it (CORS): download the file and drop it here.";
-  if (error.code === "malformed" || error.code === "unsupported") return "This page reads .safetensors, .zstn, .z4dm, .zt, .gauss and index files of models in shards.";
-  if (error.code === "limit") return "View some rows in the heatmap instead, or use the command line.";
-  return undefined;
+  if (!isCoded(error)) return undefined;
+  if (refusalOf(error)) return "If it is private or gated, add an access token and open it again.";
+  switch (error.code) {
+    case "network":
+    case "range_not_supported":
+    case "content_encoding":
+      return "If the address is right, download the file and drop it here.";
+    case "malformed":
+    case "unsupported":
+      return isRecognised(error) ? undefined : "This page reads .safetensors, .zstn, .z4dm, .zt, .gauss and index files of models in shards.";
+    case "limit":
+      return isNoModel(error) ? undefined : "View some rows in the heatmap instead, or use the command line.";
+    default:
+      return undefined;
+  }
 }
 
 /** Returns whether the user cancelled the action, which is not an error. */
 export function isAbort(error: unknown): boolean {
   return error instanceof Error && error.name === "AbortError";
 }
+
+const isCoded = (error: unknown): error is CodedError & Error => error instanceof Error && "code" in error && typeof error.code === "string";
+
+/** Returns the page's sentence for an error of the package; `undefined` where its message is one. */
+function ownText(error: CodedError): string | undefined {
+  if (isNoModel(error)) return "Not a model file this page can read.";
+  const host = error.url === undefined || !URL.canParse(error.url) ? "The server" : hostOf(new URL(error.url).origin);
+  switch (error.code) {
+    case "base_required":
+      return "This is a delta: choose the model it was made from.";
+    case "http":
+      return httpText(error, host);
+    case "network":
+      return `Could not read from ${host}. The address may be wrong, or the server does not let web pages read its files (CORS).`;
+    case "range_not_supported":
+      return `${host} cannot send parts of files, and this file is too large to load whole.`;
+    case "content_encoding":
+      return `${host} compresses the file on its way, so that parts of it cannot be read.`;
+    case "truncated":
+      return "The file is incomplete.";
+    case "changed":
+      return "The file has changed since it was opened. Open it again.";
+    case "read":
+      return "The file could not be read. If it was changed or moved, choose it again.";
+    case "malformed":
+      return isRecognised(error) ? undefined : "The file is damaged here, or is not what its name says.";
+    case "limit":
+      return "This is too large to load in a browser.";
+    case "core":
+    case "internal":
+    case "worker":
+      return "The decoder of this page failed. Reload the page to start again.";
+    default:
+      return undefined;
+  }
+}
+
+function httpText({ status, url }: CodedError, host: string): string | undefined {
+  if (status === 404 || status === 410) return `There is no file at ${url} (status ${status}).`;
+  if (status === 429) return `${host} has had too many requests (status 429). Try again in a minute.`;
+  if (status !== undefined && status >= 500) return `${host} has a problem (status ${status}). Try again later.`;
+  return undefined;
+}
+
+/** Returns whether the package recognised the file as something else, and says so. */
+const isRecognised = ({ message }: CodedError): boolean => /\bThis (is|file is) an? |\bis (a web page|an XML|a Git LFS)/.test(message);
+
+/** Returns whether the file is not a model at all, as far as its first bytes say. */
+const isNoModel = (error: CodedError): boolean =>
+  ["malformed", "unsupported", "limit"].includes(error.code) && !isRecognised(error) && /its first bytes are|header of (about )?\d+ bytes is over the cap/.test(error.message);

@@ -30,12 +30,17 @@ export function formatRatio(ratio: number): string {
   return `${ratio.toFixed(ratio < 10 ? 2 : ratio < 100 ? 1 : 0)}×`;
 }
 
-/** 0.00123 → "0.12 %". */
+/** 0.00123 → "0.12 %"; 12.3 → "12×". Only what is exactly all is "100 %". */
 export function formatShare(share: number): string {
   const percent = share * 100;
   if (percent > 0 && percent < 0.01) return "< 0.01 %";
+  if (percent >= 99.95 && percent < 100) return "> 99.9 %";
+  if (percent > 1000) return `${share.toFixed(0)}×`;
   return `${percent.toFixed(percent < 9.995 ? 2 : percent < 99.95 ? 1 : 0)} %`;
 }
+
+/** "1.50 %" → "≈ 1.50 %". A bound says already that it is not exact. */
+export const approximately = (text: string): string => (/^[<>]/.test(text) ? text : `≈ ${text}`);
 
 /** [4096, 11008] → "4096 × 11008"; [] → "scalar". */
 export function formatShape(shape: readonly number[]): string {

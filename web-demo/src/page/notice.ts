@@ -1,7 +1,7 @@
 /** Notices at the top of the page. */
 
 import { button, getById, element } from "./element.js";
-import { errorText, isAbort, suggestedAction } from "./error-text.js";
+import { errorDetails, errorText, isAbort, suggestedAction } from "./error-text.js";
 
 export interface Action {
   label: string;
@@ -25,11 +25,12 @@ export function showError(error: unknown, actions: readonly Action[] = [], help?
 
 export function errorBox(error: unknown, actions: readonly Action[], dismiss?: () => void, help: readonly Node[] = usualHelp(error)): HTMLElement {
   const buttons = actions.map(({ label, act }) => button(label, act));
+  const details = errorDetails(error);
   if (dismiss) buttons.push(button("Dismiss", dismiss));
   return element(
     "div",
     { class: "notice error", role: "alert" },
-    element("div", { class: "words" }, element("p", {}, errorText(error)), ...help),
+    element("div", { class: "words" }, element("p", {}, errorText(error)), ...help, details !== undefined && element("details", { class: "help" }, element("summary", {}, "Details"), element("p", {}, details))),
     buttons.length > 0 && element("div", { class: "buttons" }, ...buttons),
   );
 }

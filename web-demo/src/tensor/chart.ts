@@ -1,8 +1,9 @@
 /** Charts, drawn with uPlot in the colours of the page. */
 
-import uPlot from "uplot";
+import type uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { colour, darkScheme, element } from "../page/element.js";
+import { loadPlot } from "./load-plot.js";
 
 export interface ChartData {
   readonly x: ArrayLike<number>;
@@ -12,10 +13,15 @@ export interface ChartData {
 export interface ChartOptions {
   /** The accessible label. */
   readonly label: string;
+  /** Destroys the chart. */
+  readonly signal: AbortSignal;
   readonly bars?: boolean;
   /** Whether the y axis is logarithmic. */
   readonly log?: boolean;
   readonly stroke?: string;
+  /** A second line with its own points, and its colour. */
+  readonly other?: ChartData;
+  readonly otherStroke?: string;
   readonly formatX?: (value: number) => string;
   readonly formatY?: (value: number) => string;
 }
@@ -26,39 +32,59 @@ const FONT = "11px ui-sans-serif, system-ui, sans-serif";
 /** A chart that fills the width of its container. */
 export class Chart {
   readonly node: HTMLElement;
-  readonly #data: ChartData;
+  #data: ChartData;
   #options: ChartOptions;
   #plot: uPlot | undefined;
+  #turn = 0;
 
   constructor(data: ChartData, options: ChartOptions) {
     this.#data = data;
     this.#options = options;
     this.node = element("div", { class: "chart", role: "img", "aria-label": options.label });
-    new ResizeObserver(([entry]) => this.#fit(entry!.contentRect.width)).observe(this.node);
-    darkScheme.addEventListener("change", () => this.#draw(this.node.clientWidth));
+    const { signal } = options;
+    const resized = new ResizeObserver(([entry]) => this.#fit(entry!.contentRect.width));
+    resized.observe(this.node);
+    darkScheme.addEventListener("change", () => void this.#draw(this.node.clientWidth), { signal });
+    const destroy = () => {
+      resized.disconnect();
+      this.#plot?.destroy();
+      this.#plot = undefined;
+    };
+    signal.addEventListener("abort", destroy, { once: true });
   }
 
   set log(log: boolean) {
     this.#options = { ...this.#options, log };
-    this.#draw(this.node.clientWidth);
+    void this.#draw(this.node.clientWidth);
+  }
+
+  set data(data: ChartData) {
+    this.#data = data;
+    void this.#draw(this.node.clientWidth);
   }
 
   #fit(width: number): void {
     if (width === 0 || !this.node.isConnected) return;
     if (this.#plot) this.#plot.setSize({ width, height: HEIGHT });
-    else this.#draw(width);
+    else void this.#draw(width);
   }
 
-  #draw(width: number): void {
+  async #draw(width: number): Promise<void> {
     if (width === 0) return;
+    const turn = (this.#turn += 1);
+    const Plot = await loadPlot();
+    if (turn !== this.#turn || this.#options.signal.aborted) return; // drawn anew or destroyed meanwhile
     this.#plot?.destroy();
-    const { bars, log, stroke = "saved", formatX = short, formatY = short } = this.#options;
+    const { bars, log, other, otherStroke = "double", stroke = "saved", formatX = short, formatY = short } = this.#options;
     const ink = colour(stroke);
     const axis = { stroke: colour("quiet"), font: FONT, grid: { stroke: colour("line-soft"), width: 1 }, ticks: { show: false } };
-    const paths = bars ? uPlot.paths.bars!({ size: [0.9, 40], gap: 0 }) : undefined;
+    const paths = bars ? Plot.paths.bars!({ size: [0.9, 40], gap: 0 }) : undefined;
     // A logarithmic axis has no zero.
     const y = log ? Array.from(this.#data.y, (value) => (value > 0 ? value : null)) : Array.from(this.#data.y);
-    this.#plot = new uPlot(
+    const line = { width: bars ? 0 : 1.25, points: { show: false }, spanGaps: other !== undefined };
+    const own = [Array.from(this.#data.x), y] as uPlot.AlignedData;
+    const data = other ? Plot.join([own, [Array.from(other.x), Array.from(other.y)]]) : own;
+    this.#plot = new Plot(
       {
         width,
         height: HEIGHT,
@@ -70,10 +96,10 @@ export class Chart {
           { ...axis, values: (_, ticks) => ticks.map(formatX), space: 60, size: 30 },
           { ...axis, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : formatY(tick))), size: 54 },
         ],
-        series: [{}, { stroke: ink, width: bars ? 0 : 1.25, ...(bars && { fill: ink }), ...(paths && { paths }), points: { show: false } }],
+        series: [{}, { ...line, stroke: ink, ...(bars && { fill: ink }), ...(paths && { paths }) }, ...(other ? [{ ...line, stroke: colour(otherStroke) }] : [])],
         hooks: { setCursor: [(plot) => this.#say(plot)] },
       },
-      [Array.from(this.#data.x), y] as uPlot.AlignedData,
+      data,
       this.node,
     );
     this.node.append(this.#readout);
@@ -82,8 +108,9 @@ export class Chart {
   readonly #readout = element("p", { class: "readout", "aria-hidden": "true" });
 
   #say({ cursor: { idx } }: uPlot): void {
-    const { formatX = short, formatY = short } = this.#options;
-    this.#readout.textContent = idx === null || idx === undefined ? "" : `${formatX(this.#data.x[idx]!)}: ${formatY(this.#data.y[idx]!)}`;
+    const { other, formatX = short, formatY = short } = this.#options;
+    // The points of two lines are not those of either.
+    this.#readout.textContent = idx === null || idx === undefined || other ? "" : `${formatX(this.#data.x[idx]!)}: ${formatY(this.#data.y[idx]!)}`;
   }
 }
 

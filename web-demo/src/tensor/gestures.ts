@@ -5,24 +5,41 @@ import type { Viewport } from "./viewport.js";
 /** The fraction of the view that an arrow key pans. */
 const KEY_STEP = 0.2;
 const KEY_ZOOM = 1.6;
+/** How far the wheel turns to zoom by a factor of e, in CSS pixels. */
+const WHEEL_PIXELS = 1200;
 /** The longest movement of a click, in CSS pixels. */
 const CLICK_PIXELS = 4;
 
-export function attachGestures(canvas: HTMLCanvasElement, viewport: Viewport, onClick: (across: number, down: number) => void): void {
-  const pointers = new Map<number, { x: number; y: number }>();
-  let moved = 0;
-  const size = () => ({ width: Math.max(1, canvas.clientWidth), height: Math.max(1, canvas.clientHeight) });
+export interface GestureHandlers {
+  /** Called with the fractions of the view, across and down. */
+  readonly onClick: (across: number, down: number) => void;
+  /** Called when the wheel scrolls the page, since the plot has no focus. */
+  readonly onIgnoredWheel: () => void;
+  /** Further keys. Returns whether the key was used. */
+  readonly onKey: (event: KeyboardEvent) => boolean;
+}
 
-  canvas.addEventListener("pointerdown", (event) => {
+/** Attaches gestures to a focusable element. Until it has focus, the wheel and fingers scroll the page. */
+export function attachGestures(node: HTMLElement, viewport: Viewport, { onClick, onIgnoredWheel, onKey }: GestureHandlers): void {
+  const pointers = new Map<number, { x: number; y: number; isIdle: boolean }>();
+  let moved = 0;
+  const size = () => ({ width: Math.max(1, node.clientWidth), height: Math.max(1, node.clientHeight) });
+  const hasFocus = () => document.activeElement === node;
+
+  node.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
-    canvas.setPointerCapture(event.pointerId);
-    pointers.set(event.pointerId, { x: event.offsetX, y: event.offsetY });
+    node.setPointerCapture(event.pointerId);
+    // A finger pans once the plot has been tapped.
+    pointers.set(event.pointerId, { x: event.offsetX, y: event.offsetY, isIdle: event.pointerType === "touch" && !hasFocus() });
     moved = 0;
   });
-  canvas.addEventListener("pointermove", (event) => {
+  node.addEventListener("pointermove", (event) => {
     const before = pointers.get(event.pointerId);
     if (!before) return;
-    const now = { x: event.offsetX, y: event.offsetY };
+    const now = { x: event.offsetX, y: event.offsetY, isIdle: before.isIdle };
+    moved += Math.abs(now.x - before.x) + Math.abs(now.y - before.y);
+    pointers.set(event.pointerId, now);
+    if (before.isIdle) return;
     const { width, height } = size();
     const other = [...pointers].find(([id]) => id !== event.pointerId)?.[1];
     if (other) {
@@ -31,30 +48,28 @@ export function attachGestures(canvas: HTMLCanvasElement, viewport: Viewport, on
     }
     const shares = other ? 2 : 1;
     viewport.pan((before.x - now.x) / width / shares, (before.y - now.y) / height / shares);
-    moved += Math.abs(now.x - before.x) + Math.abs(now.y - before.y);
-    pointers.set(event.pointerId, now);
   });
   const lifted = (event: PointerEvent) => {
     if (!pointers.delete(event.pointerId) || event.type !== "pointerup" || moved >= CLICK_PIXELS) return;
+    node.focus({ preventScroll: true });
     const { width, height } = size();
     onClick(event.offsetX / width, event.offsetY / height);
   };
-  canvas.addEventListener("pointerup", lifted);
-  canvas.addEventListener("pointercancel", lifted);
-  canvas.addEventListener(
+  node.addEventListener("pointerup", lifted);
+  node.addEventListener("pointercancel", lifted);
+  node.addEventListener(
     "wheel",
     (event) => {
-      // The page scrolls, unless the heatmap has focus.
-      if (document.activeElement !== canvas && !event.ctrlKey) return;
+      if (!hasFocus() && !event.ctrlKey) return onIgnoredWheel();
       event.preventDefault();
       const { width, height } = size();
       const lines = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 30 : 1;
-      viewport.zoom(Math.exp((-event.deltaY * lines) / 400), event.offsetX / width, event.offsetY / height);
+      viewport.zoom(Math.exp((-event.deltaY * lines) / WHEEL_PIXELS), event.offsetX / width, event.offsetY / height);
     },
     { passive: false },
   );
-  canvas.addEventListener("dblclick", (event) => viewport.zoom(2.5, event.offsetX / size().width, event.offsetY / size().height));
-  canvas.addEventListener("keydown", (event) => {
+  node.addEventListener("dblclick", (event) => viewport.zoom(2.5, event.offsetX / size().width, event.offsetY / size().height));
+  node.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const actions: Record<string, () => void> = {
       ArrowLeft: () => viewport.pan(-KEY_STEP, 0),
@@ -64,12 +79,18 @@ export function attachGestures(canvas: HTMLCanvasElement, viewport: Viewport, on
       "+": () => viewport.zoom(KEY_ZOOM),
       "=": () => viewport.zoom(KEY_ZOOM),
       "-": () => viewport.zoom(1 / KEY_ZOOM),
-      "0": () => viewport.reset(),
+      "0": () => viewport.fit(),
+      f: () => viewport.fit(),
+      F: () => viewport.fit(),
       Enter: () => onClick(0.5, 0.5),
     };
-    const action = actions[event.key];
-    if (!action) return;
-    action();
+    if (!onKey(event)) {
+      const action = actions[event.key];
+      if (!action) return;
+      action();
+    }
     event.preventDefault();
+    // Keys of the page, such as Escape, are not meant.
+    event.stopPropagation();
   });
 }

@@ -1,18 +1,32 @@
 /** The heatmap: a matrix as an image that can be panned and zoomed. It shows the rows in memory at once, and fetches the others in view. */
 
 import type { Engine } from "../engine/client.js";
-import type { Area, Raster, Reference, Shading } from "../engine/protocol.js";
+import type { Area, Probe, Raster, Reference, Shading } from "../engine/protocol.js";
 import { colour, darkScheme, element, fitCanvas } from "../page/element.js";
 import { formatCount, formatValue } from "../page/format.js";
-import { showError } from "../page/notice.js";
+import { announce, showError } from "../page/notice.js";
 import type { Activities } from "../network/activity.js";
+import { drawAxis } from "./axes.js";
 import { attachGestures } from "./gestures.js";
+import { hatching } from "./hatching.js";
+import { legend } from "./legend.js";
+import { drawMarginal, largest } from "./marginal.js";
+import { cellsText } from "./cells-text.js";
+import { Pin } from "./pin.js";
+import { ReadOut } from "./read-out.js";
+import type { SharedScale } from "./shared-scale.js";
 import type { Viewport } from "./viewport.js";
 
 /** How far the image extends beyond the view on each side, as a fraction of it, so that panning shows no blanks. */
 const MARGIN = 0.25;
 /** How long the view must be still before rows are fetched, in milliseconds. */
 const STILL_MS = 140;
+/** From this many cells per pixel on, magnitudes show more than means, which are all near zero. */
+const CROWDED = 1.5;
+const HINT_MS = 1800;
+
+/** How pixels are coloured: `auto` depends on the number of cells per pixel. */
+export type ShadingChoice = Shading | "auto";
 
 export interface HeatmapOptions {
   readonly engine: Engine;
@@ -24,55 +38,132 @@ export interface HeatmapOptions {
   readonly maxRows: number;
   readonly label: string;
   readonly signal: AbortSignal;
-  readonly onPick: (row: number, column: number) => void;
+  /** The colour scale that this heatmap shares with others. */
+  readonly scale?: SharedScale | undefined;
+  /** Called when a cell was pinned, or the pin was removed. */
+  readonly onPin: (cell: readonly [number, number] | undefined) => void;
+  /** Called when the view has come to rest. */
+  readonly onSettle: () => void;
 }
 
 interface Picture {
-  readonly area: Area;
+  readonly raster: Raster;
   readonly image: HTMLCanvasElement;
 }
 
 export class Heatmap {
   readonly node: HTMLElement;
+  readonly map: HTMLCanvasElement;
+  readonly rowAxis = element("canvas", { class: "axis rows", "aria-hidden": "true" });
+  readonly columnAxis = element("canvas", { class: "axis columns", "aria-hidden": "true" });
+  readonly rowMarginal = element("canvas", { class: "marginal rows", role: "img" });
+  readonly columnMarginal = element("canvas", { class: "marginal columns", role: "img" });
   readonly #options: HeatmapOptions;
-  readonly #canvas: HTMLCanvasElement;
-  readonly #state = element("p", { class: "caption", role: "status" });
+  readonly #state = element("p", { class: "caption" });
   readonly #legend = element("p", { class: "legend" });
-  #shading: Shading;
+  readonly #scale = element("p", { class: "marginal-scale" });
+  readonly #hint = element("p", { class: "hint", hidden: true }, "Click the heatmap, then scroll to zoom");
+  readonly #readOut = new ReadOut();
+  readonly #pin: Pin;
+  #choice: ShadingChoice;
   #whole: Picture | undefined;
   #current: Picture | undefined;
   #frame = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
+  #hintTimer: ReturnType<typeof setTimeout> | undefined;
   #busy = false;
   #again = false;
   #sharpening: AbortController | undefined;
+  #probing = 0;
+  #announced: string | undefined;
 
-  constructor(options: HeatmapOptions, shading: Shading) {
+  constructor(options: HeatmapOptions, choice: ShadingChoice) {
     this.#options = options;
-    this.#shading = shading;
-    const help = "Arrow keys move, plus and minus zoom, 0 shows all, Enter shows the values in the middle.";
-    this.#canvas = element("canvas", { class: "heatmap", tabIndex: 0, role: "application", "aria-label": `${options.label}. ${help}` });
-    this.node = element("figure", { class: "heatmap-box" }, this.#canvas, element("figcaption", {}, this.#state, this.#legend));
-    attachGestures(this.#canvas, options.viewport, (across, down) => this.#pick(across, down));
-    options.viewport.onChange(() => this.#moved());
-    darkScheme.addEventListener("change", () => this.#forget(), { signal: options.signal });
-    new ResizeObserver(() => this.#moved()).observe(this.#canvas);
+    this.#choice = choice;
+    const { viewport, signal } = options;
+    const help = "Arrow keys move, plus and minus zoom, F shows all, Enter pins the value in the middle, Shift and arrow keys move the pin.";
+    this.map = element("canvas", { class: "heatmap", tabIndex: 0, role: "application", "aria-label": `${options.label}. ${help}` });
+    this.#pin = new Pin({ ...options, map: this.map });
+    const box = element("div", { class: "map" }, this.map, ...this.#readOut.nodes, this.#hint, ...this.#pin.nodes);
+    const plot = element("div", { class: "plot" }, this.columnMarginal, this.#scale, this.rowAxis, box, this.rowMarginal, this.columnAxis);
+    this.node = element("figure", { class: "heatmap-box" }, plot, element("figcaption", {}, this.#state, this.#legend));
+    attachGestures(this.map, viewport, {
+      onClick: (across, down) => this.pin(this.#cellAt(across, down)),
+      onIgnoredWheel: () => this.#showHint(),
+      onKey: (event) => this.#pin.onKey(event, this.#cellAt(0.5, 0.5)),
+    });
+    this.map.addEventListener("pointermove", ({ offsetX, offsetY }) => void this.#hover(offsetX, offsetY));
+    this.map.addEventListener("pointerleave", () => this.#leave());
+    viewport.onChange(() => this.#moved());
+    darkScheme.addEventListener("change", () => this.refresh(), { signal });
+    new ResizeObserver(() => {
+      viewport.aspect = this.map.clientWidth / this.map.clientHeight;
+      this.#moved();
+    }).observe(this.map);
   }
 
-  set shading(shading: Shading) {
-    this.#shading = shading;
-    this.#forget();
+  set shading(choice: ShadingChoice) {
+    this.#choice = choice;
+    this.refresh();
+  }
+
+  /** What the picture on display shows; undefined before the first one. */
+  get raster(): Raster | undefined {
+    return this.#current?.raster;
+  }
+
+  get shading(): Shading {
+    if (this.#choice !== "auto") return this.#choice;
+    const { rowBegin, rowEnd, columnBegin, columnEnd } = this.#options.viewport.inside;
+    const pixels = Math.max(1, this.map.clientWidth * this.map.clientHeight);
+    return ((rowEnd - rowBegin) * (columnEnd - columnBegin)) / pixels > CROWDED ? "rms" : "mean";
+  }
+
+  get caption(): string {
+    return this.#state.textContent ?? "";
   }
 
   /** Renders again, since more rows are in memory. */
   refresh(): void {
-    this.#forget();
-  }
-
-  #forget(): void {
     this.#whole = undefined;
     void this.#render();
     this.#moved();
+  }
+
+  /** Pins a cell, the values around which are shown; `undefined` removes the pin. */
+  pin(cell: readonly [number, number] | undefined): void {
+    this.#pin.set(cell);
+  }
+
+  #showHint(): void {
+    this.#hint.hidden = false;
+    clearTimeout(this.#hintTimer);
+    this.#hintTimer = setTimeout(() => (this.#hint.hidden = true), HINT_MS);
+  }
+
+  #leave(): void {
+    this.#probing += 1;
+    this.#readOut.hide();
+  }
+
+  /** Shows what the pixel under the pointer stands for. */
+  async #hover(x: number, y: number): Promise<void> {
+    const { engine, of, minus, viewport, signal } = this.#options;
+    const { clientWidth: width, clientHeight: height } = this.map;
+    const { area } = viewport;
+    const [across, down] = [(area.columnEnd - area.columnBegin) / width, (area.rowEnd - area.rowBegin) / height];
+    const [row, column] = [Math.floor(area.rowBegin + y * down), Math.floor(area.columnBegin + x * across)];
+    if (row < 0 || column < 0 || row >= viewport.rows || column >= viewport.columns || signal.aborted) return this.#leave();
+    const cells: Area = {
+      rowBegin: row,
+      rowEnd: Math.min(viewport.rows, Math.max(row + 1, Math.floor(area.rowBegin + (y + 1) * down))),
+      columnBegin: column,
+      columnEnd: Math.min(viewport.columns, Math.max(column + 1, Math.floor(area.columnBegin + (x + 1) * across))),
+    };
+    const own = ++this.#probing;
+    this.#readOut.show(x, y, width, height, cellsText(cells, undefined));
+    const found = await engine.call("probe", { of, minus, area: cells }, { signal }).catch((): Probe | undefined => undefined);
+    if (own === this.#probing && found) this.#readOut.show(x, y, width, height, cellsText(cells, found));
   }
 
   #moved(): void {
@@ -83,25 +174,66 @@ export class Heatmap {
       });
     }
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => void this.#sharpen(), STILL_MS);
+    this.#timer = setTimeout(() => void this.#settled(), STILL_MS);
     void this.#render();
+  }
+
+  async #settled(): Promise<void> {
+    this.#timer = undefined;
+    if (this.#options.signal.aborted) return;
+    if (this.#options.viewport.settle()) void this.#render();
+    this.#options.onSettle();
+    await this.#sharpen();
+    this.#announce();
+  }
+
+  /** Announces the view, unless it is moving, or is the first one, which the panel announces. */
+  #announce(): void {
+    if (this.#timer !== undefined || this.caption === "" || this.caption === this.#announced) return;
+    if (this.#announced !== undefined && !this.#options.signal.aborted) announce(this.caption);
+    this.#announced = this.caption;
   }
 
   /** Draws the current image, however coarse. */
   #draw(): void {
-    const canvas = fitCanvas(this.#canvas);
+    const canvas = fitCanvas(this.map);
     if (!canvas) return;
     const { ctx, width, height } = canvas;
-    ctx.fillStyle = colour("map-empty");
-    ctx.fillRect(0, 0, width, height);
-    ctx.imageSmoothingEnabled = false;
-    const { area } = this.#options.viewport;
+    const { area, inside, rows, columns } = this.#options.viewport;
     const [x, y] = [width / (area.columnEnd - area.columnBegin), height / (area.rowEnd - area.rowBegin)];
+    ctx.clearRect(0, 0, width, height);
+    ctx.fillStyle = hatching(ctx);
+    ctx.fillRect((inside.columnBegin - area.columnBegin) * x, (inside.rowBegin - area.rowBegin) * y, (inside.columnEnd - inside.columnBegin) * x, (inside.rowEnd - inside.rowBegin) * y);
+    ctx.imageSmoothingEnabled = false;
     for (const picture of [this.#whole, this.#current]) {
       if (!picture) continue;
-      const { area: of, image } = picture;
-      ctx.drawImage(image, (of.columnBegin - area.columnBegin) * x, (of.rowBegin - area.rowBegin) * y, (of.columnEnd - of.columnBegin) * x, (of.rowEnd - of.rowBegin) * y);
+      const { raster: { area: of }, image } = picture;
+      const place = [(of.columnBegin - area.columnBegin) * x, (of.rowBegin - area.rowBegin) * y, (of.columnEnd - of.columnBegin) * x, (of.rowEnd - of.rowBegin) * y] as const;
+      // The finer picture replaces the coarse one: where it has gaps, nothing was read.
+      if (picture === this.#current && picture !== this.#whole) {
+        ctx.fillStyle = colour("map-empty");
+        ctx.fillRect(...place);
+        ctx.fillStyle = hatching(ctx);
+        ctx.fillRect(...place);
+      }
+      ctx.drawImage(image, ...place);
     }
+    drawAxis(this.rowAxis, area.rowBegin, area.rowEnd, rows, "down");
+    drawAxis(this.columnAxis, area.columnBegin, area.columnEnd, columns, "across");
+    this.#drawMarginals();
+    this.#pin.place();
+  }
+
+  #drawMarginals(): void {
+    if (!this.#current) return;
+    const { rowRms, columnRms, area: of } = this.#current.raster;
+    const { area } = this.#options.viewport;
+    const limit = largest(rowRms, columnRms) || 1;
+    drawMarginal(this.rowMarginal, { values: rowRms, begin: of.rowBegin, end: of.rowEnd }, area.rowBegin, area.rowEnd, limit, "down");
+    drawMarginal(this.columnMarginal, { values: columnRms, begin: of.columnBegin, end: of.columnEnd }, area.columnBegin, area.columnEnd, limit, "across");
+    this.#scale.replaceChildren("RMS to", element("br"), formatValue(limit, 2));
+    this.rowMarginal.setAttribute("aria-label", `RMS by row, of the cells in view, up to ${formatValue(largest(rowRms))}`);
+    this.columnMarginal.setAttribute("aria-label", `RMS by column, of the cells in view, up to ${formatValue(largest(columnRms))}`);
   }
 
   /** Renders the view from the rows in memory, and again if the view has moved meanwhile. */
@@ -114,15 +246,13 @@ export class Heatmap {
     try {
       do {
         this.#again = false;
-        const raster = await this.#raster(!this.#whole, false, this.#options.signal);
-        const picture = pictureOf(raster);
-        if (!this.#whole) {
-          this.#whole = picture;
-          this.#again = !this.#options.viewport.isAll;
-        }
-        this.#current = picture;
-        this.#say(raster);
-        this.#draw();
+        const isWhole = !this.#whole;
+        const picture = pictureOf(await this.#raster(isWhole, false, this.#options.signal));
+        this.#whole ??= picture;
+        const isView = !isWhole || this.#options.viewport.isAll;
+        this.#again ||= !isView;
+        this.#show(picture);
+        if (isView) this.#share(picture.raster);
       } while (this.#again);
     } catch (error) {
       if (!this.#options.signal.aborted) showError(error);
@@ -133,17 +263,15 @@ export class Heatmap {
 
   /** Fetches the rows in view, unless there are too many. */
   async #sharpen(): Promise<void> {
-    const { viewport, maxRows, activities, signal } = this.#options;
+    const { viewport: { inside }, maxRows, activities, signal } = this.#options;
     this.#sharpening?.abort();
-    if (signal.aborted || viewport.area.rowEnd - viewport.area.rowBegin > maxRows) return;
+    if (signal.aborted || this.#current?.raster.isComplete || inside.rowEnd - inside.rowBegin > maxRows) return;
     const own = new AbortController();
     this.#sharpening = own;
     try {
       const either = AbortSignal.any([own.signal, signal]);
-      const raster = await activities.run("Rows in view", (options) => this.#raster(false, true, options.signal, options.onStep), either);
-      this.#current = pictureOf(raster);
-      this.#say(raster);
-      this.#draw();
+      await activities.run("Rows in view", (options) => this.#raster(false, true, options.signal, options.onStep), either);
+      await this.#render();
     } catch (error) {
       if (!own.signal.aborted && !signal.aborted) showError(error);
     }
@@ -152,35 +280,53 @@ export class Heatmap {
   #raster(whole: boolean, fetch: boolean, signal: AbortSignal, onStep?: (step: { loadedBytes: number; totalBytes: number }) => void): Promise<Raster> {
     const { engine, of, minus, viewport } = this.#options;
     const density = Math.min(devicePixelRatio, 2);
-    const { rowBegin, rowEnd, columnBegin, columnEnd } = viewport.area;
+    const view = whole ? viewport.all : viewport.inside;
     const margin = whole || fetch ? 0 : MARGIN;
-    const [down, across] = [(rowEnd - rowBegin) * margin, (columnEnd - columnBegin) * margin];
-    const area = whole ? viewport.all : { rowBegin: rowBegin - down, rowEnd: rowEnd + down, columnBegin: columnBegin - across, columnEnd: columnEnd + across };
-    const width = Math.round(this.#canvas.clientWidth * density * (1 + 2 * margin)) || 600;
-    const height = Math.round(this.#canvas.clientHeight * density * (1 + 2 * margin)) || 300;
-    return engine.call("raster", { of, minus, area, width, height, shading: this.#shading, dark: darkScheme.matches, fetch }, { signal, onStep });
+    const [down, across] = [(view.rowEnd - view.rowBegin) * margin, (view.columnEnd - view.columnBegin) * margin];
+    const area = {
+      rowBegin: Math.max(0, view.rowBegin - down),
+      rowEnd: Math.min(viewport.rows, view.rowEnd + down),
+      columnBegin: Math.max(0, view.columnBegin - across),
+      columnEnd: Math.min(viewport.columns, view.columnEnd + across),
+    };
+    const shown = whole ? viewport.all : viewport.area;
+    const width = Math.round(((this.map.clientWidth * density) / (shown.columnEnd - shown.columnBegin)) * (area.columnEnd - area.columnBegin)) || 600;
+    const height = Math.round(((this.map.clientHeight * density) / (shown.rowEnd - shown.rowBegin)) * (area.rowEnd - area.rowBegin)) || 300;
+    return engine.call("raster", { of, minus, area, view, width, height, shading: this.shading, limit: this.#options.scale?.limit(this.shading), dark: darkScheme.matches, fetch }, { signal, onStep });
   }
 
-  #say({ complete, limit }: Raster): void {
-    const { area, rows, columns } = this.#options.viewport;
+  readonly #recolour = () => void this.#render();
+
+  /** Reports the limit of a picture of the view to the shared scale. The picture is rendered again if it has another limit than the others now. */
+  #share({ limit, ownLimit }: Raster): void {
+    const { scale } = this.#options;
+    if (!scale) return;
+    scale.report(this.#recolour, this.shading, ownLimit);
+    this.#again ||= scale.limit(this.shading) !== limit;
+  }
+
+  #show(picture: Picture): void {
+    this.#current = picture;
+    const { inside, rows, columns } = this.#options.viewport;
+    const { isComplete } = picture.raster;
     const range = (begin: number, end: number) => `${formatCount(Math.floor(begin))}–${formatCount(Math.ceil(end) - 1)}`;
-    const where = `Rows ${range(area.rowBegin, area.rowEnd)} of ${formatCount(rows)}, columns ${range(area.columnBegin, area.columnEnd)} of ${formatCount(columns)}`;
-    const state = complete ? "full detail" : "sampled – zoom in for full detail";
-    this.#state.textContent = `${where}; ${state}`;
-    this.#state.dataset["complete"] = String(complete);
-    const scale = element("i", { class: this.#shading, "aria-hidden": "true" });
-    const low = this.#shading === "value" ? formatValue(-limit, 2) : "0";
-    this.#legend.replaceChildren(low, scale, formatValue(limit, 2));
+    const where = `Rows ${range(inside.rowBegin, inside.rowEnd)} of ${formatCount(rows)}, columns ${range(inside.columnBegin, inside.columnEnd)} of ${formatCount(columns)}`;
+    this.#state.textContent = `${where}; ${isComplete ? "full detail" : "sampled – zoom in for full detail"}`;
+    this.#state.dataset["complete"] = String(isComplete);
+    this.#legend.replaceChildren(...legend(picture.raster, this.shading));
+    this.#draw();
   }
 
-  #pick(across: number, down: number): void {
-    const { rowBegin, rowEnd, columnBegin, columnEnd } = this.#options.viewport.area;
-    this.#options.onPick(Math.floor(rowBegin + down * (rowEnd - rowBegin)), Math.floor(columnBegin + across * (columnEnd - columnBegin)));
+  #cellAt(across: number, down: number): readonly [number, number] | undefined {
+    const { area, rows, columns } = this.#options.viewport;
+    const cell = [Math.floor(area.rowBegin + down * (area.rowEnd - area.rowBegin)), Math.floor(area.columnBegin + across * (area.columnEnd - area.columnBegin))] as const;
+    return cell[0] >= 0 && cell[1] >= 0 && cell[0] < rows && cell[1] < columns ? cell : undefined;
   }
 }
 
-function pictureOf({ area, width, height, rgba }: Raster): Picture {
+function pictureOf(raster: Raster): Picture {
+  const { width, height, rgba } = raster;
   const image = element("canvas", { width, height });
   image.getContext("2d")?.putImageData(new ImageData(rgba, width, height), 0, 0);
-  return { area, image };
+  return { raster, image };
 }

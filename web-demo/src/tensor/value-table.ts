@@ -1,7 +1,7 @@
 /** The table of single values. */
 
 import type { Engine } from "../engine/client.js";
-import type { Reference } from "../engine/protocol.js";
+import type { Area, Reference } from "../engine/protocol.js";
 import { button, element } from "../page/element.js";
 import { formatCount, formatValue } from "../page/format.js";
 import { showError } from "../page/notice.js";
@@ -16,13 +16,14 @@ export interface ValueTableOptions {
   readonly minus?: Reference | undefined;
   readonly rows: number;
   readonly columns: number;
-  readonly count: number;
   readonly signal: AbortSignal;
 }
 
 export class ValueTable {
   readonly node: HTMLElement;
   readonly #options: ValueTableOptions;
+  /** A vector is listed in lines of consecutive values. */
+  readonly #isVector: boolean;
   readonly #table = element("table", { class: "values" });
   readonly #row: HTMLInputElement;
   readonly #column: HTMLInputElement;
@@ -30,19 +31,22 @@ export class ValueTable {
 
   constructor(options: ValueTableOptions) {
     this.#options = options;
-    this.#row = position("Row", options.rows, () => this.#show());
+    this.#isVector = options.columns === 1;
+    this.#row = position(this.#isVector ? "Index" : "Row", options.rows, () => this.#show());
     this.#column = position("Column", options.columns, () => this.#show());
-    const step = (label: string, input: HTMLInputElement, by: () => number) => button(label, () => this.go(input === this.#row ? this.#row.valueAsNumber + by() : this.#row.valueAsNumber, input === this.#column ? this.#column.valueAsNumber + by() : this.#column.valueAsNumber), { class: "button small" });
-    const places = element(
-      "div",
-      { class: "places" },
-      element("label", {}, "Row", this.#row),
-      step("Previous rows", this.#row, () => -ROWS),
-      step("Next rows", this.#row, () => ROWS),
+    const step = (label: string, text: string, input: HTMLInputElement, by: () => number) => button(text, () => this.go(input === this.#row ? this.#row.valueAsNumber + by() : this.#row.valueAsNumber, input === this.#column ? this.#column.valueAsNumber + by() : this.#column.valueAsNumber), { class: "button small", "aria-label": label });
+    const rowStep = () => (this.#isVector ? ROWS * this.#width : ROWS);
+    const byRow = [
+      element("label", {}, this.#isVector ? "Index" : "Row", this.#row),
+      step(this.#isVector ? "Previous values" : "Previous rows", "◀", this.#row, () => -rowStep()),
+      step(this.#isVector ? "Next values" : "Next rows", "▶", this.#row, rowStep),
+    ];
+    const byColumn = [
       element("label", {}, "Column", this.#column),
-      step("Previous columns", this.#column, () => -this.#width),
-      step("Next columns", this.#column, () => this.#width),
-    );
+      step("Previous columns", "◀", this.#column, () => -this.#width),
+      step("Next columns", "▶", this.#column, () => this.#width),
+    ];
+    const places = element("div", { class: "places" }, ...byRow, ...(this.#isVector ? [] : byColumn));
     const scroll = element("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Values" }, this.#table);
     this.node = element("section", { class: "card wide" }, element("div", { class: "card-head" }, element("h2", {}, "Values"), places), scroll);
   }
@@ -67,32 +71,34 @@ export class ValueTable {
     this.#reading?.abort();
     const own = new AbortController();
     this.#reading = own;
-    const asked = { rowBegin: row, rowEnd: row + ROWS, columnBegin: column, columnEnd: column + this.#width };
+    const width = this.#width;
+    const asked = this.#isVector
+      ? { rowBegin: row, rowEnd: row + ROWS * width, columnBegin: 0, columnEnd: 1 }
+      : { rowBegin: row, rowEnd: row + ROWS, columnBegin: column, columnEnd: column + width };
     try {
       const either = AbortSignal.any([own.signal, signal]);
       const { area, values } = await activities.run("Values", (options) => engine.call("values", { of, minus, area: asked }, options), either);
-      this.#fill(area, values);
+      this.#fill(area, values, this.#isVector ? width : area.columnEnd - area.columnBegin);
     } catch (error) {
       if (!own.signal.aborted && !signal.aborted) showError(error);
     }
   }
 
-  #fill({ rowBegin, rowEnd, columnBegin, columnEnd }: { rowBegin: number; rowEnd: number; columnBegin: number; columnEnd: number }, values: Float64Array): void {
-    const width = columnEnd - columnBegin;
+  #fill({ rowBegin, rowEnd, columnBegin }: Area, values: Float64Array, width: number): void {
     const largest = values.reduce((most, value) => (Number.isFinite(value) ? Math.max(most, Math.abs(value)) : most), Number.MIN_VALUE);
-    const head = element("tr", {}, element("td", {}), ...Array.from({ length: width }, (_, i) => element("th", { scope: "col" }, formatCount(columnBegin + i))));
-    const rows = Array.from({ length: rowEnd - rowBegin }, (_, y) => {
-      const row = rowBegin + y;
-      const cells = Array.from({ length: width }, (_, x) => {
-        if (row * this.#options.columns + columnBegin + x >= this.#options.count) return element("td", { class: "beyond" });
-        const value = values[y * width + x]!;
+    const heads = Array.from({ length: width }, (_, i) => element("th", { scope: "col" }, this.#isVector ? `+${i}` : formatCount(columnBegin + i)));
+    const head = element("tr", {}, element("td", {}), ...heads);
+    const lines = this.#isVector ? Math.ceil(values.length / width) : rowEnd - rowBegin;
+    const rows = Array.from({ length: lines }, (_, y) => {
+      const cells = Array.from(values.subarray(y * width, (y + 1) * width), (value) => {
         const cell = element("td", { class: value < 0 ? "negative" : "positive" }, formatValue(value, 3));
         cell.style.setProperty("--strength", `${(Number.isFinite(value) ? (Math.abs(value) / largest) * 42 : 60).toFixed(1)}%`);
         return cell;
       });
-      return element("tr", {}, element("th", { scope: "row" }, formatCount(row)), ...cells);
+      return element("tr", {}, element("th", { scope: "row" }, formatCount(rowBegin + (this.#isVector ? y * width : y))), ...cells);
     });
-    this.#table.replaceChildren(element("caption", { class: "unseen" }, `Values from row ${rowBegin} and column ${columnBegin} on`), element("thead", {}, head), element("tbody", {}, ...rows));
+    const caption = this.#isVector ? `Values from index ${rowBegin} on` : `Values from row ${rowBegin} and column ${columnBegin} on`;
+    this.#table.replaceChildren(element("caption", { class: "unseen" }, caption), element("thead", {}, head), element("tbody", {}, ...rows));
   }
 }
 

@@ -2,13 +2,18 @@
 
 import type { TensorInfo } from "zstn";
 import type { Engine } from "../engine/client.js";
-import type { ModelSummary, ModelSource, Reference, Slot } from "../engine/protocol.js";
+import type { Reference, Slot } from "../engine/protocol.js";
 import { button, element } from "../page/element.js";
 import { formatBytes, formatCount, formatRatio, formatShape } from "../page/format.js";
+import type { OpenModel } from "../page/open-model.js";
 import { dtypeChip } from "../tree/row.js";
 import type { Activities } from "../network/activity.js";
 import { TensorPanel } from "./panel.js";
+import { multiples } from "./multiples.js";
 import { exportPanel } from "./export-panel.js";
+import { overlay } from "./charts.js";
+import { SharedScale } from "./shared-scale.js";
+import type { ViewState } from "./view-state.js";
 import { Viewport } from "./viewport.js";
 
 /** How the tensor is shown: alone, next to another one, or minus it. */
@@ -20,11 +25,6 @@ export const MODES: readonly (readonly [Mode, string])[] = [
   ["difference", "Difference"],
 ];
 
-export interface OpenModel extends ModelSummary {
-  readonly source: ModelSource;
-  readonly byName: ReadonlyMap<string, TensorInfo>;
-}
-
 export interface TensorViewOptions {
   readonly engine: Engine;
   readonly activities: Activities;
@@ -34,6 +34,11 @@ export interface TensorViewOptions {
   readonly mode: Mode;
   /** The other tensor: of the second model if it has one of that name, else of the first. */
   readonly against: string | undefined;
+  readonly state: ViewState;
+  /** Called with the changed keys of the view. */
+  readonly onState: (state: ViewState) => void;
+  readonly onPick: (info: TensorInfo) => void;
+  readonly copyLink: HTMLElement;
   readonly onLeave: () => void;
   readonly onCompare: (mode: Mode, against: string | undefined) => void;
 }
@@ -59,25 +64,26 @@ export class TensorView {
   }
 
   #head(): HTMLElement {
-    const { info, onLeave } = this.#options;
+    const { info, onLeave, copyLink } = this.#options;
     const { name, dtype, shape, byteLength, storedLength, parts, aliasOf, base, format } = info;
     const values = shape.reduce((product, size) => product * size, 1);
-    const ranges = parts.map(({ offset, length }) => `${formatCount(offset)}–${formatCount(offset + length)}`);
+    const ranges = parts.filter(({ length }) => length > 0).map(({ offset, length }) => `${formatCount(offset)}–${formatCount(offset + length - 1)}`);
     const facts: (HTMLElement | string)[] = [
       dtypeChip(dtype),
       element("b", {}, formatShape(shape)),
       `${formatCount(values)} values`,
-      `${formatBytes(byteLength)}, stored in ${formatBytes(storedLength)} (${formatRatio(byteLength / Math.max(1, storedLength))})`,
+      base === "copy" ? `${formatBytes(byteLength)}, nothing stored: same as in the base` : `${formatBytes(byteLength)}, stored in ${formatBytes(storedLength)} (${formatRatio(byteLength / Math.max(1, storedLength))})`,
     ];
-    if (ranges.length <= 3) facts.push(`at bytes ${ranges.join(", ")}`);
+    if (ranges.length > 0 && ranges.length <= 3) facts.push(`at bytes ${ranges.join(", ")}`);
     if (aliasOf !== undefined) facts.push(`tied to ${aliasOf}`);
-    if (base !== undefined) facts.push(base === "copy" ? "the same in the base" : "stored as its difference from the base");
+    if (base !== undefined && base !== "copy") facts.push("stored as its difference from the base");
     if (format !== undefined) facts.push(`stored as ${format}`);
     return element(
       "header",
       { class: "stage-head tensor-head" },
       button("← Overview", onLeave, { class: "button small" }),
       element("h1", { tabIndex: -1 }, name === "" ? "(no name)" : name),
+      copyLink,
       element("p", { class: "facts" }, ...facts.map((fact) => element("span", {}, fact))),
     );
   }
@@ -94,26 +100,26 @@ export class TensorView {
     const buttons = MODES.map(([value, text]) => button(text, () => onCompare(value, input.value.trim() || undefined), { class: "button small", "aria-pressed": String(value === mode), disabled: value !== "alone" && !other && input.value === "" }));
     input.addEventListener("input", () => buttons.slice(1).forEach((item) => (item.disabled = input.value.trim() === "")));
     const where = other && (other.slot === "second" ? ` of ${second!.name}` : "");
-    return element("div", { class: "comparison", role: "group", "aria-label": "Comparison" }, element("span", { class: "segments" }, ...buttons), element("label", {}, element("span", {}, "with"), input), where ? element("span", { class: "quiet" }, where) : undefined, offered);
+    return element("div", { class: "comparison", role: "group", "aria-label": "Comparison" }, element("span", { class: "segments" }, ...buttons), element("label", {}, element("span", {}, "vs"), input), where ? element("span", { class: "quiet" }, where) : undefined, offered);
   }
 
   /** Returns the tensor to compare with. */
   #other(): Reference | undefined {
     const { against, first, second, info } = this.#options;
     const name = against ?? info.name;
-    if (second?.byName.has(name)) return { slot: "second", tensor: name };
-    if (against !== undefined && first.byName.has(against)) return { slot: "first", tensor: against };
+    if (second?.byName.has(name)) return { slot: "second", tensor: name, generation: second.generation };
+    if (against !== undefined && first.byName.has(against)) return { slot: "first", tensor: against, generation: first.generation };
     return undefined;
   }
 
   async #show(): Promise<void> {
-    const { engine, activities, info, mode, first, second, against } = this.#options;
+    const { engine, activities, info, mode, first, second, against, state, onState, onPick } = this.#options;
     const signal = this.#closing.signal;
-    const of: Reference = { slot: "first", tensor: info.name };
+    const of: Reference = { slot: "first", tensor: info.name, generation: first.generation };
     const other = this.#other();
     if (mode !== "alone" && !other) {
       const name = against ?? info.name;
-      this.#body.replaceChildren(element("p", { class: "notice error", role: "alert" }, second ? `Neither model has another tensor named ${name}. Choose one of the names offered.` : `There is nothing to compare with: name another tensor of this model, or open a second model from the overview.`));
+      this.#body.replaceChildren(element("p", { class: "notice error", role: "alert" }, second ? `No tensor named ${name} to compare with. Choose one of the names offered.` : `There is nothing to compare with: name another tensor of this model, or open a second model from the overview.`));
       return;
     }
     const infoOf = ({ slot, tensor }: Reference): TensorInfo => this.#model(slot).byName.get(tensor)!;
@@ -124,7 +130,8 @@ export class TensorView {
       return;
     }
     const title = minus ? `${info.name} minus ${minus.tensor === info.name ? `that of ${second?.name}` : minus.tensor}` : info.name;
-    const panel = new TensorPanel({ engine, activities, of, minus, info, title, signal });
+    const layers = minus ? undefined : multiples({ engine, activities, info, generation: first.generation, tensors: first.tensors, signal, onPick });
+    const panel = new TensorPanel({ engine, activities, of, minus, info, title, model: first.name, signal, state, onState, layers });
     this.#body.replaceChildren(panel.node);
     const base = first.kind === "z4dm" ? second?.source : undefined;
     if (!minus) this.#body.append(exportPanel({ engine, activities, of, source: first.source, name: first.name, base }));
@@ -132,22 +139,27 @@ export class TensorView {
   }
 
   #sideBySide(of: Reference, other: Reference, infoOf: (reference: Reference) => TensorInfo): Promise<void> {
-    const { engine, activities } = this.#options;
+    const { engine, activities, state, onState } = this.#options;
     const signal = this.#closing.signal;
+    const scale = new SharedScale();
     let shared: Viewport | undefined;
     const shareView = (rows: number, columns: number): Viewport => {
       if (shared?.rows === rows && shared.columns === columns) return shared;
       return (shared = new Viewport(rows, columns));
     };
-    const panels = [of, other].map((reference) => {
+    const panels = [of, other].map((reference, i) => {
       const info = infoOf(reference);
       const title = reference.tensor === of.tensor ? `${reference.tensor} of ${this.#model(reference.slot).name}` : reference.tensor;
-      const panel = new TensorPanel({ engine, activities, of: reference, info, title, signal, shareView });
+      const panel = new TensorPanel({ engine, activities, of: reference, info, title, model: this.#model(reference.slot).name, signal, shareView, scale, isOverlaid: true, state, onState: i === 0 ? onState : () => {} });
       const heading = element("h2", { class: "side-title" }, this.#model(reference.slot).name, element("span", { class: "quiet" }, ` ${reference.tensor}`));
       return { panel, node: element("section", { class: "side", "aria-label": title }, heading, panel.node) };
     });
     this.#body.replaceChildren(element("div", { class: "sides" }, ...panels.map(({ node }) => node)));
-    return Promise.all(panels.map(({ panel }) => panel.show())).then(() => {});
+    return Promise.all(panels.map(({ panel }) => panel.show())).then(([a, b]) => {
+      if (!a || !b || a.rowsRead === 0 || b.rowsRead === 0) return;
+      const nameOf = ({ slot, tensor }: Reference) => (of.tensor === other.tensor ? this.#model(slot).name : tensor);
+      this.#body.prepend(overlay(a, b, [nameOf(of), nameOf(other)], signal));
+    });
   }
 
   #model(slot: Slot): OpenModel {

@@ -2,6 +2,9 @@
 
 export type DtypeFamily = "half" | "single" | "double" | "eight" | "integer" | "other";
 
+/** Returns whether elements of a dtype are floating-point numbers: weights, and not masks, positions or packed integers. */
+export const isFloat = (dtype: string): boolean => /^(BF16|F\d|C64)/.test(dtype);
+
 export function dtypeFamily(dtype: string): DtypeFamily {
   if (dtype === "BF16" || dtype === "F16") return "half";
   if (dtype === "F32") return "single";

@@ -16,7 +16,7 @@ export function rowContent({ node }: Row): HTMLElement[] {
   if (node.kind === "module") {
     const share = node.originalBytes > 0 ? node.storedBytes / node.originalBytes : 0;
     return [
-      element("span", { class: "label" }, node.label),
+      element("span", { class: "label", title: node.path.replace(/\.$/, "") }, node.label),
       element("span", { class: "about" }, plural(node.tensors, "tensor")),
       element("span", { class: "bytes" }, formatBytes(node.originalBytes)),
       bar(share),
@@ -26,11 +26,24 @@ export function rowContent({ node }: Row): HTMLElement[] {
   const shared = tensor.aliasOf !== undefined;
   const ratio = shared ? "tied" : tensor.base === "copy" ? "same" : formatRatio(ratioOf(tensor));
   return [
-    element("span", { class: "label tensor", title: tensor.name }, node.label === "" ? "(no name)" : node.label),
-    element("span", { class: "about" }, dtypeChip(tensor.dtype), " ", formatShape(tensor.shape)),
+    element("span", { class: "label tensor", title: tensor.name }, ...shortened(node.label)),
+    element("span", { class: "about" }, formatShape(tensor.shape), " ", dtypeChip(tensor.dtype)),
     element("span", { class: "bytes" }, formatBytes(tensor.byteLength)),
     bar(shared || tensor.byteLength === 0 ? 0 : tensor.storedLength / tensor.byteLength, ratio),
   ];
+}
+
+/** Labels up to this length are rarely cut. */
+const SHORT_CHARS = 22;
+
+/** Returns a label in two parts, of which the beginning is cut where there is no room: the end tells more. */
+function shortened(label: string): (string | HTMLElement)[] {
+  if (label === "") return ["(no name)"];
+  if (label.length <= SHORT_CHARS) return [label];
+  const parts = label.split(".");
+  const tail = parts.splice(-2).join(".");
+  const head = parts.length > 0 ? `${parts.join(".")}.` : "";
+  return head === "" ? [label] : [element("span", { class: "head" }, head), element("span", { class: "tail" }, tail)];
 }
 
 /** Returns the stored size and the ratio to the original. */

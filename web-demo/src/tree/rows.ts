@@ -15,28 +15,11 @@ export interface Row {
 
 export type Order = "tree" | "file" | "name" | "largest" | "ratio";
 
-export interface Filter {
-  readonly words: string;
-  /** "" for all. */
-  readonly dtype: string;
-}
-
 /** Returns the compression ratio of a tensor; Infinity where it takes no bytes of its own. */
 export function ratioOf(tensor: TensorInfo): number {
   if (tensor.byteLength === 0) return 1;
   const own = ownBytes(tensor);
   return own === 0 ? Number.POSITIVE_INFINITY : tensor.byteLength / own;
-}
-
-/** Returns the tensors whose name, dtype or shape contains every word. */
-export function matching(tensors: readonly TensorInfo[], { words, dtype }: Filter): readonly TensorInfo[] {
-  const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
-  if (wanted.length === 0 && dtype === "") return tensors;
-  return tensors.filter((tensor) => {
-    if (dtype !== "" && tensor.dtype !== dtype) return false;
-    const text = `${tensor.name} ${tensor.dtype} ${tensor.shape.join("x")} ${tensor.shape.join("×")}`.toLowerCase();
-    return wanted.every((word) => text.includes(word));
-  });
 }
 
 /** The largest tree that is shown with all its branches open, in rows. */

@@ -23,7 +23,7 @@ pub enum Profile {
 pub struct Library {
     pub shared: PathBuf,
     pub fixed: PathBuf,
-    /// What programs with the static library have to be linked with, too.
+    /// The libraries that programs with the static library are linked with as well.
     pub private: String,
 }
 

@@ -17,8 +17,8 @@ use crate::valgrind::{self, Valgrind};
 use crate::workspace::Workspace;
 use crate::{apt, process, programs};
 
-/// What the tests need besides a C compiler, which Rust needs too, with the
-/// packages of Debian.
+/// The programs that the tests need in addition to a C compiler, which Rust needs
+/// too, with the packages of Debian.
 const PROGRAMS: [(&str, &str); 3] = [
     ("c++", "g++"),
     ("pkg-config", "pkg-config"),

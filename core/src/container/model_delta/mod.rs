@@ -1,10 +1,11 @@
 //! `Z4DM`: a checkpoint as its difference from another one
 //! (docs/formats/z4ai-containers.md 4), followed by a trailer of ours
-//! (docs/formats/zstn-delta.md).
+//! (docs/formats/zstn-delta.md). Version 2 has one more kind of record
+//! (docs/formats/extensions.md 3).
 //!
 //! ```text
 //! prefix    magic, version, header of the target, data length, digest of the base
-//! records   one per tensor: a frame, a Z4DL delta, or a copy of the base's bytes
+//! records   one per tensor: a frame, a difference, or a copy of the base's bytes
 //! trailer      digests, and where the payloads are; ignored by z4ai
 //! ```
 
@@ -27,6 +28,15 @@ pub use trailer::{
 };
 pub use write::{Coded, DeltaPacker, pack};
 
+use crate::frame::Edition;
+
 /// First bytes of the file.
 pub const MAGIC: [u8; 4] = *b"Z4DM";
-const VERSION: u8 = 1;
+/// The numbers of the editions.
+const VERSIONS: [u8; 2] = [1, 2];
+
+/// Returns the version of a file of this `edition`.
+#[must_use]
+pub fn version(edition: Edition) -> u8 {
+    edition.number(VERSIONS)
+}

@@ -4,8 +4,9 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::{MAGIC, VERSION};
+use super::{MAGIC, VERSIONS};
 use crate::bytes::Cursor;
+use crate::frame::Edition;
 use crate::{Error, Result, Rule};
 
 /// Bytes before the header.
@@ -17,6 +18,8 @@ const AFTER_HEADER_BYTES: u64 = 20;
 /// The fields before the records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prefix {
+    /// What the records may be.
+    pub edition: Edition,
     /// Range of the target's header in the file.
     pub header: Range<u64>,
     /// Length of the target's data buffer.
@@ -33,7 +36,7 @@ impl Prefix {
     pub fn len_bytes(head: &[u8], file_len_bytes: u64) -> Result<u64> {
         let mut cursor = Cursor::new(head);
         cursor.expect_magic(&MAGIC, Rule::DeltaMagic, "Z4DM delta")?;
-        cursor.expect_version(VERSION, Rule::DeltaVersion, "Z4DM delta")?;
+        Edition::read(&mut cursor, VERSIONS, Rule::DeltaVersion, "Z4DM delta")?;
         let header_len = cursor.u64("header length")?;
         header_len
             .checked_add(HEADER_START + AFTER_HEADER_BYTES)
@@ -56,14 +59,26 @@ impl Prefix {
         let end = Self::len_bytes(head, file_len_bytes)?;
         let header = HEADER_START..end - AFTER_HEADER_BYTES;
         let mut cursor = Cursor::new(head);
-        cursor.take(header.end, "header of the target")?;
+        cursor.take(MAGIC.len() as u64, "the magic")?;
+        let edition = Edition::read(&mut cursor, VERSIONS, Rule::DeltaVersion, "Z4DM delta")?;
+        cursor.take(
+            header.end - cursor.position() as u64,
+            "header of the target",
+        )?;
         let data_len_bytes = cursor.u64("data length")?;
         Ok(Self {
+            edition,
             header,
             data_len_bytes,
             base_digest: cursor.array("digest of the base")?,
             record_count: cursor.u32("record count")?,
         })
+    }
+
+    /// Returns the version of the file.
+    #[must_use]
+    pub fn version(&self) -> u8 {
+        self.edition.number(VERSIONS)
     }
 
     /// Returns the offset of the first record.
@@ -82,13 +97,14 @@ impl Prefix {
 /// Returns the bytes before the records.
 #[must_use]
 pub fn write(
+    edition: Edition,
     header: &[u8],
     data_len_bytes: u64,
     base_digest: [u8; 8],
     record_count: u32,
 ) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
-    out.push(VERSION);
+    out.push(edition.number(VERSIONS));
     out.extend_from_slice(&(header.len() as u64).to_le_bytes());
     out.extend_from_slice(header);
     out.extend_from_slice(&data_len_bytes.to_le_bytes());

@@ -1,6 +1,7 @@
 //! Restores the target from a delta and its base.
 
 use alloc::borrow::Cow;
+use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -11,8 +12,9 @@ use super::trailer::{Contents, Trailer, short_digest};
 use crate::bytes::{self, Cursor, part};
 use crate::container::safetensors::Header;
 use crate::engine::Engine;
-use crate::frame::Stored;
 use crate::frame::delta::Delta;
+use crate::frame::difference::Difference;
+use crate::frame::{Edition, Stored};
 use crate::{Error, Result, Rule, sort};
 
 /// A delta file whose records cover the target's data.
@@ -30,10 +32,14 @@ impl<'a> ModelDelta<'a> {
         let prefix = Prefix::parse(file, file.len() as u64)?;
         let mut cursor = Cursor::new(file);
         cursor.take(prefix.end(), "what stands before the records")?;
-        let records = record::read(&mut cursor, prefix.record_count, prefix.data_len_bytes)?;
+        let records = record::read(&mut cursor, &prefix)?;
         let end = cursor.position() as u64;
         let header_len = prefix.header.end - prefix.header.start;
-        let trailer = Trailer::parse(part(file, end..file.len() as u64), header_len)?;
+        let trailer = Trailer::parse(
+            part(file, end..file.len() as u64),
+            header_len,
+            prefix.edition,
+        )?;
         let delta = Self {
             file,
             prefix,
@@ -73,6 +79,12 @@ impl<'a> ModelDelta<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Returns the fields before the records.
+    #[must_use]
+    pub fn prefix(&self) -> &Prefix {
+        &self.prefix
     }
 
     /// Returns the records in file order.
@@ -143,9 +155,12 @@ impl<'a> ModelDelta<'a> {
         let payload = part(self.file, record.payload.clone());
         let len = record.len_bytes();
         let checked = match record.kind {
-            Kind::Full => Stored::parse(payload, len).map(|_| ()),
+            Kind::Full => Stored::parse(payload, len, self.prefix.edition).map(|_| ()),
             Kind::Delta => Delta::parse(payload)
                 .and_then(|delta| delta.check())
+                .and_then(|()| base.bytes(&record.name, len).map(|_| ())),
+            Kind::Difference => Difference::parse(payload)
+                .and_then(|difference| check_len(difference.len_bytes(), len))
                 .and_then(|()| base.bytes(&record.name, len).map(|_| ())),
             Kind::Copy => base.bytes(&record.name, len).map(|_| ()),
         };
@@ -165,7 +180,7 @@ impl<'a> ModelDelta<'a> {
             _ => Some(base.bytes(&record.name, record.len_bytes())?),
         };
         let payload = part(self.file, record.payload.clone());
-        let tensor = decode_payload(engine, record, payload, reference)?;
+        let tensor = decode_payload(engine, record, self.prefix.edition, payload, reference)?;
         if let Some(contents) = self.contents() {
             contents.records[number].check_tensor(&record.name, &tensor)?;
         }
@@ -256,18 +271,31 @@ impl<'a> ModelDelta<'a> {
     }
 }
 
-/// Decodes the tensor of `record` from its payload and, unless that is a frame
+/// Refuses a payload that decodes to another length than that of its tensor.
+fn check_len(found_bytes: u64, len_bytes: u64) -> Result<()> {
+    if found_bytes == len_bytes {
+        return Ok(());
+    }
+    Err(Error::malformed(
+        Rule::ZstnDecodedLength,
+        format!("the frame holds {found_bytes} bytes where {len_bytes} are expected"),
+    )
+    .at(0))
+}
+
+/// Decodes the tensor of `record`, in a file of this `edition`, from its payload and, unless that is a frame
 /// of its own, from the base's tensor with the same name, whose length has been
 /// checked.
 pub fn decode_payload<'b, E: Engine>(
     engine: &E,
     record: &Record,
+    edition: Edition,
     payload: &[u8],
     reference: Option<&'b [u8]>,
 ) -> Result<Cow<'b, [u8]>> {
     let len = record.len_bytes();
     let decoded = match (record.kind, reference) {
-        (Kind::Full, _) => Stored::parse(payload, len).and_then(|frame| {
+        (Kind::Full, _) => Stored::parse(payload, len, edition).and_then(|frame| {
             let mut out = bytes::buffer(len)?;
             frame.decode(engine, &mut out)?;
             Ok(Cow::Owned(out))
@@ -275,6 +303,12 @@ pub fn decode_payload<'b, E: Engine>(
         (Kind::Copy, Some(reference)) => Ok(Cow::Borrowed(reference)),
         (Kind::Delta, Some(reference)) => Delta::parse(payload)
             .and_then(|delta| delta.decode(engine, reference))
+            .map(Cow::Owned),
+        (Kind::Difference, Some(reference)) => Difference::parse(payload)
+            .and_then(|difference| {
+                check_len(difference.len_bytes(), len)?;
+                difference.decode(engine, reference)
+            })
             .map(Cow::Owned),
         (_, None) => Err(Error::invalid_input(
             "the tensor cannot be restored without the base",

@@ -8,7 +8,9 @@ use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use super::Prefix;
 use crate::bytes::Cursor;
+use crate::frame::Edition;
 use crate::{Error, Result, Rule, sort};
 
 /// A copy with an empty name.
@@ -30,17 +32,39 @@ pub enum Kind {
     Delta = 1,
     /// The base's tensor, unchanged.
     Copy = 2,
+    /// A `ZXD1` difference from the base's tensor; only in extended files
+    /// (docs/formats/extensions.md 3).
+    Difference = 3,
 }
 
 impl Kind {
     /// Returns the kind with number `id`.
-    pub fn from_id(id: u8) -> Result<Self> {
-        [Self::Full, Self::Delta, Self::Copy]
-            .into_iter()
-            .find(|kind| *kind as u8 == id)
-            .ok_or_else(|| {
-                Error::malformed(Rule::DeltaKind, format!("record kind {id} does not exist"))
-            })
+    pub fn from_id(id: u8, edition: Edition) -> Result<Self> {
+        let kinds = [Self::Full, Self::Delta, Self::Copy, Self::Difference];
+        let kind = kinds.into_iter().find(|kind| *kind as u8 == id);
+        match kind {
+            Some(kind) if kind.edition() <= edition => Ok(kind),
+            Some(_) => Err(Error::malformed(
+                Rule::DeltaKind,
+                format!(
+                    "record kind {id} in a file whose version does not allow it: the file is \
+                     damaged, get it again"
+                ),
+            )),
+            None => {
+                let detail = format!("record kind {id} does not exist");
+                Err(Error::malformed(Rule::DeltaKind, detail))
+            }
+        }
+    }
+
+    /// Returns the edition that a file with a record of this kind has to be.
+    #[must_use]
+    pub fn edition(self) -> Edition {
+        match self {
+            Self::Full | Self::Delta | Self::Copy => Edition::Plain,
+            Self::Difference => Edition::Extended,
+        }
     }
 
     /// Returns the length of the head of a record of this kind, before its
@@ -66,8 +90,8 @@ pub struct Head {
 }
 
 impl Head {
-    /// Reads the head of record `number`.
-    pub fn read(cursor: &mut Cursor, number: u64) -> Result<Self> {
+    /// Reads the head of record `number` in a file of this `edition`.
+    pub fn read(cursor: &mut Cursor, number: u64, edition: Edition) -> Result<Self> {
         let at = cursor.position() as u64;
         let cut = |_| {
             Error::malformed(
@@ -86,7 +110,8 @@ impl Head {
             .at(at)
         })?;
         let span = cursor.u64("span").map_err(cut)?..cursor.u64("span").map_err(cut)?;
-        let kind = Kind::from_id(cursor.u8("record kind").map_err(cut)?).map_err(|e| e.at(at))?;
+        let kind = Kind::from_id(cursor.u8("record kind").map_err(cut)?, edition)
+            .map_err(|error| error.at(at).tensor(name))?;
         let payload_len_bytes = match kind {
             Kind::Copy => 0,
             _ => cursor.u64("payload length").map_err(cut)?,
@@ -137,10 +162,11 @@ impl Record {
     }
 }
 
-/// Reads `count` records; offsets count from the start of the cursor's bytes.
-pub fn read(cursor: &mut Cursor, count: u32, data_len_bytes: u64) -> Result<Vec<Record>> {
+/// Reads the records after `prefix`; offsets count from the start of the cursor's
+/// bytes.
+pub fn read(cursor: &mut Cursor, prefix: &Prefix) -> Result<Vec<Record>> {
     let at = cursor.position() as u64;
-    let count = u64::from(count);
+    let count = u64::from(prefix.record_count);
     if count > cursor.remaining() as u64 / MIN_RECORD_BYTES {
         return Err(Error::malformed(
             Rule::DeltaRecord,
@@ -149,16 +175,16 @@ pub fn read(cursor: &mut Cursor, count: u32, data_len_bytes: u64) -> Result<Vec<
         .at(at));
     }
     let records = (0..count)
-        .map(|number| read_one(cursor, number))
+        .map(|number| read_one(cursor, number, prefix.edition))
         .collect::<Result<Vec<_>>>()?;
     check_names(&records)?;
-    check_coverage(&records, data_len_bytes)?;
+    check_coverage(&records, prefix.data_len_bytes)?;
     Ok(records)
 }
 
-fn read_one(cursor: &mut Cursor, number: u64) -> Result<Record> {
+fn read_one(cursor: &mut Cursor, number: u64, edition: Edition) -> Result<Record> {
     let at = cursor.position() as u64;
-    let head = Head::read(cursor, number)?;
+    let head = Head::read(cursor, number, edition)?;
     let start = cursor.position() as u64;
     cursor.take(head.payload_len_bytes, "payload").map_err(|_| {
         Error::malformed(

@@ -10,6 +10,7 @@ use super::record::Kind;
 use crate::bytes::{Cursor, index};
 use crate::container::tagged::{self, Tag};
 use crate::digest;
+use crate::frame::Edition;
 use crate::{Error, Result, Rule};
 
 /// The last bytes of a file with a trailer.
@@ -99,19 +100,23 @@ pub fn fields_len_bytes(
 impl Trailer {
     /// Reads the trailer from the bytes after the last record. Other bytes are
     /// ignored, as z4ai does; a damaged trailer is refused.
-    pub fn parse(after_records: &[u8], header_len_bytes: u64) -> Result<Option<Self>> {
+    pub fn parse(
+        after_records: &[u8],
+        header_len_bytes: u64,
+        edition: Edition,
+    ) -> Result<Option<Self>> {
         let available = (after_records.len() as u64).saturating_sub(TRAILER_END_BYTES);
         match fields_len_bytes(after_records, header_len_bytes, available)? {
             None => Ok(None),
             Some(len) => {
-                Self::from_fields(&after_records[index(available - len)..index(available)])
-                    .map(Some)
+                let fields = &after_records[index(available - len)..index(available)];
+                Self::from_fields(fields, edition).map(Some)
             }
         }
     }
 
-    /// Reads the fields, which fill `fields`.
-    pub fn from_fields(fields: &[u8]) -> Result<Self> {
+    /// Reads the fields, which fill `fields`, of a file of this `edition`.
+    pub fn from_fields(fields: &[u8], edition: Edition) -> Result<Self> {
         let bad = |detail| Error::malformed(Rule::DeltaSeal, detail);
         let known = [TAG_BASE, TAG_TARGET, TAG_HEADER, TAG_RECORDS];
         let [base_table, target, header, records] = tagged::read(fields, known, Rule::DeltaSeal)?;
@@ -122,7 +127,7 @@ impl Trailer {
         let contents = match (header, records) {
             (Some(header), Some(records)) => Some(Contents {
                 header: header.array()?,
-                records: read_records(records.bytes)?,
+                records: read_records(records.bytes, edition)?,
             }),
             (None, None) => None,
             _ => return Err(bad("the trailer lacks a field")),
@@ -152,11 +157,11 @@ impl Trailer {
     }
 }
 
-fn read_records(field: &[u8]) -> Result<Vec<RecordInfo>> {
+fn read_records(field: &[u8], edition: Edition) -> Result<Vec<RecordInfo>> {
     let mut cursor = Cursor::new(field);
     let mut records = Vec::new();
     while cursor.remaining() > 0 {
-        let kind = Kind::from_id(cursor.u8("record kind in the trailer")?)?;
+        let kind = Kind::from_id(cursor.u8("record kind in the trailer")?, edition)?;
         let payload_len_bytes = match kind {
             Kind::Copy => 0,
             _ => cursor.u64("payload length in the trailer")?,

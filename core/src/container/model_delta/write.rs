@@ -9,11 +9,13 @@ use super::base::{Base, BaseHeader};
 use super::prefix;
 use super::record::{Head, Kind};
 use super::trailer::{Contents, RecordInfo, Trailer, short_digest};
-use crate::bytes::part;
+use super::version;
+use crate::bytes::{index, part};
+use crate::container::VERSION_OFFSET_BYTES;
 use crate::container::safetensors::{self, Header, Tensor};
 use crate::engine::PackEngine;
-use crate::frame::delta;
-use crate::frame::select::{self, Effort, EncodeOptions};
+use crate::frame::select::{self, EncodeOptions};
+use crate::frame::{Edition, delta, difference};
 use crate::{Error, Result, TensorRef};
 
 /// Packs the safetensors file `target` against `base`. A target that breaks the
@@ -23,19 +25,23 @@ pub fn pack<E: PackEngine>(
     engine: &E,
     target: &[u8],
     base: &Base,
-    effort: Effort,
+    options: impl Into<EncodeOptions>,
 ) -> Result<Vec<u8>> {
+    let options = options.into();
     let packing = DeltaPacker::new(target, base)?;
     let mut out = packing.prefix(base.digest(&|_| ()))?;
+    let mut edition = Edition::Plain;
     let numbers = (0..packing.tensors().len()).collect();
     let mut infos = Vec::new();
-    for coded in engine.map(numbers, |number| packing.code(engine, number, effort)) {
+    for coded in engine.map(numbers, |number| packing.code(engine, number, options)) {
         let coded = coded?;
         out.extend_from_slice(&coded.record);
+        edition = edition.max(coded.edition);
         infos.push(coded.info);
     }
     let target_digest = *blake3::hash(target).as_bytes();
     out.extend_from_slice(&packing.trailer(infos, target_digest));
+    out[index(VERSION_OFFSET_BYTES)] = version(edition);
     Ok(out)
 }
 
@@ -46,11 +52,15 @@ pub struct Coded {
     pub record: Vec<u8>,
     /// For [`DeltaPacker::trailer`].
     pub info: RecordInfo,
+    /// The edition that a file with this record has to be.
+    pub edition: Edition,
 }
 
 /// A checkpoint being packed, for callers that write the parts as they come:
-/// the prefix, a record for every tensor in order, and the trailer. Files that
-/// are not in memory are packed by
+/// the prefix, a record for every tensor in order, and the trailer. If the options
+/// allow extension frames, the byte at
+/// [`VERSION_OFFSET_BYTES`] of the prefix is that of
+/// the latest edition of all records ([`version`]). Files that are not in memory are packed by
 /// [`IncrementalDeltaPacker`](super::IncrementalDeltaPacker).
 #[derive(Debug)]
 pub struct DeltaPacker<'a> {
@@ -79,10 +89,10 @@ impl<'a> DeltaPacker<'a> {
         &self.header.tensors
     }
 
-    /// Returns the bytes before the records; the digest is that of
-    /// [`Base::digest`].
+    /// Returns the bytes before the records, with the version of a file without
+    /// extension frames; the digest is that of [`Base::digest`].
     pub fn prefix(&self, base_digest: [u8; 8]) -> Result<Vec<u8>> {
-        self.header.prefix(base_digest)
+        self.header.prefix(Edition::Plain, base_digest)
     }
 
     /// Returns the range of tensor `number` in the target's file.
@@ -99,12 +109,23 @@ impl<'a> DeltaPacker<'a> {
         tensor.ok_or_else(|| Error::no_such("tensor", number, self.tensors().len()))
     }
 
-    /// Returns the record of tensor `number`: the smallest of a copy, a delta
-    /// and a frame.
-    pub fn code<E: PackEngine>(&self, engine: &E, number: usize, effort: Effort) -> Result<Coded> {
+    /// Returns the record of tensor `number`: the smallest of a copy, the
+    /// differences that the options allow, and a frame.
+    pub fn code<E: PackEngine>(
+        &self,
+        engine: &E,
+        number: usize,
+        options: impl Into<EncodeOptions>,
+    ) -> Result<Coded> {
         let bytes = part(self.target, self.range(number)?);
         let reference = self.reference(number).map(|range| self.base.part(range));
-        code(engine, self.tensor(number)?, bytes, reference, effort)
+        code(
+            engine,
+            self.tensor(number)?,
+            bytes,
+            reference,
+            options.into(),
+        )
     }
 
     /// Returns the range of the base's file that tensor `number` may be a copy
@@ -162,11 +183,12 @@ impl<'a> TargetHeader<'a> {
     }
 
     /// Returns the bytes of the delta before its records.
-    pub fn prefix(&self, base_digest: [u8; 8]) -> Result<Vec<u8>> {
+    pub fn prefix(&self, edition: Edition, base_digest: [u8; 8]) -> Result<Vec<u8>> {
         let count = u32::try_from(self.tensors.len())
             .map_err(|_| Error::invalid_input("a delta holds at most 2^32 tensors"))?;
         let data_len = self.data.end - self.data.start;
-        Ok(prefix::write(&self.json, data_len, base_digest, count))
+        let json = &self.json;
+        Ok(prefix::write(edition, json, data_len, base_digest, count))
     }
 
     /// Returns the bytes of the delta after its records.
@@ -188,29 +210,39 @@ impl<'a> TargetHeader<'a> {
     }
 }
 
-/// Returns the record of `tensor`: the smallest of a copy of `reference`, a
-/// delta against it, and a frame.
+/// Returns the record of `tensor`: the smallest of a copy of `reference`, the
+/// differences from it, and a frame. Of equally long ones the frame is taken
+/// before a difference, and `Z4DL` before `ZXD1`.
 pub(super) fn code<E: PackEngine>(
     engine: &E,
     tensor: &Tensor,
     bytes: &[u8],
     reference: Option<&[u8]>,
-    effort: Effort,
+    options: EncodeOptions,
 ) -> Result<Coded> {
     let current = TensorRef::new(bytes, tensor.dtype, &tensor.shape);
-    let options = EncodeOptions::new(effort);
     let (kind, payload) = if reference == Some(bytes) {
         (Kind::Copy, Vec::new())
     } else {
         let full = select::encode(engine, current, options);
-        let delta = reference
-            .map(|reference| delta::encode(engine, current, reference, options))
-            .transpose()?
-            .filter(|delta| delta.len() < full.len());
-        match delta {
-            Some(delta) => (Kind::Delta, delta),
-            None => (Kind::Full, full),
+        let mut smallest = (Kind::Full, full);
+        let mut consider = |kind, payload: Vec<u8>| {
+            if payload.len() < smallest.1.len() {
+                smallest = (kind, payload);
+            }
+        };
+        if let Some(reference) = reference {
+            let delta = delta::encode(engine, current, reference, options)?;
+            consider(Kind::Delta, delta);
+            if let Some(payload) = difference(engine, current, reference, options) {
+                consider(Kind::Difference, payload);
+            }
         }
+        smallest
+    };
+    let edition = match kind {
+        Kind::Full => Edition::of_frame(&payload),
+        kind => kind.edition(),
     };
     let mut record = record_head(tensor, kind, payload.len() as u64)?;
     record.extend_from_slice(&payload);
@@ -221,7 +253,22 @@ pub(super) fn code<E: PackEngine>(
             payload_len_bytes: payload.len() as u64,
             digest: short_digest([bytes]),
         },
+        edition,
     })
+}
+
+/// Returns the `ZXD1` difference from `reference`, if the options allow it and
+/// the tensor has one.
+fn difference<E: PackEngine>(
+    engine: &E,
+    current: TensorRef,
+    reference: &[u8],
+    options: EncodeOptions,
+) -> Option<Vec<u8>> {
+    options
+        .is_extended()
+        .then(|| difference::encode(engine, current, reference, options))
+        .flatten()
 }
 
 fn record_head(tensor: &Tensor, kind: Kind, payload_len_bytes: u64) -> Result<Vec<u8>> {

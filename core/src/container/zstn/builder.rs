@@ -7,11 +7,15 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::index::write_record;
-use super::integrity::{ChecksumBuilder, FrameDigests, Head, Section, checksum};
-use super::{ContainerOptions, Content, Footer, Layout, PREFIX_FIXED_BYTES, Record, prefix_bytes};
+use super::integrity::{ChecksumBuilder, FrameDigests, Head, Section, checksum, write_entry};
+use super::{
+    ContainerOptions, Content, Footer, Layout, PREFIX_FIXED_BYTES, Record, VERSIONS, prefix_bytes,
+};
+use crate::bytes::index;
+use crate::container::VERSION_OFFSET_BYTES;
 use crate::container::safetensors::{Header, Tensor};
 use crate::engine::{PackEngine, ZstdCoding};
-use crate::frame::select;
+use crate::frame::{Edition, select};
 use crate::limits::{HEAD_LEN_BYTES, NAME_LEN_BYTES};
 use crate::{Error, Result, Rule, TensorRef};
 
@@ -37,15 +41,44 @@ pub enum Start {
     SingleFrame,
 }
 
+/// What a builder has to know of a frame.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StoredFrame {
+    /// Length of the frame.
+    pub len_bytes: u64,
+    /// The edition that a file with this frame has to be
+    /// ([`Edition::of_frame`]).
+    pub edition: Edition,
+    /// The digests of
+    /// [`ContainerOptions::code`](super::ContainerOptions::code), if the container
+    /// has an integrity section.
+    pub digests: Option<FrameDigests>,
+}
+
+/// The end of a container, and what its frames turned out to need.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContainerEnd {
+    /// The bytes to write after the last frame.
+    pub bytes: Vec<u8>,
+    /// The version to write at [`VERSION_OFFSET_BYTES`] of the file. It differs from that in the
+    /// prefix only if the options allow extension frames
+    /// ([`EncodeOptions::extended`](crate::frame::select::EncodeOptions::extended))
+    /// and there is one.
+    pub version: u8,
+}
+
 /// A container being built.
 ///
 /// The caller writes the prefix that [`ContainerBuilder::start`] returns, then
 /// the frames in the order in which it announces them, then what
-/// [`ContainerBuilder::finish`] returns.
+/// [`ContainerBuilder::finish`] returns. Only then is the version of the file
+/// known, which is a byte of the prefix.
 #[derive(Debug)]
 pub struct ContainerBuilder {
     original_len_bytes: u64,
-    prefix_checksum: u64,
+    /// Of the prefix as it is for each edition.
+    prefix_checksums: [u64; 2],
+    edition: Edition,
     header_copy: Option<Vec<u8>>,
     position: u64,
     records: Vec<Record>,
@@ -82,11 +115,18 @@ impl ContainerBuilder {
             copy
         });
         let has_copy = header_copy.is_some();
-        let prefix = prefix_bytes(Layout::Indexed, has_copy, header, data_len_bytes);
+        let prefix = prefix_bytes(
+            Edition::Plain,
+            Layout::Indexed,
+            has_copy,
+            header,
+            data_len_bytes,
+        );
         let builder = Self {
             header_copy,
             original_len_bytes: (header.len() as u64 + 8).saturating_add(data_len_bytes),
-            prefix_checksum: checksum([prefix.as_slice()]),
+            prefix_checksums: prefix_checksums(&prefix, options),
+            edition: Edition::Plain,
             position: prefix.len() as u64,
             records: Vec::with_capacity(tensors.len()),
             sums: options.has_integrity.then(|| ChecksumBuilder::new(header)),
@@ -117,21 +157,20 @@ impl ContainerBuilder {
         }
     }
 
-    /// Announces that the next `stored_len_bytes` of the file are the frame of
-    /// this tensor. The digests are those of
-    /// [`ContainerOptions::code`](super::ContainerOptions::code).
-    pub fn frame(
-        &mut self,
-        name: String,
-        span: Range<u64>,
-        stored_len_bytes: u64,
-        digests: Option<FrameDigests>,
-    ) {
-        if let (Some(sums), Some(digests)) = (&mut self.sums, digests) {
+    /// Returns the version that the frames announced so far need.
+    #[must_use]
+    pub fn version(&self) -> u8 {
+        self.edition.number(VERSIONS)
+    }
+
+    /// Announces that the next bytes of the file are the frame of this tensor.
+    pub fn frame(&mut self, name: String, span: Range<u64>, frame: StoredFrame) {
+        if let (Some(sums), Some(digests)) = (&mut self.sums, frame.digests) {
             sums.frame(digests);
         }
+        self.edition = self.edition.max(frame.edition);
         let start = self.position;
-        self.position += stored_len_bytes;
+        self.position += frame.len_bytes;
         self.records.push(Record {
             name,
             span,
@@ -158,17 +197,19 @@ impl ContainerBuilder {
         Ok(())
     }
 
-    /// Returns the last bytes of the file: block tables, index, integrity
-    /// section and footer.
+    /// Returns the last bytes of the file: statistics of bands, block tables, index, integrity
+    /// section and footer; and its version.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind) if the digests of a frame,
     /// or bytes of the original, are missing.
-    pub fn finish(self) -> Result<Vec<u8>> {
+    pub fn finish(self) -> Result<ContainerEnd> {
         let count = u32::try_from(self.records.len())
             .map_err(|_| Error::invalid_input("a ZSTN index holds at most 2^32 records"))?;
         let mut out = Vec::new();
         if let Some(sums) = &self.sums {
+            let statistics = sums.frames.iter().flat_map(|frame| &frame.statistics);
+            statistics.for_each(|statistics| out.extend_from_slice(&statistics.bands));
             let tables = sums.frames.iter().map(|frame| &frame.table);
             tables.for_each(|table| out.extend_from_slice(table));
         }
@@ -185,7 +226,10 @@ impl ContainerBuilder {
             section.write(&mut out);
         }
         out.extend_from_slice(&footer.to_bytes());
-        Ok(out)
+        Ok(ContainerEnd {
+            bytes: out,
+            version: self.version(),
+        })
     }
 
     fn section(&self, sums: &ChecksumBuilder, index_checksum: u64) -> Result<Section> {
@@ -201,18 +245,36 @@ impl ContainerBuilder {
         // An entry can state a table of 4 GiB: no plane has that many blocks.
         let table_len = |frame: &FrameDigests| u32::try_from(frame.table.len()).unwrap_or(u32::MAX);
         let tables: Vec<u32> = sums.frames.iter().map(table_len).collect();
+        let has_statistics = sums.frames.iter().any(|frame| frame.statistics.is_some());
+        let mut statistics = Vec::new();
+        for frame in &sums.frames {
+            write_entry(&mut statistics, frame.statistics.as_ref());
+        }
         Ok(Section {
+            statistics: has_statistics.then_some(statistics),
             tables: tables.iter().any(|&len| len > 0).then_some(tables),
             header: self.header_copy.clone(),
             file: Some(file),
             head: Some(Head {
-                prefix: self.prefix_checksum,
+                prefix: self.prefix_checksums[self.edition as usize],
                 index: index_checksum,
             }),
             frames: Some(sums.frames.iter().map(|frame| frame.stored).collect()),
             tensors: Some(sums.frames.iter().map(|frame| frame.tensor).collect()),
         })
     }
+}
+
+/// Returns the checksums of a prefix for each edition; both are the same where
+/// the options allow only one.
+fn prefix_checksums(prefix: &[u8], options: &ContainerOptions) -> [u64; 2] {
+    let plain = checksum([prefix]);
+    if !options.encode.is_extended() {
+        return [plain; 2];
+    }
+    let (start, rest) = prefix.split_at(index(VERSION_OFFSET_BYTES));
+    let version = [Edition::Extended.number(VERSIONS)];
+    [plain, checksum([start, &version, &rest[1..]])]
 }
 
 /// Returns whether an index can hold the name.
@@ -231,7 +293,9 @@ pub fn single_frame<E: PackEngine>(
     options: &ContainerOptions,
 ) -> [Vec<u8>; 2] {
     let frame = select::encode(engine, TensorRef::flat(data, None), options.encode);
-    let mut prefix = prefix_bytes(Layout::SingleFrame, false, header, data.len() as u64);
+    let edition = Edition::of_frame(&frame);
+    let len_bytes = data.len() as u64;
+    let mut prefix = prefix_bytes(edition, Layout::SingleFrame, false, header, len_bytes);
     prefix.extend_from_slice(&(frame.len() as u64).to_le_bytes());
     [prefix, frame]
 }

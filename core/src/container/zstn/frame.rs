@@ -3,11 +3,11 @@
 use super::integrity::Integrity;
 use crate::Result;
 use crate::engine::Engine;
-use crate::frame::Stored;
+use crate::frame::{Edition, Stored};
 
-/// A frame whose fields are consistent. Decoding it always compares the
-/// checksum of its bytes and the digest of its tensor, if the file has them
-/// (docs/formats/zstn-integrity.md 4). Offsets in errors are relative to the
+/// A frame whose fields are consistent. Decoding it compares the checksum of its
+/// bytes and, as [`Verify`](super::integrity::Verify) says, the digest of its
+/// tensor, if the file has them (docs/formats/zstn-integrity.md 4). Offsets in errors are relative to the
 /// start of the frame.
 #[derive(Debug, Clone)]
 pub struct CheckedFrame<'a> {
@@ -17,17 +17,18 @@ pub struct CheckedFrame<'a> {
 }
 
 impl<'a> CheckedFrame<'a> {
-    /// Parses the frame `bytes` of a tensor of `len_bytes`. `expected` is the
-    /// file's integrity section, if it has one, with the number of the tensor's
-    /// record.
+    /// Parses the frame `bytes` of a tensor of `len_bytes` in a file of this
+    /// `edition`. `expected` is the file's integrity section, if it has one, with
+    /// the number of the tensor's record.
     pub fn parse(
         bytes: &'a [u8],
         len_bytes: u64,
+        edition: Edition,
         expected: Option<(&'a Integrity, usize)>,
     ) -> Result<Self> {
         let damaged =
             |(integrity, number): (&Integrity, _)| integrity.check_stored(number, bytes).err();
-        let stored = Stored::parse(bytes, len_bytes)
+        let stored = Stored::parse(bytes, len_bytes, edition)
             // A wrong checksum explains more than the error that follows from
             // it.
             .map_err(|error| expected.and_then(damaged).unwrap_or(error))?;

@@ -5,17 +5,17 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::integrity::FrameDigests;
+use super::integrity::{EncodedStatistics, FrameDigests};
 use super::{
-    CheckedFrame, ContainerBuilder, ContainerOptions, Layout, Prefix, Start, Tail, aliases,
-    single_frame,
+    CheckedFrame, ContainerBuilder, ContainerOptions, Layout, Prefix, Start, StoredFrame, Tail,
+    aliases, single_frame,
 };
 use crate::bytes::{self, index as position, part};
-use crate::container::safetensors;
+use crate::container::{VERSION_OFFSET_BYTES, safetensors};
 use crate::digest;
 use crate::engine::{Engine, PackEngine};
-use crate::frame::Stored;
 use crate::frame::select::EncodedTensor;
+use crate::frame::{Edition, Stored};
 use crate::{Error, Result, Rule, TensorRef, sort};
 
 /// Packs the safetensors file `file`, by default with an integrity section.
@@ -77,34 +77,45 @@ pub fn pack_into<E: PackEngine>(
                 let frame = EncodedTensor::new(engine, tensor, options.encode);
                 // While the tensor is in the cache.
                 let digest = options.has_integrity.then(|| digest::of(engine, bytes));
-                (frame, digest)
+                let statistics = options.has_integrity && options.has_statistics;
+                let statistics = statistics.then(|| EncodedStatistics::of(engine, tensor));
+                (frame, digest, statistics.flatten())
             })
         },
     );
 
-    let lens: Vec<usize> = frames.iter().map(|(frame, _)| frame.len_bytes()).collect();
+    let lens: Vec<usize> = frames.iter().map(|(frame, ..)| frame.len_bytes()).collect();
     bytes::resize(out, (prefix.len() + lens.iter().sum::<usize>()) as u64)?;
     let mut rest = out.as_mut_slice();
     let mut next = |len: usize| rest.split_off_mut(..len).unwrap_or_default();
     next(prefix.len()).copy_from_slice(&prefix);
     let outputs = frames.into_iter().zip(&lens);
-    let outputs = outputs.map(|((frame, digest), &len)| (frame, digest, next(len)));
-    let written = engine.map(outputs.collect(), |(frame, digest, dest)| {
+    let outputs = outputs.map(|(frame, &len)| (frame, next(len)));
+    let written = engine.map(outputs.collect(), |((frame, digest, statistics), dest)| {
         frame.write(engine, dest);
-        let digests = digest.map(|digest| FrameDigests::with_digest(engine, digest, dest));
-        (dest.len() as u64, digests)
+        let digests = digest.map(|digest| FrameDigests {
+            statistics,
+            ..FrameDigests::with_digest(engine, digest, dest)
+        });
+        StoredFrame {
+            len_bytes: dest.len() as u64,
+            edition: Edition::of_frame(dest),
+            digests,
+        }
     });
     let mut written = written.into_iter();
     for (tensor, alias_of) in tensors.into_iter().zip(aliases) {
         match alias_of {
             Some(target) => builder.alias(tensor.name, tensor.span, target)?,
             None => {
-                let (len_bytes, digests) = written.next().unwrap_or_default();
-                builder.frame(tensor.name, tensor.span, len_bytes, digests);
+                let frame = written.next().unwrap_or_default();
+                builder.frame(tensor.name, tensor.span, frame);
             }
         }
     }
-    out.extend_from_slice(&builder.finish()?);
+    let end = builder.finish()?;
+    out[position(VERSION_OFFSET_BYTES)] = end.version;
+    out.extend_from_slice(&end.bytes);
     Ok(())
 }
 
@@ -146,8 +157,12 @@ fn unpack_single<E: Engine>(
     out: &mut Vec<u8>,
 ) -> Result<()> {
     let frame = single_frame_range(part(file, prefix.end()..file.len() as u64), prefix)?;
-    let stored = Stored::parse(part(file, frame.clone()), prefix.data_len_bytes)
-        .map_err(|error| error.within(frame.start))?;
+    let stored = Stored::parse(
+        part(file, frame.clone()),
+        prefix.data_len_bytes,
+        prefix.edition,
+    )
+    .map_err(|error| error.within(frame.start))?;
     stored.decode(engine, start_output(file, prefix, out)?)
 }
 
@@ -184,8 +199,13 @@ fn unpack_indexed<E: Engine>(
         let range = index.frame(number).1;
         let expected = integrity.map(|integrity| (integrity, number));
         let len_bytes = record.span.end - record.span.start;
-        let frame = CheckedFrame::parse(part(file, range.clone()), len_bytes, expected)
-            .map_err(|error| error.within(range.start).tensor(&record.name))?;
+        let frame = CheckedFrame::parse(
+            part(file, range.clone()),
+            len_bytes,
+            prefix.edition,
+            expected,
+        )
+        .map_err(|error| error.within(range.start).tensor(&record.name))?;
         frames.push((record, range.start, frame));
     }
     let frames = sort::sorted(frames, |(record, ..)| (record.span.start, record.span.end));

@@ -5,6 +5,9 @@
 //! without reading the file twice: a tensor whose length occurs more than once
 //! is hashed while it is in memory, and tensors come in file order, so an equal
 //! tensor has been seen before.
+//!
+//! With extension frames allowed, the version of the file is known only at the
+//! end: see [`IncrementalPacker::prefix`].
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -13,13 +16,16 @@ use core::mem;
 use core::ops::Range;
 
 use super::integrity::FrameDigests;
-use super::{ContainerBuilder, ContainerOptions, Content, MAGIC, Record, Start, single_frame};
-use crate::bytes::part;
+use super::{
+    ContainerBuilder, ContainerOptions, Content, MAGIC, Record, Start, StoredFrame, single_frame,
+};
+use crate::bytes::{index, part};
+use crate::container::VERSION_OFFSET_BYTES;
 use crate::container::file_head::FileHead;
 use crate::container::safetensors::{self, PREFIX_BYTES, Tensor};
 use crate::digest::{self, Digest};
 use crate::engine::PackEngine;
-use crate::frame::select;
+use crate::frame::{Edition, select};
 use crate::{Error, Result, TensorRef};
 
 /// A file being packed. It alternates between requesting bytes of the file and
@@ -47,6 +53,7 @@ enum Stage {
     Done {
         records: Vec<Record>,
         indexed: bool,
+        prefix: Vec<u8>,
     },
 }
 
@@ -55,6 +62,8 @@ struct Tensors {
     data_start: u64,
     left: alloc::vec::IntoIter<Tensor>,
     builder: ContainerBuilder,
+    /// What has not been returned, since its version is not known yet.
+    prefix: Vec<u8>,
     options: ContainerOptions,
     /// Lengths of several tensors, which may be equal.
     repeated: BTreeSet<u64>,
@@ -125,6 +134,7 @@ impl IncrementalPacker {
                 self.stage = Stage::Done {
                     records: Vec::new(),
                     indexed: false,
+                    prefix: Vec::new(),
                 };
                 Ok(out)
             }
@@ -140,6 +150,18 @@ impl IncrementalPacker {
     #[must_use]
     pub fn is_indexed(&self) -> bool {
         matches!(self.stage, Stage::Done { indexed: true, .. })
+    }
+
+    /// Returns the first bytes of the container if the options allow extension
+    /// frames: they go in front of everything that
+    /// [`IncrementalPacker::supply`] has returned. Only valid at the end; empty
+    /// if they have been returned with the other bytes.
+    #[must_use]
+    pub fn prefix(&self) -> &[u8] {
+        match &self.stage {
+            Stage::Done { prefix, .. } => prefix,
+            _ => &[],
+        }
     }
 
     /// Returns all tensors in data order. Only valid at the end; empty for a
@@ -207,7 +229,7 @@ impl IncrementalPacker {
         let start = ContainerBuilder::start(engine, header, data_len, &self.options)?;
         let Start::Indexed {
             builder,
-            prefix: mut out,
+            mut prefix,
             tensors,
         } = start
         else {
@@ -224,22 +246,33 @@ impl IncrementalPacker {
             data_start,
             left: tensors.into_iter(),
             builder,
+            prefix: match self.options.encode.is_extended() {
+                true => mem::take(&mut prefix),
+                false => Vec::new(),
+            },
             options: self.options,
             repeated,
             seen: BTreeMap::new(),
         });
+        let mut out = prefix;
         self.go_on(tensors, &mut out)?;
         Ok(out)
     }
 
     /// Advances to the next tensor or, after the last one, to the end.
-    fn go_on(&mut self, tensors: Box<Tensors>, out: &mut Vec<u8>) -> Result<()> {
+    fn go_on(&mut self, mut tensors: Box<Tensors>, out: &mut Vec<u8>) -> Result<()> {
         if tensors.left.as_slice().is_empty() {
             let records = tensors.builder.records().to_vec();
-            out.extend_from_slice(&tensors.builder.finish()?);
+            let mut prefix = mem::take(&mut tensors.prefix);
+            let end = tensors.builder.finish()?;
+            out.extend_from_slice(&end.bytes);
+            if let Some(version) = prefix.get_mut(index(VERSION_OFFSET_BYTES)) {
+                *version = end.version;
+            }
             self.stage = Stage::Done {
                 records,
                 indexed: true,
+                prefix,
             };
         } else {
             self.stage = Stage::Tensors(tensors);
@@ -266,9 +299,14 @@ impl Tensors {
         let frame = select::encode(engine, content, self.options.encode);
         let digests = digest
             .filter(|_| has_integrity)
-            .map(|digest| FrameDigests::with_digest(engine, digest, &frame));
-        self.builder
-            .frame(tensor.name, tensor.span, frame.len() as u64, digests);
+            .map(|digest| FrameDigests::with_digest(engine, digest, &frame))
+            .map(|digests| self.options.described(engine, content, digests));
+        let stored = StoredFrame {
+            len_bytes: frame.len() as u64,
+            edition: Edition::of_frame(&frame),
+            digests,
+        };
+        self.builder.frame(tensor.name, tensor.span, stored);
         Ok(frame)
     }
 

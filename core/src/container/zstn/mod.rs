@@ -1,5 +1,6 @@
-//! ZSTN version 3 (docs/formats/z4ai-containers.md 2): the header of a
-//! safetensors file, one frame per distinct tensor, and an index at the end.
+//! ZSTN version 3 (docs/formats/z4ai-containers.md 2) and 4 (docs/formats/extensions.md
+//! 2): the header of a safetensors file, one frame per distinct tensor, and an
+//! index at the end.
 //!
 //! ```text
 //! prefix   magic, version, flag, header length, header, data length
@@ -24,7 +25,7 @@ mod prefix;
 pub mod rows;
 mod tail;
 
-pub use builder::{ContainerBuilder, Start, single_frame};
+pub use builder::{ContainerBuilder, ContainerEnd, Start, StoredFrame, single_frame};
 pub use footer::{FOOTER_BYTES, Footer};
 pub use frame::CheckedFrame;
 pub use in_memory::{pack, pack_into, single_frame_range, unpack, unpack_into};
@@ -34,8 +35,18 @@ pub use options::{CodedTensor, ContainerOptions};
 pub use prefix::{Layout, Prefix, prefix_bytes, promises_header_copy};
 pub use tail::Tail;
 
+use crate::frame::Edition;
+
 /// First and last bytes of the file.
 pub const MAGIC: [u8; 4] = *b"ZSTN";
-const VERSION: u8 = 3;
+/// The numbers of the editions.
+const VERSIONS: [u8; 2] = [3, 4];
+
+/// Returns the version of a file of this `edition`.
+#[must_use]
+pub fn version(edition: Edition) -> u8 {
+    edition.number(VERSIONS)
+}
+
 /// Prefix without the header.
 pub(crate) const PREFIX_FIXED_BYTES: u64 = 22;

@@ -17,6 +17,9 @@ pub struct ContainerOptions {
     /// Whether the container gets an integrity section
     /// (docs/formats/zstn-integrity.md); z4ai writes none.
     pub has_integrity: bool,
+    /// Whether the integrity section gets statistics of the tensors
+    /// (docs/formats/zstn-integrity.md 7).
+    pub has_statistics: bool,
     /// Whether a file that ends before its tensors do is packed, whole, as one
     /// frame. Almost always such a file is a download or a copy that failed.
     pub allow_truncated: bool,
@@ -29,14 +32,32 @@ impl ContainerOptions {
         Self {
             encode: EncodeOptions::new(effort),
             has_integrity: true,
+            has_statistics: true,
             allow_truncated: false,
         }
+    }
+
+    /// Sets whether extension frames are written where they are smaller
+    /// (docs/formats/extensions.md). A container with one is of a version that
+    /// z4ai refuses.
+    #[must_use]
+    pub fn extended(mut self, extended: bool) -> Self {
+        self.encode = self.encode.extended(extended);
+        self
     }
 
     /// Adds the integrity section, or leaves it out.
     #[must_use]
     pub fn integrity(mut self, has_integrity: bool) -> Self {
         self.has_integrity = has_integrity;
+        self
+    }
+
+    /// Adds statistics of the tensors to the integrity section, or leaves them
+    /// out. A file without the section has none.
+    #[must_use]
+    pub fn statistics(mut self, has_statistics: bool) -> Self {
+        self.has_statistics = has_statistics;
         self
     }
 
@@ -54,8 +75,23 @@ impl ContainerOptions {
         let frame = select::encode(engine, tensor, self.encode);
         let digests = || FrameDigests::of(engine, tensor.bytes, &frame);
         CodedTensor {
-            digests: self.has_integrity.then(digests),
+            digests: self
+                .has_integrity
+                .then(|| self.described(engine, tensor, digests())),
             frame,
+        }
+    }
+
+    /// Adds the statistics of a tensor to its digests, if the container has them.
+    pub(super) fn described<E: PackEngine>(
+        &self,
+        engine: &E,
+        tensor: TensorRef,
+        digests: FrameDigests,
+    ) -> FrameDigests {
+        match self.has_statistics {
+            true => digests.with_statistics(engine, tensor),
+            false => digests,
         }
     }
 }

@@ -4,8 +4,9 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::{MAGIC, PREFIX_FIXED_BYTES, VERSION};
+use super::{MAGIC, PREFIX_FIXED_BYTES, VERSIONS};
 use crate::bytes::Cursor;
+use crate::frame::Edition;
 use crate::{Error, Result, Rule};
 
 /// How the tensor data are stored.
@@ -20,6 +21,8 @@ pub enum Layout {
 /// The bytes before the frames, without the text of the header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prefix {
+    /// What the frames may be.
+    pub edition: Edition,
     /// How the data are stored.
     pub layout: Layout,
     /// Range of the safetensors header in the file.
@@ -32,7 +35,7 @@ impl Prefix {
     /// Returns the length of the prefix including the header, from the first 14
     /// bytes of a file of `file_len_bytes`.
     pub fn len_bytes(head: &[u8], file_len_bytes: u64) -> Result<u64> {
-        let (layout, header_len) = read_start(&mut Cursor::new(head))?;
+        let (_, layout, header_len) = read_start(&mut Cursor::new(head))?;
         let after = match layout {
             Layout::Indexed => super::FOOTER_BYTES + 4,
             Layout::SingleFrame => 8,
@@ -54,14 +57,21 @@ impl Prefix {
     pub fn parse(head: &[u8], file_len_bytes: u64) -> Result<Self> {
         Self::len_bytes(head, file_len_bytes)?;
         let mut cursor = Cursor::new(head);
-        let (layout, header_len) = read_start(&mut cursor)?;
+        let (edition, layout, header_len) = read_start(&mut cursor)?;
         let start = cursor.position() as u64;
         cursor.take(header_len, "safetensors header")?;
         Ok(Self {
+            edition,
             layout,
             header: start..start + header_len,
             data_len_bytes: cursor.u64("data length")?,
         })
+    }
+
+    /// Returns the version of the file.
+    #[must_use]
+    pub fn version(&self) -> u8 {
+        self.edition.number(VERSIONS)
     }
 
     /// Returns the offset at which frames may begin.
@@ -77,14 +87,14 @@ impl Prefix {
     }
 }
 
-fn read_start(cursor: &mut Cursor) -> Result<(Layout, u64)> {
+fn read_start(cursor: &mut Cursor) -> Result<(Edition, Layout, u64)> {
     cursor.expect_magic(&MAGIC, Rule::ZstnMagic, "ZSTN file")?;
-    cursor.expect_version(VERSION, Rule::ZstnVersion, "ZSTN file")?;
+    let edition = Edition::read(cursor, VERSIONS, Rule::ZstnVersion, "ZSTN file")?;
     let layout = match cursor.u8("layout flag")? {
         0 => Layout::SingleFrame,
         _ => Layout::Indexed,
     };
-    Ok((layout, cursor.u64("header length")?))
+    Ok((edition, layout, cursor.u64("header length")?))
 }
 
 /// Bit of the layout flag: the integrity section holds a copy of the header.
@@ -101,6 +111,7 @@ pub fn promises_header_copy(head: &[u8]) -> bool {
 /// Returns the prefix of a new file.
 #[must_use]
 pub fn prefix_bytes(
+    edition: Edition,
     layout: Layout,
     has_header_copy: bool,
     header: &[u8],
@@ -108,7 +119,7 @@ pub fn prefix_bytes(
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(header.len() + 22);
     out.extend_from_slice(&MAGIC);
-    out.push(VERSION);
+    out.push(edition.number(VERSIONS));
     let copy = if has_header_copy { HAS_HEADER_COPY } else { 0 };
     out.push(u8::from(layout == Layout::Indexed) | copy);
     out.extend_from_slice(&(header.len() as u64).to_le_bytes());

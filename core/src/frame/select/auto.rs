@@ -28,7 +28,9 @@ const BROTLI_BYTES: u32 = 1 << 23;
 /// Returns the smallest `ZARA` frame for `tensor`, if the options allow one:
 /// they are slow to make, so only [`Effort::Max`] does.
 pub fn smallest<E: PackEngine>(engine: &E, tensor: &[u8], ranking: &Ranking) -> Option<Vec<u8>> {
-    let EncodeOptions { effort, families } = ranking.options;
+    let EncodeOptions {
+        effort, families, ..
+    } = ranking.options;
     if effort != Effort::Max || !families.contains(Family::Auto) {
         return None;
     }
@@ -53,6 +55,7 @@ fn stream_codecs<E: PackEngine>(engine: &E, stream: &[u8]) -> Vec<StreamCodec> {
         scale: 1.0,
         piece_bytes: PIECE_BYTES,
         repeats: true,
+        mantissas: false,
     };
     let estimate = Estimate::of(engine, stream, spec);
     let mut codecs = vec![StreamCodec::Zstd(ZstdCoding::Huffman), StreamCodec::Rans];

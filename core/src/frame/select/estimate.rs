@@ -14,6 +14,15 @@ use crate::entropy::zstd::cost::huffman_bytes;
 /// estimate rANS of order 1.
 const SHORT_CODE_SHARE: f64 = 0.3;
 
+/// The most distinct bytes of a plane of mantissas for which [`Effort::Balanced`]
+/// estimates rANS of order 1 where codes are long. Weights have all mantissas;
+/// those of a grid have few, which depend on their neighbours if these share a
+/// scale.
+const ORDER1_MAX_VALUES: usize = 64;
+
+/// What rANS of order 1 has to gain on the other codecs where codes are long.
+const ORDER1_MIN_GAIN: f64 = 0.05;
+
 /// The number of pieces on which a search is tried.
 const PIECES: usize = 4;
 
@@ -51,6 +60,8 @@ pub struct SampleSpec {
     /// Whether bytes are known to repeat. If not, a search is tried only where
     /// codes are short.
     pub repeats: bool,
+    /// Whether the sample is one of whole mantissas.
+    pub mantissas: bool,
 }
 
 impl Estimate {
@@ -62,6 +73,7 @@ impl Estimate {
         let counts = histogram::sum(&chunks);
         let huffman = huffman_bytes(&counts, len, scale);
         let is_short = huffman < len * SHORT_CODE_SHARE;
+        let is_grid = spec.mantissas && histogram::values(&counts) <= ORDER1_MAX_VALUES;
         let search = match spec.repeats || is_short {
             true => huffman * search_share(engine, sample, spec),
             false => huffman,
@@ -73,7 +85,7 @@ impl Estimate {
             rans: rans_bytes(&chunks, scale),
             order1: match effort {
                 Effort::Max => order1_bytes(sample, &counts, scale),
-                Effort::Balanced if is_short => order1_bytes(sample, &counts, scale),
+                Effort::Balanced if is_short || is_grid => order1_bytes(sample, &counts, scale),
                 Effort::Fast | Effort::Balanced => f64::INFINITY,
             },
         }
@@ -84,7 +96,16 @@ impl Estimate {
     pub fn is_plain(&self, effort: Effort) -> bool {
         let is_long = effort == Effort::Fast || self.huffman >= self.len * SHORT_CODE_SHARE;
         let rans = self.rans.min(self.order1);
-        !self.is_search_near() && (is_long || rans >= self.huffman * RANS_NEAR)
+        !self.is_search_near()
+            && !self.is_order1_ahead()
+            && (is_long || rans >= self.huffman * RANS_NEAR)
+    }
+
+    /// Returns whether rANS of order 1 is clearly the smallest, enough to be worth
+    /// its slow decoding where codes are long.
+    pub fn is_order1_ahead(&self) -> bool {
+        let others = self.huffman.min(self.search).min(self.rans);
+        self.order1 < others * (1.0 - ORDER1_MIN_GAIN)
     }
 
     /// Returns whether a search comes close to Huffman codes.

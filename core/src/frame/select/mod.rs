@@ -65,7 +65,10 @@ impl<'a> EncodedTensor<'a> {
             && options.effort != Effort::Max
             && let Some(planes) = small::encode(engine, tensor, options)
         {
-            return Self::Planes(planes);
+            return match structured::lattice(engine, tensor, options) {
+                Some(frame) if frame.len() < planes.len_bytes() => Self::Whole(frame),
+                _ => Self::Planes(planes),
+            };
         }
         Self::from_choice(engine, tensor, Choice::new(engine, tensor, options))
     }

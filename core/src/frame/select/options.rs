@@ -1,7 +1,7 @@
 //! What an encoder may do.
 
 use super::Effort;
-use crate::frame::Families;
+use crate::frame::{Families, Family};
 
 /// What an encoder may do. The default is what every reader of containers
 /// understands, at the default effort.
@@ -13,6 +13,7 @@ pub struct EncodeOptions {
     /// The frame families that readers of the result know. `Z4AI` is always
     /// among them.
     pub families: Families,
+    extended: bool,
 }
 
 impl EncodeOptions {
@@ -22,6 +23,7 @@ impl EncodeOptions {
         Self {
             effort,
             families: Families::CONTAINER,
+            extended: false,
         }
     }
 
@@ -30,6 +32,24 @@ impl EncodeOptions {
     pub fn families(mut self, families: Families) -> Self {
         self.families = families;
         self
+    }
+
+    /// Allows frames that only zstn reads, or no longer does: `ZXQ1` for
+    /// dequantised weights and, in a checkpoint delta, `ZXD1`.
+    #[must_use]
+    pub fn extended(mut self, extended: bool) -> Self {
+        self.extended = extended;
+        self.families = match extended {
+            true => self.families.with(Family::Lattice),
+            false => self.families.without(Family::Lattice),
+        };
+        self
+    }
+
+    /// Returns whether frames are allowed that only zstn reads.
+    #[must_use]
+    pub fn is_extended(self) -> bool {
+        self.extended
     }
 }
 

@@ -24,6 +24,8 @@ const TRY_BOTH_BELOW: f64 = 0.04;
 /// The length, in bits per byte, below which codes are so short that whole bits
 /// cost Huffman codes noticeably: planes of any size then try rANS.
 const RANS_MAX_BITS: f64 = 2.0;
+/// What rANS of order 1 has to gain on a plane of longer codes, as 1/n of it.
+const LONG_CODE_MIN_GAIN_DIVISOR: usize = 50;
 /// rANS is pruned if its estimate is more than this times the best other one.
 const PRUNE_RANS: f64 = 1.1;
 /// The longest plane, in bytes, that takes rANS for longer codes too. A plane of
@@ -188,6 +190,12 @@ pub fn choose(
             return (
                 prefer_fast(codecs, SHORT_CODE_MIN_GAIN_DIVISOR),
                 cost.min(rans),
+            );
+        }
+        if part.is_order1_ahead() {
+            return (
+                prefer_fast(BALANCED, LONG_CODE_MIN_GAIN_DIVISOR),
+                part.order1,
             );
         }
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // above 0

@@ -126,6 +126,7 @@ fn rank<E: PackEngine>(
         scale,
         piece_bytes: sample.piece_bytes,
         repeats: sample.is_full() || effort == Effort::Max || repeats::are_near(&windows),
+        mantissas: false,
     };
     let transforms = transforms(dtype, effort);
     // Unless something repeats, coding planes separately gains at least as much
@@ -137,12 +138,16 @@ fn rank<E: PackEngine>(
             if transform == Transform::Opaque && is_noise_at_best {
                 return ((HEAD_BYTES + bytes.len()) as f64, Recipe::stored());
             }
-            let estimate = |plane: &Vec<Vec<u8>>| -> Vec<Estimate> {
+            let estimate = |(number, plane): (usize, &Vec<Vec<u8>>)| -> Vec<Estimate> {
+                let spec = SampleSpec {
+                    mantissas: plane.len() == 1 && transform.is_mantissa(number),
+                    ..spec
+                };
                 let parts = plane.iter();
                 parts.map(|part| Estimate::of(engine, part, spec)).collect()
             };
             let sampled = sample::planes(&windows, transform);
-            let estimates: Vec<Vec<Estimate>> = sampled.iter().map(estimate).collect();
+            let estimates: Vec<Vec<Estimate>> = sampled.iter().enumerate().map(estimate).collect();
             let all = || estimates.iter().flatten();
             is_plain &= all().all(|part| part.is_plain(effort));
             is_searched |= all().any(Estimate::is_search_near);

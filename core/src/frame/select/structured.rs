@@ -15,7 +15,7 @@ use crate::TensorRef;
 use crate::engine::{PackEngine, ZstdCoding};
 use crate::entropy::histogram::{count, entropy_bits};
 use crate::frame::z4ai::{self, Recipe};
-use crate::frame::{Family, palette as palette_frame, sparse, turbo};
+use crate::frame::{Family, lattice, palette as palette_frame, sparse, turbo};
 use crate::transform::sparse::count_zeros;
 use crate::transform::{self, byteplane, palette};
 
@@ -53,9 +53,27 @@ pub fn smallest<E: PackEngine>(
     let structured = palette_or_sparse(engine, bytes, ranking);
     let planes = other_planes(engine, bytes, ranking);
     let auto = auto::smallest(engine, bytes, ranking);
+    let lattice = lattice(engine, tensor, ranking.options);
     // The first among equals: planes decode fastest, and brotli slowest.
-    let frames = planes.into_iter().chain(structured).chain(auto);
+    let frames = planes
+        .into_iter()
+        .chain(structured)
+        .chain(lattice)
+        .chain(auto);
     frames.min_by_key(Vec::len)
+}
+
+/// Returns the lattice frame of `tensor`, if the options allow one and there is
+/// one.
+pub(super) fn lattice<E: PackEngine>(
+    engine: &E,
+    tensor: TensorRef,
+    options: EncodeOptions,
+) -> Option<Vec<u8>> {
+    match options.families.contains(Family::Lattice) {
+        true => lattice::encode(engine, tensor, options),
+        false => None,
+    }
 }
 
 /// Encodes a small tensor by every transform, and for [`Effort::Max`] a larger
@@ -86,7 +104,9 @@ fn palette_or_sparse<E: PackEngine>(
     ranking: &Ranking,
 ) -> Option<Vec<u8>> {
     let width = element_bytes(ranking.dtype)?;
-    let EncodeOptions { effort, families } = ranking.options;
+    let EncodeOptions {
+        effort, families, ..
+    } = ranking.options;
     let mut trial = Trial {
         engine,
         effort,
@@ -165,6 +185,7 @@ impl<E: PackEngine> Trial<'_, E> {
             scale,
             piece_bytes: Sample::QUICK.piece_bytes,
             repeats: true,
+            mantissas: false,
         };
         let (mut huffman, mut smaller) = (0.0, 0.0);
         for sample in samples {

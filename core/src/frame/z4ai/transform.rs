@@ -94,6 +94,12 @@ impl Transform {
         }
     }
 
+    /// Returns whether plane number `plane` holds the mantissas alone.
+    #[must_use]
+    pub fn is_mantissa(self, plane: usize) -> bool {
+        matches!(self, Self::BitField(_)) && plane == 2
+    }
+
     /// Returns the lengths in bytes of the planes of a buffer of `len_bytes`.
     #[must_use]
     pub fn plane_lens(self, len_bytes: usize) -> Vec<usize> {

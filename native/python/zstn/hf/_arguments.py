@@ -84,6 +84,8 @@ def _revision(parser: argparse.ArgumentParser) -> None:
 def _packing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--effort", choices=["fast", "balanced", "max"], default="balanced",
                         help="how hard to look for a smaller form [default: balanced]")  # fmt: skip
+    parser.add_argument("--extended", action="store_true",
+                        help="write extension frames where they are smaller; z4ai cannot read a file with one")  # fmt: skip
     parser.add_argument("--memory", type=_size, metavar="SIZE",
                         help="memory to stay within, like 512M")  # fmt: skip
     _threads(parser)

@@ -1,4 +1,4 @@
-"""What went wrong, in one sentence."""
+"""Errors as one sentence each."""
 
 from __future__ import annotations
 

@@ -38,7 +38,8 @@ def _pack_local(options: Namespace) -> None:
     output = options.output or default
     with bar(os.path.basename(source), options.quiet) as progress:
         report = pack(
-            source, output, effort=options.effort, threads=options.threads,
+            source, output, effort=options.effort,
+            extended=options.extended, threads=options.threads,
             memory=options.memory, overwrite=options.force, progress=progress,
         )  # fmt: skip
     _say_sizes(output, report.original_bytes, report.packed_bytes, options.quiet)
@@ -52,7 +53,8 @@ def _pack_repository(options: Namespace) -> None:
         address = place.address(place.path)
         with bar(place.path, options.quiet) as progress:
             report = pack(
-                address, output, effort=options.effort, threads=options.threads,
+                address, output, effort=options.effort,
+                extended=options.extended, threads=options.threads,
                 memory=options.memory, overwrite=options.force, progress=progress,
                 token=hub.token,
             )  # fmt: skip
@@ -76,6 +78,7 @@ def _pack_repository(options: Namespace) -> None:
                 with bar(entry.name, options.quiet) as progress:
                     report = pack(
                         place.address(entry.name, info.sha), target, effort=options.effort,
+                        extended=options.extended,
                         threads=options.threads, memory=options.memory, progress=progress,
                         token=hub.token,
                     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What becomes of each file of a checkpoint."""
+"""The step for each file of a checkpoint."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEFT_OUT = frozenset({".git", ".cache", "__pycache__"})
 
 
 class Step(Enum):
-    """What is done with a file."""
+    """The way in which a file gets into the result."""
 
     PACK = "packed"
     INDEX = "index"

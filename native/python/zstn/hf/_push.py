@@ -130,8 +130,8 @@ class Push:
     def _pack(self, path: Path, sink: Any) -> None:
         options = self._options
         with bar(path.name, options.quiet) as progress:
-            pack(path, sink, effort=options.effort, threads=options.threads,
-                 memory=options.memory, progress=progress)  # fmt: skip
+            pack(path, sink, effort=options.effort, extended=options.extended,
+                 threads=options.threads, memory=options.memory, progress=progress)  # fmt: skip
 
     def _finish(self, commit: Commit, parent: str) -> None:
         options, place = self._options, self._place

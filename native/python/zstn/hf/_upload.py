@@ -31,7 +31,7 @@ _FILES_IN_REQUEST = 256
 
 
 class Writer(Protocol):
-    """What a packed file is written to."""
+    """A destination for the bytes of a packed file."""
 
     def write(self, piece: bytes, /) -> object: ...
 
@@ -52,7 +52,7 @@ class Uploaded:
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """What a hub says about a file before it is uploaded."""
+    """The hub's answer about a file before it is uploaded."""
 
     is_large: bool
     is_ignored: bool

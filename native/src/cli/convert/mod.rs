@@ -9,7 +9,8 @@ use zstn::{ConvertOptions, ConvertReport, Error, Location, Result};
 use zstn_core::container::foreign::compressed_tensors;
 use zstn_core::container::foreign::ztensor::DigestKind;
 
-use super::arguments::{self, Bases, Destination, Memory, Overwrite, Report, Stored, Threads};
+use super::arguments::{self, Destination, Memory, Overwrite, Report, Stored, Threads};
+use super::bases::Bases;
 use super::network::Network;
 use super::{pack, print, progress, say, size};
 
@@ -50,6 +51,8 @@ pub struct Options {
     /// To zstn: speed/size trade-off [default: balanced]
     #[arg(long, value_enum)]
     effort: Option<pack::Effort>,
+    #[command(flatten)]
+    extended: pack::Extended,
     /// To zTensor: store tensors as zstd frames
     #[arg(long)]
     zstd: bool,
@@ -147,6 +150,11 @@ impl Options {
         let is_several = kind == TargetKind::CompressedTensors || path.is_some_and(is_index);
         let given = [
             ("--effort", self.effort.is_some(), kind == TargetKind::Zstn),
+            (
+                "--extended",
+                self.extended.is_set(),
+                kind == TargetKind::Zstn,
+            ),
             ("--zstd", self.zstd, kind == TargetKind::ZTensor),
             (
                 "--checksum",
@@ -197,6 +205,7 @@ pub fn run(options: &Options) -> Result<()> {
     let lines = gauss::Lines::new(bar.bar(), engine.threads(), silent);
     let mut converting = ConvertOptions::default()
         .view(options.stored.view())
+        .extended(options.extended.is_set())
         .http(http)
         .progress(&bar)
         .gauss(&lines);

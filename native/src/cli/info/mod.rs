@@ -1,17 +1,22 @@
 //! `zstn info`
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::iter;
 
 use clap::Args;
 use zstn::source::HttpOptions;
-use zstn::{Location, Result};
+use zstn::{Location, Reader, Result};
 use zstn_core::catalog::BaseUse;
 
 use super::arguments::{self, Model};
 use super::network::Network;
 use super::{Outcome, each, print, size, table};
 
+mod extensions;
 mod gauss;
+
+use extensions::Extensions;
 
 #[derive(Args)]
 pub struct Options {
@@ -42,6 +47,43 @@ impl Total {
         self.elements += elements;
         self.original_bytes += original_bytes;
         self.packed_bytes += packed_bytes;
+    }
+}
+
+/// The checkpoints that reading a delta takes.
+struct Chain {
+    checkpoints: usize,
+    len_bytes: u64,
+    /// Whether none is missing.
+    is_complete: bool,
+}
+
+impl Chain {
+    /// Returns the chain of a delta with the bases that were given; `None` for what
+    /// needs no base.
+    fn of(reader: &Reader) -> Option<Self> {
+        reader.model().needs_base().then_some(())?;
+        let readers = iter::successors(Some(reader), |reader| reader.base());
+        let last = readers.clone().last()?;
+        Some(Self {
+            checkpoints: readers.clone().count(),
+            len_bytes: readers.map(|reader| reader.model().len_bytes()).sum(),
+            is_complete: !last.model().needs_base(),
+        })
+    }
+}
+
+impl fmt::Display for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, bytes) = (self.checkpoints, size::bytes(self.len_bytes));
+        match self.is_complete {
+            true => write!(f, "{count} checkpoints, {bytes}, are read to restore it"),
+            false => write!(
+                f,
+                "at least {} checkpoints; {bytes} without the base that is not given (--base)",
+                count + 1
+            ),
+        }
     }
 }
 
@@ -85,8 +127,10 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
         tensors.filter(|tensor| tensor.base == Some(wanted)).count()
     };
     let (copied, differing) = (from_base(BaseUse::Copy), from_base(BaseUse::Difference));
+    let extensions = Extensions::of(&reader)?;
+    let chain = Chain::of(&reader);
     if options.json {
-        return print(serde_json::json!({
+        let mut json = serde_json::json!({
             "input": input.to_string(),
             "kind": model.kind().name(),
             "files": reader.sources().iter().map(|source| source.name()).collect::<Vec<_>>(),
@@ -96,11 +140,16 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
             "aliased_tensors": aliased,
             "copied_tensors": copied,
             "differing_tensors": differing,
+            "chain_checkpoints": chain.as_ref().map(|chain| chain.checkpoints),
+            "chain_complete": chain.as_ref().map(|chain| chain.is_complete),
+            "chain_bytes": chain.as_ref().map(|chain| chain.len_bytes),
             "elements": all.elements,
             "by_dtype": by_dtype,
             "metadata": model.metadata(),
             "gauss": gauss::json(model),
-        }));
+        });
+        extensions.add_to(&mut json);
+        return print(json);
     }
     let mut facts = vec![
         ("file", input.to_string()),
@@ -125,6 +174,12 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
         ("tensors", format!("{} ({aliased} aliased)", all.tensors)),
         ("elements", all.elements.to_string()),
     ];
+    if let Some(version) = extensions.needs() {
+        facts.insert(2, ("version", version));
+    }
+    if let Some(tensors) = extensions.say() {
+        facts.push(("extensions", tensors));
+    }
     if model.files().len() > 1 {
         facts.insert(1, ("files", model.files().len().to_string()));
     }
@@ -142,6 +197,9 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
                 all.tensors - copied - differing
             ),
         ));
+    }
+    if let Some(chain) = chain {
+        facts.push(("chain", chain.to_string()));
     }
     for (key, value) in model.metadata() {
         facts.push(("metadata", format!("{key} = {value}")));

@@ -1,4 +1,4 @@
-//! Where the packed files are: a hub, or a folder of repositories.
+//! The hub, or the folder of repositories, that has the packed files.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(super) use folder::Folder;
 pub(super) use hub::Hub;
 pub(super) use refusal::Refusal;
 
-/// Where files and the lists of them come from.
+/// The source of files and of the lists of them.
 #[derive(Debug)]
 pub(super) enum Upstream {
     Hub(Hub),
@@ -45,7 +45,7 @@ pub(super) struct Entry {
 /// A page of a list.
 pub(super) struct Page {
     pub(super) entries: Vec<Value>,
-    /// What is asked for the next page.
+    /// Path and query of the next page.
     pub(super) next: Option<String>,
 }
 

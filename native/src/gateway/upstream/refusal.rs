@@ -27,7 +27,7 @@ pub(in super::super) struct Refusal {
     about: About,
 }
 
-/// What a refusal is about.
+/// The subject of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum About {
     /// The request, or the upstream.

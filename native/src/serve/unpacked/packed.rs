@@ -24,7 +24,7 @@ impl Packed {
     /// Opens a packed file; `id` is for it alone.
     ///
     /// # Errors
-    /// What [`Reader::open`] returns; a refusal of the kind
+    /// Those of [`Reader::open`], and a refusal of the kind
     /// [`Unsupported`](zstn_core::ErrorKind::Unsupported) for a file that does not
     /// restore a safetensors file by itself.
     pub(crate) fn open(engine: &Engine, input: impl Into<Input>, id: u64) -> Result<Self> {

@@ -109,6 +109,9 @@ fn parse(address: &str) -> Result<HubAddress, String> {
             if revision.is_empty() {
                 return Err("the revision after @ is empty".into());
             }
+            if has_odd_component(&revision) {
+                return Err("the revision has an empty component, . or ..".into());
+            }
             (Some(revision.into_owned()), path)
         }
         None => (None, &rest[1..]),
@@ -116,7 +119,7 @@ fn parse(address: &str) -> Result<HubAddress, String> {
     if path.is_empty() || path.ends_with('/') {
         return Err(no_file());
     }
-    if path.split('/').any(|name| ["", ".", ".."].contains(&name)) {
+    if has_odd_component(path) {
         return Err("the path of the file has an empty component, . or ..".into());
     }
     Ok(HubAddress {
@@ -171,6 +174,11 @@ fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
+/// Returns whether a component is empty, `.` or `..`, which URLs leave out.
+fn has_odd_component(path: &str) -> bool {
+    path.split('/').any(|name| ["", ".", ".."].contains(&name))
+}
+
 fn is_plain(name: &str) -> bool {
     let mut bytes = name.bytes();
     bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
@@ -178,70 +186,68 @@ fn is_plain(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde::Deserialize;
+
     use super::*;
+
+    /// Addresses that the npm package reads as well, by the same table.
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Table {
+        files: Vec<Row>,
+        without_file: Vec<Row>,
+        refused: Vec<String>,
+    }
+
+    #[derive(Deserialize)]
+    struct Row {
+        address: String,
+        #[serde(default)]
+        kind: String,
+        repository: String,
+        revision: Option<String>,
+        #[serde(default)]
+        file: String,
+    }
+
+    fn table() -> Table {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/hub/addresses.json");
+        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+    }
 
     #[test]
     fn addresses_are_those_of_the_hub() {
-        for (address, url) in [
-            ("hf://o/n/f.zstn", "o/n/resolve/main/f.zstn"),
-            (
-                "HF://o/n/a/b c?#%20.zstn",
-                "o/n/resolve/main/a/b%20c%3F%23%2520.zstn",
-            ),
-            ("hf://models/o/n/f", "o/n/resolve/main/f"),
-            ("hf://datasets/o/n/f", "datasets/o/n/resolve/main/f"),
-            ("hf://spaces/o/n@v1.0/a/f", "spaces/o/n/resolve/v1.0/a/f"),
-            ("hf://kernels/o/n/f", "kernels/o/n/resolve/main/f"),
-            ("hf://o/n@feature%2Fx/f", "o/n/resolve/feature%2Fx/f"),
-            ("hf://o/n@refs/pr/12/a/f", "o/n/resolve/refs%2Fpr%2F12/a/f"),
-            (
-                "hf://o/n@refs%2Fpr%2F12/a/f",
-                "o/n/resolve/refs%2Fpr%2F12/a/f",
-            ),
-            (
-                "hf://o/n@refs/convert/p-1.x/f",
-                "o/n/resolve/refs%2Fconvert%2Fp-1.x/f",
-            ),
-            ("hf://o/n@refs/pr/f", "o/n/resolve/refs/pr/f"),
-            ("hf://o/n@refs/pr/x/f", "o/n/resolve/refs/pr/x/f"),
-            ("hf://o/n/a@b/c@d", "o/n/resolve/main/a%40b/c%40d"),
-            ("hf://o/n@r/a@b", "o/n/resolve/r/a%40b"),
-        ] {
+        for row in table().files {
+            let address = &row.address;
             let parsed = HubAddress::parse(address).unwrap();
-            assert_eq!(parsed.url("E", None), format!("E/{url}"), "{address}");
+            assert_eq!(parsed.kind.trim_end_matches('/'), row.kind, "{address}");
+            assert_eq!(parsed.repository, row.repository, "{address}");
+            assert_eq!(parsed.revision, row.revision, "{address}");
+            assert_eq!(parsed.path, row.file, "{address}");
             // What it is shown as means the same.
             let shown = parsed.at("c/d").to_string();
             let again = HubAddress::parse(&shown).unwrap();
             assert_eq!(again, parsed.at("c/d"), "{shown}");
             assert_eq!(HubAddress::parse(&parsed.to_string()).unwrap(), parsed);
         }
+        for (address, url) in [
+            ("hf://o/n/f.zstn", "o/n/resolve/main/f.zstn"),
+            ("hf://o/n/a/b c?#%20", "o/n/resolve/main/a/b%20c%3F%23%2520"),
+            ("hf://spaces/o/n@v1.0/a/f", "spaces/o/n/resolve/v1.0/a/f"),
+            ("hf://o/n@refs/pr/12/a/f", "o/n/resolve/refs%2Fpr%2F12/a/f"),
+            ("hf://o/n@feature%2Fx/a@b", "o/n/resolve/feature%2Fx/a%40b"),
+        ] {
+            let parsed = HubAddress::parse(address).unwrap();
+            assert_eq!(parsed.url("E", None), format!("E/{url}"), "{address}");
+        }
     }
 
     #[test]
     fn others_are_refused_with_the_right_spelling() {
-        for address in [
-            "hf://",
-            "hf://o",
-            "hf://o/n",
-            "hf://o/n/",
-            "hf://o/n@main",
-            "hf://o/n@main/",
-            "hf://o/n@/f",
-            "hf://o/n@refs/pr/1",
-            "hf://datasets/o/n",
-            "hf://buckets/o/n/f",
-            "hf:///n/f",
-            "hf://o//f",
-            "hf://o@r/n/f",
-            "hf://../n/f",
-            "hf://o/n..x/f",
-            "hf://o n/n/f",
-            "hf://o/n/a//f",
-            "hf://o/n/../f",
-            "hf://o/n/f/",
-            "hf://o/n@%FF/f",
-        ] {
-            let error = HubAddress::parse(address).unwrap_err();
+        let table = table();
+        let without_file = table.without_file.into_iter().map(|row| row.address);
+        for address in without_file.chain(table.refused) {
+            let error = HubAddress::parse(&address).unwrap_err();
             assert!(matches!(error, Error::Usage(_)), "{address}: {error}");
             let text = error.to_string();
             assert!(text.contains("hf://OWNER/NAME@REVISION/FILE"), "{text}");

@@ -53,14 +53,15 @@ fn collect(value: &Value, keys: &mut BTreeSet<String>) {
 }
 
 /// Every verb that writes JSON, each for what makes it write other keys.
-const LINES: [&str; 16] = [
+const LINES: [&str; 17] = [
     "pack a.safetensors",
     "pack tuned.safetensors --base a.zstn",
     "pack model",
+    "pack tuned.safetensors -o auto.z4dm --base auto --family . --save-sketches",
     "unpack a.zstn -o back",
     "unpack model-zstn -o back-model",
     "verify a.zstn --against a.safetensors",
-    "ls a.zstn",
+    "ls a.zstn --stats",
     "ls tuned.z4dm",
     "info a.zstn",
     "get a.zstn w",
@@ -84,6 +85,10 @@ fn every_key_is_documented_and_every_documented_key_exists() {
         }
         collect(&report, &mut keys);
     }
+    collect(
+        &report(folder.path(), "sketch a.zstn -o s --json"),
+        &mut keys,
+    );
     // In a repository of its own, so that there are settings to show.
     let git = ["init", "--quiet", "."];
     let mut made = Command::new("git");

@@ -1,9 +1,10 @@
 //! Damaged frames, and frames where they do not belong.
 
 use zstn_core::engine::ZstdCoding;
-use zstn_core::frame::Families;
 use zstn_core::frame::auto::StreamCodec;
-use zstn_core::frame::{Family, Frame, Stored, auto, chunked, decompress, palette, sparse, turbo};
+use zstn_core::frame::{
+    Edition, Family, Frame, Stored, auto, chunked, decompress, palette, sparse, turbo,
+};
 use zstn_core::pure::Pure;
 use zstn_core::{ErrorKind, Rule};
 use zstn_tests::cases;
@@ -86,25 +87,29 @@ fn every_bit_flip_gives_an_error_or_as_many_bytes() {
 }
 
 #[test]
-fn containers_hold_three_families_and_bytes_after_a_frame() {
+fn containers_hold_the_families_of_their_edition_and_bytes_after_a_frame() {
     let bytes = example().repeat(20);
-    for mut frame in small_frames() {
+    let editions = [Edition::Plain, Edition::Extended];
+    let cases = small_frames().into_iter();
+    for (mut frame, edition) in
+        cases.flat_map(|frame| editions.map(|edition| (frame.clone(), edition)))
+    {
         let family = Family::recognise(&frame).expect("a frame");
         let len = Frame::parse(&frame).expect("good").decoded_len_bytes();
         let truth = decompress(&Pure, &frame, len).expect("good");
         frame.extend_from_slice(&bytes[..7]);
-        match Stored::parse(&frame, len) {
+        match Stored::parse(&frame, len, edition) {
             Ok(stored) => {
-                assert!(Families::CONTAINER.contains(family));
+                assert!(edition.families().contains(family));
                 let mut out = vec![1; truth.len()];
                 stored.decode(&Pure, &mut out).expect("decodes");
                 assert!(out == truth, "{}", family.name());
-                let error = Stored::parse(&frame, len + 1).expect_err("another length");
+                let error = Stored::parse(&frame, len + 1, edition).expect_err("another length");
                 assert_eq!(error.rule(), Some(Rule::ZstnDecodedLength));
             }
             Err(error) => {
                 assert!(
-                    !Families::CONTAINER.contains(family),
+                    !edition.families().contains(family),
                     "{}: {error}",
                     family.name()
                 );

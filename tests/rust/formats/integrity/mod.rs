@@ -3,6 +3,7 @@
 //! refused, missing ones are not (docs/formats/zstn-integrity.md).
 
 mod damage;
+mod replaced;
 mod section;
 
 use std::borrow::Cow;
@@ -10,7 +11,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use tempfile::TempDir;
-use zstn::{Engine, Input, Reader, Source, Tensor, UnpackOptions, VerifyOptions};
+use zstn::{Engine, Input, Reader, Source, Tensor, UnpackOptions, Verify, VerifyOptions};
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
 use zstn_tests::checkpoint;
@@ -62,8 +63,13 @@ impl Source for Memory {
 
 /// Reads every tensor by itself.
 fn read_all(file: &[u8]) -> zstn::Result<Vec<Tensor>> {
+    read_all_with(file, Verify::default())
+}
+
+fn read_all_with(file: &[u8], verify: Verify) -> zstn::Result<Vec<Tensor>> {
     let reader = Reader::options()
         .engine(&native())
+        .verify(verify)
         .open(Input::source(Memory(file.into())))?;
     let names: Vec<&str> = reader.names().collect();
     names.into_iter().map(|name| reader.read(name)).collect()

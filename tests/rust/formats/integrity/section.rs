@@ -12,7 +12,7 @@ use zstn_tests::{cases, sha256};
 use super::{Disk, FOOTER_BYTES, TRAILER_BYTES, original, packed, read_all};
 
 /// Returns the range of the section, and its records.
-fn section(packed: &[u8]) -> (Range<usize>, Vec<(String, Vec<u8>)>) {
+pub fn section(packed: &[u8]) -> (Range<usize>, Vec<(String, Vec<u8>)>) {
     let end = packed.len() - FOOTER_BYTES;
     let number = |at: usize| {
         let bytes = packed[at..at + 8].try_into().expect("eight");
@@ -33,7 +33,7 @@ fn section(packed: &[u8]) -> (Range<usize>, Vec<(String, Vec<u8>)>) {
 }
 
 /// The file with a section of these records and the right checksum.
-fn with_records(packed: &[u8], version: u16, records: &[(String, Vec<u8>)]) -> Vec<u8> {
+pub fn with_records(packed: &[u8], version: u16, records: &[(String, Vec<u8>)]) -> Vec<u8> {
     let mut payload = version.to_le_bytes().to_vec();
     for (tag, value) in records {
         payload.extend_from_slice(tag.as_bytes());
@@ -54,7 +54,7 @@ fn with_records(packed: &[u8], version: u16, records: &[(String, Vec<u8>)]) -> V
     .concat()
 }
 
-fn rule<T>(result: zstn::Result<T>) -> (Option<Rule>, Option<String>) {
+pub fn rule<T>(result: zstn::Result<T>) -> (Option<Rule>, Option<String>) {
     match result.err() {
         Some(zstn::Error::Format { source, .. } | zstn::Error::Core(source)) => {
             (source.rule(), source.tensor_name().map(Into::into))
@@ -67,14 +67,15 @@ fn rule<T>(result: zstn::Result<T>) -> (Option<Rule>, Option<String>) {
 fn a_section_is_what_the_format_says() {
     let (original, packed) = (original(), packed());
     let (place, records) = section(&packed);
-    // 12 bytes are the head of a record that short frames do not need.
+    // 12 bytes are the head of a record that short frames do not need; as many are
+    // that of the statistics.
     assert_eq!(
         place.len() as u64,
-        FIXED_BYTES - 12 + 40 * 4,
+        FIXED_BYTES + 40 * 4 + records[4].1.len() as u64,
         "the tied tensor has no entry"
     );
     let tags: Vec<&str> = records.iter().map(|(tag, _)| tag.as_str()).collect();
-    assert_eq!(tags, ["FILE", "HEAD", "FRMS", "TENS"]);
+    assert_eq!(tags, ["FILE", "HEAD", "FRMS", "TENS", "STAT"]);
     let file = &records[0].1;
     assert_eq!(file[..8], (original.len() as u64).to_le_bytes());
     let hex: String = file[8..].iter().map(|byte| format!("{byte:02x}")).collect();
@@ -151,7 +152,7 @@ fn sections_of_later_writers_and_missing_ones_are_in_order() {
     let truth = read_all(&packed).expect("in order");
     let records = section(&packed).1;
     let mut more = records.clone();
-    more.insert(1, ("STAT".into(), b"whatever".to_vec()));
+    more.insert(1, ("XTRA".into(), b"whatever".to_vec()));
     let nothing = vec![("FILE".into(), vec![])];
     let place = section(&packed).0;
     let unknown = b"bytes that are no section";

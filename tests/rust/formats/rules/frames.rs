@@ -3,6 +3,7 @@
 use zstn_core::Rule;
 use zstn_core::engine::Engine;
 use zstn_core::frame::decompress;
+use zstn_tests::lattice::{LatticeFields, stored};
 
 use super::Case;
 
@@ -20,8 +21,42 @@ fn sparse(elements: u64, nonzero: u64, bitmap: &[u8]) -> Vec<u8> {
 
 pub fn cases(engine: &impl Engine) -> Vec<Case> {
     let decoded = |frame: &[u8]| decompress(engine, frame, 1 << 20).map(drop);
+    let lattice = |change: fn(&mut LatticeFields)| {
+        let mut fields = LatticeFields {
+            geometry: [2, 4, 1, 4],
+            size_scales: [7, 0],
+            frames: vec![stored(&[7; 8]), stored(&[0; 4])],
+            ..LatticeFields::default()
+        };
+        change(&mut fields);
+        decoded(&fields.frame())
+    };
     vec![
         (Rule::FrameParts, decoded(&sparse(0, 0, &[0]))),
         (Rule::SparseCount, decoded(&sparse(0, 1, &[]))),
+        (
+            Rule::LatticeHead,
+            lattice(|fields| fields.dtype_grid_flags[1] = 5),
+        ),
+        (Rule::LatticeShape, lattice(|fields| fields.geometry[2] = 0)),
+        (
+            Rule::LatticeFrames,
+            lattice(|fields| fields.frames[0] = b"ZXQ1".to_vec()),
+        ),
+        (
+            Rule::LatticeScale,
+            lattice(|fields| fields.frames[1] = stored(&[0x80, 0x7f, 0, 0])),
+        ),
+        (
+            Rule::LatticeSymbol,
+            lattice(|fields| fields.frames[0] = stored(&[16; 8])),
+        ),
+        (
+            Rule::LatticeExceptions,
+            lattice(|fields| {
+                fields.dtype_grid_flags[2] = 2;
+                fields.frames.extend([stored(&[1]), stored(&[0; 6])]);
+            }),
+        ),
     ]
 }

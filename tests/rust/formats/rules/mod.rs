@@ -3,11 +3,14 @@
 
 mod compressed_tensors;
 mod delta;
+mod difference;
 mod entropy;
 mod frames;
 mod gauss;
+mod low_rank;
 mod safetensors;
 mod shards;
+mod sketch;
 mod zstn;
 mod ztensor;
 
@@ -39,12 +42,15 @@ fn cases(engine: &impl Engine) -> Vec<Case> {
     [
         safetensors::cases(engine),
         shards::cases(),
+        sketch::cases(engine),
         zstn::cases(engine),
         delta::cases(engine),
+        difference::cases(engine),
         frames::cases(engine),
         entropy::cases(),
         ztensor::cases(engine),
         gauss::cases(engine),
+        low_rank::cases(),
         compressed_tensors::cases(),
     ]
     .concat()

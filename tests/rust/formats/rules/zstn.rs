@@ -1,6 +1,7 @@
 //! ZSTN files: the index, and the integrity sections and block tables that the
 //! vectors of z4ai do not have.
 
+use zstn_core::catalog::FileOpener;
 use zstn_core::container::zstn::ContainerOptions;
 use zstn_core::container::zstn::integrity::checksum;
 use zstn_core::container::zstn::rows::BlockTable;
@@ -70,6 +71,13 @@ fn block_table() -> Result<BlockTable> {
     BlockTable::parse(&table, 1, 1)
 }
 
+/// Opens the file and reads its statistics.
+fn statistics(file: &[u8]) -> Result<()> {
+    let opener = FileOpener::new(file.len() as u64, file.to_vec())?;
+    assert!(opener.needs()?.is_empty(), "the whole file is there");
+    opener.finish(&Pure)?.statistics().map(drop)
+}
+
 pub fn cases(engine: &impl Engine) -> Vec<Case> {
     let unpacked =
         |tag: &[u8; 4], value: &[u8]| unpack(engine, &with_record(*tag, value)).map(drop);
@@ -94,5 +102,10 @@ pub fn cases(engine: &impl Engine) -> Vec<Case> {
             BlockTable::parse(&[0; 8], 0, 0).map(drop),
         ),
         (Rule::ZstnBlockChecksum, block_table.check(b"x")),
+        // Six zeros among five elements.
+        (
+            Rule::ZstnStatistics,
+            statistics(&with_record(*b"STAT", &[1, 12])),
+        ),
     ]
 }

@@ -124,11 +124,13 @@ impl Attempt<'_> {
             ..
         } = self.cell;
         let server = CaseServer::start(self.case, *operation, *phase, *times, self.kind);
-        self.judge(self.read(&server.url), expected)?;
+        let found = self.read(&server.url);
+        let has_failed = found.is_err();
+        self.judge(found, expected)?;
         let log = server.log();
         self.judge_requests(&log, expected)?;
         self.judge_headers(&log)?;
-        if expected.bytes.is_none() && *times == Times::Once && expected.faults == 1 {
+        if has_failed && *times == Times::Once && expected.faults == 1 {
             // The fault is over, and has left nothing.
             let again = self.read(&server.url);
             self.judge_bytes(again, "model")

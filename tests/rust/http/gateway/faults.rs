@@ -1,4 +1,4 @@
-//! What clients see when the upstream is down, slow, broken or changed.
+//! Answers to clients when the upstream is down, slow, broken or changed.
 
 use zstn_tests::stub_hub::Fault;
 

@@ -132,8 +132,7 @@ fn other_requests_are_passed_on_as_they_are() {
     assert_eq!(last.header("x-kept"), Some("2"));
 }
 
-/// What a list says of a branch and what is fetched a moment later may be of two
-/// commits. The second one's bytes must not be kept as those of the first: others
+/// A list of a branch and the bytes fetched a moment later may be of two commits. The second one's bytes must not be kept as those of the first: others
 /// have files with these contents.
 #[test]
 fn a_branch_that_moves_does_not_spoil_what_others_read() {

@@ -1,11 +1,12 @@
 //! The files of a folder that are listed and served.
 
 use zstn::Engine;
+use zstn::serve::Page;
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
 use zstn_tests::checkpoint;
 
-use super::client::{get, serve};
+use super::client::{bind, get, run, serve};
 
 #[test]
 fn hidden_files_are_not_there() {
@@ -154,4 +155,41 @@ fn shards_come_with_their_index_and_all_are_listed() {
         let link = link.replace("&amp;", "&");
         assert_eq!(get(server, &link, &[]).status, 200, "{link}");
     }
+}
+
+#[test]
+fn the_viewer_is_next_to_the_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["page/assets", "files/_view"] {
+        std::fs::create_dir_all(path(name)).unwrap();
+    }
+    for (name, content) in [
+        ("page/index.html", "<!doctype html>"),
+        ("page/assets/a.js", "export {}"),
+        ("files/m.zstn", "0123456789"),
+        ("files/_view/own.txt", "of the folder"),
+    ] {
+        std::fs::write(path(name), content).unwrap();
+    }
+    assert_eq!(bind(&path("files")).viewer_url(), None);
+    let server = bind(&path("files")).with_viewer(Page::in_folder(&path("page")).unwrap());
+    assert_eq!(server.viewer_url(), Some(format!("{}_view/", server.url())));
+    let address = run(server);
+    for (path, kind, body) in [
+        ("/_view/index.html", "text/html", "<!doctype html>"),
+        ("/_view/assets/a.js", "text/javascript", "export {}"),
+        ("/_view/own.txt", "text/plain", "of the folder"),
+        ("/m.zstn", "application/octet-stream", "0123456789"),
+    ] {
+        let answer = get(address, path, &[]);
+        assert_eq!(answer.status, 200, "{path}");
+        assert_eq!(answer.body, body.as_bytes(), "{path}");
+        assert!(
+            answer.header("content-type").unwrap().starts_with(kind),
+            "{path}"
+        );
+    }
+    assert_eq!(get(address, "/_view/../secret", &[]).status, 404);
+    assert_eq!(get(address, "/_view/missing.js", &[]).status, 404);
 }

@@ -8,3 +8,4 @@ mod folders;
 mod links;
 mod origins;
 mod unpacked;
+mod view;

@@ -1,4 +1,4 @@
-//! What a hub refuses, as errors.
+//! Refusals of a hub, as errors.
 
 use zstn::Error;
 use zstn::hub::{Hub, NewCommit, Refusal, Repository};

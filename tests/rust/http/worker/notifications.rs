@@ -1,4 +1,4 @@
-//! Who may give work, and what becomes of it.
+//! Notifications: the senders that are accepted, and the jobs they make.
 
 use zstn::hub::NewCommit;
 use zstn::worker::{Stage, Worker, WorkerOptions};

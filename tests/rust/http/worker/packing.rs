@@ -1,4 +1,4 @@
-//! What a worker packs and commits.
+//! Packing and committing.
 
 use zstn::worker::Stage;
 use zstn_tests::stub_hub::{Fault, Options};

@@ -15,7 +15,7 @@ fn a_table_of_another_version_of_a_file_is_not_taken_for_damage() {
     let tensor = Rng(3).bf16_weights(1_000_000);
     let file = checkpoint("BF16", 1000, 1000, &tensor);
     let packed = pack(&native(), &file, Effort::Fast).expect("packs");
-    let mut packed = with_record(&packed, b"STAT", &vec![7; 40 << 10]);
+    let mut packed = with_record(&packed, b"NOTE", &vec![7; 40 << 10]);
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("m.zstn");
     std::fs::write(&path, &packed).expect("written");

@@ -103,7 +103,7 @@ fn a_table_that_did_not_come_with_the_index_is_read_first() {
     let file = checkpoint("BF16", 1000, 1000, &tensor);
     let packed = pack(&native(), &file, Effort::Fast).expect("packs");
     // The end of the file that was read holds this record and nothing before it.
-    let packed = with_record(&packed, b"STAT", &vec![7; 40 << 10]);
+    let packed = with_record(&packed, b"NOTE", &vec![7; 40 << 10]);
     let watched = Watched::new(packed);
     let reader = watched.open().expect("opens");
     watched.reads();

@@ -1,6 +1,7 @@
 //! The words in which `tests/faults/server.json` describes an answer.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde::Deserialize;
 
@@ -153,5 +154,12 @@ impl Answer {
         }
         answer.ignores.extend(server.ignores.iter().cloned());
         answer
+    }
+
+    /// Returns whether this answer differs from the right one to a request for
+    /// `range` of a file of `total` bytes. Beyond its end there is nothing to send.
+    #[must_use]
+    pub fn is_noticed_in(&self, range: Option<&Range<usize>>, total: usize) -> bool {
+        self.sends.end <= 0 || range.is_some_and(|range| range.end < total)
     }
 }

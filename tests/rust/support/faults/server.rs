@@ -1,6 +1,5 @@
 //! A server with two origins that answers as a case of the table says.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
@@ -10,7 +9,7 @@ use super::cells::{Operation, Phase, Times};
 use super::model;
 use super::perform::perform;
 use super::table::{Case, Kind};
-use crate::fault_server::{Asked, FaultServer};
+use crate::fault_server::{Asked, FaultServer, Served};
 
 /// The path of the file. Only requests for it go wrong; the server has the file
 /// at every other path as well.
@@ -53,8 +52,8 @@ struct Script {
     case: Case,
     phase: Phase,
     times: Times,
-    /// Requests for the file so far.
-    requests: AtomicUsize,
+    /// Requests for the file so far, without those that a fault spared.
+    requests: Mutex<usize>,
 }
 
 impl CaseServer {
@@ -96,11 +95,11 @@ impl CaseServer {
             case,
             phase,
             times,
-            requests: AtomicUsize::new(0),
+            requests: Mutex::new(0),
         };
         let home = FaultServer::share(served, move |asked, served, to| {
             note(&noted, asked, false);
-            let answer = script.answer(asked);
+            let answer = script.answer(asked, served);
             perform(&answer, asked, served, &other_origin, to)
         });
         Self {
@@ -124,20 +123,26 @@ impl Drop for CaseServer {
 }
 
 impl Script {
-    fn answer(&self, asked: &Asked) -> Answer {
+    fn answer(&self, asked: &Asked, served: &Served) -> Answer {
         let case = &self.case;
         if asked.path != PATH {
             return case.server.clone();
         }
-        let number = self.requests.fetch_add(1, Ordering::SeqCst);
+        let mut requests = lock(&self.requests);
         let first_fault = usize::from(self.phase == Phase::Later);
-        let fault = number.checked_sub(first_fault).and_then(|number| {
+        let fault = requests.checked_sub(first_fault).and_then(|number| {
             let last = case.faults.len().checked_sub(1)?;
             match self.times {
                 Times::Once => case.faults.get(number),
                 Times::Always => case.faults.get(number.min(last)),
             }
         });
+        // Of requests that are under way together, any may come first. A fault
+        // that this one would not notice waits for the next.
+        let is_noticed =
+            fault.is_none_or(|fault| fault.is_noticed_in(asked.range.as_ref(), served.bytes.len()));
+        *requests += usize::from(is_noticed);
+        drop(requests);
         let special = match (&*asked.method, &asked.range) {
             ("HEAD", _) => case.head.as_ref(),
             (_, None) => case.whole.as_ref(),

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, header};
 use super::answer::Refusal;
 use super::repository::Repository;
 
-/// What a token allows.
+/// The permissions of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Everything.
@@ -22,7 +22,7 @@ pub(super) struct Access {
     tokens: BTreeMap<String, Role>,
 }
 
-/// Who makes a request.
+/// The sender of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Visitor {
     role: Option<Role>,

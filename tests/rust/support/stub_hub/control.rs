@@ -1,4 +1,4 @@
-//! What tests in other languages ask a hub for.
+//! Requests by which tests in other languages control a hub.
 
 use std::collections::BTreeMap;
 

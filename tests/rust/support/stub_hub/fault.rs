@@ -14,7 +14,7 @@ use super::answer::{Refusal, set};
 use super::lock;
 use super::requests::HubRequest;
 
-/// What goes wrong with some requests.
+/// A fault of some requests.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Fault {

@@ -47,7 +47,7 @@ use xet::Xet;
 /// Settings of a hub.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where it listens; port 0 takes any free one.
+    /// The address it listens at; port 0 takes any free one.
     pub listen: SocketAddr,
     /// Tokens that it knows. Without any, everything is allowed to everyone.
     pub tokens: Vec<(String, Role)>,
@@ -59,7 +59,7 @@ pub struct Options {
     pub page_len: usize,
     /// Files longer than this are uploaded in parts of this length, in bytes.
     pub part_bytes: Option<u64>,
-    /// Who is notified of commits.
+    /// The receivers of notifications of commits.
     pub webhooks: Vec<Webhook>,
 }
 
@@ -169,7 +169,7 @@ impl StubHub {
     }
 }
 
-/// What all requests share.
+/// The state that all requests share.
 #[derive(Debug)]
 struct Hub {
     options: Options,

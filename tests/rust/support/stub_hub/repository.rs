@@ -79,7 +79,7 @@ impl RepoId {
     }
 }
 
-/// Where the bytes of a file are.
+/// The place of a file's bytes.
 #[derive(Debug)]
 pub(super) enum Content {
     Regular(Arc<[u8]>),
@@ -126,7 +126,7 @@ impl StoredFile {
     }
 }
 
-/// What a listing says about a commit.
+/// A commit as listings describe it.
 #[derive(Debug, Clone)]
 pub(super) struct CommitInfo {
     pub(super) id: String,

@@ -12,7 +12,7 @@ use super::answer::Refusal;
 /// The longest body that is read into memory, in bytes.
 const BODY_BYTES: usize = 256 << 20;
 
-/// What a request asks for.
+/// A parsed request.
 #[derive(Debug)]
 pub(super) struct HubRequest {
     pub(super) method: Method,

@@ -16,7 +16,7 @@ use super::{Hub, lock};
 /// The time that a receiver has to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Who is notified of commits.
+/// A receiver of notifications of commits.
 #[derive(Debug, Clone)]
 pub struct Webhook {
     /// Address that the payload is posted to.

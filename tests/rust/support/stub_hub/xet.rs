@@ -39,7 +39,7 @@ pub(super) struct Xet {
     known: Mutex<Known>,
 }
 
-/// What has been read of the shards.
+/// The contents of the shards that have been read.
 #[derive(Debug, Default)]
 struct Known {
     shards: BTreeSet<PathBuf>,

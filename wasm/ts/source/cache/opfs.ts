@@ -1,6 +1,6 @@
 /** A stored cache in the origin private file system of a browser. */
 
-import { InvalidInputError } from "../../errors.js";
+import { UnsupportedError } from "../../errors.js";
 import { isEntryName } from "./entry.js";
 import { storedCache } from "./stored.js";
 import type { StoredEntry, CacheBackend, StoredCache, StoredCacheOptions } from "./stored.js";
@@ -11,10 +11,18 @@ export interface OpfsCacheOptions extends StoredCacheOptions {
   folder?: string;
 }
 
-/** Creates a cache in the origin private file system. Needs a secure context (https: or localhost). */
+/**
+ * Creates a cache in the origin private file system. Needs a secure context (https: or localhost) and a browser that
+ * writes there from pages (Chromium 86, Firefox 111, Safari 26); an `UnsupportedError` otherwise. Browsers that refuse
+ * only when something is stored, as some do in private windows, are seen in `storeError` of the cache.
+ */
 export function opfsCache({ folder = "zstn-cache", ...options }: OpfsCacheOptions = {}): StoredCache {
   if (typeof globalThis.navigator?.storage?.getDirectory !== "function") {
-    throw new InvalidInputError("There is no origin private file system here. It needs https: or localhost; use `memoryCache` instead.");
+    const reason = globalThis.isSecureContext === false ? "A page has one on https: or localhost only" : "This runtime has none";
+    throw new UnsupportedError(`There is no origin private file system here. ${reason}; use \`memoryCache\` instead.`);
+  }
+  if (typeof globalThis.FileSystemFileHandle?.prototype.createWritable !== "function") {
+    throw new UnsupportedError("Pages cannot write to the origin private file system of this browser (createWritable is missing); use `memoryCache` instead.");
   }
   return storedCache(new OpfsBackend(folder), options);
 }
@@ -43,14 +51,15 @@ class OpfsBackend implements CacheBackend {
 
   async write(name: string, parts: Uint8Array[]): Promise<void> {
     const handle = await (await this.#open()).getFileHandle(name, { create: true });
-    // The file changes when the stream is closed, all at once.
-    const stream = await handle.createWritable();
+    let stream: FileSystemWritableFileStream | undefined;
     try {
+      // The file changes when the stream is closed, all at once.
+      stream = await handle.createWritable();
       for (const part of parts) await stream.write(part as Uint8Array<ArrayBuffer>);
       await stream.close();
     } catch (error) {
-      await stream.abort(error).catch(() => {});
-      await this.remove(name); // it was created, empty
+      await stream?.abort(error).catch(() => {});
+      await this.remove(name).catch(() => {}); // it was created, empty
       throw error;
     }
   }

@@ -13,7 +13,9 @@ export interface StoredCacheOptions {
 /** A cache in files, for `open(…, { cache })`. Bytes that cannot be stored are not cached, and a damaged entry counts as missing. */
 export interface StoredCache extends ByteCache {
   readonly persistent: true;
-  /** Resolves when everything put so far is stored. */
+  /** Why something could not be stored, the last time that happened; reading goes on without it. */
+  readonly storeError: unknown;
+  /** Resolves when everything put so far is stored, or `storeError` says why not. */
   flush(): Promise<void>;
   /** Removes all entries. */
   clear(): Promise<void>;
@@ -58,10 +60,15 @@ class EntryCache implements StoredCache {
   /** One write at a time: two could each count on the same free space. */
   #writes: Promise<void> = Promise.resolve();
   #waitingBytes = 0;
+  #storeError: unknown;
 
   constructor(backend: CacheBackend, maxBytes: number) {
     this.#backend = backend;
     this.#maxBytes = maxBytes;
+  }
+
+  get storeError(): unknown {
+    return this.#storeError;
   }
 
   async get(key: string, offset: number, length: number): Promise<Uint8Array | undefined> {
@@ -86,6 +93,9 @@ class EntryCache implements StoredCache {
     const stored = this.#afterWrites(async () => {
       try {
         await this.#store(entryName(await this.#hash(key), offset, bytes.byteLength), bytes);
+      } catch (error) {
+        this.#storeError = error;
+        throw error;
       } finally {
         this.#waitingBytes -= bytes.byteLength;
       }

@@ -1,6 +1,8 @@
 /** HTTP requests for one file. */
 
+import { hasCode, ZstnError } from "../../errors.js";
 import { abortable } from "../abortable.js";
+import { uncached } from "../environment.js";
 import type { IdleTimeout } from "./idle-timeout.js";
 import { unanswered } from "./network-failure.js";
 import { discard } from "./pending-response.js";
@@ -63,11 +65,11 @@ export class HttpClient {
     const headers = new Headers(this.#options.headers);
     for (const [name, value] of Object.entries(extra)) headers.set(name, value);
     try {
-      // A browser's cache would answer a range in pieces, of which some may be of an older file.
       // Always the address that was given: one that it redirects to may be valid for a short time only, and must not get the token.
-      return await abortable(fetch(this.url, { method, headers, cache: "no-store", signal }), signal);
+      return await abortable(fetch(this.url, { method, headers, signal, ...uncached() }), signal);
     } catch (cause) {
       signal.throwIfAborted();
+      if (cause instanceof ZstnError || hasCode(cause, "http")) throw cause; // A `fetch` that explains a refusal.
       throw unanswered(this.url, cause);
     }
   }

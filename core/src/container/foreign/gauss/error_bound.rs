@@ -4,9 +4,10 @@
 use alloc::vec::Vec;
 
 use super::index::Tensor;
-use super::value::{each, power_of_two, to_f64};
+use super::value::{each, to_f64};
 use crate::bytes::part;
 use crate::dtype::Dtype;
+use crate::float::power_of_two;
 use crate::{Error, Result};
 
 /// The allowance for rounding in the comparison itself.

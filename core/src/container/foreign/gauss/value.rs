@@ -1,6 +1,7 @@
 //! Elements from and to double precision, each with the roundings of
 //! docs/formats/gauss.md 3.
 
+use crate::float::power_of_two;
 use alloc::vec::Vec;
 
 use crate::dtype::Dtype;
@@ -40,11 +41,6 @@ pub fn f16_to_f64(bits: u16) -> f64 {
     } else {
         -magnitude
     }
-}
-
-/// Returns two to this power, for exponents of normal numbers.
-pub fn power_of_two(exponent: i32) -> f64 {
-    f64::from_bits(u64::from((exponent + 1023).unsigned_abs()) << 52)
 }
 
 /// Rounds to the nearest half-precision number, ties to even, in one rounding.

@@ -15,11 +15,15 @@ use core::ops::Range;
 use super::base::{BaseHeader, refuse_packed};
 use super::record::Kind;
 use super::trailer::RecordInfo;
+use super::version;
 use super::write::TargetHeader;
+use crate::bytes::index;
+use crate::container::VERSION_OFFSET_BYTES;
 use crate::container::file_head::FileHead;
 use crate::container::safetensors::{self, PREFIX_BYTES};
 use crate::container::zstn;
 use crate::engine::PackEngine;
+use crate::frame::Edition;
 use crate::{Error, Result};
 
 mod options;
@@ -170,7 +174,8 @@ impl IncrementalDeltaPacker {
         }
     }
 
-    /// Returns the first bytes of the delta. Only valid at the end; empty before.
+    /// Returns the first bytes of the delta, with its version. Only valid at the end;
+    /// empty before.
     #[must_use]
     pub fn prefix(&self) -> &[u8] {
         match &self.stage {
@@ -217,8 +222,8 @@ impl IncrementalDeltaPacker {
     fn go_on(&mut self, mut records: Box<Records>, mut out: Vec<u8>) -> Result<Vec<u8>> {
         if records.is_digested() && records.prefix.is_none() {
             let digest = mem::take(&mut records.base_digest).finish();
-            let prefix = records.target.prefix(digest)?;
-            if !self.options.prefix_last {
+            let prefix = records.target.prefix(Edition::Plain, digest)?;
+            if !self.options.is_prefix_last() {
                 // Nothing has been returned before: the records wait for it.
                 out.extend_from_slice(&prefix);
             }
@@ -228,10 +233,11 @@ impl IncrementalDeltaPacker {
             self.stage = Stage::Records(records);
             return Ok(out);
         }
-        let Some(prefix) = records.prefix.take() else {
+        let Some(mut prefix) = records.prefix.take() else {
             self.stage = Stage::Records(records);
             return Ok(out);
         };
+        prefix[index(VERSION_OFFSET_BYTES)] = version(records.edition);
         let digest = records.target_digest.finalize().into();
         let Records {
             target,

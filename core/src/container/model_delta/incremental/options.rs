@@ -1,16 +1,18 @@
 //! Options for packing a delta.
 
-use crate::frame::select::Effort;
+use crate::frame::select::{Effort, EncodeOptions};
 
 /// Options for packing a delta.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct DeltaOptions {
-    /// The effort of the encoder.
-    pub effort: Effort,
+    /// How tensors are encoded.
+    pub encode: EncodeOptions,
     /// If set, the first bytes of the delta are returned at the end, by
     /// [`prefix`](super::IncrementalDeltaPacker::prefix), to callers that can
     /// still prepend them. Most of the base is then read once instead of twice.
+    /// Options that allow extension frames need it, since the version of the file
+    /// is among these bytes and known only at the end.
     pub prefix_last: bool,
 }
 
@@ -19,9 +21,22 @@ impl DeltaOptions {
     #[must_use]
     pub fn new(effort: Effort) -> Self {
         Self {
-            effort,
+            encode: EncodeOptions::new(effort),
             prefix_last: false,
         }
+    }
+
+    /// Sets whether extension frames are written where they are smaller
+    /// (docs/formats/extensions.md); the first bytes of the delta are then returned at
+    /// the end, as with [`DeltaOptions::prefix_last`].
+    #[must_use]
+    pub fn extended(mut self, extended: bool) -> Self {
+        self.encode = self.encode.extended(extended);
+        self
+    }
+
+    pub(super) fn is_prefix_last(&self) -> bool {
+        self.prefix_last || self.encode.is_extended()
     }
 
     /// Sets whether the first bytes of the delta are returned at the end.

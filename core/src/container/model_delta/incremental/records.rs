@@ -11,6 +11,7 @@ use crate::Result;
 use crate::bytes::part;
 use crate::container::safetensors::Tensor;
 use crate::engine::PackEngine;
+use crate::frame::Edition;
 
 /// The longest range of the base that is read only for its digest.
 const DIGESTED_BYTES: u64 = 16 << 20;
@@ -32,6 +33,8 @@ pub struct Records {
     options: DeltaOptions,
     /// One for every record so far.
     pub infos: Vec<RecordInfo>,
+    /// The latest edition of these records.
+    pub edition: Edition,
     pub target_digest: blake3::Hasher,
     pub base_digest: DataDigest,
     /// The end of what `base_digest` has seen of the base's file.
@@ -49,6 +52,7 @@ impl Records {
             base,
             options,
             infos: Vec::new(),
+            edition: Edition::Plain,
             target_digest,
             base_digest: DataDigest::default(),
             prefix: None,
@@ -64,7 +68,7 @@ impl Records {
     fn digest_goal(&self) -> u64 {
         let end = self.base.data().end;
         match self.target.tensors.get(self.infos.len()) {
-            Some(tensor) if self.options.prefix_last => {
+            Some(tensor) if self.options.is_prefix_last() => {
                 let reference = self.base.reference(tensor);
                 reference.map_or(self.digested, |range| range.start)
             }
@@ -115,7 +119,8 @@ impl Records {
         };
         self.target_digest.update(target);
         let reference = self.base.reference(&tensor).map(|_| base);
-        let coded = write::code(engine, &tensor, target, reference, self.options.effort)?;
+        let coded = write::code(engine, &tensor, target, reference, self.options.encode)?;
+        self.edition = self.edition.max(coded.edition);
         self.infos.push(coded.info);
         Ok(coded.record)
     }
@@ -124,7 +129,7 @@ impl Records {
     /// `known_bytes` are not.
     pub fn repeated_bytes(&self, known_bytes: u64) -> u64 {
         let data = self.base.data();
-        let mut digested = match self.options.prefix_last {
+        let mut digested = match self.options.is_prefix_last() {
             true => data.start,
             false => data.end,
         };

@@ -4,8 +4,9 @@ use alloc::vec::Vec;
 
 use sha2::{Digest as _, Sha256};
 
-use super::{FileDigest, checksum};
-use crate::container::zstn::rows::BlockTable;
+use super::{EncodedStatistics, FileDigest, checksum};
+use crate::TensorRef;
+use crate::container::zstn::rows::FrameTable;
 use crate::digest::{self, Digest};
 use crate::engine::Engine;
 
@@ -16,8 +17,11 @@ pub struct FrameDigests {
     pub stored: u64,
     /// BLAKE3 of the tensor.
     pub tensor: Digest,
-    /// Bytes of the [`BlockTable`]; empty for a frame without one.
+    /// Bytes of the [`FrameTable`]; empty for a frame without one.
     pub table: Vec<u8>,
+    /// Figures of the tensor's elements; `None` if the file gets none, or for a
+    /// tensor without.
+    pub statistics: Option<EncodedStatistics>,
 }
 
 impl FrameDigests {
@@ -31,7 +35,15 @@ impl FrameDigests {
             stored,
             tensor,
             table,
+            statistics: None,
         }
+    }
+
+    /// Adds the figures of the tensor's elements.
+    #[must_use]
+    pub fn with_statistics<E: Engine>(mut self, engine: &E, tensor: TensorRef) -> Self {
+        self.statistics = EncodedStatistics::of(engine, tensor);
+        self
     }
 
     /// Computes the digests of a frame, given that of its tensor.
@@ -42,6 +54,7 @@ impl FrameDigests {
             stored,
             tensor,
             table,
+            statistics: None,
         }
     }
 }
@@ -52,7 +65,7 @@ fn of_frame<E: Engine>(engine: &E, frame: &[u8]) -> (u64, Vec<u8>) {
 }
 
 fn table(frame: &[u8]) -> Vec<u8> {
-    let table = BlockTable::of(frame).as_ref().map(BlockTable::to_bytes);
+    let table = FrameTable::of(frame).as_ref().map(FrameTable::to_bytes);
     table.unwrap_or_default()
 }
 

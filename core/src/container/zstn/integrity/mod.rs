@@ -8,12 +8,17 @@ use twox_hash::XxHash3_64;
 
 mod checksum_builder;
 mod section;
+mod statistics;
 mod verify;
 
 pub use checksum_builder::{ChecksumBuilder, FrameDigests};
 pub(crate) use section::Section;
 pub(super) use section::{FileDigest, Head};
-pub use verify::{FileCheck, Integrity};
+#[doc(hidden)]
+pub use statistics::bands_checksum;
+pub(super) use statistics::write_entry;
+pub use statistics::{EncodedStatistics, StoredStatistics};
+pub use verify::{FileCheck, Integrity, Verify};
 
 /// Bytes of a section that do not depend on the number of tensors.
 pub const FIXED_BYTES: u64 = 142;

@@ -21,6 +21,7 @@ const TAG_FRAMES: Tag = *b"FRMS";
 const TAG_TENSORS: Tag = *b"TENS";
 const TAG_TABLES: Tag = *b"BLKS";
 const TAG_HEADER: Tag = *b"JSON";
+const TAG_STATISTICS: Tag = *b"STAT";
 
 /// The file that was packed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +51,8 @@ pub struct Section {
     pub tables: Option<Vec<u32>>,
     /// The header once more, as a zstd frame.
     pub header: Option<Vec<u8>>,
+    /// An entry for every record with a frame.
+    pub statistics: Option<Vec<u8>>,
 }
 
 impl Section {
@@ -98,8 +101,9 @@ impl Section {
             TAG_TENSORS,
             TAG_TABLES,
             TAG_HEADER,
+            TAG_STATISTICS,
         ];
-        let [file, head, frames, tensors, tables, header] =
+        let [file, head, frames, tensors, tables, header, statistics] =
             tagged::read(records, known, Rule::ZstnIntegrity)?;
         // Every chunk has the length of its entry.
         let checksums = |value: Value| -> Result<Vec<u64>> {
@@ -127,6 +131,7 @@ impl Section {
             tensors: tensors.map(digests).transpose()?,
             tables: tables.map(lens).transpose()?,
             header: header.map(|value| value.bytes.to_vec()),
+            statistics: statistics.map(|value| value.bytes.to_vec()),
         })
     }
 
@@ -156,6 +161,9 @@ impl Section {
         }
         if let Some(header) = &self.header {
             record(TAG_HEADER, header);
+        }
+        if let Some(statistics) = &self.statistics {
+            record(TAG_STATISTICS, statistics);
         }
         let checksum = XxHash3_64::oneshot(&out[start..]);
         out.extend_from_slice(&checksum.to_le_bytes());
@@ -214,6 +222,7 @@ mod tests {
             tensors: Some(vec![[7; 32], [8; 32]]),
             tables: Some(vec![0, 99]),
             header: None,
+            statistics: None,
         }
     }
 
@@ -249,7 +258,7 @@ mod tests {
     #[test]
     fn unknown_records_and_versions_are_passed_over() {
         let mut payload = VERSION.to_le_bytes().to_vec();
-        payload.extend_from_slice(b"STAT\x03\0\0\0\0\0\0\0abc");
+        payload.extend_from_slice(b"XTRA\x03\0\0\0\0\0\0\0abc");
         assert_eq!(
             Section::parse(&framed(payload)),
             Ok(Some(Section::default()))

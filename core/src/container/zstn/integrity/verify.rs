@@ -10,11 +10,27 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::section::FileDigest;
+use super::statistics::{Record, StoredStatistics};
 use super::{Section, checksum};
 use crate::container::zstn::{Content, Index, Prefix};
 use crate::digest::{self, Digest};
+use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::{Error, Result, Rule};
+
+/// What tensors of a ZSTN file are compared with when they are read. Stored
+/// bytes are compared with their checksum either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Verify {
+    /// The checksum of the stored bytes, which detects every accidental change
+    /// of the file on its way or on disk. Where a file has no such checksums, the
+    /// digests of decoded bytes.
+    Stored,
+    /// The digest of the decoded bytes as well, which also detects a frame that
+    /// was replaced along with its checksum, and mistakes of packer and decoder.
+    #[default]
+    Full,
+}
 
 /// An integrity section that matches its index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,8 +41,11 @@ pub struct Integrity {
     /// Ranges of the block tables in the file.
     #[serde(skip)]
     tables: Option<Vec<Range<u64>>>,
+    #[serde(skip)]
+    statistics: Option<Record>,
     /// For every record of the index, the number of its entry in the section.
     entries: Vec<usize>,
+    verify: Verify,
 }
 
 impl Section {
@@ -104,15 +123,20 @@ impl Section {
             ));
         }
         let available = prefix.end()..index_start;
+        let tables = self.tables.map(|lens| table_ranges(&lens, available));
+        let tables = tables.transpose()?;
+        let first_table = tables
+            .as_ref()
+            .and_then(|tables| Some(tables.first()?.start));
+        let bands_end = first_table.unwrap_or(index_start);
         Ok(Integrity {
-            tables: self
-                .tables
-                .map(|lens| table_ranges(&lens, available))
-                .transpose()?,
+            tables,
+            statistics: self.statistics.map(|bytes| Record { bytes, bands_end }),
             file: self.file,
             frames: self.frames,
             tensors: self.tensors,
             entries: entries.collect(),
+            verify: Verify::Full,
         })
     }
 }
@@ -153,11 +177,55 @@ impl Integrity {
         Some(self.tables.as_ref()?.first()?.start)
     }
 
+    /// Returns the record of statistics, not yet read, and the offset in the file
+    /// at which the bands of the last frame end; `None` if there is no record.
+    #[must_use]
+    pub fn statistics_bytes(&self) -> Option<(&[u8], u64)> {
+        let record = self.statistics.as_ref()?;
+        Some((&record.bytes, record.bands_end))
+    }
+
+    /// Returns the statistics of every record, given its dtype and shape. An alias
+    /// shares those of its target if dtype and shape are the same, and has none
+    /// otherwise. `None` if the file has none.
+    ///
+    /// # Errors
+    /// [`Rule::ZstnStatistics`] for a malformed record.
+    pub fn statistics(
+        &self,
+        tensors: &[(Dtype, &[u64])],
+    ) -> Result<Option<Vec<Option<StoredStatistics>>>> {
+        let Some(record) = &self.statistics else {
+            return Ok(None);
+        };
+        let mut owners = Vec::new();
+        for (&entry, &tensor) in self.entries.iter().zip(tensors) {
+            if entry == owners.len() {
+                owners.push(tensor);
+            }
+        }
+        let frames = record.read(owners.iter().copied())?;
+        let of_record = |(&entry, tensor): (&usize, _)| {
+            let is_same = owners.get(entry) == Some(tensor);
+            frames.get(entry).filter(|_| is_same)?.clone()
+        };
+        let of_records = self.entries.iter().zip(tensors).map(of_record);
+        Ok(Some(of_records.collect()))
+    }
+
     /// Returns the SHA-256 of the file that was packed, if the section has it.
     /// Git LFS and model hubs identify files by it.
     #[must_use]
     pub fn original_sha256(&self) -> Option<&[u8; 32]> {
         self.file.as_ref().map(|file| &file.sha256)
+    }
+
+    /// Returns the digest of the decoded bytes of record `number`, if the section
+    /// has it.
+    #[must_use]
+    pub fn tensor_digest(&self, number: usize) -> Option<&Digest> {
+        let entry = self.entries.get(number)?;
+        self.tensors.as_ref()?.get(*entry)
     }
 
     /// Returns whether the section covers every stored frame and every tensor.
@@ -184,7 +252,9 @@ impl Integrity {
             frames: self.frames.as_ref().map(|all| [all[entry]].into()),
             tensors: self.tensors.as_ref().map(|all| [all[entry]].into()),
             tables: None,
+            statistics: None,
             entries: [0].into(),
+            verify: self.verify,
         }
     }
 
@@ -203,9 +273,32 @@ impl Integrity {
         }
     }
 
-    /// Compares the digest of the decoded bytes of record `number`.
+    /// Sets what tensors are compared with.
+    pub fn set_verify(&mut self, verify: Verify) {
+        self.verify = verify;
+    }
+
+    /// Returns whether this build cannot verify the tensors of this file: it cannot
+    /// compare digests of decoded bytes, which [`Verify::Full`] needs, as does a
+    /// file whose stored bytes have no checksums.
+    #[must_use]
+    pub fn is_left_out(&self, verify: Verify) -> bool {
+        cfg!(not(feature = "tensor-digests"))
+            && self.tensors.is_some()
+            && (verify == Verify::Full || self.frames.is_none())
+    }
+
+    /// Compares the digest of the decoded bytes of record `number`, unless only
+    /// stored bytes are compared ([`Verify::Stored`]).
     pub fn check_tensor<E: Engine>(&self, engine: &E, number: usize, tensor: &[u8]) -> Result<()> {
         let entry = self.entry(number)?;
+        if self.verify == Verify::Stored && self.frames.is_some() {
+            return Ok(());
+        }
+        if self.is_left_out(self.verify) {
+            let detail = "this build of the reader does not compare digests";
+            return Err(Error::unsupported(detail));
+        }
         match &self.tensors {
             Some(digests) if digests[entry] != digest::of(engine, tensor) => Err(Error::malformed(
                 Rule::ZstnTensorDigest,

@@ -4,10 +4,16 @@
 //! and does not merge ranges over gaps; that is up to the caller that fetches
 //! them.
 
+mod frame_table;
+#[cfg(feature = "extensions")]
+mod lattice;
 mod plan;
 mod table;
 mod table_bytes;
 
+pub use frame_table::{FrameTable, PartPlan};
+#[cfg(feature = "extensions")]
+pub use lattice::{LatticePlan, LatticeTable};
 pub use plan::FramePlan;
 pub use table::{BlockTable, CHECKSUM_PIECE_BYTES, PlaneBlocks, PlaneSize};
 

@@ -27,7 +27,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    fn of(stored: &[u8]) -> Self {
+    pub(super) fn of(stored: &[u8]) -> Self {
         Self {
             stored_len_bytes: stored.len() as u64,
             checksum: short_checksum(stored),

@@ -1,0 +1,325 @@
+//! Files that are taken for models: what they are instead, and what to do about
+//! it. The npm package has the same sentences (`tests/other-formats.json`).
+
+use super::file_opener::begins_header;
+
+/// A format that this library does not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OtherFormat {
+    Html,
+    Xml,
+    LfsPointer,
+    Json,
+    Gguf,
+    Ggml,
+    PyTorch,
+    TorchScript,
+    Pickle,
+    Onnx,
+    SavedModel,
+    TfLite,
+    Hdf5,
+    Keras,
+    Npz,
+    Npy,
+    Zip,
+    Gzip,
+    Tar,
+}
+
+use OtherFormat::{
+    Ggml, Gguf, Gzip, Hdf5, Html, Json, Keras, LfsPointer, Npy, Npz, Onnx, Pickle, PyTorch,
+    SavedModel, Tar, TfLite, TorchScript, Xml, Zip,
+};
+
+/// The first bytes of formats; of several that fit, the first counts.
+const MAGICS: [(&[u8], OtherFormat); 14] = [
+    (b"GGUF", Gguf),
+    (b"lmgg", Ggml),
+    (b"fmgg", Ggml),
+    (b"tjgg", Ggml),
+    (b"algg", Ggml),
+    (b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", PyTorch),
+    (b"\x80\x02", Pickle),
+    (b"\x80\x03", Pickle),
+    (b"\x80\x04\x95", Pickle),
+    (b"\x80\x05\x95", Pickle),
+    (b"\x89HDF\r\n\x1a\n", Hdf5),
+    (b"\x93NUMPY", Npy),
+    (b"PK\x05\x06", Zip),
+    (b"\x1f\x8b\x08", Gzip),
+];
+
+/// Begins the first file of a zip archive.
+const ZIP_FILE: &[u8] = b"PK\x03\x04";
+
+/// The position of the length of a file's name in a zip archive, and that of the
+/// name.
+const ZIP_NAME_LEN: usize = 26;
+const ZIP_NAME: usize = 30;
+
+/// The position of `ustar` in a tar archive.
+const TAR_MAGIC: usize = 257;
+
+/// Returns the sentence about a file with these first bytes, without its full
+/// stop; `None` if they are of no format that is known here.
+pub(super) fn describe(head: &[u8]) -> Option<&'static str> {
+    find(head).map(OtherFormat::sentence)
+}
+
+fn find(head: &[u8]) -> Option<OtherFormat> {
+    // The length of a header below 4 GiB, and its first byte: a safetensors
+    // file, though it may be a damaged one.
+    if head.get(4..8) == Some(&[0; 4]) && begins_header(head.get(8)) {
+        return None;
+    }
+    let by_magic = || {
+        let mut magics = MAGICS.iter();
+        let found = magics.find(|(magic, _)| head.starts_with(magic));
+        found.map(|(_, format)| *format)
+    };
+    let has = |at: usize, magic: &[u8]| head.get(at..).is_some_and(|rest| rest.starts_with(magic));
+    text(head)
+        .or_else(|| head.starts_with(ZIP_FILE).then(|| zip(head)))
+        .or_else(by_magic)
+        .or_else(|| has(4, b"TFL3").then_some(TfLite))
+        .or_else(|| protobuf(head))
+        .or_else(|| has(TAR_MAGIC, b"ustar").then_some(Tar))
+}
+
+fn text(head: &[u8]) -> Option<OtherFormat> {
+    let text = head.trim_ascii_start();
+    let begins = |word: &[u8]| {
+        let start = text.get(..word.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(word))
+    };
+    if [&b"<!doctype html"[..], b"<html", b"<head"]
+        .into_iter()
+        .any(begins)
+    {
+        return Some(Html);
+    }
+    if text.starts_with(b"<?xml") {
+        return Some(Xml);
+    }
+    if text.starts_with(b"version https://git-lfs.github.com/") {
+        return Some(LfsPointer);
+    }
+    // The first eight bytes of a safetensors file are a length, in which some
+    // are zero.
+    let is_text = |byte: &u8| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~');
+    let is_json = matches!(text, [b'{' | b'[', ..]) && head.get(..8)?.iter().all(is_text);
+    is_json.then_some(Json)
+}
+
+/// Tells archives apart by the name of their first file.
+fn zip(head: &[u8]) -> OtherFormat {
+    let Some(&[low, high]) = head.get(ZIP_NAME_LEN..ZIP_NAME_LEN + 2) else {
+        return Zip;
+    };
+    let end = ZIP_NAME + usize::from(u16::from_le_bytes([low, high]));
+    let name = head.get(ZIP_NAME..end.min(head.len())).unwrap_or_default();
+    let last = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let folders = &name[..name.len() - last.len()];
+    let is_number = !last.is_empty() && last.iter().all(u8::is_ascii_digit);
+    let is_code = folders.windows(6).any(|part| part == b"/code/");
+    match last {
+        b"data.pkl" if !folders.is_empty() => PyTorch,
+        b"constants.pkl" if !folders.is_empty() => TorchScript,
+        _ if is_code || (is_number && folders.ends_with(b"/data/")) => TorchScript,
+        _ if name.ends_with(b".npy") => Npz,
+        b"metadata.json" | b"config.json" | b"model.weights.h5" if folders.is_empty() => Keras,
+        _ => Zip,
+    }
+}
+
+/// Recognises messages of protocol buffers, which have no magic number, by their
+/// first fields.
+fn protobuf(head: &[u8]) -> Option<OtherFormat> {
+    match *head {
+        // A schema version of 1, and a long graph that begins with its description.
+        [0x08, 1, 0x12, 0x80..=0xff, ..] => Some(SavedModel),
+        // A version of the format; then the name of a producer, the graph or an
+        // operator set.
+        [0x08, 3..0x40, 0x12, 1..0x80, b' '..=b'~', ..]
+        | [0x08, 3..0x40, 0x3a | 0x42, 1..=0xff, ..] => Some(Onnx),
+        _ => None,
+    }
+}
+
+/// What follows a description of a format that has weights.
+macro_rules! convert {
+    (pytorch $load:literal) => {
+        concat!(
+            "with save_file from safetensors.torch: save_file({name: tensor.contiguous().clone() \
+             for name, tensor in ",
+            $load,
+            ".items()}, \"model.safetensors\")"
+        )
+    };
+    (numpy $weights:literal) => {
+        concat!(
+            "with save_file from safetensors.numpy: save_file(",
+            $weights,
+            ", \"model.safetensors\")"
+        )
+    };
+}
+
+impl OtherFormat {
+    fn sentence(self) -> &'static str {
+        match self {
+            Html => {
+                "this is a web page (HTML), not a model file. On a model hub, use the download \
+                 link of the file, not the page that shows it"
+            }
+            Xml => {
+                "this is an XML document, not a model file. Object stores send one when they \
+                 refuse access"
+            }
+            LfsPointer => {
+                "this is a Git LFS pointer, not the model file itself. Download the file with \
+                 `git lfs pull`, or use the download link of the hub"
+            }
+            Json => {
+                "this is a JSON file, not a model file. To open a model in several files, use its \
+                 index, whose name ends in .index.json"
+            }
+            Gguf => {
+                "this is a GGUF file, the format of llama.cpp. Open the model's original \
+                 .safetensors instead, or convert this file with transformers: \
+                 AutoModelForCausalLM.from_pretrained(folder, gguf_file=name)\
+                 .save_pretrained(output)"
+            }
+            Ggml => {
+                "this is a GGML file, the format of llama.cpp before GGUF. Open the model's \
+                 original .safetensors instead"
+            }
+            PyTorch => concat!(
+                "this is a PyTorch file, which is pickled and can run code when it is loaded. \
+                 Convert it ",
+                convert!(pytorch "torch.load(path, map_location=\"cpu\", weights_only=True)")
+            ),
+            TorchScript => concat!(
+                "this is a TorchScript program. Convert its weights ",
+                convert!(pytorch "torch.jit.load(path, map_location=\"cpu\").state_dict()")
+            ),
+            Pickle => concat!(
+                "this is a Python pickle, which can run code when it is loaded. If torch.load \
+                 reads it, convert it ",
+                convert!(pytorch "torch.load(path, map_location=\"cpu\", weights_only=True)")
+            ),
+            Onnx => concat!(
+                "this is an ONNX model. Convert its weights ",
+                convert!(numpy "{tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in \
+                          onnx.load(path).graph.initializer}")
+            ),
+            SavedModel => concat!(
+                "this is the graph of a TensorFlow SavedModel; its weights are in other files of \
+                 the same folder. Convert them ",
+                convert!(numpy "{variable.name: variable.numpy() for variable in \
+                          tf.saved_model.load(folder).variables}")
+            ),
+            TfLite => {
+                "this is a TensorFlow Lite model. Open the checkpoint that it was made from instead"
+            }
+            Hdf5 => concat!(
+                "this is an HDF5 file, as Keras writes. Convert its weights ",
+                convert!(numpy "{weight.path: weight.numpy() for weight in \
+                          keras.models.load_model(path).weights}")
+            ),
+            Keras => concat!(
+                "this is a Keras model. Convert its weights ",
+                convert!(numpy "{weight.path: weight.numpy() for weight in \
+                          keras.models.load_model(path).weights}")
+            ),
+            Npz => concat!(
+                "this is a NumPy archive (.npz). Convert it ",
+                convert!(numpy "dict(numpy.load(path))")
+            ),
+            Npy => concat!(
+                "this is a NumPy array (.npy). Convert it ",
+                convert!(numpy "{\"array\": numpy.load(path)}")
+            ),
+            Zip => "this is a zip archive, not a model file. Unpack it, and open the model in it",
+            Gzip => "this file is compressed with gzip. Decompress it, and open what comes out",
+            Tar => "this is a tar archive, not a model file. Unpack it, and open the model in it",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+    use alloc::string::String;
+    use alloc::vec::Vec;
+
+    use serde::Deserialize;
+
+    use super::*;
+    use crate::catalog::recognise;
+
+    #[derive(Deserialize)]
+    struct Table {
+        formats: Vec<Row>,
+        others: Vec<String>,
+    }
+
+    #[derive(Deserialize)]
+    struct Row {
+        name: String,
+        sentence: String,
+        heads: Vec<String>,
+    }
+
+    fn table() -> Table {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/other-formats.json");
+        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+    }
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        let digits = hex.as_bytes().chunks(2);
+        let byte = |pair| u8::from_str_radix(core::str::from_utf8(pair).unwrap(), 16);
+        digits.map(|pair| byte(pair).unwrap()).collect()
+    }
+
+    #[test]
+    fn every_format_is_described_by_the_sentence_of_all_surfaces() {
+        for Row {
+            name,
+            sentence,
+            heads,
+        } in table().formats
+        {
+            for head in heads {
+                let head = bytes(&head);
+                let said = describe(&head).unwrap_or_else(|| panic!("{name}: {head:x?}"));
+                let said = format!("T{}.", &said[1..]);
+                assert_eq!(said, sentence, "{name}");
+                // As the beginning of a longer file.
+                let mut file = head.clone();
+                file.resize(1000, 0);
+                let error = recognise(&file, 1 << 40).unwrap_err();
+                assert!(
+                    error.to_string().contains(&sentence[1..sentence.len() - 1]),
+                    "{error}"
+                );
+                assert_eq!(error.rule(), Some(crate::Rule::Recognised), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_bytes_are_not_described_and_no_beginning_panics() {
+        let Table { formats, others } = table();
+        for head in others {
+            assert_eq!(describe(&bytes(&head)), None, "{head}");
+        }
+        for head in formats.iter().flat_map(|row| &row.heads) {
+            let head = bytes(head);
+            for len in 0..head.len() {
+                let _ = describe(&head[..len]);
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Statistics of tensors in a file (docs/formats/zstn-integrity.md 7): an entry for
+//! every frame in the section, and the bands of long tensors before the block
+//! tables.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::checksum;
+use crate::bytes::Cursor;
+use crate::dtype::Dtype;
+use crate::engine::Engine;
+use crate::statistics::{self, Figures, Grid, Statistics, read_number, write_number};
+use crate::{Error, Result, Rule, TensorRef};
+
+/// Bytes of the checksum after the bands of a tensor.
+const CHECKSUM_BYTES: usize = 4;
+
+/// The statistics of a tensor as a file has them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EncodedStatistics {
+    /// Figures of the tensor.
+    pub summary: Vec<u8>,
+    /// Figures of its bands, and their checksum; empty for a tensor of one band.
+    pub bands: Vec<u8>,
+}
+
+impl EncodedStatistics {
+    /// Computes and encodes the statistics of a tensor; `None` if it has none.
+    #[must_use]
+    pub fn of<E: Engine>(engine: &E, tensor: TensorRef) -> Option<Self> {
+        let dtype = tensor.dtype?;
+        let statistics = Statistics::of(engine, tensor)?;
+        let mut summary = Vec::new();
+        statistics::write(&mut summary, &statistics.summary, dtype);
+        let mut bands = Vec::new();
+        if statistics.bands.len() > 1 {
+            for band in &statistics.bands {
+                statistics::write(&mut bands, band, dtype);
+            }
+            let sum = bands_checksum(&bands);
+            bands.extend_from_slice(&sum.to_le_bytes());
+        }
+        Some(Self { summary, bands })
+    }
+}
+
+/// Appends the entry of a frame to the record.
+pub(in crate::container::zstn) fn write_entry(
+    record: &mut Vec<u8>,
+    statistics: Option<&EncodedStatistics>,
+) {
+    let Some(statistics) = statistics else {
+        return record.push(0);
+    };
+    write_number(record, statistics.bands.len() as u64 + 1);
+    record.extend_from_slice(&statistics.summary);
+}
+
+/// The summary of a tensor, and the bytes of the file that hold its bands.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct StoredStatistics {
+    /// Figures of all elements.
+    pub summary: Figures,
+    /// Rows of a band; the last band can have fewer.
+    pub rows_per_band: u64,
+    /// The range of the file to fetch for [`StoredStatistics::bands`]; empty if
+    /// the tensor is one band.
+    pub range: Range<u64>,
+    dtype: Dtype,
+    grid: Grid,
+}
+
+impl StoredStatistics {
+    /// Reads the figures of every band from the bytes of
+    /// [`StoredStatistics::range`].
+    ///
+    /// # Errors
+    /// [`Rule::ZstnStatistics`] for bytes that are damaged.
+    pub fn bands(&self, bytes: &[u8]) -> Result<Vec<Figures>> {
+        if self.range.is_empty() {
+            return Ok([self.summary].into());
+        }
+        let (bands, sum) = bytes.split_at(bytes.len().saturating_sub(CHECKSUM_BYTES));
+        if sum != bands_checksum(bands).to_le_bytes() {
+            return Err(bad(
+                "the statistics of the rows do not have their checksum: the file is damaged, get \
+                 it again",
+            ));
+        }
+        let mut cursor = Cursor::new(bands);
+        let mut figures = Vec::new();
+        for number in 0..self.grid.bands() {
+            let elements = self.grid.elements(number);
+            let count = elements.end - elements.start;
+            figures.push(statistics::read(&mut cursor, count, self.dtype)?);
+        }
+        match cursor.remaining() {
+            0 => Ok(figures),
+            _ => Err(bad("bytes follow the statistics of the rows")),
+        }
+    }
+}
+
+/// The record of a file, not yet read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// The entries of all frames.
+    pub bytes: Vec<u8>,
+    /// Where the bands of the last frame end in the file.
+    pub bands_end: u64,
+}
+
+impl Record {
+    /// Reads the entries of frames with these dtypes and shapes. `None` for frames
+    /// without statistics.
+    pub fn read<'a>(
+        &self,
+        frames: impl Iterator<Item = (Dtype, &'a [u64])>,
+    ) -> Result<Vec<Option<StoredStatistics>>> {
+        let mut cursor = Cursor::new(&self.bytes);
+        let mut entries = Vec::new();
+        let mut total: u64 = 0;
+        for (dtype, shape) in frames {
+            let Some(len) = read_number(&mut cursor)?.checked_sub(1) else {
+                entries.push(None);
+                continue;
+            };
+            let grid = Grid::new(shape).filter(|_| statistics::has_figures(dtype));
+            let Some(grid) = grid else {
+                return Err(bad("statistics of a tensor that has none"));
+            };
+            let summary = statistics::read(&mut cursor, grid.count(), dtype)?;
+            total = total
+                .checked_add(len)
+                .filter(|&total| total <= self.bands_end)
+                .ok_or_else(|| bad("statistics of rows do not fit into the file"))?;
+            // A band takes a byte or more.
+            let is_possible = match grid.bands() {
+                1 => len == 0,
+                bands => len >= bands.saturating_add(CHECKSUM_BYTES as u64),
+            };
+            if !is_possible {
+                return Err(bad("statistics of rows of another length"));
+            }
+            entries.push(Some(StoredStatistics {
+                summary,
+                rows_per_band: grid.rows_per_band(),
+                range: 0..len,
+                dtype,
+                grid,
+            }));
+        }
+        if cursor.remaining() > 0 {
+            return Err(bad("statistics of more tensors than the file has"));
+        }
+        let mut start = self.bands_end - total;
+        for entry in entries.iter_mut().flatten() {
+            entry.range = start..start + entry.range.end;
+            start = entry.range.end;
+        }
+        Ok(entries)
+    }
+}
+
+/// Returns the checksum of bands, which follows them: the lower half of their
+/// XXH3-64.
+#[must_use]
+pub fn bands_checksum(bands: &[u8]) -> u32 {
+    let [a, b, c, d, ..] = checksum([bands]).to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
+}
+
+fn bad(detail: &'static str) -> Error {
+    Error::malformed(Rule::ZstnStatistics, detail)
+}

@@ -1,0 +1,131 @@
+//! Streams of bits, least significant bit first.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use crate::{Error, Result, Rule};
+
+/// Appends bits to a buffer.
+#[derive(Debug, Default)]
+pub struct BitWriter {
+    out: Vec<u8>,
+    held: u64,
+    held_bits: u32,
+}
+
+impl BitWriter {
+    /// Appends up to 57 bits; `value` has no bits beyond them.
+    #[inline]
+    pub fn put(&mut self, value: u64, bits: u32) {
+        self.held |= value << self.held_bits;
+        self.held_bits += bits;
+        let whole = (self.held_bits / 8) as usize;
+        let end = self.out.len() + whole;
+        // Eight bytes at once and the surplus cut off are faster than a copy of
+        // a varying length.
+        self.out.extend_from_slice(&self.held.to_le_bytes());
+        self.out.truncate(end);
+        self.held = self.held.checked_shr(8 * (self.held_bits / 8)).unwrap_or(0);
+        self.held_bits %= 8;
+    }
+
+    /// Fills the last byte with zeros and returns the stream.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<u8> {
+        if self.held_bits > 0 {
+            self.put(0, 8 - self.held_bits);
+        }
+        self.out
+    }
+}
+
+/// Reads bits, for fields whose number is small.
+#[derive(Debug, Clone)]
+pub struct BitReader<'a> {
+    bytes: &'a [u8],
+    position_bits: usize,
+}
+
+impl<'a> BitReader<'a> {
+    /// Starts at the lowest bit of the first byte.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            position_bits: 0,
+        }
+    }
+
+    /// Returns the next `bits` bits, at most 32. `what` names the field in the
+    /// error, whose offset counts from the start of the stream.
+    pub fn take(&mut self, bits: u32, what: &str) -> Result<u32> {
+        let mut value = 0u64;
+        let first = self.position_bits / 8;
+        let end = self.position_bits + bits as usize;
+        let Some(bytes) = self.bytes.get(first..end.div_ceil(8)) else {
+            let detail = format!("{what} needs {bits} bits and reaches past the end");
+            return Err(Error::malformed(Rule::Truncated, detail).at(first as u64));
+        };
+        for &byte in bytes.iter().rev() {
+            value = value << 8 | u64::from(byte);
+        }
+        let value = value >> (self.position_bits % 8) & ((1 << bits) - 1);
+        self.position_bits = end;
+        #[allow(clippy::cast_possible_truncation)] // masked to 32 bits
+        Ok(value as u32)
+    }
+
+    /// Checks that nothing follows but less than eight zero bits.
+    pub fn finish(mut self, rule: Rule, what: &str) -> Result<()> {
+        let at = self.position_bits.div_ceil(8);
+        let spare = (8 * at - self.position_bits) % 8;
+        if at != self.bytes.len() {
+            let detail = format!("{} bytes follow {what}", self.bytes.len() - at);
+            return Err(Error::malformed(rule, detail).at(at as u64));
+        }
+        if self.take(u32::try_from(spare).unwrap_or(0), "padding")? != 0 {
+            let detail = format!("the padding of {what} is not zero");
+            return Err(Error::malformed(rule, detail).at(at as u64 - 1));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_come_back_lowest_first() {
+        let mut writer = BitWriter::default();
+        writer.put(0b101, 3);
+        writer.put(0, 0);
+        writer.put(0x1_2345_6789_ABCD, 57);
+        writer.put(1, 1);
+        let stream = writer.finish();
+        assert_eq!(stream.len(), 8);
+        assert_eq!(stream[0], 0x6D, "0b01101 above 0b101");
+        let mut reader = BitReader::new(&stream);
+        assert_eq!(reader.take(3, "a").unwrap(), 0b101);
+        assert_eq!(reader.take(32, "b").unwrap(), 0x6789_ABCD);
+        assert_eq!(reader.take(25, "c").unwrap(), 0x1_2345);
+        assert_eq!(reader.clone().take(1, "d").unwrap(), 1);
+        let error = reader.clone().finish(Rule::Truncated, "it").unwrap_err();
+        assert!(error.to_string().contains("padding"), "{error}");
+        reader.take(1, "d").unwrap();
+        reader.clone().finish(Rule::Truncated, "it").unwrap();
+        let error = reader.take(4, "e").unwrap_err();
+        assert_eq!(
+            (error.rule(), error.offset()),
+            (Some(Rule::Truncated), Some(7))
+        );
+    }
+
+    #[test]
+    fn bytes_left_are_refused() {
+        let mut reader = BitReader::new(&[1, 0]);
+        reader.take(1, "a").unwrap();
+        let error = reader.finish(Rule::Truncated, "it").unwrap_err();
+        assert_eq!(error.offset(), Some(1));
+    }
+}

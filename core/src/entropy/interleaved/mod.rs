@@ -1,0 +1,36 @@
+//! Range ANS with many interleaved states and a choice of tables for each
+//! symbol (docs/formats/zxd1.md 7 and 8).
+//!
+//! Symbol `i` belongs to state `i mod N` of 8, 16 or 32 states. A state has 32
+//! bits, is at least `2^16` between symbols, and takes in one 16-bit word at
+//! most after each symbol. All states share one stream of words.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+mod bits;
+mod cost;
+mod decode;
+mod encode;
+mod frequencies;
+mod side_stream;
+
+pub use bits::{BitReader, BitWriter};
+pub use cost::{FRACTION_BITS, entropy_cost, log2, table_cost};
+pub use decode::{DecodeTables, Decoder};
+pub use encode::{EncodeTables, encode, encode_one_table};
+pub use frequencies::Frequencies;
+pub use side_stream::{SideStream, encode as encode_side_stream};
+
+/// Bits of a slot: frequencies sum to `1 << SLOT_BITS`.
+pub const SLOT_BITS: u32 = 12;
+/// Sum of the frequencies of a table.
+pub const SLOTS: u32 = 1 << SLOT_BITS;
+/// The most tables that the symbols of a stream choose from.
+pub const MAX_TABLES: usize = 16;
+/// The most states of a stream.
+pub const MAX_STATES: usize = 32;
+/// The states of a side stream, and the symbols that a decoder handles at once.
+pub const MIN_STATES: usize = 8;
+
+/// Lower bound of a state, and its value before the first symbol is encoded.
+const LOWER: u32 = 1 << 16;

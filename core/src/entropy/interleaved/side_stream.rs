@@ -1,0 +1,126 @@
+//! A few bytes, coded with one table or as they are
+//! (docs/formats/zxd1.md 9).
+
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::bits::{BitReader, BitWriter};
+use super::{DecodeTables, Decoder, Frequencies, MIN_STATES, SLOTS, encode_one_table};
+use crate::bytes::{self, Cursor};
+use crate::{Error, Result, Rule};
+
+const STORED: u8 = 0;
+const CODED: u8 = 1;
+
+/// A side stream whose fields are consistent.
+#[derive(Debug, Clone)]
+pub struct SideStream<'a> {
+    len_bytes: u64,
+    content: Content<'a>,
+}
+
+#[derive(Debug, Clone)]
+enum Content<'a> {
+    Stored(&'a [u8]),
+    Coded(Frequencies, &'a [u8]),
+}
+
+impl<'a> SideStream<'a> {
+    /// Reads a side stream of `len_bytes` bytes, and checks that what is stored
+    /// can hold so many.
+    pub fn parse(cursor: &mut Cursor<'a>, len_bytes: u64) -> Result<Self> {
+        let at = cursor.position() as u64;
+        let content = match cursor.u8("kind of a side stream")? {
+            STORED => Content::Stored(cursor.take(len_bytes, "side stream")?),
+            CODED => {
+                let table_len = cursor.u16("length of a table")?;
+                let table_at = cursor.position() as u64;
+                let mut bits = BitReader::new(cursor.take(table_len.into(), "table")?);
+                let read = Frequencies::read(&mut bits).and_then(|table| {
+                    bits.finish(Rule::InterleavedTable, "the table")?;
+                    Ok(table)
+                });
+                let table = read.map_err(|error| error.within(table_at).at(table_at))?;
+                let stream_len = cursor.u32("length of a rANS stream")?;
+                let stream = cursor.take(stream_len.into(), "rANS stream")?;
+                check_capacity(len_bytes, stream, table.most()).map_err(|error| error.at(at))?;
+                Content::Coded(table, stream)
+            }
+            kind => {
+                let detail = format!("side stream of kind {kind}, there are 0 and 1");
+                return Err(Error::malformed(Rule::InterleavedSide, detail).at(at));
+            }
+        };
+        Ok(Self { len_bytes, content })
+    }
+
+    /// Returns the bytes. Callers have bounded their number: a coded stream of
+    /// a single symbol holds any number of them.
+    pub fn decode(&self) -> Result<Vec<u8>> {
+        let (table, stream) = match &self.content {
+            Content::Stored(stored) => return Ok(stored.to_vec()),
+            Content::Coded(table, stream) => (table, stream),
+        };
+        let mut decoder = Decoder::new(stream, MIN_STATES)?;
+        let mut out = bytes::buffer(self.len_bytes)?;
+        let tables = DecodeTables::new(core::slice::from_ref(table));
+        let choices = [0; 1024];
+        for part in out.chunks_mut(choices.len()) {
+            decoder.decode(&tables, &choices[..part.len()], part);
+        }
+        decoder.finish()?;
+        Ok(out)
+    }
+}
+
+/// Refuses streams that cannot hold so many symbols.
+///
+/// A state brings 16 bits beyond those of the words. A symbol of frequency `f`
+/// out of 4096 takes `log2(4096 / f) > 1.4427 * (4096 - f) / 4096` bits, of
+/// which rounding in a state of at least `2^16` saves less than one part in 16:
+/// more than 21/16 for each part that is not its own remain. A symbol of the
+/// full frequency takes none; what bounds the number of those is the tensor.
+fn check_capacity(symbols: u64, stream: &[u8], most: u32) -> Result<()> {
+    let states_bits = 16 * MIN_STATES as u128;
+    let words_bytes = stream.len().saturating_sub(4 * MIN_STATES) as u128;
+    let held = states_bits + 8 * words_bytes;
+    if u128::from(symbols) * u128::from(SLOTS - most) * 21 <= held * u128::from(SLOTS) * 16 {
+        return Ok(());
+    }
+    let detail = format!(
+        "a side stream of {} bytes cannot hold {symbols} symbols",
+        stream.len()
+    );
+    Err(Error::malformed(Rule::InterleavedSide, detail))
+}
+
+/// Returns the shorter side stream of `content`.
+#[must_use]
+pub fn encode(content: &[u8]) -> Vec<u8> {
+    let mut out = vec![STORED];
+    out.extend_from_slice(content);
+    let mut counts = [0; 256];
+    for &byte in content {
+        counts[usize::from(byte)] += 1u32;
+    }
+    let frequencies = Frequencies::round(&counts);
+    let mut bits = BitWriter::default();
+    frequencies.write(&mut bits);
+    let table = bits.finish();
+    let stream = encode_one_table(frequencies, content, MIN_STATES);
+    if 1 + 2 + table.len() + 4 + stream.len() >= out.len() {
+        return out;
+    }
+    let (Ok(table_len), Ok(stream_len)) = (u16::try_from(table.len()), u32::try_from(stream.len()))
+    else {
+        return out;
+    };
+    out.clear();
+    out.push(CODED);
+    out.extend_from_slice(&table_len.to_le_bytes());
+    out.extend_from_slice(&table);
+    out.extend_from_slice(&stream_len.to_le_bytes());
+    out.extend_from_slice(&stream);
+    out
+}

@@ -1,0 +1,293 @@
+//! One block to its elements (docs/formats/zxd1.md 10).
+
+use alloc::boxed::Box;
+
+use super::Directory;
+use super::context::{BY_MANTISSA, SAME};
+use super::element::{Float, Word};
+use super::token::{self, DIRECT, MAX_SHIFT};
+use crate::bytes::index;
+use crate::entropy::interleaved::Decoder;
+use crate::{Error, Result, Rule};
+
+/// Elements that are taken through all steps at once, so that what is between
+/// the steps stays in the first-level cache. A multiple of the states.
+const PART_ELEMENTS: usize = 2048;
+/// Elements whose raw bits are read at once.
+const BATCH: usize = 8;
+
+/// Mask of the shift in what a context stands for; the number of the table is
+/// above.
+pub(super) const SHIFT_MASK: u16 = 31;
+
+/// A stored block and where its elements are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StoredBlock<'a> {
+    /// Number of its first element in the tensor.
+    pub first_element: u64,
+    pub rans: &'a [u8],
+    pub raw: &'a [u8],
+    /// Whether all of it is decoded, so that its end can be checked.
+    pub is_whole: bool,
+}
+
+/// What is between the steps.
+struct Scratch<W> {
+    choices: [u16; PART_ELEMENTS],
+    symbols: [u8; PART_ELEMENTS],
+    values: [W; PART_ELEMENTS],
+}
+
+/// Decodes as many elements of a block as there are in `predicted`.
+pub(super) fn decode<F: Float>(
+    directory: &Directory,
+    block: StoredBlock,
+    predicted: &[u8],
+    out: &mut [u8],
+) -> Result<()> {
+    let mut rans = Decoder::new(block.rans, directory.states)?;
+    let mut raw = RawBits::new(block.raw);
+    let mut scratch = Scratch {
+        choices: [0; PART_ELEMENTS],
+        symbols: [0; PART_ELEMENTS],
+        values: [F::Word::default(); PART_ELEMENTS],
+    };
+    let part_bytes = PART_ELEMENTS * size_of::<F::Word>();
+    let mut first = block.first_element;
+    for (predicted, out) in predicted.chunks(part_bytes).zip(out.chunks_mut(part_bytes)) {
+        decode_part::<F>(
+            directory,
+            first,
+            &mut rans,
+            &mut raw,
+            &mut scratch,
+            predicted,
+            out,
+        );
+        first += PART_ELEMENTS as u64;
+    }
+    if block.is_whole {
+        rans.finish()?;
+        raw.finish()?;
+    }
+    Ok(())
+}
+
+fn decode_part<F: Float>(
+    directory: &Directory,
+    first: u64,
+    rans: &mut Decoder,
+    raw: &mut RawBits,
+    scratch: &mut Scratch<F::Word>,
+    predicted: &[u8],
+    out: &mut [u8],
+) {
+    let len = predicted.len() / size_of::<F::Word>();
+    let choices = &mut scratch.choices[..len];
+    let symbols = &mut scratch.symbols[..len];
+    let values = &mut scratch.values[..len];
+    let mut is_same = true;
+    let mut has_means = false;
+    for (code, range) in directory.groups(first, len) {
+        let bytes = range.start * size_of::<F::Word>()..range.end * size_of::<F::Word>();
+        let part = &predicted[bytes];
+        directory.choices.fill::<F>(code, part, &mut choices[range]);
+        is_same &= code == SAME;
+        has_means |= code == BY_MANTISSA;
+    }
+    match directory.unchanged {
+        // Nothing is stored of groups without changes.
+        Some(0) if is_same => return out.copy_from_slice(predicted),
+        Some(symbol) if is_same => symbols.fill(symbol),
+        _ => rans.decode(&directory.tables, choices, symbols),
+    }
+    raw.read(symbols, choices, &directory.joins, values);
+    if let (true, Some(means)) = (has_means, &directory.means) {
+        for (code, range) in directory.groups(first, len) {
+            if code != BY_MANTISSA {
+                continue;
+            }
+            let bytes = range.start * size_of::<F::Word>()..range.end * size_of::<F::Word>();
+            let words = F::Word::words(&predicted[bytes]);
+            for (word, value) in words.zip(&mut values[range]) {
+                *value = value.add(means[F::mantissa_top(word)]);
+            }
+        }
+    }
+    F::Word::apply(predicted, values, out);
+}
+
+/// The bits after the symbols.
+#[derive(Debug)]
+struct RawBits<'a> {
+    bytes: &'a [u8],
+    position_bits: usize,
+}
+
+/// The bytes that the raw bits of a batch lie in, and those that a window on the
+/// last of them takes besides.
+const WINDOW_BYTES: usize = 72;
+
+impl<'a> RawBits<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            position_bits: 0,
+        }
+    }
+
+    /// Joins symbols with their raw bits.
+    fn read<W: Word>(&mut self, symbols: &[u8], choices: &[u16], joins: &Joins, values: &mut [W]) {
+        let (symbols, symbols_rest) = symbols.as_chunks::<BATCH>();
+        let (choices, choices_rest) = choices.as_chunks::<BATCH>();
+        let (values, values_rest) = values.as_chunks_mut::<BATCH>();
+        for ((symbols, choices), values) in symbols.iter().zip(choices).zip(values) {
+            self.read_batch(symbols, choices, joins, values);
+        }
+        if !symbols_rest.is_empty() {
+            // Of a symbol of 0 with a shift of 0 nothing is stored.
+            let (mut symbols, mut choices, mut values) =
+                ([0; BATCH], [0; BATCH], [W::default(); BATCH]);
+            symbols[..symbols_rest.len()].copy_from_slice(symbols_rest);
+            choices[..choices_rest.len()].copy_from_slice(choices_rest);
+            self.read_batch(&symbols, &choices, joins, &mut values);
+            values_rest.copy_from_slice(&values[..values_rest.len()]);
+        }
+    }
+
+    #[inline(always)]
+    fn read_batch<W: Word>(
+        &mut self,
+        symbols: &[u8; BATCH],
+        choices: &[u16; BATCH],
+        joins: &Joins,
+        values: &mut [W; BATCH],
+    ) {
+        let any_shift = choices.iter().fold(0, |any, choice| any | choice) & SHIFT_MASK;
+        let any_extra = u64::from_le_bytes(*symbols) & LARGE_SYMBOLS;
+        if any_extra == 0 && any_shift == 0 {
+            for (value, &symbol) in values.iter_mut().zip(symbols) {
+                *value = W::truncate(symbol.into());
+            }
+            return;
+        }
+        let left = self.bytes.get(self.position_bits / 8..).unwrap_or(&[]);
+        let padded;
+        let window = match left.first_chunk::<WINDOW_BYTES>() {
+            Some(window) => window,
+            None => {
+                padded = with_zeros(left);
+                &padded
+            }
+        };
+        let mut entries = [0; BATCH];
+        let mut all_bits = 0;
+        for (entry, (&symbol, &choice)) in entries.iter_mut().zip(symbols.iter().zip(choices)) {
+            *entry = joins.entry(symbol, choice);
+            all_bits += *entry >> LEN_AT;
+        }
+        let mut bit = self.position_bits % 8;
+        if all_bits + 7 <= u64::BITS.into() {
+            let word = window.first_chunk();
+            let mut word = word.map_or(0, |word| u64::from_le_bytes(*word)) >> bit;
+            for (value, entry) in values.iter_mut().zip(entries) {
+                let len = entry >> LEN_AT;
+                let raw = word & !(u64::MAX << len);
+                *value = W::truncate(entry.wrapping_add(raw));
+                word >>= len;
+            }
+            self.position_bits += index(all_bits);
+            return;
+        }
+        for (value, entry) in values.iter_mut().zip(entries) {
+            // At most 7 + 7 * 54 bits before the last element.
+            let start = bit / 8 % (WINDOW_BYTES - 8);
+            let word = window[start..].first_chunk();
+            let word = word.map_or(0, |word| u64::from_le_bytes(*word));
+            let len = entry >> LEN_AT;
+            let raw = word >> (bit % 8) & !(u64::MAX << len);
+            *value = W::truncate(entry.wrapping_add(raw));
+            bit += index(len);
+        }
+        self.position_bits += bit - self.position_bits % 8;
+    }
+
+    /// Checks that all bytes were used.
+    fn finish(&self) -> Result<()> {
+        let wrong = |detail| Err(Error::malformed(Rule::DifferenceRawBits, detail));
+        let used_bytes = self.position_bits.div_ceil(8);
+        if used_bytes > self.bytes.len() {
+            return wrong("the raw bits of a block end before its last element");
+        }
+        if used_bytes < self.bytes.len() {
+            return wrong("raw bits are left after the last element of a block");
+        }
+        // The bits of the last byte that were used, or none of an end between
+        // bytes.
+        let used_bits = self.position_bits % 8;
+        match self.bytes.last() {
+            Some(last) if used_bits > 0 && last >> used_bits != 0 => {
+                wrong("the padding of the raw bits of a block is not zero")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Returns the last bytes and zeros after them; `finish` sees whether those were
+/// used.
+#[cold]
+fn with_zeros(left: &[u8]) -> [u8; WINDOW_BYTES] {
+    let mut padded = [0; WINDOW_BYTES];
+    padded[..left.len()].copy_from_slice(left);
+    padded
+}
+
+/// The bits that are set in symbols that have raw bits.
+#[allow(clippy::cast_possible_truncation)] // 32
+const LARGE_SYMBOLS: u64 = u64::from_le_bytes([!(DIRECT as u8 - 1); 8]);
+
+/// What symbols stand for, by their shift.
+#[derive(Debug, Clone)]
+pub(super) struct Joins {
+    /// For each shift and symbol the value without its raw bits, of which only
+    /// the low 32 bits count, and from [`LEN_AT`] on the number of raw bits.
+    entries: Box<[u64; (SHIFT_MASK as usize + 1) * TOKENS]>,
+}
+
+/// A power of two that is not below the number of symbols.
+const TOKENS: usize = 128;
+const LEN_AT: u32 = 58;
+
+impl Joins {
+    /// Prepares the symbols of these shifts.
+    pub fn new(shifts: impl Iterator<Item = u8>) -> Self {
+        let mut entries = Box::new([0; (SHIFT_MASK as usize + 1) * TOKENS]);
+        for shift in shifts {
+            let symbols = (0u8..).take(token::SYMBOLS);
+            let own = &mut entries[usize::from(shift) * TOKENS..];
+            for (symbol, entry) in symbols.zip(own) {
+                let len = u64::from(token::extra_bits(symbol)) + u64::from(shift);
+                let lead = (token::lead(symbol) << shift) & u64::from(u32::MAX);
+                *entry = lead | len << LEN_AT;
+            }
+        }
+        Self { entries }
+    }
+
+    #[inline(always)]
+    fn entry(&self, symbol: u8, choice: u16) -> u64 {
+        let shift = usize::from(choice & SHIFT_MASK);
+        self.entries[shift * TOKENS + usize::from(symbol) % TOKENS]
+    }
+}
+
+const _: () = assert!(MAX_SHIFT as u16 <= SHIFT_MASK);
+
+/// Returns the range of bytes of a range of elements inside a slice.
+pub(super) fn byte_range(
+    elements: core::ops::Range<u64>,
+    len_bytes: usize,
+) -> core::ops::Range<usize> {
+    index(elements.start) * len_bytes..index(elements.end) * len_bytes
+}

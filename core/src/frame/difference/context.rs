@@ -1,0 +1,150 @@
+//! Contexts (docs/formats/zxd1.md 6): what is known of a change before it is
+//! decoded. The exponent of the prediction and the code of the group say how
+//! many steps of the element a change is worth.
+
+use alloc::boxed::Box;
+
+use super::element::{Float, Word as _};
+
+/// The number of contexts.
+pub(super) const CONTEXTS: usize = 161;
+/// The last context of groups with a scale.
+const LAST_SCALED: i32 = 95;
+/// The context of unchanged groups.
+pub(super) const UNCHANGED: usize = 96;
+/// The first context of groups with a change for each mantissa.
+pub(super) const FIRST_MANTISSA: usize = 97;
+
+/// Code of a group whose changes follow from the mantissa.
+pub(super) const BY_MANTISSA: u8 = 254;
+/// Code of a group without changes.
+pub(super) const SAME: u8 = 255;
+/// Code of a mean change of 1; each octave is two more.
+pub(super) const UNIT: i32 = 100;
+/// The largest code of a scale.
+pub(super) const LAST_SCALE: i32 = 253;
+/// The context of a change as large as the element.
+const EQUAL: i32 = 16;
+
+/// Scaled contexts before they are bounded are at least minus this.
+const BELOW: i32 = 2 * 127 + LAST_SCALE - UNIT - EQUAL;
+const ENTRIES: usize = 1024;
+
+/// Returns what is added to twice the exponent field to index the entries.
+#[allow(clippy::cast_sign_loss)] // 2 * BIAS is at most 254
+fn offset<F: Float>(code: u8) -> usize {
+    (BELOW + UNIT + EQUAL - 2 * F::BIAS - i32::from(code)) as usize
+}
+
+/// Maps elements to what their context stands for.
+#[derive(Debug, Clone)]
+pub(super) struct ContextMap {
+    /// For each scaled context before it is bounded.
+    scaled: Box<[u16; ENTRIES]>,
+    unchanged: u16,
+    by_mantissa: [u16; 64],
+}
+
+impl ContextMap {
+    /// Prepares a map of each context to a number.
+    #[must_use]
+    pub fn new(meaning: impl Fn(usize) -> u16) -> Self {
+        let mut scaled = Box::new([0; ENTRIES]);
+        for (context, entry) in (-BELOW..).zip(scaled.iter_mut()) {
+            let bounded = context.clamp(0, LAST_SCALED);
+            *entry = meaning(usize::try_from(bounded).unwrap_or(0));
+        }
+        Self {
+            scaled,
+            unchanged: meaning(UNCHANGED),
+            by_mantissa: core::array::from_fn(|top| meaning(FIRST_MANTISSA + top)),
+        }
+    }
+
+    /// Returns what the context of unchanged groups stands for.
+    #[must_use]
+    pub fn unchanged(&self) -> u16 {
+        self.unchanged
+    }
+
+    /// Writes what the contexts of the elements `predicted` of one group stand
+    /// for.
+    #[inline(always)]
+    pub fn fill<F: Float>(&self, code: u8, predicted: &[u8], out: &mut [u16]) {
+        let words = F::Word::words(predicted).zip(out.iter_mut());
+        match code {
+            SAME => out.fill(self.unchanged),
+            BY_MANTISSA => {
+                for (word, out) in words {
+                    *out = self.by_mantissa[F::mantissa_top(word)];
+                }
+            }
+            _ => {
+                let offset = offset::<F>(code);
+                for (word, out) in words {
+                    let index = 2 * F::exponent(word) as usize + offset;
+                    *out = self.scaled[index % ENTRIES];
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::frame::difference::element::{Bf16, F16, F32};
+
+    fn context<F: Float>(code: u8, word: u32) -> u16 {
+        let map = ContextMap::new(|context| u16::try_from(context).unwrap());
+        let bytes = word.to_le_bytes();
+        let mut out = vec![999];
+        map.fill::<F>(code, &bytes[..size_of::<F::Word>()], &mut out);
+        out[0]
+    }
+
+    /// The formula of the format.
+    fn expected(exponent: i32, bias: i32, code: i32) -> u16 {
+        let context = 2 * (exponent - bias) - (code - 100) + 16;
+        u16::try_from(context.clamp(0, 95)).unwrap()
+    }
+
+    #[test]
+    fn scaled_contexts_follow_the_formula() {
+        for code in 0..=253u8 {
+            for exponent in 0..256u32 {
+                let (e, q) = (i32::try_from(exponent).unwrap(), i32::from(code));
+                // Sign and mantissa are of no account.
+                assert_eq!(
+                    context::<Bf16>(code, exponent << 7 | 0x807F),
+                    expected(e, 127, q)
+                );
+                assert_eq!(
+                    context::<F32>(code, exponent << 23 | 1),
+                    expected(e, 127, q)
+                );
+                if exponent < 32 {
+                    assert_eq!(
+                        context::<F16>(code, exponent << 10 | 0x83FF),
+                        expected(e, 15, q)
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_other_codes() {
+        assert_eq!(context::<Bf16>(255, 0x7FC0), 96);
+        // The top six of 7, 10 and 23 bits.
+        assert_eq!(context::<Bf16>(254, 0x3F81), 97);
+        assert_eq!(context::<Bf16>(254, 0xFFFF), 97 + 63);
+        assert_eq!(context::<F16>(254, 0x3C10), 98);
+        assert_eq!(
+            context::<F32>(254, 0x3F80_0000 | 0x55 << 16),
+            97 + 0b10_1010
+        );
+    }
+}

@@ -1,0 +1,239 @@
+//! Reads ranges of a tensor (docs/formats/zxd1.md 11): which blocks and which
+//! elements of the base they need.
+
+use alloc::format;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::block::{self, Joins, StoredBlock, byte_range};
+use super::context::ContextMap;
+use super::element::for_float;
+use super::head::{Block, Head, Means, short_checksum};
+use super::low_rank::LowRank;
+use crate::bytes::{self, index};
+use crate::engine::Engine;
+use crate::entropy::interleaved::{DecodeTables, SLOT_BITS};
+use crate::float::FloatType;
+use crate::{Error, Result, Rule};
+
+/// What the blocks of a frame are decoded with, without the blocks.
+#[derive(Debug, Clone)]
+pub struct Directory {
+    element: FloatType,
+    pub(super) states: usize,
+    elements: u64,
+    group_elements: u64,
+    block_elements: u64,
+    codes: Vec<u8>,
+    pub(super) means: Option<Means>,
+    low_rank: Option<LowRank>,
+    /// For each context the table, and the shift below it.
+    pub(super) choices: ContextMap,
+    pub(super) tables: DecodeTables,
+    pub(super) joins: Joins,
+    /// The value of every element of an unchanged group, if there is only one.
+    pub(super) unchanged: Option<u8>,
+    blocks: Vec<Block>,
+}
+
+/// A range of a tensor, and what has to be there to decode it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DifferencePlan {
+    /// Range of the tensor in bytes.
+    span: Range<u64>,
+    blocks: Range<usize>,
+    stored: Range<u64>,
+    base: Range<u64>,
+}
+
+impl DifferencePlan {
+    /// Returns the range of the frame to fetch, in bytes; it is empty if the
+    /// range of the tensor is.
+    #[must_use]
+    pub fn stored(&self) -> Range<u64> {
+        self.stored.clone()
+    }
+
+    /// Returns the range of the base tensor to fetch, in bytes.
+    #[must_use]
+    pub fn base(&self) -> Range<u64> {
+        self.base.clone()
+    }
+}
+
+impl Directory {
+    /// Reads the head of a frame, of at least
+    /// [`head_len_bytes`](super::head_len_bytes) bytes, for a tensor of
+    /// `len_bytes` bytes.
+    ///
+    /// # Errors
+    /// [`Rule::DeltaReference`] if the frame is one of a tensor of another
+    /// length; any rule that the head breaks.
+    pub fn parse(head: &[u8], len_bytes: u64) -> Result<Self> {
+        let head = Head::parse(head)?;
+        let own_len_bytes = head.elements * head.element.len_bytes() as u64;
+        if own_len_bytes != len_bytes {
+            return Err(Error::malformed(
+                Rule::DeltaReference,
+                format!("the difference is one of {own_len_bytes} bytes, the base has {len_bytes}"),
+            ));
+        }
+        Self::new(&head)
+    }
+
+    /// Decodes what is coded of a head. Callers have compared the number of
+    /// elements with the base, which bounds the number of groups.
+    pub(super) fn new(head: &Head) -> Result<Self> {
+        let choice = |context| {
+            let coding = head.coding(context);
+            u16::from(coding.table) << SLOT_BITS | u16::from(coding.shift)
+        };
+        let choices = ContextMap::new(choice);
+        let unchanged = choices.unchanged();
+        let unchanged = match unchanged & block::SHIFT_MASK {
+            0 => head.tables[usize::from(unchanged >> SLOT_BITS)].only(),
+            _ => None,
+        };
+        Ok(Self {
+            element: head.element,
+            states: head.states,
+            elements: head.elements,
+            group_elements: head.group_elements,
+            block_elements: head.block_elements.into(),
+            codes: head.codes.decode()?,
+            means: head.means.clone(),
+            low_rank: head.low_rank.clone(),
+            choices,
+            tables: DecodeTables::new(&head.tables),
+            joins: Joins::new(head.codings.iter().map(|coding| coding.shift)),
+            unchanged,
+            blocks: head.blocks.clone(),
+        })
+    }
+
+    /// Returns the length of the tensor.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.elements * self.element.len_bytes() as u64
+    }
+
+    /// Plans for the bytes `span` of the tensor.
+    ///
+    /// # Panics
+    /// If `span` is not inside the tensor.
+    #[must_use]
+    pub fn plan(&self, span: Range<u64>) -> DifferencePlan {
+        assert!(span.start <= span.end && span.end <= self.len_bytes());
+        let width = self.element.len_bytes() as u64;
+        if span.is_empty() {
+            return DifferencePlan {
+                base: span.clone(),
+                stored: 0..0,
+                blocks: 0..0,
+                span,
+            };
+        }
+        let end = span.end.div_ceil(width);
+        let blocks = span.start / width / self.block_elements..end.div_ceil(self.block_elements);
+        let elements = blocks.start * self.block_elements..end;
+        let blocks = index(blocks.start)..index(blocks.end);
+        DifferencePlan {
+            stored: self.blocks[blocks.start].start..self.blocks[blocks.end - 1].range().end,
+            base: elements.start * width..elements.end * width,
+            span,
+            blocks,
+        }
+    }
+
+    /// Decodes the planned range from the bytes of [`DifferencePlan::stored`]
+    /// and of [`DifferencePlan::base`]. Every block is compared with its
+    /// checksum first; the end of a block that is decoded in part is not
+    /// checked.
+    pub fn decode<E: Engine>(
+        &self,
+        engine: &E,
+        plan: &DifferencePlan,
+        stored: &[u8],
+        base: &[u8],
+    ) -> Result<Vec<u8>> {
+        let len = |range: &Range<u64>| range.end - range.start;
+        if stored.len() as u64 != len(&plan.stored) || base.len() as u64 != len(&plan.base) {
+            return Err(Error::invalid_input("these are not the planned bytes"));
+        }
+        let mut out = bytes::buffer(base.len() as u64)?;
+        let block_bytes = index(self.block_elements) * self.element.len_bytes();
+        let parts = out.chunks_mut(block_bytes).zip(base.chunks(block_bytes));
+        let jobs = plan.blocks.clone().zip(parts).collect();
+        let results = engine.map(jobs, |(number, (out, base))| {
+            let range = self.blocks[number].range();
+            let start = range.start - plan.stored.start;
+            let bytes = bytes::part(stored, start..start + len(&range));
+            self.decode_block(number, bytes, base, out)
+                .map_err(|error| error.within(range.start))
+        });
+        results.into_iter().collect::<Result<()>>()?;
+        let surplus = plan.span.start - plan.base.start;
+        out.truncate(index(plan.span.end - plan.base.start));
+        out.drain(..index(surplus));
+        Ok(out)
+    }
+
+    /// Decodes the elements of block `number` that `base` has.
+    fn decode_block(&self, number: usize, bytes: &[u8], base: &[u8], out: &mut [u8]) -> Result<()> {
+        let block = &self.blocks[number];
+        let (rans, raw) = bytes.split_at(block.rans_len_bytes as usize);
+        if short_checksum([rans, raw]) != block.checksum {
+            let detail = format!(
+                "block {number} of the frame does not have its checksum: it is damaged, get the \
+                 file again"
+            );
+            return Err(Error::malformed(Rule::DifferenceBlockChecksum, detail).at(0));
+        }
+        let first_element = number as u64 * self.block_elements;
+        let end = self.elements.min(first_element + self.block_elements);
+        let stored = StoredBlock {
+            first_element,
+            rans,
+            raw,
+            is_whole: byte_range(0..end - first_element, self.element.len_bytes()).end
+                == base.len(),
+        };
+        let mut predicted = Vec::new();
+        if let Some(low_rank) = &self.low_rank {
+            predicted = bytes::buffer(base.len() as u64)?;
+            let first = index(first_element);
+            let elements = first..first + base.len() / self.element.len_bytes();
+            low_rank.predict(base, elements, &mut predicted);
+        }
+        let predicted = match self.low_rank {
+            Some(_) => &predicted,
+            None => base,
+        };
+        for_float!(self.element, F => block::decode::<F>(self, stored, predicted, out))
+    }
+
+    /// Returns the groups of `len` elements from `first` on: their codes, and
+    /// the range of each among these elements.
+    pub(super) fn groups(
+        &self,
+        first: u64,
+        len: usize,
+    ) -> impl Iterator<Item = (u8, Range<usize>)> + '_ {
+        let mut start = 0;
+        core::iter::from_fn(move || {
+            if start == len {
+                return None;
+            }
+            let element = first + start as u64;
+            let group = element / self.group_elements;
+            let left = (group + 1) * self.group_elements - element;
+            let end = match usize::try_from(left) {
+                Ok(left) => len.min(start + left),
+                Err(_) => len,
+            };
+            let range = start..end;
+            start = end;
+            Some((self.codes[index(group)], range))
+        })
+    }
+}

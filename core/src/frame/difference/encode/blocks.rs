@@ -1,0 +1,119 @@
+//! Encodes blocks (docs/formats/zxd1.md 10).
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::{BLOCK_ELEMENTS, Coding, Tensors, write_values};
+use crate::engine::Engine;
+use crate::entropy::interleaved::{EncodeTables, SLOT_BITS, encode as encode_rans};
+use crate::frame::difference::block::SHIFT_MASK;
+use crate::frame::difference::context::{BY_MANTISSA, ContextMap};
+use crate::frame::difference::element::{Float, Word, for_float};
+use crate::frame::difference::head::{Block, short_checksum};
+use crate::frame::difference::token::{extra_bits, symbol};
+
+/// Returns every block, and its place but for its start.
+pub(super) fn encode<E: Engine>(
+    engine: &E,
+    tensors: Tensors,
+    coding: &Coding,
+    states: usize,
+) -> Vec<(Block, Vec<u8>)> {
+    let elements = tensors.current.len() / tensors.element.len_bytes();
+    let model = &coding.model;
+    let map = ContextMap::new(|context| {
+        // Contexts that do not occur may stand for anything.
+        let number = context.wrapping_sub(model.first_context.into());
+        let coding = model.codings.get(number).copied().unwrap_or_default();
+        u16::from(coding.table) << SLOT_BITS | u16::from(coding.shift)
+    });
+    let tables = EncodeTables::new(&model.tables);
+    let jobs: Vec<Range<usize>> = (0..elements)
+        .step_by(BLOCK_ELEMENTS)
+        .map(|start| start..elements.min(start + BLOCK_ELEMENTS))
+        .collect();
+    engine.map(jobs, |range| {
+        for_float!(tensors.element, F => {
+            let width = size_of::<<F as Float>::Word>();
+            let bytes = range.start * width..range.end * width;
+            let (current, predicted) = (&tensors.current[bytes.clone()], &tensors.predicted[bytes]);
+            let mut choices = vec![0; range.len()];
+            let mut values = vec![<F as Float>::Word::default(); range.len()];
+            for (code, range) in coding.groups.within(range) {
+                let bytes = range.start * width..range.end * width;
+                let (current, predicted) = (&current[bytes.clone()], &predicted[bytes]);
+                map.fill::<F>(code, predicted, &mut choices[range.clone()]);
+                let means = coding.means.as_ref().filter(|_| code == BY_MANTISSA);
+                write_values::<F>(current, predicted, means, &mut values[range]);
+            }
+            let (symbols, raw) = split(&values, &choices);
+            let mut out = encode_rans(&tables, &symbols, &choices, states);
+            let block = Block {
+                start: 0,
+                rans_len_bytes: u32::try_from(out.len()).unwrap_or(u32::MAX),
+                raw_len_bytes: u32::try_from(raw.len()).unwrap_or(u32::MAX),
+                checksum: short_checksum([&out, &raw]),
+            };
+            out.extend_from_slice(&raw);
+            (block, out)
+        })
+    })
+}
+
+/// Returns the symbols of values, and their raw bits.
+fn split<W: Word>(values: &[W], choices: &[u16]) -> (Vec<u8>, Vec<u8>) {
+    let mut raw = RawBits::with_capacity(size_of_val(values));
+    let symbols = values.iter().zip(choices).map(|(value, choice)| {
+        let value = value.to_u32();
+        let shift = u32::from(choice & SHIFT_MASK);
+        let symbol = symbol(value >> shift);
+        let len = shift + extra_bits(symbol);
+        raw.put(u64::from(value) & ((1 << len) - 1), len);
+        symbol
+    });
+    let symbols = symbols.collect();
+    (symbols, raw.finish())
+}
+
+/// The raw bits of a block.
+struct RawBits {
+    bytes: Vec<u8>,
+    len_bytes: usize,
+    held: u64,
+    held_bits: u32,
+}
+
+impl RawBits {
+    /// Makes room for the bits of elements of `len_bytes` bytes: of a value all
+    /// bits are stored but its leading one.
+    fn with_capacity(len_bytes: usize) -> Self {
+        Self {
+            bytes: vec![0; len_bytes + size_of::<u64>()],
+            len_bytes: 0,
+            held: 0,
+            held_bits: 0,
+        }
+    }
+
+    /// Appends up to 32 bits; `value` has no bits beyond them.
+    #[inline(always)]
+    fn put(&mut self, value: u64, bits: u32) {
+        self.held |= value << self.held_bits;
+        self.held_bits += bits;
+        let room = self.bytes.get_mut(self.len_bytes..);
+        if let Some(dest) = room.and_then(|room| room.first_chunk_mut()) {
+            *dest = self.held.to_le_bytes();
+        }
+        self.len_bytes += (self.held_bits / 8) as usize;
+        self.held >>= self.held_bits & !7;
+        self.held_bits %= 8;
+    }
+
+    /// Returns the bits, with zeros up to a whole byte.
+    fn finish(mut self) -> Vec<u8> {
+        let len_bytes = self.len_bytes + usize::from(self.held_bits > 0);
+        self.bytes.truncate(len_bytes);
+        self.bytes
+    }
+}

@@ -1,0 +1,176 @@
+//! Counts the values of each context, finely enough to see what any shift makes
+//! of them.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::Tensors;
+use super::groups::Groups;
+use super::write_values;
+use crate::engine::Engine;
+use crate::frame::difference::context::{BY_MANTISSA, CONTEXTS, ContextMap};
+use crate::frame::difference::element::{Float, Word as _};
+use crate::frame::difference::head::Means;
+use crate::frame::difference::token::{SYMBOLS, extra_bits, symbol};
+
+/// Values below 32 each, and 16 parts of each larger power of two.
+const CLASSES: usize = 32 + 16 * 27;
+
+/// Elements that are looked at together.
+const PART_ELEMENTS: usize = 2048;
+/// The fewest elements of a job, and the most jobs: each has counts of its own.
+const JOB_ELEMENTS: usize = 1 << 18;
+const MAX_JOBS: usize = 32;
+
+/// How often each class of values occurs in each context.
+#[derive(Debug)]
+pub(super) struct Counts(Vec<u32>);
+
+/// The symbols of a context with some shift.
+#[derive(Debug, Clone)]
+pub(super) struct SymbolCounts {
+    pub counts: [u32; SYMBOLS],
+    /// Bits that are stored as they are.
+    pub raw_bits: u64,
+}
+
+impl Counts {
+    /// Counts the values of all elements.
+    pub fn new<F: Float, E: Engine>(
+        engine: &E,
+        tensors: Tensors,
+        groups: &Groups,
+        means: Option<&Means>,
+    ) -> Self {
+        let all = tensors.current.len() / size_of::<F::Word>();
+        let job_elements = JOB_ELEMENTS.max(all.div_ceil(MAX_JOBS));
+        let map = ContextMap::new(|context| u16::try_from(context).unwrap_or(0));
+        let jobs: Vec<Range<usize>> = (0..all)
+            .step_by(job_elements)
+            .map(|start| start..all.min(start + job_elements))
+            .collect();
+        let counts = engine.map(jobs, |job| {
+            let mut counts = Self(vec![0; CONTEXTS * CLASSES]);
+            for start in job.clone().step_by(PART_ELEMENTS) {
+                let part = start..job.end.min(start + PART_ELEMENTS);
+                counts.add::<F>(&map, tensors, groups, means, part);
+            }
+            counts
+        });
+        let mut counts = counts.into_iter();
+        let mut sum = counts.next().unwrap_or(Self(Vec::new()));
+        for more in counts {
+            for (count, more) in sum.0.iter_mut().zip(more.0) {
+                *count = count.saturating_add(more);
+            }
+        }
+        sum
+    }
+
+    fn add<F: Float>(
+        &mut self,
+        map: &ContextMap,
+        tensors: Tensors,
+        groups: &Groups,
+        means: Option<&Means>,
+        part: Range<usize>,
+    ) {
+        let width = size_of::<F::Word>();
+        let bytes = part.start * width..part.end * width;
+        let (current, predicted) = (&tensors.current[bytes.clone()], &tensors.predicted[bytes]);
+        let mut contexts = [0; PART_ELEMENTS];
+        let mut values = [F::Word::default(); PART_ELEMENTS];
+        let len = part.len();
+        for (code, range) in groups.within(part) {
+            let bytes = range.start * width..range.end * width;
+            let (current, predicted) = (&current[bytes.clone()], &predicted[bytes]);
+            map.fill::<F>(code, predicted, &mut contexts[range.clone()]);
+            let means = means.filter(|_| code == BY_MANTISSA);
+            write_values::<F>(current, predicted, means, &mut values[range]);
+        }
+        for (value, context) in values[..len].iter().zip(contexts) {
+            self.0[usize::from(context) * CLASSES + class(value.to_u32())] += 1;
+        }
+    }
+
+    /// Returns the contexts that occur.
+    pub fn contexts(&self) -> impl Iterator<Item = usize> + '_ {
+        let counts = self.0.chunks(CLASSES).enumerate();
+        counts.filter_map(|(context, counts)| counts.iter().any(|&n| n > 0).then_some(context))
+    }
+
+    /// Returns the mean number of bits of the values in a context, rounded
+    /// down.
+    pub fn mean_bits(&self, context: usize) -> u64 {
+        let (mut bits, mut total) = (0, 0);
+        for (class, count) in self.classes(context) {
+            bits += u64::from(count) * u64::from(top_bits(class).2);
+            total += u64::from(count);
+        }
+        bits / total.max(1)
+    }
+
+    /// Returns the symbols of a context with a shift.
+    pub fn symbols(&self, context: usize, shift: u32) -> SymbolCounts {
+        let mut counts = [0u32; SYMBOLS];
+        let mut raw_bits = 0;
+        for (class, count) in self.classes(context) {
+            let (top, below, _) = top_bits(class);
+            // All values of a class have the same symbol.
+            let value = match shift.checked_sub(below) {
+                Some(more) => top >> more,
+                None => top << (below - shift),
+            };
+            let symbol = symbol(value);
+            let own = &mut counts[usize::from(symbol)];
+            *own = own.saturating_add(count);
+            raw_bits += u64::from(count) * u64::from(extra_bits(symbol) + shift);
+        }
+        SymbolCounts { counts, raw_bits }
+    }
+
+    fn classes(&self, context: usize) -> impl Iterator<Item = (usize, u32)> + '_ {
+        let counts = &self.0[context * CLASSES..][..CLASSES];
+        let counts = counts.iter().copied().enumerate();
+        counts.filter(|(_, count)| *count > 0)
+    }
+}
+
+#[inline(always)]
+fn class(value: u32) -> usize {
+    let below = (value | 16).ilog2() - 4;
+    (16 * below + (value >> below)) as usize
+}
+
+/// Returns the top five bits of the values of a class, the number of bits below
+/// them, and the number of all bits.
+fn top_bits(class: usize) -> (u32, u32, u32) {
+    let class = u32::try_from(class).unwrap_or(0);
+    if class < 32 {
+        return (class, 0, class.checked_ilog2().map_or(0, |log| log + 1));
+    }
+    let log = (class + 48) / 16;
+    (16 + (class + 48) % 16, log - 4, log + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_dense_and_keep_five_bits() {
+        for value in [0, 1, 31, 32, 33, 34, 63, 64, 127, 128, 1 << 16, u32::MAX] {
+            let class = class(value);
+            assert!(class < CLASSES, "{value}");
+            let (top, below, bits) = top_bits(class);
+            assert_eq!(value >> below, top, "{value}");
+            assert_eq!(bits, u32::BITS - value.leading_zeros(), "{value}");
+        }
+        assert_eq!(
+            (class(31), class(32), class(33), class(34)),
+            (31, 32, 32, 33)
+        );
+        assert_eq!(class(u32::MAX), CLASSES - 1);
+    }
+}

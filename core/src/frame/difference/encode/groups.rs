@@ -1,0 +1,176 @@
+//! Groups of elements and the scale of the changes in each
+//! (docs/formats/zxd1.md 12).
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::Tensors;
+use crate::engine::Engine;
+use crate::frame::difference::context::{LAST_SCALE, SAME, UNIT};
+use crate::frame::difference::element::{Float, Word as _};
+
+/// The fewest elements of a group, which pay for its code.
+const MIN_ELEMENTS: usize = 64;
+/// Elements whose changes are added up at once: the order of addition is part
+/// of the result.
+const CELL_ELEMENTS: usize = 1 << 14;
+/// The fewest elements of a job.
+pub(super) const JOB_ELEMENTS: usize = 1 << 18;
+
+/// Groups and their codes.
+#[derive(Debug, Clone)]
+pub(super) struct Groups {
+    /// Elements of a group.
+    pub elements: usize,
+    /// A code for each.
+    pub codes: Vec<u8>,
+    changes: Vec<Change>,
+}
+
+/// The changes of some elements.
+#[derive(Debug, Clone, Copy, Default)]
+struct Change {
+    sum: f64,
+    /// Whether any bit differs.
+    any: bool,
+}
+
+/// Returns the elements of a row, or of as many innermost dimensions as make a
+/// group that pays for its code.
+pub(super) fn row_elements(shape: &[u64], elements: usize) -> usize {
+    let mut row = 1;
+    for &dimension in shape.iter().rev() {
+        let Some(longer) = usize::try_from(dimension)
+            .ok()
+            .and_then(|d| d.checked_mul(row))
+        else {
+            return elements;
+        };
+        row = longer;
+        if row >= MIN_ELEMENTS && row <= elements {
+            return row;
+        }
+    }
+    elements
+}
+
+impl Groups {
+    /// Finds the scale of each group of `elements` elements.
+    pub fn new<F: Float, E: Engine>(engine: &E, tensors: Tensors, elements: usize) -> Self {
+        let all = tensors.current.len() / size_of::<F::Word>();
+        let cells_per_group = elements.div_ceil(CELL_ELEMENTS);
+        let cells = all.div_ceil(elements) * cells_per_group;
+        let cell = |number: usize| {
+            let group = number / cells_per_group * elements;
+            let start = group + number % cells_per_group * CELL_ELEMENTS;
+            let end = all.min(group + elements).min(start + CELL_ELEMENTS);
+            start.min(end)..end
+        };
+        let cells_per_job = JOB_ELEMENTS.div_ceil(elements.min(CELL_ELEMENTS));
+        let jobs: Vec<Range<usize>> = (0..cells)
+            .step_by(cells_per_job)
+            .map(|start| start..cells.min(start + cells_per_job))
+            .collect();
+        let changes = engine.map(jobs, |job| {
+            let changes = job.map(|number| change::<F>(tensors, cell(number)));
+            changes.collect::<Vec<_>>()
+        });
+        let cells = changes.concat();
+        let changes: Vec<Change> = cells.chunks(cells_per_group).map(sum).collect();
+        Self::with_changes(elements, all, changes)
+    }
+
+    fn with_changes(elements: usize, all: usize, changes: Vec<Change>) -> Self {
+        let codes = changes.iter().enumerate().map(|(group, change)| {
+            let len = elements.min(all - group * elements);
+            code(*change, len)
+        });
+        Self {
+            elements,
+            codes: codes.collect(),
+            changes,
+        }
+    }
+
+    /// Returns the groups with other codes.
+    pub fn with_codes(&self, codes: Vec<u8>) -> Self {
+        Self {
+            codes,
+            ..self.clone()
+        }
+    }
+
+    /// Returns all groups as one, of `all` elements, if they are more than one.
+    pub fn joined(&self, all: usize) -> Option<Self> {
+        (self.codes.len() > 1).then(|| Self::with_changes(all, all, vec![sum(&self.changes)]))
+    }
+
+    /// Returns the groups of the elements `range`: their codes, and the range
+    /// of each, counted from the start of `range`.
+    pub fn within(&self, range: Range<usize>) -> impl Iterator<Item = (u8, Range<usize>)> + '_ {
+        let first = range.start / self.elements;
+        let codes = self.codes[first..].iter().enumerate();
+        codes
+            .map(move |(number, &code)| {
+                let start = (first + number) * self.elements;
+                let own =
+                    start.max(range.start)..range.end.min(start.saturating_add(self.elements));
+                (code, own.start..own.end.max(own.start), range.start)
+            })
+            .take_while(|(_, own, _)| !own.is_empty())
+            .map(|(code, own, base)| (code, own.start - base..own.end - base))
+    }
+}
+
+fn sum(changes: &[Change]) -> Change {
+    changes.iter().fold(Change::default(), |all, more| Change {
+        sum: all.sum + more.sum,
+        any: all.any || more.any,
+    })
+}
+
+fn change<F: Float>(tensors: Tensors, cell: Range<usize>) -> Change {
+    const LANES: usize = 8;
+    let width = size_of::<F::Word>();
+    let bytes = cell.start * width..cell.end * width;
+    let (current, predicted) = (&tensors.current[bytes.clone()], &tensors.predicted[bytes]);
+    let mut sums = [0.0; LANES];
+    let step = LANES * width;
+    let mut add = |current: &[u8], predicted: &[u8]| {
+        let pairs = F::Word::words(current).zip(F::Word::words(predicted));
+        for (sum, (current, predicted)) in sums.iter_mut().zip(pairs) {
+            *sum += (F::value(current) - F::value(predicted)).abs();
+        }
+    };
+    let (whole, predicted_whole) = (current.chunks_exact(step), predicted.chunks_exact(step));
+    let rest = (whole.remainder(), predicted_whole.remainder());
+    for (current, predicted) in whole.zip(predicted_whole) {
+        add(current, predicted);
+    }
+    add(rest.0, rest.1);
+    Change {
+        sum: sums.iter().sum(),
+        any: current != predicted,
+    }
+}
+
+/// Returns the code of a group of `len` elements: twice the base-2 logarithm of
+/// the mean change, rounded.
+fn code(change: Change, len: usize) -> u8 {
+    if !change.any {
+        return SAME;
+    }
+    let mean = change.sum / len as f64;
+    let bits = mean.to_bits();
+    let fraction = bits & ((1 << 52) - 1) | 1023 << 52;
+    // The fourth roots of 2 and of 8.
+    let halves = match f64::from_bits(fraction) {
+        m if m < 1.189_207_115_002_721 => 0,
+        m if m < 1.681_792_830_507_429 => 1,
+        _ => 2,
+    };
+    let exponent = i32::try_from(bits >> 52).unwrap_or(0) - 1023;
+    let code = (UNIT + 2 * exponent + halves).clamp(0, LAST_SCALE);
+    u8::try_from(code).unwrap_or(0)
+}

@@ -1,0 +1,380 @@
+//! The head of a frame (docs/formats/zxd1.md 3): everything before the blocks.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::vec::Vec;
+use core::hash::Hasher as _;
+use core::ops::Range;
+
+use twox_hash::XxHash3_64;
+
+use super::context::CONTEXTS;
+use super::low_rank::LowRank;
+use super::token::{MAX_SHIFT, SYMBOLS, extra_bits};
+use super::{MAGIC, VERSION};
+use crate::bytes::{Cursor, index};
+use crate::entropy::interleaved::{BitReader, BitWriter, Frequencies, MAX_TABLES, SideStream};
+use crate::float::FloatType;
+use crate::{Error, Result, Rule};
+
+/// Length of the head without the fields that vary, where a reader that does
+/// not know its length begins.
+pub const FIXED_BYTES: u64 = 55;
+/// Offset of the checksum of the head, which covers all of it but itself.
+const CHECKSUM_AT: usize = 48;
+/// Bytes of an entry of the list of blocks.
+const BLOCK_BYTES: u64 = 12;
+
+const MIN_BLOCK_ELEMENTS: u32 = 1 << 12;
+const MAX_BLOCK_ELEMENTS: u32 = 1 << 20;
+const BLOCK_MULTIPLE: u32 = 32;
+
+const HAS_MEANS: u8 = 1;
+const HAS_LOW_RANK: u8 = 2;
+
+/// Expected differences by the top six bits of the mantissa.
+pub(super) type Means = Box<[i32; 64]>;
+
+/// How the elements of a context are coded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Coding {
+    /// Number of the table.
+    pub table: u8,
+    /// Low bits of a value that are stored as they are.
+    pub shift: u8,
+}
+
+/// Where a block is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Block {
+    /// Offset in the frame.
+    pub start: u64,
+    pub rans_len_bytes: u32,
+    pub raw_len_bytes: u32,
+    pub checksum: u32,
+}
+
+impl Block {
+    /// Returns its range in the frame.
+    pub fn range(&self) -> Range<u64> {
+        let len = u64::from(self.rans_len_bytes) + u64::from(self.raw_len_bytes);
+        self.start..self.start + len
+    }
+}
+
+/// A head whose fields are consistent.
+#[derive(Debug, Clone)]
+pub(super) struct Head<'a> {
+    pub element: FloatType,
+    /// The number of rANS states.
+    pub states: usize,
+    /// First 16 bytes of the BLAKE3 of the base tensor.
+    pub base_digest: [u8; 16],
+    /// The number of elements.
+    pub elements: u64,
+    /// Elements of a group.
+    pub group_elements: u64,
+    /// Elements of a block.
+    pub block_elements: u32,
+    pub first_context: u8,
+    /// One byte for each group.
+    pub codes: SideStream<'a>,
+    pub means: Option<Means>,
+    pub low_rank: Option<LowRank>,
+    /// Of the contexts from the first on.
+    pub codings: Vec<Coding>,
+    pub tables: Vec<Frequencies>,
+    pub blocks: Vec<Block>,
+    pub len_bytes: u64,
+}
+
+/// Returns the length of the head of the frame that begins with `prefix`, of at
+/// least [`FIXED_BYTES`] bytes.
+pub fn head_len_bytes(prefix: &[u8]) -> Result<u64> {
+    let mut cursor = Cursor::new(prefix);
+    cursor.expect_magic(&MAGIC, Rule::FrameMagic, "ZXD1 frame")?;
+    cursor.expect_version(VERSION, Rule::FrameVersion, "ZXD1 frame")?;
+    cursor.take(39, "the head of a ZXD1 frame")?;
+    Ok(cursor.u32("length of the head")?.into())
+}
+
+impl<'a> Head<'a> {
+    /// Reads the head at the start of `bytes`; anything may follow it.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self> {
+        let mut all = Cursor::new(bytes);
+        let head_len = head_len_bytes(bytes)?;
+        let head = all.take(head_len, "head of the frame")?;
+        let mut cursor = Cursor::new(head);
+        cursor.take(5, "magic and version")?;
+        let wrong = |detail, at| Error::malformed(Rule::DifferenceHeader, detail).at(at);
+        let dtype = cursor.u8("dtype")?;
+        let element = FloatType::from_id(dtype)
+            .ok_or_else(|| wrong(format!("dtype {dtype}, there are 0 to 2"), 5))?;
+        let flags = cursor.u8("flags")?;
+        if flags & !(HAS_MEANS | HAS_LOW_RANK) != 0 {
+            return Err(wrong(format!("unknown flags {flags:#x}"), 6));
+        }
+        if flags & HAS_MEANS != 0 && element != FloatType::F32 {
+            return Err(wrong("a table of means for elements of 16 bits".into(), 6));
+        }
+        let states_log = cursor.u8("number of states")?;
+        if !(3..=5).contains(&states_log) {
+            return Err(wrong(
+                format!("2^{states_log} states, there are 8 to 32"),
+                7,
+            ));
+        }
+        let base_digest = cursor.array("digest of the base")?;
+        let elements = cursor.u64("number of elements")?;
+        // A frame of more could not say where its blocks are.
+        if elements == 0 || elements > u64::MAX >> 8 {
+            return Err(wrong(format!("a frame of {elements} elements"), 24));
+        }
+        let group_elements = cursor.u64("elements of a group")?;
+        if !(1..=elements).contains(&group_elements) {
+            let detail = format!("groups of {group_elements} of {elements} elements");
+            return Err(wrong(detail, 32));
+        }
+        let block_elements = cursor.u32("elements of a block")?;
+        if !(MIN_BLOCK_ELEMENTS..=MAX_BLOCK_ELEMENTS).contains(&block_elements)
+            || block_elements % BLOCK_MULTIPLE != 0
+        {
+            return Err(wrong(format!("blocks of {block_elements} elements"), 40));
+        }
+        cursor.take(4, "length of the head")?;
+        if cursor.u32("checksum of the head")? != head_checksum(head) {
+            let detail = "the head of the frame does not have its checksum: it is damaged, get the \
+                          file again";
+            return Err(Error::malformed(Rule::DifferenceHeadChecksum, detail).at(48));
+        }
+        let [first_context, last_context] = cursor.array("first and last context")?;
+        if first_context > last_context || usize::from(last_context) >= CONTEXTS {
+            let detail = format!("contexts {first_context} to {last_context}, there are 0 to 160");
+            return Err(wrong(detail, 52));
+        }
+        let table_count = cursor.u8("number of tables")?;
+        if table_count == 0 || usize::from(table_count) > MAX_TABLES {
+            return Err(wrong(
+                format!("{table_count} tables, there are 1 to 16"),
+                54,
+            ));
+        }
+        let codes = SideStream::parse(&mut cursor, elements.div_ceil(group_elements))?;
+        let means = (flags & HAS_MEANS != 0)
+            .then(|| read_means(&mut cursor))
+            .transpose()?;
+        let low_rank = (flags & HAS_LOW_RANK != 0)
+            .then(|| LowRank::parse(&mut cursor, element.dtype(), elements))
+            .transpose()?;
+        let count = usize::from(last_context - first_context) + 1;
+        let codings = read_codings(&mut cursor, count, table_count)?;
+        let tables = read_tables(&mut cursor, table_count)?;
+        let mut head = Self {
+            element,
+            states: 1 << states_log,
+            base_digest,
+            elements,
+            group_elements,
+            block_elements,
+            first_context,
+            codes,
+            means,
+            low_rank,
+            codings,
+            tables,
+            blocks: Vec::new(),
+            len_bytes: head_len,
+        };
+        head.read_blocks(&mut cursor)?;
+        Ok(head)
+    }
+
+    fn read_blocks(&mut self, cursor: &mut Cursor) -> Result<()> {
+        let block_elements = u64::from(self.block_elements);
+        let count = self.elements.div_ceil(block_elements);
+        let at = cursor.position() as u64;
+        let mut list = Cursor::new(cursor.take(BLOCK_BYTES * count, "list of blocks")?);
+        if cursor.remaining() > 0 {
+            let detail = format!("{} bytes follow the list of blocks", cursor.remaining());
+            return Err(Error::malformed(Rule::DifferenceHeader, detail).at(44));
+        }
+        self.blocks.reserve_exact(index(count));
+        let mut start = self.len_bytes;
+        for number in 0..count {
+            let block = Block {
+                start,
+                rans_len_bytes: list.u32("length of a rANS part")?,
+                raw_len_bytes: list.u32("length of raw bits")?,
+                checksum: list.u32("checksum of a block")?,
+            };
+            let elements = block_elements.min(self.elements - number * block_elements);
+            let states_bytes = 4 * self.states as u64;
+            let rans = states_bytes..=states_bytes + 2 * elements;
+            let raw = 0..=(elements * MAX_RAW_BITS).div_ceil(8);
+            if !rans.contains(&block.rans_len_bytes.into())
+                || !raw.contains(&block.raw_len_bytes.into())
+            {
+                let detail = format!(
+                    "block {number} has {} bytes of rANS and {} of raw bits for {elements} elements",
+                    block.rans_len_bytes, block.raw_len_bytes
+                );
+                let at = at + BLOCK_BYTES * number;
+                return Err(Error::malformed(Rule::DifferenceBlocks, detail).at(at));
+            }
+            start = block.range().end;
+            self.blocks.push(block);
+        }
+        Ok(())
+    }
+
+    /// Returns the length of the frame.
+    pub fn frame_len_bytes(&self) -> u64 {
+        self.blocks
+            .last()
+            .map_or(self.len_bytes, |block| block.range().end)
+    }
+
+    /// Returns how `context` is coded; those outside the range of the head are
+    /// coded as the nearest inside.
+    pub fn coding(&self, context: usize) -> Coding {
+        let number = context.saturating_sub(self.first_context.into());
+        self.codings[number.min(self.codings.len() - 1)]
+    }
+}
+
+/// The most raw bits of an element.
+#[allow(clippy::cast_possible_truncation)] // 86 symbols
+const MAX_RAW_BITS: u64 = MAX_SHIFT as u64 + extra_bits((SYMBOLS - 1) as u8) as u64;
+
+fn read_means(cursor: &mut Cursor) -> Result<Means> {
+    let mut means = Box::new([0; 64]);
+    for mean in means.iter_mut() {
+        *mean = cursor.u32("mean difference")?.cast_signed();
+    }
+    Ok(means)
+}
+
+fn read_codings(cursor: &mut Cursor, count: usize, tables: u8) -> Result<Vec<Coding>> {
+    let at = cursor.position() as u64;
+    let len_bytes = (9 * count as u64).div_ceil(8);
+    let mut bits = BitReader::new(cursor.take(len_bytes, "contexts")?);
+    let mut codings = Vec::with_capacity(count);
+    for number in 0..count {
+        let [table, _, _, _] = bits.take(4, "table of a context")?.to_le_bytes();
+        let [shift, _, _, _] = bits.take(5, "shift of a context")?.to_le_bytes();
+        if table >= tables || shift > MAX_SHIFT {
+            let detail = format!(
+                "entry {number} of the contexts has table {table} of {tables} and a shift of {shift}"
+            );
+            return Err(Error::malformed(Rule::DifferenceContexts, detail).at(at));
+        }
+        codings.push(Coding { table, shift });
+    }
+    bits.finish(Rule::DifferenceContexts, "the contexts")
+        .map_err(|error| error.within(at))?;
+    Ok(codings)
+}
+
+fn read_tables(cursor: &mut Cursor, count: u8) -> Result<Vec<Frequencies>> {
+    let len_bytes = cursor.u16("length of the tables")?;
+    let at = cursor.position() as u64;
+    let mut bits = BitReader::new(cursor.take(len_bytes.into(), "tables")?);
+    let mut tables = Vec::with_capacity(count.into());
+    for number in 0..count {
+        let table = Frequencies::read(&mut bits).map_err(|error| error.within(at).at(at))?;
+        if usize::from(table.last()) >= SYMBOLS {
+            let detail = format!("table {number} has symbols up to {}", table.last());
+            return Err(Error::malformed(Rule::InterleavedTable, detail).at(at));
+        }
+        tables.push(table);
+    }
+    bits.finish(Rule::InterleavedTable, "the tables")
+        .map_err(|error| error.within(at))?;
+    Ok(tables)
+}
+
+fn head_checksum(head: &[u8]) -> u32 {
+    let (before, rest) = head.split_at(CHECKSUM_AT.min(head.len()));
+    short_checksum([before, rest.get(4..).unwrap_or(&[])])
+}
+
+/// Returns the lower half of the XXH3-64 of bytes in two parts.
+pub(super) fn short_checksum(parts: [&[u8]; 2]) -> u32 {
+    let mut hasher = XxHash3_64::new();
+    for part in parts {
+        hasher.write(part);
+    }
+    let [a, b, c, d, ..] = hasher.finish().to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
+}
+
+/// What a writer puts into a head.
+pub(super) struct HeadFields<'a> {
+    pub element: FloatType,
+    pub states: usize,
+    pub base_digest: [u8; 16],
+    pub elements: u64,
+    pub group_elements: u64,
+    pub block_elements: u32,
+    pub first_context: u8,
+    /// The side stream of the codes of the groups.
+    pub codes: &'a [u8],
+    pub means: Option<&'a [i32; 64]>,
+    pub low_rank: Option<&'a LowRank>,
+    pub codings: &'a [Coding],
+    pub tables: &'a [Frequencies],
+}
+
+impl HeadFields<'_> {
+    /// Returns the head before these blocks, whose starts are of no account;
+    /// `None` if it is too long for its format.
+    pub fn write(&self, blocks: &[Block]) -> Option<Vec<u8>> {
+        let mut out = MAGIC.to_vec();
+        let mut flags = if self.means.is_some() { HAS_MEANS } else { 0 };
+        if self.low_rank.is_some() {
+            flags |= HAS_LOW_RANK;
+        }
+        let states_log = u8::try_from(self.states.ilog2()).ok()?;
+        out.extend_from_slice(&[VERSION, self.element as u8, flags, states_log]);
+        out.extend_from_slice(&self.base_digest);
+        out.extend_from_slice(&self.elements.to_le_bytes());
+        out.extend_from_slice(&self.group_elements.to_le_bytes());
+        out.extend_from_slice(&self.block_elements.to_le_bytes());
+        // Length and checksum, known at the end.
+        out.extend_from_slice(&[0; 8]);
+        let last_context = usize::from(self.first_context) + self.codings.len() - 1;
+        out.push(self.first_context);
+        out.push(u8::try_from(last_context).ok()?);
+        out.push(u8::try_from(self.tables.len()).ok()?);
+        out.extend_from_slice(self.codes);
+        for mean in self.means.into_iter().flatten() {
+            out.extend_from_slice(&mean.to_le_bytes());
+        }
+        if let Some(low_rank) = self.low_rank {
+            low_rank.write(&mut out);
+        }
+        let mut bits = BitWriter::default();
+        for coding in self.codings {
+            bits.put(coding.table.into(), 4);
+            bits.put(coding.shift.into(), 5);
+        }
+        out.extend_from_slice(&bits.finish());
+        let mut bits = BitWriter::default();
+        for table in self.tables {
+            table.write(&mut bits);
+        }
+        let tables = bits.finish();
+        out.extend_from_slice(&u16::try_from(tables.len()).ok()?.to_le_bytes());
+        out.extend_from_slice(&tables);
+        for block in blocks {
+            for field in [block.rans_len_bytes, block.raw_len_bytes, block.checksum] {
+                out.extend_from_slice(&field.to_le_bytes());
+            }
+        }
+        let len_bytes = u32::try_from(out.len()).ok()?;
+        out[CHECKSUM_AT - 4..CHECKSUM_AT].copy_from_slice(&len_bytes.to_le_bytes());
+        let checksum = head_checksum(&out);
+        out[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
+        Some(out)
+    }
+}

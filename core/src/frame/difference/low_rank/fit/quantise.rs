@@ -1,0 +1,143 @@
+//! Factors as integers.
+
+use alloc::vec::Vec;
+
+use super::block::Block;
+use super::cost::Sample;
+use super::elements::Elements;
+use super::matrix::{Matrix, add_scaled, orthonormalise_rows};
+use super::random::Random;
+use crate::engine::Engine;
+use crate::float::power_of_two;
+use crate::frame::difference::low_rank::head::Head;
+
+/// The part of the range of integers that right factors fill: they change
+/// again once the left ones are integers.
+const HEADROOM: f64 = 63.0 / 64.0;
+/// Rotations that are tried.
+const TURNS: usize = 3;
+/// The largest cost, in parts of that without a prediction, at which one is
+/// taken.
+const WORTH: f64 = 0.98;
+/// Widths that cost more than a narrower one before the search ends.
+const PATIENCE: usize = 2;
+
+/// How factors become integers.
+#[derive(Debug, Clone, Copy)]
+pub struct Scale {
+    pub bits: u8,
+    /// What left and right factors are multiplied by. The product is a power of
+    /// two.
+    pub scales: [f64; 2],
+    /// The logarithm of that product, for differences as they are in the
+    /// tensor.
+    pub shift: i32,
+}
+
+impl Scale {
+    /// Returns the scale for which the largest factors just fit.
+    fn new(bits: u8, largest: [f64; 2], elements: &Elements) -> Option<Self> {
+        let limit = power_of_two(i32::from(bits) - 1) - 1.0;
+        let product = largest[0] * largest[1];
+        let free = limit * limit * HEADROOM / product;
+        let exponent = exponent(free)?;
+        let left = libm::sqrt(power_of_two(exponent) * largest[1] / largest[0]);
+        Some(Self {
+            bits,
+            scales: [left, power_of_two(exponent) / left],
+            shift: exponent + self::exponent(elements.scale)?,
+        })
+    }
+
+    /// Returns the integer of a factor of that side.
+    pub fn integer(&self, side: usize, factor: f64) -> i32 {
+        let limit = power_of_two(i32::from(self.bits) - 1);
+        let scaled = (factor * self.scales[side]).clamp(-limit, limit - 1.0);
+        let half = if scaled < 0.0 { -0.5 } else { 0.5 };
+        #[allow(clippy::cast_possible_truncation)] // within the limits, towards zero
+        let integer = (scaled + half) as i32;
+        let limit = 1 << (self.bits - 1);
+        integer.clamp(-limit, limit - 1)
+    }
+
+    /// Returns the factors as they will be read.
+    pub fn rounded(&self, side: usize, factors: &Matrix) -> Matrix {
+        let round = |&factor| f64::from(self.integer(side, factor)) / self.scales[side];
+        Matrix {
+            columns: factors.columns,
+            values: factors.values.iter().map(round).collect(),
+        }
+    }
+}
+
+/// Returns the exponent of a positive, normal double.
+fn exponent(value: f64) -> Option<i32> {
+    let field = i32::try_from(value.to_bits() >> 52).ok()?;
+    (1..2047).contains(&field).then_some(field - 1023)
+}
+
+/// Returns the scale for which factors and differences together are expected to
+/// be smallest; `None` if they are no smaller than differences alone.
+pub fn choose(
+    elements: &Elements,
+    block: &Block,
+    left: &Matrix,
+    factors: &[Matrix; 2],
+) -> Option<Scale> {
+    let sample = Sample::new(elements, block);
+    let rank = left.columns;
+    let largest = [left, &factors[1]].map(largest);
+    let count = rank as f64 * (elements.rows as f64 + elements.columns as f64);
+    let mut best = (sample.bits(core::iter::repeat(0.0)) * WORTH, None);
+    let mut worse = 0;
+    for bits in Head::BITS {
+        let exact = (rank as u64) << (2 * (bits - 1)) <= 1 << 53;
+        let Some(scale) = Scale::new(bits, largest, elements).filter(|_| exact) else {
+            continue;
+        };
+        let right = scale.rounded(1, &factors[1]).transposed();
+        let left = scale.rounded(0, &factors[0]);
+        let changes = sample.rows.iter().flat_map(|row| {
+            let mut sums = Matrix::zeros(1, right.columns).values;
+            for (number, factor) in left.row(*row).iter().enumerate() {
+                add_scaled(&mut sums, *factor, right.row(number));
+            }
+            sums.into_iter().map(|sum| sum / elements.scale)
+        });
+        let cost = sample.bits(changes) + count * f64::from(bits);
+        if cost < best.0 {
+            best = (cost, Some(scale));
+            worse = 0;
+        } else if best.1.is_some() {
+            worse += 1;
+            if worse == PATIENCE {
+                break;
+            }
+        }
+    }
+    best.1
+}
+
+/// Turns the factors, without changing their product, so that the largest ones
+/// become small.
+pub fn spread_out<E: Engine>(engine: &E, factors: [Matrix; 2]) -> [Matrix; 2] {
+    let rank = factors[0].columns;
+    let product = |factors: &[Matrix; 2]| largest(&factors[0]) * largest(&factors[1]);
+    let mut random = Random::new();
+    let turned = (0..TURNS).map(|_| {
+        let mut turn = random.matrix(rank, rank);
+        orthonormalise_rows(&mut turn);
+        factors.each_ref().map(|factor| factor.times(engine, &turn))
+    });
+    let turned: Vec<_> = turned.collect();
+    let all = turned.into_iter().chain([factors]);
+    let first = |a: [Matrix; 2], b| if product(&b) < product(&a) { b } else { a };
+    all.reduce(first).expect("at least one")
+}
+
+fn largest(matrix: &Matrix) -> f64 {
+    matrix
+        .values
+        .iter()
+        .fold(0.0, |most: f64, value| most.max(value.abs()))
+}

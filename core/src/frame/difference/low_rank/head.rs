@@ -1,0 +1,155 @@
+//! The fields before the factors (docs/formats/zxd1.md 13.1).
+
+use alloc::format;
+use alloc::vec::Vec;
+use core::ops::{Range, RangeInclusive};
+
+use crate::bytes::Cursor;
+use crate::dtype::Dtype;
+use crate::{Error, Result, Rule};
+
+/// The shifts, added up, for which every integer below 2^53 times the power of
+/// two is an exact and normal double.
+const EXACT_SHIFTS: RangeInclusive<i32> = -970..=1022;
+
+/// Rank, shape and scale of the product, and the width of its factors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// The inner dimension of the product, at least 1.
+    pub rank: u16,
+    /// Bits of a factor, 2 to 24.
+    pub bits: u8,
+    /// Powers of two by which the left and the right factors are divided.
+    pub shifts: [i16; 2],
+    /// Rows of the matrix.
+    pub rows: u32,
+    /// Columns of the matrix.
+    pub columns: u32,
+}
+
+impl Head {
+    /// Bytes of these fields.
+    pub const LEN_BYTES: u64 = 15;
+
+    /// Ranks that a product may have. An element costs a multiplication for
+    /// each, which is not paid for by any bytes.
+    pub const RANKS: RangeInclusive<u16> = 1..=1024;
+
+    /// Bits that a factor may have.
+    pub const BITS: RangeInclusive<u8> = 2..=24;
+
+    /// Reads the fields. They are not yet checked.
+    pub fn parse(cursor: &mut Cursor) -> Result<Self> {
+        let rank = cursor.u16("rank")?;
+        let bits = cursor.u8("bits of a factor")?;
+        let mut shift = || Ok(i16::from_le_bytes(cursor.array("shift of factors")?));
+        let shifts = [shift()?, shift()?];
+        Ok(Self {
+            rank,
+            bits,
+            shifts,
+            rows: cursor.u32("rows")?,
+            columns: cursor.u32("columns")?,
+        })
+    }
+
+    /// Appends the fields to `out`.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.rank.to_le_bytes());
+        out.push(self.bits);
+        for shift in self.shifts {
+            out.extend_from_slice(&shift.to_le_bytes());
+        }
+        out.extend_from_slice(&self.rows.to_le_bytes());
+        out.extend_from_slice(&self.columns.to_le_bytes());
+    }
+
+    /// Checks the fields for a tensor of so many elements.
+    pub fn check(&self, dtype: Dtype, elements: u64) -> Result<()> {
+        if !matches!(dtype, Dtype::Bf16 | Dtype::F32) {
+            let detail = format!("low-rank prediction of {dtype} elements");
+            return Err(Error::malformed(Rule::LowRankDtype, detail));
+        }
+        let (rows, columns) = (u64::from(self.rows), u64::from(self.columns));
+        // Less than 2^64: no overflow.
+        if rows * columns != elements {
+            let detail = format!("a product of {rows} x {columns} for {elements} elements");
+            return Err(Error::malformed(Rule::LowRankShape, detail));
+        }
+        if !Self::RANKS.contains(&self.rank) || u64::from(self.rank) > rows.min(columns) {
+            let detail = format!("rank {} of a {rows} x {columns} matrix", self.rank);
+            return Err(Error::malformed(Rule::LowRankShape, detail));
+        }
+        if !Self::BITS.contains(&self.bits) {
+            let detail = format!("factors of {} bits, not 2 to 24", self.bits);
+            return Err(Error::malformed(Rule::LowRankBits, detail));
+        }
+        if self.largest_sum() > 1 << 53 {
+            let detail = format!(
+                "sums of {} products of {} bits are not exact",
+                self.rank,
+                2 * self.bits
+            );
+            return Err(Error::malformed(Rule::LowRankBits, detail));
+        }
+        if !EXACT_SHIFTS.contains(&self.shift()) {
+            let detail = format!("products divided by 2^{}", self.shift());
+            return Err(Error::malformed(Rule::LowRankShift, detail));
+        }
+        Ok(())
+    }
+
+    /// Returns the power of two by which a sum of products is divided.
+    #[must_use]
+    pub fn shift(&self) -> i32 {
+        i32::from(self.shifts[0]) + i32::from(self.shifts[1])
+    }
+
+    /// Returns the largest magnitude that a sum of products can have.
+    #[must_use]
+    pub fn largest_sum(&self) -> u64 {
+        u64::from(self.rank) << (2 * (u32::from(self.bits) - 1))
+    }
+
+    /// Returns whether single precision holds every sum of products. Factors
+    /// then have at most 13 bits.
+    #[must_use]
+    pub(super) fn is_single(&self) -> bool {
+        self.largest_sum() <= 1 << 24
+    }
+
+    /// Returns the number of factors: at most 2^43.
+    #[must_use]
+    pub fn factors(&self) -> u64 {
+        u64::from(self.rank) * (u64::from(self.rows) + u64::from(self.columns))
+    }
+
+    /// Returns the bytes of the packed factors.
+    #[must_use]
+    pub fn factors_len_bytes(&self) -> u64 {
+        (self.factors() * u64::from(self.bits)).div_ceil(8)
+    }
+
+    /// Returns the bytes of fields and factors.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        Self::LEN_BYTES + self.factors_len_bytes()
+    }
+
+    /// Returns the bytes, relative to the first field, that hold the left
+    /// factors of these rows and, as the second range, all right factors. The
+    /// first and last byte of a range may hold bits of its neighbours.
+    #[must_use]
+    pub fn ranges(&self, rows: Range<u32>) -> [Range<u64>; 2] {
+        let (rank, bits) = (u64::from(self.rank), u64::from(self.bits));
+        let place = |range: Range<u64>| {
+            let first = range.start * rank * bits / 8;
+            Self::LEN_BYTES + first..Self::LEN_BYTES + (range.end * rank * bits).div_ceil(8)
+        };
+        let all_rows = u64::from(self.rows);
+        [
+            place(rows.start.into()..rows.end.into()),
+            place(all_rows..all_rows + u64::from(self.columns)),
+        ]
+    }
+}

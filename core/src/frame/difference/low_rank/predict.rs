@@ -1,0 +1,118 @@
+//! Exact products, added to the base and rounded (docs/formats/zxd1.md 13.2).
+
+use core::array;
+use core::ops::{Add, AddAssign, Mul, Range};
+
+use super::LowRank;
+use super::factors::Factors;
+use crate::bytes;
+use crate::dtype::Dtype;
+use crate::float::{bf16_of_bits, power_of_two};
+
+/// Elements predicted together: their sums stay in the first-level cache while
+/// one term after the other is added.
+const STRIP: usize = 512;
+
+/// Predicts the elements of that range; the lengths fit.
+pub(super) fn predict(low_rank: &LowRank, base: &[u8], elements: Range<usize>, out: &mut [u8]) {
+    let (head, dtype) = (&low_rank.head, low_rank.dtype);
+    let product = Product {
+        rank: head.rank.into(),
+        rows: bytes::index(head.rows.into()),
+        columns: bytes::index(head.columns.into()),
+        scale: power_of_two(-head.shift()),
+    };
+    match &low_rank.factors {
+        // Every partial sum is an integer that the type holds, whatever the
+        // order of addition; floats are multiplied faster than integers.
+        Factors::Narrow(factors) => product.round::<f32, _>(factors, dtype, base, elements, out),
+        Factors::Wide(factors) => product.round::<f64, _>(factors, dtype, base, elements, out),
+    }
+}
+
+struct Product {
+    rank: usize,
+    rows: usize,
+    columns: usize,
+    scale: f64,
+}
+
+impl Product {
+    fn round<S, F>(
+        &self,
+        factors: &[F],
+        dtype: Dtype,
+        base: &[u8],
+        elements: Range<usize>,
+        out: &mut [u8],
+    ) where
+        S: Copy + Default + Add<Output = S> + AddAssign + Mul<Output = S> + From<F> + Into<f64>,
+        F: Copy,
+    {
+        let (left, right) = factors.split_at(self.rank * self.rows);
+        let width = base.len() / elements.len().max(1);
+        let mut sums = [S::default(); STRIP];
+        let mut at = elements.start;
+        while at < elements.end {
+            let (row, column) = (at / self.columns, at % self.columns);
+            let len = STRIP.min(self.columns - column).min(elements.end - at);
+            let sums = &mut sums[..len];
+            sums.fill(S::default());
+            let factors = &left[row * self.rank..][..self.rank];
+            let terms = |number: usize| &right[number * self.columns + column..][..len];
+            // Four at a time: a sum is loaded and stored a quarter as often.
+            let (fours, rest) = factors.as_chunks::<4>();
+            for (number, four) in fours.iter().enumerate() {
+                let factors = four.map(S::from);
+                let [a, b, c, d]: [&[F]; 4] = array::from_fn(|i| terms(4 * number + i));
+                let terms = a.iter().zip(b).zip(c.iter().zip(d));
+                for (sum, ((a, b), (c, d))) in sums.iter_mut().zip(terms) {
+                    let first = factors[0] * S::from(*a) + factors[1] * S::from(*b);
+                    let second = factors[2] * S::from(*c) + factors[3] * S::from(*d);
+                    *sum += first + second;
+                }
+            }
+            for (number, factor) in rest.iter().enumerate() {
+                let factor = S::from(*factor);
+                for (sum, term) in sums.iter_mut().zip(terms(4 * fours.len() + number)) {
+                    *sum += factor * S::from(*term);
+                }
+            }
+            let place = (at - elements.start) * width..(at - elements.start + len) * width;
+            let (base, out) = (&base[place.clone()], &mut out[place]);
+            if dtype == Dtype::F32 {
+                let base = base.as_chunks::<4>().0.iter();
+                let pairs = base.zip(out.as_chunks_mut::<4>().0);
+                for ((base, out), sum) in pairs.zip(sums) {
+                    let bits = u32::from_le_bytes(*base);
+                    *out = f32_bits(bits, (*sum).into() * self.scale).to_le_bytes();
+                }
+            } else {
+                let base = base.as_chunks::<2>().0.iter();
+                let pairs = base.zip(out.as_chunks_mut::<2>().0);
+                for ((base, out), sum) in pairs.zip(sums) {
+                    let bits = u16::from_le_bytes(*base);
+                    *out = bf16_bits(bits, (*sum).into() * self.scale).to_le_bytes();
+                }
+            }
+            at += len;
+        }
+    }
+}
+
+/// Returns the bits of a float32 plus `change`: one addition in double
+/// precision, rounded to the nearest float32. Infinities and NaNs stay as they
+/// are.
+pub(super) fn f32_bits(base: u32, change: f64) -> u32 {
+    let value = f64::from(f32::from_bits(base));
+    #[allow(clippy::cast_possible_truncation)] // rounds to nearest, ties to even
+    let sum = (value + change) as f32;
+    let finite = base & 0x7F80_0000 != 0x7F80_0000;
+    if finite { sum.to_bits() } else { base }
+}
+
+/// Returns the bits of a bfloat16 plus `change`, rounded to float32 first and
+/// from there to the nearest bfloat16.
+pub(super) fn bf16_bits(base: u16, change: f64) -> u16 {
+    bf16_of_bits(f32_bits(u32::from(base) << 16, change))
+}

@@ -1,0 +1,140 @@
+//! `ZXD1`: a tensor of floats as the difference from another one of the same
+//! dtype and length (docs/formats/zxd1.md).
+//!
+//! Elements are compared as integers in the order of their values. How large a
+//! change is depends on the element's exponent and on the group, usually a row,
+//! that it is in; both choose the table that codes it.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use crate::digest;
+use crate::engine::Engine;
+use crate::{Error, Result, Rule};
+
+mod block;
+mod context;
+mod directory;
+mod element;
+mod encode;
+mod head;
+pub mod low_rank;
+mod token;
+
+pub use directory::{DifferencePlan, Directory};
+pub use encode::encode;
+pub use head::{FIXED_BYTES, head_len_bytes};
+
+use head::Head;
+
+/// First bytes.
+pub const MAGIC: [u8; 4] = *b"ZXD1";
+const VERSION: u8 = 1;
+
+/// A difference whose head has been read.
+#[derive(Debug, Clone)]
+pub struct Difference<'a> {
+    head: Head<'a>,
+    bytes: &'a [u8],
+}
+
+impl<'a> Difference<'a> {
+    /// Reads the frame that fills `bytes`, checking everything that can be
+    /// checked without decoding.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self> {
+        let head = Head::parse(bytes)?;
+        let len_bytes = head.frame_len_bytes();
+        if len_bytes != bytes.len() as u64 {
+            let detail = format!("a ZXD1 frame of {len_bytes} bytes in {}", bytes.len());
+            let rule = match len_bytes > bytes.len() as u64 {
+                true => Rule::Truncated,
+                false => Rule::FrameTrailing,
+            };
+            let at = len_bytes.min(bytes.len() as u64);
+            return Err(Error::malformed(rule, detail).at(at));
+        }
+        Ok(Self { head, bytes })
+    }
+
+    /// Returns the length of the base and of the result.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.head.elements * self.head.element.len_bytes() as u64
+    }
+
+    /// Returns the first 16 bytes of the BLAKE3 of the base.
+    #[must_use]
+    pub fn base_digest(&self) -> [u8; 16] {
+        self.head.base_digest
+    }
+
+    /// Returns the length of the head, which is what a reader of ranges needs
+    /// of the frame before any block.
+    #[must_use]
+    pub fn head_len_bytes(&self) -> u64 {
+        self.head.len_bytes
+    }
+
+    /// Returns the tensor, from the base that the frame was made against; any
+    /// other one is refused.
+    pub fn decode<E: Engine>(&self, engine: &E, reference: &[u8]) -> Result<Vec<u8>> {
+        let wrong = |detail| Error::malformed(Rule::DeltaReference, detail);
+        if reference.len() as u64 != self.len_bytes() {
+            return Err(wrong(format!(
+                "the difference was made against {} bytes, the reference has {}",
+                self.len_bytes(),
+                reference.len()
+            )));
+        }
+        if short_digest(engine, reference) != self.head.base_digest {
+            return Err(wrong(
+                "the difference was made against other bytes than this reference".into(),
+            ));
+        }
+        self.restore(engine, reference)
+    }
+
+    /// Decodes like [`Difference::decode`], from a base that is known to be the
+    /// right one.
+    fn restore<E: Engine>(&self, engine: &E, reference: &[u8]) -> Result<Vec<u8>> {
+        let directory = Directory::new(&self.head)?;
+        let plan = directory.plan(0..self.len_bytes());
+        let stored = crate::bytes::part(self.bytes, plan.stored());
+        directory.decode(engine, &plan, stored, reference)
+    }
+}
+
+/// Returns the first half of the digest of a tensor.
+fn short_digest<E: Engine>(engine: &E, tensor: &[u8]) -> [u8; 16] {
+    let digest = digest::of(engine, tensor);
+    core::array::from_fn(|i| digest[i])
+}
+
+#[cfg(all(test, feature = "pure-encoder"))]
+mod tests {
+    use super::*;
+    use crate::TensorRef;
+    use crate::dtype::Dtype;
+    use crate::frame::select::{Effort, EncodeOptions};
+    use crate::pure::Pure;
+
+    #[test]
+    fn every_pattern_comes_back() {
+        let options = EncodeOptions::new(Effort::Balanced);
+        let words: Vec<u16> = (0..=u16::MAX).collect();
+        for distance in [0, 1, 0x7FFF, 0x8000, 0xFFFF] {
+            let base: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+            let moved = words.iter().map(|w| w.wrapping_add(distance));
+            let current: Vec<u8> = moved.flat_map(u16::to_le_bytes).collect();
+            for dtype in [Dtype::Bf16, Dtype::F16, Dtype::F32] {
+                let tensor = TensorRef::new(&current, dtype, &[256, 256]);
+                let frame = encode(&Pure, tensor, &base, options).expect("floats");
+                let difference = Difference::parse(&frame).expect("a frame");
+                assert_eq!(difference.len_bytes(), 1 << 17);
+                assert_eq!(difference.decode(&Pure, &base).expect("decodes"), current);
+            }
+        }
+        let none = TensorRef::new(&[1; 4], Dtype::I32, &[1]);
+        assert!(encode(&Pure, none, &[0; 4], options).is_none());
+    }
+}

@@ -1,0 +1,170 @@
+//! Symbols to elements.
+
+use alloc::vec::Vec;
+
+use super::{Geometry, Grid, Groups, Head};
+use crate::bytes::index;
+use crate::engine::Engine;
+use crate::float::{FloatType, from_bf16, from_f16, to_bf16, to_f16};
+use crate::{Error, Result, Rule};
+
+/// Elements that are computed by one job.
+const PIECE_ELEMENTS: usize = 1 << 17;
+
+impl Groups {
+    /// Fills `out` with the elements from number `first` on, whose symbols these
+    /// are.
+    pub fn fill<E: Engine>(
+        &self,
+        engine: &E,
+        head: &Head,
+        first: u64,
+        symbols: &[u8],
+        out: &mut [u8],
+    ) -> Result<()> {
+        let symbols = symbols.chunks(PIECE_ELEMENTS * head.grid.symbol_bytes());
+        let pieces = out.chunks_mut(PIECE_ELEMENTS * head.elements.len_bytes());
+        let firsts = (first..).step_by(PIECE_ELEMENTS);
+        let jobs: Vec<_> = firsts.zip(symbols.zip(pieces)).collect();
+        engine
+            .map(jobs, |(first, (symbols, out))| {
+                self.fill_piece(head, first, symbols, out)
+            })
+            .into_iter()
+            .collect()
+    }
+
+    fn fill_piece(&self, head: &Head, first: u64, symbols: &[u8], out: &mut [u8]) -> Result<()> {
+        if !head.grid.holds(symbols) {
+            let detail = "a symbol stands for no finite value";
+            return Err(Error::malformed(Rule::LatticeSymbol, detail));
+        }
+        match head.elements {
+            FloatType::Bf16 => {
+                self.multiply(head, first, symbols, out, |v| to_bf16(v).to_le_bytes())
+            }
+            FloatType::F16 => self.multiply(head, first, symbols, out, |v| to_f16(v).to_le_bytes()),
+            FloatType::F32 => self.multiply(head, first, symbols, out, f32::to_le_bytes),
+        }
+        self.exceptions.fill(head, first, out);
+        Ok(())
+    }
+
+    /// Fills `out` with products that `round` makes elements.
+    #[inline(always)]
+    fn multiply<const N: usize>(
+        &self,
+        head: &Head,
+        first: u64,
+        symbols: &[u8],
+        out: &mut [u8],
+        round: impl Fn(f32) -> [u8; N] + Copy,
+    ) {
+        let (out, _) = out.as_chunks_mut::<N>();
+        let (pairs, _) = symbols.as_chunks::<2>();
+        let (bytes, _) = symbols.as_chunks::<1>();
+        let product = |value: f32, scale: f32| round(value * scale);
+        match &head.grid {
+            Grid::Integers { largest } => {
+                let (zero, negative_zero) = (i32::from(*largest), 2 * largest + 1);
+                self.each(head, first, bytes, out, |_| {
+                    move |&[symbol]: &[u8; 1], scale| {
+                        let integer = (i32::from(symbol) - zero) as f32;
+                        let value = if symbol == negative_zero {
+                            -0.0
+                        } else {
+                            integer
+                        };
+                        product(value, scale)
+                    }
+                });
+            }
+            Grid::OffsetIntegers { last } => {
+                let negative_zero = last + 1;
+                self.each(head, first, bytes, out, |group| {
+                    let offset = i32::from(self.offsets[group]) - 128;
+                    move |&[symbol]: &[u8; 1], scale| {
+                        let integer = (i32::from(symbol) + offset) as f32;
+                        let value = if symbol == negative_zero {
+                            -0.0
+                        } else {
+                            integer
+                        };
+                        product(value, scale)
+                    }
+                });
+            }
+            Grid::Table(_) | Grid::E4m3 => {
+                let values = head.grid.values();
+                self.each(head, first, bytes, out, |_| {
+                    |&[symbol]: &[u8; 1], scale| product(values[usize::from(symbol)], scale)
+                });
+            }
+            Grid::F16 => self.each(head, first, pairs, out, |_| {
+                move |&symbol: &[u8; 2], scale| product(from_f16(u16::from_le_bytes(symbol)), scale)
+            }),
+            Grid::Bf16 => self.each(head, first, pairs, out, |_| {
+                move |&symbol: &[u8; 2], scale| {
+                    product(from_bf16(u16::from_le_bytes(symbol)), scale)
+                }
+            }),
+        }
+    }
+
+    /// Fills `out` with the elements from number `first` on, run by run: `of`
+    /// makes the function from symbol and scale to element for a group.
+    #[inline(always)]
+    fn each<S, O, F: Fn(&S, f32) -> O>(
+        &self,
+        head: &Head,
+        first: u64,
+        mut symbols: &[S],
+        mut out: &mut [O],
+        of: impl Fn(usize) -> F,
+    ) {
+        let Geometry {
+            columns,
+            group_rows,
+            group_columns,
+            ..
+        } = head.geometry;
+        let across = head.geometry.groups_across();
+        let (columns, width) = (index(columns.into()), index(group_columns.into()));
+        let mut row = first / columns as u64;
+        let mut column = index(first % columns as u64);
+        while !out.is_empty() {
+            // In memory, as a scale of each group is.
+            let band = index(row / u64::from(group_rows) * across);
+            let count = out.len().min(columns - column);
+            let (row_symbols, other_symbols) = symbols.split_at(count);
+            let (row_out, other_out) = out.split_at_mut(count);
+            if width == 1 {
+                let scales = &self.scales[band + column..][..count];
+                let scaled = row_out.iter_mut().zip(row_symbols).zip(scales);
+                for (group, ((out, symbol), &scale)) in (band + column..).zip(scaled) {
+                    *out = of(group)(symbol, scale);
+                }
+            } else {
+                let head = (width - column % width).min(count);
+                let (head_symbols, full_symbols) = row_symbols.split_at(head);
+                let (head_out, full_out) = row_out.split_at_mut(head);
+                let group = band + column / width;
+                run(head_symbols, head_out, self.scales[group], of(group));
+                let runs = full_symbols.chunks(width).zip(full_out.chunks_mut(width));
+                for (group, (symbols, out)) in (group + 1..).zip(runs) {
+                    run(symbols, out, self.scales[group], of(group));
+                }
+            }
+            (symbols, out) = (other_symbols, other_out);
+            (row, column) = (row + 1, 0);
+        }
+    }
+}
+
+/// Fills `out` with the elements of one group in one row.
+#[inline(always)]
+fn run<S, O>(symbols: &[S], out: &mut [O], scale: f32, element: impl Fn(&S, f32) -> O) {
+    for (out, symbol) in out.iter_mut().zip(symbols) {
+        *out = element(symbol, scale);
+    }
+}

@@ -1,0 +1,294 @@
+//! Finds out from samples whether a tensor is on a grid, and in which groups.
+
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::super::Geometry;
+use super::fit::Scales;
+use super::group::Fitter;
+use super::kind::Kind;
+use super::sheet::{Rounded, Sheet};
+use crate::bytes::index;
+use crate::entropy::histogram::{entropy_bits, values};
+use crate::float::FloatType;
+use crate::sort;
+
+/// What a tensor turned out to be.
+pub struct Found {
+    pub geometry: Geometry,
+    pub kind: Kind,
+    /// Magnitudes of the largest elements of the sampled groups, the most
+    /// frequent first.
+    pub anchors: Vec<f64>,
+}
+
+/// Runs of elements that are looked at first: groups hold whole ones. All must
+/// fail for a tensor to be plain.
+const RUN: u32 = 16;
+const RUNS: usize = 4;
+/// Of these, how many are looked at down a column, and for grids of two bytes.
+const RUNS_DOWN: usize = 2;
+const LARGE_RUNS: usize = 2;
+/// Places that are tried until that many runs had [`MIN_DISTINCT`] elements.
+const RUN_PLACES: u64 = 16;
+/// Fewer distinct elements fit any grid.
+const MIN_DISTINCT: usize = 3;
+
+/// Groups that are sampled for each layout, and elements if groups are small.
+const GROUPS: u64 = 24;
+const ELEMENTS: u64 = 4096;
+/// Elements of one group that are looked at, for grids of one and two bytes.
+const GROUP_ELEMENTS: u64 = 4096;
+const LARGE_GROUP_ELEMENTS: u64 = 256;
+/// Rows of such a group that are looked at, at least.
+const MIN_ROWS: u64 = 8;
+/// Typical bits of a symbol of two bytes, and of the exponent of a scale.
+const F16_BITS: f64 = 13.0;
+const BF16_BITS: f64 = 11.0;
+const SCALE_EXPONENT_BITS: f64 = 3.0;
+/// Of the sampled groups, these many percent have to be on the grid.
+const MIN_PERCENT: u64 = 70;
+
+/// Returns a grid and groups that the tensor seems to have, those with the
+/// smallest expected size first.
+pub fn all(bytes: &[u8], float: FloatType, shape: &[u64]) -> Vec<Found> {
+    let views = views(shape);
+    let mut found: Vec<(f64, Found)> = Vec::new();
+    for along_rows in [true, false] {
+        let Some(&(rows, columns)) = views.last() else {
+            continue;
+        };
+        let sheet = Sheet {
+            bytes,
+            float,
+            columns,
+        };
+        let runs = runs(sheet, rows, along_rows);
+        for kind in kinds(float) {
+            if !may_be(&runs, &kind, along_rows) {
+                continue;
+            }
+            found.extend(
+                layouts(&views, along_rows)
+                    .into_iter()
+                    .filter_map(|geometry| {
+                        let columns = geometry.columns;
+                        measure(Sheet { columns, ..sheet }, geometry, &kind)
+                    }),
+            );
+        }
+        if !found.is_empty() {
+            break;
+        }
+    }
+    found.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    found.into_iter().map(|(_, found)| found).collect()
+}
+
+/// Returns the matrices that a tensor of this shape can be: all dimensions but
+/// the first together, or all but the last; the one with fewer columns last.
+fn views(shape: &[u64]) -> Vec<(u32, u32)> {
+    let (Some((&first, inner)), Some((&last, outer))) = (shape.split_first(), shape.split_last())
+    else {
+        return Vec::new();
+    };
+    if shape.len() < 2 {
+        return Vec::new();
+    }
+    let view = |rows: u64, columns: u64| {
+        let fits = rows > 0 && columns > 0;
+        Some((u32::try_from(rows).ok()?, u32::try_from(columns).ok()?)).filter(|_| fits)
+    };
+    // The whole shape has been multiplied before.
+    let mut views = vec![view(first, inner.iter().product())];
+    if shape.len() > 2 && last >= RUN.into() {
+        views.push(view(outer.iter().product(), last));
+    }
+    views.into_iter().flatten().collect()
+}
+
+fn kinds(float: FloatType) -> Vec<Kind> {
+    let mut kinds = vec![Kind::Integers, Kind::nf4(), Kind::E4m3];
+    if float == FloatType::F32 {
+        kinds.extend([Kind::F16, Kind::Bf16]);
+    }
+    kinds
+}
+
+/// Returns the groups that are tried, the largest first.
+fn layouts(views: &[(u32, u32)], along_rows: bool) -> Vec<Geometry> {
+    let mut layouts: Vec<Geometry> = Vec::new();
+    let mut add = |(rows, columns): (u32, u32), group_rows: u32, group_columns: u32| {
+        let geometry = Geometry {
+            rows,
+            columns,
+            group_rows: group_rows.min(rows),
+            group_columns: group_columns.min(columns),
+        };
+        if !layouts.contains(&geometry) {
+            layouts.push(geometry);
+        }
+    };
+    let Some(&finest) = views.last() else {
+        return layouts;
+    };
+    if along_rows {
+        views
+            .iter()
+            .take(1)
+            .for_each(|&view| add(view, view.0, view.1));
+        add(finest, 128, 128);
+        views.iter().for_each(|&view| add(view, 1, view.1));
+        for columns in [256, 128, 64, 32, 16] {
+            if columns < finest.1 {
+                add(finest, 1, columns);
+            }
+        }
+    } else {
+        for rows in [u32::MAX, 256, 128, 64, 32, 16] {
+            if rows == u32::MAX || rows < finest.0 {
+                add(finest, rows, 1);
+            }
+        }
+    }
+    layouts
+}
+
+/// Returns the distinct elements of a few short runs, those with too few left
+/// out.
+fn runs(sheet: Sheet, rows: u32, along_rows: bool) -> Vec<Vec<Rounded>> {
+    let (rows, columns) = (u64::from(rows), u64::from(sheet.columns));
+    let (along, across, count) = match along_rows {
+        true => (columns, rows, RUNS),
+        false => (rows, columns, RUNS_DOWN),
+    };
+    let run = along.min(RUN.into());
+    let places = (0..RUN_PLACES).map(|place| {
+        // Spread over both dimensions by odd steps.
+        let line = place * 7 % RUN_PLACES * across / RUN_PLACES + across / RUN_PLACES / 2;
+        let start = place * 5 % RUN_PLACES * (along / run) / RUN_PLACES * run;
+        (line..line + 1, start..start + run)
+    });
+    let elements = places.filter_map(|(line, span)| {
+        let (rows, columns) = if along_rows {
+            (line, span)
+        } else {
+            (span, line)
+        };
+        let mut keys = Vec::with_capacity(index(run));
+        for row in rows {
+            sheet.each_key(row, &columns, |key| {
+                keys.push(key);
+                true
+            });
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        let is_finite = keys
+            .last()
+            .is_some_and(|&key| key < sheet.float.infinite_key());
+        let nonzero = keys.into_iter().filter(|&key| key > 1);
+        let elements: Vec<_> = nonzero.map(|key| Rounded::of(sheet.float, key)).collect();
+        (is_finite && elements.len() >= MIN_DISTINCT).then_some(elements)
+    });
+    elements.take(count).collect()
+}
+
+/// Returns whether these runs leave it open that the tensor is on this grid: none
+/// of them does for nearly all tensors that are not.
+fn may_be(runs: &[Vec<Rounded>], kind: &Kind, along_rows: bool) -> bool {
+    let runs = match kind.is_small() {
+        true => runs,
+        // Each takes long, and none of the grid fits by chance. No tool scales
+        // columns of such weights.
+        false if along_rows => &runs[..runs.len().min(LARGE_RUNS)],
+        false => return false,
+    };
+    if runs.is_empty() {
+        // Hardly any distinct elements: integers are as good as others.
+        return *kind == Kind::Integers;
+    }
+    let anchors = [kind.anchors(false), kind.anchors(true)];
+    runs.iter().any(|run| {
+        let is_negative = run.last().is_some_and(|largest| largest.is_negative);
+        Scales::of(kind, run, &anchors[usize::from(is_negative)]).is_some()
+    })
+}
+
+/// Returns the expected bits of an element if the tensor is on this grid in these
+/// groups, or `None` if it is not.
+fn measure(sheet: Sheet, geometry: Geometry, kind: &Kind) -> Option<(f64, Found)> {
+    let groups = geometry.groups();
+    let group_elements = u64::from(geometry.group_rows) * u64::from(geometry.group_columns);
+    let samples = (ELEMENTS / group_elements).max(GROUPS).min(groups);
+    let mut fitter = Fitter::new(sheet, kind, &[]);
+    let mut counts = vec![0; 256];
+    let mut anchors: BTreeMap<u64, (u64, f64)> = BTreeMap::new();
+    let mut failed = 0;
+    let mut scale_bits = 0;
+    for sample in 0..samples {
+        let group = (2 * sample + 1) * groups / (2 * samples);
+        let (rows, columns) = geometry.group(group);
+        let (rows, columns) = part(rows, columns, kind);
+        let put = |_, _, symbol: u16| counts[usize::from(symbol & 0xff)] += 1;
+        match fitter.code(rows, &columns, 1.0, put) {
+            Some(fit) => {
+                // The mantissa without the zeros at its end.
+                scale_bits += 23 - (fit.scale.to_bits() | 1 << 23).trailing_zeros();
+                // In ascending order of magnitude, as positive floats are.
+                let anchor = anchors
+                    .entry(fit.anchor.to_bits())
+                    .or_insert((0, fit.anchor));
+                anchor.0 += 1;
+            }
+            None => failed += 1,
+        }
+        if failed * 100 > samples * (100 - MIN_PERCENT) {
+            return None;
+        }
+    }
+    let counted: u64 = counts.iter().sum();
+    let symbol_bits = match kind {
+        Kind::F16 => F16_BITS,
+        Kind::Bf16 => BF16_BITS,
+        // A small sample shows less than the entropy, by about half a value.
+        _ => (entropy_bits(&counts) + 0.72 * values(&counts) as f64) / counted.max(1) as f64,
+    };
+    let failed = failed as f64 / samples as f64;
+    let item_bits = (8 * sheet.float.len_bytes()) as f64;
+    let scale_bits = SCALE_EXPONENT_BITS + f64::from(scale_bits) / samples as f64;
+    let bits =
+        symbol_bits * (1.0 - failed) + item_bits * failed + scale_bits / group_elements as f64;
+    let anchors = sort::sorted(anchors.into_values().collect(), |(count, anchor)| {
+        (u64::MAX - count, anchor.to_bits())
+    });
+    let found = Found {
+        geometry,
+        kind: kind.clone(),
+        anchors: anchors.into_iter().map(|(_, anchor)| anchor).collect(),
+    };
+    Some((bits, found))
+}
+
+/// Returns the rows and columns of a group that are looked at.
+fn part(
+    rows: Range<u64>,
+    columns: Range<u64>,
+    kind: &Kind,
+) -> (impl Iterator<Item = u64> + Clone, Range<u64>) {
+    let most = if kind.is_small() {
+        GROUP_ELEMENTS
+    } else {
+        LARGE_GROUP_ELEMENTS
+    };
+    // Several rows, since each may have a scale of its own.
+    let columns_most = most / (rows.end - rows.start).min(MIN_ROWS);
+    let width = (columns.end - columns.start).min(columns_most);
+    let step = (rows.end - rows.start).div_ceil(most / width);
+    (
+        rows.step_by(index(step)),
+        columns.start..columns.start + width,
+    )
+}

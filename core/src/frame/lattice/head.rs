@@ -1,0 +1,153 @@
+//! The fields before the inner frames (docs/formats/zxq1.md 2).
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::{Geometry, Grid, MAGIC, VERSION};
+use crate::bytes::Cursor;
+use crate::float::FloatType;
+use crate::{Error, Result, Rule};
+
+/// The fields of a frame before the lengths of the inner frames.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Head {
+    /// Dtype of the elements.
+    pub elements: FloatType,
+    /// Dtype of the scales.
+    pub scales: FloatType,
+    /// The values that symbols stand for.
+    pub grid: Grid,
+    /// Rows, columns and groups.
+    pub geometry: Geometry,
+    /// Whether some groups are stored as they are.
+    pub has_exceptions: bool,
+}
+
+/// Flag bits.
+const OFFSETS: u8 = 1;
+const EXCEPTIONS: u8 = 2;
+
+impl Head {
+    /// Returns the number of inner frames.
+    #[must_use]
+    pub fn frames(&self) -> usize {
+        let has_offsets = matches!(self.grid, Grid::OffsetIntegers { .. });
+        2 + usize::from(has_offsets) + 2 * usize::from(self.has_exceptions)
+    }
+
+    /// Reads the fields up to the lengths of the inner frames.
+    pub fn parse(cursor: &mut Cursor) -> Result<Self> {
+        cursor.expect_magic(MAGIC, Rule::FrameMagic, "ZXQ1 frame")?;
+        cursor.expect_version(VERSION, Rule::FrameVersion, "ZXQ1 frame")?;
+        let elements = float(cursor, "dtype")?;
+        let grid_id = cursor.u8("grid")?;
+        let flags = cursor.u8("frame flags")?;
+        if flags & !(OFFSETS | EXCEPTIONS) != 0 {
+            return Err(bad(format!("flags {flags:#04x} do not exist")).at(7));
+        }
+        let geometry = geometry(cursor)?;
+        let count = cursor.u8("size of the grid")?;
+        let scales = float(cursor, "dtype of the scales")?;
+        let has_offsets = flags & OFFSETS != 0;
+        let grid = match (grid_id, count, elements) {
+            (0, 1..=127, _) if !has_offsets => Grid::Integers { largest: count },
+            (0, 1..=254, _) if has_offsets => Grid::OffsetIntegers { last: count },
+            (1, last, _) if !has_offsets => Grid::Table(table(cursor, last)?),
+            (2, 0, _) if !has_offsets => Grid::E4m3,
+            (3, 0, FloatType::F32) if !has_offsets => Grid::F16,
+            (4, 0, FloatType::F32) if !has_offsets => Grid::Bf16,
+            _ => {
+                let dtype = elements.dtype();
+                let detail = format!("grid {grid_id} of size {count} for {dtype}, flags {flags}");
+                return Err(bad(detail).at(6));
+            }
+        };
+        Ok(Self {
+            elements,
+            scales,
+            grid,
+            geometry,
+            has_exceptions: flags & EXCEPTIONS != 0,
+        })
+    }
+
+    /// Reads the lengths of the inner frames, which follow the other fields.
+    pub fn lens(&self, cursor: &mut Cursor) -> Result<Vec<u64>> {
+        let lens = (0..self.frames()).map(|_| cursor.u64("length of an inner frame"));
+        lens.collect()
+    }
+
+    /// Appends the fields up to the lengths of the inner frames.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let (grid, has_offsets, count) = match &self.grid {
+            Grid::Integers { largest } => (0, false, *largest),
+            Grid::OffsetIntegers { last } => (0, true, *last),
+            // Up to 256 entries: the last one has a byte.
+            Grid::Table(values) => (1, false, (values.len().wrapping_sub(1)).to_le_bytes()[0]),
+            Grid::E4m3 => (2, false, 0),
+            Grid::F16 => (3, false, 0),
+            Grid::Bf16 => (4, false, 0),
+        };
+        let flags = u8::from(has_offsets) * OFFSETS + u8::from(self.has_exceptions) * EXCEPTIONS;
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&[VERSION, self.elements as u8, grid, flags]);
+        let Geometry {
+            rows,
+            columns,
+            group_rows,
+            group_columns,
+        } = self.geometry;
+        for field in [rows, columns, group_rows, group_columns] {
+            out.extend_from_slice(&field.to_le_bytes());
+        }
+        out.extend_from_slice(&[count, self.scales as u8]);
+        if let Grid::Table(values) = &self.grid {
+            out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+        }
+    }
+}
+
+fn float(cursor: &mut Cursor, what: &str) -> Result<FloatType> {
+    let at = cursor.position() as u64;
+    let id = cursor.u8(what)?;
+    let float = FloatType::from_id(id);
+    float.ok_or_else(|| bad(format!("{what} {id} does not exist")).at(at))
+}
+
+fn geometry(cursor: &mut Cursor) -> Result<Geometry> {
+    let at = cursor.position() as u64;
+    let geometry = Geometry {
+        rows: cursor.u32("rows")?,
+        columns: cursor.u32("columns")?,
+        group_rows: cursor.u32("rows of a group")?,
+        group_columns: cursor.u32("columns of a group")?,
+    };
+    let Geometry {
+        rows,
+        columns,
+        group_rows,
+        group_columns,
+    } = geometry;
+    let fits = |group: u32, all: u32| (1..=all).contains(&group);
+    if fits(group_rows, rows) && fits(group_columns, columns) {
+        return Ok(geometry);
+    }
+    let detail = format!("groups of {group_rows}×{group_columns} in {rows}×{columns} elements");
+    Err(Error::malformed(Rule::LatticeShape, detail).at(at))
+}
+
+fn table(cursor: &mut Cursor, last: u8) -> Result<Vec<f32>> {
+    let at = cursor.position() as u64;
+    let bytes = cursor.take(4 * (u64::from(last) + 1), "table")?;
+    let (values, _) = bytes.as_chunks();
+    let values: Vec<f32> = values.iter().copied().map(f32::from_le_bytes).collect();
+    if values.iter().all(|value| value.is_finite()) {
+        return Ok(values);
+    }
+    Err(bad("a value of the table is not finite".into()).at(at))
+}
+
+fn bad(detail: String) -> Error {
+    Error::malformed(Rule::LatticeHead, detail)
+}

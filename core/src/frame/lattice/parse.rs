@@ -1,0 +1,181 @@
+//! Reading a frame: everything that can be checked without decoding.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::exceptions::Exceptions;
+use super::{Grid, Groups, Head};
+use crate::bytes::Cursor;
+use crate::engine::Engine;
+use crate::frame::family::FrameFamily;
+use crate::frame::info::{FrameInfo, body_len};
+use crate::frame::numpy::Extras;
+use crate::frame::{self, Families, Family};
+use crate::{Error, Result, Rule};
+
+/// A frame whose fields are consistent.
+#[derive(Debug, Clone)]
+pub struct Frame<'a> {
+    head: Head,
+    // An inner frame is never one of these.
+    symbols: Box<frame::Frame<'a>>,
+    side: Box<SideFrames<'a>>,
+    /// Where the frame of the symbols is.
+    symbols_range: Range<usize>,
+    info: FrameInfo<'a>,
+}
+
+/// The inner frames after that of the symbols.
+#[derive(Debug, Clone)]
+pub struct SideFrames<'a> {
+    scales: frame::Frame<'a>,
+    offsets: Option<frame::Frame<'a>>,
+    /// The bitmap, and the elements.
+    exceptions: Option<(frame::Frame<'a>, frame::Frame<'a>)>,
+}
+
+impl<'a> FrameFamily<'a> for Frame<'a> {
+    /// The symbols, and what each group has.
+    type Streams = (Vec<u8>, Groups);
+
+    fn parse(bytes: &'a [u8]) -> Result<Self> {
+        let mut cursor = Cursor::new(bytes);
+        let head = Head::parse(&mut cursor)?;
+        let mut lens = head.lens(&mut cursor)?.into_iter();
+        let elements = head.geometry.elements();
+        let symbols_at = cursor.position();
+        let symbols_len = lens.next().unwrap_or_default();
+        let symbols_bytes = elements.checked_mul(head.grid.symbol_bytes() as u64);
+        let symbols = inner(&mut cursor, symbols_len, symbols_bytes, "symbols")?;
+        let symbols_range = symbols_at..cursor.position();
+        let side = SideFrames::parse(&mut cursor, &head, lens)?;
+        let body_len = body_len(elements, head.elements.len_bytes() as u64)?;
+        Ok(Self {
+            info: FrameInfo::new(Extras::NONE, cursor.position(), body_len)?,
+            symbols_range,
+            head,
+            symbols: Box::new(symbols),
+            side: Box::new(side),
+        })
+    }
+
+    fn info(&self) -> &FrameInfo<'a> {
+        &self.info
+    }
+
+    fn streams<E: Engine>(&self, engine: &E) -> Result<Self::Streams> {
+        let groups = self.side.decode(engine, &self.head)?;
+        Ok((self.symbols.decompress(engine)?, groups))
+    }
+
+    fn join<E: Engine>(
+        &self,
+        engine: &E,
+        (symbols, groups): Self::Streams,
+        body: &mut [u8],
+    ) -> Result<()> {
+        groups.fill(engine, &self.head, 0, &symbols, body)
+    }
+}
+
+impl<'a> Frame<'a> {
+    /// Returns what the head says.
+    #[must_use]
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// Returns the frame of the symbols.
+    #[must_use]
+    pub fn symbols(&self) -> &frame::Frame<'a> {
+        &self.symbols
+    }
+
+    /// Returns the range of the frame of the symbols. The other inner frames
+    /// follow it, up to the end.
+    #[must_use]
+    pub fn symbols_range(&self) -> Range<usize> {
+        self.symbols_range.clone()
+    }
+}
+
+impl<'a> SideFrames<'a> {
+    /// Reads the inner frames of a frame with that head, which have these
+    /// lengths. Offsets in errors count as `cursor` does.
+    pub fn parse(
+        cursor: &mut Cursor<'a>,
+        head: &Head,
+        lens: impl IntoIterator<Item = u64>,
+    ) -> Result<Self> {
+        let mut lens = lens.into_iter();
+        let mut next = |len_bytes: Option<u64>, what| {
+            inner(cursor, lens.next().unwrap_or_default(), len_bytes, what)
+        };
+        let groups = head.geometry.groups();
+        let scales = next(groups.checked_mul(head.scales.len_bytes() as u64), "scales")?;
+        let offsets = matches!(head.grid, Grid::OffsetIntegers { .. })
+            .then(|| next(Some(groups), "zero offsets"))
+            .transpose()?;
+        let exceptions = head.has_exceptions.then(|| {
+            let bitmap = next(Some(groups.div_ceil(8)), "bitmap of the exceptions")?;
+            // The bitmap says how many there are.
+            Ok((bitmap, next(None, "exceptions")?))
+        });
+        Ok(Self {
+            scales,
+            offsets,
+            exceptions: exceptions.transpose()?,
+        })
+    }
+
+    /// Decodes them.
+    pub fn decode<E: Engine>(&self, engine: &E, head: &Head) -> Result<Groups> {
+        let scales = self.scales.decompress(engine)?;
+        let offsets = self.offsets.as_ref().map(|frame| frame.decompress(engine));
+        let exceptions = match &self.exceptions {
+            Some((bitmap, elements)) => {
+                let bitmap = bitmap.decompress(engine)?;
+                let len_bytes = elements.decoded_len_bytes();
+                Exceptions::new(head, &bitmap, len_bytes, || elements.decompress(engine))?
+            }
+            None => Exceptions::default(),
+        };
+        let offsets = offsets.transpose()?.unwrap_or_default();
+        Groups::new(head, &scales, offsets, exceptions)
+    }
+}
+
+/// Reads an inner frame, which fills `stored_len` bytes and holds `len_bytes`.
+fn inner<'a>(
+    cursor: &mut Cursor<'a>,
+    stored_len: u64,
+    len_bytes: Option<u64>,
+    what: &str,
+) -> Result<frame::Frame<'a>> {
+    let at = cursor.position() as u64;
+    let bytes = cursor.take(stored_len, what)?;
+    let bad = |detail| Err(Error::malformed(Rule::LatticeFrames, detail).at(at));
+    match Family::recognise(bytes) {
+        Some(family) if !Families::CONTAINER.contains(family) => {
+            return bad(format!(
+                "the {what} are in a frame of kind {}",
+                family.name()
+            ));
+        }
+        _ => {}
+    }
+    let frame = frame::Frame::parse(bytes).map_err(|error| error.within(at))?;
+    if frame.stored_len() != bytes.len() {
+        let rest = bytes.len() - frame.stored_len();
+        return bad(format!("{rest} bytes follow the frame of the {what}"));
+    }
+    let found = frame.decoded_len_bytes();
+    match len_bytes {
+        Some(expected) if found != expected => bad(format!(
+            "the {what} have {found} bytes where {expected} are expected"
+        )),
+        _ => Ok(frame),
+    }
+}

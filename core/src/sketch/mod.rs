@@ -1,0 +1,170 @@
+//! Signatures of checkpoints: what each tensor is, and a few of its elements,
+//! from which two checkpoints are compared without reading either
+//! (docs/formats/sketch.md).
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::container::model_delta::{ShortDigest, short_digest};
+use crate::dtype::Dtype;
+use crate::{Error, Result, Rule};
+
+mod bits;
+mod difference;
+mod estimate;
+mod file;
+mod planes;
+mod positions;
+
+pub use estimate::Estimate;
+pub use positions::runs;
+
+/// The largest file that is read as a sketch, in bytes. Sketches take under
+/// 1 KB for a tensor, and a model of a million tensors is the largest that a
+/// safetensors header can describe.
+pub const MAX_FILE_BYTES: u64 = 1 << 30;
+
+/// A tensor of a sketch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tensor {
+    /// Name.
+    pub name: String,
+    /// Element type.
+    pub dtype: Dtype,
+    /// Shape, outermost dimension first; empty for a scalar.
+    pub shape: Vec<u64>,
+    /// Short digest of its bytes, if it is known.
+    pub digest: Option<ShortDigest>,
+    len_bytes: u64,
+    samples: Vec<u8>,
+}
+
+impl Tensor {
+    /// Creates the entry of a tensor from its bytes at [`runs`], one run after
+    /// the other.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a shape that no tensor
+    /// can have, or for another number of bytes.
+    pub fn new(
+        name: String,
+        dtype: Dtype,
+        shape: Vec<u64>,
+        digest: Option<ShortDigest>,
+        samples: Vec<u8>,
+    ) -> Result<Self> {
+        let Some(len_bytes) = len_bytes(dtype, &shape) else {
+            return Err(Error::invalid_input("no tensor has this shape").tensor(&name));
+        };
+        if samples.len() as u64 != positions::len_bytes(dtype, len_bytes) {
+            let detail = "these are not the sampled bytes of the tensor";
+            return Err(Error::invalid_input(detail).tensor(&name));
+        }
+        Ok(Self {
+            name,
+            dtype,
+            shape,
+            digest,
+            len_bytes,
+            samples,
+        })
+    }
+
+    /// Returns the length of the tensor in bytes.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    /// Returns the sampled bytes, run after run.
+    #[must_use]
+    pub fn samples(&self) -> &[u8] {
+        &self.samples
+    }
+}
+
+/// The signature of a checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sketch {
+    original_len_bytes: u64,
+    base: Option<ShortDigest>,
+    tensors: Vec<Tensor>,
+}
+
+impl Sketch {
+    /// Creates the sketch of a checkpoint whose safetensors files have
+    /// `original_len_bytes` together. `base` is the [`Sketch::identity`] of the
+    /// checkpoint that it is a delta against, if it is one.
+    ///
+    /// # Errors
+    /// [`Rule::SketchLayout`] for two tensors of the same name.
+    pub fn new(
+        original_len_bytes: u64,
+        base: Option<ShortDigest>,
+        mut tensors: Vec<Tensor>,
+    ) -> Result<Self> {
+        tensors.sort_by(|a, b| a.name.cmp(&b.name));
+        if let Some(pair) = tensors.windows(2).find(|pair| pair[0].name == pair[1].name) {
+            let detail = "two tensors have this name";
+            return Err(Error::malformed(Rule::SketchLayout, detail).tensor(&pair[0].name));
+        }
+        Ok(Self {
+            original_len_bytes,
+            base,
+            tensors,
+        })
+    }
+
+    /// Returns the length of the safetensors files of the checkpoint, in bytes.
+    #[must_use]
+    pub fn original_len_bytes(&self) -> u64 {
+        self.original_len_bytes
+    }
+
+    /// Returns the [`Sketch::identity`] of the base of a delta, if the sketch was
+    /// made of one.
+    #[must_use]
+    pub fn base(&self) -> Option<ShortDigest> {
+        self.base
+    }
+
+    /// Returns the tensors, by name.
+    #[must_use]
+    pub fn tensors(&self) -> &[Tensor] {
+        &self.tensors
+    }
+
+    /// Returns the tensor called `name`.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<&Tensor> {
+        let found = self.tensors.binary_search_by(|t| t.name.as_str().cmp(name));
+        found.ok().map(|number| &self.tensors[number])
+    }
+
+    /// Returns the digest of names, dtypes, shapes and digests of all tensors:
+    /// the same for every form of one checkpoint. `None` if a tensor has no digest.
+    #[must_use]
+    pub fn identity(&self) -> Option<ShortDigest> {
+        let mut bytes = Vec::new();
+        for tensor in &self.tensors {
+            file::write_tensor(tensor, &mut bytes);
+            tensor.digest?;
+        }
+        Some(short_digest([bytes.as_slice()]))
+    }
+}
+
+/// Returns the length of a tensor in bytes; `None` if no tensor has this shape.
+fn len_bytes(dtype: Dtype, shape: &[u64]) -> Option<u64> {
+    let bits = shape
+        .iter()
+        .try_fold(dtype.bits(), |bits, &len| bits.checked_mul(len))?;
+    bits.is_multiple_of(8).then_some(bits / 8)
+}
+
+/// Returns the bytes of an element as it is sampled: of dtypes below one byte,
+/// a byte.
+fn element_bytes(dtype: Dtype) -> usize {
+    dtype.len_bytes().unwrap_or(1)
+}

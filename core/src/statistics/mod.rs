@@ -1,0 +1,96 @@
+//! Figures of the elements of a tensor and of every band of its rows: extremes,
+//! mean, root mean square, and counts of zeros, NaN and infinities
+//! (docs/formats/zstn-integrity.md 7). Packers compute them while the tensor is in
+//! memory, so that a reader can show a model without reading its weights.
+//!
+//! Sums are formed in the order that the format prescribes: every packer gets the
+//! same figures to the last bit.
+
+use alloc::vec::Vec;
+
+use crate::TensorRef;
+use crate::bytes::part;
+use crate::dtype::Dtype;
+use crate::engine::Engine;
+
+mod bytes;
+mod element;
+mod figures;
+mod grid;
+mod moments;
+mod runs;
+
+pub use bytes::{read, read_number, write, write_number};
+pub use figures::Figures;
+pub use grid::Grid;
+use moments::Moments;
+
+/// Figures of a tensor.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Figures of all elements.
+    pub summary: Figures,
+    /// Rows of a band; the last band can have fewer.
+    pub rows_per_band: u64,
+    /// Figures of each band, first rows first. A tensor of one band has its
+    /// summary here.
+    pub bands: Vec<Figures>,
+}
+
+/// Bytes of bands that are worked on as one job: less is done before another
+/// thread wakes up.
+const JOB_BYTES: u64 = 1 << 20;
+
+impl Statistics {
+    /// Computes the figures of a tensor. `None` for a tensor without elements, for
+    /// one of unknown dtype, and for dtypes without figures: [`has_figures`].
+    #[must_use]
+    pub fn of<E: Engine>(engine: &E, tensor: TensorRef) -> Option<Self> {
+        let dtype = tensor.dtype.filter(|&dtype| has_figures(dtype))?;
+        let grid = Grid::new(tensor.shape)?;
+        let element_bytes = dtype.len_bytes()? as u64;
+        if grid.count().checked_mul(element_bytes) != Some(tensor.bytes.len() as u64) {
+            return None;
+        }
+        let count = grid.bands();
+        let band_bytes = grid.elements(0).end * element_bytes;
+        let per_job = (JOB_BYTES / band_bytes).max(1);
+        let starts = (0..count).step_by(crate::bytes::index(per_job)).collect();
+        let bands = engine.map(starts, |start: u64| {
+            let numbers = start..count.min(start + per_job);
+            let band = |number| {
+                let elements = grid.elements(number);
+                let bytes = elements.start * element_bytes..elements.end * element_bytes;
+                Moments::of(part(tensor.bytes, bytes), dtype)
+            };
+            numbers.map(band).collect::<Vec<_>>()
+        });
+        Some(Self::from_moments(&bands.concat(), dtype, &grid))
+    }
+
+    /// Puts together what a file holds.
+    #[must_use]
+    pub fn new(summary: Figures, rows_per_band: u64, bands: Vec<Figures>) -> Self {
+        Self {
+            summary,
+            rows_per_band,
+            bands,
+        }
+    }
+
+    fn from_moments(bands: &[Moments], dtype: Dtype, grid: &Grid) -> Self {
+        Self {
+            summary: Moments::merge(bands).figures(dtype),
+            rows_per_band: grid.rows_per_band(),
+            bands: bands.iter().map(|band| band.figures(dtype)).collect(),
+        }
+    }
+}
+
+/// Returns whether tensors of this dtype have figures: not those of elements
+/// shorter than a byte, and not complex numbers.
+#[must_use]
+pub fn has_figures(dtype: Dtype) -> bool {
+    dtype.len_bytes().is_some() && dtype != Dtype::C64
+}

@@ -1,0 +1,253 @@
+//! Mean and root mean square, before they are rounded.
+
+use super::element;
+use super::{Figures, runs};
+use crate::dtype::Dtype;
+use crate::float::power_of_two;
+
+/// Figures of some elements whose mean and root mean square have not been rounded
+/// to the precision that a file holds.
+#[derive(Debug, Clone, Copy)]
+pub struct Moments(Figures);
+
+/// Sums over finite elements.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Sums {
+    /// Sum of the elements.
+    pub sum: f64,
+    /// Sum of their squares.
+    pub squares: f64,
+}
+
+impl Moments {
+    /// Computes the figures of these elements.
+    ///
+    /// # Panics
+    /// If the dtype has none.
+    pub fn of(bytes: &[u8], dtype: Dtype) -> Self {
+        match dtype {
+            Dtype::Bf16 | Dtype::F16 | Dtype::F32 => runs::of(bytes, dtype),
+            _ if dtype.bits() == 8 => by_code(bytes, dtype),
+            _ => wide(bytes, dtype),
+        }
+    }
+
+    /// Divides sums by the number of finite elements. Counts and extremes are those
+    /// of `figures`.
+    pub(super) fn new(mut figures: Figures, sums: Sums) -> Self {
+        let finite = figures.finite();
+        if finite == 0 {
+            return Self(Figures {
+                min: f64::NAN,
+                max: f64::NAN,
+                ..figures
+            });
+        }
+        // Zeros have no sign.
+        figures.min += 0.0;
+        figures.max += 0.0;
+        figures.mean = (sums.sum / finite as f64).clamp(figures.min, figures.max);
+        let magnitude = figures.max.max(-figures.min);
+        figures.rms = libm::sqrt(sums.squares / finite as f64).clamp(0.0, magnitude);
+        Self(figures)
+    }
+
+    /// Returns the figures of all elements of these bands.
+    pub fn merge(bands: &[Self]) -> Self {
+        if let [only] = bands {
+            return *only;
+        }
+        let mut all = empty(0);
+        let mut greatest = 0.0;
+        for Self(band) in bands {
+            all.count += band.count;
+            all.zeros += band.zeros;
+            all.nans += band.nans;
+            all.infinities += band.infinities;
+            // Comparisons with NaN, of bands without finite elements, are false.
+            all.min = if band.min < all.min {
+                band.min
+            } else {
+                all.min
+            };
+            all.max = if band.max > all.max {
+                band.max
+            } else {
+                all.max
+            };
+            greatest = if band.rms > greatest {
+                band.rms
+            } else {
+                greatest
+            };
+        }
+        if all.finite() == 0 {
+            return Self::new(all, Sums::default());
+        }
+        let finite = all.finite() as f64;
+        // Shares and ratios, so that nothing overflows.
+        let (mut mean, mut squares) = (0.0, 0.0);
+        for Self(band) in bands.iter().filter(|Self(band)| band.finite() > 0) {
+            let share = band.finite() as f64 / finite;
+            mean += band.mean * share;
+            let ratio = if greatest > 0.0 {
+                band.rms / greatest
+            } else {
+                0.0
+            };
+            squares += ratio * ratio * share;
+        }
+        let magnitude = all.max.max(-all.min);
+        all.mean = mean.clamp(all.min, all.max);
+        all.rms = (greatest * libm::sqrt(squares)).clamp(0.0, magnitude);
+        Self(all)
+    }
+
+    /// Rounds mean and root mean square to the precision that a file holds.
+    pub fn figures(&self, dtype: Dtype) -> Figures {
+        let round = |value: f64| match are_wide(dtype) {
+            true => value,
+            // Rounding is what this is for.
+            #[allow(clippy::cast_possible_truncation)]
+            false => (value as f32).into(),
+        };
+        Figures {
+            mean: round(self.0.mean),
+            rms: round(self.0.rms),
+            ..self.0
+        }
+    }
+}
+
+/// Returns whether mean and root mean square of this dtype have 64 bits in a file:
+/// where its values do not fit 32.
+pub(super) fn are_wide(dtype: Dtype) -> bool {
+    dtype.bits() == 64 || matches!(dtype, Dtype::I32 | Dtype::U32)
+}
+
+/// Returns figures to which elements can be added.
+pub(super) fn empty(count: u64) -> Figures {
+    Figures {
+        min: f64::INFINITY,
+        max: f64::NEG_INFINITY,
+        ..Figures::without_finite(count)
+    }
+}
+
+/// Adds `times` occurrences of a value to counts and extremes; returns whether the
+/// value is finite.
+pub(super) fn count(figures: &mut Figures, value: f64, times: u64) -> bool {
+    if value.is_nan() {
+        figures.nans += times;
+    } else if value.is_infinite() {
+        figures.infinities += times;
+    } else {
+        figures.zeros += if value == 0.0 { times } else { 0 };
+        figures.min = if value < figures.min {
+            value
+        } else {
+            figures.min
+        };
+        figures.max = if value > figures.max {
+            value
+        } else {
+            figures.max
+        };
+        return true;
+    }
+    false
+}
+
+/// Computes the figures of elements of one byte: how often each value occurs says
+/// everything.
+fn by_code(bytes: &[u8], dtype: Dtype) -> Moments {
+    // Four tables, since an increment has to wait for the one before it on the
+    // same code.
+    let mut tables = [[0u32; 256]; 4];
+    let mut codes = [0u64; 256];
+    // Counts of a table stay below 2^30.
+    for bytes in bytes.chunks(1 << 30) {
+        let (fours, rest) = bytes.as_chunks::<4>();
+        for four in fours {
+            for (table, &code) in tables.iter_mut().zip(four) {
+                table[usize::from(code)] += 1;
+            }
+        }
+        for &code in rest {
+            codes[usize::from(code)] += 1;
+        }
+        for table in &mut tables {
+            for (sum, count) in codes.iter_mut().zip(table) {
+                *sum += u64::from(core::mem::take(count));
+            }
+        }
+    }
+    let mut figures = empty(bytes.len() as u64);
+    let mut sums = Sums::default();
+    for (code, &times) in (0..=u8::MAX).zip(&codes) {
+        let value = element::value(&[code], dtype);
+        if times > 0 && count(&mut figures, value, times) {
+            sums.sum += times as f64 * value;
+            sums.squares += times as f64 * (value * value);
+        }
+    }
+    Moments::new(figures, sums)
+}
+
+/// Computes the figures of elements of any other dtype.
+fn wide(bytes: &[u8], dtype: Dtype) -> Moments {
+    match dtype {
+        Dtype::I16 => wide_of(bytes, |e| i16::from_le_bytes(e).into()),
+        Dtype::U16 => wide_of(bytes, |e| u16::from_le_bytes(e).into()),
+        Dtype::I32 => wide_of(bytes, |e| i32::from_le_bytes(e).into()),
+        Dtype::U32 => wide_of(bytes, |e| u32::from_le_bytes(e).into()),
+        Dtype::F64 => wide_of(bytes, f64::from_le_bytes),
+        _ => wide_of(bytes, |e: [u8; 8]| element::value(&e, dtype)),
+    }
+}
+
+fn wide_of<const BYTES: usize>(bytes: &[u8], value: impl Fn([u8; BYTES]) -> f64) -> Moments {
+    let elements = bytes.as_chunks::<BYTES>().0;
+    let values = || elements.iter().map(|element| value(*element));
+    let mut figures = empty(elements.len() as u64);
+    for value in values() {
+        count(&mut figures, value, 1);
+    }
+    // Keeps sums of squares within the range of the exponent.
+    let magnitude = figures.max.max(-figures.min);
+    let exponent = match magnitude {
+        large if large >= power_of_two(400) => -600,
+        small if small < power_of_two(-400) => 600,
+        _ => 0,
+    };
+    let scale = power_of_two(exponent);
+    let mut lanes = [Sums::default(); runs::LANES];
+    for (number, value) in values().enumerate() {
+        if value.is_finite() {
+            let value = value * scale;
+            let lane = &mut lanes[number % runs::LANES];
+            lane.sum += value;
+            lane.squares += value * value;
+        }
+    }
+    // Divided before they are scaled back, or they could overflow.
+    let scaled = Figures {
+        min: figures.min * scale,
+        max: figures.max * scale,
+        ..figures
+    };
+    let Moments(scaled) = Moments::new(scaled, runs::added(&lanes));
+    if scaled.finite() == 0 {
+        return Moments(scaled);
+    }
+    let back = power_of_two(-exponent);
+    // The extremes are those that were found: scaling may have taken small ones.
+    let [min, max] = [figures.min + 0.0, figures.max + 0.0];
+    Moments(Figures {
+        min,
+        max,
+        mean: (scaled.mean * back).clamp(min, max),
+        rms: (scaled.rms * back).clamp(0.0, magnitude),
+        ..scaled
+    })
+}

@@ -1,0 +1,204 @@
+//! Sums over floats of up to 32 bits, the elements that models are made of: runs
+//! of 256, in 32 bits where that is exact enough.
+
+use super::moments::{Moments, Sums, count, empty};
+use crate::dtype::Dtype;
+
+/// Sums that are formed side by side: element `i` is added to sum `i` modulo 16.
+pub(super) const LANES: usize = 16;
+/// Elements whose sums are formed in 32 bits.
+const RUN: usize = 256;
+/// Runs whose greatest magnitude is between these are summed in 32 bits: their
+/// squares neither overflow nor vanish next to the greatest.
+const MIN_MAGNITUDE: f32 = f32::from_bits((127 - 40) << 23);
+const MAX_MAGNITUDE: f32 = f32::from_bits((127 + 60) << 23);
+
+/// A dtype whose elements are exact in 32 bits.
+trait Float {
+    /// Length of an element.
+    const BYTES: usize;
+
+    /// Returns the sums of a run of [`RUN`] finite elements and of their squares,
+    /// lane by lane.
+    fn sums(run: &[u8]) -> [[f32; LANES]; 2];
+
+    /// Returns the extremes of a run and the number of its zeros; `None` if an
+    /// element is not finite.
+    fn extremes(run: &[u8]) -> Option<Extremes>;
+
+    /// Returns the value of an element.
+    fn value(element: &[u8]) -> f32;
+}
+
+/// Extremes of a run of finite elements.
+struct Extremes {
+    min: f32,
+    max: f32,
+    zeros: u64,
+}
+
+/// Computes the figures of BF16, F16 or F32.
+pub(super) fn of(bytes: &[u8], dtype: Dtype) -> Moments {
+    match dtype {
+        Dtype::Bf16 => sum::<Bf16>(bytes),
+        Dtype::F16 => sum::<F16>(bytes),
+        _ => sum::<F32>(bytes),
+    }
+}
+
+/// Adds the lanes, first lane first.
+pub(super) fn added(lanes: &[Sums; LANES]) -> Sums {
+    let mut all = Sums::default();
+    for lane in lanes {
+        all.sum += lane.sum;
+        all.squares += lane.squares;
+    }
+    all
+}
+
+fn sum<F: Float>(bytes: &[u8]) -> Moments {
+    let mut figures = empty((bytes.len() / F::BYTES) as u64);
+    let mut lanes = [Sums::default(); LANES];
+    let mut runs = bytes.chunks_exact(RUN * F::BYTES);
+    for run in runs.by_ref() {
+        let Some(found) = F::extremes(run).filter(is_usual) else {
+            add_slowly::<F>(run, &mut figures, &mut lanes);
+            continue;
+        };
+        let (min, max) = (f64::from(found.min), f64::from(found.max));
+        figures.zeros += found.zeros;
+        figures.min = if min < figures.min { min } else { figures.min };
+        figures.max = if max > figures.max { max } else { figures.max };
+        let [sums, squares] = F::sums(run);
+        for (lane, (sum, square)) in lanes.iter_mut().zip(sums.into_iter().zip(squares)) {
+            lane.sum += f64::from(sum);
+            lane.squares += f64::from(square);
+        }
+    }
+    add_slowly::<F>(runs.remainder(), &mut figures, &mut lanes);
+    Moments::new(figures, added(&lanes))
+}
+
+/// Returns whether a run is summed in 32 bits.
+fn is_usual(run: &Extremes) -> bool {
+    let magnitude = if -run.min > run.max {
+        -run.min
+    } else {
+        run.max
+    };
+    magnitude == 0.0 || (MIN_MAGNITUDE..=MAX_MAGNITUDE).contains(&magnitude)
+}
+
+/// Adds elements one at a time, in 64 bits: a run with elements that are not finite
+/// or of unusual magnitude, and the elements after the last whole run.
+#[cold]
+fn add_slowly<F: Float>(run: &[u8], figures: &mut super::Figures, lanes: &mut [Sums; LANES]) {
+    for (number, element) in run.chunks_exact(F::BYTES).enumerate() {
+        let value = f64::from(F::value(element));
+        if count(figures, value, 1) {
+            let lane = &mut lanes[number % LANES];
+            lane.sum += value;
+            lane.squares += value * value;
+        }
+    }
+}
+
+/// Implements [`Float`] for elements of these bytes, whose bits are compared as
+/// signed integers: without the sign they are in the order of their magnitudes.
+///
+/// The loops are functions of their own, of a form that compilers turn into vector
+/// instructions.
+macro_rules! float {
+    ($name:ident, $bytes:literal, $bits:ty, $first_infinite:literal, $widen:expr) => {
+        struct $name;
+
+        impl Float for $name {
+            const BYTES: usize = $bytes;
+
+            #[inline(never)]
+            fn sums(run: &[u8]) -> [[f32; LANES]; 2] {
+                let mut sums = [0.0f32; LANES];
+                let mut squares = [0.0f32; LANES];
+                for elements in run.as_chunks::<{ $bytes * LANES }>().0 {
+                    let elements = elements.as_chunks::<$bytes>().0;
+                    for lane in 0..LANES {
+                        let value: f32 = $widen(<$bits>::from_le_bytes(elements[lane]));
+                        sums[lane] += value;
+                        squares[lane] += value * value;
+                    }
+                }
+                [sums, squares]
+            }
+
+            #[inline(never)]
+            fn extremes(run: &[u8]) -> Option<Extremes> {
+                const SIGN: $bits = <$bits>::MIN;
+                let bits = || {
+                    run.as_chunks::<$bytes>()
+                        .0
+                        .iter()
+                        .map(|e| <$bits>::from_le_bytes(*e))
+                };
+                // Elements of the other sign are negative.
+                let greatest = bits().fold(SIGN, |most, bits| most.max(bits));
+                let least = bits().fold(SIGN, |most, bits| most.max(bits ^ SIGN));
+                let is_zero = |bits: $bits| <$bits>::from(bits << 1 == 0);
+                let zeros = bits().fold(0, |zeros: $bits, bits| zeros + is_zero(bits));
+                if greatest >= $first_infinite || least >= $first_infinite {
+                    return None;
+                }
+                let value = |bits: $bits| Self::value(&bits.to_le_bytes());
+                let (min, max) = if greatest >= 0 && least >= 0 {
+                    (value(least ^ SIGN), value(greatest))
+                } else {
+                    // All have the same sign.
+                    let values = || bits().map(value);
+                    (
+                        values().fold(f32::INFINITY, f32::min),
+                        values().fold(f32::NEG_INFINITY, f32::max),
+                    )
+                };
+                // A run has fewer than 2^15 elements.
+                let zeros = zeros.unsigned_abs().into();
+                Some(Extremes { min, max, zeros })
+            }
+
+            fn value(element: &[u8]) -> f32 {
+                let bits = <$bits>::from_le_bytes(element.try_into().unwrap_or_default());
+                match bits & <$bits>::MAX < $first_infinite {
+                    true => $widen(bits),
+                    false if bits & <$bits>::MAX == $first_infinite => f32::INFINITY,
+                    false => f32::NAN,
+                }
+            }
+        }
+    };
+}
+
+float!(F32, 4, i32, 0x7F80_0000, |bits: i32| f32::from_bits(
+    bits.cast_unsigned()
+));
+float!(Bf16, 2, i16, 0x7F80, |bits: i16| f32::from_bits(
+    u32::from(bits.cast_unsigned()) << 16
+));
+float!(F16, 2, i16, 0x7C00, widen_f16);
+
+/// Returns the value of a finite element. In steps without a branch, and without
+/// numbers below the normal ones, with which processors take long.
+#[inline(always)]
+fn widen_f16(bits: i16) -> f32 {
+    /// The difference between the exponent biases of the two formats.
+    const BIAS: u32 = 112 << 23;
+    /// The exponent of the least normal number.
+    const LEAST: u32 = BIAS + (1 << 23);
+    let bits = u32::from(bits.cast_unsigned());
+    let magnitude = (bits & 0x7FFF) << 13;
+    let normal = magnitude + BIAS;
+    let subnormal = (f32::from_bits(magnitude + LEAST) - f32::from_bits(LEAST)).to_bits();
+    let magnitude = if magnitude < 1 << 23 {
+        subnormal
+    } else {
+        normal
+    };
+    f32::from_bits(magnitude | (bits & 0x8000) << 16)
+}

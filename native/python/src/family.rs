@@ -1,0 +1,74 @@
+//! Sketches of checkpoints, and families that a base is looked for in.
+
+use std::path::PathBuf;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use zstn::Location;
+use zstn::family::{Digests, SketchOptions};
+
+use crate::checkpoint::Common;
+use crate::engine;
+use crate::input::{Argument, Destination};
+use crate::interrupt::run;
+use crate::progress::Watch;
+
+/// Returns the family to look in, if `base` is `"auto"`.
+pub fn location(
+    base: Option<&Bound<'_, PyAny>>,
+    family: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Option<Location>> {
+    let is_auto = base
+        .and_then(|base| base.extract::<String>().ok())
+        .is_some_and(|base| base == "auto");
+    match (is_auto, family) {
+        (false, None) => Ok(None),
+        (false, Some(_)) => Err(PyValueError::new_err("family= goes with base=\"auto\"")),
+        (true, None) => Err(PyValueError::new_err(
+            "base=\"auto\" needs the folder to look in, family=; for a file of this name, use \
+             \"./auto\"",
+        )),
+        (true, Some(family)) => Ok(Some(match family.extract::<String>() {
+            Ok(text) if Location::is_url(&text) => Location::url(text),
+            _ => Location::from(family.extract::<PathBuf>()?),
+        })),
+    }
+}
+
+/// Writes the sketch of a checkpoint.
+#[pyfunction]
+pub fn sketch<'py>(
+    py: Python<'py>,
+    src: &Bound<'py, PyAny>,
+    dst: &Bound<'py, PyAny>,
+    base: Option<&Bound<'py, PyAny>>,
+    digests: bool,
+    common: Common,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (input, bases) = (Argument::new(src)?, Argument::several(base)?);
+    let destination = Destination::new(dst)?;
+    let watch = Watch::new(common.progress);
+    let saved = run(py, &watch, move |watch| {
+        let engine = engine::with_threads(common.threads)?;
+        let http = common.http.options(input.address.as_deref())?;
+        let mut options = SketchOptions::default().http(http).progress(watch);
+        if digests {
+            options = options.digests(Digests::All);
+        }
+        for base in &bases {
+            options = options.base(&base.input);
+        }
+        let sink = destination.sink(common.overwrite);
+        zstn::family::save_sketch(&engine, &input.input, sink, &options)
+    })?;
+    let sketch = &saved.sketch;
+    let tensors = sketch.tensors();
+    let digested = tensors.iter().filter(|tensor| tensor.digest.is_some());
+    let report = PyDict::new(py);
+    report.set_item("original_bytes", sketch.original_len_bytes())?;
+    report.set_item("sketch_bytes", saved.len_bytes)?;
+    report.set_item("tensors", tensors.len())?;
+    report.set_item("digested_tensors", digested.count())?;
+    Ok(report)
+}

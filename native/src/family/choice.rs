@@ -1,0 +1,309 @@
+//! Choosing the base of a checkpoint.
+
+use std::path::PathBuf;
+
+use zstn_core::catalog::Kind;
+use zstn_core::sketch::{Estimate, MAX_FILE_BYTES, Sketch};
+
+use super::chain::{Candidate, chain};
+use super::form::Form;
+use super::members::{self, Member};
+use super::options::FamilyOptions;
+use super::sketching::{Digests, SketchOptions, sketch};
+use crate::shards::{PLAIN, Shards};
+use crate::source::{Input, Location};
+use crate::{Engine, Error, Output, PackOptions, Reader, Result, View};
+
+/// The least share of the size without a base that a base has to save, in percent.
+/// A delta cannot be read without its base, so a base that saves less costs more
+/// than it gives: another file that has to be kept, and twice the reads.
+pub const MIN_SAVING_PERCENT: u64 = 10;
+
+/// The result of looking for a base.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Choice {
+    /// The base, if one is expected to save at least [`MIN_SAVING_PERCENT`].
+    pub base: Option<ChosenBase>,
+    /// The size to expect without a base and without extension frames.
+    pub plain: Estimate,
+    /// Length of the safetensors files, in bytes.
+    pub original_bytes: u64,
+    /// Number of checkpoints that were compared and could be the base.
+    pub compared: usize,
+    /// Checkpoints of the family that could not be, by name, with the reason.
+    pub left_out: Vec<(String, String)>,
+    /// Number of checkpoints that [`FamilyOptions::exclude`] excluded.
+    pub excluded: usize,
+    /// Sketches that were saved.
+    pub saved: Vec<PathBuf>,
+    /// Sketches that could not be saved, by the name of the member, with the reason.
+    /// The members were compared all the same.
+    pub unsaved: Vec<(String, String)>,
+}
+
+/// A base that was chosen.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ChosenBase {
+    /// Its name in the family.
+    pub name: String,
+    /// The base, followed by its own base if it is a delta, and so on.
+    pub chain: Vec<Location>,
+    /// The size to expect against it.
+    pub estimate: Estimate,
+}
+
+impl Choice {
+    /// Adds the base to the options of packing, if there is one.
+    pub fn add_to<'a>(&self, options: PackOptions<'a>) -> PackOptions<'a> {
+        let chain = self.base.iter().flat_map(|base| &base.chain);
+        chain.fold(options, |options, base| options.base(base))
+    }
+}
+
+/// Looks in the folder `family` for the checkpoint against which `input` is
+/// smallest, by their sketches (docs/families.md). Of the input no more is read than
+/// samples; so it is with local members without a sketch. Members that share a file
+/// with the input, or have its name up to what packing changes of it, count as the
+/// input in another form and are left out; so are plain members next to their own
+/// difference, which may need the input.
+///
+/// The same files give the same choice: of equal ones that whose name comes first,
+/// and a delta only if the best other base takes at least [`MIN_SAVING_PERCENT`]
+/// more.
+///
+/// # Errors
+/// A family that is neither a local folder nor one in an object store; an input
+/// that is not a plain checkpoint, or can be read only once; I/O errors. Members
+/// that cannot be compared are no errors, but [`Choice::left_out`].
+pub fn choose(
+    engine: &Engine,
+    input: impl Into<Input>,
+    family: impl Into<Location>,
+    options: &FamilyOptions,
+) -> Result<Choice> {
+    let (input, family) = (input.into(), family.into());
+    if input.location().is_some_and(Location::is_read_once) {
+        return Err(Error::Usage(format!(
+            "{input} can be read only once, and --base auto reads it twice; save it to a file first"
+        )));
+    }
+    let work = Work {
+        engine,
+        options,
+        family: &family,
+    };
+    work.choose(&input)
+}
+
+struct Work<'a> {
+    engine: &'a Engine,
+    options: &'a FamilyOptions<'a>,
+    family: &'a Location,
+}
+
+impl Work<'_> {
+    fn choose(&self, input: &Input) -> Result<Choice> {
+        let http = &self.options.http;
+        let shards = Shards::open_input(input, PLAIN, http)?;
+        let stems = shards
+            .as_ref()
+            .map(members::shard_stems)
+            .unwrap_or_default();
+        let own = input.location();
+        let own = own.map(|location| Form::of_input(location, shards.as_ref()));
+        let others = self.options.excluded.iter().map(|location| {
+            // Shards on servers have the name of their index.
+            let is_local = matches!(location, Location::Path(_));
+            let shards = is_local.then(|| Shards::open_input(&location.into(), PLAIN, http).ok());
+            Form::of_input(location, shards.flatten().flatten().as_ref())
+        });
+        let others: Vec<Form> = others.collect();
+        let target = self.sketch(input, Digests::Stored)?;
+        let plain = target.estimate_plain();
+        let mut choice = Choice {
+            base: None,
+            plain,
+            original_bytes: target.original_len_bytes(),
+            compared: 0,
+            left_out: Vec::new(),
+            excluded: 0,
+            saved: Vec::new(),
+            unsaved: Vec::new(),
+        };
+        let mut candidates = Vec::new();
+        let (mut members, left_out) = members::list(self.family, http)?;
+        choice.left_out = left_out;
+        let is_own = |form: &Form| own.as_ref().is_some_and(|own| own.is_same(form));
+        members.retain(|member| !is_own(&member.form));
+        let count = members.len();
+        members.retain(|member| !others.iter().any(|other| other.is_same(&member.form)));
+        choice.excluded = count - members.len();
+        let deltas = members.iter().filter(|member| member.is_delta());
+        let deltas: Vec<Form> = deltas.map(|member| member.form.clone()).collect();
+        // The sketch of a delta names its base by digests.
+        let has_deltas = members.iter().any(|m| m.is_delta() && m.has_sketch);
+        let digests = match has_deltas || self.options.save_sketches {
+            true => Digests::Local,
+            false => Digests::Stored,
+        };
+        for member in members {
+            if member.shards != stems {
+                let reason = "it is cut into other files, and a base has to have the same ones";
+                choice.left_out.push((member.name, reason.into()));
+                continue;
+            }
+            let is_packed = |form: &Form| deltas.iter().any(|delta| delta.is_same(form));
+            if member.kind == Kind::Safetensors
+                && (is_packed(&member.form) || member.form.has_difference())
+            {
+                let reason = "its difference from another checkpoint is next to it, and may need \
+                              the one that is packed now; if it does not, name it with --base";
+                choice.left_out.push((member.name, reason.into()));
+                continue;
+            }
+            match self.sketch_of(&member, digests, &mut choice) {
+                Ok(sketch) => candidates.push(Candidate { member, sketch }),
+                Err(error) if error.may_pass() => return Err(error),
+                Err(error) => choice.left_out.push((member.name, error.to_string())),
+            }
+        }
+        choice.compared = candidates.len();
+        self.take_best(&target, &candidates, &mut choice)?;
+        Ok(choice)
+    }
+
+    /// Chooses the best candidate that turns out to be what its sketch says.
+    fn take_best(
+        &self,
+        target: &Sketch,
+        candidates: &[Candidate],
+        choice: &mut Choice,
+    ) -> Result<()> {
+        let mut ranked: Vec<(u64, &Candidate, Estimate)> = Vec::new();
+        for candidate in candidates {
+            let estimate = target.estimate_delta(&candidate.sketch, self.options.extended);
+            let handicap = match candidate.member.is_delta() {
+                true => 100 + MIN_SAVING_PERCENT,
+                false => 100,
+            };
+            ranked.push((
+                estimate.packed_bytes.saturating_mul(handicap),
+                candidate,
+                estimate,
+            ));
+        }
+        // Stable: equal ones stay in the order of their names.
+        ranked.sort_by_key(|(rank, ..)| *rank);
+        let limit = choice
+            .plain
+            .packed_bytes
+            .saturating_mul(100 - MIN_SAVING_PERCENT);
+        for (_, candidate, estimate) in ranked {
+            // The rank has more in it than the size.
+            if estimate.packed_bytes.saturating_mul(100) > limit {
+                continue;
+            }
+            let name = &candidate.member.name;
+            match chain(candidate, candidates).and_then(|chain| {
+                self.check(&chain)?;
+                Ok(chain)
+            }) {
+                Ok(chain) => {
+                    let chain = chain.iter().map(|link| link.member.location.clone());
+                    choice.base = Some(ChosenBase {
+                        name: name.clone(),
+                        chain: chain.collect(),
+                        estimate,
+                    });
+                    return Ok(());
+                }
+                Err(error) if error.may_pass() => return Err(error),
+                Err(error) => {
+                    choice.compared -= 1;
+                    choice.left_out.push((name.clone(), error.to_string()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn sketch(&self, input: &Input, digests: Digests) -> Result<Sketch> {
+        let options = SketchOptions::default()
+            .http(self.options.http.clone())
+            .digests(digests)
+            .progress(self.options.progress);
+        sketch(self.engine, input.clone(), &options)
+    }
+
+    /// Returns the sketch of a member: the one next to it, or a new one.
+    fn sketch_of(&self, member: &Member, digests: Digests, choice: &mut Choice) -> Result<Sketch> {
+        if member.has_sketch {
+            let (file, _) = member
+                .sketch
+                .read_small(&self.options.http, MAX_FILE_BYTES)?;
+            return Sketch::parse(self.engine, &file).map_err(Error::place(&member.sketch));
+        }
+        if member.is_delta() {
+            return Err(Error::Usage(
+                "it is a difference without a sketch; make one with `zstn sketch` and its base"
+                    .into(),
+            ));
+        }
+        if !member.is_local {
+            return Err(Error::Usage(
+                "it has no sketch, and those of other machines are not made on the way; make one \
+                 with `zstn sketch`"
+                    .into(),
+            ));
+        }
+        let sketch = self.sketch(&(&member.location).into(), digests)?;
+        if let (true, Location::Path(path)) = (self.options.save_sketches, &member.sketch) {
+            let save = || {
+                let mut output = Output::create_new(path)?;
+                output.write(&sketch.to_bytes(self.engine))?;
+                output.finish()
+            };
+            match save() {
+                Ok(()) => choice.saved.push(path.clone()),
+                // Somebody else has just made it.
+                Err(Error::Exists { .. }) => {}
+                Err(error) => {
+                    let name = member.name.clone();
+                    choice.unsaved.push((name, error.to_string()));
+                }
+            }
+        }
+        Ok(sketch)
+    }
+
+    /// Refuses a chain in which a file is not what its sketch says, as far as it
+    /// shows without reading tensors.
+    fn check(&self, chain: &[&Candidate]) -> Result<()> {
+        for (number, link) in chain.iter().enumerate() {
+            let reader = Reader::options()
+                .engine(self.engine)
+                .view(View::Stored)
+                .http(self.options.http.clone())
+                .open(&link.member.location)?;
+            if reader.model().needs_base() != (number + 1 < chain.len()) {
+                return Err(link.stale());
+            }
+            let tensors = reader.tensors().iter();
+            let mut same = tensors.map(|tensor| {
+                let sketched = link.sketch.find(&tensor.name)?;
+                let part = tensor.parts.first()?;
+                let stored = reader.model().files()[part.file].tensor_digest(part.number);
+                let is_other = stored.is_some_and(|own| sketched.digest.is_some_and(|d| d != own));
+                let layout = (sketched.dtype, &sketched.shape) == (tensor.dtype, &tensor.shape);
+                (layout && !is_other).then_some(())
+            });
+            let count = reader.tensors().len();
+            if count != link.sketch.tensors().len() || same.any(|same| same.is_none()) {
+                return Err(link.stale());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,166 @@
+//! The forms of one checkpoint: its files, and those that packing and unpacking
+//! make of it.
+
+use std::path::{Path, PathBuf};
+
+use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
+
+use crate::shards::{PLAIN, Shards};
+use crate::source::{FileId, HttpOptions, Location, is_same};
+
+/// Extensions of files that are a checkpoint.
+const EXTENSIONS: [&str; 3] = [".safetensors", ".zstn", ".z4dm"];
+/// Ends of the names of folders that are made of one.
+const FOLDER_ENDS: [&str; 3] = ["-safetensors", "-zstn", "-z4dm"];
+/// Ends of the names of differences.
+const DELTA_ENDS: [&str; 3] = [".z4dm", "-z4dm", ".z4dm.index.json"];
+
+/// What tells the forms of one checkpoint from other checkpoints.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Form {
+    ids: Vec<FileId>,
+    urls: Vec<String>,
+    /// Its names without what tells the forms apart.
+    stems: Vec<Location>,
+}
+
+impl Form {
+    /// Returns the form of a checkpoint in `files` that is called `names`.
+    pub(super) fn new<'a>(
+        files: impl IntoIterator<Item = &'a Location>,
+        names: impl IntoIterator<Item = &'a Location>,
+    ) -> Self {
+        let mut form = Self::default();
+        for file in files {
+            match file {
+                Location::Path(path) => form.ids.extend(FileId::of_path(path)),
+                Location::Url(url) => form.urls.push(url.clone()),
+                Location::Stdin => {}
+            }
+        }
+        form.stems = names.into_iter().flat_map(stems).collect();
+        form
+    }
+
+    /// Returns the form of an input whose files, if it has several, are `shards`.
+    pub(super) fn of_input(input: &Location, shards: Option<&Shards>) -> Self {
+        let files = files(input, shards);
+        let mut names = vec![input];
+        names.extend(shards.and_then(index));
+        if let [file] = files[..] {
+            names.push(file);
+        }
+        let folder = folder_of(input, &files);
+        Self::new(files, names.into_iter().chain(&folder))
+    }
+
+    /// Returns whether both are forms of one checkpoint: they share a file, or a
+    /// name up to what packing changes of it.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let same_url = |url: &String| other.urls.iter().any(|other| is_same(url, other));
+        let same_stem = |stem: &Location| other.stems.iter().any(|other| is_equal(stem, other));
+        self.ids.iter().any(|id| other.ids.contains(id))
+            || self.urls.iter().any(same_url)
+            || self.stems.iter().any(same_stem)
+    }
+
+    /// Returns whether a difference is next to local files, under the name that
+    /// packing gives it.
+    pub(super) fn has_difference(&self) -> bool {
+        let paths = self.stems.iter().filter_map(|stem| match stem {
+            Location::Path(path) => Some(path),
+            _ => None,
+        });
+        let mut names = paths.flat_map(|path| {
+            DELTA_ENDS.iter().map(|end| {
+                let mut name = path.clone().into_os_string();
+                name.push(end);
+                PathBuf::from(name)
+            })
+        });
+        names.any(|name| name.exists())
+    }
+}
+
+/// Returns the files of a checkpoint.
+fn files<'a>(location: &'a Location, shards: Option<&'a Shards>) -> Vec<&'a Location> {
+    match shards {
+        Some(shards) => shards.files().iter().map(|file| &file.location).collect(),
+        None => vec![location],
+    }
+}
+
+/// Returns where the index of shards is.
+pub(super) fn index(shards: &Shards) -> Option<&Location> {
+    shards.index().map(|index| &index.location)
+}
+
+/// Returns the local folder of a file or an index, if it stands for the same
+/// checkpoint.
+fn folder_of(input: &Location, files: &[&Location]) -> Option<Location> {
+    let Location::Path(path) = input else {
+        return None;
+    };
+    if path.is_dir() {
+        return None;
+    }
+    let folder = Location::from(parent(path));
+    let shards = Shards::open(&folder, PLAIN, &HttpOptions::default()).ok()??;
+    let ids = |files: &[&Location]| Form::new(files.iter().copied(), []).ids;
+    let all: Vec<&Location> = shards.files().iter().map(|file| &file.location).collect();
+    (ids(&all) == ids(files)).then_some(folder)
+}
+
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn is_equal(one: &Location, other: &Location) -> bool {
+    match (one, other) {
+        (Location::Url(one), Location::Url(other)) => is_same(one, other),
+        _ => one == other,
+    }
+}
+
+/// Returns a location without what tells the forms of a checkpoint apart. A path is
+/// taken as it is and with all links followed.
+fn stems(location: &Location) -> Vec<Location> {
+    match location {
+        Location::Stdin => Vec::new(),
+        Location::Url(url) => {
+            let url = url.split(['?', '#']).next().unwrap_or_default();
+            vec![Location::Url(stem(url.trim_end_matches('/')).into())]
+        }
+        Location::Path(path) => {
+            let named = path.file_name().and_then(|name| {
+                let folder = parent(path).canonicalize().ok()?;
+                Some(folder.join(name))
+            });
+            let mut paths: Vec<PathBuf> = path.canonicalize().ok().into_iter().collect();
+            paths.extend(named);
+            paths.sort();
+            paths.dedup();
+            let stem_of = |path: PathBuf| match path.file_name().and_then(|name| name.to_str()) {
+                Some(name) => path.with_file_name(stem(name)),
+                None => path,
+            };
+            paths.into_iter().map(stem_of).map(Location::Path).collect()
+        }
+    }
+}
+
+/// Returns the name of a checkpoint without the ends that its forms have.
+fn stem(name: &str) -> &str {
+    let strip = |name, ends: &[&str]| {
+        let stems = ends.iter().map(|end| str::strip_suffix(name, end));
+        let stem = stems.flatten().find(|stem| !stem.is_empty());
+        stem.unwrap_or(name)
+    };
+    strip(
+        strip(strip(name, &[SHARD_INDEX_SUFFIX]), &EXTENSIONS),
+        &FOLDER_ENDS,
+    )
+}

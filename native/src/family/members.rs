@@ -1,0 +1,222 @@
+//! The checkpoints of a family: what lies in its folder.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use zstn_core::catalog::Kind;
+use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
+
+use super::form::{self, Form};
+use crate::shards::{BASES, Shards};
+use crate::source::{HttpOptions, Location, store};
+use crate::{Error, Result};
+
+/// The extension of sketches.
+const SKETCH: &str = "sketch";
+
+/// The most entries of a folder that are looked at.
+const MAX_ENTRIES: usize = 100_000;
+
+/// Names of what may not be a base, with the reasons.
+pub(super) type LeftOut = Vec<(String, String)>;
+
+/// A checkpoint that may be a base.
+#[derive(Debug, Clone)]
+pub(super) struct Member {
+    /// Its name in the folder.
+    pub(super) name: String,
+    /// What is given as a base: a file, an index or a folder.
+    pub(super) location: Location,
+    /// Kind of its files, by their names.
+    pub(super) kind: Kind,
+    /// What it shares with other forms of the same checkpoint.
+    pub(super) form: Form,
+    /// Names of its files without their extensions, sorted; empty for a file by
+    /// itself.
+    pub(super) shards: Vec<String>,
+    /// Where its sketch is, or would be.
+    pub(super) sketch: Location,
+    pub(super) has_sketch: bool,
+    pub(super) is_local: bool,
+}
+
+impl Member {
+    /// Returns whether a delta needs its base to be read.
+    pub(super) fn is_delta(&self) -> bool {
+        self.kind == Kind::Delta
+    }
+}
+
+/// Lists the checkpoints of a local folder, or of one in an object store, by name:
+/// files, indices of shards, and local subfolders that hold one checkpoint. Returns
+/// with them the names of indices that cannot be read, and the reasons.
+pub(super) fn list(folder: &Location, http: &HttpOptions) -> Result<(Vec<Member>, LeftOut)> {
+    let (names, folders): (Vec<String>, _) = match folder {
+        Location::Path(path) => local_names(path)?,
+        Location::Url(url) if folder.is_folder() => {
+            let objects = store::list_top(url, http)?;
+            check_count(objects.len(), folder)?;
+            let names = objects.into_iter().map(|object| object.path);
+            (names.collect(), Vec::new())
+        }
+        _ => {
+            return Err(Error::Usage(format!(
+                "{folder} cannot be listed; a family is a local folder, or one in an object \
+                 store, whose address ends in a slash, like s3://bucket/folder/"
+            )));
+        }
+    };
+    let listing = Listing {
+        folder,
+        names: names
+            .into_iter()
+            .filter(|name| !name.starts_with('.'))
+            .collect(),
+        http,
+    };
+    listing.members(&folders)
+}
+
+/// Refuses a folder that holds more than a family does.
+fn check_count(count: usize, folder: &Location) -> Result<()> {
+    match count > MAX_ENTRIES {
+        true => Err(Error::Usage(format!(
+            "{folder} holds over {MAX_ENTRIES} files; a family is smaller"
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Returns the names of the files and of the subfolders in a local folder; those of
+/// the subfolders are sorted.
+fn local_names(folder: &Path) -> Result<(Vec<String>, Vec<String>)> {
+    let unreadable = || Error::file("list", folder);
+    let (mut files, mut folders) = (Vec::new(), Vec::new());
+    for entry in fs::read_dir(folder).map_err(unreadable())? {
+        let entry = entry.map_err(unreadable())?;
+        let Ok(name) = entry.file_name().into_string() else {
+            continue;
+        };
+        // Links count as what they lead to.
+        match fs::metadata(entry.path()) {
+            Ok(metadata) if metadata.is_dir() => folders.push(name),
+            Ok(metadata) if metadata.is_file() => files.push(name),
+            _ => {}
+        }
+        check_count(files.len() + folders.len(), &folder.into())?;
+    }
+    folders.sort();
+    Ok((files, folders))
+}
+
+struct Listing<'a> {
+    folder: &'a Location,
+    names: BTreeSet<String>,
+    http: &'a HttpOptions,
+}
+
+impl Listing<'_> {
+    fn members(self, folders: &[String]) -> Result<(Vec<Member>, LeftOut)> {
+        let (mut members, mut left_out) = (Vec::new(), LeftOut::new());
+        let mut in_index = BTreeSet::new();
+        for name in self
+            .names
+            .iter()
+            .filter(|n| n.ends_with(SHARD_INDEX_SUFFIX))
+        {
+            let stem = name.strip_suffix(SHARD_INDEX_SUFFIX).unwrap_or(name);
+            let Some((stem, _)) = with_kind(stem) else {
+                continue;
+            };
+            let shards = match Shards::open(&self.at(name), BASES, self.http) {
+                Ok(Some(shards)) => shards,
+                Ok(None) => continue,
+                Err(error) if error.may_pass() => return Err(error),
+                Err(error) => {
+                    left_out.push((name.clone(), error.to_string()));
+                    continue;
+                }
+            };
+            in_index.extend(shards.files().iter().map(|file| file.name.clone()));
+            members.extend(self.of_shards(name, stem, &shards));
+        }
+        for name in self.names.iter().filter(|name| !in_index.contains(*name)) {
+            if let Some((stem, kind)) = with_kind(name) {
+                let at = self.at(name);
+                let form = Form::new([&at], [&at]);
+                members.push(self.member((name, stem), kind, at, form, Vec::new()));
+            }
+        }
+        for name in folders.iter().filter(|name| !name.starts_with('.')) {
+            // Folders without a checkpoint, or with several, are for something else.
+            if let Ok(Some(shards)) = Shards::open(&self.at(name), BASES, self.http) {
+                members.extend(self.of_shards(name, name, &shards));
+            }
+        }
+        members.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok((members, left_out))
+    }
+
+    fn of_shards(&self, name: &str, stem: &str, shards: &Shards) -> Option<Member> {
+        let (_, kind) = with_kind(&shards.files().first()?.name)?;
+        let location = match (shards.files(), shards.index()) {
+            ([file], None) => file.location.clone(),
+            _ => shards.location().clone(),
+        };
+        let files = shards.files().iter().map(|file| &file.location);
+        let form = Form::new(
+            files,
+            [&self.at(name), &location]
+                .into_iter()
+                .chain(form::index(shards)),
+        );
+        let shards = shard_stems(shards);
+        Some(self.member((name, stem), kind, location, form, shards))
+    }
+
+    fn member(
+        &self,
+        (name, stem): (&str, &str),
+        kind: Kind,
+        location: Location,
+        form: Form,
+        shards: Vec<String>,
+    ) -> Member {
+        let sketch = format!("{stem}.{SKETCH}");
+        Member {
+            name: name.into(),
+            location,
+            kind,
+            form,
+            shards,
+            has_sketch: self.names.contains(&sketch),
+            sketch: self.at(&sketch),
+            is_local: matches!(self.folder, Location::Path(_)),
+        }
+    }
+
+    fn at(&self, name: &str) -> Location {
+        match self.folder {
+            Location::Path(folder) => Location::Path(folder.join(name)),
+            other => other.sibling(name).unwrap_or_else(|| other.clone()),
+        }
+    }
+}
+
+/// Splits the name of a file that may be a base.
+fn with_kind(name: &str) -> Option<(&str, Kind)> {
+    let (stem, extension) = name.rsplit_once('.')?;
+    let kind = BASES.iter().find(|kind| kind.extension() == extension)?;
+    (!stem.is_empty()).then_some((stem, *kind))
+}
+
+/// Returns the names of shards without their extensions; none of a file by itself.
+pub(super) fn shard_stems(shards: &Shards) -> Vec<String> {
+    if let ([_], None) = (shards.files(), shards.index()) {
+        return Vec::new();
+    }
+    let names = shards.files().iter().map(|file| file.name.as_str());
+    let stems = names.map(|name| name.rsplit_once('.').map_or(name, |(stem, _)| stem).into());
+    stems.collect()
+}

@@ -1,0 +1,228 @@
+//! Sketching a checkpoint.
+
+use std::{iter, mem};
+
+use zstn_core::engine::Engine as _;
+use zstn_core::sketch::{Sketch, Tensor};
+
+use super::plan::TensorPlan;
+use crate::source::{FileSource, HttpOptions, Input, Location, Source, read_parts};
+use crate::{Engine, Error, Progress, Reader, Result, Sink, View};
+
+/// Bytes that are read at the same time.
+const BATCH_BYTES: u64 = 32 << 20;
+
+/// Which tensors are read whole to digest them. Digests that the files hold cost
+/// nothing and are always taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Digests {
+    /// None: samples alone are read.
+    Stored,
+    /// Those of local files.
+    #[default]
+    Local,
+    /// All, which fetches all of a plain checkpoint on a server.
+    All,
+}
+
+/// Options for [`sketch`].
+#[derive(Clone)]
+#[must_use]
+pub struct SketchOptions<'a> {
+    bases: Vec<Input>,
+    digests: Digests,
+    http: HttpOptions,
+    progress: &'a dyn Progress,
+}
+
+impl Default for SketchOptions<'_> {
+    fn default() -> Self {
+        Self {
+            bases: Vec::new(),
+            digests: Digests::default(),
+            http: HttpOptions::default(),
+            progress: &(),
+        }
+    }
+}
+
+impl<'a> SketchOptions<'a> {
+    /// Reads a delta with the base that it was packed against. Where the base is a
+    /// delta, the next call adds the base of that one, and so on. The sketch names
+    /// the base by its [`Sketch::identity`], if all its tensors have digests.
+    pub fn base(mut self, base: impl Into<Input>) -> Self {
+        self.bases.push(base.into());
+        self
+    }
+
+    /// Sets which tensors are read whole to digest them, by default those of local
+    /// files.
+    pub fn digests(mut self, digests: Digests) -> Self {
+        self.digests = digests;
+        self
+    }
+
+    /// Sets time limits, retries and headers for the addresses that are read.
+    pub fn http(mut self, http: HttpOptions) -> Self {
+        self.http = http;
+        self
+    }
+
+    /// Sets what watches the work. It counts the bytes that are read.
+    pub fn progress<'b>(self, progress: &'b dyn Progress) -> SketchOptions<'b>
+    where
+        'a: 'b,
+    {
+        SketchOptions { progress, ..self }
+    }
+}
+
+/// Sketches a checkpoint of any kind, in one file or several
+/// (docs/formats/sketch.md). Of files on servers no more is read than samples and
+/// what they are coded with, unless [`Digests::All`] is set; tensors that are stored
+/// in one piece, and those of deltas, are read whole.
+///
+/// # Errors
+/// An input that is refused or cannot be read; [`Error::NeedsBase`] for a delta
+/// without its base; [`Error::Changed`] if somebody wrote to it meanwhile.
+pub fn sketch(engine: &Engine, input: impl Into<Input>, options: &SketchOptions) -> Result<Sketch> {
+    let reader = open(engine, input.into(), options)?;
+    sketch_reader(engine, &reader, options.digests, options.progress)
+}
+
+/// A sketch that was written.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct SavedSketch {
+    /// The sketch.
+    pub sketch: Sketch,
+    /// Length of its file, in bytes.
+    pub len_bytes: u64,
+}
+
+/// Sketches a checkpoint like [`sketch()`] and writes the sketch to `output`.
+///
+/// # Errors
+/// Those of [`sketch()`]; an output that the checkpoint or a base is read from, or
+/// that exists and may not be replaced; I/O errors.
+pub fn save_sketch<'a>(
+    engine: &Engine,
+    input: impl Into<Input>,
+    output: impl Into<Sink<'a>>,
+    options: &SketchOptions,
+) -> Result<SavedSketch> {
+    let input = input.into();
+    let mut output = output.into().file(&options.http)?;
+    let inputs = || iter::once(&input).chain(&options.bases);
+    // An index is read once, before the sources are there.
+    let indices = inputs().filter_map(Input::location);
+    let indices = indices.filter(|location| location.is_index());
+    let indices: Vec<FileSource> = indices
+        .filter_map(|location| match location {
+            Location::Path(path) => FileSource::open(path).ok(),
+            _ => None,
+        })
+        .collect();
+    let reader = open(engine, input.clone(), options)?;
+    let indices = indices.iter().map(|index| index as &dyn Source);
+    let sources: Vec<_> = reader.all_sources().chain(indices).collect();
+    output.check_inputs(&sources)?;
+    let sketch = sketch_reader(engine, &reader, options.digests, options.progress)?;
+    let bytes = sketch.to_bytes(engine);
+    output.write(&bytes)?;
+    output.finish()?;
+    Ok(SavedSketch {
+        sketch,
+        len_bytes: bytes.len() as u64,
+    })
+}
+
+fn open(engine: &Engine, input: Input, options: &SketchOptions) -> Result<Reader> {
+    let reader = Reader::options()
+        .engine(engine)
+        .view(View::Stored)
+        .http(options.http.clone());
+    let bases = options.bases.iter();
+    bases
+        .fold(reader, |reader, base| reader.base(base.clone()))
+        .open(input)
+}
+
+/// Sketches an open checkpoint.
+pub(super) fn sketch_reader(
+    engine: &Engine,
+    reader: &Reader,
+    digests: Digests,
+    progress: &dyn Progress,
+) -> Result<Sketch> {
+    let base = match reader.base() {
+        None => None,
+        Some(base) => sketch_reader(engine, base, digests, &())?.identity(),
+    };
+    let is_remote = reader.all_sources().any(Source::is_remote);
+    let digests = match digests {
+        Digests::Stored => false,
+        Digests::Local => !is_remote,
+        Digests::All => true,
+    };
+    let mut tensors = Vec::with_capacity(reader.tensors().len());
+    let plans = plans(reader, digests)?;
+    let model = reader.model();
+    let lens = |plan: &TensorPlan| -> u64 {
+        let ranges = plan.wanted(model).into_iter();
+        ranges.map(|(_, range)| range.end - range.start).sum()
+    };
+    progress.begin(plans.iter().map(lens).sum());
+    let (mut batch, mut batch_bytes) = (Vec::new(), 0_u64);
+    for plan in plans {
+        let len = lens(&plan);
+        if batch_bytes.saturating_add(len) > BATCH_BYTES && !batch.is_empty() {
+            tensors.extend(read_batch(engine, reader, mem::take(&mut batch), digests)?);
+            progress.advance(mem::take(&mut batch_bytes));
+        }
+        batch_bytes = batch_bytes.saturating_add(len);
+        batch.push(plan);
+    }
+    tensors.extend(read_batch(engine, reader, batch, digests)?);
+    progress.advance(batch_bytes);
+    reader.all_sources().try_for_each(Source::check_unchanged)?;
+    Sketch::new(model.original_len_bytes(), base, tensors).map_err(Error::place(reader.name()))
+}
+
+/// Plans for all tensors. Block tables that did not come with the index are read
+/// together.
+fn plans(reader: &Reader, digests: bool) -> Result<Vec<TensorPlan>> {
+    let model = reader.model();
+    let tables: Vec<_> = (0..model.tensors().len())
+        .map(|number| model.block_table(number))
+        .collect();
+    let wanted = tables.iter().flatten();
+    let wanted = wanted.map(|(file, range)| (&*reader.sources()[*file], range.clone()));
+    let mut read = read_parts(&wanted.collect::<Vec<_>>())?.into_iter();
+    let plan = |(number, table): (usize, &Option<_>)| {
+        let table = table.as_ref().and_then(|_| read.next());
+        TensorPlan::new(model, number, table.as_deref(), digests)
+    };
+    Ok(tables.iter().enumerate().map(plan).collect())
+}
+
+fn read_batch(
+    engine: &Engine,
+    reader: &Reader,
+    plans: Vec<TensorPlan>,
+    digests: bool,
+) -> Result<Vec<Tensor>> {
+    let model = reader.model();
+    let wanted: Vec<Vec<_>> = plans.iter().map(|plan| plan.wanted(model)).collect();
+    let ranges = wanted.iter().flatten();
+    let ranges = ranges.map(|(file, range)| (&*reader.sources()[*file], range.clone()));
+    let mut read = read_parts(&ranges.collect::<Vec<_>>())?.into_iter();
+    let with_bytes = plans.into_iter().zip(&wanted).map(|(plan, wanted)| {
+        let bytes: Vec<_> = read.by_ref().take(wanted.len()).collect();
+        (plan, bytes)
+    });
+    let sketched = engine.map(with_bytes.collect(), |(plan, bytes)| {
+        plan.sketch(engine, reader, &bytes, digests)
+    });
+    sketched.into_iter().collect()
+}

@@ -1,0 +1,64 @@
+/** `zstn view`: the command opens local models in the page, whose own policy holds there. */
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { browserTests } from "../support/browser.mjs";
+import { writeLanguageModel } from "../support/checkpoint.mjs";
+import { pack, program } from "../support/cli.mjs";
+import { largeLayout } from "../support/large-layout.mjs";
+import { scratchFolder } from "../support/scratch.mjs";
+
+const PAGE = fileURLToPath(new URL("../../../web-demo/dist", import.meta.url));
+const folder = scratchFolder();
+const plain = join(folder, "model.safetensors");
+const packed = join(folder, "my model.zstn");
+
+const { inBrowser } = browserTests({
+  ready: async () => {
+    await writeLanguageModel(plain);
+    await pack(plain, packed);
+  },
+});
+
+/** Runs `zstn view` and hands its link to `work`. */
+async function viewing(inputs, work) {
+  const view = spawn(program(), ["view", "--no-open", "--page", PAGE, ...inputs], { stdio: ["ignore", "pipe", "inherit"] });
+  try {
+    const [link] = await once(createInterface({ input: view.stdout }), "line");
+    await work(link);
+  } finally {
+    view.kill("SIGINT");
+    const [status] = await once(view, "exit");
+    assert.equal(status, 0);
+  }
+}
+
+inBrowser("a packed model is shown", async (page, complaints) => {
+  await viewing([packed], async (link) => {
+    await page.goto(link);
+    await page.locator(".tree .row").first().waitFor();
+    const figures = await page.locator(".figures").first().innerText();
+    assert.match(figures, /34/, "tensors");
+    assert.deepEqual(complaints, []);
+  });
+});
+
+inBrowser("two models are compared", async (page) => {
+  await viewing([packed, plain], async (link) => {
+    await page.goto(link);
+    await page.locator(".tree .row").first().waitFor();
+    assert.match(page.url(), /with=/);
+  });
+});
+
+inBrowser("a model of 70 billion parameters is listed", async (page) => {
+  await viewing([await largeLayout(folder)], async (link) => {
+    await page.goto(link);
+    await page.locator(".tree .row").first().waitFor();
+    assert.match(await page.locator(".figures").first().innerText(), /723/);
+  });
+});

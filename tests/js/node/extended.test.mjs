@@ -1,0 +1,146 @@
+/** Files with extension frames in the npm package: read like others, written on request, with the version that says so. */
+
+import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { FormatError, open, pack } from "zstn";
+import { bf16Tensor, safetensors, xorshift } from "../support/checkpoint.mjs";
+import { pack as packNatively, serve, unpack } from "../support/cli.mjs";
+import { scratchFolder } from "../support/scratch.mjs";
+
+const ROWS = 12_288;
+const COLUMNS = 256;
+const ROW_BYTES = 2 * COLUMNS;
+const scratch = scratchFolder();
+const at = (name) => join(scratch, name);
+const bytesOf = async (blob) => Buffer.from(await blob.arrayBuffer());
+const matrix = (bytes) => ({ dtype: "BF16", shape: [bytes.byteLength / ROW_BYTES, COLUMNS], bytes });
+let server;
+let up;
+let tuned;
+
+/** Rows of integers from -7 to 7, each times the scale of its row: dequantised weights. The products are exact. */
+function lattice(rows, random) {
+  const values = new Float32Array(rows * COLUMNS);
+  const step = () => (random() % 8) - (random() % 8);
+  for (let row = 0; row < rows; row++) {
+    const scale = (16 + (random() % 16)) / 4096;
+    for (let column = 0; column < COLUMNS; column++) values[row * COLUMNS + column] = step() * scale;
+  }
+  return new Uint8Array(Uint16Array.from(new Uint32Array(values.buffer), (bits) => bits >>> 16).buffer);
+}
+
+/** The same weights with a small change of every one. */
+function tune(bytes, random) {
+  const before = new Uint16Array(bytes.buffer.slice(0));
+  return new Uint8Array(before.map((bits) => bits + (random() % 3)).buffer);
+}
+
+before(async () => {
+  const random = xorshift(2209);
+  up = lattice(ROWS, random);
+  const usual = bf16Tensor(200 * COLUMNS, random);
+  const small = { usual: matrix(usual), quantised: matrix(lattice(200, random)) };
+  writeFileSync(at("large.safetensors"), safetensors({ usual: matrix(usual), up: matrix(up) }));
+  writeFileSync(at("small.safetensors"), safetensors(small));
+  writeFileSync(at("usual.safetensors"), safetensors({ usual: matrix(usual) }));
+  tuned = { usual: matrix(tune(usual, random)), quantised: small.quantised };
+  writeFileSync(at("tuned.safetensors"), safetensors(tuned));
+  await packNatively(at("large.safetensors"), at("large.zstn"), { extended: true });
+  await packNatively(at("tuned.safetensors"), at("tuned.z4dm"), { base: at("small.safetensors"), extended: true });
+  server = await serve(scratch);
+});
+after(() => server?.stop());
+
+/** A stream that keeps what it gets. */
+function collector() {
+  const pieces = [];
+  const to = new WritableStream({ write: (piece) => void pieces.push(piece.slice()) });
+  return { to, bytes: () => Buffer.concat(pieces) };
+}
+
+test("tensors and rows of a file of version 4 are those of the original", async () => {
+  assert.equal(readFileSync(at("large.zstn"))[4], 4);
+  const model = await open(`${server.url}large.zstn`);
+  assert.ok(Buffer.from((await model.tensor("up")).bytes).equals(Buffer.from(up)));
+  const { storedLength } = model.tensors.get("up");
+  for (const [begin, end] of [[0, 1], [4095, 4097], [ROWS - 3, ROWS]]) {
+    const plan = await model.plan("up", { rows: [begin, end] });
+    assert.equal(plan.whole, false);
+    assert.ok(plan.bytes < storedLength / 2, `${plan.bytes} of ${storedLength} bytes`);
+    const { bytes } = await model.tensor("up", { rows: [begin, end] });
+    assert.ok(Buffer.from(bytes).equals(Buffer.from(up.subarray(begin * ROW_BYTES, end * ROW_BYTES))));
+  }
+  const full = await open(at("large.zstn"), { verify: "full", workers: 0 });
+  assert.ok(Buffer.from((await full.tensor("up")).bytes).equals(Buffer.from(up)));
+  const restored = await full.asSafetensorsBlob().bytes();
+  assert.ok(Buffer.from(restored).equals(readFileSync(at("large.safetensors"))));
+  model.close();
+  full.close();
+});
+
+test("the server offers the original, whole and in ranges", async () => {
+  writeFileSync(at("alone.zstn"), readFileSync(at("large.zstn")));
+  const original = readFileSync(at("large.safetensors"));
+  const whole = await fetch(`${server.url}alone.safetensors`);
+  assert.ok(Buffer.from(await whole.arrayBuffer()).equals(original));
+  const [begin, end] = [original.length - 5000, original.length - 1000];
+  const part = await fetch(`${server.url}alone.safetensors`, { headers: { Range: `bytes=${begin}-${end - 1}` } });
+  assert.equal(part.status, 206);
+  assert.ok(Buffer.from(await part.arrayBuffer()).equals(original.subarray(begin, end)));
+});
+
+test("a delta of version 2 is read with its base", async () => {
+  assert.equal(readFileSync(at("tuned.z4dm"))[4], 2);
+  const model = await open(at("tuned.z4dm"), { base: at("small.safetensors") });
+  assert.equal(model.tensors.get("usual").base, "difference");
+  const { bytes } = await model.tensor("usual");
+  assert.ok(Buffer.from(bytes).equals(Buffer.from(tuned.usual.bytes)));
+  const rows = await model.tensor("usual", { rows: [7, 9] });
+  assert.ok(Buffer.from(rows.bytes).equals(Buffer.from(tuned.usual.bytes.subarray(7 * ROW_BYTES, 9 * ROW_BYTES))));
+  model.close();
+});
+
+test("`extended` packs into a Blob and a stream with the same bytes, which the command line restores", async () => {
+  const plain = await pack(at("small.safetensors"));
+  const { blob, size } = await pack(at("small.safetensors"), { extended: true });
+  assert.equal(size, blob.size);
+  assert.ok(size < plain.size, `${size} and ${plain.size} bytes`);
+  const bytes = await bytesOf(blob);
+  assert.equal(bytes[4], 4);
+  const stream = collector();
+  const report = await pack(at("small.safetensors"), { extended: true, to: stream.to });
+  assert.equal(report.size, size);
+  assert.ok(stream.bytes().equals(bytes));
+  writeFileSync(at("packed.zstn"), bytes);
+  await unpack(at("packed.zstn"), at("back.safetensors"));
+  assert.ok(readFileSync(at("back.safetensors")).equals(readFileSync(at("small.safetensors"))));
+});
+
+test("against a base as well", async () => {
+  const options = { base: at("small.safetensors"), extended: true };
+  const { blob, size, tensors } = await pack(at("tuned.safetensors"), options);
+  const bytes = await bytesOf(blob);
+  assert.deepEqual([bytes[4], size], [2, bytes.byteLength]);
+  assert.deepEqual(tensors.map(({ base }) => base).toSorted(), ["copy", "difference"]);
+  const stream = collector();
+  await pack(at("tuned.safetensors"), { ...options, to: stream.to });
+  assert.ok(stream.bytes().equals(bytes));
+  writeFileSync(at("packed.z4dm"), bytes);
+  await unpack(at("packed.z4dm"), at("back.safetensors"), { base: at("small.safetensors") });
+  assert.ok(readFileSync(at("back.safetensors")).equals(readFileSync(at("tuned.safetensors"))));
+});
+
+test("without a smaller extension frame the option changes nothing", async () => {
+  const plain = await bytesOf((await pack(at("usual.safetensors"))).blob);
+  const extended = await bytesOf((await pack(at("usual.safetensors"), { extended: true })).blob);
+  assert.ok(plain.equals(extended));
+  assert.equal(plain[4], 3);
+});
+
+test("an extension frame in version 3 is refused", async () => {
+  const forged = readFileSync(at("large.zstn"));
+  forged[4] = 3;
+  await assert.rejects(open(forged), (error) => error instanceof FormatError && error.rule === "zstn.head_checksum");
+});

@@ -1,0 +1,22 @@
+/** The libraries that tensors are handed to, which `cargo xtask consumers` installs. */
+
+import { existsSync, mkdirSync, readdirSync, symlinkSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const folder = process.env.ZSTN_CONSUMERS ?? fileURLToPath(new URL("../../../target/cache/consumers", import.meta.url));
+
+/** Their node_modules. */
+export const modules = join(folder, "node_modules");
+
+/** The reason for leaving tests out that need them, or `false`. */
+export const withoutConsumers = existsSync(join(modules, "onnxruntime-node")) ? false : "onnxruntime and TensorFlow.js are not installed; run `cargo xtask consumers`";
+
+/** Makes them, and the packages of this repository, importable in `project`. */
+export function linkModules(project) {
+  const own = fileURLToPath(new URL("../../../node_modules", import.meta.url));
+  mkdirSync(join(project, "node_modules"), { recursive: true });
+  for (const [name, from] of [...["onnxruntime-node", "onnxruntime-web", "@tensorflow"].map((name) => [name, modules]), ["@huggingface", own], ["zstn", own]]) {
+    if (readdirSync(from).includes(name)) symlinkSync(join(from, name), join(project, "node_modules", name));
+  }
+}

@@ -1,0 +1,39 @@
+/** What is said about files that are no models: the same on every surface. */
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { open, pack } from "zstn";
+import { describeNonModel } from "../../../wasm/dist/not-a-model.js";
+
+const { formats, others } = JSON.parse(readFileSync(new URL("../../other-formats.json", import.meta.url), "utf8"));
+const bytesOf = (hex) => new Uint8Array(Buffer.from(hex, "hex"));
+
+for (const { name, sentence, heads } of formats) {
+  test(`${name}: said when it is described, opened or packed`, async () => {
+    assert.match(sentence, /^Th.*\.$/);
+    for (const head of heads) {
+      assert.equal(describeNonModel(bytesOf(head)), sentence, head);
+      // As the beginning of a file that is longer than what is read first.
+      const file = new Uint8Array(50_000);
+      file.set(bytesOf(head));
+      // An object may be meant as an index, so that what is wrong with it counts.
+      const message = name === "JSON" && bytesOf(head)[0] === 0x7b ? /not the index of a sharded checkpoint/ : sentence;
+      for (const input of [file, bytesOf(head), new Blob([bytesOf(head)])]) await assert.rejects(open(input), { name: "FormatError", code: "malformed", message }, head);
+    }
+  });
+}
+
+test("other bytes are not described, nor are beginnings that are cut off anywhere", () => {
+  for (const head of others) assert.equal(describeNonModel(bytesOf(head)), undefined, head);
+  const known = new Set([undefined, ...formats.map(({ sentence }) => sentence)]);
+  for (const { heads } of formats) for (const head of heads) for (let end = 0; end < head.length / 2; end++) assert.ok(known.has(describeNonModel(bytesOf(head).subarray(0, end))));
+});
+
+test("what cannot be a header is described where it is packed, too", async () => {
+  for (const name of ["web page", "GGUF", "PyTorch"]) {
+    const { sentence, heads } = formats.find((format) => format.name === name);
+    await assert.rejects(pack(bytesOf(heads[0]), { base: bytesOf(heads[0]) }), { name: "FormatError" });
+    assert.equal(describeNonModel(bytesOf(heads[0])), sentence);
+  }
+});

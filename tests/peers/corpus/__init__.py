@@ -1,0 +1,46 @@
+"""Checkpoints to measure with: one real model in the shapes that models come in, and other real ones.
+
+`models()` gives name -> maker; calling a maker gives the bytes of a safetensors file. Most derive from the fp32
+weights of all-MiniLM-L6-v2 and from fixed seeds. `differences()` gives those that have a base.
+"""
+
+from . import published, quantised, trained
+from .adapters import merged
+from .base_model import minilm, rounded
+from .changes import FINE_TUNES, SEED, fine_tunes
+from .layout import checkpoint, split
+from .plain import as_shipped, gaussian, half_precision_in_float32, pruned, tied
+from .rounding import bf16
+
+__all__ = ["SEED", "bf16", "checkpoint", "differences", "fine_tunes", "minilm", "models", "split", "variants"]
+
+
+def variants():
+    """Name and maker of every checkpoint that derives from the one model, but the fine-tunes."""
+    return {
+        "minilm-bf16": lambda: rounded("BF16"),
+        "minilm-f16": lambda: rounded("F16"),
+        "minilm-f32": as_shipped,
+        "minilm-f16inf32": half_precision_in_float32,
+        **quantised.FIRST,
+        "minilm-sparse50-bf16": lambda: rounded("BF16", pruned),
+        "minilm-tied-bf16": tied,
+        "gauss-bf16": lambda: gaussian("BF16"),
+        "gauss-f32": lambda: gaussian("F32"),
+    }
+
+
+def models():
+    """`variants()`, other kinds of quantised weights, and other real models, which are downloaded."""
+    real = {name: make for name, make in published.models().items() if name in published.BY_THEMSELVES}
+    return {**variants(), **quantised.MORE, **real}
+
+
+def differences(seed=SEED):
+    """Name -> (maker, maker of its base): fine-tunes made by arithmetic, merged adapters, real pairs, trained runs."""
+    base = {dtype: lambda dtype=dtype: rounded(dtype) for dtype in ("BF16", "F32")}
+    made = {name: (lambda name=name: fine_tunes(seed)[name], base["BF16"]) for name in FINE_TUNES}
+    for rank, dtype in ((8, "BF16"), (16, "BF16"), (64, "BF16"), (16, "F32")):
+        make = lambda rank=rank, dtype=dtype: merged(rank, dtype, seed)
+        made[f"minilm-lora{rank}-{dtype.lower()}"] = (make, base[dtype])
+    return {**made, **published.pairs(), **trained.pairs()}

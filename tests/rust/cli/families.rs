@@ -1,0 +1,282 @@
+//! `zstn sketch` and `zstn pack --base auto`.
+
+use std::path::Path;
+use std::process::Output;
+
+use tempfile::TempDir;
+use zstn_tests::checkpoint;
+use zstn_tests::command::{json, text, zstn};
+use zstn_tests::rng::Rng;
+
+pub(super) fn run(folder: &Path, line: &str) -> Output {
+    zstn(folder, &line.split(' ').collect::<Vec<_>>())
+}
+
+/// Returns what a command says, which has to succeed.
+pub(super) fn say(folder: &Path, line: &str) -> String {
+    let out = run(folder, line);
+    assert!(out.status.success(), "{line}: {}", text(&out.stderr));
+    text(&out.stderr)
+}
+
+/// A base and an unrelated checkpoint in `models`, a fine-tune of the base and
+/// something else.
+pub(super) fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("models")).unwrap();
+    let base = Rng(1).bf16_weights(200_000);
+    let mut tuned = base.clone();
+    let mut rng = Rng(4);
+    for byte in &mut tuned {
+        *byte ^= u8::from(rng.unit() < 0.02);
+    }
+    let other = Rng(2).bf16_weights(200_000);
+    let alone = Rng(3).bf16_weights(200_000);
+    for (name, weights) in [
+        ("models/base", &base),
+        ("models/other", &other),
+        ("tuned", &tuned),
+        ("alone", &alone),
+    ] {
+        let file = checkpoint(&[("w", "BF16", weights), ("x", "U8", &[1; 99])]);
+        std::fs::write(folder.path().join(format!("{name}.safetensors")), file).unwrap();
+    }
+    folder
+}
+
+pub(super) const AUTO: &str = "--base auto --family models";
+
+#[test]
+fn a_base_is_found_and_said_before_packing() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let said = say(folder.path(), &format!("pack tuned.safetensors {AUTO}"));
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 2, "{said}");
+    assert!(
+        lines[0].starts_with("expects ")
+            && lines[0]
+                .contains(" of 400 kB against models/base.safetensors; without a base about 26"),
+        "{said}"
+    );
+    assert!(
+        lines[1].starts_with("tuned.safetensors → tuned.z4dm: 400 kB → "),
+        "{said}"
+    );
+    say(
+        folder.path(),
+        "unpack tuned.z4dm --base models/base.safetensors -o back",
+    );
+    assert!(std::fs::read(at("back")).unwrap() == std::fs::read(at("tuned.safetensors")).unwrap());
+    let said = say(folder.path(), &format!("pack alone.safetensors {AUTO}"));
+    assert!(
+        said.contains("without a base: none of 2 checkpoints saves 10 %"),
+        "{said}"
+    );
+    assert!(at("alone.zstn").exists() && !at("alone.z4dm").exists());
+    say(
+        folder.path(),
+        "verify alone.zstn --against alone.safetensors",
+    );
+    let quiet = say(folder.path(), &format!("pack tuned.safetensors {AUTO} -fq"));
+    assert_eq!(quiet, "");
+    // Nothing was put into the family.
+    assert_eq!(std::fs::read_dir(at("models")).unwrap().count(), 2);
+    say(
+        folder.path(),
+        &format!("pack tuned.safetensors {AUTO} -fq --save-sketches"),
+    );
+    assert!(at("models/base.sketch").exists() && at("models/other.sketch").exists());
+}
+
+#[test]
+fn reports_have_what_was_expected() {
+    let folder = folder();
+    std::fs::write(folder.path().join("models/bad.zstn"), "ZSTN").unwrap();
+    let report = json(&run(
+        folder.path(),
+        &format!("pack tuned.safetensors {AUTO} --json"),
+    ));
+    assert_eq!(
+        report["bases"],
+        serde_json::json!(["models/base.safetensors"])
+    );
+    assert_eq!(report["output"], "tuned.z4dm");
+    let family = &report["family"];
+    assert_eq!(
+        (&family["location"], &family["candidates"]),
+        (&"models".into(), &2.into())
+    );
+    assert_eq!(family["left_out"][0]["name"], "bad.zstn");
+    let [packed, expected, plain] = [
+        &report["packed_bytes"],
+        &family["expected_bytes"],
+        &family["expected_plain_bytes"],
+    ]
+    .map(|value| value.as_u64().unwrap());
+    assert!(
+        packed.abs_diff(expected) < packed / 4 && expected < plain / 2,
+        "{report}"
+    );
+    let report = json(&run(folder.path(), "pack alone.safetensors --json"));
+    assert!(report["family"].is_null());
+    let report = json(
+        &run(
+            folder.path(),
+            "sketch tuned.safetensors models/base.safetensors -o s --json",
+        )
+        .first(),
+    );
+    assert_eq!(
+        (&report["tensors"], &report["digested_tensors"]),
+        (&2.into(), &2.into())
+    );
+}
+
+/// One of the JSON objects that a verb prints for several inputs.
+trait First {
+    fn first(self) -> Self;
+}
+
+impl First for Output {
+    fn first(mut self) -> Self {
+        let end = self.stdout.iter().position(|byte| *byte == b'\n');
+        self.stdout.truncate(end.unwrap_or(self.stdout.len()));
+        self
+    }
+}
+
+#[test]
+fn sketches_are_named_after_the_checkpoint() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let said = say(folder.path(), "sketch models/base.safetensors");
+    assert!(
+        said.contains("models/base.sketch: 2 tensors of 400 kB, 2 with digests"),
+        "{said}"
+    );
+    say(folder.path(), "pack models/base.safetensors");
+    say(folder.path(), "sketch models/base.zstn -o again.sketch");
+    let read = |name: &str| std::fs::read(at(name)).unwrap();
+    assert!(read("models/base.sketch") == read("again.sketch"));
+    let out = run(folder.path(), "sketch models/base.zstn");
+    assert_eq!(out.status.code(), Some(2), "{}", text(&out.stderr));
+    std::fs::create_dir(at("one")).unwrap();
+    std::fs::copy(at("alone.safetensors"), at("one/model.safetensors")).unwrap();
+    say(folder.path(), "sketch one");
+    say(folder.path(), "sketch alone.safetensors");
+    assert!(read("one.sketch") == read("alone.sketch"));
+    assert!(run(folder.path(), "sketch one -o -").stdout == read("one.sketch"));
+}
+
+#[test]
+fn info_says_what_a_chain_costs() {
+    let folder = folder();
+    say(
+        folder.path(),
+        "pack tuned.safetensors --base models/base.safetensors",
+    );
+    say(
+        folder.path(),
+        "pack alone.safetensors --base tuned.z4dm --base models/base.safetensors",
+    );
+    let len = |name: &str| folder.path().join(name).metadata().unwrap().len();
+    let info = |line: &str| text(&run(folder.path(), line).stdout);
+    let shown = info("info tuned.z4dm");
+    assert!(shown.contains("at least 2 checkpoints"), "{shown}");
+    let line = "info alone.z4dm --base tuned.z4dm --base models/base.safetensors";
+    let shown = info(line);
+    assert!(
+        shown.contains("3 checkpoints") && shown.contains("are read to restore it"),
+        "{shown}"
+    );
+    let report = json(&run(folder.path(), &format!("{line} --json")));
+    let all = len("alone.z4dm") + len("tuned.z4dm") + len("models/base.safetensors");
+    assert_eq!(
+        (&report["chain_checkpoints"], &report["chain_bytes"]),
+        (&3.into(), &all.into())
+    );
+    assert_eq!(report["chain_complete"], true);
+    let report = json(&run(folder.path(), "info tuned.z4dm --json"));
+    assert_eq!(
+        (&report["chain_checkpoints"], &report["chain_complete"]),
+        (&1.into(), &false.into())
+    );
+    assert!(!info("info tuned.safetensors").contains("chain"));
+}
+
+#[test]
+fn wrong_usage_and_wrong_files_have_their_status() {
+    let folder = folder();
+    std::fs::write(folder.path().join("models/base.sketch"), "no sketch").unwrap();
+    let long = "--base a --base b --base c --base d --base e";
+    for (line, status, sentence) in [
+        ("pack tuned.safetensors --base auto -o x", 2, "--family"),
+        (
+            "pack tuned.safetensors --family models -o x",
+            2,
+            "--base auto",
+        ),
+        (
+            "pack tuned.safetensors --save-sketches -o x",
+            2,
+            "--base auto",
+        ),
+        (
+            "pack tuned.safetensors --base auto --family none -o x",
+            3,
+            "none",
+        ),
+        (
+            "pack - --base auto --family models -o x",
+            2,
+            "read only once",
+        ),
+        (
+            "pack models/base.sketch --base auto --family models -o x",
+            1,
+            "base.sketch",
+        ),
+        (
+            "pack tuned.safetensors --base auto --base models/base.safetensors --family models -o x",
+            2,
+            "without another --base",
+        ),
+        ("unpack tuned.z4dm --base auto -o x", 2, "only `zstn pack`"),
+        ("ls tuned.z4dm --base auto", 2, "./auto"),
+        ("sketch models/base.sketch -o x", 1, "base.sketch"),
+        ("sketch none.safetensors -o x", 3, "none.safetensors"),
+        (
+            &format!("pack tuned.safetensors -o x {long}"),
+            2,
+            "5 bases is over the limit of 4",
+        ),
+        (
+            &format!("unpack tuned.z4dm -o x {long}"),
+            2,
+            "unpack d with the bases",
+        ),
+    ] {
+        let line = line.to_owned();
+        if line.starts_with("unpack") {
+            say(
+                folder.path(),
+                "pack tuned.safetensors --base models/base.safetensors -f",
+            );
+        }
+        let out = run(folder.path(), &line);
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(status), "{line}: {said}");
+        assert!(said.contains(sentence), "{line}: {said}");
+        assert!(!folder.path().join("x").exists(), "{line}");
+    }
+    // A damaged sketch is named, and the rest goes on.
+    let said = say(
+        folder.path(),
+        &format!("pack tuned.safetensors {AUTO} -o x"),
+    );
+    assert!(
+        said.contains("note: base.safetensors was left out: models/base.sketch"),
+        "{said}"
+    );
+}

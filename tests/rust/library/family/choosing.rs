@@ -1,0 +1,256 @@
+//! The base that is chosen, and those that are not.
+
+use zstn::Input;
+
+use super::*;
+
+#[test]
+fn the_nearest_of_several_is_chosen() {
+    let folder = Folder::new();
+    let (base, other) = (Weights::new(1), Weights::new(2));
+    let tuned = base.tuned(3, 1.0, 0.02);
+    let later = tuned.tuned(4, 0.3, 0.002);
+    folder.write("models/a-unrelated.safetensors", &other.file("BF16"));
+    folder.write("models/b-base.safetensors", &base.file("BF16"));
+    folder.write("models/c-tuned.safetensors", &tuned.file("BF16"));
+    // The same weights in a dtype that no difference is taken from.
+    folder.write("models/a-f16.safetensors", &tuned.file("F16"));
+    folder.write("models/README.md", b"# models");
+    folder.write("new.safetensors", &later.file("BF16"));
+    let choice = folder.choose("new.safetensors");
+    assert_eq!(base_of(&choice), Some("c-tuned.safetensors"));
+    assert_eq!((choice.compared, choice.left_out.len()), (4, 0));
+    // Without that one the base of both.
+    std::fs::remove_file(folder.at("models/c-tuned.safetensors")).unwrap();
+    let choice = folder.choose("new.safetensors");
+    assert_eq!(base_of(&choice), Some("b-base.safetensors"));
+    let packed = folder.pack("new.safetensors", "new.z4dm", &choice);
+    assert!(packed < choice.plain.packed_bytes * 9 / 10);
+    // A packed base serves as well.
+    zstn::pack(
+        &engine(),
+        folder.at("models/b-base.safetensors"),
+        folder.at("models/b-base.zstn"),
+        &PackOptions::default(),
+    )
+    .unwrap();
+    std::fs::remove_file(folder.at("models/b-base.safetensors")).unwrap();
+    let again = folder.choose("new.safetensors");
+    assert_eq!(base_of(&again), Some("b-base.zstn"));
+    assert_eq!(again.base.unwrap().estimate, choice.base.unwrap().estimate);
+}
+
+#[test]
+fn no_base_is_chosen_among_unrelated_ones() {
+    let folder = Folder::new();
+    folder.write("new.safetensors", &Weights::new(1).file("BF16"));
+    let choice = folder.choose("new.safetensors");
+    assert_eq!((base_of(&choice), choice.compared), (None, 0));
+    for seed in 2..5 {
+        let name = format!("models/{seed}.safetensors");
+        folder.write(&name, &Weights::new(seed).file("BF16"));
+    }
+    let other = checkpoint(&[("x", "U8", &[7; 500])]);
+    folder.write("models/other.safetensors", &other);
+    let choice = folder.choose("new.safetensors");
+    assert_eq!((base_of(&choice), choice.compared), (None, 4));
+    let packed = folder.pack("new.safetensors", "new.zstn", &choice);
+    let expected = choice.plain.packed_bytes;
+    assert!(
+        packed.abs_diff(expected) < expected / 20,
+        "{packed}, {expected}"
+    );
+}
+
+#[test]
+fn of_equal_ones_the_first_name_is_chosen() {
+    let folder = Folder::new();
+    let base = Weights::new(1);
+    for name in ["c", "b", "d"] {
+        folder.write(&format!("models/{name}.safetensors"), &base.file("BF16"));
+    }
+    folder.write("new.safetensors", &base.tuned(2, 0.1, 0.01).file("BF16"));
+    for _ in 0..3 {
+        assert_eq!(
+            base_of(&folder.choose("new.safetensors")),
+            Some("b.safetensors")
+        );
+    }
+}
+
+#[test]
+fn a_checkpoint_is_not_its_own_base() {
+    let folder = Folder::new();
+    let base = Weights::new(1);
+    folder.write("models/a.safetensors", &base.file("BF16"));
+    folder.write(
+        "models/b.safetensors",
+        &base.tuned(2, 0.1, 0.01).file("BF16"),
+    );
+    let packed = PackOptions::default();
+    zstn::pack(
+        &engine(),
+        folder.at("models/b.safetensors"),
+        folder.at("models/b.zstn"),
+        &packed,
+    )
+    .unwrap();
+    let choice = folder.choose("models/b.safetensors");
+    assert_eq!(
+        (base_of(&choice), choice.compared),
+        (Some("a.safetensors"), 1)
+    );
+}
+
+#[test]
+fn members_that_cannot_be_compared_are_named_with_the_reason() {
+    let folder = Folder::new();
+    let base = Weights::new(1);
+    for name in ["damaged", "good", "stale"] {
+        folder.write(&format!("models/{name}.safetensors"), &base.file("BF16"));
+    }
+    folder.write("models/broken.zstn", b"ZSTN and nothing else");
+    folder.write("models/unknown.z4dm", b"Z4DM");
+    folder.write("models/damaged.sketch", b"ZSTNSKCH?");
+    folder.write("models/m.safetensors.index.json", b"{}");
+    // The sketch of another checkpoint, which promises more than the file has.
+    folder.write("new.safetensors", &base.tuned(2, 0.1, 0.01).file("BF16"));
+    folder.write("other.safetensors", &checkpoint(&[("x", "U8", &[1; 100])]));
+    folder.sketch("new.safetensors", &[]);
+    std::fs::copy(folder.at("new.sketch"), folder.at("models/stale.sketch")).unwrap();
+    folder.write(
+        "models/stale.safetensors",
+        &checkpoint(&[("x", "U8", &[1; 100])]),
+    );
+    let choice = folder.choose("new.safetensors");
+    assert_eq!(base_of(&choice), Some("good.safetensors"));
+    for (name, part) in [
+        ("broken.zstn", "broken.zstn: "),
+        ("damaged.safetensors", "version"),
+        ("m.safetensors.index.json", "weight_map"),
+        ("stale.safetensors", "make it again"),
+        ("unknown.z4dm", "without a sketch"),
+    ] {
+        let reason = choice
+            .left_out
+            .iter()
+            .find(|(left_out, _)| left_out == name);
+        let reason = &reason
+            .unwrap_or_else(|| panic!("{name}: {:?}", choice.left_out))
+            .1;
+        assert!(reason.contains(part), "{name}: {reason}");
+    }
+    assert_eq!(choice.left_out.len(), 5);
+    // Those that turn out to be something else count as left out alone.
+    assert_eq!(choice.compared, 1);
+}
+
+#[test]
+fn sketches_are_saved_when_asked_for_and_then_used() {
+    let folder = Folder::new();
+    let base = Weights::new(1);
+    folder.write("models/a.safetensors", &base.file("BF16"));
+    folder.write("new.safetensors", &base.tuned(2, 0.1, 0.01).file("BF16"));
+    let names = || std::fs::read_dir(folder.at("models")).unwrap().count();
+    let first = folder.choose("new.safetensors");
+    assert_eq!((names(), first.saved.len()), (1, 0));
+    let save = FamilyOptions::default().save_sketches(true);
+    let choice = folder.choose_with("new.safetensors", &save).unwrap();
+    assert_eq!(choice.saved, [folder.at("models/a.sketch")]);
+    let file = std::fs::read(folder.at("models/a.sketch")).unwrap();
+    let saved = Sketch::parse(&engine(), &file).unwrap();
+    assert_eq!(saved, sketch_of(&folder.at("models/a.safetensors")));
+    let again = folder.choose_with("new.safetensors", &save).unwrap();
+    assert!(again.saved.is_empty());
+    assert_eq!(again.base.unwrap().estimate, first.base.unwrap().estimate);
+}
+
+#[test]
+fn shards_are_compared_with_the_same_shards() {
+    let folder = Folder::new();
+    let base = Weights::new(1);
+    let write = |name: &str, weights: &Weights| {
+        std::fs::create_dir_all(folder.at(name)).unwrap();
+        let (first, second) = weights.0.split_at(2);
+        let mut map = Vec::new();
+        for (number, part) in [first, second].into_iter().enumerate() {
+            let file = format!("model-{number}.safetensors");
+            for (tensor, _) in part {
+                map.push(format!("{tensor:?}:{file:?}"));
+            }
+            folder.write(
+                &format!("{name}/{file}"),
+                &Weights(part.to_vec()).file("BF16"),
+            );
+        }
+        let index = format!("{{\"weight_map\":{{{}}}}}", map.join(","));
+        folder.write(
+            &format!("{name}/model.safetensors.index.json"),
+            index.as_bytes(),
+        );
+    };
+    write("models/base", &base);
+    write("models/far", &Weights::new(9));
+    folder.write("models/whole.safetensors", &base.file("BF16"));
+    write("new", &base.tuned(2, 0.2, 0.01));
+    let choice = folder.choose("new");
+    assert_eq!((base_of(&choice), choice.compared), (Some("base"), 2));
+    assert_eq!(choice.left_out[0].0, "whole.safetensors");
+    let packed = folder.pack("new", "new-z4dm", &choice);
+    let expected = choice.base.unwrap().estimate.packed_bytes;
+    assert!(
+        packed.abs_diff(expected) < packed / 5,
+        "{packed}, {expected}"
+    );
+    assert!(folder.at("new-z4dm/model-1.z4dm").exists());
+    // An index in the family itself.
+    let choice = family::choose(
+        &engine(),
+        folder.at("new/model.safetensors.index.json"),
+        folder.at("models/base"),
+        &FamilyOptions::default(),
+    );
+    let choice = choice.unwrap();
+    assert_eq!(base_of(&choice), Some("model.safetensors.index.json"));
+    assert_eq!(choice.compared, 1);
+}
+
+#[test]
+fn what_cannot_be_a_family_or_a_target_is_refused() {
+    let folder = Folder::new();
+    folder.write("new.safetensors", &Weights::new(1).file("BF16"));
+    let options = FamilyOptions::default();
+    let choose = |input: Input, family: zstn::Location| {
+        family::choose(&engine(), input, family, &options)
+            .unwrap_err()
+            .to_string()
+    };
+    let models = zstn::Location::from(folder.at("models"));
+    let target: Input = folder.at("new.safetensors").into();
+    let refusal = choose(
+        target.clone(),
+        zstn::Location::url("https://localhost/models/"),
+    );
+    assert!(refusal.contains("cannot be listed"), "{refusal}");
+    let refusal = choose(target, zstn::Location::from(folder.at("missing")));
+    assert!(refusal.contains("missing"), "{refusal}");
+    let refusal = choose(zstn::Location::Stdin.into(), models);
+    assert!(refusal.contains("read only once"), "{refusal}");
+}
+
+#[test]
+fn a_sketch_that_cannot_be_saved_is_used_all_the_same() {
+    let folder = Folder::new();
+    let base = Weights::new(1);
+    folder.write("models/a.safetensors", &base.file("BF16"));
+    folder.write("new.safetensors", &base.tuned(2, 0.1, 0.01).file("BF16"));
+    std::fs::create_dir(folder.at("models/a.sketch")).unwrap();
+    let save = FamilyOptions::default().save_sketches(true);
+    let choice = folder.choose_with("new.safetensors", &save).unwrap();
+    assert_eq!(
+        (base_of(&choice), choice.compared, choice.saved.len()),
+        (Some("a.safetensors"), 1, 0)
+    );
+    assert!(choice.left_out.is_empty(), "{:?}", choice.left_out);
+    assert_eq!(choice.unsaved[0].0, "a.safetensors");
+}

@@ -1,0 +1,238 @@
+//! `ZXD1` frames made field by field, straight from docs/formats/zxd1.md:
+//! what a reader has to understand is more than what the encoder writes.
+
+#![allow(missing_docs)] // field names are those of the format
+
+use zstn_core::container::zstn::integrity::checksum;
+use zstn_core::entropy::interleaved::{
+    BitWriter, EncodeTables, Frequencies, encode, encode_side_stream,
+};
+
+/// The fields of a frame that a writer is free to choose.
+#[derive(Debug, Clone)]
+pub struct DifferenceFrame {
+    /// 0 bfloat16, 1 float16, 2 float32.
+    pub dtype: u8,
+    pub states: usize,
+    pub group: usize,
+    pub block: usize,
+    /// First and last context.
+    pub contexts: [usize; 2],
+    /// A code for each group.
+    pub codes: Vec<u8>,
+    pub means: Option<[i32; 64]>,
+    /// Table and shift of each context from the first to the last.
+    pub codings: Vec<(u16, u16)>,
+}
+
+impl DifferenceFrame {
+    fn width(&self) -> usize {
+        if self.dtype == 2 { 4 } else { 2 }
+    }
+
+    fn words(&self, bytes: &[u8]) -> Vec<u64> {
+        let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |w, &b| w << 8 | u64::from(b));
+        bytes.chunks(self.width()).map(word).collect()
+    }
+
+    /// Returns the coding of an element of the base in a group with that code
+    /// (section 6).
+    fn coding(&self, code: u8, base: u64) -> (u16, u16) {
+        let (mantissa_bits, exponents, bias) = match self.dtype {
+            0 => (7, 0xFF, 127),
+            1 => (10, 0x1F, 15),
+            _ => (23, 0xFF, 127),
+        };
+        let context = match code {
+            255 => 96,
+            254 => 97 + (base >> (mantissa_bits - 6) & 63),
+            _ => {
+                let exponent = i64::try_from(base >> mantissa_bits & exponents).expect("small");
+                let context = 2 * (exponent - bias) - (i64::from(code) - 100) + 16;
+                context.clamp(0, 95).cast_unsigned()
+            }
+        };
+        let [first, last] = self.contexts;
+        let context = usize::try_from(context).expect("small").clamp(first, last);
+        self.codings[context - first]
+    }
+
+    /// Returns the value that leads from `base` to `current` (section 5).
+    fn value(&self, code: u8, base: u64, current: u64) -> u64 {
+        let bits = 8 * self.width();
+        let modulus = 1i128 << bits;
+        let order = |x: u64| match x >> (bits - 1) {
+            0 => i128::from(x),
+            _ => -i128::from(x & ((1 << (bits - 1)) - 1)) - 1,
+        };
+        let mut difference = order(current) - order(base);
+        if base >> (bits - 1) == 1 {
+            difference = -difference;
+        }
+        if let (254, Some(means)) = (code, self.means) {
+            difference -= i128::from(means[(base >> 17 & 63) as usize]);
+        }
+        let wrapped = (difference + modulus / 2).rem_euclid(modulus) - modulus / 2;
+        let value = if wrapped >= 0 {
+            2 * wrapped
+        } else {
+            -2 * wrapped - 1
+        };
+        u64::try_from(value).expect("inside the modulus")
+    }
+
+    /// Returns the frame of `current`.
+    ///
+    /// # Panics
+    /// If the fields do not fit the tensors.
+    #[must_use]
+    pub fn encode(&self, base: &[u8], current: &[u8]) -> Vec<u8> {
+        let (bases, currents) = (self.words(base), self.words(current));
+        let count = bases.len();
+        assert_eq!(self.codes.len(), count.div_ceil(self.group));
+        let mut choices = Vec::new();
+        let mut symbols = Vec::new();
+        let mut raw = Vec::new();
+        for (i, (&base, &current)) in bases.iter().zip(&currents).enumerate() {
+            let code = self.codes[i / self.group];
+            let (table, shift) = self.coding(code, base);
+            let value = self.value(code, base, current);
+            let (symbol, extra) = match value >> shift {
+                small @ 0..32 => (small, 0),
+                large => {
+                    let log = large.ilog2();
+                    let half = large >> (log - 1) & 1;
+                    (32 + 2 * (u64::from(log) - 5) + half, log - 1)
+                }
+            };
+            let len = u32::from(shift) + extra;
+            choices.push(table << 12);
+            symbols.push(u8::try_from(symbol).expect("at most 85"));
+            raw.push((value & ((1 << len) - 1), len));
+        }
+        let tables: Vec<Frequencies> = (0..self.table_count())
+            .map(|table| {
+                let mut counts = [0; 86];
+                for (&choice, &symbol) in choices.iter().zip(&symbols) {
+                    counts[usize::from(symbol)] += u32::from(choice >> 12 == table);
+                }
+                Frequencies::round(&counts)
+            })
+            .collect();
+        let coders = EncodeTables::new(&tables);
+        let blocks: Vec<(Vec<u8>, Vec<u8>)> = (0..count)
+            .step_by(self.block)
+            .map(|start| {
+                let range = start..count.min(start + self.block);
+                let mut bits = BitWriter::default();
+                for &(value, len) in &raw[range.clone()] {
+                    bits.put(value, len);
+                }
+                let rans = encode(
+                    &coders,
+                    &symbols[range.clone()],
+                    &choices[range],
+                    self.states,
+                );
+                (rans, bits.finish())
+            })
+            .collect();
+        let mut frame = self.head(base, count, &tables, &blocks);
+        for (rans, raw) in &blocks {
+            frame.extend_from_slice(rans);
+            frame.extend_from_slice(raw);
+        }
+        seal(&mut frame);
+        frame
+    }
+
+    fn table_count(&self) -> u16 {
+        1 + self
+            .codings
+            .iter()
+            .map(|coding| coding.0)
+            .max()
+            .unwrap_or(0)
+    }
+
+    fn head(
+        &self,
+        base: &[u8],
+        count: usize,
+        tables: &[Frequencies],
+        blocks: &[(Vec<u8>, Vec<u8>)],
+    ) -> Vec<u8> {
+        let byte = |number: usize| u8::try_from(number).expect("small");
+        let len = |bytes: &[u8]| u32::try_from(bytes.len()).expect("small").to_le_bytes();
+        let mut out = b"ZXD1\x01".to_vec();
+        out.push(self.dtype);
+        out.push(u8::from(self.means.is_some()));
+        out.push(byte(self.states.ilog2() as usize));
+        out.extend_from_slice(&blake3(base)[..16]);
+        out.extend_from_slice(&(count as u64).to_le_bytes());
+        out.extend_from_slice(&(self.group as u64).to_le_bytes());
+        out.extend_from_slice(&u32::try_from(self.block).expect("small").to_le_bytes());
+        out.extend_from_slice(&[0; 8]);
+        out.extend_from_slice(&[
+            byte(self.contexts[0]),
+            byte(self.contexts[1]),
+            byte(tables.len()),
+        ]);
+        out.extend_from_slice(&encode_side_stream(&self.codes));
+        for mean in self.means.iter().flatten() {
+            out.extend_from_slice(&mean.to_le_bytes());
+        }
+        let mut bits = BitWriter::default();
+        for &(table, shift) in &self.codings {
+            bits.put(table.into(), 4);
+            bits.put(shift.into(), 5);
+        }
+        out.extend_from_slice(&bits.finish());
+        let mut bits = BitWriter::default();
+        for table in tables {
+            table.write(&mut bits);
+        }
+        let tables = bits.finish();
+        out.extend_from_slice(&len(&tables)[..2]);
+        out.extend_from_slice(&tables);
+        for (rans, raw) in blocks {
+            out.extend_from_slice(&len(rans));
+            out.extend_from_slice(&len(raw));
+            out.extend_from_slice(&short_checksum(&[rans, raw]));
+        }
+        let head_len = len(&out);
+        out[44..48].copy_from_slice(&head_len);
+        out
+    }
+}
+
+fn blake3(bytes: &[u8]) -> [u8; 32] {
+    zstn_core::digest::of_pieces([bytes])
+}
+
+fn short_checksum(parts: &[&[u8]]) -> [u8; 4] {
+    let [a, b, c, d, ..] = checksum(parts.iter().copied()).to_le_bytes();
+    [a, b, c, d]
+}
+
+/// Writes the checksum that a head has after its fields were changed.
+///
+/// # Panics
+/// If the frame is shorter than its head.
+pub fn seal(frame: &mut [u8]) {
+    let len = u32::from_le_bytes([frame[44], frame[45], frame[46], frame[47]]) as usize;
+    let sum = short_checksum(&[&frame[..48], &frame[52..len]]);
+    frame[48..52].copy_from_slice(&sum);
+}
+
+/// Writes the checksums that the only block of a frame and its head have after
+/// the block was changed.
+///
+/// # Panics
+/// If the frame is shorter than its head.
+pub fn seal_block(frame: &mut [u8]) {
+    let len = u32::from_le_bytes([frame[44], frame[45], frame[46], frame[47]]) as usize;
+    let sum = short_checksum(&[&frame[len..]]);
+    frame[len - 4..len].copy_from_slice(&sum);
+    seal(frame);
+}

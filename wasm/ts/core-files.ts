@@ -1,0 +1,8 @@
+/** The part of this package that works with the WebAssembly cores for reading, which is loaded when the first packed file is met. */
+
+export { assemble } from "./assemble.js";
+export { openFile } from "./catalog.js";
+export { describe } from "./core-description.js";
+export { checkBase } from "./delta/check-base.js";
+export { decodingOf } from "./decode/worker-pool.js";
+export { loadCore, loadFormats } from "./core-loaders.js";

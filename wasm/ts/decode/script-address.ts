@@ -1,0 +1,28 @@
+/** Addresses of the scripts of workers. */
+
+/**
+ * Returns the address of the script that `create` would start, without starting it. Bundlers recognise only
+ * `new Worker(new URL("…", import.meta.url))` and put another address there, so that it cannot be read in any other way.
+ */
+export function scriptAddress(create: () => Worker): string {
+  const scope = globalThis as { Worker: unknown };
+  const original = scope.Worker;
+  let address = "";
+  scope.Worker = class {
+    constructor(script: string | URL) {
+      address = String(script);
+    }
+  };
+  try {
+    create();
+  } finally {
+    scope.Worker = original;
+  }
+  return new URL(address, globalThis.document?.baseURI ?? globalThis.location?.href).href;
+}
+
+/** Says that the script that `create` starts could not be loaded. Browsers give no reason. */
+export function notLoaded(create: (() => Worker) | undefined): string {
+  const script = create ? `its script, ${scriptAddress(create)}, could not be loaded` : "its script could not be loaded";
+  return globalThis.crossOriginIsolated ? `${script}; on a page that is cross-origin isolated it needs the header Cross-Origin-Embedder-Policy: require-corp as well` : script;
+}

@@ -1,0 +1,25 @@
+/** Creating pools of workers, and choosing what decodes the tensors of a model. */
+
+import { UnsupportedError } from "../errors.js";
+import { platform } from "../platform.js";
+import { inline } from "./decoder.js";
+import { WorkerPool } from "./pool.js";
+import type { Decoding, WorkerPoolOptions } from "./pool.js";
+
+let sharedPool: WorkerPool | undefined;
+
+/** Creates a pool of decoding workers, for the option `workers` of one or more models. They start when they are needed. */
+export function workerPool(options: WorkerPoolOptions = {}): WorkerPool {
+  const { startWorker } = platform;
+  if (!startWorker) throw new UnsupportedError("This runtime has no workers. Leave out the option `workers`, or pass 0: tensors are then decoded on the calling thread.");
+  return new WorkerPool(options, platform.coreCount(), startWorker);
+}
+
+/** Returns the decoder for the option `workers` of `open`. */
+export function decodingOf(workers: number | WorkerPool | undefined): Decoding {
+  if (workers instanceof WorkerPool) return { decoder: workers };
+  if (workers === 0 || (workers === undefined && !platform.startWorker)) return { decoder: inline };
+  if (workers === undefined) return { decoder: (sharedPool ??= workerPool()) };
+  const ownPool = workerPool({ size: workers });
+  return { decoder: ownPool, ownPool };
+}

@@ -1,0 +1,80 @@
+/** The errors of hubs. */
+
+import { HttpError, ZstnError } from "../errors.js";
+import type { HubAddress } from "./address.js";
+
+/** Why a hub refused a request. */
+export type HubRefusal = "gated" | "credentials" | "disabled" | "forbidden" | "repository" | "revision" | "file";
+
+/** The hub refused a request; `reason` says why. Its `code` is that of an `HttpError`. */
+export class HubError extends HttpError {
+  override name = "HubError";
+  /**
+   * `"gated"`: terms have to be accepted first. `"credentials"`: the token is not valid. `"repository"`: there is none
+   * of that name, or it is private. `"revision"`, `"file"`: there is none of that name. `"disabled"`, `"forbidden"`: by
+   * the hub.
+   */
+  readonly reason: HubRefusal;
+  /** The repository that was asked for. */
+  readonly repository: string;
+
+  /** @internal */
+  constructor(url: string, status: number, reason: HubRefusal, repository: string, message: string) {
+    super(url, status, message);
+    this.reason = reason;
+    this.repository = repository;
+  }
+}
+
+/** The repository has no file that can be opened, or several and none is the obvious choice. */
+export class HubFileError extends ZstnError {
+  override name = "HubFileError";
+  /** The repository that was looked into. */
+  readonly repository: string;
+  /** The files to choose from, for the option `file`. Empty if none can be opened. */
+  readonly candidates: readonly string[];
+  /** The paths of all files of the repository. */
+  readonly files: readonly string[];
+
+  /** @internal */
+  constructor(repository: string, candidates: readonly string[], files: readonly string[], message: string) {
+    super("hub_file", message);
+    this.repository = repository;
+    this.candidates = candidates;
+    this.files = files;
+  }
+}
+
+/** What is known about the one who asks. */
+export interface Asker {
+  hasToken: boolean;
+  /** How to log in, as the end of a sentence. */
+  logIn: string;
+  /** Where tokens are made. */
+  endpoint: string;
+}
+
+/** Returns the error for a refusal of the hub; `undefined` if the answer does not say more than its status. */
+export function refusalOf(response: Response, url: string, address: HubAddress, page: string, { hasToken, logIn, endpoint }: Asker): HubError | undefined {
+  const { status } = response;
+  const { repository, revision = "main" } = address;
+  const code = response.headers.get("x-error-code");
+  const message = response.headers.get("x-error-message") ?? "";
+  const error = (reason: HubRefusal, text: string) => new HubError(url, status, reason, repository, `${text} (status ${status}).`);
+  if (code === "EntryNotFound") return error("file", `There is no file ${address.file ?? ""} in ${repository} at ${revision}. Check its path`);
+  if (code === "RevisionNotFound") return error("revision", `${repository} has no branch, tag or commit ${revision}`);
+  if (code === "GatedRepo") {
+    const then = hasToken ? "with the account that the token belongs to, and make sure that the token may read gated repositories" : `then ${logIn}`;
+    return error("gated", `${repository} is gated. Accept its terms at ${page} ${then}`);
+  }
+  if (message.startsWith("Invalid credentials")) return error("credentials", `The hub does not accept the token, which may have expired. Make another one at ${endpoint}/settings/tokens and ${logIn}`);
+  if (message.startsWith("Access to this resource is disabled")) return error("disabled", `The hub has disabled access to ${repository}`);
+  if (code === "RepoNotFound" || (code === null && (status === 401 || status === 404))) {
+    const who = hasToken ? "the token may not read it" : "it is private";
+    const then = hasToken ? `, and the token's permissions at ${endpoint}/settings/tokens` : `; if it is private, ${logIn}`;
+    const owner = repository.includes("/") ? "" : " Most repositories are written owner/name.";
+    return error("repository", `There is no repository ${repository}, or ${who}. Check the name${then}.${owner}`.replace(/\.$/, ""));
+  }
+  if (status === 403) return error("forbidden", message === "" ? `The hub does not allow reading ${repository}: ${hasToken ? "check the token's permissions" : logIn}` : `The hub says: ${message.replace(/\.$/, "")}`);
+  return undefined;
+}

@@ -1,0 +1,12 @@
+/** The exports that both entries have in common. */
+
+export { HUGGING_FACE, parseHubAddress } from "./address.js";
+export type { HubAddress, RepositoryKind } from "./address.js";
+export { HubError, HubFileError } from "./error.js";
+export type { HubRefusal } from "./error.js";
+export { hub } from "./hub.js";
+export type { HubOptions } from "./hub.js";
+export type { RepositoryOptions } from "./login.js";
+export { listModelFiles } from "./listing.js";
+export type { ListOptions, ModelFile } from "./listing.js";
+export type { HubInput, HubLocation, LocateOptions } from "../model-input.js";

@@ -1,0 +1,23 @@
+/** What the files of a repository are that cannot be opened, by their names. */
+
+const FORMATS: readonly [RegExp, string][] = [
+  [/\.(bin|pt|pth|ckpt)$/i, "PyTorch"],
+  [/\.gguf$/i, "GGUF"],
+  [/\.onnx$/i, "ONNX"],
+  [/\.(h5|keras)$/i, "Keras"],
+  [/(\.pb|\.tflite)$/i, "TensorFlow"],
+  [/\.msgpack$/i, "Flax"],
+  [/\.(npz|npy)$/i, "NumPy"],
+];
+
+/** Returns a sentence about what is there. */
+export function describeFiles(paths: readonly string[]): string {
+  const models = FORMATS.flatMap(([pattern, format]) => {
+    const path = paths.find((path) => pattern.test(path));
+    return path === undefined ? [] : [`${path} (${format})`];
+  });
+  if (models.length > 0) return `It has ${models.slice(0, 4).join(", ")}. Convert one to safetensors first.`;
+  if (paths.length === 0) return "It is empty.";
+  const few = paths.slice(0, 6).join(", ");
+  return `It has ${few}${paths.length > 6 ? ` and ${paths.length - 6} more` : ""}.`;
+}

@@ -1,0 +1,213 @@
+/** Parsing the header of a safetensors file, by the official rules (docs/formats/z4ai-containers.md 1), like `core/src/container/safetensors`. */
+
+import type { Dtype } from "../dtype.js";
+import { JsonError, JsonScanner, ARRAY, MAX_U64, OBJECT } from "./json-scanner.js";
+import { compareText } from "./order.js";
+import { malformed, refusal, tooLarge } from "./refusal.js";
+
+/** The bytes before the header: its length. */
+export const PREFIX_BYTES = 8;
+
+/** The longest header, in bytes. */
+export const MAX_HEADER_BYTES = 100_000_000;
+
+/** The most dimensions of a tensor. */
+const MAX_DIMENSIONS = 255;
+
+/** The number of bits of an element. */
+export const DTYPE_BITS: Readonly<Record<Dtype, number>> = {
+  BOOL: 8, F4: 4, F6_E2M3: 6, F6_E3M2: 6, U8: 8, I8: 8, F8_E5M2: 8, F8_E4M3: 8, F8_E8M0: 8, F8_E4M3FNUZ: 8, F8_E5M2FNUZ: 8,
+  I16: 16, U16: 16, F16: 16, BF16: 16, I32: 32, U32: 32, F32: 32, C64: 64, F64: 64, I64: 64, U64: 64,
+};
+
+/** All dtypes, in the official order. */
+export const DTYPES_IN_ORDER = Object.keys(DTYPE_BITS) as readonly Dtype[];
+
+/** A tensor of a header. */
+export interface HeaderTensor {
+  name: string;
+  dtype: Dtype;
+  shape: readonly number[];
+  /** The range of the tensor in the data, in bytes. */
+  begin: number;
+  end: number;
+}
+
+/** What a header says. */
+export interface Header {
+  /** In the order of the data; empty tensors at the same place in the order of the header. */
+  tensors: HeaderTensor[];
+  /** Sorted by name. */
+  metadata: [name: string, text: string][];
+}
+
+/** Returns the length of the header from the first bytes of a file. */
+export function headerBytes(head: Uint8Array, sizeBytes: number): number {
+  const view = new DataView(head.buffer, head.byteOffset, PREFIX_BYTES);
+  const length = view.getBigUint64(0, true);
+  if (length > MAX_HEADER_BYTES) {
+    throw malformed("safetensors.header_cap", `a header of ${length} bytes is over the cap of ${MAX_HEADER_BYTES}`, { offset: 0 });
+  }
+  if (length > sizeBytes - PREFIX_BYTES) {
+    throw malformed("safetensors.header_length", `a header of ${length} bytes reaches past the end of the file`, { offset: 0 });
+  }
+  return Number(length);
+}
+
+/** Parses a header, whose file has `dataBytes` after it. */
+export function parseHeader(json: Uint8Array, dataBytes: number): Header {
+  const { entries, metadata } = parseDocument(json);
+  const sorted = [...entries].sort(([, a], [, b]) => compare(a.begin, b.begin) || compare(a.end, b.end));
+  let covered = 0n;
+  for (const [name, entry] of sorted) {
+    checkEntry(name, entry, covered);
+    covered = entry.end;
+  }
+  if (covered > dataBytes) {
+    throw malformed("safetensors.truncated", `the tensors cover ${covered} bytes of data, but the file has only ${dataBytes}: it was cut off`);
+  }
+  if (covered < dataBytes) throw malformed("safetensors.coverage", `the tensors cover ${covered} bytes of data, the file has ${dataBytes}`);
+  const excess = sorted.find(([, { shape }]) => shape.length > MAX_DIMENSIONS);
+  if (excess) {
+    throw refusal("limit", `its shape has over ${MAX_DIMENSIONS} dimensions, the most that are read`, { rule: "tensor.dimensions", tensor: excess[0] });
+  }
+  const tensors = sorted.map(([name, { dtype, shape, begin, end }]) => {
+    if (shape.some((dimension) => dimension > Number.MAX_SAFE_INTEGER)) throw tooLarge(name);
+    return { name, dtype, shape: shape.map(Number), begin: Number(begin), end: Number(end) };
+  });
+  return { tensors, metadata: [...metadata].sort(([a], [b]) => compareText(a, b)) };
+}
+
+/** An entry as it is written. */
+interface Entry {
+  dtype: Dtype;
+  /** The first dimensions, at most one more than are read: a header can hold 45 million. */
+  shape: bigint[];
+  /** The product of all dimensions, from left to right; `undefined` if it exceeds 64 bits on the way. */
+  elements: bigint | undefined;
+  begin: bigint;
+  end: bigint;
+}
+
+interface Document {
+  /** The last entry of each name, in the order of first appearance. */
+  entries: Map<string, Entry>;
+  metadata: Map<string, string>;
+}
+
+function parseDocument(json: Uint8Array): Document {
+  let text: string;
+  try {
+    text = decodeUtf8(json);
+  } catch {
+    throw malformed("safetensors.utf8", "the header is not UTF-8 text", { offset: PREFIX_BYTES + validUtf8Bytes(json) });
+  }
+  try {
+    return readDocument(new JsonScanner(json, text));
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error;
+    throw malformed("safetensors.json", `the header is not what safetensors asks for: ${error.message}`);
+  }
+}
+
+function readDocument(scanner: JsonScanner): Document {
+  const entries = new Map<string, Entry>();
+  const metadata = new Map<string, string>();
+  let hasMetadata = false;
+  scanner.object((name) => {
+    if (name !== "__metadata__") return void entries.set(name, readEntry(scanner));
+    if (hasMetadata) scanner.fail("duplicate field `__metadata__`");
+    hasMetadata = true;
+    if (!scanner.null()) scanner.object((key) => metadata.set(key, scanner.string()));
+  });
+  scanner.end();
+  return { entries, metadata };
+}
+
+/** Reads an entry: an object or, as the official reader allows, an array of the fields in this order. */
+function readEntry(scanner: JsonScanner): Entry {
+  const entry: Partial<Entry> = {};
+  const fields = {
+    dtype: () => (entry.dtype = readDtype(scanner)),
+    shape: () => readShape(scanner, entry),
+    data_offsets: () => scanner.tuple(() => (entry.begin = scanner.u64()), () => (entry.end = scanner.u64())),
+  };
+  if (scanner.peek() === ARRAY) {
+    scanner.tuple(...Object.values(fields));
+    return entry as Entry;
+  }
+  const missing = new Set(Object.keys(fields));
+  scanner.object((name) => {
+    if (!Object.hasOwn(fields, name)) return scanner.skip(2);
+    if (!missing.delete(name)) scanner.fail(`duplicate field \`${name}\``);
+    fields[name as keyof typeof fields]();
+  });
+  for (const name of missing) scanner.fail(`missing field \`${name}\``);
+  return entry as Entry;
+}
+
+/** Reads a dtype: its name, or an object of it and `null`, which the official reader allows as well. */
+function readDtype(scanner: JsonScanner): Dtype {
+  const check = (name: string) => (Object.hasOwn(DTYPE_BITS, name) ? (name as Dtype) : scanner.fail(`unknown dtype \`${name}\``));
+  if (scanner.peek() !== OBJECT) return check(scanner.string());
+  scanner.expect("{");
+  const dtype = check(scanner.string());
+  scanner.expect(":");
+  if (!scanner.null()) scanner.fail("expected `null`");
+  scanner.expect("}");
+  return dtype;
+}
+
+function readShape(scanner: JsonScanner, entry: Partial<Entry>): void {
+  const shape: bigint[] = [];
+  let elements: bigint | undefined = 1n;
+  scanner.array(() => {
+    const dimension = scanner.u64();
+    if (elements !== undefined) elements = inU64(elements * dimension);
+    if (shape.length <= MAX_DIMENSIONS) shape.push(dimension);
+  });
+  Object.assign(entry, { shape, elements });
+}
+
+function inU64(value: bigint): bigint | undefined {
+  return value <= MAX_U64 ? value : undefined;
+}
+
+/** Checks a tensor whose bytes should begin where those of the previous one end. */
+function checkEntry(tensor: string, { dtype, elements, begin, end }: Entry, expected: bigint): void {
+  if (begin !== expected || end < begin) {
+    throw malformed("safetensors.offsets", `data offsets [${begin}, ${end}) where ${expected} should begin`, { tensor });
+  }
+  const bits = elements === undefined ? undefined : inU64(elements * BigInt(DTYPE_BITS[dtype]));
+  if (bits === undefined) throw malformed("safetensors.overflow", "the size computed from shape and dtype exceeds 64 bits", { tensor });
+  if (bits % 8n !== 0n) throw malformed("safetensors.sub_byte", `${elements} elements of ${dtype} do not fill whole bytes`, { tensor });
+  if (end - begin !== bits / 8n) {
+    throw malformed("safetensors.size", `shape and dtype make ${bits / 8n} bytes, the data offsets ${end - begin}`, { tensor });
+  }
+}
+
+function compare(a: bigint, b: bigint): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+/** Decodes UTF-8. Throws if it is none; a `partial` text may end within a character. */
+function decodeUtf8(bytes: Uint8Array, partial = false): string {
+  return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes, { stream: partial });
+}
+
+/** Returns how many of the bytes before the first invalid character are valid. */
+function validUtf8Bytes(bytes: Uint8Array): number {
+  const isText = (end: number, partial: boolean) => {
+    try {
+      decodeUtf8(bytes.subarray(0, end), partial);
+      return true;
+    } catch {
+      return false;
+    }
+  };
+  let valid = 0;
+  for (let step = 2 ** 27; step >= 1; step /= 2) if (valid + step <= bytes.byteLength && isText(valid + step, true)) valid += step;
+  // The last character may have begun.
+  while (!isText(valid, false)) valid--;
+  return valid;
+}

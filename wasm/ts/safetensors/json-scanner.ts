@@ -1,0 +1,219 @@
+/**
+ * A scanner for the JSON of headers and indices, which accepts exactly what the parser of the Rust core accepts. `JSON.parse`
+ * does not: it loses repeated names and the digits of large integers, and accepts unpaired surrogates, infinite numbers and
+ * any nesting.
+ */
+
+/** The deepest nesting of arrays and objects. */
+const MAX_DEPTH = 127;
+
+/** The largest unsigned 64-bit integer. */
+export const MAX_U64 = 2n ** 64n - 1n;
+
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const BACKSLASH = 0x5c;
+
+/** The first bytes of an array and an object. The last one of each is two further in ASCII. */
+export const ARRAY = 0x5b;
+export const OBJECT = 0x7b;
+
+/** What is wrong with a text, and where. */
+export class JsonError extends Error {}
+
+export class JsonScanner {
+  readonly #bytes: Uint8Array;
+  /** The same as text if each of its characters is one byte, for fast slices. */
+  readonly #text: string | undefined;
+  /** The position of the next byte. */
+  #at = 0;
+
+  constructor(bytes: Uint8Array, text?: string) {
+    this.#bytes = bytes;
+    this.#text = text?.length === bytes.byteLength ? text : undefined;
+  }
+
+  /** Skips white space, and returns the next byte without consuming it; 0 at the end. */
+  peek(): number {
+    for (;;) {
+      const byte = this.#bytes[this.#at];
+      if (byte !== 0x20 && byte !== 0x0a && byte !== 0x0d && byte !== 0x09) return byte ?? 0;
+      this.#at++;
+    }
+  }
+
+  /** Consumes this character, or fails. */
+  expect(character: string): void {
+    if (this.peek() !== character.charCodeAt(0)) this.fail(`expected \`${character}\``);
+    this.#at++;
+  }
+
+  /** Fails unless nothing but white space is left. */
+  end(): void {
+    this.peek();
+    if (this.#at < this.#bytes.byteLength) this.fail("trailing characters");
+  }
+
+  fail(problem: string): never {
+    const before = this.#bytes.subarray(0, this.#at);
+    const line = before.reduce((count, byte) => count + (byte === 0x0a ? 1 : 0), 1);
+    throw new JsonError(`${problem} at line ${line} column ${before.byteLength - before.lastIndexOf(0x0a)}`);
+  }
+
+  /** Reads an object; `member` reads the value of each name. */
+  object(member: (name: string) => void): void {
+    this.expect("{");
+    this.#list(OBJECT, () => {
+      const name = this.string();
+      this.expect(":");
+      member(name);
+    });
+  }
+
+  /** Reads an array of exactly these elements. */
+  tuple(...elements: (() => void)[]): void {
+    this.expect("[");
+    for (const [i, element] of elements.entries()) {
+      if (i > 0) this.expect(",");
+      element();
+    }
+    this.expect("]");
+  }
+
+  /** Reads an array of any length. */
+  array(element: () => void): void {
+    this.expect("[");
+    this.#list(ARRAY, element);
+  }
+
+  #list(opening: number, item: () => void): void {
+    if (this.peek() !== opening + 2) {
+      for (;;) {
+        item();
+        if (this.peek() !== COMMA) break;
+        this.#at++;
+      }
+    }
+    this.expect(String.fromCharCode(opening + 2));
+  }
+
+  /** Reads a string. A `lenient` one may hold unpaired surrogates and bytes that are not UTF-8. */
+  string(lenient = false): string {
+    if (this.peek() !== QUOTE) this.fail("expected a string");
+    const bytes = this.#bytes;
+    const begin = this.#at;
+    let at = begin + 1;
+    let escaped = false;
+    for (; bytes[at] !== QUOTE; at++) {
+      const byte = bytes[at];
+      if (byte === BACKSLASH) {
+        escaped = true;
+        at++;
+      } else if (byte === undefined || byte < 0x20) {
+        this.#at = at;
+        this.fail(byte === undefined ? "a string does not end" : "a control character in a string");
+      }
+    }
+    this.#at = at + 1;
+    try {
+      const text = this.#slice(begin, at + 1, !lenient);
+      if (!escaped) return text.slice(1, -1);
+      const value = JSON.parse(text) as string;
+      if (lenient || !/\p{Surrogate}/u.test(value)) return value;
+    } catch {
+      // As below.
+    }
+    return this.fail("an invalid escape or character in a string");
+  }
+
+  #slice(begin: number, end: number, fatal: boolean): string {
+    return this.#text?.slice(begin, end) ?? new TextDecoder("utf-8", { fatal, ignoreBOM: true }).decode(this.#bytes.subarray(begin, end));
+  }
+
+  /** Reads an unsigned 64-bit integer. */
+  u64(): bigint {
+    const { whole, fraction, exponent } = this.#number();
+    // 20 digits: a longer one is too large, and converting it takes long.
+    const value = whole.length <= 20 && /^\d/.test(whole) && fraction === undefined && exponent === undefined ? BigInt(whole) : undefined;
+    return value !== undefined && value <= MAX_U64 ? value : this.fail("expected an unsigned 64-bit integer");
+  }
+
+  /** Skips a value in `depth` arrays and objects. A `lenient` one may also be nested more deeply, and hold infinite numbers. */
+  skip(depth: number, lenient = false): void {
+    const name = () => {
+      this.string(lenient);
+      this.expect(":");
+    };
+    /** The last bytes of the arrays and objects that are open. */
+    const open: number[] = [];
+    do {
+      const byte = this.peek();
+      if (byte === ARRAY || byte === OBJECT) {
+        this.#at++;
+        open.push(byte + 2);
+        if (!lenient && depth + open.length > MAX_DEPTH) this.fail("recursion limit exceeded");
+        if (this.peek() !== byte + 2) {
+          if (byte === OBJECT) name();
+          continue;
+        }
+      } else if (byte === QUOTE) this.string(lenient);
+      else if (!this.#literal()) {
+        const number = this.#number();
+        if (!lenient && isInfinite(number)) this.fail("number out of range");
+      }
+      while (open.length > 0 && this.peek() === open.at(-1)) {
+        this.#at++;
+        open.pop();
+      }
+      if (open.length > 0) {
+        this.expect(",");
+        if (open.at(-1) === OBJECT + 2) name();
+      }
+    } while (open.length > 0);
+  }
+
+  /** Consumes `null`, and returns whether it is there. */
+  null(): boolean {
+    return this.peek() === "n".charCodeAt(0) && this.#literal();
+  }
+
+  #literal(): boolean {
+    const found = ["null", "true", "false"].find((word) => [...word].every((letter, i) => this.#bytes[this.#at + i] === letter.charCodeAt(0)));
+    this.#at += found?.length ?? 0;
+    return found !== undefined;
+  }
+
+  #number(): JsonNumber {
+    this.peek();
+    const begin = this.#at;
+    while (/[\d.eE+-]/.test(String.fromCharCode(this.#bytes[this.#at] ?? 0))) this.#at++;
+    const [, whole, fraction, exponent] = /^(-?(?:0|[1-9]\d*))(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/.exec(this.#slice(begin, this.#at, true)) ?? [];
+    return whole === undefined ? this.fail("expected a value") : { whole, fraction, exponent };
+  }
+}
+
+/** The parts of a number: the integer with its sign, and what follows it. */
+interface JsonNumber {
+  whole: string;
+  fraction: string | undefined;
+  exponent: string | undefined;
+}
+
+/** Returns whether a number is too large for a 64-bit float. The rounding is that of the core: of the digits that fit 64 bits, and then of the product with a power of ten. */
+function isInfinite({ whole, fraction = "", exponent = "0" }: JsonNumber): boolean {
+  const power = Number(exponent);
+  let significand = 0n;
+  let shift = 0;
+  let isFull = false;
+  const append = (digit: string, afterPoint: number) => {
+    const longer = 10n * significand + BigInt(digit);
+    isFull ||= longer > MAX_U64;
+    if (!isFull) significand = longer;
+    shift += (isFull ? 1 : 0) - afterPoint;
+  };
+  for (const digit of whole.replace("-", "")) append(digit, 0);
+  for (const digit of fraction) append(digit, 1);
+  if (significand === 0n || shift + power < 0) return false;
+  // From 1e21 on, the exponent as text would have one of its own.
+  return Number(significand) * Number(`1e${Math.min(shift + power, 999)}`) === Infinity;
+}

@@ -1,0 +1,90 @@
+/** A model in plain safetensors files, which is read without WebAssembly. */
+
+import type { ModelLayout } from "../core.js";
+import type { Description } from "../description.js";
+import type { PlainFile } from "../opened-file.js";
+import { toTransferable } from "../source/ownership.js";
+import type { ReadOptions } from "../source/source.js";
+import type { TensorInfo } from "../tensor.js";
+import { compareText } from "./order.js";
+import { PlainLayout, writeHead } from "./plain-layout.js";
+import { PlainRows } from "./plain-rows.js";
+import { malformed } from "./refusal.js";
+import type { ShardIndex } from "./shard-index.js";
+
+const NO_RANGES = new Float64Array(0);
+
+export class PlainModel implements ModelLayout {
+  readonly files: readonly PlainFile[];
+  readonly #tensors: TensorInfo[];
+
+  /** Throws if the index says of a tensor that it is in a file where it is not. */
+  constructor(files: readonly PlainFile[], index: ShardIndex | undefined) {
+    this.files = files;
+    const fileOf = new Map(index?.fileOf);
+    const names = files.map(({ header }) => new Set(header.tensors.map(({ name }) => name)));
+    const missing = [...fileOf].filter(([name, file]) => !names[file]!.has(name)).sort(([a], [b]) => compareText(a, b))[0];
+    if (missing) {
+      const [tensor, file] = missing;
+      throw malformed("sharded.tensor_missing", `the index says that the tensor is in \`${index!.files[file]}\`, where it is not`, { tensor });
+    }
+    this.#tensors = files.flatMap(({ header, dataBegin }, file) =>
+      header.tensors
+        .filter(({ name }) => {
+          if (!fileOf.has(name)) fileOf.set(name, file);
+          return fileOf.get(name) === file;
+        })
+        .map(({ name, dtype, shape, begin, end }) => {
+          const length = end - begin;
+          return { name, dtype, shape: [...shape], byteLength: length, storedLength: length, parts: [{ file, offset: dataBegin + begin, length }] };
+        }),
+    );
+  }
+
+  describe(): Description {
+    const originalSize = this.files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
+    return { kind: "safetensors", originalSize, metadata: Object.fromEntries(this.#metadata()), tensors: this.#tensors, refused: [] };
+  }
+
+  /** Returns the metadata of all files, of which the first one counts, sorted by name. */
+  #metadata(): [string, string][] {
+    const all = new Map([...this.files].reverse().flatMap(({ header }) => header.metadata));
+    return [...all].sort(([a], [b]) => compareText(a, b));
+  }
+
+  /** Reads a tensor, into `into` if it is given. The bytes of a source that may have other owners are copied. */
+  async read({ parts: [part] }: TensorInfo, options: ReadOptions, into: Uint8Array<ArrayBuffer> | undefined): Promise<Uint8Array<ArrayBuffer>> {
+    const { file, offset, length } = part!;
+    const bytes = length === 0 ? new Uint8Array(0) : await this.files[file]!.source.read(offset, length, options);
+    options.signal?.throwIfAborted();
+    if (!into) return toTransferable(bytes);
+    into.set(bytes);
+    return into;
+  }
+
+  needsBase(): boolean {
+    return false;
+  }
+
+  blockTable(): Float64Array {
+    return NO_RANGES;
+  }
+
+  planeSizes(): undefined {
+    return undefined;
+  }
+
+  rows(index: number, begin: number, end: number): PlainRows {
+    return new PlainRows(this.#tensors[index]!, begin, end);
+  }
+
+  unpacked(): PlainLayout {
+    const [file] = this.files;
+    if (this.files.length > 1) return new PlainLayout(writeHead(this.#metadata(), this.#tensors), this.#tensors, false);
+    const head = new Uint8Array(file!.dataBegin);
+    for (const { offset, bytes } of [{ offset: 0, bytes: file!.head }, ...file!.supplied]) head.set(bytes.subarray(0, head.byteLength - offset), offset);
+    return new PlainLayout(head, this.#tensors, true);
+  }
+
+  free(): void {}
+}

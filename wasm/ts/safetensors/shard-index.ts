@@ -1,0 +1,62 @@
+/** The index of a model in several files, `model.safetensors.index.json` (docs/formats/sharded.md), like `core/src/container/safetensors/shards.rs`. */
+
+import { JsonError, JsonScanner } from "./json-scanner.js";
+import { compareText } from "./order.js";
+import { malformed } from "./refusal.js";
+
+/** The index of a model in several files. */
+export interface ShardIndex {
+  /** The names of the files, sorted. */
+  files: string[];
+  /** The index of the file that holds each tensor. */
+  fileOf: Map<string, number>;
+}
+
+/** Returns whether a file with these first bytes is JSON text, as an index is and no model file. */
+export function isShardIndex(head: Uint8Array): boolean {
+  // The length that safetensors files begin with may look like a brace, but its upper bytes are zero.
+  if (head.subarray(0, 8).includes(0)) return false;
+  return /^[ \t\n\f\r]*\{[ \t\n\f\r]*["}]/.test(new TextDecoder("latin1").decode(head));
+}
+
+/** Parses the text of an index. The files must be next to it. */
+export function parseShardIndex(json: Uint8Array): ShardIndex {
+  const pairs = readPairs(json);
+  for (const [tensor, file] of pairs) {
+    if (file === "" || file === "." || file === ".." || /[/\\:\0]/.test(file)) {
+      throw malformed("sharded.file_name", `the shard ${JSON.stringify(file)} is not the name of a file beside the index`, { tensor });
+    }
+  }
+  const files = [...new Set(pairs.map(([, file]) => file))].sort(compareText);
+  const numbers = new Map(files.map((file, number) => [file, number]));
+  const fileOf = new Map<string, number>();
+  for (const [tensor, file] of pairs) {
+    const number = numbers.get(file)!;
+    if ((fileOf.get(tensor) ?? number) !== number) {
+      throw malformed("sharded.tensor_twice", "the index says of the tensor that it is in two files", { tensor });
+    }
+    fileOf.set(tensor, number);
+  }
+  if (pairs.length === 0) throw malformed("sharded.index", "the index of the shards names no tensor");
+  return { files, fileOf };
+}
+
+function readPairs(json: Uint8Array): [tensor: string, file: string][] {
+  const scanner = new JsonScanner(json);
+  const pairs: [string, string][] = [];
+  let found = false;
+  try {
+    scanner.object((name) => {
+      if (name !== "weight_map") return scanner.skip(1, true);
+      if (found) scanner.fail("duplicate field `weight_map`");
+      found = true;
+      scanner.object((tensor) => pairs.push([tensor, scanner.string()]));
+    });
+    if (!found) scanner.fail("missing field `weight_map`");
+    scanner.end();
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error;
+    throw malformed("sharded.index", `this is not the index of a sharded checkpoint: ${error.message}`);
+  }
+  return pairs;
+}

@@ -1,0 +1,132 @@
+/** Reading ahead: the next bytes are on their way while the last ones are worked on. */
+
+import type { ReadOptions, Source } from "./source.js";
+
+/** The length of a read, in bytes: small tensors share one, and it is well above what a round trip costs on a fast connection. */
+const CHUNK_BYTES = 4 << 20;
+
+/** How many bytes after the last read are on their way or here. */
+const AHEAD_BYTES = 2 * CHUNK_BYTES;
+
+/** The longest read that is put together of what was read ahead and the rest, in bytes. A longer one is mostly read in one piece, with nothing ahead of it, so that its bytes are in memory once. */
+const MAX_JOINED_BYTES = 4 * CHUNK_BYTES;
+
+/** A source that reads ahead until it is stopped. */
+export interface AheadSource extends Source {
+  /** Ends all reads that nobody waits for. */
+  stop(): void;
+}
+
+interface Chunk {
+  offset: number;
+  end: number;
+  bytes: Promise<Uint8Array>;
+}
+
+/** Returns `source` for a caller that reads it from one end to the other, one read at a time. Reads elsewhere cost a request of their own. */
+export function withReadAhead(source: Source, signal: AbortSignal | undefined): AheadSource {
+  return new ReadAhead(source, signal);
+}
+
+class ReadAhead implements AheadSource {
+  readonly #source: Source;
+  readonly #stop = new AbortController();
+  readonly #signal: AbortSignal;
+  #sizeBytes = 0;
+  /** Where the last read ended, in bytes. */
+  #position = -1;
+  /** Without gaps, in order, from `#position` on or a little before it. */
+  #chunks: Chunk[] = [];
+  /** Ends the requests for `#chunks`. */
+  #stopChunks = new AbortController();
+  #chunksSignal: AbortSignal | undefined;
+
+  constructor(source: Source, signal: AbortSignal | undefined) {
+    this.#source = source;
+    this.#signal = signal ? AbortSignal.any([signal, this.#stop.signal]) : this.#stop.signal;
+  }
+
+  async size(options?: ReadOptions): Promise<number> {
+    return (this.#sizeBytes = await this.#source.size(options));
+  }
+
+  get version(): string | undefined {
+    return this.#source.version;
+  }
+
+  async read(offset: number, length: number, options: ReadOptions = {}): Promise<Uint8Array> {
+    const end = offset + length;
+    const continues = offset === this.#position;
+    this.#position = end;
+    if (!continues) this.#drop();
+    const chunks = this.#chunks.filter((chunk) => chunk.offset < end);
+    const covered = chunks.at(-1)?.end ?? offset;
+    this.#chunks = this.#chunks.filter((chunk) => chunk.end > end);
+    if (length > MAX_JOINED_BYTES) return this.#readLong(chunks, offset, length, options);
+    const rest = covered < end ? this.#source.read(covered, end - covered, options) : undefined;
+    if (continues) this.#fetchAhead(Math.max(covered, end));
+    const parts = await Promise.all([...chunks.map((chunk) => part(chunk, offset, end, options)), ...(rest ? [rest] : [])]);
+    return joined(parts);
+  }
+
+  stop(): void {
+    this.#stop.abort();
+  }
+
+  /** Ends the reads ahead, whose bytes nobody will need. */
+  #drop(): void {
+    this.#stopChunks.abort();
+    this.#stopChunks = new AbortController();
+    this.#chunksSignal = undefined;
+    this.#chunks = [];
+  }
+
+  /** Reads in one piece what no chunk has; after chunks, in pieces that are copied one by one. */
+  async #readLong(chunks: Chunk[], offset: number, length: number, options: ReadOptions): Promise<Uint8Array> {
+    if (chunks.length === 0) return this.#source.read(offset, length, options);
+    const all = new Uint8Array(length);
+    let position = 0;
+    for (let chunk = chunks.shift(); chunk; chunk = chunks.shift()) {
+      const bytes = await part(chunk, offset, offset + length, options);
+      all.set(bytes, position);
+      position += bytes.byteLength;
+    }
+    while (position < length) {
+      const bytes = await this.#source.read(offset + position, Math.min(MAX_JOINED_BYTES, length - position), options);
+      all.set(bytes, position);
+      position += bytes.byteLength;
+    }
+    return all;
+  }
+
+  #fetchAhead(from: number): void {
+    let offset = this.#chunks.at(-1)?.end ?? from;
+    const until = Math.min(this.#position + AHEAD_BYTES, this.#sizeBytes);
+    while (offset < until) {
+      const signal = (this.#chunksSignal ??= AbortSignal.any([this.#signal, this.#stopChunks.signal]));
+      const end = Math.min(offset + CHUNK_BYTES, this.#sizeBytes);
+      const bytes = this.#source.read(offset, end - offset, { signal });
+      bytes.catch(() => {}); // reported to the read that needs it, if there is one
+      this.#chunks.push({ offset, end, bytes });
+      offset = end;
+    }
+  }
+}
+
+/** Returns the bytes of `chunk` from `begin` to `end`. They count as progress only now: others of the chunk may never be needed. */
+async function part(chunk: Chunk, begin: number, end: number, { onBytes }: ReadOptions): Promise<Uint8Array> {
+  const bytes = (await chunk.bytes).subarray(Math.max(begin - chunk.offset, 0), end - chunk.offset);
+  onBytes?.(bytes.byteLength);
+  return bytes;
+}
+
+function joined(parts: Uint8Array[]): Uint8Array {
+  if (parts.length === 1) return parts[0]!;
+  const all = new Uint8Array(parts.reduce((sum, { byteLength }) => sum + byteLength, 0));
+  let position = 0;
+  for (const part of parts) {
+    all.set(part, position);
+    position += part.byteLength;
+  }
+  return all;
+}

@@ -1,0 +1,220 @@
+/** Statistics of tensors that were stored when a file was packed (docs/formats/zstn-integrity.md 7). */
+
+import { readRanges } from "./byte-ranges.js";
+import type { CoreInstance, CoreModel } from "./core.js";
+import { toFloat32, typedArray } from "./dtype.js";
+import type { Dtype } from "./dtype.js";
+import { FormatError } from "./errors.js";
+import type { ReadOptions, Source } from "./source/source.js";
+import type { StoredPart, TensorInfo } from "./tensor.js";
+
+/** Options of `model.statistics`. */
+export interface StatisticsOptions {
+  /** Stops reading; the promise then rejects with the reason of the signal. */
+  signal?: AbortSignal;
+}
+
+/** Figures of the elements of a tensor or of a band of its rows. */
+export interface Figures {
+  /** The number of elements. */
+  readonly count: number;
+  /** The least finite element; NaN if no element is finite. 64-bit integers are rounded to the nearest number. */
+  readonly min: number;
+  /** The greatest finite element. */
+  readonly max: number;
+  /** The mean of the finite elements. */
+  readonly mean: number;
+  /** The root of the mean of the squares of the finite elements. */
+  readonly rms: number;
+  /** Elements that are zero, of either sign. */
+  readonly zeros: number;
+  /** Elements that are NaN. */
+  readonly nans: number;
+  /** Elements that are infinite, of either sign. */
+  readonly infinities: number;
+}
+
+/** Statistics of a tensor. */
+export interface TensorStatistics extends Figures {
+  /**
+   * Rows of each band, the last one can have fewer: 256, or more in narrow matrices. A row is a run along the last
+   * dimension; a vector is one row.
+   */
+  readonly rowsPerBand: number;
+  /** Figures of each band of rows, first rows first. Only where the statistics of one tensor have been asked for. */
+  readonly bands: readonly Figures[] | undefined;
+}
+
+/** Rows of a band of usual tensors. */
+const ROWS_PER_BAND = 256;
+/** Least number of elements of a band of several rows. */
+const MIN_BAND_ELEMENTS = 2 ** 16;
+/** Bytes of the checksum after the bands of a tensor. */
+const CHECKSUM_BYTES = 4;
+const WITHOUT_FIGURES: readonly Dtype[] = ["F4", "F6_E2M3", "F6_E3M2", "C64"];
+/** Dtypes whose mean and root mean square have 64 bits. */
+const WIDE: readonly Dtype[] = ["I32", "U32", "F64", "I64", "U64"];
+
+/** The statistics of the files of a model. Every read is checked before its figures are returned. */
+export class StoredStatistics {
+  /** Statistics of all tensors, without their bands. */
+  readonly all: ReadonlyMap<string, TensorStatistics> | undefined;
+  readonly #instance: CoreInstance;
+  readonly #sources: readonly Source[];
+  readonly #tensors: ReadonlyMap<string, TensorInfo>;
+  /** The bytes that hold the bands of each tensor of several bands. */
+  readonly #bands = new Map<string, StoredPart>();
+
+  constructor(instance: CoreInstance, core: CoreModel, sources: readonly Source[], tensors: ReadonlyMap<string, TensorInfo>) {
+    this.#instance = instance;
+    this.#sources = sources;
+    this.#tensors = tensors;
+    const all = new Map<string, TensorStatistics>();
+    let any = false;
+    for (let file = 0; file < sources.length; file++) {
+      const record = instance.call(() => core.statistics(file));
+      if (!record) continue;
+      any = true;
+      this.#parse(file, record, all);
+    }
+    if (!any) return;
+    for (const info of tensors.values()) {
+      const target = info.aliasOf === undefined ? undefined : tensors.get(info.aliasOf);
+      const shared = target && all.get(target.name);
+      // Equal bytes can be tensors of different shapes.
+      if (!shared || target.dtype !== info.dtype || target.shape.join() !== info.shape.join()) continue;
+      all.set(info.name, shared);
+      const bands = this.#bands.get(target.name);
+      if (bands) this.#bands.set(info.name, bands);
+    }
+    // In the order of the tensors.
+    this.all = new Map([...tensors.keys()].flatMap((name) => (all.has(name) ? [[name, all.get(name)!]] : [])));
+  }
+
+  /** Returns the statistics of a tensor with its bands. */
+  async withBands(name: string, options: ReadOptions): Promise<TensorStatistics | undefined> {
+    const summary = this.all?.get(name);
+    if (!summary) return undefined;
+    const { count, min, max, mean, rms, zeros, nans, infinities } = summary;
+    const place = this.#bands.get(name);
+    if (!place) return { ...summary, bands: [{ count, min, max, mean, rms, zeros, nans, infinities }] };
+    const [bytes] = await readRanges(this.#sources, [place], options);
+    options.signal?.throwIfAborted();
+    return { ...summary, bands: this.#parseBands(this.#tensors.get(name)!, bytes!) };
+  }
+
+  /** Adds the entries of a file's frames, which are in the order of its tensors. */
+  #parse(file: number, record: Uint8Array, all: Map<string, TensorStatistics>): void {
+    const trailer = record.length - 8;
+    const bandsEnd = Number(new DataView(record.buffer, record.byteOffset).getBigUint64(trailer, true));
+    const reader = new FiguresReader(record.subarray(0, trailer));
+    const lengths: [name: string, length: number][] = [];
+    let total = 0;
+    for (const info of this.#tensors.values()) {
+      if (info.parts[0]?.file !== file || info.aliasOf !== undefined) continue;
+      const length = reader.number() - 1;
+      if (length < 0) continue;
+      const { count, bands, rowsPerBand } = gridOf(info.shape);
+      if (count === 0 || WITHOUT_FIGURES.includes(info.dtype)) throw malformed(info.name);
+      if (bands === 1 ? length !== 0 : length < bands + CHECKSUM_BYTES) throw malformed(info.name);
+      all.set(info.name, Object.freeze({ ...reader.figures(count, info), rowsPerBand, bands: undefined }));
+      if (length > 0) lengths.push([info.name, length]);
+      total += length;
+    }
+    if (reader.left > 0 || total > bandsEnd) throw malformed();
+    let offset = bandsEnd - total;
+    for (const [name, length] of lengths) {
+      this.#bands.set(name, { file, offset, length });
+      offset += length;
+    }
+  }
+
+  #parseBands(info: TensorInfo, bytes: Uint8Array): Figures[] {
+    const bands = bytes.subarray(0, bytes.length - CHECKSUM_BYTES);
+    const expected = new DataView(bytes.buffer, bytes.byteOffset + bands.length).getUint32(0, true);
+    if (this.#instance.call(({ bandsChecksum }) => bandsChecksum(bands)) !== expected) throw malformed(info.name);
+    const reader = new FiguresReader(bands);
+    const grid = gridOf(info.shape);
+    const figures: Figures[] = [];
+    for (let first = 0; first < grid.rows; first += grid.rowsPerBand) {
+      figures.push(reader.figures(Math.min(grid.rowsPerBand, grid.rows - first) * grid.columns, info));
+    }
+    if (reader.left > 0) throw malformed(info.name);
+    return figures;
+  }
+}
+
+/** Returns the rows of a tensor and how they are divided into bands. */
+function gridOf(shape: readonly number[]): { count: number; rows: number; columns: number; rowsPerBand: number; bands: number } {
+  const columns = shape.at(-1) ?? 1;
+  const rows = shape.slice(0, -1).reduce((product, length) => product * length, 1);
+  let rowsPerBand = ROWS_PER_BAND;
+  while (rowsPerBand < rows && rowsPerBand * columns < MIN_BAND_ELEMENTS) rowsPerBand *= 2;
+  return { count: rows * columns, rows, columns, rowsPerBand, bands: Math.ceil(rows / rowsPerBand) };
+}
+
+function malformed(tensor?: string): FormatError {
+  const of = tensor === undefined ? "this file" : `the tensor ${tensor}`;
+  return new FormatError(`The stored statistics of ${of} are damaged. Get the file again.`, { rule: "zstn.statistics", tensor });
+}
+
+/** Reads figures one after the other. */
+class FiguresReader {
+  readonly #bytes: Uint8Array;
+  #at = 0;
+
+  constructor(bytes: Uint8Array) {
+    this.#bytes = bytes;
+  }
+
+  /** The number of bytes that have not been read. */
+  get left(): number {
+    return this.#bytes.length - this.#at;
+  }
+
+  /** Reads a number of seven bits a byte, low bits first. */
+  number(): number {
+    let number = 0;
+    for (let weight = 1; ; weight *= 128) {
+      const byte = this.#take(1)[0]!;
+      number += (byte & 0x7f) * weight;
+      if (!Number.isSafeInteger(number)) throw malformed();
+      if (byte < 0x80) return number;
+    }
+  }
+
+  /** Reads the figures of `count` elements. */
+  figures(count: number, { dtype, name }: Pick<TensorInfo, "dtype" | "name">): Figures {
+    const tagged = this.number();
+    const zeros = Math.floor(tagged / 2);
+    const [nans, infinities] = tagged % 2 === 1 ? [this.number(), this.number()] : [0, 0];
+    if (zeros + nans + infinities > count) throw malformed(name);
+    const counts = { count, zeros, nans, infinities };
+    if (nans + infinities === count) return { ...counts, min: NaN, max: NaN, mean: NaN, rms: NaN };
+    const [min, max] = [this.#element(dtype), this.#element(dtype)];
+    const of = WIDE.includes(dtype) ? "F64" : "F32";
+    const [mean, rms] = [this.#element(of), this.#element(of)];
+    const isPossible =
+      min <= mean && mean <= max && 0 <= rms && rms <= Math.max(max, -min) && Number.isFinite(min) && Number.isFinite(max) && (zeros === 0 || (min <= 0 && 0 <= max));
+    if (!isPossible) throw malformed(name);
+    return { ...counts, min, max, mean, rms };
+  }
+
+  /** Reads an element; those of 64 bits are 64-bit floats. */
+  #element(dtype: Dtype): number {
+    const width = { F64: 8, I64: 8, U64: 8, F32: 4, I32: 4, U32: 4, F16: 2, BF16: 2, I16: 2, U16: 2 }[dtype as string] ?? 1;
+    const bytes = new Uint8Array(this.#take(width));
+    const view = new DataView(bytes.buffer);
+    if (width === 8) return view.getFloat64(0, true);
+    if (dtype === "I32") return view.getInt32(0, true);
+    if (dtype === "U32") return view.getUint32(0, true);
+    const number = dtype === "BOOL" ? "U8" : dtype;
+    return toFloat32(number, "", typedArray(number, "", bytes), 0, 1)[0]!;
+  }
+
+  #take(length: number): Uint8Array {
+    if (length > this.left) throw malformed();
+    this.#at += length;
+    return this.#bytes.subarray(this.#at - length, this.#at);
+  }
+}

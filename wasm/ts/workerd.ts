@@ -1,0 +1,39 @@
+/**
+ * The entry for Cloudflare Workers (export condition `workerd`): WebAssembly modules are imported, since they may not be
+ * compiled there. Addresses are absolute, and there are no workers to decode in.
+ *
+ * @module zstn
+ */
+
+import type { WasmFiles } from "./configure.js";
+import { UnsupportedError } from "./errors.js";
+import { pageAddress } from "./page-address.js";
+import { setPlatform } from "./platform.js";
+import type { StoredCache, StoredCacheOptions } from "./source/cache/stored.js";
+import type { WasmModule } from "./wasm-input.js";
+
+export * from "./exports.js";
+
+type Imported = Promise<{ default: WasmModule }>;
+
+/** One import for each, so that a Worker that only reads does not start with the code that packs. */
+const MODULES: Record<keyof WasmFiles, () => Imported> = {
+  reader: () => import("./core/zstn_wasm_bg.wasm") as unknown as Imported,
+  formats: () => import("./core/zstn_formats_bg.wasm") as unknown as Imported,
+  coder: () => import("./core/zstn_coder_bg.wasm") as unknown as Imported,
+};
+
+setPlatform({
+  readModule: (address) => fetch(address),
+  ownModule: async (name) => (await MODULES[name]()).default,
+  loadAdvice: () => "Check that `.wasm` files are bundled as compiled modules (`CompiledWasm`, the default of Wrangler).",
+  coreCount: () => 1,
+  resolve: pageAddress,
+  loadHub: () => import("./hub/web.js"),
+});
+
+/** Creates a cache in a folder, which is created if necessary. Several programs may share it. Node only. */
+export function folderCache(path: string, options?: StoredCacheOptions): StoredCache;
+export function folderCache(): never {
+  throw new UnsupportedError("`folderCache` needs Node; in Cloudflare Workers use `memoryCache`.");
+}

@@ -1,0 +1,31 @@
+/** The built page as one file, which the command line includes for `zstn view` (native/build.rs). */
+
+import { readdir, readFile, writeFile } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+import type { Plugin } from "vite";
+
+const FILE = fileURLToPath(new URL("../native/viewer/page.archive", import.meta.url));
+const PUBLIC = new URL("./public/", import.meta.url);
+
+/**
+ * Writes the files, each with gzip (browsers take nothing better over plain HTTP): the length of the list as 32 bits, the
+ * list as JSON, `[[path, length], …]`, and the files. The samples are left out, which take more than all others, and the
+ * picture for links from other sites.
+ */
+export const archive: Plugin = {
+  name: "archive",
+  apply: "build",
+  async writeBundle(_, bundle) {
+    const built = Object.values(bundle).map((file) => [file.fileName, file.type === "chunk" ? file.code : file.source] as const);
+    const copied = (await readdir(PUBLIC)).map(async (name) => [name, await readFile(new URL(name, PUBLIC))] as const);
+    const files = [...built, ...(await Promise.all(copied))]
+      .filter(([path]) => !/\.(map|zstn|png)$/.test(path))
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .map(([path, content]) => [path, gzipSync(content, { level: 9 })] as const);
+    const list = Buffer.from(JSON.stringify(files.map(([path, { length }]) => [path, length])));
+    const length = Buffer.alloc(4);
+    length.writeUInt32LE(list.length);
+    await writeFile(FILE, Buffer.concat([length, list, ...files.map(([, bytes]) => bytes)]));
+  },
+};

@@ -1,0 +1,146 @@
+/** Aggregating the rows in memory to the pixels of a picture. Rows that have not been read count for nothing. */
+
+import { bandLevel } from "./bands.js";
+import type { StoredFigures } from "./bands.js";
+import type { MatrixReader } from "./matrix-reader.js";
+import type { Area } from "./protocol.js";
+
+/** The fraction of a line of pixels that has to be read to be shown where its band is known. */
+const MIN_READ_SHARE = 0.5;
+
+/** Returns whether some rows, of which `read` were read, are shown by their band if that is known: a few rows say less. */
+export const isForBand = (read: number, rows: number): boolean => read === 0 || read < MIN_READ_SHARE * rows;
+
+/** A matrix as far as it is in memory. */
+export type RowsInMemory = Pick<MatrixReader, "columns" | "cached">;
+
+/** One level per pixel, and the root mean square by row and column of the picture. */
+export interface Aggregate {
+  /** The mean or the root mean square of the cells of each pixel. In all arrays, NaN stands for cells that were not read, and infinity for some that are not finite. */
+  readonly levels: Float32Array<ArrayBuffer>;
+  readonly rowRms: Float32Array<ArrayBuffer>;
+  readonly columnRms: Float32Array<ArrayBuffer>;
+  /** For each line of pixels, 1 if nothing of it was read and its level is that of the bands it is in. */
+  readonly isBanded: Uint8Array<ArrayBuffer>;
+}
+
+/** Sums of the cells of an area. */
+export interface Cells {
+  readonly count: number;
+  readonly sum: number;
+  readonly squares: number;
+  readonly min: number;
+  readonly max: number;
+}
+
+/** Aggregates `area` to `width` × `height` pixels. Row and column figures are of `view` alone, which the area contains. `stored` fills what was not read. */
+export function aggregate(reader: RowsInMemory, area: Area, view: Area, width: number, height: number, isRms: boolean, stored?: StoredFigures): Aggregate {
+  const levels = new Float32Array(width * height).fill(Number.NaN);
+  const [rows, columns] = [area.rowEnd - area.rowBegin, area.columnEnd - area.columnBegin];
+  const columnAt = Int32Array.from({ length: width + 1 }, (_, x) => area.columnBegin + Math.floor((x * columns) / width));
+  const rowAt = (y: number) => area.rowBegin + Math.floor((y * rows) / height);
+  const inView = columnAt.slice(0, width).map((column, x) => Number(columnAt[x + 1]! > view.columnBegin && column < view.columnEnd));
+  const rowRms = new Float32Array(height).fill(Number.NaN);
+  const isBanded = new Uint8Array(height);
+  const showsAllColumns = view.columnEnd - view.columnBegin >= reader.columns;
+  const [allSquares, allCounts] = [new Float64Array(width), new Float64Array(width)];
+  const [sums, squares, counts] = [new Float64Array(width), new Float64Array(width), new Float64Array(width)];
+  for (let y = 0; y < height; y++) {
+    const [begin, end] = [rowAt(y), rowAt(y + 1)];
+    const read = addRows(begin, end);
+    if (read === 0 || (stored && isForBand(read, end - begin))) {
+      const band = stored && bandLevel(stored, begin, Math.max(begin + 1, end), area.rowEnd);
+      if (!band && read === 0) continue;
+      if (band) {
+        isBanded[y] = 1;
+        levels.fill(band.hasNonFinite ? Number.POSITIVE_INFINITY : isRms ? band.rms : band.mean, y * width, (y + 1) * width);
+        // Figures of bands are of all columns.
+        if (showsAllColumns) rowRms[y] = band.hasNonFinite ? Number.POSITIVE_INFINITY : band.rms;
+        continue;
+      }
+    }
+    const isInView = end > view.rowBegin && begin < view.rowEnd;
+    let [rowSquares, rowCount] = [0, 0];
+    for (let x = 0; x < width; x++) {
+      const [sum, square, count] = [sums[x]!, squares[x]!, counts[x]!];
+      if (count === 0) continue;
+      const level = isRms ? Math.sqrt(square / count) : sum / count;
+      levels[y * width + x] = Number.isFinite(square) && Number.isFinite(sum) ? level : Number.POSITIVE_INFINITY;
+      if (inView[x] === 0) continue;
+      rowSquares += square;
+      rowCount += count;
+      if (!isInView) continue;
+      allSquares[x]! += square;
+      allCounts[x]! += count;
+    }
+    rowRms[y] = rms(rowSquares, rowCount);
+  }
+  return { levels, rowRms, columnRms: Float32Array.from(allSquares, (square, x) => rms(square, allCounts[x]!)), isBanded };
+
+  /** Adds the rows of one line of pixels that are in memory, and returns their number. */
+  function addRows(begin: number, end: number): number {
+    sums.fill(0);
+    squares.fill(0);
+    counts.fill(0);
+    let read = 0;
+    for (let row = begin; row < end; row++) {
+      const block = reader.cached(row);
+      if (!block) continue;
+      read += 1;
+      const { numbers } = block;
+      const start = (row - block.rowBegin) * reader.columns;
+      for (let x = 0; x < width; x++) {
+        let [sum, square] = [0, 0];
+        const stop = start + columnAt[x + 1]!;
+        for (let at = start + columnAt[x]!; at < stop; at++) {
+          const value = numbers[at]!;
+          sum += value;
+          square += value * value;
+        }
+        sums[x]! += sum;
+        squares[x]! += square;
+        counts[x]! += columnAt[x + 1]! - columnAt[x]!;
+      }
+    }
+    return read;
+  }
+}
+
+const rms = (squares: number, count: number): number => (count === 0 ? Number.NaN : Number.isFinite(squares) ? Math.sqrt(squares / count) : Number.POSITIVE_INFINITY);
+
+/** Returns whether every row of an area is in memory. */
+export function isRead(reader: RowsInMemory, { rowBegin, rowEnd }: Area): boolean {
+  for (let row = rowBegin; row < rowEnd; ) {
+    const block = reader.cached(row);
+    if (!block) return false;
+    row = block.rowEnd;
+  }
+  return true;
+}
+
+/** Sums the cells of an area that are in memory. */
+export function cellsOf(reader: RowsInMemory, area: Area): Cells {
+  let [count, sum, squares, min, max] = [0, 0, 0, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
+  for (let row = area.rowBegin; row < area.rowEnd; row++) {
+    const block = reader.cached(row);
+    if (!block) continue;
+    const start = (row - block.rowBegin) * reader.columns;
+    for (let column = area.columnBegin; column < area.columnEnd; column++) {
+      const value = block.numbers[start + column]!;
+      count += 1;
+      sum += value;
+      squares += value * value;
+      min = Math.min(min, value);
+      max = Math.max(max, value);
+    }
+  }
+  return { count, sum, squares, min, max };
+}
+
+/** Returns the whole cells of a matrix that an area covers, at least one. */
+export function clampArea({ rowBegin, rowEnd, columnBegin, columnEnd }: Area, { rows, columns }: { rows: number; columns: number }): Area {
+  const [top, left] = [clamp(Math.floor(rowBegin), 0, rows - 1), clamp(Math.floor(columnBegin), 0, columns - 1)];
+  return { rowBegin: top, rowEnd: clamp(Math.ceil(rowEnd), top + 1, rows), columnBegin: left, columnEnd: clamp(Math.ceil(columnEnd), left + 1, columns) };
+}
+
+const clamp = (value: number, least: number, most: number) => Math.max(least, Math.min(most, value));

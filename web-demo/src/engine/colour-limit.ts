@@ -1,0 +1,35 @@
+/** The level at the end of a colour scale. */
+
+/** The fraction of pixels that may exceed the colour scale. */
+const BEYOND_SHARE = 0.01;
+/** How far a scale of magnitudes reaches, in medians: a row or column several times larger than the others stands out, and the others stay distinguishable. */
+const MEDIANS = 4;
+const MAX_SORTED = 20_000;
+
+export interface ColourLimit {
+  readonly limit: number;
+  /** The largest finite level. */
+  readonly max: number;
+  readonly hasNonFinite: boolean;
+}
+
+/** Returns whether levels up to `max` exceed a scale visibly. */
+export const exceeds = (max: number, limit: number): boolean => max > limit * 1.001;
+
+/** Returns the level that nearly all of `levels` are below. NaN stands for unknown levels. */
+export function colourLimit(levels: Float32Array, isRms: boolean): ColourLimit {
+  let [max, hasNonFinite] = [0, false];
+  for (let i = 0; i < levels.length; i++) {
+    const size = Math.abs(levels[i]!);
+    if (size === Number.POSITIVE_INFINITY) hasNonFinite = true;
+    else if (size > max) max = size;
+  }
+  const step = Math.max(1, Math.floor(levels.length / MAX_SORTED));
+  const sorted: number[] = [];
+  for (let i = 0; i < levels.length; i += step) if (Number.isFinite(levels[i])) sorted.push(Math.abs(levels[i]!));
+  sorted.sort((a, b) => a - b);
+  const quantile = (share: number) => sorted[Math.floor((sorted.length - 1) * share)] ?? 0;
+  const common = Math.max(quantile(1 - BEYOND_SHARE), isRms ? MEDIANS * quantile(0.5) : 0);
+  const limit = Math.min(max, common > 0 ? common : max) || 1;
+  return { limit, max, hasNonFinite };
+}

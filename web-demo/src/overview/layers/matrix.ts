@@ -1,0 +1,170 @@
+/** The layer matrix: a row for each layer, a column for each kind of module, coloured by a metric. */
+
+import type { TensorInfo } from "zstn";
+import { button, element } from "../../page/element.js";
+import { formatCount, formatShape, plural } from "../../page/format.js";
+import { legend } from "../picture/legend.js";
+import type { Metric } from "../picture/metric.js";
+import { colourAt, paletteColours, scaleOf } from "../picture/scale.js";
+import type { Scale } from "../picture/scale.js";
+import { CellGrid } from "./cell-grid.js";
+import { stacksOf } from "./stacks.js";
+import type { Cell, Column, Stack } from "./stacks.js";
+
+/** Heights of rows, in pixels: as many layers as possible are on the screen together. */
+const ALL_ROWS_PX = 430;
+const MIN_ROW_PX = 6;
+const MAX_ROW_PX = 24;
+/** Rows lower than this have no room for a number each. */
+const LABEL_ROW_PX = 13;
+/** The maximum number of tensors shown outside the layers. */
+const MAX_OUTSIDE = 24;
+
+export interface LayerMatrixOptions {
+  readonly tensors: readonly TensorInfo[];
+  readonly onPick: (tensor: TensorInfo) => void;
+  /** What a cell without a value means. */
+  readonly unknown: string;
+}
+
+export class LayerMatrix {
+  readonly node = element("div", { class: "layer-matrix" });
+  /** Whether the model has layers at all. */
+  readonly hasLayers: boolean;
+  readonly #options: LayerMatrixOptions;
+  readonly #cells = new Map<HTMLElement, Cell>();
+  readonly #readOut = element("p", { class: "caption", role: "status" });
+  readonly #legend = element("div", {});
+  readonly #stacks: readonly Stack[];
+  readonly #stacksNode = element("div", {});
+  /** Shows biases and norms too, which are not matrices. */
+  readonly #vectors: HTMLButtonElement;
+  #metric: Metric | undefined;
+
+  constructor(options: LayerMatrixOptions) {
+    this.#options = options;
+    const { stacks, outside } = stacksOf(options.tensors);
+    this.hasLayers = stacks.length > 0;
+    this.#stacks = stacks;
+    this.#vectors = button("Biases and norms", () => this.#toggleVectors(), { class: "button small vectors", "aria-pressed": "false" });
+    this.#vectors.hidden = !stacks.some(({ columns }) => hasBoth(columns));
+    this.#showStacks();
+    this.node.append(this.#vectors, this.#stacksNode);
+    if (outside.length > 0) this.node.append(this.#outside(outside));
+    this.node.append(this.#readOut, this.#legend);
+    this.node.addEventListener("pointerover", (event) => this.#point(event.target));
+    this.node.addEventListener("focusin", (event) => this.#point(event.target));
+    this.node.addEventListener("pointerleave", () => this.#point(undefined));
+    this.node.addEventListener("click", (event) => this.#pick(event.target));
+    this.#point(undefined);
+  }
+
+  #toggleVectors(): void {
+    this.#vectors.setAttribute("aria-pressed", String(!this.#showsVectors));
+    this.#showStacks();
+    if (this.#metric) this.colour(this.#metric);
+  }
+
+  get #showsVectors(): boolean {
+    return this.#vectors.getAttribute("aria-pressed") === "true";
+  }
+
+  #showStacks(): void {
+    for (const node of this.#cells.keys()) if (this.#stacksNode.contains(node)) this.#cells.delete(node);
+    this.#stacksNode.replaceChildren(...this.#stacks.map((stack) => this.#stack(this.#showsVectors ? stack : withoutVectors(stack), this.#stacks.length > 1)));
+  }
+
+  /** Colours all cells by a metric. */
+  colour(metric: Metric): void {
+    this.#metric = metric;
+    const values = new Map([...this.#cells].map(([node, cell]) => [node, metric.value(cell)]));
+    const isOutlier = (cell: Cell): boolean => metric.isOfMatrices === true && cell.every(({ shape }) => shape.length < 2);
+    const scale = scaleOf(metric.scale, [...values].flatMap(([node, value]) => (value === undefined ? [] : [{ value, isOutlier: isOutlier(this.#cells.get(node)!) }])));
+    const colours = paletteColours(metric.palette);
+    for (const [node, value] of values) this.#colour(node, value, scale, colours);
+    const isPartly = [...values.values()].includes(undefined);
+    this.#legend.replaceChildren(legend(metric, scale, isPartly ? [["hatched", this.#options.unknown]] : []));
+    this.#point(document.activeElement ?? undefined);
+  }
+
+  #colour(node: HTMLElement, value: number | undefined, scale: Scale, colours: readonly [string, string, string]): void {
+    node.classList.toggle("unknown", value === undefined);
+    node.style.background = value === undefined ? "" : colourAt(scale.at(value), colours);
+    if (value === undefined) delete node.dataset["value"];
+    else node.dataset["value"] = String(value);
+    const cell = this.#cells.get(node)!;
+    node.setAttribute("aria-label", `${nameOf(cell)}: ${this.#describe(cell)}`);
+  }
+
+  #describe(cell: Cell): string {
+    const metric = this.#metric;
+    if (!metric) return "";
+    if (metric.describe) return metric.describe(cell);
+    const value = metric.value(cell);
+    return `${metric.label} ${value === undefined ? "not known" : metric.format(value)}`;
+  }
+
+  #stack({ prefix, columns, moreKinds, rows }: Stack, isTitled: boolean): HTMLElement {
+    const grid = new CellGrid(columns, `Layers of ${prefix}`);
+    const height = Math.max(MIN_ROW_PX, Math.min(MAX_ROW_PX, Math.floor(ALL_ROWS_PX / rows.length)));
+    const step = height >= LABEL_ROW_PX ? 1 : height * 5 >= LABEL_ROW_PX ? 5 : 10;
+    for (const { layer, cells } of rows) {
+      const nodes = grid.addRow(String(layer), layer % step === 0, cells);
+      nodes.forEach((node, i) => node && this.#cells.set(node, cells[i]!));
+    }
+    grid.setRowHeight(height);
+    return element("section", { class: "stack" }, isTitled && element("h3", {}, prefix), element("div", { class: "scroll", tabIndex: -1 }, grid.node), moreKinds > 0 && element("p", { class: "quiet" }, `and ${plural(moreKinds, "more kind")} in the list`));
+  }
+
+  #outside(tensors: readonly TensorInfo[]): HTMLElement {
+    const shown = [...tensors].sort((a, b) => b.byteLength - a.byteLength).slice(0, MAX_OUTSIDE);
+    const inOrder = tensors.filter((tensor) => shown.includes(tensor));
+    const items = inOrder.map((tensor) => {
+      const swatch = element("i", { class: "cell" });
+      const item = element("button", { type: "button", class: "outside-cell" }, swatch, tensor.name.replace(/\.weight$/, ""));
+      this.#cells.set(swatch, [tensor]);
+      item.addEventListener("click", () => this.#options.onPick(tensor));
+      return item;
+    });
+    const rest = tensors.length - inOrder.length;
+    return element("div", { class: "outside", role: "group", "aria-label": "Tensors outside the layers" }, ...items, rest > 0 && element("span", { class: "quiet" }, `and ${plural(rest, "more tensor")} in the list`));
+  }
+
+  #cellAt(target: EventTarget | null | undefined): Cell | undefined {
+    if (!(target instanceof HTMLElement)) return undefined;
+    return this.#cells.get(target) ?? this.#cells.get((target.closest(".outside-cell")?.firstElementChild ?? target) as HTMLElement);
+  }
+
+  #point(target: EventTarget | null | undefined): void {
+    const cell = this.#cellAt(target);
+    if (!cell) return this.#readOut.replaceChildren("Point at a cell to read its value. Click it to inspect the tensor.");
+    const [first] = cell;
+    const about = cell.length === 1 ? `${formatShape(first!.shape)} ${first!.dtype}` : `${formatCount(cell.length)} tensors`;
+    this.#readOut.replaceChildren(element("b", {}, nameOf(cell)), ` ${this.#describe(cell)} · ${about}`);
+  }
+
+  /** Opens the tensor of a cell; of several, the one with the highest value. */
+  #pick(target: EventTarget | null): void {
+    if (!(target instanceof HTMLElement) || !target.matches("[role=gridcell]")) return;
+    const cell = this.#cells.get(target);
+    if (!cell) return;
+    const valueOf = (tensor: TensorInfo): number => this.#metric?.value([tensor]) ?? Number.NEGATIVE_INFINITY;
+    this.#options.onPick(cell.reduce((best, tensor) => (valueOf(tensor) > valueOf(best) ? tensor : best)));
+  }
+}
+
+const hasBoth = (columns: readonly Column[]): boolean => columns.some(({ isNarrow }) => isNarrow) && columns.some(({ isNarrow }) => !isNarrow);
+
+/** Returns a stack without the columns of vectors, unless it has no others. */
+function withoutVectors(stack: Stack): Stack {
+  if (!hasBoth(stack.columns)) return stack;
+  const isKept = (_: unknown, i: number): boolean => !stack.columns[i]!.isNarrow;
+  const rows = stack.rows.map(({ layer, cells }) => ({ layer, cells: cells.filter(isKept) })).filter(({ cells }) => cells.some((cell) => cell !== undefined));
+  return { ...stack, columns: stack.columns.filter(isKept), rows };
+}
+
+/** Returns the name of a cell: that of its tensor, or of all with the parts that differ as `*`. */
+function nameOf(cell: Cell): string {
+  const [first, ...others] = cell.map(({ name }) => name.split("."));
+  return first!.map((part, i) => (others.every((other) => other[i] === part) ? part : "*")).join(".");
+}

@@ -1,0 +1,83 @@
+/** Metrics: what a picture of the model shows by colour. */
+
+import type { TensorInfo, TensorStatistics } from "zstn";
+import { formatBytes, formatShare, formatValue } from "../../page/format.js";
+import { ownBytes } from "../../tree/node.js";
+import type { Palette, ScaleKind } from "./scale.js";
+
+export interface Metric {
+  /** The name in the URL. */
+  readonly key: string;
+  readonly label: string;
+  readonly scale: ScaleKind;
+  readonly palette: Palette;
+  /** Returns the value of some tensors together; `undefined` while it is not known. */
+  readonly value: (tensors: readonly TensorInfo[]) => number | undefined;
+  readonly format: (value: number) => string;
+  /** Whether the scale is that of matrices. Vectors, such as norms near 1, would take most of it. */
+  readonly isOfMatrices?: boolean;
+  /** Returns the text of a value that is more than a number: an estimate, or one that is not known. */
+  readonly describe?: (tensors: readonly TensorInfo[]) => string;
+}
+
+export const countValues = (tensors: readonly Pick<TensorInfo, "shape">[]): number => tensors.reduce((sum, { shape }) => sum + shape.reduce((product, size) => product * size, 1), 0);
+
+const SIZE: Metric = {
+  key: "size",
+  label: "size",
+  scale: "root",
+  palette: "amount",
+  value: (tensors) => tensors.reduce((sum, { byteLength }) => sum + byteLength, 0),
+  format: formatBytes,
+};
+
+const BITS: Metric = {
+  key: "bits",
+  label: "bits per weight",
+  scale: "linear",
+  palette: "amount",
+  // Tied tensors take no bytes of their own: they have no bits per weight, and 0 would be misleading.
+  value: (tensors) => {
+    const own = tensors.filter(({ aliasOf, byteLength }) => aliasOf === undefined && byteLength > 0);
+    const values = countValues(own);
+    return values === 0 ? undefined : (8 * own.reduce((sum, tensor) => sum + ownBytes(tensor), 0)) / values;
+  },
+  format: (value) => `${value.toFixed(2)} bits`,
+};
+
+/** Returns the metrics that need no tensor bytes. */
+export function metricsOf(statistics: ReadonlyMap<string, TensorStatistics> | undefined): Metric[] {
+  return statistics ? [SIZE, BITS, ...fromStatistics(statistics)] : [SIZE, BITS];
+}
+
+function fromStatistics(statistics: ReadonlyMap<string, TensorStatistics>): Metric[] {
+  const known = (tensors: readonly TensorInfo[]): TensorStatistics[] => tensors.flatMap(({ name, dtype }) => (isFloat(dtype) ? (statistics.get(name) ?? []) : []));
+  const over = (tensors: readonly TensorInfo[], sum: (all: TensorStatistics[]) => number): number | undefined => {
+    const all = known(tensors);
+    // A tensor without statistics, or without a finite value, leaves its cell unknown.
+    return all.length < tensors.length || all.every((one) => finiteIn(one) === 0) ? undefined : sum(all);
+  };
+  return [
+    { key: "rms", isOfMatrices: true, label: "RMS", scale: "log", palette: "amount", format: formatValue, value: (tensors) => over(tensors, (all) => Math.sqrt(mean(all, ({ rms }) => rms * rms))) },
+    {
+      key: "std",
+      isOfMatrices: true,
+      label: "std. dev.",
+      scale: "log",
+      palette: "amount",
+      format: formatValue,
+      value: (tensors) => over(tensors, (all) => Math.sqrt(Math.max(0, mean(all, ({ rms }) => rms * rms) - mean(all, (one) => one.mean) ** 2))),
+    },
+    { key: "max", isOfMatrices: true, label: "max |w|", scale: "log", palette: "amount", format: formatValue, value: (tensors) => over(tensors, (all) => all.reduce((most, one) => (finiteIn(one) === 0 ? most : Math.max(most, -one.min, one.max)), 0)) },
+    { key: "zeros", label: "zeros", scale: "root", palette: "amount", format: formatShare, value: (tensors) => over(tensors, (all) => total(all, ({ zeros }) => zeros) / total(all, ({ count }) => count)) },
+  ];
+}
+
+const finiteIn = ({ count, nans, infinities }: TensorStatistics): number => count - nans - infinities;
+
+const total = (all: readonly TensorStatistics[], of: (one: TensorStatistics) => number): number => all.reduce((sum, one) => sum + of(one), 0);
+
+/** Returns the mean over finite elements of several tensors. */
+const mean = (all: readonly TensorStatistics[], of: (one: TensorStatistics) => number): number => total(all, (one) => (finiteIn(one) === 0 ? 0 : of(one) * finiteIn(one))) / total(all, finiteIn);
+
+const isFloat = (dtype: string): boolean => /^(F64|F32|F16|BF16|F8)/.test(dtype);

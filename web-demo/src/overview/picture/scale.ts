@@ -1,0 +1,82 @@
+/** Colour scales with numbers. */
+
+/** How values are mapped to colours: from zero with the small ones spread, from the least to the largest, or by powers. */
+export type ScaleKind = "root" | "linear" | "log";
+
+/** The colours of a scale, as classes of the style sheet: change is white to orange, everything else is teal. */
+export type Palette = "change" | "amount";
+
+export interface Scale {
+  /** Returns the position of a value, from 0 to 1. */
+  readonly at: (value: number) => number;
+  /** Values at evenly spaced positions, from the first to the last. */
+  readonly ticks: readonly number[];
+  /** Whether values lie beyond the last tick, and before the first. */
+  readonly isExceeded?: boolean;
+  readonly isUndercut?: boolean;
+}
+
+/** The number of ticks of a scale. */
+const TICKS = 3;
+
+/** Values by whether they determine the scale. The others are drawn at its ends if they lie outside. */
+export interface Scaled {
+  readonly value: number;
+  readonly isOutlier: boolean;
+}
+
+/** Returns the scale of those values that are not outliers, or of all if there are no others. */
+export function scaleOf(kind: ScaleKind, values: readonly Scaled[]): Scale {
+  const usual = values.filter(({ isOutlier }) => !isOutlier);
+  const scale = scaleFor(kind, withoutExtremes((usual.length > 0 ? usual : values).map(({ value }) => value)));
+  const last = scale.ticks.at(-1) ?? Number.POSITIVE_INFINITY;
+  const first = scale.ticks[0] ?? Number.NEGATIVE_INFINITY;
+  return { ...scale, isExceeded: values.some(({ value }) => value > last * 1.000001), isUndercut: values.some(({ value }) => value < first * 0.999999) };
+}
+
+/** The share of values at either end that do not determine a scale. */
+const EXTREMES = 0.02;
+
+/** Returns the least and the most of values without the extreme ones. Zeros are no extremes: where little changed, most values are. */
+function withoutExtremes(values: readonly number[]): number[] {
+  const sorted = values.filter((value) => Number.isFinite(value) && value !== 0).sort((a, b) => a - b);
+  if (sorted.length === 0) return values.filter(Number.isFinite);
+  const last = sorted.length - 1;
+  return [sorted[Math.floor(EXTREMES * last)]!, sorted[Math.ceil((1 - EXTREMES) * last)]!, ...(values.includes(0) ? [0] : [])];
+}
+
+/** Returns the scale that covers `values`, of which those that are not finite are left out. */
+export function scaleFor(kind: ScaleKind, values: Iterable<number>): Scale {
+  let [least, most] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
+  for (const value of values) {
+    // No logarithm has a place for zero: it is drawn at the low end.
+    if (!Number.isFinite(value) || (kind === "log" && value <= 0)) continue;
+    least = Math.min(least, value);
+    most = Math.max(most, value);
+  }
+  if (least > most) return { at: () => 0, ticks: [] };
+  if (kind === "root") least = 0;
+  const [bend, unbend] = BENDS[kind];
+  const [low, high] = [bend(least), bend(most)];
+  const at = (value: number): number => {
+    if (value === Number.POSITIVE_INFINITY) return 1;
+    return high > low ? Math.max(0, Math.min(1, (bend(value) - low) / (high - low))) : kind === "root" && most === 0 ? 0 : 1;
+  };
+  const ticks = high > low ? Array.from({ length: TICKS }, (_, i) => unbend(low + ((high - low) * i) / (TICKS - 1))) : [most];
+  return { at, ticks };
+}
+
+const BENDS: Readonly<Record<ScaleKind, readonly [(value: number) => number, (value: number) => number]>> = {
+  root: [Math.sqrt, (bent) => bent * bent],
+  linear: [(value) => value, (bent) => bent],
+  log: [Math.log, Math.exp],
+};
+
+/** Returns the CSS colour at a position between three colours. */
+export function colourAt(position: number, [low, middle, high]: readonly [string, string, string]): string {
+  const [from, to, share] = position < 0.5 ? [low, middle, 2 * position] : [middle, high, 2 * position - 1];
+  return `color-mix(in oklab, ${to} ${(100 * share).toFixed(1)}%, ${from})`;
+}
+
+/** Returns the three colours of a palette as references to the style sheet, which follow its colour scheme. */
+export const paletteColours = (palette: Palette): readonly [string, string, string] => [`var(--${palette}-low)`, `var(--${palette}-middle)`, `var(--${palette}-high)`];

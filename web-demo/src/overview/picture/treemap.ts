@@ -1,0 +1,253 @@
+/** The treemap of a model: the area of a tensor is its size. */
+
+import type { TensorInfo } from "zstn";
+import { colour, darkScheme, element, fitCanvas } from "../../page/element.js";
+import { formatBytes, formatShape } from "../../page/format.js";
+import { dtypeFamily } from "../../tree/dtype-family.js";
+import { dtypeChip } from "../../tree/row.js";
+import { ownBytes } from "../../tree/node.js";
+import type { Branch, Node } from "../../tree/node.js";
+import { legend } from "./legend.js";
+import type { Metric } from "./metric.js";
+import { orderedLayout } from "./ordered-layout.js";
+import type { Rectangle } from "./ordered-layout.js";
+import { colourAt, scaleOf } from "./scale.js";
+import type { Scale } from "./scale.js";
+
+/** The smallest rectangle that is divided further, in square pixels. */
+const MIN_AREA = 14;
+const LABEL_HEIGHT = 17;
+
+interface Cell extends Rectangle {
+  readonly tensor: TensorInfo;
+}
+
+interface Frame extends Rectangle {
+  readonly label: string;
+}
+
+export type Measure = "stored" | "original";
+
+export class Treemap {
+  readonly node: HTMLElement;
+  readonly #root: Branch;
+  readonly #canvas = element("canvas", { class: "treemap", role: "img", "aria-label": "Treemap of the model: the area of a tensor is its size. The list has the same tensors." });
+  readonly #caption = element("p", { class: "caption" });
+  readonly #legend = element("div", {});
+  readonly #tensors: readonly TensorInfo[];
+  #measure: Measure = "stored";
+  /** The metric that colours tensors; `undefined` to colour them by dtype. */
+  #metric: Metric | undefined;
+  #cells: Cell[] = [];
+  #frames: Frame[] = [];
+  #under: Cell | undefined;
+  /** The picture without the outline of the cell under the pointer. */
+  readonly #picture = element("canvas");
+
+  constructor(root: Branch, tensors: readonly TensorInfo[], onPick: (tensor: TensorInfo) => void, signal: AbortSignal) {
+    this.#root = root;
+    this.#tensors = tensors;
+    this.node = element("div", {}, this.#canvas, this.#caption, this.#legend);
+    this.#canvas.addEventListener("pointermove", (event) => this.#point(this.#at(event)));
+    this.#canvas.addEventListener("pointerleave", () => this.#point(undefined));
+    this.#canvas.addEventListener("click", (event) => {
+      const cell = this.#at(event);
+      if (cell) onPick(cell.tensor);
+    });
+    new ResizeObserver(() => this.draw()).observe(this.#canvas);
+    darkScheme.addEventListener("change", () => this.draw(), { signal });
+  }
+
+  /** Sets what the area of a tensor and its colour mean. */
+  show(measure: Measure, metric: Metric | undefined): void {
+    this.#measure = measure;
+    this.#metric = metric;
+    const dtypes = [...new Set(this.#tensors.map(({ dtype }) => dtype))].sort();
+    this.#legend.replaceChildren(metric ? legend(metric, this.#scale(metric)) : element("div", { class: "picture-legend" }, ...dtypes.map(dtypeChip)));
+    this.#point(this.#under, true);
+    this.draw();
+  }
+
+  draw(): void {
+    const canvas = fitCanvas(this.#canvas);
+    if (!canvas) return;
+    this.#cells = [];
+    this.#frames = [];
+    this.#place(this.#root.children, { x: 0, y: 0, width: canvas.width, height: canvas.height }, 0);
+    this.#paint();
+  }
+
+  #paint(): void {
+    const canvas = fitCanvas(this.#canvas);
+    if (!canvas) return;
+    const { ctx, width, height } = canvas;
+    ctx.clearRect(0, 0, width, height);
+    ctx.strokeStyle = colour("line");
+    ctx.lineWidth = 1;
+    const fill = this.#metric ? this.#byMetric(this.#metric) : byDtype();
+    for (const { x, y, width: across, height: down, tensor } of this.#cells) {
+      ctx.fillStyle = fill(tensor);
+      ctx.globalAlpha = this.#metric ? 1 : tensor.shape.length < 2 ? 0.55 : 0.82;
+      const gap = across > 3 && down > 3 ? 1 : 0.25;
+      ctx.fillRect(x, y, Math.max(0.5, across - gap), Math.max(0.5, down - gap));
+      // The least colour of a metric may be that of the ground.
+      if (this.#metric && across > 5 && down > 5) ctx.strokeRect(x + 0.5, y + 0.5, across - gap - 1, down - gap - 1);
+    }
+    ctx.globalAlpha = 1;
+    this.#label(ctx, fill);
+    this.#picture.width = this.#canvas.width;
+    this.#picture.height = this.#canvas.height;
+    this.#picture.getContext("2d")?.drawImage(this.#canvas, 0, 0);
+    if (this.#under) this.#outline(ctx, this.#under);
+  }
+
+  /** Draws the outline of the cell under the pointer on the picture as it is. */
+  #mark(): void {
+    const canvas = fitCanvas(this.#canvas);
+    if (!canvas) return;
+    // After a change of the size, which makes the canvas empty.
+    if (this.#picture.width !== this.#canvas.width || this.#picture.height !== this.#canvas.height) return this.#paint();
+    const { ctx, width, height } = canvas;
+    ctx.clearRect(0, 0, width, height);
+    ctx.drawImage(this.#picture, 0, 0, width, height);
+    if (this.#under) this.#outline(ctx, this.#under);
+  }
+
+  #scale(metric: Metric): Scale {
+    const values = this.#tensors.flatMap((tensor) => {
+      const value = metric.value([tensor]);
+      return value === undefined ? [] : [{ value, isOutlier: metric.isOfMatrices === true && tensor.shape.length < 2 }];
+    });
+    return scaleOf(metric.scale, values);
+  }
+
+  #byMetric(metric: Metric): (tensor: TensorInfo) => string {
+    const scale = this.#scale(metric);
+    const colours = [colour(`${metric.palette}-low`), colour(`${metric.palette}-middle`), colour(`${metric.palette}-high`)] as const;
+    const unknown = colour("line");
+    return (tensor) => {
+      const value = metric.value([tensor]);
+      return value === undefined ? unknown : colourAt(scale.at(value), colours);
+    };
+  }
+
+  #bytes(node: Node): number {
+    if (node.kind === "tensor") return this.#measure === "stored" ? ownBytes(node.tensor) : node.tensor.byteLength;
+    return this.#measure === "stored" ? node.storedBytes : node.originalBytes;
+  }
+
+  #place(nodes: readonly Node[], room: Rectangle, depth: number): void {
+    const sized = nodes.map((node) => ({ node, size: this.#bytes(node) })).filter(({ size }) => size > 0);
+    const places = orderedLayout(sized.map(({ size }) => size), room);
+    for (const [i, { node }] of sized.entries()) {
+      const place = places[i]!;
+      if (node.kind === "tensor") {
+        this.#cells.push({ ...place, tensor: node.tensor });
+      } else if (place.width * place.height < MIN_AREA) {
+        const tensor = largest(node);
+        if (tensor) this.#cells.push({ ...place, tensor });
+      } else {
+        const framed = depth < 3 && place.width > 54 && place.height > 44;
+        if (framed) this.#frames.push({ ...place, label: node.label });
+        const inside = framed ? { x: place.x + 2, y: place.y + LABEL_HEIGHT, width: place.width - 5, height: place.height - LABEL_HEIGHT - 3 } : place;
+        this.#place(node.children, inside, depth + 1);
+      }
+    }
+  }
+
+  #label(ctx: CanvasRenderingContext2D, fill: (tensor: TensorInfo) => string): void {
+    ctx.font = `500 11.5px ${getComputedStyle(this.#canvas).fontFamily}`;
+    ctx.textBaseline = "middle";
+    ctx.fillStyle = colour("quiet");
+    ctx.strokeStyle = colour("line");
+    ctx.lineWidth = 1;
+    for (const { x, y, width, height, label } of this.#frames) {
+      ctx.strokeRect(x + 0.5, y + 0.5, width - 2, height - 2);
+      ctx.fillText(fitting(ctx, label, width - 12), x + 5, y + LABEL_HEIGHT / 2 + 0.5);
+    }
+    const inkOn = inks(colour("surface"), this.#metric ? 1 : 0.82);
+    for (const { x, y, width, height, tensor } of this.#cells) {
+      if (width < 60 || height < 20) continue;
+      ctx.fillStyle = inkOn(fill(tensor));
+      const label = tensor.name.slice(tensor.name.lastIndexOf(".", tensor.name.lastIndexOf(".") - 1) + 1);
+      ctx.fillText(fitting(ctx, label, width - 12), x + 6, y + Math.min(height / 2, 12));
+    }
+  }
+
+  #outline(ctx: CanvasRenderingContext2D, { x, y, width, height }: Rectangle): void {
+    ctx.strokeStyle = colour("ink");
+    ctx.lineWidth = 2;
+    ctx.strokeRect(x + 0.5, y + 0.5, Math.max(1, width - 2), Math.max(1, height - 2));
+  }
+
+  /** Returns what the colour of a tensor means, to follow its sizes. */
+  #about(tensor: TensorInfo): string {
+    if (!this.#metric || this.#metric.key === "size") return "";
+    const value = this.#metric.value([tensor]);
+    return `: ${this.#metric.describe?.([tensor]) ?? (value === undefined ? "" : `${this.#metric.label} ${this.#metric.format(value)}`)}`;
+  }
+
+  #at({ offsetX, offsetY }: MouseEvent): Cell | undefined {
+    return this.#cells.find(({ x, y, width, height }) => x <= offsetX && offsetX < x + width && y <= offsetY && offsetY < y + height);
+  }
+
+  #point(cell: Cell | undefined, always = false): void {
+    if (cell?.tensor === this.#under?.tensor && !always) return;
+    this.#under = cell;
+    this.#canvas.classList.toggle("pickable", cell !== undefined);
+    if (cell) {
+      const { name, dtype, shape, byteLength, storedLength } = cell.tensor;
+      this.#caption.replaceChildren(element("b", {}, name), ` ${dtype} ${formatShape(shape)}, ${formatBytes(byteLength)}, stored in ${formatBytes(storedLength)}${this.#about(cell.tensor)}`);
+    } else {
+      this.#caption.replaceChildren(`Area = ${this.#measure} size. Click a tensor to inspect it.`);
+    }
+    this.#mark();
+  }
+}
+
+/** Returns a function that gives the text colour that stands out from a colour drawn on `ground` with an opacity. */
+function inks(ground: string, opacity: number): (fill: string) => string {
+  const known = new Map<string, string>();
+  const ctx = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+  return (fill) => {
+    if (!ctx) return "#000";
+    let ink = known.get(fill);
+    if (ink === undefined) {
+      for (const [style, alpha] of [[ground, 1], [fill, opacity]] as const) {
+        ctx.globalAlpha = alpha;
+        ctx.fillStyle = style;
+        ctx.fillRect(0, 0, 1, 1);
+      }
+      const [red, green, blue] = Array.from(ctx.getImageData(0, 0, 1, 1).data, (part) => (part / 255) ** 2.2);
+      // Black and white have the same contrast to a luminance of 0.18.
+      known.set(fill, (ink = 0.2126 * red! + 0.7152 * green! + 0.0722 * blue! > 0.18 ? "#101113" : "#ffffff"));
+    }
+    return ink;
+  };
+}
+
+function byDtype(): (tensor: TensorInfo) => string {
+  const colours = new Map<string, string>();
+  return ({ dtype }) => {
+    const family = dtypeFamily(dtype);
+    if (!colours.has(family)) colours.set(family, colour(family));
+    return colours.get(family)!;
+  };
+}
+
+/** Returns the largest tensor of a module that is too small to be divided. */
+function largest({ children }: Branch): TensorInfo | undefined {
+  let best: TensorInfo | undefined;
+  for (const child of children) {
+    const tensor = child.kind === "tensor" ? child.tensor : largest(child);
+    if (tensor && (!best || tensor.byteLength > best.byteLength)) best = tensor;
+  }
+  return best;
+}
+
+function fitting(ctx: CanvasRenderingContext2D, text: string, width: number): string {
+  if (ctx.measureText(text).width <= width) return text;
+  let end = text.length - 1;
+  while (end > 0 && ctx.measureText(`${text.slice(0, end)}…`).width > width) end -= 1;
+  return end === 0 ? "" : `${text.slice(0, end)}…`;
+}

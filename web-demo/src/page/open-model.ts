@@ -1,0 +1,15 @@
+/** An open model, as the page knows it. */
+
+import type { TensorInfo } from "zstn";
+import type { ModelSource, ModelSummary } from "../engine/protocol.js";
+
+export interface OpenModel extends ModelSummary {
+  readonly source: ModelSource;
+  readonly byName: ReadonlyMap<string, TensorInfo>;
+}
+
+/** Returns whether a model has a tensor of the same name and shape, so that both have a difference. */
+export function hasLike(model: OpenModel | undefined, { name, shape }: TensorInfo): boolean {
+  const other = model?.byName.get(name);
+  return other !== undefined && other.shape.length === shape.length && other.shape.every((size, i) => size === shape[i]);
+}

@@ -1,0 +1,17 @@
+/** The address that a saved image shows. */
+
+import { urlOf } from "../page/route.js";
+import type { Route } from "../page/route.js";
+
+/** Returns the address of a route without what may be secret: user names, passwords and queries of the addresses in it. Empty if the model has no address, as local files. */
+export function plotAddress(route: Route): string {
+  if (route.src === undefined) return "";
+  const { src, with: second, hub } = route;
+  const url = urlOf({ ...route, src: withoutSecrets(src), with: second && withoutSecrets(second), hub: hub && withoutSecrets(hub) });
+  url.username = url.password = "";
+  // Slashes and colons may be in a query as they are.
+  return url.href.replaceAll("%2F", "/").replaceAll("%3A", ":");
+}
+
+/** The query of an address can hold a signature. */
+const withoutSecrets = (address: string): string => address.replace(/[?#].*$/s, "").replace(/^([a-z][a-z\d+.-]*:)?\/\/[^/]*@/i, "$1//");

@@ -1,0 +1,93 @@
+/** The language of the search: words, patterns with `*` and `?`, and `/regular expressions/`. */
+
+import type { TensorInfo } from "zstn";
+
+/** Words, which match at once; a regular expression, which can take any time; or a text that cannot be understood. */
+export type Search = { readonly matches: (tensor: TensorInfo) => boolean } | { readonly expression: string } | { readonly problem: string };
+
+/** Returns the search that a text means; `undefined` for an empty one, which everything matches. */
+export function searchFor(text: string): Search | undefined {
+  const trimmed = text.trim();
+  if (trimmed === "") return undefined;
+  const expression = /^\/(.+)\/$/.exec(trimmed)?.[1];
+  if (expression !== undefined) return isExpression(expression) ? { expression } : { problem: "This is not a regular expression." };
+  const patterns = trimmed.toLowerCase().split(/\s+/).map(patternOf);
+  return {
+    matches: ({ name, dtype, shape }) => {
+      const parts = [name, dtype, shape.join("x"), shape.join("×")].map((part) => part.toLowerCase());
+      return patterns.every((pattern) => parts.some(pattern));
+    },
+  };
+}
+
+function isExpression(text: string): boolean {
+  try {
+    new RegExp(text, "i");
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * Returns whether a text contains a word, in which `*` is any characters and `?` is one. A number at either end is a
+ * whole one: layer 3 is not layer 33. The pieces between stars are found one after the other, each at the first place
+ * possible, so that the time does not grow with their number.
+ */
+function patternOf(word: string): (text: string) => boolean {
+  const pieces = word.split(/\*+/);
+  const last = pieces.length - 1;
+  const [beginsWhole, endsWhole] = [/^\d/.test(word), /\d$/.test(word)];
+  return (text) => {
+    let from = 0;
+    for (const [i, piece] of pieces.entries()) {
+      const fits = (at: number): boolean => !(i === 0 && beginsWhole && isDigit(text[at - 1])) && !(i === last && endsWhole && isDigit(text[at + piece.length]));
+      let at = find(text, piece, from);
+      while (at >= 0 && !fits(at)) at = find(text, piece, at + 1);
+      if (at < 0) return false;
+      from = at + piece.length;
+    }
+    return true;
+  };
+}
+
+const isDigit = (character: string | undefined): boolean => character !== undefined && character >= "0" && character <= "9";
+
+/** Returns the first position from `from` on at which a text has a piece with `?` for any character; -1 if there is none. */
+function find(text: string, piece: string, from: number): number {
+  if (!piece.includes("?")) return text.indexOf(piece, from);
+  for (let at = from; at + piece.length <= text.length; at++) {
+    let length = 0;
+    while (length < piece.length && (piece[length] === "?" || piece[length] === text[at + length])) length += 1;
+    if (length === piece.length) return at;
+  }
+  return -1;
+}
+
+/** Names offered where nothing matches. */
+const MAX_NEAREST = 3;
+/** Names that share less than this part of their letter triples are not alike. */
+const MIN_LIKENESS = 0.25;
+
+/** Returns the tensors whose names are most like a text, by the triples of letters that they share. */
+export function nearest(text: string, tensors: readonly TensorInfo[]): TensorInfo[] {
+  const wanted = triples(text);
+  return tensors
+    .map((tensor) => {
+      const own = triples(tensor.name);
+      let shared = 0;
+      for (const triple of wanted) if (own.has(triple)) shared += 1;
+      return { tensor, likeness: shared / Math.max(1, wanted.size), length: own.size };
+    })
+    .filter(({ likeness }) => likeness >= MIN_LIKENESS)
+    .sort((a, b) => b.likeness - a.likeness || a.length - b.length)
+    .slice(0, MAX_NEAREST)
+    .map(({ tensor }) => tensor);
+}
+
+function triples(text: string): Set<string> {
+  const padded = ` ${text.toLowerCase()} `;
+  const all = new Set<string>();
+  for (let i = 0; i + 3 <= padded.length; i++) all.add(padded.slice(i, i + 3));
+  return all;
+}

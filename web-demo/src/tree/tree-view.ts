@@ -1,0 +1,176 @@
+/** The rows of the tree on the screen. Only those in view are in the DOM, so that ten thousand cost no more than thirty. */
+
+import type { TensorInfo } from "zstn";
+import { element } from "../page/element.js";
+import { rowContent } from "./row.js";
+import type { Row } from "./rows.js";
+
+/** Rows kept above and below the view, so that scrolling shows no blanks. */
+const SPARE_ROWS = 10;
+
+/** Rows kept in view above and below the active one. */
+const CONTEXT_ROWS = 3;
+
+export interface TreeViewOptions {
+  readonly onPick: (tensor: TensorInfo) => void;
+  /** Opens or closes a module. */
+  readonly onToggle: (path: string, open: boolean) => void;
+  /** Called when the user moves up from the first row. */
+  readonly onLeave: () => void;
+}
+
+export class TreeView {
+  readonly node = element("div", { class: "tree", role: "tree", tabIndex: 0, "aria-label": "Tensors of the model" });
+  readonly #options: TreeViewOptions;
+  readonly #rowsNode = element("div", { class: "rows", role: "presentation" });
+  #rows: readonly Row[] = [];
+  #active = 0;
+  #selected: TensorInfo | undefined;
+  /** The rows in the DOM, by position, and the height they were placed with. */
+  readonly #nodes = new Map<number, HTMLElement>();
+  #drawnHeight = 0;
+  /** Whether the active row was scrolled into view, and the user has not scrolled since. */
+  #isRevealed = false;
+
+  constructor(options: TreeViewOptions) {
+    this.#options = options;
+    this.node.append(this.#rowsNode);
+    this.node.addEventListener("keydown", (event) => this.#onKey(event));
+    this.#rowsNode.addEventListener("click", (event) => this.#onClick(event));
+    this.node.addEventListener("scroll", () => this.#draw(), { passive: true });
+    for (const type of ["wheel", "touchmove", "pointerdown"]) this.node.addEventListener(type, () => (this.#isRevealed = false), { passive: true });
+    new ResizeObserver(() => (this.#isRevealed ? this.reveal() : this.#draw())).observe(this.node);
+  }
+
+  /** Shows rows; the one of `selected` becomes the active one. */
+  show(rows: readonly Row[], selected: TensorInfo | undefined): void {
+    this.#rows = rows;
+    this.#selected = selected;
+    this.#active = Math.max(0, rows.findIndex(({ node }) => node.kind === "tensor" && node.tensor === selected));
+    this.#draw(true);
+  }
+
+  /** Makes the module with this path the active row. */
+  activate(path: string): void {
+    this.#active = Math.max(0, this.#rows.findIndex(({ node }) => node.kind === "module" && node.path === path));
+    this.#draw(true);
+  }
+
+  /** Draws all rows again, after a change of their height. */
+  redraw(): void {
+    this.#draw(true);
+  }
+
+  /** Moves the focus here, to the first or the last row. */
+  enter(at: "first" | "last"): void {
+    this.#active = at === "first" ? 0 : Math.max(0, this.#rows.length - 1);
+    this.node.focus();
+    this.reveal();
+  }
+
+  get #rowHeight(): number {
+    return Number.parseFloat(getComputedStyle(this.node).getPropertyValue("--row-height")) || 24;
+  }
+
+  /**
+   * Renders the rows in view. Those that stay in view keep their nodes, unless the rows have `changed`: a browser makes
+   * no click of a press and a release if the pressed node has gone in between.
+   */
+  #draw(changed = false): void {
+    const height = this.#rowHeight;
+    const { scrollTop, clientHeight } = this.node;
+    const first = Math.max(0, Math.floor(scrollTop / height) - SPARE_ROWS);
+    const last = Math.min(this.#rows.length, Math.ceil((scrollTop + clientHeight) / height) + SPARE_ROWS);
+    const all = changed || height !== this.#drawnHeight;
+    this.#drawnHeight = height;
+    for (const [position, node] of this.#nodes) {
+      if (!all && position >= first && position < last) continue;
+      node.remove();
+      this.#nodes.delete(position);
+    }
+    this.#rowsNode.style.height = `${this.#rows.length * height}px`;
+    let next: Element | null = this.#rowsNode.firstElementChild;
+    for (let position = first; position < last; position++) {
+      const kept = this.#nodes.get(position);
+      if (kept) {
+        next = kept.nextElementSibling;
+        continue;
+      }
+      const node = this.#row(position, height);
+      this.#nodes.set(position, node);
+      this.#rowsNode.insertBefore(node, next);
+    }
+    if (this.#active >= first && this.#active < last) this.node.setAttribute("aria-activedescendant", `row-${this.#active}`);
+    else this.node.removeAttribute("aria-activedescendant");
+  }
+
+  #row(position: number, height: number): HTMLElement {
+    const row = this.#rows[position]!;
+    const { node, level, siblings } = row;
+    const selected = node.kind === "tensor" && node.tensor === this.#selected;
+    const properties = { class: `row ${node.kind}`, role: "treeitem", id: `row-${position}`, "aria-level": level, "aria-posinset": row.position, "aria-setsize": siblings, "aria-selected": String(selected) };
+    const expanded = node.kind === "module" ? { "aria-expanded": String(this.#isOpen(position)) } : {};
+    const made = element("div", { ...properties, ...expanded }, ...rowContent(row));
+    made.style.transform = `translateY(${position * height}px)`;
+    made.style.setProperty("--level", String(Math.min(level, 8)));
+    if (position === this.#active) made.classList.add("active");
+    return made;
+  }
+
+  /** Returns whether the rows after this one are inside it. */
+  #isOpen(position: number): boolean {
+    return (this.#rows[position + 1]?.level ?? 0) > this.#rows[position]!.level;
+  }
+
+  #onClick(event: MouseEvent): void {
+    const row = (event.target as Element).closest('[role="treeitem"]');
+    // By position if there is none: the row that was pressed may have been rendered again before the release. Clicks of
+    // assistive technology have a row and no coordinates.
+    this.#use(row ? Number(row.id.slice("row-".length)) : Math.floor((event.clientY - this.#rowsNode.getBoundingClientRect().top) / this.#rowHeight));
+  }
+
+  /** Toggles a module, or opens a tensor. */
+  #use(position: number, open = !this.#isOpen(position)): void {
+    const node = this.#rows[position]?.node;
+    if (node?.kind === "tensor") this.#options.onPick(node.tensor);
+    else if (node) this.#options.onToggle(node.path, open);
+  }
+
+  #onKey(event: KeyboardEvent): void {
+    if (event.target !== this.node || event.ctrlKey || event.metaKey || event.altKey) return;
+    const page = Math.max(1, Math.floor(this.node.clientHeight / this.#rowHeight) - 1);
+    const steps: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
+    const step = steps[event.key];
+    const row = this.#rows[this.#active];
+    if (event.key === "ArrowUp" && this.#active === 0) {
+      this.#options.onLeave();
+    } else if (step !== undefined) {
+      this.#active = Math.max(0, Math.min(this.#rows.length - 1, this.#active + step));
+    } else if (event.key === "Enter" || event.key === " ") {
+      this.#use(this.#active);
+    } else if (event.key === "ArrowRight" && row?.node.kind === "module") {
+      if (this.#isOpen(this.#active)) this.#active += 1;
+      else this.#use(this.#active, true);
+    } else if (event.key === "ArrowLeft" && row) {
+      if (row.node.kind === "module" && this.#isOpen(this.#active)) this.#use(this.#active, false);
+      else this.#active = Math.max(0, this.#rows.findLastIndex(({ level }, i) => i < this.#active && level < row.level));
+    } else {
+      return;
+    }
+    event.preventDefault();
+    this.reveal();
+  }
+
+  /** Scrolls as little as shows the active row and some rows around it, now and after the list is resized. */
+  reveal(): void {
+    this.#isRevealed = true;
+    const height = this.#rowHeight;
+    const top = this.#active * height;
+    const { scrollTop, clientHeight } = this.node;
+    const context = height * Math.max(0, Math.min(CONTEXT_ROWS, Math.floor((clientHeight / height - 1) / 2)));
+    this.#draw(true); // sets the height of all rows, which limits scrolling
+    if (top - context < scrollTop) this.node.scrollTop = top - context;
+    else if (top + height + context > scrollTop + clientHeight) this.node.scrollTop = top + height + context - clientHeight;
+    this.#draw();
+  }
+}

@@ -1,0 +1,136 @@
+//! The npm package in the JavaScript runtimes and bundlers of its users: those
+//! of npm in a folder of their own, Firefox and WebKitGTK from the distribution.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::fresh::Stamp;
+use crate::step::{Report, Step};
+use crate::workspace::Workspace;
+use crate::{apt, chromium, counts, faults, node, process, programs, wasm};
+
+const FIREFOX: &[&str] = &["firefox-esr", "firefox"];
+const WEBKIT_DRIVER: &str = "WebKitWebDriver";
+const DISPLAY: &str = "Xvfb";
+/// Debian's packages of the programs above.
+const PACKAGES: &[&str] = &["firefox-esr", "webkit2gtk-driver", "xvfb"];
+
+/// The packages of npm, with their lock file.
+const MANIFEST: [&str; 3] = ["package.json", "package-lock.json", ".npmrc"];
+
+/// The verb `runtimes`: builds the package and runs these tests alone.
+pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
+    report.step("Node and npm", node::check)?;
+    report.step("npm packages", |step| node::install(workspace, step))?;
+    let chromium = report.step("Chromium", chromium::ready)?;
+    let runtimes = Runtimes::ready(workspace, report)?;
+    wasm::build(workspace, report)?;
+    report.step("page", |step| wasm::page(workspace, step))?;
+    report.step("programs", |step| programs::build_all(workspace, step))?;
+    runtimes.test(workspace, report, &chromium)
+}
+
+/// The installed runtimes.
+pub struct Runtimes {
+    firefox: PathBuf,
+}
+
+impl Runtimes {
+    /// Installs them.
+    pub fn ready(workspace: &Workspace, report: &mut Report) -> Result<Self> {
+        let firefox = report.step("Firefox and WebKitGTK", browsers)?;
+        report.step("Deno, Bun, workerd and bundlers", |step| {
+            packages(workspace, step)
+        })?;
+        Ok(Self { firefox })
+    }
+
+    /// Tests the packed package in all of them, then the viewer and the package in
+    /// Firefox. Installing takes a minute, the first step one or two on two cores.
+    pub fn test(&self, workspace: &Workspace, report: &mut Report, chromium: &Path) -> Result<()> {
+        for (title, script) in [
+            ("runtimes and bundlers", "test:runtimes"),
+            ("tests in Firefox", "test:firefox"),
+        ] {
+            report.step(title, |step| {
+                let mut npm = node::npm();
+                npm.args(["run", script, "--workspace", "zstn-tests"])
+                    .env("ZSTN_BIN", workspace.zstn("debug"))
+                    .env("ZSTN_FAULT_SERVER", faults::server(workspace))
+                    .env("ZSTN_RUNTIMES", workspace.cache("runtimes"))
+                    .env("CHROMIUM", chromium)
+                    .env("FIREFOX", &self.firefox)
+                    // Lists failures at the end of the log.
+                    .env("NODE_OPTIONS", "--test-reporter=spec")
+                    .env_remove("ZSTN_SKIP_BROWSER");
+                step.run(&mut npm)?;
+                counts::note(step)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn browsers(step: &mut Step) -> Result<PathBuf> {
+    let installed = || {
+        let webkit = [WEBKIT_DRIVER, DISPLAY];
+        let has_webkit = webkit.iter().all(|name| process::find(name).is_some());
+        firefox().filter(|_| has_webkit)
+    };
+    if installed().is_none() {
+        let why = "the npm package and the viewer are tested in them";
+        apt::install(step, PACKAGES, why).with_context(instructions)?;
+    }
+    let Some(firefox) = installed() else {
+        bail!(instructions());
+    };
+    step.note(firefox.display().to_string());
+    Ok(firefox)
+}
+
+fn firefox() -> Option<PathBuf> {
+    let named = env::var_os("FIREFOX").filter(|named| !named.is_empty());
+    named
+        .map(PathBuf::from)
+        .or_else(|| FIREFOX.iter().find_map(|name| process::find(name)))
+}
+
+fn instructions() -> String {
+    format!(
+        "Firefox, WebKitGTK's WebDriver or Xvfb is missing. Do one of these, then try again:\n\
+         \n    {}   (Debian)\n    cargo xtask test --skip-runtimes   (without these tests)\n",
+        apt::by_hand(PACKAGES)
+    )
+}
+
+/// Installs what the lock file says in a folder of its own: these packages are no
+/// part of the workspace, whose `node_modules` they would fill with 1.3 GB. Not by
+/// `npm ci`, which refuses a lock file without the builds of a package for other
+/// systems, as registries that lack these have it written.
+fn packages(workspace: &Workspace, step: &mut Step) -> Result<()> {
+    let folder = workspace.cache("runtimes");
+    let inputs = MANIFEST.map(|name| workspace.path(&format!("tests/runtimes/{name}")));
+    let installed = folder.join("node_modules/.package-lock.json");
+    let stamp = Stamp::new(workspace, "npm-runtimes", &inputs, &[installed])?;
+    if stamp.is_fresh() {
+        step.note("unchanged");
+        return Ok(());
+    }
+    fs::create_dir_all(&folder)
+        .with_context(|| format!("{} cannot be created", folder.display()))?;
+    for (from, name) in inputs.iter().zip(MANIFEST) {
+        fs::copy(from, folder.join(name))
+            .with_context(|| format!("{} cannot be copied", from.display()))?;
+    }
+    step.run_twice(|| {
+        let mut command = node::npm();
+        command
+            .args(["install", "--no-audit", "--no-fund"])
+            .current_dir(&folder);
+        command
+    })?;
+    stamp.save()
+}
