@@ -56,11 +56,19 @@ export function browserTests({ ready = async () => {}, done = async () => {}, ch
       const { page, complaints, close } = await (browserName === "firefox" ? newFirefoxPage(browser, options) : newPage(browser, options));
       try {
         await work(page, complaints);
+      } catch (error) {
+        throw new Error(`${error.message}\n${await stateOf(page, complaints)}`, { cause: error });
       } finally {
         await close();
       }
     });
   return { inBrowser };
+}
+
+/** Returns what a person would see of a page in a failed test: a log is all that is left of it. */
+async function stateOf(page, complaints) {
+  const text = await page.locator("body").innerText({ timeout: 2000 }).catch((error) => `(${error.message})`);
+  return [`at ${page.url()}`, ...complaints.map((line) => `complaint: ${line}`), "the page:", text.slice(0, 3000)].join("\n");
 }
 
 /** The same in Firefox, which has no phones, and whose colour scheme is that of a browser. */
