@@ -71,6 +71,7 @@ extern crate alloc;
 #[doc(hidden)]
 pub mod bytes;
 pub mod catalog;
+mod checksum;
 pub mod container;
 #[doc(hidden)]
 pub mod digest;

@@ -5,7 +5,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::integrity::checksum;
+use crate::checksum::checksum;
 use crate::digest::Digest;
 use crate::sort;
 

@@ -3,10 +3,9 @@
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
-use core::hash::Hasher as _;
 use core::ops::Range;
 
-use twox_hash::XxHash3_64;
+use crate::checksum::short_checksum;
 
 use super::context::CONTEXTS;
 use super::low_rank::LowRank;
@@ -296,16 +295,6 @@ fn read_tables(cursor: &mut Cursor, count: u8) -> Result<Vec<Frequencies>> {
 fn head_checksum(head: &[u8]) -> u32 {
     let (before, rest) = head.split_at(CHECKSUM_AT.min(head.len()));
     short_checksum([before, rest.get(4..).unwrap_or(&[])])
-}
-
-/// Returns the lower half of the XXH3-64 of bytes in two parts.
-pub(super) fn short_checksum(parts: [&[u8]; 2]) -> u32 {
-    let mut hasher = XxHash3_64::new();
-    for part in parts {
-        hasher.write(part);
-    }
-    let [a, b, c, d, ..] = hasher.finish().to_le_bytes();
-    u32::from_le_bytes([a, b, c, d])
 }
 
 /// What a writer puts into a head.

@@ -2,15 +2,12 @@
 //! (docs/formats/zstn-integrity.md). z4ai ignores bytes between index and
 //! footer; a file without this section is valid.
 
-use core::hash::Hasher as _;
-
-use twox_hash::XxHash3_64;
-
 mod checksum_builder;
 mod section;
 mod statistics;
 mod verify;
 
+pub use crate::checksum::checksum;
 pub use checksum_builder::{ChecksumBuilder, FrameDigests};
 pub(crate) use section::Section;
 pub(super) use section::{FileDigest, Head};
@@ -22,13 +19,3 @@ pub use verify::{FileCheck, Integrity, Verify};
 
 /// Bytes of a section that do not depend on the number of tensors.
 pub const FIXED_BYTES: u64 = 142;
-
-/// Returns XXH3 with 64 bits and seed 0 of bytes given in pieces.
-#[must_use]
-pub fn checksum<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> u64 {
-    let mut hasher = XxHash3_64::new();
-    for piece in pieces {
-        hasher.write(piece);
-    }
-    hasher.finish()
-}

@@ -5,8 +5,8 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::checksum;
 use crate::bytes::Cursor;
+use crate::checksum::short_checksum;
 use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::statistics::{self, Figures, Grid, Statistics, read_number, write_number};
@@ -167,8 +167,7 @@ impl Record {
 /// XXH3-64.
 #[must_use]
 pub fn bands_checksum(bands: &[u8]) -> u32 {
-    let [a, b, c, d, ..] = checksum([bands]).to_le_bytes();
-    u32::from_le_bytes([a, b, c, d])
+    short_checksum([bands])
 }
 
 fn bad(detail: &'static str) -> Error {

@@ -5,16 +5,14 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::plan::check_lens;
 use super::table::{Block, bad};
-use super::{BlockTable, FramePlan};
+use super::{BlockTable, FramePlan, table_bytes};
 use crate::bytes::{self, Cursor, index, part};
-use crate::container::zstn::integrity::checksum;
 use crate::engine::Engine;
 use crate::frame::lattice::{self, Head, SideFrames};
 use crate::frame::{Family, FrameFamily as _};
-use crate::{Error, Result, Rule};
-
-const CHECKSUM_BYTES: u64 = 8;
+use crate::{Error, Result};
 
 /// Where the parts of a `ZXQ1` frame are.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,18 +56,7 @@ impl LatticeTable {
     /// `tensor_len_bytes`. Offsets in errors are relative to the start of
     /// `bytes`.
     pub fn parse(bytes: &[u8], frame_len_bytes: u64, tensor_len_bytes: u64) -> Result<Self> {
-        let Some(covered) = (bytes.len() as u64).checked_sub(CHECKSUM_BYTES) else {
-            return Err(Error::malformed(Rule::Truncated, "a block table is cut off").at(0));
-        };
-        let (covered, sum) = bytes.split_at(index(covered));
-        if Cursor::new(sum).u64("checksum of a block table")? != checksum([covered]) {
-            return Err(Error::malformed(
-                Rule::ZstnBlockTable,
-                "a block table does not have its own checksum: the file is damaged, get it again",
-            )
-            .at(0));
-        }
-        let mut cursor = Cursor::new(covered);
+        let mut cursor = Cursor::new(table_bytes::fields(bytes)?);
         let head_len = cursor.u16("length of the head")?;
         let head_bytes = cursor.take(head_len.into(), "head")?.to_vec();
         let (head, lens) = head_and_lens(&head_bytes).map_err(|error| error.within(2))?;
@@ -120,9 +107,7 @@ impl LatticeTable {
         out.extend_from_slice(&self.head_bytes);
         out.extend_from_slice(&self.side.checksum.to_le_bytes());
         out.extend_from_slice(&self.symbols.to_bytes());
-        let sum = checksum([out.as_slice()]);
-        out.extend_from_slice(&sum.to_le_bytes());
-        out
+        table_bytes::seal(out)
     }
 
     /// Compares the parts of `frame`, which has the length given to
@@ -230,10 +215,7 @@ impl LatticePlan {
     /// Decodes the planned range of the tensor from the bytes of
     /// [`LatticePlan::ranges`]. Every piece is compared with its checksum first.
     pub fn decode<E: Engine>(&self, engine: &E, fetched: &[&[u8]]) -> Result<Vec<u8>> {
-        let lens = self.ranges.iter().map(|range| range.end - range.start);
-        if !lens.eq(fetched.iter().map(|bytes| bytes.len() as u64)) {
-            return Err(Error::invalid_input("these are not the planned bytes"));
-        }
+        check_lens(&self.ranges, fetched)?;
         // The end of the last range, which may hold symbols before it.
         let Some((last, others)) = fetched.split_last() else {
             return Ok(Vec::new());

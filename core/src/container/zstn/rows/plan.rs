@@ -94,10 +94,7 @@ impl FramePlan {
     /// Decodes the planned range of the tensor from the bytes of
     /// [`FramePlan::ranges`]. Every piece is compared with its checksum first.
     pub fn decode<E: Engine>(&self, engine: &E, fetched: &[&[u8]]) -> Result<Vec<u8>> {
-        let lens = self.ranges.iter().map(|range| range.end - range.start);
-        if !lens.eq(fetched.iter().map(|bytes| bytes.len() as u64)) {
-            return Err(Error::invalid_input("these are not the planned bytes"));
-        }
+        check_lens(&self.ranges, fetched)?;
         let planes = self
             .planes
             .iter()
@@ -166,6 +163,15 @@ impl FramePlan {
             piece.stored.start - base..piece.stored.end - base,
         )
     }
+}
+
+/// Refuses bytes that do not have the lengths of the planned `ranges`.
+pub(super) fn check_lens(ranges: &[Range<u64>], fetched: &[&[u8]]) -> Result<()> {
+    let lens = ranges.iter().map(|range| range.end - range.start);
+    if lens.eq(fetched.iter().map(|bytes| bytes.len() as u64)) {
+        return Ok(());
+    }
+    Err(Error::invalid_input("these are not the planned bytes"))
 }
 
 impl Piece {

@@ -8,7 +8,7 @@ use core::ops::Range;
 use super::MIN_FRAME_BYTES;
 use super::table_bytes::{self, Fields};
 use crate::bytes::part;
-use crate::container::zstn::integrity::checksum;
+use crate::checksum::short_checksum;
 use crate::frame::plane::{self, Method, Plane};
 use crate::frame::z4ai::{self, Transform};
 use crate::frame::{Family, FrameFamily as _, decoded_len};
@@ -22,7 +22,7 @@ pub const CHECKSUM_PIECE_BYTES: usize = 64 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) stored_len_bytes: u64,
-    /// Lower half of the [`checksum`] of its stored bytes.
+    /// Lower half of the [checksum](crate::checksum::checksum) of its stored bytes.
     pub(super) checksum: u32,
 }
 
@@ -30,13 +30,13 @@ impl Block {
     pub(super) fn of(stored: &[u8]) -> Self {
         Self {
             stored_len_bytes: stored.len() as u64,
-            checksum: short_checksum(stored),
+            checksum: short_checksum([stored]),
         }
     }
 
     /// Refuses stored bytes that have another checksum.
     pub(super) fn check(self, stored: &[u8]) -> Result<()> {
-        if short_checksum(stored) == self.checksum {
+        if short_checksum([stored]) == self.checksum {
             return Ok(());
         }
         Err(Error::malformed(
@@ -45,11 +45,6 @@ impl Block {
              again",
         ))
     }
-}
-
-fn short_checksum(stored: &[u8]) -> u32 {
-    let [a, b, c, d, ..] = checksum([stored]).to_le_bytes();
-    u32::from_le_bytes([a, b, c, d])
 }
 
 /// One plane and its blocks.

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use super::BlockTable;
 use super::table::{Block, PlaneBlocks, bad};
-use crate::bytes::Cursor;
-use crate::container::zstn::integrity::checksum;
+use crate::bytes::{Cursor, index};
+use crate::checksum::checksum;
 use crate::frame::plane::Method;
 use crate::frame::z4ai::Transform;
 use crate::transform::bitfield::{BFLOAT16, FLOAT16, FLOAT32, FloatFormat};
@@ -22,13 +22,12 @@ pub(super) struct Fields {
     pub(super) planes: Vec<PlaneBlocks>,
 }
 
-/// Reads the fields of a table. Memory grows with the bytes that are actually
-/// there.
-pub(super) fn read(bytes: &[u8], stored_piece_bytes: u64) -> Result<Fields> {
-    let Some(covered) = (bytes.len() as u64).checked_sub(CHECKSUM_BYTES) else {
+/// Returns the bytes of a table before its checksum, which it has to have.
+pub(super) fn fields(table: &[u8]) -> Result<&[u8]> {
+    let Some(covered) = (table.len() as u64).checked_sub(CHECKSUM_BYTES) else {
         return Err(Error::malformed(Rule::Truncated, "a block table is cut off").at(0));
     };
-    let (covered, sum) = bytes.split_at(crate::bytes::index(covered));
+    let (covered, sum) = table.split_at(index(covered));
     if Cursor::new(sum).u64("checksum of a block table")? != checksum([covered]) {
         return Err(Error::malformed(
             Rule::ZstnBlockTable,
@@ -36,7 +35,20 @@ pub(super) fn read(bytes: &[u8], stored_piece_bytes: u64) -> Result<Fields> {
         )
         .at(0));
     }
-    let mut cursor = Cursor::new(covered);
+    Ok(covered)
+}
+
+/// Adds the checksum of a table to its fields.
+pub(super) fn seal(mut fields: Vec<u8>) -> Vec<u8> {
+    let sum = checksum([fields.as_slice()]);
+    fields.extend_from_slice(&sum.to_le_bytes());
+    fields
+}
+
+/// Reads the fields of a table. Memory grows with the bytes that are actually
+/// there.
+pub(super) fn read(bytes: &[u8], stored_piece_bytes: u64) -> Result<Fields> {
+    let mut cursor = Cursor::new(fields(bytes)?);
     let id = cursor.u8("transform")?;
     let of = cursor.u8("what the transform is of")?;
     let transform = match (id, of) {
@@ -131,7 +143,5 @@ pub(super) fn write(table: &BlockTable) -> Vec<u8> {
             out.extend_from_slice(&block.checksum.to_le_bytes());
         }
     }
-    let sum = checksum([out.as_slice()]);
-    out.extend_from_slice(&sum.to_le_bytes());
-    out
+    seal(out)
 }

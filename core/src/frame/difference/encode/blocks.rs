@@ -5,12 +5,13 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::{BLOCK_ELEMENTS, Coding, Tensors, write_values};
+use crate::checksum::short_checksum;
 use crate::engine::Engine;
 use crate::entropy::interleaved::{EncodeTables, SLOT_BITS, encode as encode_rans};
 use crate::frame::difference::block::SHIFT_MASK;
 use crate::frame::difference::context::{BY_MANTISSA, ContextMap};
 use crate::frame::difference::element::{Float, Word, for_float};
-use crate::frame::difference::head::{Block, short_checksum};
+use crate::frame::difference::head::Block;
 use crate::frame::difference::token::{extra_bits, symbol};
 
 /// Returns every block, and its place but for its start.
@@ -53,7 +54,7 @@ pub(super) fn encode<E: Engine>(
                 start: 0,
                 rans_len_bytes: u32::try_from(out.len()).unwrap_or(u32::MAX),
                 raw_len_bytes: u32::try_from(raw.len()).unwrap_or(u32::MAX),
-                checksum: short_checksum([&out, &raw]),
+                checksum: short_checksum([out.as_slice(), &raw]),
             };
             out.extend_from_slice(&raw);
             (block, out)
