@@ -71,7 +71,8 @@ extern crate alloc;
 #[doc(hidden)]
 pub mod bytes;
 pub mod catalog;
-mod checksum;
+#[doc(hidden)]
+pub mod checksum;
 pub mod container;
 #[doc(hidden)]
 pub mod digest;

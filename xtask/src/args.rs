@@ -42,6 +42,8 @@ pub enum Verb {
     Setup,
     /// Count the instructions of each stage and compare them with tests/instructions.json
     Instructions(Instructions),
+    /// Give readers and encoders inputs that a fuzzer makes up, and stop at the first defect
+    Fuzz(Fuzz),
     /// Compare decoders of zstd, natively and in WebAssembly
     Decoders(Decoders),
     /// Pack a real model in many shapes and print the sizes next to those of other packers
@@ -106,6 +108,16 @@ pub struct Interop {
     /// Only encoders whose label contains this, such as "rANS" or "ZPL1, 4 bytes"
     #[arg(long, value_name = "LABEL")]
     pub only: Option<String>,
+}
+
+#[derive(clap::Args)]
+pub struct Fuzz {
+    /// Targets of tests/fuzz, such as frames; all by default
+    #[arg(value_name = "TARGET")]
+    pub targets: Vec<String>,
+    /// How long each target runs
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub minutes: u32,
 }
 
 #[derive(clap::Args)]

@@ -15,6 +15,7 @@ mod decoders;
 mod demo;
 mod faults;
 mod fresh;
+mod fuzz;
 mod git_lfs;
 mod hub_demo;
 mod instructions;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
             Verb::HubDemo(options) => hub_demo::run(&workspace, &mut report, &options),
             Verb::Test(options) => test::run(&workspace, &mut report, &options),
             Verb::Interop(options) => interop::run(&workspace, &mut report, &options),
+            Verb::Fuzz(options) => fuzz::run(&workspace, &mut report, &options),
             Verb::Decoders(options) => decoders::run(&workspace, &mut report, &options),
             Verb::Instructions(options) => instructions::run(&workspace, &mut report, &options),
             Verb::Sizes(options) => sizes::run(&workspace, &mut report, &options),

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use super::{MAX_FILE_BYTES, Sketch, Tensor, positions};
 use crate::bytes::{self, Cursor};
+use crate::checksum::agrees;
 use crate::container::model_delta::{ShortDigest, short_digest};
 use crate::dtype::Dtype;
 use crate::engine::{Engine, PackEngine};
@@ -58,7 +59,7 @@ impl Sketch {
         cursor.expect_magic(&MAGIC, Rule::SketchMagic, "sketch")?;
         cursor.expect_version(VERSION, Rule::SketchVersion, "sketch")?;
         let digest: ShortDigest = cursor.array("digest of the sketch")?;
-        if short_digest([&file[cursor.position()..]]) != digest {
+        if !agrees(digest, short_digest([&file[cursor.position()..]])) {
             let detail = "the sketch does not have its own digest: it is damaged, make it again";
             return Err(Error::malformed(Rule::SketchDigest, detail).at(9));
         }

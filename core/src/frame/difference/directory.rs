@@ -11,7 +11,7 @@ use super::element::for_float;
 use super::head::{Block, Head, Means};
 use super::low_rank::LowRank;
 use crate::bytes::{self, index};
-use crate::checksum::short_checksum;
+use crate::checksum::{agrees, short_checksum};
 use crate::engine::Engine;
 use crate::entropy::interleaved::{DecodeTables, SLOT_BITS};
 use crate::float::FloatType;
@@ -183,7 +183,7 @@ impl Directory {
     fn decode_block(&self, number: usize, bytes: &[u8], base: &[u8], out: &mut [u8]) -> Result<()> {
         let block = &self.blocks[number];
         let (rans, raw) = bytes.split_at(block.rans_len_bytes as usize);
-        if short_checksum([rans, raw]) != block.checksum {
+        if !agrees(block.checksum, short_checksum([rans, raw])) {
             let detail = format!(
                 "block {number} of the frame does not have its checksum: it is damaged, get the \
                  file again"

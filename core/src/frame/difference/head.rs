@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::checksum::short_checksum;
+use crate::checksum::{agrees, short_checksum};
 
 use super::context::CONTEXTS;
 use super::low_rank::LowRank;
@@ -141,7 +141,8 @@ impl<'a> Head<'a> {
             return Err(wrong(format!("blocks of {block_elements} elements"), 40));
         }
         cursor.take(4, "length of the head")?;
-        if cursor.u32("checksum of the head")? != head_checksum(head) {
+        let stored = cursor.u32("checksum of the head")?;
+        if !agrees(stored, head_checksum(head)) {
             let detail = "the head of the frame does not have its checksum: it is damaged, get the \
                           file again";
             return Err(Error::malformed(Rule::DifferenceHeadChecksum, detail).at(48));

@@ -5,9 +5,9 @@ use alloc::string::String;
 
 use serde::{Deserialize, Serialize};
 
+use crate::checksum::{agrees, checksum};
 use crc::{CRC_32_ISCSI, Crc, Table};
 use sha2::{Digest as _, Sha256};
-use twox_hash::XxHash3_64;
 
 use crate::{Error, Result, Rule};
 
@@ -108,9 +108,9 @@ impl Digest {
 
     fn check(&self, bytes: &[u8]) -> Result<()> {
         let is_right = match self {
-            Self::Crc32c(value) => CRC32C.checksum(bytes) == *value,
-            Self::Sha256(value) => sha256(bytes) == *value,
-            Self::Xxh3(value) => XxHash3_64::oneshot(bytes) == *value,
+            Self::Crc32c(value) => agrees(*value, CRC32C.checksum(bytes)),
+            Self::Sha256(value) => agrees(*value, sha256(bytes)),
+            Self::Xxh3(value) => agrees(*value, xxh3(bytes)),
             Self::Unreadable(text) => {
                 return Err(Error::malformed(
                     Rule::ZTensorChecksumText,
@@ -144,7 +144,7 @@ impl Checksum {
 
 /// Returns XXH3 of a manifest of version 2.
 pub(super) fn xxh3(bytes: &[u8]) -> u64 {
-    XxHash3_64::oneshot(bytes)
+    checksum([bytes])
 }
 
 fn sha256(bytes: &[u8]) -> [u8; 32] {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::checksum::xxh3;
 use crate::bytes::Cursor;
+use crate::checksum::agrees;
 use crate::limits::HEADER_LEN_BYTES;
 use crate::{Error, Result, Rule};
 
@@ -174,7 +175,7 @@ impl Footer {
 
     /// Checks the bytes of the manifest against the footer's hash of them.
     pub(super) fn check_hash(&self, manifest: &[u8]) -> Result<()> {
-        if self.hash.is_none_or(|hash| hash == xxh3(manifest)) {
+        if self.hash.is_none_or(|hash| agrees(hash, xxh3(manifest))) {
             return Ok(());
         }
         Err(Error::malformed(

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use twox_hash::XxHash3_64;
+use crate::checksum::{agrees, checksum};
 
 use crate::bytes::{Cursor, part};
 use crate::container::tagged::{self, Tag, Value};
@@ -77,7 +77,8 @@ impl Section {
         let start = available - len;
         let covered = part(front, start..available - CHECKSUM_BYTES);
         let mut cursor = Cursor::new(part(front, available - CHECKSUM_BYTES..available));
-        if cursor.u64("checksum of the integrity section")? != XxHash3_64::oneshot(covered) {
+        let stored = cursor.u64("checksum of the integrity section")?;
+        if !agrees(stored, checksum([covered])) {
             return Err(
                 bad("the integrity section does not have its own checksum: it is damaged")
                     .at(start),
@@ -165,8 +166,8 @@ impl Section {
         if let Some(statistics) = &self.statistics {
             record(TAG_STATISTICS, statistics);
         }
-        let checksum = XxHash3_64::oneshot(&out[start..]);
-        out.extend_from_slice(&checksum.to_le_bytes());
+        let sum = checksum([&out[start..]]);
+        out.extend_from_slice(&sum.to_le_bytes());
         let len = (out.len() - start) as u64;
         out.extend_from_slice(&len.to_le_bytes());
         out.extend_from_slice(&MAGIC);
@@ -228,7 +229,7 @@ mod tests {
 
     /// Returns a payload with its checksum and trailer.
     fn framed(mut payload: Vec<u8>) -> Vec<u8> {
-        payload.extend_from_slice(&XxHash3_64::oneshot(&payload).to_le_bytes());
+        payload.extend_from_slice(&checksum([payload.as_slice()]).to_le_bytes());
         let len = payload.len() as u64;
         [payload, len.to_le_bytes().to_vec(), MAGIC.to_vec()].concat()
     }

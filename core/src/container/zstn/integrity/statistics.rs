@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::bytes::Cursor;
-use crate::checksum::short_checksum;
+use crate::checksum::{agrees, short_checksum};
 use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::statistics::{self, Figures, Grid, Statistics, read_number, write_number};
@@ -82,7 +82,7 @@ impl StoredStatistics {
             return Ok([self.summary].into());
         }
         let (bands, sum) = bytes.split_at(bytes.len().saturating_sub(CHECKSUM_BYTES));
-        if sum != bands_checksum(bands).to_le_bytes() {
+        if !agrees(sum, &bands_checksum(bands).to_le_bytes()) {
             return Err(bad(
                 "the statistics of the rows do not have their checksum: the file is damaged, get \
                  it again",

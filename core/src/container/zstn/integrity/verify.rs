@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use sha2::{Digest as _, Sha256};
 
+use super::Section;
 use super::section::FileDigest;
 use super::statistics::{Record, StoredStatistics};
-use super::{Section, checksum};
+use crate::checksum::{agrees, checksum};
 use crate::container::zstn::{Content, Index, Prefix};
 use crate::digest::{self, Digest};
 use crate::dtype::Dtype;
@@ -63,7 +64,7 @@ impl Section {
             (head.prefix, prefix_bytes, "header"),
             (head.index, index_bytes, "index"),
         ] {
-            if checksum([bytes]) != expected {
+            if !agrees(expected, checksum([bytes])) {
                 return Err(Error::malformed(
                     Rule::ZstnHeadChecksum,
                     format!(
@@ -263,7 +264,7 @@ impl Integrity {
     pub fn check_stored(&self, number: usize, stored: &[u8]) -> Result<()> {
         let entry = self.entry(number)?;
         match &self.frames {
-            Some(frames) if frames[entry] != checksum([stored]) => Err(Error::malformed(
+            Some(frames) if !agrees(frames[entry], checksum([stored])) => Err(Error::malformed(
                 Rule::ZstnFrameChecksum,
                 "the stored bytes do not have the checksum in the file: they are damaged, get \
                  the file again",

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::BlockTable;
 use super::table::{Block, PlaneBlocks, bad};
 use crate::bytes::{Cursor, index};
-use crate::checksum::checksum;
+use crate::checksum::{agrees, checksum};
 use crate::frame::plane::Method;
 use crate::frame::z4ai::Transform;
 use crate::transform::bitfield::{BFLOAT16, FLOAT16, FLOAT32, FloatFormat};
@@ -28,7 +28,8 @@ pub(super) fn fields(table: &[u8]) -> Result<&[u8]> {
         return Err(Error::malformed(Rule::Truncated, "a block table is cut off").at(0));
     };
     let (covered, sum) = table.split_at(index(covered));
-    if Cursor::new(sum).u64("checksum of a block table")? != checksum([covered]) {
+    let stored = Cursor::new(sum).u64("checksum of a block table")?;
+    if !agrees(stored, checksum([covered])) {
         return Err(Error::malformed(
             Rule::ZstnBlockTable,
             "a block table does not have its own checksum: the file is damaged, get it again",

@@ -1,0 +1,98 @@
+//! What the targets share: opening files in memory, and running both engines on
+//! the same input.
+
+pub mod reading;
+
+use std::ops::Range;
+use std::sync::LazyLock;
+use std::sync::atomic::Ordering;
+
+use zstn_core::catalog::{FileCatalog, FileOpener};
+use zstn_core::checksum::ARE_IGNORED;
+use zstn_core::model::{Model, ModelBuilder};
+use zstn_core::{Error, Result};
+
+/// Longer results are not asked for: a fuzzer is to find defects, not memory.
+pub const LIMIT_BYTES: u64 = 4 << 20;
+
+/// C zstd on one thread.
+pub static NATIVE: LazyLock<zstn::Engine> =
+    LazyLock::new(|| zstn::Engine::new(1).expect("a thread"));
+
+/// Runs `work` with checksums compared, and again with wrong ones accepted. The
+/// argument says whether they count.
+pub fn with_and_without_checksums(work: impl Fn(bool)) {
+    for count in [true, false] {
+        ARE_IGNORED.store(!count, Ordering::Relaxed);
+        work(count);
+    }
+    ARE_IGNORED.store(false, Ordering::Relaxed);
+}
+
+/// Returns the first part of an input, whose length its first four bytes give,
+/// and the rest. Inputs of two files are like this.
+#[must_use]
+pub fn pair(input: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = input.split_first_chunk::<4>()?;
+    rest.split_at_checked(usize::try_from(u32::from_le_bytes(*len)).ok()?)
+}
+
+/// Opens a file as a reader does that fetches ranges of it.
+///
+/// # Errors
+/// What the file has wrong.
+pub fn catalog(file: &[u8]) -> Result<FileCatalog> {
+    let len_bytes = file.len() as u64;
+    let head = part(file, 0..FileOpener::head_len_bytes(len_bytes)).to_vec();
+    let mut opener = FileOpener::new(len_bytes, head)?;
+    loop {
+        let needs = opener.needs()?;
+        if needs.is_empty() {
+            return opener.finish(&*NATIVE);
+        }
+        for range in needs {
+            opener.supply(range.start, part(file, range))?;
+        }
+    }
+}
+
+/// Opens a model of one file, with its `config.json` if there is one.
+///
+/// # Errors
+/// What the file has wrong.
+pub fn model(file: &[u8], config: Option<&[u8]>) -> Result<Model> {
+    let mut builder = ModelBuilder::new(vec![catalog(file)?], None, config)?;
+    for (number, range) in builder.needs() {
+        builder.supply(number, range.start, part(file, range));
+    }
+    builder.finish(&*NATIVE)
+}
+
+/// Returns a range of a file.
+///
+/// # Panics
+/// If the file ends before it, which a reader must never ask for.
+#[must_use]
+pub fn part(file: &[u8], range: Range<u64>) -> &[u8] {
+    let at = |offset| usize::try_from(offset).expect("an offset in the file");
+    &file[at(range.start)..at(range.end)]
+}
+
+/// Compares what C zstd and the decoder in Rust made of one input. C zstd may
+/// accept what the other one refuses, never the other way round.
+///
+/// # Panics
+/// If they differ.
+pub fn agree<T: PartialEq>(by_c: &Result<T>, by_rust: &Result<T>) {
+    match (by_c, by_rust) {
+        (Ok(by_c), Ok(by_rust)) => assert!(by_c == by_rust, "the engines disagree"),
+        (Err(error), Ok(_)) => panic!("only C zstd refuses it: {error}"),
+        (Err(error), Err(_)) => speak(error),
+        (Ok(_), Err(error)) => speak(error),
+    }
+}
+
+/// Writes the text of an error, which must not fail either.
+pub fn speak(error: &Error) {
+    assert!(!error.to_string().is_empty());
+}

@@ -1,0 +1,48 @@
+//! A delta (`Z4DM`) and its base: restored as a whole and tensor by tensor.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use zstn_core::container::model_delta::{Base, ModelDelta};
+use zstn_core::pure::Pure;
+use zstn_fuzz::{LIMIT_BYTES, NATIVE, agree, model, pair, part, speak, with_and_without_checksums};
+
+fuzz_target!(|input: &[u8]| {
+    let Some((base_file, delta)) = pair(input) else {
+        return;
+    };
+    with_and_without_checksums(|_| {
+        if let Ok(base) = Base::parse(base_file) {
+            match ModelDelta::parse(delta) {
+                Ok(delta) => agree(&delta.unpack(&*NATIVE, &base), &delta.unpack(&Pure, &base)),
+                Err(error) => speak(&error),
+            }
+        }
+        let (Ok(base), opened) = (model(base_file, None), model(delta, None)) else {
+            return;
+        };
+        let model = match opened {
+            Ok(model) => model,
+            Err(error) => return speak(&error),
+        };
+        if let Err(error) = model.check_base(&base) {
+            return speak(&error);
+        }
+        for (number, tensor) in model.tensors().iter().enumerate() {
+            if tensor.len_bytes() > LIMIT_BYTES {
+                continue;
+            }
+            let reference = tensor.base.and_then(|_| {
+                let stored = base.plain_part(base.find(&tensor.name).ok()?)?;
+                Some(part(base_file, stored.stored.clone()))
+            });
+            let parts: Vec<&[u8]> = tensor
+                .parts
+                .iter()
+                .map(|stored| part(delta, stored.stored.clone()))
+                .collect();
+            let by_c = model.decode(&*NATIVE, number, &parts, reference);
+            agree(&by_c, &model.decode(&Pure, number, &parts, reference));
+        }
+    });
+});

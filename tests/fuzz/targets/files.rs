@@ -1,0 +1,15 @@
+//! A file of any container, opened in pieces: every tensor by both engines, and rows
+//! against the whole.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use zstn_fuzz::reading::read;
+use zstn_fuzz::{model, speak, with_and_without_checksums};
+
+fuzz_target!(|file: &[u8]| {
+    with_and_without_checksums(|checksums_count| match model(file, None) {
+        Ok(model) => read(&model, file, checksums_count),
+        Err(error) => speak(&error),
+    });
+});

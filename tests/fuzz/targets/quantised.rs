@@ -1,0 +1,17 @@
+//! A model of compressed-tensors: `config.json` and its safetensors file.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use zstn_fuzz::reading::read;
+use zstn_fuzz::{model, pair, speak};
+
+fuzz_target!(|input: &[u8]| {
+    let Some((config, file)) = pair(input) else {
+        return;
+    };
+    match model(file, Some(config)) {
+        Ok(model) => read(&model, file, true),
+        Err(error) => speak(&error),
+    }
+});

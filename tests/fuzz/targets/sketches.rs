@@ -1,0 +1,26 @@
+//! A sketch, what it says again, and what it expects of itself and of another one.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use zstn_core::pure::Pure;
+use zstn_core::sketch::Sketch;
+use zstn_fuzz::{NATIVE, pair, speak, with_and_without_checksums};
+
+fuzz_target!(|input: &[u8]| {
+    let (other, file) = pair(input).unwrap_or((&[], input));
+    with_and_without_checksums(|_| {
+        let sketch = match Sketch::parse(&Pure, file) {
+            Ok(sketch) => sketch,
+            Err(error) => return speak(&error),
+        };
+        let written = sketch.to_bytes(&*NATIVE);
+        let again = Sketch::parse(&Pure, &written).expect("our own sketch");
+        assert!(again == sketch);
+        sketch.estimate_plain();
+        sketch.estimate_delta(&sketch, true);
+        if let Ok(other) = Sketch::parse(&Pure, other) {
+            sketch.estimate_delta(&other, false);
+        }
+    });
+});

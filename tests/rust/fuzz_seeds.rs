@@ -1,0 +1,148 @@
+//! Writes what the targets of tests/fuzz begin with: the golden vectors, and small
+//! files that the packer makes of them. `fuzz-seeds FOLDER` makes a folder for each
+//! target.
+
+use std::error::Error;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use zstn::family::{SketchOptions, sketch};
+use zstn_core::container::model_delta::{self, Base};
+use zstn_core::container::zstn::{self, ContainerOptions};
+use zstn_core::dtype::Dtype;
+use zstn_core::frame::select::{Effort, EncodeOptions};
+use zstn_tests::repository;
+
+/// Longer inputs make a fuzzer slow.
+const MAX_BYTES: usize = 256 << 10;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+struct Seeds {
+    folder: PathBuf,
+    engine: zstn::Engine,
+    count: usize,
+}
+
+impl Seeds {
+    fn add(&mut self, target: &str, seed: &[u8]) -> Result<()> {
+        if seed.len() <= MAX_BYTES {
+            let folder = self.folder.join(target);
+            fs::create_dir_all(&folder)?;
+            fs::write(folder.join(format!("{:05}", self.count)), seed)?;
+            self.count += 1;
+        }
+        Ok(())
+    }
+}
+
+fn main() -> Result<()> {
+    let mut arguments = env::args_os().skip(1).map(PathBuf::from);
+    let Some(folder) = arguments.next() else {
+        return Err("usage: fuzz-seeds FOLDER".into());
+    };
+    let engine = zstn::Engine::new(2)?;
+    let mut seeds = Seeds {
+        folder,
+        engine,
+        count: 0,
+    };
+    for path in files(&repository().join("tests/vectors"))? {
+        of_vector(&mut seeds, &path)?;
+    }
+    println!("{} seeds", seeds.count);
+    Ok(())
+}
+
+/// Returns an input of two files: the length of the first one, and both.
+fn pair_of(first: &[u8], second: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(first.len()).expect("a small file");
+    [&len.to_le_bytes(), first, second].concat()
+}
+
+/// Returns all files below a folder, in order.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        match path.is_dir() {
+            true => found.extend(files(&path)?),
+            false => found.push(path),
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn of_vector(seeds: &mut Seeds, path: &Path) -> Result<()> {
+    let bytes = fs::read(path)?;
+    let beside = |extension: &str| {
+        let name = path.file_name().and_then(OsStr::to_str)?;
+        let stem = name.split('.').next()?;
+        fs::read(path.with_file_name(format!("{stem}.{extension}"))).ok()
+    };
+    match path.extension().and_then(OsStr::to_str) {
+        Some("z4ai" | "zxq1") => seeds.add("frames", &bytes),
+        Some("zstn" | "zt" | "gauss") => seeds.add("files", &bytes),
+        Some("zxd1") => match beside("base") {
+            Some(base) => seeds.add("differences", &pair_of(&base, &bytes)),
+            None => Ok(()),
+        },
+        Some("z4dm") => match beside("base.safetensors") {
+            Some(base) => seeds.add("deltas", &pair_of(&base, &bytes)),
+            None => Ok(()),
+        },
+        Some("bin" | "tensor") => of_tensor(seeds, &bytes, beside("base")),
+        Some("safetensors") => {
+            if let Some(config) = beside("config.json") {
+                seeds.add("quantised", &pair_of(&config, &bytes))?;
+            }
+            let options = SketchOptions::default();
+            if let Ok(sketch) = sketch(&seeds.engine, path, &options) {
+                seeds.add("sketches", &pair_of(&[], &sketch.to_bytes(&seeds.engine)))?;
+            }
+            of_checkpoint(seeds, &bytes)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Adds a tensor for the encoders, in every dtype of floats.
+fn of_tensor(seeds: &mut Seeds, bytes: &[u8], base: Option<Vec<u8>>) -> Result<()> {
+    let base = base.unwrap_or_default();
+    for (number, dtype) in (0u8..).zip(Dtype::ALL) {
+        if [Dtype::Bf16, Dtype::F16, Dtype::F32].contains(&dtype) {
+            let input = pair_of(&base, &bytes[..bytes.len().min(MAX_BYTES / 8)]);
+            let head = [number << 3 | 0b101, 64];
+            seeds.add("encoders", &[&head, input.as_slice()].concat())?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds a checkpoint as it is, packed, and as the difference from itself with some
+/// bits changed.
+fn of_checkpoint(seeds: &mut Seeds, file: &[u8]) -> Result<()> {
+    seeds.add("safetensors", file)?;
+    seeds.add("files", file)?;
+    let options = ContainerOptions::new(Effort::Balanced);
+    if let Ok(packed) = zstn::pack(&seeds.engine, file, options) {
+        seeds.add("files", &packed)?;
+    }
+    for extended in [false, true] {
+        let options = EncodeOptions::new(Effort::Fast).extended(extended);
+        let mut tuned = file.to_vec();
+        let start = tuned.len() / 2;
+        for byte in tuned[start..].iter_mut().step_by(34) {
+            *byte ^= 1;
+        }
+        let Ok(base) = Base::parse(file) else {
+            continue;
+        };
+        if let Ok(delta) = model_delta::pack(&seeds.engine, &tuned, &base, options) {
+            seeds.add("deltas", &pair_of(file, &delta))?;
+        }
+    }
+    Ok(())
+}
