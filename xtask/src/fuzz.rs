@@ -151,7 +151,7 @@ fn fuzz(
         output
             .lines()
             .filter_map(|line| line.split_once(" cov: "))
-            .last()
+            .next_back()
             .map_or("?", |(_, rest)| rest
                 .split_whitespace()
                 .next()

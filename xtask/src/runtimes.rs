@@ -4,6 +4,7 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -12,6 +13,8 @@ use crate::step::{Report, Step};
 use crate::workspace::Workspace;
 use crate::{apt, chromium, counts, faults, node, process, programs, wasm};
 
+/// The first one with every command of WebDriver BiDi that playwright sends.
+const MIN_FIREFOX: u32 = 143;
 const FIREFOX: &[&str] = &["firefox-esr", "firefox"];
 const WEBKIT_DRIVER: &str = "WebKitWebDriver";
 const DISPLAY: &str = "Xvfb";
@@ -78,10 +81,12 @@ fn browsers(step: &mut Step) -> Result<PathBuf> {
     let installed = || {
         let webkit = [WEBKIT_DRIVER, DISPLAY];
         let has_webkit = webkit.iter().all(|name| process::find(name).is_some());
-        firefox().filter(|_| has_webkit)
+        firefox().filter(|firefox| has_webkit && is_recent(firefox))
     };
     if installed().is_none() {
         let why = "the npm package and the viewer are tested in them";
+        // Old lists name an old Firefox, and its package may be there still.
+        apt::update(step).with_context(instructions)?;
         apt::install(step, PACKAGES, why).with_context(instructions)?;
     }
     let Some(firefox) = installed() else {
@@ -98,9 +103,25 @@ fn firefox() -> Option<PathBuf> {
         .or_else(|| FIREFOX.iter().find_map(|name| process::find(name)))
 }
 
+/// Returns whether a Firefox is at least [`MIN_FIREFOX`].
+fn is_recent(firefox: &Path) -> bool {
+    let version = process::ask(Command::new(firefox).arg("--version"));
+    let major = version.ok().and_then(|text| {
+        // "Mozilla Firefox 153.7.0esr"
+        text.split_whitespace()
+            .last()?
+            .split('.')
+            .next()?
+            .parse::<u32>()
+            .ok()
+    });
+    major.is_some_and(|major| major >= MIN_FIREFOX)
+}
+
 fn instructions() -> String {
     format!(
-        "Firefox, WebKitGTK's WebDriver or Xvfb is missing. Do one of these, then try again:\n\
+        "Firefox {MIN_FIREFOX} or later, WebKitGTK's WebDriver or Xvfb is missing. Do one of these, \
+         then try again:\n\
          \n    {}   (Debian)\n    cargo xtask test --skip-runtimes   (without these tests)\n",
         apt::by_hand(PACKAGES)
     )
