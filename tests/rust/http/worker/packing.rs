@@ -1,6 +1,7 @@
 //! Packing and committing.
 
 use zstn::worker::Stage;
+use zstn::{Engine, Input, PackOptions, Sink};
 use zstn_tests::stub_hub::{Fault, Options};
 
 use super::Desk;
@@ -36,6 +37,11 @@ fn a_push_becomes_a_commit_that_restores_it() {
             .read_small(&desk.repository, "main", path, 1 << 20)
             .unwrap()
     };
+    // The SHA-256 that the hub lists has been compared: nothing marks it as a claim.
+    let mut packed = Vec::new();
+    let (input, sink) = (Input::bytes("a", a), Sink::writer(&mut packed));
+    zstn::pack(&Engine::default(), input, sink, &PackOptions::default()).unwrap();
+    assert!(read("m-1.zstn") == packed);
     let index = String::from_utf8(read("m.zstn.index.json")).unwrap();
     assert_eq!(
         index,
