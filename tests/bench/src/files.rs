@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use zstn_core::bytes::part;
 use zstn_core::catalog::FileOpener;
-use zstn_core::container::zstn::{ContainerOptions, OriginalSha256, pack, unpack};
+use zstn_core::container::zstn::{pack, unpack};
 use zstn_core::frame::select::Effort;
 use zstn_core::model::{Model, ModelBuilder};
 use zstn_core::pure::Pure;
@@ -27,16 +27,6 @@ pub fn files() -> Vec<Stage> {
             let file = model(tensor_bytes);
             Work::new(file.len(), move || {
                 black_box(packed(&engine, black_box(&file)));
-            })
-        }),
-        Stage::new("file: pack, SHA-256 known", |tensor_bytes| {
-            let engine = OneThread::new();
-            let file = model(tensor_bytes);
-            // Its value changes nothing in the work.
-            let known = OriginalSha256::Claimed([0; 32]);
-            let options = ContainerOptions::default().original_sha256(known);
-            Work::new(file.len(), move || {
-                black_box(pack(&engine, black_box(&file), options).expect("a checkpoint"));
             })
         }),
         Stage::new("file: unpack", |tensor_bytes| {

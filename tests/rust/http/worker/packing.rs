@@ -195,8 +195,8 @@ fn a_packed_file_of_another_file_is_replaced() {
     let local = desk.folder.path().join("first");
     std::fs::write(&local, &first).unwrap();
     let packed = desk.folder.path().join("first.zstn");
-    let options = zstn::PackOptions::default();
-    zstn::pack(&zstn::Engine::default(), &local, &packed, &options).unwrap();
+    let options = PackOptions::default();
+    zstn::pack(&Engine::default(), &local, &packed, &options).unwrap();
     let packed = std::fs::read(&packed).unwrap();
     let worker = desk.worker();
     // The commit before has neither, so that its files say nothing.
