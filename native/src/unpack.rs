@@ -1,5 +1,7 @@
 //! A ZSTN container back to the file it was packed from, byte for byte.
 
+use std::ops::Range;
+
 use crate::container::Container;
 use crate::report::UnpackedFile;
 use crate::source::{Map, Source};
@@ -8,8 +10,8 @@ use crate::{Engine, Output, Progress, Result};
 /// Restores the file that `input` was packed from. With an integrity section
 /// its header, every frame and every tensor are compared with it before the
 /// output gets its name; the SHA-256 of the whole file, which no second thread
-/// can help with, only where nothing else covers the bytes. Verifying always
-/// computes it.
+/// can help with, only where nothing else covers the bytes, or where the packer was
+/// given it and did not compare it. Verifying always computes it.
 pub(crate) fn unpack_file(
     engine: &Engine,
     input: &Map,
@@ -55,13 +57,11 @@ pub(crate) fn restore(
     let container = Container::parse(engine, input)?;
     let data_start = begin(output, container.header(), container.original_len_bytes())?;
     container.release_header();
-    container.decode(engine, memory_bytes, progress, |span, bytes| {
-        output.write_at(bytes, data_start + span.start)
-    })?;
-    if !container.has_digests() {
-        let written = output.map()?;
-        container.check_file(written.pieces(0..written.len()))?;
-    }
+    let write = |span: Range<u64>, bytes: &[u8]| output.write_at(bytes, data_start + span.start);
+    match container.needs_file_check() {
+        true => container.decode_in_order(engine, memory_bytes, progress, write),
+        false => container.decode(engine, memory_bytes, progress, write),
+    }?;
     Ok(container.original_len_bytes())
 }
 

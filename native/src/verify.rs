@@ -41,7 +41,7 @@ fn verify_container(
     let expected = Original::new(input, original, container.header());
     expected.check_header(container.original_len_bytes())?;
     let statistics = container.statistics()?;
-    container.decode_in_order(engine, progress, |span, bytes| {
+    container.decode_in_order(engine, u64::MAX, progress, |span, bytes| {
         expected.check(&span, bytes)?;
         let checked = statistics.check(engine, &span, bytes);
         checked.map_err(Error::place(input.name()))

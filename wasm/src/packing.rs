@@ -5,7 +5,9 @@ use js_sys::Uint8Array;
 use serde::Serialize;
 use wasm_bindgen::prelude::*;
 use zstn_core::Error;
-use zstn_core::container::zstn::{ContainerOptions, IncrementalPacker as Core};
+use zstn_core::container::zstn::{
+    ContainerOptions, IncrementalPacker as Core, OriginalSha256, parse_sha256,
+};
 use zstn_core::pure::Pure;
 
 use crate::error::to_js_error;
@@ -32,7 +34,8 @@ impl Packing {
     /// `"max"`. A file that ends before its tensors do is refused unless
     /// `allowTruncated` is set; `statistics` adds those of the tensors, and `extended`
     /// allows extension frames: the first bytes of the container are then those of
-    /// `prefix`, once it is complete.
+    /// `prefix`, once it is complete. `sha256`, if it is given, is that of the file in
+    /// hexadecimal digits, and is not computed.
     #[wasm_bindgen(constructor)]
     pub fn new(
         #[wasm_bindgen(js_name = sizeBytes)] size_bytes: f64,
@@ -40,10 +43,13 @@ impl Packing {
         #[wasm_bindgen(js_name = allowTruncated)] allow_truncated: bool,
         statistics: bool,
         extended: bool,
+        sha256: Option<String>,
     ) -> Result<Self, JsValue> {
         let new = || {
+            let sha256 = sha256.as_deref().map(parse_sha256).transpose()?;
             let options = ContainerOptions::new(effort_named(effort)?);
             let options = options
+                .original_sha256(sha256.map_or_else(Default::default, OriginalSha256::Claimed))
                 .allow_truncated(allow_truncated)
                 .statistics(statistics)
                 .extended(extended);

@@ -41,7 +41,7 @@ export interface CoreDeltaPacking {
 /** The loaded module. */
 export interface PackCore {
   /** With `extended`, `supply` does not return the first bytes of the container: `prefix` does. */
-  readonly Packing: { new (sizeBytes: number, effort: string, allowTruncated: boolean, statistics: boolean, extended: boolean): CorePacking };
+  readonly Packing: { new (sizeBytes: number, effort: string, allowTruncated: boolean, statistics: boolean, extended: boolean, sha256?: string): CorePacking };
   /** With `prefixLast` or `extended`, `supply` does not return the first bytes of the delta: `prefix` does. */
   readonly DeltaPacking: { new (sizeBytes: number, baseBytes: number, effort: string, prefixLast: boolean, extended: boolean): CoreDeltaPacking };
   decompress(frame: Uint8Array, maxBytes: number): Uint8Array<ArrayBuffer>;

@@ -36,6 +36,12 @@ export interface PackOptions extends CommonOptions {
    * usual models. `true` by default; deltas have none.
    */
   statistics?: boolean | undefined;
+  /**
+   * The SHA-256 of the file in 64 hexadecimal digits, such as its Git LFS oid, which is then not computed but taken on
+   * trust. `zstn unpack`, `zstn verify` and whatever else restores the whole file compare it, and fail if it is wrong;
+   * `asSafetensorsBlob`, which is read by ranges, does not. A file that breaks the safetensors rules is compared at once.
+   */
+  sha256?: string | undefined;
   /** For deltas: see `PackDeltaOptions`. */
   base?: undefined;
 }
@@ -62,4 +68,4 @@ export type PackDeltaOptionsFor<Input extends ModelInput, Base extends ModelInpu
   : PackDeltaOptions<Base> & HttpOptions;
 
 /** All options but the base. */
-export type AllPackOptions = CommonOptions & Pick<PackOptions, "allowTruncated" | "statistics"> & HttpOptions;
+export type AllPackOptions = CommonOptions & Pick<PackOptions, "allowTruncated" | "statistics" | "sha256"> & HttpOptions;

@@ -3,7 +3,7 @@
 import { loadPackModule } from "./pack-module.js";
 import type { CorePacking, PackCore } from "./pack-module.js";
 import { packDelta } from "./delta/pack.js";
-import { FormatError } from "./errors.js";
+import { FormatError, InvalidInputError } from "./errors.js";
 import { describeNonModel } from "./not-a-model.js";
 import type { Instance } from "./instance.js";
 import { located } from "./locate.js";
@@ -35,6 +35,7 @@ export async function pack<Input extends ModelInput, Base extends ModelInput | M
   options: PackDeltaOptionsFor<Input, Base> & { base: Base; to?: undefined },
 ): Promise<Packed>;
 export async function pack(given: ModelInput, { base, ...givenOptions }: AllPackOptions & { base?: ModelInput | Model | undefined } = {}): Promise<PackReport | Packed> {
+  if (base !== undefined && givenOptions.sha256 !== undefined) throw new InvalidInputError("A difference from a `base` has no place for a `sha256`: leave it out.");
   const [input, options] = await located(given, givenOptions);
   // One read at a time has nothing to be merged with.
   const reads = sourceOf(input, { ...options, coalesce: false }, new Traffic());
@@ -59,12 +60,12 @@ export async function pack(given: ModelInput, { base, ...givenOptions }: AllPack
 }
 
 async function packAlone(sink: Sink, source: Source, options: AllPackOptions): Promise<PackReport> {
-  const { signal, effort = "balanced", allowTruncated = false, statistics = true, extended = false } = options;
+  const { signal, effort = "balanced", allowTruncated = false, statistics = true, extended = false, sha256 } = options;
   const meter = new ProgressMeter(options.onProgress, { stage: "pack" });
   const readOptions: ReadOptions = { onBytes: meter.arrived, ...(signal && { signal }) };
   const [instance, originalSize] = await Promise.all([loadPackModule(), source.size(signal && { signal })]);
   meter.expect(originalSize);
-  const packing = instance.call(({ Packing }) => new Packing(originalSize, effort, allowTruncated, statistics, extended));
+  const packing = instance.call(({ Packing }) => new Packing(originalSize, effort, allowTruncated, statistics, extended, sha256));
   try {
     let size = await writePieces(sink, signal, async () => {
       const range = instance.call(() => packing.needs());

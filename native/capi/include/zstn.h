@@ -548,6 +548,12 @@ typedef struct {
      */
     void *progress_ctx;
     /**
+     * For packing: the 32 bytes of the SHA-256 of the input, a single file, which is
+     * then not computed but taken on trust; NULL for none. `zstn_unpack` and
+     * `zstn_verify` compare it, and fail if it is wrong.
+     */
+    const uint8_t *sha256;
+    /**
      * Bytes of memory to stay within, roughly; 0 for what is usual.
      */
     uint64_t memory;

@@ -42,6 +42,10 @@ pub struct zstn_work_options {
     pub progress: zstn_progress,
     /// Passed to `progress`.
     pub progress_ctx: *mut c_void,
+    /// For packing: the 32 bytes of the SHA-256 of the input, a single file, which is
+    /// then not computed but taken on trust; NULL for none. `zstn_unpack` and
+    /// `zstn_verify` compare it, and fail if it is wrong.
+    pub sha256: *const u8,
     /// Bytes of memory to stay within, roughly; 0 for what is usual.
     pub memory: u64,
     /// 1 replaces an existing output; by default that is `ZSTN_ERROR_EXISTS`.
@@ -198,6 +202,10 @@ pub unsafe extern "C" fn zstn_pack(
             .progress(&work.watch);
         if let Some(bytes) = work.memory_bytes() {
             options = options.memory_bytes(bytes);
+        }
+        // SAFETY: NULL or 32 bytes of the caller.
+        if let Some(sha256) = unsafe { work.given.sha256.cast::<[u8; 32]>().as_ref() } {
+            options = options.sha256(*sha256);
         }
         for base in &work.bases {
             options = options.base(base);

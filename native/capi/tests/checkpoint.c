@@ -189,6 +189,37 @@ static void verifies(const fixture *files) {
     FAILS(ZSTN_ERROR_DIFFERS, zstn_verify(&packed, &tuned, NULL, NULL, &failure));
 }
 
+/* A SHA-256 that is given is compared when the file is restored or verified. */
+static void sha256_is_compared(const fixture *files) {
+    static const uint8_t wrong[32] = {0xab, 0xab};
+    char packed_path[512], path[512];
+    zstn_work_options options = ZSTN_INIT;
+    zstn_input packed, base = input_of(files->plain_path);
+    const zstn_input *bases[1];
+    file_bytes claimed;
+    bases[0] = &base;
+    join(packed_path, sizeof packed_path, files->folder, "claimed.zstn");
+    join(path, sizeof path, files->folder, "claimed.safetensors");
+    packed = input_of(packed_path);
+    options.struct_size = sizeof options;
+    options.sha256 = wrong;
+    OK(zstn_pack_path(files->plain_path, packed_path, &options, NULL, &failure));
+    claimed = load(packed_path);
+    CHECK(claimed.len == files->packed.len + 12);
+    free(claimed.bytes);
+    FAILS(ZSTN_ERROR_FORMAT, zstn_unpack_path(packed_path, path, NULL, NULL, &failure));
+    CHECK(strstr(failure.message, "not abab0000") != NULL);
+    FAILS(ZSTN_ERROR_FORMAT, zstn_verify(&packed, NULL, NULL, NULL, &failure));
+    CHECK(remove(packed_path) == 0);
+    CHECK(remove(path) != 0);
+    options.no_checksums = 1;
+    FAILS(ZSTN_ERROR_USAGE, zstn_pack_path(files->plain_path, packed_path, &options, NULL, &failure));
+    options.no_checksums = 0;
+    options.bases = bases;
+    options.base_count = 1;
+    FAILS(ZSTN_ERROR_USAGE, zstn_pack_path(files->tuned_path, packed_path, &options, NULL, &failure));
+}
+
 static int32_t end_at(void *ctx, int32_t phase, uint64_t done, uint64_t total) {
     (void)phase;
     (void)total;
@@ -222,5 +253,6 @@ void test_checkpoint(const fixture *files) {
     contexts_are_released(files);
     by_paths(files);
     verifies(files);
+    sha256_is_compared(files);
     is_cancelled(files);
 }

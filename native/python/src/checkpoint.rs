@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use zstn::convert::{Target, TargetKind};
 use zstn::core::container::foreign::{compressed_tensors, gauss};
+use zstn::core::container::zstn::parse_sha256;
 use zstn::family::FamilyOptions;
 use zstn::{
     ConvertOptions, Effort, Error, PackOptions, Phase, Progress as _, UnpackOptions, VerifyOptions,
@@ -57,8 +58,15 @@ pub fn pack<'py>(
     base: Option<&Bound<'py, PyAny>>,
     family: Option<&Bound<'py, PyAny>>,
     statistics: bool,
+    sha256: Option<&str>,
     common: Common,
 ) -> PyResult<Bound<'py, PyDict>> {
+    let parsed = sha256.map(parse_sha256).transpose();
+    let sha256 = parsed.map_err(|error| PyValueError::new_err(error.to_string()))?;
+    if sha256.is_some() && base.is_some() {
+        let detail = "a difference from a base has no place for `sha256`; leave it out";
+        return Err(PyValueError::new_err(detail));
+    }
     let family = family::location(base, family)?;
     let bases = match family {
         None => Argument::several(base)?,
@@ -78,6 +86,9 @@ pub fn pack<'py>(
             .progress(watch);
         if let Some(bytes) = common.memory {
             options = options.memory_bytes(bytes);
+        }
+        if let Some(sha256) = sha256 {
+            options = options.sha256(sha256);
         }
         for base in &bases {
             options = options.base(&base.input);

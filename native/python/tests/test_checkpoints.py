@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import pickle
@@ -30,6 +31,39 @@ def test_packing_and_back(tmp_path: Path, plain: Path, tensors) -> None:
     report = zstn.unpack(packed, restored)
     assert report.original_bytes == plain.stat().st_size
     assert restored.read_bytes() == plain.read_bytes()
+
+
+def test_a_known_sha256_is_compared_when_restoring(tmp_path: Path, plain: Path) -> None:
+    packed, restored = tmp_path / "a.zstn", tmp_path / "a.safetensors"
+    digest, wrong = hashlib.sha256(plain.read_bytes()).hexdigest(), "ab" * 32
+    computed = zstn.pack(plain, packed)
+    report = zstn.pack(plain, packed, sha256=digest.upper())
+    assert report.packed_bytes == computed.packed_bytes + 12
+    zstn.unpack(packed, restored)
+    assert restored.read_bytes() == plain.read_bytes()
+    restored.unlink()
+
+    zstn.pack(plain, packed, sha256=wrong)
+    for fails in (lambda: zstn.unpack(packed, restored), lambda: zstn.verify(packed)):
+        with pytest.raises(zstn.ZstnError, match=f"{digest}, not {wrong}") as error:
+            fails()
+        assert error.value.code == "malformed"
+    assert not restored.exists()
+    # Tensors have digests of their own.
+    assert set(zstn.numpy.load_file(packed)) == set(zstn.numpy.load_file(plain))
+
+
+def test_a_sha256_without_a_place(tmp_path: Path, plain: Path) -> None:
+    target, digest = tmp_path / "a.zstn", "ab" * 32
+    for text in ("", "ab", "xy" * 32, f"sha256:{digest}"):
+        with pytest.raises(ValueError, match="64 hexadecimal digits"):
+            zstn.pack(plain, target, sha256=text)
+    with pytest.raises(ValueError, match="base"):
+        zstn.pack(plain, target, base=plain, sha256=digest)
+    with pytest.raises(zstn.ZstnError, match="several files") as error:
+        zstn.pack(plain.parent, tmp_path / "packed", sha256=digest)
+    assert error.value.code == "usage"
+    assert not target.exists()
 
 
 def test_reports_are_values(tmp_path: Path, plain: Path) -> None:

@@ -20,6 +20,7 @@ def pack(
     base: Any = None,
     family: Any = None,
     statistics: bool = True,
+    sha256: str | None = None,
     progress: Any = None,
     overwrite: bool = True,
     token: str | None = None,
@@ -49,6 +50,9 @@ def pack(
         family: a folder of checkpoints, local or in an object store.
         statistics: whether a ZSTN file gets statistics of its tensors, which
             `Model.statistics` returns.
+        sha256: that of `src`, a single file, in 64 hexadecimal digits, such as
+            its Git LFS oid. It is not computed then but taken on trust:
+            `unpack` and `verify` compare it, and fail if it is wrong.
         progress: `True` for a bar of tqdm, a class like ``tqdm.tqdm``, or a
             function that is called with the bytes that are done and all of
             them.
@@ -57,7 +61,9 @@ def pack(
     """
     with watching(progress, "packing") as report:
         common = _common(threads, memory, overwrite, report, token, headers)
-        return _reports.packed(_native.pack(src, dst, effort, extended, base, family, statistics, common))
+        return _reports.packed(
+            _native.pack(src, dst, effort, extended, base, family, statistics, sha256, common)
+        )
 
 
 def sketch(

@@ -108,7 +108,15 @@ class SafetensorsView:
 
 def remove_unfinished() -> None: ...
 def pack(
-    src: Any, dst: Any, effort: str, extended: bool, base: Any, family: Any, statistics: bool, common: dict[str, Any]
+    src: Any,
+    dst: Any,
+    effort: str,
+    extended: bool,
+    base: Any,
+    family: Any,
+    statistics: bool,
+    sha256: str | None,
+    common: dict[str, Any],
 ) -> dict[str, Any]: ...
 def sketch(src: Any, dst: Any, base: Any, digests: bool, common: dict[str, Any]) -> dict[str, Any]: ...
 def unpack(src: Any, dst: Any, base: Any, common: dict[str, Any]) -> dict[str, Any]: ...

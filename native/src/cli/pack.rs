@@ -7,9 +7,11 @@ use serde_json::{Value, json};
 use zstn::family::Choice;
 use zstn::source::HttpOptions;
 use zstn::{
-    Engine, FolderReport, Location, PackOptions, PackReport, PackedFile, Result, Storage, Uploaded,
+    Engine, Error, FolderReport, Location, PackOptions, PackReport, PackedFile, Result, Storage,
+    Uploaded,
 };
 use zstn_core::catalog::Kind;
+use zstn_core::container::zstn::parse_sha256;
 use zstn_core::frame::select::EncodeOptions;
 
 use super::arguments::{self, Destination, Memory, Overwrite, Report, Threads};
@@ -47,6 +49,15 @@ pub struct Options {
     /// reading weights
     #[arg(long)]
     no_statistics: bool,
+    /// SHA-256 of INPUT, one file, as in its Git LFS oid: it is not computed but
+    /// taken on trust. Unpacking and verifying compare it, and fail if it is wrong
+    #[arg(
+        long,
+        value_name = "HEX",
+        value_parser = parse_sha256,
+        conflicts_with_all = ["base", "no_integrity"]
+    )]
+    sha256: Option<[u8; 32]>,
     /// Pack a file that ends before its tensors do as one frame, instead of
     /// refusing it
     #[arg(long)]
@@ -109,6 +120,10 @@ impl Options {
         let options = self
             .memory
             .add_to(options, |o, bytes| o.memory_bytes(bytes));
+        let options = match self.sha256 {
+            Some(sha256) => options.sha256(sha256),
+            None => options,
+        };
         match self.bases.is_auto() {
             true => options,
             false => self.bases.add_to(options, |o, base| o.base(base)),
@@ -161,6 +176,12 @@ impl Options {
 
 pub fn run(options: &Options) -> Outcome {
     options.family.check(&options.bases)?;
+    if options.sha256.is_some() && options.inputs.len() > 1 {
+        return Err(Error::Usage(
+            "--sha256 is that of one file; pack the inputs one by one, or leave it out".into(),
+        )
+        .into());
+    }
     let destinations = |extension| {
         let naming = Naming::Packed(extension);
         options.outputs.destinations(&options.inputs, &naming)

@@ -131,15 +131,9 @@ impl<'a> Container<'a> {
         self.integrity().is_some_and(Integrity::is_complete)
     }
 
-    /// Compares the restored file, given in pieces, with its SHA-256, if the
-    /// container has it.
-    pub(crate) fn check_file<'b>(&self, pieces: impl IntoIterator<Item = &'b [u8]>) -> Result<()> {
-        match self.integrity() {
-            Some(integrity) => integrity
-                .check_file(pieces)
-                .map_err(Error::place(self.input.name())),
-            None => Ok(()),
-        }
+    /// Returns whether the restored file has to be compared with its SHA-256.
+    pub(crate) fn needs_file_check(&self) -> bool {
+        self.integrity().is_some_and(Integrity::needs_file_check)
     }
 
     /// Returns the number of distinct frames.
@@ -178,10 +172,12 @@ impl<'a> Container<'a> {
     /// Decodes every frame and hands the data buffer to `sink` span by span,
     /// from its start to its end, on one thread while others decode what
     /// follows. Then the whole is compared with its SHA-256, if the
-    /// container has it.
+    /// container has it. Those decoded at the same time take about `memory_bytes`
+    /// at most, and no more than two waves of [`WAVE_BYTES`].
     pub(crate) fn decode_in_order(
         &self,
         engine: &Engine,
+        memory_bytes: u64,
         progress: &dyn Progress,
         sink: impl Fn(Range<u64>, &[u8]) -> Result<()> + Sync,
     ) -> Result<()> {
@@ -197,6 +193,8 @@ impl<'a> Container<'a> {
             let len = (self.header().len() as u64).to_le_bytes();
             check = Some(begun.with(&len).with(self.header()));
         }
+        // One wave is handed on while the next is decoded.
+        let max_wave_bytes = WAVE_BYTES.min(memory_bytes / 2);
         let mut ready: Vec<(Range<u64>, Vec<u8>)> = Vec::new();
         let mut rest = &spans[..];
         while !(rest.is_empty() && ready.is_empty()) {
@@ -206,7 +204,7 @@ impl<'a> Container<'a> {
                 .take_while(|(span, _)| {
                     let is_first = wave_bytes == 0;
                     wave_bytes += span.end - span.start;
-                    is_first || wave_bytes <= WAVE_BYTES
+                    is_first || wave_bytes <= max_wave_bytes
                 })
                 .count();
             let (wave, behind) = rest.split_at(count);

@@ -183,7 +183,7 @@ impl Agent {
         let original = Path::new(&transfer.path);
         check_local(original, oid, transfer.size)?;
         let (packing, checking) = (meter.stage(0, 2, 4), meter.stage(2, 3, 4));
-        let (stored, sending) = match workshop.pack(original, &packing, &checking)? {
+        let (stored, sending) = match workshop.pack(original, Some(oid), &packing, &checking)? {
             Some(stored) => (stored, meter.stage(3, 4, 4)),
             None => (workshop.plain(original)?, meter.stage(0, 4, 4)),
         };

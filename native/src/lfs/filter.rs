@@ -142,7 +142,7 @@ fn clean(
         )));
     }
     drop(map);
-    match workshop.pack(path, &(), &())? {
+    match workshop.pack(path, None, &(), &())? {
         Some(packed) => copy(&packed.file, to),
         None => copy(file, to),
     }

@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use zstn_core::catalog::{Kind, recognise};
-use zstn_core::container::zstn::Prefix;
+use zstn_core::container::zstn::{Prefix, parse_sha256};
 
 use super::fault::Fault;
 use super::meter::Stage;
@@ -44,14 +44,15 @@ pub(super) struct Fetched {
 
 impl Workshop<'_> {
     /// Packs the file at `original`, if it is safetensors and gets smaller. What
-    /// was packed is decoded and compared with the original. Returns `None` for
-    /// other files.
+    /// was packed is decoded and compared with the original, and with its name if
+    /// that is known. Returns `None` for other files.
     ///
     /// # Errors
     /// A file that changes meanwhile, and I/O errors.
     pub(super) fn pack(
         &self,
         original: &Path,
+        oid: Option<&Oid>,
         packing: &dyn Progress,
         checking: &dyn Progress,
     ) -> Result<Option<Stored>> {
@@ -60,9 +61,12 @@ impl Workshop<'_> {
             return Ok(None);
         }
         let path = self.scratch.path("packed");
-        let options = PackOptions::default()
+        let mut options = PackOptions::default()
             .memory_bytes(self.memory_bytes)
             .progress(packing);
+        if let Some(oid) = oid {
+            options = options.checked_sha256(parse_sha256(oid.as_str())?);
+        }
         match pack(self.engine, original, Sink::path(&path), &options) {
             Ok(report) if report.packed_bytes() < len_bytes => {}
             Ok(_) => return Ok(None),

@@ -38,6 +38,7 @@ impl<'a> FilePacker<'a> {
             .extended(options.extended)
             .integrity(options.integrity)
             .statistics(options.statistics)
+            .original_sha256(options.original_sha256)
             .allow_truncated(options.allow_truncated);
         Self {
             engine,
@@ -64,7 +65,8 @@ impl<'a> FilePacker<'a> {
             } => self.indexed(builder, prefix, tensors, output),
             Start::SingleFrame => {
                 self.data.check_end()?;
-                let parts = single_frame(engine, header, data, &self.container);
+                let parts = single_frame(engine, header, data, &self.container)
+                    .map_err(Error::place(input.name()))?;
                 parts.iter().try_for_each(|part| output.write_final(part))?;
                 self.options.progress.advance(data_len_bytes);
                 Ok(PackedFile {
@@ -136,9 +138,11 @@ impl<'a> FilePacker<'a> {
             let (coded, written) = self.engine.join(
                 || self.code(&tensors, &distinct, batch.large),
                 || {
-                    // Aliases take no memory: their tensors are of any length.
-                    let pieces = self.data.pieces(&span);
-                    pieces.for_each(|piece| builder.original(piece));
+                    if builder.needs_original() {
+                        // Aliases take no memory: their tensors are of any length.
+                        let pieces = self.data.pieces(&span);
+                        pieces.for_each(|piece| builder.original(piece));
+                    }
                     write_all(output, &pending)?;
                     self.data.fetch_until(next_end)
                 },

@@ -1,5 +1,6 @@
 //! Options for packing.
 
+use zstn_core::container::zstn::OriginalSha256;
 use zstn_core::frame::select::{Effort, EncodeOptions};
 
 use crate::source::{HttpOptions, Input};
@@ -23,6 +24,7 @@ pub struct PackOptions<'a> {
     pub(crate) memory_bytes: u64,
     pub(crate) integrity: bool,
     pub(crate) statistics: bool,
+    pub(crate) original_sha256: OriginalSha256,
     pub(crate) allow_truncated: bool,
     pub(crate) bases: Vec<Input>,
     pub(crate) http: HttpOptions,
@@ -37,6 +39,7 @@ impl Default for PackOptions<'_> {
             memory_bytes: 1 << 30,
             integrity: true,
             statistics: true,
+            original_sha256: OriginalSha256::Computed,
             allow_truncated: false,
             bases: Vec::new(),
             http: HttpOptions::default(),
@@ -96,6 +99,28 @@ impl<'a> PackOptions<'a> {
         self
     }
 
+    /// Gives the SHA-256 of the input, one safetensors file, which is then not
+    /// computed: a model hub lists it, and git-lfs names the file by it
+    /// ([`parse_sha256`](zstn_core::container::zstn::parse_sha256) reads its digits).
+    ///
+    /// It is taken on trust. The container says so, and whatever restores the whole
+    /// file ([`unpack`](crate::unpack()), [`verify`](crate::verify())) compares it:
+    /// if it is wrong, that fails. A file that breaks the safetensors rules is packed
+    /// as one frame, without a place for it, and is compared at once. Refused with a
+    /// base, without [`PackOptions::integrity`], and for a checkpoint in several files.
+    pub fn sha256(mut self, sha256: [u8; 32]) -> Self {
+        self.original_sha256 = OriginalSha256::Claimed(sha256);
+        self
+    }
+
+    /// Gives the SHA-256 of the input to a container that the caller restores and
+    /// compares with it before anybody else reads it.
+    #[cfg(any(feature = "lfs", feature = "worker"))]
+    pub(crate) fn checked_sha256(mut self, sha256: [u8; 32]) -> Self {
+        self.original_sha256 = OriginalSha256::Checked(sha256);
+        self
+    }
+
     /// Sets whether a file that ends before its tensors do is packed as one
     /// frame. By default it is refused: almost always such a file is a download
     /// or a copy that failed.
@@ -131,6 +156,16 @@ impl<'a> PackOptions<'a> {
     }
 
     pub(crate) fn check(&self) -> Result<()> {
+        if self.original_sha256 != OriginalSha256::Computed {
+            let no_place = match (self.integrity, &self.bases[..]) {
+                (true, []) => None,
+                (false, _) => Some("a container without checksums has no place for a SHA-256"),
+                (true, _) => Some("a difference from a base has no place for a SHA-256"),
+            };
+            if let Some(detail) = no_place {
+                return Err(Error::Usage(format!("{detail}; leave it out")));
+            }
+        }
         if self.memory_bytes >= LEAST_MEMORY_BYTES {
             return Ok(());
         }

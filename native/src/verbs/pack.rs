@@ -1,11 +1,13 @@
 //! Packing a checkpoint.
 
+use zstn_core::container::zstn::OriginalSha256;
+
 use crate::delta::{BaseFile, pack_delta};
 use crate::pack::{PackOptions, check_kind, pack_arriving, pack_file};
 use crate::report::{PackReport, PackedFile};
 use crate::shards::{PLAIN, Shards, pack_shards};
 use crate::source::{Arriving, Begun, Input};
-use crate::{Engine, Output, Result, Sink};
+use crate::{Engine, Error, Output, Result, Sink};
 
 /// Packs a checkpoint of safetensors without losing a bit: a file into a ZSTN
 /// container, or with [`PackOptions::base`] into its difference from that base.
@@ -61,10 +63,17 @@ fn pack_input(
     sink: Sink,
     options: &PackOptions,
 ) -> Result<PackReport> {
+    options.check()?;
     if let Some(shards) = Shards::open_input(input, PLAIN, &options.http)? {
+        if options.original_sha256 != OriginalSha256::Computed {
+            return Err(Error::Usage(format!(
+                "{} is a checkpoint in several files, and a SHA-256 is that of one; leave it out, \
+                 or pack the files one by one",
+                shards.location()
+            )));
+        }
         return pack_shards(engine, &shards, &sink.folder()?, options);
     }
-    options.check()?;
     let output = sink.file(&options.http)?;
     let file = match &options.bases[..] {
         [] => pack_one(engine, input, output, options),

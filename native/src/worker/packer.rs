@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
+use zstn_core::container::zstn::parse_sha256;
 use zstn_core::frame::select::{Effort, EncodeOptions};
 
 use super::failure::Failure;
@@ -126,7 +127,9 @@ impl Packer {
         let mut options = PackOptions::default()
             .http(self.http.clone())
             .effort(self.options.effort)
-            .extended(self.options.extended);
+            .extended(self.options.extended)
+            // Compared with what comes back.
+            .checked_sha256(parse_sha256(&row.sha256).map_err(Error::from)?);
         let mut unpacking = UnpackOptions::default();
         if let Some(bytes) = self.options.memory_bytes {
             options = options.memory_bytes(bytes);

@@ -57,6 +57,33 @@ test("a model is packed in memory for a tensor, and comes back by name and whole
   assert.ok(readFileSync(join(scratch, "restored.safetensors")).equals(original), "the command line restores it");
 });
 
+test("a SHA-256 that is given is stored as a claim, and compared when the file is restored", async () => {
+  const plain = await bytesOf((await pack(model)).blob);
+  const digest = sha256(original);
+  const { blob, size } = await pack(model, { sha256: digest.toUpperCase() });
+  assert.equal(size, plain.length + 12);
+  const claimed = join(scratch, "claimed.zstn");
+  writeFileSync(claimed, await bytesOf(blob));
+  await unpack(claimed, join(scratch, "claimed.safetensors"));
+  assert.ok(readFileSync(join(scratch, "claimed.safetensors")).equals(original));
+
+  const wrong = await pack(model, { sha256: "ab".repeat(32) });
+  writeFileSync(claimed, await bytesOf(wrong.blob));
+  await assert.rejects(unpack(claimed, join(scratch, "wrong.safetensors")), ({ message }) => message.includes(digest) && message.includes("ab".repeat(32)));
+  const opened = await open(wrong.blob);
+  for (const [name, { bytes }] of Object.entries(tensors)) assert.ok(Buffer.from((await opened.tensor(name)).bytes).equals(bytes), name);
+});
+
+test("a SHA-256 that has no place, or is none, is refused", async () => {
+  for (const digest of ["", "ab", "xy".repeat(32), `sha256:${"ab".repeat(32)}`]) await assert.rejects(pack(model, { sha256: digest }), { code: "invalid_input", message: /64 hexadecimal digits/ });
+  await assert.rejects(pack(model, { base: model, sha256: sha256(original) }), { code: "invalid_input", message: /leave it out/ });
+  // Kept whole, without a place for a digest, so it is compared at once.
+  const odd = vectorPath("zstn", `${goodContainers.find(({ official }) => !official.valid).name}.safetensors`);
+  const same = await pack(odd, { allowTruncated: true, sha256: sha256(readFileSync(odd)) });
+  assert.deepEqual(await bytesOf(same.blob), await bytesOf((await pack(odd, { allowTruncated: true })).blob));
+  await assert.rejects(pack(odd, { allowTruncated: true, sha256: "ab".repeat(32) }), { code: "invalid_input", message: new RegExp(sha256(readFileSync(odd))) });
+});
+
 test("files that break the rules are kept whole and restored", async () => {
   let count = 0;
   for (const { name } of goodContainers.filter(({ official }) => !official.valid)) {

@@ -124,6 +124,8 @@ void pack(new Blob([]), { base: {} as Model, cache: 1e6 });
 void pack(new Blob([]), { base: "https://host/base.zstn", token: "t" });
 // @ts-expect-error: a delta holds whole files
 void pack("model.safetensors", { base: "base.safetensors", allowTruncated: true });
+// @ts-expect-error: and has no place for this
+void pack("model.safetensors", { base: "base.safetensors", sha256: "ab".repeat(32) });
 // @ts-expect-error: a stream was given, so there is no Blob
 void pack("model.safetensors", { base: "base.safetensors", to: new WritableStream() }).then(({ blob }) => blob);
 // @ts-expect-error: that is no base

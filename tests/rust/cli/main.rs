@@ -14,6 +14,7 @@ mod file_faults;
 mod hub;
 #[cfg(unix)]
 mod killed;
+mod known_sha256;
 mod lfs;
 mod network;
 mod overwriting;

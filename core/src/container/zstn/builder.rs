@@ -129,7 +129,9 @@ impl ContainerBuilder {
             edition: Edition::Plain,
             position: prefix.len() as u64,
             records: Vec::with_capacity(tensors.len()),
-            sums: options.has_integrity.then(|| ChecksumBuilder::new(header)),
+            sums: options
+                .has_integrity
+                .then(|| ChecksumBuilder::new(header, options.original_sha256)),
         };
         Ok(Start::Indexed {
             builder,
@@ -148,6 +150,13 @@ impl ContainerBuilder {
     #[must_use]
     pub fn records(&self) -> &[Record] {
         &self.records
+    }
+
+    /// Returns whether [`ContainerBuilder::original`] has to be called: if the
+    /// builder computes the SHA-256 of the original.
+    #[must_use]
+    pub fn needs_original(&self) -> bool {
+        self.sums.as_ref().is_some_and(ChecksumBuilder::needs_data)
     }
 
     /// Takes the next bytes of the original's data, those of aliases included.
@@ -234,10 +243,8 @@ impl ContainerBuilder {
 
     fn section(&self, sums: &ChecksumBuilder, index_checksum: u64) -> Result<Section> {
         let has_frame = |record: &&Record| matches!(record.content, Content::Frame(_));
-        let file = sums.file();
-        if sums.frames.len() != self.records.iter().filter(has_frame).count()
-            || file.len_bytes != self.original_len_bytes
-        {
+        let file = sums.file(self.original_len_bytes);
+        if file.is_none() || sums.frames.len() != self.records.iter().filter(has_frame).count() {
             return Err(Error::invalid_input(
                 "the builder did not get all of the original file, or the digests of all frames",
             ));
@@ -254,7 +261,7 @@ impl ContainerBuilder {
             statistics: has_statistics.then_some(statistics),
             tables: tables.iter().any(|&len| len > 0).then_some(tables),
             header: self.header_copy.clone(),
-            file: Some(file),
+            file,
             head: Some(Head {
                 prefix: self.prefix_checksums[self.edition as usize],
                 index: index_checksum,
@@ -285,17 +292,23 @@ fn name_fits(tensor: &Tensor) -> bool {
 /// Returns a container in the single-frame layout, in two parts: what precedes
 /// the frame, and the frame, with which the file ends
 /// (docs/formats/z4ai-containers.md 2.4).
-#[must_use]
+///
+/// # Errors
+/// [`ErrorKind::InvalidInput`](crate::ErrorKind) if the file does not have the
+/// SHA-256 that the options claim, which this layout has no place for.
 pub fn single_frame<E: PackEngine>(
     engine: &E,
     header: &[u8],
     data: &[u8],
     options: &ContainerOptions,
-) -> [Vec<u8>; 2] {
+) -> Result<[Vec<u8>; 2]> {
+    let header_len = (header.len() as u64).to_le_bytes();
+    let file = [&header_len[..], header, data];
+    options.original_sha256.check_claim(file)?;
     let frame = select::encode(engine, TensorRef::flat(data, None), options.encode);
     let edition = Edition::of_frame(&frame);
     let len_bytes = data.len() as u64;
     let mut prefix = prefix_bytes(edition, Layout::SingleFrame, false, header, len_bytes);
     prefix.extend_from_slice(&(frame.len() as u64).to_le_bytes());
-    [prefix, frame]
+    Ok([prefix, frame])
 }

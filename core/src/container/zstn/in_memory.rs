@@ -56,7 +56,7 @@ pub fn pack_into<E: PackEngine>(
     } = start
     else {
         out.clear();
-        out.extend(single_frame(engine, header, data, &options).concat());
+        out.extend(single_frame(engine, header, data, &options)?.concat());
         return Ok(());
     };
     let tensor = |i: usize| part(data, tensors[i].span.clone());
@@ -220,8 +220,7 @@ fn unpack_indexed<E: Engine>(
         decoded.map_err(|error| error.within(start).tensor(&record.name))
     });
     restored.into_iter().collect::<Result<()>>()?;
-    // If every tensor has been compared with its digest, so has every byte.
-    if let Some(integrity) = integrity.filter(|integrity| !integrity.is_complete()) {
+    if let Some(integrity) = integrity.filter(|integrity| integrity.needs_file_check()) {
         integrity.check_file([out.as_slice()])?;
     }
     Ok(())

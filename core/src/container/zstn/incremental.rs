@@ -130,7 +130,7 @@ impl IncrementalPacker {
             }
             Stage::Whole => {
                 let header = part(self.head.known(), PREFIX_BYTES..wanted.start);
-                let out = single_frame(engine, header, &bytes, &self.options).concat();
+                let out = single_frame(engine, header, &bytes, &self.options)?.concat();
                 self.stage = Stage::Done {
                     records: Vec::new(),
                     indexed: false,

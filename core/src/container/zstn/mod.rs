@@ -20,6 +20,7 @@ mod incremental;
 mod index;
 pub mod integrity;
 mod options;
+mod original_sha256;
 mod prefix;
 #[doc(hidden)]
 pub mod rows;
@@ -32,6 +33,7 @@ pub use in_memory::{pack, pack_into, single_frame_range, unpack, unpack_into};
 pub use incremental::{IncrementalPacker, PackedTensor};
 pub use index::{Content, Index, Record};
 pub use options::{CodedTensor, ContainerOptions};
+pub use original_sha256::{OriginalSha256, parse_sha256};
 pub use prefix::{Layout, Prefix, prefix_bytes, promises_header_copy};
 pub use tail::Tail;
 

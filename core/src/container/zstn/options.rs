@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::OriginalSha256;
 use super::integrity::FrameDigests;
 use crate::TensorRef;
 use crate::engine::PackEngine;
@@ -20,6 +21,8 @@ pub struct ContainerOptions {
     /// Whether the integrity section gets statistics of the tensors
     /// (docs/formats/zstn-integrity.md 7).
     pub has_statistics: bool,
+    /// Where the SHA-256 in the integrity section comes from.
+    pub original_sha256: OriginalSha256,
     /// Whether a file that ends before its tensors do is packed, whole, as one
     /// frame. Almost always such a file is a download or a copy that failed.
     pub allow_truncated: bool,
@@ -33,6 +36,7 @@ impl ContainerOptions {
             encode: EncodeOptions::new(effort),
             has_integrity: true,
             has_statistics: true,
+            original_sha256: OriginalSha256::Computed,
             allow_truncated: false,
         }
     }
@@ -58,6 +62,14 @@ impl ContainerOptions {
     #[must_use]
     pub fn statistics(mut self, has_statistics: bool) -> Self {
         self.has_statistics = has_statistics;
+        self
+    }
+
+    /// Sets where the SHA-256 in the integrity section comes from. A file without the
+    /// section has none.
+    #[must_use]
+    pub fn original_sha256(mut self, original_sha256: OriginalSha256) -> Self {
+        self.original_sha256 = original_sha256;
         self
     }
 

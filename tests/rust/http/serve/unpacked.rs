@@ -2,7 +2,7 @@
 
 use zstn::Engine;
 use zstn_core::bytes::index;
-use zstn_core::container::zstn::pack;
+use zstn_core::container::zstn::{ContainerOptions, OriginalSha256, pack};
 use zstn_core::frame::select::Effort;
 use zstn_tests::rng::Rng;
 use zstn_tests::{cases, checkpoint, sha256};
@@ -22,6 +22,21 @@ pub fn model(seed: u64) -> (Vec<u8>, Vec<u8>) {
     let original = checkpoint(&tensors);
     let packed = pack(&Engine::new(2).unwrap(), &original, Effort::Fast).unwrap();
     (original, packed)
+}
+
+#[test]
+fn a_digest_that_is_only_claimed_is_not_in_the_tag() {
+    let (original, _) = model(1);
+    let claim = OriginalSha256::Claimed([7; 32]);
+    let options = ContainerOptions::new(Effort::Fast).original_sha256(claim);
+    let packed = pack(&Engine::new(2).unwrap(), &original, options).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("m.zstn"), packed).unwrap();
+    let whole = get(serve(folder.path()), "/m.safetensors", &[]);
+    assert_eq!(whole.status, 200);
+    let tag = whole.header("etag").unwrap();
+    assert!(!tag.contains("0707"), "{tag}");
+    assert!(whole.body == original);
 }
 
 #[test]

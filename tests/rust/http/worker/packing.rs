@@ -1,6 +1,7 @@
 //! Packing and committing.
 
 use zstn::worker::Stage;
+use zstn::{Engine, Input, PackOptions, Sink};
 use zstn_tests::stub_hub::{Fault, Options};
 
 use super::Desk;
@@ -36,6 +37,11 @@ fn a_push_becomes_a_commit_that_restores_it() {
             .read_small(&desk.repository, "main", path, 1 << 20)
             .unwrap()
     };
+    // The SHA-256 that the hub lists has been compared: nothing marks it as a claim.
+    let mut packed = Vec::new();
+    let (input, sink) = (Input::bytes("a", a), Sink::writer(&mut packed));
+    zstn::pack(&Engine::default(), input, sink, &PackOptions::default()).unwrap();
+    assert!(read("m-1.zstn") == packed);
     let index = String::from_utf8(read("m.zstn.index.json")).unwrap();
     assert_eq!(
         index,
@@ -189,8 +195,8 @@ fn a_packed_file_of_another_file_is_replaced() {
     let local = desk.folder.path().join("first");
     std::fs::write(&local, &first).unwrap();
     let packed = desk.folder.path().join("first.zstn");
-    let options = zstn::PackOptions::default();
-    zstn::pack(&zstn::Engine::default(), &local, &packed, &options).unwrap();
+    let options = PackOptions::default();
+    zstn::pack(&Engine::default(), &local, &packed, &options).unwrap();
     let packed = std::fs::read(&packed).unwrap();
     let worker = desk.worker();
     // The commit before has neither, so that its files say nothing.

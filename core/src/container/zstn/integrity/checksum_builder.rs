@@ -6,6 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{EncodedStatistics, FileDigest, checksum};
 use crate::TensorRef;
+use crate::container::zstn::OriginalSha256;
 use crate::container::zstn::rows::FrameTable;
 use crate::digest::{self, Digest};
 use crate::engine::Engine;
@@ -72,16 +73,19 @@ fn table(frame: &[u8]) -> Vec<u8> {
 /// Collects the checksums of a file while it is packed.
 #[derive(Debug, Clone)]
 pub struct ChecksumBuilder {
+    original: OriginalSha256,
+    /// Of the bytes so far, unless the digest is known.
     sha256: Sha256,
     len_bytes: u64,
     pub(in crate::container::zstn) frames: Vec<FrameDigests>,
 }
 
 impl ChecksumBuilder {
-    /// Starts with the header of the original file.
+    /// Starts with the header of the original file, whose SHA-256 is `original`.
     #[must_use]
-    pub fn new(header: &[u8]) -> Self {
+    pub fn new(header: &[u8], original: OriginalSha256) -> Self {
         let mut sums = Self {
+            original,
             sha256: Sha256::new(),
             len_bytes: 0,
             frames: Vec::new(),
@@ -91,9 +95,18 @@ impl ChecksumBuilder {
         sums
     }
 
+    /// Returns whether the bytes of the original's data have to be added: if their
+    /// SHA-256 is not known.
+    #[must_use]
+    pub fn needs_data(&self) -> bool {
+        self.original.known().is_none()
+    }
+
     /// Adds the next bytes of the original's data, aliases included.
     pub fn data(&mut self, bytes: &[u8]) {
-        self.sha256.update(bytes);
+        if self.needs_data() {
+            self.sha256.update(bytes);
+        }
         self.len_bytes += bytes.len() as u64;
     }
 
@@ -102,10 +115,18 @@ impl ChecksumBuilder {
         self.frames.push(sums);
     }
 
-    pub(in crate::container::zstn) fn file(&self) -> FileDigest {
-        FileDigest {
-            len_bytes: self.len_bytes,
-            sha256: self.sha256.clone().finalize().into(),
-        }
+    /// Returns the digest of an original of `len_bytes`; `None` if not all of its
+    /// bytes have been added, and they are needed.
+    pub(in crate::container::zstn) fn file(&self, len_bytes: u64) -> Option<FileDigest> {
+        let sha256 = match self.original.known() {
+            Some(sha256) => *sha256,
+            None if self.len_bytes == len_bytes => self.sha256.clone().finalize().into(),
+            None => return None,
+        };
+        Some(FileDigest {
+            len_bytes,
+            sha256,
+            is_claimed: matches!(self.original, OriginalSha256::Claimed(_)),
+        })
     }
 }

@@ -22,12 +22,15 @@ const TAG_TENSORS: Tag = *b"TENS";
 const TAG_TABLES: Tag = *b"BLKS";
 const TAG_HEADER: Tag = *b"JSON";
 const TAG_STATISTICS: Tag = *b"STAT";
+const TAG_CLAIMED: Tag = *b"CLMD";
 
 /// The file that was packed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileDigest {
     pub len_bytes: u64,
     pub sha256: [u8; 32],
+    /// Whether the packer was given the SHA-256 and did not compare it.
+    pub is_claimed: bool,
 }
 
 /// Checksums of what is read on opening.
@@ -103,9 +106,18 @@ impl Section {
             TAG_TABLES,
             TAG_HEADER,
             TAG_STATISTICS,
+            TAG_CLAIMED,
         ];
-        let [file, head, frames, tensors, tables, header, statistics] =
-            tagged::read(records, known, Rule::ZstnIntegrity)?;
+        let [
+            file,
+            head,
+            frames,
+            tensors,
+            tables,
+            header,
+            statistics,
+            claimed,
+        ] = tagged::read(records, known, Rule::ZstnIntegrity)?;
         // Every chunk has the length of its entry.
         let checksums = |value: Value| -> Result<Vec<u64>> {
             let entries = value.entries(8)?;
@@ -125,8 +137,10 @@ impl Section {
                 .map(|entry| entry.try_into().unwrap_or_default())
                 .collect())
         };
+        let claimed = claimed.map(Value::array::<0>).transpose()?;
+        let file = file.map(|value| read_file(value, claimed.is_some()));
         Ok(Self {
-            file: file.map(read_file).transpose()?,
+            file: file.transpose()?,
             head: head.map(read_head).transpose()?,
             frames: frames.map(checksums).transpose()?,
             tensors: tensors.map(digests).transpose()?,
@@ -144,6 +158,9 @@ impl Section {
         if let Some(file) = &self.file {
             let len_bytes = file.len_bytes.to_le_bytes();
             record(TAG_FILE, &[&len_bytes[..], &file.sha256].concat());
+            if file.is_claimed {
+                record(TAG_CLAIMED, &[]);
+            }
         }
         if let Some(head) = &self.head {
             let sums = [head.prefix.to_le_bytes(), head.index.to_le_bytes()];
@@ -178,12 +195,13 @@ fn bad(detail: impl Into<alloc::borrow::Cow<'static, str>>) -> Error {
     Error::malformed(Rule::ZstnIntegrity, detail)
 }
 
-fn read_file(value: Value) -> Result<FileDigest> {
+fn read_file(value: Value, is_claimed: bool) -> Result<FileDigest> {
     let bytes: [u8; 40] = value.array()?;
     let mut cursor = Cursor::new(&bytes);
     Ok(FileDigest {
         len_bytes: cursor.u64("original length")?,
         sha256: cursor.array("digest")?,
+        is_claimed,
     })
 }
 
@@ -214,6 +232,7 @@ mod tests {
             file: Some(FileDigest {
                 len_bytes: 77,
                 sha256: [3; 32],
+                is_claimed: false,
             }),
             head: Some(Head {
                 prefix: 1,
@@ -294,6 +313,7 @@ mod tests {
             (b"FRMS", 9),
             (b"TENS", 33),
             (b"BLKS", 7),
+            (b"CLMD", 1),
         ] {
             let value = vec![0; len];
             let length = (len as u64).to_le_bytes();

@@ -13,6 +13,7 @@ use super::Section;
 use super::section::FileDigest;
 use super::statistics::{Record, StoredStatistics};
 use crate::checksum::{agrees, checksum};
+use crate::container::zstn::original_sha256::hex;
 use crate::container::zstn::{Content, Index, Prefix};
 use crate::digest::{self, Digest};
 use crate::dtype::Dtype;
@@ -214,11 +215,20 @@ impl Integrity {
         Ok(Some(of_records.collect()))
     }
 
-    /// Returns the SHA-256 of the file that was packed, if the section has it.
-    /// Git LFS and model hubs identify files by it.
+    /// Returns the SHA-256 of the file that was packed, if the section has it and
+    /// it is not only claimed. Git LFS and model hubs identify files by it.
     #[must_use]
     pub fn original_sha256(&self) -> Option<&[u8; 32]> {
-        self.file.as_ref().map(|file| &file.sha256)
+        let file = self.file.as_ref().filter(|file| !file.is_claimed);
+        file.map(|file| &file.sha256)
+    }
+
+    /// Returns the SHA-256 that the packer was given and did not compare with the
+    /// file, if there is one. It is compared when the whole file is restored.
+    #[must_use]
+    pub fn claimed_sha256(&self) -> Option<&[u8; 32]> {
+        let file = self.file.as_ref().filter(|file| file.is_claimed);
+        file.map(|file| &file.sha256)
     }
 
     /// Returns the digest of the decoded bytes of record `number`, if the section
@@ -233,6 +243,13 @@ impl Integrity {
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.frames.is_some() && self.tensors.is_some()
+    }
+
+    /// Returns whether the restored file has to be compared with its SHA-256: other
+    /// checksums do not cover every byte, or the digest is only claimed.
+    #[must_use]
+    pub fn needs_file_check(&self) -> bool {
+        !self.is_complete() || self.claimed_sha256().is_some()
     }
 
     /// Returns the number of the frame that record `number` has or shares.
@@ -323,7 +340,7 @@ impl Integrity {
     pub fn file_check(&self) -> Option<FileCheck<'_>> {
         self.file.as_ref().map(|file| FileCheck {
             sha256: Sha256::new(),
-            expected: &file.sha256,
+            expected: file,
         })
     }
 }
@@ -332,7 +349,7 @@ impl Integrity {
 #[derive(Debug, Clone)]
 pub struct FileCheck<'a> {
     sha256: Sha256,
-    expected: &'a [u8; 32],
+    expected: &'a FileDigest,
 }
 
 impl FileCheck<'_> {
@@ -346,13 +363,22 @@ impl FileCheck<'_> {
     /// Compares the digest.
     pub fn finish(self) -> Result<()> {
         let found: [u8; 32] = self.sha256.finalize().into();
-        if found == *self.expected {
+        let expected = &self.expected.sha256;
+        if found == *expected {
             return Ok(());
         }
-        Err(Error::malformed(
-            Rule::ZstnFileDigest,
-            "the restored file is not the one that was packed: the packed file is damaged, get \
-             it again",
-        ))
+        let (found, expected) = (hex(&found), hex(expected));
+        let detail = match self.expected.is_claimed {
+            false => format!(
+                "the restored file has the SHA-256 {found}, not {expected} as the one that was \
+                 packed: the packed file is damaged, get it again"
+            ),
+            true => format!(
+                "the restored file has the SHA-256 {found}, not {expected}, which was given when \
+                 it was packed and not compared then: another file was packed, or this is not \
+                 its SHA-256; pack the right file again, with its own SHA-256 or without one"
+            ),
+        };
+        Err(Error::malformed(Rule::ZstnFileDigest, detail))
     }
 }
