@@ -16,7 +16,7 @@ mod side_stream;
 
 pub use bits::{BitReader, BitWriter};
 pub use cost::{FRACTION_BITS, entropy_cost, log2, table_cost};
-pub use decode::{DecodeTables, Decoder};
+pub use decode::{DecodeTables, Decoder, StreamPart, decode_together};
 pub use encode::{EncodeTables, encode, encode_one_table};
 pub use frequencies::Frequencies;
 pub use side_stream::{SideStream, encode as encode_side_stream};
