@@ -11,8 +11,7 @@ use core::arch::x86_64::{
     _mm256_sllv_epi32, _mm256_srli_epi32,
 };
 
-use super::decode::{DecodeTables, StreamPart};
-use super::{MAX_STATES, MIN_STATES, SLOT_BITS, SLOTS};
+use super::{DecodeTables, MAX_STATES, MIN_STATES, SLOT_BITS, SLOTS, StreamPart};
 
 /// Vectors that are worked on at once: the processor waits for one that is
 /// alone.
