@@ -205,7 +205,9 @@ impl Quantised {
             .map(|bytes| bf16::from_le_bytes(*bytes).to_f32())
             .collect();
         let groups = values.chunks(self.group).flat_map(|group| {
-            let most = group.iter().fold(0.0f32, |most, value| most.max(value.abs()));
+            let most = group
+                .iter()
+                .fold(0.0f32, |most, value| most.max(value.abs()));
             let scale = bf16::from_f64(f64::from(most) / self.largest);
             group.iter().map(move |value| {
                 let integer = (value / scale.to_f32()).round();
