@@ -68,6 +68,8 @@
 
 extern crate alloc;
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 #[doc(hidden)]
 pub mod bytes;
 pub mod catalog;

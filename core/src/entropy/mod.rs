@@ -3,6 +3,7 @@
 
 #[cfg(feature = "gauss")]
 pub mod ans;
+pub mod bits;
 pub mod blocks;
 pub mod brotli;
 pub mod histogram;

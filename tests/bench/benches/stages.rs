@@ -45,6 +45,12 @@ fn frames(bencher: Bencher, stage: &Stage) {
     bench(bencher, stage, 4 << 20);
 }
 
+/// Frames that only zstn reads.
+#[divan::bench(args = zstn_bench::extensions(), max_time = 1)]
+fn extensions(bencher: Bencher, stage: &Stage) {
+    bench(bencher, stage, 4 << 20);
+}
+
 #[divan::bench(args = zstn_bench::files(), max_time = 1)]
 fn files(bencher: Bencher, stage: &Stage) {
     bench(bencher, stage, 4 << 20);

@@ -7,6 +7,7 @@
 use std::fmt;
 
 mod coders;
+mod extensions;
 mod files;
 mod frames;
 mod one_thread;
@@ -16,6 +17,7 @@ mod structured;
 pub mod tensors;
 
 pub use coders::{coders, peers};
+pub use extensions::extensions;
 pub use files::files;
 pub use frames::frames;
 pub use one_thread::OneThread;
@@ -108,6 +110,7 @@ pub fn all() -> Vec<Stage> {
         structured(),
         coders(),
         frames(),
+        extensions(),
         statistics(),
         files(),
     ]

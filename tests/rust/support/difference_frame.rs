@@ -3,10 +3,10 @@
 
 #![allow(missing_docs)] // field names are those of the format
 
+use half::bf16;
 use zstn_core::container::zstn::integrity::checksum;
-use zstn_core::entropy::interleaved::{
-    BitWriter, EncodeTables, Frequencies, encode, encode_side_stream,
-};
+use zstn_core::entropy::bits::BitWriter;
+use zstn_core::entropy::interleaved::{EncodeTables, Frequencies, encode, encode_side_stream};
 
 /// The fields of a frame that a writer is free to choose.
 #[derive(Debug, Clone)]
@@ -23,6 +23,56 @@ pub struct DifferenceFrame {
     pub means: Option<[i32; 64]>,
     /// Table and shift of each context from the first to the last.
     pub codings: Vec<(u16, u16)>,
+    pub low_rank: Option<LowRankFields>,
+}
+
+/// A product that is added to the base (section 13).
+#[derive(Debug, Clone)]
+pub struct LowRankFields {
+    pub rank: usize,
+    pub bits: u32,
+    pub shifts: [i16; 2],
+    pub rows: usize,
+    pub columns: usize,
+    /// The left factors row by row, then the right ones.
+    pub factors: Vec<i64>,
+}
+
+impl LowRankFields {
+    /// Returns the fields and the factors (section 13.1).
+    fn encode(&self) -> Vec<u8> {
+        let mut out = u16::try_from(self.rank)
+            .expect("small")
+            .to_le_bytes()
+            .to_vec();
+        out.push(u8::try_from(self.bits).expect("small"));
+        for shift in self.shifts {
+            out.extend_from_slice(&shift.to_le_bytes());
+        }
+        for side in [self.rows, self.columns] {
+            out.extend_from_slice(&u32::try_from(side).expect("small").to_le_bytes());
+        }
+        let mut bits = BitWriter::new(&mut out);
+        for factor in &self.factors {
+            let offset = factor + (1 << (self.bits - 1));
+            bits.put(
+                u64::try_from(offset).expect("a factor of that many bits"),
+                self.bits,
+            );
+        }
+        bits.finish();
+        out
+    }
+
+    /// Returns what is added to element `number`.
+    fn change(&self, number: usize) -> f64 {
+        let (left, right) = self.factors.split_at(self.rank * self.rows);
+        let (row, column) = (number / self.columns, number % self.columns);
+        let terms =
+            (0..self.rank).map(|i| left[row * self.rank + i] * right[i * self.columns + column]);
+        let shift = self.shifts.map(i32::from).iter().sum::<i32>();
+        terms.sum::<i64>() as f64 * 2f64.powi(-shift)
+    }
 }
 
 impl DifferenceFrame {
@@ -35,7 +85,7 @@ impl DifferenceFrame {
         bytes.chunks(self.width()).map(word).collect()
     }
 
-    /// Returns the coding of an element of the base in a group with that code
+    /// Returns the coding of an element predicted as `base` in a group with that code
     /// (section 6).
     fn coding(&self, code: u8, base: u64) -> (u16, u16) {
         let (mantissa_bits, exponents, bias) = match self.dtype {
@@ -81,22 +131,64 @@ impl DifferenceFrame {
         u64::try_from(value).expect("inside the modulus")
     }
 
+    /// Returns what the elements are predicted as: the base, or that and the
+    /// product (section 13.2).
+    ///
+    /// # Panics
+    /// If there is a product for elements of float16.
+    #[must_use]
+    pub fn predicted(&self, base: &[u8]) -> Vec<u8> {
+        let Some(low_rank) = &self.low_rank else {
+            return base.to_vec();
+        };
+        let sum = |number, value: f32| {
+            #[allow(clippy::cast_possible_truncation)] // rounds to the nearest
+            let sum = (f64::from(value) + low_rank.change(number)) as f32;
+            sum
+        };
+        match self.dtype {
+            0 => {
+                let elements = base.as_chunks::<2>().0.iter().enumerate();
+                let predicted = elements.map(|(number, bytes)| {
+                    let element = bf16::from_le_bytes(*bytes);
+                    match element.is_finite() {
+                        true => bf16::from_f32(sum(number, element.to_f32())),
+                        false => element,
+                    }
+                });
+                predicted.flat_map(bf16::to_le_bytes).collect()
+            }
+            2 => {
+                let elements = base.as_chunks::<4>().0.iter().enumerate();
+                let predicted = elements.map(|(number, bytes)| {
+                    let element = f32::from_le_bytes(*bytes);
+                    match element.is_finite() {
+                        true => sum(number, element).to_le_bytes(),
+                        false => *bytes,
+                    }
+                });
+                predicted.flatten().collect()
+            }
+            dtype => panic!("no prediction for dtype {dtype}"),
+        }
+    }
+
     /// Returns the frame of `current`.
     ///
     /// # Panics
     /// If the fields do not fit the tensors.
     #[must_use]
     pub fn encode(&self, base: &[u8], current: &[u8]) -> Vec<u8> {
-        let (bases, currents) = (self.words(base), self.words(current));
-        let count = bases.len();
+        let (predicted, currents) = (self.words(&self.predicted(base)), self.words(current));
+        let count = predicted.len();
         assert_eq!(self.codes.len(), count.div_ceil(self.group));
         let mut choices = Vec::new();
         let mut symbols = Vec::new();
         let mut raw = Vec::new();
-        for (i, (&base, &current)) in bases.iter().zip(&currents).enumerate() {
+        for (i, (&predicted, &current)) in predicted.iter().zip(&currents).enumerate() {
             let code = self.codes[i / self.group];
-            let (table, shift) = self.coding(code, base);
-            let value = self.value(code, base, current);
+            let (table, shift) = self.coding(code, predicted);
+            let value = self.value(code, predicted, current);
             let (symbol, extra) = match value >> shift {
                 small @ 0..32 => (small, 0),
                 large => {
@@ -124,17 +216,19 @@ impl DifferenceFrame {
             .step_by(self.block)
             .map(|start| {
                 let range = start..count.min(start + self.block);
-                let mut bits = BitWriter::default();
+                let mut raw_bytes = Vec::new();
+                let mut bits = BitWriter::new(&mut raw_bytes);
                 for &(value, len) in &raw[range.clone()] {
                     bits.put(value, len);
                 }
+                bits.finish();
                 let rans = encode(
                     &coders,
                     &symbols[range.clone()],
                     &choices[range],
                     self.states,
                 );
-                (rans, bits.finish())
+                (rans, raw_bytes)
             })
             .collect();
         let mut frame = self.head(base, count, &tables, &blocks);
@@ -166,7 +260,7 @@ impl DifferenceFrame {
         let len = |bytes: &[u8]| u32::try_from(bytes.len()).expect("small").to_le_bytes();
         let mut out = b"ZXD1\x01".to_vec();
         out.push(self.dtype);
-        out.push(u8::from(self.means.is_some()));
+        out.push(u8::from(self.means.is_some()) | u8::from(self.low_rank.is_some()) << 1);
         out.push(byte(self.states.ilog2() as usize));
         out.extend_from_slice(&blake3(base)[..16]);
         out.extend_from_slice(&(count as u64).to_le_bytes());
@@ -182,17 +276,22 @@ impl DifferenceFrame {
         for mean in self.means.iter().flatten() {
             out.extend_from_slice(&mean.to_le_bytes());
         }
-        let mut bits = BitWriter::default();
+        if let Some(low_rank) = &self.low_rank {
+            out.extend_from_slice(&low_rank.encode());
+        }
+        let mut bits = BitWriter::new(&mut out);
         for &(table, shift) in &self.codings {
             bits.put(table.into(), 4);
             bits.put(shift.into(), 5);
         }
-        out.extend_from_slice(&bits.finish());
-        let mut bits = BitWriter::default();
+        bits.finish();
+        let mut table_bytes = Vec::new();
+        let mut bits = BitWriter::new(&mut table_bytes);
         for table in tables {
             table.write(&mut bits);
         }
-        let tables = bits.finish();
+        bits.finish();
+        let tables = table_bytes;
         out.extend_from_slice(&len(&tables)[..2]);
         out.extend_from_slice(&tables);
         for (rans, raw) in blocks {

@@ -1,41 +1,40 @@
-//! Eight symbols at once, where the processor has AVX2.
+//! Eight symbols at once, where the processor has AVX2. Symbols of one state
+//! wait for each other, so streams with few states are decoded several at once.
 
 use core::arch::x86_64::{
-    __m256i, _mm_cvtsi64_si128, _mm_setr_epi16, _mm256_add_epi32, _mm256_and_si256,
-    _mm256_blendv_epi8, _mm256_castsi256_ps, _mm256_cmpeq_epi32, _mm256_cvtepu8_epi32,
-    _mm256_cvtepu16_epi32, _mm256_extract_epi32, _mm256_movemask_ps, _mm256_mullo_epi32,
-    _mm256_or_si256, _mm256_permutevar8x32_epi32, _mm256_set1_epi32, _mm256_setr_epi8,
-    _mm256_setr_epi32, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi32,
-    _mm256_srli_epi32,
+    __m256i, _mm_and_si128, _mm_cvtsi64_si128, _mm_cvtsi128_si64, _mm_extract_epi64, _mm_or_si128,
+    _mm_packus_epi32, _mm_set1_epi16, _mm_setr_epi16, _mm256_add_epi32, _mm256_and_si256,
+    _mm256_castsi256_ps, _mm256_castsi256_si128, _mm256_cmpeq_epi32, _mm256_cvtepu8_epi32,
+    _mm256_cvtepu16_epi32, _mm256_extract_epi32, _mm256_extracti128_si256, _mm256_movemask_ps,
+    _mm256_mullo_epi32, _mm256_or_si256, _mm256_permutevar8x32_epi32, _mm256_set1_epi32,
+    _mm256_setr_epi8, _mm256_setr_epi32, _mm256_setzero_si256, _mm256_shuffle_epi8,
+    _mm256_sllv_epi32, _mm256_srli_epi32,
 };
 
-use super::decode::{DecodeTables, Decoder};
-use super::{MIN_STATES, SLOT_BITS, SLOTS};
+use super::{DecodeTables, MAX_STATES, MIN_STATES, SLOT_BITS, SLOTS, StreamPart};
 
-cpufeatures::new!(has_avx2, "avx2");
+/// Vectors that are worked on at once: the processor waits for one that is
+/// alone.
+const MAX_VECTORS: usize = MAX_STATES / MIN_STATES;
 
-/// Decodes symbols as [`Decoder::decode`] does until the words come to their
-/// end. Returns the number of steps, each of which is eight symbols, or `None`
-/// if the processor does not have AVX2.
-pub(super) fn decode(
-    decoder: &mut Decoder,
-    tables: &DecodeTables,
-    choices: &[[u16; MIN_STATES]],
-    symbols: &mut [[u8; MIN_STATES]],
-) -> Option<usize> {
-    if !has_avx2::get() {
-        return None;
+/// Decodes symbols of several streams as [`Decoder::decode`] does, until the
+/// words of one come to their end. Returns the number of symbols that have been
+/// decoded of each stream, and the number of streams that have been looked at:
+/// at least one, if there is one.
+#[target_feature(enable = "avx2,popcnt")]
+pub(super) fn decode(tables: &DecodeTables, streams: &mut [StreamPart]) -> (usize, usize) {
+    let vectors = streams
+        .first()
+        .map_or(MAX_VECTORS, |stream| stream.decoder.count / MIN_STATES);
+    match (vectors, streams) {
+        (_, []) => (0, 0),
+        (1, [a, b, c, d, ..]) => (steps::<1, 4>(tables, [a, b, c, d]), 4),
+        (1, [a, b, ..]) => (steps::<1, 2>(tables, [a, b]), 2),
+        (1, [a]) => (steps::<1, 1>(tables, [a]), 1),
+        (2, [a, b, ..]) => (steps::<2, 2>(tables, [a, b]), 2),
+        (2, [a]) => (steps::<2, 1>(tables, [a]), 1),
+        (_, [a, ..]) => (steps::<4, 1>(tables, [a]), 1),
     }
-    // SAFETY: the processor has AVX2.
-    #[allow(unsafe_code)]
-    let steps = unsafe {
-        match decoder.count / MIN_STATES {
-            1 => steps::<1>(decoder, tables, choices, symbols),
-            2 => steps::<2>(decoder, tables, choices, symbols),
-            _ => steps::<4>(decoder, tables, choices, symbols),
-        }
-    };
-    Some(steps)
 }
 
 /// For each set of states that take a word, the number of the word for each:
@@ -60,68 +59,99 @@ const PLACES: [u64; 256] = {
     places
 };
 
-#[target_feature(enable = "avx2")]
-fn steps<const VECTORS: usize>(
-    decoder: &mut Decoder,
+#[target_feature(enable = "avx2,popcnt")]
+fn steps<const VECTORS: usize, const STREAMS: usize>(
     tables: &DecodeTables,
-    choices: &[[u16; MIN_STATES]],
-    symbols: &mut [[u8; MIN_STATES]],
+    mut streams: [&mut StreamPart; STREAMS],
 ) -> usize {
-    let mut states = [_mm256_setzero_si256(); VECTORS];
-    let (stored, _) = decoder.states.as_chunks_mut::<MIN_STATES>();
-    for (state, stored) in states.iter_mut().zip(stored.iter()) {
-        *state = vector(stored);
+    let mut states = [[_mm256_setzero_si256(); VECTORS]; STREAMS];
+    let mut left: [&[[u8; 2]]; STREAMS] = [&[]; STREAMS];
+    let mut rounds = usize::MAX;
+    for (number, stream) in streams.iter().enumerate() {
+        let decoder = &stream.decoder;
+        let (stored, _) = decoder.states.as_chunks::<MIN_STATES>();
+        for (state, stored) in states[number].iter_mut().zip(stored) {
+            *state = vector(stored);
+        }
+        left[number] = decoder.words.get(decoder.position..).unwrap_or(&[]);
+        let symbols = stream.choices.len().min(stream.symbols.len());
+        rounds = rounds.min(symbols / (VECTORS * MIN_STATES));
     }
-    let (choices, _) = choices.as_chunks::<VECTORS>();
-    let (symbols, _) = symbols.as_chunks_mut::<VECTORS>();
     let mut done = 0;
-    for (choices, symbols) in choices.iter().zip(symbols) {
+    while done < rounds {
         // Each vector takes at most eight words.
-        let left = decoder.words.get(decoder.position..).unwrap_or(&[]);
-        if left.len() < VECTORS * MIN_STATES {
+        if left.iter().any(|left| left.len() < VECTORS * MIN_STATES) {
             break;
         }
-        let mut used = 0;
-        for vector in 0..VECTORS {
-            let window = &left[used..];
-            let Some(window) = window.first_chunk() else {
-                break;
-            };
-            let (state, bytes, words) = step(tables, states[vector], &choices[vector], window);
-            states[vector] = state;
-            symbols[vector] = bytes;
-            used += words;
+        for (number, stream) in streams.iter_mut().enumerate() {
+            let (choices, _) = stream.choices.as_chunks::<MIN_STATES>();
+            let (symbols, _) = stream.symbols.as_chunks_mut::<MIN_STATES>();
+            let choices = &choices[VECTORS * done..][..VECTORS];
+            let symbols = &mut symbols[VECTORS * done..][..VECTORS];
+            for vector in 0..VECTORS {
+                let Some(window) = left[number].first_chunk() else {
+                    break;
+                };
+                let entries = entries_of(tables, states[number][vector], &choices[vector]);
+                let (state, words) = step(states[number][vector], entries, window);
+                states[number][vector] = state;
+                symbols[vector] = symbols_of(entries);
+                left[number] = &left[number][words..];
+            }
         }
-        decoder.position += used;
-        done += VECTORS;
+        done += 1;
     }
-    for (state, stored) in states.iter().zip(stored) {
-        *stored = lanes(*state).map(i32::cast_unsigned);
+    for (number, stream) in streams.iter_mut().enumerate() {
+        let decoder = &mut stream.decoder;
+        let (stored, _) = decoder.states.as_chunks_mut::<MIN_STATES>();
+        for (stored, state) in stored.iter_mut().zip(states[number]) {
+            *stored = lanes(state).map(i32::cast_unsigned);
+        }
+        if done > 0 {
+            decoder.position = decoder.words.len() - left[number].len();
+        }
     }
-    done
+    done * VECTORS * MIN_STATES
 }
 
-/// Returns the states after a symbol of each, the symbols, and the number of
-/// words taken.
+/// Looks up the entries of the slots that the states are in.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn step(
-    tables: &DecodeTables,
-    states: __m256i,
-    choices: &[u16; MIN_STATES],
-    window: &[[u8; 2]; MIN_STATES],
-) -> (__m256i, [u8; MIN_STATES], usize) {
-    let slot_mask = _mm256_set1_epi32(SLOTS.cast_signed() - 1);
-    let table_mask = _mm256_set1_epi32(0xF000);
-    let indices = _mm256_or_si256(
-        _mm256_and_si256(states, slot_mask),
-        _mm256_and_si256(words(choices.map(u16::cast_signed)), table_mask),
+fn entries_of(tables: &DecodeTables, states: __m256i, choices: &[u16; MIN_STATES]) -> __m256i {
+    let slots = _mm256_and_si256(states, _mm256_set1_epi32(SLOTS.cast_signed() - 1));
+    let slots = _mm_packus_epi32(
+        _mm256_castsi256_si128(slots),
+        _mm256_extracti128_si256::<1>(slots),
     );
-    // Eight loads are as fast as a gather, and are checked.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // masked to 16 bits
-    let entries = lanes(indices).map(|index| tables.entries[usize::from(index as u16)]);
-    let entries = vector(&entries);
-    let symbols = symbols(entries);
+    let [a, b, c, d, e, f, g, h] = choices.map(u16::cast_signed);
+    let choices = _mm_setr_epi16(a, b, c, d, e, f, g, h);
+    let table_mask = _mm_set1_epi16(-1 << SLOT_BITS);
+    let indices = _mm_or_si128(slots, _mm_and_si128(choices, table_mask));
+    // Eight loads are as fast as a gather, and are checked. Indices leave the
+    // vector in two words, as every element that leaves it takes time.
+    let low = _mm_cvtsi128_si64(indices).cast_unsigned();
+    let high = _mm_extract_epi64::<1>(indices).cast_unsigned();
+    #[allow(clippy::cast_possible_truncation)] // 16 bits of a word
+    let entry = |word: u64, number: u32| {
+        tables.entries[usize::from((word >> (16 * number)) as u16)].cast_signed()
+    };
+    _mm256_setr_epi32(
+        entry(low, 0),
+        entry(low, 1),
+        entry(low, 2),
+        entry(low, 3),
+        entry(high, 0),
+        entry(high, 1),
+        entry(high, 2),
+        entry(high, 3),
+    )
+}
+
+/// Returns the states after a symbol of each, and the number of words taken.
+#[inline]
+#[target_feature(enable = "avx2,popcnt")]
+fn step(states: __m256i, entries: __m256i, window: &[[u8; 2]; MIN_STATES]) -> (__m256i, usize) {
+    let slot_mask = _mm256_set1_epi32(SLOTS.cast_signed() - 1);
     let frequencies = _mm256_add_epi32(
         _mm256_and_si256(_mm256_srli_epi32::<8>(entries), slot_mask),
         _mm256_set1_epi32(1),
@@ -137,12 +167,9 @@ fn step(
     let places = PLACES[usize::from(set as u8)];
     let places = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(places.cast_signed()));
     let window = words(window.map(i16::from_le_bytes));
-    let refilled = _mm256_or_si256(
-        _mm256_slli_epi32::<16>(next),
-        _mm256_permutevar8x32_epi32(window, places),
-    );
-    let states = _mm256_blendv_epi8(next, refilled, is_low);
-    (states, symbols, set.count_ones() as usize)
+    let words = _mm256_and_si256(_mm256_permutevar8x32_epi32(window, places), is_low);
+    let moved = _mm256_sllv_epi32(next, _mm256_and_si256(is_low, _mm256_set1_epi32(16)));
+    (_mm256_or_si256(moved, words), set.count_ones() as usize)
 }
 
 #[inline]
@@ -177,7 +204,7 @@ fn lanes(vector: __m256i) -> [i32; MIN_STATES] {
 /// Returns the low bytes of the lanes.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn symbols(entries: __m256i) -> [u8; MIN_STATES] {
+fn symbols_of(entries: __m256i) -> [u8; MIN_STATES] {
     let low = _mm256_setr_epi8(
         0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 4, 8, 12, -1, -1, -1, -1,
         -1, -1, -1, -1, -1, -1, -1, -1,

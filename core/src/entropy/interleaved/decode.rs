@@ -1,57 +1,13 @@
 //! A stream to its symbols (docs/formats/zxd1.md 8).
 
-use alloc::boxed::Box;
 use alloc::format;
-use alloc::vec;
 use core::hint::select_unpredictable;
 
-use super::{Frequencies, LOWER, MAX_STATES, MAX_TABLES, MIN_STATES, SLOT_BITS, SLOTS};
+use super::{
+    DecodeTables, LOWER, MAX_STATES, MIN_STATES, SLOT_BITS, SLOTS, StreamPart, decode_together,
+};
 use crate::bytes::Cursor;
 use crate::{Error, Result, Rule};
-
-/// Entries of all tables: a choice of table and a slot make 16 bits.
-const ENTRIES: usize = MAX_TABLES << SLOT_BITS;
-
-/// Maps the slots of up to 16 tables to symbols.
-#[derive(Debug, Clone)]
-pub struct DecodeTables {
-    /// For each slot of each table the symbol, its frequency less one, and the
-    /// slot's number among those of the symbol: 8, 12 and 12 bits.
-    pub(super) entries: Box<[u32; ENTRIES]>,
-}
-
-impl DecodeTables {
-    /// Prepares tables.
-    ///
-    /// # Panics
-    /// If there are more than 16.
-    #[must_use]
-    pub fn new(tables: &[Frequencies]) -> Self {
-        let mut entries = vec![0; ENTRIES].into_boxed_slice();
-        let slots = entries.chunks_exact_mut(SLOTS as usize);
-        assert!(tables.len() <= MAX_TABLES, "at most 16 tables");
-        for (slots, table) in slots.zip(tables) {
-            let mut rest = slots;
-            for (symbol, frequency) in table.iter() {
-                let (own, after) = rest.split_at_mut(frequency.into());
-                let less_one = u32::from(frequency).saturating_sub(1) << 8;
-                for (offset, entry) in (0u32..).zip(own) {
-                    *entry = u32::from(symbol) | less_one | offset << 20;
-                }
-                rest = after;
-            }
-        }
-        let entries = entries.try_into().unwrap_or_else(|_| unreachable!());
-        Self { entries }
-    }
-
-    #[inline(always)]
-    fn entry(&self, choice: u16, state: u32) -> u32 {
-        #[allow(clippy::cast_possible_truncation)] // the low half
-        let slot = state as u16 & ((1 << SLOT_BITS) - 1);
-        self.entries[usize::from(choice & !((1 << SLOT_BITS) - 1) | slot)]
-    }
-}
 
 /// A stream that is being decoded.
 #[derive(Debug, Clone)]
@@ -96,29 +52,27 @@ impl<'a> Decoder<'a> {
     /// # Panics
     /// If `symbols` is shorter than `choices`.
     pub fn decode(&mut self, tables: &DecodeTables, choices: &[u16], symbols: &mut [u8]) {
-        #[cfg(target_arch = "x86_64")]
-        let done = {
-            let (choices, _) = choices.as_chunks();
-            let (symbols, _) = symbols.as_chunks_mut();
-            super::avx2::decode(self, tables, choices, symbols).unwrap_or(0)
-        };
-        #[cfg(not(target_arch = "x86_64"))]
-        let done = 0;
-        self.decode_scalar(tables, choices, symbols, done);
+        decode_together(
+            tables,
+            &mut [StreamPart {
+                decoder: self,
+                choices,
+                symbols,
+            }],
+        );
     }
 
-    /// Decodes what follows the first `done` steps of eight symbols.
-    fn decode_scalar(
+    /// Decodes symbols one after the other.
+    pub(super) fn decode_scalar(
         &mut self,
         tables: &DecodeTables,
         choices: &[u16],
         symbols: &mut [u8],
-        done: usize,
     ) {
         let (choices, choices_rest) = choices.as_chunks::<MIN_STATES>();
         let (symbols, symbols_rest) = symbols.as_chunks_mut::<MIN_STATES>();
-        let mut lanes = done * MIN_STATES % self.count;
-        for (choices, symbols) in choices.iter().zip(symbols.iter_mut()).skip(done) {
+        let mut lanes = 0;
+        for (choices, symbols) in choices.iter().zip(symbols.iter_mut()) {
             self.step(tables, lanes, choices, symbols, MIN_STATES);
             lanes += MIN_STATES;
             if lanes == self.count {
@@ -210,12 +164,14 @@ fn end(detail: &'static str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
     use alloc::vec::Vec;
 
     use proptest::prelude::*;
 
     use super::*;
-    use crate::entropy::interleaved::{BitReader, BitWriter, EncodeTables, encode};
+    use crate::entropy::bits::{BitReader, BitWriter};
+    use crate::entropy::interleaved::{EncodeTables, Frequencies, encode};
 
     /// Decodes as docs/formats/zxd1.md 8 says it, one symbol after the other.
     fn one_by_one(
@@ -286,13 +242,14 @@ mod tests {
                     Frequencies::round(&counts)
                 })
                 .collect();
-            let mut bits = BitWriter::default();
+            let mut written = Vec::new();
+            let mut bits = BitWriter::new(&mut written);
             for table in &tables {
                 prop_assert_eq!(table.iter().map(|(_, f)| u32::from(f)).sum::<u32>(), SLOTS);
                 table.write(&mut bits);
             }
+            bits.finish();
             let lens = tables.iter().map(Frequencies::len_bits);
-            let written = bits.finish();
             prop_assert_eq!(lens.sum::<u64>().div_ceil(8), written.len() as u64);
             let mut reader = BitReader::new(&written);
             for table in &tables {
@@ -306,7 +263,7 @@ mod tests {
                 let mut decoder = Decoder::new(stream, states).unwrap();
                 let mut out = vec![0; choices.len()];
                 if is_scalar {
-                    decoder.decode_scalar(&lookup, &choices, &mut out, 0);
+                    decoder.decode_scalar(&lookup, &choices, &mut out);
                 } else {
                     // Parts of a multiple of the states, as blocks are decoded.
                     for (choices, out) in choices.chunks(128).zip(out.chunks_mut(128)) {

@@ -5,9 +5,9 @@ use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::bits::{BitReader, BitWriter};
 use super::cost;
 use super::{SLOT_BITS, SLOTS};
+use crate::entropy::bits::{BitReader, BitWriter};
 use crate::{Error, Result, Rule};
 
 /// Bits that say how long a frequency is.

@@ -7,19 +7,21 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
-mod bits;
 mod cost;
 mod decode;
+mod decode_tables;
 mod encode;
 mod frequencies;
 mod side_stream;
+mod together;
 
-pub use bits::{BitReader, BitWriter};
 pub use cost::{FRACTION_BITS, entropy_cost, log2, table_cost};
-pub use decode::{DecodeTables, Decoder};
+pub use decode::Decoder;
+pub use decode_tables::DecodeTables;
 pub use encode::{EncodeTables, encode, encode_one_table};
 pub use frequencies::Frequencies;
 pub use side_stream::{SideStream, encode as encode_side_stream};
+pub use together::{StreamPart, decode_together};
 
 /// Bits of a slot: frequencies sum to `1 << SLOT_BITS`.
 pub const SLOT_BITS: u32 = 12;

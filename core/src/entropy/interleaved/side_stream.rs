@@ -5,9 +5,9 @@ use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::bits::{BitReader, BitWriter};
 use super::{DecodeTables, Decoder, Frequencies, MIN_STATES, SLOTS, encode_one_table};
 use crate::bytes::{self, Cursor};
+use crate::entropy::bits::{BitReader, BitWriter};
 use crate::{Error, Result, Rule};
 
 const STORED: u8 = 0;
@@ -105,9 +105,10 @@ pub fn encode(content: &[u8]) -> Vec<u8> {
         counts[usize::from(byte)] += 1u32;
     }
     let frequencies = Frequencies::round(&counts);
-    let mut bits = BitWriter::default();
+    let mut table = Vec::new();
+    let mut bits = BitWriter::new(&mut table);
     frequencies.write(&mut bits);
-    let table = bits.finish();
+    bits.finish();
     let stream = encode_one_table(frequencies, content, MIN_STATES);
     if 1 + 2 + table.len() + 4 + stream.len() >= out.len() {
         return out;

@@ -43,6 +43,61 @@ pub(super) struct ContextMap {
     scaled: Box<[u16; ENTRIES]>,
     unchanged: u16,
     by_mantissa: [u16; 64],
+    /// Of even and of odd codes.
+    #[cfg(target_arch = "x86_64")]
+    by_exponent: [ExponentTable; 2],
+}
+
+/// The scaled contexts that the exponents of a group have, which are every other
+/// one, in tables that fit into vectors.
+#[cfg(target_arch = "x86_64")]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ExponentTable {
+    /// The exponents before this one stand for the same as it.
+    first: i16,
+    /// Number of the last exponent, counted from the first; all after it stand
+    /// for the same.
+    pub last: i16,
+    /// The low and the high bytes of what 16 exponents each stand for.
+    pub low: [[u8; 16]; Self::PARTS],
+    pub high: [[u8; 16]; Self::PARTS],
+}
+
+#[cfg(target_arch = "x86_64")]
+impl ExponentTable {
+    /// The most exponents are 49.
+    pub const PARTS: usize = 4;
+
+    /// Prepares the table of codes that are even or odd.
+    fn new(parity: i32, meaning: impl Fn(usize) -> u16) -> Self {
+        let meanings: [u16; 16 * Self::PARTS] = core::array::from_fn(|number| {
+            let context = (2 * number).saturating_sub(index_of(parity));
+            meaning(context.min(index_of(LAST_SCALED)))
+        });
+        let [start, .., end] = meanings;
+        let first = meanings.iter().position(|&m| m != start).unwrap_or(1) - 1;
+        let after = meanings
+            .iter()
+            .rposition(|&m| m != end)
+            .map_or(0, |at| at + 1);
+        let meaning = |number: usize| meanings[(first + number).min(meanings.len() - 1)];
+        let bytes = |byte: usize| {
+            core::array::from_fn(|part| {
+                core::array::from_fn(|at| meaning(16 * part + at).to_le_bytes()[byte])
+            })
+        };
+        Self {
+            first: i16::try_from(first).unwrap_or(0),
+            last: i16::try_from(after.saturating_sub(first)).unwrap_or(0),
+            low: bytes(0),
+            high: bytes(1),
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn index_of(number: i32) -> usize {
+    usize::try_from(number).unwrap_or(0)
 }
 
 impl ContextMap {
@@ -58,7 +113,23 @@ impl ContextMap {
             scaled,
             unchanged: meaning(UNCHANGED),
             by_mantissa: core::array::from_fn(|top| meaning(FIRST_MANTISSA + top)),
+            #[cfg(target_arch = "x86_64")]
+            by_exponent: [0, 1].map(|parity| ExponentTable::new(parity, &meaning)),
         }
+    }
+
+    /// Returns the table for the exponents of a group of that code, which is not
+    /// one of those without a scale, and the exponent field that is number 0 in
+    /// it.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub fn by_exponent<F: Float>(&self, code: u8) -> (&ExponentTable, i16) {
+        // A context is twice the exponent field less this.
+        let less = 2 * F::BIAS + i32::from(code) - UNIT - EQUAL;
+        let table = &self.by_exponent[usize::from(less & 1 == 1)];
+        #[allow(clippy::cast_possible_truncation)] // at most 392 / 2
+        let origin = (less >> 1) as i16 + table.first;
+        (table, origin)
     }
 
     /// Returns what the context of unchanged groups stands for.

@@ -13,7 +13,7 @@ use super::low_rank::LowRank;
 use crate::bytes::{self, index};
 use crate::checksum::{agrees, short_checksum};
 use crate::engine::Engine;
-use crate::entropy::interleaved::{DecodeTables, SLOT_BITS};
+use crate::entropy::interleaved::{DecodeTables, MAX_STATES, SLOT_BITS};
 use crate::float::FloatType;
 use crate::{Error, Result, Rule};
 
@@ -162,15 +162,15 @@ impl Directory {
             return Err(Error::invalid_input("these are not the planned bytes"));
         }
         let mut out = bytes::buffer(base.len() as u64)?;
-        let block_bytes = index(self.block_elements) * self.element.len_bytes();
-        let parts = out.chunks_mut(block_bytes).zip(base.chunks(block_bytes));
-        let jobs = plan.blocks.clone().zip(parts).collect();
-        let results = engine.map(jobs, |(number, (out, base))| {
-            let range = self.blocks[number].range();
-            let start = range.start - plan.stored.start;
-            let bytes = bytes::part(stored, start..start + len(&range));
-            self.decode_block(number, bytes, base, out)
-                .map_err(|error| error.within(range.start))
+        let together = MAX_STATES / self.states;
+        let job_bytes = together * index(self.block_elements) * self.element.len_bytes();
+        let parts = out.chunks_mut(job_bytes).zip(base.chunks(job_bytes));
+        let jobs = plan.blocks.clone().step_by(together).zip(parts).collect();
+        let results = engine.map(jobs, |(first, (out, base))| {
+            let blocks = &self.blocks[first..plan.blocks.end.min(first + together)];
+            let start = blocks.first().map_or(0, |block| block.start) - plan.stored.start;
+            let end = blocks.last().map_or(0, |block| block.range().end) - plan.stored.start;
+            self.decode_blocks(first, bytes::part(stored, start..end), base, out)
         });
         results.into_iter().collect::<Result<()>>()?;
         let surplus = plan.span.start - plan.base.start;
@@ -179,38 +179,59 @@ impl Directory {
         Ok(out)
     }
 
-    /// Decodes the elements of block `number` that `base` has.
-    fn decode_block(&self, number: usize, bytes: &[u8], base: &[u8], out: &mut [u8]) -> Result<()> {
-        let block = &self.blocks[number];
-        let (rans, raw) = bytes.split_at(block.rans_len_bytes as usize);
-        if !agrees(block.checksum, short_checksum([rans, raw])) {
-            let detail = format!(
-                "block {number} of the frame does not have its checksum: it is damaged, get the \
-                 file again"
-            );
-            return Err(Error::malformed(Rule::DifferenceBlockChecksum, detail).at(0));
-        }
-        let first_element = number as u64 * self.block_elements;
-        let end = self.elements.min(first_element + self.block_elements);
-        let stored = StoredBlock {
-            first_element,
-            rans,
-            raw,
-            is_whole: byte_range(0..end - first_element, self.element.len_bytes()).end
-                == base.len(),
-        };
+    /// Decodes the elements that `base` has, of the blocks from number `first` on
+    /// that `stored` begins with.
+    fn decode_blocks(
+        &self,
+        first: usize,
+        stored: &[u8],
+        base: &[u8],
+        out: &mut [u8],
+    ) -> Result<()> {
+        let width = self.element.len_bytes();
+        let first_element = first as u64 * self.block_elements;
         let mut predicted = Vec::new();
         if let Some(low_rank) = &self.low_rank {
             predicted = bytes::buffer(base.len() as u64)?;
             let first = index(first_element);
-            let elements = first..first + base.len() / self.element.len_bytes();
+            let elements = first..first + base.len() / width;
             low_rank.predict(base, elements, &mut predicted);
         }
         let predicted = match self.low_rank {
             Some(_) => &predicted,
             None => base,
         };
-        for_float!(self.element, F => block::decode::<F>(self, stored, predicted, out))
+        let block_bytes = index(self.block_elements) * width;
+        let parts = predicted
+            .chunks(block_bytes)
+            .zip(out.chunks_mut(block_bytes));
+        let mut left = stored;
+        let mut blocks = Vec::new();
+        for ((number, block), (predicted, out)) in (first..).zip(&self.blocks[first..]).zip(parts) {
+            let (rans, after) = left.split_at(block.rans_len_bytes as usize);
+            let (raw, after) = after.split_at(block.raw_len_bytes as usize);
+            left = after;
+            if !agrees(block.checksum, short_checksum([rans, raw])) {
+                let detail = format!(
+                    "block {number} of the frame does not have its checksum: it is damaged, get \
+                     the file again"
+                );
+                let error = Error::malformed(Rule::DifferenceBlockChecksum, detail);
+                return Err(error.at(block.start));
+            }
+            let first_element = number as u64 * self.block_elements;
+            let end = self.elements.min(first_element + self.block_elements);
+            blocks.push(StoredBlock {
+                start: block.start,
+                first_element,
+                rans,
+                raw,
+                is_whole: byte_range(0..end - first_element, width).end == predicted.len(),
+                predicted,
+                out,
+            });
+        }
+        for_float!(self.element, F => block::decode::<F>(self, blocks))
     }
 
     /// Returns the groups of `len` elements from `first` on: their codes, and

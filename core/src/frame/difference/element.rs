@@ -143,6 +143,7 @@ macro_rules! word {
                 words.iter().map(|bytes| Self::from_le_bytes(*bytes))
             }
 
+            #[inline(always)]
             fn apply(predicted: &[u8], values: &[Self], out: &mut [u8]) {
                 let (out, _) = out.as_chunks_mut::<$len_bytes>();
                 let elements = Self::words(predicted).zip(values).zip(out);

@@ -23,6 +23,7 @@ fn small_blocks(base: &[u8], current: &[u8]) -> Vec<u8> {
         codes: vec![86; count.div_ceil(100)],
         means: None,
         codings: vec![(0, 1); 96],
+        low_rank: None,
     };
     fields.encode(base, current)
 }

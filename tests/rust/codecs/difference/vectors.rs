@@ -8,7 +8,7 @@ use std::fs;
 use zstn_core::frame::difference::Difference;
 use zstn_core::pure::Pure;
 use zstn_tests::cases;
-use zstn_tests::difference_frame::DifferenceFrame;
+use zstn_tests::difference_frame::{DifferenceFrame, LowRankFields};
 use zstn_tests::rng::Rng;
 
 use super::{DTYPES, decode, native, trained};
@@ -42,6 +42,7 @@ pub fn made() -> Vec<Vector> {
         codes: vec![90; count.div_ceil(group)],
         means: None,
         codings: vec![(0, 0); 161],
+        low_rank: None,
     };
     let pair = |seed, dtype: u8, count, change| {
         trained(&mut Rng(seed), DTYPES[usize::from(dtype)], count, change)
@@ -196,6 +197,48 @@ pub fn made() -> Vec<Vector> {
         ..plain(0, 8192 + 45, 500)
     };
     add("bf16-three-blocks", fields, pair(13, 0, 8192 + 45, 1e-2));
+
+    // Products whose sums single precision holds, and others that need doubles;
+    // rows of the matrix are not groups. Some elements differ from what is
+    // predicted.
+    for (name, seed, dtype, bits, shifts) in [
+        ("bf16-low-rank", 14, 0, 8, [9, 9]),
+        ("f32-low-rank", 15, 2, 20, [20, 23]),
+    ] {
+        let [rows, columns, rank] = [150, 31, 3];
+        let mut rng = Rng(seed);
+        let half = 1i64 << (bits - 1);
+        let factors = (0..rank * (rows + columns))
+            .map(|_| (rng.next_u64() >> (64 - bits)).cast_signed() - half)
+            .collect();
+        let fields = DifferenceFrame {
+            codes: vec![90; 47],
+            low_rank: Some(LowRankFields {
+                rank,
+                bits,
+                shifts,
+                rows,
+                columns,
+                factors,
+            }),
+            ..plain(dtype, rows * columns, 100)
+        };
+        let (mut base, _) = pair(seed, dtype, rows * columns, 0.0);
+        let width = base.len() / (rows * columns);
+        // Infinities and a NaN stay; zeros, the smallest and the largest numbers.
+        for (number, high) in [0x7F80, 0xFF80, 0x7FC1, 0, 0x8000, 1, 0x7F7Fu16]
+            .into_iter()
+            .enumerate()
+        {
+            let end = (40 * number + 1) * width;
+            base[end - 2..end].copy_from_slice(&high.to_le_bytes());
+        }
+        let mut tensor = fields.predicted(&base);
+        for element in tensor.chunks_mut(width).skip(3).step_by(11) {
+            element[0] ^= 1;
+        }
+        add(name, fields, (base, tensor));
+    }
     all
 }
 

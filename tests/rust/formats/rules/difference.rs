@@ -28,6 +28,7 @@ fn frame() -> (Vec<u8>, Vec<u8>) {
         codes: vec![90],
         means: None,
         codings: vec![(0, 1)],
+        low_rank: None,
     };
     (fields.encode(&base, &tensor), base)
 }

@@ -1,6 +1,5 @@
 //! zstd frames of literals alone (RFC 8878), in Huffman codes.
 
-mod bits;
 mod cut;
 mod flat;
 mod huffman;

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use super::bits::BitWriter;
+use crate::entropy::bits::BitWriter;
 use crate::entropy::zstd::fse::{self, State};
 
 /// The most weights that can be written with four bits each.

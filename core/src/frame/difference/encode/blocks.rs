@@ -65,16 +65,39 @@ pub(super) fn encode<E: Engine>(
 /// Returns the symbols of values, and their raw bits.
 fn split<W: Word>(values: &[W], choices: &[u16]) -> (Vec<u8>, Vec<u8>) {
     let mut raw = RawBits::with_capacity(size_of_val(values));
-    let symbols = values.iter().zip(choices).map(|(value, choice)| {
-        let value = value.to_u32();
-        let shift = u32::from(choice & SHIFT_MASK);
-        let symbol = symbol(value >> shift);
-        let len = shift + extra_bits(symbol);
-        raw.put(u64::from(value) & ((1 << len) - 1), len);
-        symbol
-    });
-    let symbols = symbols.collect();
+    let mut symbols = vec![0; values.len()];
+    // Bits are appended one after the other, which takes longer than anything
+    // else: those of two short elements together.
+    let (pairs, _) = values.as_chunks::<2>();
+    let pairs = if size_of::<W>() == 2 { pairs } else { &[] };
+    let (choice_pairs, _) = choices.as_chunks::<2>();
+    let (symbol_pairs, _) = symbols.as_chunks_mut::<2>();
+    let coded = choice_pairs.iter().zip(symbol_pairs);
+    for ([first, second], (choices, symbols)) in pairs.iter().zip(coded) {
+        let (symbol, bits, len) = split_value(*first, choices[0]);
+        let (next_symbol, next_bits, next_len) = split_value(*second, choices[1]);
+        *symbols = [symbol, next_symbol];
+        raw.put(bits | next_bits << len, len + next_len);
+    }
+    let done = 2 * pairs.len();
+    let rest = values[done..].iter().zip(&choices[done..]);
+    for ((value, choice), out) in rest.zip(&mut symbols[done..]) {
+        let (symbol, bits, len) = split_value(*value, *choice);
+        *out = symbol;
+        raw.put(bits, len);
+    }
     (symbols, raw.finish())
+}
+
+/// Returns the symbol of a value, its raw bits and their number, which is less
+/// than that of the value's bits or the shift.
+#[inline(always)]
+fn split_value<W: Word>(value: W, choice: u16) -> (u8, u64, u32) {
+    let value = value.to_u32();
+    let shift = u32::from(choice & SHIFT_MASK);
+    let symbol = symbol(value >> shift);
+    let len = shift + extra_bits(symbol);
+    (symbol, u64::from(value) & ((1 << len) - 1), len)
 }
 
 /// The raw bits of a block.

@@ -51,25 +51,33 @@ impl Counts {
             .map(|start| start..all.min(start + job_elements))
             .collect();
         let counts = engine.map(jobs, |job| {
-            let mut counts = Self(vec![0; CONTEXTS * CLASSES]);
+            let mut counts = [(); 2].map(|()| Self(vec![0; CONTEXTS * CLASSES]));
             for start in job.clone().step_by(PART_ELEMENTS) {
                 let part = start..job.end.min(start + PART_ELEMENTS);
-                counts.add::<F>(&map, tensors, groups, means, part);
+                Self::add::<F>(&mut counts, &map, tensors, groups, means, part);
             }
+            let [mut counts, more] = counts;
+            counts.add_all(&more);
             counts
         });
         let mut counts = counts.into_iter();
         let mut sum = counts.next().unwrap_or(Self(Vec::new()));
         for more in counts {
-            for (count, more) in sum.0.iter_mut().zip(more.0) {
-                *count = count.saturating_add(more);
-            }
+            sum.add_all(&more);
         }
         sum
     }
 
+    fn add_all(&mut self, more: &Self) {
+        for (count, more) in self.0.iter_mut().zip(&more.0) {
+            *count = count.saturating_add(*more);
+        }
+    }
+
+    /// Counts the values of a part. Neighbours are counted apart: a count would
+    /// wait for the one before it, which often is of the same value.
     fn add<F: Float>(
-        &mut self,
+        [even, odd]: &mut [Self; 2],
         map: &ContextMap,
         tensors: Tensors,
         groups: &Groups,
@@ -89,8 +97,16 @@ impl Counts {
             let means = means.filter(|_| code == BY_MANTISSA);
             write_values::<F>(current, predicted, means, &mut values[range]);
         }
-        for (value, context) in values[..len].iter().zip(contexts) {
-            self.0[usize::from(context) * CLASSES + class(value.to_u32())] += 1;
+        let place =
+            |value: F::Word, context: u16| usize::from(context) * CLASSES + class(value.to_u32());
+        let (pairs, rest) = values[..len].as_chunks::<2>();
+        let (context_pairs, context_rest) = contexts[..len].as_chunks::<2>();
+        for (values, contexts) in pairs.iter().zip(context_pairs) {
+            even.0[place(values[0], contexts[0])] += 1;
+            odd.0[place(values[1], contexts[1])] += 1;
+        }
+        for (value, context) in rest.iter().zip(context_rest) {
+            even.0[place(*value, *context)] += 1;
         }
     }
 

@@ -47,9 +47,13 @@ pub fn encode<E: PackEngine>(
     {
         return None;
     }
-    let plain = with_prediction(engine, element, current, reference, None);
+    let base = Base {
+        bytes: reference,
+        digest: short_digest(engine, reference),
+    };
+    let plain = with_prediction(engine, element, current, base, None);
     let low_rank = low_rank::fit(engine, current, reference)
-        .and_then(|found| with_prediction(engine, element, current, reference, Some(&found)));
+        .and_then(|found| with_prediction(engine, element, current, base, Some(&found)));
     let frames = plain.into_iter().chain(low_rank);
     let frame = frames.min_by_key(Vec::len)?;
     // Nothing else would notice a mistake before it is too late.
@@ -59,20 +63,27 @@ pub fn encode<E: PackEngine>(
         .then_some(frame)
 }
 
-/// Encodes `current` as its difference from `reference`, or from what
-/// `low_rank` makes of it.
+/// The tensor that another one is encoded against.
+#[derive(Debug, Clone, Copy)]
+struct Base<'a> {
+    bytes: &'a [u8],
+    digest: [u8; 16],
+}
+
+/// Encodes `current` as its difference from `base`, or from what `low_rank`
+/// makes of it.
 fn with_prediction<E: PackEngine>(
     engine: &E,
     element: FloatType,
     current: TensorRef,
-    reference: &[u8],
+    base: Base,
     low_rank: Option<&LowRank>,
 ) -> Option<Vec<u8>> {
     let elements = current.bytes.len() / element.len_bytes();
-    let predicted = low_rank.map(|low_rank| predict(engine, low_rank, element, reference));
+    let predicted = low_rank.map(|low_rank| predict(engine, low_rank, element, base.bytes));
     let tensors = Tensors {
         element,
-        predicted: predicted.as_deref().unwrap_or(reference),
+        predicted: predicted.as_deref().unwrap_or(base.bytes),
         current: current.bytes,
     };
     let rows = groups::row_elements(current.shape, elements);
@@ -83,7 +94,7 @@ fn with_prediction<E: PackEngine>(
     let fields = HeadFields {
         element,
         states,
-        base_digest: short_digest(engine, reference),
+        base_digest: base.digest,
         elements: elements as u64,
         group_elements: coding.groups.elements as u64,
         block_elements: u32::try_from(BLOCK_ELEMENTS).ok()?,

@@ -1,5 +1,7 @@
 //! The head of a frame (docs/formats/zxd1.md 3): everything before the blocks.
 
+mod fields;
+
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
@@ -7,12 +9,15 @@ use core::ops::Range;
 
 use crate::checksum::{agrees, short_checksum};
 
+pub(super) use fields::HeadFields;
+
 use super::context::CONTEXTS;
 use super::low_rank::LowRank;
 use super::token::{MAX_SHIFT, SYMBOLS, extra_bits};
 use super::{MAGIC, VERSION};
 use crate::bytes::{Cursor, index};
-use crate::entropy::interleaved::{BitReader, BitWriter, Frequencies, MAX_TABLES, SideStream};
+use crate::entropy::bits::BitReader;
+use crate::entropy::interleaved::{Frequencies, MAX_TABLES, SideStream};
 use crate::float::FloatType;
 use crate::{Error, Result, Rule};
 
@@ -296,75 +301,4 @@ fn read_tables(cursor: &mut Cursor, count: u8) -> Result<Vec<Frequencies>> {
 fn head_checksum(head: &[u8]) -> u32 {
     let (before, rest) = head.split_at(CHECKSUM_AT.min(head.len()));
     short_checksum([before, rest.get(4..).unwrap_or(&[])])
-}
-
-/// What a writer puts into a head.
-pub(super) struct HeadFields<'a> {
-    pub element: FloatType,
-    pub states: usize,
-    pub base_digest: [u8; 16],
-    pub elements: u64,
-    pub group_elements: u64,
-    pub block_elements: u32,
-    pub first_context: u8,
-    /// The side stream of the codes of the groups.
-    pub codes: &'a [u8],
-    pub means: Option<&'a [i32; 64]>,
-    pub low_rank: Option<&'a LowRank>,
-    pub codings: &'a [Coding],
-    pub tables: &'a [Frequencies],
-}
-
-impl HeadFields<'_> {
-    /// Returns the head before these blocks, whose starts are of no account;
-    /// `None` if it is too long for its format.
-    pub fn write(&self, blocks: &[Block]) -> Option<Vec<u8>> {
-        let mut out = MAGIC.to_vec();
-        let mut flags = if self.means.is_some() { HAS_MEANS } else { 0 };
-        if self.low_rank.is_some() {
-            flags |= HAS_LOW_RANK;
-        }
-        let states_log = u8::try_from(self.states.ilog2()).ok()?;
-        out.extend_from_slice(&[VERSION, self.element as u8, flags, states_log]);
-        out.extend_from_slice(&self.base_digest);
-        out.extend_from_slice(&self.elements.to_le_bytes());
-        out.extend_from_slice(&self.group_elements.to_le_bytes());
-        out.extend_from_slice(&self.block_elements.to_le_bytes());
-        // Length and checksum, known at the end.
-        out.extend_from_slice(&[0; 8]);
-        let last_context = usize::from(self.first_context) + self.codings.len() - 1;
-        out.push(self.first_context);
-        out.push(u8::try_from(last_context).ok()?);
-        out.push(u8::try_from(self.tables.len()).ok()?);
-        out.extend_from_slice(self.codes);
-        for mean in self.means.into_iter().flatten() {
-            out.extend_from_slice(&mean.to_le_bytes());
-        }
-        if let Some(low_rank) = self.low_rank {
-            low_rank.write(&mut out);
-        }
-        let mut bits = BitWriter::default();
-        for coding in self.codings {
-            bits.put(coding.table.into(), 4);
-            bits.put(coding.shift.into(), 5);
-        }
-        out.extend_from_slice(&bits.finish());
-        let mut bits = BitWriter::default();
-        for table in self.tables {
-            table.write(&mut bits);
-        }
-        let tables = bits.finish();
-        out.extend_from_slice(&u16::try_from(tables.len()).ok()?.to_le_bytes());
-        out.extend_from_slice(&tables);
-        for block in blocks {
-            for field in [block.rans_len_bytes, block.raw_len_bytes, block.checksum] {
-                out.extend_from_slice(&field.to_le_bytes());
-            }
-        }
-        let len_bytes = u32::try_from(out.len()).ok()?;
-        out[CHECKSUM_AT - 4..CHECKSUM_AT].copy_from_slice(&len_bytes.to_le_bytes());
-        let checksum = head_checksum(&out);
-        out[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
-        Some(out)
-    }
 }

@@ -1,127 +1,22 @@
-//! One block to its elements (docs/formats/zxd1.md 10).
+//! The raw bits of a block, and how they are joined with symbols
+//! (docs/formats/zxd1.md 5).
 
 use alloc::boxed::Box;
 
-use super::Directory;
-use super::context::{BY_MANTISSA, SAME};
-use super::element::{Float, Word};
-use super::token::{self, DIRECT, MAX_SHIFT};
+use super::SHIFT_MASK;
 use crate::bytes::index;
-use crate::entropy::interleaved::Decoder;
+use crate::frame::difference::element::Word;
+use crate::frame::difference::token::{self, DIRECT, MAX_SHIFT};
 use crate::{Error, Result, Rule};
 
-/// Elements that are taken through all steps at once, so that what is between
-/// the steps stays in the first-level cache. A multiple of the states.
-const PART_ELEMENTS: usize = 2048;
 /// Elements whose raw bits are read at once.
 const BATCH: usize = 8;
 
-/// Mask of the shift in what a context stands for; the number of the table is
-/// above.
-pub(super) const SHIFT_MASK: u16 = 31;
-
-/// A stored block and where its elements are.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct StoredBlock<'a> {
-    /// Number of its first element in the tensor.
-    pub first_element: u64,
-    pub rans: &'a [u8],
-    pub raw: &'a [u8],
-    /// Whether all of it is decoded, so that its end can be checked.
-    pub is_whole: bool,
-}
-
-/// What is between the steps.
-struct Scratch<W> {
-    choices: [u16; PART_ELEMENTS],
-    symbols: [u8; PART_ELEMENTS],
-    values: [W; PART_ELEMENTS],
-}
-
-/// Decodes as many elements of a block as there are in `predicted`.
-pub(super) fn decode<F: Float>(
-    directory: &Directory,
-    block: StoredBlock,
-    predicted: &[u8],
-    out: &mut [u8],
-) -> Result<()> {
-    let mut rans = Decoder::new(block.rans, directory.states)?;
-    let mut raw = RawBits::new(block.raw);
-    let mut scratch = Scratch {
-        choices: [0; PART_ELEMENTS],
-        symbols: [0; PART_ELEMENTS],
-        values: [F::Word::default(); PART_ELEMENTS],
-    };
-    let part_bytes = PART_ELEMENTS * size_of::<F::Word>();
-    let mut first = block.first_element;
-    for (predicted, out) in predicted.chunks(part_bytes).zip(out.chunks_mut(part_bytes)) {
-        decode_part::<F>(
-            directory,
-            first,
-            &mut rans,
-            &mut raw,
-            &mut scratch,
-            predicted,
-            out,
-        );
-        first += PART_ELEMENTS as u64;
-    }
-    if block.is_whole {
-        rans.finish()?;
-        raw.finish()?;
-    }
-    Ok(())
-}
-
-fn decode_part<F: Float>(
-    directory: &Directory,
-    first: u64,
-    rans: &mut Decoder,
-    raw: &mut RawBits,
-    scratch: &mut Scratch<F::Word>,
-    predicted: &[u8],
-    out: &mut [u8],
-) {
-    let len = predicted.len() / size_of::<F::Word>();
-    let choices = &mut scratch.choices[..len];
-    let symbols = &mut scratch.symbols[..len];
-    let values = &mut scratch.values[..len];
-    let mut is_same = true;
-    let mut has_means = false;
-    for (code, range) in directory.groups(first, len) {
-        let bytes = range.start * size_of::<F::Word>()..range.end * size_of::<F::Word>();
-        let part = &predicted[bytes];
-        directory.choices.fill::<F>(code, part, &mut choices[range]);
-        is_same &= code == SAME;
-        has_means |= code == BY_MANTISSA;
-    }
-    match directory.unchanged {
-        // Nothing is stored of groups without changes.
-        Some(0) if is_same => return out.copy_from_slice(predicted),
-        Some(symbol) if is_same => symbols.fill(symbol),
-        _ => rans.decode(&directory.tables, choices, symbols),
-    }
-    raw.read(symbols, choices, &directory.joins, values);
-    if let (true, Some(means)) = (has_means, &directory.means) {
-        for (code, range) in directory.groups(first, len) {
-            if code != BY_MANTISSA {
-                continue;
-            }
-            let bytes = range.start * size_of::<F::Word>()..range.end * size_of::<F::Word>();
-            let words = F::Word::words(&predicted[bytes]);
-            for (word, value) in words.zip(&mut values[range]) {
-                *value = value.add(means[F::mantissa_top(word)]);
-            }
-        }
-    }
-    F::Word::apply(predicted, values, out);
-}
-
 /// The bits after the symbols.
-#[derive(Debug)]
-struct RawBits<'a> {
-    bytes: &'a [u8],
-    position_bits: usize,
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RawBits<'a> {
+    pub bytes: &'a [u8],
+    pub position_bits: usize,
 }
 
 /// The bytes that the raw bits of a batch lie in, and those that a window on the
@@ -129,7 +24,7 @@ struct RawBits<'a> {
 const WINDOW_BYTES: usize = 72;
 
 impl<'a> RawBits<'a> {
-    fn new(bytes: &'a [u8]) -> Self {
+    pub fn new(bytes: &'a [u8]) -> Self {
         Self {
             bytes,
             position_bits: 0,
@@ -137,7 +32,14 @@ impl<'a> RawBits<'a> {
     }
 
     /// Joins symbols with their raw bits.
-    fn read<W: Word>(&mut self, symbols: &[u8], choices: &[u16], joins: &Joins, values: &mut [W]) {
+    #[inline(always)]
+    pub fn read<W: Word>(
+        &mut self,
+        symbols: &[u8],
+        choices: &[u16],
+        joins: &Joins,
+        values: &mut [W],
+    ) {
         let (symbols, symbols_rest) = symbols.as_chunks::<BATCH>();
         let (choices, choices_rest) = choices.as_chunks::<BATCH>();
         let (values, values_rest) = values.as_chunks_mut::<BATCH>();
@@ -213,7 +115,7 @@ impl<'a> RawBits<'a> {
     }
 
     /// Checks that all bytes were used.
-    fn finish(&self) -> Result<()> {
+    pub fn finish(&self) -> Result<()> {
         let wrong = |detail| Err(Error::malformed(Rule::DifferenceRawBits, detail));
         let used_bytes = self.position_bits.div_ceil(8);
         if used_bytes > self.bytes.len() {
@@ -249,7 +151,7 @@ const LARGE_SYMBOLS: u64 = u64::from_le_bytes([!(DIRECT as u8 - 1); 8]);
 
 /// What symbols stand for, by their shift.
 #[derive(Debug, Clone)]
-pub(super) struct Joins {
+pub struct Joins {
     /// For each shift and symbol the value without its raw bits, of which only
     /// the low 32 bits count, and from [`LEN_AT`] on the number of raw bits.
     entries: Box<[u64; (SHIFT_MASK as usize + 1) * TOKENS]>,
@@ -283,11 +185,3 @@ impl Joins {
 }
 
 const _: () = assert!(MAX_SHIFT as u16 <= SHIFT_MASK);
-
-/// Returns the range of bytes of a range of elements inside a slice.
-pub(super) fn byte_range(
-    elements: core::ops::Range<u64>,
-    len_bytes: usize,
-) -> core::ops::Range<usize> {
-    index(elements.start) * len_bytes..index(elements.end) * len_bytes
-}

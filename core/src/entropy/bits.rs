@@ -1,4 +1,5 @@
-//! Streams of bits, least significant bit first.
+//! Streams of bits: little-endian, the bits written first at the bottom.
+//! Huffman and FSE streams of zstd are read from their end.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -6,36 +7,61 @@ use alloc::vec::Vec;
 use crate::{Error, Result, Rule};
 
 /// Appends bits to a buffer.
-#[derive(Debug, Default)]
-pub struct BitWriter {
-    out: Vec<u8>,
+#[derive(Debug)]
+pub struct BitWriter<'a> {
+    out: &'a mut Vec<u8>,
     held: u64,
     held_bits: u32,
 }
 
-impl BitWriter {
+impl<'a> BitWriter<'a> {
+    /// Starts at a whole byte, the end of `out`.
+    pub fn new(out: &'a mut Vec<u8>) -> Self {
+        Self {
+            out,
+            held: 0,
+            held_bits: 0,
+        }
+    }
+
     /// Appends up to 57 bits; `value` has no bits beyond them.
     #[inline]
     pub fn put(&mut self, value: u64, bits: u32) {
-        self.held |= value << self.held_bits;
-        self.held_bits += bits;
-        let whole = (self.held_bits / 8) as usize;
-        let end = self.out.len() + whole;
-        // Eight bytes at once and the surplus cut off are faster than a copy of
-        // a varying length.
-        self.out.extend_from_slice(&self.held.to_le_bytes());
-        self.out.truncate(end);
-        self.held = self.held.checked_shr(8 * (self.held_bits / 8)).unwrap_or(0);
-        self.held_bits %= 8;
+        self.hold(value, bits);
+        self.flush();
     }
 
-    /// Fills the last byte with zeros and returns the stream.
-    #[must_use]
-    pub fn finish(mut self) -> Vec<u8> {
-        if self.held_bits > 0 {
-            self.put(0, 8 - self.held_bits);
-        }
-        self.out
+    /// Appends like [`Self::put`], for callers that flush themselves: at most
+    /// 57 bits between flushes.
+    #[inline]
+    pub fn hold(&mut self, value: u64, bits: u32) {
+        self.held |= value << self.held_bits;
+        self.held_bits += bits;
+    }
+
+    /// Writes out all whole bytes.
+    #[inline]
+    pub fn flush(&mut self) {
+        let whole_bits = self.held_bits / 8 * 8;
+        let end = self.out.len() + (whole_bits / 8) as usize;
+        // Eight bytes at once and the surplus cut off is faster than a copy
+        // of a varying length.
+        self.out.extend_from_slice(&self.held.to_le_bytes());
+        self.out.truncate(end);
+        self.held = self.held.checked_shr(whole_bits).unwrap_or(0);
+        self.held_bits -= whole_bits;
+    }
+
+    /// Fills the last byte with zeros.
+    pub fn finish(mut self) {
+        self.held_bits = self.held_bits.next_multiple_of(8);
+        self.flush();
+    }
+
+    /// Sets the bit that marks the end of a stream read backwards.
+    pub fn finish_marked(mut self) {
+        self.put(1, 1);
+        self.finish();
     }
 }
 
@@ -97,12 +123,13 @@ mod tests {
 
     #[test]
     fn bits_come_back_lowest_first() {
-        let mut writer = BitWriter::default();
+        let mut stream = Vec::new();
+        let mut writer = BitWriter::new(&mut stream);
         writer.put(0b101, 3);
         writer.put(0, 0);
         writer.put(0x1_2345_6789_ABCD, 57);
         writer.put(1, 1);
-        let stream = writer.finish();
+        writer.finish();
         assert_eq!(stream.len(), 8);
         assert_eq!(stream[0], 0x6D, "0b01101 above 0b101");
         let mut reader = BitReader::new(&stream);

@@ -1,0 +1,50 @@
+//! What a decoder looks up: the symbols of slots (docs/formats/zxd1.md 7).
+
+use alloc::boxed::Box;
+use alloc::vec;
+
+use super::{Frequencies, MAX_TABLES, SLOT_BITS, SLOTS};
+
+/// Entries of all tables: a choice of table and a slot make 16 bits.
+const ENTRIES: usize = MAX_TABLES << SLOT_BITS;
+
+/// Maps the slots of up to 16 tables to symbols.
+#[derive(Debug, Clone)]
+pub struct DecodeTables {
+    /// For each slot of each table the symbol, its frequency less one, and the
+    /// slot's number among those of the symbol: 8, 12 and 12 bits.
+    pub(super) entries: Box<[u32; ENTRIES]>,
+}
+
+impl DecodeTables {
+    /// Prepares tables.
+    ///
+    /// # Panics
+    /// If there are more than 16.
+    #[must_use]
+    pub fn new(tables: &[Frequencies]) -> Self {
+        let mut entries = vec![0; ENTRIES].into_boxed_slice();
+        let slots = entries.chunks_exact_mut(SLOTS as usize);
+        assert!(tables.len() <= MAX_TABLES, "at most 16 tables");
+        for (slots, table) in slots.zip(tables) {
+            let mut rest = slots;
+            for (symbol, frequency) in table.iter() {
+                let (own, after) = rest.split_at_mut(frequency.into());
+                let less_one = u32::from(frequency).saturating_sub(1) << 8;
+                for (offset, entry) in (0u32..).zip(own) {
+                    *entry = u32::from(symbol) | less_one | offset << 20;
+                }
+                rest = after;
+            }
+        }
+        let entries = entries.try_into().unwrap_or_else(|_| unreachable!());
+        Self { entries }
+    }
+
+    #[inline(always)]
+    pub(super) fn entry(&self, choice: u16, state: u32) -> u32 {
+        #[allow(clippy::cast_possible_truncation)] // the low half
+        let slot = state as u16 & ((1 << SLOT_BITS) - 1);
+        self.entries[usize::from(choice & !((1 << SLOT_BITS) - 1) | slot)]
+    }
+}

@@ -1,0 +1,231 @@
+//! One block to its elements (docs/formats/zxd1.md 10).
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+mod raw_bits;
+
+use alloc::vec::Vec;
+
+pub(super) use raw_bits::Joins;
+
+use super::Directory;
+use super::context::{BY_MANTISSA, SAME};
+use super::element::{Float, Word};
+use crate::Result;
+use crate::bytes::index;
+use crate::entropy::interleaved::{Decoder, StreamPart, decode_together};
+use raw_bits::RawBits;
+
+/// Elements of a block that are taken through all steps at once, so that what is
+/// between the steps of a few blocks stays in the first-level cache. A multiple
+/// of the states.
+const PART_ELEMENTS: usize = 1024;
+
+/// Mask of the shift in what a context stands for; the number of the table is
+/// above.
+pub(super) const SHIFT_MASK: u16 = 31;
+
+/// A stored block and where its elements are.
+#[derive(Debug)]
+pub(super) struct StoredBlock<'a> {
+    /// Offset in the frame.
+    pub start: u64,
+    /// Number of its first element in the tensor.
+    pub first_element: u64,
+    pub rans: &'a [u8],
+    pub raw: &'a [u8],
+    /// Whether all of it is decoded, so that its end can be checked.
+    pub is_whole: bool,
+    /// The predictions of as many elements as are decoded.
+    pub predicted: &'a [u8],
+    /// As long as `predicted`.
+    pub out: &'a mut [u8],
+}
+
+/// A block that is being decoded, in parts. Fields of the block are those of its
+/// parts that are left.
+struct Stream<'a, W> {
+    block: StoredBlock<'a>,
+    rans: Decoder<'a>,
+    raw: RawBits<'a>,
+    /// Elements of the part at hand.
+    len: usize,
+    state: State,
+    choices: [u16; PART_ELEMENTS],
+    symbols: [u8; PART_ELEMENTS],
+    values: [W; PART_ELEMENTS],
+}
+
+/// How far a part is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The contexts are known.
+    Coded,
+    /// The symbols are.
+    Symbols,
+    /// The elements have been written.
+    Written,
+}
+
+/// Decodes blocks, as many elements of each as it has predictions. All together
+/// take less time than one after the other if they have few states.
+pub(super) fn decode<F: Float>(directory: &Directory, blocks: Vec<StoredBlock>) -> Result<()> {
+    let mut streams = Vec::with_capacity(blocks.len());
+    for block in blocks {
+        let start = block.start;
+        let stream = Stream::<F::Word>::new(block, directory.states);
+        streams.push(stream.map_err(|error| error.within(start))?);
+    }
+    #[cfg(target_arch = "x86_64")]
+    let is_done = crate::avx2::call!(avx2::decode::<F>, directory, &mut streams).is_some();
+    #[cfg(not(target_arch = "x86_64"))]
+    let is_done = false;
+    if !is_done {
+        let fill = |code, predicted: &[u8], choices: &mut [u16]| {
+            directory.choices.fill::<F>(code, predicted, choices);
+        };
+        decode_parts::<F>(directory, &mut streams, fill, |stream| {
+            stream.join(directory);
+            stream.apply::<F>(directory);
+        });
+    }
+    for stream in streams {
+        stream.finish()?;
+    }
+    Ok(())
+}
+
+/// Decodes blocks, part by part. `fill` writes what the contexts of the elements
+/// of a group stand for, `apply` the elements of a part whose symbols are known.
+#[inline(always)]
+fn decode_parts<F: Float>(
+    directory: &Directory,
+    streams: &mut [Stream<F::Word>],
+    fill: impl Fn(u8, &[u8], &mut [u16]),
+    apply: impl Fn(&mut Stream<F::Word>),
+) {
+    while streams.iter().any(|stream| !stream.block.out.is_empty()) {
+        for stream in streams.iter_mut() {
+            stream.read_contexts::<F>(directory, &fill);
+        }
+        decode_symbols(directory, streams);
+        for stream in streams.iter_mut() {
+            if stream.state == State::Symbols {
+                apply(stream);
+            }
+            stream.advance();
+        }
+    }
+}
+
+fn decode_symbols<W: Word>(directory: &Directory, streams: &mut [Stream<W>]) {
+    let coded = streams.iter_mut().filter(|s| s.state == State::Coded);
+    let parts = coded.map(|stream| {
+        stream.state = State::Symbols;
+        StreamPart {
+            decoder: &mut stream.rans,
+            choices: &stream.choices[..stream.len],
+            symbols: &mut stream.symbols[..stream.len],
+        }
+    });
+    decode_together(&directory.tables, &mut parts.collect::<Vec<_>>());
+}
+
+impl<'a, W: Word> Stream<'a, W> {
+    fn new(block: StoredBlock<'a>, states: usize) -> Result<Self> {
+        Ok(Self {
+            rans: Decoder::new(block.rans, states)?,
+            raw: RawBits::new(block.raw),
+            block,
+            len: 0,
+            state: State::Written,
+            choices: [0; PART_ELEMENTS],
+            symbols: [0; PART_ELEMENTS],
+            values: [W::default(); PART_ELEMENTS],
+        })
+    }
+
+    /// Begins the next part.
+    #[inline(always)]
+    fn read_contexts<F: Float<Word = W>>(
+        &mut self,
+        directory: &Directory,
+        fill: impl Fn(u8, &[u8], &mut [u16]),
+    ) {
+        self.len = PART_ELEMENTS.min(self.block.predicted.len() / size_of::<W>());
+        let mut is_same = true;
+        for (code, range) in directory.groups(self.block.first_element, self.len) {
+            let bytes = range.start * size_of::<W>()..range.end * size_of::<W>();
+            fill(code, &self.block.predicted[bytes], &mut self.choices[range]);
+            is_same &= code == SAME;
+        }
+        self.state = match directory.unchanged {
+            // Nothing is stored of groups without changes.
+            Some(0) if is_same => {
+                let len_bytes = self.len * size_of::<W>();
+                self.block.out[..len_bytes].copy_from_slice(&self.block.predicted[..len_bytes]);
+                State::Written
+            }
+            Some(symbol) if is_same => {
+                self.symbols[..self.len].fill(symbol);
+                State::Symbols
+            }
+            _ => State::Coded,
+        };
+    }
+
+    /// Joins the symbols with their raw bits.
+    #[inline(always)]
+    fn join(&mut self, directory: &Directory) {
+        let symbols = &self.symbols[..self.len];
+        let choices = &self.choices[..self.len];
+        let values = &mut self.values[..self.len];
+        self.raw.read(symbols, choices, &directory.joins, values);
+    }
+
+    /// Writes the elements that differ from the predicted ones by the values.
+    #[inline(always)]
+    fn apply<F: Float<Word = W>>(&mut self, directory: &Directory) {
+        let values = &mut self.values[..self.len];
+        let len_bytes = self.len * size_of::<W>();
+        let predicted = &self.block.predicted[..len_bytes];
+        if let Some(means) = &directory.means {
+            for (code, range) in directory.groups(self.block.first_element, self.len) {
+                if code != BY_MANTISSA {
+                    continue;
+                }
+                let bytes = range.start * size_of::<W>()..range.end * size_of::<W>();
+                let words = W::words(&predicted[bytes]);
+                for (word, value) in words.zip(&mut values[range]) {
+                    *value = value.add(means[F::mantissa_top(word)]);
+                }
+            }
+        }
+        W::apply(predicted, values, &mut self.block.out[..len_bytes]);
+    }
+
+    /// Leaves the part, whose elements have been written.
+    #[inline(always)]
+    fn advance(&mut self) {
+        let len_bytes = self.len * size_of::<W>();
+        self.block.first_element += self.len as u64;
+        self.block.predicted = &self.block.predicted[len_bytes..];
+        self.block.out = &mut core::mem::take(&mut self.block.out)[len_bytes..];
+    }
+
+    fn finish(&self) -> Result<()> {
+        if !self.block.is_whole {
+            return Ok(());
+        }
+        let end = self.rans.finish().and_then(|()| self.raw.finish());
+        end.map_err(|error| error.within(self.block.start))
+    }
+}
+
+/// Returns the range of bytes of a range of elements inside a slice.
+pub(super) fn byte_range(
+    elements: core::ops::Range<u64>,
+    len_bytes: usize,
+) -> core::ops::Range<usize> {
+    index(elements.start) * len_bytes..index(elements.end) * len_bytes
+}
