@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn seven_bits_of_each_symbol() {
         let symbols: Vec<u8> = (0..4 * 32u32)
-            .map(|k| (k * k * 37 + k >> 3).to_le_bytes()[0] & 0x7F)
+            .map(|k| ((k * k * 37 + k) >> 3).to_le_bytes()[0] & 0x7F)
             .collect();
         let (runs, _) = symbols.as_chunks();
         let expected = bit_by_bit(&symbols);
