@@ -10,16 +10,18 @@ pub fn is_there() -> bool {
 }
 
 /// Calls a function that has `#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]`,
-/// or fewer of these features, and has no other demands. Is `None` if the processor
-/// does not have them.
+/// or fewer of these features, and has no other demands. If the processor does not
+/// have them, it evaluates what follows `else` instead.
 macro_rules! call {
-    ($function:expr, $($argument:expr),* $(,)?) => {
+    ($function:expr, $($argument:expr),+; else $other:expr) => {
         if $crate::avx2::is_there() {
             // SAFETY: the processor has the features of the function.
             #[allow(unsafe_code)]
-            Some(unsafe { $function($($argument),*) })
+            unsafe {
+                $function($($argument),+)
+            }
         } else {
-            None
+            $other
         }
     };
 }

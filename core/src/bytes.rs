@@ -137,6 +137,15 @@ pub fn buffer(len_bytes: u64) -> Result<Vec<u8>> {
     Ok(vec![0; len])
 }
 
+/// Returns the first `len_bytes` of a buffer whose content does not matter. One
+/// that is too short is replaced, with the same care.
+pub fn scratch(buffer: &mut Vec<u8>, len_bytes: u64) -> Result<&mut [u8]> {
+    if (buffer.len() as u64) < len_bytes {
+        *buffer = self::buffer(len_bytes)?;
+    }
+    Ok(&mut buffer[..index(len_bytes)])
+}
+
 /// Makes `buffer` that long, with the same care; what it held may stay.
 pub fn resize(buffer: &mut Vec<u8>, len_bytes: u64) -> Result<()> {
     if buffer.capacity() == 0 {

@@ -23,6 +23,16 @@ pub trait Engine: Sync {
         R: Send,
         F: Fn(T) -> R + Sync + Send;
 
+    /// Returns a buffer of any length and content: one that this thread gave to
+    /// [`Engine::recycle`], if the engine keeps some. What a job needs for a
+    /// moment is then neither allocated nor filled with zeros again.
+    fn recycled(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Takes a buffer that is no longer needed.
+    fn recycle(&self, _buffer: Vec<u8>) {}
+
     /// Runs both, at once where a thread is free.
     fn join<A, B>(&self, a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B)
     where

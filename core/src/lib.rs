@@ -86,6 +86,7 @@ pub mod error;
 #[doc(hidden)]
 pub mod float;
 pub mod frame;
+mod kernel;
 pub mod limits;
 pub mod model;
 pub mod pure;

@@ -88,7 +88,13 @@ thread_local! {
     // higher ones; making one per block would cost more than the block.
     static COMPRESS: RefCell<CCtx<'static>> = RefCell::new(CCtx::create());
     static DECOMPRESS: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
+    static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
+
+/// Buffers that a thread keeps: as many as a float has planes and parts of
+/// planes, each as long as a block.
+const KEPT_BUFFERS: usize = 5;
+const KEPT_BUFFER_BYTES: usize = 512 << 10;
 
 /// Longest input after which a context is kept. It grows with its inputs and
 /// with them only; after long ones a new one costs little.
@@ -118,6 +124,21 @@ impl core_engine::Engine for Engine {
             return Err(format!("{len} bytes instead of {expected}"));
         }
         Ok(())
+    }
+
+    fn recycled(&self) -> Vec<u8> {
+        BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_default()
+    }
+
+    fn recycle(&self, buffer: Vec<u8>) {
+        BUFFERS.with_borrow_mut(|kept| {
+            if !buffer.is_empty()
+                && buffer.capacity() <= KEPT_BUFFER_BYTES
+                && kept.len() < KEPT_BUFFERS
+            {
+                kept.push(buffer);
+            }
+        });
     }
 
     fn map<T, R, F>(&self, items: Vec<T>, job: F) -> Vec<R>

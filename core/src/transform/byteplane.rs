@@ -1,6 +1,8 @@
 //! Byte planes: byte `j` of every element together in plane `j`
 //! (docs/formats/z4ai-frames.md 3.3).
 
+use crate::kernel::{self, Kernel};
+
 /// Writes bytes `[start, start + out.len())` of plane `plane` of `elements`,
 /// whose elements are `width` bytes each.
 ///
@@ -8,33 +10,65 @@
 /// If the range reaches past the last whole element.
 pub fn split(elements: &[u8], width: usize, plane: usize, start: usize, out: &mut [u8]) {
     let from = &elements[start * width..(start + out.len()) * width];
-    // The fixed widths let the compiler vectorise the stride.
     match width {
         1 => out.copy_from_slice(from),
-        2 => split_pairs(from, plane, out),
-        4 => split_quads(from, plane, out),
-        8 => split_fixed::<8>(from, plane, out),
-        _ => {
-            for (to, element) in out.iter_mut().zip(from.chunks_exact(width)) {
-                *to = element[plane];
+        _ => kernel::run(Split {
+            from,
+            width,
+            plane,
+            out,
+        }),
+    }
+}
+
+struct Split<'a> {
+    from: &'a [u8],
+    width: usize,
+    plane: usize,
+    out: &'a mut [u8],
+}
+
+impl Kernel for Split<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self {
+            from,
+            width,
+            plane,
+            out,
+        } = self;
+        // The fixed widths let the compiler vectorise the stride.
+        match width {
+            2 => split_pairs(from, plane, out),
+            4 => split_quads(from, plane, out),
+            8 => split_fixed::<8>(from, plane, out),
+            _ => {
+                for (to, element) in out.iter_mut().zip(from.chunks_exact(width)) {
+                    *to = element[plane];
+                }
             }
         }
     }
 }
 
 // Shifts of words become vector instructions, a choice of bytes does not.
+#[inline(always)]
 fn split_pairs(from: &[u8], plane: usize, out: &mut [u8]) {
     for (to, pair) in out.iter_mut().zip(from.as_chunks::<2>().0) {
         *to = (u16::from_le_bytes(*pair) >> (8 * plane)).to_le_bytes()[0];
     }
 }
 
+#[inline(always)]
 fn split_quads(from: &[u8], plane: usize, out: &mut [u8]) {
     for (to, quad) in out.iter_mut().zip(from.as_chunks::<4>().0) {
         *to = (u32::from_le_bytes(*quad) >> (8 * plane)).to_le_bytes()[0];
     }
 }
 
+#[inline(always)]
 fn split_fixed<const W: usize>(from: &[u8], plane: usize, out: &mut [u8]) {
     assert!(plane < W);
     for (to, element) in out.iter_mut().zip(from.as_chunks::<W>().0) {
@@ -51,23 +85,40 @@ pub fn join(planes: &[&[u8]], out: &mut [u8]) {
     match planes {
         [] => {}
         [only] => out.copy_from_slice(only),
-        [a, b] => {
-            for ((to, &a), &b) in out.as_chunks_mut::<2>().0.iter_mut().zip(*a).zip(*b) {
-                *to = [a, b];
+        _ => kernel::run(Join { planes, out }),
+    }
+}
+
+struct Join<'a> {
+    planes: &'a [&'a [u8]],
+    out: &'a mut [u8],
+}
+
+impl Kernel for Join<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let out = self.out;
+        match self.planes {
+            [a, b] => {
+                for ((to, &a), &b) in out.as_chunks_mut::<2>().0.iter_mut().zip(*a).zip(*b) {
+                    *to = [a, b];
+                }
             }
-        }
-        [a, b, c, d] => {
-            let to = out.as_chunks_mut::<4>().0.iter_mut();
-            for ((((to, &a), &b), &c), &d) in to.zip(*a).zip(*b).zip(*c).zip(*d) {
-                *to = [a, b, c, d];
+            [a, b, c, d] => {
+                let to = out.as_chunks_mut::<4>().0.iter_mut();
+                for ((((to, &a), &b), &c), &d) in to.zip(*a).zip(*b).zip(*c).zip(*d) {
+                    *to = [a, b, c, d];
+                }
             }
-        }
-        many => {
-            let width = many.len();
-            for (j, plane) in many.iter().enumerate() {
-                let places = out.iter_mut().skip(j).step_by(width);
-                for (to, &byte) in places.zip(*plane) {
-                    *to = byte;
+            many => {
+                let width = many.len();
+                for (j, plane) in many.iter().enumerate() {
+                    let places = out.iter_mut().skip(j).step_by(width);
+                    for (to, &byte) in places.zip(*plane) {
+                        *to = byte;
+                    }
                 }
             }
         }

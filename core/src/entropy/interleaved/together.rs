@@ -24,7 +24,7 @@ pub fn decode_together(tables: &DecodeTables, streams: &mut [StreamPart]) {
     while !rest.is_empty() {
         #[cfg(target_arch = "x86_64")]
         let (done, count) =
-            crate::avx2::call!(super::avx2::decode, tables, &mut *rest).unwrap_or((0, 1));
+            crate::avx2::call!(super::avx2::decode, tables, &mut *rest; else (0, 1));
         #[cfg(not(target_arch = "x86_64"))]
         let (done, count) = (0, 1);
         let (now, later) = rest.split_at_mut(count);

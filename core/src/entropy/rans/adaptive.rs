@@ -88,28 +88,17 @@ impl<'a> Adaptive<'a> {
         let tables = self.read_tables(engine)?;
         self.check_capacity(out.len() as u64, |i| tables[i].most())?;
         let parts = split_mut(out, self.chunks.len());
-        let mut chunks = self.chunks.iter().zip(&tables).zip(parts);
-        let pairs = core::iter::from_fn(|| chunks.next().map(|one| (one, chunks.next())));
+        let chunks = self.chunks.iter().zip(&tables).zip(parts);
         engine
-            .map(pairs.collect(), |(((&stream, table), out), two)| {
-                let lookup = &Lookup::new(table);
-                let one = stream::Coded {
+            .map(stream::groups(chunks), |group| {
+                let lookups: Vec<_> = group.iter().map(|((_, t), _)| Lookup::new(t)).collect();
+                let coded = group.into_iter().zip(&lookups);
+                let coded = coded.map(|(((&stream, _), out), lookup)| stream::Coded {
                     stream,
                     lookup,
                     out,
-                };
-                let Some(((&stream, table), out)) = two else {
-                    return stream::decode(one, None);
-                };
-                let lookup = &Lookup::new(table);
-                stream::decode(
-                    one,
-                    Some(stream::Coded {
-                        stream,
-                        lookup,
-                        out,
-                    }),
-                )
+                });
+                stream::decode(coded.collect())
             })
             .into_iter()
             .collect()
@@ -168,7 +157,7 @@ pub fn encode_counted<E: PackEngine>(
     let parts = split(plane, chunk_count).into_iter().zip(chunk_counts);
     let coded = engine.map(parts.collect(), |(part, counts)| {
         let table = Frequencies::round(counts, BITS);
-        let stream = stream::encode(part, &table.codes());
+        let stream = stream::encode(engine, part, &table.codes());
         (table, stream)
     });
     let (tables, chunks): (Vec<_>, Vec<_>) = coded.into_iter().unzip();

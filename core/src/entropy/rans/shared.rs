@@ -69,14 +69,13 @@ impl<'a> Shared<'a> {
         let lookup = &Lookup::new(table);
         let parts = split_mut(out, self.chunks.len());
         let chunks = self.chunks.iter().zip(parts);
-        let mut coded = chunks.map(|(&stream, out)| stream::Coded {
+        let coded = chunks.map(|(&stream, out)| stream::Coded {
             stream,
             lookup,
             out,
         });
-        let pairs = core::iter::from_fn(|| coded.next().map(|one| (one, coded.next())));
         engine
-            .map(pairs.collect(), |(one, two)| stream::decode(one, two))
+            .map(stream::groups(coded), stream::decode)
             .into_iter()
             .collect()
     }
@@ -123,7 +122,7 @@ pub fn encode_counted<E: PackEngine>(engine: &E, plane: &[u8], counts: &[u64; 25
     let table = Frequencies::round(counts, BITS);
     let codes = table.codes();
     let chunks = engine.map(split(plane, chunk_count), |part| {
-        stream::encode(part, &codes)
+        stream::encode(engine, part, &codes)
     });
     let stored: usize = chunks.iter().map(Vec::len).sum();
     let mut out = Vec::with_capacity(10 + TABLE_BYTES + 4 * chunk_count + stored);

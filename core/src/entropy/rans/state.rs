@@ -148,16 +148,21 @@ impl Divided {
 pub(super) struct Emitted {
     buf: Vec<u8>,
     start: usize,
+    end: usize,
 }
 
 impl Emitted {
-    /// Allocates a buffer for `symbols` symbols, each of which emits at most
-    /// two bytes.
-    pub fn with_capacity_for(symbols: usize) -> Self {
-        let buf = vec![0; 2 * symbols + size_of::<u64>()];
+    /// Uses a buffer for `symbols` symbols, each of which emits at most two
+    /// bytes. One that is too short is replaced.
+    pub fn in_buffer(mut buf: Vec<u8>, symbols: usize) -> Self {
+        let end = 2 * symbols + size_of::<u64>();
+        if buf.len() < end {
+            buf = vec![0; end];
+        }
         Self {
-            start: buf.len(),
+            start: end,
             buf,
+            end,
         }
     }
 
@@ -186,12 +191,17 @@ impl Emitted {
     }
 
     /// Returns the stream: the states, then the emitted bytes.
-    pub fn into_stream(self, states: &[u32]) -> Vec<u8> {
-        let mut out = Vec::with_capacity(4 * states.len() + self.buf.len() - self.start);
+    pub fn stream(&self, states: &[u32]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(4 * states.len() + self.end - self.start);
         for state in states {
             out.extend_from_slice(&state.to_le_bytes());
         }
-        out.extend_from_slice(&self.buf[self.start..]);
+        out.extend_from_slice(&self.buf[self.start..self.end]);
         out
+    }
+
+    /// Returns the buffer.
+    pub fn into_buffer(self) -> Vec<u8> {
+        self.buf
     }
 }

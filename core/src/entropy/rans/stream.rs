@@ -7,7 +7,9 @@ use super::state::{self, Divided, Emitted, Input, LOWER, WINDOW_SYMBOLS};
 use super::table::{Code, Lookup};
 use crate::Result;
 use crate::bytes::Cursor;
+use crate::engine::Engine;
 use crate::entropy::histogram::entropy_bits;
+use crate::kernel::{self, Kernel};
 
 /// Probability bits of order 0.
 pub(super) const BITS: u32 = 14;
@@ -32,19 +34,50 @@ pub(super) struct Coded<'a> {
     pub out: &'a mut [u8],
 }
 
-/// Decodes one or two streams. Each symbol waits for the one four before it in
-/// its own stream: two side by side take little more time than one.
-pub(super) fn decode(one: Coded, two: Option<Coded>) -> Result<()> {
-    let mut one = Running::new(one)?;
-    if let Some(two) = two {
-        let mut two = Running::new(two)?;
-        for _ in 0..one.groups.len().min(two.groups.len()) {
-            one.step()?;
-            two.step()?;
+/// Divides streams into groups that are decoded side by side: pairs, and three
+/// where one would be left alone.
+pub(super) fn groups<T>(streams: impl ExactSizeIterator<Item = T>) -> Vec<Vec<T>> {
+    let count = streams.len();
+    let mut groups: Vec<Vec<T>> = Vec::with_capacity(count / 2 + 1);
+    for (number, stream) in streams.enumerate() {
+        match groups.last_mut() {
+            Some(group) if group.len() < 2 || number + 1 == count => group.push(stream),
+            _ => groups.push([stream].into()),
         }
-        two.finish()?;
     }
-    one.finish()
+    groups
+}
+
+/// Decodes some streams. Each symbol waits for the one four before it in its own
+/// stream: two side by side take little more time than one.
+pub(super) fn decode(streams: Vec<Coded>) -> Result<()> {
+    let running = streams.into_iter().map(Running::new);
+    let mut running: Vec<Running> = running.collect::<Result<_>>()?;
+    match &mut running[..] {
+        [one, two] => kernel::run(SideBySide([one, two]))?,
+        [one, two, three] => kernel::run(SideBySide([one, two, three]))?,
+        _ => {}
+    }
+    running.into_iter().try_for_each(Running::finish)
+}
+
+/// Decodes groups of symbols of all streams until one has no more.
+struct SideBySide<'r, 'a, const N: usize>([&'r mut Running<'a>; N]);
+
+impl<const N: usize> Kernel for SideBySide<'_, '_, N> {
+    type Output = Result<()>;
+
+    #[inline(always)]
+    fn run(self) -> Result<()> {
+        let Self(mut streams) = self;
+        let counts = streams.iter().map(|stream| stream.groups.len());
+        for _ in 0..counts.min().unwrap_or(0) {
+            for stream in &mut streams {
+                stream.step()?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A stream being decoded.
@@ -107,17 +140,39 @@ pub(super) fn expected_len_bytes(counts: &[u64; 256]) -> usize {
 }
 
 /// Codes `symbols`, all of which have a frequency.
-pub(super) fn encode(symbols: &[u8], codes: &[Code; 256]) -> Vec<u8> {
-    let codes = codes.map(|code| Divided::new(code, BITS));
-    let mut states = [LOWER; STATES];
-    let mut emitted = Emitted::with_capacity_for(symbols.len());
-    let code = |symbol: &u8| &codes[usize::from(*symbol)];
-    let (groups, rest) = symbols.as_chunks::<STATES>();
-    emitted.push(states.iter_mut().zip(rest.iter().map(code)).rev());
-    for group in groups.iter().rev() {
-        emitted.push(states.iter_mut().zip(group.iter().map(code)).rev());
+pub(super) fn encode<E: Engine>(engine: &E, symbols: &[u8], codes: &[Code; 256]) -> Vec<u8> {
+    let mut emitted = Emitted::in_buffer(engine.recycled(), symbols.len());
+    let states = kernel::run(Encode {
+        symbols,
+        codes: codes.map(|code| Divided::new(code, BITS)),
+        emitted: &mut emitted,
+    });
+    let stream = emitted.stream(&states);
+    engine.recycle(emitted.into_buffer());
+    stream
+}
+
+struct Encode<'a> {
+    symbols: &'a [u8],
+    codes: [Divided; 256],
+    emitted: &'a mut Emitted,
+}
+
+impl Kernel for Encode<'_> {
+    type Output = [u32; STATES];
+
+    #[inline(always)]
+    fn run(self) -> [u32; STATES] {
+        let mut states = [LOWER; STATES];
+        let emitted = self.emitted;
+        let code = |symbol: &u8| &self.codes[usize::from(*symbol)];
+        let (groups, rest) = self.symbols.as_chunks::<STATES>();
+        emitted.push(states.iter_mut().zip(rest.iter().map(code)).rev());
+        for group in groups.iter().rev() {
+            emitted.push(states.iter_mut().zip(group.iter().map(code)).rev());
+        }
+        states
     }
-    emitted.into_stream(&states)
 }
 
 #[cfg(test)]
@@ -126,6 +181,7 @@ mod tests {
     use super::*;
     use crate::Rule;
     use crate::entropy::histogram::count;
+    use crate::pure::Pure;
 
     const TEXT: &[u8] = b"abracadabra";
     const STREAM: [u8; 16] = [
@@ -144,15 +200,15 @@ mod tests {
             lookup,
             out,
         };
-        decode(coded, None)
+        decode([coded].into())
     }
 
     #[test]
     fn two_streams_of_any_lengths() {
         let codes = table().codes();
         let lookup = &Lookup::new(&table());
-        let texts =
-            [TEXT, b"abracadabraabracad", &TEXT[..2]].map(|text| (text, encode(text, &codes)));
+        let texts = [TEXT, b"abracadabraabracad", &TEXT[..2]]
+            .map(|text| (text, encode(&Pure, text, &codes)));
         for (first, first_stream) in &texts {
             for (second, second_stream) in &texts {
                 let (mut a, mut b) = (vec![0; first.len()], vec![0; second.len()]);
@@ -166,15 +222,44 @@ mod tests {
                     lookup,
                     out: &mut b,
                 };
-                decode(one, Some(two)).unwrap();
+                decode([one, two].into()).unwrap();
                 assert_eq!((&a[..], &b[..]), (*first, *second));
             }
         }
     }
 
     #[test]
+    fn three_streams_of_any_lengths() {
+        let codes = table().codes();
+        let lookup = &Lookup::new(&table());
+        for lens in [[11, 11, 11], [11, 3, 8], [1, 11, 5], [9, 10, 0]] {
+            let streams = lens.map(|len| encode(&Pure, &TEXT[..len], &codes));
+            let mut outs = lens.map(|len| vec![0; len]);
+            let coded = streams.iter().zip(&mut outs).map(|(stream, out)| Coded {
+                stream,
+                lookup,
+                out,
+            });
+            decode(coded.collect()).unwrap();
+            assert_eq!(outs, lens.map(|len| TEXT[..len].to_vec()));
+        }
+    }
+
+    #[test]
+    fn none_is_alone_in_its_group() {
+        let lens = |count: usize| -> Vec<usize> { groups(0..count).iter().map(Vec::len).collect() };
+        assert!(lens(0).is_empty());
+        assert_eq!(lens(1), [1]);
+        assert_eq!(lens(2), [2]);
+        assert_eq!(lens(3), [3]);
+        assert_eq!(lens(9), [2, 2, 2, 3]);
+        let all: Vec<usize> = groups(0..7).concat();
+        assert_eq!(all, [0, 1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
     fn the_worked_example_of_chapter_17() {
-        assert_eq!(encode(TEXT, &table().codes()), STREAM);
+        assert_eq!(encode(&Pure, TEXT, &table().codes()), STREAM);
         let mut out = [0; 11];
         decode_one(&STREAM, &mut out).unwrap();
         assert_eq!(out, TEXT);

@@ -5,6 +5,8 @@
 //! that every engine writes alike, and [`decode_flat`] reads the fastest kind of
 //! them; [`decode_frame`] reads any frame.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 mod block;
 mod check;
 pub mod cost;

@@ -161,10 +161,10 @@ impl Pieces<'_, '_> {
         match self {
             Self::Whole(plane) => Ok(&plane[range]),
             Self::Blocks(blocks) => {
-                *scratch = bytes::buffer(range.len() as u64)?;
+                let out = bytes::scratch(scratch, range.len() as u64)?;
                 let first = range.start / bytes::index(blocks.block_bytes());
-                blocks.decode_from(engine, first, scratch)?;
-                Ok(scratch)
+                blocks.decode_from(engine, first, out)?;
+                Ok(out)
             }
         }
     }

@@ -88,6 +88,8 @@ impl BlockCodecs {
         let coded = |coding| {
             let mut frame = Vec::new();
             engine.zstd_encode(raw, coding, &mut frame);
+            // Many blocks may wait to be written.
+            frame.shrink_to_fit();
             frame
         };
         let huffman = self.huffman.then(|| coded(ZstdCoding::Huffman));

@@ -121,11 +121,18 @@ impl<'a> PlaneCoder<'a> {
     /// Encodes block `index`: raw for a stored plane, otherwise one zstd frame.
     pub fn encode_block<E: PackEngine>(&self, engine: &E, index: usize) -> Vec<u8> {
         let block = self.block(index);
-        let raw = self.raw(block.start, block.len());
-        match self.recipe {
-            PlaneRecipe::Blocks(codecs) => codecs.encode(engine, &raw),
-            _ => raw,
+        let PlaneRecipe::Blocks(codecs) = self.recipe else {
+            return self.raw(block.start, block.len());
+        };
+        let mut buffer = engine.recycled();
+        if buffer.len() < block.len() {
+            buffer = vec![0; block.len()];
         }
+        let raw = &mut buffer[..block.len()];
+        self.extract(block.start, raw);
+        let coded = codecs.encode(engine, raw);
+        engine.recycle(buffer);
+        coded
     }
 
     /// Encodes a plane that is not [`Self::is_blockwise`], and returns its method

@@ -2,7 +2,6 @@
 //! joined while it is in a cache, and no plane of independent blocks is ever in
 //! memory as a whole.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{Frame, PlaneLayout};
@@ -31,13 +30,17 @@ impl Frame<'_> {
                     wanted.push((plane, layout.range(part, &range, n as u64)));
                 }
             }
-            let mut scratch = vec![Vec::new(); wanted.len()];
+            let mut buffers: Vec<Vec<u8>> = wanted.iter().map(|_| engine.recycled()).collect();
             let mut parts = Vec::with_capacity(wanted.len());
-            for ((plane, range), scratch) in wanted.into_iter().zip(&mut scratch) {
+            for ((plane, range), buffer) in wanted.into_iter().zip(&mut buffers) {
                 let range = bytes::index(range.start)..bytes::index(range.end);
-                parts.push(plane.get(engine, range, scratch)?);
+                parts.push(plane.get(engine, range, buffer)?);
             }
-            self.transform.join(&parts, out)
+            self.transform.join(&parts, out)?;
+            buffers
+                .into_iter()
+                .for_each(|buffer| engine.recycle(buffer));
+            Ok(())
         })
     }
 

@@ -8,6 +8,7 @@ const GROUP: usize = 8;
 const TILE: usize = 8 * GROUP;
 
 /// Elements of two bytes, mantissas of one: bfloat16.
+#[inline(always)]
 pub fn narrow(signs: &[u8], exponents: &[u8], low: &[u8], out: &mut [[u8; 2]]) {
     let planes = [exponents, low];
     tiles(signs, planes, out, |signs, [e, low]: [&[u8; TILE]; 2]| {
@@ -19,6 +20,7 @@ pub fn narrow(signs: &[u8], exponents: &[u8], low: &[u8], out: &mut [[u8; 2]]) {
 }
 
 /// Elements of two bytes, mantissas of two: float16.
+#[inline(always)]
 pub fn half(signs: &[u8], exponents: &[u8], [low, high]: [&[u8]; 2], out: &mut [[u8; 2]]) {
     let planes = [exponents, low, high];
     tiles(signs, planes, out, |signs, [e, low, high]| {
@@ -30,6 +32,7 @@ pub fn half(signs: &[u8], exponents: &[u8], [low, high]: [&[u8]; 2], out: &mut [
 }
 
 /// Elements of four bytes, mantissas of three: float32.
+#[inline(always)]
 pub fn single(signs: &[u8], exponents: &[u8], [low, mid, high]: [&[u8]; 3], out: &mut [[u8; 4]]) {
     let planes = [exponents, low, mid, high];
     tiles(signs, planes, out, |signs, [e, low, mid, high]| {

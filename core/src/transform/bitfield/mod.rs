@@ -3,6 +3,7 @@
 
 use alloc::format;
 
+use crate::kernel::{self, Kernel};
 use crate::{Error, Result, Rule};
 
 mod join;
@@ -101,9 +102,7 @@ impl FloatFormat {
     /// If the lengths do not fit each other; the frame has checked them.
     pub fn join(self, fields: &Fields, out: &mut [u8]) -> Result<()> {
         let &Fields {
-            signs,
-            exponents,
-            mantissas: [low, mid, high],
+            signs, exponents, ..
         } = fields;
         let n = exponents.len();
         assert_eq!(out.len(), n * self.item_bytes);
@@ -111,11 +110,11 @@ impl FloatFormat {
         let parts = &fields.mantissas[..self.mantissa_bytes()];
         assert!(parts.iter().all(|part| part.len() == n));
         self.check_ranges(signs, exponents, parts[parts.len() - 1])?;
-        match parts.len() {
-            1 => join::narrow(signs, exponents, low, out.as_chunks_mut().0),
-            2 => join::half(signs, exponents, [low, mid], out.as_chunks_mut().0),
-            _ => join::single(signs, exponents, [low, mid, high], out.as_chunks_mut().0),
-        }
+        kernel::run(Join {
+            mantissa_bytes: parts.len(),
+            fields,
+            out,
+        });
         Ok(())
     }
 
@@ -156,6 +155,32 @@ pub struct Fields<'a> {
     /// A byte for each element, low ones first; empty beyond those of a
     /// mantissa.
     pub mantissas: [&'a [u8]; 3],
+}
+
+/// Puts elements back together from fields of the right lengths.
+struct Join<'a, 'f> {
+    mantissa_bytes: usize,
+    fields: &'f Fields<'a>,
+    out: &'f mut [u8],
+}
+
+impl Kernel for Join<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let &Fields {
+            signs,
+            exponents,
+            mantissas: [low, mid, high],
+        } = self.fields;
+        let out = self.out;
+        match self.mantissa_bytes {
+            1 => join::narrow(signs, exponents, low, out.as_chunks_mut().0),
+            2 => join::half(signs, exponents, [low, mid], out.as_chunks_mut().0),
+            _ => join::single(signs, exponents, [low, mid, high], out.as_chunks_mut().0),
+        }
+    }
 }
 
 fn over(bytes: &[u8], bits: u32) -> bool {

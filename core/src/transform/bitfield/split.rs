@@ -1,6 +1,7 @@
 //! Floats to their planes, in loops that become vector instructions.
 
 use super::FloatFormat;
+use crate::kernel::{self, Kernel};
 
 /// Elements that share a byte of signs.
 const GROUP: usize = 8;
@@ -56,18 +57,44 @@ pub fn planes<T: Item>(
     start: usize,
     out: &mut [u8],
 ) {
-    let FloatFormat {
-        exponent_bits,
-        mantissa_bits,
-        ..
-    } = format;
-    match plane {
-        0 => signs(items, start, out),
-        1 => bytes(&items[start..], mantissa_bits, exponent_bits, out),
-        _ => mantissas(items, mantissa_bits, start, out),
+    kernel::run(Split {
+        format,
+        items,
+        plane,
+        start,
+        out,
+    });
+}
+
+/// What [`planes`] does.
+struct Split<'a, T> {
+    format: FloatFormat,
+    items: &'a [T],
+    plane: usize,
+    start: usize,
+    out: &'a mut [u8],
+}
+
+impl<T: Item> Kernel for Split<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let FloatFormat {
+            exponent_bits,
+            mantissa_bits,
+            ..
+        } = self.format;
+        let (items, start, out) = (self.items, self.start, self.out);
+        match self.plane {
+            0 => signs(items, start, out),
+            1 => bytes(&items[start..], mantissa_bits, exponent_bits, out),
+            _ => mantissas(items, mantissa_bits, start, out),
+        }
     }
 }
 
+#[inline(always)]
 fn signs<T: Item>(items: &[T], start: usize, out: &mut [u8]) {
     let end = items.len().min((start + out.len()) * GROUP);
     let (groups, rest) = items[start * GROUP..end].as_chunks::<GROUP>();
@@ -107,6 +134,7 @@ fn each<T: Item>(items: &[T], out: &mut [u8], byte: impl Fn(T) -> u8) {
 
 /// Extracts a range of the mantissa plane. The plane holds all low bytes, then
 /// all next bytes: a range may cross from one part into the next.
+#[inline(always)]
 fn mantissas<T: Item>(items: &[T], mantissa_bits: u32, start: usize, mut out: &mut [u8]) {
     let mut at = start;
     while !out.is_empty() {

@@ -185,7 +185,7 @@ pub(super) fn encode(chunk: &[u8], codes: &Codes) -> Vec<u8> {
             writer.push(at, codes);
         }
     }
-    let streams = writers.map(|writer| writer.emitted.into_stream(&[writer.state]));
+    let streams = writers.map(|writer| writer.emitted.stream(&[writer.state]));
     let mut out = Vec::new();
     for stream in &streams {
         out.extend_from_slice(&len_u32(stream).to_le_bytes());
@@ -208,7 +208,7 @@ impl<'a> Writer<'a> {
         Self {
             segment,
             state: LOWER,
-            emitted: Emitted::with_capacity_for(segment.len()),
+            emitted: Emitted::in_buffer(Vec::new(), segment.len()),
         }
     }
 

@@ -20,10 +20,35 @@ pub fn decode(bits: u32, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
     }
     match bits {
         // Bits of a bfloat16's mantissa: shifts by constants.
-        7 => take_apart(7, bytes, groups),
+        7 => {
+            let (bytes, groups) = sevens_at_once(bytes, groups);
+            take_apart(7, bytes, groups);
+        }
         _ => take_apart(bits, bytes, groups),
     }
     Ok(())
+}
+
+/// Unpacks as many groups of seven bits as vectors can, and returns what is left
+/// of the stream and the groups, those before them.
+#[cfg(target_arch = "x86_64")]
+fn sevens_at_once<'b, 'g>(
+    bytes: &'b [u8],
+    groups: &'g mut [[u8; GROUP]],
+) -> (&'b [u8], &'g mut [[u8; GROUP]]) {
+    use crate::entropy::zstd::avx2::{CODED_BYTES, SYMBOLS, unpack};
+    let (_, symbols) = groups.as_flattened_mut().as_rchunks_mut::<SYMBOLS>();
+    let done = unpack(bytes, symbols).unwrap_or(0);
+    let left = groups.len() - done * SYMBOLS / GROUP;
+    (&bytes[done * CODED_BYTES..], &mut groups[..left])
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn sevens_at_once<'b, 'g>(
+    bytes: &'b [u8],
+    groups: &'g mut [[u8; GROUP]],
+) -> (&'b [u8], &'g mut [[u8; GROUP]]) {
+    (bytes, groups)
 }
 
 #[inline(always)]

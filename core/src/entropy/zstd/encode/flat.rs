@@ -57,13 +57,29 @@ pub fn write(bits: u32, symbols: &[u8], sink: &mut Sink) {
     let (rest, groups) = symbols.as_rchunks::<GROUP>();
     match bits {
         // Bits of a bfloat16's mantissa: shifts by constants.
-        7 => put_together(7, groups, sink),
+        7 => put_together(7, sevens_at_once(groups, sink), sink),
         _ => put_together(bits, groups, sink),
     }
     for &symbol in rest.iter().rev() {
         sink.hold(symbol.into(), bits);
         sink.flush();
     }
+}
+
+/// Packs as many groups of seven bits as vectors can, and returns the others,
+/// which come before them.
+#[cfg(target_arch = "x86_64")]
+fn sevens_at_once<'a>(groups: &'a [[u8; GROUP]], sink: &mut Sink) -> &'a [[u8; GROUP]] {
+    use crate::entropy::zstd::avx2::{CODED_BYTES, SYMBOLS, pack};
+    let (_, symbols) = groups.as_flattened().as_rchunks::<SYMBOLS>();
+    let done = pack(symbols, &mut sink.buf[sink.at..]).unwrap_or(0);
+    sink.at += done * CODED_BYTES;
+    &groups[..groups.len() - done * SYMBOLS / GROUP]
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn sevens_at_once<'a>(groups: &'a [[u8; GROUP]], _: &mut Sink) -> &'a [[u8; GROUP]] {
+    groups
 }
 
 #[inline(always)]

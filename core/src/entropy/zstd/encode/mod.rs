@@ -16,6 +16,8 @@ use streams::{Scratch, Streams};
 const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 /// Most literals of a block, in bytes.
 pub const BLOCK_BYTES: usize = 128 << 10;
+/// The longest header that [`write_header`] writes.
+const MAX_HEADER_BYTES: usize = 14;
 const RAW: usize = 0;
 const RUN: usize = 1;
 const COMPRESSED: usize = 2;
@@ -34,6 +36,8 @@ pub const ONE_STREAM_BYTES: usize = 1023;
 /// Every engine codes [`ZstdCoding::Huffman`](crate::engine::ZstdCoding) so,
 /// and all of them write the same bytes.
 pub fn encode_literals(input: &[u8], out: &mut Vec<u8>) {
+    // A block takes three bytes more than its literals at most.
+    out.reserve(MAX_HEADER_BYTES + input.len() + 3 * input.len().div_ceil(BLOCK_BYTES).max(1));
     write_header(input.len(), out);
     write_blocks(input, out);
 }

@@ -77,22 +77,25 @@ pub(super) fn decode<F: Float>(directory: &Directory, blocks: Vec<StoredBlock>) 
         streams.push(stream.map_err(|error| error.within(start))?);
     }
     #[cfg(target_arch = "x86_64")]
-    let is_done = crate::avx2::call!(avx2::decode::<F>, directory, &mut streams).is_some();
+    crate::avx2::call!(avx2::decode::<F>, directory, &mut streams; else {
+        decode_scalar::<F>(directory, &mut streams);
+    });
     #[cfg(not(target_arch = "x86_64"))]
-    let is_done = false;
-    if !is_done {
-        let fill = |code, predicted: &[u8], choices: &mut [u16]| {
-            directory.choices.fill::<F>(code, predicted, choices);
-        };
-        decode_parts::<F>(directory, &mut streams, fill, |stream| {
-            stream.join(directory);
-            stream.apply::<F>(directory);
-        });
-    }
+    decode_scalar::<F>(directory, &mut streams);
     for stream in streams {
         stream.finish()?;
     }
     Ok(())
+}
+
+fn decode_scalar<F: Float>(directory: &Directory, streams: &mut [Stream<F::Word>]) {
+    let fill = |code, predicted: &[u8], choices: &mut [u16]| {
+        directory.choices.fill::<F>(code, predicted, choices);
+    };
+    decode_parts::<F>(directory, streams, fill, |stream| {
+        stream.join(directory);
+        stream.apply::<F>(directory);
+    });
 }
 
 /// Decodes blocks, part by part. `fill` writes what the contexts of the elements
