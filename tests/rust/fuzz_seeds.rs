@@ -9,7 +9,7 @@ use std::{env, fs};
 
 use zstn::family::{SketchOptions, sketch};
 use zstn_core::container::model_delta::{self, Base};
-use zstn_core::container::zstn::{self, ContainerOptions};
+use zstn_core::container::zstn::{ContainerOptions, pack};
 use zstn_core::dtype::Dtype;
 use zstn_core::frame::select::{Effort, EncodeOptions};
 use zstn_tests::repository;
@@ -127,7 +127,7 @@ fn of_checkpoint(seeds: &mut Seeds, file: &[u8]) -> Result<()> {
     seeds.add("safetensors", file)?;
     seeds.add("files", file)?;
     let options = ContainerOptions::new(Effort::Balanced);
-    if let Ok(packed) = zstn::pack(&seeds.engine, file, options) {
+    if let Ok(packed) = pack(&seeds.engine, file, options) {
         seeds.add("files", &packed)?;
     }
     for extended in [false, true] {

@@ -52,7 +52,7 @@ export interface OpenOptions {
    * Where tensors are decoded. A number: in that many workers of the model's own, which stop when it is closed; 0: on
    * the calling thread. A pool from `workerPool`: in its workers, which keep running. By default, in a pool that all
    * models without this option share. Small and uncompressed tensors are always decoded on the calling thread, and so
-   * are all others if no worker can be started.
+   * are all others if no worker can be started, and by default in a worker of Firefox.
    */
   workers?: number | WorkerPool;
   /**

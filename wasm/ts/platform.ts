@@ -20,6 +20,8 @@ export interface Platform {
   formatsGlue?: { create: CreateGlue<Core> };
   /** Starts a decoding worker. Without it there are none, and tensors are decoded on the calling thread. */
   startWorker?: StartWorker;
+  /** Returns whether workers are started only where the caller asks for them. */
+  avoidsWorkers?: () => boolean;
   /** Returns the number of cores. */
   coreCount: () => number;
   /** Resolves an address to a URL to fetch, or to a source. */

@@ -4,7 +4,7 @@
  * @module zstn
  */
 
-import { coreCount, startWebWorker } from "./decode/web-worker-handle.js";
+import { coreCount, isWorkerOfFirefox, startWebWorker } from "./decode/web-worker-handle.js";
 import { InvalidInputError } from "./errors.js";
 import { pageAddress } from "./page-address.js";
 import { setPlatform } from "./platform.js";
@@ -13,7 +13,7 @@ import type { StoredCache, StoredCacheOptions } from "./source/cache/stored.js";
 
 export * from "./exports.js";
 
-setPlatform({ readModule: (address) => fetch(address), startWorker: startWebWorker, coreCount, resolve: pageAddress, loadHub: () => import("./hub/for-open.js").then(({ hubWith }) => hubWith(toolkit)) });
+setPlatform({ readModule: (address) => fetch(address), startWorker: startWebWorker, avoidsWorkers: isWorkerOfFirefox, coreCount, resolve: pageAddress, loadHub: () => import("./hub/for-open.js").then(({ hubWith }) => hubWith(toolkit)) });
 
 /** Creates a cache in a folder, which is created if necessary. Several programs may share it. Node only. */
 export function folderCache(path: string, options?: StoredCacheOptions): StoredCache;

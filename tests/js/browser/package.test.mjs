@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { MIDDLE_TENSOR, safetensors, writeLanguageModel } from "../support/checkpoint.mjs";
 import { pack as packInNode } from "zstn";
-import { browserTests } from "../support/browser.mjs";
+import { browserName, browserTests } from "../support/browser.mjs";
 import { pack, serve } from "../support/cli.mjs";
 import { framing } from "../support/framing.mjs";
 import { withLittleMemory } from "../support/little-memory.mjs";
@@ -21,6 +21,22 @@ const PAGE = `<!doctype html><title>plain</title><link rel="icon" href="data:,">
   globalThis.digest = async (bytes) => [...new Uint8Array(await crypto.subtle.digest("SHA-256", bytes))].map((b) => b.toString(16).padStart(2, "0")).join("");
   globalThis.failure = (call) => call.then(() => "no error", ({ name, code, message, status }) => ({ name, code, message, status }));
 </script>`;
+/** A worker that counts the workers that it starts. */
+const WORKER = `
+  import * as zstn from "/dist/web.js";
+  let started = 0;
+  globalThis.Worker = class extends globalThis.Worker {
+    constructor(...script) {
+      super(...script);
+      started += 1;
+    }
+  };
+  onmessage = async ({ data: [url, tensor] }) => {
+    const model = await zstn.open(url);
+    const { bytes } = await model.tensor(tensor);
+    postMessage({ started, length: bytes.length });
+  };
+`;
 
 const scratch = scratchFolder();
 let [models, site, tensors] = [];
@@ -30,7 +46,7 @@ const { inBrowser } = browserTests({
     tensors = await writeLanguageModel(join(scratch, "model.safetensors"));
     await pack(join(scratch, "model.safetensors"), join(scratch, "model.zstn"));
     models = await serve(scratch);
-    site = await startSite({ "/dist/": dist, "/vectors/": vectorPath("zstn", "") }, { "/": PAGE });
+    site = await startSite({ "/dist/": dist, "/vectors/": vectorPath("zstn", "") }, { "/": PAGE, "/worker.js": { type: "text/javascript", text: WORKER } });
   },
   done: async () => {
     await models?.stop();
@@ -258,4 +274,21 @@ inBrowser("single frames, and an abort while packing", async (page) => {
     return { same: back.every((byte, i) => byte === bytes[i]) && back.length === bytes.length, smaller: frame.length < bytes.length, aborted };
   }, models.url);
   assert.deepEqual([got.same, got.smaller, got.aborted.name], [true, true, "AbortError"]);
+});
+
+inBrowser("in a worker, tensors are decoded by another one; in Firefox, where starting it can stop the first, on its own thread", async (page) => {
+  await page.goto(site.url);
+  const url = new URL("model.zstn", models.url).href;
+  const { started, length } = await page.evaluate(
+    (work) =>
+      new Promise((resolve, reject) => {
+        const worker = new Worker("/worker.js", { type: "module" });
+        worker.onmessage = ({ data }) => resolve(data);
+        worker.onerror = ({ message }) => reject(new Error(message));
+        worker.postMessage(work);
+      }),
+    [url, MIDDLE_TENSOR],
+  );
+  assert.equal(length, tensors[MIDDLE_TENSOR].bytes.length);
+  assert.equal(started > 0, browserName !== "firefox", `${started} started`);
 });

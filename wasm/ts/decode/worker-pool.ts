@@ -18,7 +18,7 @@ export function workerPool(options: WorkerPoolOptions = {}): WorkerPool {
 /** Returns the decoder for the option `workers` of `open`. */
 export function decodingOf(workers: number | WorkerPool | undefined): Decoding {
   if (workers instanceof WorkerPool) return { decoder: workers };
-  if (workers === 0 || (workers === undefined && !platform.startWorker)) return { decoder: inline };
+  if (workers === 0 || (workers === undefined && (!platform.startWorker || platform.avoidsWorkers?.()))) return { decoder: inline };
   if (workers === undefined) return { decoder: (sharedPool ??= workerPool()) };
   const ownPool = workerPool({ size: workers });
   return { decoder: ownPool, ownPool };
