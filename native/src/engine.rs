@@ -91,10 +91,10 @@ thread_local! {
     static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Buffers that a thread keeps: as many as a float has planes and parts of
-/// planes, each as long as a block.
-const KEPT_BUFFERS: usize = 5;
-const KEPT_BUFFER_BYTES: usize = 512 << 10;
+/// Buffers that a thread keeps, each as long as a block. More would be faster and
+/// would count against the memory that callers allow, by every thread's.
+const KEPT_BUFFERS: usize = 1;
+const KEPT_BUFFER_BYTES: usize = 256 << 10;
 
 /// Longest input after which a context is kept. It grows with its inputs and
 /// with them only; after long ones a new one costs little.
