@@ -11,8 +11,8 @@ import { sha256 } from "../support/vectors.mjs";
 
 const RETRIES = 3;
 const TOKEN = "a-secret-token";
-/** Ends stalls; all other cases do not depend on time. */
-const STALL_LIMIT_MS = 1000;
+/** End stalls; all other cases do not depend on time. On a busy machine a right answer may take longer than the first limit; what is wrong is wrong with the second one, too. */
+const STALL_LIMITS_MS = [1000, 5000];
 const NO_LIMIT_MS = 15_000;
 /** Most of these wait for a server. */
 const RUNS_AT_ONCE = 48;
@@ -41,8 +41,9 @@ test("every fault of the table has its outcome", async () => {
           const { cell, surface, kind } = attempt;
           const what = [cell.case, cell.operation, cell.phase, cell.times, kind, surface.name].join(", ");
           const expectation = { ...attempt, plain, rightRequests: rightRequests.get([surface.name, kind].join()) };
-          const problem = await run(table, expectation).then(() => null, (error) => `${what}: ${error.message}`);
-          runs.push({ case: cell.case, surface: `npm ${surface.name}`, problem });
+          const problem = await problemOf(table, expectation);
+          const line = problem && `${what}: ${problem}`;
+          runs.push({ case: cell.case, surface: `npm ${surface.name}`, problem: line });
         }
       }),
     );
@@ -78,11 +79,20 @@ async function requestsToARightServer(table, operation, surface, kind, plain) {
   return log.length;
 }
 
+/** Runs an attempt, again with another limit if it is about time. Returns what is wrong, or `null`. */
+async function problemOf(table, attempt) {
+  let problem = null;
+  for (const limitMs of attempt.cell.stalls ? STALL_LIMITS_MS : [NO_LIMIT_MS]) {
+    problem = await run(table, attempt, limitMs).then(() => null, (error) => error.message);
+    if (problem === null) return null;
+  }
+  return problem;
+}
+
 /** Reads from a server with a fault and judges outcome and requests. */
-async function run(table, { cell, surface, kind, rightRequests, plain }) {
+async function run(table, { cell, surface, kind, rightRequests, plain }, idleTimeoutMs) {
   const { expected } = cell;
   const server = await table.serve(cell, kind);
-  const idleTimeoutMs = cell.stalls ? STALL_LIMIT_MS : NO_LIMIT_MS;
   const read = () => surface.read(server.url, { token: TOKEN, retries: RETRIES, idleTimeoutMs, giveUpAfterMs: 6 * idleTimeoutMs }, plain);
   const checkBytes = (tensors, which) => {
     for (const [name, bytes] of Object.entries(tensors)) assert.equal(sha256(bytes), table.tensors[which][name], `the bytes of ${name}`);
