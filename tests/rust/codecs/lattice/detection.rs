@@ -104,3 +104,14 @@ fn shapes_and_lengths_that_disagree_are_left_alone() {
     assert_eq!(coded(&bytes, Dtype::I16, &[64, 64]), None);
     assert!(coded(&bytes, Dtype::Bf16, &[64, 64]).is_some());
 }
+
+#[test]
+fn infinities_and_nan_are_on_no_grid() {
+    for dtype in DTYPES {
+        let mut bytes = weights(dtype, 512 * 384);
+        for element in bytes.chunks_exact_mut(dtype.len_bytes().expect("whole bytes") * 5) {
+            element.fill(0xFF);
+        }
+        assert_eq!(coded(&bytes, dtype, &[512, 384]), None, "{dtype}");
+    }
+}

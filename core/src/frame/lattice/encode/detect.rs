@@ -186,12 +186,12 @@ fn runs(sheet: Sheet, rows: u32, along_rows: bool) -> Vec<Vec<Rounded>> {
         }
         keys.sort_unstable();
         keys.dedup();
-        let is_finite = keys
-            .last()
-            .is_some_and(|&key| key < sheet.float.infinite_key());
+        if *keys.last()? >= sheet.float.infinite_key() {
+            return None;
+        }
         let nonzero = keys.into_iter().filter(|&key| key > 1);
         let elements: Vec<_> = nonzero.map(|key| Rounded::of(sheet.float, key)).collect();
-        (is_finite && elements.len() >= MIN_DISTINCT).then_some(elements)
+        (elements.len() >= MIN_DISTINCT).then_some(elements)
     });
     elements.take(count).collect()
 }
