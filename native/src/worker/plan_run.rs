@@ -5,8 +5,6 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use tempfile::TempDir;
-
 use super::failure::{Failure, class};
 use super::metrics::Metrics;
 use super::packer::{Packed, Packer, WorkerOptions};
@@ -16,6 +14,7 @@ use super::run::{Outcome, Runner};
 use super::{Event, Job, JobEvent, Stage, Stop};
 use crate::hub::{Hub, ListedFile};
 use crate::manifest::{Class, Failed, Results, Row, Shard, shard};
+use crate::output::Staging;
 use crate::source::HttpOptions;
 use crate::{Engine, Error, Location, Output, Result};
 
@@ -82,9 +81,8 @@ impl PlanRun {
     ) -> Result<PlanSummary> {
         let http = HttpOptions::default();
         let results = Results::open(to, &http)?;
-        let scratch = TempDir::new();
-        let scratch = scratch.map_err(|error| Error::io("make a temporary folder", error))?;
-        let mut packer = Packer::new(scratch.path(), self.worker, hub.http()?)?;
+        let scratch = Staging::temporary()?;
+        let mut packer = Packer::new(scratch.folder(), self.worker, hub.http()?)?;
         packer.engine = engine.clone();
         let mut summary = PlanSummary::default();
         for row in shard(rows, self.shard) {

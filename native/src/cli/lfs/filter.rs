@@ -7,6 +7,7 @@ use zstn::Result;
 use zstn::lfs;
 
 use super::super::arguments::{Memory, Threads};
+use super::super::stdout::RawStdout;
 use super::super::terminal;
 
 #[derive(Args)]
@@ -38,6 +39,6 @@ pub fn run(options: &Options) -> Result<()> {
     let filter = lfs::Filter::new(&options.threads.engine()?);
     let filter = options.memory.add_to(filter, lfs::Filter::memory_bytes);
     let name = options.name.to_string_lossy();
-    let (from, to) = (std::io::stdin().lock(), std::io::stdout());
+    let (from, to) = (std::io::stdin().lock(), RawStdout);
     filter.run(direction, &name, from, to)
 }
