@@ -16,8 +16,8 @@ use crate::valgrind::{self, Valgrind};
 use crate::wheel::Python;
 use crate::workspace::Workspace;
 use crate::{
-    capi, chromium, consumers, counts, faults, hub_demo, instructions, interop, nginx, no_std,
-    node, programs, python, rust_target, wasm,
+    capi, chromium, consumers, counts, faults, fuzz, hub_demo, instructions, interop, nginx,
+    no_std, node, programs, python, rust_target, wasm,
 };
 
 /// A small checkpoint in the repository, for a demo without a download.
@@ -43,6 +43,9 @@ fn all(workspace: &Workspace, report: &mut Report, options: &Test, this: &Path) 
     report.step("instructions of the stages", |step| {
         instructions::check(workspace, step, tools.valgrind.as_ref())
     })?;
+    if !options.skip_fuzz {
+        fuzz::short(workspace, report)?;
+    }
     report.step("TypeScript types", |step| {
         step.run(node::npm().args(["run", "check", "--workspaces", "--if-present"]))
     })?;

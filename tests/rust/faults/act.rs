@@ -6,7 +6,6 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::thread::JoinHandle;
 
 use serde::Deserialize;
 use zstn_tests::rng::Rng;
@@ -14,6 +13,7 @@ use zstn_tests::rng::Rng;
 use crate::child::{Launch, Stream};
 use crate::place::{Disk, make_pipe, read_pipe, write_pipe};
 use crate::scratch::Cell;
+use crate::setup::{Setup, cut, input_path};
 use crate::table::Verb;
 
 /// How a fault is brought about.
@@ -78,26 +78,6 @@ pub enum Act {
     PortTaken,
 }
 
-/// A run that is ready to start.
-pub struct Setup {
-    /// What is typed.
-    pub arguments: Vec<OsString>,
-    /// How it is started.
-    pub launch: Launch,
-    /// The input in messages.
-    pub input: String,
-    /// The output in messages.
-    pub output: String,
-    /// The path at which the output appears instead.
-    pub lands: Option<PathBuf>,
-    /// Whether the output goes to a stream, and what that has received.
-    pub received: Option<JoinHandle<Vec<u8>>>,
-    /// What is done once the input is open.
-    pub meanwhile: Option<Act>,
-    _socket: Option<UnixListener>,
-    _disk: Option<Disk>,
-}
-
 const NOT_UNICODE: &[u8] = b"\xff\xfe";
 
 impl Act {
@@ -112,8 +92,8 @@ impl Act {
             lands: None,
             received: None,
             meanwhile: None,
-            _socket: None,
-            _disk: None,
+            socket: None,
+            disk: None,
         };
         let input = cell.work().join(&setup.input);
         let output = cell.work().join(setup.output.trim_end_matches('/'));
@@ -203,7 +183,7 @@ impl Act {
                 setup.received = Some(read_pipe(output, self == Self::ClosedPipe));
             }
             Self::Socket => {
-                setup._socket = Some(UnixListener::bind(&output).expect("a socket"));
+                setup.socket = Some(UnixListener::bind(&output).expect("a socket"));
                 setup.arguments.push("--force".into());
             }
             Self::OutputLinkLoop => {
@@ -238,7 +218,7 @@ impl Act {
             Self::FullDisk => {
                 let folder = cell.work().join("disk");
                 fs::create_dir(&folder).expect("made");
-                setup._disk = Some(Disk::mount(&folder)?);
+                setup.disk = Some(Disk::mount(&folder)?);
                 setup.output_is(verb, format!("disk/{}", setup.output).into());
             }
             Self::FileLimit => setup.launch.shell = Some("ulimit -f 1"),
@@ -257,7 +237,7 @@ impl Act {
             Self::FullTemporaryFolder => {
                 let folder = cell.own("disk");
                 fs::create_dir(&folder).expect("made");
-                setup._disk = Some(Disk::mount(&folder)?);
+                setup.disk = Some(Disk::mount(&folder)?);
                 setup.launch.tmp = Some(folder);
             }
             Self::Interrupt
@@ -275,32 +255,5 @@ impl Act {
             false => cell.work().join(name),
         });
         Some(setup)
-    }
-}
-
-fn input_path(cell: &Cell, setup: &Setup) -> PathBuf {
-    cell.work().join(&setup.input)
-}
-
-fn cut(path: &Path, len: impl FnOnce(u64) -> u64) {
-    let file = fs::File::options().write(true).open(path).expect("opened");
-    let len_bytes = file.metadata().expect("its length").len();
-    file.set_len(len(len_bytes)).expect("cut");
-}
-
-impl Setup {
-    /// Puts `name` in place of an argument.
-    fn replace(&mut self, argument: &Option<String>, name: &OsString) {
-        for word in &mut self.arguments {
-            if argument.as_ref().is_some_and(|old| word == old.as_str()) {
-                word.clone_from(name);
-            }
-        }
-    }
-
-    /// Has the verb write to `name`.
-    fn output_is(&mut self, verb: &Verb, name: OsString) {
-        self.replace(&verb.output, &name);
-        self.output = name.display().to_string();
     }
 }

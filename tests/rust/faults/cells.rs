@@ -5,11 +5,12 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::act::{Act, Setup};
+use crate::act::Act;
 use crate::child::{Running, launch};
 use crate::each;
 use crate::judge::{Run, judge};
 use crate::scratch::{Cell, Models};
+use crate::setup::Setup;
 use crate::snapshot;
 use crate::table::{Expected, Fault, Place, Table, Verb};
 

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::act::Setup;
 use crate::child::Ended;
 use crate::scratch::{Cell, Clean};
+use crate::setup::Setup;
 use crate::snapshot::{self, Entry, Snapshot};
 use crate::table::{Expected, Kept, Verb};
 
