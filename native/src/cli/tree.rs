@@ -64,11 +64,10 @@ fn build<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> Vec<Branch<'a>> {
         }
         branches[at].tensor = Some(tensor);
     }
-    for number in 0..branches.len() {
-        let mut children: Vec<usize> = branches[number].by_part.values().copied().collect();
+    for branch in &mut branches {
+        branch.children = branch.by_part.values().copied().collect();
         // Numbers are given in the order of the tensors.
-        children.sort_unstable();
-        branches[number].children = children;
+        branch.children.sort_unstable();
     }
     branches
 }
