@@ -23,6 +23,7 @@ mod info;
 mod lfs;
 mod listen;
 mod ls;
+mod manual;
 mod network;
 mod outputs;
 mod pack;
@@ -97,6 +98,9 @@ enum Verb {
     Worker(worker::Options),
     /// Time packing and unpacking in memory
     Bench(bench::Options),
+    /// Write man pages and completions for shells
+    #[command(hide = true)]
+    Manual(manual::Options),
 }
 
 impl Verb {
@@ -119,6 +123,7 @@ impl Verb {
             Self::Lfs(o) => o.json(),
             Self::Worker(o) => o.json,
             Self::Bench(o) => o.json,
+            Self::Manual(_) => false,
         }
     }
 }
@@ -164,6 +169,7 @@ pub fn run() -> ExitCode {
         Verb::Lfs(options) => lfs::run(&options).map_err(Failure::from),
         Verb::Worker(options) => worker::run(&options),
         Verb::Bench(options) => bench::run(&options).map_err(Failure::from),
+        Verb::Manual(options) => manual::run(&options).map_err(Failure::from),
     };
     // Work whose files a signal has removed fails; that is not worth a word.
     stop::wait_if_stopped();

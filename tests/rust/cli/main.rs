@@ -16,6 +16,7 @@ mod hub;
 mod killed;
 mod known_sha256;
 mod lfs;
+mod manual;
 mod network;
 mod overwriting;
 mod printing;
