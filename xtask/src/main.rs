@@ -13,6 +13,8 @@ mod consumers;
 mod counts;
 mod decoders;
 mod demo;
+mod deps;
+mod disk;
 mod faults;
 mod fresh;
 mod fuzz;
@@ -23,12 +25,16 @@ mod interop;
 mod nginx;
 mod no_std;
 mod node;
+mod node_tests;
 mod object_stores;
+mod oldest_rust;
 mod placeholder;
 mod process;
 mod programs;
 mod python;
+mod quick;
 mod runtimes;
+mod rust_checks;
 mod rust_source;
 mod rust_target;
 mod server;
@@ -56,6 +62,7 @@ fn main() -> ExitCode {
         match args.verb {
             Verb::Demo(options) => demo::run(&workspace, &mut report, &options),
             Verb::HubDemo(options) => hub_demo::run(&workspace, &mut report, &options),
+            Verb::Deps(options) => deps::run(&workspace, &mut report, &options),
             Verb::Test(options) => test::run(&workspace, &mut report, &options),
             Verb::Interop(options) => interop::run(&workspace, &mut report, &options),
             Verb::Fuzz(options) => fuzz::run(&workspace, &mut report, &options),

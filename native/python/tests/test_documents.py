@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,10 @@ def test_commands(hub: StubHub, tmp_path: Path, document: str) -> None:
         assert (work / "first.bin").read_bytes() == original[:8]
     else:
         assert (work / "restored" / "model.safetensors").read_bytes() == original
+
+
+def test_the_wheel_has_the_licences_of_what_it_contains() -> None:
+    wheel = metadata.distribution("zstn")
+    assert set(wheel.metadata.get_all("License-File")) == {"LICENSE", "THIRD-PARTY-LICENSES.txt"}
+    text = wheel.read_text("licenses/THIRD-PARTY-LICENSES.txt")
+    assert text is not None and re.search(r"^pyo3 \d", text, re.MULTILINE)
