@@ -15,6 +15,7 @@ mod gather;
 mod http;
 mod input;
 mod interrupt;
+mod manifest;
 mod object;
 mod progress;
 mod reader;
@@ -48,6 +49,10 @@ mod _native {
         unpack_bytes,
     };
     #[pymodule_export]
+    use super::manifest::{
+        Results, copy_sha256, list_objects, plan_key, read_plan, stream_sha256, work_row,
+    };
+    #[pymodule_export]
     use super::reader::Reader;
     #[pymodule_export]
     use super::save::{save, save_file};
@@ -60,6 +65,8 @@ mod _native {
 
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
+    #[pymodule_export]
+    const PLAN_FORMAT: &str = zstn::manifest::FORMAT;
 
     /// Removes every output file of this process that is not finished. For the
     /// end of the interpreter.

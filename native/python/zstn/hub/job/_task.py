@@ -54,6 +54,8 @@ class Task:
     effort: str
     extended: bool
     limits: Limits
+    #: Whether a file is tried again that was refused before.
+    retry_refused: bool = False
     #: 1 for the first attempt.
     attempt: int = 1
 
