@@ -41,7 +41,7 @@ mod _native {
     #[pymodule_export]
     use super::checkpoint::{convert, pack, unpack, verify};
     #[pymodule_export]
-    use super::family::sketch;
+    use super::family::{choose_bases, sample_sketch, sketch};
     #[pymodule_export]
     use super::frames::{
         compress, compress_as, compress_auto, compress_delta, decompress, decompress_delta,

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use zstn::Location;
 use zstn::core::frame::select::EncodeOptions;
+use zstn::core::sketch::MAX_FILE_BYTES;
 use zstn::hub::Hub;
 use zstn::manifest::{Class, Done, Failed, ListedResult, Row, key_against};
 use zstn::source::HttpOptions;
@@ -109,13 +111,28 @@ impl Results {
     }
 
     /// Returns names, lengths and, of local files, ages in seconds.
-    fn list(&self, py: Python<'_>, folder: &str) -> PyResult<Vec<(String, u64, Option<f64>)>> {
+    fn files(&self, py: Python<'_>, folder: &str) -> PyResult<Vec<(String, u64, Option<f64>)>> {
         let listed = run_short(py, || self.0.list(folder))?;
         let file = |file: ListedResult| {
             let age = file.age.map(|age| age.as_secs_f64());
             (file.name, file.len_bytes, age)
         };
         Ok(listed.into_iter().map(file).collect())
+    }
+
+    fn read_file(&self, py: Python<'_>, folder: &str, name: &str) -> PyResult<Option<Py<PyBytes>>> {
+        let read = run_short(py, || self.0.read_file(folder, name, MAX_FILE_BYTES))?;
+        Ok(read.map(|bytes| PyBytes::new(py, &bytes).unbind()))
+    }
+
+    fn create_file(
+        &self,
+        py: Python<'_>,
+        folder: &str,
+        name: &str,
+        bytes: Vec<u8>,
+    ) -> PyResult<bool> {
+        run_short(py, || self.0.create_file(folder, name, &bytes))
     }
 
     fn remove(&self, py: Python<'_>, folder: &str, name: &str) -> PyResult<()> {

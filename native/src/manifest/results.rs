@@ -100,6 +100,29 @@ impl Results {
         Ok(())
     }
 
+    /// Reads a small file in one of the folders, if it is there.
+    ///
+    /// # Errors
+    /// I/O errors; a file of more than `max_bytes`.
+    pub fn read_file(&self, folder: &str, name: &str, max_bytes: u64) -> Result<Option<Vec<u8>>> {
+        self.at(folder, name)
+            .read_small_if_any(&self.http, max_bytes)
+    }
+
+    /// Creates a small file in one of the folders, which appears when it is complete.
+    /// Returns `false` if there is one already.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn create_file(&self, folder: &str, name: &str, bytes: &[u8]) -> Result<bool> {
+        let location = self.at(folder, name);
+        if let Location::Path(path) = &location {
+            let folder = path.parent().map(PathBuf::from).unwrap_or_default();
+            fs::create_dir_all(&folder).map_err(Error::file("make the folder", &folder))?;
+        }
+        write(&location, bytes, false, &self.http)
+    }
+
     /// Returns the files in one of the folders, by name.
     ///
     /// # Errors
@@ -211,11 +234,15 @@ pub(crate) fn write_json(
     replace: bool,
     http: &HttpOptions,
 ) -> Result<bool> {
-    let text = serde_json::to_vec_pretty(value)
+    let mut text = serde_json::to_vec_pretty(value)
         .map_err(|error| Error::io(format!("write {location}"), std::io::Error::other(error)))?;
+    text.push(b'\n');
+    write(location, &text, replace, http)
+}
+
+fn write(location: &Location, bytes: &[u8], replace: bool, http: &HttpOptions) -> Result<bool> {
     let written = begin(location, replace, http).and_then(|mut output| {
-        output.write(&text)?;
-        output.write(b"\n")?;
+        output.write(bytes)?;
         output.finish()
     });
     match written {

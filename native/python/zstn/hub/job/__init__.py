@@ -1,6 +1,7 @@
 """Packing of whole hubs: a plan, a run on one or many machines, a report. The command
 ``python -m zstn.hub`` is made of it."""
 
+from ._family import with_bases
 from ._gc import Garbage, find_garbage, remove_garbage
 from ._limits import limits
 from ._plan import Planner
@@ -33,6 +34,7 @@ __all__ = [
     "remove_garbage",
     "report",
     "restore",
+    "with_bases",
     "work",
     "write_plan",
 ]

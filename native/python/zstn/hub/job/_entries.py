@@ -17,7 +17,7 @@ def keys(results: _native.Results, folder: str) -> set[str]:
     """Returns the keys that have an entry in ``done`` or ``failed``, from one list."""
     return {
         name.removesuffix(".json")
-        for name, _, _ in results.list(folder)
+        for name, _, _ in results.files(folder)
         if name.endswith(".json")
     }
 

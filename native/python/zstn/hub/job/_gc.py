@@ -48,7 +48,7 @@ def find_garbage(store: str, rows: Iterable[Row]) -> Garbage:
     were made with other options or by another version count as well."""
     results = _native.Results(store)
     # Before the entries: what is written meanwhile is not in the list.
-    packed = results.list("packed")
+    packed = results.files("packed")
     done, failed = keys(results, "done"), keys(results, "failed")
     named: set[str] = set()
     references: dict[str, int] = {}
@@ -78,7 +78,7 @@ def find_garbage(store: str, rows: Iterable[Row]) -> Garbage:
         elif key not in named and key in references:
             garbage.needed[name] = references[key]
     for folder in ("done", "failed"):
-        for name, length, age in results.list(folder):
+        for name, length, age in results.files(folder):
             if name.endswith(".part") and age is not None and age > _ABANDONED_SECONDS:
                 garbage.unfinished[f"{folder}/{name}"] = length
     return garbage

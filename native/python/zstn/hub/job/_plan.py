@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -36,9 +37,10 @@ class Planner:
         #: Bytes of files that were read for their SHA-256.
         self.read_bytes = 0
         known = list(known)
-        self._versions = {
-            (row.repo, row.path, row.version): row for row in known if row.version is not None
+        self._versions: dict[tuple[str, str, str | None], Row] = {
+            (row.repo, row.path, row.version): row for row in known
         }
+        self._locations: dict[str, str] = {}
         self._contents = {row.sha256: row for row in known}
 
     def rows(self, repositories: Sequence[str] = ()) -> list[Row]:
@@ -50,7 +52,7 @@ class Planner:
     def _row(self, file: Listed) -> Row | None:
         before = self._versions.get((file.repo, file.path, file.version))
         sha256 = file.sha256
-        if sha256 is None and before is not None:
+        if sha256 is None and before is not None and file.version is not None:
             sha256 = before.sha256
         size = file.size
         if sha256 is None:
@@ -62,12 +64,27 @@ class Planner:
             self.read_bytes += size
         # A content that was planned before keeps its base, and so its key.
         same = self._contents.get(sha256)
-        bases = () if same is None else same.bases
-        largest = same.largest_tensor if same is not None else _largest_tensor(file.location)
+        if same is not None:
+            largest, layout, bases = same.largest_tensor, same.layout, same.bases
+        else:
+            (largest, layout), bases = _header(file.location), ()
         row = Row(
-            file.repo, file.revision, file.path, size, sha256, "", bases, largest, file.version
+            file.repo,
+            file.revision,
+            file.path,
+            size,
+            sha256,
+            key="",
+            largest_tensor=largest,
+            version=file.version,
+            layout=layout,
         )
+        self._locations[sha256] = file.location
         return self.with_bases(row, bases)
+
+    def location(self, row: Row) -> str:
+        """Returns where the content of a row that it made can be read."""
+        return self._locations[row.sha256]
 
     def with_bases(self, row: Row, bases: tuple[str, ...]) -> Row:
         """Returns a row as a difference from packed files, or as a container."""
@@ -75,11 +92,13 @@ class Planner:
         return replace(row, key=key, bases=bases)
 
 
-def _largest_tensor(location: str) -> int | None:
-    """Reads the header of a file. `None` if it has none: packing says what is wrong."""
+def _header(location: str) -> tuple[int | None, str | None]:
+    """Reads the header of a file: the length of the largest tensor, and the layout.
+    Without one, packing says what is wrong."""
     try:
-        with open_model(os.fspath(location)) as model:
-            infos = model.values()
-            return max((info.nbytes for info in infos), default=0)
+        with open_model(location) as model:
+            infos = sorted((info.name, info.dtype, info.shape) for info in model.values())
+            largest = max((info.nbytes for info in model.values()), default=0)
     except (OSError, ZstnError):
-        return None
+        return None, None
+    return largest, hashlib.sha256(json.dumps(infos).encode()).hexdigest()

@@ -31,6 +31,9 @@ class Row:
     largest_tensor: int | None = None
     #: The version of the file where it was listed.
     version: str | None = None
+    #: Digest of names, dtypes and shapes of its tensors: files with the same can be
+    #: bases of each other.
+    layout: str | None = None
 
     @property
     def place(self) -> str:
@@ -62,6 +65,7 @@ class Row:
             "bases": list(self.bases),
             "largest_tensor": self.largest_tensor,
             "version": self.version,
+            "layout": self.layout,
         }
         return {name: value for name, value in values.items() if value not in (None, [])}
 
@@ -78,6 +82,7 @@ class Row:
             tuple(values.get("bases", ())),
             values.get("largest_tensor"),
             values.get("version"),
+            values.get("layout"),
         )
 
 

@@ -70,7 +70,8 @@ class Task:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Task:
-        return cls(**{**values, "limits": Limits(**values["limits"])})
+        plain: dict[str, Any] = {**values, "limits": Limits(**values["limits"])}
+        return cls(**plain)
 
 
 @dataclass(frozen=True)

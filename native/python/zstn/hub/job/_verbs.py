@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..._errors import ZstnError
 from . import _gc, _report, _restore
+from ._family import with_bases
 from ._plan import Planner
 from ._progress import Printer, summary_event, summary_text
 from ._row import Row, load_plan, read_plan, write_plan
@@ -21,13 +22,19 @@ from .executors import Executor
 
 
 def plan(options: argparse.Namespace) -> int:
-    planner = Planner(options.source, options.effort, options.extended, _rows(options.known), _say)
+    if options.base and not options.to:
+        raise ValueError("--base auto keeps sketches where results are; name that with --to")
+    known = _rows(options.known)
+    planner = Planner(options.source, options.effort, options.extended, known, _say)
     rows = planner.rows(options.repo)
+    if options.base:
+        rows = with_bases(rows, planner, options.to, planner.location, known)
     write_plan(options.output, rows)
     contents = len({row.sha256 for row in rows})
     total = sum(row.size for row in rows)
     _say(
         f"{options.output}: {len(rows):,} files of {total:,} bytes, {contents:,} different; "
+        f"{len({row.key for row in rows if row.bases}):,} as differences; "
         f"{planner.read_bytes:,} bytes read"
     )
     return 0
