@@ -296,7 +296,7 @@ def test_an_object_store_has_the_same_files(
     assert (summary["known"], summary["read_bytes"]) == (4, 0)
     report = json.loads(hub("report", "s3://models/store", "--plan", plan, "--json")[0])
     assert report["done_files"] == 4 and report["failed_files"] == 1
-    hub("restore", "s3://models/store", "--plan", plan, "-o", tmp_path / "out", "b/copy")
+    hub("restore", "s3://models/store", "--plan", plan, "-o", tmp_path / "out", "--only", "b/copy")
     restored = tmp_path / "out/b/copy/sub/model.safetensors"
     assert restored.read_bytes() == (source / "b/copy/sub/model.safetensors").read_bytes()
     _, said = hub("plan", there, "-o", plan, "--known", plan)
@@ -425,14 +425,15 @@ def test_bases_in_an_object_store_are_fetched_once(
     assert kept == {f"{base}.zstn" for base in bases}
     shutil.rmtree(cache)
     child = next(row for row in rows if "bases" in row)
-    hub("restore", store, "--plan", plan, "-o", tmp_path / "out", child["repo"])
+    hub("restore", store, "--plan", plan, "-o", tmp_path / "out", "--only", child["repo"])
     place = Path(child["repo"], child["path"])
     assert (tmp_path / "out" / place).read_bytes() == (families / place).read_bytes()
     assert [path.name for path in (cache / "packed").iterdir()] == [f"{child['bases'][0]}.zstn"]
     # A damaged base in the store is not taken.
     shutil.rmtree(cache)
     moto.put(f"families/packed/{child['bases'][0]}.zstn", b"damaged")
-    _, said = hub("restore", store, "--plan", plan, "-o", tmp_path / "no", child["repo"], status=1)
+    no = ["-o", str(tmp_path / "no"), "--only", child["repo"]]
+    _, said = hub("restore", store, "--plan", plan, *no, status=1)
     assert "has the SHA-256" in said and not list((tmp_path / "no").rglob("*.safetensors"))
 
 

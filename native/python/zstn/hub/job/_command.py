@@ -95,8 +95,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     _store_and_plans(restore)
     restore.add_argument("-o", "--output", required=True, metavar="DIR",
                          help="folder for OWNER/NAME/FILE")  # fmt: skip
-    restore.add_argument("files", nargs="*", metavar="OWNER/NAME[/FILE]",
-                         help="files to restore [default: all]")  # fmt: skip
+    restore.add_argument("--only", action="append", default=[], metavar="OWNER/NAME[/FILE]",
+                         help="restore this alone [default: all]. May be repeated")  # fmt: skip
     restore.add_argument("-T", "--threads", type=int, default=0, metavar="N",
                          help="threads that decode [default: one per core]")  # fmt: skip
     return parser.parse_args(arguments)
