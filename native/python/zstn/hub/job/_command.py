@@ -27,7 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except (OSError, ValueError, ZstnError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 1
+        may_pass = isinstance(error, OSError) or getattr(error, "code", None) == "http"
+        return 3 if may_pass and options.verb == "run" else 1
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
