@@ -20,4 +20,4 @@ pub use key::{FORMAT, key, key_against};
 #[cfg(feature = "worker")]
 pub(crate) use results::write_json;
 pub use results::{ListedResult, Results};
-pub use row::{Row, Shard, read_plan, shard};
+pub use row::{Row, Shard, load_plan, read_plan, shard};

@@ -133,7 +133,20 @@ impl FromStr for Shard {
 /// A file that cannot be read; [`Error::Usage`], with the line, for a row that is
 /// not one, or whose key is not that of its content and the `options`.
 pub fn read_plan(path: &Path, options: impl Into<EncodeOptions>) -> Result<Vec<Row>> {
-    let options = options.into();
+    read_rows(path, Some(options.into()))
+}
+
+/// Reads a plan whose work was done with whatever options, by whatever version. Every
+/// row has to have its key.
+///
+/// # Errors
+/// A file that cannot be read; [`Error::Usage`], with the line, for a row that is not
+/// one.
+pub fn load_plan(path: &Path) -> Result<Vec<Row>> {
+    read_rows(path, None)
+}
+
+fn read_rows(path: &Path, options: Option<EncodeOptions>) -> Result<Vec<Row>> {
     let file = File::open(path).map_err(Error::file("open", path))?;
     let mut file = BufReader::new(file);
     let mut rows = Vec::new();
@@ -158,7 +171,7 @@ pub fn read_plan(path: &Path, options: impl Into<EncodeOptions>) -> Result<Vec<R
     Ok(rows)
 }
 
-fn row(line: &[u8], options: EncodeOptions) -> Result<Row, String> {
+fn row(line: &[u8], options: Option<EncodeOptions>) -> Result<Row, String> {
     let mut row: Row = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     row.repo
         .parse::<Repository>()
@@ -178,6 +191,12 @@ fn row(line: &[u8], options: EncodeOptions) -> Result<Row, String> {
             "bases has to be a list of at most {MAX_BASES} keys"
         ));
     }
+    let Some(options) = options else {
+        return match is_digest(&row.key) {
+            true => Ok(row),
+            false => Err("it has no key".into()),
+        };
+    };
     let expected = key_against(&row.sha256, options, &row.bases);
     if row.key.is_empty() {
         row.key.clone_from(&expected);
