@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from failing_store import FailingStore
 from gateway import program
 from hub_source import command, events, hub, tuned, weights, write
 from moto import Moto
@@ -450,3 +451,40 @@ def test_every_json_key_is_documented(source: Path, tmp_path: Path) -> None:
     table = text.split("\n## A whole hub\n")[1].split("\n## ")[0]
     cells = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
     assert found == {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+
+
+def test_a_store_that_fails_for_a_while(
+    families: Path, tmp_path: Path, moto: Moto, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    for name, value in moto.variables().items():
+        monkeypatch.setenv(name, value)
+    plan, there, store = tmp_path / "plan.jsonl", "s3://models/source", "s3://models/failing"
+    for path in families.rglob("*.safetensors"):
+        moto.put(f"source/{path.relative_to(families)}", path.read_bytes())
+    rows = make_plan(there, plan, "--base", "auto", "--to", store)
+    failing = FailingStore(moto.endpoint)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", failing.endpoint)
+    running = subprocess.Popen(
+        command("run", plan, "--from", there, "--to", store, "--json", "--attempts", "6"),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stdout
+    first = running.stdout.readline()
+    failing.fail.set()
+    time.sleep(4)
+    failing.fail.clear()
+    outcomes, summary = events(first + running.communicate(timeout=120)[0])
+    assert running.returncode == 0 and failing.failed > 0
+    assert summary["packed"] == 9
+    hub("restore", store, "--plan", plan, "-o", tmp_path / "out")
+    for row in rows:
+        place = Path(row["repo"], row["path"])
+        assert (tmp_path / "out" / place).read_bytes() == (families / place).read_bytes()
+
+    # The second run reads nothing but one list of what is done, and that of failures.
+    failing.passed.clear()
+    _, summary = run(plan, there, store)
+    assert (summary["known"], summary["read_bytes"]) == (9, 0)
+    assert len(failing.passed) == 2 and not [p for p in failing.passed if "source" in p]
+    failing.close()

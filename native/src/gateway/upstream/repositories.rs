@@ -35,7 +35,7 @@ enum Place {
     Local(Root),
     /// The address of a folder in an object store, with a slash at its end.
     Store(String),
-    Planned(Planned),
+    Planned(Box<Planned>),
 }
 
 /// The files of a repository.
@@ -81,7 +81,7 @@ impl Repositories {
     /// Returns the repositories of plans.
     pub(super) fn planned(planned: Planned, http: &HttpOptions) -> Self {
         Self {
-            place: Place::Planned(planned),
+            place: Place::Planned(Box::new(planned)),
             http: http.clone(),
             lists: Mutex::default(),
         }
