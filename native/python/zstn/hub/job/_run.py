@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from ... import _native
 from ._entries import keys, read
-from ._limits import limits
+from ._limits import limits, unheld
 from ._row import Row, share
 from ._task import Outcome, Task
 from ._work import put_failed
@@ -153,7 +153,7 @@ class Run:
         for row in sorted(todo, key=lambda row: len(row.bases)):
             reason = refused.get(row.key)
             if reason is None:
-                reason = self._unheld(row, nodes)
+                reason = unheld(self._task(row, 1), nodes)
             if reason is None:
                 reason = self._base_refused(row)
             if reason is not None:
@@ -172,24 +172,6 @@ class Run:
         return {
             entry["key"]: entry["reason"] for entry in entries if entry["class"] == "refused"
         }
-
-    def _unheld(self, row: Row, nodes: Sequence[Node]) -> str | None:
-        """Returns why no machine can do a row, if none can."""
-        task = self._task(row, 1)
-        if any(node.holds(task) for node in nodes):
-            return None
-        needs, most = task.limits, max(nodes, key=lambda node: node.memory_bytes, default=None)
-        has = "there is none" if most is None else (
-            f"the largest has {_mebibytes(most.memory_bytes)} of memory"
-            + ("" if most.scratch_bytes is None else
-               f", {_mebibytes(most.scratch_bytes)} for temporary files")
-            + f" and {most.threads} processors"
-        )  # fmt: skip
-        return (
-            f"no machine holds it: it needs {_mebibytes(needs.memory_bytes)} of memory, "
-            f"{_mebibytes(needs.scratch_bytes)} for temporary files and {needs.threads} "
-            f"processors, and {has}; run it on a larger one with --retry-failed"
-        )
 
     def _base_refused(self, row: Row) -> str | None:
         gone = [key for key in row.bases if key in self._refused]
@@ -295,7 +277,3 @@ class Run:
             elif all(key in self._done for key in row.bases):
                 self._blocked.remove(row)
                 self._push(row, 1, 0.0)
-
-
-def _mebibytes(count: int) -> str:
-    return f"{(count + (1 << 20) - 1) >> 20} MiB"
