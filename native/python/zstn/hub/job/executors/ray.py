@@ -92,8 +92,7 @@ class RayExecutor:
             "name": f"{task.row['repo']}/{task.row['path']}",
         }
         if self._has_scratch:
-            # Ray counts custom resources in steps of a ten-thousandth.
-            options["resources"] = {SCRATCH: math.ceil(limits.scratch_bytes * 1e4 / _GB) / 1e4}
+            options["resources"] = {SCRATCH: _scratch(limits.scratch_bytes)}
         reference = self._remote.options(**options).remote(task.to_dict())
         self._tasks[reference] = task
 
@@ -203,6 +202,13 @@ def _node(node: dict[str, Any], declared: bool) -> Node:
         scratch_bytes=scratch,
         threads=int(resources.get("CPU", 0)),
     )
+
+
+def _scratch(scratch_bytes: int) -> float:
+    """Returns what to reserve, rounded up: Ray counts in ten-thousandths up to 1, and
+    in whole numbers above. Nodes declare whole numbers, so what fits still does."""
+    gigabytes = scratch_bytes / _GB
+    return math.ceil(gigabytes) if gigabytes > 1 else math.ceil(gigabytes * 1e4) / 1e4
 
 
 def _given_back(task: Task, reason: str) -> Outcome:
