@@ -104,7 +104,7 @@ def test_the_capacity_is_that_of_live_nodes(nodes: cluster.Nodes, executor: RayE
     assert sorted(node.threads for node in executor.capacity()) == [0, 2, 4]
     assert held(fits) == [True] * 3
     assert held(wide) == [False] * 2
-    assert executor.slots() == 4 * 6
+    until(lambda: executor.slots() == 4 * 6, "the slots are not those of the nodes")
     assert RayExecutor(threads=2, work=stub_work.work).slots() == 4 * 3
     nodes.kill(first)
     # A node that was killed is noticed after some seconds.

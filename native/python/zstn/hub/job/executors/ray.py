@@ -18,8 +18,10 @@ from ._executor import Node
 #: waits for the run, and few enough that the scheduler's queue stays short.
 _IN_FLIGHT = 4
 
-#: Seconds between two looks at which machines are left.
-_NODES_INTERVAL = 5.0
+#: Seconds between two looks at which machines are left, for what waits for them,
+#: and for how long a list of them does for counting slots: it is asked for often.
+_STRANDED_INTERVAL = 5.0
+_SLOTS_INTERVAL = 1.0
 
 #: The resource that nodes declare for room in their folder for temporary files.
 SCRATCH = "scratch_gb"
@@ -66,7 +68,9 @@ class RayExecutor:
         self._ray = ray
         self._threads = max(1, threads)
         self._owned = owned
+        self._nodes: list[Node] = []
         self._has_scratch = False
+        self._listed = 0.0
         self._tasks: dict[Any, Task] = {}
         self._looked = time.monotonic()
         # Arguments and results are small: nothing gets into the object store, and
@@ -78,10 +82,14 @@ class RayExecutor:
     def capacity(self) -> Sequence[Node]:
         alive = [node for node in self._ray.nodes() if node["Alive"]]
         self._has_scratch = any(SCRATCH in node["Resources"] for node in alive)
-        return [_node(node, self._has_scratch) for node in alive]
+        self._nodes = [_node(node, self._has_scratch) for node in alive]
+        self._listed = time.monotonic()
+        return self._nodes
 
     def slots(self) -> int:
-        at_once = sum(node.threads // self._threads for node in self.capacity())
+        if time.monotonic() - self._listed > _SLOTS_INTERVAL:
+            self.capacity()
+        at_once = sum(node.threads // self._threads for node in self._nodes)
         return _IN_FLIGHT * max(1, at_once)
 
     def submit(self, task: Task) -> None:
@@ -104,8 +112,8 @@ class RayExecutor:
         while True:
             left = deadline - time.monotonic()
             # A node that goes may leave tasks that no other one holds.
-            outcomes = self._stranded() or self._finished(min(left, _NODES_INTERVAL))
-            if outcomes or left <= _NODES_INTERVAL:
+            outcomes = self._stranded() or self._finished(min(left, _STRANDED_INTERVAL))
+            if outcomes or left <= _STRANDED_INTERVAL:
                 return outcomes
 
     def stop(self, grace: float) -> Iterable[Outcome]:
@@ -163,7 +171,7 @@ class RayExecutor:
     def _stranded(self) -> list[Outcome]:
         """Takes back what waits for a node that is gone: Ray would wait for ever."""
         now = time.monotonic()
-        if now - self._looked < _NODES_INTERVAL:
+        if now - self._looked < _STRANDED_INTERVAL:
             return []
         self._looked = now
         nodes = self.capacity()
