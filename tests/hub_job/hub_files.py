@@ -12,8 +12,8 @@ import numpy as np
 
 import zstn.numpy
 
-#: Families, with the width of their matrices: lengths from 40 kB to 5 MB.
-_WIDTHS = (48, 64, 80, 96, 112, 144, 176, 208, 256, 320, 400, 512)
+#: Families, with the width of their matrices: lengths from 30 kB to 2 MB.
+_WIDTHS = (40, 48, 56, 64, 80, 96, 112, 144, 176, 208, 256, 320)
 _LAYERS = 4
 
 

@@ -105,8 +105,10 @@ class Store:
 
     def _request(self, method: str, path: str, content: bytes | None = None) -> bytes:
         url = f"http://127.0.0.1:{self._port}{path}"
-        request = urllib.request.Request(url, content, method=method)
-        with urllib.request.urlopen(request) as answer:
+        # By default it would be a form, which moto parses instead of storing it.
+        headers = {"Content-Type": "application/octet-stream"}
+        request = urllib.request.Request(url, content, headers, method=method)
+        with urllib.request.urlopen(request, timeout=_START_SECONDS) as answer:
             body: bytes = answer.read()
             return body
 
