@@ -13,8 +13,11 @@ mod results;
 mod row;
 
 pub use entry::{Class, Done, Failed};
-pub use key::{FORMAT, key};
-pub(crate) use key::{hex, hex_digest};
-pub use results::Results;
+pub(crate) use key::hex;
+#[cfg(feature = "worker")]
+pub(crate) use key::hex_digest;
+pub use key::{FORMAT, key, key_against};
+#[cfg(feature = "worker")]
 pub(crate) use results::write_json;
+pub use results::{ListedResult, Results};
 pub use row::{Row, Shard, read_plan, shard};

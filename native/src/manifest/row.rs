@@ -1,6 +1,7 @@
 //! The rows of a plan.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -9,7 +10,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use zstn_core::frame::select::EncodeOptions;
 
-use super::key::{is_digest, key};
+use super::key::{is_digest, key, key_against};
+use crate::delta::MAX_BASES;
 use crate::hub::Repository;
 use crate::{Error, Result};
 
@@ -34,6 +36,68 @@ pub struct Row {
     /// [`key`] of the work; made from the SHA-256 where a plan has none.
     #[serde(default)]
     pub key: String,
+    /// Keys of the packed files that it is stored as a difference from: the base, the
+    /// base of that one, and so on, up to one that is none. Empty for a container.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bases: Vec<String>,
+    /// Length of the largest tensor in bytes, if the plan has it: memory is reserved by
+    /// it.
+    #[serde(
+        default,
+        rename = "largest_tensor",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub largest_tensor_bytes: Option<u64>,
+    /// The version of the file where it was listed, such as an entity tag: a later plan
+    /// takes the SHA-256 of the same version from this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+}
+
+impl Row {
+    /// Returns the row of a file, with its key.
+    #[must_use]
+    pub fn new(
+        (repo, revision, path): (&str, &str, &str),
+        len_bytes: u64,
+        sha256: &str,
+        options: impl Into<EncodeOptions>,
+    ) -> Self {
+        Self {
+            repo: repo.into(),
+            revision: revision.into(),
+            path: path.into(),
+            len_bytes,
+            sha256: sha256.into(),
+            key: key(sha256, options),
+            bases: Vec::new(),
+            largest_tensor_bytes: None,
+            version: None,
+        }
+    }
+
+    /// Returns the name of its packed file: `KEY.zstn`, or `KEY.z4dm` for a difference.
+    #[must_use]
+    pub fn packed_name(&self) -> String {
+        packed_name(&self.key, !self.bases.is_empty())
+    }
+
+    /// Returns the names of the packed files that its own one needs, in the order of
+    /// [`Row::bases`].
+    #[must_use]
+    pub fn base_names(&self) -> Vec<String> {
+        let bases = self.bases.iter().enumerate();
+        bases
+            .map(|(number, key)| packed_name(key, number + 1 < self.bases.len()))
+            .collect()
+    }
+}
+
+fn packed_name(key: &str, is_difference: bool) -> String {
+    match is_difference {
+        true => format!("{key}.z4dm"),
+        false => format!("{key}.zstn"),
+    }
 }
 
 /// A share of a plan: the `index`th of `count`, from 0.
@@ -110,7 +174,12 @@ fn row(line: &[u8], options: EncodeOptions) -> Result<Row, String> {
     if row.revision.is_empty() {
         return Err("revision is empty; give the commit".into());
     }
-    let expected = key(&row.sha256, options);
+    if row.bases.len() > MAX_BASES || !row.bases.iter().all(|base| is_digest(base)) {
+        return Err(format!(
+            "bases has to be a list of at most {MAX_BASES} keys"
+        ));
+    }
+    let expected = key_against(&row.sha256, options, &row.bases);
     if row.key.is_empty() {
         row.key.clone_from(&expected);
     }
@@ -125,15 +194,25 @@ fn row(line: &[u8], options: EncodeOptions) -> Result<Row, String> {
 }
 
 /// Returns the rows of one share: of rows with one key the first, and of these
-/// every `count`th. Shares together have every key once.
+/// every `count`th. Rows with bases are in the share of the last of these, so that no
+/// share waits for another. Shares together have every key once.
 #[must_use]
 pub fn shard(rows: &[Row], shard: Shard) -> Vec<&Row> {
-    let mut seen = HashSet::new();
-    let unique = rows.iter().filter(|row| seen.insert(&*row.key));
-    unique
-        .skip(shard.index)
-        .step_by(shard.count.max(1))
-        .collect()
+    let mut positions: HashMap<&str, usize> = HashMap::new();
+    let mut unique = Vec::new();
+    for row in rows {
+        if let Entry::Vacant(place) = positions.entry(&row.key) {
+            place.insert(unique.len());
+            unique.push(row);
+        }
+    }
+    let is_own = |(position, row): &(usize, &Row)| {
+        let base = row.bases.last();
+        let of_base = base.and_then(|base| positions.get(&**base));
+        of_base.unwrap_or(position) % shard.count.max(1) == shard.index
+    };
+    let own = unique.into_iter().enumerate().filter(is_own);
+    own.map(|(_, row)| row).collect()
 }
 
 #[cfg(test)]
@@ -173,6 +252,33 @@ mod tests {
     }
 
     #[test]
+    fn rows_with_bases_have_keys_and_names_of_their_own() {
+        let base = "b".repeat(64);
+        let with_base = line(0).replace("\"size\"", &format!("\"bases\":[\"{base}\"],\"size\""));
+        let rows = read(&format!("{}\n{with_base}\n", line(0))).unwrap();
+        assert_ne!(rows[0].key, rows[1].key);
+        assert_eq!(rows[0].packed_name(), format!("{}.zstn", rows[0].key));
+        assert_eq!(rows[1].packed_name(), format!("{}.z4dm", rows[1].key));
+        assert_eq!(rows[1].base_names(), [format!("{base}.zstn")]);
+    }
+
+    #[test]
+    fn differences_are_in_the_share_of_their_base() {
+        let text: String = (0..7).map(|number| line(number) + "\n").collect();
+        let base = &read(&text).unwrap()[3].key;
+        let bases = format!("\"bases\":[\"{base}\"],\"size\"");
+        let text: String = (0..7)
+            .map(|number| line(number) + "\n" + &line(number).replace("\"size\"", &bases) + "\n")
+            .collect();
+        let rows = read(&text).unwrap();
+        let share = |index| shard(&rows, Shard { index, count: 2 });
+        assert_eq!(share(0).len() + share(1).len(), 14);
+        let differences = share(0).iter().filter(|row| !row.bases.is_empty()).count();
+        assert_eq!(differences, 7);
+        assert!(share(0).iter().any(|row| row.key == *base));
+    }
+
+    #[test]
     fn wrong_rows_are_refused_with_their_line() {
         for wrong in [
             "{}",
@@ -182,6 +288,7 @@ mod tests {
             &line(1).replace("\"r\"", "\"\""),
             &line(1).replace("0000", "000G"),
             &line(1).replace("\"size\"", "\"key\":\"00\",\"size\""),
+            &line(1).replace("\"size\"", "\"bases\":[\"../x\"],\"size\""),
         ] {
             let error = read(&format!("{}\n{wrong}\n", line(0))).unwrap_err();
             assert!(error.to_string().contains("line 2: "), "{error}");

@@ -54,6 +54,8 @@ class Task:
     effort: str
     extended: bool
     limits: Limits
+    #: Whether a file is tried again that was refused before.
+    retry_refused: bool = False
     #: 1 for the first attempt.
     attempt: int = 1
 
@@ -68,7 +70,8 @@ class Task:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Task:
-        return cls(**{**values, "limits": Limits(**values["limits"])})
+        plain: dict[str, Any] = {**values, "limits": Limits(**values["limits"])}
+        return cls(**plain)
 
 
 @dataclass(frozen=True)

@@ -40,11 +40,13 @@ class Executor(Protocol):
     def capacity(self) -> Sequence[Node]:
         """Returns the machines as they are now. The run refuses tasks that none of
         them holds before it submits them."""
+        ...
 
     def slots(self) -> int:
         """Returns the number of tasks that may be submitted and unfinished, at
         least 1: several times what works at the same time, so that no machine waits
         for the run."""
+        ...
 
     def submit(self, task: Task) -> None:
         """Takes a task. It starts when its resources are free."""
@@ -52,11 +54,13 @@ class Executor(Protocol):
     def wait(self, timeout: float) -> Iterable[Outcome]:
         """Returns outcomes that have not been returned yet: waits for the first one,
         at most `timeout` seconds, and returns none if there is none by then."""
+        ...
 
     def stop(self, grace: float) -> Iterable[Outcome]:
         """Gives work back: starts nothing more, asks running tasks to end, and ends
         them after `grace` seconds. Returns an outcome for everything that was
         submitted and not returned by `wait`; ``given_back`` for what was not done."""
+        ...
 
     def close(self) -> None:
         """Releases processes and connections, after all outcomes or a failure."""

@@ -1,0 +1,26 @@
+"""The resources that a row needs, from what its plan says of its header."""
+
+from __future__ import annotations
+
+from ._row import Row
+from ._task import Limits
+
+#: The least and the most that the packer is given. Larger tensors are packed in
+#: blocks.
+_LEAST_BYTES = 64 << 20
+_MOST_BYTES = 1 << 30
+
+
+def limits(row: Row, threads: int = 1) -> Limits:
+    """Returns the resources for a row: memory for its largest tensor, what is made of
+    it and its packed form; room for the file while it arrives and for the packed one.
+    A difference also needs the packed base and the restored one, which is about as
+    long as the file."""
+    largest = row.size if row.largest_tensor is None else row.largest_tensor
+    packer_bytes = min(max(3 * largest, _LEAST_BYTES), _MOST_BYTES)
+    copies = 2 + 2 * min(len(row.bases), 2)
+    return Limits(
+        memory_bytes=packer_bytes + Limits.PROCESS_BYTES,
+        scratch_bytes=copies * row.size,
+        threads=threads,
+    )
