@@ -19,6 +19,12 @@ from xml.etree import ElementTree
 
 _START_SECONDS = 120
 
+#: moto compares no signatures, but replaces nothing for strangers.
+_OWNER = (
+    "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request, "
+    "SignedHeaders=host, Signature=0"
+)
+
 
 class Store:
     """A running store. Requests go through its proxy."""
@@ -106,7 +112,7 @@ class Store:
     def _request(self, method: str, path: str, content: bytes | None = None) -> bytes:
         url = f"http://127.0.0.1:{self._port}{path}"
         # By default it would be a form, which moto parses instead of storing it.
-        headers = {"Content-Type": "application/octet-stream"}
+        headers = {"Content-Type": "application/octet-stream", "Authorization": _OWNER}
         request = urllib.request.Request(url, content, headers, method=method)
         with urllib.request.urlopen(request, timeout=_START_SECONDS) as answer:
             body: bytes = answer.read()
