@@ -44,6 +44,8 @@ pub enum Verb {
     Stores,
     /// Run the tests with git-lfs, with and without a server
     Lfs,
+    /// Run a job on a Ray cluster whose nodes and workers are killed, with moto as its store
+    HubJob(HubJob),
     /// Run the npm package in Firefox, WebKitGTK, Node, Deno, Bun, workerd and through bundlers
     Runtimes,
     /// Install what the other commands need, and nothing else
@@ -87,6 +89,13 @@ pub struct HubDemo {
     /// The checkpoint; a small real one is downloaded by default
     #[arg(value_name = "MODEL.safetensors")]
     pub model: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+pub struct HubJob {
+    /// Also measure: one node, two nodes and no cluster, next to the simulation
+    #[arg(long)]
+    pub figures: bool,
 }
 
 #[derive(clap::Args)]

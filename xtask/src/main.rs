@@ -21,6 +21,7 @@ mod fresh;
 mod fuzz;
 mod git_lfs;
 mod hub_demo;
+mod hub_job;
 mod instructions;
 mod interop;
 mod nginx;
@@ -83,6 +84,7 @@ fn main() -> ExitCode {
             Verb::Faults => faults::run(&workspace, &mut report),
             Verb::Stores => object_stores::run(&workspace, &mut report),
             Verb::Lfs => git_lfs::run(&workspace, &mut report),
+            Verb::HubJob(options) => hub_job::run(&workspace, &mut report, &options),
             Verb::Runtimes => runtimes::run(&workspace, &mut report),
             Verb::Setup => setup::run(&workspace, &mut report),
             Verb::Wasm(options) => wasm::run(&workspace, &mut report, &options),

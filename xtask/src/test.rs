@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::args::Test;
 use crate::git_lfs::GitLfs;
+use crate::hub_job::HubJob;
 use crate::object_stores::ObjectStores;
 use crate::runtimes::Runtimes;
 use crate::step::{Report, Step};
@@ -73,6 +74,11 @@ fn all(workspace: &Workspace, report: &mut Report, options: &Test, this: &Path) 
     if let Some(git_lfs) = &tools.git_lfs {
         report.step("git-lfs", |step| git_lfs.test(workspace, step))?;
     }
+    if let Some(hub_job) = &tools.hub_job {
+        report.step("jobs on a Ray cluster", |step| {
+            hub_job.test(workspace, step)
+        })?;
+    }
     if let Some(python) = &tools.python {
         let model = report.step("model (MiniLM)", |step| python::model(workspace, step))?;
         let library = capi::install_dev(workspace, report)?;
@@ -101,6 +107,8 @@ struct Tools {
     stores: Option<ObjectStores>,
     /// Tested with the wheel.
     git_lfs: Option<GitLfs>,
+    /// Tested with the wheel.
+    hub_job: Option<HubJob>,
     capi: capi::Tools,
 }
 
@@ -149,6 +157,11 @@ impl Tools {
                 GitLfs::ready(workspace, step)
             })?
         };
+        let hub_job = if options.skip_peers {
+            None
+        } else {
+            report.step("Ray", |step| HubJob::ready(workspace, step))?
+        };
         let stores = if options.skip_stores {
             None
         } else {
@@ -169,6 +182,7 @@ impl Tools {
             python,
             stores,
             git_lfs,
+            hub_job,
             capi,
         })
     }

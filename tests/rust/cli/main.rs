@@ -16,7 +16,6 @@ mod hub;
 mod killed;
 mod known_sha256;
 mod lfs;
-mod manual;
 mod network;
 mod overwriting;
 mod printing;

@@ -12,6 +12,14 @@ use crate::process;
 use crate::step::Step;
 use crate::workspace::Workspace;
 
+/// The shells, and where each looks for completions.
+const COMPLETIONS: [(&str, &str); 4] = [
+    ("bash", "share/bash-completion/completions/zstn"),
+    ("zsh", "share/zsh/site-functions/_zstn"),
+    ("fish", "share/fish/vendor_completions.d/zstn.fish"),
+    ("powershell", "share/powershell/zstn.ps1"),
+];
+
 /// Writes the archive to `folder`. The same program gives the same archive.
 pub fn pack(workspace: &Workspace, step: &mut Step, program: &Path, folder: &Path) -> Result<()> {
     let name = format!("zstn-{}-{TARGET}", env!("CARGO_PKG_VERSION"));
@@ -29,7 +37,16 @@ pub fn pack(workspace: &Workspace, step: &mut Step, program: &Path, folder: &Pat
         fs::copy(workspace.path(file), documents.join(file))
             .with_context(|| format!("{file} cannot be copied"))?;
     }
-    step.run(Command::new(program).arg("manual").arg(&root))?;
+    let pages = root.join("share/man/man1");
+    step.run(Command::new(program).arg("man").arg("-o").arg(&pages))?;
+    for (shell, file) in COMPLETIONS {
+        let path = root.join(file);
+        let folder = path.parent().context("a file has a folder")?;
+        fs::create_dir_all(folder).with_context(|| format!("{} is not made", folder.display()))?;
+        let text = process::ask(Command::new(program).args(["completions", shell]))?;
+        fs::write(&path, text + "\n")
+            .with_context(|| format!("{} is not writable", path.display()))?;
+    }
     let archive = folder.join(format!("{name}.tar"));
     let mut tar = Command::new("tar");
     tar.args(["--sort=name", "--mtime=@0", "--owner=0", "--group=0"])
