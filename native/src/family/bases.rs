@@ -180,7 +180,7 @@ mod tests {
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
-            let mantissa = (state >> 40) as u16 & 0x7f;
+            let mantissa = u16::from(state.to_le_bytes()[5]) & 0x7f;
             let word = 0x3f00 | (((state >> 60) as u16) << 7) | mantissa;
             let changed = step > 0 && number % step == offset;
             (word ^ u16::from(changed)).to_le_bytes()
@@ -188,7 +188,7 @@ mod tests {
         let bytes: Vec<u8> = words.collect();
         let ranges = runs(Dtype::Bf16, 2 * ELEMENTS).into_iter();
         let samples = ranges
-            .flat_map(|range| bytes[range.start as usize..range.end as usize].to_vec())
+            .flat_map(|range| zstn_core::bytes::part(&bytes, range).to_vec())
             .collect();
         let tensor = Tensor::new("w".into(), Dtype::Bf16, vec![ELEMENTS], None, samples);
         Sketch::new(2 * ELEMENTS, None, vec![tensor.unwrap()]).unwrap()

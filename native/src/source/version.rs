@@ -31,10 +31,7 @@ impl FileId {
     fn of_handle(handle: impl winapi_util::AsHandleRef) -> io::Result<Self> {
         let information = winapi_util::file::information(handle)?;
         Ok(Self {
-            volume_and_index: (
-                information.volume_serial_number(),
-                information.file_index(),
-            ),
+            volume_and_index: (information.volume_serial_number(), information.file_index()),
         })
     }
 
