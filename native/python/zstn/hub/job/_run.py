@@ -104,8 +104,9 @@ class Run:
         self._done: set[str] = set()
         self._refused: set[str] = set()
         self._ready: list[_Waiting] = []
-        #: Rows whose bases are still worked on.
-        self._blocked: list[Row] = []
+        #: Rows whose bases are still worked on, by key; and the same rows by each base.
+        self._blocked: dict[str, Row] = {}
+        self._dependents: dict[str, list[Row]] = {}
         self._running: dict[str, tuple[Row, int]] = {}
 
     def stop(self) -> None:
@@ -160,8 +161,10 @@ class Run:
                 if row.key not in refused:
                     put_failed(self._results, row, "refused", reason)
                 self._count(row, Outcome(row.key, "refused", reason))
-            elif any(key in own for key in row.bases):
-                self._blocked.append(row)
+            elif waits_for := [key for key in row.bases if key in own]:
+                self._blocked[row.key] = row
+                for key in waits_for:
+                    self._dependents.setdefault(key, []).append(row)
             else:
                 self._push(row, 1, 0.0)
 
@@ -267,13 +270,14 @@ class Run:
         self._unblock(row)
 
     def _unblock(self, base: Row) -> None:
-        affected = [row for row in self._blocked if base.key in row.bases]
-        for row in affected:
+        for row in self._dependents.pop(base.key, []):
+            if row.key not in self._blocked:
+                continue
             reason = self._base_refused(row)
             if reason is not None:
-                self._blocked.remove(row)
+                del self._blocked[row.key]
                 put_failed(self._results, row, "refused", reason)
                 self._count(row, Outcome(row.key, "refused", reason))
             elif all(key in self._done for key in row.bases):
-                self._blocked.remove(row)
+                del self._blocked[row.key]
                 self._push(row, 1, 0.0)
