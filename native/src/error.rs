@@ -70,7 +70,7 @@ pub enum Error {
         detail: String,
     },
     /// A hub refuses a request.
-    #[cfg(feature = "worker")]
+    #[cfg(feature = "manifest")]
     #[error(transparent)]
     Hub(#[from] crate::hub::Refusal),
     /// The arguments do not make sense.
@@ -135,7 +135,7 @@ impl Error {
             Self::Differs { .. } => "differs",
             Self::Exists { .. } => "exists",
             Self::NeedsBase { .. } => "needs_base",
-            #[cfg(feature = "worker")]
+            #[cfg(feature = "manifest")]
             Self::Hub(_) => "hub",
             Self::Usage(_) => "usage",
         }

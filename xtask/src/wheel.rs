@@ -77,6 +77,7 @@ pub fn test_with_torch(workspace: &Workspace, report: &mut Report) -> Result<()>
         tests: report.step("Python packages with PyTorch (several GB)", |step| {
             python::wheel_tests_with_torch(workspace, step)
         })?,
+        moto: report.step("moto", |step| python::moto(workspace, step))?,
     };
     python.build(workspace, report)?;
     python.programs(workspace, report)?;
@@ -95,6 +96,8 @@ pub fn test_with_torch(workspace: &Workspace, report: &mut Report) -> Result<()>
 pub struct Python {
     tools: Environment,
     tests: Environment,
+    /// The S3 server.
+    moto: PathBuf,
 }
 
 impl Python {
@@ -105,6 +108,7 @@ impl Python {
             tests: report.step("Python packages of the wheel's tests", |step| {
                 python::wheel_tests(workspace, step)
             })?,
+            moto: report.step("moto", |step| python::moto(workspace, step))?,
         })
     }
 
@@ -183,6 +187,7 @@ impl Python {
             .current_dir(workspace.path(PACKAGE).join("tests"))
             .env("ZSTN_STUB_HUB", programs::stub_hub(workspace))
             .env("ZSTN_BIN", workspace.zstn("debug"))
+            .env("ZSTN_MOTO_SERVER", &self.moto)
             .env("PYTHONDONTWRITEBYTECODE", "1");
         python
     }

@@ -13,14 +13,14 @@ use crate::{Error, Result};
 /// The folder of one process, which is removed with this; that of a process that was
 /// killed is removed by the next one that starts.
 #[derive(Debug)]
-pub(super) struct Workspace {
+pub(crate) struct Workspace {
     folder: TempDir,
     _lock: Lock,
 }
 
 impl Workspace {
     /// Makes a folder in `folder`, and removes those that no process has.
-    pub(super) fn new(folder: &Path) -> Result<Self> {
+    pub(crate) fn new(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder).map_err(Error::file("make the folder", folder))?;
         // A folder that has just been made has no lock yet.
         let guard_path = folder.join("lock");
@@ -53,7 +53,7 @@ impl Workspace {
     }
 
     /// Returns the path of a file in it.
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 }
