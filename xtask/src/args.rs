@@ -18,6 +18,8 @@ pub enum Verb {
     Demo(Demo),
     /// Take a model through everything that a hub uses, and print the bytes that moved
     HubDemo(HubDemo),
+    /// Check licences, origins and lock files of all dependencies
+    Deps(Deps),
     /// Run every check, in the order a reviewer would
     Test(Test),
     /// Let the real z4ai decode random inputs of every encoder
@@ -36,6 +38,8 @@ pub enum Verb {
     Stores,
     /// Run the tests with git-lfs, with and without a server
     Lfs,
+    /// Run a job on a Ray cluster whose nodes and workers are killed, with moto as its store
+    HubJob(HubJob),
     /// Run the npm package in Firefox, WebKitGTK, Node, Deno, Bun, workerd and through bundlers
     Runtimes,
     /// Install what the other commands need, and nothing else
@@ -82,7 +86,17 @@ pub struct HubDemo {
 }
 
 #[derive(clap::Args)]
+pub struct HubJob {
+    /// Also measure: one node, two nodes and no cluster, next to the simulation
+    #[arg(long)]
+    pub figures: bool,
+}
+
+#[derive(clap::Args)]
 pub struct Test {
+    /// Only lints, the tests of all crates and those in Node; a few minutes
+    #[arg(long, conflicts_with_all = ["skip_peers", "skip_stores", "skip_browser", "skip_runtimes"])]
+    pub quick: bool,
     /// Leave out the exchange of files with other people's packages (needs Python)
     #[arg(long)]
     pub skip_peers: bool,
@@ -95,6 +109,16 @@ pub struct Test {
     /// Leave out Firefox, WebKitGTK, Deno, Bun, workerd and the bundlers
     #[arg(long)]
     pub skip_runtimes: bool,
+}
+
+#[derive(clap::Args)]
+pub struct Deps {
+    /// Write the files THIRD-PARTY-LICENSES.txt instead of comparing them
+    #[arg(long)]
+    pub write: bool,
+    /// Also write an SBOM of each artifact to this folder, as built for this machine
+    #[arg(long, value_name = "DIR")]
+    pub sbom: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..._errors import ZstnError
+from ..simulation import command as simulation
 from . import _verbs
 
 _UNITS = {"": 0, "B": 0, "K": 10, "KB": 10, "KIB": 10, "M": 20, "MB": 20, "MIB": 20,
@@ -100,6 +101,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
                          help="restore this alone [default: all]. May be repeated")  # fmt: skip
     restore.add_argument("-T", "--threads", type=int, default=0, metavar="N",
                          help="threads that decode [default: one per core]")  # fmt: skip
+
+    help = "Estimate the hours and the cost of a job by a model of its events"
+    simulation.add_arguments(verbs.add_parser("simulate", help=help))
     return parser.parse_args(arguments)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from typing import TextIO
 
 from ._row import Row
 from ._run import Summary
@@ -16,16 +17,17 @@ _INTERVAL_SECONDS = 5.0
 
 class Printer:
     """Prints failures as they come, and totals every few seconds; with `as_json`
-    an object for every outcome instead."""
+    an object for every outcome instead, into `output`."""
 
-    def __init__(self, total: int, as_json: bool) -> None:
+    def __init__(self, total: int, as_json: bool, output: TextIO) -> None:
         self._total = total
         self._as_json = as_json
+        self._output = output
         self._begun = self._printed = time.monotonic()
 
     def __call__(self, row: Row, outcome: Outcome, summary: Summary) -> None:
         if self._as_json:
-            print(json.dumps(_event(row, outcome)), flush=True)
+            print(json.dumps(_event(row, outcome)), file=self._output, flush=True)
             return
         if outcome.state in ("refused", "retry"):
             print(f"{outcome.state}: {row.place}: {outcome.reason}", file=sys.stderr)

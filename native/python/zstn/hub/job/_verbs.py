@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import json
 import os
@@ -53,8 +54,10 @@ def run(options: argparse.Namespace) -> int:
         threads=options.threads,
         grace=options.grace,
     )
-    work = Run(rows, _executor(options), settings)
-    work.watch = Printer(work.total, options.json)
+    # Ray prints there whenever a node is lost, between the objects of --json.
+    with contextlib.redirect_stdout(sys.stderr):
+        work = Run(rows, _executor(options), settings)
+    work.watch = Printer(work.total, options.json, sys.stdout)
 
     def stop(number: int, _: object) -> None:
         # The same again ends at once.
@@ -63,7 +66,8 @@ def run(options: argparse.Namespace) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    summary = work.run()
+    with contextlib.redirect_stdout(sys.stderr):
+        summary = work.run()
     print(json.dumps(summary_event(summary)) if options.json else summary_text(summary))
     return summary.status
 
