@@ -20,6 +20,12 @@ pub enum Verb {
     HubDemo(HubDemo),
     /// Check licences, origins and lock files of all dependencies
     Deps(Deps),
+    /// Build and test for other processors and systems, by emulation
+    Platforms(Platforms),
+    /// Build everything that is published, without publishing it
+    Release(Release),
+    /// Build what is shipped twice, in different folders, and compare the bytes
+    Reproducible(Reproducible),
     /// Run every check, in the order a reviewer would
     Test(Test),
     /// Let the real z4ai decode random inputs of every encoder
@@ -122,6 +128,36 @@ pub struct Deps {
     /// Also write an SBOM of each artifact to this folder, as built for this machine
     #[arg(long, value_name = "DIR")]
     pub sbom: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+pub struct Platforms {
+    /// s390x, aarch64, i686, musl, windows, or msrv for the oldest Rust; all by default
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Keep what is built, for the next run
+    #[arg(long)]
+    pub keep: bool,
+}
+
+#[derive(clap::Args)]
+pub struct Release {
+    /// Build everything into target/release-dry-run; nothing is published from here
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Build the static program alone
+    #[arg(long, hide = true)]
+    pub only_program: bool,
+}
+
+#[derive(clap::Args)]
+pub struct Reproducible {
+    /// Only this WebAssembly module: reader, formats, coder or threads
+    #[arg(long, value_name = "MODULE")]
+    pub only: Option<String>,
+    /// Also the static program; its release builds take many minutes
+    #[arg(long)]
+    pub native: bool,
 }
 
 #[derive(clap::Args)]
