@@ -28,6 +28,7 @@ impl Staging {
         Ok(Self { folder, unfinished })
     }
 
+    #[cfg(any(feature = "lfs", feature = "manifest", feature = "worker"))]
     /// Begins a folder in `parent` whose name begins with `prefix`.
     ///
     /// # Errors
@@ -72,6 +73,7 @@ impl Staging {
         Ok(Self { folder, unfinished })
     }
 
+    #[cfg(any(feature = "lfs", feature = "manifest", feature = "worker"))]
     /// Returns the path of the folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()

@@ -21,7 +21,8 @@ fuzz_target!(|file: &[u8]| {
         (Ok(_), Err(error)) => panic!("only by pieces: {error}"),
         (Err(error), Ok(_)) => panic!("only as a whole: {error}"),
     };
-    assert_eq!(pieces.tensors(), whole.model().tensors());
+    let [by_pieces, at_once] = [&pieces, whole.model()].map(|m| format!("{:?}", m.tensors()));
+    assert_eq!(by_pieces, at_once);
     for (number, tensor) in pieces.tensors().iter().enumerate().take(TENSORS) {
         if tensor.len_bytes() > LIMIT_BYTES || tensor.base.is_some() {
             continue;
