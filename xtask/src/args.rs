@@ -115,7 +115,7 @@ pub struct Test {
     /// Leave out Firefox, WebKitGTK, Deno, Bun, workerd and the bundlers
     #[arg(long)]
     pub skip_runtimes: bool,
-    /// Leave out the fuzzer, which runs for eight minutes
+    /// Leave out the fuzzer, which runs for four minutes
     #[arg(long)]
     pub skip_fuzz: bool,
 }
