@@ -39,7 +39,7 @@ pub enum Verb {
     /// Install ONNX Runtime and TensorFlow.js for the tests of docs/npm/hand-off.md
     Consumers,
     /// Run every fault of servers and files in Rust and in Node, and print the table
-    Faults,
+    Faults(Faults),
     /// Run the tests of object stores against moto (S3) and azurite (Azure)
     Stores,
     /// Run the tests with git-lfs, with and without a server
@@ -115,6 +115,9 @@ pub struct Test {
     /// Leave out Firefox, WebKitGTK, Deno, Bun, workerd and the bundlers
     #[arg(long)]
     pub skip_runtimes: bool,
+    /// Leave out the fuzzer, which runs for eight minutes
+    #[arg(long)]
+    pub skip_fuzz: bool,
 }
 
 #[derive(clap::Args)]
@@ -171,13 +174,23 @@ pub struct Interop {
 }
 
 #[derive(clap::Args)]
+pub struct Faults {
+    /// Instead, send every verb of the command line 50 of each signal at random moments
+    #[arg(long)]
+    pub all: bool,
+}
+
+#[derive(clap::Args)]
 pub struct Fuzz {
     /// Targets of tests/fuzz, such as frames; all by default
     #[arg(value_name = "TARGET")]
     pub targets: Vec<String>,
-    /// How long each target runs
+    /// How long each target runs; two run at a time
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub minutes: u32,
+    /// Replay the known inputs instead, and count the edges that they reach
+    #[arg(long, conflicts_with = "minutes")]
+    pub coverage: bool,
 }
 
 #[derive(clap::Args)]

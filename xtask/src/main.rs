@@ -81,7 +81,7 @@ fn main() -> ExitCode {
             Verb::Compressed(options) => torch::compressed(&workspace, &mut report, &options),
             Verb::Capi(options) => capi::run(&workspace, &mut report, &options),
             Verb::Consumers => consumers::run(&workspace, &mut report),
-            Verb::Faults => faults::run(&workspace, &mut report),
+            Verb::Faults(options) => faults::run(&workspace, &mut report, &options),
             Verb::Stores => object_stores::run(&workspace, &mut report),
             Verb::Lfs => git_lfs::run(&workspace, &mut report),
             Verb::HubJob(options) => hub_job::run(&workspace, &mut report, &options),

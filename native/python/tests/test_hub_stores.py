@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from failing_store import FailingStore
 from hub_fixtures import families, moto, scratch, source  # noqa: F401
-from hub_source import command, events, files, hub, make_plan, run
+from hub_source import command, events, files, make_plan, run
+from hub_source import hub as command_line
 from moto import Moto
+from stub_hub import StubHub
 
 
 def test_an_object_store_has_the_same_files(
@@ -34,12 +36,12 @@ def test_an_object_store_has_the_same_files(
         assert moto.get(f"store/packed/{name}") == packed
     _, summary = run(plan, there, "s3://models/store", status=1)
     assert (summary["known"], summary["read_bytes"]) == (4, 0)
-    report = json.loads(hub("report", "s3://models/store", "--plan", plan, "--json")[0])
+    report = json.loads(command_line("report", "s3://models/store", "--plan", plan, "--json")[0])
     assert report["done_files"] == 4 and report["failed_files"] == 1
-    hub("restore", "s3://models/store", "--plan", plan, "-o", tmp_path / "out", "--only", "b/copy")
+    command_line("restore", "s3://models/store", "--plan", plan, "-o", tmp_path / "out", "--only", "b/copy")
     restored = tmp_path / "out/b/copy/sub/model.safetensors"
     assert restored.read_bytes() == (source / "b/copy/sub/model.safetensors").read_bytes()
-    _, said = hub("plan", there, "-o", plan, "--known", plan)
+    _, said = command_line("plan", there, "-o", plan, "--known", plan)
     assert said.endswith("; 0 bytes read\n")
 
 
@@ -57,7 +59,7 @@ def test_bases_in_an_object_store_are_fetched_once(
     assert kept == {f"{base}.zstn" for base in bases}
     shutil.rmtree(cache)
     child = next(row for row in rows if "bases" in row)
-    hub("restore", store, "--plan", plan, "-o", tmp_path / "out", "--only", child["repo"])
+    command_line("restore", store, "--plan", plan, "-o", tmp_path / "out", "--only", child["repo"])
     place = Path(child["repo"], child["path"])
     assert (tmp_path / "out" / place).read_bytes() == (families / place).read_bytes()
     assert [path.name for path in (cache / "packed").iterdir()] == [f"{child['bases'][0]}.zstn"]
@@ -65,7 +67,7 @@ def test_bases_in_an_object_store_are_fetched_once(
     shutil.rmtree(cache)
     moto.put(f"families/packed/{child['bases'][0]}.zstn", b"damaged")
     no = ["-o", str(tmp_path / "no"), "--only", child["repo"]]
-    _, said = hub("restore", store, "--plan", plan, *no, status=1)
+    _, said = command_line("restore", store, "--plan", plan, *no, status=1)
     assert "has the SHA-256" in said and not list((tmp_path / "no").rglob("*.safetensors"))
 
 
@@ -93,7 +95,7 @@ def test_a_store_that_fails_for_a_while(
     outcomes, summary = events(first + running.communicate(timeout=120)[0])
     assert running.returncode == 0 and failing.failed > 0
     assert summary["packed"] == 9
-    hub("restore", store, "--plan", plan, "-o", tmp_path / "out")
+    command_line("restore", store, "--plan", plan, "-o", tmp_path / "out")
     for row in rows:
         place = Path(row["repo"], row["path"])
         assert (tmp_path / "out" / place).read_bytes() == (families / place).read_bytes()
@@ -104,3 +106,26 @@ def test_a_store_that_fails_for_a_while(
     assert (summary["known"], summary["read_bytes"]) == (9, 0)
     assert len(failing.passed) == 2 and not [p for p in failing.passed if "source" in p]
     failing.close()
+
+
+def test_a_hub_is_read_at_the_commits_of_its_plan(
+    hub: StubHub, families: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    for name in ("base", "tuned0"):
+        content = (families / "f0" / name / "model.safetensors").read_bytes()
+        hub.add(f"f0/{name}", {"model.safetensors": content}, private=True)
+    # Only where the address of the hub is given.
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    plan, store = tmp_path / "plan.jsonl", tmp_path / "store"
+    command_line("plan", hub.endpoint, "-o", plan, status=1)
+    repositories = ["--repo", "f0/base", "--repo", "f0/tuned0"]
+    rows = make_plan(hub.endpoint, plan, *repositories, "--base", "auto", "--to", store)
+    assert [len(row["revision"]) for row in rows] == [40, 40]
+    assert [row["repo"] for row in rows if "bases" not in row] == ["f0/base"]
+    _, summary = run(plan, hub.endpoint, store)
+    assert summary["packed"] == 2
+    # The same work as with the folder that it was made of.
+    local = tmp_path / "local.jsonl"
+    made = make_plan(families, local, "--known", str(plan), "--repo", "f0/base", "--repo", "f0/tuned0")
+    assert [row["key"] for row in made] == [row["key"] for row in rows]

@@ -166,6 +166,7 @@ fn spread(numbers: &[usize], count: usize) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
+    use zstn_core::bytes::part;
     use zstn_core::dtype::Dtype;
     use zstn_core::sketch::{Tensor, runs};
 
@@ -180,15 +181,14 @@ mod tests {
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
-            let mantissa = u16::from(state.to_le_bytes()[5]) & 0x7f;
-            let word = 0x3f00 | (((state >> 60) as u16) << 7) | mantissa;
+            let [.., high] = state.to_le_bytes();
             let changed = step > 0 && number % step == offset;
-            (word ^ u16::from(changed)).to_le_bytes()
+            (0x3f00 | (u16::from(high) ^ u16::from(changed))).to_le_bytes()
         });
         let bytes: Vec<u8> = words.collect();
         let ranges = runs(Dtype::Bf16, 2 * ELEMENTS).into_iter();
         let samples = ranges
-            .flat_map(|range| zstn_core::bytes::part(&bytes, range).to_vec())
+            .flat_map(|range| part(&bytes, range).to_vec())
             .collect();
         let tensor = Tensor::new("w".into(), Dtype::Bf16, vec![ELEMENTS], None, samples);
         Sketch::new(2 * ELEMENTS, None, vec![tensor.unwrap()]).unwrap()

@@ -103,10 +103,11 @@ class Run:
         self._is_stopping = False
         self._done: set[str] = set()
         self._refused: set[str] = set()
+        #: Keys of the work of this run.
+        self._own: set[str] = set()
         self._ready: list[_Waiting] = []
-        #: Rows whose bases are still worked on, by key; and the same rows by each base.
-        self._blocked: dict[str, Row] = {}
-        self._dependents: dict[str, list[Row]] = {}
+        #: Rows that wait for a base, by its key.
+        self._blocked: dict[str, list[Row]] = {}
         self._running: dict[str, tuple[Row, int]] = {}
 
     def stop(self) -> None:
@@ -133,7 +134,8 @@ class Run:
                     self._end(outcome)
         finally:
             self._executor.close()
-        self.summary.left += len(self._ready) + len(self._blocked) + len(self._running)
+        blocked = sum(map(len, self._blocked.values()))
+        self.summary.left += len(self._ready) + blocked + len(self._running)
         self.summary.seconds = time.monotonic() - begun
         return self.summary
 
@@ -149,7 +151,7 @@ class Run:
         failed = keys(self._results, "failed")
         refused = {} if self._settings.retry_refused else self._refusals(todo, failed)
         nodes = self._executor.capacity()
-        own = {row.key for row in todo}
+        self._own = {row.key for row in todo}
         # Bases first: rows with fewer bases cannot need those with more.
         for row in sorted(todo, key=lambda row: len(row.bases)):
             reason = refused.get(row.key)
@@ -161,12 +163,16 @@ class Run:
                 if row.key not in refused:
                     put_failed(self._results, row, "refused", reason)
                 self._count(row, Outcome(row.key, "refused", reason))
-            elif waits_for := [key for key in row.bases if key in own]:
-                self._blocked[row.key] = row
-                for key in waits_for:
-                    self._dependents.setdefault(key, []).append(row)
             else:
-                self._push(row, 1, 0.0)
+                self._begin_or_block(row)
+
+    def _begin_or_block(self, row: Row) -> None:
+        """Lets a row begin, unless a base of it is work of this run that is not done."""
+        for key in row.bases:
+            if key in self._own and key not in self._done:
+                self._blocked.setdefault(key, []).append(row)
+                return
+        self._push(row, 1, 0.0)
 
     def _refusals(self, rows: Sequence[Row], failed: set[str]) -> dict[str, str]:
         """Returns the reasons of rows that were refused before."""
@@ -270,14 +276,13 @@ class Run:
         self._unblock(row)
 
     def _unblock(self, base: Row) -> None:
-        for row in self._dependents.pop(base.key, []):
-            if row.key not in self._blocked:
-                continue
+        if base.key not in self._done and base.key not in self._refused:
+            # Another run may do it.
+            return
+        for row in self._blocked.pop(base.key, []):
             reason = self._base_refused(row)
-            if reason is not None:
-                del self._blocked[row.key]
-                put_failed(self._results, row, "refused", reason)
-                self._count(row, Outcome(row.key, "refused", reason))
-            elif all(key in self._done for key in row.bases):
-                del self._blocked[row.key]
-                self._push(row, 1, 0.0)
+            if reason is None:
+                self._begin_or_block(row)
+                continue
+            put_failed(self._results, row, "refused", reason)
+            self._count(row, Outcome(row.key, "refused", reason))
