@@ -70,7 +70,7 @@ pub enum Error {
         detail: String,
     },
     /// A hub refuses a request.
-    #[cfg(feature = "worker")]
+    #[cfg(feature = "manifest")]
     #[error(transparent)]
     Hub(#[from] crate::hub::Refusal),
     /// The arguments do not make sense.
@@ -108,7 +108,7 @@ impl Error {
     }
 
     pub(crate) fn file(action: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
-        let action = format!("{action} {}", path.display());
+        let action = format!("{action} {}", crate::output::shown(path).display());
         move |source| Self::Io { action, source }
     }
 
@@ -135,7 +135,7 @@ impl Error {
             Self::Differs { .. } => "differs",
             Self::Exists { .. } => "exists",
             Self::NeedsBase { .. } => "needs_base",
-            #[cfg(feature = "worker")]
+            #[cfg(feature = "manifest")]
             Self::Hub(_) => "hub",
             Self::Usage(_) => "usage",
         }

@@ -56,7 +56,7 @@ mod error;
 pub mod family;
 #[cfg(feature = "lfs")]
 pub mod lfs;
-#[cfg(any(feature = "lfs", feature = "worker"))]
+#[cfg(any(feature = "lfs", feature = "manifest"))]
 mod lock;
 pub mod model_delta;
 mod output;
@@ -74,12 +74,14 @@ mod verify;
 
 #[cfg(feature = "gateway")]
 pub mod gateway;
-#[cfg(feature = "worker")]
+#[cfg(feature = "manifest")]
 pub mod hub;
-#[cfg(feature = "worker")]
+#[cfg(feature = "manifest")]
 pub mod manifest;
 #[cfg(feature = "serve")]
 pub mod serve;
+#[cfg(feature = "manifest")]
+pub mod work;
 #[cfg(feature = "worker")]
 pub mod worker;
 

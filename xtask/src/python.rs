@@ -34,6 +34,10 @@ const REQUIREMENTS_BUILD: &str = "native/python/requirements-build.txt";
 const REQUIREMENTS_AUDIT: &str = "native/python/requirements-audit.txt";
 /// Packages that the tests of the wheel need.
 const REQUIREMENTS_WHEEL: &str = "native/python/tests/requirements.txt";
+/// Ray, and what the tests of a job on its clusters need.
+const REQUIREMENTS_RAY: &str = "tests/hub_job/requirements.txt";
+/// What pip says where a package has no wheel for this Python, nor sources.
+const NO_WHEEL: &str = "No matching distribution found for ray";
 /// Packages that its tests with PyTorch need: several GB.
 const REQUIREMENTS_WHEEL_TORCH: &str = "native/python/tests/with_torch/requirements.txt";
 /// Contains the weights of a real sentence encoder, 91 MB in fp32.
@@ -243,6 +247,24 @@ pub fn wheel_tests_with_torch(workspace: &Workspace, step: &mut Step) -> Result<
         REQUIREMENTS_WHEEL_TORCH,
         &[],
     )
+}
+
+/// Returns the environment of Ray, without the wheel; `None` where Ray has none for
+/// this Python.
+pub fn ray(workspace: &Workspace, step: &mut Step) -> Result<Option<Environment>> {
+    let environment = with_list(
+        workspace,
+        step,
+        "ray",
+        "ray.txt",
+        REQUIREMENTS_RAY,
+        &[COMPLETE],
+    );
+    match environment {
+        Ok(environment) => Ok(Some(environment)),
+        Err(_) if step.output()?.contains(NO_WHEEL) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns a new environment with NumPy alone, of the version that the tests of

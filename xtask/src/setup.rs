@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use crate::git_lfs::GitLfs;
+use crate::hub_job::HubJob;
 use crate::object_stores::ObjectStores;
 use crate::runtimes::Runtimes;
 use crate::step::Report;
@@ -41,5 +42,6 @@ pub fn run(workspace: &Workspace, report: &mut Report) -> Result<()> {
     })?;
     report.step("git-lfs and Giftless", |step| {
         GitLfs::ready(workspace, step).map(drop)
-    })
+    })?;
+    report.step("Ray", |step| HubJob::ready(workspace, step).map(drop))
 }

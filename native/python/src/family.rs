@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 use zstn::Location;
-use zstn::family::{Digests, SketchOptions};
+use zstn::family::{Candidate, Digests, Sketch, SketchOptions};
 
 use crate::checkpoint::Common;
 use crate::engine;
@@ -34,6 +34,42 @@ pub fn location(
             _ => Location::from(family.extract::<PathBuf>()?),
         })),
     }
+}
+
+/// Returns the sketch of a file, from samples alone.
+#[pyfunction]
+pub fn sample_sketch<'py>(py: Python<'py>, location: &str) -> PyResult<Bound<'py, PyBytes>> {
+    let location = match Location::is_url(location) {
+        true => Location::url(location),
+        false => Location::from(location),
+    };
+    let bytes = run(py, &Watch::none(), move |_| {
+        let engine = engine::shared()?;
+        let options = SketchOptions::default().digests(Digests::Stored);
+        let sketch = zstn::family::sketch(&engine, &location, &options)?;
+        Ok(sketch.to_bytes(&engine))
+    })?;
+    Ok(PyBytes::new(py, &bytes))
+}
+
+/// Chooses a base for each of the sketched files among the others. Those that are
+/// `fixed` get none.
+#[pyfunction]
+pub fn choose_bases(
+    py: Python<'_>,
+    sketches: Vec<Vec<u8>>,
+    fixed: Vec<bool>,
+    extended: bool,
+) -> PyResult<Vec<Option<usize>>> {
+    run(py, &Watch::none(), move |_| {
+        let engine = engine::shared()?;
+        let mut candidates = Vec::with_capacity(sketches.len());
+        for (file, is_fixed) in sketches.iter().zip(fixed) {
+            let sketch = Sketch::parse(&engine, file)?;
+            candidates.push(Candidate::new(sketch, is_fixed));
+        }
+        Ok(zstn::family::bases(&engine, &candidates, extended))
+    })
 }
 
 /// Writes the sketch of a checkpoint.

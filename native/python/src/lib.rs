@@ -15,6 +15,7 @@ mod gather;
 mod http;
 mod input;
 mod interrupt;
+mod manifest;
 mod object;
 mod progress;
 mod reader;
@@ -40,12 +41,16 @@ mod _native {
     #[pymodule_export]
     use super::checkpoint::{convert, pack, unpack, verify};
     #[pymodule_export]
-    use super::family::sketch;
+    use super::family::{choose_bases, sample_sketch, sketch};
     #[pymodule_export]
     use super::frames::{
         compress, compress_as, compress_auto, compress_delta, decompress, decompress_delta,
         describe_frame, inspect_frame, model_delta_pack, model_delta_unpack, pack_bytes,
         unpack_bytes,
+    };
+    #[pymodule_export]
+    use super::manifest::{
+        Results, copy_sha256, list_objects, plan_key, read_plan, stream_sha256, work_row,
     };
     #[pymodule_export]
     use super::reader::Reader;
@@ -60,6 +65,8 @@ mod _native {
 
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
+    #[pymodule_export]
+    const PLAN_FORMAT: &str = zstn::manifest::FORMAT;
 
     /// Removes every output file of this process that is not finished. For the
     /// end of the interpreter.

@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ def script(document: str, hub: str) -> str:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the documents use curl")
-@pytest.mark.parametrize("document", ["gateway.md", "hub.md"])
+@pytest.mark.parametrize("document", ["gateway.md", "hub.md", "whole-hub.md"])
 def test_commands(hub: StubHub, tmp_path: Path, document: str) -> None:
     plain = write_checkpoint(tmp_path / "plain")
     hub.add("me/model", pack_checkpoint(plain), private=True)
@@ -45,6 +46,8 @@ def test_commands(hub: StubHub, tmp_path: Path, document: str) -> None:
     work.mkdir()
     original = (plain / "model.safetensors").read_bytes()
     (work / "model.safetensors").write_bytes(original)
+    (work / "hub/me/model").mkdir(parents=True)
+    (work / "hub/me/model/model.safetensors").write_bytes(original)
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "zstn").symlink_to(program())
     environment = {
@@ -53,10 +56,11 @@ def test_commands(hub: StubHub, tmp_path: Path, document: str) -> None:
             [str(tmp_path / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
         ),
         "HF_HOME": str(tmp_path / "home"),
+        "TMPDIR": str(tmp_path),
         "HF_TOKEN": "hf_secret",
         "HF_HUB_DISABLE_UPDATE_CHECK": "1",
     }
-    commands = "set -eu\ntrap 'kill $(jobs -p)' EXIT\n" + script(document, hub.endpoint)
+    commands = "set -eu\ntrap 'kill $(jobs -p) || true' EXIT\n" + script(document, hub.endpoint)
     done = subprocess.run(
         ["bash", "-c", commands], cwd=work, env=environment, capture_output=True, text=True
     )
@@ -64,5 +68,14 @@ def test_commands(hub: StubHub, tmp_path: Path, document: str) -> None:
     if document == "gateway.md":
         assert (work / "model" / "model.safetensors").read_bytes() == original
         assert (work / "first.bin").read_bytes() == original[:8]
-    else:
+    elif document == "hub.md":
         assert (work / "restored" / "model.safetensors").read_bytes() == original
+    else:
+        assert "would be removed" in done.stdout
+
+
+def test_the_wheel_has_the_licences_of_what_it_contains() -> None:
+    wheel = metadata.distribution("zstn")
+    assert set(wheel.metadata.get_all("License-File")) == {"LICENSE", "THIRD-PARTY-LICENSES.txt"}
+    text = wheel.read_text("licenses/THIRD-PARTY-LICENSES.txt")
+    assert text is not None and re.search(r"^pyo3 \d", text, re.MULTILINE)

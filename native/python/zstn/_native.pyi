@@ -1,37 +1,49 @@
 """The part of zstn that is written in Rust."""
 
+import os
 from collections.abc import Sequence
-from typing import Any, Final, final
+from typing import Any, Final, Literal, final
 
 __all__ = [
+    "PLAN_FORMAT",
     "VERSION",
     "Buffer",
     "Reader",
+    "Results",
     "SafetensorsView",
     "TensorInfo",
+    "choose_bases",
     "compress",
     "compress_as",
     "compress_auto",
     "compress_delta",
     "convert",
+    "copy_sha256",
     "decompress",
     "decompress_delta",
     "describe_frame",
     "inspect_frame",
+    "list_objects",
     "model_delta_pack",
     "model_delta_unpack",
     "pack",
     "pack_bytes",
+    "plan_key",
+    "read_plan",
     "remove_unfinished",
+    "sample_sketch",
     "save",
     "save_file",
     "sketch",
+    "stream_sha256",
     "unpack",
     "unpack_bytes",
     "verify",
+    "work_row",
 ]
 
 VERSION: Final[str]
+PLAN_FORMAT: Final[str]
 
 @final
 class Buffer:
@@ -106,6 +118,42 @@ class SafetensorsView:
     def read(self, start: int, end: int) -> Buffer: ...
     def read_tensor(self, name: str, start: int, end: int) -> Buffer: ...
 
+@final
+class Results:
+    """The entries of finished work, as JSON texts."""
+
+    def __new__(cls, root: str) -> Results: ...
+    def at(self, folder: str, name: str) -> str: ...
+    def done(self, key: str) -> str | None: ...
+    def failed(self, key: str) -> str | None: ...
+    def put_done(self, entry: str) -> bool: ...
+    def put_failed(self, entry: str) -> None: ...
+    def files(self, folder: str) -> list[tuple[str, int, float | None]]: ...
+    def read_file(self, folder: str, name: str) -> bytes | None: ...
+    def create_file(self, folder: str, name: str, bytes: bytes) -> bool: ...
+    def remove(self, folder: str, name: str) -> None: ...
+
+def plan_key(sha256: str, effort: str, extended: bool, bases: Sequence[str]) -> str: ...
+def read_plan(path: str | os.PathLike[str], effort: str, extended: bool) -> list[str]: ...
+def stream_sha256(location: str) -> tuple[int, str]: ...
+def copy_sha256(location: str, path: str | os.PathLike[str]) -> tuple[int, str]: ...
+def list_objects(url: str) -> list[tuple[str, int, str | None]]: ...
+def sample_sketch(location: str) -> bytes: ...
+def choose_bases(
+    sketches: Sequence[bytes], fixed: Sequence[bool], extended: bool
+) -> Sequence[int | None]: ...
+def work_row(
+    row: str,
+    origin: str,
+    results: Results,
+    scratch: str | os.PathLike[str],
+    bases: Sequence[str | os.PathLike[str]] | None,
+    effort: str,
+    extended: bool,
+    memory: int | None,
+    threads: int,
+    retry_refused: bool,
+) -> tuple[Literal["packed", "known", "refused", "retry"], str, int, int]: ...
 def remove_unfinished() -> None: ...
 def pack(
     src: Any,

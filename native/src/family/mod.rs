@@ -26,6 +26,7 @@
 //! # }
 //! ```
 
+mod bases;
 mod chain;
 mod choice;
 mod form;
@@ -34,6 +35,7 @@ mod options;
 mod plan;
 mod sketching;
 
+pub use bases::{Candidate, bases};
 pub use choice::{Choice, ChosenBase, MIN_SAVING_PERCENT, choose};
 pub use options::FamilyOptions;
 pub use sketching::{Digests, SavedSketch, SketchOptions, save_sketch, sketch};

@@ -17,5 +17,6 @@ pub use client::Hub;
 pub use commit::{Addition, NewCommit};
 pub use refusal::Refusal;
 pub use repository::{RepoKind, Repository};
+#[cfg(feature = "worker")]
 pub(crate) use revision::is_commit;
 pub use revision::{CommitInfo, ListedFile};

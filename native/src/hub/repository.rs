@@ -95,6 +95,7 @@ impl Repository {
     }
 
     /// Returns a name for files about it, which no other repository has.
+    #[cfg(feature = "worker")]
     pub(crate) fn file_name(&self) -> String {
         let name = self.name.replace('/', "+");
         format!("{}+{name}", self.kind.plural())

@@ -12,6 +12,14 @@ pub const FORMAT: &str = concat!("zstn-", env!("CARGO_PKG_VERSION"));
 /// hex digits.
 #[must_use]
 pub fn key(sha256: &str, options: impl Into<EncodeOptions>) -> String {
+    key_against(sha256, options, &[])
+}
+
+/// Returns the key of the work on a file that is stored as a difference: from the
+/// packed file with the first of the keys `bases`, which is a difference from that
+/// with the second, and so on.
+#[must_use]
+pub fn key_against(sha256: &str, options: impl Into<EncodeOptions>, bases: &[String]) -> String {
     let options = options.into();
     let effort = format!("{:?}", options.effort).to_lowercase();
     let extended = if options.is_extended() {
@@ -19,7 +27,11 @@ pub fn key(sha256: &str, options: impl Into<EncodeOptions>) -> String {
     } else {
         ""
     };
-    hex_digest(format!("{sha256}\n{FORMAT}\n{effort}{extended}\n").as_bytes())
+    let mut text = format!("{sha256}\n{FORMAT}\n{effort}{extended}\n");
+    for base in bases {
+        text.push_str(&format!("base {base}\n"));
+    }
+    hex_digest(text.as_bytes())
 }
 
 /// Returns the SHA-256 of bytes in lower-case hex.

@@ -1,17 +1,31 @@
 //! The entries of finished work: `done/KEY.json` and `failed/KEY.json`.
 
 use std::fs;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Done, Failed};
-use crate::source::HttpOptions;
+use crate::source::{HttpOptions, store};
 use crate::{Error, Location, Output, Result};
 
 /// The longest entry that is read, in bytes.
 const MAX_ENTRY_BYTES: u64 = 1 << 20;
+
+/// A file in a folder of results.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct ListedResult {
+    /// Its name in the folder.
+    pub name: String,
+    /// Its length in bytes.
+    pub len_bytes: u64,
+    /// The time since it was written, if it is local.
+    pub age: Option<Duration>,
+}
 
 /// A folder, local or in an object store, with the entries of finished work. A key
 /// that is done stays done, whatever failed before or after.
@@ -86,6 +100,58 @@ impl Results {
         Ok(())
     }
 
+    /// Reads a small file in one of the folders, if it is there.
+    ///
+    /// # Errors
+    /// I/O errors; a file of more than `max_bytes`.
+    pub fn read_file(&self, folder: &str, name: &str, max_bytes: u64) -> Result<Option<Vec<u8>>> {
+        self.at(folder, name)
+            .read_small_if_any(&self.http, max_bytes)
+    }
+
+    /// Creates a small file in one of the folders, which appears when it is complete.
+    /// Returns `false` if there is one already.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn create_file(&self, folder: &str, name: &str, bytes: &[u8]) -> Result<bool> {
+        let location = self.at(folder, name);
+        if let Location::Path(path) = &location {
+            let folder = path.parent().map(PathBuf::from).unwrap_or_default();
+            fs::create_dir_all(&folder).map_err(Error::file("make the folder", &folder))?;
+        }
+        write(&location, bytes, false, &self.http)
+    }
+
+    /// Returns the files in one of the folders, by name.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn list(&self, folder: &str) -> Result<Vec<ListedResult>> {
+        match self.at(folder, "") {
+            Location::Path(path) => list_local(&path),
+            Location::Url(url) => list_stored(&url, &self.http),
+            Location::Stdin => Ok(Vec::new()),
+        }
+    }
+
+    /// Removes a file from one of the folders, if it is there.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn remove(&self, folder: &str, name: &str) -> Result<()> {
+        match self.at(folder, name) {
+            Location::Path(path) => match fs::remove_file(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    Err(Error::file("remove", &path)(error))
+                }
+                _ => Ok(()),
+            },
+            Location::Url(url) => remove_stored(&url, &self.http),
+            Location::Stdin => Ok(()),
+        }
+    }
+
     fn read<T: DeserializeOwned>(&self, folder: &str, key: &str) -> Result<Option<T>> {
         let location = self.at(folder, &format!("{key}.json"));
         let bytes = location.read_small_if_any(&self.http, MAX_ENTRY_BYTES)?;
@@ -104,6 +170,55 @@ impl Results {
     }
 }
 
+fn list_local(folder: &Path) -> Result<Vec<ListedResult>> {
+    let failed = |error| Error::file("read the folder", folder)(error);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let metadata = match entry.metadata() {
+            Ok(metadata) if metadata.is_file() => metadata,
+            // Removed meanwhile, or none of ours.
+            _ => continue,
+        };
+        found.push(ListedResult {
+            name: entry.file_name().to_string_lossy().into_owned(),
+            len_bytes: metadata.len(),
+            age: metadata
+                .modified()
+                .ok()
+                .and_then(|time| time.elapsed().ok()),
+        });
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(feature = "store")]
+fn list_stored(url: &str, http: &HttpOptions) -> Result<Vec<ListedResult>> {
+    let listed = store::list_top(url, http)?.into_iter();
+    let file = |object: zstn_store::ListedObject| ListedResult {
+        name: object.path,
+        len_bytes: object.len_bytes,
+        age: None,
+    };
+    Ok(listed.map(file).collect())
+}
+
+#[cfg(feature = "store")]
+fn remove_stored(url: &str, http: &HttpOptions) -> Result<()> {
+    store::delete(url, http)
+}
+
+#[cfg(not(feature = "store"))]
+fn list_stored(url: &str, http: &HttpOptions) -> Result<Vec<ListedResult>> {
+    store::list_top(url, http).map(|_| Vec::new())
+}
+
+#[cfg(not(feature = "store"))]
+fn remove_stored(url: &str, http: &HttpOptions) -> Result<()> {
+    store::list_top(url, http).map(drop)
+}
+
 fn parse<T: DeserializeOwned>(location: &Location, bytes: &[u8]) -> Result<T> {
     serde_json::from_slice(bytes).map_err(|error| {
         let detail = format!("{location} is not an entry of results: {error}; remove it");
@@ -119,11 +234,15 @@ pub(crate) fn write_json(
     replace: bool,
     http: &HttpOptions,
 ) -> Result<bool> {
-    let text = serde_json::to_vec_pretty(value)
+    let mut text = serde_json::to_vec_pretty(value)
         .map_err(|error| Error::io(format!("write {location}"), std::io::Error::other(error)))?;
+    text.push(b'\n');
+    write(location, &text, replace, http)
+}
+
+fn write(location: &Location, bytes: &[u8], replace: bool, http: &HttpOptions) -> Result<bool> {
     let written = begin(location, replace, http).and_then(|mut output| {
-        output.write(&text)?;
-        output.write(b"\n")?;
+        output.write(bytes)?;
         output.finish()
     });
     match written {

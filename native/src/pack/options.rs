@@ -115,7 +115,7 @@ impl<'a> PackOptions<'a> {
 
     /// Gives the SHA-256 of the input to a container that the caller restores and
     /// compares with it before anybody else reads it.
-    #[cfg(any(feature = "lfs", feature = "worker"))]
+    #[cfg(any(feature = "lfs", feature = "manifest"))]
     pub(crate) fn checked_sha256(mut self, sha256: [u8; 32]) -> Self {
         self.original_sha256 = OriginalSha256::Checked(sha256);
         self

@@ -23,7 +23,7 @@ mod scheme;
 pub(crate) mod store;
 mod version;
 
-#[cfg(feature = "serve")]
+#[cfg(any(feature = "manifest", feature = "serve"))]
 pub(crate) use address::PLAIN;
 pub(crate) use address::is_same;
 pub(crate) use arriving::{Arriving, Begun};

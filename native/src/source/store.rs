@@ -1,9 +1,11 @@
 //! Objects in a store such as S3, by the crate `zstn-store`.
 
+#[cfg(all(feature = "store", any(feature = "manifest", feature = "serve")))]
+pub(crate) use linked::list;
+#[cfg(all(feature = "store", feature = "serve"))]
+pub(crate) use linked::open_tagged;
 #[cfg(feature = "store")]
 pub(crate) use linked::{address, delete, exists, list_top, open, options, read_small};
-#[cfg(all(feature = "store", feature = "serve"))]
-pub(crate) use linked::{list, open_tagged};
 #[cfg(all(feature = "gateway", not(feature = "store")))]
 pub(crate) use missing::open_tagged;
 #[cfg(not(feature = "store"))]
@@ -71,7 +73,7 @@ mod linked {
     }
 
     /// Returns the objects below the folder at `url`, at any depth.
-    #[cfg(feature = "serve")]
+    #[cfg(any(feature = "manifest", feature = "serve"))]
     pub(crate) fn list(url: &str, http: &HttpOptions) -> Result<Vec<ListedObject>> {
         Ok(zstn_store::list(&address(url)?, &options(http))?)
     }

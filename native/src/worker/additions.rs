@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
-use super::failure::{Failure, class};
 use super::plan::{packed_path, plan};
 use super::run::Runner;
 use super::{JobEvent, Stage};
 use crate::hub::{Addition, ListedFile, Repository};
 use crate::manifest::{Class, Done, Failed, Results};
 use crate::shards::packed_index_of;
+use crate::work::{Failure, class};
 use crate::{Error, hub};
 
 /// The longest index or `.gitattributes` that is read, in bytes.

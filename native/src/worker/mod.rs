@@ -13,9 +13,9 @@ use std::time::Duration;
 use crate::hub::Hub;
 use crate::serve::Handle;
 use crate::serve::listening::Listening;
+use crate::work::Packer;
 use crate::{Engine, Error, Result};
 use metrics::Metrics;
-use packer::Packer;
 use queue::Queue;
 use run::Runner;
 use secret::Secret;
@@ -23,10 +23,9 @@ use site::Site;
 
 mod additions;
 mod event;
-mod failure;
+mod hub_file;
 mod job;
 mod metrics;
-mod packer;
 mod payload;
 mod plan;
 mod plan_run;
@@ -36,11 +35,10 @@ mod secret;
 mod site;
 mod stale;
 mod stop;
-mod workspace;
 
+pub use crate::work::WorkerOptions;
 pub use event::{Event, JobEvent, Stage};
 pub use job::Job;
-pub use packer::WorkerOptions;
 pub use plan_run::{PlanRun, PlanSummary};
 pub use stop::Stop;
 

@@ -1,23 +1,20 @@
 //! Work on a plan, without a listener.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use tempfile::TempDir;
-
-use super::failure::{Failure, class};
 use super::metrics::Metrics;
-use super::packer::{Packed, Packer, WorkerOptions};
 use super::plan::packed_path;
 use super::queue::Queue;
 use super::run::{Outcome, Runner};
 use super::{Event, Job, JobEvent, Stage, Stop};
 use crate::hub::{Hub, ListedFile};
-use crate::manifest::{Class, Failed, Results, Row, Shard, shard};
+use crate::manifest::{Class, Results, Row, Shard, shard};
+use crate::output::Staging;
 use crate::source::HttpOptions;
-use crate::{Engine, Error, Location, Output, Result};
+use crate::work::{Failure, Origin, Packer, RowOutcome, RowWork, WorkerOptions, class};
+use crate::{Engine, Error, Location, Result};
 
 /// The branch that gets packed files.
 const BRANCH: &str = "main";
@@ -80,49 +77,38 @@ impl PlanRun {
         to: &Location,
         log: impl Fn(Event),
     ) -> Result<PlanSummary> {
-        let http = HttpOptions::default();
-        let results = Results::open(to, &http)?;
-        let scratch = TempDir::new();
-        let scratch = scratch.map_err(|error| Error::io("make a temporary folder", error))?;
-        let mut packer = Packer::new(scratch.path(), self.worker, hub.http()?)?;
-        packer.engine = engine.clone();
+        let results = Results::open(to, &HttpOptions::default())?;
+        let scratch = Staging::temporary()?;
+        let work = RowWork::new(
+            engine,
+            Origin::hub(hub)?,
+            results,
+            scratch.folder(),
+            self.worker,
+        )?
+        .retry_refused(self.retry_refused);
         let mut summary = PlanSummary::default();
-        for row in shard(rows, self.shard) {
+        // Bases before what is stored as a difference from them.
+        let mut rows = shard(rows, self.shard);
+        rows.sort_by_key(|row| row.bases.len());
+        for row in rows {
             if self.stop.is_requested() {
                 summary.left += 1;
                 continue;
             }
             let event = |stage| JobEvent::new(stage, &row.repo, &row.revision).path(&row.path);
-            if results.done(&row.key)?.is_some() {
-                summary.known += 1;
-                continue;
-            }
-            let failed = results.failed(&row.key)?;
-            let failed = failed.filter(|failed| failed.class == Class::Refused);
-            if let Some(failed) = failed.filter(|_| !self.retry_refused) {
-                summary.refused += 1;
-                log(Event::Job(event(Stage::Refused).detail(failed.reason)));
-                continue;
-            }
-            let packed = packer.pack(row, None, false);
-            match packed.and_then(|packed| Ok((store(&packed, &results, &http)?, packed))) {
-                Ok(((), packed)) => {
-                    results.put_done(&packed.done)?;
+            match work.work(row, None, &())? {
+                RowOutcome::Known(_) => summary.known += 1,
+                RowOutcome::Packed(done) => {
                     summary.packed += 1;
-                    let event = event(Stage::Packed).bytes(row.len_bytes, packed.done.packed_bytes);
+                    let event = event(Stage::Packed).bytes(row.len_bytes, done.packed_bytes);
                     log(Event::Job(event));
                 }
-                Err(failure) => {
-                    let (class, reason) = match failure {
-                        Failure::Stopped => continue,
-                        Failure::File(reason) => (Class::Refused, reason),
-                        Failure::Error(error) => (class(&error), error.to_string()),
-                    };
+                RowOutcome::Failed { class, reason, .. } => {
                     let stage = match class {
                         Class::Refused => Stage::Refused,
                         Class::Retry => Stage::Retry,
                     };
-                    results.put_failed(&Failed::new(row.clone(), class, reason.clone()))?;
                     summary.count_failed(class);
                     log(Event::Job(event(stage).detail(reason)));
                 }
@@ -146,6 +132,13 @@ impl PlanRun {
         state: &Path,
         log: impl Fn(Event) + Send + Sync + 'static,
     ) -> Result<PlanSummary> {
+        if let Some(row) = rows.iter().find(|row| !row.bases.is_empty()) {
+            return Err(Error::Usage(format!(
+                "the plan stores {} of {} as a difference, which repositories do not get; give \
+                 --to a folder, or make the plan without --base",
+                row.path, row.repo
+            )));
+        }
         let mut packer = Packer::new(state, self.worker, hub.http()?)?;
         packer.engine = engine.clone();
         let runner = Runner {
@@ -266,23 +259,4 @@ fn packed_contents(files: &Result<Vec<ListedFile>>) -> HashSet<String> {
         |file: &&ListedFile| packed_path(&file.path).is_some_and(|packed| paths.contains(&*packed));
     let packed = files.iter().filter(is_packed);
     packed.filter_map(|file| file.sha256.clone()).collect()
-}
-
-/// Copies a packed file to where results are. It has been compared with the original,
-/// so that nothing else ever appears there.
-fn store(packed: &Packed, results: &Results, http: &HttpOptions) -> Result<(), Failure> {
-    let name = format!("{}.zstn", packed.done.row.key);
-    let path = &packed.path;
-    let mut file = File::open(path).map_err(Error::file("open", path))?;
-    let stored = match results.at("packed", &name) {
-        Location::Path(path) => Output::create(&path),
-        Location::Url(url) => Output::to_url(&url, true, http),
-        Location::Stdin => Err(Error::Usage("results need a folder".into())),
-    };
-    let stored = stored.and_then(|mut output| {
-        output.copy(&mut file)?;
-        output.finish()
-    });
-    // Never the fault of the file.
-    stored.map_err(Failure::Error)
 }

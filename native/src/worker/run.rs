@@ -6,14 +6,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::additions::{Additions, Revision};
-use super::failure::{Failure, class};
 use super::metrics::Metrics;
-use super::packer::Packer;
 use super::plan::is_packing;
 use super::queue::{Claim, Queue};
 use super::{Event, Job, JobEvent, Stage, Stop, TRAILER, TRAILER_KEY};
 use crate::hub::{Hub, ListedFile, NewCommit, Refusal, Repository};
 use crate::manifest::Class;
+use crate::work::{Failure, Packer, class};
 use crate::{Error, Result};
 
 /// Commits that are planned on for one job, since others pushed meanwhile.

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use super::additions::Revision;
-use super::failure::Failure;
 use super::plan::packed_path;
 use super::run::Runner;
 use crate::catalog::open_catalog;
 use crate::hub::ListedFile;
 use crate::manifest::{hex, key};
+use crate::work::Failure;
 use crate::{Error, Location, Result};
 
 /// For files with a packed counterpart, by their paths: true if it restores the file.

@@ -25,6 +25,12 @@ use crate::transform::{self, byteplane, palette};
 /// are smaller.
 const MAX_TENSOR_BYTES: usize = 128 << 20;
 
+/// The same for lattice frames, which save much more where they apply, and whose
+/// readers decode single rows: the matrices of models of about 70 billion
+/// parameters are smaller (8192 by 28672 in BF16 have 470 MB). An address space of
+/// 32 bits holds one with its symbols and the copy that is compared.
+const MAX_LATTICE_BYTES: usize = 512 << 20;
+
 /// The share of zero elements, in percent, from which a sparse frame is tried:
 /// its bitmap costs one bit per element.
 const MIN_ZEROS_PERCENT: usize = 3;
@@ -43,7 +49,7 @@ const PRUNE_STRUCTURED: f64 = 1.1;
 
 /// Returns the smallest of these frames for `tensor`.
 ///
-/// Returns `None` if the tensor is too large, none of these frames can hold it,
+/// Returns `None` if the tensor is too large for all of them, none of these frames can hold it,
 /// or none is expected to come close to its planes.
 pub fn smallest<E: PackEngine>(
     engine: &E,
@@ -51,7 +57,10 @@ pub fn smallest<E: PackEngine>(
     ranking: &Ranking,
 ) -> Option<Vec<u8>> {
     let bytes = tensor.bytes;
-    if bytes.is_empty() || bytes.len() > MAX_TENSOR_BYTES {
+    if bytes.len() > MAX_TENSOR_BYTES {
+        return lattice(engine, tensor, ranking.options);
+    }
+    if bytes.is_empty() {
         return None;
     }
     let structured = palette_or_sparse(engine, bytes, ranking);
@@ -67,14 +76,15 @@ pub fn smallest<E: PackEngine>(
     frames.min_by_key(Vec::len)
 }
 
-/// Returns the lattice frame of `tensor`, if the options allow one and there is
-/// one.
+/// Returns the lattice frame of `tensor`, if the options allow one, there is one,
+/// and the tensor is not too large.
 pub(super) fn lattice<E: PackEngine>(
     engine: &E,
     tensor: TensorRef,
     options: EncodeOptions,
 ) -> Option<Vec<u8>> {
-    match options.families.contains(Family::Lattice) {
+    let is_tried = options.families.contains(Family::Lattice);
+    match is_tried && tensor.bytes.len() <= MAX_LATTICE_BYTES {
         true => lattice::encode(engine, tensor, options),
         false => None,
     }

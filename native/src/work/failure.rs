@@ -8,8 +8,9 @@ use crate::manifest::Class;
 
 /// The reason why a file or a job was not done.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// The worker is to end.
+    #[cfg(feature = "worker")]
     Stopped,
     /// The file cannot be packed, or not to advantage.
     File(String),
@@ -39,7 +40,7 @@ fn is_about_file(error: &Error) -> bool {
 }
 
 /// Returns whether the same work may succeed at another time.
-pub(super) fn class(error: &Error) -> Class {
+pub(crate) fn class(error: &Error) -> Class {
     match error {
         Error::Hub(Refusal::ParentMoved { .. }) | Error::Changed { .. } => Class::Retry,
         Error::Http {

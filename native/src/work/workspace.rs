@@ -5,22 +5,21 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use tempfile::TempDir;
-
 use crate::lock::Lock;
+use crate::output::Staging;
 use crate::{Error, Result};
 
 /// The folder of one process, which is removed with this; that of a process that was
 /// killed is removed by the next one that starts.
 #[derive(Debug)]
-pub(super) struct Workspace {
-    folder: TempDir,
+pub(crate) struct Workspace {
+    folder: Staging,
     _lock: Lock,
 }
 
 impl Workspace {
     /// Makes a folder in `folder`, and removes those that no process has.
-    pub(super) fn new(folder: &Path) -> Result<Self> {
+    pub(crate) fn new(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder).map_err(Error::file("make the folder", folder))?;
         // A folder that has just been made has no lock yet.
         let guard_path = folder.join("lock");
@@ -37,11 +36,9 @@ impl Workspace {
                 let _ = fs::remove_dir_all(&path);
             }
         }
-        let own = tempfile::Builder::new()
-            .prefix("worker-")
-            .tempdir_in(folder);
+        let own = Staging::inside(folder, "worker-");
         let own = own.map_err(Error::file("make a folder in", folder))?;
-        let lock_path = own.path().join("lock");
+        let lock_path = own.path("lock");
         let lock = Lock::take(&lock_path)?.ok_or_else(|| {
             let error = std::io::Error::other("somebody else has locked it");
             Error::file("lock", &lock_path)(error)
@@ -53,7 +50,7 @@ impl Workspace {
     }
 
     /// Returns the path of a file in it.
-    pub(super) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path(name)
     }
 }

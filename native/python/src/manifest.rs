@@ -1,0 +1,227 @@
+//! Plans of work on many files, their entries, and the work on one of them.
+//! Rows and entries are JSON texts, as in the files.
+
+use std::path::PathBuf;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use zstn::Location;
+use zstn::core::frame::select::EncodeOptions;
+use zstn::core::sketch::MAX_FILE_BYTES;
+use zstn::hub::Hub;
+use zstn::manifest::{Class, Done, Failed, ListedResult, Row, key_against};
+use zstn::source::HttpOptions;
+use zstn::work::{Origin, RowOutcome, RowWork, WorkerOptions};
+
+use crate::checkpoint::effort;
+use crate::engine;
+use crate::error::to_python;
+use crate::interrupt::{run, run_short};
+use crate::progress::Watch;
+
+/// The environment variable with the token of the hub.
+const TOKEN: &str = "HF_TOKEN";
+
+/// Returns the key of the work on a file with this SHA-256.
+#[pyfunction]
+pub fn plan_key(
+    sha256: &str,
+    effort: &str,
+    extended: bool,
+    bases: Vec<String>,
+) -> PyResult<String> {
+    Ok(key_against(sha256, encode(effort, extended)?, &bases))
+}
+
+/// Reads a plan: the JSON of its rows, each with its key.
+#[pyfunction]
+pub fn read_plan(
+    py: Python<'_>,
+    path: PathBuf,
+    effort: &str,
+    extended: bool,
+) -> PyResult<Vec<String>> {
+    let options = encode(effort, extended)?;
+    let rows = run_short(py, || zstn::manifest::read_plan(&path, options))?;
+    rows.iter().map(to_json).collect()
+}
+
+/// Reads a file from its start to its end. Returns its length and its SHA-256.
+#[pyfunction]
+pub fn stream_sha256(py: Python<'_>, location: &str) -> PyResult<(u64, String)> {
+    let location = self::location(location);
+    run(py, &Watch::none(), move |_| {
+        zstn::work::stream_sha256(&location, &HttpOptions::default())
+    })
+}
+
+/// Copies a file to a path. Returns its length and its SHA-256.
+#[pyfunction]
+pub fn copy_sha256(py: Python<'_>, location: &str, path: PathBuf) -> PyResult<(u64, String)> {
+    let location = self::location(location);
+    run(py, &Watch::none(), move |_| {
+        zstn::work::copy_sha256(&location, &path, &HttpOptions::default())
+    })
+}
+
+/// Returns the objects below a folder in an object store: names relative to it,
+/// lengths and entity tags.
+#[pyfunction]
+pub fn list_objects(py: Python<'_>, url: String) -> PyResult<Vec<(String, u64, Option<String>)>> {
+    run(py, &Watch::none(), move |_| zstn::work::list_objects(&url))
+}
+
+/// The entries of finished work in a folder or an object store.
+#[pyclass(frozen, module = "zstn._native")]
+pub struct Results(zstn::manifest::Results);
+
+#[pymethods]
+impl Results {
+    #[new]
+    fn new(py: Python<'_>, root: &str) -> PyResult<Self> {
+        let root = location(root);
+        let open = || zstn::manifest::Results::open(&root, &HttpOptions::default());
+        run_short(py, open).map(Self)
+    }
+
+    /// Returns the path or address of a file in one of the folders.
+    fn at(&self, folder: &str, name: &str) -> String {
+        self.0.at(folder, name).to_string()
+    }
+
+    fn done(&self, py: Python<'_>, key: &str) -> PyResult<Option<String>> {
+        let done = run_short(py, || self.0.done(key))?;
+        done.as_ref().map(to_json).transpose()
+    }
+
+    fn failed(&self, py: Python<'_>, key: &str) -> PyResult<Option<String>> {
+        let failed = run_short(py, || self.0.failed(key))?;
+        failed.as_ref().map(to_json).transpose()
+    }
+
+    fn put_done(&self, py: Python<'_>, entry: &str) -> PyResult<bool> {
+        let entry: Done = from_json(entry)?;
+        run_short(py, || self.0.put_done(&entry))
+    }
+
+    fn put_failed(&self, py: Python<'_>, entry: &str) -> PyResult<()> {
+        let entry: Failed = from_json(entry)?;
+        run_short(py, || self.0.put_failed(&entry))
+    }
+
+    /// Returns names, lengths and, of local files, ages in seconds.
+    fn files(&self, py: Python<'_>, folder: &str) -> PyResult<Vec<(String, u64, Option<f64>)>> {
+        let listed = run_short(py, || self.0.list(folder))?;
+        let file = |file: ListedResult| {
+            let age = file.age.map(|age| age.as_secs_f64());
+            (file.name, file.len_bytes, age)
+        };
+        Ok(listed.into_iter().map(file).collect())
+    }
+
+    fn read_file(&self, py: Python<'_>, folder: &str, name: &str) -> PyResult<Option<Py<PyBytes>>> {
+        let read = run_short(py, || self.0.read_file(folder, name, MAX_FILE_BYTES))?;
+        Ok(read.map(|bytes| PyBytes::new(py, &bytes).unbind()))
+    }
+
+    fn create_file(
+        &self,
+        py: Python<'_>,
+        folder: &str,
+        name: &str,
+        bytes: Vec<u8>,
+    ) -> PyResult<bool> {
+        run_short(py, || self.0.create_file(folder, name, &bytes))
+    }
+
+    fn remove(&self, py: Python<'_>, folder: &str, name: &str) -> PyResult<()> {
+        run_short(py, || self.0.remove(folder, name))
+    }
+}
+
+/// Works on a row. Returns the state, the reason, and the lengths of what was read
+/// and of the packed file.
+#[pyfunction]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the keywords of a Python function"
+)]
+pub fn work_row(
+    py: Python<'_>,
+    row: &str,
+    origin: &str,
+    results: &Results,
+    scratch: PathBuf,
+    bases: Option<Vec<PathBuf>>,
+    effort: &str,
+    extended: bool,
+    memory: Option<u64>,
+    threads: usize,
+    retry_refused: bool,
+) -> PyResult<(&'static str, String, u64, u64)> {
+    let row: Row = from_json(row)?;
+    let origin = self::origin(origin).map_err(|error| to_python(py, error))?;
+    let mut options = WorkerOptions::default();
+    options.effort = self::effort(effort)?;
+    options.extended = extended;
+    options.memory_bytes = memory;
+    let results = results.0.clone();
+    let bases: Option<Vec<Location>> =
+        bases.map(|bases| bases.into_iter().map(Location::from).collect());
+    let len_bytes = row.len_bytes;
+    let outcome = run(py, &Watch::new(None), move |watch| {
+        let engine = engine::with_threads(threads)?;
+        let work =
+            RowWork::new(&engine, origin, results, &scratch, options)?.retry_refused(retry_refused);
+        Ok(match work.work(&row, bases.as_deref(), watch) {
+            Ok(outcome) => outcome,
+            // The results cannot be read or written.
+            Err(error) => RowOutcome::of_error(&error),
+        })
+    })?;
+    Ok(match outcome {
+        RowOutcome::Packed(done) => ("packed", String::new(), len_bytes, done.packed_bytes),
+        RowOutcome::Known(done) => ("known", String::new(), 0, done.packed_bytes),
+        RowOutcome::Failed {
+            class,
+            reason,
+            is_known,
+        } => {
+            let state = match class {
+                Class::Retry => "retry",
+                Class::Refused => "refused",
+            };
+            (state, reason, if is_known { 0 } else { len_bytes }, 0)
+        }
+        _ => return Err(PyValueError::new_err("an outcome of another version")),
+    })
+}
+
+/// Returns where originals are: a hub by its endpoint, or a folder.
+fn origin(text: &str) -> zstn::Result<Origin> {
+    if text.starts_with("https://") || text.starts_with("http://") {
+        let token = std::env::var(TOKEN).ok();
+        return Origin::hub(&Hub::new(text, token.as_deref())?);
+    }
+    Ok(Origin::folder(location(text)))
+}
+
+fn location(text: &str) -> Location {
+    match Location::is_url(text) {
+        true => Location::url(text),
+        false => Location::from(text),
+    }
+}
+
+fn encode(effort: &str, extended: bool) -> PyResult<EncodeOptions> {
+    Ok(EncodeOptions::new(self::effort(effort)?).extended(extended))
+}
+
+fn to_json<T: serde::Serialize>(value: &T) -> PyResult<String> {
+    serde_json::to_string(value).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> PyResult<T> {
+    serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()))
+}

@@ -1,0 +1,10 @@
+"""``python -m zstn.hub``: packs the checkpoints of a whole hub."""
+
+from __future__ import annotations
+
+import sys
+
+from .job._command import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""Packing of whole hubs: a plan, a run on one or many machines, a report. The command
+``python -m zstn.hub`` is made of it."""
+
+from ._family import with_bases
+from ._gc import Garbage, find_garbage, remove_garbage
+from ._limits import limits
+from ._plan import Planner
+from ._report import Report, report
+from ._restore import restore
+from ._row import Row, load_plan, read_plan, write_plan
+from ._run import Run, Settings, Summary
+from ._task import Limits, Outcome, State, Task
+from ._work import work
+from .executors import Executor, Node
+
+__all__ = [
+    "Executor",
+    "Garbage",
+    "Limits",
+    "Node",
+    "Outcome",
+    "Planner",
+    "Report",
+    "Row",
+    "Run",
+    "Settings",
+    "State",
+    "Summary",
+    "Task",
+    "find_garbage",
+    "limits",
+    "load_plan",
+    "read_plan",
+    "remove_garbage",
+    "report",
+    "restore",
+    "with_bases",
+    "work",
+    "write_plan",
+]

@@ -1,0 +1,73 @@
+"""Packed bases near the work: one cache for all processes of a machine."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from ... import _native
+from ..._errors import ZstnError
+from .._cache import cache_folder, locked, unfinished
+from ._row import Row
+
+_FOLDER = "packed"
+
+
+class MissingBaseError(Exception):
+    """A base that is not packed yet."""
+
+
+class RefusedBaseError(Exception):
+    """A base that was refused, so that it never will be packed."""
+
+
+def base_paths(results: _native.Results, row: Row) -> list[Path]:
+    """Returns the packed files that a row needs, in the order of its bases. Those of
+    an object store are fetched into the folder of `cache_folder`, once for all
+    processes, and compared with the SHA-256 of their entries.
+
+    Raises:
+        MissingBaseError, RefusedBaseError: if one is not there.
+    """
+    return [
+        _path(results, key, name) for key, name in zip(row.bases, row.base_names, strict=True)
+    ]
+
+
+def _path(results: _native.Results, key: str, name: str) -> Path:
+    entry = results.done(key)
+    if entry is None:
+        failed = results.failed(key)
+        values = {} if failed is None else json.loads(failed)
+        if values.get("class") == "refused":
+            raise RefusedBaseError(
+                f"its base {key} was refused: {values['reason']}; make the plan again for "
+                "another base"
+            )
+        raise MissingBaseError(f"its base {key} is not packed yet")
+    location = results.at("packed", name)
+    if "://" not in location:
+        return Path(location)
+    place = cache_folder() / _FOLDER / name
+    if place.is_file():
+        return place
+    with locked(f"packed-{key}"):
+        if not place.is_file():
+            _fetch(location, place, json.loads(entry)["packed_sha256"])
+    return place
+
+
+def _fetch(location: str, place: Path, sha256: str) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with unfinished() as folder:
+        part = folder / place.name
+        _, found = _native.copy_sha256(location, part)
+        if found != sha256:
+            raise ZstnError(
+                f"{location} has the SHA-256 {found}, but its entry says {sha256}; remove both, "
+                "and run the plan again",
+                "differs",
+            )
+        part.chmod(0o444)
+        os.replace(part, place)

@@ -1,0 +1,118 @@
+"""Listings of what is to be packed: a folder, one in an object store, a hub."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ... import _native
+
+#: The revision of what has none.
+REVISION = "main"
+
+#: The names that a hub allows for owners and repositories.
+_NAME = re.compile(r"(?!.*\.\.)[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?")
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A file of a listing."""
+
+    repo: str
+    revision: str
+    path: str
+    size: int
+    #: What another content does not have at this place; `None` if that is unknown.
+    version: str | None
+    #: The SHA-256, if the listing has it.
+    sha256: str | None
+    #: Where it can be read.
+    location: str
+
+
+def is_hub(source: str) -> bool:
+    """Returns whether originals are in a hub, named by its endpoint."""
+    return source.startswith(("https://", "http://"))
+
+
+def listing(source: str, repositories: Sequence[str] = ()) -> Iterator[Listed]:
+    """Returns the safetensors files of a source: a folder, or one in an object store,
+    with ``OWNER/NAME/PATH``; or the named repositories of a hub, at their newest
+    commit, or that after an ``@``.
+
+    Raises:
+        ValueError: for a source that is none of them.
+    """
+    if is_hub(source):
+        if not repositories:
+            raise ValueError("name the repositories of the hub with --repo; none is packed unasked")
+        return _hub(source, repositories)
+    if "://" in source:
+        return _chosen(_stored(source), repositories)
+    if not os.path.isdir(source):
+        raise ValueError(f"{source} is not a folder; a source has files OWNER/NAME/PATH")
+    return _chosen(_local(Path(source)), repositories)
+
+
+def _chosen(files: Iterable[Listed], repositories: Sequence[str]) -> Iterator[Listed]:
+    wanted = set(repositories)
+    return (file for file in files if not wanted or file.repo in wanted)
+
+
+def _local(folder: Path) -> Iterator[Listed]:
+    for owner, name in _repositories(folder):
+        root = folder / owner / name
+        for path, _, files in sorted(os.walk(root)):
+            for file in sorted(files):
+                if not file.endswith(".safetensors") or file.startswith("."):
+                    continue
+                location = Path(path) / file
+                status = location.stat()
+                inner = location.relative_to(root).as_posix()
+                version = f"{status.st_size}-{status.st_mtime_ns}"
+                yield Listed(
+                    f"{owner}/{name}", REVISION, inner, status.st_size, version, None, str(location)
+                )
+
+
+def _repositories(folder: Path) -> Iterator[tuple[str, str]]:
+    for owner in sorted(folder.iterdir()):
+        if not owner.is_dir() or not _NAME.fullmatch(owner.name):
+            continue
+        for name in sorted(owner.iterdir()):
+            if name.is_dir() and _NAME.fullmatch(name.name):
+                yield owner.name, name.name
+
+
+def _stored(url: str) -> Iterator[Listed]:
+    folder = url.rstrip("/")
+    for path, size, tag in _native.list_objects(folder + "/"):
+        owner, _, rest = path.partition("/")
+        name, _, inner = rest.partition("/")
+        names = _NAME.fullmatch(owner) and _NAME.fullmatch(name)
+        if names and inner.endswith(".safetensors"):
+            version = None if tag is None else f"{size}-{tag}"
+            yield Listed(
+                f"{owner}/{name}", REVISION, inner, size, version, None, f"{folder}/{path}"
+            )
+
+
+def _hub(endpoint: str, repositories: Sequence[str]) -> Iterator[Listed]:
+    from huggingface_hub import HfApi
+    from huggingface_hub.hf_api import RepoFile
+
+    api = HfApi(endpoint=endpoint)
+    for text in repositories:
+        repo, _, revision = text.partition("@")
+        commit = api.repo_info(repo, revision=revision or None).sha
+        assert commit is not None
+        for file in api.list_repo_tree(repo, revision=commit, recursive=True):
+            if isinstance(file, RepoFile) and file.path.endswith(".safetensors"):
+                sha256 = None if file.lfs is None else file.lfs.sha256
+                location = f"hf://{repo}@{commit}/{file.path}"
+                yield Listed(
+                    repo, commit, file.path, file.size, file.blob_id, sha256, location
+                )

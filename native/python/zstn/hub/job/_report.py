@@ -1,0 +1,136 @@
+"""Reports: what a plan has become, from its manifest alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ... import _native
+from ._entries import keys, read
+from ._row import Row, unique
+
+
+@dataclass(frozen=True)
+class FailedRows:
+    """Rows that failed for one reason."""
+
+    failure_class: str
+    reason: str
+    files: int
+    #: One of them.
+    example: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Totals of a plan. Where all is done, ``original_bytes`` is the sum of
+    ``packed_bytes`` and of what was saved."""
+
+    repositories: int
+    files: int
+    original_bytes: int
+    #: Rows with different keys: the pieces of work.
+    unique_files: int
+    unique_bytes: int
+    done_files: int
+    done_bytes: int
+    #: Files among them that are stored as differences.
+    differences: int
+    packed_bytes: int
+    #: By storing equal files once.
+    saved_by_deduplication: int
+    #: By storing files as differences from others.
+    saved_by_base: int
+    #: By packing the others.
+    saved_by_coding: int
+    #: Neither done nor failed.
+    left_files: int
+    left_bytes: int
+    failed_files: int
+    failed_bytes: int
+    failed: list[FailedRows] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns it as plain values, as ``--json`` prints it."""
+        values = asdict(self)
+        saved = {
+            name: values.pop(f"saved_by_{name}")
+            for name in ("deduplication", "base", "coding")
+        }
+        values["saved"] = saved
+        for failed in values["failed"]:
+            failed["class"] = failed.pop("failure_class")
+        return values
+
+    def __str__(self) -> str:
+        saved = self.saved_by_deduplication + self.saved_by_base + self.saved_by_coding
+        lines = [
+            ("files", self.files, self.original_bytes),
+            ("different files", self.unique_files, self.unique_bytes),
+            ("done", self.done_files, self.done_bytes),
+            ("packed", self.done_files, self.packed_bytes),
+            ("saved by deduplication", None, self.saved_by_deduplication),
+            ("saved by base", self.differences, self.saved_by_base),
+            ("saved by coding", self.done_files - self.differences, self.saved_by_coding),
+            ("saved", None, saved),
+            ("left", self.left_files, self.left_bytes),
+            ("failed", self.failed_files, self.failed_bytes),
+        ]
+        text = [
+            f"{name:<24}{'' if count is None else f'{count:,}':>12}{size:>24,} bytes"
+            for name, count, size in lines
+        ]
+        for failed in self.failed:
+            files = "file" if failed.files == 1 else "files"
+            text.append(
+                f"{failed.failure_class}: {failed.files} {files}, {failed.example}: {failed.reason}"
+            )
+        return "\n".join(text)
+
+
+def report(rows: Sequence[Row], store: str) -> Report:
+    """Sums up what the entries of a store say of a plan. No packed file is read."""
+    results = _native.Results(store)
+    pieces = unique(rows)
+    wanted = {row.key for row in pieces}
+    done = read(results.done, wanted & keys(results, "done"))
+    failed = read(results.failed, (wanted & keys(results, "failed")) - done.keys())
+    copies = sum(row.size for row in rows) - sum(row.size for row in pieces)
+    packed = {row.key: done[row.key]["packed_size"] for row in pieces if row.key in done}
+    based = [row for row in pieces if row.key in done and row.bases]
+    plain = [row for row in pieces if row.key in done and not row.bases]
+    left = [row for row in pieces if row.key not in done and row.key not in failed]
+    lost = [row for row in pieces if row.key in failed]
+    return Report(
+        repositories=len({row.repo for row in rows}),
+        files=len(rows),
+        original_bytes=sum(row.size for row in rows),
+        unique_files=len(pieces),
+        unique_bytes=sum(row.size for row in pieces),
+        done_files=len(packed),
+        done_bytes=sum(row.size for row in based + plain),
+        differences=len(based),
+        packed_bytes=sum(packed.values()),
+        saved_by_deduplication=copies,
+        saved_by_base=sum(row.size - packed[row.key] for row in based),
+        saved_by_coding=sum(row.size - packed[row.key] for row in plain),
+        left_files=len(left),
+        left_bytes=sum(row.size for row in left),
+        failed_files=len(lost),
+        failed_bytes=sum(row.size for row in lost),
+        failed=_by_reason(lost, failed),
+    )
+
+
+def _by_reason(rows: Sequence[Row], entries: dict[str, dict[str, Any]]) -> list[FailedRows]:
+    """Returns failures by class and reason, the most frequent ones first."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        entry = entries[row.key]
+        groups.setdefault((entry["class"], entry["reason"]), []).append(row)
+    found = [
+        FailedRows(failure_class, reason, len(group), group[0].place)
+        for (failure_class, reason), group in groups.items()
+    ]
+    return sorted(found, key=lambda group: (group.failure_class, -group.files, group.example))

@@ -1,0 +1,54 @@
+"""The files of a hub, as far as their lengths are known."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from ._settings import GB, MB, Speeds
+from ._work import Work, work_of
+
+_NORMAL = NormalDist()
+
+
+@dataclass(frozen=True)
+class Census:
+    """Lengths by a log-normal distribution, cut off above. docs/simulation.md has
+    the sources; the median is an assumption."""
+
+    #: Mean length of a file in bytes, before the longest are cut off.
+    mean_bytes: float = 1 * GB
+    median_bytes: float = 120 * MB
+    max_bytes: float = 50 * GB
+    #: Part of the bytes that are in copies of other files, and give no work.
+    duplicates: float = 0.032
+    #: Part of the bytes that are packed against a base.
+    with_base: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 < self.median_bytes <= self.mean_bytes <= self.max_bytes:
+            raise ValueError("a census needs 0 < median <= mean <= max")
+        if not (0 <= self.duplicates < 1 and 0 <= self.with_base <= 1):
+            raise ValueError("duplicates and files with a base are parts of 1")
+
+    def lengths(self, count: int, seed: int) -> list[int]:
+        """Returns the lengths of `count` files, the longest first: one from each of
+        `count` equally likely ranges, so that few files represent the whole."""
+        draw = random.Random(f"lengths {seed}")
+        sigma = math.sqrt(2 * math.log(self.mean_bytes / self.median_bytes))
+        lengths: list[int] = []
+        for index in range(count):
+            place = min(max((index + draw.random()) / count, 1e-12), 1 - 1e-12)
+            length = self.median_bytes * math.exp(sigma * _NORMAL.inv_cdf(place))
+            lengths.append(max(1, round(min(length, self.max_bytes))))
+        return sorted(lengths, reverse=True)
+
+    def works(self, count: int, speeds: Speeds, seed: int) -> list[Work]:
+        """Returns the tasks for `count` different files, the longest first."""
+        draw = random.Random(f"bases {seed}")
+        return [
+            work_of(length, speeds, length if draw.random() < self.with_base else 0)
+            for length in self.lengths(count, seed)
+        ]

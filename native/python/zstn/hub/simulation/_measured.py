@@ -1,0 +1,78 @@
+"""Speeds out of the outcomes of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ._settings import Speeds
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A straight line through the times of tasks: so long for each, and so long for
+    each byte. Both contain the transfers, which the simulation then leaves out."""
+
+    seconds_per_task: float
+    bytes_per_second: float
+    ratio: float
+    tasks: int
+
+    def speeds(self, speeds: Speeds) -> Speeds:
+        """Returns `speeds` with what was measured in the place of assumptions.
+        Packing and comparing are not told apart: the latter costs nothing then."""
+        return replace(
+            speeds,
+            pack=self.bytes_per_second,
+            pack_with_base=self.bytes_per_second,
+            verify=float("inf"),
+            ratio=self.ratio,
+            seconds_per_task=self.seconds_per_task,
+        )
+
+
+def read_measured(path: Path) -> Measured:
+    """Reads a file with a JSON object per line: ``size``, ``packed_size`` and
+    ``seconds`` of a task.
+
+    Raises:
+        ValueError: for a file that has something else.
+    """
+    rows: list[Mapping[str, Any]] = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            rows.append({name: float(row[name]) for name in ("size", "packed_size", "seconds")})
+        except (KeyError, TypeError, ValueError):
+            raise ValueError(
+                f"{path}, line {number}: a row has the numbers size, packed_size and seconds"
+            ) from None
+    return fit(rows)
+
+
+def fit(rows: Iterable[Mapping[str, Any]]) -> Measured:
+    """Returns the straight line with the least squares.
+
+    Raises:
+        ValueError: for fewer than two lengths, which say nothing about bytes.
+    """
+    rows = [row for row in rows if row["size"]]
+    points = [(float(row["size"]), float(row["seconds"])) for row in rows]
+    if len({size for size, _ in points}) < 2:
+        raise ValueError("tasks of two different lengths are needed, to tell time per byte")
+    mean_size = sum(size for size, _ in points) / len(points)
+    mean_seconds = sum(seconds for _, seconds in points) / len(points)
+    spread = sum((size - mean_size) ** 2 for size, _ in points)
+    slope = sum((size - mean_size) * (seconds - mean_seconds) for size, seconds in points) / spread
+    # Noise on small files can turn the line: then all time is that of bytes, or none.
+    slope = max(slope, 1e-15)
+    start = mean_seconds - slope * mean_size
+    if start < 0:
+        start, slope = 0.0, mean_seconds / mean_size
+    packed = sum(float(row["packed_size"]) for row in rows)
+    return Measured(start, 1 / slope, packed / sum(size for size, _ in points), len(points))

@@ -1,0 +1,137 @@
+"""The command ``python -m zstn.hub simulate``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from ._census import Census
+from ._estimate import Estimate, Knee, estimate, knee
+from ._measured import read_measured
+from ._settings import Settings
+from ._values import with_values
+
+_UNITS = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15}
+
+EXAMPLES = """examples:
+  python -m zstn.hub simulate
+  python -m zstn.hub simulate --volume 30PB --nodes 100 --nodes 400
+  python -m zstn.hub simulate --set cluster.cores=64 --set store.read_bytes_per_second=5e10
+  python -m zstn.hub simulate --measured tasks.jsonl --json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command, and `run` as what it does."""
+    parser.description = "Print how long a job on a whole hub takes and what it costs, by a model."
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = EXAMPLES
+    parser.add_argument(
+        "--volume", action="append", type=_volume, metavar="BYTES",
+        help="length of all files together, such as 30PB; may be repeated (1PB, 10PB, 100PB)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--nodes", action="append", type=_count, metavar="N",
+        help="number of machines; may be repeated (16, 64, 256)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", dest="values",
+        help="a setting, such as store.reads_per_second=44000; docs/simulation.md has all",
+    )  # fmt: skip
+    parser.add_argument(
+        "--measured", type=Path, metavar="FILE",
+        help="take speeds and ratio from tasks of a real run: JSON lines with size, "
+        "packed_size and seconds",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of all that is drawn (0)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints the estimates.
+
+    Raises:
+        ValueError: for settings that are none.
+    """
+    settings, census = Settings(), Census()
+    if options.measured:
+        speeds = read_measured(options.measured).speeds(settings.speeds)
+        settings = replace(settings, speeds=speeds)
+    settings, census = with_values(settings, census, options.values)
+    volumes: Sequence[float] = options.volume or [1e15, 10e15, 100e15]
+    nodes: Sequence[int] = options.nodes or [16, 64, 256]
+    estimates = [
+        estimate(volume, census, _with_nodes(settings, count), options.seed)
+        for volume in volumes
+        for count in nodes
+    ]
+    stop = knee(census, settings, options.seed)
+    if options.json:
+        print(json.dumps(_object(estimates, stop, settings, census), indent=2))
+    else:
+        _print(estimates, stop)
+    return 0
+
+
+def _with_nodes(settings: Settings, nodes: int) -> Settings:
+    return replace(settings, cluster=replace(settings.cluster, nodes=nodes))
+
+
+def _print(estimates: Sequence[Estimate], stop: Knee) -> None:
+    row = "{:>9}  {:>6}  {:>9}  {:>9}  {:>9}  {:>10}  {:>14}  {}"
+    print(row.format(
+        "volume", "nodes", "files", "hours", "GB/s", "cost, $", "saved, $/month", "limit"
+    ))  # fmt: skip
+    for found in estimates:
+        print(row.format(
+            _bytes(found.volume_bytes), found.nodes, f"{found.tasks:.3g}", f"{found.hours:.1f}",
+            f"{found.bytes_per_second / 1e9:.1f}", f"{found.cost:.0f}",
+            f"{found.saved_per_month:.0f}", f"{found.binding} ({found.used_percent})",
+        ))  # fmt: skip
+    rate = stop.bytes_per_second / 1e9
+    print(f"It stops scaling at {stop.nodes:.0f} nodes, {rate:.1f} GB/s: {stop.limit}.")
+
+
+def _object(
+    estimates: Sequence[Estimate], stop: Knee, settings: Settings, census: Census
+) -> dict[str, Any]:
+    values = {**asdict(settings), "census": asdict(census)}
+    # The number of nodes is that of each estimate, and infinity is not JSON.
+    del values["cluster"]["nodes"]
+    for group in values.values():
+        for name, value in group.items():
+            group[name] = None if value == float("inf") else value
+    return {
+        "estimates": [
+            {**asdict(found), "binding": found.binding, "bytes_per_second": found.bytes_per_second}
+            for found in estimates
+        ],
+        "knee": asdict(stop),
+        "settings": values,
+    }
+
+
+def _bytes(value: float) -> str:
+    for unit, size in reversed(_UNITS.items()):
+        if value >= size:
+            return f"{value / size:g} {unit}"
+    return f"{value:g}"
+
+
+def _volume(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGTP]?B)?", text)
+    if not match or not float(match[1]) > 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a volume such as 30PB")
+    return float(match[1]) * _UNITS[match[2] if match[2] in _UNITS else ""]
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of nodes")
+    return int(text)

@@ -1,0 +1,119 @@
+//! Where the originals of a plan are.
+
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use crate::hub::{Hub, Repository};
+use crate::manifest::{Row, hex};
+use crate::source::HttpOptions;
+use crate::{Location, Output, Result};
+
+/// Bytes that are read at a time.
+const PIECE_BYTES: u64 = 8 << 20;
+
+/// The place of the originals of a plan.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    /// The folder with `OWNER/NAME/PATH`; `None` for a hub.
+    folder: Option<Location>,
+    http: HttpOptions,
+}
+
+impl Origin {
+    /// Returns a hub, which is read at the revisions of the rows.
+    ///
+    /// # Errors
+    /// An endpoint that requests cannot be made to.
+    pub fn hub(hub: &Hub) -> Result<Self> {
+        Ok(Self {
+            folder: None,
+            http: hub.http()?,
+        })
+    }
+
+    /// Returns a folder, local or in an object store, with the files of the
+    /// repositories: `OWNER/NAME/PATH`. It has no revisions.
+    #[must_use]
+    pub fn folder(root: impl Into<Location>) -> Self {
+        Self {
+            folder: Some(root.into()),
+            http: HttpOptions::default(),
+        }
+    }
+
+    pub(super) fn http(&self) -> &HttpOptions {
+        &self.http
+    }
+
+    /// Returns the location of the file of a row.
+    pub(super) fn location(&self, row: &Row) -> Result<Location> {
+        Ok(match &self.folder {
+            None => {
+                let repository: Repository = row.repo.parse()?;
+                Location::url(repository.file_url(&row.revision, &row.path))
+            }
+            Some(Location::Url(url)) => {
+                let folder = url.trim_end_matches('/');
+                Location::url(format!("{folder}/{}/{}", row.repo, row.path))
+            }
+            Some(Location::Path(path)) => Location::Path(path.join(&row.repo).join(&row.path)),
+            Some(Location::Stdin) => Location::Stdin,
+        })
+    }
+}
+
+/// Returns the objects below the folder of an object store at `url`: their names
+/// relative to it, lengths and entity tags.
+///
+/// # Errors
+/// Those of requests.
+#[cfg(feature = "store")]
+pub fn list_objects(url: &str) -> Result<Vec<(String, u64, Option<String>)>> {
+    let listed = crate::source::store::list(url, &HttpOptions::default())?;
+    let object = |object: zstn_store::ListedObject| (object.path, object.len_bytes, object.tag);
+    Ok(listed.into_iter().map(object).collect())
+}
+
+/// Reads a file from its start to its end. Returns its length and its SHA-256 in
+/// lower-case hex.
+///
+/// # Errors
+/// A file that cannot be read, or that changed meanwhile.
+pub fn stream_sha256(location: &Location, http: &HttpOptions) -> Result<(u64, String)> {
+    stream(location, http, |_| Ok(()))
+}
+
+/// Copies a file to `path`, which must not exist. Returns its length and its SHA-256 in
+/// lower-case hex.
+///
+/// # Errors
+/// A file that cannot be read, or that changed meanwhile; [`Error::Exists`]; I/O errors.
+///
+/// [`Error::Exists`]: crate::Error::Exists
+pub fn copy_sha256(location: &Location, path: &Path, http: &HttpOptions) -> Result<(u64, String)> {
+    let mut output = Output::create_new(path)?;
+    let copied = stream(location, http, |bytes| output.write(bytes))?;
+    output.finish()?;
+    Ok(copied)
+}
+
+fn stream(
+    location: &Location,
+    http: &HttpOptions,
+    mut each: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<(u64, String)> {
+    let source = location.open(http)?;
+    let len_bytes = source.len_bytes();
+    let mut sum = Sha256::new();
+    let mut start = 0;
+    while start < len_bytes {
+        let end = len_bytes.min(start + PIECE_BYTES);
+        let piece = source.read(start..end)?;
+        sum.update(&piece);
+        each(&piece)?;
+        start = end;
+    }
+    source.check_unchanged()?;
+    Ok((len_bytes, hex(&sum.finalize())))
+}
