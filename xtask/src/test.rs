@@ -16,8 +16,8 @@ use crate::valgrind::{self, Valgrind};
 use crate::wheel::Python;
 use crate::workspace::Workspace;
 use crate::{
-    capi, chromium, consumers, counts, deps, disk, hub_demo, instructions, interop, nginx, node,
-    node_tests, oldest_rust, python, quick, rust_checks, rust_target, wasm,
+    capi, chromium, consumers, counts, deps, disk, fuzz, hub_demo, instructions, interop, nginx,
+    node, node_tests, oldest_rust, python, quick, rust_checks, rust_target, wasm,
 };
 
 /// A small checkpoint in the repository, for a demo without a download.
@@ -48,6 +48,9 @@ fn all(workspace: &Workspace, report: &mut Report, options: &Test, this: &Path) 
     report.step("instructions of the stages", |step| {
         instructions::check(workspace, step, tools.valgrind.as_ref())
     })?;
+    if !options.skip_fuzz {
+        fuzz::short(workspace, report)?;
+    }
     report.step("TypeScript types", node_tests::types)?;
     report.step("API reference of the npm package", |step| {
         step.run(node::npm().args(["run", "docs"]))

@@ -66,7 +66,11 @@ pub fn run(options: &Options) -> Result<()> {
         let container = ContainerOptions::new(options.effort.into())
             .integrity(!options.no_integrity)
             .statistics(!options.no_statistics);
-        pack_into(&engine, &original, container, &mut packed)?;
+        let packing = pack_into(&engine, &original, container, &mut packed);
+        packing.map_err(|source| Error::Format {
+            place: name.clone(),
+            source,
+        })?;
         let pack_time = started.elapsed().as_secs_f64();
         let started = Instant::now();
         unpack_into(&engine, &packed, &mut restored)?;

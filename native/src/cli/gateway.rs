@@ -95,7 +95,7 @@ pub fn run(options: &Options) -> Result<()> {
     let gateway = options.gateway()?;
     let url = gateway.url();
     let what = format!("gateway to {}", options.upstream);
-    options.listen.announce(&what, &url)?;
+    options.listen.announce(&what, &url);
     if !options.listen.json {
         say!("export HF_ENDPOINT={}", url.trim_end_matches('/'));
         say!("stop with Ctrl-C");

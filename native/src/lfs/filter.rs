@@ -113,7 +113,7 @@ impl Filter {
         let scratch = Scratch::create(repository)?;
         let (mut file, path) = scratch.file("input")?;
         let copied = io::copy(&mut from, &mut file).and_then(|_| file.rewind());
-        copied.map_err(Error::file("copy standard input to", &path))?;
+        copied.map_err(scratch.failed("copy standard input to"))?;
         let workshop = Workshop {
             engine: &self.engine,
             memory_bytes: self.memory_bytes,

@@ -8,6 +8,7 @@ use zstn::lfs;
 
 use super::super::arguments::{Memory, Threads};
 use super::super::pack::Extended;
+use super::super::stdout::RawStdout;
 use super::super::terminal;
 
 #[derive(Args)]
@@ -41,6 +42,6 @@ pub fn run(options: &Options) -> Result<()> {
     let filter = lfs::Filter::new(&options.threads.engine()?).extended(options.extended.is_set());
     let filter = options.memory.add_to(filter, lfs::Filter::memory_bytes);
     let name = options.name.to_string_lossy();
-    let (from, to) = (std::io::stdin().lock(), std::io::stdout());
+    let (from, to) = (std::io::stdin().lock(), RawStdout);
     filter.run(direction, &name, from, to)
 }
