@@ -80,7 +80,7 @@ class RayExecutor:
         self._looked = time.monotonic()
         # Arguments and results are small: nothing gets into the object store, and
         # a result is not lost with the node that made it.
-        remote = ray.remote(max_retries=0, scheduling_strategy="SPREAD")
+        remote = self._ray.remote(max_retries=0, scheduling_strategy="SPREAD")
         self._remote = remote(work or _work)
         self.capacity()
 
